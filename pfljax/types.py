@@ -1,0 +1,106 @@
+"""The core types: what a method is, what it is told, and what changes. Read this first.
+
+A method is an `Algorithm`: pure functions written for one client. The engine owns the
+client axis, the round axis, keys, gather and scatter. Axis letters: C clients, M cohort,
+N rows of the pool, B batch.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import optax
+
+Array = jax.Array
+Key = jax.Array  # a typed PRNG key, jax.random.key
+Params = Any  # pytree of arrays, as a model's init returns them
+Server = Client = Message = Upload = Personal = Any  # whatever pytrees a method likes
+Metrics = dict[str, Array]  # scalars of one client's local training
+
+
+class Examples(NamedTuple):
+    """The pool of all rows: one copy for all clients, in its storage type."""
+
+    x: Array  # [N, ...], uint8 pixels stay uint8
+    y: Array  # i32[N]
+
+
+class Batch(NamedTuple):
+    """A minibatch; padded rows have mask 0 and hold a real row's values."""
+
+    x: Array  # [B, ...]
+    y: Array  # i32[B]
+    mask: Array  # f32[B], 1 for a row that counts
+
+
+class ClientData(NamedTuple):
+    """Client k owns rows offset_k .. offset_k + size_k of the pool."""
+
+    examples: Examples
+    offset: Array  # i32[], or i32[C] when stacked over clients
+    size: Array  # i32[], or i32[C]
+
+
+class Task(NamedTuple):
+    """All that a method knows of the model."""
+
+    init: Callable[[Key], Params]
+    loss: Callable[[Params, Batch, Key], Array]  # mean over the rows that count
+    predict: Callable[[Params, Array], Array]  # raw x [B, ...] -> logits [B, K]
+    features: Callable[[Params, Array], Array]  # raw x -> input of the head
+    head: Callable[[Params, Array], Array]  # features -> logits
+    groups: Params  # "body" or "head" at every leaf of the parameters
+    modules: Params  # index of the module, int, at every leaf: 0 .. num_modules - 1
+    num_modules: int
+
+
+class Local(NamedTuple):
+    """How a client trains. Numbers may be traced."""
+
+    learning_rate: Any  # float, or a function of the round (0, 1, ...)
+    batch_size: int  # rows a step; the last batch of an epoch may be short
+    epochs: int | None = 1  # passes over the client's rows; give this ...
+    steps: int | None = None  # ... or the number of steps
+    optimizer: Callable[[Any], optax.GradientTransformation] = optax.sgd
+
+
+class Turn(NamedTuple):
+    """What a client is told of this round."""
+
+    key: Key  # from seed, round and client id: never from a position
+    round: Array  # i32[], 0 for the first
+    steps: Array  # i32[], this client's budget of local steps
+
+
+class Cohort(NamedTuple):
+    """What `aggregate` may know of who took part."""
+
+    ids: Array  # i32[M]
+    weight: Array  # f32[M], training rows of each client
+    mask: Array  # f32[M], 0 for who was drawn but did not report
+    num_clients: int
+
+
+class Algorithm(NamedTuple):
+    """A federated learning method: functions of one client, but for `aggregate`."""
+
+    init: Callable[[Params, int, Key], Server]  # (params, num_clients, key)
+    init_client: Callable[[Params, Array, Key], Client]  # (params, id, key); unseen too
+    message: Callable[[Server, Client], Message]  # its leaves are the bytes down
+    train: Callable[  # (turn, message, client, data); the upload is the bytes up
+        [Turn, Message, Client, ClientData], tuple[Client, Upload, Metrics]
+    ]
+    aggregate: Callable[[Server, Upload, Cohort], Server]  # uploads stacked over M
+    personal: Callable[[Turn, Server, Client, ClientData], Personal]  # what is judged
+    predict: Callable[[Personal, Array], Array]  # (personal, raw x) -> logits
+    server_model: Callable[[Server], Params] | None = None  # the one model of all
+    endpoints: Callable[[Server, Client], tuple[Params, Params]] | None = None
+
+
+class RunState(NamedTuple):
+    """All that changes in a run: this pytree is the checkpoint, whole."""
+
+    key: Key  # the run's key; constant, derived from by fold_in
+    round: Array  # i32[], rounds finished
+    server: Server
+    clients: Client  # stacked over C
