@@ -1,0 +1,1 @@
+"""One file a method: file name = function name = registry key."""

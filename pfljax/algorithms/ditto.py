@@ -1,0 +1,39 @@
+"""Ditto. Li et al., ICML 2021, https://arxiv.org/abs/2012.04221 (Algorithm 1).
+
+    Server   w                Client  v_k, this client's own params
+    Message  w                Upload  FedAvg's
+Client k also minimises  F_k(v) + lam / 2 ||v - w||^2  and is judged by v_k.
+"""
+
+from pfljax.algorithms.fedavg import fedavg
+from pfljax.local import fit, proximal, with_epochs
+from pfljax.types import Algorithm, Local, Task
+
+
+def ditto(
+    task: Task,
+    local: Local,
+    *,
+    lam: float = 0.1,
+    personal_epochs: int | None = None,
+    prox: str = "squared",
+) -> Algorithm:
+    """Builds Ditto; `lam` = 0 trains v_k alone, a large `lam` ties it to w.
+
+    v_k takes as many steps as w, on the same minibatches, unless `personal_epochs` says
+    otherwise. SuPerFed's code: personal_epochs=5, prox="norm", lam=1.
+    """
+    shared = fedavg(task, local)
+
+    def train(turn, w, v, data):
+        _, upload, metrics = shared.train(turn, w, (), data)
+        own_turn = with_epochs(turn, local, personal_epochs)
+        v, _ = fit(proximal(task.loss, w, lam, prox), v, data, own_turn, local)
+        return v, upload, metrics
+
+    return shared._replace(
+        init_client=lambda params, client_id, key: params,
+        message=lambda w, v: w,
+        train=train,
+        personal=lambda turn, w, v, data: v,
+    )

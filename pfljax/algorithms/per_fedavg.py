@@ -1,0 +1,78 @@
+"""Per-FedAvg. Fallah, Mokhtari, Ozdaglar, NeurIPS 2020, https://arxiv.org/abs/2002.07948.
+
+    Server   w                Client  nothing
+    Message  w                Upload  w_k, the params after local meta-steps
+A local step (eq. 6-8, Algorithm 1), on three independent batches D, D', D'':
+v = w - inner_lr grad f(w; D);  g = grad f(v; D');  w <- w - rate (g - inner_lr H(w; D'') g)
+with the local learning rate as `rate`. The server takes the uniform mean. Client k is
+judged by w after `adapt` gradient steps of size inner_lr on all its training rows.
+"""
+
+import jax
+
+from pfljax import reduce, tree
+from pfljax.algorithms.fedavg import fedavg
+from pfljax.local import derive, fit, mean_over_rows, sample
+from pfljax.types import Algorithm, Local, Task
+
+VARIANTS = ("first_order", "hessian", "hessian_free")
+
+
+def per_fedavg(
+    task: Task,
+    local: Local,
+    *,
+    inner_lr: float = 0.01,
+    variant: str = "hessian",
+    delta: float = 1e-3,
+    adapt: int = 1,
+) -> Algorithm:
+    """Builds Per-FedAvg; `inner_lr` = 0 is FedAvg with uniform weights.
+
+    "first_order" drops the Hessian H, "hessian_free" takes H g from the difference of two
+    gradients `delta` g apart on either side, "hessian" is exact.
+    """
+    if variant not in VARIANTS:
+        raise ValueError(f"variant is {variant!r}; known: {', '.join(VARIANTS)}")
+    shared = fedavg(task, local)
+    grad = jax.grad(task.loss)
+
+    def curvature(w, g, batch, key):
+        if variant == "hessian":
+            return jax.jvp(lambda p: grad(p, batch, key), (w,), (g,))[1]
+        ahead = grad(tree.axpy(delta, g, w), batch, key)
+        behind = grad(tree.axpy(-delta, g, w), batch, key)
+        return tree.scale(tree.sub(ahead, behind), 1 / (2 * delta))
+
+    def train(turn, w, client, data):
+        def meta(loss):
+            def at(w, batch, key):
+                first = sample(data, derive(key, "D"), local.batch_size)
+                third = sample(data, derive(key, "D''"), local.batch_size)
+                v = tree.axpy(-inner_lr, grad(w, first, key), w)
+                value, g = jax.value_and_grad(loss)(v, batch, key)
+                if variant == "first_order":
+                    return value, g
+                return value, tree.axpy(-inner_lr, curvature(w, g, third, key), g)
+
+            return at
+
+        w, metrics = fit(task.loss, w, data, turn, local, meta)
+        return client, w, metrics
+
+    def personal(turn, w, client, data):
+        def step(_, w):
+            def gradient(batch):
+                return grad(w, batch, turn.key)
+
+            return tree.axpy(
+                -inner_lr, mean_over_rows(gradient, data, local.batch_size), w
+            )
+
+        return jax.lax.fori_loop(0, adapt, step, w)
+
+    return shared._replace(
+        train=train,
+        aggregate=lambda w, uploads, cohort: reduce.mean(uploads, cohort.mask),
+        personal=personal,
+    )

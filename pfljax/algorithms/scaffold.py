@@ -1,0 +1,96 @@
+"""SCAFFOLD. Karimireddy et al., ICML 2020, https://arxiv.org/abs/1910.06378 (Algorithm 1).
+
+    Server   x, c             Client  c_k, this client's control variate
+    Message  x, c             Upload  dy = y - x and dc = c_k+ - c_k
+Local steps  y <- y - rate (g_k(y) - c_k + c);  then option I  c_k+ = grad F_k(x)  on all
+rows, or option II  c_k+ = c_k - c + (x - y) / (K rate).  Server, over the |S| who took
+part:  x <- x + server_lr mean dy,  c <- c + |S| / N mean dc.  Everybody is judged by x.
+"""
+
+from typing import NamedTuple
+
+import jax
+
+from pfljax import reduce, tree
+from pfljax.algorithms.fedavg import fedavg
+from pfljax.local import fit, learning_rate, mean_over_rows
+from pfljax.types import Algorithm, Local, Params, Task
+
+
+class Server(NamedTuple):
+    """Global model and control variate."""
+
+    x: Params
+    c: Params
+
+
+class Upload(NamedTuple):
+    """Changes of the model and of the client's control variate."""
+
+    dy: Params
+    dc: Params
+
+
+def scaffold(
+    task: Task,
+    local: Local,
+    *,
+    option: str = "II",
+    server_lr: float = 1.0,
+    finetune: int = 0,
+) -> Algorithm:
+    """Builds SCAFFOLD; the first round is FedAvg with uniform weights.
+
+    Written for plain SGD: with momentum or weight decay option II is no longer the mean
+    gradient along the path.
+    """
+    if option not in ("I", "II"):
+        raise ValueError(f"option is {option!r}; known: 'I', 'II'")
+    shared = fedavg(task, local, finetune=finetune)
+
+    def new_variate(turn, server, y, c_k, data):
+        if option == "I":
+            key = turn.key
+
+            def gradient(batch):
+                return jax.grad(task.loss)(server.x, batch, key)
+
+            return mean_over_rows(gradient, data, local.batch_size)
+        path = turn.steps * learning_rate(local, turn.round)
+        mean_step = tree.scale(tree.sub(server.x, y), 1 / path)
+        return tree.add(tree.sub(c_k, server.c), mean_step)
+
+    def train(turn, server, c_k, data):
+        correction = tree.sub(server.c, c_k)
+
+        def corrected(loss):
+            def at(*args):
+                value, grads = jax.value_and_grad(loss)(*args)
+                return value, tree.add(grads, correction)
+
+            return at
+
+        y, metrics = fit(task.loss, server.x, data, turn, local, corrected)
+        c_new = new_variate(turn, server, y, c_k, data)
+        idle = turn.steps == 0
+        c_new = tree.where(idle, c_k, c_new)
+        return c_new, Upload(tree.sub(y, server.x), tree.sub(c_new, c_k)), metrics
+
+    def aggregate(server, uploads, cohort):
+        mean = reduce.mean(uploads, cohort.mask)
+        share = cohort.mask.sum() / cohort.num_clients
+        return Server(
+            tree.axpy(server_lr, mean.dy, server.x), tree.axpy(share, mean.dc, server.c)
+        )
+
+    return shared._replace(
+        init=lambda params, num_clients, key: Server(params, tree.zeros(params)),
+        init_client=lambda params, client_id, key: tree.zeros(params),
+        message=lambda server, c_k: server,
+        train=train,
+        aggregate=aggregate,
+        personal=lambda turn, server, c_k, data: shared.personal(
+            turn, server.x, (), data
+        ),
+        server_model=lambda server: server.x,
+    )

@@ -1,0 +1,164 @@
+"""How a client takes steps: `fit` is the one minibatch loop of every method.
+
+A method changes local training by giving `fit` another loss (`proximal`, ...) or another
+`gradient`, a function that turns the loss into (params, batch, key) -> (value, grads).
+"""
+
+import zlib
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from pfljax import tree
+from pfljax.data.shuffle import index_shuffle
+from pfljax.types import Array, Batch, ClientData, Key, Local, Metrics, Params, Turn
+
+Loss = Callable[[Any, Batch, Key], Array]
+
+
+def derive(key: Key, purpose: str) -> Key:
+    """The key of a named purpose: streams of different names are independent."""
+    return jax.random.fold_in(key, zlib.crc32(purpose.encode()) & 0x7FFFFFFF)
+
+
+def fold(turn: Turn, purpose: str) -> Turn:
+    """The same turn with the key of a named purpose, for a second `fit`."""
+    return turn._replace(key=derive(turn.key, purpose))
+
+
+def learning_rate(local: Local, round_: Array) -> Any:
+    """The learning rate of this round (0 for the first), traced or not."""
+    rate = local.learning_rate
+    return rate(round_) if callable(rate) else rate
+
+
+def steps_per_epoch(local: Local, size: Array) -> Array:
+    """Batches that cover `size` rows, the last one short if need be; i32[...]."""
+    return -(-size // local.batch_size)
+
+
+def budget(local: Local, size: Array) -> Array:
+    """Steps of a client with `size` training rows; i32[...]."""
+    if local.epochs is None:
+        return jnp.full_like(size, local.steps)
+    return local.epochs * steps_per_epoch(local, size)
+
+
+def with_epochs(turn: Turn, local: Local, epochs: int | None) -> Turn:
+    """The turn with its budget scaled to `epochs`; None leaves it as it is."""
+    if epochs is None:
+        return turn
+    if local.epochs is None:
+        raise ValueError(
+            "epochs of a second training need Local.epochs; got Local.steps"
+        )
+    return turn._replace(steps=turn.steps * epochs // local.epochs)
+
+
+def sgd(
+    momentum: Any = None, weight_decay: Any = None
+) -> Callable[[Any], optax.GradientTransformation]:
+    """SGD in torch's convention, as a function of the learning rate.
+
+    g <- grad + weight_decay w;  v <- momentum v + g (v starts at g);  w <- w - rate v.
+    """
+
+    def build(rate: Any) -> optax.GradientTransformation:
+        parts = [optax.scale_by_learning_rate(rate)]
+        if momentum is not None:
+            parts.insert(0, optax.trace(decay=momentum))
+        if weight_decay is not None:
+            parts.insert(0, optax.add_decayed_weights(weight_decay))
+        return optax.chain(*parts)
+
+    return build
+
+
+def minibatch(data: ClientData, step: Array, key: Key, batch_size: int) -> Batch:
+    """Rows of step `step`: epochs are exact, each shuffled anew, the last batch short."""
+    size = jnp.maximum(data.size, 1)
+    per_epoch = -(-size // batch_size)
+    place = step % per_epoch * batch_size + jnp.arange(batch_size)
+    shuffled = index_shuffle(jnp.minimum(place, size - 1), size, key, step // per_epoch)
+    return rows(data, shuffled, place < data.size)
+
+
+def sample(data: ClientData, key: Key, batch_size: int) -> Batch:
+    """`batch_size` rows drawn uniformly with replacement."""
+    drawn = jax.random.randint(key, (batch_size,), 0, jnp.maximum(data.size, 1))
+    return rows(data, drawn, jnp.full(batch_size, data.size > 0))
+
+
+def rows(data: ClientData, index: Array, valid: Array) -> Batch:
+    """The client's rows at `index` [B], in storage type; `valid` bool[B] is the mask."""
+    x, y = tree.take(data.examples, data.offset + index)
+    return Batch(x, y, valid.astype(jnp.float32))
+
+
+def fit(
+    loss: Loss,
+    params: Any,
+    data: ClientData,
+    turn: Turn,
+    local: Local,
+    gradient: Callable[[Loss], Callable[..., tuple[Array, Any]]] = jax.value_and_grad,
+) -> tuple[Any, Metrics]:
+    """Parameters after `turn.steps` minibatch steps, and the mean loss of the steps.
+
+    The optimizer starts afresh. Clients of different budgets may run under one vmap: a
+    client that is done keeps its parameters and optimizer state.
+    """
+    optimizer = local.optimizer(learning_rate(local, turn.round))
+    value_and_grad = gradient(loss)
+    order, noise = derive(turn.key, "minibatches"), derive(turn.key, "noise")
+
+    def step(index: Array, carry: Any) -> Any:
+        params, moments, total = carry
+        batch = minibatch(data, index, order, local.batch_size)
+        value, grads = value_and_grad(params, batch, jax.random.fold_in(noise, index))
+        updates, moments = optimizer.update(grads, moments, params)
+        return optax.apply_updates(params, updates), moments, total + value
+
+    start = (params, optimizer.init(params), jnp.float32(0))
+    params, _, total = jax.lax.fori_loop(0, turn.steps, step, start)
+    return params, {"loss": total / jnp.maximum(turn.steps, 1)}
+
+
+def mean_over_rows(
+    value: Callable[[Batch], Any], data: ClientData, batch_size: int
+) -> Any:
+    """Mean over all of the client's rows of `value`, itself a mean over a batch's rows."""
+    size = jnp.maximum(data.size, 1)
+
+    def add(index: Array, total: Any) -> Any:
+        place = index * batch_size + jnp.arange(batch_size)
+        batch = rows(data, jnp.minimum(place, size - 1), place < data.size)
+        return tree.axpy(batch.mask.sum() / size, value(batch), total)
+
+    first = rows(data, jnp.zeros(batch_size, jnp.int32), jnp.zeros(batch_size, bool))
+    zero = tree.zeros(jax.eval_shape(value, first))
+    return jax.lax.fori_loop(0, -(-data.size // batch_size), add, zero)
+
+
+def proximal(loss: Loss, anchor: Params, mu: Any, form: str = "squared") -> Loss:
+    """The loss plus mu times `distance` to `anchor`, which stays fixed."""
+
+    def pulled(params: Params, batch: Batch, key: Key) -> Array:
+        return loss(params, batch, key) + mu * distance(params, anchor, form)
+
+    return pulled
+
+
+def distance(params: Params, anchor: Params, form: str = "squared") -> Array:
+    """A proximal term, f32[].
+
+    "squared" is 1/2 ||p - anchor||^2 (Li et al., FedProx, eq. 2). "norm" is the sum over
+    tensors of ||p - anchor||, as SuPerFed's code has it for all its methods.
+    """
+    if form not in ("squared", "norm"):
+        raise ValueError(f"prox is {form!r}; known: 'squared', 'norm'")
+    shift = tree.sub(params, anchor)
+    return tree.square_norm(shift) / 2 if form == "squared" else tree.norms(shift)

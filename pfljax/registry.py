@@ -1,0 +1,110 @@
+"""Names to things: algorithms, models, data sets, partitions; and `Choice`, name and args.
+
+A choice is written "shards:per_client=2" on the command line and in config.json.
+"""
+
+import ast
+import difflib
+import importlib
+import inspect
+import pkgutil
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+GIVEN = ("rounds",)  # keywords that the experiment fills in, not the user
+
+
+class Choice(NamedTuple):
+    """A registered name with its arguments, sorted by name."""
+
+    name: str
+    args: tuple[tuple[str, Any], ...] = ()
+
+    @property
+    def kwargs(self) -> dict[str, Any]:
+        """The arguments as a dict."""
+        return dict(self.args)
+
+    def __str__(self) -> str:
+        pairs = ",".join(f"{key}={value}" for key, value in self.args)
+        return f"{self.name}:{pairs}" if pairs else self.name
+
+
+def choose(name: str, **kwargs: Any) -> Choice:
+    """A choice in Python: `choose("shards", per_client=2)`."""
+    return Choice(name, tuple(sorted(kwargs.items())))
+
+
+def parse(text: str) -> Choice:
+    """The choice written as "name" or "name:key=value,key=value"."""
+    name, _, pairs = text.partition(":")
+    kwargs = {}
+    for pair in filter(None, pairs.split(",")):
+        key, equals, value = pair.partition("=")
+        if not (equals and key.strip() and value.strip()):
+            raise ValueError(f"{text!r} is not of the form name:key=value,key=value")
+        kwargs[key.strip()] = _literal(value.strip())
+    return choose(name.strip(), **kwargs)
+
+
+def _literal(text: str) -> Any:
+    """The Python number, bool or None written in `text`, else the text itself."""
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return text
+
+
+def algorithms() -> dict[str, Callable]:
+    """Every method: the function `x` of each file algorithms/x.py."""
+    package = importlib.import_module("pfljax.algorithms")
+    names = [m.name for m in pkgutil.iter_modules(package.__path__)]
+    return {
+        name: getattr(importlib.import_module(f"pfljax.algorithms.{name}"), name)
+        for name in names
+        if not name.startswith("_")
+    }
+
+
+def find(kind: str, known: Mapping[str, Callable], name: str) -> Callable:
+    """`known[name]`, or a ValueError that lists the known names."""
+    if name not in known:
+        raise ValueError(f"{kind} {name!r} is unknown{_known(name, known)}")
+    return known[name]
+
+
+def options(factory: Callable) -> dict[str, inspect.Parameter]:
+    """The keyword options of a factory that a user may set."""
+    return {
+        name: parameter
+        for name, parameter in inspect.signature(factory).parameters.items()
+        if parameter.kind is parameter.KEYWORD_ONLY and name not in GIVEN
+    }
+
+
+def check(kind: str, choice: Choice, factory: Callable) -> None:
+    """Raises a ValueError if `factory` lacks an option, or its type does not fit."""
+    known = options(factory)
+    for key, value in choice.args:
+        if key not in known:
+            raise ValueError(
+                f"{kind} {choice.name!r} has no option {key!r}{_known(key, known)}"
+            )
+        default = known[key].default
+        if isinstance(default, bool | int | float | str) and not _fits(value, default):
+            raise ValueError(
+                f"{kind} {choice.name!r}: {key} is {value!r}; expected "
+                f"{type(default).__name__}, such as {default!r}"
+            )
+
+
+def _fits(value: Any, default: Any) -> bool:
+    if isinstance(default, float):
+        return isinstance(value, int | float) and not isinstance(value, bool)
+    return type(value) is type(default)
+
+
+def _known(name: str, known: Mapping[str, Any]) -> str:
+    near = difflib.get_close_matches(name, known, n=1)
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    return f"{hint}; known: {', '.join(sorted(known)) or 'none'}"
