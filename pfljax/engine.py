@@ -4,8 +4,8 @@
     chunks of `width` clients: vmap of message -> train
     aggregate the uploads; scatter the clients' new states in place
 
-Keys derive from seed, round, client id and purpose, so results depend neither on `width`
-nor on how the rounds are cut into calls.
+Keys derive from seed, round, client id and purpose, so results depend neither on
+`width` nor on how the rounds are cut into calls.
 """
 
 from collections.abc import Callable
@@ -22,6 +22,7 @@ from pfljax.types import (
     Array,
     ClientData,
     Cohort,
+    Examples,
     Key,
     Local,
     Metrics,
@@ -62,6 +63,17 @@ def draw(setting: Setting, key: Key, round_: Array) -> Array:
     return setting.selection.ids(derive(_round_key(key, round_), "cohort"))
 
 
+def participations(
+    setting: Setting, key: Key, round_: Array, num_clients: int
+) -> Array:
+    """How often each client was drawn in the first `round_` rounds, i32[C]."""
+
+    def count(index: Array, total: Array) -> Array:
+        return total.at[draw(setting, key, index)].add(1)
+
+    return jax.lax.fori_loop(0, round_, count, jnp.zeros(num_clients, jnp.int32))
+
+
 def one_round(
     setting: Setting, state: RunState, train: ClientData
 ) -> tuple[RunState, Metrics]:
@@ -87,6 +99,7 @@ def one_round(
     clients = tree.put(state.clients, kept, clients)
     share = cohort.weight * mask / jnp.maximum((cohort.weight * mask).sum(), 1)
     metrics = jax.tree.map(lambda leaf: jnp.dot(share, leaf), metrics)
+    metrics["reported"] = mask.sum()
     return RunState(state.key, state.round + 1, server, clients), metrics
 
 
@@ -154,19 +167,28 @@ class Traffic(NamedTuple):
     up: int
 
 
-def traffic(algorithm: Algorithm, task: Task, train: ClientData) -> Traffic:
+def shapes_of_client(input_shape: tuple[int, ...]) -> Any:
+    """The data of a client with one row, as shapes, for `jax.eval_shape`."""
+    shape: Any = jax.ShapeDtypeStruct
+    pool = Examples(shape((1, *input_shape), jnp.float32), shape((1,), jnp.int32))
+    return ClientData(pool, shape((), jnp.int32), shape((), jnp.int32))
+
+
+def traffic(
+    algorithm: Algorithm, task: Task, num_clients: int, input_shape: tuple[int, ...]
+) -> Traffic:
     """Bytes of message and upload, from their shapes alone: nothing is run."""
 
-    def exchange(key: Key) -> tuple[Any, Any]:
+    def exchange(key: Key, data: ClientData) -> tuple[Any, Any]:
         params = task.init(key)
-        server = algorithm.init(params, train.size.shape[0], key)
+        server = algorithm.init(params, num_clients, key)
         client = algorithm.init_client(params, jnp.int32(0), key)
         message = algorithm.message(server, client)
         turn = Turn(key, jnp.int32(0), jnp.int32(1))
-        data = ClientData(train.examples, train.offset[0], train.size[0])
         return message, algorithm.train(turn, message, client, data)[1]
 
-    message, upload = jax.eval_shape(exchange, jax.random.key(0))
+    data = shapes_of_client(input_shape)
+    message, upload = jax.eval_shape(exchange, jax.random.key(0), data)
     return Traffic(tree.nbytes(message), tree.nbytes(upload))
 
 

@@ -1,8 +1,8 @@
 """What is reported, and of which parameters, over which clients, and when.
 
 A `View` names what is judged. `judge` computes metrics of every client in one compiled
-program; `summarise` turns them into figures over clients. No method sees a test row here:
-`personal` and fine-tuning get the training rows.
+program; `summarise` turns them into figures over clients. No method sees a test row
+here: `personal` and fine-tuning get the training rows.
 """
 
 from collections.abc import Callable
@@ -14,31 +14,20 @@ import numpy as np
 
 from pfljax import engine, tree
 from pfljax.engine import Setting
-from pfljax.local import budget, derive, fit, rows
-from pfljax.types import (
-    Algorithm,
-    Array,
-    ClientData,
-    Cohort,
-    RunState,
-    Task,
-    Turn,
-)
+from pfljax.local import budget, derive
+from pfljax.metrics import GRID, pick_lambda, score, summarise
+from pfljax.types import Algorithm, Array, ClientData, Cohort, RunState, Task, Turn
 
-BINS = 15  # of the reliability diagram, equal widths, (low, high]
-GRID = tuple(i / 10 for i in range(11))  # lambda of the path between two endpoints
-METRICS = (
-    "accuracy", "top5", "loss", "ece", "mce", "ece_batchwise", "mce_batchwise",
-)  # fmt: skip
 MODELS = ("server", "personal", "trained")
 
 
 class View(NamedTuple):
     """Whose parameters are judged.
 
-    "server": the server's one model. "personal": what the method's `personal` gives from
-    the newest broadcast. "trained": the same after the client's own local training from
-    the newest broadcast, before any averaging. The training leaves no trace in the run.
+    "server": the server's one model. "personal": what the method's `personal` gives
+    from the newest broadcast. "trained": the same after the client's own local training
+    from the newest broadcast, before any averaging. The training leaves no trace in the
+    run.
     """
 
     model: str = "personal"
@@ -58,8 +47,8 @@ def judge(
 ) -> Callable[..., dict[str, Array]]:
     """A jitted function (state, clients, ids, train, test) -> metrics f32[len(ids)].
 
-    `clients` holds the states of clients `ids`; `train` and `test` their rows, offset and
-    size stacked likewise. Metrics of a client without test rows are NaN.
+    `clients` holds the states of clients `ids`; `train` and `test` their rows, offset
+    and size stacked likewise. Metrics of a client without test rows are NaN.
     """
     model_of = _model_function(setting, view)
     predict = task.predict if view.model == "server" else setting.algorithm.predict
@@ -80,9 +69,10 @@ def judge(
 def _model_function(setting: Setting, view: View) -> Callable[..., Any]:
     """(state, client_id, client, train data) -> the parameters to judge."""
     algorithm, local = setting.algorithm, setting.local
+    server_model: Any = algorithm.server_model
     if view.model not in MODELS:
         raise ValueError(f"view {view.model!r} is unknown; known: {', '.join(MODELS)}")
-    if view.model == "server" and algorithm.server_model is None:
+    if view.model == "server" and server_model is None:
         raise ValueError("this method keeps no server model; judge 'personal'")
 
     def turn_of(state: RunState, client_id: Array, data: ClientData) -> Turn:
@@ -91,7 +81,7 @@ def _model_function(setting: Setting, view: View) -> Callable[..., Any]:
         return Turn(key, state.round, budget(local, data.size))
 
     def server(state, client_id, client, data):
-        return algorithm.server_model(state.server)
+        return server_model(state.server)
 
     def personal(state, client_id, client, data):
         turn = turn_of(state, client_id, data)
@@ -107,7 +97,8 @@ def _model_function(setting: Setting, view: View) -> Callable[..., Any]:
 def after_training(
     algorithm: Algorithm, turn: Turn, server: Any, client: Any, data: ClientData
 ) -> Any:
-    """The personal model after one local training: the server is this client's alone."""
+    """The personal model after one local training: the server is this client's
+    alone."""
     message = algorithm.message(server, client)
     client, upload, _ = algorithm.train(turn, message, client, data)
     weight = jnp.asarray(data.size, jnp.float32)[None]
@@ -119,12 +110,15 @@ def after_training(
 def judge_path(
     setting: Setting, width: int | None = None
 ) -> Callable[..., dict[str, Array]]:
-    """Like `judge` for methods with endpoints: metrics f32[len(ids), 11] over `GRID`."""
-    algorithm = setting.algorithm
+    """Like `judge` for methods with endpoints: metrics f32[len(ids), 11] over
+    `GRID`."""
+    algorithm, endpoints = setting.algorithm, setting.algorithm.endpoints
+    if endpoints is None:
+        raise ValueError("this method has no endpoints, so there is no path to judge")
 
     def run(state, clients, ids, test):
         def one(client, offset, size):
-            a, b = algorithm.endpoints(state.server, client)
+            a, b = endpoints(state.server, client)
             data = ClientData(test.examples, offset, size)
 
             def at(t):
@@ -140,123 +134,53 @@ def judge_path(
     return jax.jit(run)
 
 
-def score(
-    predict: Callable[[Array], Array], data: ClientData, batch_size: int
-) -> dict[str, Array]:
-    """Metrics of one client's rows, f32[]; NaN if it has none.
+def records(
+    view: str, split: str, finetune: int, values: dict[str, np.ndarray],
+    weight: np.ndarray, groups: dict[str, np.ndarray],
+) -> list[dict[str, Any]]:  # fmt: skip
+    """One record a group of clients: of whom, of which parameters, when, and figures.
 
-    "ece" and "mce" bin the whole set (Guo et al., 2017). Their "_batchwise" forms are the
-    mean over batches of `batch_size` in the order of the rows, the last short batch
-    weighted equally: SuPerFed's code.
+    `values` holds metrics [C], `weight` the rows [C], `groups` indices into them.
     """
-    per_pass = max(1, 256 // batch_size)
-    places = jnp.arange(per_pass * batch_size)
+    return [
+        {
+            "model": "server" if view == "server" else "personal",
+            "finetune": finetune if view != "server" else 0,
+            "clients": clients,
+            "when": View(view).when,
+            "split": split,
+            "count": len(ids),
+            "metrics": {
+                name: summarise(metric[ids], weight[ids])
+                for name, metric in values.items()
+            },
+        }
+        for clients, ids in groups.items()
+        if len(ids)
+    ]
 
-    def add(index: Array, total: dict[str, Array]) -> dict[str, Array]:
-        place = index * places.size + places
-        batch = rows(data, jnp.minimum(place, data.size - 1), place < data.size)
-        counts = _counts(predict(batch.x), batch.y, batch.mask)
-        by_batch = jax.tree.map(
-            lambda leaf: leaf.reshape(per_pass, batch_size, *leaf.shape[1:]), counts
-        )
-        return tree.add(total, _sums(by_batch))
 
-    zero = dict.fromkeys(("rows", "top1", "top5", "loss"), jnp.float32(0))
-    zero |= dict.fromkeys(("binned", "correct", "confidence"), jnp.zeros(BINS))
-    zero |= dict.fromkeys(("batches", "ece", "mce"), jnp.float32(0))
-    total = jax.lax.fori_loop(0, -(-data.size // places.size), add, zero)
-    count = jnp.where(total["rows"] > 0, total["rows"], jnp.nan)
-    ece, mce = _calibration(total)
+def mixture_summary(
+    paths: dict[str, dict[str, np.ndarray]], weight: np.ndarray
+) -> dict[str, Any]:
+    """Figures over clients at lambda = 1/2, chosen on validation rows, and the
+    oracle's.
+
+    `paths` holds, for "test" and (if there are any) "validation" rows, metrics [C, 11].
+    """
+    test = paths["test"]
+
+    def figures(chosen_on: np.ndarray) -> dict[str, Any]:
+        return {
+            name: summarise(pick_lambda(chosen_on, metric), weight)
+            for name, metric in test.items()
+        }
+
+    middle = np.zeros_like(test["accuracy"])
+    middle[:, GRID.index(0.5)] = 1
+    validation = paths.get("validation")
     return {
-        "accuracy": total["top1"] / count,
-        "top5": total["top5"] / count,
-        "loss": total["loss"] / count,
-        "ece": jnp.where(total["rows"] > 0, ece, jnp.nan),
-        "mce": jnp.where(total["rows"] > 0, mce, jnp.nan),
-        "ece_batchwise": total["ece"] / total["batches"],
-        "mce_batchwise": total["mce"] / total["batches"],
+        "half": figures(middle),
+        "chosen_on_validation": figures(validation["accuracy"]) if validation else None,
+        "oracle_chosen_on_test": figures(test["accuracy"]),
     }
-
-
-def _counts(logits: Array, y: Array, mask: Array) -> dict[str, Array]:
-    """Per row, zero where masked: 1, hits, loss, and the one-hot bin of the confidence."""
-    logits = logits.astype(jnp.float32)
-    log_p = jax.nn.log_softmax(logits)
-    own = jnp.take_along_axis(log_p, y[:, None], 1)
-    top1 = mask * (jnp.argmax(logits, 1) == y)
-    top5 = mask * ((log_p > own).sum(1) < 5)
-    confidence = jnp.exp(log_p.max(1))
-    place = jnp.clip(jnp.ceil(confidence * BINS) - 1, 0, BINS - 1).astype(jnp.int32)
-    binned = jax.nn.one_hot(place, BINS) * mask[:, None]
-    return {
-        "rows": mask,
-        "top1": top1,
-        "top5": top5,
-        "loss": -mask * own[:, 0],
-        "binned": binned,
-        "correct": binned * top1[:, None],
-        "confidence": binned * confidence[:, None],
-    }
-
-
-def _sums(by_batch: dict[str, Array]) -> dict[str, Array]:
-    """Sums over rows, with the calibration errors summed over the batches."""
-    per_batch = jax.tree.map(lambda leaf: leaf.sum(1), by_batch)
-    ece, mce = _calibration(per_batch)
-    filled = per_batch["rows"] > 0
-    sums = jax.tree.map(lambda leaf: leaf.sum(0), per_batch)
-    return sums | {
-        "batches": filled.sum().astype(jnp.float32),
-        "ece": jnp.where(filled, ece, 0).sum(),
-        "mce": jnp.where(filled, mce, 0).sum(),
-    }
-
-
-def _calibration(total: dict[str, Array]) -> tuple[Array, Array]:
-    """(ECE, MCE) from sums by bin [..., BINS]."""
-    gap = jnp.abs(total["correct"] - total["confidence"])
-    ece = gap.sum(-1) / jnp.maximum(total["rows"], 1)
-    mce = jnp.max(gap / jnp.maximum(total["binned"], 1), -1)
-    return ece, mce
-
-
-def summarise(values: np.ndarray, weight: np.ndarray) -> dict[str, float | None]:
-    """Figures over clients of one metric [C]; `weight` is each client's test rows.
-
-    "std" is the population's. "worst10" and "best10" are means over the ceil(C / 10)
-    clients of least and greatest value. Clients without test rows do not count.
-    """
-    there = np.isfinite(values)
-    if not there.any():
-        names = ("mean", "std", "weighted", "worst10", "best10", "min", "max")
-        return dict.fromkeys(names)
-    values, weight = np.sort(values[there]), weight[there][np.argsort(values[there])]
-    tenth = -(-len(values) // 10)
-    figures = {
-        "mean": values.mean(),
-        "std": values.std(),
-        "weighted": np.average(values, weights=weight),
-        "worst10": values[:tenth].mean(),
-        "best10": values[-tenth:].mean(),
-        "min": values[0],
-        "max": values[-1],
-    }
-    return {name: float(value) for name, value in figures.items()}
-
-
-def worse_share(accuracy: np.ndarray, baseline: np.ndarray) -> float:
-    """Share of clients whose accuracy [C] lies below that of the baseline run [C]."""
-    both = np.isfinite(accuracy) & np.isfinite(baseline)
-    return (
-        float(np.mean(accuracy[both] < baseline[both])) if both.any() else float("nan")
-    )
-
-
-def pick_lambda(path: np.ndarray, metric: np.ndarray) -> np.ndarray:
-    """Value [C] of `metric` [C, 11] at each client's best point of accuracy `path` [C, 11].
-
-    Ties go to the point nearest 1/2, then to the smaller lambda.
-    """
-    order = np.argsort(np.abs(np.asarray(GRID) - 0.5), kind="stable")
-    best = order[np.argmax(path[:, order], axis=1)]
-    return np.take_along_axis(metric, best[:, None], 1)[:, 0]

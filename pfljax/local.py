@@ -1,7 +1,8 @@
 """How a client takes steps: `fit` is the one minibatch loop of every method.
 
-A method changes local training by giving `fit` another loss (`proximal`, ...) or another
-`gradient`, a function that turns the loss into (params, batch, key) -> (value, grads).
+A method changes local training by giving `fit` another loss (`proximal`, ...) or
+another `gradient`, a function that turns the loss into (params, batch, key) -> (value,
+grads).
 """
 
 import zlib
@@ -43,7 +44,7 @@ def steps_per_epoch(local: Local, size: Array) -> Array:
 def budget(local: Local, size: Array) -> Array:
     """Steps of a client with `size` training rows; i32[...]."""
     if local.epochs is None:
-        return jnp.full_like(size, local.steps)
+        return jnp.full_like(size, local.steps or 0)
     return local.epochs * steps_per_epoch(local, size)
 
 
@@ -78,7 +79,8 @@ def sgd(
 
 
 def minibatch(data: ClientData, step: Array, key: Key, batch_size: int) -> Batch:
-    """Rows of step `step`: epochs are exact, each shuffled anew, the last batch short."""
+    """Rows of step `step`: epochs are exact, each shuffled anew, the last batch
+    short."""
     size = jnp.maximum(data.size, 1)
     per_epoch = -(-size // batch_size)
     place = step % per_epoch * batch_size + jnp.arange(batch_size)
@@ -93,7 +95,8 @@ def sample(data: ClientData, key: Key, batch_size: int) -> Batch:
 
 
 def rows(data: ClientData, index: Array, valid: Array) -> Batch:
-    """The client's rows at `index` [B], in storage type; `valid` bool[B] is the mask."""
+    """The client's rows at `index` [B], in storage type; `valid` bool[B] is the
+    mask."""
     x, y = tree.take(data.examples, data.offset + index)
     return Batch(x, y, valid.astype(jnp.float32))
 
@@ -130,7 +133,8 @@ def fit(
 def mean_over_rows(
     value: Callable[[Batch], Any], data: ClientData, batch_size: int
 ) -> Any:
-    """Mean over all of the client's rows of `value`, itself a mean over a batch's rows."""
+    """Mean over all of the client's rows of `value`, itself a mean over a batch's
+    rows."""
     size = jnp.maximum(data.size, 1)
 
     def add(index: Array, total: Any) -> Any:
@@ -155,8 +159,8 @@ def proximal(loss: Loss, anchor: Params, mu: Any, form: str = "squared") -> Loss
 def distance(params: Params, anchor: Params, form: str = "squared") -> Array:
     """A proximal term, f32[].
 
-    "squared" is 1/2 ||p - anchor||^2 (Li et al., FedProx, eq. 2). "norm" is the sum over
-    tensors of ||p - anchor||, as SuPerFed's code has it for all its methods.
+    "squared" is 1/2 ||p - anchor||^2 (Li et al., FedProx, eq. 2). "norm" is the sum
+    over tensors of ||p - anchor||, as SuPerFed's code has it for all its methods.
     """
     if form not in ("squared", "norm"):
         raise ValueError(f"prox is {form!r}; known: 'squared', 'norm'")

@@ -1,7 +1,8 @@
-"""One value of many uploads. A reducer takes uploads stacked over M and a weight f32[M].
+"""One value of many uploads. A reducer takes uploads stacked over M and a weight
+f32[M].
 
-Weight 0 means absent. `mean`, `median`, `trimmed_mean` and `krum` share one signature, so
-a method built with `reduce=krum` is that method under robust aggregation.
+Weight 0 means absent. `mean`, `median`, `trimmed_mean` and `krum` share one signature,
+so a method built with `reduce=krum` is that method under robust aggregation.
 """
 
 from collections.abc import Callable
@@ -23,7 +24,8 @@ def mean(uploads: Any, weight: Array) -> Any:
 
 
 def median(uploads: Any, weight: Array) -> Any:
-    """Median of each coordinate over those present, weights ignored (Yin et al., 2018)."""
+    """Median of each coordinate over those present, weights ignored (Yin et al.,
+    2018)."""
     present = weight > 0
 
     def of_leaf(leaf: Array) -> Array:
@@ -84,7 +86,8 @@ def krum(byzantine: int, chosen: int = 1) -> Reducer:
 def counted_mean(uploads: Any, counts: Any, default: Any) -> Any:
     """Mean of each element over the uploads that hold it; nobody's keeps `default`.
 
-    `counts` is shaped as `uploads` and holds weights, 0 where an upload lacks the element.
+    `counts` is shaped as `uploads` and holds weights, 0 where an upload lacks the
+    element.
     """
 
     def of_leaf(leaf: Array, count: Array, old: Array) -> Array:

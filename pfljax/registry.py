@@ -1,4 +1,5 @@
-"""Names to things: algorithms, models, data sets, partitions; and `Choice`, name and args.
+"""Names to things: algorithms, models, data sets, partitions; and `Choice`, name and
+args.
 
 A choice is written "shards:per_client=2" on the command line and in config.json.
 """
@@ -80,6 +81,22 @@ def options(factory: Callable) -> dict[str, inspect.Parameter]:
         for name, parameter in inspect.signature(factory).parameters.items()
         if parameter.kind is parameter.KEYWORD_ONLY and name not in GIVEN
     }
+
+
+def defaults(factory: Callable) -> dict[str, Any]:
+    """The options that can be written in a config, with their defaults."""
+    plain = bool | int | float | str | None
+    return {
+        name: parameter.default
+        for name, parameter in options(factory).items()
+        if isinstance(parameter.default, plain)
+    }
+
+
+def given(factory: Callable, **context: Any) -> dict[str, Any]:
+    """What of `context` the factory asks for."""
+    asked = inspect.signature(factory).parameters
+    return {name: value for name, value in context.items() if name in asked}
 
 
 def check(kind: str, choice: Choice, factory: Callable) -> None:

@@ -45,8 +45,8 @@ def uniform(cohort: int, num_clients: int) -> Selection:
 def by_size(cohort: int, sizes: np.ndarray) -> Selection:
     """`cohort` clients with replacement, in proportion to their rows `sizes` [C].
 
-    FedProx, Algorithm 2. A client drawn twice trains once and counts twice; O(cohort log
-    num_clients) work.
+    FedProx, Algorithm 2. A client drawn twice trains once and counts twice; O(cohort
+    log num_clients) work.
     """
     if cohort < 1 or np.min(sizes) < 0 or np.sum(sizes) == 0:
         raise ValueError(
@@ -67,7 +67,8 @@ def stragglers(
     """`selection` whose round(share M) stragglers do part of their work, or none.
 
     A straggler runs 1 to E - 1 whole epochs (1 to steps - 1 steps if E is 1 or None),
-    uniformly; with `drop` its work is thrown away, as FedAvg does (FedProx, section 5.2).
+    uniformly; with `drop` its work is thrown away, as FedAvg does (FedProx, section
+    5.2).
     """
     if not 0 <= share <= 1:
         raise ValueError(

@@ -52,7 +52,7 @@ def zeros(a: Tree) -> Tree:
 def dot(a: Tree, b: Tree) -> Array:
     """Inner product over all leaves, f32[]."""
     products = jax.tree.map(lambda x, y: jnp.sum(x * y), a, b)
-    return sum(jax.tree.leaves(products), jnp.float32(0))
+    return jnp.sum(jnp.stack([jnp.float32(0), *jax.tree.leaves(products)]))
 
 
 def square_norm(a: Tree) -> Array:
@@ -68,7 +68,7 @@ def norms(a: Tree) -> Array:
         positive = square > 0
         return jnp.where(positive, jnp.sqrt(jnp.where(positive, square, 1.0)), 0.0)
 
-    return sum((norm(leaf) for leaf in jax.tree.leaves(a)), jnp.float32(0))
+    return jnp.sum(jnp.stack([jnp.float32(0), *map(norm, jax.tree.leaves(a))]))
 
 
 def take(stacked: Tree, rows: Array) -> Tree:

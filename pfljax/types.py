@@ -1,21 +1,26 @@
 """The core types: what a method is, what it is told, and what changes. Read this first.
 
 A method is an `Algorithm`: pure functions written for one client. The engine owns the
-client axis, the round axis, keys, gather and scatter. Axis letters: C clients, M cohort,
-N rows of the pool, B batch.
+client axis, the round axis, keys, gather and scatter. Axis letters: C clients, M
+cohort, N rows of the pool, B batch.
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import jax
 import optax
 
-Array = jax.Array
-Key = jax.Array  # a typed PRNG key, jax.random.key
-Params = Any  # pytree of arrays, as a model's init returns them
-Server = Client = Message = Upload = Personal = Any  # whatever pytrees a method likes
-Metrics = dict[str, Array]  # scalars of one client's local training
+Array: TypeAlias = jax.Array
+Key: TypeAlias = jax.Array  # a typed PRNG key, jax.random.key
+Params: TypeAlias = Any  # pytree of arrays, as a model's init returns them
+Metrics: TypeAlias = dict[str, Array]  # scalars of one client's local training
+# Whatever pytrees a method likes; their structure never changes in a run.
+Server: TypeAlias = Any
+Client: TypeAlias = Any
+Message: TypeAlias = Any
+Upload: TypeAlias = Any
+Personal: TypeAlias = Any
 
 
 class Examples(NamedTuple):

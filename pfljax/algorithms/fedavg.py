@@ -2,7 +2,8 @@
 
     Server   w                Client  nothing
     Message  w                Upload  w_k, the params after local training
-w <- sum_k n_k w_k / sum_k n_k; everybody is judged by w, or by w after `finetune` steps.
+w <- sum_k n_k w_k / sum_k n_k; everybody is judged by w, or after
+`finetune` local steps from w.
 """
 
 import jax.numpy as jnp
@@ -19,7 +20,7 @@ def fedavg(
     finetune: int = 0,
     reducer: reduce.Reducer = reduce.mean,
 ) -> Algorithm:
-    """Builds FedAvg; `finetune` local steps, 0 for none, come before evaluation only."""
+    """Builds FedAvg; `finetune` local steps, 0 for none, precede evaluation."""
 
     def train(turn, w, client, data):
         w, metrics = fit(task.loss, w, data, turn, local)

@@ -2,8 +2,9 @@
 
     Server   b, the body      Client  h_k, this client's own head
     Message  b                Upload  b_k, the body after local training
-Body and head are trained jointly, b <- sum_k n_k b_k / sum_k n_k, and client k is judged
-by the newest b under its own h_k. What body and head are, the model says (`Task.groups`).
+Body and head are trained jointly, b <- sum_k n_k b_k / sum_k n_k, and client k is
+judged by the newest b under its own h_k. What body and head are, the model says
+(`Task.groups`).
 """
 
 from pfljax import tree

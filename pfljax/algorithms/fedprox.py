@@ -20,8 +20,8 @@ def fedprox(
 ) -> Algorithm:
     """Builds FedProx; `mu` = 0 is FedAvg, a large `mu` holds clients at w.
 
-    `prox` = "norm" is the un-squared per-tensor penalty of SuPerFed's code. Partial work
-    of stragglers is a matter of `pfljax.selection.stragglers`.
+    `prox` = "norm" is the un-squared per-tensor penalty of SuPerFed's code. Partial
+    work of stragglers is a matter of `pfljax.selection.stragglers`.
     """
 
     def train(turn, w, client, data):

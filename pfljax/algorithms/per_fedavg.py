@@ -1,9 +1,10 @@
-"""Per-FedAvg. Fallah, Mokhtari, Ozdaglar, NeurIPS 2020, https://arxiv.org/abs/2002.07948.
+"""Per-FedAvg. Fallah et al., NeurIPS 2020, https://arxiv.org/abs/2002.07948.
 
     Server   w                Client  nothing
     Message  w                Upload  w_k, the params after local meta-steps
 A local step (eq. 6-8, Algorithm 1), on three independent batches D, D', D'':
-v = w - inner_lr grad f(w; D);  g = grad f(v; D');  w <- w - rate (g - inner_lr H(w; D'') g)
+v = w - inner_lr grad f(w; D);  g = grad f(v; D');
+w <- w - rate (g - inner_lr H(w; D'') g)
 with the local learning rate as `rate`. The server takes the uniform mean. Client k is
 judged by w after `adapt` gradient steps of size inner_lr on all its training rows.
 """
@@ -29,8 +30,8 @@ def per_fedavg(
 ) -> Algorithm:
     """Builds Per-FedAvg; `inner_lr` = 0 is FedAvg with uniform weights.
 
-    "first_order" drops the Hessian H, "hessian_free" takes H g from the difference of two
-    gradients `delta` g apart on either side, "hessian" is exact.
+    "first_order" drops the Hessian H, "hessian_free" takes H g from the difference of
+    two gradients `delta` g apart on either side, "hessian" is exact.
     """
     if variant not in VARIANTS:
         raise ValueError(f"variant is {variant!r}; known: {', '.join(VARIANTS)}")

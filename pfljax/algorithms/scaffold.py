@@ -1,10 +1,11 @@
-"""SCAFFOLD. Karimireddy et al., ICML 2020, https://arxiv.org/abs/1910.06378 (Algorithm 1).
+"""SCAFFOLD. Karimireddy et al., ICML 2020, https://arxiv.org/abs/1910.06378.
 
     Server   x, c             Client  c_k, this client's control variate
     Message  x, c             Upload  dy = y - x and dc = c_k+ - c_k
-Local steps  y <- y - rate (g_k(y) - c_k + c);  then option I  c_k+ = grad F_k(x)  on all
-rows, or option II  c_k+ = c_k - c + (x - y) / (K rate).  Server, over the |S| who took
-part:  x <- x + server_lr mean dy,  c <- c + |S| / N mean dc.  Everybody is judged by x.
+Algorithm 1: local steps  y <- y - rate (g_k(y) - c_k + c);  then option I
+c_k+ = grad F_k(x)  on all rows, or option II  c_k+ = c_k - c + (x - y) / (K rate).
+Server, over the |S| who took part:  x <- x + server_lr mean dy,  c <- c + |S| / N mean
+dc.  Everybody is judged by x.
 """
 
 from typing import NamedTuple

@@ -8,9 +8,9 @@ F_k(W) + mu ||w_f - w||^2 + nu cos^2(w_f, v).
 In the first `start` * R rounds it is FedProx and v_k rests. Client k is judged by W at
 lambda = 1/2; evaluation also reports the whole path (`endpoints`).
 
-Differs from the paper by option only: prox="norm" is the un-squared per-tensor penalty of
-the authors' code. Algorithm 1 as printed starts v_k at w; text and code give it its own
-seed, and so does this.
+Differs from the paper by option only: prox="norm" is the un-squared per-tensor penalty
+of the authors' code. Algorithm 1 as printed starts v_k at w; text and code give it its
+own seed, and so does this.
 """
 
 import jax
@@ -79,6 +79,6 @@ def superfed(
 
 
 def square_cosine(a, b):
-    """cos^2 of the angle between two parameter trees, f32[]; 0 if one of them is zero."""
+    """cos^2 of the angle between two parameter trees, f32[]; 0 if one is zero."""
     scale = tree.square_norm(a) * tree.square_norm(b)
     return tree.dot(a, b) ** 2 / jnp.maximum(scale, 1e-12)

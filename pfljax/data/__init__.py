@@ -1,0 +1,14 @@
+"""Data: sources, partitions and federations. Importing it loads no data library."""
+
+from pfljax.data.arrays import Arrays as Arrays
+from pfljax.data.arrays import from_arrays as from_arrays
+from pfljax.data.deal import Partition as Partition
+from pfljax.data.deal import from_rows as from_rows
+from pfljax.data.federation import Federation as Federation
+from pfljax.data.federation import federate as federate
+from pfljax.data.partition import PARTITIONS as PARTITIONS
+from pfljax.data.partition import by_client as by_client
+from pfljax.data.sources import DATASETS as DATASETS
+from pfljax.data.sources import MissingDataset as MissingDataset
+from pfljax.data.sources import load as load
+from pfljax.data.sources import prepare as prepare

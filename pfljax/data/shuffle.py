@@ -11,10 +11,12 @@ from pfljax.types import Array, Key
 
 ROUNDS = 8
 MIN_DOMAIN = 64  # below, 8 rounds are visibly not uniform
-GOLDEN = 0x9E3779B9  # 2**32 / golden ratio: spreads consecutive epochs and rounds
+GOLDEN = 0x9E3779B9  # 2**32 / golden ratio: spreads the rounds
 
 
-def index_shuffle(index: Array, size: Array, key: Key, epoch: Array | int = 0) -> Array:
+def index_shuffle(
+    index: Array, size: Array | int, key: Key, epoch: Array | int = 0
+) -> Array:
     """Where the shuffle (key, epoch) of [0, size) sends `index`.
 
     `index` is an integer array of any shape with values in [0, size); `size` (at most
@@ -22,35 +24,34 @@ def index_shuffle(index: Array, size: Array, key: Key, epoch: Array | int = 0) -
     """
     size = jnp.maximum(jnp.asarray(size, jnp.uint32), 1)
     bits = 32 - jax.lax.clz(jnp.maximum(size, MIN_DOMAIN) - 1)  # domain 2**bits
-    words = jax.random.bits(key, (2,), jnp.uint32)
-    round_keys = _round_keys(words, jnp.asarray(epoch, jnp.uint32))
+    words = jax.random.key_data(key).ravel()
+    epoch = jnp.asarray(epoch).astype(jnp.uint32)
+    state = _mix(words[0] ^ _mix(words[1] ^ _mix(epoch + jnp.uint32(GOLDEN))))
+    steps = jnp.arange(1, ROUNDS + 1, dtype=jnp.uint32) * jnp.uint32(GOLDEN)
+    round_keys = _mix(state + steps)
 
-    def walk(place: Array) -> Array:
-        return jnp.where(place < size, place, _feistel(place, bits, round_keys))
+    def walk(carry: tuple[Array, Array]) -> tuple[Array, Array]:
+        place, outside = carry
+        place = jnp.where(outside, _feistel(place, bits, round_keys), place)
+        return place, place >= size
 
-    start = _feistel(jnp.asarray(index).astype(jnp.uint32), bits, round_keys)
-    end = jax.lax.while_loop(lambda place: jnp.any(place >= size), walk, start)
+    index = jnp.asarray(index).astype(jnp.uint32)
+    start = index, jnp.ones(index.shape, bool)
+    end, _ = jax.lax.while_loop(lambda carry: jnp.any(carry[1]), walk, start)
     return end.astype(jnp.int32)
 
 
-def _round_keys(words: Array, epoch: Array) -> list[Array]:
-    """One well mixed u32 a Feistel round."""
-    state = _mix(words[0] ^ _mix(epoch * jnp.uint32(GOLDEN) + words[1]))
-    steps = [jnp.uint32((GOLDEN * (i + 1)) % 2**32) for i in range(ROUNDS)]
-    return [_mix(state + step) for step in steps]
-
-
-def _feistel(place: Array, bits: Array, round_keys: list[Array]) -> Array:
+def _feistel(place: Array, bits: Array, round_keys: Array) -> Array:
     """A permutation of [0, 2**bits): each half in turn is masked by the other."""
     low_bits = bits // 2
     low_mask = (jnp.uint32(1) << low_bits) - 1
     high_mask = (jnp.uint32(1) << (bits - low_bits)) - 1
     low, high = place & low_mask, place >> low_bits
-    for i, round_key in enumerate(round_keys):
+    for i in range(ROUNDS):
         if i % 2:
-            low ^= _mix(high ^ round_key) & low_mask
+            low ^= _mix(high ^ round_keys[i]) & low_mask
         else:
-            high ^= _mix(low ^ round_key) & high_mask
+            high ^= _mix(low ^ round_keys[i]) & high_mask
     return (high << low_bits) | low
 
 

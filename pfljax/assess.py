@@ -1,0 +1,122 @@
+"""One evaluation of a run: every view, split and group of clients, and the summary."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from pfljax import engine, evaluate, metrics
+from pfljax.build import Simulation
+from pfljax.data import Federation
+from pfljax.local import derive
+from pfljax.types import RunState
+
+BY_CLIENT = {  # arrays of per_client.npz without an axis of evaluations
+    "train_size", "test_size", "participations", "mixture/lambda",
+    *(f"mixture/{s}/{m}" for s in ("test", "validation") for m in metrics.METRICS),
+}  # fmt: skip
+
+Values = dict[str, np.ndarray]
+
+
+def assess(
+    sim: Simulation, federation: Federation, unseen: Federation | None, state: RunState
+) -> tuple[list[dict[str, Any]], Values]:
+    """(records, metrics of each client by "model/split/metric") after this round."""
+    seen = np.asarray(sim.participations(state.key, state.round))
+    last = np.asarray(engine.draw(sim.setting, state.key, state.round - 1))
+    ids = np.arange(federation.num_clients)
+    groups = {
+        "all": ids,
+        "participants": np.unique(last),
+        "never chosen": ids[seen == 0],
+    }
+    records, values = _views(sim, federation, state, state.clients, ids, groups)
+    values["round"] = np.asarray(state.round)
+    if unseen is not None:
+        new = np.arange(unseen.num_clients)
+        clients = newcomers(sim, state, federation.num_clients + new)
+        ids, groups = federation.num_clients + new, {"unseen": new}
+        more, arrays = _views(sim, unseen, state, clients, ids, groups)
+        records += more
+        values |= {f"unseen:{name}": array for name, array in arrays.items()}
+    return records, values
+
+
+def newcomers(sim: Simulation, state: RunState, ids: np.ndarray) -> Any:
+    """States of clients that never took part, stacked."""
+    params = sim.task.init(derive(state.key, "params"))
+    algorithm = sim.setting.algorithm
+    return jax.vmap(lambda k: engine.init_client(algorithm, params, k, state.key))(
+        jnp.asarray(ids)
+    )
+
+
+def _views(
+    sim: Simulation, federation: Federation, state: RunState, clients: Any,
+    ids: np.ndarray, groups: dict[str, np.ndarray],
+) -> tuple[list[dict[str, Any]], Values]:  # fmt: skip
+    """Records and values of these clients for all views, on test and validation
+    rows."""
+    records, values = [], {}
+    for view, judge in sim.judges.items():
+        for split in ("test", "validation"):
+            rows = getattr(federation, split)
+            weight = np.asarray(rows.size)
+            if not weight.any() or (split == "validation" and view == "trained"):
+                continue
+            judged = judge(state, clients, jnp.asarray(ids), federation.train, rows)
+            judged = jax.device_get(judged)
+            both = view == "server" and sim.personal_is_server
+            for name in (view, "personal") if both else (view,):
+                steps = sim.finetune if name == "personal" else 0
+                records += evaluate.records(name, split, steps, judged, weight, groups)
+                values |= {f"{name}/{split}/{m}": judged[m] for m in metrics.METRICS}
+    return records, values
+
+
+def headline(records: list[dict[str, Any]], split: str = "test") -> float:
+    """Mean accuracy over all clients of the personal models, newest broadcast."""
+    wanted = {"model": "personal", "clients": "all", "split": split}
+    wanted["when"] = evaluate.View("personal").when
+    for record in records:
+        if all(record[key] == value for key, value in wanted.items()):
+            return record["metrics"]["accuracy"]["mean"]
+    return float("nan")
+
+
+def summary(lines: list[dict[str, Any]], arrays: Values) -> dict[str, Any]:
+    """The last evaluation, the one of best validation accuracy, and the best on
+    test."""
+    evaluated = [line for line in lines if "evaluations" in line]
+    keys = ("round", "evaluations")
+    chosen = None
+    if "personal/validation/accuracy" in arrays:
+        accuracy = np.nanmean(arrays["personal/validation/accuracy"], axis=1)
+        line = evaluated[int(np.argmax(accuracy))]
+        chosen = {key: line[key] for key in keys}
+    on_test = [headline(line["evaluations"]) for line in evaluated]
+    best = int(np.argmax(on_test))
+    return {
+        "last": {key: evaluated[-1][key] for key in keys},
+        "chosen_on_validation": chosen,
+        "best_on_test": {"round": evaluated[best]["round"], "accuracy": on_test[best]},
+    }
+
+
+def mixture(
+    sim: Simulation, federation: Federation, state: RunState
+) -> tuple[dict[str, Any], Values]:
+    """(figures over clients along the path of endpoints, arrays [C, 11])."""
+    paths, arrays = {}, {"mixture/lambda": np.asarray(metrics.GRID, np.float32)}
+    ids = jnp.arange(federation.num_clients)
+    assert sim.path is not None
+    for split in ("test", "validation"):
+        rows = getattr(federation, split)
+        if np.asarray(rows.size).any():
+            judged = jax.device_get(sim.path(state, state.clients, ids, rows))
+            paths[split] = judged
+            arrays |= {f"mixture/{split}/{m}": judged[m] for m in metrics.METRICS}
+    weight = np.asarray(federation.test.size)
+    return evaluate.mixture_summary(paths, weight), arrays

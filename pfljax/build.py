@@ -1,0 +1,195 @@
+"""From an `Experiment` to what runs: federation, task, setting and compiled
+functions."""
+
+import functools
+import operator
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+import optax
+
+from pfljax import data, engine, evaluate, models, registry, selection
+from pfljax.config import Experiment
+from pfljax.data import Federation
+from pfljax.engine import Setting
+from pfljax.evaluate import View
+from pfljax.local import sgd
+from pfljax.types import ClientData, Key, Local, RunState, Task, Turn
+
+LONGEST_CALL = 1000  # rounds of one call: the length of the buffer of training metrics
+
+
+class Shape(NamedTuple):
+    """All that compiled functions depend on of a federation."""
+
+    num_clients: int
+    input_shape: tuple[int, ...]
+    num_classes: int
+    shift: Any
+    scale: Any
+    sizes: tuple[int, ...] | None  # training rows, where cohorts are drawn by size
+
+
+class Simulation(NamedTuple):
+    """A method ready to run on any federation of one shape, for any seed."""
+
+    setting: Setting
+    task: Task
+    init: Callable[[Key], RunState]
+    rounds: Callable[..., Any]  # engine.compile_rounds
+    longest: int  # rounds of one call of `rounds`
+    judges: dict[str, Callable[..., Any]]  # by view
+    path: Callable[..., Any] | None  # evaluate.judge_path
+    participations: Callable[[Key, Any], Any]  # (key, rounds) -> i32[C]
+    personal_is_server: bool  # nothing is personal: judged once for both
+    finetune: int  # local steps that `personal` takes
+
+
+def federation(experiment: Experiment) -> tuple[Federation, Federation | None]:
+    """(clients that train, clients held out or None) of an experiment."""
+    source = registry.parse(experiment.dataset)
+    deal = registry.parse(experiment.partition)
+    everybody = data.federate(
+        data.load(source.name, **source.kwargs),
+        deal.name,
+        num_clients=experiment.clients,
+        seed=experiment.seed,
+        params=deal.kwargs,
+        test=experiment.test,
+        validation=experiment.validation,
+        stratified=experiment.stratified,
+        rows=experiment.rows,
+        test_from=experiment.test_from,
+    )
+    if experiment.unseen == 0:
+        return everybody, None
+    return everybody.hold_out(experiment.unseen, experiment.seed)
+
+
+def simulation(experiment: Experiment, federation: Federation) -> Simulation:
+    """The compiled functions; experiments that differ in seed alone share them."""
+    by_size = experiment.selection == "by_size"
+    sizes = tuple(np.asarray(federation.train.size).tolist()) if by_size else None
+    shape = Shape(
+        federation.num_clients,
+        federation.train.examples.x.shape[1:],
+        federation.num_classes,
+        federation.shift,
+        federation.scale,
+        sizes,
+    )
+    same = experiment.replace(seed=0, out=None, label=None, baseline=None, keep=2)
+    return _simulation(same, shape)
+
+
+@functools.lru_cache(maxsize=32)
+def _simulation(experiment: Experiment, shape: Shape) -> Simulation:
+    task = make_task(experiment, shape)
+    setting = make_setting(experiment, task, shape)
+    algorithm, width, num_clients = setting.algorithm, setting.width, shape.num_clients
+    same = personal_is_server(setting, task, shape.input_shape)
+    views = ["server"] * (algorithm.server_model is not None) + ["personal"] * (
+        not same
+    )
+    views += ["trained"] * experiment.trained
+    longest = min(experiment.eval_every, experiment.rounds, LONGEST_CALL)
+    return Simulation(
+        setting,
+        task,
+        jax.jit(lambda key: engine.init(algorithm, task, num_clients, key)),
+        engine.compile_rounds(setting, longest),
+        longest,
+        {view: evaluate.judge(setting, task, View(view), width) for view in views},
+        evaluate.judge_path(setting, width) if algorithm.endpoints else None,
+        jax.jit(lambda key, r: engine.participations(setting, key, r, num_clients)),
+        same,
+        dict(experiment.hyper).get("finetune", 0),
+    )
+
+
+def make_task(experiment: Experiment, shape: Shape) -> Task:
+    """The model of the experiment on inputs of this shape."""
+    name = experiment.model
+    choice = registry.parse(
+        default_model(shape.input_shape) if name == "auto" else name
+    )
+    factory = registry.find("model", models.MODELS, choice.name)
+    registry.check("model", choice, factory)
+    module = factory(shape.num_classes, **choice.kwargs)
+    return models.task(module, shape.input_shape, shift=shape.shift, scale=shape.scale)
+
+
+def default_model(input_shape: tuple[int, ...]) -> str:
+    """A model for rows of this shape: flat, grey or coloured images."""
+    if len(input_shape) == 1:
+        return "logistic"
+    return "mlp" if len(input_shape) == 2 or input_shape[-1] == 1 else "gn_cnn"
+
+
+def make_setting(experiment: Experiment, task: Task, shape: Shape) -> Setting:
+    """Method, local training, selection and width of the experiment."""
+    local = make_local(experiment)
+    factory = registry.find("algorithm", registry.algorithms(), experiment.algorithm)
+    given = registry.given(factory, rounds=experiment.rounds)
+    algorithm = factory(task, local, **dict(experiment.hyper), **given)
+    if shape.sizes is None:
+        chosen = selection.uniform(experiment.cohort, shape.num_clients)
+    else:
+        chosen = selection.by_size(experiment.cohort, np.asarray(shape.sizes))
+    if experiment.stragglers:
+        share, drop = experiment.stragglers, experiment.drop_stragglers
+        chosen = selection.stragglers(chosen, share, experiment.epochs, drop)
+    width = experiment.width or (1 if jax.default_backend() == "cpu" else None)
+    return Setting(algorithm, local, chosen, width)
+
+
+def make_local(experiment: Experiment) -> Local:
+    """Local training: the learning rate decays by round, the optimizer starts
+    afresh."""
+    choice = registry.parse(experiment.optimizer)
+    if choice.name == "sgd":
+        optimizer: Any = sgd(
+            experiment.momentum or None, experiment.weight_decay or None
+        )
+    else:
+        found: Any = getattr(optax, choice.name, None)
+        if not callable(found):
+            raise ValueError(f"optimizer {choice.name!r} is neither sgd nor in optax")
+        optimizer = functools.partial(found, **choice.kwargs)
+    rate, decay = experiment.lr, experiment.lr_decay
+
+    def schedule(round_: Any) -> Any:
+        return rate * decay ** (round_ + 1)
+
+    return Local(
+        learning_rate=rate if decay == 1 else schedule,
+        batch_size=experiment.batch_size,
+        epochs=experiment.epochs,
+        steps=experiment.steps,
+        optimizer=optimizer,
+    )
+
+
+def personal_is_server(setting: Setting, task: Task, input_shape: Any) -> bool:
+    """Whether `personal` hands out the server's model untouched: the same tracers."""
+    algorithm, server_model = setting.algorithm, setting.algorithm.server_model
+    if server_model is None:
+        return False
+    key: Any = jax.eval_shape(jax.random.key, 0)
+    data = engine.shapes_of_client(input_shape)
+    state = jax.eval_shape(lambda key: engine.init(algorithm, task, 1, key), key)
+    client = jax.tree.map(
+        lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), state.clients
+    )
+    same = []
+
+    def compare(turn: Turn, server: Any, client: Any, rows: ClientData) -> None:
+        own = jax.tree.leaves(algorithm.personal(turn, server, client, rows))
+        shared = jax.tree.leaves(server_model(server))
+        same.append(len(own) == len(shared) and all(map(operator.is_, own, shared)))
+
+    turn = Turn(key, data.size, data.size)
+    jax.eval_shape(compare, turn, state.server, client, data)
+    return same[0]

@@ -1,0 +1,168 @@
+"""Saves and restores the state of a run. The only file that imports Orbax.
+
+A checkpoint of round r holds the `RunState` and a JSON part: format, hash of the
+config, CRC of the state. Orbax writes it in the background and renames it into place
+when whole.
+"""
+
+import logging
+import shutil
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from orbax.checkpoint import v1 as ocp
+
+from pfljax.types import RunState
+
+FORMAT = 1  # of the checkpoint; a reader refuses a greater one
+Save = Callable[[int, RunState], None]
+
+
+class CheckpointError(RuntimeError):
+    """No checkpoint can be used; the message says why and what to do."""
+
+
+class DamageError(ValueError):
+    """A checkpoint that reads, but is not what was saved."""
+
+
+@contextmanager
+def writer(folder: Path, config_hash: str, keep: int = 2) -> Iterator[Save]:
+    """Gives save(round, state), asynchronous and atomic; waits for the last at the end.
+
+    The newest `keep` checkpoints stay. The state may be donated as soon as save
+    returns.
+    """
+    policies: Any = ocp.training.preservation_policies
+    decisions: Any = ocp.training.save_decision_policies
+    with (
+        _quiet(),
+        _context(),
+        ocp.training.Checkpointer(
+            str(folder.resolve()),
+            save_decision_policy=decisions.FixedIntervalPolicy(1),
+            preservation_policy=policies.LatestN(keep),
+            cleanup_tmp_directories=True,
+        ) as checkpointer,
+    ):
+
+        def save(round_: int, state: RunState) -> None:
+            meta = {"format": FORMAT, "config": config_hash, "crc": _crc(state)}
+            parts = {"state": state, "meta": meta}
+            checkpointer.save_checkpointables_async(round_, parts, force=True)
+
+        yield save
+
+
+def restore(
+    folder: Path,
+    abstract: RunState,
+    config_hash: str | None,
+    say: Callable[[str], None] = print,
+) -> RunState | None:
+    """The newest good state in `folder`, or None if nothing was ever saved there.
+
+    `abstract` gives shapes, dtypes and, for other devices than it was saved on,
+    shardings. Damaged checkpoints are named through `say`, deleted, and the one before
+    is tried. Raises CheckpointError if the config is another's (`config_hash` None
+    skips this), the format is newer, or none can be read.
+    """
+    rounds = saved_rounds(folder)
+    for round_ in reversed(rounds):
+        try:
+            state = _load(folder / str(round_), abstract, config_hash)
+        except CheckpointError:
+            raise
+        except Exception as error:
+            reason = error if isinstance(error, DamageError) else "Orbax cannot read it"
+            say(f"the checkpoint of round {round_} is damaged: {reason}")
+            continue
+        for later in rounds[rounds.index(round_) + 1 :]:
+            shutil.rmtree(folder / str(later))
+        if round_ != rounds[-1]:
+            say(f"going on from the last good checkpoint, round {round_}")
+        return state
+    if rounds:
+        raise CheckpointError(
+            f"none of the checkpoints in {folder} can be read; "
+            "start again with another --out, or delete the folder"
+        )
+    return None
+
+
+def saved_rounds(folder: Path) -> list[int]:
+    """Rounds with a finished checkpoint, ascending."""
+    if not folder.is_dir():
+        return []
+    return sorted(int(path.name) for path in folder.iterdir() if path.name.isdigit())
+
+
+def _load(path: Path, abstract: RunState, config_hash: str | None) -> RunState:
+    with _quiet():
+        place = str(path.resolve())  # Orbax takes absolute paths only
+        meta: Any = ocp.load_checkpointables(place, {"meta": None})["meta"]
+        if meta["format"] > FORMAT:
+            raise CheckpointError(
+                f"{path} has format {meta['format']}, this pfljax reads formats up to "
+                f"{FORMAT}; upgrade pfljax"
+            )
+        if config_hash is not None and meta["config"] != config_hash:
+            raise CheckpointError(
+                f"{path} was saved by a run with another config; use its own folder"
+            )
+        parts = {"state": _placed(abstract)}
+        state: Any = ocp.load_checkpointables(place, parts)["state"]
+    for old, new in zip(jax.tree.leaves(abstract), jax.tree.leaves(state), strict=True):
+        if old.dtype != new.dtype or old.shape != new.shape:
+            raise DamageError(
+                f"expected {old.dtype}{old.shape}, got {new.dtype}{new.shape}"
+            )
+    if _crc(state) != meta["crc"]:
+        raise DamageError("its bytes do not match their checksum")
+    return state
+
+
+def _placed(abstract: RunState) -> RunState:
+    """The abstract state with the first device wherever it names no sharding."""
+    here = jax.sharding.SingleDeviceSharding(jax.devices()[0])
+
+    def place(leaf: Any) -> Any:
+        sharding = getattr(leaf, "sharding", None) or here
+        return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding)
+
+    return jax.tree.map(place, abstract)
+
+
+def _crc(state: RunState) -> int:
+    """CRC-32 over the bytes of all leaves in order."""
+    crc = 0
+    for leaf in jax.tree.leaves(state):
+        if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+            leaf = jax.random.key_data(leaf)
+        crc = zlib.crc32(np.ascontiguousarray(leaf).data, crc)
+    return crc
+
+
+def _context() -> Any:
+    """Weights are noise to a compressor: written raw, four times as fast."""
+    context = ocp.Context()
+    context.array.saving.use_compression = False
+    return context
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Orbax logs long traces for what is raised as well."""
+    logger = logging.getLogger("absl")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)

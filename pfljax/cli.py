@@ -1,0 +1,156 @@
+"""pfljax: personalised federated learning, simulated.
+
+usage: pfljax COMMAND [OPTIONS]
+
+  run      run an experiment, or go on with it: pfljax run --algorithm ditto --lam 1.0
+  resume   go on with the run in a folder:      pfljax resume RUN
+  report   compare finished runs:               pfljax report RUN RUN --out FOLDER
+  export   one client's model as an .npz:       pfljax export RUN --client 3
+  list     names to choose from:                pfljax list algorithms
+  prepare  make a data set ready:               pfljax prepare mnist
+
+`pfljax COMMAND --help` lists the options of a command.
+"""
+
+import os
+import sys
+from argparse import ArgumentParser
+from pathlib import Path
+from typing import Any
+
+
+def main() -> None:
+    """The entry point: an error of the user is one line and exit code 2."""
+    command, *args = sys.argv[1:] or ["--help"]
+    if command in ("-h", "--help"):
+        print((__doc__ or "").strip())
+        return
+    try:
+        if command not in COMMANDS:
+            known = ", ".join(COMMANDS)
+            raise ValueError(f"command {command!r} is unknown; known: {known}")
+        COMMANDS[command](args)
+    except KeyboardInterrupt:
+        sys.exit("pfljax: stopped; the same command goes on from the last checkpoint")
+    except (ValueError, RuntimeError, OSError) as error:
+        if os.environ.get("PFLJAX_TRACE"):
+            raise
+        print(f"pfljax: {error}", file=sys.stderr)
+        sys.exit(2)
+
+
+def run(args: list[str]) -> None:
+    """Runs an experiment given by options, or by the config.json of another run."""
+    from pfljax import config, options
+
+    experiment = options.experiment(args)
+    config.check(experiment)
+    _run(config.resolve(experiment))
+
+
+def resume(args: list[str]) -> None:
+    """Goes on with the run in a folder."""
+    from pfljax import folder
+
+    parser = ArgumentParser("pfljax resume", description=resume.__doc__)
+    parser.add_argument("run", help="a run folder")
+    path = parser.parse_args(args).run
+    _run(folder.read_config(Path(path)).replace(out=path))
+
+
+def _run(experiment: Any) -> None:
+    from pfljax import folder
+
+    page = Path(experiment.folder) / "report.html"
+    if folder.finished(page.parent):
+        folder.claim(page.parent, experiment)
+        print(f"{page.parent} is finished; see {page}")
+        return
+    use_compile_cache()
+    from pfljax import assess
+    from pfljax.experiment import run
+
+    summary = run(experiment)
+    accuracy = assess.headline(summary["last"]["evaluations"])
+    print(
+        f"{experiment.algorithm}: accuracy {accuracy:.4f} on test rows, mean over "
+        f"clients of the personal models, round {summary['rounds']}; see {page}"
+    )
+
+
+def use_compile_cache() -> None:
+    """Keeps compiled programs between runs, unless JAX is told of a place itself."""
+    import jax
+
+    if not os.environ.get("JAX_COMPILATION_CACHE_DIR"):
+        place = Path.home() / ".cache" / "pfljax" / "xla"
+        jax.config.update("jax_compilation_cache_dir", str(place))
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
+
+
+def report(args: list[str]) -> None:
+    """Compares finished runs; seeds of one setting are put together."""
+    parser = ArgumentParser("pfljax report", description=report.__doc__)
+    parser.add_argument("runs", nargs="+", help="run folders")
+    parser.add_argument("--out", default="runs/report", help="folder to write to")
+    given = parser.parse_args(args)
+    from pfljax.report import write_comparison
+
+    folders = [Path(run) for run in given.runs]
+    print(write_comparison(folders, Path(given.out)))
+    print(f"see {given.out}/comparison.html")
+
+
+def export(args: list[str]) -> None:
+    """Writes one client's personal model, or the server's, as an .npz."""
+    parser = ArgumentParser("pfljax export", description=export.__doc__)
+    parser.add_argument("run", help="a run folder")
+    parser.add_argument("--client", type=int, help="client number; none: the server")
+    parser.add_argument(
+        "--out", help="file; default RUN/client-K.npz or RUN/server.npz"
+    )
+    given = parser.parse_args(args)
+    from pfljax.export import export as write
+
+    path = Path(given.run)
+    name = "server" if given.client is None else f"client-{given.client}"
+    out = Path(given.out) if given.out else path / f"{name}.npz"
+    for key, array in write(path, given.client, out).items():
+        print(f"{key:40} {array.dtype}{list(array.shape)}")
+    print(f"written to {out}")
+
+
+def list_(args: list[str]) -> None:
+    """Prints what there is to choose from, with options and their defaults."""
+    from pfljax import catalogue
+
+    parser = ArgumentParser("pfljax list", description=list_.__doc__)
+    parser.add_argument("kind", choices=catalogue.KINDS)
+    parser.add_argument(
+        "--markdown", action="store_true", help="the README's table of methods"
+    )
+    given = parser.parse_args(args)
+    print(
+        catalogue.methods_table() if given.markdown else catalogue.listing(given.kind)
+    )
+
+
+def prepare(args: list[str]) -> None:
+    """Downloads or imports a data set, and decodes it once."""
+    parser = ArgumentParser("pfljax prepare", description=prepare.__doc__)
+    parser.add_argument("name", help="such as mnist or cifar10")
+    parser.add_argument("--raw", help="folder of raw archives: no network is needed")
+    given = parser.parse_args(args)
+    from pfljax import data
+
+    print(f"ready: {data.prepare(given.name, raw_dir=given.raw)}")
+
+
+COMMANDS = {
+    "run": run,
+    "resume": resume,
+    "report": report,
+    "export": export,
+    "list": list_,
+    "prepare": prepare,
+}

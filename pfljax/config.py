@@ -1,0 +1,219 @@
+"""What a run is: the settings of `Experiment`, checked before anything is compiled."""
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pfljax import registry
+
+UNHASHED = ("out", "label", "baseline")  # settings that change no number of the run
+
+
+def setting(default: Any, text: str) -> Any:
+    """A field with its help text."""
+    return dataclasses.field(default=default, metadata={"help": text})
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """One run. `dataset`, `partition`, `model`, `optimizer` may be
+    "name:key=value,...".
+
+    `hyper` holds the method's own options, given as a mapping.
+    """
+
+    algorithm: str = setting(
+        "fedavg", "The method; `pfljax list algorithms` names them."
+    )
+    hyper: Any = setting((), 'The method\'s options, such as {"mu": 0.01}.')
+    dataset: str = setting("digits", "The data set; `pfljax list datasets` names them.")
+    partition: str = setting(
+        "shards:per_client=2",
+        "How rows are dealt to clients; `pfljax list partitions` names the ways.",
+    )
+    model: str = setting(
+        "auto",
+        'The model; `pfljax list models` names them. "auto" goes by the shape of x.',
+    )
+    clients: int | None = setting(
+        20, "Number of clients; None takes the natural clients of the data set."
+    )
+    cohort: int = setting(5, "Clients that take part in a round.")
+    rounds: int = setting(100, "Communication rounds.")
+    epochs: int | None = setting(
+        5, "Local passes over a client's rows a round; None if `steps` is given."
+    )
+    steps: int | None = setting(None, "Local steps a round, instead of `epochs`.")
+    batch_size: int = setting(
+        10, "Rows of a local step; the last batch of an epoch may be short."
+    )
+    lr: float = setting(0.05, "Local learning rate.")
+    lr_decay: float = setting(1.0, "Round r = 1, 2, ... trains at lr * lr_decay**r.")
+    momentum: float = setting(
+        0.0, 'Momentum of "sgd", torch\'s convention; starts afresh every round.'
+    )
+    weight_decay: float = setting(
+        0.0, 'Weight decay of "sgd", coupled with the gradient.'
+    )
+    optimizer: str = setting(
+        "sgd", '"sgd", or any optax optimizer by name, such as "adam:b1=0.9".'
+    )
+    selection: str = setting(
+        "uniform", '"uniform" without replacement, or "by_size" with replacement.'
+    )
+    stragglers: float = setting(
+        0.0, "Share of each cohort that does only part of its work."
+    )
+    drop_stragglers: bool = setting(
+        False, "Throw the work of stragglers away, as FedAvg does."
+    )
+    test: float = setting(0.2, "Share of each client's rows held for testing.")
+    validation: float = setting(0.1, "Share of each client's rows held for validation.")
+    stratified: bool = setting(False, "Split each client's rows class by class.")
+    test_from: str = setting(
+        "clients",
+        '"clients" own rows, the "official" test set, or its "official_classes".',
+    )
+    rows: str = setting("train", 'Deal the official "train" rows, or "all".')
+    unseen: float = setting(
+        0.0, "Share of the clients held out of training and judged as newcomers."
+    )
+    seed: int = setting(0, "Seeds partition, parameters, cohorts and minibatches.")
+    eval_every: int = setting(10, "Rounds between two evaluations.")
+    trained: bool = setting(
+        False, "Judge clients also after their own local training, before averaging."
+    )
+    width: int | None = setting(
+        None, "Clients under one vmap; None chooses by platform."
+    )
+    keep: int = setting(2, "Checkpoints to keep.")
+    baseline: str | None = setting(
+        None,
+        "Run folder of local training, for the share of clients worse off than it.",
+    )
+    label: str | None = setting(None, "Name in tables and figures.")
+    out: str | None = setting(None, "Run folder; None is runs/DATASET-ALGORITHM-sSEED.")
+
+    def __post_init__(self):
+        pairs = self.hyper.items() if isinstance(self.hyper, Mapping) else self.hyper
+        object.__setattr__(self, "hyper", tuple(sorted(tuple(pair) for pair in pairs)))
+
+    @property
+    def folder(self) -> str:
+        """The run folder, relative to the working directory unless `out` is
+        absolute."""
+        dataset = registry.parse(self.dataset).name
+        return self.out or f"runs/{dataset}-{self.algorithm}-s{self.seed}"
+
+    def replace(self, **changes: Any) -> "Experiment":
+        """A copy with some settings changed."""
+        return dataclasses.replace(self, **changes)
+
+
+def to_dict(experiment: Experiment) -> dict[str, Any]:
+    """The settings as JSON types; `from_dict` undoes it."""
+    fields = dataclasses.asdict(experiment)
+    return fields | {"hyper": dict(experiment.hyper)}
+
+
+def from_dict(fields: Mapping[str, Any]) -> Experiment:
+    """The experiment of a config.json; an unknown key is an error that lists the
+    known."""
+    known = {field.name for field in dataclasses.fields(Experiment)}
+    for key in fields:
+        registry.find("setting", dict.fromkeys(known, print), key)
+    return Experiment(**fields)
+
+
+def digest(experiment: Experiment) -> str:
+    """SHA-256 of all settings that change a number of the run."""
+    fields = {k: v for k, v in to_dict(experiment).items() if k not in UNHASHED}
+    return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
+
+
+def difference(old: Experiment, new: Experiment) -> list[str]:
+    """The settings that differ and change a number, as "name: old -> new"."""
+    a, b = to_dict(old), to_dict(new)
+    return [f"{k}: {a[k]} -> {b[k]}" for k in a if k not in UNHASHED and a[k] != b[k]]
+
+
+def check(experiment: Experiment) -> None:
+    """Raises a ValueError that names every setting out of range and what was
+    expected."""
+    problems = list(_wrong_types(experiment))
+    problems = problems or list(_out_of_range(experiment))
+    if problems:
+        raise ValueError("; ".join(problems))
+    factory = registry.find("algorithm", registry.algorithms(), experiment.algorithm)
+    chosen = registry.Choice(experiment.algorithm, experiment.hyper)
+    registry.check("algorithm", chosen, factory)
+
+
+def resolve(experiment: Experiment) -> Experiment:
+    """The same run with every option of the method, a label and a folder written
+    out."""
+    factory = registry.algorithms()[experiment.algorithm]
+    defaults = registry.defaults(factory)
+    hyper = defaults | dict(experiment.hyper)
+    special = [f"{k}={v}" for k, v in hyper.items() if v != defaults.get(k)]
+    label = experiment.label or " ".join([experiment.algorithm, *special])
+    return experiment.replace(hyper=hyper, label=label, out=experiment.folder)
+
+
+def _wrong_types(e: Experiment) -> Iterator[str]:
+    for field in dataclasses.fields(Experiment):
+        value: Any = getattr(e, field.name)
+        kind: Any = field.type
+        if field.name == "hyper" or (kind is float and type(value) is int):
+            continue
+        odd = isinstance(value, bool) and kind is not bool
+        if odd or not isinstance(value, kind):
+            name = getattr(kind, "__name__", str(kind))
+            yield f"{field.name} is {value!r}; expected {name}"
+
+
+def _out_of_range(e: Experiment) -> Iterator[str]:
+    for name in (
+        "clients",
+        "cohort",
+        "rounds",
+        "epochs",
+        "steps",
+        "batch_size",
+        "width",
+    ):
+        value = getattr(e, name)
+        if value is not None and value < 1:
+            yield f"{name} is {value}; expected at least 1"
+    for name in ("eval_every", "keep"):
+        if getattr(e, name) < 1:
+            yield f"{name} is {getattr(e, name)}; expected at least 1"
+    for name in ("lr", "lr_decay"):
+        if not 0 < getattr(e, name) < float("inf"):
+            yield f"{name} is {getattr(e, name)}; expected a positive number"
+    for name in ("test", "validation", "unseen", "stragglers"):
+        if not 0 <= getattr(e, name) <= 1:
+            yield f"{name} is {getattr(e, name)}; expected a share from 0 to 1"
+    if not 0 <= e.momentum < 1:
+        yield f"momentum is {e.momentum}; expected 0 <= momentum < 1"
+    if not e.weight_decay >= 0:
+        yield f"weight_decay is {e.weight_decay}; expected at least 0"
+    if (e.epochs is None) == (e.steps is None):
+        yield f"epochs is {e.epochs} and steps is {e.steps}; give exactly one of them"
+    if e.clients is not None and e.cohort > e.clients:
+        yield (
+            f"cohort is {e.cohort}, but there are {e.clients} clients; "
+            f"choose cohort <= {e.clients}"
+        )
+    if not 0 <= e.seed < 2**31:
+        yield f"seed is {e.seed}; expected 0 <= seed < 2**31"
+    if e.selection not in ("uniform", "by_size"):
+        yield f"selection is {e.selection!r}; known: uniform, by_size"
+    if e.optimizer.partition(":")[0] != "sgd" and (e.momentum or e.weight_decay):
+        yield (
+            f"momentum and weight_decay belong to sgd; give {e.optimizer!r} "
+            "its own options, such as adamw:weight_decay=0.01"
+        )

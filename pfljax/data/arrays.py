@@ -1,0 +1,150 @@
+"""The record of a data set as arrays, checked at the edge."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+OFFICIAL_NAMES = ("train", "test", "validation")
+OFFICIAL_TRAIN, OFFICIAL_TEST, OFFICIAL_VALIDATION = range(3)
+
+
+class Arrays(NamedTuple):
+    """A whole data set on the host."""
+
+    x: np.ndarray  # [N, ...], uint8 for pixels, images [N, height, width, channels]
+    y: np.ndarray  # i32[N], 0 .. num_classes - 1
+    client: np.ndarray | None  # i32[N], natural clients 0 .. C-1
+    official: np.ndarray  # u8[N], index into OFFICIAL_NAMES
+    num_classes: int
+    shift: Any  # the model sees (x - shift) / scale; a number or one a channel
+    scale: Any
+    name: str
+    source: str  # licence and citation in one line
+    class_names: tuple[str, ...]
+
+
+def from_arrays(
+    x: Any,
+    y: Any,
+    *,
+    client: Any = None,
+    official: Any = None,
+    num_classes: int | None = None,
+    shift: Any = None,
+    scale: Any = None,
+    name: str = "arrays",
+    source: str = "given by the user",
+    class_names: Sequence[str] | None = None,
+) -> Arrays:
+    """The data set of rows `x` [N, ...] with labels `y` i[N].
+
+    Args:
+        x: uint8 stays uint8; other integers become int32, floats float32.
+        y: integers from 0.
+        client: whom each row belongs to, [N] of any sortable type; kept as 0 .. C-1 in
+            sorted order.
+        official: 0 train, 1 test, 2 validation for each row; all train by default.
+        num_classes: K; the largest label + 1 by default.
+        shift: (x - shift) / scale is what models see; 0 by default.
+        scale: 255 by default for uint8, else 1.
+        name: what reports call it.
+        source: licence and citation in one line.
+        class_names: K names; "0", "1", ... by default.
+
+    Raises:
+        ValueError: for empty data, unequal lengths, wrong types, NaN or infinity.
+    """
+    x, y = _checked_x(np.asarray(x)), np.asarray(y)
+    _check_length("y", y, len(x))
+    y = _checked_y(y, num_classes)
+    classes = int(y.max()) + 1 if num_classes is None else int(num_classes)
+    names = tuple(class_names or (str(k) for k in range(classes)))
+    if len(names) != classes:
+        raise ValueError(f"{len(names)} class_names for {classes} classes")
+    return Arrays(
+        x=x,
+        y=y,
+        client=_checked_client(client, len(x)),
+        official=_checked_official(official, len(x)),
+        num_classes=classes,
+        shift=0.0 if shift is None else shift,
+        scale=_checked_scale(scale, x),
+        name=name,
+        source=source,
+        class_names=names,
+    )
+
+
+def _checked_x(x: np.ndarray) -> np.ndarray:
+    if x.ndim < 2 or 0 in x.shape:
+        raise ValueError(
+            f"x has shape {list(x.shape)}; expected rows [N, ...] with N >= 1, "
+            "as [N, features] or [N, height, width, channels]"
+        )
+    if x.dtype == np.uint8:
+        return x
+    if x.dtype.kind in "iu":
+        return x.astype(np.int32)
+    if x.dtype.kind != "f":
+        raise ValueError(f"x is of type {x.dtype}; expected uint8, integers or floats")
+    bad = np.flatnonzero(~np.isfinite(x).reshape(len(x), -1).all(axis=1))
+    if len(bad):
+        raise ValueError(
+            f"x holds NaN or infinity in {len(bad)} of {len(x)} rows, first in row "
+            f"{bad[0]}; remove or repair these rows"
+        )
+    return x.astype(np.float32)
+
+
+def _checked_y(y: np.ndarray, num_classes: int | None) -> np.ndarray:
+    if y.dtype.kind not in "iu":
+        raise ValueError(f"labels are of type {y.dtype}; expected integers 0 .. K-1")
+    if y.min() < 0:
+        raise ValueError(f"the smallest label is {y.min()}; labels start at 0")
+    if num_classes is not None and y.max() >= num_classes:
+        raise ValueError(
+            f"the largest label is {y.max()}, but num_classes is {num_classes}; "
+            f"choose num_classes >= {y.max() + 1}"
+        )
+    return y.astype(np.int32)
+
+
+def _checked_client(client: Any, rows: int) -> np.ndarray | None:
+    if client is None:
+        return None
+    client = np.asarray(client)
+    _check_length("client", client, rows)
+    if client.dtype.kind not in "iuSU":
+        raise ValueError(
+            f"client ids are of type {client.dtype}; expected integers or strings"
+        )
+    return np.unique(client, return_inverse=True)[1].reshape(-1).astype(np.int32)
+
+
+def _checked_official(official: Any, rows: int) -> np.ndarray:
+    if official is None:
+        return np.zeros(rows, np.uint8)
+    official = np.asarray(official)
+    _check_length("official", official, rows)
+    if not np.isin(official, range(len(OFFICIAL_NAMES))).all():
+        raise ValueError(
+            "official has values other than 0 (train), 1 (test), 2 (validation)"
+        )
+    return official.astype(np.uint8)
+
+
+def _checked_scale(scale: Any, x: np.ndarray) -> Any:
+    if scale is None:
+        return 255.0 if x.dtype == np.uint8 else 1.0
+    if not np.all(np.isfinite(scale)) or np.any(np.asarray(scale) == 0):
+        raise ValueError(f"scale is {scale}; x is divided by it: choose a number > 0")
+    return scale
+
+
+def _check_length(name: str, values: np.ndarray, rows: int) -> None:
+    if values.shape != (rows,):
+        raise ValueError(
+            f"{name} has shape {list(values.shape)}, but x has {rows} rows; "
+            f"expected [{rows}]"
+        )

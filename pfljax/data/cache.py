@@ -1,0 +1,60 @@
+"""Decoded data sets on disk, one uncompressed .npz each, written in one step."""
+
+import json
+import os
+import tempfile
+import zipfile
+from pathlib import Path
+
+import numpy as np
+
+from pfljax.data.arrays import Arrays, from_arrays
+
+
+def folder() -> Path:
+    """The cache: the environment variable PFLJAX_DATA_DIR, or one under ~/.cache."""
+    given = os.environ.get("PFLJAX_DATA_DIR")
+    return Path(given) if given else Path.home() / ".cache" / "pfljax" / "data"
+
+
+def path(name: str) -> Path:
+    """Where the decoded data set `name` is or would be."""
+    return folder() / f"{name.replace('/', '-').replace(':', '-')}.npz"
+
+
+def write(arrays: Arrays) -> Path:
+    """Stores `arrays`; whoever reads meanwhile sees the old file or the new, whole."""
+    target = path(arrays.name)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    about = {
+        "num_classes": arrays.num_classes,
+        "name": arrays.name,
+        "source": arrays.source,
+        "class_names": arrays.class_names,
+    }
+    with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
+        file = Path(scratch) / target.name
+        np.savez(
+            file,
+            x=arrays.x,
+            y=arrays.y,
+            official=arrays.official,
+            about=np.array(json.dumps(about)),
+        )
+        os.replace(file, target)
+    return target
+
+
+def read(name: str) -> Arrays:
+    """The stored data set; ValueError where its file is damaged."""
+    try:
+        with np.load(path(name), allow_pickle=False) as stored:
+            about = json.loads(str(stored["about"]))
+            return from_arrays(
+                stored["x"], stored["y"], official=stored["official"], **about
+            )
+    except (zipfile.BadZipFile, KeyError, EOFError, OSError, ValueError) as error:
+        raise ValueError(
+            f"the cached data set {path(name)} cannot be read ({error}); remove it "
+            f"and run: pfljax prepare {name}"
+        ) from error

@@ -1,0 +1,105 @@
+"""The record of a partition, and the mechanics that all ways of dealing rows share."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+UNUSED = -1  # the owner of a row that no client holds
+
+
+class Partition(NamedTuple):
+    """Client k holds rows order[offset_k : offset_k + size_k] of the arrays."""
+
+    order: np.ndarray  # i64[R], row numbers grouped by client
+    offset: np.ndarray  # i64[C]
+    size: np.ndarray  # i64[C]
+
+
+def from_owner(owner: np.ndarray, num_clients: int) -> Partition:
+    """The partition in which client `owner[i]` holds row i; owner i64[N] or UNUSED."""
+    size = np.bincount(owner[owner >= 0], minlength=num_clients)
+    unused = int(np.sum(owner < 0))
+    order = np.argsort(owner, kind="stable")[unused:]
+    return Partition(order, np.cumsum(size) - size, size)
+
+
+def from_rows(rows_of_client: Sequence[Sequence[int] | np.ndarray]) -> Partition:
+    """The partition given by one list of row numbers for each client."""
+    if not rows_of_client:
+        raise ValueError("expected one list of rows for each client, got no list")
+    size = np.array([len(rows) for rows in rows_of_client], np.int64)
+    order = np.concatenate([np.asarray(rows, np.int64) for rows in rows_of_client])
+    return Partition(order, np.cumsum(size) - size, size)
+
+
+def start(labels: Any, num_clients: int, seed: int) -> tuple[np.ndarray, Any]:
+    """(labels as i64[N], NumPy generator), or ValueError for what cannot be dealt."""
+    labels = np.asarray(labels)
+    if labels.ndim != 1 or labels.dtype.kind not in "iu":
+        raise ValueError(
+            f"labels are {labels.dtype}{list(labels.shape)}; expected integers [N]"
+        )
+    if num_clients < 1:
+        raise ValueError(f"num_clients is {num_clients}; choose at least 1")
+    if num_clients > len(labels):
+        raise ValueError(
+            f"num_clients is {num_clients}, but there are {len(labels)} rows; "
+            f"choose num_clients <= {len(labels)}"
+        )
+    return labels.astype(np.int64), np.random.default_rng(seed)
+
+
+def apportion(total: int, share: np.ndarray) -> np.ndarray:
+    """Whole numbers i64[C] that sum to `total`, as `share` by largest remainder."""
+    exact = total * share / np.sum(share)
+    count = np.floor(exact).astype(np.int64)
+    short = total - int(np.sum(count))
+    count[np.argsort(count - exact, kind="stable")[:short]] += 1
+    return count
+
+
+def repair(owner: np.ndarray, num_clients: int, min_size: int, rng: Any) -> np.ndarray:
+    """`owner` with rows moved from the largest clients until all have `min_size`.
+
+    The largest are levelled down together and what moves is drawn at random. One pass:
+    it ends for every input. ValueError where there are too few rows.
+    """
+    size = np.bincount(owner[owner >= 0], minlength=num_clients)
+    check_minimum(min_size, num_clients, int(np.sum(size)))
+    need = np.maximum(min_size - size, 0)
+    wanted = int(np.sum(need))
+    if wanted == 0:
+        return owner
+    rows = rng.permutation(np.flatnonzero(owner >= 0))
+    rows = rows[np.argsort(owner[rows], kind="stable")]
+    spare = rows[rank(size) >= _level(size, wanted)]
+    moved = rng.choice(spare, wanted, replace=False)
+    owner = owner.copy()
+    owner[moved] = np.repeat(np.arange(num_clients), need)
+    return owner
+
+
+def check_minimum(min_size: int, num_clients: int, rows: int) -> None:
+    """ValueError unless `num_clients` clients can hold `min_size` rows each."""
+    if min_size < 0 or min_size * num_clients > rows:
+        raise ValueError(
+            f"min_size is {min_size} for {num_clients} clients on {rows} rows; "
+            f"choose 0 <= min_size <= {rows // num_clients}, or fewer clients"
+        )
+
+
+def rank(size: np.ndarray) -> np.ndarray:
+    """0, 1, ... size_k - 1 for each client in turn: i64[R]."""
+    start_of = np.cumsum(size) - size
+    return np.arange(int(np.sum(size))) - np.repeat(start_of, size)
+
+
+def _level(size: np.ndarray, wanted: int) -> int:
+    """The greatest level whose overflow, sum of max(size - level, 0), is >= wanted."""
+    low, high = 0, int(np.max(size))
+    while low < high:
+        middle = (low + high + 1) // 2
+        enough = np.sum(np.maximum(size - middle, 0)) >= wanted
+        low, high = (middle, high) if enough else (low, middle - 1)
+    return low

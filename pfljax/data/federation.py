@@ -1,0 +1,231 @@
+"""A federation: clients as compressed rows of one pool, in train, validation, test."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from pfljax.data.deal import Partition
+from pfljax.data.manifest import describe, subset
+from pfljax.data.partition import partition
+from pfljax.data.sources import OFFICIAL_TEST, OFFICIAL_TRAIN, Arrays
+from pfljax.data.split import check_fractions, shared_test, split_rows
+from pfljax.types import ClientData, Examples
+
+ROWS = ("train", "all")
+TEST_FROM = ("clients", "official", "official_classes")
+
+
+@dataclass(frozen=True)
+class Federation:
+    """All clients' data. The three parts share one pool and differ in rows only."""
+
+    train: ClientData  # offset, size i32[C]; examples are the pool, [N, ...]
+    validation: ClientData
+    test: ClientData
+    num_classes: int
+    shift: Any  # the model sees (x - shift) / scale; a number or one a channel
+    scale: Any
+    name: str
+    class_names: tuple[str, ...]
+    manifest: dict[str, Any]  # where every row came from, as JSON
+
+    @property
+    def num_clients(self) -> int:
+        """C, the number of clients."""
+        return len(self.train.size)
+
+    def take(self, ids: Any) -> "Federation":
+        """The clients `ids` i[M], in that order, over the same pool."""
+        ids = _checked_ids(ids, self.num_clients)
+        parts = {
+            name: ClientData(part.examples, part.offset[ids], part.size[ids])
+            for name, part in (
+                ("train", self.train),
+                ("validation", self.validation),
+                ("test", self.test),
+            )
+        }
+        return replace(self, manifest=subset(self.manifest, ids.tolist()), **parts)
+
+    def hold_out(self, fraction: float, seed: int) -> tuple["Federation", "Federation"]:
+        """(kept, unseen): int(fraction * C) clients at random, out of training."""
+        unseen = int(fraction * self.num_clients)
+        if not (0 < fraction < 1 and unseen > 0):
+            raise ValueError(
+                f"fraction is {fraction} of {self.num_clients} clients; choose a "
+                f"fraction with 1 <= int(fraction * {self.num_clients}) < all of them"
+            )
+        drawn = np.random.default_rng(seed).permutation(self.num_clients)
+        return self.take(np.sort(drawn[unseen:])), self.take(np.sort(drawn[:unseen]))
+
+
+def federate(
+    arrays: Arrays,
+    partition_name: str | Partition,
+    *,
+    num_clients: int | None,
+    seed: int,
+    params: Mapping[str, Any] | None = None,
+    test: float = 0.2,
+    validation: float = 0.1,
+    stratified: bool = False,
+    rows: str = "train",
+    test_from: str = "clients",
+) -> Federation:
+    """Deals `arrays` to clients and splits each client's rows.
+
+    Args:
+        arrays: what `load` or `from_arrays` returned.
+        partition_name: a key of `PARTITIONS`, or a `Partition` of rows of `arrays`.
+        num_clients: C; None where the partition knows it ("natural", a Partition).
+        seed: of the partition and of the split.
+        params: parameters of the partition.
+        test: a client with n rows keeps int(test * n) for test ...
+        validation: ... and int(validation * n) for validation: both are shares of n.
+        stratified: take these rows evenly over the client's labels.
+        rows: deal the official "train" rows only, or "all".
+        test_from: "clients" tests on a client's own rows; "official" on the whole
+            official test set, one copy for all; "official_classes" on its rows of the
+            classes that the client holds, copied once for each set of classes.
+
+    Raises:
+        ValueError: for wrong fractions or names, or clients without rows.
+    """
+    _check_choices(arrays, rows, test_from)
+    if test_from != "clients":
+        test = 0.0
+    check_fractions(test, validation)
+    params = dict(params or {})
+    dealt = _deal(arrays, partition_name, num_clients, seed, params, rows)
+    _check_dealt(arrays, dealt, num_clients, test_from)
+    order, sizes = split_rows(
+        dealt, arrays.y, test, validation, stratified, np.random.default_rng([seed, 1])
+    )
+    offsets = dealt.offset + np.cumsum(sizes, axis=0) - sizes
+    if test_from != "clients":
+        extra, at, count = shared_test(arrays, order, dealt, test_from)
+        offsets[2], sizes[2] = at + len(order), count
+        order = np.concatenate([order, extra])
+    settings = {
+        "partition": partition_name if isinstance(partition_name, str) else "given",
+        "params": params,
+        "seed": seed,
+        "test": test,
+        "validation": validation,
+        "stratified": stratified,
+        "rows": rows,
+        "test_from": test_from,
+    }
+    return _assemble(arrays, order, offsets, sizes, settings)
+
+
+def _assemble(
+    arrays: Arrays,
+    order: np.ndarray,
+    offsets: np.ndarray,
+    sizes: np.ndarray,
+    settings: dict[str, Any],
+) -> Federation:
+    """The federation of pool rows `order`; offsets and sizes are i64[3, C]."""
+    if len(order) > np.iinfo(np.int32).max:
+        raise ValueError(f"the pool has {len(order)} rows; at most 2**31 - 1 are held")
+    pool = Examples(jnp.asarray(arrays.x[order]), jnp.asarray(arrays.y[order]))
+    train, validation, test = (
+        ClientData(pool, jnp.asarray(at, jnp.int32), jnp.asarray(count, jnp.int32))
+        for at, count in zip(offsets, sizes, strict=True)
+    )
+    return Federation(
+        train=train,
+        validation=validation,
+        test=test,
+        num_classes=arrays.num_classes,
+        shift=arrays.shift,
+        scale=arrays.scale,
+        name=arrays.name,
+        class_names=arrays.class_names,
+        manifest=describe(arrays, order, offsets, sizes, settings),
+    )
+
+
+def _deal(
+    arrays: Arrays,
+    how: str | Partition,
+    num_clients: int | None,
+    seed: int,
+    params: dict[str, Any],
+    rows: str,
+) -> Partition:
+    """The partition, in row numbers of `arrays`."""
+    if isinstance(how, Partition):
+        if params:
+            raise ValueError(f"params {sorted(params)} given with a ready Partition")
+        return how
+    if num_clients is None and how != "natural":
+        raise ValueError(f"partition {how!r} needs num_clients, got None")
+    chosen = np.arange(len(arrays.y))
+    if rows == "train":
+        chosen = np.flatnonzero(arrays.official == OFFICIAL_TRAIN)
+    if how == "natural" and arrays.client is not None:
+        params = {**params, "client": arrays.client[chosen]}
+    found = partition(how, arrays.y[chosen], num_clients, seed, params)
+    return found._replace(order=chosen[found.order])
+
+
+def _check_choices(arrays: Arrays, rows: str, test_from: str) -> None:
+    if rows not in ROWS:
+        raise ValueError(f"unknown rows {rows!r}; known: {', '.join(ROWS)}")
+    if test_from not in TEST_FROM:
+        raise ValueError(
+            f"unknown test_from {test_from!r}; known: {', '.join(TEST_FROM)}"
+        )
+    if test_from != "clients" and not np.any(arrays.official == OFFICIAL_TEST):
+        raise ValueError(
+            f"test_from is {test_from!r}, but data set {arrays.name!r} has no official "
+            "test rows; choose test_from='clients'"
+        )
+
+
+def _check_dealt(
+    arrays: Arrays, dealt: Partition, num_clients: int | None, test_from: str
+) -> None:
+    """ValueError for rows out of range, held twice or leaked, and empty clients."""
+    count, total = len(dealt.size), len(arrays.y)
+    if num_clients not in (None, count):
+        raise ValueError(f"num_clients is {num_clients}, the partition has {count}")
+    if np.any(dealt.offset != np.cumsum(dealt.size) - dealt.size):
+        raise ValueError("a Partition's rows must be grouped by client, without gaps")
+    if np.sum(dealt.size) != len(dealt.order):
+        raise ValueError(
+            f"a Partition of {len(dealt.order)} rows has sizes that sum to "
+            f"{np.sum(dealt.size)}"
+        )
+    if len(dealt.order) and not 0 <= dealt.order.min() <= dealt.order.max() < total:
+        raise ValueError(f"a Partition names rows outside of 0 .. {total - 1}")
+    if np.any(np.bincount(dealt.order, minlength=total) > 1):
+        raise ValueError("a Partition gives a row to two clients; give each row once")
+    if empty := int(np.sum(dealt.size == 0)):
+        raise ValueError(
+            f"{empty} of {count} clients have no rows; choose fewer clients, or "
+            "min_size >= 1 where the partition has it"
+        )
+    own = arrays.official[dealt.order]
+    if test_from != "clients" and np.any(own == OFFICIAL_TEST):
+        raise ValueError(
+            f"test_from is {test_from!r}, but clients hold official test rows; "
+            "choose rows='train' or test_from='clients'"
+        )
+
+
+def _checked_ids(ids: Any, num_clients: int) -> np.ndarray:
+    found = np.asarray(ids)
+    if found.ndim != 1 or len(found) == 0 or found.dtype.kind not in "iu":
+        raise ValueError(f"client ids are {ids!r}; expected integers [M], M >= 1")
+    if found.min() < 0 or found.max() >= num_clients:
+        raise ValueError(
+            f"client ids span {found.min()} .. {found.max()}; the federation has "
+            f"clients 0 .. {num_clients - 1}"
+        )
+    return found

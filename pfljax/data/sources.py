@@ -1,0 +1,133 @@
+"""Data sets by name: `load` returns one, `prepare` makes one ready to load."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pfljax.data import cache, prepared
+from pfljax.data.arrays import OFFICIAL_NAMES as OFFICIAL_NAMES
+from pfljax.data.arrays import OFFICIAL_TEST as OFFICIAL_TEST
+from pfljax.data.arrays import OFFICIAL_TRAIN as OFFICIAL_TRAIN
+from pfljax.data.arrays import Arrays as Arrays
+from pfljax.data.arrays import from_arrays as from_arrays
+from pfljax.data.embedded import digits as digits
+from pfljax.data.known import check_params
+from pfljax.data.prepared import MissingDataset as MissingDataset
+from pfljax.data.synthetic import synthetic as synthetic
+from pfljax.data.synthetic import synthetic_iid as synthetic_iid
+
+
+def tfds(name: str, *, data_dir: str | None = None) -> Arrays:
+    """An image classification set of tensorflow-datasets, as "emnist/letters".
+
+    Looks in the cache, then for a prepared array_record set (read without TensorFlow),
+    then, where TensorFlow is installed, for any prepared set; never downloads. With a
+    `data_dir` only that TFDS folder is read, and nothing is cached.
+
+    Raises:
+        MissingDataset: one line with the command to run.
+        ValueError: TFDS has no such name, or it is not image classification.
+    """
+    if data_dir is not None:
+        return prepared.read(name, (data_dir,))
+    if cache.path(name).exists():
+        return cache.read(name)
+    arrays = prepared.read(name, (str(cache.folder() / "tfds"), None))
+    cache.write(arrays)
+    return arrays
+
+
+def mnist(*, data_dir: str | None = None) -> Arrays:
+    """MNIST, u8[70000, 28, 28, 1], ten classes."""
+    return tfds("mnist", data_dir=data_dir)
+
+
+def fashion_mnist(*, data_dir: str | None = None) -> Arrays:
+    """Fashion-MNIST, u8[70000, 28, 28, 1], ten classes."""
+    return tfds("fashion_mnist", data_dir=data_dir)
+
+
+def cifar10(*, data_dir: str | None = None) -> Arrays:
+    """CIFAR-10, u8[60000, 32, 32, 3], ten classes."""
+    return tfds("cifar10", data_dir=data_dir)
+
+
+def cifar100(*, data_dir: str | None = None) -> Arrays:
+    """CIFAR-100 with its 100 fine classes, u8[60000, 32, 32, 3]."""
+    return tfds("cifar100", data_dir=data_dir)
+
+
+def emnist(*, config: str = "byclass", data_dir: str | None = None) -> Arrays:
+    """EMNIST in one of TFDS's divisions; images are transposed, as TFDS has them."""
+    return tfds(f"emnist/{config}", data_dir=data_dir)
+
+
+def npz(*, path: str) -> Arrays:
+    """Arrays from an .npz file with x, y and, if wanted, client and official."""
+    if not Path(path).is_file():
+        raise ValueError(f"no file {path!r}; give path= an .npz file with x and y")
+    with np.load(path, allow_pickle=False) as stored:
+        if missing := sorted({"x", "y"} - set(stored.files)):
+            raise ValueError(f"{path!r} lacks {missing[0]!r}; it has {stored.files}")
+        optional = {
+            key: stored[key] for key in ("client", "official") if key in stored.files
+        }
+        return from_arrays(stored["x"], stored["y"], name=Path(path).stem, **optional)
+
+
+DATASETS: dict[str, Callable[..., Arrays]] = {
+    "digits": digits,
+    "synthetic": synthetic,
+    "synthetic_iid": synthetic_iid,
+    "mnist": mnist,
+    "fashion_mnist": fashion_mnist,
+    "cifar10": cifar10,
+    "cifar100": cifar100,
+    "emnist": emnist,
+    "npz": npz,
+}
+
+
+def load(name: str, **params: Any) -> Arrays:
+    """The data set `name`: of `DATASETS`, or any image classification set of TFDS."""
+    if name in DATASETS:
+        check_params(DATASETS[name], params, f"data set {name!r}")
+        return DATASETS[name](**params)
+    check_params(tfds, params, f"data set {name!r}")
+    try:
+        return tfds(name, **params)
+    except prepared.UnknownDataset as error:
+        known = ", ".join(sorted(DATASETS))
+        raise ValueError(
+            f"unknown data set {name!r}; known: {known}, and the image classification "
+            "sets of tensorflow-datasets"
+        ) from error
+
+
+def prepare(name: str, *, raw_dir: str | Path | None = None) -> Path:
+    """Makes `name` ready for `load` and returns its file in the cache.
+
+    With `raw_dir` (default: the environment variable PFLJAX_RAW_DIR), a folder of raw
+    archives, it imports them without network and without TensorFlow; else it downloads
+    with tensorflow-datasets, which needs TensorFlow. What is ready is left as it is.
+
+    Raises:
+        MissingDataset: one line that says why it could not be prepared.
+    """
+    if name in ("digits", "synthetic", "synthetic_iid", "npz"):
+        raise ValueError(f"data set {name!r} needs no preparing; load it as it is")
+    name = "emnist/byclass" if name == "emnist" else name
+    file = cache.path(name)
+    if file.exists():
+        return file
+    raw_dir = raw_dir or os.environ.get("PFLJAX_RAW_DIR")
+    home = cache.folder() / "tfds"
+    if not prepared.exists(name, str(home)):
+        if raw_dir:
+            prepared.build_from_raw(name, Path(raw_dir), home)
+        else:
+            prepared.download(name, home)
+    return cache.write(prepared.read(name, (str(home),)))

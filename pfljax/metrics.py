@@ -1,0 +1,141 @@
+"""Metrics of one client's rows, and figures of one metric over clients."""
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from pfljax import tree
+from pfljax.local import rows
+from pfljax.types import Array, ClientData
+
+BINS = 15  # of the reliability diagram, equal widths, (low, high]
+GRID = tuple(i / 10 for i in range(11))  # lambda on the path between two endpoints
+METRICS = (
+    "accuracy", "top5", "loss", "ece", "mce", "ece_batchwise", "mce_batchwise",
+)  # fmt: skip
+
+
+def score(
+    predict: Callable[[Array], Array], data: ClientData, batch_size: int
+) -> dict[str, Array]:
+    """Metrics of one client's rows, f32[]; NaN if it has none.
+
+    "ece" and "mce" bin the whole set (Guo et al., 2017). Their "_batchwise" forms are
+    the mean over batches of `batch_size` in the order of the rows, the last short batch
+    weighted equally: SuPerFed's code.
+    """
+    per_pass = max(1, 256 // batch_size)
+    places = jnp.arange(per_pass * batch_size)
+
+    def add(index: Array, total: dict[str, Array]) -> dict[str, Array]:
+        place = index * places.size + places
+        batch = rows(data, jnp.minimum(place, data.size - 1), place < data.size)
+        counts = _counts(predict(batch.x), batch.y, batch.mask)
+        by_batch = jax.tree.map(
+            lambda leaf: leaf.reshape(per_pass, batch_size, *leaf.shape[1:]), counts
+        )
+        return tree.add(total, _sums(by_batch))
+
+    zero = dict.fromkeys(("rows", "top1", "top5", "loss"), jnp.float32(0))
+    zero |= dict.fromkeys(("binned", "correct", "confidence"), jnp.zeros(BINS))
+    zero |= dict.fromkeys(("batches", "ece", "mce"), jnp.float32(0))
+    total = jax.lax.fori_loop(0, -(-data.size // places.size), add, zero)
+    count = jnp.where(total["rows"] > 0, total["rows"], jnp.nan)
+    ece, mce = _calibration(total)
+    return {
+        "accuracy": total["top1"] / count,
+        "top5": total["top5"] / count,
+        "loss": total["loss"] / count,
+        "ece": jnp.where(total["rows"] > 0, ece, jnp.nan),
+        "mce": jnp.where(total["rows"] > 0, mce, jnp.nan),
+        "ece_batchwise": total["ece"] / total["batches"],
+        "mce_batchwise": total["mce"] / total["batches"],
+    }
+
+
+def _counts(logits: Array, y: Array, mask: Array) -> dict[str, Array]:
+    """Per row, zero where masked: 1, hits, loss, and the one-hot bin of the
+    confidence."""
+    logits = logits.astype(jnp.float32)
+    log_p = jax.nn.log_softmax(logits)
+    own = jnp.take_along_axis(log_p, y[:, None], 1)
+    top1 = mask * (jnp.argmax(logits, 1) == y)
+    top5 = mask * ((log_p > own).sum(1) < 5)
+    confidence = jnp.exp(log_p.max(1))
+    place = jnp.clip(jnp.ceil(confidence * BINS) - 1, 0, BINS - 1).astype(jnp.int32)
+    binned = jax.nn.one_hot(place, BINS) * mask[:, None]
+    return {
+        "rows": mask,
+        "top1": top1,
+        "top5": top5,
+        "loss": -mask * own[:, 0],
+        "binned": binned,
+        "correct": binned * top1[:, None],
+        "confidence": binned * confidence[:, None],
+    }
+
+
+def _sums(by_batch: dict[str, Array]) -> dict[str, Array]:
+    """Sums over rows, with the calibration errors summed over the batches."""
+    per_batch = jax.tree.map(lambda leaf: leaf.sum(1), by_batch)
+    ece, mce = _calibration(per_batch)
+    filled = per_batch["rows"] > 0
+    sums = jax.tree.map(lambda leaf: leaf.sum(0), per_batch)
+    return sums | {
+        "batches": filled.sum().astype(jnp.float32),
+        "ece": jnp.where(filled, ece, 0).sum(),
+        "mce": jnp.where(filled, mce, 0).sum(),
+    }
+
+
+def _calibration(total: dict[str, Array]) -> tuple[Array, Array]:
+    """(ECE, MCE) from sums by bin [..., BINS]."""
+    gap = jnp.abs(total["correct"] - total["confidence"])
+    ece = gap.sum(-1) / jnp.maximum(total["rows"], 1)
+    mce = jnp.max(gap / jnp.maximum(total["binned"], 1), -1)
+    return ece, mce
+
+
+def summarise(values: np.ndarray, weight: np.ndarray) -> dict[str, float | None]:
+    """Figures over clients of one metric [C]; `weight` is each client's test rows.
+
+    "std" is the population's. "worst10" and "best10" are means over the ceil(C / 10)
+    clients of least and greatest value. Clients without test rows do not count.
+    """
+    there = np.isfinite(values)
+    if not there.any():
+        names = ("mean", "std", "weighted", "worst10", "best10", "min", "max")
+        return dict.fromkeys(names)
+    values, weight = np.sort(values[there]), weight[there][np.argsort(values[there])]
+    tenth = -(-len(values) // 10)
+    figures = {
+        "mean": values.mean(),
+        "std": values.std(),
+        "weighted": np.average(values, weights=weight),
+        "worst10": values[:tenth].mean(),
+        "best10": values[-tenth:].mean(),
+        "min": values[0],
+        "max": values[-1],
+    }
+    return {name: float(value) for name, value in figures.items()}
+
+
+def worse_share(accuracy: np.ndarray, baseline: np.ndarray) -> float:
+    """Share of clients whose accuracy [C] lies below that of the baseline run [C]."""
+    both = np.isfinite(accuracy) & np.isfinite(baseline)
+    return (
+        float(np.mean(accuracy[both] < baseline[both])) if both.any() else float("nan")
+    )
+
+
+def pick_lambda(path: np.ndarray, metric: np.ndarray) -> np.ndarray:
+    """Value [C] of `metric` [C, 11] at each client's best point of accuracy `path` [C,
+    11].
+
+    Ties go to the point nearest 1/2, then to the smaller lambda.
+    """
+    order = np.argsort(np.abs(np.asarray(GRID) - 0.5), kind="stable")
+    best = order[np.argmax(path[:, order], axis=1)]
+    return np.take_along_axis(metric, best[:, None], 1)[:, 0]

@@ -1,0 +1,23 @@
+"""A dense layer whose kernel is stored [out, in]."""
+
+from flax import linen as nn
+
+from pfljax.types import Array
+
+
+class Linear(nn.Module):
+    """x [B, d] -> x kernel^T + bias, with kernel [features, d].
+
+    A CPU step of a wide layer with few outputs takes half the time of `nn.Dense`: the
+    gradient, dY^T X, is written as it is stored. Deep models gain nothing from it.
+    """
+
+    features: int
+
+    @nn.compact
+    def __call__(self, x: Array) -> Array:
+        """Outputs [B, features] of inputs [B, d]."""
+        init = nn.initializers.lecun_normal(in_axis=-1, out_axis=-2)
+        kernel = self.param("kernel", init, (self.features, x.shape[-1]))
+        bias = self.param("bias", nn.initializers.zeros, (self.features,))
+        return x @ kernel.T + bias

@@ -1,0 +1,151 @@
+"""The models: each a factory of the number of classes, and a body and a head.
+
+McMahan et al., AISTATS 2017, https://arxiv.org/abs/1602.05629 (2NN and CNN); SuperFed:
+Hahn et al., KDD 2022, https://arxiv.org/abs/2109.07628, as its code has them.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from functools import partial
+from inspect import signature
+from typing import Any
+
+from flax import linen as nn
+
+from pfljax.models.conv import conv_for_platform, max_pool
+from pfljax.models.linear import Linear
+from pfljax.types import Array
+
+Layer = Callable[..., Any]
+
+
+class Network(nn.Module):
+    """A body that makes features of x, and a head that makes logits of features."""
+
+    body: nn.Module
+    head: nn.Module
+
+    def __call__(self, x: Array) -> Array:
+        """Logits [B, K] of normalised rows x [B, ...]."""
+        return self.head(self.body(x))
+
+
+def logistic(num_classes: int) -> nn.Module:
+    """Multinomial logistic regression: its one layer is the head."""
+    return Network(nn.Sequential([flatten]), Linear(num_classes))
+
+
+def mlp(num_classes: int, *, hidden: Sequence[int] = (64,)) -> nn.Module:
+    """Perceptron with ReLU after each of the `hidden` layers; head: the last layer."""
+    layers = [flatten, *_relu_layers(nn.Dense, hidden)]
+    return Network(nn.Sequential(layers), nn.Dense(num_classes))
+
+
+def twonn(num_classes: int) -> nn.Module:
+    """McMahan's 2NN, 200-200 with bias: 199,210 parameters on MNIST."""
+    return mlp(num_classes, hidden=(200, 200))
+
+
+def twonn_superfed(num_classes: int) -> nn.Module:
+    """SuPerFed's TwoNN without bias: body 200-200, head 200-K, 238,800 on MNIST."""
+    body = [flatten, *_relu_layers(_bare_dense, (200, 200))]
+    head = [*_relu_layers(_bare_dense, (200,)), _bare_dense(num_classes)]
+    return Network(nn.Sequential(body), nn.Sequential(head))
+
+
+def twocnn(num_classes: int, *, conv: str = "auto") -> nn.Module:
+    """McMahan's CNN: 5x5x32, 5x5x64, 512, K: 1,663,370 parameters on MNIST."""
+    convolution = _convolution(conv, kernel_size=(5, 5), padding="SAME")
+    body = [add_channel]
+    for channels in (32, 64):
+        body += [convolution(channels), nn.relu, max_pool]
+    body += [flatten, nn.Dense(512), nn.relu]
+    return Network(nn.Sequential(body), nn.Dense(num_classes))
+
+
+def twocnn_superfed(num_classes: int, *, conv: str = "auto") -> nn.Module:
+    """SuPerFed's TwoCNN without bias: head 200-200-K; 722,800 on 28x28x3 images."""
+    convolution = _convolution(
+        conv, kernel_size=(5, 5), padding=1, use_bias=False, kernel_init=_XAVIER
+    )
+    body = [add_channel]
+    for channels in (32, 64):
+        body += [convolution(channels), nn.relu, partial(max_pool, pad=1)]
+    head = [*_relu_layers(_bare_dense, (200, 200)), _bare_dense(num_classes)]
+    return Network(nn.Sequential([*body, flatten]), nn.Sequential(head))
+
+
+def gn_cnn(
+    num_classes: int, *, channels: Sequence[int] = (32, 64), conv: str = "auto"
+) -> nn.Module:
+    """Small CNN: 3x3 convolution, GroupNorm, ReLU, 2x2 pool for each of `channels`.
+
+    Groups: 8, or the greatest common divisor of 8 and the channels.
+    """
+    convolution = _convolution(conv, kernel_size=(3, 3), use_bias=False)
+    body = [add_channel]
+    for width in channels:
+        norm = nn.GroupNorm(num_groups=math.gcd(8, width))
+        body += [convolution(width), norm, nn.relu, max_pool]
+    return Network(nn.Sequential([*body, flatten]), nn.Dense(num_classes))
+
+
+MODELS: dict[str, Callable[..., nn.Module]] = {
+    "logistic": logistic,
+    "mlp": mlp,
+    "twonn": twonn,
+    "twonn_superfed": twonn_superfed,
+    "twocnn": twocnn,
+    "twocnn_superfed": twocnn_superfed,
+    "gn_cnn": gn_cnn,
+}
+
+
+def model(name: str, num_classes: int, **params: Any) -> nn.Module:
+    """The model of this name in `MODELS`, built with `params`.
+
+    Raises:
+      ValueError: for an unknown name or parameter, or fewer than two classes.
+    """
+    if name not in MODELS:
+        raise ValueError(f"unknown model {name!r}; choose one of {', '.join(MODELS)}")
+    if num_classes < 2:
+        raise ValueError(f"num_classes is {num_classes}, expected 2 or more")
+    known = list(signature(MODELS[name]).parameters)[1:]
+    if unknown := sorted(set(params) - set(known)):
+        raise ValueError(
+            f"model {name} has no parameter {', '.join(unknown)}; "
+            f"it has {', '.join(known) or 'none'}"
+        )
+    return MODELS[name](num_classes, **params)
+
+
+def flatten(x: Array) -> Array:
+    """Rows [B, ...] as vectors [B, d]."""
+    return x.reshape(x.shape[0], -1)
+
+
+def add_channel(x: Array) -> Array:
+    """Images [B, H, W] as [B, H, W, 1]; [B, H, W, C] as they are.
+
+    Raises:
+      ValueError: for rows that are not images.
+    """
+    if x.ndim not in (3, 4):
+        raise ValueError(
+            f"x has shape {x.shape}, expected images [B, H, W] or [B, H, W, C]; "
+            "choose a model without convolutions for flat rows"
+        )
+    return x if x.ndim == 4 else x[..., None]
+
+
+_XAVIER = nn.initializers.glorot_normal()
+_bare_dense = partial(nn.Dense, use_bias=False, kernel_init=_XAVIER)
+
+
+def _relu_layers(dense: Layer, widths: Sequence[int]) -> list[Layer]:
+    return [layer for width in widths for layer in (dense(width), nn.relu)]
+
+
+def _convolution(conv: str, **options: Any) -> Layer:
+    return partial(nn.Conv, conv_general_dilated=conv_for_platform(conv), **options)

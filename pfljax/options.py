@@ -1,0 +1,54 @@
+"""The options of `pfljax run`: the settings of an experiment and its method's own."""
+
+import dataclasses
+import json
+from argparse import ArgumentParser
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+
+from pfljax import config, registry
+from pfljax.config import Experiment
+
+
+def experiment(args: list[str]) -> Experiment:
+    """The experiment of command-line options, or of --config FILE (with --out)."""
+    first = ArgumentParser(add_help=False, allow_abbrev=False)
+    first.add_argument("--algorithm", default=Experiment().algorithm)
+    first.add_argument("--config")
+    given, rest = first.parse_known_args(args)
+    if given.config:
+        return _from_file(given.config, rest)
+    factory = registry.find("algorithm", registry.algorithms(), given.algorithm)
+    hyper = registry.defaults(factory)
+    fields = [_setting(f) for f in dataclasses.fields(Experiment) if f.name != "hyper"]
+    fields += [_hyper(name, default) for name, default in hyper.items()]
+    doc = f"{(factory.__doc__ or '').splitlines()[0]}\n\nmethod options: {list(hyper)}"
+    record = dataclasses.make_dataclass("Options", fields, namespace={"__doc__": doc})
+    chosen = dataclasses.asdict(tyro.cli(record, args=args, prog="pfljax run"))
+    return Experiment(hyper={name: chosen.pop(name) for name in hyper}, **chosen)
+
+
+def _setting(field: dataclasses.Field) -> tuple[str, Any, Any]:
+    kind = Annotated[field.type, tyro.conf.arg(help=field.metadata["help"])]
+    return field.name, kind, dataclasses.field(default=field.default)
+
+
+def _hyper(name: str, default: Any) -> tuple[str, Any, Any]:
+    kind = int | None if default is None else type(default)
+    kind = Annotated[kind, tyro.conf.arg(help="option of the method")]
+    return name, kind, dataclasses.field(default=default)
+
+
+def _from_file(file: str, rest: list[str]) -> Experiment:
+    """The experiment of a config.json, in another folder if --out says so."""
+    parser = ArgumentParser("pfljax run --config FILE", allow_abbrev=False)
+    parser.add_argument("--out", help="run folder; default: the one in FILE")
+    out = parser.parse_args(rest).out
+    try:
+        settings = json.loads(Path(file).read_text())
+    except (OSError, ValueError) as error:
+        raise ValueError(f"--config {file} cannot be read: {error}") from None
+    read = config.from_dict(settings)
+    return read.replace(out=out) if out else read

@@ -1,0 +1,80 @@
+"""Reads the files of a run folder; a damaged one is an error that names it."""
+
+import json
+import zipfile
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+DAMAGE = (
+    ValueError,
+    KeyError,
+    OSError,
+    EOFError,
+    NotImplementedError,  # a zip header that names an unknown compression
+    RuntimeError,  # a zip header that claims encryption
+    zipfile.BadZipFile,
+    zlib.error,
+)
+NEEDED = {
+    "config.json": ("algorithm", "seed", "rounds"),
+    "partition.json": ("num_classes", "sizes", "sha256"),
+    "summary.json": ("rounds", "last"),
+}
+
+
+def damaged(path: Path, why: Any) -> ValueError:
+    """The error for a file that cannot be used."""
+    return ValueError(f"{path} is missing or damaged ({why}); run the experiment again")
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """The JSON object in `path`, with the keys that its kind of file needs."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except DAMAGE as error:
+        raise damaged(path, error) from error
+    if not isinstance(found, dict):
+        raise damaged(path, f"expected a JSON object, got {type(found).__name__}")
+    missing = [key for key in NEEDED.get(path.name, ()) if key not in found]
+    if missing:
+        raise damaged(path, f"it lacks {', '.join(missing)}")
+    return found
+
+
+def read_optional(path: Path) -> dict[str, Any]:
+    """The JSON object in `path`, empty where there is no file."""
+    return read_object(path) if path.is_file() else {}
+
+
+def read_lines(path: Path) -> tuple[dict[str, Any], ...]:
+    """The JSON objects of `path`, one a line."""
+    lines = []
+    try:
+        for line in path.read_text(encoding="utf-8").splitlines():
+            lines.append(json.loads(line))
+    except DAMAGE as error:
+        raise damaged(path, f"line {len(lines) + 1}: {error}") from error
+    if not lines or not all(isinstance(x, dict) and "round" in x for x in lines):
+        raise damaged(path, "expected a JSON object with a round on every line")
+    return tuple(lines)
+
+
+def read_arrays(path: Path) -> dict[str, np.ndarray]:
+    """All arrays of the .npz file `path`."""
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            arrays = {name: file[name] for name in file.files}
+    except DAMAGE as error:
+        raise damaged(path, error) from error
+    if "round" not in arrays:
+        raise damaged(path, "it lacks the array 'round'")
+    return arrays
+
+
+def read_seconds(path: Path) -> float | None:
+    """Seconds of training by the last line of `path`, None where nothing is told."""
+    lines = read_lines(path) if path.is_file() and path.stat().st_size else ()
+    return float(lines[-1]["seconds"]) if lines and "seconds" in lines[-1] else None

@@ -1,0 +1,243 @@
+"""Run folders as records: read, checked, named, and grouped over seeds.
+
+The files of a run folder are written by `pfljax.experiment`; nothing here changes them.
+"""
+
+import itertools
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pfljax.report.files import (
+    damaged,
+    read_arrays,
+    read_lines,
+    read_object,
+    read_optional,
+    read_seconds,
+)
+
+UNIQUE_TO_A_RUN = ("seed", "out", "baseline")  # they do not make another method
+
+
+class Run(NamedTuple):
+    """A finished run. T evaluated rounds, C clients, R rounds."""
+
+    folder: Path
+    label: str
+    config: dict[str, Any]
+    environment: dict[str, Any]  # empty where it was not recorded
+    partition: dict[str, Any]
+    rounds: tuple[dict[str, Any], ...]  # [R], the lines of metrics.jsonl
+    per_client: dict[str, np.ndarray]  # "personal/test/accuracy" f32[T, C], ...
+    summary: dict[str, Any]
+    seconds: float | None  # wall time of training, where it was recorded
+
+
+class Group(NamedTuple):
+    """Runs whose configs differ in seed and folders alone, by seed."""
+
+    label: str
+    runs: tuple[Run, ...]
+
+
+def label_of(
+    config: Mapping[str, Any], defaults: Mapping[str, Any] | None = None
+) -> str:
+    """The config's label, else the algorithm and its hyperparameters.
+
+    Hyperparameters equal to `defaults` (name -> value) are left out.
+    """
+    if config.get("label"):
+        return str(config["label"])
+    hyper, defaults = config.get("hyper") or {}, defaults or {}
+    told = [
+        f"{name}={value}"
+        for name, value in sorted(hyper.items())
+        if name not in defaults or defaults[name] != value
+    ]
+    return " ".join([str(config["algorithm"]), *told])
+
+
+def read_run(folder: str | Path) -> Run:
+    """The run in `folder`.
+
+    Raises:
+        ValueError: no run is there, it is unfinished, or one of its files is damaged.
+    """
+    folder = Path(folder)
+    _check_finished(folder)
+    config = read_object(folder / "config.json")
+    summary = read_object(folder / "summary.json")
+    run = Run(
+        folder=folder,
+        label=str(config.get("label") or summary.get("label") or label_of(config)),
+        config=config,
+        environment=read_optional(folder / "environment.json"),
+        partition=_read_partition(folder / "partition.json"),
+        rounds=read_lines(folder / "metrics.jsonl"),
+        per_client=read_arrays(folder / "per_client.npz"),
+        summary=summary,
+        seconds=read_seconds(folder / "timing.jsonl"),
+    )
+    _check_agreement(run)
+    return run
+
+
+def group_runs(runs: Iterable[Run]) -> tuple[Group, ...]:
+    """The runs by config without the seed, in order of appearance, labels made unique.
+
+    Raises:
+        ValueError: two runs have the same config and seed.
+    """
+    found: dict[str, list[Run]] = {}
+    for run in runs:
+        found.setdefault(_config_key(run), []).append(run)
+    members = [
+        tuple(sorted(g, key=lambda run: run.config["seed"])) for g in found.values()
+    ]
+    for group in members:
+        _check_seeds(group)
+    labels = _unique_labels([group[0] for group in members])
+    return tuple(
+        Group(label, group) for label, group in zip(labels, members, strict=True)
+    )
+
+
+def differing_keys(runs: Sequence[Run]) -> list[str]:
+    """Config keys, the seed and the folder aside, in which the runs differ."""
+    keys = sorted({key for run in runs for key in run.config} - set(UNIQUE_TO_A_RUN))
+    return [
+        key for key in keys if len({_plain(run.config.get(key)) for run in runs}) > 1
+    ]
+
+
+def find_records(evaluations: Iterable[dict], **wanted: Any) -> list[dict]:
+    """Evaluation records whose fields equal `wanted`, e.g. model="server"."""
+    return [
+        record
+        for record in evaluations
+        if all(record.get(name) == value for name, value in wanted.items())
+    ]
+
+
+def judged_records(evaluations: Iterable[dict], clients: str = "all") -> list[dict]:
+    """Test records of the model by which a method is judged.
+
+    That is the personal one and what was fine-tuned; the server's where there is no
+    personal one.
+    """
+    tests = find_records(evaluations, split="test", clients=clients)
+    own = [r for r in tests if r["model"] == "personal" or r["finetune"]]
+    return own if any(r["model"] == "personal" for r in own) else tests
+
+
+def personal_is_server(run: Run) -> bool:
+    """Whether the personal model scored as the server's on every client and round."""
+    arrays = [run.per_client.get(f"{m}/test/accuracy") for m in ("personal", "server")]
+    if arrays[0] is None or arrays[1] is None:
+        return False
+    return np.array_equal(arrays[0], arrays[1], equal_nan=True)
+
+
+def accuracy_curve(run: Run) -> tuple[np.ndarray, np.ndarray]:
+    """(rounds i[T], mean test accuracy over all clients f[T]) of the judged model."""
+    rounds, means = [], []
+    for line in run.rounds:
+        records = judged_records(line.get("evaluations") or ())
+        if records:
+            accuracy = records[0]["metrics"].get("accuracy") or {}
+            rounds.append(line["round"])
+            means.append(number(accuracy.get("mean")))
+    return np.asarray(rounds, int), np.asarray(means, float)
+
+
+def number(value: Any) -> float:
+    """`value` as a float, NaN for None."""
+    return float("nan") if value is None else float(value)
+
+
+def _check_finished(folder: Path) -> None:
+    """Refuses what is not a run folder, and a run that has not finished."""
+    if not folder.is_dir():
+        raise ValueError(f"{folder} is not a folder; give the --out folder of a run")
+    if not (folder / "config.json").is_file():
+        raise ValueError(
+            f"{folder} is not a run folder: it has no config.json; "
+            "give the --out folder of `pfljax run`"
+        )
+    if not (folder / "summary.json").is_file():
+        log = folder / "metrics.jsonl"
+        done = log.read_bytes().count(b"\n") if log.is_file() else 0
+        raise ValueError(
+            f"{folder} is unfinished: {done} rounds are logged and there is no "
+            "summary.json; finish it with `pfljax resume`"
+        )
+
+
+def _read_partition(path: Path) -> dict[str, Any]:
+    """The manifest, with the histogram [C][K] under one name: "class_histogram"."""
+    found = read_object(path)
+    histogram = found.get("class_histogram")
+    if not histogram:
+        raise damaged(path, "it lacks class_histogram")
+    return found | {"class_histogram": histogram}
+
+
+def _check_agreement(run: Run) -> None:
+    """Refuses a folder whose files tell of different runs or rounds."""
+    logged, told = run.rounds[-1]["round"], run.summary["rounds"]
+    if logged != told:
+        why = f"its last round is {logged}, but summary.json tells of {told}"
+        raise damaged(run.folder / "metrics.jsonl", why)
+    T, C = len(run.per_client["round"]), len(run.partition["class_histogram"])
+    for model in ("personal", "server"):
+        shape = run.per_client.get(f"{model}/test/accuracy", np.empty((T, C))).shape
+        if shape != (T, C):
+            why = f"{model}/test/accuracy has shape {shape}, expected {(T, C)}"
+            raise damaged(run.folder / "per_client.npz", why)
+
+
+def _plain(value: Any) -> str:
+    """A text that is equal for equal JSON values."""
+    return json.dumps(value, sort_keys=True)
+
+
+def _config_key(run: Run) -> str:
+    """The config without what tells one seed from another."""
+    kept = {k: v for k, v in run.config.items() if k not in UNIQUE_TO_A_RUN}
+    return _plain(kept)
+
+
+def _check_seeds(group: Sequence[Run]) -> None:
+    """Refuses a seed that is there twice: it would count as two."""
+    for a, b in itertools.pairwise(group):
+        if a.config["seed"] == b.config["seed"]:
+            raise ValueError(
+                f"{a.folder} and {b.folder} have the same config and seed "
+                f"{a.config['seed']}; give one of them"
+            )
+
+
+def _unique_labels(runs: Sequence[Run]) -> list[str]:
+    """Labels; runs that share one are told apart by the config keys that differ."""
+    labels = []
+    for run in runs:
+        twins = [other for other in runs if other.label == run.label]
+        told = [
+            f"{key}={_short(run.config.get(key))}"
+            for key in differing_keys(twins)
+            if key != "label"
+        ]
+        labels.append(f"{run.label} ({', '.join(told)})" if told else run.label)
+    return labels
+
+
+def _short(value: Any) -> str:
+    """A config value in few characters."""
+    if isinstance(value, dict):
+        return " ".join(f"{k}={v}" for k, v in sorted(value.items()))
+    return str(value)

@@ -1,0 +1,286 @@
+"""The comparison table: one row a method and judged model, numbers over seeds.
+
+Every value is kept for each seed. Std over clients is inside one run (population std,
+then averaged over seeds); std over seeds is between runs (sample std, n - 1). They are
+two numbers and never mixed.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pfljax.report.runs import Group, Run, find_records, judged_records, number
+
+LAST, CHOSEN = "last", "chosen_on_validation"
+MIXTURE_ROWS = {  # key of the summary -> what the table says
+    "chosen_on_validation": "λ chosen on validation",
+    "half": "λ = 0.5",
+    "oracle_chosen_on_test": "oracle (chosen on test)",
+}
+
+
+class Column(NamedTuple):
+    """How one number is shown."""
+
+    key: str
+    title: str
+    scale: float  # shown = raw * scale
+    digits: int
+    better: int  # 1 more is better, -1 less is better, 0 not ranked
+    over_seeds: bool = False  # show the std over seeds beside the mean
+
+
+COLUMNS = (
+    Column("accuracy", "Accuracy (%), mean ± std over seeds", 100, 2, 1, True),
+    Column("std_clients", "Std over clients (points)", 100, 2, -1),
+    Column("weighted", "Weighted by rows (%)", 100, 2, 1),
+    Column("worst10", "Worst 10 % of clients (%)", 100, 2, 1),
+    Column("best10", "Best 10 % of clients (%)", 100, 2, 1),
+    Column("ece", "ECE", 1, 3, -1),
+    Column("worse_than_local", "Clients worse off than local (%)", 100, 1, -1),
+    Column("mb_up", "MB up", 1e-6, 2, 0),
+    Column("mb_down", "MB down", 1e-6, 2, 0),
+)
+
+
+class Row(NamedTuple):
+    """One method, judged by one model. n seeds."""
+
+    method: str
+    judged: str
+    ranked: bool  # False for what no user could reach, as an oracle
+    seeds: tuple[int, ...]  # [n]
+    rounds: tuple[int, ...]  # [n], the round that was judged
+    values: dict[str, np.ndarray]  # f64[n] a column, raw, NaN where not defined
+
+
+class Table(NamedTuple):
+    """A table before it is formatted."""
+
+    name: str
+    caption: str
+    columns: tuple[Column, ...]
+    rows: tuple[Row, ...]
+
+
+def comparison_table(
+    groups: Sequence[Group], at: str = LAST, clients: str = "all"
+) -> Table:
+    """Methods by final numbers.
+
+    Args:
+        groups: of `group_runs`.
+        at: "last" round, or each run's round "chosen_on_validation".
+        clients: "all", "participants", "never chosen" or "unseen".
+    """
+    runs = [run for group in groups for run in group.runs]
+    rows = [row for g in groups for row in _method_rows(g, runs, at, clients)]
+    name = {LAST: "last", CHOSEN: "validation"}[at]
+    name += "" if clients == "all" else f"_{clients.replace(' ', '_')}"
+    return Table(name, _caption(at, clients), COLUMNS, tuple(rows))
+
+
+def over_seeds(values: np.ndarray) -> tuple[float, float, int]:
+    """(mean, sample std, count) of the defined values; NaN where there are too few."""
+    values = values[~np.isnan(values)]
+    mean = float(values.mean()) if len(values) else float("nan")
+    std = float(values.std(ddof=1)) if len(values) > 1 else float("nan")
+    return mean, std, len(values)
+
+
+def local_baseline(run: Run, runs: Sequence[Run]) -> Run | None:
+    """The run of "local" on the same rows and seed, the most alike where several are.
+
+    Same rows: the same SHA-256 of the partition.
+    """
+    candidates = [
+        other
+        for other in runs
+        if other.config["algorithm"] == "local"
+        and other.config["seed"] == run.config["seed"]
+        and other.partition["sha256"] == run.partition["sha256"]
+    ]
+    shared = [
+        sum(other.config.get(k) == v for k, v in run.config.items())
+        for other in candidates
+    ]
+    return candidates[int(np.argmax(shared))] if candidates else None
+
+
+def share_worse(accuracy: np.ndarray, baseline: np.ndarray) -> float:
+    """Share of clients whose accuracy [C] is below that of `baseline` [C]."""
+    both = ~(np.isnan(accuracy) | np.isnan(baseline))
+    return float(np.mean(accuracy[both] < baseline[both])) if both.any() else np.nan
+
+
+def _caption(at: str, clients: str) -> str:
+    """What the numbers are, in one paragraph."""
+    when = {LAST: "the last round", CHOSEN: "the round chosen on validation data"}[at]
+    who = "all clients" if clients == "all" else f"clients: {clients}"
+    return (
+        f"Test metrics at {when}, over {who}. Accuracy is the unweighted mean over "
+        "clients; ± is the sample standard deviation of that mean over n seeds. Std "
+        "over clients is the population standard deviation inside one run, averaged "
+        "over seeds; the other columns are means over seeds. MB (1e6 bytes) are the "
+        "totals of all clients up to that round."
+    )
+
+
+def _method_rows(group: Group, runs: Sequence[Run], at: str, clients: str) -> list[Row]:
+    """A row for each judged model of a method, then those of its mixture."""
+    moments = [_moment(run, at) for run in group.runs]
+    if all(moment is None for moment in moments):
+        return []
+    wanted = dict.fromkeys(
+        (r["model"], r["finetune"], r["when"])
+        for moment in moments
+        for r in judged_records((moment or {}).get("evaluations", ()), clients)
+    )
+    rows = [_record_row(group, runs, at, clients, *which) for which in wanted]
+    if at == LAST and clients == "all":
+        rows += _mixture_rows(group, runs)
+    return rows
+
+
+def _moment(run: Run, at: str) -> dict[str, Any] | None:
+    """{"round", "evaluations"} of the last or the chosen round."""
+    return run.summary.get(at)
+
+
+def _record_row(
+    group: Group, runs: Sequence[Run], at: str, clients: str, model, finetune, when
+) -> Row:
+    """The row of one judged model over the seeds of a group."""
+    wanted = {"model": model, "finetune": finetune, "when": when}
+    columns, rounds, same = [], [], []
+    for run in group.runs:
+        moment = _moment(run, at) or {"round": 0, "evaluations": ()}
+        tests = find_records(moment["evaluations"], split="test", clients=clients)
+        record = next(iter(find_records(tests, **wanted)), {"metrics": {}})
+        values = _numbers(record["metrics"]) | _traffic(run, moment["round"])
+        per_client = None
+        if clients == "all":
+            per_client = _per_client(run, model, at, values["accuracy"])
+        values["worse_than_local"] = _worse(run, runs, per_client, at)
+        columns.append(values)
+        rounds.append(moment["round"])
+        twins = find_records(tests, model="server", finetune=finetune)
+        same.append(any(twin["metrics"] == record["metrics"] for twin in twins))
+    judged = _judged_text("server" if all(same) else model, finetune, when)
+    return _row(group, judged, True, rounds, columns)
+
+
+def _mixture_rows(group: Group, runs: Sequence[Run]) -> list[Row]:
+    """Rows over the ends of a mixture, as far as the runs tell of them."""
+    rows = []
+    for key, text in MIXTURE_ROWS.items():
+        metrics = [(run.summary.get("mixture") or {}).get(key) for run in group.runs]
+        if not any(metrics):
+            continue
+        columns = []
+        for run, found in zip(group.runs, metrics, strict=True):
+            values = _numbers(found or {}) | _traffic(run, run.summary["rounds"])
+            per_client = _mixture_clients(run, key, values["accuracy"])
+            values["worse_than_local"] = _worse(run, runs, per_client, LAST)
+            columns.append(values)
+        rounds = [run.summary["rounds"] for run in group.runs]
+        rows.append(_row(group, text, not key.startswith("oracle"), rounds, columns))
+    return rows
+
+
+def _row(group: Group, judged: str, ranked: bool, rounds, columns: list[dict]) -> Row:
+    """A row of values per seed, from a dict per seed."""
+    values = {c.key: np.array([v[c.key] for v in columns], float) for c in COLUMNS}
+    seeds = tuple(run.config["seed"] for run in group.runs)
+    return Row(group.label, judged, ranked, seeds, tuple(rounds), values)
+
+
+def _judged_text(model: str, finetune: int, when: str) -> str:
+    """Which parameters were judged, and when."""
+    tuned = f" + {finetune} local steps" if finetune else ""
+    return f"{model}{tuned}, {when}"
+
+
+def _numbers(metrics: dict) -> dict[str, float]:
+    """The columns that come from an evaluation record's metrics."""
+    accuracy, ece = metrics.get("accuracy") or {}, metrics.get("ece") or {}
+    return {
+        "accuracy": number(accuracy.get("mean")),
+        "std_clients": number(accuracy.get("std")),
+        "weighted": number(accuracy.get("weighted")),
+        "worst10": number(accuracy.get("worst10")),
+        "best10": number(accuracy.get("best10")),
+        "ece": number(ece.get("mean")),
+    }
+
+
+def _traffic(run: Run, at_round: int) -> dict[str, float]:
+    """Bytes of all clients up to and with a round."""
+    line = next((x for x in run.rounds if x["round"] == at_round), {})
+    up, down = line.get("bytes_up"), line.get("bytes_down")
+    return {"mb_up": number(up), "mb_down": number(down)}
+
+
+def _at(run: Run, name: str, at: str) -> np.ndarray | None:
+    """Test accuracy f32[C] of a view at the last or the chosen round."""
+    values, moment = run.per_client.get(f"{name}/test/accuracy"), _moment(run, at)
+    if values is None or moment is None:
+        return None
+    found = np.flatnonzero(run.per_client["round"] == moment["round"])
+    return values[found[0]] if len(found) else None
+
+
+def _per_client(run: Run, model: str, at: str, mean: float) -> np.ndarray | None:
+    """Test accuracy f32[C] behind a record of `model`: the array with its mean.
+
+    A personal model may have been judged twice: on the newest broadcast, and right
+    after its own training ("trained").
+    """
+    for name in ("server",) if model == "server" else ("personal", "trained"):
+        values = _at(run, name, at)
+        if values is not None and _has_mean(values, mean):
+            return values
+    return None
+
+
+def _mixture_clients(run: Run, key: str, mean: float) -> np.ndarray | None:
+    """Test accuracy f32[C] of one way to set lambda; None unless its mean is `mean`.
+
+    The mean tells a folder in which ties were settled in another way.
+    """
+    test = run.per_client.get("mixture/test/accuracy")
+    validation = run.per_client.get("mixture/validation/accuracy")
+    if test is None or (key == CHOSEN and validation is None):
+        return None
+    if key == CHOSEN:
+        # Ties go to the lambda nearest 1/2, then to the smaller one.
+        far = np.abs(run.per_client["mixture/lambda"] - 0.5).round(3)
+        order = np.argsort(far, kind="stable")
+        best = order[np.argmax(np.asarray(validation)[:, order], axis=1)]
+        found = np.take_along_axis(test, best[:, None], 1)[:, 0]
+    elif key == "half":
+        found = test[:, np.abs(run.per_client["mixture/lambda"] - 0.5).argmin()]
+    else:
+        found = test.max(axis=1)
+    return found if _has_mean(found, mean) else None
+
+
+def _has_mean(values: np.ndarray, mean: float) -> bool:
+    """Whether the defined `values` average to `mean`, up to float32."""
+    defined = values[~np.isnan(values)].astype(float)
+    return len(defined) > 0 and bool(np.isclose(defined.mean(), mean, atol=1e-6))
+
+
+def _worse(
+    run: Run, runs: Sequence[Run], per_client: np.ndarray | None, at: str
+) -> float:
+    """Share of clients worse off than with "local"; NaN for local itself."""
+    if run.config["algorithm"] == "local" or per_client is None:
+        return float("nan")
+    baseline = local_baseline(run, runs)
+    theirs = None if baseline is None else _at(baseline, "personal", at)
+    if theirs is not None:
+        return share_worse(per_client, theirs)
+    told = run.summary.get("worse_than_local") if at == LAST else None
+    return number(told)

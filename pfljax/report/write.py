@@ -1,0 +1,111 @@
+"""Writes the report of a run, and of a comparison of runs."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pfljax.report import comparison, figures, formats, html
+from pfljax.report.runs import Group, Run, group_runs, read_run
+from pfljax.report.style import save_figure
+from pfljax.report.tables import CHOSEN, LAST, Table, comparison_table
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+DRAW: dict[str, "Callable[[Run], Figure | None]"] = {
+    "learning_curves": figures.learning_curves,
+    "accuracy_histogram": figures.accuracy_histogram,
+    "label_distribution": figures.label_distribution,
+    "lambda_curve": figures.lambda_curve,
+}
+
+
+def write_run_report(folder: str | Path) -> None:
+    """Writes figures/*.png, figures/*.pdf and report.html into a finished run's folder.
+
+    Raises:
+        ValueError: `folder` is no run, unfinished or damaged.
+    """
+    run = read_run(folder)
+    place = _made(run.folder / "figures")
+    drawn = {name: draw(run) for name, draw in DRAW.items()}
+    pictures = [
+        _picture(figure, place / name, figures.caption(name, run))
+        for name, figure in drawn.items()
+        if figure is not None
+    ]
+    _write(run.folder / "report.html", html.run_page(run, pictures))
+
+
+def write_comparison(folders: Sequence[str | Path], out: str | Path) -> str:
+    """Writes tables, figures and comparison.html into `out`; returns the Markdown.
+
+    Tables: comparison_<name>.csv (means), comparison_<name>_seeds.csv (each seed), .md
+    and .tex for the last round, the round chosen on validation, and unseen clients,
+    where the runs have them.
+
+    Raises:
+        ValueError: no folder, or one is no run, unfinished, damaged or there twice.
+    """
+    if not folders:
+        raise ValueError("no run folder was given; give at least one")
+    runs = [read_run(folder) for folder in folders]
+    groups = group_runs(runs)
+    out = _made(Path(out))
+    tables = _tables(groups)
+    for table in tables:
+        _write_table(table, out)
+    pictures = _comparison_pictures(runs, _made(out / "figures"))
+    _write(out / "comparison.html", html.comparison_page(groups, tables, pictures))
+    return "\n".join(
+        f"{table.caption}\n\n{formats.markdown(table)}" for table in tables
+    )
+
+
+def _tables(groups: Sequence[Group]) -> list[Table]:
+    """The tables that have rows."""
+    kinds = ((LAST, "all"), (CHOSEN, "all"), (LAST, "never chosen"), (LAST, "unseen"))
+    tables = [comparison_table(groups, at, clients) for at, clients in kinds]
+    return [table for table in tables if table.rows]
+
+
+def _write_table(table: Table, out: Path) -> None:
+    """One table in all formats."""
+    stem = f"comparison_{table.name}"
+    _write(out / f"{stem}.csv", formats.csv_means(table))
+    _write(out / f"{stem}_seeds.csv", formats.csv_seeds(table))
+    _write(out / f"{stem}.md", f"{table.caption}\n\n{formats.markdown(table)}")
+    _write(out / f"{stem}.tex", formats.latex(table))
+
+
+def _comparison_pictures(runs: Sequence[Run], place: Path) -> list[html.Picture]:
+    """Draws and writes the figures of a comparison."""
+    drawn = {
+        "bars": comparison.comparison_bars(runs),
+        "curves_by_round": comparison.comparison_curves(runs),
+        "curves_by_bytes": comparison.comparison_curves(runs, "bytes", log=True),
+    }
+    return [
+        _picture(figure, place / name, comparison.CAPTIONS[name], truetype=True)
+        for name, figure in drawn.items()
+    ]
+
+
+def _picture(
+    figure: "Figure", stem: Path, caption: str, truetype: bool = False
+) -> html.Picture:
+    """Saves a figure; what the page shows of it, at 110 CSS pixels an inch."""
+    png = save_figure(figure, stem, truetype)
+    width = round(110 * figure.get_size_inches()[0])
+    return html.Picture(stem.name.replace("_", " "), png, width, caption)
+
+
+def _made(folder: Path) -> Path:
+    """`folder`, made where it was missing."""
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def _write(path: Path, text: str) -> None:
+    """`text` as UTF-8."""
+    path.write_text(text, encoding="utf-8")

@@ -1,0 +1,1 @@
+"""One file a method. A package, since some names are also those of other tests."""

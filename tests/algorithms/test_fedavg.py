@@ -1,0 +1,36 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import toy
+
+from pfljax import reduce
+from pfljax.algorithms.fedavg import fedavg
+from pfljax.types import Turn
+
+
+def test_fedavg_against_numpy():
+    states, drawn = toy.quadratic_game(fedavg)
+    w = toy.flat(states[0].server)
+    for ids, state in zip(drawn, states[1:], strict=True):
+        uploads = [toy.descend(w, lambda x, k=k: toy.gradient(k, x)) for k in ids]
+        w = np.average(uploads, axis=0, weights=toy.COUNTS[ids])
+        np.testing.assert_allclose(toy.flat(state.server), w, rtol=1e-5, atol=1e-5)
+
+
+def test_finetune_takes_steps_from_the_server_model_on_own_rows():
+    method = fedavg(toy.quadratic(), toy.full_batch(), finetune=5)
+    w = np.float32([1, 2, 3])
+    turn = Turn(jax.random.key(0), jnp.int32(0), jnp.int32(3))
+    data = toy.one(toy.quadratic_clients(), 2)
+    tuned = toy.flat(method.personal(turn, toy.unflat(w), (), data))
+    expected = toy.descend(w, lambda x: toy.gradient(2, x), steps=5)
+    np.testing.assert_allclose(tuned, expected, rtol=1e-5)
+
+
+def test_another_reducer_takes_the_place_of_the_mean():
+    states, drawn = toy.quadratic_game(fedavg, rounds=1, reducer=reduce.median)
+    w = toy.flat(states[0].server)
+    uploads = [toy.descend(w, lambda x, k=k: toy.gradient(k, x)) for k in drawn[0]]
+    np.testing.assert_allclose(
+        toy.flat(states[1].server), np.median(uploads, axis=0), rtol=1e-5, atol=1e-5
+    )

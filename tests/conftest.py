@@ -1,0 +1,9 @@
+"""Settings of all tests, before JAX starts: compiled on the CPU, quickly."""
+
+import os
+
+# Programs of the tests run for milliseconds: most of a test's time is compilation.
+FAST = "--xla_cpu_use_fusion_emitters=false --xla_backend_optimization_level=0"
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
+if os.environ["JAX_PLATFORMS"] == "cpu":
+    os.environ.setdefault("XLA_FLAGS", FAST)

@@ -1,0 +1,232 @@
+"""Federations: one pool in order, splits, test sets, the manifest, bad input."""
+
+import hashlib
+import json
+
+import numpy as np
+import pytest
+
+from pfljax.data.deal import Partition, from_rows
+from pfljax.data.federation import federate
+from pfljax.data.sources import from_arrays
+
+ROWS, CLASSES, TEST_ROWS = 400, 5, 100
+
+
+@pytest.fixture(scope="module")
+def arrays():
+    """The pixel names the row, so that rows can be followed."""
+    rng = np.random.default_rng(0)
+    number = np.arange(ROWS)
+    x = np.stack([number // 256, number % 256], axis=1).astype(np.uint8)
+    official = (number >= ROWS - TEST_ROWS).astype(int)
+    y = rng.integers(0, CLASSES, ROWS)
+    return from_arrays(x, y, client=number % 7, official=official, name="toy")
+
+
+def rows_of(part, k):
+    """Row numbers of client k, read from the pixels."""
+    first, size = int(part.offset[k]), int(part.size[k])
+    x = np.asarray(part.examples.x[first : first + size]).astype(int)
+    return x[:, 0] * 256 + x[:, 1]
+
+
+def parts(found):
+    return found.train, found.validation, found.test
+
+
+@pytest.mark.parametrize("stratified", [False, True])
+@pytest.mark.parametrize("name", ["iid", "dirichlet_over_clients", "natural"])
+def test_one_pool_ordered_by_client_and_part(arrays, name, stratified):
+    clients = None if name == "natural" else 9
+    found = federate(
+        arrays, name, num_clients=clients, seed=1, stratified=stratified, rows="all"
+    )
+    train, validation, test = parts(found)
+    assert train.examples is validation.examples is test.examples
+    assert train.examples.x.dtype == np.uint8
+    n = train.size + validation.size + test.size
+    np.testing.assert_array_equal(train.offset, np.cumsum(n) - n)
+    np.testing.assert_array_equal(validation.offset, train.offset + train.size)
+    np.testing.assert_array_equal(test.offset, validation.offset + validation.size)
+    np.testing.assert_array_equal(test.size, (0.2 * np.asarray(n, float)).astype(int))
+    everything = [rows_of(p, k) for p in parts(found) for k in range(found.num_clients)]
+    np.testing.assert_array_equal(np.sort(np.concatenate(everything)), np.arange(ROWS))
+
+
+def test_labels_stay_with_their_pixels(arrays):
+    found = federate(arrays, "shards", num_clients=5, seed=0)
+    pool = found.train.examples
+    row = np.asarray(pool.x).astype(int) @ [256, 1]
+    np.testing.assert_array_equal(np.asarray(pool.y), arrays.y[row])
+
+
+def test_natural_clients_keep_their_rows(arrays):
+    found = federate(arrays, "natural", num_clients=None, seed=0, rows="all")
+    for part in parts(found):
+        for k in range(7):
+            assert set(rows_of(part, k) % 7) <= {k}
+
+
+def test_stratified_parts_have_the_labels_of_the_client(arrays):
+    found = federate(
+        arrays, "iid", num_clients=3, seed=0, test=0.3, validation=0.2, stratified=True
+    )
+    for k in range(3):
+        own = [np.bincount(arrays.y[rows_of(p, k)], minlength=5) for p in parts(found)]
+        total = np.sum(own, axis=0)
+        assert np.abs(own[2] - 0.3 * total).max() <= 1.5
+        assert np.abs(own[1] - 0.2 * total).max() <= 1.5
+
+
+def test_paper_split_of_960_and_240():
+    arrays = from_arrays(np.zeros((60_000, 1), np.uint8), np.arange(60_000) // 6000)
+    found = federate(arrays, "shards", num_clients=50, seed=0, test=0.2, validation=0.0)
+    assert set(np.asarray(found.train.size)) == {960}
+    assert set(np.asarray(found.test.size)) == {240}
+
+
+def test_official_test_rows_are_shared_not_copied(arrays):
+    found = federate(arrays, "iid", num_clients=6, seed=0, test_from="official")
+    assert len(found.test.examples.y) == ROWS
+    for k in range(6):
+        np.testing.assert_array_equal(
+            rows_of(found.test, k), np.arange(ROWS - TEST_ROWS, ROWS)
+        )
+    assert np.asarray(found.manifest["official"])[:, 1].tolist() == [TEST_ROWS] * 6
+
+
+def test_official_classes_are_those_that_the_client_holds(arrays):
+    found = federate(
+        arrays, "classes", num_clients=6, seed=0, test_from="official_classes"
+    )
+    official = np.arange(ROWS - TEST_ROWS, ROWS)
+    for k in range(6):
+        held = np.unique(arrays.y[np.r_[rows_of(found.train, k)]])
+        wanted = official[np.isin(arrays.y[official], held)]
+        np.testing.assert_array_equal(rows_of(found.test, k), wanted)
+
+
+def test_rows_train_leaves_official_test_rows_out(arrays):
+    found = federate(arrays, "iid", num_clients=4, seed=0)
+    assert len(found.train.examples.y) == ROWS - TEST_ROWS
+    assert np.asarray(found.manifest["official"])[:, 1].sum() == 0
+
+
+def test_a_given_partition_is_used_as_it_is(arrays):
+    given = from_rows([[5, 1, 9, 11, 30], [2, 3]])
+    found = federate(arrays, given, num_clients=None, seed=0, test=0, validation=0)
+    assert set(rows_of(found.train, 0)) == {5, 1, 9, 11, 30}
+    assert set(rows_of(found.train, 1)) == {2, 3}
+    assert found.manifest["partition"] == "given"
+
+
+def test_manifest_counts_and_hash(arrays):
+    kwargs = {"num_clients": 8, "seed": 3, "params": {"alpha": 0.3}}
+    found = federate(arrays, "dirichlet_over_clients", **kwargs)
+    about = json.loads(json.dumps(found.manifest))
+    assert about == found.manifest
+    assert about["params"] == {"alpha": 0.3, "min_size": 1, "balance": False}
+    for k in range(8):
+        labels = np.concatenate([arrays.y[rows_of(p, k)] for p in parts(found)])
+        counts = np.bincount(labels, minlength=CLASSES).tolist()
+        assert about["class_histogram"][k] == counts
+        assert about["sizes"]["test"][k] == int(found.test.size[k])
+    again = federate(arrays, "dirichlet_over_clients", **kwargs)
+    assert again.manifest == found.manifest
+    other = federate(arrays, "dirichlet_over_clients", **{**kwargs, "seed": 4})
+    assert other.manifest["sha256"] != found.manifest["sha256"]
+
+
+def test_hash_is_the_same_on_every_machine():
+    arrays = from_arrays(np.zeros((4, 1), np.uint8), [0, 1, 0, 1])
+    given = from_rows([[0, 1], [2, 3]])
+    found = federate(arrays, given, num_clients=2, seed=0, test=0, validation=0)
+    order = np.random.default_rng([0, 1]).random(4)
+    rows = np.r_[np.argsort(order[:2]), 2 + np.argsort(order[2:])]
+    words = [*arrays.y[rows], *rows, *[0, 2], *[2, 4], *[2, 4], 2, 2, 0, 0, 0, 0]
+    expected = hashlib.sha256(np.array(words, "<i8").tobytes()).hexdigest()
+    assert found.manifest["sha256"] == expected
+
+
+def test_take_reorders_clients_over_the_same_pool(arrays):
+    found = federate(arrays, "iid", num_clients=10, seed=0)
+    some = found.take([7, 2, 7]).take([1, 0])
+    assert some.num_clients == 2
+    assert some.manifest["clients"] == [2, 7]
+    assert some.train.examples is found.train.examples
+    for new, old in ((0, 2), (1, 7)):
+        assert some.manifest["class_histogram"][new] == found.manifest["class_histogram"][old]
+        for mine, theirs in zip(parts(some), parts(found), strict=True):
+            np.testing.assert_array_equal(rows_of(mine, new), rows_of(theirs, old))
+
+
+def test_hold_out_divides_the_clients(arrays):
+    found = federate(arrays, "iid", num_clients=10, seed=0)
+    kept, unseen = found.hold_out(0.3, 5)
+    assert (kept.num_clients, unseen.num_clients) == (7, 3)
+    ids = kept.manifest["clients"] + unseen.manifest["clients"]
+    assert sorted(ids) == list(range(10))
+    again = found.hold_out(0.3, 5)[1].manifest["clients"]
+    assert again == unseen.manifest["clients"]
+
+
+HALF = Partition(np.array([0, 1]), np.array([0, 1]), np.array([1, 2]))
+WRONG = [
+    ("iid", {"test": 1.0}, "test is 1.0; choose a fraction"),
+    ("iid", {"validation": -0.1}, "validation is -0.1"),
+    ("iid", {"test": float("nan")}, "test is nan"),
+    ("iid", {"test": 0.6, "validation": 0.4}, "leave rows to train on"),
+    ("iid", {"rows": "every"}, "unknown rows 'every'; known: train, all"),
+    ("iid", {"test_from": "server"}, "unknown test_from 'server'; known: clients"),
+    ("iid", {"num_clients": None}, "needs num_clients"),
+    ("iid", {"num_clients": 301}, "choose num_clients <= 300"),
+    ("iid", {"rows": "all", "test_from": "official"}, "hold official test rows"),
+    ("iidd", {}, "unknown partition 'iidd'"),
+    ("iid", {"params": {"alpha": 1}}, "unknown parameter 'alpha'"),
+    ("natural", {"num_clients": 6}, "have 7 natural clients"),
+    (from_rows([[1], [1]]), {"num_clients": 2}, "a row to two clients"),
+    (from_rows([[1], []]), {"num_clients": 2}, "1 of 2 clients have no rows"),
+    (from_rows([[1], [400]]), {"num_clients": 2}, "outside of 0 .. 399"),
+    (from_rows([[1], [2]]), {"num_clients": 3}, "the partition has 2"),
+    (from_rows([[1]]), {"num_clients": 1, "params": {"a": 1}}, "ready Partition"),
+    (HALF, {"num_clients": 2}, "sizes that sum to 3"),
+]
+
+
+@pytest.mark.parametrize(("how", "options", "message"), WRONG)
+def test_wrong_input_says_what_to_do(arrays, how, options, message):
+    with pytest.raises(ValueError, match=message):
+        federate(arrays, how, **{"num_clients": 4, "seed": 0, **options})
+
+
+def test_empty_clients_are_counted():
+    arrays = from_arrays(np.zeros((40, 1), np.uint8), np.zeros(40, int))
+    with pytest.raises(ValueError, match=r"\d+ of 30 clients have no rows.*min_size"):
+        federate(
+            arrays,
+            "dirichlet_over_clients",
+            num_clients=30,
+            seed=0,
+            params={"alpha": 0.1, "min_size": 0},
+        )
+
+
+def test_no_official_test_rows():
+    arrays = from_arrays(np.zeros((40, 1), np.uint8), np.zeros(40, int))
+    with pytest.raises(ValueError, match="no official test rows"):
+        federate(arrays, "iid", num_clients=2, seed=0, test_from="official")
+
+
+@pytest.mark.parametrize("ids", [[], [0, 10], [-1], [0.5], [[1, 2]]])
+def test_take_rejects_ids_that_are_not_clients(arrays, ids):
+    found = federate(arrays, "iid", num_clients=10, seed=0)
+    with pytest.raises(ValueError, match="client ids"):
+        found.take(ids)
+
+
+@pytest.mark.parametrize("fraction", [0.0, 1.0, 0.05, -1.0])
+def test_hold_out_rejects_fractions_that_leave_nobody(arrays, fraction):
+    found = federate(arrays, "iid", num_clients=10, seed=0)
+    with pytest.raises(ValueError, match="fraction is"):
+        found.hold_out(fraction, 0)

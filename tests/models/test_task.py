@@ -1,0 +1,137 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import linen as nn
+
+from pfljax import models
+from pfljax.types import Batch
+
+KEY = jax.random.key(0)
+
+
+class Dropping(nn.Module):
+    @nn.compact
+    def __call__(self, x):
+        x = nn.Dense(16)(x)
+        return nn.Dropout(0.5, deterministic=not self.has_rng("dropout"))(x)
+
+
+class Counting(nn.Module):
+    @nn.compact
+    def __call__(self, x):
+        return nn.BatchNorm(use_running_average=False)(x)
+
+
+class Loose(nn.Module):
+    @nn.compact
+    def __call__(self, x):
+        body, head = nn.Dense(3, name="body"), nn.Dense(2, name="head")
+        return nn.Dense(2, name="extra")(head(body(x)))
+
+
+def small(**options):
+    return models.task(models.mlp(3, hidden=(5,)), (4,), **options)
+
+
+def batch():
+    x = np.random.default_rng(1).normal(size=(6, 4)).astype(np.float32)
+    return Batch(x, np.arange(6) % 3, np.float32([1, 1, 0, 1, 0, 1]))
+
+
+def test_loss_is_the_mean_cross_entropy_of_the_rows_that_count():
+    task, rows = small(), batch()
+    params = task.init(KEY)
+    logits = np.asarray(task.predict(params, rows.x), np.float64)
+    log_sums = np.log(np.exp(logits).sum(1))
+    entropy = log_sums - logits[np.arange(6), rows.y]
+    expected = entropy[rows.mask > 0].mean()
+    np.testing.assert_allclose(task.loss(params, rows, KEY), expected, rtol=1e-5)
+
+
+def test_padded_rows_change_neither_loss_nor_gradient():
+    task, rows = small(), batch()
+    params = task.init(KEY)
+    other = rows._replace(x=np.where(rows.mask[:, None] > 0, rows.x, 99))
+    compute = jax.jit(jax.value_and_grad(task.loss))
+    a, b = compute(params, rows, KEY), compute(params, other, KEY)
+    jax.tree.map(np.testing.assert_array_equal, a, b)
+
+
+def test_a_batch_without_rows_has_no_loss():
+    task, rows = small(), batch()
+    empty = rows._replace(mask=jnp.zeros(6))
+    assert task.loss(task.init(KEY), empty, KEY) == 0
+
+
+def test_x_is_normalised_inside():
+    params = small().init(KEY)
+    x = np.random.default_rng(0).integers(0, 256, (3, 4)).astype(np.uint8)
+    shift, scale = np.arange(4.0), np.array([1.0, 2.0, 4.0, 8.0])
+    raw = small(shift=shift, scale=scale).predict(params, x)
+    done = small().predict(params, (x - shift) / scale)
+    np.testing.assert_allclose(raw, done, rtol=1e-5, atol=1e-5)
+
+
+def test_dropout_is_on_in_the_loss_alone_and_follows_the_key():
+    task = models.task(models.Network(Dropping(), nn.Dense(3)), (4,))
+    params, rows = task.init(KEY), batch()
+    losses = [float(task.loss(params, rows, jax.random.key(i))) for i in (1, 1, 2)]
+    assert losses[0] == losses[1] != losses[2]
+    predict, head = task.predict, task.head
+    np.testing.assert_array_equal(predict(params, rows.x), predict(params, rows.x))
+    logits = head(params, task.features(params, rows.x))
+    np.testing.assert_array_equal(predict(params, rows.x), logits)
+
+
+def test_params_are_plain_dicts_and_init_follows_the_key():
+    task = small()
+    params = task.init(KEY)
+    assert type(params) is dict
+    assert type(params["body"]["layers_1"]) is dict
+    same, other = task.init(KEY), task.init(jax.random.key(1))
+    jax.tree.map(np.testing.assert_array_equal, params, same)
+    assert (params["head"]["kernel"] != other["head"]["kernel"]).all()
+
+
+def test_features_need_the_body_alone():
+    task, x = small(), batch().x
+    params = task.init(KEY)
+    features = task.features({"body": params["body"]}, x)
+    logits = task.head({"head": params["head"]}, features)
+    np.testing.assert_array_equal(logits, task.predict(params, x))
+
+
+@pytest.mark.parametrize(
+    ("module", "message"),
+    [
+        (nn.Dense, "expected an instance"),
+        (nn.Dense(3), "no submodule body and no head"),
+        (models.Network(Counting(), nn.Dense(3)), "use GroupNorm"),
+        (Loose(), r"parameters in \['body', 'extra', 'head'\]"),
+    ],
+)
+def test_modules_that_are_no_model_are_named(module, message):
+    with pytest.raises(ValueError, match=message):
+        models.task(module, (4,))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"loss": "hinge"}, "choose one of cross_entropy"),
+        ({"scale": 0.0}, "scale has a zero"),
+        ({"shift": np.zeros(3)}, r"shift has shape \(3,\)"),
+        ({"shift": np.zeros((2, 4))}, r"broadcasts to a row, \(4,\)"),
+        ({"shift": np.nan}, "finite numbers"),
+    ],
+)
+def test_wrong_options_are_named(options, message):
+    with pytest.raises(ValueError, match=message):
+        small(**options)
+
+
+def test_rows_of_another_shape_are_named():
+    task = small()
+    with pytest.raises(ValueError, match=r"shape \(2, 2, 2\), expected rows of \(4,\)"):
+        task.predict(task.init(KEY), jnp.zeros((2, 2, 2)))

@@ -1,0 +1,164 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import linen as nn
+
+from pfljax import models, tree
+
+SHAPES = {
+    "logistic": (8, 8),
+    "mlp": (64,),
+    "twonn": (8, 8),
+    "twonn_superfed": (8, 8, 1),
+    "twocnn": (8, 8),
+    "twocnn_superfed": (8, 8, 3),
+    "gn_cnn": (8, 8),
+}
+
+
+def build(name, shape, **params):
+    return models.task(models.model(name, 10, **params), shape, scale=16.0)
+
+
+def shapes_of(task):
+    return jax.eval_shape(task.init, jax.random.key(0))
+
+
+def draw_params(task):
+    """Parameters from NumPy: an init per model would compile for seconds."""
+    rng = np.random.default_rng(0)
+    shapes = shapes_of(task)
+    return jax.tree.map(lambda a: np.float32(rng.normal(0, 0.1, a.shape)), shapes)
+
+
+def count(task, group=None):
+    shapes = shapes_of(task)
+    if group:
+        shapes, _ = tree.split(shapes, tree.labelled(task.groups, group))
+    return sum(leaf.size for leaf in jax.tree.leaves(shapes))
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "total", "head"),
+    [
+        ("logistic", (28, 28), 7_850, 7_850),
+        ("mlp", (64,), 4_810, 650),
+        ("twonn", (28, 28), 199_210, 2_010),
+        ("twonn_superfed", (784,), 238_800, 42_000),
+        ("twocnn", (28, 28), 1_663_370, 5_130),
+        ("twocnn_superfed", (28, 28, 3), 722_800, 669_200),
+        ("gn_cnn", (8, 8), 21_482, 2_570),
+        ("gn_cnn", (32, 32, 3), 60_458, 40_970),
+    ],
+)
+def test_parameter_counts_are_those_of_the_papers(name, shape, total, head):
+    task = build(name, shape)
+    assert count(task) == total
+    assert count(task, "head") == head
+    assert count(task, "body") == total - head
+
+
+@pytest.mark.parametrize("name", models.MODELS)
+def test_groups_and_modules_label_every_leaf(name):
+    task = build(name, SHAPES[name])
+    shapes = shapes_of(task)
+    structure = jax.tree.structure(shapes)
+    assert jax.tree.structure(task.groups) == structure
+    assert jax.tree.structure(task.modules) == structure
+    assert set(jax.tree.leaves(task.groups)) <= {"body", "head"}
+    numbers = set(jax.tree.leaves(task.modules))
+    assert numbers == set(range(task.num_modules))
+
+
+@pytest.mark.parametrize("name", models.MODELS)
+def test_predict_is_head_of_features_and_uint8_is_float(name):
+    task = build(name, SHAPES[name])
+    x = np.random.default_rng(0).integers(0, 17, (3, *SHAPES[name]), np.uint8)
+
+    params = draw_params(task)
+
+    @jax.jit
+    def three(params, x):
+        head = task.head(params, task.features(params, x))
+        return task.predict(params, x), head, task.predict(params, x.astype(float))
+
+    logits, head, floats = three(params, x)
+    assert logits.shape == (3, 10)
+    assert np.ptp(logits, axis=0).max() > 1e-3  # rows differ: x reaches the head
+    np.testing.assert_allclose(logits, head, atol=1e-5)
+    np.testing.assert_allclose(logits, floats, atol=1e-5)
+
+
+def test_modules_share_kernel_and_bias_in_forward_order():
+    task = build("gn_cnn", (8, 8))
+    body = task.modules["body"]
+    assert body["layers_1"] == {"kernel": 0}
+    assert body["layers_2"] == {"bias": 1, "scale": 1}
+    assert body["layers_5"] == {"kernel": 2}
+    assert body["layers_6"] == {"bias": 3, "scale": 3}
+    assert task.modules["head"] == {"bias": 4, "kernel": 4}
+
+
+def test_modules_of_a_deep_model_are_not_in_the_order_of_their_names():
+    task = build("mlp", (64,), hidden=(3,) * 6)  # layers_1, 3, ..., 11
+    assert task.modules["body"]["layers_11"] == {"bias": 5, "kernel": 5}
+    assert task.modules["body"]["layers_3"] == {"bias": 1, "kernel": 1}
+
+
+def test_superfed_models_have_no_bias_and_xavier_weights():
+    for name in ("twonn_superfed", "twocnn_superfed"):
+        paths = tree.paths(shapes_of(build(name, SHAPES[name])))
+        assert all(path.endswith("kernel") for path in paths)
+    task = build("twonn_superfed", (28, 28))
+    params = jax.jit(task.init)(jax.random.key(0))
+    kernel = params["body"]["layers_1"]["kernel"]
+    np.testing.assert_allclose(kernel.std(), np.sqrt(2 / (784 + 200)), rtol=0.02)
+
+
+def test_convolutions_agree():
+    params = draw_params(build("twocnn_superfed", (6, 6)))
+    x = np.random.default_rng(0).normal(size=(2, 6, 6))
+    ours, theirs = (
+        jax.jit(build("twocnn_superfed", (6, 6), conv=conv).predict)(params, x)
+        for conv in ("im2col", "lax")
+    )
+    np.testing.assert_allclose(ours, theirs, atol=1e-5)
+
+
+def test_logistic_is_x_times_kernel_plus_bias():
+    task = build("logistic", (8, 8))
+    params = task.init(jax.random.key(0))
+    params["head"]["bias"] = jnp.arange(10.0)
+    x = np.arange(128.0, dtype=np.float32).reshape(2, 8, 8)
+    expected = x.reshape(2, 64) / 16 @ params["head"]["kernel"].T + np.arange(10)
+    np.testing.assert_allclose(task.predict(params, x), expected, rtol=1e-4, atol=1e-4)
+    spread = params["head"]["kernel"].std()
+    np.testing.assert_allclose(spread, np.sqrt(1 / 64), rtol=0.15)
+
+
+def test_factories_make_linen_modules():
+    assert all(isinstance(make(10), nn.Module) for make in models.MODELS.values())
+
+
+@pytest.mark.parametrize(
+    ("name", "num_classes", "params", "message"),
+    [
+        ("resnet", 10, {}, "choose one of logistic, mlp"),
+        ("mlp", 1, {}, "expected 2 or more"),
+        ("mlp", 10, {"width": 3}, "no parameter width; it has hidden"),
+        ("logistic", 10, {"l2": 1}, "it has none"),
+        ("twocnn", 10, {"conv": "fft"}, "choose one of auto"),
+    ],
+)
+def test_wrong_models_are_named(name, num_classes, params, message):
+    with pytest.raises(ValueError, match=message):
+        models.model(name, num_classes, **params)
+
+
+@pytest.mark.parametrize(
+    ("shape", "message"), [((784,), "expected images"), ((2, 2), "1x1 pixels")]
+)
+def test_images_that_a_cnn_cannot_take_are_named(shape, message):
+    with pytest.raises(ValueError, match=message):
+        build("gn_cnn", shape)

@@ -1,0 +1,251 @@
+"""TEST FIXTURE: synthetic run folders. The numbers are drawn, nothing was trained."""
+
+import json
+
+import numpy as np
+import pytest
+
+LEVEL = {"local": 0.82, "fedavg": 0.72, "fedper": 0.88, "ditto": 0.9, "superfed": 0.93}
+CONFIG = {
+    "dataset": "digits",
+    "partition": "shards:per_client=2",
+    "model": "mlp",
+    "cohort": 5,
+    "lr": 0.01,
+}
+LAMBDA = np.linspace(0, 1, 11, dtype=np.float32)
+
+
+def statistics(values, rows):
+    """S of the run folder: values [C], rows of the test set [C]."""
+    low_to_high = np.sort(values)
+    tenth = max(1, len(values) // 10)
+    return {
+        "mean": float(np.mean(values)),
+        "std": float(np.std(values)),
+        "weighted": float(np.average(values, weights=rows)),
+        "worst10": float(np.mean(low_to_high[:tenth])),
+        "best10": float(np.mean(low_to_high[-tenth:])),
+        "min": float(low_to_high[0]),
+        "max": float(low_to_high[-1]),
+    }
+
+
+def record(model, split, metrics, rows, finetune=0, clients="all"):
+    return {
+        "model": model,
+        "finetune": finetune,
+        "clients": clients,
+        "when": "after local training",
+        "split": split,
+        "count": len(rows),
+        "metrics": {name: statistics(v, rows) for name, v in metrics.items()}
+        | {"top5": None},
+    }
+
+
+def draw_partition(C, K):
+    """Two classes a client; the same for every method and seed of the data."""
+    rng = np.random.default_rng(7)
+    histogram = np.zeros((C, K), int)
+    for counts in histogram:
+        counts[rng.choice(K, 2, replace=False)] = rng.integers(20, 80, 2)
+    size = histogram.sum(1)
+    return {
+        "dataset": "digits",
+        "num_classes": K,
+        "sizes": {
+            "train": size.tolist(),
+            "validation": (size // 8).tolist(),
+            "test": (size // 4).tolist(),
+        },
+        "class_histogram": histogram.tolist(),
+        "official": {"train": int(size.sum())},
+        "seed": 0,
+        "sha256": "ab" * 32,
+    }
+
+
+def draw_metrics(rng, algorithm, rounds, C):
+    """Rising accuracies f32[T, C] by model and split, with loss and ECE beside."""
+    arrays = {}
+    rise = 1 - np.exp(-3 * rounds / rounds[-1])[:, None]
+    ease = rng.normal(0, 0.06, C)
+    for model, gap in (("server", 0.12), ("personal", 0.0)):
+        gap = 0.0 if algorithm == "fedavg" else gap
+        noise = rng.normal(0, 0.015, (len(rounds), C))
+        level = (LEVEL[algorithm] - gap) * rise + (ease + noise) * rise + 0.05
+        for split, shift in (("test", 0.0), ("validation", 0.01)):
+            accuracy = np.clip(level + shift, 0, 1).astype(np.float32)
+            arrays[f"{model}/{split}/accuracy"] = accuracy
+            arrays[f"{model}/{split}/loss"] = np.float32(2.3) * (1 - accuracy)
+            arrays[f"{model}/{split}/ece"] = np.float32(0.3) * (1 - accuracy)
+    if algorithm == "fedavg":
+        for key in [k for k in arrays if k.startswith("server")]:
+            arrays[key.replace("server", "personal")] = arrays[key]
+    return arrays
+
+
+def best_lambda(accuracy):
+    """Index of the best lambda; ties to the nearest to 1/2, then to the smaller."""
+    ties = [i for i, a in enumerate(accuracy) if a == max(accuracy)]
+    return min(ties, key=lambda i: (abs(i - 5), i))
+
+
+def draw_mixture(rng, final, rows):
+    """Arrays over lambda [C, 11] and the mixture part of the summary."""
+    dip = -0.25 * (LAMBDA - 0.6) ** 2
+    test = np.clip(final[:, None] + dip + rng.normal(0, 0.01, (len(final), 11)), 0, 1)
+    validation = np.clip(test + rng.normal(0, 0.02, test.shape), 0, 1)
+    arrays = {
+        "mixture/lambda": LAMBDA,
+        "mixture/test/accuracy": test.astype(np.float32),
+        "mixture/validation/accuracy": validation.astype(np.float32),
+    }
+    test, validation = list(arrays.values())[1:]
+    validation[0, 3:8] = 1  # a tie that is not settled by the first
+    chosen = np.array(
+        [t[best_lambda(v)] for t, v in zip(test, validation, strict=True)]
+    )
+    return arrays, {
+        "chosen_on_validation": {"accuracy": statistics(chosen, rows)},
+        "half": {"accuracy": statistics(test[:, 5], rows)},
+        "oracle_chosen_on_test": {"accuracy": statistics(test.max(1), rows)},
+    }
+
+
+def evaluations_at(arrays, t, rows, finetuned):
+    """The records of evaluated round t."""
+    found = []
+    for model in ("server", "personal"):
+        for split in ("test", "validation"):
+            metrics = {
+                m: arrays[f"{model}/{split}/{m}"][t]
+                for m in ("accuracy", "loss", "ece")
+            }
+            found.append(record(model, split, metrics, rows))
+    if finetuned:
+        metrics = {"accuracy": np.minimum(1, arrays["server/test/accuracy"][t] + 0.1)}
+        found.append(record("server", "test", metrics, rows, finetune=5))
+    return found
+
+
+def draw_lines(arrays, rounds, rows, algorithm):
+    """The lines of metrics.jsonl."""
+    traffic = 0 if algorithm == "local" else 52_000
+    lines = []
+    for r in range(1, rounds[-1] + 1):
+        line = {
+            "round": r,
+            "train_loss": 2.3 * float(np.exp(-3 * r / rounds[-1])) + 0.1,
+        }
+        line |= {"bytes_down": traffic * r, "bytes_up": traffic * r}
+        if r in rounds:
+            t = int(np.searchsorted(rounds, r))
+            line["evaluations"] = evaluations_at(arrays, t, rows, algorithm == "fedavg")
+        lines.append(line)
+    return lines
+
+
+def summary_of(label, algorithm, seed, lines, chosen):
+    """The summary, without a mixture."""
+    last = lines[-1]
+    picked = {"round": chosen, "evaluations": lines[chosen - 1]["evaluations"]}
+    return {
+        "label": label or algorithm,
+        "algorithm": algorithm,
+        "seed": seed,
+        "rounds": last["round"],
+        "last": {"round": last["round"], "evaluations": last["evaluations"]},
+        "chosen_on_validation": picked,
+        "best_on_test": {"round": last["round"], "accuracy": 0.5},
+        "mixture": None,
+        "traffic": {
+            "down_per_client": 10_400,
+            "up_per_client": 10_400,
+            "down_total": last["bytes_down"],
+            "up_total": last["bytes_up"],
+        },
+        "worse_than_local": None,
+    }
+
+
+def write_synthetic_run(
+    folder,
+    algorithm="superfed",
+    seed=0,
+    *,
+    C=20,
+    K=10,
+    R=40,
+    every=4,
+    label=None,
+    **more,
+):
+    """Writes a whole run folder; returns the folder. `more` goes into the config."""
+    folder.mkdir(parents=True)
+    # str.encode, not hash(): a process has its own hash seed
+    rng = np.random.default_rng([seed, *algorithm.encode()])
+    partition = draw_partition(C, K)
+    rows = np.asarray(partition["sizes"]["test"], np.int32)
+    rounds = np.arange(every, R + 1, every)
+    arrays = draw_metrics(rng, algorithm, rounds, C)
+    lines = draw_lines(arrays, rounds, rows, algorithm)
+    means = arrays["personal/validation/accuracy"].mean(1)
+    summary = summary_of(label, algorithm, seed, lines, int(rounds[means.argmax()]))
+    if algorithm == "superfed":
+        final = arrays["personal/test/accuracy"][-1]
+        extra, summary["mixture"] = draw_mixture(rng, final, rows)
+        arrays |= extra
+    config = CONFIG | {"algorithm": algorithm, "clients": C, "rounds": R, "seed": seed}
+    config |= {"hyper": {"mu": 0.01} if algorithm == "superfed" else {}}
+    config |= {"out": str(folder), "label": label} | more
+    arrays |= {
+        "round": rounds.astype(np.int32),
+        "train_size": np.asarray(partition["sizes"]["train"], np.int32),
+        "test_size": rows,
+        "participations": np.full(C, R // 4, np.int32),
+    }
+    write_files(folder, config, partition, summary, lines, arrays)
+    return folder
+
+
+def write_files(folder, config, partition, summary, lines, arrays):
+    """The files of a run folder."""
+    for name, value in (
+        ("config", config),
+        ("partition", partition),
+        ("summary", summary),
+        ("environment", {"python": "3.11", "jax": "0.10.2", "devices": ["cpu"]}),
+    ):
+        (folder / f"{name}.json").write_text(json.dumps(value))
+    text = "".join(json.dumps(line) + "\n" for line in lines)
+    (folder / "metrics.jsonl").write_text(text)
+    timing = [{"round": x["round"], "seconds": 0.5 * x["round"]} for x in lines]
+    (folder / "timing.jsonl").write_text("".join(json.dumps(x) + "\n" for x in timing))
+    np.savez(folder / "per_client.npz", **arrays)
+
+
+@pytest.fixture(scope="session")
+def run_folder(tmp_path_factory):
+    """One synthetic SuPerFed run; tests must not change it."""
+    root = tmp_path_factory.mktemp("run")
+    return write_synthetic_run(root / "superfed", label="SuPerFed-MM")
+
+
+@pytest.fixture(scope="session")
+def comparison_folders(tmp_path_factory):
+    """Synthetic runs of five methods and three seeds; tests must not change them."""
+    root = tmp_path_factory.mktemp("comparison")
+    names = {"superfed": "SuPerFed-MM", "local": "local only", "fedavg": "FedAvg"}
+    return [
+        write_synthetic_run(root / f"{name}{seed}", name, seed, label=names.get(name))
+        for name in LEVEL
+        for seed in range(3)
+    ]
+
+
+@pytest.fixture(scope="session")
+def make_run():
+    """The function that writes a synthetic run, for tests that need their own."""
+    return write_synthetic_run

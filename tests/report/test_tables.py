@@ -1,0 +1,164 @@
+import json
+
+import numpy as np
+import pytest
+
+from pfljax.report.runs import group_runs, read_run
+from pfljax.report.tables import CHOSEN, comparison_table, share_worse
+
+
+@pytest.fixture(scope="module")
+def groups(comparison_folders):
+    return group_runs(read_run(folder) for folder in comparison_folders)
+
+
+def arrays_of(comparison_folders, name):
+    """Arrays of the three seeds of an algorithm, read without the package."""
+    chosen = [f for f in comparison_folders if f.name[:-1] == name]
+    return [dict(np.load(folder / "per_client.npz")) for folder in chosen]
+
+
+def row_of(table, method, judged):
+    (row,) = [r for r in table.rows if r.method == method and judged in r.judged]
+    return row
+
+
+def test_numbers_over_clients_by_hand(groups, comparison_folders):
+    row = row_of(comparison_table(groups), "ditto", "personal")
+    for i, arrays in enumerate(arrays_of(comparison_folders, "ditto")):
+        last = arrays["personal/test/accuracy"][-1].astype(float)
+        expected = {
+            "accuracy": last.mean(),
+            "std_clients": np.sqrt(((last - last.mean()) ** 2).sum() / len(last)),
+            "weighted": last @ arrays["test_size"] / arrays["test_size"].sum(),
+            "worst10": np.sort(last)[:2].mean(),
+            "best10": np.sort(last)[-2:].mean(),
+            "ece": arrays["personal/test/ece"][-1].mean(),
+            "mb_up": 52_000 * 40,
+        }
+        for key, value in expected.items():
+            assert row.values[key][i] == pytest.approx(value, rel=1e-5), key
+    assert row.seeds == (0, 1, 2)
+
+
+def test_worse_than_local_pairs_seeds(groups, comparison_folders):
+    row = row_of(comparison_table(groups), "fedper", "personal")
+    pairs = zip(
+        arrays_of(comparison_folders, "fedper"),
+        arrays_of(comparison_folders, "local"),
+        strict=True,
+    )
+    key = "personal/test/accuracy"
+    expected = [np.mean(ours[key][-1] < local[key][-1]) for ours, local in pairs]
+    np.testing.assert_allclose(row.values["worse_than_local"], expected)
+    assert len(set(expected)) > 1  # else pairing by seed would not be seen
+
+
+def test_local_is_not_compared_with_itself(groups):
+    row = row_of(comparison_table(groups), "local only", "personal")
+    assert np.isnan(row.values["worse_than_local"]).all()
+
+
+@pytest.mark.parametrize("change", [{"sha256": "other rows"}, {}])
+def test_baseline_needs_the_same_rows(make_run, tmp_path, change):
+    ours = make_run(tmp_path / "ours", "ditto", 0)
+    local = make_run(tmp_path / "local", "local", 0)
+    manifest = json.loads((local / "partition.json").read_text()) | change
+    (local / "partition.json").write_text(json.dumps(manifest))
+    table = comparison_table(group_runs(map(read_run, (ours, local))))
+    share = row_of(table, "ditto", "personal").values["worse_than_local"]
+    assert np.isnan(share).all() == bool(change)
+
+
+def test_baseline_needs_the_same_seed(make_run, tmp_path):
+    folders = [
+        make_run(tmp_path / "ours", "ditto", 0),
+        make_run(tmp_path / "local", "local", 1),
+    ]
+    table = comparison_table(group_runs(map(read_run, folders)))
+    assert np.isnan(row_of(table, "ditto", "personal").values["worse_than_local"]).all()
+
+
+def test_a_baseline_setting_does_not_split_seeds(make_run, tmp_path):
+    folders = [
+        make_run(tmp_path / f"{seed}", "ditto", seed, baseline=f"local{seed}")
+        for seed in range(2)
+    ]
+    (group,) = group_runs(map(read_run, folders))
+    assert len(group.runs) == 2
+
+
+def test_baseline_of_the_summary_is_used_without_local_runs(make_run, tmp_path):
+    folder = make_run(tmp_path / "ours", "ditto", 0)
+    summary = json.loads((folder / "summary.json").read_text())
+    (folder / "summary.json").write_text(
+        json.dumps(summary | {"worse_than_local": 0.25})
+    )
+    table = comparison_table(group_runs([read_run(folder)]))
+    assert row_of(table, "ditto", "personal").values["worse_than_local"] == [0.25]
+
+
+def test_mixture_rows_by_hand(groups, comparison_folders):
+    table = comparison_table(groups)
+    chosen = row_of(table, "SuPerFed-MM", "chosen on validation")
+    half = row_of(table, "SuPerFed-MM", "λ = 0.5")
+    oracle = row_of(table, "SuPerFed-MM", "oracle (chosen on test)")
+    local = arrays_of(comparison_folders, "local")
+    for i, arrays in enumerate(arrays_of(comparison_folders, "superfed")):
+        test = arrays["mixture/test/accuracy"]
+        best = [
+            min(np.flatnonzero(v == v.max()), key=lambda index: (abs(index - 5), index))
+            for v in arrays["mixture/validation/accuracy"]
+        ]
+        picked = np.array([test[k, b] for k, b in enumerate(best)])
+        assert chosen.values["accuracy"][i] == pytest.approx(picked.mean(), rel=1e-5)
+        assert half.values["accuracy"][i] == pytest.approx(test[:, 5].mean(), rel=1e-5)
+        top = test.max(1).mean()
+        assert oracle.values["accuracy"][i] == pytest.approx(top, rel=1e-5)
+        worse = np.mean(picked < local[i]["personal/test/accuracy"][-1])
+        assert chosen.values["worse_than_local"][i] == pytest.approx(worse)
+    assert not oracle.ranked
+    assert chosen.ranked
+
+
+def test_chosen_round_has_its_own_numbers(make_run, tmp_path):
+    folder = make_run(tmp_path / "run", "ditto", 0)
+    summary = json.loads((folder / "summary.json").read_text())
+    lines = [json.loads(x) for x in (folder / "metrics.jsonl").open()]
+    picked = {"round": 12, "evaluations": lines[11]["evaluations"]}
+    summary["chosen_on_validation"] = picked
+    (folder / "summary.json").write_text(json.dumps(summary))
+    local = make_run(tmp_path / "local", "local", 0)
+    table = comparison_table(group_runs(map(read_run, (folder, local))), CHOSEN)
+    row = row_of(table, "ditto", "personal")
+    with np.load(folder / "per_client.npz") as file:
+        ours = file["personal/test/accuracy"][2]
+    (theirs_at,) = row_of(table, "local", "personal").rounds  # its own choice
+    with np.load(local / "per_client.npz") as file:
+        theirs = file["personal/test/accuracy"][theirs_at // 4 - 1]
+    assert row.rounds == (12,)
+    assert row.values["accuracy"][0] == pytest.approx(ours.mean(), rel=1e-6)
+    assert row.values["mb_down"] == [52_000 * 12]
+    expected = np.mean(ours < theirs)
+    assert expected > 0
+    assert row.values["worse_than_local"] == [pytest.approx(expected)]
+
+
+def test_no_chosen_round_no_rows(make_run, tmp_path):
+    folder = make_run(tmp_path / "run", "ditto", 0)
+    summary = json.loads((folder / "summary.json").read_text())
+    summary["chosen_on_validation"] = None
+    (folder / "summary.json").write_text(json.dumps(summary))
+    assert comparison_table(group_runs([read_run(folder)]), CHOSEN).rows == ()
+
+
+def test_what_is_judged_is_said(groups):
+    judged = {(r.method, r.judged) for r in comparison_table(groups).rows}
+    assert ("FedAvg", "server, after local training") in judged
+    assert ("FedAvg", "server + 5 local steps, after local training") in judged
+    assert ("ditto", "personal, after local training") in judged
+
+
+def test_share_worse_leaves_out_clients_without_rows():
+    ours, theirs = np.array([0.5, np.nan, 0.9, 0.7]), np.array([0.6, 0.1, 0.9, np.nan])
+    assert share_worse(ours, theirs) == 0.5

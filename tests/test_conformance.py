@@ -1,0 +1,215 @@
+"""The laws of the architecture page, over every method of the registry.
+
+Law 7, the limit identities, is test_limits.py.
+"""
+
+import ast
+import inspect
+import io
+import tokenize
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import toy
+
+from pfljax import checkpoint, engine, registry, selection
+from pfljax.local import budget, sgd
+from pfljax.types import ClientData, Examples, Local, RunState, Turn
+
+ROUNDS, COHORT, CLIENTS = 6, 5, len(toy.SIZES)
+BODY, HEAD = 4 * 16, 4 * 15  # bytes
+WHOLE = BODY + HEAD
+BYTES = {  # down, up
+    "local": (0, 0),
+    "fedavg": (WHOLE, WHOLE),
+    "fedprox": (WHOLE, WHOLE),
+    "scaffold": (2 * WHOLE, 2 * WHOLE),
+    "ditto": (WHOLE, WHOLE),
+    "fedper": (BODY, BODY),
+    "ifca": (2 * WHOLE, WHOLE + 2 * 4),  # two models down; one and its one-hot choice up
+    "per_fedavg": (WHOLE, WHOLE),
+    "superfed": (WHOLE, WHOLE),
+}
+VARIANTS = [
+    ("fedprox", {"prox": "norm", "finetune": 2}),
+    ("scaffold", {"option": "I", "finetune": 2}),
+    ("ditto", {"prox": "norm", "personal_epochs": 3}),
+    ("ifca", {"averaging": "gradients"}),
+    ("superfed", {"mixing": "layer", "prox": "norm"}),
+    ("per_fedavg", {"variant": "first_order"}),
+    ("per_fedavg", {"variant": "hessian_free", "adapt": 2}),
+]
+CASES = [(name, {}) for name in registry.algorithms()] + VARIANTS
+
+
+class Played(NamedTuple):
+    name: str
+    setting: engine.Setting
+    task: Any
+    train: ClientData
+    program: Any
+    states: list[RunState]  # after rounds 0 .. ROUNDS, one call each
+    traced: list[int]  # times that Python ran the loss, after each call
+
+
+def _label(case):
+    return "-".join([case[0], *(f"{k}={v}" for k, v in case[1].items())])
+
+
+@pytest.fixture(scope="module", params=CASES, ids=map(_label, CASES))
+def played(request) -> Played:
+    name, options = request.param
+    factory, calls = registry.algorithms()[name], []
+    task = toy.classifier()
+    loss = task.loss
+
+    def counted(*args):
+        calls.append(1)
+        return loss(*args)
+
+    task = task._replace(loss=counted)
+    local = Local(0.05, batch_size=4, epochs=2, optimizer=sgd(0.9, 1e-3))
+    given = registry.given(factory, rounds=ROUNDS)
+    algorithm = factory(task, local, **options, **given)
+    setting = engine.Setting(algorithm, local, selection.uniform(COHORT, CLIENTS))
+    train, _ = toy.ragged()
+    program = engine.compile_rounds(setting, ROUNDS)
+    states = [engine.init(algorithm, task, CLIENTS, jax.random.key(1))]
+    traced = []
+    for _ in range(ROUNDS):
+        states.append(program(toy.copy(states[-1]), train, 1)[0])
+        traced.append(len(calls))
+    return Played(name, setting, task, train, program, states, traced)
+
+
+def test_law_1_a_second_call_compiles_nothing(played):
+    played.program(toy.copy(played.states[0]), played.train, ROUNDS)
+    assert played.traced[0] == played.traced[-1] > 0
+    assert played.program._cache_size() == 1
+
+
+def test_law_2_shapes_stay_and_all_is_finite(played):
+    shapes = [jax.tree.map(lambda a: (a.shape, a.dtype), s) for s in played.states]
+    assert all(shape == shapes[0] for shape in shapes)
+    for state in played.states:
+        assert all(np.isfinite(array).all() for array in toy.arrays(state))
+    assert [int(state.round) for state in played.states] == list(range(ROUNDS + 1))
+
+
+def test_law_3_rounds_may_be_cut_anywhere(played):
+    start, train = toy.copy(played.states[0]), played.train
+    half, _ = played.program(start, train, 3)
+    toy.assert_same(half, played.states[3])
+    toy.assert_same(played.program(half, train, 3)[0], played.states[6])
+
+
+def test_law_3_stop_restore_and_go_on(played, tmp_path):
+    with checkpoint.writer(tmp_path, "hash") as save:
+        save(3, played.states[3])
+    back = checkpoint.restore(tmp_path, played.states[3], "hash")
+    toy.assert_same(played.program(back, played.train, 3)[0], played.states[6])
+
+
+@pytest.mark.parametrize("width", [1, 3])  # a chunk of 3 pads the cohort of 5
+def test_law_4_width_and_padding_change_nothing(played, width):
+    program = engine.compile_rounds(played.setting._replace(width=width), ROUNDS)
+    state, _ = program(toy.copy(played.states[0]), played.train, ROUNDS)
+    toy.assert_close(state, played.states[6])
+
+
+def test_law_5_permuting_clients_permutes_their_states(played, monkeypatch):
+    """Client i of the new federation is client old[i]: its rows, state and keys."""
+    old = jnp.asarray([5, 2, 7, 0, 3, 6, 1, 4])
+    key_of, select = engine.client_key, played.setting.selection
+    monkeypatch.setattr(engine, "client_key", lambda key, i: key_of(key, old[i]))
+    renamed = select._replace(ids=lambda key: jnp.argsort(old)[select.ids(key)[::-1]])
+    setting = played.setting._replace(selection=renamed)
+    first, train = toy.copy(played.states[0]), played.train
+    first = first._replace(clients=jax.tree.map(lambda a: a[old], first.clients))
+    train = ClientData(train.examples, train.offset[old], train.size[old])
+    state, _ = engine.compile_rounds(setting, ROUNDS)(first, train, ROUNDS)
+    last = played.states[6]
+    toy.assert_close(state.server, last.server)
+    toy.assert_close(state.clients, jax.tree.map(lambda a: a[old], last.clients))
+
+
+def test_law_6_clients_outside_the_cohort_are_unchanged(played):
+    for before, after in zip(played.states, played.states[1:], strict=False):
+        ids = engine.draw(played.setting, before.key, before.round)
+        outside = np.setdiff1d(np.arange(CLIENTS), ids)
+        assert len(outside) == CLIENTS - COHORT
+        toy.assert_same(
+            *(jax.tree.map(lambda a: a[outside], s.clients) for s in (before, after))
+        )
+
+
+def test_law_8_bytes_are_the_leaves_of_message_and_upload(played):
+    traffic = engine.traffic(played.setting.algorithm, played.task, played.train)
+    assert tuple(traffic) == BYTES[played.name]
+
+
+def test_law_9_test_rows_are_never_read(played):
+    clean, poisoned = played.train, _poisoned(played.train)
+    last = played.states[6]
+    state, _ = played.program(toy.copy(played.states[0]), poisoned, ROUNDS)
+    toy.assert_same(state, last)
+    judged = _personal(played)
+    models = judged(last, poisoned)
+    toy.assert_same(models, judged(last, clean))
+    predict = jax.vmap(played.setting.algorithm.predict, (0, None))
+    logits = predict(models, clean.examples.x)
+    assert logits.shape == (CLIENTS, len(clean.examples.y), 3)
+    assert np.isfinite(logits).all()
+
+
+def _poisoned(train):
+    """The same training rows among rows of NaN."""
+    own = np.zeros(len(train.examples.y), bool)
+    for offset, size in zip(train.offset, train.size, strict=True):
+        own[offset : offset + size] = True
+    assert not own.all()
+    x = jnp.where(own[:, None], train.examples.x, jnp.nan)
+    return train._replace(examples=Examples(x, train.examples.y))
+
+
+def _personal(played):
+    """Jitted (state, train) -> the personal models of all clients."""
+
+    def run(state, train):
+        def one(k, client, offset, size):
+            steps = budget(played.setting.local, size)
+            turn = Turn(engine.client_key(state.key, k), state.round, steps)
+            data = ClientData(train.examples, offset, size)
+            personal = played.setting.algorithm.personal
+            return personal(turn, state.server, client, data)
+
+        args = (jnp.arange(CLIENTS), state.clients, train.offset, train.size)
+        return jax.vmap(one)(*args)
+
+    return jax.jit(run)
+
+
+@pytest.mark.parametrize("name", registry.algorithms())
+def test_law_10_one_file_one_word_one_paper(name):
+    factory = registry.algorithms()[name]
+    path = Path(inspect.getsourcefile(factory))
+    source = path.read_text()
+    head = ast.get_docstring(ast.parse(source))
+    assert path.stem == factory.__name__ == name
+    assert path.parent.name == "algorithms"
+    for word in ("Server ", "Client ", "Message ", "Upload ", "https://arxiv.org/abs/"):
+        assert word in head
+    assert _code_lines(source) < 100
+
+
+def _code_lines(source):
+    """Lines with code: no blanks, comments or docstrings."""
+    lines = set()
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type in (tokenize.NAME, tokenize.OP, tokenize.NUMBER):
+            lines.add(token.start[0])
+    return len(lines)

@@ -1,0 +1,235 @@
+"""Where one method becomes another: equal trajectories under the same keys."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import toy
+
+from pfljax import engine, reduce, selection
+from pfljax.algorithms.ditto import ditto
+from pfljax.algorithms.fedavg import fedavg
+from pfljax.algorithms.fedper import fedper
+from pfljax.algorithms.fedprox import fedprox
+from pfljax.algorithms.ifca import ifca
+from pfljax.algorithms.local import local as alone
+from pfljax.algorithms.per_fedavg import per_fedavg
+from pfljax.algorithms.scaffold import scaffold
+from pfljax.algorithms.superfed import superfed
+from pfljax.local import sgd
+from pfljax.types import Local
+
+COHORT = 5
+TASK = toy.quadratic()
+SGD = Local(0.1, batch_size=4, epochs=2)
+LOCAL = SGD._replace(optimizer=sgd(0.9, 1e-2))  # the papers' protocol
+
+
+def last(algorithm, task=TASK, local=LOCAL, **options):
+    """The state after 3 rounds of 5 of 8 ragged clients with noisy minibatches."""
+    options = {"cohort": COHORT} | options
+    return toy.play(algorithm, task, local, toy.noisy_clients(), **options)[0][-1]
+
+
+def uniform(task, local, **options):
+    """FedAvg, every client of weight 1."""
+    return fedavg(task, local, **options)._replace(
+        aggregate=lambda w, uploads, cohort: reduce.mean(uploads, cohort.mask)
+    )
+
+
+@pytest.fixture(scope="module")
+def averaged():
+    return last(fedavg(TASK, LOCAL))
+
+
+@pytest.fixture(scope="module")
+def averaged_uniformly():
+    return last(uniform(TASK, LOCAL))
+
+
+@pytest.fixture(scope="module")
+def trained_alone():
+    return last(alone(TASK, LOCAL))
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        fedprox(TASK, LOCAL, mu=0.0),
+        fedprox(TASK, LOCAL, mu=0.0, prox="norm"),
+        ditto(TASK, LOCAL, lam=0.7),
+        superfed(TASK, LOCAL, start=1.0, mu=0.0, nu=5.0, rounds=3),
+    ],
+    ids=["fedprox mu=0", "fedprox norm mu=0", "ditto any lam", "superfed start=1"],
+)
+def test_the_server_follows_fedavg(method, averaged):
+    toy.assert_same(last(method).server, averaged.server)
+
+
+def test_a_proximal_term_is_no_fedavg(averaged):
+    moved = last(fedprox(TASK, LOCAL, mu=0.5)).server
+    assert not np.allclose(toy.flat(moved), toy.flat(averaged.server), atol=1e-3)
+
+
+def test_ditto_without_pull_is_local_training(trained_alone):
+    toy.assert_same(last(ditto(TASK, LOCAL, lam=0.0)).clients, trained_alone.clients)
+
+
+def regrouped(name):
+    """The quadratic with all parameters in one group."""
+    return TASK._replace(groups=jax.tree.map(lambda _: name, TASK.groups))
+
+
+def test_fedper_without_a_head_is_fedavg(averaged):
+    task = regrouped("body")
+    toy.assert_same(last(fedper(task, LOCAL), task).server, averaged.server)
+
+
+def test_fedper_without_a_body_is_local_training(trained_alone):
+    task = regrouped("head")
+    toy.assert_same(last(fedper(task, LOCAL), task).clients, trained_alone.clients)
+
+
+@pytest.mark.parametrize("prox", ["squared", "norm"])
+def test_superfed_that_never_mixes_is_fedprox(prox):
+    factor = 2 if prox == "squared" else 1
+    same = last(fedprox(TASK, LOCAL, mu=factor * 0.3, prox=prox))
+    method = superfed(TASK, LOCAL, start=1.0, mu=0.3, nu=9.0, prox=prox, rounds=3)
+    toy.assert_same(last(method).server, same.server)
+
+
+def test_superfed_layers_of_one_module_mix_as_the_model():
+    """Both mix by one number; LM draws it as a vector of one, so fix the draws."""
+    task = TASK._replace(modules=dict.fromkeys(TASK.modules, 0), num_modules=1)
+    options = {"start": 0.0, "nu": 1.0, "rounds": 3}
+    model, layer = (
+        last(superfed(task, LOCAL, mixing=m, **options), task)
+        for m in ("model", "layer")
+    )
+    toy.assert_same(model, layer)
+
+
+@pytest.mark.parametrize("variant", ["first_order", "hessian", "hessian_free"])
+def test_per_fedavg_without_inner_step_is_uniform_fedavg(variant, averaged_uniformly):
+    method = per_fedavg(TASK, LOCAL, inner_lr=0.0, variant=variant)
+    toy.assert_close(last(method).server, averaged_uniformly.server)
+
+
+def test_hessian_free_is_exact_on_quadratics():
+    exact, free = (
+        last(per_fedavg(TASK, LOCAL, inner_lr=0.2, variant=v, delta=0.5)).server
+        for v in ("hessian", "hessian_free")
+    )
+    toy.assert_close(exact, free)
+
+
+def test_ifca_of_one_cluster_is_uniform_fedavg(averaged_uniformly):
+    models = last(ifca(TASK, LOCAL, clusters=1)).server.models
+    toy.assert_close(jax.tree.map(lambda a: a[0], models), averaged_uniformly.server)
+
+
+def test_ifca_of_equal_models_trains_the_first_and_leaves_the_others(
+    averaged_uniformly,
+):
+    task = TASK._replace(init=lambda key: toy.unflat(jnp.asarray([0.5, -1.0, 2.0])))
+    states, _ = toy.play(
+        ifca(task, SGD, clusters=3), task, SGD, toy.noisy_clients(), 1, COHORT
+    )
+    before, after = (toy.flat(s.server.models) for s in states)
+    np.testing.assert_array_equal(after[1:], before[1:])
+    assert np.abs(after[0] - before[0]).max() > 1e-2
+
+
+def test_scaffold_starts_as_uniform_fedavg():
+    first = last(scaffold(TASK, SGD), local=SGD, rounds=1).server.x
+    toy.assert_close(first, last(uniform(TASK, SGD), local=SGD, rounds=1).server)
+
+
+def test_scaffold_of_one_client_is_never_corrected():
+    data = toy.noisy_clients()
+    data = data._replace(offset=data.offset[1:2], size=data.size[1:2])
+    corrected, _ = toy.play(scaffold(TASK, SGD), TASK, SGD, data)
+    plain, _ = toy.play(fedavg(TASK, SGD), TASK, SGD, data)
+    toy.assert_close(corrected[-1].server.x, plain[-1].server)
+
+
+@pytest.mark.parametrize("method", [fedavg, ifca], ids=["fedavg", "ifca gradients"])
+def test_one_full_batch_step_of_all_is_gradient_descent(method):
+    train, step = toy.quadratic_clients(), toy.full_batch(epochs=1)
+    options = {"clusters": 1, "averaging": "gradients"} if method is ifca else {}
+    states, _ = toy.play(method(TASK, step, **options), TASK, step, train, 1)
+    share = np.full(4, 1 / 4) if method is ifca else toy.COUNTS / toy.COUNTS.sum()
+    models = [s.server.models if method is ifca else s.server for s in states]
+    before, after = (toy.flat(m).reshape(3) for m in models)
+    slope = sum(share[k] * toy.gradient(k, before) for k in range(4))
+    np.testing.assert_allclose(after, before - toy.RATE * slope, rtol=1e-5, atol=1e-6)
+
+
+def test_drop_equals_keep_without_stragglers(averaged):
+    everybody = selection.uniform(COHORT, 8)
+    for drop in (True, False):
+        select = selection.stragglers(everybody, 0.0, LOCAL.epochs, drop)
+        toy.assert_same(last(fedavg(TASK, LOCAL), select=select), averaged)
+
+
+def fixed_point(algorithm, local):
+    """Where the server's model comes to rest on the quadratic clients, f32[3]."""
+    setting = engine.Setting(algorithm, local, selection.uniform(4, 4))
+    state = engine.init(algorithm, TASK, 4, jax.random.key(0))
+    program = engine.compile_rounds(setting, 500)
+    state, _ = program(state, toy.quadratic_clients(), 500)
+    return toy.flat(algorithm.server_model(state.server))
+
+
+def between(weight):
+    """Weighted mean of the clients' minima."""
+    return weight @ toy.B / weight.sum()
+
+
+INNER = 0.2
+LEFT = 1 - INNER * toy.A  # what an inner step leaves of the distance to b_k
+MOVED = 1 - (1 - toy.RATE * toy.A) ** 3  # what three local steps make of it
+
+
+@pytest.mark.parametrize(
+    ("factory", "options", "epochs", "weight"),
+    [
+        (fedavg, {}, 3, toy.COUNTS * MOVED),
+        (scaffold, {}, 3, toy.A),
+        (scaffold, {"option": "I"}, 3, toy.A),
+        (per_fedavg, {"variant": "first_order"}, 1, toy.A * LEFT),
+        (per_fedavg, {"variant": "hessian"}, 1, toy.A * LEFT**2),
+        (per_fedavg, {"variant": "hessian_free", "delta": 0.5}, 1, toy.A * LEFT**2),
+    ],
+)
+def test_fixed_points_on_quadratics(factory, options, epochs, weight):
+    if factory is per_fedavg:
+        options = options | {"inner_lr": INNER}
+    local = toy.full_batch(epochs)
+    found = fixed_point(factory(TASK, local, **options), local)
+    np.testing.assert_allclose(found, between(weight), atol=1e-4)
+
+
+@pytest.mark.parametrize("method", ["fedprox", "ditto"])
+def test_proximal_solution_on_quadratics(method):
+    """Many local steps find  (a b + mu w) / (a + mu)."""
+    mu, task, local = 0.6, TASK, toy.full_batch(epochs=200)
+    train = toy.quadratic_clients()
+    if method == "ditto":
+        states, _ = toy.play(ditto(task, local, lam=mu), task, local, train, 1)
+        found = toy.flat(states[1].clients)
+    else:
+        kept = fedprox(task, local, mu=mu)._replace(
+            init=lambda params, count, key: jax.tree.map(
+                lambda leaf: jnp.broadcast_to(leaf, (count, *leaf.shape)), params
+            ),
+            message=lambda servers, client: jax.tree.map(lambda a: a[0], servers),
+            aggregate=lambda w, uploads, cohort: uploads,
+        )
+        states, setting = toy.play(kept, task, local, train, 1)
+        drawn = engine.draw(setting, states[0].key, states[0].round)
+        found = toy.flat(states[1].server)[np.argsort(drawn)]
+    w = toy.flat(task.init(engine.derive(states[0].key, "params")))
+    expected = (toy.A[:, None] * toy.B + mu * w) / (toy.A[:, None] + mu)
+    np.testing.assert_allclose(found, expected, atol=1e-4)

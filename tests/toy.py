@@ -1,0 +1,178 @@
+"""Small federations and models for the tests.
+
+`ragged` rows to classify, and quadratic clients f_k(w) = a_k / 2 ||w - b_k||^2, of which
+everything is known in closed form.
+"""
+
+from functools import cache
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from pfljax import engine, models, selection
+from pfljax.local import derive
+from pfljax.types import ClientData, Examples, Local, Task
+
+SIZES = (3, 20, 7, 12, 5, 9, 16, 4)
+A = np.array([0.5, 1.0, 2.0, 1.5])  # curvature of each quadratic client
+B = np.array([[1.0, 0, 2], [-1, 2, 0.5], [0.5, -2, 1], [3, 1, -1]])  # its minimum
+COUNTS = np.array([2, 5, 3, 4])  # its rows
+RATE = 0.1
+
+
+def deal(x, y, sizes, held_out=0):
+    """(train, test): each client's `held_out` test rows lie behind its train rows."""
+    sizes = np.asarray(sizes)
+    offset = np.cumsum(sizes + held_out) - sizes - held_out
+    pool = Examples(jnp.asarray(x, jnp.float32), jnp.asarray(y, jnp.int32))
+
+    def part(offset, size):
+        return ClientData(
+            pool, jnp.asarray(offset, jnp.int32), jnp.asarray(size, jnp.int32)
+        )
+
+    return part(offset, sizes), part(offset + sizes, np.full_like(sizes, held_out))
+
+
+def one(data, k):
+    """The data of client k alone."""
+    return ClientData(data.examples, data.offset[k], data.size[k])
+
+
+def ragged(held_out=2):
+    """(train, test) of 8 clients with 3 to 20 rows [3] of 3 classes."""
+    rng = np.random.default_rng(0)
+    count = sum(SIZES) + held_out * len(SIZES)
+    return deal(
+        rng.normal(size=(count, 3)), rng.integers(0, 3, count), SIZES, held_out
+    )
+
+
+@cache
+def classifier():
+    """A perceptron with 16 parameters in its body and 15 in its head."""
+    return models.task(models.mlp(3, hidden=(4,)), (3,))
+
+
+def flat(params):
+    """A quadratic's parameters as one vector, NumPy."""
+    return np.concatenate([params["body"], params["head"]], -1)
+
+
+def unflat(vector):
+    """The parameters of this vector."""
+    vector = jnp.asarray(vector, jnp.float32)
+    return {"body": vector[..., :2], "head": vector[..., 2:]}
+
+
+def quadratic():
+    """The task  mean of a / 2 ||w - b||^2  over rows x = (a, b)."""
+
+    def vector(params):
+        return jnp.concatenate([params["body"], params["head"]])
+
+    def loss(params, batch, key):
+        square = jnp.sum((vector(params) - batch.x[:, 1:]) ** 2, 1)
+        rows = batch.x[:, 0] * square / 2
+        return jnp.sum(batch.mask * rows) / jnp.maximum(batch.mask.sum(), 1)
+
+    return Task(
+        init=lambda key: unflat(jax.random.normal(key, (3,))),
+        loss=loss,
+        predict=lambda params, x: x[:, 1:] * vector(params),
+        features=lambda params, x: x[:, 1:3] * params["body"],
+        head=lambda params, z: z,
+        groups={"body": "body", "head": "head"},
+        modules={"body": 0, "head": 1},
+        num_modules=2,
+    )
+
+
+def quadratic_clients():
+    """4 clients; all rows of client k are (a_k, b_k)."""
+    x = np.repeat(np.c_[A, B], COUNTS, axis=0)
+    return deal(x, np.zeros(len(x)), COUNTS)[0]
+
+
+def noisy_clients():
+    """8 ragged clients whose rows have curvature 1 and differ in b: minibatches matter."""
+    b = np.random.default_rng(1).normal(size=(sum(SIZES), 3))
+    return deal(np.c_[np.ones(len(b)), b], np.zeros(len(b)), SIZES)[0]
+
+
+def full_batch(epochs=3, rate=RATE):
+    """Local training by `epochs` steps of gradient descent."""
+    return Local(rate, batch_size=32, epochs=epochs)
+
+
+def play(algorithm, task, local, train, rounds=3, cohort=None, select=None):
+    """The states after rounds 0 .. `rounds`, and the setting."""
+    count = len(train.size)
+    select = select or selection.uniform(cohort or count, count)
+    setting = engine.Setting(algorithm, local, select)
+    states = [engine.init(algorithm, task, count, jax.random.key(0))]
+    step = jax.jit(lambda state, data: engine.one_round(setting, state, data)[0])
+    for _ in range(rounds):
+        states.append(step(states[-1], train))
+    return states, setting
+
+
+def quadratic_game(factory, rounds=3, cohort=3, epochs=3, **options):
+    """(states, cohort of each round) of a method on the quadratic clients."""
+    task, local = quadratic(), full_batch(epochs)
+    algorithm = factory(task, local, **options)
+    states, setting = play(
+        algorithm, task, local, quadratic_clients(), rounds, cohort
+    )
+    drawn = [np.asarray(engine.draw(setting, s.key, s.round)) for s in states[:-1]]
+    return states, drawn
+
+
+def gradient(k, w):
+    """Gradient of quadratic client k."""
+    return A[k] * (w - B[k])
+
+
+def descend(w, gradient, steps=3, rate=RATE):
+    """`steps` of gradient descent from w."""
+    for _ in range(steps):
+        w = w - rate * gradient(w)
+    return w
+
+
+def turn_key(state, k):
+    """The key of client k in the coming round."""
+    key = jax.random.fold_in(derive(state.key, "round"), state.round)
+    return engine.client_key(key, k)
+
+
+def copy(state):
+    """A copy, for a function that donates its argument."""
+    return jax.tree.map(lambda leaf: leaf.copy(), state)
+
+
+def arrays(tree):
+    """The leaves in NumPy; keys as their words."""
+    return [
+        np.asarray(
+            jax.random.key_data(leaf)
+            if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+            else leaf
+        )
+        for leaf in map(jnp.asarray, jax.tree.leaves(tree))
+    ]
+
+
+def assert_same(a, b):
+    """Two trees are equal bit for bit."""
+    assert jax.tree.structure(a) == jax.tree.structure(b)
+    for x, y in zip(arrays(a), arrays(b), strict=True):
+        np.testing.assert_array_equal(x, y)
+
+
+def assert_close(a, b, tolerance=1e-5):
+    """Two trees are equal up to the order of sums."""
+    assert jax.tree.structure(a) == jax.tree.structure(b)
+    for x, y in zip(arrays(a), arrays(b), strict=True):
+        np.testing.assert_allclose(x, y, rtol=tolerance, atol=tolerance)
