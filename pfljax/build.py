@@ -115,9 +115,7 @@ def make_task(experiment: Experiment, shape: Shape) -> Task:
     choice = registry.parse(
         default_model(shape.input_shape) if name == "auto" else name
     )
-    factory = registry.find("model", models.MODELS, choice.name)
-    registry.check("model", choice, factory)
-    module = factory(shape.num_classes, **choice.kwargs)
+    module = models.model(choice.name, shape.num_classes, **choice.kwargs)
     return models.task(module, shape.input_shape, shift=shape.shift, scale=shape.scale)
 
 

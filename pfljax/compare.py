@@ -10,7 +10,10 @@ from pfljax.experiment import run
 
 
 def grid(
-    experiments: Iterable[Experiment], seeds: Iterable[int], out: str, local: bool = True
+    experiments: Iterable[Experiment],
+    seeds: Iterable[int],
+    out: str,
+    local: bool = True,
 ) -> list[Experiment]:
     """Every experiment under every seed, each with its folder out/LABEL/sSEED.
 
@@ -22,7 +25,9 @@ def grid(
         experiments[0] = experiments[0].replace(label="local")
     labels = [config.resolve(e).label for e in experiments]
     if len(set(labels)) < len(labels):
-        raise ValueError(f"two experiments have one label: {labels}; set Experiment.label")
+        raise ValueError(
+            f"two experiments have one label: {labels}; set Experiment.label"
+        )
     return [
         e.replace(
             seed=seed,
@@ -45,8 +50,8 @@ def compare(
 ) -> str:
     """Runs the grid, or what is left of it, and writes tables and figures to `out`.
 
-    Returns the table as Markdown: mean over clients with its std over seeds, and the std
-    over clients apart.
+    Returns the table as Markdown: mean over clients with its std over seeds, and the
+    std over clients apart.
     """
     from pfljax.report import write_comparison
 

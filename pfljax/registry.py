@@ -10,8 +10,9 @@ import importlib
 import inspect
 import pkgutil
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
+Value = TypeVar("Value")
 GIVEN = ("rounds",)  # keywords that the experiment fills in, not the user
 
 
@@ -67,11 +68,18 @@ def algorithms() -> dict[str, Callable]:
     }
 
 
-def find(kind: str, known: Mapping[str, Callable], name: str) -> Callable:
+def find(kind: str, known: Mapping[str, Value], name: str) -> Value:
     """`known[name]`, or a ValueError that lists the known names."""
     if name not in known:
-        raise ValueError(f"{kind} {name!r} is unknown{_known(name, known)}")
+        raise ValueError(_unknown(kind, known, name))
     return known[name]
+
+
+def _unknown(kind: str, known: Mapping[str, Any], name: str) -> str:
+    near = difflib.get_close_matches(name, known, n=1)
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    names = ", ".join(sorted(known)) or "none"
+    return f"unknown {kind} {name!r}; known: {names}{hint}"
 
 
 def options(factory: Callable) -> dict[str, inspect.Parameter]:
@@ -100,28 +108,24 @@ def given(factory: Callable, **context: Any) -> dict[str, Any]:
 
 
 def check(kind: str, choice: Choice, factory: Callable) -> None:
-    """Raises a ValueError if `factory` lacks an option, or its type does not fit."""
+    """Raises a ValueError if `factory` lacks a parameter, needs one, or its type."""
     known = options(factory)
     for key, value in choice.args:
         if key not in known:
-            raise ValueError(
-                f"{kind} {choice.name!r} has no option {key!r}{_known(key, known)}"
-            )
+            unknown = _unknown("parameter", known, key)
+            raise ValueError(f"{kind} {choice.name!r}: {unknown}")
         default = known[key].default
         if isinstance(default, bool | int | float | str) and not _fits(value, default):
             raise ValueError(
                 f"{kind} {choice.name!r}: {key} is {value!r}; expected "
                 f"{type(default).__name__}, such as {default!r}"
             )
+    for key, parameter in known.items():
+        if parameter.default is parameter.empty and key not in choice.kwargs:
+            raise ValueError(f"{kind} {choice.name!r} needs the parameter {key!r}")
 
 
 def _fits(value: Any, default: Any) -> bool:
     if isinstance(default, float):
         return isinstance(value, int | float) and not isinstance(value, bool)
     return type(value) is type(default)
-
-
-def _known(name: str, known: Mapping[str, Any]) -> str:
-    near = difflib.get_close_matches(name, known, n=1)
-    hint = f"; did you mean {near[0]!r}?" if near else ""
-    return f"{hint}; known: {', '.join(sorted(known)) or 'none'}"

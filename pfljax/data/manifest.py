@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from pfljax.data.known import parameters
+from pfljax import registry
 from pfljax.data.partition import PARTITIONS
 from pfljax.data.sources import OFFICIAL_NAMES, Arrays
 
@@ -79,7 +79,7 @@ def _count(
 def _with_defaults(settings: dict[str, Any]) -> dict[str, Any]:
     """The partition's parameters, with the defaults that were not overridden."""
     function = PARTITIONS.get(settings["partition"])
-    known = parameters(function) if function else {}
+    known = registry.defaults(function) if function else {}
     known.pop("client", None)
     return {**known, **settings["params"]}
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from pfljax import registry
 from pfljax.data.deal import (
     UNUSED,
     Partition,
@@ -19,7 +20,6 @@ from pfljax.data.deal import (
     start,
 )
 from pfljax.data.dirichlet import dirichlet_over_classes, dirichlet_over_clients
-from pfljax.data.known import check_params, find
 
 
 def iid(labels: Any, num_clients: int, seed: int) -> Partition:
@@ -163,8 +163,8 @@ def partition(
     params: Mapping[str, Any],
 ) -> Partition:
     """The partition called `name`; unknown names and parameters list the known ones."""
-    function = find(PARTITIONS, name, "partition")
-    check_params(function, params, f"partition {name!r}")
+    function = registry.find("partition", PARTITIONS, name)
+    registry.check("partition", registry.choose(name, **params), function)
     return function(labels, num_clients, seed, **params)
 
 

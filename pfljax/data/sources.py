@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from pfljax import registry
 from pfljax.data import cache, prepared
 from pfljax.data.arrays import OFFICIAL_NAMES as OFFICIAL_NAMES
 from pfljax.data.arrays import OFFICIAL_TEST as OFFICIAL_TEST
@@ -14,7 +15,6 @@ from pfljax.data.arrays import OFFICIAL_TRAIN as OFFICIAL_TRAIN
 from pfljax.data.arrays import Arrays as Arrays
 from pfljax.data.arrays import from_arrays as from_arrays
 from pfljax.data.embedded import digits as digits
-from pfljax.data.known import check_params
 from pfljax.data.prepared import MissingDataset as MissingDataset
 from pfljax.data.synthetic import synthetic as synthetic
 from pfljax.data.synthetic import synthetic_iid as synthetic_iid
@@ -93,10 +93,11 @@ DATASETS: dict[str, Callable[..., Arrays]] = {
 
 def load(name: str, **params: Any) -> Arrays:
     """The data set `name`: of `DATASETS`, or any image classification set of TFDS."""
+    choice = registry.choose(name, **params)
     if name in DATASETS:
-        check_params(DATASETS[name], params, f"data set {name!r}")
+        registry.check("data set", choice, DATASETS[name])
         return DATASETS[name](**params)
-    check_params(tfds, params, f"data set {name!r}")
+    registry.check("data set", choice, tfds)
     try:
         return tfds(name, **params)
     except prepared.UnknownDataset as error:

@@ -7,11 +7,11 @@ Hahn et al., KDD 2022, https://arxiv.org/abs/2109.07628, as its code has them.
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
-from inspect import signature
 from typing import Any
 
 from flax import linen as nn
 
+from pfljax import registry
 from pfljax.models.conv import conv_for_platform, max_pool
 from pfljax.models.linear import Linear
 from pfljax.types import Array
@@ -107,17 +107,11 @@ def model(name: str, num_classes: int, **params: Any) -> nn.Module:
     Raises:
       ValueError: for an unknown name or parameter, or fewer than two classes.
     """
-    if name not in MODELS:
-        raise ValueError(f"unknown model {name!r}; choose one of {', '.join(MODELS)}")
+    factory = registry.find("model", MODELS, name)
+    registry.check("model", registry.choose(name, **params), factory)
     if num_classes < 2:
         raise ValueError(f"num_classes is {num_classes}, expected 2 or more")
-    known = list(signature(MODELS[name]).parameters)[1:]
-    if unknown := sorted(set(params) - set(known)):
-        raise ValueError(
-            f"model {name} has no parameter {', '.join(unknown)}; "
-            f"it has {', '.join(known) or 'none'}"
-        )
-    return MODELS[name](num_classes, **params)
+    return factory(num_classes, **params)
 
 
 def flatten(x: Array) -> Array:
