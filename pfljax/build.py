@@ -47,11 +47,26 @@ class Simulation(NamedTuple):
     finetune: int  # local steps that `personal` takes
 
 
-def federation(experiment: Experiment) -> tuple[Federation, Federation | None]:
-    """(clients that train, clients held out or None) of an experiment."""
+def federation(
+    experiment: Experiment, given: Federation | None = None
+) -> tuple[Federation, Federation | None]:
+    """(clients that train, clients held out or None) of an experiment, or of `given`.
+
+    Raises a ValueError where too few clients train, or none has test rows.
+    """
+    training, unseen = _hold_out(experiment, given or _everybody(experiment))
+    if not np.asarray(training.test.size).any():
+        raise ValueError(
+            f"no client has test rows (test is {experiment.test}); "
+            "choose a larger share or fewer clients"
+        )
+    return training, unseen
+
+
+def _everybody(experiment: Experiment) -> Federation:
     source = registry.parse(experiment.dataset)
     deal = registry.parse(experiment.partition)
-    everybody = data.federate(
+    return data.federate(
         data.load(source.name, **source.kwargs),
         deal.name,
         num_clients=experiment.clients,
@@ -63,9 +78,21 @@ def federation(experiment: Experiment) -> tuple[Federation, Federation | None]:
         rows=experiment.rows,
         test_from=experiment.test_from,
     )
-    if experiment.unseen == 0:
+
+
+def _hold_out(
+    experiment: Experiment, everybody: Federation
+) -> tuple[Federation, Federation | None]:
+    share, count = experiment.unseen, everybody.num_clients
+    if share == 0:
         return everybody, None
-    return everybody.hold_out(experiment.unseen, experiment.seed)
+    held = int(share * count)
+    if held == 0 or count - held < experiment.cohort:
+        raise ValueError(
+            f"unseen is {share}, which holds out {held} of {count} clients; hold out "
+            f"at least 1 and leave the cohort of {experiment.cohort}"
+        )
+    return everybody.hold_out(share, experiment.seed)
 
 
 def simulation(experiment: Experiment, federation: Federation) -> Simulation:
@@ -146,16 +173,6 @@ def make_setting(experiment: Experiment, task: Task, shape: Shape) -> Setting:
 def make_local(experiment: Experiment) -> Local:
     """Local training: the learning rate decays by round, the optimizer starts
     afresh."""
-    choice = registry.parse(experiment.optimizer)
-    if choice.name == "sgd":
-        optimizer: Any = sgd(
-            experiment.momentum or None, experiment.weight_decay or None
-        )
-    else:
-        found: Any = getattr(optax, choice.name, None)
-        if not callable(found):
-            raise ValueError(f"optimizer {choice.name!r} is neither sgd nor in optax")
-        optimizer = functools.partial(found, **choice.kwargs)
     rate, decay = experiment.lr, experiment.lr_decay
 
     def schedule(round_: Any) -> Any:
@@ -166,8 +183,37 @@ def make_local(experiment: Experiment) -> Local:
         batch_size=experiment.batch_size,
         epochs=experiment.epochs,
         steps=experiment.steps,
-        optimizer=optimizer,
+        optimizer=make_optimizer(experiment),
     )
+
+
+def make_optimizer(experiment: Experiment) -> Callable[[Any], Any]:
+    """The optimizer as a function of the learning rate, tried on a single number."""
+    choice = registry.parse(experiment.optimizer)
+    if choice.name == "sgd":
+        if choice.args:
+            raise ValueError("sgd takes its options from momentum and weight_decay")
+        return sgd(experiment.momentum or None, experiment.weight_decay or None)
+    found: Any = getattr(optax, choice.name, None)
+    if not callable(found):
+        raise ValueError(
+            f"unknown optimizer {choice.name!r}; known: sgd, and those of optax by "
+            "name, such as adam"
+        )
+    built: Any = functools.partial(found, **choice.kwargs)
+
+    def step(w: Any) -> Any:
+        optimizer = built(0.1)
+        return optimizer.update(w, optimizer.init(w), w)
+
+    try:
+        jax.eval_shape(step, jax.ShapeDtypeStruct((), np.float32))
+    except (TypeError, ValueError, AttributeError) as error:
+        raise ValueError(
+            f"optimizer {experiment.optimizer!r} cannot be built ({error}); "
+            "expected an optimizer of optax with its options, such as adam:b1=0.9"
+        ) from None
+    return built
 
 
 def personal_is_server(setting: Setting, task: Task, input_shape: Any) -> bool:

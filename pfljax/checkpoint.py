@@ -145,7 +145,7 @@ def _crc(state: RunState) -> int:
     for leaf in jax.tree.leaves(state):
         if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
             leaf = jax.random.key_data(leaf)
-        crc = zlib.crc32(np.ascontiguousarray(leaf).data, crc)
+        crc = zlib.crc32(np.ascontiguousarray(leaf).view(np.uint8).data, crc)
     return crc
 
 

@@ -20,24 +20,25 @@ def grid(
     Local training joins them as the baseline of all, unless `local` is False.
     """
     experiments = list(experiments)
-    if local and all(e.algorithm != "local" for e in experiments):
-        experiments.insert(0, experiments[0].replace(algorithm="local", hyper={}))
-        experiments[0] = experiments[0].replace(label="local")
-    labels = [config.resolve(e).label for e in experiments]
-    if len(set(labels)) < len(labels):
+    if local:
+        own = [e for e in experiments if e.algorithm == "local"]
+        joins = experiments[0].replace(algorithm="local", hyper={}, label="local")
+        others = [e for e in experiments if e.algorithm != "local"]
+        experiments = [*(own or [joins]), *others]
+    labels = [str(config.resolve(e).label) for e in experiments]
+    names = [re.sub(r"[^A-Za-z0-9.=-]+", "-", label) for label in labels]
+    if len(set(names)) < len(names):
         raise ValueError(
             f"two experiments have one label: {labels}; set Experiment.label"
         )
-    return [
-        e.replace(
-            seed=seed,
-            label=label,
-            out=f"{out}/{re.sub(r'[^A-Za-z0-9.=-]+', '-', str(label))}/s{seed}",
-            baseline=f"{out}/local/s{seed}" if local else e.baseline,
-        )
-        for seed in seeds
-        for e, label in zip(experiments, labels, strict=True)
-    ]
+    runs = []
+    for seed in seeds:
+        for e, label, name in zip(experiments, labels, names, strict=True):
+            baseline = f"{out}/{names[0]}/s{seed}" if local else e.baseline
+            baseline = None if e.algorithm == "local" else baseline
+            place = f"{out}/{name}/s{seed}"
+            runs.append(e.replace(seed=seed, label=label, out=place, baseline=baseline))
+    return runs
 
 
 def compare(

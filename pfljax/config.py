@@ -98,8 +98,12 @@ class Experiment:
     out: str | None = setting(None, "Run folder; None is runs/DATASET-ALGORITHM-sSEED.")
 
     def __post_init__(self):
-        pairs = self.hyper.items() if isinstance(self.hyper, Mapping) else self.hyper
-        object.__setattr__(self, "hyper", tuple(sorted(tuple(pair) for pair in pairs)))
+        try:
+            pairs = tuple(sorted(dict(self.hyper).items()))
+        except (TypeError, ValueError):
+            given = repr(self.hyper)
+            raise ValueError(f"hyper is {given}; expected options by name") from None
+        object.__setattr__(self, "hyper", pairs)
 
     @property
     def folder(self) -> str:
@@ -122,6 +126,8 @@ def to_dict(experiment: Experiment) -> dict[str, Any]:
 def from_dict(fields: Mapping[str, Any]) -> Experiment:
     """The experiment of a config.json; an unknown key is an error that lists the
     known."""
+    if not isinstance(fields, Mapping) or "algorithm" not in fields:
+        raise ValueError("expected a JSON object with the settings of an experiment")
     known = {field.name for field in dataclasses.fields(Experiment)}
     for key in fields:
         registry.find("setting", dict.fromkeys(known, print), key)
@@ -150,6 +156,11 @@ def check(experiment: Experiment) -> None:
     factory = registry.find("algorithm", registry.algorithms(), experiment.algorithm)
     chosen = registry.Choice(experiment.algorithm, experiment.hyper)
     registry.check("algorithm", chosen, factory)
+    for name, value in experiment.hyper:
+        if not isinstance(value, bool | int | float | str | None):
+            raise ValueError(f"{name} is {value!r}, which no config can hold")
+        if isinstance(value, int | float) and not 0 <= value < float("inf"):
+            raise ValueError(f"{name} is {value}; expected a finite number >= 0")
 
 
 def resolve(experiment: Experiment) -> Experiment:
@@ -194,16 +205,18 @@ def _out_of_range(e: Experiment) -> Iterator[str]:
     for name in ("lr", "lr_decay"):
         if not 0 < getattr(e, name) < float("inf"):
             yield f"{name} is {getattr(e, name)}; expected a positive number"
-    for name in ("test", "validation", "unseen", "stragglers"):
-        if not 0 <= getattr(e, name) <= 1:
-            yield f"{name} is {getattr(e, name)}; expected a share from 0 to 1"
+    for name in ("test", "validation", "unseen"):
+        if not 0 <= getattr(e, name) < 1:
+            yield f"{name} is {getattr(e, name)}; expected a share, 0 <= {name} < 1"
+    if not 0 <= e.stragglers <= 1:
+        yield f"stragglers is {e.stragglers}; expected a share from 0 to 1"
     if not 0 <= e.momentum < 1:
         yield f"momentum is {e.momentum}; expected 0 <= momentum < 1"
-    if not e.weight_decay >= 0:
-        yield f"weight_decay is {e.weight_decay}; expected at least 0"
+    if not 0 <= e.weight_decay < float("inf"):
+        yield f"weight_decay is {e.weight_decay}; expected a finite number >= 0"
     if (e.epochs is None) == (e.steps is None):
         yield f"epochs is {e.epochs} and steps is {e.steps}; give exactly one of them"
-    if e.clients is not None and e.cohort > e.clients:
+    if e.clients is not None and e.cohort > e.clients > 0:
         yield (
             f"cohort is {e.cohort}, but there are {e.clients} clients; "
             f"choose cohort <= {e.clients}"

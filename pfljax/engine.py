@@ -32,6 +32,9 @@ from pfljax.types import (
 )
 
 
+INIT_BLOCK = 1024  # clients whose first states are made at once
+
+
 class Setting(NamedTuple):
     """What stays the same in a run, beside the data."""
 
@@ -47,8 +50,12 @@ def init(algorithm: Algorithm, task: Task, num_clients: int, key: Key) -> RunSta
     """The state before the first round; leaves of `clients` have a leading axis C."""
     params = task.init(derive(key, "params"))
     server = algorithm.init(params, num_clients, derive(key, "server"))
-    ids = jnp.arange(num_clients)
-    clients = jax.vmap(lambda k: init_client(algorithm, params, k, key))(ids)
+    # One client at a time up to a block: random draws under vmap compile for seconds.
+    clients = jax.lax.map(
+        lambda k: init_client(algorithm, params, k, key),
+        jnp.arange(num_clients),
+        batch_size=INIT_BLOCK if num_clients > INIT_BLOCK else None,
+    )
     return RunState(key, jnp.int32(0), server, clients)
 
 

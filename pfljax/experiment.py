@@ -62,7 +62,9 @@ def run(
     with folder.locked(path):
         folder.claim(path, experiment)
         if not (path / "summary.json").exists():
-            _run_rounds(_prepare(experiment, federation, path), quiet)
+            prepared = _prepare(experiment, federation, path)
+            folder.begin(path, experiment, prepared.federation.manifest)
+            _run_rounds(prepared, quiet)
         if report and not (path / "report.html").exists():
             from pfljax.report import write_run_report
 
@@ -71,14 +73,7 @@ def run(
 
 
 def _prepare(experiment: Experiment, given: Federation | None, path: Path) -> Run:
-    if given is None:
-        federation, unseen = build.federation(experiment)
-    else:
-        share = experiment.unseen
-        federation, unseen = given, None
-        if share:
-            federation, unseen = given.hold_out(share, experiment.seed)
-    folder.claim_data(path, federation.manifest)
+    federation, unseen = build.federation(experiment, given)
     sim = build.simulation(experiment, federation)
     traffic = engine.traffic(
         sim.setting.algorithm,
@@ -86,13 +81,14 @@ def _prepare(experiment: Experiment, given: Federation | None, path: Path) -> Ru
         federation.num_clients,
         federation.train.examples.x.shape[1:],
     )
-    return Run(experiment, sim, federation, unseen, traffic, path, {})
+    run = Run(experiment, sim, federation, unseen, traffic, path, {})
+    _check_baseline(run)
+    return run
 
 
 def _run_rounds(run: Run, quiet: bool) -> None:
     """All rounds that are left, then the summary."""
     experiment, path = run.experiment, run.path
-    _check_baseline(run)
     state, lines = _restore(run)
     done, total = int(state.round), experiment.rounds
     saved, pace = time.monotonic(), 0.0
@@ -243,7 +239,7 @@ def _check_baseline(run: Run) -> None:
     if not (path / "summary.json").exists():
         raise ValueError(f"baseline {path} is not a finished run; run it first")
     manifest = folder.read_json(path / "partition.json")
-    if manifest["sha256"] != run.federation.manifest["sha256"]:
+    if not folder.same_clients(manifest, run.federation.manifest):
         raise ValueError(
             f"baseline {path} is over other clients; "
             "run it with the same data settings and seed"

@@ -17,7 +17,7 @@ def load_state(path: Path) -> tuple[build.Simulation, Any, RunState]:
     """(simulation, federation, newest state) of a run folder."""
     experiment = folder.read_config(path)
     federation, _ = build.federation(experiment)
-    folder.claim_data(path, federation.manifest)
+    folder.check_data(path, federation.manifest)
     sim = build.simulation(experiment, federation)
     abstract = jax.eval_shape(sim.init, jax.random.key(0))
     digest = config.digest(experiment)

@@ -17,6 +17,8 @@ import json
 import os
 import platform
 import sys
+import zipfile
+import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -45,6 +47,7 @@ def locked(folder: Path) -> Iterator[None]:
     """Makes `folder` if need be and holds it: one process at a time runs in it."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        _refuse_strangers(folder)
         lock = open(folder / ".lock", "w")  # noqa: SIM115, closed by `with` below
     except OSError as error:
         raise FolderError(
@@ -58,41 +61,62 @@ def locked(folder: Path) -> Iterator[None]:
         yield
 
 
-def claim(folder: Path, experiment: Experiment) -> None:
-    """Writes config.json, or refuses a folder that holds another run."""
-    path = folder / "config.json"
-    if path.exists():
-        changes = config.difference(read_config(folder), experiment)
-        if changes:
-            raise FolderError(
-                f"{folder} holds a run with another config ({'; '.join(changes)}); "
-                "choose another --out"
-            )
-        return
-    strangers = [p.name for p in folder.iterdir() if p.name != ".lock"]
-    if strangers:
+def _refuse_strangers(folder: Path) -> None:
+    names = sorted(path.name for path in folder.iterdir())
+    strangers = [n for n in names if n != ".lock" and not n.endswith(".part")]
+    if strangers and "config.json" not in names:
         raise FolderError(
             f"{folder} is not empty and not a run ({strangers[0]}); "
             "choose another --out"
         )
-    write_json(path, config.to_dict(experiment))
-    write_json(folder / "environment.json", environment())
 
 
-def claim_data(path: Path, manifest: Mapping[str, Any]) -> None:
-    """Writes partition.json, or refuses if the run was begun on other data."""
+def claim(folder: Path, experiment: Experiment) -> None:
+    """Refuses a folder that holds a run with another config."""
+    if not (folder / "config.json").exists():
+        return
+    changes = config.difference(read_config(folder), experiment)
+    if changes:
+        raise FolderError(
+            f"{folder} holds a run with another config ({'; '.join(changes)}); "
+            "choose another --out"
+        )
+
+
+def begin(path: Path, experiment: Experiment, manifest: Mapping[str, Any]) -> None:
+    """Writes what describes the run, if it is not there; refuses other data."""
+    check_data(path, manifest)
+    described = {
+        "config.json": config.to_dict(experiment),
+        "environment.json": environment(),
+        "partition.json": manifest,
+    }
+    for name, value in described.items():
+        if not (path / name).exists():
+            write_json(path / name, value)
+
+
+def check_data(path: Path, manifest: Mapping[str, Any]) -> None:
+    """Refuses data other than those of partition.json, if that is there."""
     file = path / "partition.json"
-    if file.exists() and read_json(file)["sha256"] != manifest["sha256"]:
+    if file.exists() and not same_clients(read_json(file), manifest):
         raise FolderError(
             f"{path} was begun on other data than these; choose another --out, or give "
             "the federation that it was begun with"
         )
-    write_json(file, manifest)
+
+
+def same_clients(a: Mapping[str, Any], b: Mapping[str, Any]) -> bool:
+    """Whether two manifests tell of the same clients with the same rows."""
+    return all(a.get(key) == b.get(key) for key in ("sha256", "clients"))
 
 
 def read_json(path: Path) -> Any:
     """The value in a JSON file."""
-    return json.loads(path.read_text())
+    try:
+        return json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise FolderError(f"{path} cannot be read: {error}") from None
 
 
 def number(value: Any) -> float | None:
@@ -106,9 +130,11 @@ def read_config(folder: Path) -> Experiment:
     if not path.exists():
         raise FolderError(f"{folder} is not a run folder: it has no config.json")
     try:
-        return config.from_dict(json.loads(path.read_text()))
-    except (ValueError, TypeError) as error:
-        raise FolderError(f"{path} cannot be read: {error}") from None
+        experiment = config.from_dict(read_json(path))
+        config.check(experiment)
+    except ValueError as error:
+        raise FolderError(f"{path} is not the config of a run: {error}") from None
+    return experiment
 
 
 def environment() -> dict[str, Any]:
@@ -143,10 +169,10 @@ def cut_lines(path: Path, last_round: int) -> list[dict[str, Any]]:
     for line in path.read_text().splitlines() if path.exists() else []:
         try:
             record = json.loads(line)
-        except json.JSONDecodeError:
+            if record["round"] <= last_round:
+                kept.append(record)
+        except (ValueError, KeyError, TypeError):
             break
-        if record["round"] <= last_round:
-            kept.append(record)
     part = path.with_name(path.name + ".part")
     part.write_text("".join(json.dumps(r, allow_nan=False) + "\n" for r in kept))
     part.replace(path)
@@ -165,5 +191,8 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
     """All arrays of an .npz; empty if there is none."""
     if not path.exists():
         return {}
-    with np.load(path) as archive:
-        return dict(archive)
+    try:
+        with np.load(path) as archive:
+            return dict(archive)
+    except (OSError, ValueError, zipfile.BadZipFile, zlib.error) as error:
+        raise FolderError(f"{path} is damaged: {error}") from None

@@ -47,8 +47,7 @@ def _from_file(file: str, rest: list[str]) -> Experiment:
     parser.add_argument("--out", help="run folder; default: the one in FILE")
     out = parser.parse_args(rest).out
     try:
-        settings = json.loads(Path(file).read_text())
+        read = config.from_dict(json.loads(Path(file).read_text()))
     except (OSError, ValueError) as error:
         raise ValueError(f"--config {file} cannot be read: {error}") from None
-    read = config.from_dict(settings)
     return read.replace(out=out) if out else read

@@ -48,5 +48,9 @@ def _rate(bar: Mapping[str, Any], done: int, cohort: int) -> float:
     return cohort * (bar["n"] - done) / max(bar["elapsed"], 1e-9)
 
 
-def _written(figures: dict[str, float]) -> dict[str, str]:
-    return {name: f"{value:.4f}" for name, value in figures.items()}
+def _written(figures: dict[str, float | None]) -> dict[str, str]:
+    """Figures in four digits; None is what JSON has for NaN."""
+    return {
+        name: "nan" if value is None else f"{value:.4f}"
+        for name, value in figures.items()
+    }

@@ -9,8 +9,10 @@ import difflib
 import importlib
 import inspect
 import pkgutil
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, TypeVar
+import re
+from collections.abc import Callable, Mapping, Sequence
+from types import UnionType
+from typing import Any, NamedTuple, TypeVar, get_origin
 
 Value = TypeVar("Value")
 GIVEN = ("rounds",)  # keywords that the experiment fills in, not the user
@@ -38,10 +40,12 @@ def choose(name: str, **kwargs: Any) -> Choice:
 
 
 def parse(text: str) -> Choice:
-    """The choice written as "name" or "name:key=value,key=value"."""
+    """The choice written as "name" or "name:key=value,key=(value,value)"."""
     name, _, pairs = text.partition(":")
+    if not name.strip():
+        raise ValueError(f"{text!r} has no name; expected name or name:key=value")
     kwargs = {}
-    for pair in filter(None, pairs.split(",")):
+    for pair in filter(None, re.split(r",(?![^(]*\))", pairs)):
         key, equals, value = pair.partition("=")
         if not (equals and key.strip() and value.strip()):
             raise ValueError(f"{text!r} is not of the form name:key=value,key=value")
@@ -114,18 +118,35 @@ def check(kind: str, choice: Choice, factory: Callable) -> None:
         if key not in known:
             unknown = _unknown("parameter", known, key)
             raise ValueError(f"{kind} {choice.name!r}: {unknown}")
-        default = known[key].default
-        if isinstance(default, bool | int | float | str) and not _fits(value, default):
+        if not _fits(value, known[key]):
             raise ValueError(
                 f"{kind} {choice.name!r}: {key} is {value!r}; expected "
-                f"{type(default).__name__}, such as {default!r}"
+                f"{_expected(known[key])}"
             )
     for key, parameter in known.items():
         if parameter.default is parameter.empty and key not in choice.kwargs:
             raise ValueError(f"{kind} {choice.name!r} needs the parameter {key!r}")
 
 
-def _fits(value: Any, default: Any) -> bool:
-    if isinstance(default, float):
-        return isinstance(value, int | float) and not isinstance(value, bool)
-    return type(value) is type(default)
+def _fits(value: Any, parameter: inspect.Parameter) -> bool:
+    """Whether the value is of the parameter's annotated type, where that is plain."""
+    kind = parameter.annotation
+    if get_origin(kind) is Sequence:  # of widths
+        whole = isinstance(value, tuple | list) and all(type(v) is int for v in value)
+        return whole and all(v > 0 for v in value)
+    if callable(parameter.default) and parameter.default is not parameter.empty:
+        return callable(value)
+    if kind is Any or not isinstance(kind, type | UnionType):
+        return True
+    if isinstance(value, bool):
+        return kind is bool
+    return isinstance(value, int | float if kind is float else kind)
+
+
+def _expected(parameter: inspect.Parameter) -> str:
+    kind, default = parameter.annotation, parameter.default
+    name = kind.__name__ if isinstance(kind, type) else str(kind)
+    if get_origin(kind) is Sequence:
+        name = "positive whole numbers in parentheses"
+    plain = default is not None and default is not parameter.empty
+    return f"{name}, such as {default!r}" if plain else name

@@ -30,7 +30,10 @@ BYTES = {  # down, up
     "scaffold": (2 * WHOLE, 2 * WHOLE),
     "ditto": (WHOLE, WHOLE),
     "fedper": (BODY, BODY),
-    "ifca": (2 * WHOLE, WHOLE + 2 * 4),  # two models down; one and its one-hot choice up
+    "ifca": (
+        2 * WHOLE,
+        WHOLE + 2 * 4,
+    ),  # two models down; one and its one-hot choice up
     "per_fedavg": (WHOLE, WHOLE),
     "superfed": (WHOLE, WHOLE),
 }
@@ -60,7 +63,13 @@ def _label(case):
     return "-".join([case[0], *(f"{k}={v}" for k, v in case[1].items())])
 
 
-@pytest.fixture(scope="module", params=CASES, ids=map(_label, CASES))
+def _case(case):
+    """With --dist loadgroup one worker runs all laws of a case and compiles it once."""
+    label = _label(case)
+    return pytest.param(case, id=label, marks=pytest.mark.xdist_group(label))
+
+
+@pytest.fixture(scope="module", params=map(_case, CASES))
 def played(request) -> Played:
     name, options = request.param
     factory, calls = registry.algorithms()[name], []
@@ -114,20 +123,23 @@ def test_law_3_stop_restore_and_go_on(played, tmp_path):
     toy.assert_same(played.program(back, played.train, 3)[0], played.states[6])
 
 
-@pytest.mark.parametrize("width", [1, 3])  # a chunk of 3 pads the cohort of 5
-def test_law_4_width_and_padding_change_nothing(played, width):
-    program = engine.compile_rounds(played.setting._replace(width=width), ROUNDS)
+def test_law_4_width_and_padding_change_nothing(played):
+    """Chunks of 3 pad the cohort of 5; the loop over clients is run by law 5."""
+    program = engine.compile_rounds(played.setting._replace(width=3), ROUNDS)
     state, _ = program(toy.copy(played.states[0]), played.train, ROUNDS)
     toy.assert_close(state, played.states[6])
 
 
 def test_law_5_permuting_clients_permutes_their_states(played, monkeypatch):
-    """Client i of the new federation is client old[i]: its rows, state and keys."""
+    """Client i of the new federation is client old[i]: its rows, state and keys.
+
+    They run one by one, in another order: width 1 of law 4.
+    """
     old = jnp.asarray([5, 2, 7, 0, 3, 6, 1, 4])
     key_of, select = engine.client_key, played.setting.selection
     monkeypatch.setattr(engine, "client_key", lambda key, i: key_of(key, old[i]))
     renamed = select._replace(ids=lambda key: jnp.argsort(old)[select.ids(key)[::-1]])
-    setting = played.setting._replace(selection=renamed)
+    setting = played.setting._replace(selection=renamed, width=1)
     first, train = toy.copy(played.states[0]), played.train
     first = first._replace(clients=jax.tree.map(lambda a: a[old], first.clients))
     train = ClientData(train.examples, train.offset[old], train.size[old])
@@ -143,12 +155,15 @@ def test_law_6_clients_outside_the_cohort_are_unchanged(played):
         outside = np.setdiff1d(np.arange(CLIENTS), ids)
         assert len(outside) == CLIENTS - COHORT
         toy.assert_same(
-            *(jax.tree.map(lambda a: a[outside], s.clients) for s in (before, after))
+            *(
+                jax.tree.map(lambda a, ids=outside: a[ids], s.clients)
+                for s in (before, after)
+            )
         )
 
 
 def test_law_8_bytes_are_the_leaves_of_message_and_upload(played):
-    traffic = engine.traffic(played.setting.algorithm, played.task, played.train)
+    traffic = engine.traffic(played.setting.algorithm, played.task, CLIENTS, (3,))
     assert tuple(traffic) == BYTES[played.name]
 
 

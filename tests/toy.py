@@ -1,7 +1,7 @@
 """Small federations and models for the tests.
 
-`ragged` rows to classify, and quadratic clients f_k(w) = a_k / 2 ||w - b_k||^2, of which
-everything is known in closed form.
+`ragged` rows to classify, and quadratic clients f_k(w) = a_k / 2 ||w - b_k||^2, whose
+methods are known in closed form.
 """
 
 from functools import cache
@@ -44,9 +44,7 @@ def ragged(held_out=2):
     """(train, test) of 8 clients with 3 to 20 rows [3] of 3 classes."""
     rng = np.random.default_rng(0)
     count = sum(SIZES) + held_out * len(SIZES)
-    return deal(
-        rng.normal(size=(count, 3)), rng.integers(0, 3, count), SIZES, held_out
-    )
+    return deal(rng.normal(size=(count, 3)), rng.integers(0, 3, count), SIZES, held_out)
 
 
 @cache
@@ -96,7 +94,7 @@ def quadratic_clients():
 
 
 def noisy_clients():
-    """8 ragged clients whose rows have curvature 1 and differ in b: minibatches matter."""
+    """8 ragged clients; rows have curvature 1 and differ in b: minibatches matter."""
     b = np.random.default_rng(1).normal(size=(sum(SIZES), 3))
     return deal(np.c_[np.ones(len(b)), b], np.zeros(len(b)), SIZES)[0]
 
@@ -122,9 +120,7 @@ def quadratic_game(factory, rounds=3, cohort=3, epochs=3, **options):
     """(states, cohort of each round) of a method on the quadratic clients."""
     task, local = quadratic(), full_batch(epochs)
     algorithm = factory(task, local, **options)
-    states, setting = play(
-        algorithm, task, local, quadratic_clients(), rounds, cohort
-    )
+    states, setting = play(algorithm, task, local, quadratic_clients(), rounds, cohort)
     drawn = [np.asarray(engine.draw(setting, s.key, s.round)) for s in states[:-1]]
     return states, drawn
 

@@ -5,8 +5,7 @@ import pytest
 import toy
 
 from pfljax.algorithms.scaffold import Server, scaffold
-from pfljax.local import minibatch
-from pfljax.local import derive
+from pfljax.local import derive, minibatch
 from pfljax.types import Local, Turn
 
 
@@ -67,7 +66,8 @@ def test_option_one_is_the_gradient_of_all_rows_at_the_server_model():
 def test_a_client_without_steps_keeps_its_variate(option):
     (c_new, upload, _), _, c_k, *_ = turn_of(option, steps=0)
     toy.assert_same(c_new, c_k)
-    assert not np.any(toy.flat(upload.dc)) and not np.any(toy.flat(upload.dy))
+    assert not np.any(toy.flat(upload.dc))
+    assert not np.any(toy.flat(upload.dy))
 
 
 def test_an_unknown_option_names_the_known():

@@ -1,3 +1,5 @@
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -42,7 +44,7 @@ def mixed_training(w, v, k, lambdas):
 def test_superfed_against_numpy(mixing):
     """Rounds 0 and 1 are FedProx of 2 mu, and v rests; then both models are mixed."""
     states, drawn = toy.quadratic_game(
-        superfed, rounds=4, mixing=mixing, mu=MU, nu=NU, start=0.5
+        partial(superfed, rounds=4), 4, mixing=mixing, mu=MU, nu=NU, start=0.5
     )
     w, v = toy.flat(states[0].server), toy.flat(states[0].clients)
     for ids, before, after in zip(drawn, states, states[1:], strict=False):

@@ -144,10 +144,10 @@ def test_factories_make_linen_modules():
 @pytest.mark.parametrize(
     ("name", "num_classes", "params", "message"),
     [
-        ("resnet", 10, {}, "choose one of logistic, mlp"),
+        ("resnet", 10, {}, "unknown model .resnet.; known: gn_cnn"),
         ("mlp", 1, {}, "expected 2 or more"),
-        ("mlp", 10, {"width": 3}, "no parameter width; it has hidden"),
-        ("logistic", 10, {"l2": 1}, "it has none"),
+        ("mlp", 10, {"width": 3}, "unknown parameter .width.; known: hidden"),
+        ("logistic", 10, {"l2": 1}, "known: none"),
         ("twocnn", 10, {"conv": "fft"}, "choose one of auto"),
     ],
 )

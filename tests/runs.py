@@ -1,0 +1,125 @@
+"""Small runs for the tests of what a run leaves behind, here and in other processes."""
+
+import contextlib
+import functools
+import io
+import json
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+
+from pfljax import Experiment, cli
+from pfljax.export import load_state
+
+TINY = Experiment(
+    algorithm="superfed",
+    hyper={"start": 0.0},
+    model="mlp:hidden=(8,)",
+    clients=6,
+    cohort=3,
+    rounds=4,
+    epochs=1,
+    batch_size=20,
+    momentum=0.9,
+    eval_every=2,
+)
+SEEN = TINY.replace(unseen=0.2)  # 5 clients train, 1 is held out
+COMMAND = "from pfljax.cli import main; main()"
+RUN = """
+import json, sys
+from pfljax import Experiment, run
+run(Experiment(**json.loads(sys.argv[1])), quiet=True, report=False)
+"""
+
+
+def environment(cache, **more):
+    """Environment of a subprocess that shares compiled programs in `cache`."""
+    return os.environ | {
+        "JAX_COMPILATION_CACHE_DIR": str(cache),
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+        "PYTHONUNBUFFERED": "1",
+        **more,
+    }
+
+
+def command_line(*args, env=None, cwd=None):
+    """`pfljax ARGS` in a process of its own: exit code, stdout, stderr."""
+    return subprocess.run(
+        [sys.executable, "-c", COMMAND, *map(str, args)],
+        env=env, cwd=cwd, capture_output=True, text=True, timeout=300,
+    )  # fmt: skip
+
+
+def start(experiment, env):
+    """The run of an experiment, without a report, begun in a process of its own."""
+    fields = asdict(experiment) | {"hyper": dict(experiment.hyper)}
+    return subprocess.Popen(
+        [sys.executable, "-c", RUN, json.dumps(fields)],
+        env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+
+
+def main(*args):
+    """`pfljax ARGS` in this process: exit code, stdout, stderr."""
+    out, errors, code = io.StringIO(), io.StringIO(), 0
+    before, cache = sys.argv, cli.use_compile_cache
+    sys.argv, cli.use_compile_cache = ["pfljax", *map(str, args)], lambda: None
+    try:
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors):
+            cli.main()
+    except SystemExit as stop:
+        code = stop.code
+    finally:
+        sys.argv, cli.use_compile_cache = before, cache
+    return code, out.getvalue(), errors.getvalue()
+
+
+@functools.cache
+def finished(base):
+    """A finished run below the folder `base`: (its folder, stdout, stderr)."""
+    folder = base / "finished"
+    code, out, errors = main("run", *options(SEEN.replace(out=str(folder))))
+    assert code == 0, errors
+    return folder, out, errors
+
+
+def unfinished(folder, place):
+    """A copy of a finished run, as it was after its last checkpoint but one."""
+    shutil.copytree(folder, place)
+    for name in ("summary.json", "report.html", "checkpoints/4"):
+        path = place / name
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    return place
+
+
+def options(experiment):
+    """The command-line options of an experiment that differ from the defaults."""
+    default = asdict(Experiment()) | {"hyper": None}
+    given = {k: v for k, v in asdict(experiment).items() if v != default[k]}
+    given |= dict(given.pop("hyper"))
+    flags = [(f"--{name.replace('_', '-')}", str(v)) for name, v in given.items()]
+    return [word for pair in flags for word in pair]
+
+
+def assert_same_arrays(a, b):
+    """Two .npz files have the same arrays, bit for bit, NaN included."""
+    with np.load(a) as one, np.load(b) as two:
+        assert sorted(one) == sorted(two)
+        for name in one:
+            assert one[name].dtype == two[name].dtype
+            assert one[name].tobytes() == two[name].tobytes(), name
+
+
+def assert_same_run(a: Path, b: Path):
+    """Two finished runs ended with the same state, log, results and summary."""
+    from toy import assert_same
+
+    for name in ("metrics.jsonl", "summary.json", "partition.json"):
+        assert (a / name).read_text() == (b / name).read_text(), name
+    assert_same_arrays(a / "per_client.npz", b / "per_client.npz")
+    assert_same(load_state(a)[2], load_state(b)[2])

@@ -1,0 +1,244 @@
+"""The command line, from `run` to `export`."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import runs
+
+from pfljax import build, catalogue, experiment
+
+FIGURES = (
+    "learning_curves",
+    "accuracy_histogram",
+    "label_distribution",
+    "lambda_curve",
+)
+HELP = """
+import sys, time
+from pfljax.cli import main
+sys.argv = ["pfljax", "--help"]
+main()
+heavy = {"jax", "tensorflow_datasets", "matplotlib", "numpy", "tyro"} & set(sys.modules)
+assert not heavy, heavy
+assert time.process_time() < 0.5, time.process_time()
+"""
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory):
+    return runs.finished(tmp_path_factory.getbasetemp())
+
+
+def times(folder):
+    """When each file of a folder was written."""
+    return {p: p.stat().st_mtime_ns for p in folder.rglob("*") if p.name != ".lock"}
+
+
+def json_of(path):
+    return json.loads(path.read_text())
+
+
+def test_run_says_what_came_out(done):
+    folder, out, errors = done
+    accuracy = np.load(folder / "per_client.npz")["personal/test/accuracy"][-1]
+    assert out == (
+        f"superfed: accuracy {accuracy.mean():.4f} on test rows, mean over clients of "
+        f"the personal models, round 4; see {folder}/report.html\n"
+    )
+    lines = errors.splitlines()
+    assert [line.split(":")[0] for line in lines] == ["round 2/4", "round 4/4"]
+    assert f"accuracy {accuracy.mean():.4f}, " in lines[1]
+    assert lines[1].endswith(" clients/s, 0 s left")
+
+
+def test_files_of_a_run(done):
+    folder = done[0]
+    names = {p.name for p in folder.iterdir()}
+    assert names == {
+        ".lock", "config.json", "environment.json", "partition.json", "metrics.jsonl",
+        "timing.jsonl", "per_client.npz", "summary.json", "checkpoints", "figures",
+        "report.html",
+    }  # fmt: skip
+    figures = {p.name for p in (folder / "figures").iterdir()}
+    assert figures == {f"{name}.{end}" for name in FIGURES for end in ("png", "pdf")}
+    assert {p.name for p in (folder / "checkpoints").iterdir()} == {"2", "4"}
+    page = (folder / "report.html").read_text()
+    assert "data:image/png;base64," in page
+    assert 'src="figures' not in page  # self-contained
+    environment = json_of(folder / "environment.json")
+    assert {"python", "packages", "devices", "command"} <= set(environment)
+
+
+def test_the_config_is_resolved_and_reruns_the_run(done, tmp_path):
+    folder, again = done[0], tmp_path / "again"
+    config = json_of(folder / "config.json")
+    assert config["hyper"] == {
+        "mixing": "model", "mu": 0.01, "nu": 2.0, "prox": "squared", "start": 0.0,
+    }  # fmt: skip
+    code, _, errors = runs.main(
+        "run", "--config", folder / "config.json", "--out", again
+    )
+    assert code == 0, errors
+    runs.assert_same_run(folder, again)
+    assert json_of(again / "config.json") == config | {"out": str(again)}
+
+
+def test_the_partition_is_the_federations(done):
+    federation, unseen = build.federation(runs.SEEN)
+    manifest = json_of(done[0] / "partition.json")
+    assert manifest == federation.manifest
+    assert len(manifest["sha256"]) == 64
+    assert sorted(manifest["clients"] + unseen.manifest["clients"]) == list(range(6))
+
+
+def test_run_again_does_nothing(done):
+    folder = done[0]
+    before = times(folder)
+    again = runs.main("run", *runs.options(runs.SEEN.replace(out=str(folder))))
+    assert again == (0, f"{folder} is finished; see {folder}/report.html\n", "")
+    assert runs.main("resume", folder) == again
+    assert times(folder) == before
+
+
+@pytest.mark.parametrize("finished", [True, False])
+def test_run_with_another_config_refuses(done, tmp_path, finished):
+    folder = done[0] if finished else runs.unfinished(done[0], tmp_path / "half")
+    before = times(folder)
+    other = runs.SEEN.replace(out=str(folder), lr=0.5, hyper={"mu": 1.0})
+    code, out, errors = runs.main("run", *runs.options(other))
+    assert (code, out) == (2, "")
+    assert errors.startswith(f"pfljax: {folder} holds a run with another config (hyper")
+    assert "lr: 0.05 -> 0.5); choose another --out\n" in errors
+    assert times(folder) == before
+
+
+@pytest.mark.parametrize("how", ["run", "resume"])
+def test_an_unfinished_run_goes_on(done, tmp_path, how):
+    half = runs.unfinished(done[0], tmp_path / "half")
+    job = runs.SEEN.replace(out=str(half))
+    args = runs.options(job) if how == "run" else [half]
+    code, out, errors = runs.main(how, *args)
+    assert code == 0, errors
+    assert "round 4; see" in out
+    assert [line.split(":")[0] for line in errors.splitlines()] == ["round 4/4"]
+    runs.assert_same_run(done[0], half)
+    assert (half / "report.html").exists()
+
+
+def test_a_damaged_checkpoint_is_told_and_the_one_before_is_used(done, tmp_path):
+    half = tmp_path / "half"
+    runs.unfinished(done[0], half)
+    (half / "checkpoints" / "4").mkdir()
+    code, _, errors = runs.main("resume", half)
+    assert code == 0, errors
+    told = errors.splitlines()
+    assert told[0].startswith("the checkpoint of round 4 is damaged: ")
+    assert told[1] == "going on from the last good checkpoint, round 2"
+    runs.assert_same_run(done[0], half)
+
+
+def test_broken_checkpoints_are_one_line(done, tmp_path):
+    half = runs.unfinished(done[0], tmp_path / "half")
+    for path in (half / "checkpoints" / "2").rglob("*"):
+        if path.is_file():
+            path.write_bytes(b"x")
+    code, _, errors = runs.main("resume", half)
+    assert code == 2
+    assert errors.splitlines()[-1].startswith("pfljax: none of the checkpoints in ")
+
+
+def test_report_compares_runs(done, tmp_path):
+    other = runs.SEEN.replace(seed=1, out=str(tmp_path / "other"))
+    experiment.run(other, quiet=True, report=False)
+    place = tmp_path / "comparison"
+    code, out, errors = runs.main("report", done[0], other.folder, "--out", place)
+    assert code == 0, errors
+    assert "| superfed start=0.0 " in out
+    assert out.endswith(f"see {place}/comparison.html\n")
+    for end in ("csv", "md", "tex"):
+        assert (place / f"comparison_last.{end}").exists()
+    assert r"\toprule" in (place / "comparison_last.tex").read_text()
+    assert (place / "figures" / "curves_by_bytes.pdf").exists()
+
+
+def test_report_refuses_unfinished_and_equal_runs(done, tmp_path):
+    half = runs.unfinished(done[0], tmp_path / "half")
+    code, _, errors = runs.main("report", done[0], half, "--out", tmp_path / "out")
+    assert (code, errors.count("\n")) == (2, 1)
+    assert "half is unfinished: 4 rounds are logged" in errors
+    code, _, errors = runs.main("report", done[0], done[0], "--out", tmp_path / "out")
+    assert (code, errors.count("\n")) == (2, 1)
+    assert "same config and seed 0; give one of them" in errors
+
+
+@pytest.mark.parametrize("kind", catalogue.KINDS)
+def test_list_names_everything(kind):
+    code, out, _ = runs.main("list", kind)
+    assert code == 0
+    named = [line.split()[0] for line in out.splitlines() if not line.startswith(" ")]
+    assert named == sorted(catalogue.known(kind))
+    assert all(len(line.split()) > 3 for line in out.splitlines() if line[0] != " ")
+
+
+def test_help_is_quick_and_loads_nothing():
+    done = subprocess.run([sys.executable, "-c", HELP], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "usage: pfljax COMMAND" in done.stdout
+
+
+def test_help_of_run_has_every_setting_and_the_options_of_the_method():
+    code, out, _ = runs.main("run", "--algorithm", "ditto", "--help")
+    assert code == 0
+    for option in ("--cohort", "--test-from", "--batch-size", "--lam", "--prox"):
+        assert option in out
+    assert "Ditto" in out or "ditto" in out
+
+
+def test_an_error_in_a_process_is_one_line_and_exit_code_2(tmp_path):
+    done = runs.command_line("run", "--cohort", "50", "--out", tmp_path / "run")
+    assert done.returncode == 2
+    assert done.stderr == (
+        "pfljax: cohort is 50, but there are 20 clients; choose cohort <= 20\n"
+    )
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["rnu"], "command 'rnu' is unknown; known: run, resume, report"),
+        (["resume", "."], ". is not a run folder: it has no config.json"),
+        (["export", "."], ". is not a run folder: it has no config.json"),
+        (["report", "none"], "none is not a folder"),
+        (["prepare", "digits"], "'digits' needs no preparing"),
+        (["run", "--config", "none.json"], "--config none.json cannot be read"),
+        (["run", "--algorithm", "foo"], "unknown algorithm 'foo'; known: ditto"),
+        (["run", "--rounds", "0"], "rounds is 0; expected at least 1"),
+    ],
+)
+def test_mistakes_are_one_line(args, message):
+    code, out, errors = runs.main(*args)
+    assert (code, out, errors.count("\n")) == (2, "", 1)
+    assert errors.startswith("pfljax: ")
+    assert message in errors
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["run", "--rounds", "many"], "--rounds"),
+        (["run", "--cohrot", "3"], "--cohort"),
+        (["run", "--algorithm", "ditto", "--mu", "1"], "--mu"),
+        (["run", "--config", "x.json", "--rounds", "3"], "--rounds"),
+        (["list", "methods"], "algorithms"),
+        (["export", "run", "--client", "first"], "first"),
+        (["resume"], "run"),
+    ],
+)
+def test_unknown_options_and_values_name_the_known(args, message):
+    code, _, errors = runs.main(*args)
+    assert code == 2
+    assert message in errors

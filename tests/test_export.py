@@ -1,0 +1,79 @@
+"""What is exported is the model that was judged."""
+
+import numpy as np
+import pytest
+import runs
+
+from pfljax import export, tree
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return runs.finished(tmp_path_factory.getbasetemp())[0]
+
+
+@pytest.fixture(scope="module")
+def loaded(folder):
+    return export.load_state(folder)
+
+
+def accuracy(params, loaded, client):
+    """Accuracy on a client's test rows of exported parameters."""
+    sim, federation, _ = loaded
+    test = federation.test
+    rows = slice(test.offset[client], test.offset[client] + test.size[client])
+    logits = sim.task.predict(params, test.examples.x[rows])
+    return np.mean(np.argmax(logits, 1) == np.asarray(test.examples.y[rows]))
+
+
+def test_each_clients_model_scores_as_reported(folder, loaded, tmp_path):
+    told = np.load(folder / "per_client.npz")["personal/test/accuracy"][-1]
+    found = []
+    for client in range(len(told)):
+        file = tmp_path / f"{client}.npz"
+        export.export(folder, client, file)
+        found.append(accuracy(export.load_params(file), loaded, client))
+    np.testing.assert_allclose(found, told, rtol=1e-6)
+    assert len(set(found)) > 1
+
+
+def test_the_server_scores_as_reported(folder, loaded):
+    code, out, errors = runs.main("export", folder)
+    assert code == 0, errors
+    assert out.endswith(f"written to {folder}/server.npz\n")
+    params = export.load_params(folder / "server.npz")
+    told = np.load(folder / "per_client.npz")["server/test/accuracy"][-1]
+    found = [accuracy(params, loaded, k) for k in range(len(told))]
+    np.testing.assert_allclose(found, told, rtol=1e-6)
+
+
+def test_the_command_names_the_arrays_that_it_writes(folder, loaded, tmp_path):
+    file = tmp_path / "model.npz"
+    code, out, _ = runs.main("export", folder, "--client", 3, "--out", file)
+    assert code == 0
+    with np.load(file) as written:
+        assert sorted(written) == sorted(tree.paths(loaded[2].server))
+        for name in written:
+            shape = list(written[name].shape)
+            assert f"{name:40} float32{shape}\n" in out
+
+
+@pytest.mark.parametrize("client", [-1, 5, 99])
+def test_a_client_that_is_not_there(folder, client, tmp_path):
+    message = f"client is {client}; this run has clients 0 to 4$"
+    with pytest.raises(ValueError, match=message):
+        export.export(folder, client, tmp_path / "no.npz")
+
+
+def test_a_run_without_a_checkpoint(folder, tmp_path):
+    for name in ("config.json", "partition.json"):
+        (tmp_path / name).write_text((folder / name).read_text())
+    with pytest.raises(RuntimeError, match="has no checkpoint yet; run it first"):
+        export.export(tmp_path, 0, tmp_path / "no.npz")
+
+
+def test_nested_names_become_nested_dicts(tmp_path):
+    np.savez(tmp_path / "a.npz", **{"body/0/kernel": np.ones(2), "head": np.zeros(1)})
+    params = export.load_params(tmp_path / "a.npz")
+    assert params["body"]["0"]["kernel"].tolist() == [1, 1]
+    assert params["head"].tolist() == [0]

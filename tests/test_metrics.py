@@ -1,0 +1,133 @@
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import toy
+
+from pfljax import metrics
+
+CLASSES = 7
+
+
+def judged(logits, y, batch_size=4):
+    """Metrics of a model whose logits are the rows themselves."""
+    logits, y = np.float32(logits), np.asarray(y)
+    wrong = np.full((2, logits.shape[1]), np.nan)  # rows of somebody else
+    data, _ = toy.deal(
+        np.concatenate([wrong, logits, wrong]), np.r_[0, 0, y, 0, 0], [2, len(y), 2]
+    )
+    return metrics.score(lambda x: x, toy.one(data, 1), batch_size)
+
+
+def calibration(confidence, correct):
+    """(ECE, MCE) from |accuracy - confidence| in 15 bins (low, high]."""
+    ece, mce = 0.0, 0.0
+    for low in np.arange(15):
+        inside = (confidence > low / 15) & (confidence <= (low + 1) / 15)
+        if inside.any():
+            gap = abs(correct[inside].mean() - confidence[inside].mean())
+            ece, mce = ece + inside.mean() * gap, max(mce, gap)
+    return ece, mce
+
+
+def oracle(logits, y, batch_size):
+    p = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
+    confidence, correct = p.max(1), p.argmax(1) == y
+    rank = (p > p[np.arange(len(y)), y, None]).sum(1)
+    cuts = range(batch_size, len(y), batch_size)
+    batches = zip(np.split(confidence, cuts), np.split(correct, cuts), strict=True)
+    by_batch = np.mean([calibration(*batch) for batch in batches], axis=0)
+    ece, mce = calibration(confidence, correct)
+    return {
+        "accuracy": correct.mean(),
+        "top5": (rank < 5).mean(),
+        "loss": -np.log(p[np.arange(len(y)), y]).mean(),
+        "ece": ece,
+        "mce": mce,
+        "ece_batchwise": by_batch[0],
+        "mce_batchwise": by_batch[1],
+    }
+
+
+@pytest.mark.parametrize(
+    ("rows", "batch_size"), [(1, 4), (23, 4), (24, 4), (300, 10), (300, 400)]
+)
+def test_metrics_against_numpy(rows, batch_size):
+    rng = np.random.default_rng(rows)
+    logits, y = 2 * rng.normal(size=(rows, CLASSES)), rng.integers(0, CLASSES, rows)
+    found = judged(logits, y, batch_size)
+    assert tuple(found) == metrics.METRICS
+    for name, value in oracle(logits, y, batch_size).items():
+        np.testing.assert_allclose(found[name], value, rtol=2e-5, atol=2e-6), name
+
+
+@pytest.mark.parametrize("right", [0, 3, 8])
+def test_constant_confidence_in_closed_form(right):
+    """Always sure by c, right p of the time: ECE = MCE = |p - c|."""
+    logits = np.tile([2.0, 0, 0], (8, 1))
+    confidence = np.exp(2) / (np.exp(2) + 2)
+    found = judged(logits, [0] * right + [1] * (8 - right), batch_size=8)
+    for name in ("ece", "mce", "ece_batchwise", "mce_batchwise"):
+        assert float(found[name]) == pytest.approx(
+            abs(right / 8 - confidence), abs=1e-6
+        )
+
+
+def test_metrics_of_a_client_without_rows_are_nan():
+    data, _ = toy.deal(np.ones((3, 3)), np.zeros(3), [3, 0])
+    found = metrics.score(lambda x: x, toy.one(data, 1), 4)
+    assert all(np.isnan(value) for value in found.values())
+
+
+def test_ties_count_for_the_true_class_in_top5():
+    found = judged(np.zeros((1, CLASSES)), [6])
+    assert found["top5"] == 1
+    assert found["accuracy"] == 0  # the first of equals is the prediction
+    assert found["loss"] == pytest.approx(np.log(CLASSES))
+
+
+def test_half_precision_logits_are_judged_in_full():
+    data, _ = toy.deal(np.tile([3.0, 0, 0], (4, 1)), np.zeros(4), [4])
+    found = metrics.score(lambda x: x.astype(jnp.bfloat16), toy.one(data, 0), 4)
+    assert found["loss"].dtype == jnp.float32
+    assert float(found["loss"]) == pytest.approx(np.log(1 + 2 * np.exp(-3)), rel=1e-5)
+
+
+def test_figures_over_clients():
+    values, weight = np.r_[np.nan, np.arange(1.0, 13), np.nan], np.arange(14.0)
+    found = metrics.summarise(values, weight)
+    assert found == pytest.approx(
+        {
+            "mean": 6.5,
+            "std": np.arange(1, 13).std(),
+            "weighted": (np.arange(1, 13) ** 2).sum() / 78,
+            "worst10": 1.5,  # ceil(12 / 10) = 2 clients
+            "best10": 11.5,
+            "min": 1,
+            "max": 12,
+        }
+    )
+
+
+def test_the_weight_follows_its_client():
+    found = metrics.summarise(np.array([3.0, 1.0]), np.array([1.0, 0.0]))
+    assert found["weighted"] == 3
+
+
+def test_figures_of_nobody_are_none():
+    found = metrics.summarise(np.full(3, np.nan), np.ones(3))
+    assert set(found.values()) == {None}
+    assert set(found) == set(metrics.summarise(np.ones(1), np.ones(1)))
+
+
+def test_the_share_of_clients_worse_off():
+    accuracy = np.array([0.5, 0.6, 0.7, np.nan])
+    assert metrics.worse_share(accuracy, np.array([0.6, 0.6, 0.6, 1.0])) == 1 / 3
+    assert np.isnan(metrics.worse_share(accuracy[3:], accuracy[:1]))
+
+
+def test_every_client_takes_its_best_lambda():
+    path = np.zeros((5, 11))
+    path[0, 8] = path[1, [2, 9]] = path[2, [4, 6]] = path[3, 0] = 1
+    metric = np.tile(np.arange(11), (5, 1))
+    best = metrics.pick_lambda(path, metric)
+    assert best.tolist() == [8, 2, 4, 0, 5]  # ties: nearest 1/2, then the smaller

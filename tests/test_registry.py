@@ -1,0 +1,70 @@
+import pytest
+
+from pfljax import registry
+from pfljax.registry import choose
+
+
+def test_every_method_is_found_by_its_file():
+    names = {
+        "local", "fedavg", "fedprox", "scaffold", "ditto", "fedper", "ifca",
+        "superfed", "per_fedavg",
+    }  # fmt: skip
+    assert names <= set(registry.algorithms())
+
+
+@pytest.mark.parametrize(
+    ("text", "choice"),
+    [
+        ("iid", choose("iid")),
+        ("shards:per_client=2", choose("shards", per_client=2)),
+        ("ditto: lam = 0.5 , prox=norm", choose("ditto", prox="norm", lam=0.5)),
+        (
+            "x:flag=True,none=None,low=-1e-3",
+            choose("x", flag=True, none=None, low=-1e-3),
+        ),
+    ],
+)
+def test_choices_are_read(text, choice):
+    assert registry.parse(text) == choice
+    assert registry.parse(str(choice)) == choice
+
+
+@pytest.mark.parametrize("text", ["shards:2", "shards:=2", "shards:per_client="])
+def test_malformed_choices(text):
+    with pytest.raises(ValueError, match="not of the form name:key=value"):
+        registry.parse(text)
+
+
+def test_an_unknown_name_is_told_the_nearest_and_all():
+    with pytest.raises(
+        ValueError,
+        match=r"unknown algorithm 'dito'; known: ditto, fedavg.*did you mean 'ditto'",
+    ):
+        registry.find("algorithm", registry.algorithms(), "dito")
+
+
+@pytest.mark.parametrize(
+    ("choice", "message"),
+    [
+        (choose("ditto", lamb=1.0), "parameter 'lamb'; known: lam, .*mean 'lam'"),
+        (choose("ditto", lam="big"), "lam is 'big'; expected float"),
+        (choose("ditto", lam=True), "lam is True; expected float"),
+        (choose("ditto", prox=1), "prox is 1; expected str"),
+    ],
+)
+def test_wrong_options(choice, message):
+    with pytest.raises(ValueError, match=message):
+        registry.check("algorithm", choice, registry.algorithms()["ditto"])
+
+
+def test_right_options():
+    factory = registry.algorithms()["ditto"]
+    registry.check("algorithm", choose("ditto", lam=1, prox="norm"), factory)
+    assert list(registry.options(factory)) == ["lam", "personal_epochs", "prox"]
+
+
+def test_what_the_experiment_fills_in_is_no_option():
+    factory = registry.algorithms()["superfed"]
+    assert "rounds" not in registry.options(factory)
+    assert registry.given(factory, rounds=7, seed=1) == {"rounds": 7}
+    assert registry.given(registry.algorithms()["fedavg"], rounds=7) == {}

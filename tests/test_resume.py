@@ -1,0 +1,97 @@
+"""Killed at any moment, even in a save, a run goes on and ends with the same bits."""
+
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+import runs
+
+JOB = runs.TINY.replace(rounds=36, eval_every=3)
+LINES = sorted(random.Random(0).sample(range(9, 34), 3))  # rounds logged before a kill
+SAVES = 2  # further kills that leave a half-written checkpoint
+
+
+@pytest.fixture(scope="module")
+def env(tmp_path_factory):
+    return runs.environment(tmp_path_factory.mktemp("xla"))
+
+
+@pytest.fixture(scope="module")
+def whole(env, tmp_path_factory):
+    """The folder of the same run, never interrupted."""
+    folder = tmp_path_factory.mktemp("whole") / "run"
+    _finish(JOB.replace(out=str(folder)), env)
+    return folder
+
+
+def _finish(job, env):
+    process = runs.start(job, env)
+    _, errors = process.communicate(timeout=300)
+    assert process.returncode == 0, errors
+
+
+def _logged(folder):
+    log = folder / "metrics.jsonl"
+    return log.read_bytes().count(b"\n") if log.exists() else 0
+
+
+def _saving(folder):
+    return list((folder / "checkpoints").glob("*orbax-checkpoint-tmp*"))
+
+
+def _kill(process, ready, delay):
+    """Kills the process `delay` seconds after ready(); whether it was still there."""
+    deadline = time.monotonic() + 120
+    while process.poll() is None and not ready():
+        assert time.monotonic() < deadline
+        time.sleep(0.0005)
+    time.sleep(delay)
+    alive = process.poll() is None
+    process.kill()
+    process.communicate()
+    return alive
+
+
+def test_killed_anywhere_ends_with_the_same_bits(env, whole, tmp_path):
+    folder, chance = tmp_path / "run", random.Random(1)
+    job = JOB.replace(out=str(folder))
+    kills = _kill(runs.start(job, env), folder.exists, chance.random() / 10)
+    in_saves = 0
+    while in_saves < SAVES:
+        old = set(_saving(folder))
+        ready = lambda old=old: set(_saving(folder)) - old  # noqa: E731
+        kills += _kill(runs.start(job, env), ready, 0)
+        in_saves += bool(_saving(folder))
+        assert kills < 9, "no kill fell into a save"
+    for lines in LINES:
+        ready = lambda lines=lines: _logged(folder) >= lines  # noqa: E731
+        kills += _kill(runs.start(job, env), ready, chance.random() / 50)
+    assert kills >= 1 + SAVES + len(LINES)
+    assert not (folder / "summary.json").exists()
+    _finish(job, env)
+    runs.assert_same_run(folder, whole)
+    assert not _saving(folder)
+
+
+def test_ctrl_c_is_one_line_and_the_same_command_goes_on(env, whole, tmp_path):
+    folder = tmp_path / "run"
+    options = runs.options(JOB.replace(out=str(folder)))
+    process = subprocess.Popen(
+        [sys.executable, "-c", runs.COMMAND, "run", *options],
+        env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    while process.poll() is None and _logged(folder) < 10:
+        time.sleep(0.001)
+    process.send_signal(signal.SIGINT)
+    out, errors = process.communicate(timeout=120)
+    last = errors.splitlines()[-1]
+    assert process.returncode not in (0, None)
+    assert last == "pfljax: stopped; the same command goes on from the last checkpoint"
+    assert "Traceback" not in errors
+    assert out == ""
+    assert 10 <= _logged(folder) < JOB.rounds
+    _finish(JOB.replace(out=str(folder)), env)
+    runs.assert_same_run(folder, whole)
