@@ -9,6 +9,7 @@ from pfljax.data import Federation, MissingDataset
 from pfljax.folder import FolderError
 
 NAN, INF = float("nan"), float("inf")
+BY_STEPS = {"epochs": None, "steps": 3}
 
 # Settings that differ from the defaults, and what the message tells.
 SETTINGS = {
@@ -25,7 +26,7 @@ SETTINGS = {
     "algorithm-none": ({"algorithm": None}, "algorithm is None; expected str"),
     # ranges
     "cohort-zero": ({"cohort": 0}, "cohort is 0; expected at least 1"),
-    "cohort-large": ({"cohort": 30}, "cohort is 30, .* 20 clients; choose cohort <= 20"),
+    "cohort-large": ({"cohort": 30}, "cohort is 30, .* 20 clients; choose cohort"),
     "clients-zero": ({"clients": 0}, "clients is 0; expected at least 1$"),
     "rounds-zero": ({"rounds": 0}, "rounds is 0; expected at least 1"),
     "epochs-zero": ({"epochs": 0}, "epochs is 0; expected at least 1"),
@@ -68,17 +69,17 @@ SETTINGS = {
     "optimizer": ({"optimizer": "adamm"}, "unknown optimizer 'adamm'; known: sgd"),
     "selection": ({"selection": "random"}, "known: uniform, by_size"),
     "rows": ({"rows": "test"}, "unknown rows 'test'; known: train, all"),
-    "test-from": ({"test_from": "server"}, "unknown test_from 'server'; known: clients"),
+    "test-from": ({"test_from": "server"}, "unknown test_from 'server'; known:"),
     # options
     "optimizer-option": ({"optimizer": "adam:b3=1"}, "'adam:b3=1' cannot be built"),
     "optimizer-type": ({"optimizer": "adam:b1=x"}, "'adam:b1=x' cannot be built"),
     "optimizer-loss": ({"optimizer": "softmax_cross_entropy"}, "cannot be built"),
-    "sgd-option": ({"optimizer": "sgd:nesterov=True"}, "from momentum and weight_decay"),
+    "sgd-option": ({"optimizer": "sgd:nesterov=True"}, "from momentum and weight"),
     "adam-momentum": ({"optimizer": "adam", "momentum": 0.9}, "belong to sgd"),
-    "hyper-unknown": ({"hyper": {"mu": 1.0}}, "unknown parameter 'mu'; known: finetune"),
+    "hyper-unknown": ({"hyper": {"mu": 1.0}}, "unknown parameter 'mu'; known:"),
     "hyper-pairs": ({"hyper": 3}, "hyper is 3; expected options by name"),
     "hyper-float": ({"hyper": {"finetune": 1.5}}, "finetune is 1.5; expected int"),
-    "hyper-negative": ({"hyper": {"finetune": -1}}, "finetune is -1; expected a finite"),
+    "hyper-negative": ({"hyper": {"finetune": -1}}, "finetune is -1; expected"),
     "reducer-text": ({"hyper": {"reducer": "median"}}, "reducer is 'median'"),
     "reducer-call": ({"hyper": {"reducer": max}}, "reducer is .*no config can hold"),
     "mu-nan": (
@@ -88,13 +89,13 @@ SETTINGS = {
         {"algorithm": "ditto", "hyper": {"lam": "x"}}, "lam is 'x'; expected float",
     ),
     "lam-negative": (
-        {"algorithm": "ditto", "hyper": {"lam": -1.0}}, "lam is -1.0; expected a finite",
+        {"algorithm": "ditto", "hyper": {"lam": -1.0}}, "lam is -1.0; expected",
     ),
     "epochs-text": (
-        {"algorithm": "ditto", "hyper": {"personal_epochs": "x"}}, "expected int | None",
+        {"algorithm": "ditto", "hyper": {"personal_epochs": "x"}}, r"expected int \| N",
     ),
     "epochs-of-steps": (
-        {"algorithm": "ditto", "hyper": {"personal_epochs": 2}, "epochs": None, "steps": 3},
+        {"algorithm": "ditto", "hyper": {"personal_epochs": 2}} | BY_STEPS,
         "need Local.epochs; got Local.steps",
     ),
     "mixing": (
@@ -106,11 +107,11 @@ SETTINGS = {
     "variant": (
         {"algorithm": "per_fedavg", "hyper": {"variant": "x"}}, "known: first_order",
     ),
-    "option": ({"algorithm": "scaffold", "hyper": {"option": "III"}}, "known: 'I', 'II'"),
-    "clusters": ({"algorithm": "ifca", "hyper": {"clusters": 0}}, "expected at least 1"),
-    "averaging": ({"algorithm": "ifca", "hyper": {"averaging": "x"}}, "known: 'models'"),
+    "option": ({"algorithm": "scaffold", "hyper": {"option": "III"}}, "known: 'I'"),
+    "clusters": ({"algorithm": "ifca", "hyper": {"clusters": 0}}, "expected at"),
+    "averaging": ({"algorithm": "ifca", "hyper": {"averaging": "x"}}, "known:"),
     # models
-    "model-int": ({"model": "mlp:hidden=8"}, "hidden is 8; expected positive .*(64,)"),
+    "model-int": ({"model": "mlp:hidden=8"}, r"hidden is 8; expected .*\(64,\)"),
     "model-zero": ({"model": "mlp:hidden=(8, 0)"}, r"hidden is \(8, 0\); expected pos"),
     "model-text": ({"model": "mlp:hidden=foo"}, "hidden is 'foo'; expected positive"),
     "model-option": ({"model": "mlp:width=8"}, "unknown parameter 'width'; known: hid"),
@@ -129,16 +130,16 @@ SETTINGS = {
     "shards-many": ({"partition": "shards:per_client=100"}, "1 <= per_client <= 89"),
     "classes-many": ({"partition": "classes:per_client=11"}, "there are 10 classes"),
     "alpha-zero": (
-        {"partition": "dirichlet_over_clients:alpha=0"}, "alpha is 0; choose a number > 0",
+        {"partition": "dirichlet_over_clients:alpha=0"}, "alpha is 0; choose a number",
     ),
     "alpha-negative": (
-        {"partition": "dirichlet_over_classes:alpha=-1"}, "alpha is -1; choose a number",
+        {"partition": "dirichlet_over_classes:alpha=-1"}, "alpha is -1; choose",
     ),
     "alpha-text": (
-        {"partition": "dirichlet_over_clients:alpha=foo"}, "expected float, such as 0.5",
+        {"partition": "dirichlet_over_clients:alpha=foo"}, "expected float, such as",
     ),
     "min-size": (
-        {"partition": "dirichlet_over_clients:min_size=1000"}, "choose 0 <= min_size <= 89",
+        {"partition": "dirichlet_over_clients:min_size=1000"}, "choose 0 <= min_size",
     ),
     "empty-clients": (
         {"partition": "dirichlet_over_clients:alpha=0.01,min_size=0"},
@@ -146,7 +147,7 @@ SETTINGS = {
     ),
     "clients-many": ({"clients": 3000}, "there are 1797 rows; choose"),
     "clients-none": ({"clients": None}, "partition 'shards' needs num_clients"),
-    "natural": ({"partition": "natural"}, "no natural clients; choose another partition"),
+    "natural": ({"partition": "natural"}, "no natural clients; choose another"),
     "natural-count": (
         {"partition": "natural", "dataset": "synthetic", "clients": 7},
         "have 30 natural clients",
@@ -159,8 +160,8 @@ SETTINGS = {
     "official": ({"test_from": "official"}, "'digits' has no official test rows"),
     "path-missing": ({"dataset": "npz"}, "needs the parameter 'path'"),
     "path-wrong": ({"dataset": "npz:path=/no.npz"}, "no file '/no.npz'; give path="),
-    "synthetic-type": ({"dataset": "synthetic:alpha=x"}, "alpha is 'x'; expected float"),
-    "baseline": ({"baseline": "nowhere"}, "nowhere is not a finished run; run it first"),
+    "synthetic-type": ({"dataset": "synthetic:alpha=x"}, "alpha is 'x'; expected"),
+    "baseline": ({"baseline": "nowhere"}, "nowhere is not a finished run; run it"),
 }  # fmt: skip
 
 
@@ -214,18 +215,18 @@ def test_several_mistakes_are_told_at_once():
 def test_a_data_set_that_is_not_there_gives_the_command(tmp_path, monkeypatch, idle):
     monkeypatch.setenv("PFLJAX_DATA_DIR", str(tmp_path / "none"))
     monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path / "none"))
-    with pytest.raises(MissingDataset, match="run: pfljax prepare cifar100$") as error:
+    with pytest.raises(MissingDataset, match=r"run: pfljax prepare cifar100$") as error:
         experiment.run(Experiment(dataset="cifar100", out=str(tmp_path / "run")))
     tell(error)
 
 
 X, Y = np.ones((4, 2, 2), np.float32), np.arange(4)
 ARRAYS = {
-    "nan": ({"x": np.where(X, NAN, X)}, "NaN or infinity in 4 of 4 rows, first in row 0"),
-    "inf": ({"x": X * np.array([1, 1, INF, 1])[:, None, None]}, "first in row 2; remove"),
+    "nan": ({"x": np.where(X, NAN, X)}, "NaN or infinity in 4 of 4 rows, first in"),
+    "inf": ({"x": X * np.array([1, 1, INF, 1])[:, None, None]}, "first in row 2"),
     "text": ({"x": X.astype(str)}, "x is of type <U32; expected uint8"),
     "complex": ({"x": X * 1j}, "x is of type complex"),
-    "flat": ({"x": Y}, r"x has shape \[4\]; expected \[rows, \.\.\.\]"),
+    "flat": ({"x": Y}, r"x has shape \[4\]; expected rows \[N, "),
     "empty": ({"x": X[:0], "y": Y[:0]}, r"x has shape \[0, 2, 2\]"),
     "short": ({"y": Y[:3]}, r"y has shape \[3\], but x has 4 rows; expected \[4\]"),
     "two-d": ({"y": Y[:, None]}, r"y has shape \[4, 1\]"),

@@ -23,7 +23,7 @@ def accuracy(params, loaded, client):
     test = federation.test
     rows = slice(test.offset[client], test.offset[client] + test.size[client])
     logits = sim.task.predict(params, test.examples.x[rows])
-    return np.mean(np.argmax(logits, 1) == np.asarray(test.examples.y[rows]))
+    return float(np.mean(np.argmax(logits, 1) == np.asarray(test.examples.y[rows])))
 
 
 def test_each_clients_model_scores_as_reported(folder, loaded, tmp_path):

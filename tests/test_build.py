@@ -1,0 +1,117 @@
+"""From settings to functions: what is chosen, shared and checked."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+import runs
+
+from pfljax import Experiment, build, local
+
+
+@pytest.fixture(scope="module")
+def federation():
+    return build.federation(runs.TINY)[0]
+
+
+def test_seeds_share_compiled_functions(federation):
+    sim = build.simulation(runs.TINY, federation)
+    named = runs.TINY.replace(seed=5, out="x", label="x", keep=9, baseline="x")
+    assert build.simulation(named, federation) is sim
+    assert build.simulation(runs.TINY.replace(lr=0.1), federation) is not sim
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "hyper", "same"),
+    [
+        ("fedavg", {}, True),
+        ("fedavg", {"finetune": 1}, False),
+        ("fedprox", {}, True),
+        ("scaffold", {}, True),
+        ("ditto", {}, False),
+        ("per_fedavg", {}, False),
+    ],
+)
+def test_who_is_judged_by_the_servers_model(federation, algorithm, hyper, same):
+    job = runs.TINY.replace(algorithm=algorithm, hyper=hyper)
+    sim = build.simulation(job, federation)
+    assert sim.personal_is_server is same
+    assert set(sim.judges) == ({"server"} if same else {"server", "personal"})
+
+
+@pytest.mark.parametrize(
+    ("shape", "model"),
+    [
+        ((60,), "logistic"),
+        ((8, 8), "mlp"),
+        ((28, 28, 1), "mlp"),
+        ((32, 32, 3), "gn_cnn"),
+    ],
+)
+def test_the_model_goes_by_the_shape(shape, model):
+    assert build.default_model(shape) == model
+
+
+def test_the_learning_rate_decays_from_the_first_round():
+    made = build.make_local(Experiment(lr=0.5, lr_decay=0.8))
+    rates = [float(local.learning_rate(made, jnp.int32(r))) for r in range(3)]
+    np.testing.assert_allclose(rates, [0.4, 0.32, 0.256], rtol=1e-6)
+    assert build.make_local(Experiment(lr=0.5)).learning_rate == 0.5
+
+
+def test_work_is_epochs_or_steps():
+    assert build.make_local(Experiment(epochs=3)).epochs == 3
+    made = build.make_local(Experiment(epochs=None, steps=7))
+    assert (made.epochs, made.steps) == (None, 7)
+    assert made.batch_size == Experiment().batch_size
+
+
+def step(optimizer, grads):
+    """The updates of a few steps from the parameter 1."""
+    state, updates = optimizer.init(jnp.float32(1)), []
+    for grad in grads:
+        update, state = optimizer.update(jnp.float32(grad), state, jnp.float32(1))
+        updates.append(float(update))
+    return updates
+
+
+def test_sgd_has_torchs_momentum_and_weight_decay():
+    made = build.make_optimizer(Experiment(momentum=0.5, weight_decay=0.1))(0.1)
+    g, h = 1 + 0.1, 2 + 0.1
+    expected = [-0.1 * g, -0.1 * (0.5 * g + h)]
+    np.testing.assert_allclose(step(made, [1, 2]), expected, rtol=1e-6)
+
+
+def test_an_optimizer_of_optax_gets_its_options():
+    made = build.make_optimizer(Experiment(optimizer="adam:b1=0.5,b2=0.9"))(0.1)
+    same = optax.adam(0.1, b1=0.5, b2=0.9)
+    np.testing.assert_array_equal(step(made, [1, -2, 3]), step(same, [1, -2, 3]))
+
+
+def test_stragglers_and_selection_by_size(federation):
+    job = runs.TINY.replace(selection="by_size", stragglers=0.34, drop_stragglers=True)
+    sim = build.simulation(job, federation)
+    ids = sim.setting.selection.ids(jax.random.key(0))
+    assert ids.shape == (3,)
+    _, mask = sim.setting.selection.work(jax.random.key(0), jnp.full(3, 4))
+    assert sorted(mask.tolist()) == [0, 1, 1]
+
+
+def test_held_out_clients_do_not_train():
+    training, unseen = build.federation(runs.TINY.replace(unseen=0.34))
+    assert (training.num_clients, unseen.num_clients) == (4, 2)
+    everybody = {*training.manifest["clients"], *unseen.manifest["clients"]}
+    assert everybody == set(range(6))
+    assert build.federation(runs.TINY)[1] is None
+
+
+def test_clients_of_ones_own_are_held_out_alike(federation):
+    training, unseen = build.federation(runs.TINY.replace(unseen=0.5), federation)
+    assert (training.num_clients, unseen.num_clients) == (3, 3)
+
+
+def test_the_width_goes_by_the_platform(federation):
+    assert build.simulation(runs.TINY, federation).setting.width == 1
+    wide = build.simulation(runs.TINY.replace(width=3), federation)
+    assert wide.setting.width == 3

@@ -1,0 +1,197 @@
+"""What a run writes while it goes, and when it refuses to go on."""
+
+import json
+
+import numpy as np
+import pytest
+import runs
+
+from pfljax import Experiment, build, data, engine, experiment
+from pfljax.folder import FolderError
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory):
+    return runs.finished(tmp_path_factory.getbasetemp())[0]
+
+
+@pytest.fixture(scope="module")
+def lines(done):
+    return [json.loads(line) for line in (done / "metrics.jsonl").open()]
+
+
+@pytest.fixture(scope="module")
+def summary(done):
+    return json.loads((done / "summary.json").read_text())
+
+
+@pytest.fixture(scope="module")
+def arrays(done):
+    with np.load(done / "per_client.npz") as file:
+        return dict(file)
+
+
+def wanted(records, **fields):
+    """The records of an evaluation with these fields."""
+    return [r for r in records if all(r[k] == v for k, v in fields.items())]
+
+
+def run(job, *args):
+    return experiment.run(job, *args, quiet=True, report=False)
+
+
+def test_a_line_a_round_and_an_evaluation_every_other(lines):
+    assert [line["round"] for line in lines] == [1, 2, 3, 4]
+    assert [line["round"] for line in lines if "evaluations" in line] == [2, 4]
+    assert all(np.isfinite(line["train_loss"]) for line in lines)
+
+
+def test_bytes_are_those_of_the_cohort_so_far(lines, summary):
+    federation, _ = build.federation(runs.SEEN)
+    sim = build.simulation(runs.SEEN, federation)
+    traffic = engine.traffic(sim.setting.algorithm, sim.task, 5, (8, 8))
+    for line in lines:
+        assert line["bytes_down"] == 3 * traffic.down * line["round"]
+        assert line["bytes_up"] == 3 * traffic.up * line["round"]
+    assert summary["traffic"] == {
+        "down_per_client": traffic.down, "up_per_client": traffic.up,
+        "down_total": lines[-1]["bytes_down"], "up_total": lines[-1]["bytes_up"],
+    }  # fmt: skip
+
+
+def test_metrics_of_each_client(arrays):
+    assert arrays["round"].tolist() == [2, 4]
+    for model in ("personal", "server"):
+        for split in ("test", "validation"):
+            assert arrays[f"{model}/{split}/accuracy"].shape == (2, 5)
+            assert arrays[f"unseen:{model}/{split}/ece"].shape == (2, 1)
+    assert arrays["mixture/test/accuracy"].shape == (5, 11)
+    np.testing.assert_allclose(arrays["mixture/lambda"], np.arange(11) / 10, rtol=1e-6)
+    middle = arrays["mixture/test/accuracy"][:, 5]
+    np.testing.assert_allclose(middle, arrays["personal/test/accuracy"][-1], rtol=1e-6)
+
+
+def test_participations_are_what_was_drawn(arrays):
+    federation, _ = build.federation(runs.SEEN)
+    sim = build.simulation(runs.SEEN, federation)
+    state = sim.init(np_key())
+    drawn = [engine.draw(sim.setting, state.key, r) for r in range(4)]
+    count = np.bincount(np.concatenate(drawn), minlength=5)
+    assert arrays["participations"].tolist() == count.tolist()
+    assert arrays["train_size"].tolist() == federation.train.size.tolist()
+
+
+def np_key():
+    import jax
+
+    return jax.random.key(runs.SEEN.seed)
+
+
+def test_records_agree_with_the_clients(lines, arrays):
+    records = lines[3]["evaluations"]
+    (record,) = wanted(records, model="personal", clients="all", split="test")
+    values = arrays["personal/test/accuracy"][-1]
+    assert record["count"] == 5
+    np.testing.assert_allclose(record["metrics"]["accuracy"]["mean"], values.mean())
+    np.testing.assert_allclose(record["metrics"]["accuracy"]["min"], values.min())
+    assert len(wanted(records, clients="unseen", split="test")) == 2
+    (some,) = wanted(records, model="server", clients="participants", split="test")
+    assert some["count"] == 3
+
+
+def test_the_summary_tells_last_and_chosen_apart(lines, summary, arrays):
+    assert summary["last"] == {"round": 4, "evaluations": lines[3]["evaluations"]}
+    on_validation = arrays["personal/validation/accuracy"].mean(1)
+    chosen = [2, 4][int(np.argmax(on_validation))]
+    assert summary["chosen_on_validation"]["round"] == chosen
+    on_test = arrays["personal/test/accuracy"].mean(1)
+    np.testing.assert_allclose(summary["best_on_test"]["accuracy"], on_test.max())
+    assert set(summary["mixture"]) == {
+        "half", "chosen_on_validation", "oracle_chosen_on_test",
+    }  # fmt: skip
+    assert summary["worse_than_local"] is None
+
+
+def test_a_missing_report_is_drawn_and_nothing_else(done, tmp_path):
+    job = runs.SEEN.replace(out=str(tmp_path), seed=1)
+    run(job)
+    before = (tmp_path / "metrics.jsonl").stat().st_mtime_ns
+    assert not (tmp_path / "report.html").exists()
+    experiment.run(job, quiet=True)
+    assert (tmp_path / "report.html").exists()
+    assert (tmp_path / "metrics.jsonl").stat().st_mtime_ns == before
+
+
+def test_seeds_differ(done, tmp_path):
+    run(runs.SEEN.replace(out=str(tmp_path), seed=2))
+    first = (done / "metrics.jsonl").read_text()
+    assert (tmp_path / "metrics.jsonl").read_text() != first
+
+
+def test_a_run_that_diverges_ends_with_a_report(tmp_path, capsys):
+    job = Experiment(
+        out=str(tmp_path), lr=1e30, rounds=2, eval_every=1, epochs=1, model="logistic"
+    )
+    summary = experiment.run(job)
+    assert "loss nan" in capsys.readouterr().err
+    assert summary["rounds"] == 2
+    assert '"train_loss": null' in (tmp_path / "metrics.jsonl").read_text()
+    assert (tmp_path / "report.html").exists()
+
+
+def test_a_changed_log_is_refused(done, tmp_path):
+    half = runs.unfinished(done, tmp_path / "half")
+    (half / "metrics.jsonl").write_text('{"round": 1}\n')
+    with pytest.raises(
+        FolderError, match="has 1 rounds, its checkpoint 2; the log was"
+    ):
+        run(runs.SEEN.replace(out=str(half)))
+
+
+def test_damaged_results_are_refused(done, tmp_path):
+    half = runs.unfinished(done, tmp_path / "half")
+    (half / "per_client.npz").write_bytes(b"PK")
+    with pytest.raises(FolderError, match=r"per_client\.npz is damaged"):
+        run(runs.SEEN.replace(out=str(half)))
+
+
+@pytest.mark.parametrize("change", [{"seed": 1}, {"unseen": 0.0}, {"clients": 7}])
+def test_a_baseline_over_other_clients_is_refused(done, tmp_path, change):
+    job = runs.SEEN.replace(out=str(tmp_path), baseline=str(done), **change)
+    with pytest.raises(
+        ValueError, match="over other clients; run it with the same data"
+    ):
+        run(job)
+
+
+def test_an_unfinished_baseline_is_refused(done, tmp_path):
+    half = runs.unfinished(done, tmp_path / "half")
+    job = runs.SEEN.replace(out=str(tmp_path / "run"), baseline=str(half))
+    with pytest.raises(ValueError, match="is not a finished run; run it first"):
+        run(job)
+
+
+def test_clients_of_ones_own_are_held_to(tmp_path, monkeypatch):
+    def reached(run):
+        raise InterruptedError
+
+    monkeypatch.setattr(experiment, "_restore", reached)
+    x = np.random.default_rng(0).normal(size=(60, 3))
+    arrays = data.from_arrays(x, np.arange(60) % 3)
+    everybody = data.federate(arrays, "iid", num_clients=6, seed=0)
+    job = runs.TINY.replace(out=str(tmp_path), dataset="mine")
+    with pytest.raises(InterruptedError):
+        run(job, everybody.take([0, 1, 2, 3]))
+    with pytest.raises(InterruptedError):
+        run(job, everybody.take([0, 1, 2, 3]))
+    with pytest.raises(FolderError, match="begun on other data than these"):
+        run(job, everybody.take([2, 3, 4, 5]))
+
+
+def test_calls_are_cut_at_evaluations_and_after_ten_seconds():
+    job = Experiment(rounds=25, eval_every=10)
+    assert experiment._chunk(job, 10, 0, 0.0) == 1  # nothing is known of the pace yet
+    assert experiment._chunk(job, 10, 1, 0.01) == 9
+    assert experiment._chunk(job, 10, 20, 0.01) == 5
+    assert experiment._chunk(job, 10, 10, 2.5) == 4
+    assert experiment._chunk(job, 10, 10, 60.0) == 1

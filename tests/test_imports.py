@@ -1,0 +1,38 @@
+"""Imports cost what is used, and no more."""
+
+import subprocess
+import sys
+
+import pytest
+
+import pfljax
+
+HEAVY = ("jax", "flax", "matplotlib", "tensorflow_datasets", "tensorflow")
+PLOTS_AND_SETS = ("matplotlib", "tensorflow_datasets", "tensorflow")
+
+
+@pytest.mark.parametrize(
+    ("statement", "without"),
+    [
+        ("import pfljax", HEAVY),
+        ("import pfljax.cli, pfljax.config, pfljax.registry", HEAVY),
+        ("from pfljax import run, federate, task", PLOTS_AND_SETS),
+        ("import pfljax.report, pfljax.catalogue, pfljax.compare", PLOTS_AND_SETS),
+        ("from pfljax import data; data.load('digits')", PLOTS_AND_SETS),
+    ],
+)
+def test_what_an_import_loads(statement, without):
+    code = f"{statement}\nimport sys\nprint(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert not set(without) & set(done.stdout.split())
+
+
+@pytest.mark.parametrize("name", pfljax.__all__)
+def test_every_name_of_the_package_loads(name):
+    assert getattr(pfljax, name).__name__ == name
+
+
+def test_an_unknown_name_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        pfljax.nothing  # noqa: B018
