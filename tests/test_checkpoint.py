@@ -16,6 +16,11 @@ from pfljax import checkpoint
 from pfljax.checkpoint import CheckpointError
 from pfljax.types import RunState
 
+# TensorStore complains of reads that a damaged file left open.
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::pytest.PytestUnraisableExceptionWarning"
+)
+
 CONFIG = "abc"
 DEVICES = 4
 

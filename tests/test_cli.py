@@ -10,6 +10,11 @@ import runs
 
 from pfljax import build, catalogue, experiment
 
+# TensorStore complains of reads that a damaged file left open.
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::pytest.PytestUnraisableExceptionWarning"
+)
+
 FIGURES = (
     "learning_curves",
     "accuracy_histogram",

@@ -7,6 +7,7 @@ import ast
 import inspect
 import io
 import tokenize
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -56,22 +57,23 @@ class Played(NamedTuple):
     train: ClientData
     program: Any
     states: list[RunState]  # after rounds 0 .. ROUNDS, one call each
-    traced: list[int]  # times that Python ran the loss, after each call
+    built: list[
+        tuple[int, int]
+    ]  # runs of the loss in Python, programs; after each call
 
 
 def _label(case):
     return "-".join([case[0], *(f"{k}={v}" for k, v in case[1].items())])
 
 
-def _case(case):
-    """With --dist loadgroup one worker runs all laws of a case and compiles it once."""
-    label = _label(case)
-    return pytest.param(case, id=label, marks=pytest.mark.xdist_group(label))
-
-
-@pytest.fixture(scope="module", params=map(_case, CASES))
+@pytest.fixture(scope="module", params=CASES, ids=_label)
 def played(request) -> Played:
-    name, options = request.param
+    return _play(CASES.index(request.param))
+
+
+@cache  # pytest may tear the fixture down and set it up again
+def _play(case) -> Played:
+    name, options = CASES[case]
     factory, calls = registry.algorithms()[name], []
     task = toy.classifier()
     loss = task.loss
@@ -88,17 +90,18 @@ def played(request) -> Played:
     train, _ = toy.ragged()
     program = engine.compile_rounds(setting, ROUNDS)
     states = [engine.init(algorithm, task, CLIENTS, jax.random.key(1))]
-    traced = []
+    built = []
     for _ in range(ROUNDS):
         states.append(program(toy.copy(states[-1]), train, 1)[0])
-        traced.append(len(calls))
-    return Played(name, setting, task, train, program, states, traced)
+        built.append((len(calls), program._cache_size()))
+    return Played(name, setting, task, train, program, states, built)
 
 
 def test_law_1_a_second_call_compiles_nothing(played):
-    played.program(toy.copy(played.states[0]), played.train, ROUNDS)
-    assert played.traced[0] == played.traced[-1] > 0
-    assert played.program._cache_size() == 1
+    traced, programs = played.built[0]
+    assert traced > 0
+    assert programs == 1
+    assert set(played.built) == {(traced, programs)}
 
 
 def test_law_2_shapes_stay_and_all_is_finite(played):
