@@ -104,6 +104,7 @@ def summarise(values: np.ndarray, weight: np.ndarray) -> dict[str, float | None]
     "std" is the population's. "worst10" and "best10" are means over the ceil(C / 10)
     clients of least and greatest value. Clients without test rows do not count.
     """
+    values = np.asarray(values, np.float64)  # squares of great losses fit
     there = np.isfinite(values)
     if not there.any():
         names = ("mean", "std", "weighted", "worst10", "best10", "min", "max")
