@@ -22,7 +22,7 @@ METHODS = {
 
 
 def main() -> None:
-    """Runs what is not finished, then prints the table and says where the figures are."""
+    """Runs what is not finished, then prints the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", default="runs/digits")
     parser.add_argument("--rounds", type=int, default=100)

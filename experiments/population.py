@@ -3,8 +3,8 @@
     python experiments/population.py
 
 FedPer on 64-dimensional rows, one personal head of 650 numbers a client, 20 rows a
-client, one epoch of batches of 10. Prints microseconds a round, the median of five calls
-of 200 rounds each, and the bytes of temporaries that the compiled rounds need.
+client, one epoch of batches of 10. Prints microseconds a round, the median of five
+calls of 200 rounds each, and the bytes of temporaries that the compiled rounds need.
 """
 
 import statistics
@@ -50,4 +50,5 @@ def measure(num_clients: int) -> tuple[float, int]:
 if __name__ == "__main__":
     for num_clients in (100, 1_000, 10_000, 100_000):
         microseconds, used = measure(num_clients)
-        print(f"{num_clients:7,} clients: {microseconds:7.0f} us a round, {used:,} bytes")
+        took = f"{microseconds:7.0f} us a round, {used:,} bytes"
+        print(f"{num_clients:7,} clients: {took}")

@@ -3,13 +3,30 @@
 import dataclasses
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from pfljax import registry
 
+SELECTIONS = ("uniform", "by_size")
 UNHASHED = ("out", "label", "baseline")  # settings that change no number of the run
+
+
+RANGES: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
+    (
+        "clients cohort rounds epochs steps batch_size width eval_every keep",
+        lambda value: value >= 1,
+        "at least 1",
+    ),
+    ("lr lr_decay", lambda value: 0 < value < float("inf"), "a positive number"),
+    ("test validation unseen", lambda value: 0 <= value < 1, "a share, 0 <= share < 1"),
+    ("stragglers", lambda value: 0 <= value <= 1, "a share from 0 to 1"),
+    ("momentum", lambda value: 0 <= value < 1, "0 <= momentum < 1"),
+    ("weight_decay", lambda value: 0 <= value < float("inf"), "a finite number >= 0"),
+    ("seed", lambda value: 0 <= value < 2**31, "0 <= seed < 2**31"),
+    ("selection", SELECTIONS.__contains__, f"one of {', '.join(SELECTIONS)}"),
+)
 
 
 def setting(default: Any, text: str) -> Any:
@@ -187,33 +204,15 @@ def _wrong_types(e: Experiment) -> Iterator[str]:
 
 
 def _out_of_range(e: Experiment) -> Iterator[str]:
-    for name in (
-        "clients",
-        "cohort",
-        "rounds",
-        "epochs",
-        "steps",
-        "batch_size",
-        "width",
-    ):
-        value = getattr(e, name)
-        if value is not None and value < 1:
-            yield f"{name} is {value}; expected at least 1"
-    for name in ("eval_every", "keep"):
-        if getattr(e, name) < 1:
-            yield f"{name} is {getattr(e, name)}; expected at least 1"
-    for name in ("lr", "lr_decay"):
-        if not 0 < getattr(e, name) < float("inf"):
-            yield f"{name} is {getattr(e, name)}; expected a positive number"
-    for name in ("test", "validation", "unseen"):
-        if not 0 <= getattr(e, name) < 1:
-            yield f"{name} is {getattr(e, name)}; expected a share, 0 <= {name} < 1"
-    if not 0 <= e.stragglers <= 1:
-        yield f"stragglers is {e.stragglers}; expected a share from 0 to 1"
-    if not 0 <= e.momentum < 1:
-        yield f"momentum is {e.momentum}; expected 0 <= momentum < 1"
-    if not 0 <= e.weight_decay < float("inf"):
-        yield f"weight_decay is {e.weight_decay}; expected a finite number >= 0"
+    for names, fits, expected in RANGES:
+        for name in names.split():
+            value = getattr(e, name)
+            if value is not None and not fits(value):
+                yield f"{name} is {value!r}; expected {expected}"
+    yield from _at_odds(e)
+
+
+def _at_odds(e: Experiment) -> Iterator[str]:
     if (e.epochs is None) == (e.steps is None):
         yield f"epochs is {e.epochs} and steps is {e.steps}; give exactly one of them"
     if e.clients is not None and e.cohort > e.clients > 0:
@@ -221,10 +220,10 @@ def _out_of_range(e: Experiment) -> Iterator[str]:
             f"cohort is {e.cohort}, but there are {e.clients} clients; "
             f"choose cohort <= {e.clients}"
         )
-    if not 0 <= e.seed < 2**31:
-        yield f"seed is {e.seed}; expected 0 <= seed < 2**31"
-    if e.selection not in ("uniform", "by_size"):
-        yield f"selection is {e.selection!r}; known: uniform, by_size"
+    if e.drop_stragglers and not e.stragglers:
+        yield "drop_stragglers is set, but stragglers is 0; give their share"
+    if e.stragglers and not round(e.stragglers * e.cohort):
+        yield f"stragglers is {e.stragglers}, which is nobody in a cohort of {e.cohort}"
     if e.optimizer.partition(":")[0] != "sgd" and (e.momentum or e.weight_decay):
         yield (
             f"momentum and weight_decay belong to sgd; give {e.optimizer!r} "

@@ -31,7 +31,6 @@ from pfljax.types import (
     Turn,
 )
 
-
 INIT_BLOCK = 1024  # clients whose first states are made at once
 
 

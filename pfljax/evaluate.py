@@ -110,23 +110,21 @@ def after_training(
 def judge_path(
     setting: Setting, width: int | None = None
 ) -> Callable[..., dict[str, Array]]:
-    """Like `judge` for methods with endpoints: metrics f32[len(ids), 11] over
-    `GRID`."""
+    """Like `judge` for methods with endpoints: f32[len(ids), 11] over `GRID`."""
     algorithm, endpoints = setting.algorithm, setting.algorithm.endpoints
     if endpoints is None:
         raise ValueError("this method has no endpoints, so there is no path to judge")
+
+    def score_at(t, a, b, data):
+        model = tree.lerp(a, b, t)
+        size = setting.local.batch_size
+        return score(lambda x: algorithm.predict(model, x), data, size)
 
     def run(state, clients, ids, test):
         def one(client, offset, size):
             a, b = endpoints(state.server, client)
             data = ClientData(test.examples, offset, size)
-
-            def at(t):
-                model = tree.lerp(a, b, t)
-                batch = setting.local.batch_size
-                return score(lambda x: algorithm.predict(model, x), data, batch)
-
-            return jax.lax.map(at, jnp.asarray(GRID))
+            return jax.lax.map(lambda t: score_at(t, a, b, data), jnp.asarray(GRID))
 
         args = (clients, test.offset, test.size)
         return engine.over_clients(one, args, test.size, width)

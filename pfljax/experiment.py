@@ -140,7 +140,8 @@ def _restore(run: Run) -> tuple[RunState, list[dict[str, Any]]]:
         kept = arrays["round"] <= done
         for name in arrays.keys() - assess.BY_CLIENT:
             run.history[name] = list(arrays[name][kept])
-    return run.sim.init(key) if state is None else state, lines
+    state = run.sim.init(key) if state is None else state
+    return jax.device_put(state, jax.devices()[0]), lines  # as a restored one lies
 
 
 def _say(line: str) -> None:

@@ -1,8 +1,7 @@
 """How a client takes steps: `fit` is the one minibatch loop of every method.
 
-A method changes local training by giving `fit` another loss (`proximal`, ...) or
-another `gradient`, a function that turns the loss into (params, batch, key) -> (value,
-grads).
+A method changes local training by giving `fit` another loss (`proximal`, ...), or in
+place of the loss's own gradient a function (params, batch, key) -> (value, grads).
 """
 
 import zlib
@@ -107,7 +106,7 @@ def fit(
     data: ClientData,
     turn: Turn,
     local: Local,
-    gradient: Callable[[Loss], Callable[..., tuple[Array, Any]]] = jax.value_and_grad,
+    gradient: Callable[..., tuple[Array, Any]] | None = None,
 ) -> tuple[Any, Metrics]:
     """Parameters after `turn.steps` minibatch steps, and the mean loss of the steps.
 
@@ -115,7 +114,7 @@ def fit(
     client that is done keeps its parameters and optimizer state.
     """
     optimizer = local.optimizer(learning_rate(local, turn.round))
-    value_and_grad = gradient(loss)
+    value_and_grad = gradient or jax.value_and_grad(loss)
     order, noise = derive(turn.key, "minibatches"), derive(turn.key, "noise")
 
     def step(index: Array, carry: Any) -> Any:
@@ -145,6 +144,17 @@ def mean_over_rows(
     first = rows(data, jnp.zeros(batch_size, jnp.int32), jnp.zeros(batch_size, bool))
     zero = tree.zeros(jax.eval_shape(value, first))
     return jax.lax.fori_loop(0, -(-data.size // batch_size), add, zero)
+
+
+def full_gradient(
+    loss: Loss, params: Params, data: ClientData, key: Key, batch_size: int
+) -> tuple[Array, Params]:
+    """(F_k, grad F_k) at `params`, over all of the client's rows."""
+
+    def value(batch: Batch) -> tuple[Array, Params]:
+        return jax.value_and_grad(loss)(params, batch, key)
+
+    return mean_over_rows(value, data, batch_size)
 
 
 def proximal(loss: Loss, anchor: Params, mu: Any, form: str = "squared") -> Loss:

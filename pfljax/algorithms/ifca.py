@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 
 from pfljax import reduce, tree
-from pfljax.local import fit, learning_rate, mean_over_rows
+from pfljax.local import fit, full_gradient, learning_rate, mean_over_rows
 from pfljax.types import Algorithm, Array, Local, Params, Task
 
 
@@ -54,28 +54,18 @@ def ifca(
 
     def train(turn, models, client, data):
         j = nearest(models, data, turn.key)
-        w = tree.take(models, j)
-        choice = jax.nn.one_hot(j, clusters)
+        w, choice = tree.take(models, j), jax.nn.one_hot(j, clusters)
         if averaging == "models":
             w, metrics = fit(task.loss, w, data, turn, local)
             return client, Upload(w, choice), metrics
-
-        def value_and_grad(batch):
-            return jax.value_and_grad(task.loss)(w, batch, turn.key)
-
-        loss, grads = mean_over_rows(value_and_grad, data, local.batch_size)
+        size = local.batch_size
+        loss, grads = full_gradient(task.loss, w, data, turn.key, size)
         return client, Upload(grads, choice), {"loss": loss}
 
     def aggregate(server, uploads, cohort):
-        member = uploads.choice * cohort.mask[:, None]
-        if averaging == "models":
-            models = reduce.segment_mean(uploads.params, member, server.models)
-        else:
-            rate = learning_rate(local, server.round) / cohort.mask.sum()
-            step = jax.tree.map(
-                lambda leaf: jnp.tensordot(member, leaf, axes=(0, 0)), uploads.params
-            )
-            models = tree.axpy(-rate, step, server.models)
+        rate = learning_rate(local, server.round)
+        average = averaged if averaging == "models" else stepped
+        models = average(server.models, uploads, cohort, rate)
         return Server(models, server.round + 1)
 
     def personal(turn, server, client, data):
@@ -90,3 +80,20 @@ def ifca(
         personal=personal,
         predict=task.predict,
     )
+
+
+def averaged(models, uploads, cohort, rate):
+    """Each model, the uniform mean of the uploads that chose it."""
+    member = uploads.choice * cohort.mask[:, None]
+    return reduce.segment_mean(uploads.params, member, models)
+
+
+def stepped(models, uploads, cohort, rate):
+    """Each model, a step of rate / M along the sum of its own gradients."""
+    member = uploads.choice * cohort.mask[:, None]
+
+    def step(w, grads):
+        total = jnp.tensordot(member, grads, axes=(0, 0))
+        return w - rate / cohort.mask.sum() * total
+
+    return jax.tree.map(step, models, uploads.params)

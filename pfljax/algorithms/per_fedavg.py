@@ -13,7 +13,7 @@ import jax
 
 from pfljax import reduce, tree
 from pfljax.algorithms.fedavg import fedavg
-from pfljax.local import derive, fit, mean_over_rows, sample
+from pfljax.local import derive, fit, full_gradient, sample
 from pfljax.types import Algorithm, Local, Task
 
 VARIANTS = ("first_order", "hessian", "hessian_free")
@@ -35,10 +35,9 @@ def per_fedavg(
     """
     if variant not in VARIANTS:
         raise ValueError(f"variant is {variant!r}; known: {', '.join(VARIANTS)}")
-    shared = fedavg(task, local)
     grad = jax.grad(task.loss)
 
-    def curvature(w, g, batch, key):
+    def hessian_times(g, w, batch, key):
         if variant == "hessian":
             return jax.jvp(lambda p: grad(p, batch, key), (w,), (g,))[1]
         ahead = grad(tree.axpy(delta, g, w), batch, key)
@@ -46,33 +45,27 @@ def per_fedavg(
         return tree.scale(tree.sub(ahead, behind), 1 / (2 * delta))
 
     def train(turn, w, client, data):
-        def meta(loss):
-            def at(w, batch, key):
-                first = sample(data, derive(key, "D"), local.batch_size)
-                third = sample(data, derive(key, "D''"), local.batch_size)
-                v = tree.axpy(-inner_lr, grad(w, first, key), w)
-                value, g = jax.value_and_grad(loss)(v, batch, key)
-                if variant == "first_order":
-                    return value, g
-                return value, tree.axpy(-inner_lr, curvature(w, g, third, key), g)
+        def meta_gradient(w, batch, key):
+            first = sample(data, derive(key, "D"), local.batch_size)
+            third = sample(data, derive(key, "D''"), local.batch_size)
+            v = tree.axpy(-inner_lr, grad(w, first, key), w)
+            value, g = jax.value_and_grad(task.loss)(v, batch, key)
+            if variant == "first_order":
+                return value, g
+            return value, tree.axpy(-inner_lr, hessian_times(g, w, third, key), g)
 
-            return at
-
-        w, metrics = fit(task.loss, w, data, turn, local, meta)
+        w, metrics = fit(task.loss, w, data, turn, local, meta_gradient)
         return client, w, metrics
 
     def personal(turn, w, client, data):
         def step(_, w):
-            def gradient(batch):
-                return grad(w, batch, turn.key)
-
-            return tree.axpy(
-                -inner_lr, mean_over_rows(gradient, data, local.batch_size), w
-            )
+            size = local.batch_size
+            _, grads = full_gradient(task.loss, w, data, turn.key, size)
+            return tree.axpy(-inner_lr, grads, w)
 
         return jax.lax.fori_loop(0, adapt, step, w)
 
-    return shared._replace(
+    return fedavg(task, local)._replace(
         train=train,
         aggregate=lambda w, uploads, cohort: reduce.mean(uploads, cohort.mask),
         personal=personal,

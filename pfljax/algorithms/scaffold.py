@@ -14,7 +14,7 @@ import jax
 
 from pfljax import reduce, tree
 from pfljax.algorithms.fedavg import fedavg
-from pfljax.local import fit, learning_rate, mean_over_rows
+from pfljax.local import fit, full_gradient, learning_rate
 from pfljax.types import Algorithm, Local, Params, Task
 
 
@@ -49,49 +49,43 @@ def scaffold(
         raise ValueError(f"option is {option!r}; known: 'I', 'II'")
     shared = fedavg(task, local, finetune=finetune)
 
-    def new_variate(turn, server, y, c_k, data):
-        if option == "I":
-            key = turn.key
-
-            def gradient(batch):
-                return jax.grad(task.loss)(server.x, batch, key)
-
-            return mean_over_rows(gradient, data, local.batch_size)
-        path = turn.steps * learning_rate(local, turn.round)
-        mean_step = tree.scale(tree.sub(server.x, y), 1 / path)
-        return tree.add(tree.sub(c_k, server.c), mean_step)
-
     def train(turn, server, c_k, data):
         correction = tree.sub(server.c, c_k)
 
-        def corrected(loss):
-            def at(*args):
-                value, grads = jax.value_and_grad(loss)(*args)
-                return value, tree.add(grads, correction)
-
-            return at
+        def corrected(*args):
+            value, grads = jax.value_and_grad(task.loss)(*args)
+            return value, tree.add(grads, correction)
 
         y, metrics = fit(task.loss, server.x, data, turn, local, corrected)
-        c_new = new_variate(turn, server, y, c_k, data)
-        idle = turn.steps == 0
-        c_new = tree.where(idle, c_k, c_new)
+        if option == "I":
+            size = local.batch_size
+            _, c_new = full_gradient(task.loss, server.x, data, turn.key, size)
+        else:
+            path = turn.steps * learning_rate(local, turn.round)
+            mean_step = tree.scale(tree.sub(server.x, y), 1 / path)
+            c_new = tree.add(tree.sub(c_k, server.c), mean_step)
+        c_new = tree.where(turn.steps > 0, c_new, c_k)
         return c_new, Upload(tree.sub(y, server.x), tree.sub(c_new, c_k)), metrics
 
-    def aggregate(server, uploads, cohort):
-        mean = reduce.mean(uploads, cohort.mask)
-        share = cohort.mask.sum() / cohort.num_clients
-        return Server(
-            tree.axpy(server_lr, mean.dy, server.x), tree.axpy(share, mean.dc, server.c)
-        )
+    def personal(turn, server, c_k, data):
+        return shared.personal(turn, server.x, (), data)
 
     return shared._replace(
         init=lambda params, num_clients, key: Server(params, tree.zeros(params)),
         init_client=lambda params, client_id, key: tree.zeros(params),
         message=lambda server, c_k: server,
         train=train,
-        aggregate=aggregate,
-        personal=lambda turn, server, c_k, data: shared.personal(
-            turn, server.x, (), data
+        aggregate=lambda server, uploads, cohort: averaged(
+            server, uploads, cohort, server_lr
         ),
+        personal=personal,
         server_model=lambda server: server.x,
     )
+
+
+def averaged(server, uploads, cohort, server_lr):
+    """x + server_lr mean dy and c + |S| / N mean dc, over those who reported."""
+    mean = reduce.mean(uploads, cohort.mask)
+    share = cohort.mask.sum() / cohort.num_clients
+    x = tree.axpy(server_lr, mean.dy, server.x)
+    return Server(x, tree.axpy(share, mean.dc, server.c))

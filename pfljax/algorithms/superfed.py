@@ -45,16 +45,10 @@ def superfed(
     pull = 2 * mu if prox == "squared" else mu  # the objective has no 1/2
     shared = fedprox(task, local, mu=pull, prox=prox)
 
-    def draw_lambda(key):
-        if mixing == "model":
-            return jax.random.uniform(key)
-        lambdas = jax.random.uniform(key, (task.num_modules,))
-        return jax.tree.map(lambda module: lambdas[module], task.modules)
-
     def mix(turn, w, v, data):
         def loss(pair, batch, key):
             w_f, v = pair
-            mixed = tree.lerp(w_f, v, draw_lambda(derive(key, "lambda")))
+            mixed = tree.lerp(w_f, v, draw_lambda(derive(key, "lambda"), task, mixing))
             near = pull * distance(w_f, w, prox)
             return task.loss(mixed, batch, key) + near + nu * square_cosine(w_f, v)
 
@@ -76,6 +70,14 @@ def superfed(
         personal=lambda turn, w, v, data: tree.lerp(w, v, 0.5),
         endpoints=lambda w, v: (w, v),
     )
+
+
+def draw_lambda(key, task, mixing):
+    """lambda ~ U(0, 1): one number for the model, or one a module at its leaves."""
+    if mixing == "model":
+        return jax.random.uniform(key)
+    lambdas = jax.random.uniform(key, (task.num_modules,))
+    return jax.tree.map(lambda module: lambdas[module], task.modules)
 
 
 def square_cosine(a, b):
