@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-import runs
 
+import tiny
 from pfljax import Experiment, config, data, experiment, folder
 from pfljax.data import Federation, MissingDataset
 from pfljax.folder import FolderError
@@ -200,7 +200,7 @@ def test_corrected_settings_may_use_the_same_folder(tmp_path, monkeypatch):
         raise InterruptedError
 
     monkeypatch.setattr(experiment, "_restore", reached)
-    wrong = runs.TINY.replace(out=str(tmp_path), model="mlpp")
+    wrong = tiny.TINY.replace(out=str(tmp_path), model="mlpp")
     with pytest.raises(ValueError, match="unknown model"):
         experiment.run(wrong)
     with pytest.raises(InterruptedError):

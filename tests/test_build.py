@@ -5,21 +5,21 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-import runs
 
+import tiny
 from pfljax import Experiment, build, local
 
 
 @pytest.fixture(scope="module")
 def federation():
-    return build.federation(runs.TINY)[0]
+    return build.federation(tiny.TINY)[0]
 
 
 def test_seeds_share_compiled_functions(federation):
-    sim = build.simulation(runs.TINY, federation)
-    named = runs.TINY.replace(seed=5, out="x", label="x", keep=9, baseline="x")
+    sim = build.simulation(tiny.TINY, federation)
+    named = tiny.TINY.replace(seed=5, out="x", label="x", keep=9, baseline="x")
     assert build.simulation(named, federation) is sim
-    assert build.simulation(runs.TINY.replace(lr=0.1), federation) is not sim
+    assert build.simulation(tiny.TINY.replace(lr=0.1), federation) is not sim
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,7 @@ def test_seeds_share_compiled_functions(federation):
     ],
 )
 def test_who_is_judged_by_the_servers_model(federation, algorithm, hyper, same):
-    job = runs.TINY.replace(algorithm=algorithm, hyper=hyper)
+    job = tiny.TINY.replace(algorithm=algorithm, hyper=hyper)
     sim = build.simulation(job, federation)
     assert sim.personal_is_server is same
     assert set(sim.judges) == ({"server"} if same else {"server", "personal"})
@@ -90,7 +90,7 @@ def test_an_optimizer_of_optax_gets_its_options():
 
 
 def test_stragglers_and_selection_by_size(federation):
-    job = runs.TINY.replace(selection="by_size", stragglers=0.34, drop_stragglers=True)
+    job = tiny.TINY.replace(selection="by_size", stragglers=0.34, drop_stragglers=True)
     sim = build.simulation(job, federation)
     ids = sim.setting.selection.ids(jax.random.key(0))
     assert ids.shape == (3,)
@@ -99,19 +99,19 @@ def test_stragglers_and_selection_by_size(federation):
 
 
 def test_held_out_clients_do_not_train():
-    training, unseen = build.federation(runs.TINY.replace(unseen=0.34))
+    training, unseen = build.federation(tiny.TINY.replace(unseen=0.34))
     assert (training.num_clients, unseen.num_clients) == (4, 2)
     everybody = {*training.manifest["clients"], *unseen.manifest["clients"]}
     assert everybody == set(range(6))
-    assert build.federation(runs.TINY)[1] is None
+    assert build.federation(tiny.TINY)[1] is None
 
 
 def test_clients_of_ones_own_are_held_out_alike(federation):
-    training, unseen = build.federation(runs.TINY.replace(unseen=0.5), federation)
+    training, unseen = build.federation(tiny.TINY.replace(unseen=0.5), federation)
     assert (training.num_clients, unseen.num_clients) == (3, 3)
 
 
 def test_the_width_goes_by_the_platform(federation):
-    assert build.simulation(runs.TINY, federation).setting.width == 1
-    wide = build.simulation(runs.TINY.replace(width=3), federation)
+    assert build.simulation(tiny.TINY, federation).setting.width == 1
+    wide = build.simulation(tiny.TINY.replace(width=3), federation)
     assert wide.setting.width == 3

@@ -8,13 +8,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import runs
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
-from toy import assert_same
 
 from pfljax import checkpoint
 from pfljax.checkpoint import CheckpointError
 from pfljax.types import RunState
+from toy import assert_same
 
 # TensorStore complains of reads that a damaged file left open.
 pytestmark = pytest.mark.filterwarnings(

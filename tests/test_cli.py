@@ -6,8 +6,8 @@ import sys
 
 import numpy as np
 import pytest
-import runs
 
+import tiny
 from pfljax import build, catalogue, experiment
 
 # TensorStore complains of reads that a damaged file left open.
@@ -34,7 +34,7 @@ assert time.process_time() < 0.5, time.process_time()
 
 @pytest.fixture(scope="module")
 def done(tmp_path_factory):
-    return runs.finished(tmp_path_factory.getbasetemp())
+    return tiny.finished(tmp_path_factory.getbasetemp())
 
 
 def times(folder):
@@ -83,16 +83,16 @@ def test_the_config_is_resolved_and_reruns_the_run(done, tmp_path):
     assert config["hyper"] == {
         "mixing": "model", "mu": 0.01, "nu": 2.0, "prox": "squared", "start": 0.0,
     }  # fmt: skip
-    code, _, errors = runs.main(
+    code, _, errors = tiny.main(
         "run", "--config", folder / "config.json", "--out", again
     )
     assert code == 0, errors
-    runs.assert_same_run(folder, again)
+    tiny.assert_same_run(folder, again)
     assert json_of(again / "config.json") == config | {"out": str(again)}
 
 
 def test_the_partition_is_the_federations(done):
-    federation, unseen = build.federation(runs.SEEN)
+    federation, unseen = build.federation(tiny.SEEN)
     manifest = json_of(done[0] / "partition.json")
     assert manifest == federation.manifest
     assert len(manifest["sha256"]) == 64
@@ -102,18 +102,18 @@ def test_the_partition_is_the_federations(done):
 def test_run_again_does_nothing(done):
     folder = done[0]
     before = times(folder)
-    again = runs.main("run", *runs.options(runs.SEEN.replace(out=str(folder))))
+    again = tiny.main("run", *runs.options(tiny.SEEN.replace(out=str(folder))))
     assert again == (0, f"{folder} is finished; see {folder}/report.html\n", "")
-    assert runs.main("resume", folder) == again
+    assert tiny.main("resume", folder) == again
     assert times(folder) == before
 
 
 @pytest.mark.parametrize("finished", [True, False])
 def test_run_with_another_config_refuses(done, tmp_path, finished):
-    folder = done[0] if finished else runs.unfinished(done[0], tmp_path / "half")
+    folder = done[0] if finished else tiny.unfinished(done[0], tmp_path / "half")
     before = times(folder)
-    other = runs.SEEN.replace(out=str(folder), lr=0.5, hyper={"mu": 1.0})
-    code, out, errors = runs.main("run", *runs.options(other))
+    other = tiny.SEEN.replace(out=str(folder), lr=0.5, hyper={"mu": 1.0})
+    code, out, errors = tiny.main("run", *runs.options(other))
     assert (code, out) == (2, "")
     assert errors.startswith(f"pfljax: {folder} holds a run with another config (hyper")
     assert "lr: 0.05 -> 0.5); choose another --out\n" in errors
@@ -122,44 +122,44 @@ def test_run_with_another_config_refuses(done, tmp_path, finished):
 
 @pytest.mark.parametrize("how", ["run", "resume"])
 def test_an_unfinished_run_goes_on(done, tmp_path, how):
-    half = runs.unfinished(done[0], tmp_path / "half")
-    job = runs.SEEN.replace(out=str(half))
+    half = tiny.unfinished(done[0], tmp_path / "half")
+    job = tiny.SEEN.replace(out=str(half))
     args = runs.options(job) if how == "run" else [half]
-    code, out, errors = runs.main(how, *args)
+    code, out, errors = tiny.main(how, *args)
     assert code == 0, errors
     assert "round 4; see" in out
     assert [line.split(":")[0] for line in errors.splitlines()] == ["round 4/4"]
-    runs.assert_same_run(done[0], half)
+    tiny.assert_same_run(done[0], half)
     assert (half / "report.html").exists()
 
 
 def test_a_damaged_checkpoint_is_told_and_the_one_before_is_used(done, tmp_path):
     half = tmp_path / "half"
-    runs.unfinished(done[0], half)
+    tiny.unfinished(done[0], half)
     (half / "checkpoints" / "4").mkdir()
-    code, _, errors = runs.main("resume", half)
+    code, _, errors = tiny.main("resume", half)
     assert code == 0, errors
     told = errors.splitlines()
     assert told[0].startswith("the checkpoint of round 4 is damaged: ")
     assert told[1] == "going on from the last good checkpoint, round 2"
-    runs.assert_same_run(done[0], half)
+    tiny.assert_same_run(done[0], half)
 
 
 def test_broken_checkpoints_are_one_line(done, tmp_path):
-    half = runs.unfinished(done[0], tmp_path / "half")
+    half = tiny.unfinished(done[0], tmp_path / "half")
     for path in (half / "checkpoints" / "2").rglob("*"):
         if path.is_file():
             path.write_bytes(b"x")
-    code, _, errors = runs.main("resume", half)
+    code, _, errors = tiny.main("resume", half)
     assert code == 2
     assert errors.splitlines()[-1].startswith("pfljax: none of the checkpoints in ")
 
 
 def test_report_compares_runs(done, tmp_path):
-    other = runs.SEEN.replace(seed=1, out=str(tmp_path / "other"))
+    other = tiny.SEEN.replace(seed=1, out=str(tmp_path / "other"))
     experiment.run(other, quiet=True, report=False)
     place = tmp_path / "comparison"
-    code, out, errors = runs.main("report", done[0], other.folder, "--out", place)
+    code, out, errors = tiny.main("report", done[0], other.folder, "--out", place)
     assert code == 0, errors
     assert "| superfed start=0.0 " in out
     assert out.endswith(f"see {place}/comparison.html\n")
@@ -170,18 +170,18 @@ def test_report_compares_runs(done, tmp_path):
 
 
 def test_report_refuses_unfinished_and_equal_runs(done, tmp_path):
-    half = runs.unfinished(done[0], tmp_path / "half")
-    code, _, errors = runs.main("report", done[0], half, "--out", tmp_path / "out")
+    half = tiny.unfinished(done[0], tmp_path / "half")
+    code, _, errors = tiny.main("report", done[0], half, "--out", tmp_path / "out")
     assert (code, errors.count("\n")) == (2, 1)
     assert "half is unfinished: 4 rounds are logged" in errors
-    code, _, errors = runs.main("report", done[0], done[0], "--out", tmp_path / "out")
+    code, _, errors = tiny.main("report", done[0], done[0], "--out", tmp_path / "out")
     assert (code, errors.count("\n")) == (2, 1)
     assert "same config and seed 0; give one of them" in errors
 
 
 @pytest.mark.parametrize("kind", catalogue.KINDS)
 def test_list_names_everything(kind):
-    code, out, _ = runs.main("list", kind)
+    code, out, _ = tiny.main("list", kind)
     assert code == 0
     named = [line.split()[0] for line in out.splitlines() if not line.startswith(" ")]
     assert named == sorted(catalogue.known(kind))
@@ -195,7 +195,7 @@ def test_help_is_quick_and_loads_nothing():
 
 
 def test_help_of_run_has_every_setting_and_the_options_of_the_method():
-    code, out, _ = runs.main("run", "--algorithm", "ditto", "--help")
+    code, out, _ = tiny.main("run", "--algorithm", "ditto", "--help")
     assert code == 0
     for option in ("--cohort", "--test-from", "--batch-size", "--lam", "--prox"):
         assert option in out
@@ -203,7 +203,7 @@ def test_help_of_run_has_every_setting_and_the_options_of_the_method():
 
 
 def test_an_error_in_a_process_is_one_line_and_exit_code_2(tmp_path):
-    done = runs.command_line("run", "--cohort", "50", "--out", tmp_path / "run")
+    done = tiny.command_line("run", "--cohort", "50", "--out", tmp_path / "run")
     assert done.returncode == 2
     assert done.stderr == (
         "pfljax: cohort is 50, but there are 20 clients; choose cohort <= 20\n"
@@ -225,7 +225,7 @@ def test_an_error_in_a_process_is_one_line_and_exit_code_2(tmp_path):
     ],
 )
 def test_mistakes_are_one_line(args, message):
-    code, out, errors = runs.main(*args)
+    code, out, errors = tiny.main(*args)
     assert (code, out, errors.count("\n")) == (2, "", 1)
     assert errors.startswith("pfljax: ")
     assert message in errors
@@ -244,6 +244,6 @@ def test_mistakes_are_one_line(args, message):
     ],
 )
 def test_unknown_options_and_values_name_the_known(args, message):
-    code, _, errors = runs.main(*args)
+    code, _, errors = tiny.main(*args)
     assert code == 2
     assert message in errors

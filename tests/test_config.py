@@ -5,8 +5,8 @@ import json
 import re
 
 import pytest
-import runs
 
+import tiny
 from pfljax import Experiment, config, options
 
 UNHASHED = {"out": "x", "label": "x", "baseline": "x"}
@@ -41,7 +41,7 @@ def test_every_setting_has_a_help_text():
 
 
 def test_settings_survive_json():
-    for experiment in (Experiment(), runs.TINY, Experiment(**CHANGED)):
+    for experiment in (Experiment(), tiny.TINY, Experiment(**CHANGED)):
         text = json.dumps(config.to_dict(experiment))
         assert config.from_dict(json.loads(text)) == experiment
 
@@ -110,7 +110,7 @@ def test_none_can_be_written_on_the_command_line():
 def test_a_wrong_config_is_one_line(name, command, tmp_path):
     text, message = CONFIGS[name]
     (tmp_path / "config.json").write_text(text)
-    code, out, errors = runs.main(*command.format(tmp_path).split())
+    code, out, errors = tiny.main(*command.format(tmp_path).split())
     assert (code, out, errors.count("\n")) == (2, "", 1)
     assert re.search(message, errors), errors
     assert [path.name for path in tmp_path.iterdir()] == ["config.json"]

@@ -15,8 +15,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import toy
 
+import toy
 from pfljax import checkpoint, engine, registry, selection
 from pfljax.local import budget, sgd
 from pfljax.types import ClientData, Examples, Local, RunState, Turn

@@ -2,10 +2,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import toy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import toy
 from pfljax import engine, selection, tree
 from pfljax.algorithms.fedavg import fedavg
 from pfljax.algorithms.local import local as alone

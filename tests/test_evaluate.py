@@ -2,8 +2,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import toy
 
+import toy
 from pfljax import engine, evaluate, metrics, selection, tree
 from pfljax.algorithms.fedavg import fedavg
 from pfljax.algorithms.fedper import fedper

@@ -5,15 +5,15 @@ import json
 import jax
 import numpy as np
 import pytest
-import runs
 
+import tiny
 from pfljax import Experiment, build, data, engine, experiment
 from pfljax.folder import FolderError
 
 
 @pytest.fixture(scope="module")
 def done(tmp_path_factory):
-    return runs.finished(tmp_path_factory.getbasetemp())[0]
+    return tiny.finished(tmp_path_factory.getbasetemp())[0]
 
 
 @pytest.fixture(scope="module")
@@ -48,8 +48,8 @@ def test_a_line_a_round_and_an_evaluation_every_other(lines):
 
 
 def test_bytes_are_those_of_the_cohort_so_far(lines, summary):
-    federation, _ = build.federation(runs.SEEN)
-    sim = build.simulation(runs.SEEN, federation)
+    federation, _ = build.federation(tiny.SEEN)
+    sim = build.simulation(tiny.SEEN, federation)
     traffic = engine.traffic(sim.setting.algorithm, sim.task, 5, (8, 8, 1))
     for line in lines:
         assert line["bytes_down"] == 3 * traffic.down * line["round"]
@@ -73,9 +73,9 @@ def test_metrics_of_each_client(arrays):
 
 
 def test_participations_are_what_was_drawn(arrays):
-    federation, _ = build.federation(runs.SEEN)
-    sim = build.simulation(runs.SEEN, federation)
-    key = jax.random.key(runs.SEEN.seed)
+    federation, _ = build.federation(tiny.SEEN)
+    sim = build.simulation(tiny.SEEN, federation)
+    key = jax.random.key(tiny.SEEN.seed)
     drawn = [engine.draw(sim.setting, key, r) for r in range(4)]
     count = np.bincount(np.concatenate(drawn), minlength=5)
     assert arrays["participations"].tolist() == count.tolist()
@@ -108,7 +108,7 @@ def test_the_summary_tells_last_and_chosen_apart(lines, summary, arrays):
 
 
 def test_a_missing_report_is_drawn_and_nothing_else(done, tmp_path):
-    job = runs.SEEN.replace(out=str(tmp_path), seed=1)
+    job = tiny.SEEN.replace(out=str(tmp_path), seed=1)
     run(job)
     before = (tmp_path / "metrics.jsonl").stat().st_mtime_ns
     assert not (tmp_path / "report.html").exists()
@@ -118,7 +118,7 @@ def test_a_missing_report_is_drawn_and_nothing_else(done, tmp_path):
 
 
 def test_seeds_differ(done, tmp_path):
-    run(runs.SEEN.replace(out=str(tmp_path), seed=2))
+    run(tiny.SEEN.replace(out=str(tmp_path), seed=2))
     first = (done / "metrics.jsonl").read_text()
     assert (tmp_path / "metrics.jsonl").read_text() != first
 
@@ -135,24 +135,24 @@ def test_a_run_that_diverges_ends_with_a_report(tmp_path, capsys):
 
 
 def test_a_changed_log_is_refused(done, tmp_path):
-    half = runs.unfinished(done, tmp_path / "half")
+    half = tiny.unfinished(done, tmp_path / "half")
     (half / "metrics.jsonl").write_text('{"round": 1}\n')
     with pytest.raises(
         FolderError, match="has 1 rounds, its checkpoint 2; the log was"
     ):
-        run(runs.SEEN.replace(out=str(half)))
+        run(tiny.SEEN.replace(out=str(half)))
 
 
 def test_damaged_results_are_refused(done, tmp_path):
-    half = runs.unfinished(done, tmp_path / "half")
+    half = tiny.unfinished(done, tmp_path / "half")
     (half / "per_client.npz").write_bytes(b"PK")
     with pytest.raises(FolderError, match=r"per_client\.npz is damaged"):
-        run(runs.SEEN.replace(out=str(half)))
+        run(tiny.SEEN.replace(out=str(half)))
 
 
 @pytest.mark.parametrize("change", [{"seed": 1}, {"unseen": 0.0}, {"clients": 7}])
 def test_a_baseline_over_other_clients_is_refused(done, tmp_path, change):
-    job = runs.SEEN.replace(out=str(tmp_path), baseline=str(done), **change)
+    job = tiny.SEEN.replace(out=str(tmp_path), baseline=str(done), **change)
     with pytest.raises(
         ValueError, match="over other clients; run it with the same data"
     ):
@@ -160,8 +160,8 @@ def test_a_baseline_over_other_clients_is_refused(done, tmp_path, change):
 
 
 def test_an_unfinished_baseline_is_refused(done, tmp_path):
-    half = runs.unfinished(done, tmp_path / "half")
-    job = runs.SEEN.replace(out=str(tmp_path / "run"), baseline=str(half))
+    half = tiny.unfinished(done, tmp_path / "half")
+    job = tiny.SEEN.replace(out=str(tmp_path / "run"), baseline=str(half))
     with pytest.raises(ValueError, match="is not a finished run; run it first"):
         run(job)
 
@@ -174,7 +174,7 @@ def test_clients_of_ones_own_are_held_to(tmp_path, monkeypatch):
     x = np.random.default_rng(0).normal(size=(60, 3))
     arrays = data.from_arrays(x, np.arange(60) % 3)
     everybody = data.federate(arrays, "iid", num_clients=6, seed=0)
-    job = runs.TINY.replace(out=str(tmp_path), dataset="mine")
+    job = tiny.TINY.replace(out=str(tmp_path), dataset="mine")
     with pytest.raises(InterruptedError):
         run(job, everybody.take([0, 1, 2, 3]))
     with pytest.raises(InterruptedError):

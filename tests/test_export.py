@@ -2,14 +2,14 @@
 
 import numpy as np
 import pytest
-import runs
 
+import tiny
 from pfljax import export, tree
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    return runs.finished(tmp_path_factory.getbasetemp())[0]
+    return tiny.finished(tmp_path_factory.getbasetemp())[0]
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +38,7 @@ def test_each_clients_model_scores_as_reported(folder, loaded, tmp_path):
 
 
 def test_the_server_scores_as_reported(folder, loaded):
-    code, out, errors = runs.main("export", folder)
+    code, out, errors = tiny.main("export", folder)
     assert code == 0, errors
     assert out.endswith(f"written to {folder}/server.npz\n")
     params = export.load_params(folder / "server.npz")
@@ -49,7 +49,7 @@ def test_the_server_scores_as_reported(folder, loaded):
 
 def test_the_command_names_the_arrays_that_it_writes(folder, loaded, tmp_path):
     file = tmp_path / "model.npz"
-    code, out, _ = runs.main("export", folder, "--client", 3, "--out", file)
+    code, out, _ = tiny.main("export", folder, "--client", 3, "--out", file)
     assert code == 0
     with np.load(file) as written:
         assert sorted(written) == sorted(tree.paths(loaded[2].server))

@@ -4,8 +4,8 @@ import json
 
 import numpy as np
 import pytest
-import runs
 
+import tiny
 from pfljax import Experiment, config, folder
 from pfljax.folder import FolderError
 
@@ -15,15 +15,15 @@ MANIFEST = {"sha256": "abc", "clients": [0, 1]}
 def begun(path, experiment=None, manifest=None):
     """A folder as it is when the rounds begin."""
     with folder.locked(path):
-        folder.claim(path, experiment or runs.TINY)
-        folder.begin(path, experiment or runs.TINY, manifest or MANIFEST)
+        folder.claim(path, experiment or tiny.TINY)
+        folder.begin(path, experiment or tiny.TINY, manifest or MANIFEST)
     return path
 
 
 def test_a_begun_run_is_described(tmp_path):
     begun(tmp_path / "deep" / "run")
     run = tmp_path / "deep" / "run"
-    assert folder.read_config(run) == runs.TINY
+    assert folder.read_config(run) == tiny.TINY
     assert folder.read_json(run / "partition.json") == MANIFEST
     assert folder.read_json(run / "environment.json")["packages"]["jax"]
     assert not folder.finished(run)
@@ -61,14 +61,14 @@ def test_a_kill_between_two_files_does_no_harm(tmp_path):
 def test_what_was_begun_stays_as_it_was(tmp_path):
     begun(tmp_path)
     before = (tmp_path / "config.json").read_text()
-    begun(tmp_path, runs.TINY.replace(label="new name"))
+    begun(tmp_path, tiny.TINY.replace(label="new name"))
     assert (tmp_path / "config.json").read_text() == before
 
 
 def test_another_run_is_refused_with_the_settings_that_differ(tmp_path):
     begun(tmp_path)
     with pytest.raises(FolderError, match=r"\(cohort: 3 -> 2; lr: 0.05 -> 0.1\);"):
-        begun(tmp_path, runs.TINY.replace(lr=0.1, cohort=2))
+        begun(tmp_path, tiny.TINY.replace(lr=0.1, cohort=2))
 
 
 @pytest.mark.parametrize("other", [{"sha256": "abd"}, {"clients": [0, 2]}])

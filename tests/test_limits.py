@@ -4,8 +4,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import toy
 
+import toy
 from pfljax import engine, reduce, selection
 from pfljax.algorithms.ditto import ditto
 from pfljax.algorithms.fedavg import fedavg

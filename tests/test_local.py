@@ -3,8 +3,8 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-import toy
 
+import toy
 from pfljax import local as lib
 from pfljax.types import ClientData, Local, Turn
 

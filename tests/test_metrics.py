@@ -1,8 +1,8 @@
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import toy
 
+import toy
 from pfljax import metrics
 
 CLASSES = 7

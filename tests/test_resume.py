@@ -7,9 +7,10 @@ import sys
 import time
 
 import pytest
-import runs
 
-JOB = runs.TINY.replace(rounds=36, eval_every=3)
+import tiny
+
+JOB = tiny.TINY.replace(rounds=36, eval_every=3)
 LINES = sorted(random.Random(0).sample(range(9, 34), 3))  # rounds logged before a kill
 SAVES = 2  # further kills that leave a half-written checkpoint
 
@@ -28,7 +29,7 @@ def whole(env, tmp_path_factory):
 
 
 def _finish(job, env):
-    process = runs.start(job, env)
+    process = tiny.start(job, env)
     _, errors = process.communicate(timeout=300)
     assert process.returncode == 0, errors
 
@@ -58,21 +59,21 @@ def _kill(process, ready, delay):
 def test_killed_anywhere_ends_with_the_same_bits(env, whole, tmp_path):
     folder, chance = tmp_path / "run", random.Random(1)
     job = JOB.replace(out=str(folder))
-    kills = _kill(runs.start(job, env), folder.exists, chance.random() / 10)
+    kills = _kill(tiny.start(job, env), folder.exists, chance.random() / 10)
     in_saves = 0
     while in_saves < SAVES:
         old = set(_saving(folder))
         ready = lambda old=old: set(_saving(folder)) - old  # noqa: E731
-        kills += _kill(runs.start(job, env), ready, 0)
+        kills += _kill(tiny.start(job, env), ready, 0)
         in_saves += bool(_saving(folder))
         assert kills < 9, "no kill fell into a save"
     for lines in LINES:
         ready = lambda lines=lines: _logged(folder) >= lines  # noqa: E731
-        kills += _kill(runs.start(job, env), ready, chance.random() / 50)
+        kills += _kill(tiny.start(job, env), ready, chance.random() / 50)
     assert kills >= 1 + SAVES + len(LINES)
     assert not (folder / "summary.json").exists()
     _finish(job, env)
-    runs.assert_same_run(folder, whole)
+    tiny.assert_same_run(folder, whole)
     assert not _saving(folder)
 
 
@@ -94,4 +95,4 @@ def test_ctrl_c_is_one_line_and_the_same_command_goes_on(env, whole, tmp_path):
     assert out == ""
     assert 10 <= _logged(folder) < JOB.rounds
     _finish(JOB.replace(out=str(folder)), env)
-    runs.assert_same_run(folder, whole)
+    tiny.assert_same_run(folder, whole)

@@ -2,8 +2,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import toy
 
+import toy
 from pfljax import tree
 
 A = {"x": jnp.asarray([3.0, 4.0]), "y": jnp.asarray([[0.0]])}

@@ -5,8 +5,9 @@
 Each step draws lambda ~ U(0, 1), one for the model (MM) or one a module (LM), and with
 W = (1 - lambda) w_f + lambda v minimises over w_f (from w) and v
 F_k(W) + mu ||w_f - w||^2 + nu cos^2(w_f, v).
-In the first `start` * R rounds it is FedProx and v_k rests. Client k is judged by W at
-lambda = 1/2; evaluation also reports the whole path (`endpoints`).
+In the first L = floor(start * rounds) rounds it is FedProx, v_k rests, and client k is
+judged by w; after that by W at lambda = 1/2. Evaluation also reports the whole path
+(`endpoints`).
 
 Differs from the paper by option only: prox="norm" is the un-squared per-tensor penalty
 of the authors' code. Algorithm 1 as printed starts v_k at w; text and code give it its
@@ -44,6 +45,7 @@ def superfed(
         raise ValueError(f"mixing is {mixing!r}; known: {', '.join(MIXINGS)}")
     pull = 2 * mu if prox == "squared" else mu  # the objective has no 1/2
     shared = fedprox(task, local, mu=pull, prox=prox)
+    first = jnp.floor(start * rounds)  # L, the first round that mixes
 
     def mix(turn, w, v, data):
         def loss(pair, batch, key):
@@ -60,14 +62,17 @@ def superfed(
         return v, w_f, metrics
 
     def train(turn, w, v, data):
-        early = turn.round < jnp.floor(start * rounds)
-        return jax.lax.cond(early, alone, mix, turn, w, v, data)
+        return jax.lax.cond(turn.round < first, alone, mix, turn, w, v, data)
+
+    def personal(turn, w, v, data):
+        mixed_yet = turn.round > first  # of an evaluation: rounds finished
+        return tree.lerp(w, v, jnp.where(mixed_yet, 0.5, 0.0))
 
     return shared._replace(
         init_client=lambda params, client_id, key: task.init(key),
         message=lambda w, v: w,
         train=train,
-        personal=lambda turn, w, v, data: tree.lerp(w, v, 0.5),
+        personal=personal,
         endpoints=lambda w, v: (w, v),
     )
 

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
-import toy
 
+import toy
 from pfljax.algorithms.ditto import ditto
 from pfljax.types import Local
 

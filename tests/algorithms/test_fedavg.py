@@ -1,8 +1,8 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
-import toy
 
+import toy
 from pfljax import reduce
 from pfljax.algorithms.fedavg import fedavg
 from pfljax.types import Turn

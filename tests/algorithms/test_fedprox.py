@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
-import toy
 
+import toy
 from pfljax.algorithms.fedprox import fedprox
 
 MU = 0.4

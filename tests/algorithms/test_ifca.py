@@ -2,8 +2,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import toy
 
+import toy
 from pfljax.algorithms.ifca import Server, ifca
 from pfljax.local import learning_rate
 from pfljax.types import Cohort, Turn

@@ -1,6 +1,6 @@
 import numpy as np
-import toy
 
+import toy
 from pfljax.algorithms.local import local
 
 

@@ -2,8 +2,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import toy
 
+import toy
 from pfljax.algorithms.per_fedavg import VARIANTS, per_fedavg
 from pfljax.types import Turn
 

@@ -2,8 +2,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import toy
 
+import toy
 from pfljax.algorithms.scaffold import Server, scaffold
 from pfljax.local import derive, minibatch
 from pfljax.types import Local, Turn

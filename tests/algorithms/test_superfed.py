@@ -4,8 +4,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import toy
 
+import toy
 from pfljax import tree
 from pfljax.algorithms.superfed import square_cosine, superfed
 from pfljax.local import derive, distance
