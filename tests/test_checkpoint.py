@@ -206,7 +206,7 @@ def test_restored_on_another_number_of_devices(tmp_path):
     save(tmp_path / "one", 3)
     done = subprocess.run(
         [sys.executable, __file__, str(tmp_path)],
-        env=runs.environment(tmp_path / "xla", JAX_NUM_CPU_DEVICES=str(DEVICES)),
+        env=tiny.environment(tmp_path / "xla", JAX_NUM_CPU_DEVICES=str(DEVICES)),
         capture_output=True, text=True, timeout=300,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

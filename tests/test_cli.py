@@ -102,7 +102,7 @@ def test_the_partition_is_the_federations(done):
 def test_run_again_does_nothing(done):
     folder = done[0]
     before = times(folder)
-    again = tiny.main("run", *runs.options(tiny.SEEN.replace(out=str(folder))))
+    again = tiny.main("run", *tiny.options(tiny.SEEN.replace(out=str(folder))))
     assert again == (0, f"{folder} is finished; see {folder}/report.html\n", "")
     assert tiny.main("resume", folder) == again
     assert times(folder) == before
@@ -113,7 +113,7 @@ def test_run_with_another_config_refuses(done, tmp_path, finished):
     folder = done[0] if finished else tiny.unfinished(done[0], tmp_path / "half")
     before = times(folder)
     other = tiny.SEEN.replace(out=str(folder), lr=0.5, hyper={"mu": 1.0})
-    code, out, errors = tiny.main("run", *runs.options(other))
+    code, out, errors = tiny.main("run", *tiny.options(other))
     assert (code, out) == (2, "")
     assert errors.startswith(f"pfljax: {folder} holds a run with another config (hyper")
     assert "lr: 0.05 -> 0.5); choose another --out\n" in errors
@@ -124,7 +124,7 @@ def test_run_with_another_config_refuses(done, tmp_path, finished):
 def test_an_unfinished_run_goes_on(done, tmp_path, how):
     half = tiny.unfinished(done[0], tmp_path / "half")
     job = tiny.SEEN.replace(out=str(half))
-    args = runs.options(job) if how == "run" else [half]
+    args = tiny.options(job) if how == "run" else [half]
     code, out, errors = tiny.main(how, *args)
     assert code == 0, errors
     assert "round 4; see" in out

@@ -92,7 +92,7 @@ def test_several_mistakes_are_told_at_once():
 def test_options_of_the_command_line_are_the_settings():
     changed = {k: v for k, v in CHANGED.items() if k not in ("steps", "hyper")}
     experiment = Experiment(**changed | {"hyper": {"lam": 0.5}})
-    flags = runs.options(experiment)
+    flags = tiny.options(experiment)
     for name in ("drop-stragglers", "stratified", "trained"):
         at = flags.index(f"--{name}")
         assert flags.pop(at + 1) == "True"

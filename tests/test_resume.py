@@ -17,7 +17,7 @@ SAVES = 2  # further kills that leave a half-written checkpoint
 
 @pytest.fixture(scope="module")
 def env(tmp_path_factory):
-    return runs.environment(tmp_path_factory.mktemp("xla"))
+    return tiny.environment(tmp_path_factory.mktemp("xla"))
 
 
 @pytest.fixture(scope="module")
@@ -79,9 +79,9 @@ def test_killed_anywhere_ends_with_the_same_bits(env, whole, tmp_path):
 
 def test_ctrl_c_is_one_line_and_the_same_command_goes_on(env, whole, tmp_path):
     folder = tmp_path / "run"
-    options = runs.options(JOB.replace(out=str(folder)))
+    options = tiny.options(JOB.replace(out=str(folder)))
     process = subprocess.Popen(
-        [sys.executable, "-c", runs.COMMAND, "run", *options],
+        [sys.executable, "-c", tiny.COMMAND, "run", *options],
         env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     while process.poll() is None and _logged(folder) < 10:
