@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+import tiny
 from pfljax import checkpoint
 from pfljax.checkpoint import CheckpointError
 from pfljax.types import RunState
