@@ -13,6 +13,7 @@ usage: pfljax COMMAND [OPTIONS]
 """
 
 import os
+import signal
 import sys
 from argparse import ArgumentParser
 from pathlib import Path
@@ -30,8 +31,6 @@ def main() -> None:
             known = ", ".join(COMMANDS)
             raise ValueError(f"command {command!r} is unknown; known: {known}")
         COMMANDS[command](args)
-    except KeyboardInterrupt:
-        sys.exit("pfljax: stopped; the same command goes on from the last checkpoint")
     except (ValueError, RuntimeError, OSError) as error:
         if os.environ.get("PFLJAX_TRACE"):
             raise
@@ -70,12 +69,26 @@ def _run(experiment: Any) -> None:
     from pfljax import assess
     from pfljax.experiment import run
 
-    summary = run(experiment)
+    before = signal.signal(signal.SIGINT, _stop)
+    try:
+        summary = run(experiment)
+    finally:
+        signal.signal(signal.SIGINT, before)
     accuracy = assess.headline(summary["last"]["evaluations"])
     print(
         f"{experiment.algorithm}: accuracy {accuracy:.4f} on test rows, mean over "
         f"clients of the personal models, round {summary['rounds']}; see {page}"
     )
+
+
+def _stop(*_: Any) -> None:
+    """Ctrl-C: leaves at once, as a kill would, for a run is safe against that.
+
+    An exception would be lost where it falls into a callback of the runtime.
+    """
+    line = "pfljax: stopped; the same command goes on from the last checkpoint"
+    print(f"\n{line}", file=sys.stderr, flush=True)
+    os._exit(130)
 
 
 def use_compile_cache() -> None:

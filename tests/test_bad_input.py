@@ -67,7 +67,7 @@ SETTINGS = {
     "partition": ({"partition": "shard"}, "unknown partition 'shard'; known: .*iid"),
     "model": ({"model": "mlpp"}, "unknown model 'mlpp'; known: .*twonn"),
     "optimizer": ({"optimizer": "adamm"}, "unknown optimizer 'adamm'; known: sgd"),
-    "selection": ({"selection": "random"}, "known: uniform, by_size"),
+    "selection": ({"selection": "random"}, "one of uniform, by_size"),
     "rows": ({"rows": "test"}, "unknown rows 'test'; known: train, all"),
     "test-from": ({"test_from": "server"}, "unknown test_from 'server'; known:"),
     # options

@@ -59,7 +59,8 @@ def for_all(params):
 
 @pytest.fixture(scope="module")
 def mixture():
-    return made(superfed)
+    setting, state = made(superfed, start=0.0)
+    return setting, state._replace(round=jnp.int32(1))  # mixing has begun
 
 
 def test_the_server_view_judges_the_one_model_of_all(mixture):

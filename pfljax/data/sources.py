@@ -20,7 +20,7 @@ from pfljax.data.synthetic import synthetic as synthetic
 from pfljax.data.synthetic import synthetic_iid as synthetic_iid
 
 
-def tfds(name: str, *, data_dir: str | None = None) -> Arrays:
+def tfds(name: str, *, data_dir: str | Path | None = None) -> Arrays:
     """An image classification set of tensorflow-datasets, as "emnist/letters".
 
     Looks in the cache, then for a prepared array_record set (read without TensorFlow),
@@ -32,7 +32,7 @@ def tfds(name: str, *, data_dir: str | None = None) -> Arrays:
         ValueError: TFDS has no such name, or it is not image classification.
     """
     if data_dir is not None:
-        return prepared.read(name, (data_dir,))
+        return prepared.read(name, (str(data_dir),))
     if cache.path(name).exists():
         return cache.read(name)
     arrays = prepared.read(name, (str(cache.folder() / "tfds"), None))
@@ -40,27 +40,27 @@ def tfds(name: str, *, data_dir: str | None = None) -> Arrays:
     return arrays
 
 
-def mnist(*, data_dir: str | None = None) -> Arrays:
+def mnist(*, data_dir: str | Path | None = None) -> Arrays:
     """MNIST, u8[70000, 28, 28, 1], ten classes."""
     return tfds("mnist", data_dir=data_dir)
 
 
-def fashion_mnist(*, data_dir: str | None = None) -> Arrays:
+def fashion_mnist(*, data_dir: str | Path | None = None) -> Arrays:
     """Fashion-MNIST, u8[70000, 28, 28, 1], ten classes."""
     return tfds("fashion_mnist", data_dir=data_dir)
 
 
-def cifar10(*, data_dir: str | None = None) -> Arrays:
+def cifar10(*, data_dir: str | Path | None = None) -> Arrays:
     """CIFAR-10, u8[60000, 32, 32, 3], ten classes."""
     return tfds("cifar10", data_dir=data_dir)
 
 
-def cifar100(*, data_dir: str | None = None) -> Arrays:
+def cifar100(*, data_dir: str | Path | None = None) -> Arrays:
     """CIFAR-100 with its 100 fine classes, u8[60000, 32, 32, 3]."""
     return tfds("cifar100", data_dir=data_dir)
 
 
-def emnist(*, config: str = "byclass", data_dir: str | None = None) -> Arrays:
+def emnist(*, config: str = "byclass", data_dir: str | Path | None = None) -> Arrays:
     """EMNIST in one of TFDS's divisions; images are transposed, as TFDS has them."""
     return tfds(f"emnist/{config}", data_dir=data_dir)
 

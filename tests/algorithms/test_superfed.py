@@ -92,12 +92,13 @@ def test_gradients_are_finite_where_models_meet(prox, v):
         assert max(np.abs(toy.flat(slope)).max() for slope in slopes) < 1e-6
 
 
-def test_a_client_is_judged_at_one_half_of_its_path():
-    method = superfed(toy.quadratic(), toy.full_batch())
+def test_a_client_is_judged_by_w_and_once_mixed_at_one_half_of_its_path():
+    method = superfed(toy.quadratic(), toy.full_batch(), start=0.5, rounds=10)
     w, v = toy.unflat([0.0, 2, 4]), toy.unflat([1.0, 0, 0])
-    turn = Turn(jax.random.key(0), jnp.int32(0), jnp.int32(1))
-    judged = method.personal(turn, w, v, None)
-    np.testing.assert_allclose(toy.flat(judged), [0.5, 1, 2])
+    for finished, expected in ((5, [0.0, 2, 4]), (6, [0.5, 1, 2])):
+        turn = Turn(jax.random.key(0), jnp.int32(finished), jnp.int32(1))
+        judged = method.personal(turn, w, v, None)
+        np.testing.assert_allclose(toy.flat(judged), expected)
     toy.assert_same(method.endpoints(w, v), (w, v))
     assert float(tree.dot(w, v)) == 0
 
