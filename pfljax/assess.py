@@ -57,8 +57,7 @@ def _views(
     sim: Simulation, federation: Federation, state: RunState, clients: Any,
     ids: np.ndarray, groups: dict[str, np.ndarray],
 ) -> tuple[list[dict[str, Any]], Values]:  # fmt: skip
-    """Records and values of these clients for all views, on test and validation
-    rows."""
+    """Records and values of these clients, by view, on test and validation rows."""
     records, values = [], {}
     for view, judge in sim.judges.items():
         for split in ("test", "validation"):
@@ -87,8 +86,7 @@ def headline(records: list[dict[str, Any]], split: str = "test") -> float:
 
 
 def summary(lines: list[dict[str, Any]], arrays: Values) -> dict[str, Any]:
-    """The last evaluation, the one of best validation accuracy, and the best on
-    test."""
+    """The last evaluation, the one chosen on validation rows, the best on test."""
     evaluated = [line for line in lines if "evaluations" in line]
     keys = ("round", "evaluations")
     chosen = None

@@ -1,5 +1,4 @@
-"""From an `Experiment` to what runs: federation, task, setting and compiled
-functions."""
+"""From an `Experiment` to what runs: data, task, setting, compiled functions."""
 
 import functools
 import operator
@@ -171,8 +170,7 @@ def make_setting(experiment: Experiment, task: Task, shape: Shape) -> Setting:
 
 
 def make_local(experiment: Experiment) -> Local:
-    """Local training: the learning rate decays by round, the optimizer starts
-    afresh."""
+    """How clients train in this experiment; its learning rate decays by round."""
     rate, decay = experiment.lr, experiment.lr_decay
 
     def schedule(round_: Any) -> Any:

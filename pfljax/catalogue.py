@@ -46,8 +46,7 @@ def _option(parameter: inspect.Parameter) -> str:
 
 
 def methods_table() -> str:
-    """Markdown: each method's paper, what is kept and sent, bytes a client and
-    round."""
+    """Markdown: each method's paper, what is kept, bytes a client and round."""
     rows = [
         "| method | paper | server keeps | client keeps | down | up |",
         "|---|---|---|---|---|---|",
@@ -60,8 +59,7 @@ def methods_table() -> str:
 
 
 def _header(doc: str) -> tuple[str, str, str]:
-    """(paper as a link, server's state, client's state) from a method file's
-    docstring."""
+    """(paper as a link, server's state, client's state) of a method's docstring."""
     link = re.search(r"https?://\S*[^\s.,]", doc)
     table = re.search(r"Server\s+(.+?)\s{2,}Client\s+(.+)", doc)
     if link is None or table is None:

@@ -124,8 +124,7 @@ class Experiment:
 
     @property
     def folder(self) -> str:
-        """The run folder, relative to the working directory unless `out` is
-        absolute."""
+        """The run folder: `out`, or a name made of data set, method and seed."""
         dataset = registry.parse(self.dataset).name
         return self.out or f"runs/{dataset}-{self.algorithm}-s{self.seed}"
 
@@ -141,8 +140,7 @@ def to_dict(experiment: Experiment) -> dict[str, Any]:
 
 
 def from_dict(fields: Mapping[str, Any]) -> Experiment:
-    """The experiment of a config.json; an unknown key is an error that lists the
-    known."""
+    """The experiment of a config.json; a ValueError lists the known keys."""
     if not isinstance(fields, Mapping) or "algorithm" not in fields:
         raise ValueError("expected a JSON object with the settings of an experiment")
     known = {field.name for field in dataclasses.fields(Experiment)}
@@ -164,8 +162,7 @@ def difference(old: Experiment, new: Experiment) -> list[str]:
 
 
 def check(experiment: Experiment) -> None:
-    """Raises a ValueError that names every setting out of range and what was
-    expected."""
+    """Raises a ValueError that names each wrong setting and what was expected."""
     problems = list(_wrong_types(experiment))
     problems = problems or list(_out_of_range(experiment))
     if problems:
@@ -181,8 +178,7 @@ def check(experiment: Experiment) -> None:
 
 
 def resolve(experiment: Experiment) -> Experiment:
-    """The same run with every option of the method, a label and a folder written
-    out."""
+    """The same run with the method's options, label and folder written out."""
     factory = registry.algorithms()[experiment.algorithm]
     defaults = registry.defaults(factory)
     hyper = defaults | dict(experiment.hyper)

@@ -97,8 +97,7 @@ def _model_function(setting: Setting, view: View) -> Callable[..., Any]:
 def after_training(
     algorithm: Algorithm, turn: Turn, server: Any, client: Any, data: ClientData
 ) -> Any:
-    """The personal model after one local training: the server is this client's
-    alone."""
+    """The personal model after one local training, averaged with nobody."""
     message = algorithm.message(server, client)
     client, upload, _ = algorithm.train(turn, message, client, data)
     weight = jnp.asarray(data.size, jnp.float32)[None]

@@ -24,8 +24,7 @@ SAVE_SECONDS = 60.0  # a checkpoint at least this often, if a round is not longe
 
 
 class Run(NamedTuple):
-    """What the run loop holds; everything but `history` can be built from the
-    config."""
+    """What the run loop holds; all but `history` follows from the config."""
 
     experiment: Experiment
     sim: Simulation
@@ -121,8 +120,7 @@ def _run_rounds(run: Run, quiet: bool) -> None:
 
 
 def _restore(run: Run) -> tuple[RunState, list[dict[str, Any]]]:
-    """The last saved state and the log up to it, or the first state and an empty
-    log."""
+    """The last saved state and its log, or the first state and an empty log."""
     key = jax.random.key(run.experiment.seed)
     abstract = jax.eval_shape(run.sim.init, key)
     digest = config.digest(run.experiment)

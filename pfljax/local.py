@@ -78,8 +78,7 @@ def sgd(
 
 
 def minibatch(data: ClientData, step: Array, key: Key, batch_size: int) -> Batch:
-    """Rows of step `step`: epochs are exact, each shuffled anew, the last batch
-    short."""
+    """Rows of a step: exact epochs, each shuffled anew, the last batch short."""
     size = jnp.maximum(data.size, 1)
     per_epoch = -(-size // batch_size)
     place = step % per_epoch * batch_size + jnp.arange(batch_size)
@@ -94,8 +93,7 @@ def sample(data: ClientData, key: Key, batch_size: int) -> Batch:
 
 
 def rows(data: ClientData, index: Array, valid: Array) -> Batch:
-    """The client's rows at `index` [B], in storage type; `valid` bool[B] is the
-    mask."""
+    """The client's rows at `index` [B], in storage type; mask from `valid` [B]."""
     x, y = tree.take(data.examples, data.offset + index)
     return Batch(x, y, valid.astype(jnp.float32))
 
@@ -132,8 +130,7 @@ def fit(
 def mean_over_rows(
     value: Callable[[Batch], Any], data: ClientData, batch_size: int
 ) -> Any:
-    """Mean over all of the client's rows of `value`, itself a mean over a batch's
-    rows."""
+    """Mean over the client's rows of `value`, itself a mean over a batch."""
     size = jnp.maximum(data.size, 1)
 
     def add(index: Array, total: Any) -> Any:

@@ -56,8 +56,7 @@ def score(
 
 
 def _counts(logits: Array, y: Array, mask: Array) -> dict[str, Array]:
-    """Per row, zero where masked: 1, hits, loss, and the one-hot bin of the
-    confidence."""
+    """Per row, zero where masked: 1, hits, loss, one-hot confidence bin."""
     logits = logits.astype(jnp.float32)
     log_p = jax.nn.log_softmax(logits)
     own = jnp.take_along_axis(log_p, y[:, None], 1)

@@ -24,8 +24,7 @@ def mean(uploads: Any, weight: Array) -> Any:
 
 
 def median(uploads: Any, weight: Array) -> Any:
-    """Median of each coordinate over those present, weights ignored (Yin et al.,
-    2018)."""
+    """Median of each coordinate over those present (Yin et al., ICML 2018)."""
     present = weight > 0
 
     def of_leaf(leaf: Array) -> Array:
