@@ -5,6 +5,9 @@
 FedPer on 64-dimensional rows, one personal head of 650 numbers a client, 20 rows a
 client, one epoch of batches of 10. Prints microseconds a round, the median of five
 calls of 200 rounds each, and the bytes of temporaries that the compiled rounds need.
+
+Measured on two busy CPU cores: 4681, 4569, 2563 and 3134 microseconds with 100, 1,000,
+10,000 and 100,000 clients, and 355,496 bytes with each.
 """
 
 import statistics

@@ -32,13 +32,16 @@ def assess(
         "participants": np.unique(last),
         "never chosen": ids[seen == 0],
     }
-    records, values = _views(sim, federation, state, state.clients, ids, groups)
+    views = [view for view in sim.judges if view != "trained" or sim.trained]
+    people = federation, state.clients, ids, groups
+    records, values = _judge(sim, views, state, *people)
     values["round"] = np.asarray(state.round)
     if unseen is not None:
         new = np.arange(unseen.num_clients)
         clients = newcomers(sim, state, federation.num_clients + new)
         ids, groups = federation.num_clients + new, {"unseen": new}
-        more, arrays = _views(sim, unseen, state, clients, ids, groups)
+        people = unseen, clients, ids, groups
+        more, arrays = _judge(sim, list(sim.judges), state, *people)
         records += more
         values |= {f"unseen:{name}": array for name, array in arrays.items()}
     return records, values
@@ -53,23 +56,26 @@ def newcomers(sim: Simulation, state: RunState, ids: np.ndarray) -> Any:
     )
 
 
-def _views(
-    sim: Simulation, federation: Federation, state: RunState, clients: Any,
-    ids: np.ndarray, groups: dict[str, np.ndarray],
+def _judge(
+    sim: Simulation, views: list[str], state: RunState, federation: Federation,
+    clients: Any, ids: np.ndarray, groups: dict[str, np.ndarray],
 ) -> tuple[list[dict[str, Any]], Values]:  # fmt: skip
-    """Records and values of these clients, by view, on test and validation rows."""
+    """Records and values of these clients, by view, on test and validation rows.
+
+    Where nothing is personal, the server's figures stand under "personal" as well.
+    """
     records, values = [], {}
-    for view, judge in sim.judges.items():
+    for view in views:
         for split in ("test", "validation"):
             rows = getattr(federation, split)
             weight = np.asarray(rows.size)
             if not weight.any() or (split == "validation" and view == "trained"):
                 continue
-            judged = judge(state, clients, jnp.asarray(ids), federation.train, rows)
-            judged = jax.device_get(judged)
+            people = state, clients, jnp.asarray(ids), federation.train, rows
+            judged = jax.device_get(sim.judges[view](*people))
             both = view == "server" and sim.personal_is_server
             for name in (view, "personal") if both else (view,):
-                steps = sim.finetune if name == "personal" else 0
+                steps = sim.finetune if name != "server" else 0
                 records += evaluate.records(name, split, steps, judged, weight, groups)
                 values |= {f"{name}/{split}/{m}": judged[m] for m in metrics.METRICS}
     return records, values

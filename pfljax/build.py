@@ -44,6 +44,7 @@ class Simulation(NamedTuple):
     participations: Callable[[Key, Any], Any]  # (key, rounds) -> i32[C]
     personal_is_server: bool  # nothing is personal: judged once for both
     finetune: int  # local steps that `personal` takes
+    trained: bool  # clients are also judged after their own local training
 
 
 def federation(
@@ -102,12 +103,18 @@ def simulation(experiment: Experiment, federation: Federation) -> Simulation:
         federation.num_clients,
         federation.train.examples.x.shape[1:],
         federation.num_classes,
-        federation.shift,
-        federation.scale,
+        _hashable(federation.shift),
+        _hashable(federation.scale),
         sizes,
     )
     same = experiment.replace(seed=0, out=None, label=None, baseline=None, keep=2)
     return _simulation(same, shape)
+
+
+def _hashable(value: Any) -> Any:
+    """A number, or the nested tuples of an array."""
+    value = np.asarray(value).tolist() if not isinstance(value, list) else value
+    return tuple(map(_hashable, value)) if isinstance(value, list) else value
 
 
 @functools.lru_cache(maxsize=32)
@@ -119,7 +126,8 @@ def _simulation(experiment: Experiment, shape: Shape) -> Simulation:
     views = ["server"] * (algorithm.server_model is not None) + ["personal"] * (
         not same
     )
-    views += ["trained"] * experiment.trained
+    views += ["trained"] * (experiment.trained or experiment.unseen > 0)
+    block = width or experiment.cohort  # clients judged at once
     longest = min(experiment.eval_every, experiment.rounds, LONGEST_CALL)
     return Simulation(
         setting,
@@ -127,11 +135,12 @@ def _simulation(experiment: Experiment, shape: Shape) -> Simulation:
         jax.jit(lambda key: engine.init(algorithm, task, num_clients, key)),
         engine.compile_rounds(setting, longest),
         longest,
-        {view: evaluate.judge(setting, task, View(view), width) for view in views},
-        evaluate.judge_path(setting, width) if algorithm.endpoints else None,
+        {view: evaluate.judge(setting, task, View(view), block) for view in views},
+        evaluate.judge_path(setting, block) if algorithm.endpoints else None,
         jax.jit(lambda key, r: engine.participations(setting, key, r, num_clients)),
         same,
         dict(experiment.hyper).get("finetune", 0),
+        experiment.trained,
     )
 
 

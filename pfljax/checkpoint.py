@@ -65,13 +65,15 @@ def restore(
     abstract: RunState,
     config_hash: str | None,
     say: Callable[[str], None] = print,
+    repair: bool = True,
 ) -> RunState | None:
     """The newest good state in `folder`, or None if nothing was ever saved there.
 
     `abstract` gives shapes, dtypes and, for other devices than it was saved on,
-    shardings. Damaged checkpoints are named through `say`, deleted, and the one before
-    is tried. Raises CheckpointError if the config is another's (`config_hash` None
-    skips this), the format is newer, or none can be read.
+    shardings. Damaged checkpoints are named through `say` and the one before is tried;
+    with `repair`, for a run that goes on, they are deleted. Raises CheckpointError if
+    the config is another's (`config_hash` None skips this), the format is newer, or
+    none can be read.
     """
     rounds = saved_rounds(folder)
     for round_ in reversed(rounds):
@@ -83,10 +85,10 @@ def restore(
             reason = error if isinstance(error, DamageError) else "Orbax cannot read it"
             say(f"the checkpoint of round {round_} is damaged: {reason}")
             continue
-        for later in rounds[rounds.index(round_) + 1 :]:
+        for later in rounds[rounds.index(round_) + 1 :] if repair else ():
             shutil.rmtree(folder / str(later))
         if round_ != rounds[-1]:
-            say(f"going on from the last good checkpoint, round {round_}")
+            say(f"taking the last good checkpoint, round {round_}")
         return state
     if rounds:
         raise CheckpointError(

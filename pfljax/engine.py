@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from pfljax import tree
+from pfljax import reduce, tree
 from pfljax.local import budget, derive
 from pfljax.selection import Selection
 from pfljax.types import (
@@ -98,15 +98,28 @@ def one_round(
 
     turns = (ids, steps, (offset, size), tree.take(state.clients, ids))
     clients, uploads, metrics = over_clients(take_turn, turns, steps, width)
-    cohort = Cohort(ids, size.astype(jnp.float32), mask, num_clients)
+    weight = size.astype(jnp.float32)
+    if selection.replacement:
+        weight, mask = merge_draws(ids, mask)
+    cohort = Cohort(ids, weight, mask, num_clients)
     server = algorithm.aggregate(state.server, uploads, cohort)
     server = tree.where(mask.sum() > 0, server, state.server)
     kept = jnp.where(mask > 0, ids, num_clients)  # past the end: not written
     clients = tree.put(state.clients, kept, clients)
-    share = cohort.weight * mask / jnp.maximum((cohort.weight * mask).sum(), 1)
-    metrics = jax.tree.map(lambda leaf: jnp.dot(share, leaf), metrics)
+    metrics = jax.tree.map(lambda leaf: reduce.mean(leaf, weight * mask), metrics)
+    metrics = jax.tree.map(lambda m: jnp.where(mask.sum() > 0, m, jnp.nan), metrics)
     metrics["reported"] = mask.sum()
     return RunState(state.key, state.round + 1, server, clients), metrics
+
+
+def merge_draws(ids: Array, mask: Array) -> tuple[Array, Array]:
+    """(weight, mask) [M] of a cohort drawn with replacement, all draws alike.
+
+    A client takes part in its first place, with as much weight as it has places.
+    """
+    same = ids[:, None] == ids[None]
+    first = jnp.argmax(same, axis=1) == jnp.arange(len(ids))
+    return same.sum(1).astype(jnp.float32), mask * first
 
 
 def rounds(

@@ -68,30 +68,34 @@ def judge(
 
 def _model_function(setting: Setting, view: View) -> Callable[..., Any]:
     """(state, client_id, client, train data) -> the parameters to judge."""
-    algorithm, local = setting.algorithm, setting.local
+    algorithm = setting.algorithm
     server_model: Any = algorithm.server_model
     if view.model not in MODELS:
         raise ValueError(f"view {view.model!r} is unknown; known: {', '.join(MODELS)}")
     if view.model == "server" and server_model is None:
         raise ValueError("this method keeps no server model; judge 'personal'")
 
-    def turn_of(state: RunState, client_id: Array, data: ClientData) -> Turn:
-        key = jax.random.fold_in(derive(state.key, "evaluation"), state.round)
-        key = engine.client_key(key, client_id)
-        return Turn(key, state.round, budget(local, data.size))
-
     def server(state, client_id, client, data):
         return server_model(state.server)
 
     def personal(state, client_id, client, data):
-        turn = turn_of(state, client_id, data)
+        turn = turn_of(setting, state, client_id, data)
         return algorithm.personal(turn, state.server, client, data)
 
     def trained(state, client_id, client, data):
-        turn = turn_of(state, client_id, data)
+        turn = turn_of(setting, state, client_id, data)
         return after_training(algorithm, turn, state.server, client, data)
 
     return {"server": server, "personal": personal, "trained": trained}[view.model]
+
+
+def turn_of(
+    setting: Setting, state: RunState, client_id: Array, data: ClientData
+) -> Turn:
+    """What a client is told in an evaluation after this round."""
+    key = jax.random.fold_in(derive(state.key, "evaluation"), state.round)
+    key = engine.client_key(key, client_id)
+    return Turn(key, state.round, budget(setting.local, data.size))
 
 
 def after_training(
@@ -103,6 +107,7 @@ def after_training(
     weight = jnp.asarray(data.size, jnp.float32)[None]
     alone = Cohort(jnp.zeros(1, jnp.int32), weight, jnp.ones(1), 1)
     server = algorithm.aggregate(server, jax.tree.map(lambda a: a[None], upload), alone)
+    turn = turn._replace(round=turn.round + 1)  # one more is finished
     return algorithm.personal(turn, server, client, data)
 
 
@@ -148,7 +153,7 @@ def records(
             "split": split,
             "count": len(ids),
             "metrics": {
-                name: summarise(metric[ids], weight[ids])
+                name: summarise(metric[ids], weight[ids], name)
                 for name, metric in values.items()
             },
         }
@@ -169,7 +174,7 @@ def mixture_summary(
 
     def figures(chosen_on: np.ndarray) -> dict[str, Any]:
         return {
-            name: summarise(pick_lambda(chosen_on, metric), weight)
+            name: summarise(pick_lambda(chosen_on, metric), weight, name)
             for name, metric in test.items()
         }
 

@@ -62,13 +62,19 @@ def run(
         folder.claim(path, experiment)
         if not (path / "summary.json").exists():
             prepared = _prepare(experiment, federation, path)
-            folder.begin(path, experiment, prepared.federation.manifest)
+            folder.begin(path, experiment, _manifest(prepared))
             _run_rounds(prepared, quiet)
         if report and not (path / "report.html").exists():
             from pfljax.report import write_run_report
 
             write_run_report(path)
     return folder.read_json(path / "summary.json")
+
+
+def _manifest(run: Run) -> dict[str, Any]:
+    """partition.json: who holds which rows, newcomers apart."""
+    newcomers = run.unseen.manifest if run.unseen else None
+    return run.federation.manifest | {"unseen": newcomers}
 
 
 def _prepare(experiment: Experiment, given: Federation | None, path: Path) -> Run:
@@ -136,8 +142,9 @@ def _restore(run: Run) -> tuple[RunState, list[dict[str, Any]]]:
     arrays = folder.read_arrays(run.path / "per_client.npz")
     if "round" in arrays:
         kept = arrays["round"] <= done
-        for name in arrays.keys() - assess.BY_CLIENT:
-            run.history[name] = list(arrays[name][kept])
+        for name, array in arrays.items():
+            if name not in assess.BY_CLIENT:
+                run.history[name] = list(array[kept])
     state = run.sim.init(key) if state is None else state
     return jax.device_put(state, jax.devices()[0]), lines  # as a restored one lies
 

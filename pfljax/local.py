@@ -53,7 +53,8 @@ def with_epochs(turn: Turn, local: Local, epochs: int | None) -> Turn:
         return turn
     if local.epochs is None:
         raise ValueError(
-            "epochs of a second training need Local.epochs; got Local.steps"
+            f"personal_epochs is {epochs}, but local training counts steps; "
+            "give epochs instead of steps"
         )
     return turn._replace(steps=turn.steps * epochs // local.epochs)
 

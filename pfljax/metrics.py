@@ -12,6 +12,8 @@ from pfljax.types import Array, ClientData
 
 BINS = 15  # of the reliability diagram, equal widths, (low, high]
 GRID = tuple(i / 10 for i in range(11))  # lambda on the path between two endpoints
+FIGURES = ("mean", "std", "weighted", "worst10", "best10", "min", "max")
+GREATER_IS_BETTER = ("accuracy", "top5")
 METRICS = (
     "accuracy", "top5", "loss", "ece", "mce", "ece_batchwise", "mce_batchwise",
 )  # fmt: skip
@@ -61,7 +63,7 @@ def _counts(logits: Array, y: Array, mask: Array) -> dict[str, Array]:
     log_p = jax.nn.log_softmax(logits)
     own = jnp.take_along_axis(log_p, y[:, None], 1)
     top1 = mask * (jnp.argmax(logits, 1) == y)
-    top5 = mask * ((log_p > own).sum(1) < 5)
+    top5 = mask * jnp.isfinite(own[:, 0]) * ((log_p >= own).sum(1) <= 5)
     confidence = jnp.exp(log_p.max(1))
     place = jnp.clip(jnp.ceil(confidence * BINS) - 1, 0, BINS - 1).astype(jnp.int32)
     binned = jax.nn.one_hot(place, BINS) * mask[:, None]
@@ -97,29 +99,33 @@ def _calibration(total: dict[str, Array]) -> tuple[Array, Array]:
     return ece, mce
 
 
-def summarise(values: np.ndarray, weight: np.ndarray) -> dict[str, float | None]:
-    """Figures over clients of one metric [C]; `weight` is each client's test rows.
+def summarise(
+    values: np.ndarray, weight: np.ndarray, name: str = "accuracy"
+) -> dict[str, float | None]:
+    """Figures over clients of the metric `name`, [C]; `weight` [C] counts test rows.
 
-    "std" is the population's. "worst10" and "best10" are means over the ceil(C / 10)
-    clients of least and greatest value. Clients without test rows do not count.
+    "std" is the population's. "worst10" and "best10" are means over ceil(C / 10)
+    clients: of an error, the worst are the greatest. Clients without test rows do not
+    count. A figure that is not finite, because a client has diverged, is None.
     """
-    values = np.asarray(values, np.float64)  # squares of great losses fit
-    there = np.isfinite(values)
-    if not there.any():
-        names = ("mean", "std", "weighted", "worst10", "best10", "min", "max")
-        return dict.fromkeys(names)
-    values, weight = np.sort(values[there]), weight[there][np.argsort(values[there])]
+    values = np.asarray(values, np.float64)[weight > 0]  # squares of great losses fit
+    weight = weight[weight > 0]
+    if not len(values):
+        return dict.fromkeys(FIGURES)
     tenth = -(-len(values) // 10)
-    figures = {
-        "mean": values.mean(),
-        "std": values.std(),
-        "weighted": np.average(values, weights=weight),
-        "worst10": values[:tenth].mean(),
-        "best10": values[-tenth:].mean(),
-        "min": values[0],
-        "max": values[-1],
-    }
-    return {name: float(value) for name, value in figures.items()}
+    ranked = np.sort(values) if name in GREATER_IS_BETTER else -np.sort(-values)
+    with np.errstate(invalid="ignore", over="ignore"):
+        figures = (
+            values.mean(),
+            values.std(),
+            np.average(values, weights=weight),
+            ranked[:tenth].mean(),
+            ranked[-tenth:].mean(),
+            values.min(),
+            values.max(),
+        )
+    finite = [float(value) if np.isfinite(value) else None for value in figures]
+    return dict(zip(FIGURES, finite, strict=True))
 
 
 def worse_share(accuracy: np.ndarray, baseline: np.ndarray) -> float:

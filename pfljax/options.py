@@ -25,9 +25,20 @@ def experiment(args: list[str]) -> Experiment:
     fields = [_setting(f) for f in dataclasses.fields(Experiment) if f.name != "hyper"]
     fields += [_hyper(name, default) for name, default in hyper.items()]
     doc = f"{(factory.__doc__ or '').splitlines()[0]}\n\nmethod options: {list(hyper)}"
+    _check_names(rest, [name for name, _, _ in fields])
     record = dataclasses.make_dataclass("Options", fields, namespace={"__doc__": doc})
     chosen = dataclasses.asdict(tyro.cli(record, args=args, prog="pfljax run"))
     return Experiment(hyper={name: chosen.pop(name) for name in hyper}, **chosen)
+
+
+def _check_names(args: list[str], known: list[str]) -> None:
+    """Raises a ValueError that lists the known options if one is unknown."""
+    options = {f"--{name.replace('_', '-')}": name for name in [*known, "help"]}
+    options |= {f"--no-{name[2:]}": name for name in options}
+    for arg in args:
+        if arg.startswith("--"):
+            name = arg.partition("=")[0].replace("_", "-")
+            registry.find("option", options, name)
 
 
 def _setting(field: dataclasses.Field) -> tuple[str, Any, Any]:

@@ -22,6 +22,7 @@ class Selection(NamedTuple):
     cohort: int  # M
     ids: Callable[[Key], Array]  # i32[M]
     work: Callable[[Key, Array], tuple[Array, Array]]  # budgets -> (budgets, mask) [M]
+    replacement: bool = False  # a client may be drawn twice; all weigh the same
 
 
 def _full_work(key: Key, steps: Array) -> tuple[Array, Array]:
@@ -45,8 +46,8 @@ def uniform(cohort: int, num_clients: int) -> Selection:
 def by_size(cohort: int, sizes: np.ndarray) -> Selection:
     """`cohort` clients with replacement, in proportion to their rows `sizes` [C].
 
-    FedProx, Algorithm 2. A client drawn twice trains once and counts twice; O(cohort
-    log num_clients) work.
+    FedProx, Algorithm 2: uploads are averaged with one weight a draw, not by rows. A
+    client drawn twice trains once and counts twice. O(cohort log num_clients) work.
     """
     if cohort < 1 or np.min(sizes) < 0 or np.sum(sizes) == 0:
         raise ValueError(
@@ -58,7 +59,7 @@ def by_size(cohort: int, sizes: np.ndarray) -> Selection:
         row = jax.random.randint(key, (cohort,), 0, ends[-1])
         return jnp.searchsorted(ends, row, side="right").astype(jnp.int32)
 
-    return Selection(cohort, ids, _full_work)
+    return Selection(cohort, ids, _full_work, replacement=True)
 
 
 def stragglers(

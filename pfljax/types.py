@@ -81,8 +81,8 @@ class Cohort(NamedTuple):
     """What `aggregate` may know of who took part."""
 
     ids: Array  # i32[M]
-    weight: Array  # f32[M], training rows of each client
-    mask: Array  # f32[M], 0 for who was drawn but did not report
+    weight: Array  # f32[M], rows of each client, or its draws (selection.by_size)
+    mask: Array  # f32[M], 0 for who did not report, or stands here a second time
     num_clients: int
 
 

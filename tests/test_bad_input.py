@@ -96,7 +96,7 @@ SETTINGS = {
     ),
     "epochs-of-steps": (
         {"algorithm": "ditto", "hyper": {"personal_epochs": 2}} | BY_STEPS,
-        "need Local.epochs; got Local.steps",
+        "local training counts steps; give epochs",
     ),
     "mixing": (
         {"algorithm": "superfed", "hyper": {"mixing": "foo"}}, "known: model, layer",

@@ -1,5 +1,7 @@
 """From settings to functions: what is chosen, shared and checked."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -7,7 +9,17 @@ import optax
 import pytest
 
 import tiny
-from pfljax import Experiment, build, local
+from pfljax import (
+    Experiment,
+    build,
+    data,
+    engine,
+    local,
+    models,
+    registry,
+    selection,
+)
+from pfljax.types import ClientData, Examples, Local
 
 
 @pytest.fixture(scope="module")
@@ -115,3 +127,41 @@ def test_the_width_goes_by_the_platform(federation):
     assert build.simulation(tiny.TINY, federation).setting.width == 1
     wide = build.simulation(tiny.TINY.replace(width=3), federation)
     assert wide.setting.width == 3
+
+
+def test_pixels_may_be_normalised_by_channel():
+    x = np.random.default_rng(0).normal(size=(30, 3)).astype(np.float32)
+    mine = data.from_arrays(x, np.arange(30) % 3, shift=x.mean(0), scale=x.std(0))
+    federation = data.federate(mine, "iid", num_clients=3, seed=0)
+    job = tiny.TINY.replace(model="logistic", clients=3, cohort=2)
+    task = build.simulation(job, federation).task
+    params = task.init(jax.random.key(0))
+    moved = build.simulation(
+        job, dataclasses.replace(federation, shift=0.0, scale=1.0)
+    ).task
+    logits = task.predict(params, x)
+    np.testing.assert_allclose(
+        logits, moved.predict(params, (x - x.mean(0)) / x.std(0)), rtol=1e-4, atol=1e-5
+    )
+
+
+def test_temporary_memory_of_a_round_does_not_grow_with_the_clients():
+    """Client states are written in place: no copy of the store, whatever its size."""
+    used = []
+    for clients in (50, 5000):
+        task = models.task(models.model("mlp", 3, hidden=(4,)), (2,))
+        local = Local(learning_rate=0.1, batch_size=4)
+        method = registry.algorithms()["fedper"](task, local)
+        chosen = selection.uniform(5, clients)
+        setting = engine.Setting(method, local, chosen, width=1)
+        pool = Examples(jnp.zeros((9, 2)), jnp.zeros(9, jnp.int32))
+        spans = jnp.zeros(clients, jnp.int32), jnp.full(clients, 9, jnp.int32)
+        key = jax.random.key(0)
+        state = jax.eval_shape(
+            lambda key, c=clients: engine.init(method, task, c, key), key
+        )
+        lowered = engine.compile_rounds(setting, 3).lower(
+            state, ClientData(pool, *spans), 3
+        )
+        used.append(lowered.compile().memory_analysis().temp_size_in_bytes)
+    assert used[0] == used[1]

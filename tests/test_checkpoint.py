@@ -150,7 +150,7 @@ def test_the_last_good_one_replaces_a_damaged_one(tmp_path, damage):
     said = []
     assert_same(restore(tmp_path, said), make_state(4))
     assert said[0].startswith("the checkpoint of round 6 is damaged: ")
-    assert said[1:] == ["going on from the last good checkpoint, round 4"]
+    assert said[1:] == ["taking the last good checkpoint, round 4"]
     assert all("\n" not in line for line in said)
     save(tmp_path, 6)  # the damaged one is out of the way
     assert_same(restore(tmp_path), make_state(6))

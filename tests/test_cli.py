@@ -94,7 +94,7 @@ def test_the_config_is_resolved_and_reruns_the_run(done, tmp_path):
 def test_the_partition_is_the_federations(done):
     federation, unseen = build.federation(tiny.SEEN)
     manifest = json_of(done[0] / "partition.json")
-    assert manifest == federation.manifest
+    assert manifest == federation.manifest | {"unseen": unseen.manifest}
     assert len(manifest["sha256"]) == 64
     assert sorted(manifest["clients"] + unseen.manifest["clients"]) == list(range(6))
 
@@ -141,7 +141,7 @@ def test_a_damaged_checkpoint_is_told_and_the_one_before_is_used(done, tmp_path)
     assert code == 0, errors
     told = errors.splitlines()
     assert told[0].startswith("the checkpoint of round 4 is damaged: ")
-    assert told[1] == "going on from the last good checkpoint, round 2"
+    assert told[1] == "taking the last good checkpoint, round 2"
     tiny.assert_same_run(done[0], half)
 
 

@@ -31,10 +31,7 @@ BYTES = {  # down, up
     "scaffold": (2 * WHOLE, 2 * WHOLE),
     "ditto": (WHOLE, WHOLE),
     "fedper": (BODY, BODY),
-    "ifca": (
-        2 * WHOLE,
-        WHOLE + 2 * 4,
-    ),  # two models down; one and its one-hot choice up
+    "ifca": (2 * WHOLE, WHOLE + 2 * 4),  # two models down; one and its choice up
     "per_fedavg": (WHOLE, WHOLE),
     "superfed": (WHOLE, WHOLE),
 }
@@ -166,6 +163,7 @@ def test_law_6_clients_outside_the_cohort_are_unchanged(played):
 
 
 def test_law_8_bytes_are_the_leaves_of_message_and_upload(played):
+    assert played.name in BYTES, f"write the bytes of {played.name} into BYTES"
     traffic = engine.traffic(played.setting.algorithm, played.task, CLIENTS, (3,))
     assert tuple(traffic) == BYTES[played.name]
 

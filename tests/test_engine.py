@@ -109,7 +109,8 @@ def test_when_nobody_reports_nothing_changes_but_the_round():
     before, after, metrics = round_with(fixed([6, 1], mask=[0, 0]))
     toy.assert_same(after, before._replace(round=after.round))
     assert after.round == 1
-    assert metrics["reported"] == metrics["loss"] == 0
+    assert metrics["reported"] == 0
+    assert np.isnan(metrics["loss"])
 
 
 def test_a_client_drawn_twice_trains_once_and_counts_twice():
@@ -121,6 +122,15 @@ def test_a_client_drawn_twice_trains_once_and_counts_twice():
     expected = np.average(trained[[2, 5]], axis=0, weights=weight)
     np.testing.assert_allclose(toy.flat(after.server), expected, rtol=1e-5)
     assert metrics["reported"] == 3
+
+
+def test_draws_with_replacement_weigh_the_same():
+    cohort = fixed([2, 2, 5])._replace(replacement=True)
+    _, after, metrics = round_with(cohort)
+    trained = toy.flat(after.clients)
+    expected = np.average(trained[[2, 5]], axis=0, weights=[2, 1])
+    np.testing.assert_allclose(toy.flat(after.server), expected, rtol=1e-5)
+    assert metrics["reported"] == 2
 
 
 def test_metrics_are_means_over_rows_of_those_who_reported():

@@ -89,7 +89,12 @@ def test_records_agree_with_the_clients(lines, arrays):
     assert record["count"] == 5
     np.testing.assert_allclose(record["metrics"]["accuracy"]["mean"], values.mean())
     np.testing.assert_allclose(record["metrics"]["accuracy"]["min"], values.min())
-    assert len(wanted(records, clients="unseen", split="test")) == 2
+    newcomers = wanted(records, clients="unseen", split="test")
+    assert [(r["model"], r["when"]) for r in newcomers] == [
+        ("server", "after the newest broadcast"),
+        ("personal", "after the newest broadcast"),
+        ("personal", "after local training"),
+    ]
     (some,) = wanted(records, model="server", clients="participants", split="test")
     assert some["count"] == 3
 

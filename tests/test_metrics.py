@@ -78,9 +78,9 @@ def test_metrics_of_a_client_without_rows_are_nan():
     assert all(np.isnan(value) for value in found.values())
 
 
-def test_ties_count_for_the_true_class_in_top5():
+def test_ties_count_against_the_true_class_in_top5():
     found = judged(np.zeros((1, CLASSES)), [6])
-    assert found["top5"] == 1
+    assert found["top5"] == 0
     assert found["accuracy"] == 0  # the first of equals is the prediction
     assert found["loss"] == pytest.approx(np.log(CLASSES))
 
@@ -93,7 +93,7 @@ def test_half_precision_logits_are_judged_in_full():
 
 
 def test_figures_over_clients():
-    values, weight = np.r_[np.nan, np.arange(1.0, 13), np.nan], np.arange(14.0)
+    values, weight = np.r_[np.nan, np.arange(1.0, 13)], np.arange(13.0)
     found = metrics.summarise(values, weight)
     assert found == pytest.approx(
         {
@@ -106,6 +106,19 @@ def test_figures_over_clients():
             "max": 12,
         }
     )
+
+
+def test_of_an_error_the_worst_are_the_greatest():
+    found = metrics.summarise(np.arange(20.0), np.ones(20), "loss")
+    assert (found["worst10"], found["best10"], found["max"]) == (18.5, 0.5, 19)
+
+
+def test_a_diverged_client_is_not_passed_over():
+    found = metrics.summarise(np.array([1.0, np.inf, 3.0]), np.ones(3), "loss")
+    assert found["mean"] is None
+    assert found["min"] == 1
+    diverged = judged(np.full((1, CLASSES), np.nan), [6])
+    assert diverged["top5"] == 0
 
 
 def test_the_weight_follows_its_client():
