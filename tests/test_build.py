@@ -145,23 +145,21 @@ def test_pixels_may_be_normalised_by_channel():
     )
 
 
+def temporaries(clients):
+    """Bytes that compiled rounds need beside their arguments and results."""
+    task = models.task(models.model("mlp", 3, hidden=(4,)), (2,))
+    local = Local(learning_rate=0.1, batch_size=4)
+    method = registry.algorithms()["fedper"](task, local)
+    chosen = selection.uniform(5, clients)
+    setting = engine.Setting(method, local, chosen, width=1)
+    pool = Examples(jnp.zeros((9, 2)), jnp.zeros(9, jnp.int32))
+    spans = jnp.zeros(clients, jnp.int32), jnp.full(clients, 9, jnp.int32)
+    key = jax.random.key(0)
+    state = jax.eval_shape(lambda key: engine.init(method, task, clients, key), key)
+    run = engine.compile_rounds(setting, 3).lower(state, ClientData(pool, *spans), 3)
+    return run.compile().memory_analysis().temp_size_in_bytes
+
+
 def test_temporary_memory_of_a_round_does_not_grow_with_the_clients():
     """Client states are written in place: no copy of the store, whatever its size."""
-    used = []
-    for clients in (50, 5000):
-        task = models.task(models.model("mlp", 3, hidden=(4,)), (2,))
-        local = Local(learning_rate=0.1, batch_size=4)
-        method = registry.algorithms()["fedper"](task, local)
-        chosen = selection.uniform(5, clients)
-        setting = engine.Setting(method, local, chosen, width=1)
-        pool = Examples(jnp.zeros((9, 2)), jnp.zeros(9, jnp.int32))
-        spans = jnp.zeros(clients, jnp.int32), jnp.full(clients, 9, jnp.int32)
-        key = jax.random.key(0)
-        state = jax.eval_shape(
-            lambda key, c=clients: engine.init(method, task, c, key), key
-        )
-        lowered = engine.compile_rounds(setting, 3).lower(
-            state, ClientData(pool, *spans), 3
-        )
-        used.append(lowered.compile().memory_analysis().temp_size_in_bytes)
-    assert used[0] == used[1]
+    assert temporaries(50) == temporaries(5000)
