@@ -28,5 +28,5 @@ def test_ditto_against_numpy(personal_epochs):
 def test_personal_epochs_need_epochs():
     local = Local(0.1, batch_size=4, epochs=None, steps=3)
     method = ditto(toy.quadratic(), local, personal_epochs=2)
-    with pytest.raises(ValueError, match=r"Local\.epochs"):
+    with pytest.raises(ValueError, match="give epochs instead of steps"):
         toy.play(method, toy.quadratic(), local, toy.quadratic_clients(), 1)
