@@ -25,16 +25,17 @@ def experiment(args: list[str]) -> Experiment:
     fields = [_setting(f) for f in dataclasses.fields(Experiment) if f.name != "hyper"]
     fields += [_hyper(name, default) for name, default in hyper.items()]
     doc = f"{(factory.__doc__ or '').splitlines()[0]}\n\nmethod options: {list(hyper)}"
-    _check_names(rest, [name for name, _, _ in fields])
+    _check_names(rest, {name: field.default for name, _, field in fields})
     record = dataclasses.make_dataclass("Options", fields, namespace={"__doc__": doc})
     chosen = dataclasses.asdict(tyro.cli(record, args=args, prog="pfljax run"))
     return Experiment(hyper={name: chosen.pop(name) for name in hyper}, **chosen)
 
 
-def _check_names(args: list[str], known: list[str]) -> None:
+def _check_names(args: list[str], defaults: dict[str, Any]) -> None:
     """Raises a ValueError that lists the known options if one is unknown."""
-    options = {f"--{name.replace('_', '-')}": name for name in [*known, "help"]}
-    options |= {f"--no-{name[2:]}": name for name in options}
+    switches = [f"no_{name}" for name, value in defaults.items() if value is False]
+    names = [*defaults, *switches, "config", "help"]
+    options = {f"--{name.replace('_', '-')}": name for name in names}
     for arg in args:
         if arg.startswith("--"):
             name = arg.partition("=")[0].replace("_", "-")
