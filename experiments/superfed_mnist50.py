@@ -7,6 +7,13 @@ Six methods and local training in the paper's protocol as its code has it: TwoNN
 biases, 2 shards a client dealt in order, 5 clients a round, E = 10, B = 10, SGD with
 momentum .9 and weight decay 1e-4, learning rate .01 * .999^r, R = 500, a fifth of each
 client's rows for testing; un-squared proximal terms in all methods.
+
+Top-1 accuracy in percent after round 500, mean and population std over the clients, one
+seed, published in brackets: FedAvg 94.19 (4.18) [95.69 (2.39)], FedProx 94.98 (1.78)
+[95.13 (2.67)], SuPerFed-MM with lambda chosen on test rows as published 99.42 (.53)
+[99.45 (.46)], at lambda = 1/2 98.82 (.87); SuPerFed-LM likewise 99.36 (.58) [99.48
+(.54)] and 98.88 (.82). FedPer [99.23 (.66)] and Ditto [97.07 (1.38)] have not been run
+to the end. A round took 1.7 s (FedAvg) to 2.3 s (SuPerFed) on one idle CPU core.
 """
 
 import argparse
