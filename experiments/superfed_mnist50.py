@@ -13,7 +13,8 @@ seed, published in brackets: FedAvg 94.19 (4.18) [95.69 (2.39)], FedProx 94.98 (
 [95.13 (2.67)], SuPerFed-MM with lambda chosen on test rows as published 99.42 (.53)
 [99.45 (.46)], at lambda = 1/2 98.82 (.87); SuPerFed-LM likewise 99.36 (.58) [99.48
 (.54)] and 98.88 (.82). FedPer [99.23 (.66)] and Ditto [97.07 (1.38)] have not been run
-to the end. A round took 1.7 s (FedAvg) to 2.3 s (SuPerFed) on one idle CPU core.
+to the end. On a CPU core of a busy machine a round took 1.7 s (FedAvg) to 2.3 s
+(SuPerFed) in the fastest calls, 3 to 7 s in the median.
 """
 
 import argparse
