@@ -12,9 +12,9 @@ Top-1 accuracy in percent after round 500, mean and population std over the clie
 seed, published in brackets: FedAvg 94.19 (4.18) [95.69 (2.39)], FedProx 94.98 (1.78)
 [95.13 (2.67)], SuPerFed-MM with lambda chosen on test rows as published 99.42 (.53)
 [99.45 (.46)], at lambda = 1/2 98.82 (.87); SuPerFed-LM likewise 99.36 (.58) [99.48
-(.54)] and 98.88 (.82). FedPer [99.23 (.66)] and Ditto [97.07 (1.38)] have not been run
-to the end. On a CPU core of a busy machine a round took 1.7 s (FedAvg) to 2.3 s
-(SuPerFed) in the fastest calls, 3 to 7 s in the median.
+(.54)] and 98.88 (.82); FedPer 99.33 (.61) [99.23 (.66)], Ditto 97.03 (1.91) [97.07
+(1.38)]. On one core of a busy machine a round took in the fastest calls 1.5 s (FedPer),
+1.7 s (FedAvg), 2.3 s (SuPerFed), 2.5 s (Ditto).
 """
 
 import argparse

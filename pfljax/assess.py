@@ -10,7 +10,7 @@ from pfljax import engine, evaluate, metrics
 from pfljax.build import Simulation
 from pfljax.data import Federation
 from pfljax.local import derive
-from pfljax.types import RunState
+from pfljax.types import ClientData, RunState
 
 BY_CLIENT = {  # arrays of per_client.npz without an axis of evaluations
     "train_size", "test_size", "participations", "mixture/lambda",
@@ -25,7 +25,7 @@ def assess(
 ) -> tuple[list[dict[str, Any]], Values]:
     """(records, metrics of each client by "model/split/metric") after this round."""
     seen = np.asarray(sim.participations(state.key, state.round))
-    last = np.asarray(engine.draw(sim.setting, state.key, state.round - 1))
+    last = np.asarray(sim.draw(state.key, state.round - 1))
     ids = np.arange(federation.num_clients)
     groups = {
         "all": ids,
@@ -72,13 +72,25 @@ def _judge(
             if not weight.any() or (split == "validation" and view == "trained"):
                 continue
             people = state, clients, jnp.asarray(ids), federation.train, rows
-            judged = jax.device_get(sim.judges[view](*people))
+            if view == "server":
+                judged = _by_span(sim, state, rows)
+            else:
+                judged = jax.device_get(sim.judges[view](*people))
             both = view == "server" and sim.personal_is_server
             for name in (view, "personal") if both else (view,):
                 steps = sim.finetune if name != "server" else 0
                 records += evaluate.records(name, split, steps, judged, weight, groups)
                 values |= {f"{name}/{split}/{m}": judged[m] for m in metrics.METRICS}
     return records, values
+
+
+def _by_span(sim: Simulation, state: RunState, rows: ClientData) -> Values:
+    """Metrics [C] of the server's model; clients with the same rows are judged once."""
+    spans = np.stack([np.asarray(rows.offset), np.asarray(rows.size)], axis=1)
+    different, place = np.unique(spans, axis=0, return_inverse=True)
+    offset, size = jnp.asarray(different.T)
+    found = sim.judges["server"](state.server, ClientData(rows.examples, offset, size))
+    return {name: np.asarray(values)[place] for name, values in found.items()}
 
 
 def headline(records: list[dict[str, Any]], split: str = "test") -> float:

@@ -1,5 +1,6 @@
 """From an `Experiment` to what runs: data, task, setting, compiled functions."""
 
+import dataclasses
 import functools
 import operator
 from collections.abc import Callable
@@ -9,7 +10,16 @@ import jax
 import numpy as np
 import optax
 
-from pfljax import data, engine, evaluate, models, registry, selection
+from pfljax import (
+    data,
+    devices,
+    engine,
+    evaluate,
+    mesh,
+    models,
+    registry,
+    selection,
+)
 from pfljax.config import Experiment
 from pfljax.data import Federation
 from pfljax.engine import Setting
@@ -42,6 +52,7 @@ class Simulation(NamedTuple):
     judges: dict[str, Callable[..., Any]]  # by view
     path: Callable[..., Any] | None  # evaluate.judge_path
     participations: Callable[[Key, Any], Any]  # (key, rounds) -> i32[C]
+    draw: Callable[[Key, Any], Any]  # (key, round) -> i32[M]
     personal_is_server: bool  # nothing is personal: judged once for both
     finetune: int  # local steps that `personal` takes
     trained: bool  # clients are also judged after their own local training
@@ -95,8 +106,13 @@ def _hold_out(
     return everybody.hold_out(share, experiment.seed)
 
 
-def simulation(experiment: Experiment, federation: Federation) -> Simulation:
-    """The compiled functions; experiments that differ in seed alone share them."""
+def simulation(
+    experiment: Experiment, federation: Federation, task: Task | None = None
+) -> Simulation:
+    """The compiled functions; experiments that differ in seed alone share them.
+
+    With a `task` of one's own they are made anew.
+    """
     by_size = experiment.selection == "by_size"
     sizes = tuple(np.asarray(federation.train.size).tolist()) if by_size else None
     shape = Shape(
@@ -108,6 +124,9 @@ def simulation(experiment: Experiment, federation: Federation) -> Simulation:
         sizes,
     )
     same = experiment.replace(seed=0, out=None, label=None, baseline=None, keep=2)
+    same = same.replace(devices=devices.choose(experiment.devices, experiment.cohort))
+    if task is not None:
+        return _assemble(same, shape, task)
     return _simulation(same, shape)
 
 
@@ -119,7 +138,10 @@ def _hashable(value: Any) -> Any:
 
 @functools.lru_cache(maxsize=32)
 def _simulation(experiment: Experiment, shape: Shape) -> Simulation:
-    task = make_task(experiment, shape)
+    return _assemble(experiment, shape, make_task(experiment, shape))
+
+
+def _assemble(experiment: Experiment, shape: Shape, task: Task) -> Simulation:
     setting = make_setting(experiment, task, shape)
     algorithm, width, num_clients = setting.algorithm, setting.width, shape.num_clients
     same = personal_is_server(setting, task, shape.input_shape)
@@ -132,16 +154,74 @@ def _simulation(experiment: Experiment, shape: Shape) -> Simulation:
     return Simulation(
         setting,
         task,
-        jax.jit(lambda key: engine.init(algorithm, task, num_clients, key)),
+        make_init(setting, task, num_clients),
         engine.compile_rounds(setting, longest),
         longest,
-        {view: evaluate.judge(setting, task, View(view), block) for view in views},
+        {view: make_judge(setting, task, view, block) for view in views},
         evaluate.judge_path(setting, block) if algorithm.endpoints else None,
         jax.jit(lambda key, r: engine.participations(setting, key, r, num_clients)),
+        jax.jit(lambda key, r: engine.draw(setting, key, r)),
         same,
         dict(experiment.hyper).get("finetune", 0),
         experiment.trained,
     )
+
+
+def make_init(setting: Setting, task: Task, num_clients: int) -> Any:
+    """A jitted function key -> the first state, where the mesh wants it."""
+
+    def first(key: Key) -> RunState:
+        rows = mesh.padded(num_clients, setting.mesh)
+        return engine.init(setting.algorithm, task, rows, key)
+
+    abstract = jax.eval_shape(first, jax.eval_shape(jax.random.key, 0))
+    where = mesh.shardings(setting.mesh, abstract)
+    return jax.jit(first, out_shardings=where)
+
+
+def abstract(sim: Simulation) -> RunState:
+    """Shapes, dtypes and shardings of the run's state."""
+    shapes = jax.eval_shape(sim.init, jax.eval_shape(jax.random.key, 0))
+    return jax.tree.map(
+        lambda leaf, where: jax.ShapeDtypeStruct(
+            leaf.shape, leaf.dtype, sharding=where
+        ),
+        shapes,
+        mesh.shardings(sim.setting.mesh, shapes),
+    )
+
+
+def placed(sim: Simulation, federation: Federation) -> Federation:
+    """The federation with its data on every device that takes part."""
+    if sim.setting.mesh is None:
+        return federation
+    pool, *spans = mesh.place(
+        sim.setting.mesh,
+        (
+            federation.train.examples,
+            *((p.offset, p.size) for p in federation.parts.values()),
+        ),
+    )
+    parts = [ClientData(pool, *span) for span in spans]
+    return dataclasses.replace(
+        federation, **dict(zip(federation.parts, parts, strict=True))
+    )
+
+
+def choices(sim: Simulation) -> str:
+    """One line: what was chosen for this machine."""
+    count = sim.setting.mesh.size if sim.setting.mesh else 1
+    kind = jax.devices()[0].device_kind
+    width = sim.setting.width or sim.setting.selection.cohort
+    at_once = "one client" if width == 1 else f"{width} clients"
+    return f"{count} device{'s' * (count > 1)} ({kind}), each {at_once} at a time"
+
+
+def make_judge(setting: Setting, task: Task, view: str, block: int) -> Any:
+    """The compiled evaluation of this view; `block` clients are judged at once."""
+    if view == "server":
+        return evaluate.judge_server(setting, task)
+    return evaluate.judge(setting, View(view), block)
 
 
 def make_task(experiment: Experiment, shape: Shape) -> Task:
@@ -175,7 +255,14 @@ def make_setting(experiment: Experiment, task: Task, shape: Shape) -> Setting:
         share, drop = experiment.stragglers, experiment.drop_stragglers
         chosen = selection.stragglers(chosen, share, experiment.epochs, drop)
     width = experiment.width or (1 if jax.default_backend() == "cpu" else None)
-    return Setting(algorithm, local, chosen, width)
+    several = experiment.devices and experiment.devices > 1
+    return Setting(
+        algorithm,
+        local,
+        chosen,
+        width,
+        mesh.make(experiment.devices) if several else None,
+    )
 
 
 def make_local(experiment: Experiment) -> Local:

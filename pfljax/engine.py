@@ -13,8 +13,9 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax.sharding import Mesh
 
-from pfljax import reduce, tree
+from pfljax import mesh, reduce, tree
 from pfljax.local import budget, derive
 from pfljax.selection import Selection
 from pfljax.types import (
@@ -40,13 +41,15 @@ class Setting(NamedTuple):
     algorithm: Algorithm
     local: Local
     selection: Selection
-    width: int | None = (
-        None  # clients under one vmap; 1 is a loop, None the whole cohort
-    )
+    width: int | None = None  # clients under one vmap; 1 is a loop, None all
+    mesh: Mesh | None = None  # several devices (pfljax.mesh); None for one
 
 
 def init(algorithm: Algorithm, task: Task, num_clients: int, key: Key) -> RunState:
-    """The state before the first round; leaves of `clients` have a leading axis C."""
+    """The state before the first round; leaves of `clients` have a leading axis C.
+
+    On a mesh give `mesh.padded(num_clients, mesh)`: rows past C belong to nobody.
+    """
     params = task.init(derive(key, "params"))
     server = algorithm.init(params, num_clients, derive(key, "server"))
     # One client at a time up to a block: random draws under vmap compile for seconds.
@@ -81,70 +84,137 @@ def participations(
 
 
 def one_round(
-    setting: Setting, state: RunState, train: ClientData
+    setting: Setting, state: RunState, train: ClientData, resident: Array | None = None
 ) -> tuple[RunState, Metrics]:
-    """The state after one more round, and the cohort's mean training metrics."""
-    algorithm, local, selection, width = setting
+    """The state after one more round, and the cohort's mean training metrics.
+
+    `resident` i32[U], ascending, names the clients whose states `state.clients` holds;
+    None for all.
+    """
+    turns = plan(setting, state, train, resident)
+    clients, uploads, metrics = train_cohort(setting, state, train.examples, turns)
+    mask, weight = turns.mask, turns.weight
     num_clients = train.size.shape[0]
-    key = _round_key(state.key, state.round)
-    ids = draw(setting, state.key, state.round)
-    offset, size = tree.take((train.offset, train.size), ids)
-    steps, mask = selection.work(derive(key, "work"), budget(local, size))
-
-    def take_turn(client_id: Array, steps: Array, data: Any, client: Any) -> Any:
-        turn = Turn(client_key(key, client_id), state.round, steps)
-        message = algorithm.message(state.server, client)
-        return algorithm.train(turn, message, client, ClientData(train.examples, *data))
-
-    turns = (ids, steps, (offset, size), tree.take(state.clients, ids))
-    clients, uploads, metrics = over_clients(take_turn, turns, steps, width)
-    weight = size.astype(jnp.float32)
-    if selection.replacement:
-        weight, mask = merge_draws(ids, mask)
-    cohort = Cohort(ids, weight, mask, num_clients)
-    server = algorithm.aggregate(state.server, uploads, cohort)
+    cohort = Cohort(turns.ids, weight, mask, turns.draws, num_clients)
+    server = setting.algorithm.aggregate(state.server, uploads, cohort)
     server = tree.where(mask.sum() > 0, server, state.server)
-    kept = jnp.where(mask > 0, ids, num_clients)  # past the end: not written
-    clients = tree.put(state.clients, kept, clients)
+    server = mesh.whole(setting.mesh, server)
     metrics = jax.tree.map(lambda leaf: reduce.mean(leaf, weight * mask), metrics)
     metrics = jax.tree.map(lambda m: jnp.where(mask.sum() > 0, m, jnp.nan), metrics)
+    metrics["asked"] = (turns.draws > 0).sum().astype(jnp.float32)
     metrics["reported"] = mask.sum()
     return RunState(state.key, state.round + 1, server, clients), metrics
 
 
-def merge_draws(ids: Array, mask: Array) -> tuple[Array, Array]:
-    """(weight, mask) [M] of a cohort drawn with replacement, all draws alike.
+class Turns(NamedTuple):
+    """The cohort of a round in the order in which it trains; [M], or [slots]."""
 
-    A client takes part in its first place, with as much weight as it has places.
+    ids: Array  # i32, num_clients for an empty slot
+    rows: Array  # i32, where `RunState.clients` keeps the client
+    steps: Array  # i32
+    offset: Array  # i32
+    size: Array  # i32
+    weight: Array  # f32
+    mask: Array  # f32
+    draws: Array  # f32, 0 for a second place of the same client
+
+
+def plan(
+    setting: Setting, state: RunState, train: ClientData, resident: Array | None
+) -> Turns:
+    """Who takes part in the coming round, with which work, dealt to the devices."""
+    selection, key = setting.selection, _round_key(state.key, state.round)
+    ids = draw(setting, state.key, state.round)
+    offset, size = tree.take((train.offset, train.size), ids)
+    steps, mask = selection.work(derive(key, "work"), budget(setting.local, size))
+    weight, draws = size.astype(jnp.float32), jnp.ones(ids.shape)
+    if selection.replacement:
+        weight = draws = count_draws(ids)
+        mask = mask * (draws > 0)
+    rows = ids if resident is None else jnp.searchsorted(resident, ids)
+    turns = Turns(ids, rows.astype(jnp.int32), steps, offset, size, weight, mask, draws)
+    if setting.mesh is None:
+        return turns
+    slots = mesh.deal(steps, setting.mesh.size)
+    count = train.size.shape[0]
+    nobody = Turns(count, jnp.iinfo(jnp.int32).max, 0, 0, 0, 0, 0, 0)
+    dealt = jax.tree.map(
+        lambda leaf, empty: jnp.append(leaf, jnp.asarray(empty, leaf.dtype))[slots],
+        turns,
+        nobody,
+    )
+    return mesh.whole(setting.mesh, dealt)  # else sums over it would be exchanged
+
+
+def train_cohort(
+    setting: Setting, state: RunState, examples: Examples, turns: Turns
+) -> tuple[Any, Any, Metrics]:
+    """(states of all clients, uploads [M], metrics [M]) after the cohort's training."""
+    algorithm = setting.algorithm
+    key = _round_key(state.key, state.round)
+
+    def locally(server, key, round_, examples, rows, kept, clients, turns):
+        def take_turn(client_id, steps, span, client):
+            turn = Turn(client_key(key, client_id), round_, steps)
+            message = algorithm.message(server, client)
+            return algorithm.train(turn, message, client, ClientData(examples, *span))
+
+        own = mesh.fetch(setting.mesh, clients, rows)
+        args = (turns.ids, turns.steps, (turns.offset, turns.size), own)
+        new, uploads, metrics = over_clients(
+            take_turn, args, turns.steps, setting.width
+        )
+        return mesh.store(setting.mesh, clients, kept, new), uploads, metrics
+
+    far = jnp.iinfo(jnp.int32).max  # past the end: not written
+    kept = jnp.where(turns.mask > 0, turns.rows, far)
+    everywhere, split = (mesh.WHOLE,) * 6, (mesh.SPLIT,) * 2
+    run = mesh.over(setting.mesh, locally, *everywhere, *split)
+    same = state.server, key, state.round, examples, turns.rows, kept
+    return run(*same, state.clients, turns)
+
+
+def count_draws(ids: Array) -> Array:
+    """How often each client stands in the cohort, f32[M], in its first place; else 0.
+
+    A client drawn twice takes part once, with twice the weight.
     """
     same = ids[:, None] == ids[None]
     first = jnp.argmax(same, axis=1) == jnp.arange(len(ids))
-    return same.sum(1).astype(jnp.float32), mask * first
+    return same.sum(1) * first.astype(jnp.float32)
 
 
 def rounds(
-    setting: Setting, state: RunState, train: ClientData, count: Array, at_most: int
+    setting: Setting,
+    state: RunState,
+    train: ClientData,
+    count: Array,
+    at_most: int,
+    resident: Array | None = None,
 ) -> tuple[RunState, Metrics]:
     """The state after `count` <= `at_most` rounds, and metrics f32[at_most] by round.
 
-    `count` is traced: one program runs any number of rounds.
+    `count` is traced: one program runs any number of rounds. `resident` is that of
+    `one_round`, and must hold every client drawn in these rounds.
     """
 
     def body(index: Array, carry: Any) -> Any:
         state, history = carry
-        state, metrics = one_round(setting, state, train)
+        state, metrics = one_round(setting, state, train, resident)
         return state, jax.tree.map(lambda h, m: h.at[index].set(m), history, metrics)
 
-    shapes = jax.eval_shape(lambda s: one_round(setting, s, train)[1], state)
+    shapes = jax.eval_shape(lambda s: one_round(setting, s, train, resident)[1], state)
     history = jax.tree.map(lambda m: jnp.zeros((at_most, *m.shape), m.dtype), shapes)
     return jax.lax.fori_loop(0, count, body, (state, history))
 
 
 def compile_rounds(setting: Setting, at_most: int) -> Callable[..., Any]:
-    """`rounds` jitted as (state, train, count); the state given is donated."""
+    """`rounds` jitted as (state, train, count, resident); `state` is donated."""
 
-    def run(state: RunState, train: ClientData, count: Array) -> Any:
-        return rounds(setting, state, train, count, at_most)
+    def run(
+        state: RunState, train: ClientData, count: Array, resident: Array | None = None
+    ) -> Any:
+        return rounds(setting, state, train, count, at_most, resident)
 
     return jax.jit(run, donate_argnums=0)
 

@@ -12,13 +12,19 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pfljax import engine, tree
+from pfljax import engine, mesh, tree
 from pfljax.engine import Setting
 from pfljax.local import budget, derive
-from pfljax.metrics import GRID, pick_lambda, score, summarise
+from pfljax.metrics import (
+    GRID,
+    from_totals,
+    pick_lambda,
+    rows_per_pass,
+    score,
+    summarise,
+    totals,
+)
 from pfljax.types import Algorithm, Array, ClientData, Cohort, RunState, Task, Turn
-
-MODELS = ("server", "personal", "trained")
 
 
 class View(NamedTuple):
@@ -41,7 +47,6 @@ class View(NamedTuple):
 
 def judge(
     setting: Setting,
-    task: Task,
     view: View,
     width: int | None = None,
 ) -> Callable[..., dict[str, Array]]:
@@ -51,17 +56,65 @@ def judge(
     and size stacked likewise. Metrics of a client without test rows are NaN.
     """
     model_of = _model_function(setting, view)
-    predict = task.predict if view.model == "server" else setting.algorithm.predict
+    predict = setting.algorithm.predict
 
-    def run(state, clients, ids, train, test):
+    def locally(same, split):
+        state, train_examples, test_examples = same
+
         def one(client_id, client, train_span, test_span):
-            data = ClientData(train.examples, *train_span)
-            model = model_of(state, client_id, client, data)
-            rows_of = ClientData(test.examples, *test_span)
+            model = model_of(
+                state, client_id, client, ClientData(train_examples, *train_span)
+            )
+            rows_of = ClientData(test_examples, *test_span)
             return score(lambda x: predict(model, x), rows_of, setting.local.batch_size)
 
-        spans = (train.offset, train.size), (test.offset, test.size)
-        return engine.over_clients(one, (ids, clients, *spans), test.size, width)
+        return engine.over_clients(one, split, split[-1][1], width)
+
+    def run(state, clients, ids, train, test):
+        same = state._replace(clients=()), train.examples, test.examples
+        split = ids, clients, (train.offset, train.size), (test.offset, test.size)
+        return mesh.over_rows(setting.mesh, locally, same, split, len(ids))
+
+    return jax.jit(run)
+
+
+def judge_server(setting: Setting, task: Task) -> Callable[..., dict[str, Array]]:
+    """A jitted function (server, rows) -> metrics f32[U] of the server's model.
+
+    `rows` has offset and size i32[U]. Few long spans are cut, so that every device of
+    the mesh has its part.
+    """
+    server_model: Any = setting.algorithm.server_model
+    if server_model is None:
+        raise ValueError("this method keeps no server model; judge 'personal'")
+    batch_size = setting.local.batch_size
+    devices = setting.mesh.size if setting.mesh else 1
+
+    def locally(same, split):
+        server, examples = same
+        model = server_model(server)
+
+        def one(offset, size):
+            part = ClientData(examples, offset, size)
+            return totals(lambda x: task.predict(model, x), part, batch_size)
+
+        return engine.over_clients(one, split, split[1], 1)
+
+    def run(server, rows):
+        count = len(rows.size)
+        parts = 1 if count >= 4 * devices else devices
+        each = -(-rows.size // (parts * rows_per_pass(batch_size)))
+        length = (each * rows_per_pass(batch_size))[:, None]
+        start = jnp.minimum(jnp.arange(parts) * length, rows.size[:, None])
+        size = jnp.minimum(rows.size[:, None] - start, length)
+        split = (rows.offset[:, None] + start).ravel(), size.ravel()
+        same = server, rows.examples
+        found = mesh.over_rows(setting.mesh, locally, same, split, count * parts)
+        return from_totals(
+            jax.tree.map(
+                lambda leaf: leaf.reshape(count, parts, *leaf.shape[1:]).sum(1), found
+            )
+        )
 
     return jax.jit(run)
 
@@ -69,14 +122,6 @@ def judge(
 def _model_function(setting: Setting, view: View) -> Callable[..., Any]:
     """(state, client_id, client, train data) -> the parameters to judge."""
     algorithm = setting.algorithm
-    server_model: Any = algorithm.server_model
-    if view.model not in MODELS:
-        raise ValueError(f"view {view.model!r} is unknown; known: {', '.join(MODELS)}")
-    if view.model == "server" and server_model is None:
-        raise ValueError("this method keeps no server model; judge 'personal'")
-
-    def server(state, client_id, client, data):
-        return server_model(state.server)
 
     def personal(state, client_id, client, data):
         turn = turn_of(setting, state, client_id, data)
@@ -86,7 +131,10 @@ def _model_function(setting: Setting, view: View) -> Callable[..., Any]:
         turn = turn_of(setting, state, client_id, data)
         return after_training(algorithm, turn, state.server, client, data)
 
-    return {"server": server, "personal": personal, "trained": trained}[view.model]
+    found = {"personal": personal, "trained": trained}
+    if view.model not in found:
+        raise ValueError(f"view {view.model!r} is unknown; known: {', '.join(found)}")
+    return found[view.model]
 
 
 def turn_of(
@@ -105,7 +153,7 @@ def after_training(
     message = algorithm.message(server, client)
     client, upload, _ = algorithm.train(turn, message, client, data)
     weight = jnp.asarray(data.size, jnp.float32)[None]
-    alone = Cohort(jnp.zeros(1, jnp.int32), weight, jnp.ones(1), 1)
+    alone = Cohort(jnp.zeros(1, jnp.int32), weight, jnp.ones(1), jnp.ones(1), 1)
     server = algorithm.aggregate(server, jax.tree.map(lambda a: a[None], upload), alone)
     turn = turn._replace(round=turn.round + 1)  # one more is finished
     return algorithm.personal(turn, server, client, data)
@@ -124,14 +172,19 @@ def judge_path(
         size = setting.local.batch_size
         return score(lambda x: algorithm.predict(model, x), data, size)
 
-    def run(state, clients, ids, test):
+    def locally(same, split):
+        server, examples = same
+
         def one(client, offset, size):
-            a, b = endpoints(state.server, client)
-            data = ClientData(test.examples, offset, size)
+            a, b = endpoints(server, client)
+            data = ClientData(examples, offset, size)
             return jax.lax.map(lambda t: score_at(t, a, b, data), jnp.asarray(GRID))
 
-        args = (clients, test.offset, test.size)
-        return engine.over_clients(one, args, test.size, width)
+        return engine.over_clients(one, split, split[2], width)
+
+    def run(state, clients, ids, test):
+        same, split = (state.server, test.examples), (clients, test.offset, test.size)
+        return mesh.over_rows(setting.mesh, locally, same, split, len(ids))
 
     return jax.jit(run)
 

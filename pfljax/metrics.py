@@ -28,22 +28,37 @@ def score(
     the mean over batches of `batch_size` in the order of the rows, the last short batch
     weighted equally: SuPerFed's code.
     """
-    per_pass = max(1, 256 // batch_size)
-    places = jnp.arange(per_pass * batch_size)
+    return from_totals(totals(predict, data, batch_size))
+
+
+def rows_per_pass(batch_size: int) -> int:
+    """Rows that are predicted at once: whole batches, about 256 rows."""
+    return max(1, 256 // batch_size) * batch_size
+
+
+def totals(
+    predict: Callable[[Array], Array], data: ClientData, batch_size: int
+) -> dict[str, Array]:
+    """Sums over a client's rows; those of two parts of its rows may be added."""
+    places = jnp.arange(rows_per_pass(batch_size))
 
     def add(index: Array, total: dict[str, Array]) -> dict[str, Array]:
         place = index * places.size + places
         batch = rows(data, jnp.minimum(place, data.size - 1), place < data.size)
         counts = _counts(predict(batch.x), batch.y, batch.mask)
         by_batch = jax.tree.map(
-            lambda leaf: leaf.reshape(per_pass, batch_size, *leaf.shape[1:]), counts
+            lambda leaf: leaf.reshape(-1, batch_size, *leaf.shape[1:]), counts
         )
         return tree.add(total, _sums(by_batch))
 
     zero = dict.fromkeys(("rows", "top1", "top5", "loss"), jnp.float32(0))
     zero |= dict.fromkeys(("binned", "correct", "confidence"), jnp.zeros(BINS))
     zero |= dict.fromkeys(("batches", "ece", "mce"), jnp.float32(0))
-    total = jax.lax.fori_loop(0, -(-data.size // places.size), add, zero)
+    return jax.lax.fori_loop(0, -(-data.size // places.size), add, zero)
+
+
+def from_totals(total: dict[str, Array]) -> dict[str, Array]:
+    """Metrics, f32[...], of `totals` [...]; NaN where there are no rows."""
     count = jnp.where(total["rows"] > 0, total["rows"], jnp.nan)
     ece, mce = _calibration(total)
     return {

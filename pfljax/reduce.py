@@ -18,9 +18,12 @@ Reducer = Callable[[Any, Array], Any]
 
 
 def mean(uploads: Any, weight: Array) -> Any:
-    """Weighted mean, summed in the cohort's order."""
-    share = weight / jnp.maximum(weight.sum(), jnp.finfo(jnp.float32).tiny)
-    return jax.tree.map(lambda leaf: jnp.tensordot(share, leaf, 1), uploads)
+    """Weighted mean, summed in the cohort's order.
+
+    Divided last, so that over several devices all sums travel in one all-reduce.
+    """
+    total = jnp.maximum(weight.sum(), jnp.finfo(jnp.float32).tiny)
+    return jax.tree.map(lambda leaf: jnp.tensordot(weight, leaf, 1) / total, uploads)
 
 
 def median(uploads: Any, weight: Array) -> Any:

@@ -82,7 +82,7 @@ def stragglers(
         slots = epochs if epochs and epochs > 1 else jnp.maximum(steps, 2)
         done = jax.random.randint(derive(key, "part"), steps.shape, 1, slots)
         late = jax.random.permutation(derive(key, "who"), slow)
-        part = jnp.maximum(steps * done // slots, 1)
+        part = jnp.minimum(jnp.maximum(steps * done // slots, 1), steps)
         kept = jnp.where(late, 0.0, mask) if drop else mask
         return jnp.where(late, part, steps), kept
 

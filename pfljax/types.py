@@ -83,6 +83,7 @@ class Cohort(NamedTuple):
     ids: Array  # i32[M]
     weight: Array  # f32[M], rows of each client, or its draws (selection.by_size)
     mask: Array  # f32[M], 0 for who did not report, or stands here a second time
+    draws: Array  # f32[M], times drawn: 1, but for selection.by_size
     num_clients: int
 
 

@@ -26,7 +26,9 @@ def made(factory, **options):
 
 
 def judged(setting, state, model, test=TEST, width=None):
-    judge = evaluate.judge(setting, TASK, View(model), width)
+    if model == "server":
+        return evaluate.judge_server(setting, TASK)(state.server, test)
+    judge = evaluate.judge(setting, View(model), width)
     return judge(state, state.clients, IDS, TRAIN, test)
 
 
@@ -158,9 +160,9 @@ def test_views_say_when_and_refuse_what_is_not_there():
     assert View("personal").when == View("server").when == "after the newest broadcast"
     setting, _ = made(fedper)
     with pytest.raises(ValueError, match="no server model; judge 'personal'"):
-        evaluate.judge(setting, TASK, View("server"))
-    with pytest.raises(ValueError, match="known: server, personal, trained"):
-        evaluate.judge(setting, TASK, View("mine"))
+        evaluate.judge_server(setting, TASK)
+    with pytest.raises(ValueError, match="known: personal, trained"):
+        evaluate.judge(setting, View("mine"))
 
 
 def test_records_name_model_clients_and_time():

@@ -84,16 +84,16 @@ def ifca(
 
 def averaged(models, uploads, cohort, rate):
     """Each model, the uniform mean of the uploads that chose it."""
-    member = uploads.choice * cohort.mask[:, None]
+    member = uploads.choice * (cohort.draws * cohort.mask)[:, None]
     return reduce.segment_mean(uploads.params, member, models)
 
 
 def stepped(models, uploads, cohort, rate):
     """Each model, a step of rate / M along the sum of its own gradients."""
-    member = uploads.choice * cohort.mask[:, None]
+    member = uploads.choice * (cohort.draws * cohort.mask)[:, None]
 
     def step(w, grads):
         total = jnp.tensordot(member, grads, axes=(0, 0))
-        return w - rate / cohort.mask.sum() * total
+        return w - rate / jnp.sum(cohort.draws * cohort.mask) * total
 
     return jax.tree.map(step, models, uploads.params)

@@ -35,6 +35,8 @@ def per_fedavg(
     """
     if variant not in VARIANTS:
         raise ValueError(f"variant is {variant!r}; known: {', '.join(VARIANTS)}")
+    if not delta > 0:
+        raise ValueError(f"delta is {delta}, by which is divided; expected delta > 0")
     grad = jax.grad(task.loss)
 
     def hessian_times(g, w, batch, key):
@@ -67,6 +69,8 @@ def per_fedavg(
 
     return fedavg(task, local)._replace(
         train=train,
-        aggregate=lambda w, uploads, cohort: reduce.mean(uploads, cohort.mask),
+        aggregate=lambda w, uploads, cohort: reduce.mean(
+            uploads, cohort.draws * cohort.mask
+        ),
         personal=personal,
     )

@@ -85,7 +85,8 @@ def scaffold(
 
 def averaged(server, uploads, cohort, server_lr):
     """x + server_lr mean dy and c + |S| / N mean dc, over those who reported."""
-    mean = reduce.mean(uploads, cohort.mask)
-    share = cohort.mask.sum() / cohort.num_clients
+    reported = cohort.draws * cohort.mask
+    mean = reduce.mean(uploads, reported)
+    share = reported.sum() / cohort.num_clients
     x = tree.axpy(server_lr, mean.dy, server.x)
     return Server(x, tree.axpy(share, mean.dc, server.c))

@@ -43,6 +43,8 @@ def superfed(
     """
     if mixing not in MIXINGS:
         raise ValueError(f"mixing is {mixing!r}; known: {', '.join(MIXINGS)}")
+    if not 0 <= start <= 1:
+        raise ValueError(f"start is {start}; expected a share of the rounds, 0 to 1")
     pull = 2 * mu if prox == "squared" else mu  # the objective has no 1/2
     shared = fedprox(task, local, mu=pull, prox=prox)
     first = jnp.floor(start * rounds)  # L, the first round that mixes

@@ -70,7 +70,9 @@ def test_gradient_averaging_divides_by_those_who_reported():
         toy.unflat(np.zeros((2, 3))), (), toy.one(toy.quadratic_clients(), 1),
     )[1]  # fmt: skip
     uploads = jax.tree.map(lambda leaf: jnp.stack([leaf] * 3), upload)
-    cohort = Cohort(jnp.arange(3), jnp.ones(3), jnp.asarray([1.0, 0, 1]), 3)
+    cohort = Cohort(
+        jnp.arange(3), jnp.ones(3), jnp.asarray([1.0, 0, 1]), jnp.ones(3), 3
+    )
     server = Server(toy.unflat(np.zeros((2, 3))), jnp.int32(1))
     models = toy.flat(method.aggregate(server, uploads, cohort).models)
     rate = learning_rate(local, 1)

@@ -1,0 +1,80 @@
+"""The same rounds on 1, 2, 4 and 8 devices: python on_devices.py FILE.
+
+A process of its own, for JAX counts devices when it starts.
+"""
+
+import json
+import re
+import sys
+
+import jax
+
+jax.config.update("jax_num_cpu_devices", 8)
+
+import jax.numpy as jnp
+import numpy as np
+import toy
+
+from pfljax import engine, evaluate, mesh, selection
+from pfljax.algorithms.ditto import ditto
+from pfljax.algorithms.fedavg import fedavg
+from pfljax.algorithms.fedper import fedper
+from pfljax.algorithms.ifca import ifca
+from pfljax.algorithms.scaffold import scaffold
+from pfljax.algorithms.superfed import superfed
+from pfljax.types import Local
+
+METHODS = fedavg, ditto, scaffold, fedper, ifca, superfed
+CLIENTS, COHORT = 7, 5  # 7 is no multiple of any number of devices
+EXCHANGES = r" ((?:all|reduce|collective)-[a-z-]*[a-z])(?:-start)?\("
+TRAIN, TEST = (
+    part._replace(offset=part.offset[:CLIENTS], size=part.size[:CLIENTS])
+    for part in toy.ragged()
+)
+
+
+def play(method, devices, width=1, select=None):
+    """What is left after one round and after three, and the exchanges of a round."""
+    task, local = toy.classifier(), Local(0.1, 4, epochs=2)
+    grid = mesh.make(devices) if devices > 1 else None
+    select = select or selection.uniform(COHORT, CLIENTS)
+    setting = engine.Setting(method(task, local), local, select, width, grid)
+    rows = mesh.padded(CLIENTS, grid)
+    train, test = mesh.place(grid, TRAIN), mesh.place(grid, TEST)
+    first = engine.init(setting.algorithm, task, rows, jax.random.key(0))
+    first = jax.device_put(first, mesh.shardings(grid, first))
+    program = engine.compile_rounds(setting, 4).lower(first, train, 1).compile()
+    found = {"exchanges": re.findall(EXCHANGES, program.as_text())}
+    for rounds in (1, 3):
+        count = mesh.place(grid, jnp.int32(rounds))
+        state, history = program(toy.copy(first), train, count)
+        judged = evaluate.judge(setting, evaluate.View("personal"), width)(
+            state, state.clients, jnp.arange(CLIENTS), train, test
+        )
+        if setting.algorithm.server_model:
+            one = test._replace(offset=test.offset[:1], size=test.size[:1])
+            judge = evaluate.judge_server(setting, task)
+            judged["server"] = judge(state.server, one)["loss"]
+        own = jax.tree.map(lambda leaf: leaf[:CLIENTS], state.clients)
+        found[f"clients {rounds}"] = listed(own)
+        found[f"server {rounds}"] = listed((state.server, history, judged))
+    return found
+
+
+def listed(tree):
+    """The leaves as lists; JSON keeps each bit of a float."""
+    return [np.asarray(leaf).tolist() for leaf in jax.tree.leaves(tree)]
+
+
+def main():
+    """Plays every method on every number of devices."""
+    found = {m.__name__: {d: play(m, d) for d in (1, 2, 4, 8)} for m in METHODS}
+    by_size = selection.by_size(COHORT, np.asarray(TRAIN.size))
+    found["by_size"] = {d: play(fedavg, d, select=by_size) for d in (1, 4)}
+    found["width"] = {1: play(ditto, 1, width=2), 2: play(ditto, 2, width=2)}
+    with open(sys.argv[1], "w") as file:
+        json.dump(found, file)
+
+
+if __name__ == "__main__":
+    main()
