@@ -8,6 +8,7 @@ usage: pfljax COMMAND [OPTIONS]
   export   one client's model as an .npz:       pfljax export RUN --client 3
   list     names to choose from:                pfljax list algorithms
   prepare  make a data set ready:               pfljax prepare mnist
+  bench    measure how fast this machine is:    pfljax bench W1 W3
 
 `pfljax COMMAND --help` lists the options of a command.
 """
@@ -40,30 +41,35 @@ def main() -> None:
 
 def run(args: list[str]) -> None:
     """Runs an experiment given by options, or by the config.json of another run."""
-    from pfljax import config, options
+    from pfljax import config, options, processes
 
+    place, args = processes.options(args)
     experiment = options.experiment(args)
     config.check(experiment)
-    _run(config.resolve(experiment))
+    _run(config.resolve(experiment), place)
 
 
 def resume(args: list[str]) -> None:
     """Goes on with the run in a folder."""
-    from pfljax import folder
+    from pfljax import folder, processes
 
     parser = ArgumentParser("pfljax resume", description=resume.__doc__)
     parser.add_argument("run", help="a run folder")
+    place, args = processes.options(args)
     path = parser.parse_args(args).run
-    _run(folder.read_config(Path(path)).replace(out=path))
+    _run(folder.read_config(Path(path)).replace(out=path), place)
 
 
-def _run(experiment: Any) -> None:
-    from pfljax import folder
+def _run(experiment: Any, place: dict[str, Any] | None) -> None:
+    """Runs it; `place` is this process's among several (processes.connect)."""
+    from pfljax import processes
 
-    page = Path(experiment.folder) / "report.html"
-    if folder.finished(page.parent):
-        folder.claim(page.parent, experiment)
-        print(f"{page.parent} is finished; see {page}")
+    path = Path(experiment.folder)
+    page = path / "report.html"
+    if place is not None:
+        processes.connect(**place)
+    if processes.ask(_finished, path, experiment):
+        _print(f"{path} is finished; see {page}")
         return
     use_compile_cache()
     from pfljax import assess
@@ -75,10 +81,29 @@ def _run(experiment: Any) -> None:
     finally:
         signal.signal(signal.SIGINT, before)
     accuracy = assess.headline(summary["last"]["evaluations"])
-    print(
+    _print(
         f"{experiment.algorithm}: accuracy {accuracy:.4f} on test rows, mean over "
         f"clients of the personal models, round {summary['rounds']}; see {page}"
     )
+
+
+def _finished(path: Path, experiment: Any) -> bool:
+    """Whether nothing is left to do in the folder of this experiment."""
+    from pfljax import folder
+
+    folder.check_python(path)
+    if not folder.finished(path):
+        return False
+    folder.claim(path, experiment)
+    return folder.read_config(path).baseline == experiment.baseline
+
+
+def _print(line: str) -> None:
+    """One line on stdout, of process 0 if there are several."""
+    from pfljax import processes
+
+    if processes.first():
+        print(line)
 
 
 def _stop(*_: Any) -> None:
@@ -118,18 +143,27 @@ def export(args: list[str]) -> None:
     """Writes one client's personal model, or the server's, as an .npz."""
     parser = ArgumentParser("pfljax export", description=export.__doc__)
     parser.add_argument("run", help="a run folder")
-    parser.add_argument("--client", type=int, help="client number; none: the server")
+    parser.add_argument(
+        "--client",
+        type=int,
+        help="client number among those that train; none: the server. Clients held out "
+        "(--unseen) have no state",
+    )
     parser.add_argument(
         "--out", help="file; default RUN/client-K.npz or RUN/server.npz"
     )
     given = parser.parse_args(args)
     from pfljax.export import export as write
+    from pfljax.folder import read_json
 
     path = Path(given.run)
     name = "server" if given.client is None else f"client-{given.client}"
     out = Path(given.out) if given.out else path / f"{name}.npz"
     for key, array in write(path, given.client, out).items():
         print(f"{key:40} {array.dtype}{list(array.shape)}")
+    if given.client is not None:
+        number = read_json(path / "partition.json")["clients"][given.client]
+        print(f"client {given.client} of this run is client {number} of its partition")
     print(f"written to {out}")
 
 
@@ -152,11 +186,41 @@ def prepare(args: list[str]) -> None:
     """Downloads or imports a data set, and decodes it once."""
     parser = ArgumentParser("pfljax prepare", description=prepare.__doc__)
     parser.add_argument("name", help="such as mnist or cifar10")
-    parser.add_argument("--raw", help="folder of raw archives: no network is needed")
+    parser.add_argument(
+        "--raw", help="import this folder of raw archives, again if need be: no network"
+    )
     given = parser.parse_args(args)
     from pfljax import data
 
     print(f"ready: {data.prepare(given.name, raw_dir=given.raw)}")
+
+
+def bench(args: list[str]) -> None:
+    """Measures this machine on the workloads W1 to W7, alone or in turn with a peer."""
+    parser = ArgumentParser("pfljax bench", description=bench.__doc__)
+    parser.add_argument("workloads", nargs="*", help="such as W1 W3; none: all")
+    parser.add_argument("--rounds", type=int, help="rounds of one timed call")
+    parser.add_argument("--repeats", type=int, default=3, help="timed calls; default 3")
+    parser.add_argument("--algorithm", nargs="+", help="in place of the workloads' own")
+    parser.add_argument(
+        "--against",
+        metavar="COMMAND",
+        help="a peer that prints JSON {...} with client_steps_per_s; {workload} and "
+        "{algorithm} in the command stand for the names",
+    )
+    parser.add_argument("--out", default="runs/bench", help="folder to write to")
+    given = parser.parse_args(args)
+    from pfljax.bench import run
+
+    measured = run(
+        given.workloads,
+        rounds=given.rounds,
+        repeats=given.repeats,
+        methods=given.algorithm or (),
+        peer=given.against,
+        out=given.out,
+    )
+    print(f"{measured}\n\nsee {given.out}/bench.png")
 
 
 COMMANDS = {
@@ -166,4 +230,5 @@ COMMANDS = {
     "export": export,
     "list": list_,
     "prepare": prepare,
+    "bench": bench,
 }

@@ -26,9 +26,9 @@ def index_shuffle(
     bits = 32 - jax.lax.clz(jnp.maximum(size, MIN_DOMAIN) - 1)  # domain 2**bits
     words = jax.random.key_data(key).ravel()
     epoch = jnp.asarray(epoch).astype(jnp.uint32)
-    state = _mix(words[0] ^ _mix(words[1] ^ _mix(epoch + jnp.uint32(GOLDEN))))
+    state = mix(words[0] ^ mix(words[1] ^ mix(epoch + jnp.uint32(GOLDEN))))
     steps = jnp.arange(1, ROUNDS + 1, dtype=jnp.uint32) * jnp.uint32(GOLDEN)
-    round_keys = _mix(state + steps)
+    round_keys = mix(state + steps)
 
     def walk(carry: tuple[Array, Array]) -> tuple[Array, Array]:
         place, outside = carry
@@ -49,13 +49,13 @@ def _feistel(place: Array, bits: Array, round_keys: Array) -> Array:
     low, high = place & low_mask, place >> low_bits
     for i in range(ROUNDS):
         if i % 2:
-            low ^= _mix(high ^ round_keys[i]) & low_mask
+            low ^= mix(high ^ round_keys[i]) & low_mask
         else:
-            high ^= _mix(low ^ round_keys[i]) & high_mask
+            high ^= mix(low ^ round_keys[i]) & high_mask
     return (high << low_bits) | low
 
 
-def _mix(word: Array) -> Array:
+def mix(word: Array) -> Array:
     """Finaliser of MurmurHash3: every input bit reaches every output bit."""
     word = (word ^ (word >> 16)) * jnp.uint32(0x85EBCA6B)
     word = (word ^ (word >> 13)) * jnp.uint32(0xC2B2AE35)

@@ -102,6 +102,18 @@ def assemble(
     )
 
 
+def check_task(task: Task, input_shape: Sequence[int], num_classes: int) -> None:
+    """Raises a ValueError unless the task makes logits [B, K] of rows of this shape."""
+    params = jax.eval_shape(task.init, jax.random.key(0))
+    row = jax.ShapeDtypeStruct((1, *input_shape), np.float32)
+    shape = jax.eval_shape(task.predict, params, row).shape
+    if len(shape) != 2 or shape[1] < num_classes:
+        raise ValueError(
+            f"the task makes logits of shape {shape} of one row, expected "
+            f"{(1, num_classes)}: one for each class of the federation"
+        )
+
+
 def normaliser(
     input_shape: Sequence[int], shift: Any, scale: Any
 ) -> Callable[[Array], Array]:

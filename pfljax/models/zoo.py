@@ -1,7 +1,8 @@
 """The models: each a factory of the number of classes, and a body and a head.
 
 McMahan et al., AISTATS 2017, https://arxiv.org/abs/1602.05629 (2NN and CNN); SuperFed:
-Hahn et al., KDD 2022, https://arxiv.org/abs/2109.07628, as its code has them.
+Hahn et al., KDD 2022, https://arxiv.org/abs/2109.07628, as its code has them;
+pfl-research: Granqvist et al., NeurIPS 2024, https://arxiv.org/abs/2404.06430.
 """
 
 import math
@@ -13,21 +14,13 @@ from flax import linen as nn
 
 from pfljax import registry
 from pfljax.models.conv import conv_for_platform, max_pool
+from pfljax.models.dropout import Dropout
 from pfljax.models.linear import Linear
+from pfljax.models.network import Network as Network
+from pfljax.models.recurrent import char_lstm as char_lstm
 from pfljax.types import Array
 
 Layer = Callable[..., Any]
-
-
-class Network(nn.Module):
-    """A body that makes features of x, and a head that makes logits of features."""
-
-    body: nn.Module
-    head: nn.Module
-
-    def __call__(self, x: Array) -> Array:
-        """Logits [B, K] of normalised rows x [B, ...]."""
-        return self.head(self.body(x))
 
 
 def logistic(num_classes: int) -> nn.Module:
@@ -59,7 +52,7 @@ def twocnn(num_classes: int, *, conv: str = "auto") -> nn.Module:
     body = [add_channel]
     for channels in (32, 64):
         body += [convolution(channels), nn.relu, max_pool]
-    body += [flatten, nn.Dense(512), nn.relu]
+    body += [flatten, Linear(512), nn.relu]
     return Network(nn.Sequential(body), nn.Dense(num_classes))
 
 
@@ -73,6 +66,14 @@ def twocnn_superfed(num_classes: int, *, conv: str = "auto") -> nn.Module:
         body += [convolution(channels), nn.relu, partial(max_pool, pad=1)]
     head = [*_relu_layers(_bare_dense, (200, 200)), _bare_dense(num_classes)]
     return Network(nn.Sequential([*body, flatten]), nn.Sequential(head))
+
+
+def cifar_cnn(num_classes: int, *, conv: str = "auto") -> nn.Module:
+    """pfl-research's CNN: 3x3x32, 3x3x64, pool, 128, dropout; 1,626,442 on CIFAR-10."""
+    convolution = _convolution(conv, kernel_size=(3, 3), padding="VALID")
+    body = [add_channel, convolution(32), nn.relu, convolution(64), nn.relu, max_pool]
+    body += [Dropout(0.25), flatten, Linear(128), nn.relu, Dropout(0.5)]
+    return Network(nn.Sequential(body), nn.Dense(num_classes))
 
 
 def gn_cnn(
@@ -97,7 +98,9 @@ MODELS: dict[str, Callable[..., nn.Module]] = {
     "twonn_superfed": twonn_superfed,
     "twocnn": twocnn,
     "twocnn_superfed": twocnn_superfed,
+    "cifar_cnn": cifar_cnn,
     "gn_cnn": gn_cnn,
+    "char_lstm": char_lstm,
 }
 
 

@@ -116,6 +116,16 @@ def test_modules_that_are_no_model_are_named(module, message):
         models.task(module, (4,))
 
 
+def test_a_task_is_held_to_the_shape_and_the_classes():
+    models.check_task(small(), (4,), 3)
+    with pytest.raises(
+        ValueError, match=r"shape \(1, 3\) of one row, expected \(1, 4\)"
+    ):
+        models.check_task(small(), (4,), 4)
+    with pytest.raises(ValueError, match=r"expected rows of \(4,\)"):
+        models.check_task(small(), (5,), 3)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

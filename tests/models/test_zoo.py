@@ -14,11 +14,14 @@ SHAPES = {
     "twocnn": (8, 8),
     "twocnn_superfed": (8, 8, 3),
     "gn_cnn": (8, 8),
+    "cifar_cnn": (8, 8, 3),
+    "char_lstm": (12,),
 }
 
 
-def build(name, shape, **params):
-    return models.task(models.model(name, 10, **params), shape, scale=16.0)
+def build(name, shape, classes=10, **params):
+    scale = 1.0 if name == "char_lstm" else 16.0  # tokens stay as they are
+    return models.task(models.model(name, classes, **params), shape, scale=scale)
 
 
 def shapes_of(task):
@@ -47,6 +50,9 @@ def count(task, group=None):
         ("twonn", (28, 28), 199_210, 2_010),
         ("twonn_superfed", (784,), 238_800, 42_000),
         ("twocnn", (28, 28), 1_663_370, 5_130),
+        ("twonn", (784,), 199_210, 2_010),
+        ("twocnn", (32, 32, 3), 2_156_490, 5_130),
+        ("cifar_cnn", (32, 32, 3), 1_626_442, 1_290),
         ("twocnn_superfed", (28, 28, 3), 722_800, 669_200),
         ("gn_cnn", (8, 8), 21_482, 2_570),
         ("gn_cnn", (32, 32, 3), 60_458, 40_970),
@@ -144,7 +150,12 @@ def test_factories_make_linen_modules():
 @pytest.mark.parametrize(
     ("name", "num_classes", "params", "message"),
     [
-        ("resnet", 10, {}, "unknown model .resnet.; known: gn_cnn"),
+        (
+            "resnet",
+            10,
+            {},
+            "unknown model .resnet.; known: char_lstm, cifar_cnn, gn_cnn",
+        ),
         ("mlp", 1, {}, "expected 2 or more"),
         ("mlp", 10, {"width": 3}, "unknown parameter .width.; known: hidden"),
         ("logistic", 10, {"l2": 1}, "known: none"),

@@ -1,0 +1,69 @@
+"""bench.png: steps a second and share of the peak of each workload."""
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pfljax.report.style import GREY, GRID, PALETTE, new_figure, save_figure
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+COLOURS = {"pfljax": PALETTE[0], "peer": GREY}
+APART = 0.17  # of a row: ours above, the peer below
+
+
+def write(results: list[dict[str, Any]], folder: Path) -> None:
+    """Draws `results`, and the peer's rates where there are any."""
+    figure, (rate, share) = new_figure(8.4, 1.3 + 0.5 * len(results), 2, sharey=True)
+    for row, result in enumerate(results):
+        peer = result.get("peer")
+        ours = result["steps_per_second"], result["share_of_peak"]
+        _points((rate, share), row - APART * (peer is not None), ours, "pfljax")
+        if peer is not None:
+            rates = peer["steps_per_second"]
+            by = result["flops_per_step"] / result["peak_flops"]
+            theirs = rates, {key: by * value for key, value in rates.items()}
+            _points((rate, share), row + APART, theirs, "peer")
+    names = [f"{r['workload']} {r['method']}" for r in results]
+    rate.set_yticks(range(len(names)), names)
+    rate.set_ylim(len(names) - 0.5, -0.5)
+    _decades(rate)
+    rate.set_xlabel("local steps per second")
+    share.set_xlabel("share of the measured matrix-product peak (%)")
+    share.set_xlim(0, 1.15 * share.get_xlim()[1])
+    if any("peer" in result for result in results):
+        for name, colour in COLOURS.items():
+            rate.plot([], [], "o", color=colour, label=name)
+        figure.legend(loc="outside upper center", ncols=2, frameon=False)
+    save_figure(figure, folder / "bench")
+
+
+def _points(panels: Any, y: float, spreads: Any, who: str) -> None:
+    """The medians of (steps a second, share), each with a line from least to most."""
+    for axes, spread, unit in zip(panels, spreads, (1, 100), strict=True):
+        low, middle, high = (unit * spread[key] for key in ("min", "median", "max"))
+        axes.plot([low, high], [y, y], color=COLOURS[who])
+        axes.plot(middle, y, "o", color=COLOURS[who], markersize=5)
+        axes.annotate(
+            f"{middle:,.0f}" if middle >= 100 else f"{middle:.3g}",
+            (high, y),
+            xytext=(6, 0),
+            textcoords="offset points",
+            va="center",
+            size=8,
+        )
+        axes.grid(**GRID)
+        axes.set_axisbelow(True)
+
+
+def _decades(axes: "Axes") -> None:
+    """A logarithmic axis from one power of ten to another, with room for numbers."""
+    from matplotlib.ticker import NullFormatter
+
+    axes.set_xscale("log")
+    low, high = axes.get_xlim()
+    axes.set_xlim(
+        10 ** math.floor(math.log10(low)), 10 ** math.ceil(math.log10(3 * high))
+    )
+    axes.xaxis.set_minor_formatter(NullFormatter())

@@ -1,0 +1,65 @@
+"""FLOPs of the matrix products and convolutions in a traced function.
+
+XLA's own account of a compiled program counts a loop's body once, whatever its length,
+and nothing of what its passes turned into library calls.
+"""
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+from jax.extend.core import ClosedJaxpr, Jaxpr
+
+
+def product_flops(function: Callable[..., Any], *args: Any) -> int:
+    """FLOPs of `function` at `args`, arrays or shapes; 2 for a multiply and an add.
+
+    The body of a `while` counts once, that of a `scan` as often as it runs, and of the
+    branches of a `cond` the costliest. Products with padding count as all others.
+    """
+    return _count(jax.make_jaxpr(function)(*args).jaxpr)
+
+
+def has_loop(function: Callable[..., Any], *args: Any) -> bool:
+    """Whether a loop is in `function`."""
+    return _loops(jax.make_jaxpr(function)(*args).jaxpr)
+
+
+def _count(jaxpr: Jaxpr) -> int:
+    return sum(map(_equation, jaxpr.eqns))
+
+
+def _equation(equation: Any) -> int:
+    name, params = equation.primitive.name, equation.params
+    if name == "dot_general":
+        (contracted, _), _ = params["dimension_numbers"]
+        shape = equation.invars[0].aval.shape
+        depth = math.prod(shape[axis] for axis in contracted)
+        return 2 * equation.outvars[0].aval.size * depth
+    if name == "conv_general_dilated":
+        kernel = equation.invars[1].aval
+        outputs = kernel.shape[params["dimension_numbers"].rhs_spec[0]]
+        return 2 * equation.outvars[0].aval.size * kernel.size // outputs
+    inner = [_count(jaxpr) for jaxpr in _inside(params)]
+    if name == "cond":
+        return max(inner)
+    return sum(inner) * (params["length"] if name == "scan" else 1)
+
+
+def _loops(jaxpr: Jaxpr) -> bool:
+    return any(
+        equation.primitive.name in ("scan", "while")
+        or any(map(_loops, _inside(equation.params)))
+        for equation in jaxpr.eqns
+    )
+
+
+def _inside(params: dict[str, Any]) -> Iterator[Jaxpr]:
+    """The functions that an equation calls."""
+    for value in params.values():
+        for item in value if isinstance(value, tuple | list) else (value,):
+            if isinstance(item, ClosedJaxpr):
+                yield item.jaxpr
+            elif isinstance(item, Jaxpr):
+                yield item

@@ -1,0 +1,108 @@
+"""Times calls of the compiled rounds, and counts the local steps in them."""
+
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from pfljax import engine, mesh
+from pfljax.bench.workloads import Ready
+from pfljax.evaluate import judge_server
+from pfljax.local import budget
+from pfljax.types import Key, RunState
+
+EVAL_EVERY = 10  # rounds between two evaluations
+
+
+class Program(NamedTuple):
+    """The compiled rounds, and the central evaluation if there is one."""
+
+    run: Callable[..., Any]  # (state, train, count) -> (state, metrics)
+    evaluate: Callable[..., Any] | None
+    compile_seconds: float
+    temp_bytes: int | None
+
+
+class Sample(NamedTuple):
+    """One timed call."""
+
+    seconds: float
+    steps: int  # real local steps, those of data
+    executed: int  # steps that the lanes ran, waiting ones included
+    evaluation: float | None  # seconds of one evaluation
+
+
+def compile_program(ready: Ready, state: RunState, rounds: int) -> Program:
+    """The program of up to `rounds` rounds; its first call compiles nothing."""
+    start = time.perf_counter()
+    jitted: Any = engine.compile_rounds(ready.setting, rounds)
+    run = jitted.lower(state, ready.train, _count(ready, rounds)).compile()
+    seconds = time.perf_counter() - start
+    memory = run.memory_analysis()
+    temp = None if memory is None else int(memory.temp_size_in_bytes)
+    return Program(run, _evaluation(ready), seconds, temp)
+
+
+def _count(ready: Ready, rounds: int) -> jax.Array:
+    """A number of rounds, where a program compiled ahead of time expects it."""
+    return mesh.place(ready.setting.mesh, jnp.int32(rounds))
+
+
+def _evaluation(ready: Ready) -> Callable[..., Any] | None:
+    """A jitted (server, test) -> metrics of the server's model."""
+    if ready.test is None or ready.setting.algorithm.server_model is None:
+        return None
+    return judge_server(ready.setting, ready.task)
+
+
+def sample(
+    program: Program, ready: Ready, state: RunState, rounds: int
+) -> tuple[RunState, Sample]:
+    """The state after `rounds` more rounds, and their times and counts."""
+    counts = steps(ready, state.key, int(state.round), rounds)
+    executed = sum(lane_steps(row, ready.setting.width) for row in counts)
+    start = time.perf_counter()
+    state, _ = program.run(state, ready.train, _count(ready, rounds))
+    jax.block_until_ready(state)
+    seconds = time.perf_counter() - start
+    evaluation = None
+    if program.evaluate is not None:
+        start = time.perf_counter()
+        jax.block_until_ready(program.evaluate(state.server, ready.test))
+        evaluation = time.perf_counter() - start
+    return state, Sample(seconds, int(counts.sum()), executed, evaluation)
+
+
+def warm_up(program: Program, ready: Ready, state: RunState) -> RunState:
+    """The state after one round and one evaluation that nobody times."""
+    state, _ = program.run(state, ready.train, _count(ready, 1))
+    if program.evaluate is not None:
+        jax.block_until_ready(program.evaluate(state.server, ready.test))
+    return jax.block_until_ready(state)
+
+
+def steps(ready: Ready, key: Key, first: int, rounds: int) -> np.ndarray:
+    """Local steps i[rounds, M] of each drawn client in rounds `first`, ..."""
+    setting, size = ready.setting, ready.train.size
+    ids = jax.vmap(lambda r: engine.draw(setting, key, r))(first + jnp.arange(rounds))
+    return np.asarray(budget(setting.local, size[ids]))
+
+
+def lane_steps(counts: np.ndarray, width: int | None) -> int:
+    """Steps that a round runs where a chunk waits for its longest client.
+
+    `counts` [M] are dealt to chunks as `engine.over_clients` does.
+    """
+    M = len(counts)
+    width = M if width is None else min(width, M)
+    longest = np.sort(counts)[::-1][::width]
+    return int(width * longest.sum())
+
+
+def spread(values: Sequence[float]) -> dict[str, float]:
+    """Median, least and largest."""
+    return {"median": statistics.median(values), "min": min(values), "max": max(values)}

@@ -1,0 +1,123 @@
+"""What was measured, as text: the machine, a line a workload, a Markdown table."""
+
+import os
+import platform
+from pathlib import Path
+from typing import Any
+
+import jax
+
+COLUMNS = (
+    "workload", "method", "s a round (min to max)", "steps/s", "useful", "MFLOP a step",
+    "of peak", "compile s", "process MB", "temp MB", "MB a step", "traffic MB a round",
+)  # fmt: skip
+NOTES = (
+    "Steps are minibatch steps of data; a round's seconds are the median over timed "
+    "calls. Useful: steps over the steps that lanes ran. MFLOP: of the products in one "
+    "step of the method. MB a step: bytes that XLA's program of one SGD step reads and "
+    "writes; none for models with a loop, whose body XLA counts once. "
+    "Process MB: the most since the process began."
+)
+
+
+def machine(peak: float) -> dict[str, Any]:
+    """The processor, the devices and versions; `peak` FLOP/s as it was probed."""
+    return {
+        "processor": _processor(),
+        "cores": _cores(),
+        "devices": [f"{d.platform}: {d.device_kind}" for d in jax.devices()],
+        "jax": jax.__version__,
+        "python": platform.python_version(),
+        "peak_flops": peak,
+        "compile_cache": bool(os.environ.get("JAX_COMPILATION_CACHE_DIR")),
+    }
+
+
+def _processor() -> str:
+    """The name of the CPU, where the system tells it."""
+    cpuinfo = Path("/proc/cpuinfo")
+    lines = cpuinfo.read_text().splitlines() if cpuinfo.is_file() else []
+    names = [line.partition(":")[2].strip() for line in lines if "model name" in line]
+    return names[0] if names else platform.processor() or platform.machine()
+
+
+def _cores() -> int:
+    """Cores that this process may use."""
+    allowed = getattr(os, "sched_getaffinity", None)
+    return len(allowed(0)) if allowed else os.cpu_count() or 1
+
+
+def line(result: dict[str, Any]) -> str:
+    """One line on one workload."""
+    rate, share = result["steps_per_second"], result["share_of_peak"]["median"]
+    told = f"{result['workload']} {result['method']}: {_span(rate)} steps/s, "
+    told += f"{100 * share:.0f} % of the peak"
+    if "peer" in result:
+        told += f", {result['peer']['ratio']:.2f} of the peer"
+    return told
+
+
+def markdown(machine: dict[str, Any], results: list[dict[str, Any]]) -> str:
+    """The machine, the table, and what stands beside it."""
+    rows = [COLUMNS, ("---",) * len(COLUMNS), *map(_cells, results)]
+    cached = "used" if machine["compile_cache"] else "not used"
+    told = (
+        f"{machine['processor']}, {machine['cores']} cores; "
+        f"{', '.join(machine['devices'])}; jax {machine['jax']}, Python "
+        f"{machine['python']}; f32 products of 2048 x 2048 reach "
+        f"{machine['peak_flops'] / 1e9:.0f} GFLOP/s; compile cache {cached}."
+    )
+    lines = [told, "", *(f"| {' | '.join(row)} |" for row in rows), "", NOTES]
+    return "\n".join([*lines, *_evaluations(results), *_peers(results)])
+
+
+def _cells(result: dict[str, Any]) -> tuple[str, ...]:
+    moved = result["bytes_per_step"]
+    return (
+        result["workload"],
+        result["method"],
+        _span(result["seconds_per_round"]),
+        _short(result["steps_per_second"]["median"]),
+        f"{result['useful']:.2f}",
+        _short(result["flops_per_step"] / 1e6),
+        f"{100 * result['share_of_peak']['median']:.1f} %",
+        f"{result['compile_seconds']:.1f}",
+        f"{result['process_megabytes']:.0f}",
+        "-" if result["temp_bytes"] is None else _short(result["temp_bytes"] / 1e6),
+        "-" if moved is None else _short(moved / 1e6),
+        _short(result["traffic_bytes_per_round"] / 1e6),
+    )
+
+
+def _evaluations(results: list[dict[str, Any]]) -> list[str]:
+    key = "steps_per_second_with_evaluations"
+    return [
+        f"{r['workload']} {r['method']}: {_span(r[key])} steps/s with a central "
+        "evaluation every 10 rounds."
+        for r in results
+        if key in r
+    ]
+
+
+def _peers(results: list[dict[str, Any]]) -> list[str]:
+    return [
+        f"{r['workload']} {r['method']} against the peer, steps/s in turn: "
+        f"{_list(r['peer']['ours'])}; peer {_list(r['peer']['theirs'])}; "
+        f"ratio of medians {r['peer']['ratio']:.3f}."
+        for r in results
+        if "peer" in r
+    ]
+
+
+def _list(values: list[float]) -> str:
+    return ", ".join(map(_short, values))
+
+
+def _span(spread: dict[str, float]) -> str:
+    median, low, high = (_short(spread[key]) for key in ("median", "min", "max"))
+    return f"{median} ({low} to {high})"
+
+
+def _short(value: float) -> str:
+    """Four digits, or all that stand before the point."""
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"

@@ -1,0 +1,44 @@
+"""Dropout whose mask is a hash of the element's index: no stream of random bits.
+
+Threefry takes 45 ns an element on a CPU, longer than the rest of a small model's step.
+"""
+
+import math
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+
+from pfljax.data.shuffle import mix
+from pfljax.types import Array, Key
+
+
+class Dropout(nn.Module):
+    """Drops each element with probability `rate`; what is kept is scaled up.
+
+    It is on where the module has a "dropout" key, which only a task's loss gives it.
+    """
+
+    rate: float
+
+    def __call__(self, x: Array) -> Array:
+        """x with its dropped elements 0, the others times 1 / (1 - rate)."""
+        if not self.has_rng("dropout"):
+            return x
+        kept = keep(self.make_rng("dropout"), x.shape, self.rate)
+        return jnp.where(kept, x / (1 - self.rate), 0)
+
+
+def keep(key: Key, shape: tuple[int, ...], rate: float) -> Array:
+    """bool[shape], each True with probability 1 - rate.
+
+    Raises:
+      ValueError: for a rate outside of 0 <= rate < 1.
+    """
+    if not 0 <= rate < 1:
+        raise ValueError(f"the rate of dropout is {rate}; expected 0 <= rate < 1")
+    words = jax.random.key_data(key).ravel()
+    index = jax.lax.iota(jnp.uint32, math.prod(shape))
+    # One word before each pass: masks of two keys are no shifts of each other.
+    bits = mix(mix(index ^ words[0]) ^ words[1])
+    return (bits >= jnp.uint32(rate * 2**32)).reshape(shape)

@@ -1,0 +1,149 @@
+"""A character LSTM, and an LSTM layer whose products are as large as they can be.
+
+Caldas et al., LEAF, 2018, https://arxiv.org/abs/1812.01097 (Shakespeare); Li et al.,
+FedProx, MLSys 2020, https://arxiv.org/abs/1812.06127, use the same model.
+
+What does not depend on the state is taken out of the loop over time: the inputs of all
+steps are projected by one product, and the gradient of the recurrent kernel is one
+product of all steps' gate gradients. Time T comes first inside; H hidden units.
+"""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+
+from pfljax.models.network import Network
+from pfljax.types import Array
+
+
+def char_lstm(
+    num_classes: int,
+    *,
+    vocab: int = 80,
+    embedding: int = 8,
+    hidden: int = 256,
+    layers: int = 2,
+) -> nn.Module:
+    """LEAF's next-character LSTM of token rows i32[T]; 819,920 with 80 characters."""
+    stack = [LSTM(hidden) for _ in range(layers)]
+    body = [Embedding(vocab, embedding), *stack, last_state]
+    return Network(nn.Sequential(body), nn.Dense(num_classes))
+
+
+class Embedding(nn.Module):
+    """A vector for each token, drawn from N(0, 1) as torch does."""
+
+    vocab: int
+    features: int
+
+    @nn.compact
+    def __call__(self, tokens: Array) -> Array:
+        """Vectors f32[T, B, features] of tokens [B, T]; zero outside of the vocab.
+
+        A task casts its rows to f32, which holds these tokens exactly.
+        """
+        init = nn.initializers.normal(1.0)
+        table = self.param("embedding", init, (self.vocab, self.features))
+        # A product, because the gradient of a gather is a slow scatter on CPUs.
+        return jax.nn.one_hot(tokens.T.astype(jnp.int32), self.vocab) @ table
+
+
+class LSTM(nn.Module):
+    """One layer as torch's `nn.LSTM`: two biases, gates in the order i, f, g, o.
+
+    Kernels are stored [4H, in] and, like the biases, start uniform in +-1/sqrt(H).
+    """
+
+    hidden: int
+
+    @nn.compact
+    def __call__(self, x: Array) -> Array:
+        """Hidden states [T, B, H] of inputs [T, B, d]."""
+        gates, bound = 4 * self.hidden, self.hidden**-0.5
+
+        def draw(name: str, *shape: int) -> Any:
+            return self.param(name, _uniform(bound), (gates, *shape))
+
+        kernel_i, kernel_h = (
+            draw("kernel_i", x.shape[-1]),
+            draw("kernel_h", self.hidden),
+        )
+        return unrolled(x @ kernel_i.T + (draw("bias_i") + draw("bias_h")), kernel_h)
+
+
+def last_state(h: Array) -> Array:
+    """The state [B, H] after the last step of [T, B, H]."""
+    return h[-1]
+
+
+@jax.custom_vjp
+def unrolled(projected: Array, kernel: Array) -> Array:
+    """Hidden states [T, B, H] of projected inputs [T, B, 4H] from a zero state.
+
+    `kernel` [4H, H] is the recurrent one. The states before step 0 are zero.
+    """
+    return _forward(projected, kernel)[0]
+
+
+def _forward(projected: Array, kernel: Array) -> tuple[Array, Any]:
+    """(hidden states, what the backward pass needs of every step)."""
+    zero = jnp.zeros((projected.shape[1], kernel.shape[1]), projected.dtype)
+
+    def step(state: tuple[Array, Array], inputs: Array) -> Any:
+        h, c = state
+        i, f, g, o = jnp.split(inputs + h @ kernel.T, 4, axis=-1)
+        i, f, g, o = nn.sigmoid(i), nn.sigmoid(f), jnp.tanh(g), nn.sigmoid(o)
+        c = f * c + i * g
+        h = o * jnp.tanh(c)
+        return (h, c), (h, (i, f, g, o, c))
+
+    _, (hidden, kept) = jax.lax.scan(step, (zero, zero), projected)
+    return hidden, (hidden, kept, kernel)
+
+
+def _backward(residuals: Any, cotangent: Array) -> tuple[Array, Array]:
+    """Gradients by `projected` and by `kernel`.
+
+    The loop carries (dh, dc) alone and writes the gate gradients [T, B, 4H].
+    """
+    hidden, (i, f, g, o, c), kernel = residuals
+    zero = jnp.zeros_like(c[0])
+
+    def step(carry: tuple[Array, Array], kept: Any) -> Any:
+        dh, dc = carry
+        out, i, f, g, o, c, c_before = kept
+        tanh_c, dh = jnp.tanh(c), dh + out
+        dc = dc + dh * o * (1 - tanh_c**2)
+        gates = jnp.concatenate(
+            [
+                dc * g * i * (1 - i),
+                dc * c_before * f * (1 - f),
+                dc * i * (1 - g**2),
+                dh * tanh_c * o * (1 - o),
+            ],
+            axis=-1,
+        )
+        return (gates @ kernel, dc * f), gates
+
+    kept = (cotangent, i, f, g, o, c, _one_step_before(c))
+    _, gates = jax.lax.scan(step, (zero, zero), kept, reverse=True)
+    return gates, jnp.einsum("tbg,tbh->gh", gates, _one_step_before(hidden))
+
+
+def _one_step_before(states: Array) -> Array:
+    """States [T, ...] before each step, of those after it."""
+    return jnp.concatenate([jnp.zeros_like(states[:1]), states[:-1]])
+
+
+unrolled.defvjp(_forward, _backward)
+
+
+def _uniform(bound: float) -> Any:
+    """An initialiser, uniform in +-bound."""
+
+    def init(key: Any, shape: tuple[int, ...], dtype: Any = jnp.float32) -> Array:
+        return jax.random.uniform(key, shape, dtype, -bound, bound)
+
+    return init
