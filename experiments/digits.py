@@ -1,4 +1,4 @@
-"""The demo: six methods and local training on real handwritten digits, three seeds.
+"""The demo: five methods and local training on real handwritten digits, three seeds.
 
     make demo            or            python experiments/digits.py
 

@@ -1,12 +1,14 @@
 """Several methods on the same clients, cohorts and minibatches, over several seeds."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from pfljax import config
 from pfljax.config import Experiment
+from pfljax.data import Federation
 from pfljax.experiment import run
+from pfljax.types import Task
 
 
 def grid(
@@ -46,6 +48,8 @@ def compare(
     seeds: Sequence[int],
     out: str,
     *,
+    federation: Federation | Callable[[int], Federation] | None = None,
+    task: Task | None = None,
     local: bool = True,
     quiet: bool = False,
 ) -> str:
@@ -53,10 +57,22 @@ def compare(
 
     Returns the table as Markdown: mean over clients with its std over seeds, and the
     std over clients apart.
+
+    Args:
+      experiments: the methods; they may share all settings but `algorithm`, `hyper`.
+      seeds: of the runs.
+      out: the folder of folders.
+      federation: clients of your own for all methods, or a function of the seed.
+      task: a model of your own for all methods, as `run` takes it.
+      local: local training joins as the baseline.
+      quiet: no progress on stderr.
     """
     from pfljax.report import write_comparison
 
     runs = grid(experiments, seeds, out, local)
-    for experiment in runs:
-        run(experiment, quiet=quiet)
+    people: dict[int, Federation | None] = {
+        seed: federation(seed) if callable(federation) else federation for seed in seeds
+    }
+    for e in runs:
+        run(e, people[e.seed], task=task, quiet=quiet)
     return write_comparison([Path(e.folder) for e in runs], Path(out))

@@ -10,14 +10,21 @@ from typing import Any
 from pfljax import registry
 
 SELECTIONS = ("uniform", "by_size")
-UNHASHED = ("out", "label", "baseline")  # settings that change no number of the run
+STORES = ("device", "host", "disk")
+# These change no number of the run.
+UNHASHED = ("out", "label", "baseline", "devices", "keep", "store")
 
 
 RANGES: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
     (
-        "clients cohort rounds epochs steps batch_size width eval_every keep",
+        "clients cohort rounds epochs steps batch_size devices eval_every keep",
         lambda value: value >= 1,
         "at least 1",
+    ),
+    (
+        "width",
+        lambda value: value == "auto" or (isinstance(value, int) and value >= 1),
+        'at least 1, or "auto"',
     ),
     ("lr lr_decay", lambda value: 0 < value < float("inf"), "a positive number"),
     ("test validation unseen", lambda value: 0 <= value < 1, "a share, 0 <= share < 1"),
@@ -26,6 +33,7 @@ RANGES: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
     ("weight_decay", lambda value: 0 <= value < float("inf"), "a finite number >= 0"),
     ("seed", lambda value: 0 <= value < 2**31, "0 <= seed < 2**31"),
     ("selection", SELECTIONS.__contains__, f"one of {', '.join(SELECTIONS)}"),
+    ("store", STORES.__contains__, f"one of {', '.join(STORES)}"),
 )
 
 
@@ -103,8 +111,15 @@ class Experiment:
     trained: bool = setting(
         False, "Judge clients also after their own local training, before averaging."
     )
-    width: int | None = setting(
-        None, "Clients under one vmap; None chooses by platform."
+    width: int | str | None = setting(
+        None, 'Clients that train at once on a device; "auto" tries, None knows.'
+    )
+    devices: int | None = setting(
+        None, "Devices that share the cohort; None takes what is fastest here."
+    )
+    store: str = setting(
+        "device",
+        'Where client states lie: "device", or more of them in "host" memory, "disk".',
     )
     keep: int = setting(2, "Checkpoints to keep.")
     baseline: str | None = setting(
@@ -121,6 +136,10 @@ class Experiment:
             given = repr(self.hyper)
             raise ValueError(f"hyper is {given}; expected options by name") from None
         object.__setattr__(self, "hyper", pairs)
+        for field in dataclasses.fields(self):  # 1 and 1.0 are one run: one digest
+            if field.type is float:
+                value = _number(getattr(self, field.name), 0.0)
+                object.__setattr__(self, field.name, value)
 
     @property
     def folder(self) -> str:
@@ -131,6 +150,11 @@ class Experiment:
     def replace(self, **changes: Any) -> "Experiment":
         """A copy with some settings changed."""
         return dataclasses.replace(self, **changes)
+
+
+def _number(value: Any, like: Any) -> Any:
+    """`value`, as a float where `like` is one and `value` a whole number."""
+    return float(value) if type(value) is int and type(like) is float else value
 
 
 def to_dict(experiment: Experiment) -> dict[str, Any]:
@@ -161,12 +185,16 @@ def difference(old: Experiment, new: Experiment) -> list[str]:
     return [f"{k}: {a[k]} -> {b[k]}" for k in a if k not in UNHASHED and a[k] != b[k]]
 
 
-def check(experiment: Experiment) -> None:
-    """Raises a ValueError that names each wrong setting and what was expected."""
+def check(experiment: Experiment, own_model: bool = False) -> None:
+    """Raises a ValueError that names each wrong setting and what was expected.
+
+    `own_model`: a model is given in Python, and `model` is the name of that.
+    """
     problems = list(_wrong_types(experiment))
     problems = problems or list(_out_of_range(experiment))
     if problems:
         raise ValueError("; ".join(problems))
+    _check_model(experiment.model, own_model)
     factory = registry.find("algorithm", registry.algorithms(), experiment.algorithm)
     chosen = registry.Choice(experiment.algorithm, experiment.hyper)
     registry.check("algorithm", chosen, factory)
@@ -177,11 +205,36 @@ def check(experiment: Experiment) -> None:
             raise ValueError(f"{name} is {value}; expected a finite number >= 0")
 
 
+def names_own_model(model: str) -> bool:
+    """Whether no model of pfljax has this name: it can only be given in Python."""
+    from pfljax.models import MODELS
+
+    return model != "auto" and registry.parse(model).name not in MODELS
+
+
+def _check_model(model: str, own: bool) -> None:
+    from pfljax.models import MODELS
+
+    if own and not names_own_model(model):
+        raise ValueError(
+            f"model is {model!r}, the name of one of pfljax, but a task is given; "
+            "give your model a name of its own, such as model='mine'"
+        )
+    if not own and names_own_model(model):
+        try:
+            registry.find("model", MODELS, registry.parse(model).name)
+        except ValueError as error:
+            told = f"{error}; your own: run(experiment, federation, task=...) in Python"
+            raise ValueError(told) from None
+
+
 def resolve(experiment: Experiment) -> Experiment:
     """The same run with the method's options, label and folder written out."""
     factory = registry.algorithms()[experiment.algorithm]
     defaults = registry.defaults(factory)
-    hyper = defaults | dict(experiment.hyper)
+    hyper = defaults | {
+        name: _number(value, defaults.get(name)) for name, value in experiment.hyper
+    }
     special = [f"{k}={v}" for k, v in hyper.items() if v != defaults.get(k)]
     label = experiment.label or " ".join([experiment.algorithm, *special])
     return experiment.replace(hyper=hyper, label=label, out=experiment.folder)
@@ -191,7 +244,7 @@ def _wrong_types(e: Experiment) -> Iterator[str]:
     for field in dataclasses.fields(Experiment):
         value: Any = getattr(e, field.name)
         kind: Any = field.type
-        if field.name == "hyper" or (kind is float and type(value) is int):
+        if field.name == "hyper":
             continue
         odd = isinstance(value, bool) and kind is not bool
         if odd or not isinstance(value, kind):
@@ -210,7 +263,10 @@ def _out_of_range(e: Experiment) -> Iterator[str]:
 
 def _at_odds(e: Experiment) -> Iterator[str]:
     if (e.epochs is None) == (e.steps is None):
-        yield f"epochs is {e.epochs} and steps is {e.steps}; give exactly one of them"
+        yield (
+            f"epochs is {e.epochs} and steps is {e.steps}; give exactly one of them, "
+            "and None for the other: --epochs None --steps 3"
+        )
     if e.clients is not None and e.cohort > e.clients > 0:
         yield (
             f"cohort is {e.cohort}, but there are {e.clients} clients; "

@@ -10,24 +10,27 @@ import numpy as np
 
 from pfljax import build, checkpoint, config, evaluate, folder, tree
 from pfljax.data import Federation
-from pfljax.types import ClientData, RunState
+from pfljax.data.manifest import of_run
+from pfljax.population import population
+from pfljax.types import ClientData, RunState, Task
 
 
 def load_state(
-    path: str | Path, given: Federation | None = None
+    path: str | Path, federation: Federation | None = None, task: Task | None = None
 ) -> tuple[build.Simulation, Federation, RunState]:
     """(simulation, federation, newest state) of a run folder, which is left as it is.
 
-    `given` is the federation of a run that was given one in Python.
+    A run that was given its federation, or its model, in Python needs them here again.
     """
     path = Path(path)
     experiment = folder.read_config(path)
-    federation, _ = build.federation(experiment, given)
-    folder.check_data(path, federation.manifest)
-    sim = build.simulation(experiment, federation)
-    abstract = jax.eval_shape(sim.init, jax.random.key(0))
+    folder.check_python(path, federation, task)
+    people = build.federation(experiment, federation)
+    folder.check_data(path, of_run(*people, given=federation is not None))
+    federation, _ = people
+    sim = build.simulation(experiment, federation, task)
     digest, place = config.digest(experiment), path / "checkpoints"
-    state = checkpoint.restore(place, abstract, digest, _say, repair=False)
+    state = checkpoint.restore(place, build.abstract(sim), digest, _say, repair=False)
     if state is None:
         raise folder.FolderError(f"{path} has no checkpoint yet; run it first")
     return sim, federation, state
@@ -37,42 +40,96 @@ def _say(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
+def load_task(path: str | Path) -> Task:
+    """The model of a run folder with its normalisation; it needs no data.
+
+    `task.predict(params, x)` makes logits of raw rows x [B, ...].
+
+    Raises:
+      FolderError: the run was given a model of its own, which has its own task.
+    """
+    path = Path(path)
+    experiment = folder.read_config(path)
+    about = folder.read_json(path / "partition.json")
+    if config.names_own_model(experiment.model):
+        raise folder.FolderError(
+            f"{path} has a model of its own, {experiment.model!r}; take the task that "
+            "was given to run(..., task=...)"
+        )
+    if "input_shape" not in about:
+        raise folder.FolderError(f"{path} is of an older pfljax; run it again")
+    shape = build.Shape(
+        len(about["clients"]),
+        tuple(about["input_shape"]),
+        about["num_classes"],
+        about["shift"],
+        about["scale"],
+        None,
+    )
+    return build.make_task(experiment, shape)
+
+
 def personal_model(
-    path: str | Path, client: int, given: Federation | None = None
+    path: str | Path,
+    client: int,
+    federation: Federation | None = None,
+    task: Task | None = None,
 ) -> Any:
-    """The parameters by which client number `client` is judged, as a pytree."""
-    sim, federation, state = load_state(path, given)
+    """The parameters by which client number `client` is judged, as a pytree.
+
+    Clients are counted among those that train: client k is number `clients[k]` of the
+    partition (partition.json). Clients held out (`unseen`) have no state to export.
+    """
+    sim, federation, state = load_state(path, federation, task)
     if not 0 <= client < federation.num_clients:
         raise ValueError(
             f"client is {client}; this run has clients 0 to "
-            f"{federation.num_clients - 1}"
+            f"{federation.num_clients - 1}; those held out (unseen) have no state"
         )
     train = federation.train
     data = ClientData(train.examples, train.offset[client], train.size[client])
     turn = evaluate.turn_of(sim.setting, state, jnp.int32(client), data)
-    own = tree.take(state.clients, jnp.int32(client))
+    if sim.programs is None:
+        own = tree.take(state.clients, jnp.int32(client))
+    else:
+        own = _stored(path, sim, state, client)
     return sim.setting.algorithm.personal(turn, state.server, own, data)
 
 
-def server_model(path: str | Path, given: Federation | None = None) -> Any:
+def _stored(path: str | Path, sim: Any, state: RunState, client: int) -> Any:
+    """The state of a client in the store of the run."""
+    experiment, done = folder.read_config(Path(path)), int(state.round)
+    people = population(sim, experiment, Path(path), done, _say, writable=False)
+    stacked = people.states(np.asarray([client]))
+    return jax.tree.map(lambda leaf: leaf[0], stacked)
+
+
+def server_model(
+    path: str | Path, federation: Federation | None = None, task: Task | None = None
+) -> Any:
     """The server's one model, or all that the server keeps where it has no model."""
-    sim, _, state = load_state(path, given)
+    sim, _, state = load_state(path, federation, task)
     model = sim.setting.algorithm.server_model
     return state.server if model is None else model(state.server)
 
 
 def export(
-    path: Path, client: int | None, out: Path, given: Federation | None = None
+    path: Path,
+    client: int | None,
+    out: Path,
+    federation: Federation | None = None,
+    task: Task | None = None,
 ) -> dict[str, np.ndarray]:
     """Writes client `client`'s model, None for the server's, to `out`; its arrays."""
+    folder.read_config(path)  # first of all it must be a run
     if not out.parent.is_dir():
         raise ValueError(
             f"{out.parent} is not a folder; make it, or choose another --out"
         )
     if client is None:
-        model = server_model(path, given)
+        model = server_model(path, federation, task)
     else:
-        model = personal_model(path, client, given)
+        model = personal_model(path, client, federation, task)
     arrays = {name: np.asarray(leaf) for name, leaf in tree.paths(model).items()}
     if not arrays:
         raise ValueError(f"the server of {path} keeps nothing; give --client")
@@ -80,10 +137,13 @@ def export(
     return arrays
 
 
-def load_params(file: Path) -> dict[str, Any]:
+def load_params(file: str | Path) -> dict[str, Any]:
     """The nested dict of arrays that `export` wrote: what the model's `apply` takes."""
     params: dict[str, Any] = {}
-    for name, array in folder.read_arrays(file).items():
+    arrays = folder.read_arrays(Path(file))
+    if not arrays:
+        raise ValueError(f"{file} is not a file of `pfljax export`")
+    for name, array in arrays.items():
         *outer, leaf = name.split("/")
         inner = params
         for part in outer:

@@ -2,12 +2,15 @@
 
 config.json       the settings; `pfljax run --config` reruns them
 environment.json  versions and devices
-partition.json    who holds which rows
+executor.json     the width that width="auto" chose
+partition.json    who holds how many rows of what, and whether they were given in Python
+partition.npz     of each row of the pool its number in the data set and official split
 metrics.jsonl     a line a round, appended
 timing.jsonl      seconds of training, kept apart: all else is reproduced bit for bit
 per_client.npz    metrics of each client at each evaluation
 summary.json      the last round, the round chosen on validation, traffic
 checkpoints/      the newest states
+clients/          states of the clients, where a store keeps them (pfljax.store)
 figures/, report.html
 """
 
@@ -24,12 +27,21 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
 
 from pfljax import config
 from pfljax.config import Experiment
 
+DAMAGE = (  # what reading a broken .npz or JSON file raises
+    ValueError,
+    KeyError,
+    OSError,
+    EOFError,
+    NotImplementedError,  # a zip header that names an unknown compression
+    RuntimeError,  # a zip header that claims encryption
+    zipfile.BadZipFile,
+    zlib.error,
+)
 PACKAGES = ("pfljax", "jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy")
 
 
@@ -83,9 +95,21 @@ def claim(folder: Path, experiment: Experiment) -> None:
         )
 
 
-def begin(path: Path, experiment: Experiment, manifest: Mapping[str, Any]) -> None:
-    """Writes what describes the run, if it is not there; refuses other data."""
+def begin(
+    path: Path,
+    experiment: Experiment,
+    manifest: Mapping[str, Any],
+    rows: Mapping[str, np.ndarray] | None = None,
+) -> None:
+    """Writes what describes the run, if it is not there; refuses other data.
+
+    `rows` is partition.npz. A run that goes on with another baseline, or keeps another
+    number of checkpoints, says so in config.json.
+    """
     check_data(path, manifest)
+    check_store(path, experiment.store)
+    if (path / "config.json").exists():
+        set_unhashed(path, keep=experiment.keep, baseline=experiment.baseline)
     described = {
         "config.json": config.to_dict(experiment),
         "environment.json": environment(),
@@ -94,12 +118,51 @@ def begin(path: Path, experiment: Experiment, manifest: Mapping[str, Any]) -> No
     for name, value in described.items():
         if not (path / name).exists():
             write_json(path / name, value)
+    if rows and not (path / "partition.npz").exists():
+        write_arrays(path / "partition.npz", rows)
+
+
+def check_store(path: Path, store: str) -> None:
+    """Refuses to go on with another store of client states than the run's."""
+    config_file = path / "config.json"
+    ours = read_config(path).store if config_file.exists() else store
+    if ours != store:
+        raise FolderError(
+            f"{path} keeps its client states in the store {ours!r}, not {store!r}; "
+            f"go on with store {ours!r}, or choose another --out"
+        )
+
+
+def set_unhashed(path: Path, **changes: Any) -> None:
+    """Rewrites config.json where these settings, which change no number, differ."""
+    old = read_config(path)
+    new = old.replace(**changes)
+    if new != old:
+        write_json(path / "config.json", config.to_dict(new))
+
+
+def check_python(path: Path, federation: Any = None, task: Any = None) -> None:
+    """Refuses a run that was given its federation or model in Python, without them."""
+    file, missing = path / "partition.json", []
+    if federation is None and file.exists() and read_json(file).get("given"):
+        missing.append("federation")
+    if task is None and (path / "config.json").exists():
+        missing += ["task"] * config.names_own_model(read_config(path).model)
+    if missing:
+        arguments = ", ".join(f"{name}=..." for name in missing)
+        raise FolderError(
+            f"{path} was given its own {' and '.join(missing)} in Python; give the "
+            f"same there: run(experiment, {arguments}), or the calls of pfljax.export "
+            f"with {arguments}"
+        )
 
 
 def check_data(path: Path, manifest: Mapping[str, Any]) -> None:
     """Refuses data other than those of partition.json, if that is there."""
     file = path / "partition.json"
-    if file.exists() and not same_clients(read_json(file), manifest):
+    there = read_json(file) if file.exists() else manifest
+    given = [found.get("given", False) for found in (there, manifest)]
+    if given[0] != given[1] or not same_clients(there, manifest):
         raise FolderError(
             f"{path} was begun on other data than these; choose another --out, or give "
             "the federation that it was begun with"
@@ -108,7 +171,8 @@ def check_data(path: Path, manifest: Mapping[str, Any]) -> None:
 
 def same_clients(a: Mapping[str, Any], b: Mapping[str, Any]) -> bool:
     """Whether two manifests tell of the same clients with the same rows."""
-    return all(a.get(key) == b.get(key) for key in ("sha256", "clients"))
+    rows = {"x_crc32"} & set(a) & set(b)  # told of rows that were given in Python
+    return all(a.get(key) == b.get(key) for key in ("sha256", "clients", *rows))
 
 
 def read_json(path: Path) -> Any:
@@ -131,7 +195,9 @@ def read_config(folder: Path) -> Experiment:
         raise FolderError(f"{folder} is not a run folder: it has no config.json")
     try:
         experiment = config.from_dict(read_json(path))
-        config.check(experiment)
+        model = experiment.model
+        own = isinstance(model, str) and config.names_own_model(model)
+        config.check(experiment, own_model=own)
     except ValueError as error:
         raise FolderError(f"{path} is not the config of a run: {error}") from None
     return experiment
@@ -139,6 +205,8 @@ def read_config(folder: Path) -> Experiment:
 
 def environment() -> dict[str, Any]:
     """Versions, devices and processor, for environment.json."""
+    import jax  # here alone: reports read run folders without it
+
     return {
         "python": platform.python_version(),
         "packages": {name: importlib.metadata.version(name) for name in PACKAGES},
@@ -194,5 +262,5 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
     try:
         with np.load(path) as archive:
             return dict(archive)
-    except (OSError, ValueError, zipfile.BadZipFile, zlib.error) as error:
+    except DAMAGE as error:
         raise FolderError(f"{path} is damaged: {error}") from None

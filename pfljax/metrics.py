@@ -10,6 +10,7 @@ from pfljax import tree
 from pfljax.local import rows
 from pfljax.types import Array, ClientData
 
+ROWS = {"cpu": 64, "accelerator": 1024}
 BINS = 15  # of the reliability diagram, equal widths, (low, high]
 GRID = tuple(i / 10 for i in range(11))  # lambda on the path between two endpoints
 FIGURES = ("mean", "std", "weighted", "worst10", "best10", "min", "max")
@@ -32,8 +33,13 @@ def score(
 
 
 def rows_per_pass(batch_size: int) -> int:
-    """Rows that are predicted at once: whole batches, about 256 rows."""
-    return max(1, 256 // batch_size) * batch_size
+    """Rows that are predicted at once: whole batches, about `ROWS`.
+
+    A CPU's caches hold the patches of few images: 50 rows of the CIFAR-10 CNN take two
+    thirds of the time of 250.
+    """
+    about = ROWS["cpu" if jax.default_backend() == "cpu" else "accelerator"]
+    return max(1, about // batch_size) * batch_size
 
 
 def totals(
@@ -141,14 +147,6 @@ def summarise(
         )
     finite = [float(value) if np.isfinite(value) else None for value in figures]
     return dict(zip(FIGURES, finite, strict=True))
-
-
-def worse_share(accuracy: np.ndarray, baseline: np.ndarray) -> float:
-    """Share of clients whose accuracy [C] lies below that of the baseline run [C]."""
-    both = np.isfinite(accuracy) & np.isfinite(baseline)
-    return (
-        float(np.mean(accuracy[both] < baseline[both])) if both.any() else float("nan")
-    )
 
 
 def pick_lambda(path: np.ndarray, metric: np.ndarray) -> np.ndarray:

@@ -2,7 +2,7 @@
 
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -15,28 +15,30 @@ def progress(total: int, done: int, cohort: int, quiet: bool = False) -> Iterato
     if quiet:
         yield lambda round_, **figures: None
         return
+    measure = _pace()
     if sys.stderr.isatty():
         from tqdm import tqdm
 
         with tqdm(total=total, initial=done, unit="round") as bar:
 
             def show(round_: int, **figures: Any) -> None:
-                speed = {"clients/s": f"{_rate(bar.format_dict, done, cohort):.0f}"}
-                bar.set_postfix({**_written(figures), **speed}, refresh=False)
+                speed = measure(round_, "accuracy" in figures)
+                clients = {"clients/s": f"{cohort * speed:.0f}"} if speed else {}
+                bar.set_postfix({**_written(figures), **clients}, refresh=False)
                 bar.update(round_ - bar.n)
 
             yield show
         return
-    start = time.monotonic()
 
     def line(round_: int, **figures: Any) -> None:
-        if "accuracy" not in figures and round_ < total:
+        evaluated = "accuracy" in figures
+        speed = measure(round_, evaluated)
+        if not evaluated and round_ < total:
             return
-        seconds = max(time.monotonic() - start, 1e-9)
-        speed = (round_ - done) / seconds
-        left = (total - round_) / speed if speed else float("inf")
         words = [f"{name} {value}" for name, value in _written(figures).items()]
-        words += [f"{cohort * speed:.0f} clients/s", f"{left:.0f} s left"]
+        if speed:
+            left = (total - round_) / speed
+            words += [f"{cohort * speed:.0f} clients/s", f"{left:.0f} s left"]
         print(
             f"round {round_}/{total}: " + ", ".join(words), file=sys.stderr, flush=True
         )
@@ -44,8 +46,25 @@ def progress(total: int, done: int, cohort: int, quiet: bool = False) -> Iterato
     yield line
 
 
-def _rate(bar: Mapping[str, Any], done: int, cohort: int) -> float:
-    return cohort * (bar["n"] - done) / max(bar["elapsed"], 1e-9)
+def _pace() -> Callable[[int, bool], float | None]:
+    """Rounds a second as a function of the round, and of whether it was evaluated.
+
+    Counted from the first call, and anew from the first evaluation: both compile, and
+    have no speed themselves.
+    """
+    starts: list[tuple[int, float]] = []
+    seen: set[bool] = set()
+
+    def measure(round_: int, evaluated: bool) -> float | None:
+        now = time.monotonic()
+        if not starts or (evaluated and True not in seen):
+            starts.append((round_, now))
+            seen.add(evaluated)
+            return None
+        since, then = starts[-1]
+        return (round_ - since) / max(now - then, 1e-9)
+
+    return measure
 
 
 def _written(figures: dict[str, float | None]) -> dict[str, str]:

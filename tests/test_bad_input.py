@@ -34,7 +34,7 @@ SETTINGS = {
     "width-zero": ({"width": 0}, "width is 0; expected at least 1"),
     "eval-zero": ({"eval_every": 0}, "eval_every is 0; expected at least 1"),
     "keep-zero": ({"keep": 0}, "keep is 0; expected at least 1"),
-    "both": ({"steps": 3}, "epochs is 5 and steps is 3; give exactly one"),
+    "both": ({"steps": 3}, "epochs is 5 and steps is 3; give exactly .*--epochs None"),
     "neither": ({"epochs": None}, "epochs is None and steps is None; give exactly"),
     "lr-negative": ({"lr": -0.1}, "lr is -0.1; expected a positive number"),
     "lr-nan": ({"lr": NAN}, "lr is nan; expected a positive number"),
@@ -63,6 +63,8 @@ SETTINGS = {
     "algorithm": ({"algorithm": "fedavgg"}, "unknown algorithm.*known: ditto, fedavg"),
     "near": ({"algorithm": "fedavgg"}, "did you mean 'fedavg'"),
     "dataset": ({"dataset": "digitz"}, "unknown data set 'digitz'; known: .*digits"),
+    "dataset-comma": ({"dataset": ","}, "unknown data set ','; known: cifar10, "),
+    "dataset-config": ({"dataset": "emnist/foo"}, "no data set 'emnist/foo'"),
     "dataset-empty": ({"dataset": ""}, "'' has no name"),
     "partition": ({"partition": "shard"}, "unknown partition 'shard'; known: .*iid"),
     "model": ({"model": "mlpp"}, "unknown model 'mlpp'; known: .*twonn"),
@@ -106,6 +108,12 @@ SETTINGS = {
     ),
     "variant": (
         {"algorithm": "per_fedavg", "hyper": {"variant": "x"}}, "known: first_order",
+    ),
+    "delta": (
+        {"algorithm": "per_fedavg", "hyper": {"delta": 0.0}}, "delta is 0.0, .* > 0",
+    ),
+    "start": (
+        {"algorithm": "superfed", "hyper": {"start": 1.5}}, "start is 1.5; expected a",
     ),
     "option": ({"algorithm": "scaffold", "hyper": {"option": "III"}}, "known: 'I'"),
     "clusters": ({"algorithm": "ifca", "hyper": {"clusters": 0}}, "expected at"),
@@ -208,7 +216,7 @@ def test_corrected_settings_may_use_the_same_folder(tmp_path, monkeypatch):
 
 
 def test_several_mistakes_are_told_at_once():
-    with pytest.raises(ValueError, match=r"rounds is 0.*; lr is -1; .*; seed is -1;"):
+    with pytest.raises(ValueError, match=r"rounds is 0.*; lr is -1.0; .*; seed is -1;"):
         config.check(Experiment(rounds=0, lr=-1, seed=-1))
 
 
@@ -233,6 +241,7 @@ ARRAYS = {
     "float": ({"y": Y * 1.0}, "labels are of type float64; expected integers 0 .. K-1"),
     "negative": ({"y": Y - 1}, "the smallest label is -1; labels start at 0"),
     "large": ({"num_classes": 3}, "largest label is 3, .* choose num_classes >= 4"),
+    "ids": ({"y": Y + 58_999_996}, "label is 58999999, .* 4 rows: .* not ids; renum"),
     "names": ({"class_names": ["a"]}, "1 class_names for 4 classes"),
     "client": ({"client": Y[:2]}, r"client has shape \[2\]"),
     "client-type": ({"client": Y * 1.0}, "client ids are of type float64"),
@@ -269,7 +278,7 @@ def test_a_federation_smaller_than_the_cohort(tmp_path, idle):
     arrays = data.from_arrays(np.repeat(X, 4, 0), np.repeat(Y, 4))
     small = data.federate(arrays, "iid", num_clients=2, seed=0)
     assert isinstance(small, Federation)
-    with pytest.raises(ValueError, match="the cohort is 5, but 2 clients"):
+    with pytest.raises(ValueError, match="cohort is 5, but there are 2 clients"):
         experiment.run(Experiment(out=str(tmp_path / "run")), small)
 
 

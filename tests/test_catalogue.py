@@ -51,7 +51,9 @@ def test_the_readme_has_this_table(table):
 def test_options_are_listed_with_their_defaults():
     text = catalogue.listing("algorithms")
     assert "lam=0.1, personal_epochs=None, prox='squared'" in text
-    assert "per_client=2" in catalogue.listing("partitions")
+    partitions = catalogue.listing("partitions")
+    assert "per_client=2" in partitions
+    assert "clients that the data set itself names" in partitions
     assert "hidden=(64,)" in catalogue.listing("models")
     assert "alpha=1.0, beta=1.0" in catalogue.listing("datasets")
 

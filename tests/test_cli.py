@@ -1,6 +1,7 @@
 """The command line, from `run` to `export`."""
 
 import json
+import shutil
 import subprocess
 import sys
 
@@ -53,7 +54,8 @@ def test_run_says_what_came_out(done):
         f"superfed: accuracy {accuracy.mean():.4f} on test rows, mean over clients of "
         f"the personal models, round 4; see {folder}/report.html\n"
     )
-    lines = errors.splitlines()
+    devices, *lines = errors.splitlines()
+    assert devices.startswith("pfljax: ")
     assert [line.split(":")[0] for line in lines] == ["round 2/4", "round 4/4"]
     assert f"accuracy {accuracy.mean():.4f}, " in lines[1]
     assert lines[1].endswith(" clients/s, 0 s left")
@@ -63,9 +65,9 @@ def test_files_of_a_run(done):
     folder = done[0]
     names = {p.name for p in folder.iterdir()}
     assert names == {
-        ".lock", "config.json", "environment.json", "partition.json", "metrics.jsonl",
-        "timing.jsonl", "per_client.npz", "summary.json", "checkpoints", "figures",
-        "report.html",
+        ".lock", "config.json", "environment.json", "partition.json",
+        "partition.npz", "metrics.jsonl", "timing.jsonl", "per_client.npz",
+        "summary.json", "checkpoints", "figures", "report.html",
     }  # fmt: skip
     figures = {p.name for p in (folder / "figures").iterdir()}
     assert figures == {f"{name}.{end}" for name in FIGURES for end in ("png", "pdf")}
@@ -94,7 +96,8 @@ def test_the_config_is_resolved_and_reruns_the_run(done, tmp_path):
 def test_the_partition_is_the_federations(done):
     federation, unseen = build.federation(tiny.SEEN)
     manifest = json_of(done[0] / "partition.json")
-    assert manifest == federation.manifest | {"unseen": unseen.manifest}
+    about = {"unseen": unseen.manifest, "given": False, "input_shape": [8, 8, 1]}
+    assert manifest.items() >= (federation.manifest | about).items()
     assert len(manifest["sha256"]) == 64
     assert sorted(manifest["clients"] + unseen.manifest["clients"]) == list(range(6))
 
@@ -106,6 +109,18 @@ def test_run_again_does_nothing(done):
     assert again == (0, f"{folder} is finished; see {folder}/report.html\n", "")
     assert tiny.main("resume", folder) == again
     assert times(folder) == before
+
+
+def test_run_again_with_another_baseline_counts_anew(done, tmp_path):
+    folder = shutil.copytree(done[0], tmp_path / "run")
+    job = tiny.SEEN.replace(out=str(folder), baseline=str(done[0]))
+    code, out, errors = tiny.main("run", *tiny.options(job))
+    assert (code, errors) == (0, "")
+    assert "round 4; see" in out
+    assert json_of(folder / "summary.json")["worse_than_local"] == 0.0
+    assert json_of(folder / "config.json")["baseline"] == str(done[0])
+    assert "worse off than with local" in (folder / "report.html").read_text()
+    assert "is finished" in tiny.main("resume", folder)[1]
 
 
 @pytest.mark.parametrize("finished", [True, False])
@@ -128,7 +143,8 @@ def test_an_unfinished_run_goes_on(done, tmp_path, how):
     code, out, errors = tiny.main(how, *args)
     assert code == 0, errors
     assert "round 4; see" in out
-    assert [line.split(":")[0] for line in errors.splitlines()] == ["round 4/4"]
+    told = [line.split(":")[0] for line in errors.splitlines()]
+    assert told == ["pfljax", "round 4/4"]
     tiny.assert_same_run(done[0], half)
     assert (half / "report.html").exists()
 
@@ -139,7 +155,7 @@ def test_a_damaged_checkpoint_is_told_and_the_one_before_is_used(done, tmp_path)
     (half / "checkpoints" / "4").mkdir()
     code, _, errors = tiny.main("resume", half)
     assert code == 0, errors
-    told = errors.splitlines()
+    _, *told = errors.splitlines()
     assert told[0].startswith("the checkpoint of round 4 is damaged: ")
     assert told[1] == "taking the last good checkpoint, round 2"
     tiny.assert_same_run(done[0], half)

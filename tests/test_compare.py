@@ -3,9 +3,11 @@
 import json
 import shutil
 
+import numpy as np
 import pytest
+from flax import linen as nn
 
-from pfljax import Experiment, report
+from pfljax import Experiment, data, models, report
 from pfljax.compare import compare, grid
 
 BASE = Experiment(
@@ -42,13 +44,18 @@ def summaries(out):
     return {str(p.parent.relative_to(out)): p for p in out.glob("*/*/summary.json")}
 
 
+def logs(out):
+    return {str(p.parent.relative_to(out)): p for p in out.glob("*/*/metrics.jsonl")}
+
+
 def test_a_folder_a_run_and_local_joins(done):
     assert set(summaries(done[0])) == FOLDERS
 
 
 def test_every_method_has_the_same_clients(done):
     for seed in (0, 1):
-        found = [json.loads(p.read_text()) for p in done[0].glob(f"*/s{seed}/part*")]
+        files = done[0].glob(f"*/s{seed}/partition.json")
+        found = [json.loads(path.read_text()) for path in files]
         assert len(found) == 3
         assert all(manifest == found[0] for manifest in found)
 
@@ -76,11 +83,16 @@ def test_what_is_missing_is_run_and_no_more(done, tmp_path, monkeypatch):
     config = json.loads((out / "fedavg" / "s1" / "config.json").read_text())
     assert config["baseline"] == f"{done[0]}/local/s1"
     shutil.rmtree(out / "fedavg" / "s1")
-    times = {name: p.stat().st_mtime_ns for name, p in summaries(out).items()}
+    times = {name: p.stat().st_mtime_ns for name, p in logs(out).items()}
     table = compare(GRID, (0, 1), str(out), quiet=True)
     assert table == done[1]
-    now = {name: p.stat().st_mtime_ns for name, p in summaries(out).items()}
+    now = {name: p.stat().st_mtime_ns for name, p in logs(out).items()}
     assert {name for name in now if now[name] != times.get(name)} == {"fedavg/s1"}
+    for name in FOLDERS:  # the copy has baselines of its own, counted anew
+        share = [json.loads(summaries(o)[name].read_text()) for o in (done[0], out)]
+        assert share[0] == share[1]
+    config = json.loads((out / "ditto-lam=1.0" / "s0" / "config.json").read_text())
+    assert config["baseline"] == f"{out}/local/s0"
 
 
 def test_the_baseline_is_the_first_of_each_seed_whatever_its_name():
@@ -90,6 +102,28 @@ def test_the_baseline_is_the_first_of_each_seed_whatever_its_name():
         "out/On-their-own/s0", "out/fedavg/s0", "out/ditto-lam=1.0/s0",
     ]  # fmt: skip
     assert [e.baseline for e in planned[3:]] == [None, *["out/On-their-own/s1"] * 2]
+
+
+def test_clients_and_a_model_of_ones_own(tmp_path, monkeypatch):
+    blank(monkeypatch)
+    x = np.random.default_rng(0).normal(size=(60, 3))
+    arrays = data.from_arrays(x, np.arange(60) % 3, name="mine")
+
+    def mine(seed):
+        return data.federate(arrays, "iid", num_clients=4, seed=seed)
+
+    module = models.Network(nn.Dense(4), nn.Dense(3))
+    given = {"federation": mine, "task": models.task(module, (3,)), "quiet": True}
+    job = BASE.replace(dataset="mine", model="mine")
+    compare([job], (0, 1), str(tmp_path / "out"), **given)
+    for seed in (0, 1):
+        place = tmp_path / "out" / "fedavg" / f"s{seed}"
+        told = json.loads((place / "partition.json").read_text())
+        assert (told["given"], told["dataset"]) == (True, "mine")
+        assert told["sha256"] == mine(seed).manifest["sha256"]
+        assert json.loads((place / "config.json").read_text())["model"] == "mine"
+    with pytest.raises(RuntimeError, match="begun on other data than these"):
+        compare([job], (0,), str(tmp_path / "out"), **given | {"federation": mine(1)})
 
 
 def test_local_may_be_left_out():

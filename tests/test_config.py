@@ -9,7 +9,7 @@ import pytest
 import tiny
 from pfljax import Experiment, config, options
 
-UNHASHED = {"out": "x", "label": "x", "baseline": "x"}
+UNHASHED = {"out": "x", "label": "x", "baseline": "x", "devices": 1, "keep": 3}
 CHANGED = {  # another value of every setting that changes a number
     "algorithm": "ditto", "hyper": {"finetune": 1}, "dataset": "synthetic",
     "partition": "iid", "model": "mlp", "clients": 21, "cohort": 6, "rounds": 101,
@@ -17,7 +17,7 @@ CHANGED = {  # another value of every setting that changes a number
     "momentum": 0.5, "weight_decay": 0.1, "optimizer": "adam", "selection": "by_size",
     "stragglers": 0.1, "drop_stragglers": True, "test": 0.3, "validation": 0.2,
     "stratified": True, "test_from": "official", "rows": "all", "unseen": 0.1,
-    "seed": 1, "eval_every": 11, "trained": True, "width": 2, "keep": 3,
+    "seed": 1, "eval_every": 11, "trained": True, "width": 2,
 }  # fmt: skip
 CONFIGS = {  # a foreign or broken config.json, and what the message tells
     "broken": ("{", "cannot be read"),
@@ -79,13 +79,34 @@ def test_resolve_writes_all_options_label_and_folder():
     assert config.resolve(Experiment(label="mine")).label == "mine"
 
 
+def test_a_whole_number_is_the_float_that_it_equals():
+    """Else the digests of equal settings differ, and no checkpoint is taken."""
+    whole = Experiment(algorithm="ditto", hyper={"lam": 1}, lr=1, test=0)
+    other = Experiment(algorithm="ditto", hyper={"lam": 1.0}, lr=1.0, test=0.0)
+    a, b = config.resolve(whole), config.resolve(other)
+    assert config.difference(a, b) == []
+    assert config.digest(a) == config.digest(b)
+    assert a.label == b.label == "ditto lam=1.0"
+    epochs = Experiment(algorithm="ditto", hyper={"personal_epochs": 2})
+    assert type(dict(config.resolve(epochs).hyper)["personal_epochs"]) is int
+
+
+def test_an_unknown_model_needs_a_task():
+    own, known = Experiment(model="mine"), Experiment(model="mlp:hidden=(8,)")
+    config.check(own, own_model=True)
+    with pytest.raises(ValueError, match=r"'mine'; known: .*task=\.\.\.\) in Python$"):
+        config.check(own)
+    with pytest.raises(ValueError, match="one of pfljax, but a task is given"):
+        config.check(known, own_model=True)
+
+
 def test_the_defaults_pass_and_an_int_passes_for_a_float():
     config.check(Experiment())
     config.check(Experiment(lr=1, test=0, algorithm="ditto", hyper={"lam": 1}))
 
 
 def test_several_mistakes_are_told_at_once():
-    with pytest.raises(ValueError, match=r"rounds is 0.*; lr is -1; .*; seed is -1;"):
+    with pytest.raises(ValueError, match=r"rounds is 0.*; lr is -1.0; .*; seed is -1;"):
         config.check(Experiment(rounds=0, lr=-1, seed=-1))
 
 

@@ -1,13 +1,24 @@
 """What a run writes while it goes, and when it refuses to go on."""
 
 import json
+from pathlib import Path
 
 import jax
 import numpy as np
 import pytest
+from flax import nnx
 
 import tiny
-from pfljax import Experiment, build, data, engine, experiment
+from pfljax import (
+    Experiment,
+    build,
+    data,
+    engine,
+    experiment,
+    export,
+    folder,
+    models,
+)
 from pfljax.folder import FolderError
 
 
@@ -37,8 +48,8 @@ def wanted(records, **fields):
     return [r for r in records if all(r[k] == v for k, v in fields.items())]
 
 
-def run(job, *args):
-    return experiment.run(job, *args, quiet=True, report=False)
+def run(job, *args, **given):
+    return experiment.run(job, *args, **given, quiet=True, report=False)
 
 
 def test_a_line_a_round_and_an_evaluation_every_other(lines):
@@ -133,7 +144,10 @@ def test_a_run_that_diverges_ends_with_a_report(tmp_path, capsys):
         out=str(tmp_path), lr=1e38, rounds=2, eval_every=1, epochs=1, model="logistic"
     )
     summary = experiment.run(job)
-    assert "loss nan" in capsys.readouterr().err
+    errors = capsys.readouterr().err
+    assert "loss nan" in errors
+    assert "warning: " in errors.splitlines()[-1]
+    assert errors.endswith("not finite; choose a smaller lr\n")
     assert summary["rounds"] == 2
     assert '"train_loss": null' in (tmp_path / "metrics.jsonl").read_text()
     assert (tmp_path / "report.html").exists()
@@ -186,6 +200,97 @@ def test_clients_of_ones_own_are_held_to(tmp_path, monkeypatch):
         run(job, everybody.take([0, 1, 2, 3]))
     with pytest.raises(FolderError, match="begun on other data than these"):
         run(job, everybody.take([2, 3, 4, 5]))
+
+
+SMALL = tiny.TINY.replace(
+    algorithm="fedper", hyper={}, model="auto", rounds=2, cohort=2, dataset="mine"
+)
+
+
+def mine(seed=0, rows=60):
+    """A federation of 4 clients, rows [3] of 3 classes."""
+    x = np.random.default_rng(seed).normal(size=(rows, 3))
+    arrays = data.from_arrays(x, np.arange(rows) % 3, name="mine")
+    return data.federate(arrays, "iid", num_clients=4, seed=0)
+
+
+@pytest.fixture(scope="module")
+def own(tmp_path_factory):
+    """A finished run on clients of one's own."""
+    job = SMALL.replace(out=str(tmp_path_factory.mktemp("own") / "run"))
+    run(job, mine())
+    return job
+
+
+def test_a_finished_run_is_held_to_the_clients_given(own):
+    assert run(own, mine())["rounds"] == 2
+    assert folder.read_config(Path(own.out)).clients == 4
+    with pytest.raises(FolderError, match="begun on other data than these"):
+        run(own, mine(seed=1))  # the same labels
+    with pytest.raises(FolderError, match="given its own federation in Python"):
+        run(own.replace(clients=4))
+
+
+@pytest.mark.parametrize("command", ["run --config {0}/config.json", "resume {0}",
+                                     "export {0} --client 1"])  # fmt: skip
+def test_the_command_line_says_what_python_must_give(own, command):
+    code, _, errors = tiny.main(*command.format(own.out).split())
+    assert (code, errors.count("\n")) == (2, 1)
+    assert "was given its own federation in Python; give the same there: " in errors
+    assert export.personal_model(own.out, 1, federation=mine())["head"]
+
+
+def test_every_row_of_a_run_is_written_down(own):
+    with np.load(f"{own.out}/partition.npz") as told:
+        assert set(told) == {"row", "official", "offset", "size"}
+        assert sorted(told["row"]) == list(range(60))
+
+
+class Own(nnx.Module):
+    def __init__(self, rngs, classes=3):
+        self.body = nnx.Linear(3, 4, rngs=rngs)
+        self.head = nnx.Linear(4, classes, rngs=rngs)
+
+
+def test_a_model_of_ones_own_is_run(tmp_path):
+    job, task = SMALL.replace(out=str(tmp_path)), models.task_from_nnx(Own, (3,))
+    run(job, mine(), task=task)
+    assert json.loads((tmp_path / "config.json").read_text())["model"] == "own"
+    params = export.personal_model(tmp_path, 0, mine(), task)
+    assert params["head"]["kernel"].shape == (4, 3)
+    with pytest.raises(FolderError, match=r"its own task in Python; .* task=\.\.\."):
+        export.personal_model(tmp_path, 0, mine())
+    with pytest.raises(FolderError, match="has a model of its own, 'own'; take the ta"):
+        export.load_task(tmp_path)
+    code, _, errors = tiny.main("resume", tmp_path)
+    assert (code, errors.count("\n")) == (2, 1)
+    assert "its own federation and task in Python" in errors
+
+
+def test_a_model_of_too_few_classes_is_refused(tmp_path):
+    small = models.task_from_nnx(lambda rngs: Own(rngs, 2), (3,))
+    with pytest.raises(ValueError, match=r"shape \(1, 2\) of one row, expected"):
+        run(SMALL.replace(out=str(tmp_path / "run"), model="mine"), mine(), task=small)
+
+
+def test_another_baseline_counts_anew_and_redraws(tmp_path):
+    """On a finished run; one that goes on writes it down (test_folder)."""
+    first = SMALL.replace(out=str(tmp_path / "run"))
+    alone = SMALL.replace(algorithm="local", out=str(tmp_path / "local"))
+    assert run(first, mine())["worse_than_local"] is None
+    run(alone, mine())
+    (tmp_path / "run" / "report.html").write_text("old")
+    found = run(first.replace(baseline=alone.out), mine())["worse_than_local"]
+    name = "personal/test/accuracy"
+    ours, theirs = (
+        np.load(f"{job.out}/per_client.npz")[name][-1] for job in (first, alone)
+    )
+    assert found == np.mean(ours < theirs)
+    config = json.loads((tmp_path / "run" / "config.json").read_text())
+    assert config["baseline"] == alone.out
+    assert not (tmp_path / "run" / "report.html").exists()
+    with pytest.raises(ValueError, match="nowhere is not a finished run; run it fi"):
+        run(first.replace(baseline="nowhere"), mine())
 
 
 def test_calls_are_cut_at_evaluations_and_after_ten_seconds():

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import tiny
-from pfljax import export, tree
+from pfljax import build, export, tree
 
 
 @pytest.fixture(scope="module")
@@ -56,11 +56,14 @@ def test_the_command_names_the_arrays_that_it_writes(folder, loaded, tmp_path):
         for name in written:
             shape = list(written[name].shape)
             assert f"{name:40} float32{shape}\n" in out
+    whole = loaded[1].manifest["clients"]  # one of six is held out
+    assert len(whole) == 5
+    assert f"client 3 of this run is client {whole[3]} of its partition\n" in out
 
 
 @pytest.mark.parametrize("client", [-1, 5, 99])
 def test_a_client_that_is_not_there(folder, client, tmp_path):
-    message = f"client is {client}; this run has clients 0 to 4$"
+    message = f"client is {client}; this run has clients 0 to 4; those held out .* no s"
     with pytest.raises(ValueError, match=message):
         export.export(folder, client, tmp_path / "no.npz")
 
@@ -72,8 +75,24 @@ def test_a_run_without_a_checkpoint(folder, tmp_path):
         export.export(tmp_path, 0, tmp_path / "no.npz")
 
 
+def test_the_task_of_a_folder_needs_no_data(folder, loaded, monkeypatch):
+    monkeypatch.setattr(build, "federation", None)
+    task = export.load_task(folder)
+    x = loaded[1].test.examples.x[:5]
+    ours = task.predict(loaded[2].server, x)
+    np.testing.assert_array_equal(ours, loaded[0].task.predict(loaded[2].server, x))
+
+
+def test_what_is_no_run_is_said_first(tmp_path):
+    code, _, errors = tiny.main("export", tmp_path / "nope")
+    assert (code, errors.count("\n")) == (2, 1)
+    assert "nope is not a run folder: it has no config.json" in errors
+
+
 def test_nested_names_become_nested_dicts(tmp_path):
     np.savez(tmp_path / "a.npz", **{"body/0/kernel": np.ones(2), "head": np.zeros(1)})
     params = export.load_params(tmp_path / "a.npz")
     assert params["body"]["0"]["kernel"].tolist() == [1, 1]
     assert params["head"].tolist() == [0]
+    with pytest.raises(ValueError, match=r"none\.npz is not a file of `pfljax export`"):
+        export.load_params("none.npz")

@@ -78,6 +78,33 @@ def test_other_data_are_refused(tmp_path, other):
         begun(tmp_path, manifest=MANIFEST | other)
 
 
+@pytest.mark.parametrize("other", [{"given": False}, {"x_crc32": 2}])
+def test_other_rows_given_in_python_are_refused(tmp_path, other):
+    given = MANIFEST | {"given": True, "x_crc32": 1}
+    begun(tmp_path, manifest=given)
+    with pytest.raises(FolderError, match="begun on other data than these"):
+        begun(tmp_path, manifest=given | other)
+    with pytest.raises(FolderError, match=r"its own federation in Python; .*tion=\.\."):
+        folder.check_python(tmp_path)
+    folder.check_python(tmp_path, federation="some")
+
+
+def test_a_model_of_ones_own_is_asked_for(tmp_path):
+    begun(tmp_path, tiny.TINY.replace(model="mine"))
+    with pytest.raises(
+        FolderError, match=r"its own task in Python; .* task=\.\.\.\), or"
+    ):
+        folder.check_python(tmp_path)
+    folder.check_python(tmp_path, task="some")
+
+
+def test_another_baseline_is_written_down(tmp_path):
+    begun(tmp_path)
+    begun(tmp_path, tiny.TINY.replace(baseline="other", keep=5))
+    told = folder.read_config(tmp_path)
+    assert (told.baseline, told.keep, told.label) == ("other", 5, None)
+
+
 def test_a_folder_of_somebody_else_is_left_alone(tmp_path):
     (tmp_path / "thesis.tex").write_text("")
     with pytest.raises(FolderError, match=r"not empty and not a run \(thesis.tex\)"):

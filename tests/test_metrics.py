@@ -132,12 +132,6 @@ def test_figures_of_nobody_are_none():
     assert set(found) == set(metrics.summarise(np.ones(1), np.ones(1)))
 
 
-def test_the_share_of_clients_worse_off():
-    accuracy = np.array([0.5, 0.6, 0.7, np.nan])
-    assert metrics.worse_share(accuracy, np.array([0.6, 0.6, 0.6, 1.0])) == 1 / 3
-    assert np.isnan(metrics.worse_share(accuracy[3:], accuracy[:1]))
-
-
 def test_every_client_takes_its_best_lambda():
     path = np.zeros((5, 11))
     path[0, 8] = path[1, [2, 9]] = path[2, [4, 6]] = path[3, 0] = 1

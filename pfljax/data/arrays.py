@@ -45,7 +45,7 @@ def from_arrays(
         client: whom each row belongs to, [N] of any sortable type; kept as 0 .. C-1 in
             sorted order.
         official: 0 train, 1 test, 2 validation for each row; all train by default.
-        num_classes: K; the largest label + 1 by default.
+        num_classes: K; the largest label + 1 by default, at most the number of rows.
         shift: (x - shift) / scale is what models see; 0 by default.
         scale: 255 by default for uint8, else 1.
         name: what reports call it.
@@ -106,6 +106,12 @@ def _checked_y(y: np.ndarray, num_classes: int | None) -> np.ndarray:
         raise ValueError(
             f"the largest label is {y.max()}, but num_classes is {num_classes}; "
             f"choose num_classes >= {y.max() + 1}"
+        )
+    if num_classes is None and y.max() >= len(y):  # each class costs a logit
+        raise ValueError(
+            f"the largest label is {y.max()}, but there are {len(y)} rows: labels are "
+            "classes 0 .. K-1, not ids; renumber them by np.unique(y, "
+            "return_inverse=True)[1], or give num_classes"
         )
     return y.astype(np.int32)
 

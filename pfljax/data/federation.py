@@ -7,6 +7,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
+from pfljax import devices
 from pfljax.data.deal import Partition
 from pfljax.data.manifest import describe, subset
 from pfljax.data.partition import partition
@@ -30,23 +31,30 @@ class Federation:
     scale: Any
     name: str
     class_names: tuple[str, ...]
-    manifest: dict[str, Any]  # where every row came from, as JSON
+    manifest: dict[str, Any]  # who holds how many rows of what, as JSON
+    row: Any = None  # i32[N], number in the data set of each row of the pool
+    official: Any = None  # u8[N], its official split: an index into OFFICIAL_NAMES
 
     @property
     def num_clients(self) -> int:
         """C, the number of clients."""
         return len(self.train.size)
 
+    @property
+    def parts(self) -> dict[str, ClientData]:
+        """Train, validation and test rows by name."""
+        return {
+            "train": self.train,
+            "validation": self.validation,
+            "test": self.test,
+        }
+
     def take(self, ids: Any) -> "Federation":
         """The clients `ids` i[M], in that order, over the same pool."""
         ids = _checked_ids(ids, self.num_clients)
         parts = {
             name: ClientData(part.examples, part.offset[ids], part.size[ids])
-            for name, part in (
-                ("train", self.train),
-                ("validation", self.validation),
-                ("test", self.test),
-            )
+            for name, part in self.parts.items()
         }
         return replace(self, manifest=subset(self.manifest, ids.tolist()), **parts)
 
@@ -94,6 +102,7 @@ def federate(
     Raises:
         ValueError: for wrong fractions or names, or clients without rows.
     """
+    devices.prepare()  # before the first array
     _check_choices(arrays, rows, test_from)
     if test_from != "clients":
         test = 0.0
@@ -147,6 +156,8 @@ def _assemble(
         name=arrays.name,
         class_names=arrays.class_names,
         manifest=describe(arrays, order, offsets, sizes, settings),
+        row=order.astype(np.int32),
+        official=arrays.official[order],
     )
 
 

@@ -127,7 +127,10 @@ def by_client(client_ids: Any) -> Partition:
 def natural(
     labels: Any, num_clients: int | None, seed: int, *, client: Any = None
 ) -> Partition:
-    """`by_client` as a member of PARTITIONS; labels and seed change nothing."""
+    """The clients that the data set itself names: writers, users, its own tasks.
+
+    Labels and seed change nothing; `num_clients` may be None.
+    """
     if client is None:
         raise ValueError(
             "these data have no natural clients; choose another partition, "

@@ -8,6 +8,7 @@ import contextlib
 import importlib.util
 import io
 import os
+import re
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -19,6 +20,7 @@ from pfljax.data import raw
 from pfljax.data.arrays import OFFICIAL_NAMES, Arrays, from_arrays
 
 BATCH = 1000  # records read at once
+NAME = re.compile(r"[A-Za-z]\w*(/[\w.\-]+)?(:[\w.*]+)?")  # set/config:version
 
 SOURCES = {
     "mnist": "Y. LeCun, C. Cortes, C. Burges; CC BY-SA 3.0",
@@ -59,7 +61,10 @@ def exists(name: str, data_dir: str) -> bool:
 
 
 def build_from_raw(name: str, raw_dir: Path, home: Path) -> None:
-    """Writes the raw archives of `raw_dir` as a TFDS set below `home`, in one step."""
+    """Writes the raw archives of `raw_dir` as a TFDS set below `home`, in one step.
+
+    It takes the place of what was there.
+    """
     import tensorflow_datasets as tfds
 
     try:
@@ -82,7 +87,10 @@ def build_from_raw(name: str, raw_dir: Path, home: Path) -> None:
         )
         _quietly(builder, config)
         written = Path(builder.data_dir)
-        _move(written, home / written.relative_to(scratch))
+        target = home / written.relative_to(scratch)
+        if target.exists():
+            os.rename(target, Path(scratch) / "old")
+        _move(written, target)
 
 
 def download(name: str, home: Path) -> None:
@@ -110,10 +118,16 @@ def download(name: str, home: Path) -> None:
 def _builder(name: str, data_dir: str | None, **options: Any) -> Any:
     import tensorflow_datasets as tfds
 
+    if not NAME.fullmatch(name):
+        raise UnknownDataset(f"{name!r} is no name of a data set")
     try:
         return tfds.builder(name, data_dir=data_dir, **options)
     except tfds.core.DatasetNotFoundError as error:
         raise UnknownDataset(f"TFDS has no data set {name!r}") from error
+    except ValueError as error:  # of a config or version, over many lines
+        raise ValueError(
+            f"TFDS has no data set {name!r}: {' '.join(str(error).split())[-200:]}"
+        ) from error
 
 
 def _quietly(builder: Any, config: Any) -> None:

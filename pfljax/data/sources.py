@@ -1,7 +1,8 @@
 """Data sets by name: `load` returns one, `prepare` makes one ready to load."""
 
+import contextlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -98,8 +99,15 @@ def load(name: str, **params: Any) -> Arrays:
         registry.check("data set", choice, DATASETS[name])
         return DATASETS[name](**params)
     registry.check("data set", choice, tfds)
-    try:
+    with _known_names(name):
         return tfds(name, **params)
+
+
+@contextlib.contextmanager
+def _known_names(name: str) -> Iterator[None]:
+    """A name that TFDS does not know is an error that lists the known ones."""
+    try:
+        yield
     except prepared.UnknownDataset as error:
         known = ", ".join(sorted(DATASETS))
         raise ValueError(
@@ -113,7 +121,8 @@ def prepare(name: str, *, raw_dir: str | Path | None = None) -> Path:
 
     With `raw_dir` (default: the environment variable PFLJAX_RAW_DIR), a folder of raw
     archives, it imports them without network and without TensorFlow; else it downloads
-    with tensorflow-datasets, which needs TensorFlow. What is ready is left as it is.
+    with tensorflow-datasets, which needs TensorFlow. What is ready is left as it is,
+    but a `raw_dir` given here is imported again.
 
     Raises:
         MissingDataset: one line that says why it could not be prepared.
@@ -121,14 +130,22 @@ def prepare(name: str, *, raw_dir: str | Path | None = None) -> Path:
     if name in ("digits", "synthetic", "synthetic_iid", "npz"):
         raise ValueError(f"data set {name!r} needs no preparing; load it as it is")
     name = "emnist/byclass" if name == "emnist" else name
-    file = cache.path(name)
-    if file.exists():
+    file, home = cache.path(name), cache.folder() / "tfds"
+    if file.exists() and raw_dir is None:
         return file
-    raw_dir = raw_dir or os.environ.get("PFLJAX_RAW_DIR")
-    home = cache.folder() / "tfds"
-    if not prepared.exists(name, str(home)):
-        if raw_dir:
-            prepared.build_from_raw(name, Path(raw_dir), home)
-        else:
-            prepared.download(name, home)
-    return cache.write(prepared.read(name, (str(home),)))
+    with _known_names(name):
+        ready = prepared.exists(name, str(home)) and raw_dir is None
+        if not ready:
+            _build(name, raw_dir or os.environ.get("PFLJAX_RAW_DIR"), home)
+        return cache.write(prepared.read(name, (str(home),)))
+
+
+def _build(name: str, raw_dir: str | Path | None, home: Path) -> None:
+    """The data set below `home`, from raw archives or downloaded."""
+    if not raw_dir:
+        return prepared.download(name, home)
+    if not Path(raw_dir).is_dir():
+        raise MissingDataset(
+            f"cannot prepare {name!r} from raw archives: {raw_dir} is not a folder"
+        )
+    return prepared.build_from_raw(name, Path(raw_dir), home)

@@ -1,23 +1,14 @@
 """Reads the files of a run folder; a damaged one is an error that names it."""
 
 import json
-import zipfile
-import zlib
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-DAMAGE = (
-    ValueError,
-    KeyError,
-    OSError,
-    EOFError,
-    NotImplementedError,  # a zip header that names an unknown compression
-    RuntimeError,  # a zip header that claims encryption
-    zipfile.BadZipFile,
-    zlib.error,
-)
+from pfljax import folder
+from pfljax.folder import DAMAGE
+
 NEEDED = {
     "config.json": ("algorithm", "seed", "rounds"),
     "partition.json": ("num_classes", "sizes", "sha256"),
@@ -65,9 +56,8 @@ def read_lines(path: Path) -> tuple[dict[str, Any], ...]:
 def read_arrays(path: Path) -> dict[str, np.ndarray]:
     """All arrays of the .npz file `path`."""
     try:
-        with np.load(path, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files}
-    except DAMAGE as error:
+        arrays = folder.read_arrays(path)
+    except folder.FolderError as error:
         raise damaged(path, error) from error
     if "round" not in arrays:
         raise damaged(path, "it lacks the array 'round'")
@@ -75,6 +65,7 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
 
 
 def read_seconds(path: Path) -> float | None:
-    """Seconds of training by the last line of `path`, None where nothing is told."""
+    """Seconds of training: the sum over the calls in `path`; None without any."""
     lines = read_lines(path) if path.is_file() and path.stat().st_size else ()
-    return float(lines[-1]["seconds"]) if lines and "seconds" in lines[-1] else None
+    told = [float(line["seconds"]) for line in lines if "seconds" in line]
+    return sum(told) if told else None

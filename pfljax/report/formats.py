@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pfljax.report.tables import Column, Row, Table, over_seeds
+from pfljax.report.columns import Column, Row, Table
+from pfljax.report.tables import over_seeds
 
 BEST, SECOND, PLAIN = "best", "second", ""
 LATEX = {

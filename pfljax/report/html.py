@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from pfljax.report.columns import CALIBRATION, Table
 from pfljax.report.formats import html_table
 from pfljax.report.runs import (
     UNIQUE_TO_A_RUN,
@@ -20,7 +21,7 @@ from pfljax.report.runs import (
     find_records,
     number,
 )
-from pfljax.report.tables import MIXTURE_ROWS, Table
+from pfljax.report.tables import MIXTURE_ROWS
 
 CSS = """
 body { font: 15px/1.5 system-ui, sans-serif; color: #222; margin: 2rem auto;
@@ -47,6 +48,7 @@ STATISTICS = {  # field of a statistic over clients -> heading
     "min": "Min (%)",
     "max": "Max (%)",
 }
+JUDGED = ["Model", "Clients", "When", "Split", "Count"]
 
 
 class Picture(NamedTuple):
@@ -67,6 +69,8 @@ def run_page(run: Run, pictures: Sequence[Picture]) -> str:
         pairs(_summary(run)),
         f"<h2>Accuracy at round {last['round']}</h2>",
         _evaluations(last["evaluations"]),
+        "<h2>Calibration and loss, means over clients</h2>",
+        _calibration(last["evaluations"]),
         _mixture(run.summary.get("mixture") or {}),
         "<h2>Figures</h2>",
         *map(_figure, pictures),
@@ -162,7 +166,8 @@ def _summary(run: Run) -> dict[str, str]:
             text = f"{a_client:.3f} MB a client and round, {total:.2f} MB in total"
             found[f"Sent {way}"] = text
     if run.seconds is not None:
-        found["Time of training"] = f"{run.seconds:.1f} s"
+        text = f"{run.seconds:.1f} s, the compilation in the first call included"
+        found["Time of training"] = text
     return found
 
 
@@ -185,18 +190,33 @@ def _which(record: dict) -> str:
 
 def _evaluations(records: Sequence[dict]) -> str:
     """Every evaluation record, one row each."""
-    header = ["Model", "Clients", "When", "Split", "Count"]
-    header += [*STATISTICS.values(), "ECE", "Loss"]
     rows = []
     for r in records:
         accuracy = r["metrics"].get("accuracy") or {}
-        row = [_which(r), r["clients"], r["when"], r["split"], r["count"]]
-        row += [_percent(accuracy.get(key)) for key in STATISTICS]
-        for metric in ("ece", "loss"):
-            mean = number((r["metrics"].get(metric) or {}).get("mean"))
-            row.append("–" if np.isnan(mean) else f"{mean:.3f}")
-        rows.append(row)
-    return _grid(header, rows)
+        rows.append([*_judged(r), *(_percent(accuracy.get(k)) for k in STATISTICS)])
+    return _grid([*JUDGED, *STATISTICS.values()], rows)
+
+
+def _calibration(records: Sequence[dict]) -> str:
+    """What else every record tells, as means over clients."""
+    rows = []
+    for r in records:
+        means = [
+            column.scale * number((r["metrics"].get(column.key) or {}).get("mean"))
+            for column in CALIBRATION
+        ]
+        texts = [
+            "–" if np.isnan(mean) else f"{mean:.{column.digits}f}"
+            for mean, column in zip(means, CALIBRATION, strict=True)
+        ]
+        rows.append([*_judged(r), *texts])
+    return _grid([*JUDGED, *(column.title for column in CALIBRATION)], rows)
+
+
+def _judged(record: dict) -> list[Any]:
+    """Which parameters, over whom, when, and on which rows: the cells of `JUDGED`."""
+    told = [record[key] for key in ("clients", "when", "split", "count")]
+    return [_which(record), *told]
 
 
 def _mixture(mixture: dict) -> str:

@@ -20,7 +20,8 @@ from pfljax.report.files import (
     read_seconds,
 )
 
-UNIQUE_TO_A_RUN = ("seed", "out", "baseline")  # they do not make another method
+# They do not make another method.
+UNIQUE_TO_A_RUN = ("seed", "out", "baseline", "devices", "keep")
 
 
 class Run(NamedTuple):

@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from pfljax.baseline import worse_share
+from pfljax.report.columns import CALIBRATION, COLUMNS, Row, Table, numbers_of
 from pfljax.report.runs import Group, Run, find_records, judged_records, number
 
 LAST, CHOSEN = "last", "chosen_on_validation"
@@ -20,48 +22,12 @@ MIXTURE_ROWS = {  # key of the summary -> what the table says
 }
 
 
-class Column(NamedTuple):
-    """How one number is shown."""
+class Which(NamedTuple):
+    """Which parameters a record judges: the fields of the record."""
 
-    key: str
-    title: str
-    scale: float  # shown = raw * scale
-    digits: int
-    better: int  # 1 more is better, -1 less is better, 0 not ranked
-    over_seeds: bool = False  # show the std over seeds beside the mean
-
-
-COLUMNS = (
-    Column("accuracy", "Accuracy (%), mean ± std over seeds", 100, 2, 1, True),
-    Column("std_clients", "Std over clients (points)", 100, 2, -1),
-    Column("weighted", "Weighted by rows (%)", 100, 2, 1),
-    Column("worst10", "Worst 10 % of clients (%)", 100, 2, 1),
-    Column("best10", "Best 10 % of clients (%)", 100, 2, 1),
-    Column("ece", "ECE", 1, 3, -1),
-    Column("worse_than_local", "Clients worse off than local (%)", 100, 1, -1),
-    Column("mb_up", "MB up", 1e-6, 2, 0),
-    Column("mb_down", "MB down", 1e-6, 2, 0),
-)
-
-
-class Row(NamedTuple):
-    """One method, judged by one model. n seeds."""
-
-    method: str
-    judged: str
-    ranked: bool  # False for what no user could reach, as an oracle
-    seeds: tuple[int, ...]  # [n]
-    rounds: tuple[int, ...]  # [n], the round that was judged
-    values: dict[str, np.ndarray]  # f64[n] a column, raw, NaN where not defined
-
-
-class Table(NamedTuple):
-    """A table before it is formatted."""
-
-    name: str
-    caption: str
-    columns: tuple[Column, ...]
-    rows: tuple[Row, ...]
+    model: str
+    finetune: int
+    when: str
 
 
 def comparison_table(
@@ -79,6 +45,17 @@ def comparison_table(
     name = {LAST: "last", CHOSEN: "validation"}[at]
     name += "" if clients == "all" else f"_{clients.replace(' ', '_')}"
     return Table(name, _caption(at, clients), COLUMNS, tuple(rows))
+
+
+def calibration_table(table: Table) -> Table:
+    """The same rows by top-5 accuracy, loss and calibration error."""
+    caption = (
+        f"{table.caption.split(' Accuracy is')[0]} Means over clients, ± the sample "
+        "standard deviation over seeds. ECE and MCE have 15 bins over all rows of a "
+        "client; over batches they are binned batch by batch."
+    )
+    rows = tuple(row for row in table.rows if not np.isnan(row.values["loss"]).all())
+    return Table(f"{table.name}_calibration", caption, CALIBRATION, rows)
 
 
 def over_seeds(values: np.ndarray) -> tuple[float, float, int]:
@@ -108,12 +85,6 @@ def local_baseline(run: Run, runs: Sequence[Run]) -> Run | None:
     return candidates[int(np.argmax(shared))] if candidates else None
 
 
-def share_worse(accuracy: np.ndarray, baseline: np.ndarray) -> float:
-    """Share of clients whose accuracy [C] is below that of `baseline` [C]."""
-    both = ~(np.isnan(accuracy) | np.isnan(baseline))
-    return float(np.mean(accuracy[both] < baseline[both])) if both.any() else np.nan
-
-
 def _caption(at: str, clients: str) -> str:
     """What the numbers are, in one paragraph."""
     when = {LAST: "the last round", CHOSEN: "the round chosen on validation data"}[at]
@@ -133,11 +104,11 @@ def _method_rows(group: Group, runs: Sequence[Run], at: str, clients: str) -> li
     if all(moment is None for moment in moments):
         return []
     wanted = dict.fromkeys(
-        (r["model"], r["finetune"], r["when"])
+        Which(r["model"], r["finetune"], r["when"])
         for moment in moments
         for r in judged_records((moment or {}).get("evaluations", ()), clients)
     )
-    rows = [_record_row(group, runs, at, clients, *which) for which in wanted]
+    rows = [_record_row(group, runs, at, clients, which) for which in wanted]
     if at == LAST and clients == "all":
         rows += _mixture_rows(group, runs)
     return rows
@@ -149,25 +120,22 @@ def _moment(run: Run, at: str) -> dict[str, Any] | None:
 
 
 def _record_row(
-    group: Group, runs: Sequence[Run], at: str, clients: str, model, finetune, when
+    group: Group, runs: Sequence[Run], at: str, clients: str, which: Which
 ) -> Row:
     """The row of one judged model over the seeds of a group."""
-    wanted = {"model": model, "finetune": finetune, "when": when}
     columns, rounds, same = [], [], []
     for run in group.runs:
         moment = _moment(run, at) or {"round": 0, "evaluations": ()}
         tests = find_records(moment["evaluations"], split="test", clients=clients)
-        record = next(iter(find_records(tests, **wanted)), {"metrics": {}})
-        values = _numbers(record["metrics"]) | _traffic(run, moment["round"])
-        per_client = None
-        if clients == "all":
-            per_client = _per_client(run, model, at, values["accuracy"])
+        record = next(iter(find_records(tests, **which._asdict())), {"metrics": {}})
+        values = numbers_of(record["metrics"]) | _traffic(run, moment["round"])
+        per_client = _per_client(run, which, at) if clients == "all" else None
         values["worse_than_local"] = _worse(run, runs, per_client, at)
         columns.append(values)
         rounds.append(moment["round"])
-        twins = find_records(tests, model="server", finetune=finetune)
+        twins = find_records(tests, model="server", finetune=which.finetune)
         same.append(any(twin["metrics"] == record["metrics"] for twin in twins))
-    judged = _judged_text("server" if all(same) else model, finetune, when)
+    judged = _judged_text(which._replace(model="server") if all(same) else which)
     return _row(group, judged, True, rounds, columns)
 
 
@@ -180,8 +148,8 @@ def _mixture_rows(group: Group, runs: Sequence[Run]) -> list[Row]:
             continue
         columns = []
         for run, found in zip(group.runs, metrics, strict=True):
-            values = _numbers(found or {}) | _traffic(run, run.summary["rounds"])
-            per_client = _mixture_clients(run, key, values["accuracy"])
+            values = numbers_of(found or {}) | _traffic(run, run.summary["rounds"])
+            per_client = _mixture_clients(run, key)
             values["worse_than_local"] = _worse(run, runs, per_client, LAST)
             columns.append(values)
         rounds = [run.summary["rounds"] for run in group.runs]
@@ -191,28 +159,18 @@ def _mixture_rows(group: Group, runs: Sequence[Run]) -> list[Row]:
 
 def _row(group: Group, judged: str, ranked: bool, rounds, columns: list[dict]) -> Row:
     """A row of values per seed, from a dict per seed."""
-    values = {c.key: np.array([v[c.key] for v in columns], float) for c in COLUMNS}
+    values = {
+        c.key: np.array([v[c.key] for v in columns], float)
+        for c in (*COLUMNS, *CALIBRATION)
+    }
     seeds = tuple(run.config["seed"] for run in group.runs)
     return Row(group.label, judged, ranked, seeds, tuple(rounds), values)
 
 
-def _judged_text(model: str, finetune: int, when: str) -> str:
+def _judged_text(which: Which) -> str:
     """Which parameters were judged, and when."""
-    tuned = f" + {finetune} local steps" if finetune else ""
-    return f"{model}{tuned}, {when}"
-
-
-def _numbers(metrics: dict) -> dict[str, float]:
-    """The columns that come from an evaluation record's metrics."""
-    accuracy, ece = metrics.get("accuracy") or {}, metrics.get("ece") or {}
-    return {
-        "accuracy": number(accuracy.get("mean")),
-        "std_clients": number(accuracy.get("std")),
-        "weighted": number(accuracy.get("weighted")),
-        "worst10": number(accuracy.get("worst10")),
-        "best10": number(accuracy.get("best10")),
-        "ece": number(ece.get("mean")),
-    }
+    tuned = f" + {which.finetune} local steps" if which.finetune else ""
+    return f"{which.model}{tuned}, {which.when}"
 
 
 def _traffic(run: Run, at_round: int) -> dict[str, float]:
@@ -231,45 +189,29 @@ def _at(run: Run, name: str, at: str) -> np.ndarray | None:
     return values[found[0]] if len(found) else None
 
 
-def _per_client(run: Run, model: str, at: str, mean: float) -> np.ndarray | None:
-    """Test accuracy f32[C] behind a record of `model`: the array with its mean.
-
-    A personal model may have been judged twice: on the newest broadcast, and right
-    after its own training ("trained").
-    """
-    for name in ("server",) if model == "server" else ("personal", "trained"):
-        values = _at(run, name, at)
-        if values is not None and _has_mean(values, mean):
-            return values
-    return None
+def _per_client(run: Run, which: Which, at: str) -> np.ndarray | None:
+    """Test accuracy f32[C] behind a record: the array of the view that was judged."""
+    if which.model == "server":
+        return None if which.finetune else _at(run, "server", at)
+    trained = which.when == "after local training"
+    return _at(run, "trained" if trained else "personal", at)
 
 
-def _mixture_clients(run: Run, key: str, mean: float) -> np.ndarray | None:
-    """Test accuracy f32[C] of one way to set lambda; None unless its mean is `mean`.
-
-    The mean tells a folder in which ties were settled in another way.
-    """
+def _mixture_clients(run: Run, key: str) -> np.ndarray | None:
+    """Test accuracy f32[C] of one way to set lambda."""
     test = run.per_client.get("mixture/test/accuracy")
     validation = run.per_client.get("mixture/validation/accuracy")
     if test is None or (key == CHOSEN and validation is None):
         return None
-    if key == CHOSEN:
-        # Ties go to the lambda nearest 1/2, then to the smaller one.
-        far = np.abs(run.per_client["mixture/lambda"] - 0.5).round(3)
-        order = np.argsort(far, kind="stable")
-        best = order[np.argmax(np.asarray(validation)[:, order], axis=1)]
-        found = np.take_along_axis(test, best[:, None], 1)[:, 0]
-    elif key == "half":
-        found = test[:, np.abs(run.per_client["mixture/lambda"] - 0.5).argmin()]
-    else:
-        found = test.max(axis=1)
-    return found if _has_mean(found, mean) else None
-
-
-def _has_mean(values: np.ndarray, mean: float) -> bool:
-    """Whether the defined `values` average to `mean`, up to float32."""
-    defined = values[~np.isnan(values)].astype(float)
-    return len(defined) > 0 and bool(np.isclose(defined.mean(), mean, atol=1e-6))
+    # Ties go to the lambda nearest 1/2, then to the smaller one.
+    far = np.abs(run.per_client["mixture/lambda"] - 0.5).round(3)
+    if key == "half":
+        return test[:, far.argmin()]
+    if key != CHOSEN:
+        return test.max(axis=1)
+    order = np.argsort(far, kind="stable")
+    best = order[np.argmax(np.asarray(validation)[:, order], axis=1)]
+    return np.take_along_axis(test, best[:, None], 1)[:, 0]
 
 
 def _worse(
@@ -281,6 +223,6 @@ def _worse(
     baseline = local_baseline(run, runs)
     theirs = None if baseline is None else _at(baseline, "personal", at)
     if theirs is not None:
-        return share_worse(per_client, theirs)
+        return worse_share(per_client, theirs)
     told = run.summary.get("worse_than_local") if at == LAST else None
     return number(told)

@@ -5,13 +5,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pfljax.report import comparison, figures, formats, html
+from pfljax.report.columns import Table
 from pfljax.report.runs import Group, Run, group_runs, read_run
 from pfljax.report.style import save_figure
-from pfljax.report.tables import CHOSEN, LAST, Table, comparison_table
+from pfljax.report.tables import CHOSEN, LAST, calibration_table, comparison_table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+CALIBRATED = ("last", "validation")
 DRAW: dict[str, "Callable[[Run], Figure | None]"] = {
     "learning_curves": figures.learning_curves,
     "accuracy_histogram": figures.accuracy_histogram,
@@ -42,7 +44,8 @@ def write_comparison(folders: Sequence[str | Path], out: str | Path) -> str:
 
     Tables: comparison_<name>.csv (means), comparison_<name>_seeds.csv (each seed), .md
     and .tex for the last round, the round chosen on validation, and unseen clients,
-    where the runs have them.
+    where the runs have them; calibration and loss of the first two, which the Markdown
+    leaves out.
 
     Raises:
         ValueError: no folder, or one is no run, unfinished, damaged or there twice.
@@ -53,10 +56,12 @@ def write_comparison(folders: Sequence[str | Path], out: str | Path) -> str:
     groups = group_runs(runs)
     out = _made(Path(out))
     tables = _tables(groups)
-    for table in tables:
+    told = [calibration_table(table) for table in tables if table.name in CALIBRATED]
+    told = [*tables, *(table for table in told if table.rows)]
+    for table in told:
         _write_table(table, out)
     pictures = _comparison_pictures(runs, _made(out / "figures"))
-    _write(out / "comparison.html", html.comparison_page(groups, tables, pictures))
+    _write(out / "comparison.html", html.comparison_page(groups, told, pictures))
     return "\n".join(
         f"{table.caption}\n\n{formats.markdown(table)}" for table in tables
     )

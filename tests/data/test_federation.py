@@ -8,6 +8,7 @@ import pytest
 
 from pfljax.data.deal import Partition, from_rows
 from pfljax.data.federation import federate
+from pfljax.data.manifest import of_run, rows_of_run
 from pfljax.data.sources import from_arrays
 
 ROWS, CLASSES, TEST_ROWS = 400, 5, 100
@@ -136,6 +137,34 @@ def test_manifest_counts_and_hash(arrays):
     assert again.manifest == found.manifest
     other = federate(arrays, "dirichlet_over_clients", **{**kwargs, "seed": 4})
     assert other.manifest["sha256"] != found.manifest["sha256"]
+
+
+def test_every_row_of_the_pool_is_known(arrays):
+    found = federate(arrays, "iid", num_clients=4, seed=0, test_from="official")
+    pool = np.asarray(found.train.examples.x).astype(int)
+    np.testing.assert_array_equal(found.row, pool @ [256, 1])
+    np.testing.assert_array_equal(found.official, found.row >= ROWS - TEST_ROWS)
+    training, unseen = found.hold_out(0.25, 0)
+    told = rows_of_run(training, unseen)
+    assert (told["row"].dtype, told["official"].dtype) == (np.int32, np.uint8)
+    for people, prefix in ((training, ""), (unseen, "unseen_")):
+        for i, part in enumerate(parts(people)):
+            for k in range(people.num_clients):
+                at = told[f"{prefix}offset"][i, k]
+                rows = told["row"][at : at + told[f"{prefix}size"][i, k]]
+                np.testing.assert_array_equal(rows, rows_of(part, k))
+
+
+def test_rows_given_in_python_are_known_by_their_bytes(arrays):
+    def manifest(x, given):
+        found = federate(arrays._replace(x=x), "iid", num_clients=4, seed=0)
+        return of_run(found, None, given)
+
+    told = manifest(arrays.x, True)
+    assert told == manifest(arrays.x, True) == json.loads(json.dumps(told))
+    assert told != manifest(255 - arrays.x, True)
+    assert "x_crc32" not in manifest(arrays.x, False)
+    assert (told["input_shape"], told["shift"], told["scale"]) == ([2], 0.0, 255.0)
 
 
 def test_hash_is_the_same_on_every_machine():

@@ -182,6 +182,8 @@ def test_load_names_what_it_knows(cache_dir, tmp_path):
         load("synthetic", alpha=-1.0)
     with pytest.raises(ValueError, match="needs no preparing"):
         prepare("digits")
+    with pytest.raises(ValueError, match="unknown data set 'nope'; known: cifar10"):
+        prepare("nope")
     assert set(DATASETS) >= {"digits", "synthetic", "mnist", "emnist", "npz"}
 
 
@@ -244,6 +246,19 @@ def test_raw_archives_become_a_tfds_set_and_a_cache(cache_dir, tmp_path, monkeyp
         assert found.official.tolist() == [0] * 40 + [1] * 20
         assert (found.num_classes, found.scale) == (10, 255.0)
     assert not [f for f in cache_dir.iterdir() if f.name.startswith("tmp")]
+
+
+def test_raw_archives_are_imported_again_where_they_are_given(cache_dir, tmp_path):
+    old, new = tmp_path / "old", tmp_path / "new"
+    _idx_files(old / "mnist", 40)
+    file = prepare("mnist", raw_dir=old)
+    _idx_files(new / "mnist", 60)
+    assert prepare("mnist") == file
+    assert len(load("mnist").y) == 60
+    assert prepare("mnist", raw_dir=new) == file
+    assert len(load("mnist").y) == 90
+    with pytest.raises(MissingDataset, match=r"'mnist' .*none is not a folder$"):
+        prepare("mnist", raw_dir=tmp_path / "none")
 
 
 def test_a_damaged_cache_says_which_file(cache_dir):

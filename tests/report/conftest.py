@@ -13,6 +13,7 @@ CONFIG = {
     "cohort": 5,
     "lr": 0.01,
 }
+CALIBRATION = ("ece", "mce", "ece_batchwise", "mce_batchwise", "top5")
 LAMBDA = np.linspace(0, 1, 11, dtype=np.float32)
 
 
@@ -36,11 +37,11 @@ def record(model, split, metrics, rows, finetune=0, clients="all"):
         "model": model,
         "finetune": finetune,
         "clients": clients,
-        "when": "after local training",
+        "when": "after the newest broadcast",
         "split": split,
         "count": len(rows),
-        "metrics": {name: statistics(v, rows) for name, v in metrics.items()}
-        | {"top5": None},
+        "metrics": {"top5": None}
+        | {name: statistics(v, rows) for name, v in metrics.items()},
     }
 
 
@@ -79,7 +80,9 @@ def draw_metrics(rng, algorithm, rounds, C):
             accuracy = np.clip(level + shift, 0, 1).astype(np.float32)
             arrays[f"{model}/{split}/accuracy"] = accuracy
             arrays[f"{model}/{split}/loss"] = np.float32(2.3) * (1 - accuracy)
-            arrays[f"{model}/{split}/ece"] = np.float32(0.3) * (1 - accuracy)
+            for i, name in enumerate(CALIBRATION):
+                scale = np.float32(0.3 - 0.05 * i)
+                arrays[f"{model}/{split}/{name}"] = scale * (1 - accuracy)
     if algorithm == "fedavg":
         for key in [k for k in arrays if k.startswith("server")]:
             arrays[key.replace("server", "personal")] = arrays[key]
@@ -121,7 +124,7 @@ def evaluations_at(arrays, t, rows, finetuned):
         for split in ("test", "validation"):
             metrics = {
                 m: arrays[f"{model}/{split}/{m}"][t]
-                for m in ("accuracy", "loss", "ece")
+                for m in ("accuracy", "loss", *CALIBRATION)
             }
             found.append(record(model, split, metrics, rows))
     if finetuned:
@@ -221,7 +224,7 @@ def write_files(folder, config, partition, summary, lines, arrays):
         (folder / f"{name}.json").write_text(json.dumps(value))
     text = "".join(json.dumps(line) + "\n" for line in lines)
     (folder / "metrics.jsonl").write_text(text)
-    timing = [{"round": x["round"], "seconds": 0.5 * x["round"]} for x in lines]
+    timing = [{"round": x["round"], "rounds": 1, "seconds": 0.5} for x in lines]
     (folder / "timing.jsonl").write_text("".join(json.dumps(x) + "\n" for x in timing))
     np.savez(folder / "per_client.npz", **arrays)
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pfljax.report import formats
-from pfljax.report.tables import COLUMNS, Row, Table
+from pfljax.report.columns import COLUMNS, Row, Table
 
 
 def table_of(*rows):

@@ -3,8 +3,9 @@ import json
 import numpy as np
 import pytest
 
+from pfljax.report.columns import COLUMNS
 from pfljax.report.runs import group_runs, read_run
-from pfljax.report.tables import CHOSEN, comparison_table, share_worse
+from pfljax.report.tables import CHOSEN, calibration_table, comparison_table
 
 
 @pytest.fixture(scope="module")
@@ -154,11 +155,39 @@ def test_no_chosen_round_no_rows(make_run, tmp_path):
 
 def test_what_is_judged_is_said(groups):
     judged = {(r.method, r.judged) for r in comparison_table(groups).rows}
-    assert ("FedAvg", "server, after local training") in judged
-    assert ("FedAvg", "server + 5 local steps, after local training") in judged
-    assert ("ditto", "personal, after local training") in judged
+    assert ("FedAvg", "server, after the newest broadcast") in judged
+    assert ("FedAvg", "server + 5 local steps, after the newest broadcast") in judged
+    assert ("ditto", "personal, after the newest broadcast") in judged
 
 
-def test_share_worse_leaves_out_clients_without_rows():
-    ours, theirs = np.array([0.5, np.nan, 0.9, 0.7]), np.array([0.6, 0.1, 0.9, np.nan])
-    assert share_worse(ours, theirs) == 0.5
+def test_the_view_of_a_record_finds_its_clients(make_run, tmp_path):
+    """Models judged after local training have an array of their own, "trained"."""
+    folder, local = (make_run(tmp_path / n, n, 0) for n in ("ditto", "local"))
+    summary = json.loads((folder / "summary.json").read_text())
+    with np.load(folder / "per_client.npz") as file:
+        arrays = dict(file)
+    arrays["trained/test/accuracy"] = np.zeros_like(arrays["personal/test/accuracy"])
+    np.savez(folder / "per_client.npz", **arrays)
+    records = summary["last"]["evaluations"]
+    (own,) = [r for r in records if (r["model"], r["split"]) == ("personal", "test")]
+    records.append(own | {"when": "after local training"})
+    (folder / "summary.json").write_text(json.dumps(summary))
+    table = comparison_table(group_runs(map(read_run, (folder, local))))
+    row = row_of(table, "ditto", "after local training")
+    assert row.values["worse_than_local"] == [1.0]
+
+
+def test_calibration_and_loss_have_a_table(groups, comparison_folders):
+    table = calibration_table(comparison_table(groups))
+    row = row_of(table, "ditto", "personal")
+    for i, arrays in enumerate(arrays_of(comparison_folders, "ditto")):
+        for key in ("loss", "ece", "mce", "mce_batchwise", "top5"):
+            mean = arrays[f"personal/test/{key}"][-1].mean()
+            assert row.values[key][i] == pytest.approx(mean, rel=1e-5), key
+    assert "Test metrics at the last round" in table.caption
+    assert table.name == "last_calibration"
+
+
+def test_a_spread_is_not_ranked():
+    better = {column.key: column.better for column in COLUMNS}
+    assert (better["std_clients"], better["accuracy"], better["ece"]) == (0, 1, -1)

@@ -65,7 +65,13 @@ def test_run_page_is_self_contained_and_tells_the_numbers(reported):
     for text in ("SuPerFed-MM", "oracle (chosen on test)", "abab", "0.10.2"):
         assert text in page.text
     assert "Best on test (not a result)" in page.text
-    assert page.text.count("personal, after local training") >= 3  # summary, captions
+    assert "20.0 s, the compilation in the first call included" in page.text
+    for record in summary["last"]["evaluations"]:
+        for name in ("mce", "ece_batchwise", "mce_batchwise", "loss"):
+            assert f"{record['metrics'][name]['mean']:.3f}" in page.text
+    assert (
+        page.text.count("personal, after the newest broadcast") >= 3
+    )  # summary, captions
 
 
 def test_report_is_the_same_when_written_again(reported):
@@ -104,7 +110,7 @@ def test_comparison_writes_everything(comparison_folders, tmp_path):
     text = write_comparison(comparison_folders, tmp_path)
     tables = [
         f"comparison_{name}{suffix}"
-        for name in ("last", "validation")
+        for name in ("last", "validation", "last_calibration", "validation_calibration")
         for suffix in (".csv", "_seeds.csv", ".md", ".tex")
     ]
     figures = [
@@ -117,7 +123,7 @@ def test_comparison_writes_everything(comparison_folders, tmp_path):
     assert text.count("| SuPerFed-MM |") == 5  # with the mixture's three
     page = Page((tmp_path / "comparison.html").read_text(encoding="utf-8"))
     check_self_contained(page, pictures=3)
-    assert page.tags.count("table") == 5
+    assert page.tags.count("table") == 7
     assert "oracle (chosen on test)" in page.text
 
 

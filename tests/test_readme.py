@@ -1,0 +1,59 @@
+"""The Python of the README runs as it stands, twice in the same folders."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tiny
+from pfljax import Experiment, compare, data, experiment, report
+
+README = Path(__file__).parents[1] / "README.md"
+
+
+@pytest.fixture(scope="module")
+def blocks():
+    """The Python blocks of the README, in order."""
+    return re.findall(r"```python\n(.*?)```", README.read_text("utf-8"), re.DOTALL)
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """A folder to run in, where runs are short and have blank pages."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(report, "write_run_report", _blank)
+    for module in (experiment, compare):
+        monkeypatch.setattr(module, "run", _short(experiment.run))
+    return tmp_path
+
+
+def _blank(folder):
+    (folder / "report.html").write_text("")
+
+
+def _short(run):
+    def wrapped(job, *args, **given):
+        return run(job.replace(rounds=2, epochs=1), *args, **given | {"quiet": True})
+
+    return wrapped
+
+
+def test_the_readmes_python_runs_and_goes_on(blocks, here, capsys):
+    quick, own, exported = blocks
+    assert len(quick.splitlines()) < 15
+    for _ in range(2):
+        names = {}
+        exec(quick, names)
+        exec(own, names)
+    assert "| fedper |" in capsys.readouterr().out
+    assert names["params"]["body"]["kernel"].shape == (8, 16)
+    arrays = data.load("digits")
+    assert (arrays.shift, arrays.scale) == (0.0, 16.0)
+    run = Experiment(model="mlp", out="runs/x")
+    experiment.run(run)
+    code, _, errors = tiny.main("export", "runs/x", "--client", 3)
+    assert code == 0, errors
+    names["images"] = arrays.x[:5]
+    exec(exported, names)
+    np.testing.assert_allclose(names["logits"], names["same"], rtol=1e-5, atol=1e-5)
