@@ -209,9 +209,17 @@ def bench(args: list[str]) -> None:
         "{algorithm} in the command stand for the names",
     )
     parser.add_argument("--out", default="runs/bench", help="folder to write to")
+    parser.add_argument(
+        "--public",
+        action="store_true",
+        help="W1 by `pfljax run`, with all that it writes, beside the bare engine",
+    )
     given = parser.parse_args(args)
-    from pfljax.bench import run
+    from pfljax.bench import public, run
 
+    if given.public:
+        print(public.sentence(public.compare(given.rounds or 20, given.repeats)))
+        return
     measured = run(
         given.workloads,
         rounds=given.rounds,

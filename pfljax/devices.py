@@ -5,8 +5,11 @@ device a core, each training clients of its own, is faster.
 """
 
 import os
+from typing import Any
 
 import jax
+
+_config: Any = jax.config  # its attributes are made at run time
 
 
 def prepare() -> None:
@@ -15,7 +18,7 @@ def prepare() -> None:
     Does nothing where the user has said how many (jax_num_cpu_devices or XLA_FLAGS).
     """
     told = "xla_force_host_platform_device_count" in os.environ.get("XLA_FLAGS", "")
-    if told or jax.config.jax_num_cpu_devices != -1:
+    if told or _config.jax_num_cpu_devices != -1:
         return
     try:
         jax.config.update("jax_num_cpu_devices", cores())
@@ -34,13 +37,21 @@ def choose(wanted: int | None, cohort: int) -> int:
     Raises:
       ValueError: there are fewer devices than wanted.
     """
-    found = jax.devices()
+    found, processes = jax.devices(), jax.process_count()
+    each = [len(jax.local_devices(process_index=i)) for i in range(processes)]
     if wanted is None:
-        usable = min(len(found), cores()) if found[0].platform == "cpu" else len(found)
-        return min(usable, cohort)
+        usable = min(each)
+        if processes == 1 and found[0].platform == "cpu":
+            usable = min(usable, cores())
+        return processes * max(1, min(usable, cohort // processes))
     if wanted > len(found):
         raise ValueError(
             f"devices is {wanted}, but JAX has {len(found)} ({found[0].platform}); "
             f"choose at most {len(found)}"
+        )
+    if wanted % processes or wanted > processes * min(each):
+        raise ValueError(
+            f"devices is {wanted}, but each of the {processes} processes gives equally "
+            f"many; choose a multiple of {processes}, at most {processes * min(each)}"
         )
     return wanted

@@ -50,15 +50,33 @@ def init(algorithm: Algorithm, task: Task, num_clients: int, key: Key) -> RunSta
 
     On a mesh give `mesh.padded(num_clients, mesh)`: rows past C belong to nobody.
     """
-    params = task.init(derive(key, "params"))
+    params = first_params(task, key)
+    state = first_server(algorithm, params, num_clients, key)
+    clients = first_clients(algorithm, params, num_clients, key)
+    return state._replace(clients=clients)
+
+
+def first_params(task: Task, key: Key) -> Any:
+    """The parameters that every first state is made of."""
+    return task.init(derive(key, "params"))
+
+
+def first_server(
+    algorithm: Algorithm, params: Any, num_clients: int, key: Key
+) -> RunState:
+    """The state before the first round, without the clients."""
     server = algorithm.init(params, num_clients, derive(key, "server"))
+    return RunState(key, jnp.int32(0), server, ())
+
+
+def first_clients(algorithm: Algorithm, params: Any, num_clients: int, key: Key) -> Any:
+    """The states of all clients before the first round, stacked."""
     # One client at a time up to a block: random draws under vmap compile for seconds.
-    clients = jax.lax.map(
+    return jax.lax.map(
         lambda k: init_client(algorithm, params, k, key),
         jnp.arange(num_clients),
         batch_size=INIT_BLOCK if num_clients > INIT_BLOCK else None,
     )
-    return RunState(key, jnp.int32(0), server, clients)
 
 
 def init_client(algorithm: Algorithm, params: Any, client_id: Array, key: Key) -> Any:
@@ -127,7 +145,8 @@ def plan(
     ids = draw(setting, state.key, state.round)
     offset, size = tree.take((train.offset, train.size), ids)
     steps, mask = selection.work(derive(key, "work"), budget(setting.local, size))
-    weight, draws = size.astype(jnp.float32), jnp.ones(ids.shape)
+    draws = (ids < train.size.shape[0]).astype(jnp.float32)  # not of an empty place
+    weight = size * draws
     if selection.replacement:
         weight = draws = count_draws(ids)
         mask = mask * (draws > 0)
@@ -137,11 +156,11 @@ def plan(
         return turns
     slots = mesh.deal(steps, setting.mesh.size)
     count = train.size.shape[0]
-    nobody = Turns(count, jnp.iinfo(jnp.int32).max, 0, 0, 0, 0, 0, 0)
+    empty: Any = (count, jnp.iinfo(jnp.int32).max, 0, 0, 0, 0, 0, 0)
     dealt = jax.tree.map(
-        lambda leaf, empty: jnp.append(leaf, jnp.asarray(empty, leaf.dtype))[slots],
+        lambda leaf, none: jnp.append(leaf, jnp.asarray(none, leaf.dtype))[slots],
         turns,
-        nobody,
+        Turns(*empty),
     )
     return mesh.whole(setting.mesh, dealt)  # else sums over it would be exchanged
 
@@ -197,13 +216,15 @@ def rounds(
     `count` is traced: one program runs any number of rounds. `resident` is that of
     `one_round`, and must hold every client drawn in these rounds.
     """
+    # Jitted, so that its two uses are traced once.
+    step = jax.jit(lambda *given: one_round(setting, *given), inline=True)
 
     def body(index: Array, carry: Any) -> Any:
         state, history = carry
-        state, metrics = one_round(setting, state, train, resident)
+        state, metrics = step(state, train, resident)
         return state, jax.tree.map(lambda h, m: h.at[index].set(m), history, metrics)
 
-    shapes = jax.eval_shape(lambda s: one_round(setting, s, train, resident)[1], state)
+    shapes = jax.eval_shape(step, state, train, resident)[1]
     history = jax.tree.map(lambda m: jnp.zeros((at_most, *m.shape), m.dtype), shapes)
     return jax.lax.fori_loop(0, count, body, (state, history))
 

@@ -1,0 +1,91 @@
+"""What a user's run costs beside the bare engine: W1 by `pfljax.run`.
+
+With metrics, an evaluation every ten rounds, checkpoints and logs; after compilation,
+without the report.
+"""
+
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from pfljax import build, data, devices
+from pfljax.bench.workloads import SEED, WORKLOADS
+from pfljax.config import Experiment, resolve
+from pfljax.data import Federation
+from pfljax.experiment import run
+
+TEST = 96  # rows of each client beside the training rows of W1
+
+
+def compare(rounds: int = 20, repeats: int = 3) -> dict[str, Any]:
+    """Seconds of `rounds` rounds bare and by `run`, in turn, and the share kept."""
+    devices.prepare()
+    people, bare, public = federation(), [], []
+    with tempfile.TemporaryDirectory() as folder:
+        base = experiment(rounds)
+        _public(base, people, Path(folder) / "compile")
+        for i in range(repeats):
+            bare.append(_bare(base, people))
+            public.append(_public(base, people, Path(folder) / str(i)))
+    kept = float(np.median(bare) / np.median(public))
+    return {"rounds": rounds, "bare": bare, "public": public, "kept": kept}
+
+
+def sentence(found: dict[str, Any]) -> str:
+    """What `compare` found, in one line."""
+    bare, public = min(found["bare"]), min(found["public"])
+    return (
+        f"{found['rounds']} rounds of W1: bare {bare:.2f} s, by pfljax.run "
+        f"{public:.2f} s (the fastest of {len(found['bare'])} each); "
+        f"of the bare speed {found['kept']:.0%} is kept (medians)"
+    )
+
+
+def experiment(rounds: int) -> Experiment:
+    """W1 as a run."""
+    workload = WORKLOADS["W1"]
+    return Experiment(
+        dataset="random",
+        model=workload.model,
+        clients=workload.clients,
+        cohort=workload.cohort,
+        rounds=rounds,
+        epochs=workload.epochs,
+        batch_size=workload.batch_size,
+        lr=workload.learning_rate,
+        eval_every=10,
+    )
+
+
+def federation() -> Federation:
+    """W1's clients with `TEST` test rows each."""
+    workload = WORKLOADS["W1"]
+    each = (workload.rows or 0) + TEST
+    rng = np.random.default_rng(SEED)
+    x = rng.standard_normal((workload.clients * each, *workload.shape), np.float32)
+    y = rng.integers(0, workload.num_classes, len(x))
+    client = np.repeat(np.arange(workload.clients), each)
+    arrays = data.from_arrays(x, y, client=client)
+    return data.federate(
+        arrays, "natural", num_clients=None, seed=0, test=TEST / each, validation=0.0
+    )
+
+
+def _bare(experiment: Experiment, people: Federation) -> float:
+    sim = build.simulation(resolve(experiment), people)
+    train, state = build.placed(sim, people).train, sim.init(jax.random.key(0))
+    start = time.perf_counter()
+    for _ in range(experiment.rounds // sim.longest):
+        state, _ = sim.rounds(state, train, sim.longest)
+        jax.block_until_ready(state)
+    return time.perf_counter() - start
+
+
+def _public(experiment: Experiment, people: Federation, out: Path) -> float:
+    start = time.perf_counter()
+    run(experiment.replace(out=str(out)), people, quiet=True, report=False)
+    return time.perf_counter() - start
