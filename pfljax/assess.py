@@ -1,12 +1,13 @@
 """One evaluation of a run: every view, split and group of clients, and the summary."""
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pfljax import engine, evaluate, metrics
+from pfljax import engine, evaluate, metrics, tree
 from pfljax.build import Simulation
 from pfljax.data import Federation
 from pfljax.local import derive
@@ -18,12 +19,21 @@ BY_CLIENT = {  # arrays of per_client.npz without an axis of evaluations
 }  # fmt: skip
 
 Values = dict[str, np.ndarray]
+States = Callable[[np.ndarray], Any]  # ids -> their stacked states, padding behind
+_take = jax.jit(tree.take)
 
 
 def assess(
-    sim: Simulation, federation: Federation, unseen: Federation | None, state: RunState
+    sim: Simulation,
+    federation: Federation,
+    unseen: Federation | None,
+    state: RunState,
+    states: States | None = None,
 ) -> tuple[list[dict[str, Any]], Values]:
-    """(records, metrics of each client by "model/split/metric") after this round."""
+    """(records, metrics of each client by "model/split/metric") after this round.
+
+    `states` reads the clients of a store; None where `state` has all.
+    """
     seen = np.asarray(sim.participations(state.key, state.round))
     last = np.asarray(sim.draw(state.key, state.round - 1))
     ids = np.arange(federation.num_clients)
@@ -33,14 +43,14 @@ def assess(
         "never chosen": ids[seen == 0],
     }
     views = [view for view in sim.judges if view != "trained" or sim.trained]
-    people = federation, state.clients, ids, groups
+    states = states or _held(sim, state, len(ids))
+    people = federation, states, ids, groups
     records, values = _judge(sim, views, state, *people)
     values["round"] = np.asarray(state.round)
     if unseen is not None:
         new = np.arange(unseen.num_clients)
-        clients = newcomers(sim, state, federation.num_clients + new)
         ids, groups = federation.num_clients + new, {"unseen": new}
-        people = unseen, clients, ids, groups
+        people = unseen, lambda ids: newcomers(sim, state, ids), ids, groups
         more, arrays = _judge(sim, list(sim.judges), state, *people)
         records += more
         values |= {f"unseen:{name}": array for name, array in arrays.items()}
@@ -58,7 +68,7 @@ def newcomers(sim: Simulation, state: RunState, ids: np.ndarray) -> Any:
 
 def _judge(
     sim: Simulation, views: list[str], state: RunState, federation: Federation,
-    clients: Any, ids: np.ndarray, groups: dict[str, np.ndarray],
+    states: States, ids: np.ndarray, groups: dict[str, np.ndarray],
 ) -> tuple[list[dict[str, Any]], Values]:  # fmt: skip
     """Records and values of these clients, by view, on test and validation rows.
 
@@ -71,17 +81,47 @@ def _judge(
             weight = np.asarray(rows.size)
             if not weight.any() or (split == "validation" and view == "trained"):
                 continue
-            people = state, clients, jnp.asarray(ids), federation.train, rows
             if view == "server":
                 judged = _by_span(sim, state, rows)
             else:
-                judged = jax.device_get(sim.judges[view](*people))
+                people = sim, states, ids, (federation.train, rows)
+                judged = _in_blocks(sim.judges[view], state, *people)
             both = view == "server" and sim.personal_is_server
             for name in (view, "personal") if both else (view,):
                 steps = sim.finetune if name != "server" else 0
                 records += evaluate.records(name, split, steps, judged, weight, groups)
                 values |= {f"{name}/{split}/{m}": judged[m] for m in metrics.METRICS}
     return records, values
+
+
+def _held(sim: Simulation, state: RunState, count: int) -> States:
+    """The `states` of `count` clients that `state` holds."""
+    if count <= sim.block:
+        return lambda ids: state.clients
+    return lambda ids: _take(state.clients, ids)
+
+
+def _in_blocks(
+    judge: Callable[..., Any], state: RunState, sim: Simulation, states: States,
+    ids: np.ndarray, parts: tuple[ClientData, ...],
+) -> Values:  # fmt: skip
+    """judge(state, clients, ids, *parts), block by block if there are many clients."""
+    block, whole = sim.block, np.arange(len(ids))
+    if len(ids) <= block:
+        return jax.device_get(judge(state, states(ids), jnp.asarray(ids), *parts))
+    found = []
+    for start in whole[::block]:
+        some = np.minimum(np.arange(start, start + block), whole[-1])
+        cut = [
+            part._replace(offset=part.offset[some], size=part.size[some])
+            for part in parts
+        ]
+        judged = judge(state, states(ids[some]), jnp.asarray(ids[some]), *cut)
+        found.append(jax.device_get(judged))
+    return {
+        name: np.concatenate([values[name] for values in found])[: len(ids)]
+        for name in found[0]
+    }
 
 
 def _by_span(sim: Simulation, state: RunState, rows: ClientData) -> Values:
@@ -122,16 +162,20 @@ def summary(lines: list[dict[str, Any]], arrays: Values) -> dict[str, Any]:
 
 
 def mixture(
-    sim: Simulation, federation: Federation, state: RunState
+    sim: Simulation,
+    federation: Federation,
+    state: RunState,
+    states: States | None = None,
 ) -> tuple[dict[str, Any], Values]:
     """(figures over clients along the path of endpoints, arrays [C, 11])."""
     paths, arrays = {}, {"mixture/lambda": np.asarray(metrics.GRID, np.float32)}
-    ids = jnp.arange(federation.num_clients)
+    ids = np.arange(federation.num_clients)
+    states = states or _held(sim, state, len(ids))
     assert sim.path is not None
     for split in ("test", "validation"):
         rows = getattr(federation, split)
         if np.asarray(rows.size).any():
-            judged = jax.device_get(sim.path(state, state.clients, ids, rows))
+            judged = _in_blocks(sim.path, state, sim, states, ids, (rows,))
             paths[split] = judged
             arrays |= {f"mixture/{split}/{m}": judged[m] for m in metrics.METRICS}
     weight = np.asarray(federation.test.size)

@@ -19,6 +19,8 @@ from pfljax import (
     models,
     registry,
     selection,
+    stream,
+    tree,
 )
 from pfljax.config import Experiment
 from pfljax.data import Federation
@@ -27,6 +29,9 @@ from pfljax.evaluate import View
 from pfljax.local import sgd
 from pfljax.types import ClientData, Key, Local, RunState, Task, Turn
 
+# Clients under one vmap, by platform; None is the whole cohort. On CPUs a loop was
+# fastest (README, "Speed"); other platforms have not been measured.
+WIDTHS = {"cpu": 1}
 LONGEST_CALL = 1000  # rounds of one call: the length of the buffer of training metrics
 
 
@@ -56,6 +61,8 @@ class Simulation(NamedTuple):
     personal_is_server: bool  # nothing is personal: judged once for both
     finetune: int  # local steps that `personal` takes
     trained: bool  # clients are also judged after their own local training
+    block: int  # clients judged in one call
+    programs: stream.Programs | None  # of a population in a store
 
 
 def federation(
@@ -113,21 +120,27 @@ def simulation(
 
     With a `task` of one's own they are made anew.
     """
+    shape = shape_of(experiment, federation)
+    same = experiment.replace(seed=0, out=None, label=None, baseline=None, keep=2)
+    same = same.replace(devices=devices.choose(experiment.devices, experiment.cohort))
+    if same.store != "device":
+        same = same.replace(store="host")
+    if task is not None:
+        return _assemble(same, shape, task)
+    return _simulation(same, shape)
+
+
+def shape_of(experiment: Experiment, federation: Federation) -> Shape:
+    """What the experiment's compiled functions depend on of the federation."""
     by_size = experiment.selection == "by_size"
-    sizes = tuple(np.asarray(federation.train.size).tolist()) if by_size else None
-    shape = Shape(
+    return Shape(
         federation.num_clients,
         federation.train.examples.x.shape[1:],
         federation.num_classes,
         _hashable(federation.shift),
         _hashable(federation.scale),
-        sizes,
+        tuple(np.asarray(federation.train.size).tolist()) if by_size else None,
     )
-    same = experiment.replace(seed=0, out=None, label=None, baseline=None, keep=2)
-    same = same.replace(devices=devices.choose(experiment.devices, experiment.cohort))
-    if task is not None:
-        return _assemble(same, shape, task)
-    return _simulation(same, shape)
 
 
 def _hashable(value: Any) -> Any:
@@ -151,10 +164,11 @@ def _assemble(experiment: Experiment, shape: Shape, task: Task) -> Simulation:
     views += ["trained"] * (experiment.trained or experiment.unseen > 0)
     block = width or experiment.cohort  # clients judged at once
     longest = min(experiment.eval_every, experiment.rounds, LONGEST_CALL)
+    longest, programs = make_programs(experiment, setting, task, num_clients, longest)
     return Simulation(
         setting,
         task,
-        make_init(setting, task, num_clients),
+        make_init(setting, task, num_clients, stored=programs is not None),
         engine.compile_rounds(setting, longest),
         longest,
         {view: make_judge(setting, task, view, block) for view in views},
@@ -164,19 +178,50 @@ def _assemble(experiment: Experiment, shape: Shape, task: Task) -> Simulation:
         same,
         dict(experiment.hyper).get("finetune", 0),
         experiment.trained,
+        stream.block(stream.client_shape(setting, task)),
+        programs,
     )
 
 
-def make_init(setting: Setting, task: Task, num_clients: int) -> Any:
-    """A jitted function key -> the first state, where the mesh wants it."""
+def make_programs(
+    experiment: Experiment, setting: Setting, task: Task, num_clients: int, rounds: int
+) -> tuple[int, stream.Programs | None]:
+    """(rounds of one call, programs of a store; None where clients need none)."""
+    client = stream.client_shape(setting, task)
+    if experiment.store == "device" or not tree.nbytes(client):
+        return rounds, None
+    rounds = stream.longest(setting, client, num_clients, rounds)
+    return rounds, stream.programs(setting, task, client, num_clients, rounds)
 
-    def first(key: Key) -> RunState:
-        rows = mesh.padded(num_clients, setting.mesh)
-        return engine.init(setting.algorithm, task, rows, key)
 
-    abstract = jax.eval_shape(first, jax.eval_shape(jax.random.key, 0))
-    where = mesh.shardings(setting.mesh, abstract)
-    return jax.jit(first, out_shardings=where)
+def make_init(
+    setting: Setting, task: Task, num_clients: int, stored: bool = False
+) -> Any:
+    """A compiled function key -> the first state, where the mesh wants it.
+
+    If `stored`, without the clients: they are made as they are met. Compiled in parts,
+    for the bits of one part must not depend on whether there is another.
+    """
+    algorithm, rows = setting.algorithm, mesh.padded(num_clients, setting.mesh)
+    key: Any = jax.eval_shape(jax.random.key, 0)
+    shapes = jax.eval_shape(lambda k: engine.init(algorithm, task, rows, k), key)
+    where = mesh.shardings(setting.mesh, shapes)
+    server = jax.jit(
+        lambda params, key: engine.first_server(algorithm, params, rows, key),
+        out_shardings=where._replace(clients=()),
+    )
+    clients = jax.jit(
+        lambda params, key: engine.first_clients(algorithm, params, rows, key),
+        out_shardings=where.clients,
+    )
+    params = stream.make_params(setting, task)
+
+    def init(key: Key) -> RunState:
+        first = params(key)
+        state = server(first, key)
+        return state if stored else state._replace(clients=clients(first, key))
+
+    return init
 
 
 def abstract(sim: Simulation) -> RunState:
@@ -214,7 +259,10 @@ def choices(sim: Simulation) -> str:
     kind = jax.devices()[0].device_kind
     width = sim.setting.width or sim.setting.selection.cohort
     at_once = "one client" if width == 1 else f"{width} clients"
-    return f"{count} device{'s' * (count > 1)} ({kind}), each {at_once} at a time"
+    devices = f"{count} device{'s' * (count > 1)}"
+    if jax.process_count() > 1:
+        devices += f" of {jax.process_count()} processes"
+    return f"{devices} ({kind}), each {at_once} at a time"
 
 
 def make_judge(setting: Setting, task: Task, view: str, block: int) -> Any:
@@ -241,8 +289,15 @@ def default_model(input_shape: tuple[int, ...]) -> str:
     return "mlp" if len(input_shape) == 2 or input_shape[-1] == 1 else "gn_cnn"
 
 
+def width_of(experiment: Experiment) -> int | None:
+    """The width asked for, or that of the platform."""
+    if isinstance(experiment.width, int):
+        return experiment.width
+    return WIDTHS.get(jax.default_backend())
+
+
 def make_setting(experiment: Experiment, task: Task, shape: Shape) -> Setting:
-    """Method, local training, selection and width of the experiment."""
+    """Method, local training, selection and width; numbers may be traced (sweep)."""
     local = make_local(experiment)
     factory = registry.find("algorithm", registry.algorithms(), experiment.algorithm)
     given = registry.given(factory, rounds=experiment.rounds)
@@ -254,7 +309,7 @@ def make_setting(experiment: Experiment, task: Task, shape: Shape) -> Setting:
     if experiment.stragglers:
         share, drop = experiment.stragglers, experiment.drop_stragglers
         chosen = selection.stragglers(chosen, share, experiment.epochs, drop)
-    width = experiment.width or (1 if jax.default_backend() == "cpu" else None)
+    width = width_of(experiment)
     several = experiment.devices and experiment.devices > 1
     return Setting(
         algorithm,
@@ -273,12 +328,17 @@ def make_local(experiment: Experiment) -> Local:
         return rate * decay ** (round_ + 1)
 
     return Local(
-        learning_rate=rate if decay == 1 else schedule,
+        learning_rate=rate if _is(decay, 1) else schedule,
         batch_size=experiment.batch_size,
         epochs=experiment.epochs,
         steps=experiment.steps,
         optimizer=make_optimizer(experiment),
     )
+
+
+def _is(value: Any, number: float) -> bool:
+    """Whether it is this number for certain; a traced one may be any."""
+    return not isinstance(value, jax.Array) and value == number
 
 
 def make_optimizer(experiment: Experiment) -> Callable[[Any], Any]:
@@ -287,7 +347,8 @@ def make_optimizer(experiment: Experiment) -> Callable[[Any], Any]:
     if choice.name == "sgd":
         if choice.args:
             raise ValueError("sgd takes its options from momentum and weight_decay")
-        return sgd(experiment.momentum or None, experiment.weight_decay or None)
+        numbers = experiment.momentum, experiment.weight_decay
+        return sgd(*(None if _is(value, 0) else value for value in numbers))
     found: Any = getattr(optax, choice.name, None)
     if not callable(found):
         raise ValueError(

@@ -18,10 +18,11 @@ import jax.numpy as jnp
 import numpy as np
 from orbax.checkpoint import v1 as ocp
 
+from pfljax.processes import ask, everywhere
 from pfljax.types import RunState
 
 FORMAT = 1  # of the checkpoint; a reader refuses a greater one
-Save = Callable[[int, RunState], None]
+Save = Callable[[int, RunState], Any]
 
 
 class CheckpointError(RuntimeError):
@@ -37,7 +38,7 @@ def writer(folder: Path, config_hash: str, keep: int = 2) -> Iterator[Save]:
     """Gives save(round, state), asynchronous and atomic; waits for the last at the end.
 
     The newest `keep` checkpoints stay. The state may be donated as soon as save
-    returns.
+    returns; the `result()` of what it returns waits until it is committed.
     """
     policies: Any = ocp.training.preservation_policies
     decisions: Any = ocp.training.save_decision_policies
@@ -52,10 +53,16 @@ def writer(folder: Path, config_hash: str, keep: int = 2) -> Iterator[Save]:
         ) as checkpointer,
     ):
 
-        def save(round_: int, state: RunState) -> None:
-            meta = {"format": FORMAT, "config": config_hash, "crc": _crc(state)}
+        def save(round_: int, state: RunState) -> Any:
+            meta = {
+                "format": FORMAT,
+                "config": config_hash,
+                "crc": _crc(state),
+                "rows": _rows(state),
+                "devices": _devices(state),
+            }
             parts = {"state": state, "meta": meta}
-            checkpointer.save_checkpointables_async(round_, parts, force=True)
+            return checkpointer.save_checkpointables_async(round_, parts, force=True)
 
         yield save
 
@@ -75,18 +82,24 @@ def restore(
     the config is another's (`config_hash` None skips this), the format is newer, or
     none can be read.
     """
-    rounds = saved_rounds(folder)
+    rounds = ask(saved_rounds, folder)
     for round_ in reversed(rounds):
         try:
-            state = _load(folder / str(round_), abstract, config_hash)
+            state = everywhere(_load, folder / str(round_), abstract, config_hash)
         except CheckpointError:
             raise
         except Exception as error:
+            if _passing(error):
+                place, why = folder / str(round_), _first_line(error)
+                raise CheckpointError(
+                    f"{place} cannot be read now ({why}); nothing was deleted: mend "
+                    "this and try again"
+                ) from error
             reason = error if isinstance(error, DamageError) else "Orbax cannot read it"
             say(f"the checkpoint of round {round_} is damaged: {reason}")
             continue
         for later in rounds[rounds.index(round_) + 1 :] if repair else ():
-            shutil.rmtree(folder / str(later))
+            ask(shutil.rmtree, folder / str(later))
         if round_ != rounds[-1]:
             say(f"taking the last good checkpoint, round {round_}")
         return state
@@ -96,6 +109,19 @@ def restore(
             "start again with another --out, or delete the folder"
         )
     return None
+
+
+def _passing(error: BaseException) -> bool:
+    """Whether the machine refused the read: that tells nothing of the checkpoint."""
+    told = f"{error} {error.__cause__}"
+    refused = ("PERMISSION_DENIED", "Permission denied", "RESOURCE_EXHAUSTED")
+    return isinstance(error, MemoryError | PermissionError) or any(
+        word in told for word in refused
+    )
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error) or type(error).__name__).splitlines()[0][:200]
 
 
 def saved_rounds(folder: Path) -> list[int]:
@@ -118,16 +144,21 @@ def _load(path: Path, abstract: RunState, config_hash: str | None) -> RunState:
             raise CheckpointError(
                 f"{path} was saved by a run with another config; use its own folder"
             )
-        parts = {"state": _placed(abstract)}
-        state: Any = ocp.load_checkpointables(place, parts)["state"]
-    for old, new in zip(jax.tree.leaves(abstract), jax.tree.leaves(state), strict=True):
+        if "rows" in meta and (meta["rows"] is None) != (_rows(abstract) is None):
+            raise CheckpointError(
+                f"{path} was saved by a run with another store of its client states; "
+                "go on with the store it was begun with"
+            )
+        saved = _with_rows(_placed(abstract), meta)
+        state: Any = ocp.load_checkpointables(place, {"state": saved})["state"]
+    for old, new in zip(jax.tree.leaves(saved), jax.tree.leaves(state), strict=True):
         if old.dtype != new.dtype or old.shape != new.shape:
             raise DamageError(
                 f"expected {old.dtype}{old.shape}, got {new.dtype}{new.shape}"
             )
-    if _crc(state) != meta["crc"]:
+    if meta["crc"] is not None and _crc(state) not in (meta["crc"], None):
         raise DamageError("its bytes do not match their checksum")
-    return state
+    return _fit_rows(state, _placed(abstract))
 
 
 def _placed(abstract: RunState) -> RunState:
@@ -141,9 +172,57 @@ def _placed(abstract: RunState) -> RunState:
     return jax.tree.map(place, abstract)
 
 
-def _crc(state: RunState) -> int:
-    """CRC-32 over the bytes of all leaves in order."""
-    crc = 0
+def _rows(state: RunState) -> int | None:
+    """Rows of the client states; more than clients where devices share them."""
+    leaves = jax.tree.leaves(state.clients)
+    return leaves[0].shape[0] if leaves else None
+
+
+def _devices(state: RunState) -> int:
+    """Devices that share the client states."""
+    leaves = jax.tree.leaves(state.clients)
+    return len(leaves[0].sharding.device_set) if leaves else 1
+
+
+def _with_rows(abstract: RunState, meta: dict[str, Any]) -> RunState:
+    """The same with the saved number of client rows, each device holding all of them.
+
+    A run on another number of devices has its states padded to other equal blocks.
+    """
+    rows, ours = meta.get("rows"), _rows(abstract)
+    if rows is None or ours is None or rows == ours:
+        return abstract
+    if abs(rows - ours) >= max(meta["devices"], _devices(abstract)):
+        raise DamageError(f"expected {ours} client states, got {rows}")
+    clients = jax.tree.map(
+        lambda leaf, where: jax.ShapeDtypeStruct(
+            (rows, *leaf.shape[1:]), leaf.dtype, sharding=where
+        ),
+        abstract.clients,
+        jax.tree.map(lambda _: abstract.round.sharding, abstract.clients),
+    )
+    return abstract._replace(clients=clients)
+
+
+def _fit_rows(state: RunState, abstract: RunState) -> RunState:
+    """The state with as many client rows as `abstract`; what is cut is padding."""
+
+    def of_leaf(leaf: Any, wanted: Any) -> Any:
+        rows = jnp.minimum(jnp.arange(wanted.shape[0]), leaf.shape[0] - 1)
+        return jax.device_put(leaf[rows], wanted.sharding)
+
+    if _rows(state) == _rows(abstract):
+        return state
+    return state._replace(
+        clients=jax.tree.map(of_leaf, state.clients, abstract.clients)
+    )
+
+
+def _crc(state: RunState) -> int | None:
+    """CRC-32 over the bytes of all leaves in order; None where no process has all."""
+    crc, leaves = 0, jax.tree.leaves(state)
+    if not all(a.is_fully_addressable or a.is_fully_replicated for a in leaves):
+        return None
     for leaf in jax.tree.leaves(state):
         if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
             leaf = jax.random.key_data(leaf)

@@ -4,20 +4,35 @@ A run is a pure function of its config. Killed at any moment, the same call goes
 the last checkpoint and ends with the same bits.
 """
 
-import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
-from pfljax import assess, build, checkpoint, config, engine, folder, metrics
+from pfljax import (
+    assess,
+    baseline,
+    build,
+    checkpoint,
+    config,
+    devices,
+    engine,
+    executor,
+    folder,
+    mesh,
+)
 from pfljax.build import Simulation
 from pfljax.config import Experiment
 from pfljax.data import Federation
+from pfljax.data.manifest import of_run, rows_of_run
+from pfljax.models import check_task
+from pfljax.population import population
+from pfljax.processes import ask, check_same, first, holding, say
 from pfljax.progress import progress
-from pfljax.types import RunState
+from pfljax.types import RunState, Task
 
 CALL_SECONDS = 10.0  # aim of one call of the compiled rounds
 SAVE_SECONDS = 60.0  # a checkpoint at least this often, if a round is not longer
@@ -33,12 +48,14 @@ class Run(NamedTuple):
     traffic: engine.Traffic
     path: Path
     history: dict[str, list]  # of per_client.npz, by evaluation
+    people: Any = None  # pfljax.population
 
 
 def run(
     experiment: Experiment,
     federation: Federation | None = None,
     *,
+    task: Task | None = None,
     quiet: bool = False,
     report: bool = True,
 ) -> dict[str, Any]:
@@ -47,6 +64,8 @@ def run(
     Args:
       experiment: the settings.
       federation: clients of your own; `dataset` and `partition` are then mere names.
+      task: a model of your own, of `models.task` or `task_from_nnx`; `model` is then
+        its name, which tells it from other models.
       quiet: no progress on stderr.
       report: draw figures and write report.html.
 
@@ -55,40 +74,84 @@ def run(
       FolderError: the folder holds another run or cannot be written.
       CheckpointError: none of its checkpoints can be used.
     """
-    config.check(experiment)
+    experiment = _truthful(experiment, federation, task)
+    config.check(experiment, own_model=task is not None)
     experiment = config.resolve(experiment)
-    path = Path(experiment.folder)
-    with folder.locked(path):
-        folder.claim(path, experiment)
-        if not (path / "summary.json").exists():
-            prepared = _prepare(experiment, federation, path)
-            folder.begin(path, experiment, _manifest(prepared))
-            _run_rounds(prepared, quiet)
-        if report and not (path / "report.html").exists():
-            from pfljax.report import write_run_report
-
-            write_run_report(path)
-    return folder.read_json(path / "summary.json")
-
-
-def _manifest(run: Run) -> dict[str, Any]:
-    """partition.json: who holds which rows, newcomers apart."""
-    newcomers = run.unseen.manifest if run.unseen else None
-    return run.federation.manifest | {"unseen": newcomers}
+    path, quiet = Path(experiment.folder), quiet or not first()
+    with holding(folder.locked(path)):
+        ask(folder.claim, path, experiment)
+        ask(folder.check_python, path, federation, task)
+        if not ask((path / "summary.json").exists):
+            _run_rounds(_begin(experiment, federation, task, path, quiet), quiet)
+        else:
+            if federation is not None:
+                people = build.federation(experiment, federation)
+                ask(folder.check_data, path, of_run(*people, given=True))
+            ask(baseline.recount, path, experiment)
+        if report:
+            ask(_report, path)
+    return ask(folder.read_json, path / "summary.json")
 
 
-def _prepare(experiment: Experiment, given: Federation | None, path: Path) -> Run:
-    federation, unseen = build.federation(experiment, given)
-    sim = build.simulation(experiment, federation)
+def _report(path: Path) -> None:
+    if not (path / "report.html").exists():
+        from pfljax.report import write_run_report
+
+        write_run_report(path)
+
+
+def _truthful(
+    experiment: Experiment, federation: Federation | None, task: Task | None
+) -> Experiment:
+    """The experiment with the count of clients and the model that are given."""
+    if federation is not None:
+        experiment = experiment.replace(clients=federation.num_clients)
+    if task is not None and experiment.model == "auto":
+        experiment = experiment.replace(model="own")
+    return experiment
+
+
+def _begin(
+    experiment: Experiment,
+    given: Federation | None,
+    task: Task | None,
+    path: Path,
+    quiet: bool,
+) -> Run:
+    """What is run, after all that could be wrong with it; its folder is described."""
+    devices.prepare()
+    people = build.federation(experiment, given)
+    manifest, rows = of_run(*people, given is not None), rows_of_run(*people)
+    check_same("data", manifest["sha256"])
+    ask(baseline.check, experiment.baseline, manifest)
+    run = _prepare(experiment, *people, task, path)
+    ask(folder.begin, path, experiment, manifest, rows)
+    ask(executor.remember, path, experiment, run.sim)
+    if not quiet:
+        say(f"pfljax: {build.choices(run.sim)}")
+    return run
+
+
+def _prepare(
+    experiment: Experiment,
+    federation: Federation,
+    unseen: Federation | None,
+    task: Task | None,
+    path: Path,
+) -> Run:
+    x = federation.train.examples.x
+    if task is not None:
+        check_task(task, x.shape[1:], federation.num_classes)
+    sim = executor.choose(experiment, federation, task, path)
+    federation = build.placed(sim, federation)
+    unseen = unseen and build.placed(sim, unseen)
     traffic = engine.traffic(
         sim.setting.algorithm,
         sim.task,
         federation.num_clients,
-        federation.train.examples.x.shape[1:],
+        x.shape[1:],
     )
-    run = Run(experiment, sim, federation, unseen, traffic, path, {})
-    _check_baseline(run)
-    return run
+    return Run(experiment, sim, federation, unseen, traffic, path, {})
 
 
 def _run_rounds(run: Run, quiet: bool) -> None:
@@ -96,61 +159,61 @@ def _run_rounds(run: Run, quiet: bool) -> None:
     experiment, path = run.experiment, run.path
     state, lines = _restore(run)
     done, total = int(state.round), experiment.rounds
-    saved, pace = time.monotonic(), 0.0
+    people = population(run.sim, experiment, path, done, say)
+    run = run._replace(people=people)
+    unsaved, pace = 0.0, 0.0  # seconds
     digest = config.digest(experiment)
     with (
         checkpoint.writer(path / "checkpoints", digest, experiment.keep) as save,
         progress(total, done, experiment.cohort, quiet) as show,
     ):
         while done < total:
-            count = _chunk(experiment, run.sim.longest, done, pace)
-            start = time.monotonic()
-            state, trained = run.sim.rounds(state, run.federation.train, count)
+            chunk = partial(_chunk, experiment, run.sim.longest, pace=pace)
+            count, start = people.planned() or chunk(done), time.monotonic()
+            ahead = chunk(done + count)
+            state, trained = people.rounds(state, run.federation.train, count, ahead)
             trained = jax.device_get(trained)
-            seconds = time.monotonic() - start
-            pace, done = seconds / count, done + count
+            seconds = ask(float, time.monotonic() - start)  # one clock for all
+            pace, done, unsaved = seconds / count, done + count, unsaved + seconds
             lines += _log(run, trained, done, count, lines)
             figures = {"loss": lines[-1]["train_loss"]}
             if _evaluated(experiment, done):
                 records = _evaluate(run, state)
                 lines[-1]["evaluations"] = records
                 figures["accuracy"] = assess.headline(records)
-            folder.append_lines(path / "metrics.jsonl", lines[-count:])
+            ask(folder.append_lines, path / "metrics.jsonl", lines[-count:])
             timing = {"round": done, "rounds": count, "seconds": seconds}
-            folder.append_lines(path / "timing.jsonl", [timing])
-            if _evaluated(experiment, done) or time.monotonic() - saved > SAVE_SECONDS:
-                save(done, state)
-                saved = time.monotonic()
+            ask(folder.append_lines, path / "timing.jsonl", [timing])
+            if _evaluated(experiment, done) or unsaved > SAVE_SECONDS:
+                people.save(done, partial(save, done, state))
+                unsaved = 0.0
             show(done, **figures)
+        people.committed()
     _finish(run, state, lines)
 
 
 def _restore(run: Run) -> tuple[RunState, list[dict[str, Any]]]:
     """The last saved state and its log, or the first state and an empty log."""
     key = jax.random.key(run.experiment.seed)
-    abstract = jax.eval_shape(run.sim.init, key)
-    digest = config.digest(run.experiment)
-    state = checkpoint.restore(run.path / "checkpoints", abstract, digest, _say)
+    digest, abstract = config.digest(run.experiment), build.abstract(run.sim)
+    state = checkpoint.restore(run.path / "checkpoints", abstract, digest, say)
     done = 0 if state is None else int(state.round)
-    lines = folder.cut_lines(run.path / "metrics.jsonl", done)
-    folder.cut_lines(run.path / "timing.jsonl", done)
+    lines = ask(folder.cut_lines, run.path / "metrics.jsonl", done)
+    ask(folder.cut_lines, run.path / "timing.jsonl", done)
     if len(lines) != done:
         raise folder.FolderError(
             f"{run.path}/metrics.jsonl has {len(lines)} rounds, its checkpoint {done}; "
             "the log was changed: start again with another --out"
         )
-    arrays = folder.read_arrays(run.path / "per_client.npz")
+    arrays = ask(folder.read_arrays, run.path / "per_client.npz")
     if "round" in arrays:
         kept = arrays["round"] <= done
         for name, array in arrays.items():
             if name not in assess.BY_CLIENT:
                 run.history[name] = list(array[kept])
     state = run.sim.init(key) if state is None else state
-    return jax.device_put(state, jax.devices()[0]), lines  # as a restored one lies
-
-
-def _say(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
+    where = mesh.shardings(run.sim.setting.mesh, state)
+    return jax.device_put(state, where), lines  # as a restored one lies
 
 
 def _evaluated(experiment: Experiment, round_: int) -> bool:
@@ -158,11 +221,14 @@ def _evaluated(experiment: Experiment, round_: int) -> bool:
 
 
 def _chunk(experiment: Experiment, longest: int, done: int, pace: float) -> int:
-    """Rounds of the next call: to the next evaluation, but not much over 10 seconds."""
+    """Rounds of the next call: to the next evaluation, but not much over 10 seconds.
+
+    0 after the last.
+    """
     until = experiment.eval_every - done % experiment.eval_every
     until = min(until, experiment.rounds - done, longest)
     in_time = int(CALL_SECONDS / pace) if pace else 1
-    return max(1, min(until, in_time))
+    return min(until, max(1, in_time))
 
 
 def _log(
@@ -170,13 +236,13 @@ def _log(
 ) -> list[dict[str, Any]]:
     """The log's lines of the `count` rounds up to `done`."""
     last = lines[-1] if lines else {"bytes_down": 0, "bytes_up": 0}
-    down = run.traffic.down * run.experiment.cohort
+    downs = np.cumsum(trained["asked"][:count]).astype(int) * run.traffic.down
     ups = np.cumsum(trained["reported"][:count]).astype(int) * run.traffic.up
     return [
         {
             "round": done - count + i + 1,
             "train_loss": folder.number(trained["loss"][i]),
-            "bytes_down": last["bytes_down"] + down * (i + 1),
+            "bytes_down": last["bytes_down"] + int(downs[i]),
             "bytes_up": last["bytes_up"] + int(ups[i]),
         }
         for i in range(count)
@@ -185,10 +251,13 @@ def _log(
 
 def _evaluate(run: Run, state: RunState) -> list[dict[str, Any]]:
     """The records of this evaluation; metrics of each client go to per_client.npz."""
-    records, values = assess.assess(run.sim, run.federation, run.unseen, state)
+    states = run.people.states
+    records, values = assess.assess(
+        run.sim, run.federation, run.unseen, state, states
+    )
     for name, array in values.items():
         run.history.setdefault(name, []).append(array)
-    folder.write_arrays(run.path / "per_client.npz", _arrays(run, state))
+    ask(folder.write_arrays, run.path / "per_client.npz", _arrays(run, state))
     return records
 
 
@@ -207,9 +276,10 @@ def _finish(run: Run, state: RunState, lines: list[dict[str, Any]]) -> None:
     arrays = _arrays(run, state)
     mixture = None
     if run.sim.path is not None:
-        mixture, paths = assess.mixture(run.sim, run.federation, state)
+        states = run.people.states
+        mixture, paths = assess.mixture(run.sim, run.federation, state, states)
         arrays |= paths
-    folder.write_arrays(run.path / "per_client.npz", arrays)
+    ask(folder.write_arrays, run.path / "per_client.npz", arrays)
     summary = {
         "label": run.experiment.label,
         "algorithm": run.experiment.algorithm,
@@ -223,30 +293,21 @@ def _finish(run: Run, state: RunState, lines: list[dict[str, Any]]) -> None:
             "down_total": lines[-1]["bytes_down"],
             "up_total": lines[-1]["bytes_up"],
         },
-        "worse_than_local": _worse_than(run.experiment.baseline, arrays),
+        "worse_than_local": baseline.worse_than(run.experiment.baseline, arrays),
     }
-    folder.write_json(run.path / "summary.json", summary)
-
-
-def _worse_than(baseline: str | None, arrays: dict[str, np.ndarray]) -> float | None:
-    """Share of clients below their accuracy in the baseline run; None without one."""
-    if baseline is None:
-        return None
-    name = "personal/test/accuracy"
-    there = folder.read_arrays(Path(baseline) / "per_client.npz")
-    return metrics.worse_share(arrays[name][-1], there[name][-1])
-
-
-def _check_baseline(run: Run) -> None:
-    """Raises a ValueError unless the baseline is finished and over the same clients."""
-    if run.experiment.baseline is None:
-        return
-    path = Path(run.experiment.baseline)
-    if not (path / "summary.json").exists():
-        raise ValueError(f"baseline {path} is not a finished run; run it first")
-    manifest = folder.read_json(path / "partition.json")
-    if not folder.same_clients(manifest, run.federation.manifest):
-        raise ValueError(
-            f"baseline {path} is over other clients; "
-            "run it with the same data settings and seed"
+    ask(folder.write_json, run.path / "summary.json", summary)
+    if _diverged(lines[-1]):
+        say(
+            f"pfljax: warning: {run.path} has diverged: losses of its last round are "
+            "not finite; choose a smaller lr"
         )
+
+
+def _diverged(line: dict[str, Any]) -> bool:
+    """Whether the last training loss, or a mean test loss, is not finite."""
+    judged = [
+        record["metrics"]["loss"]["mean"]
+        for record in line["evaluations"]
+        if record["split"] == "test" and record["clients"] == "all"
+    ]
+    return None in (line["train_loss"], *judged)

@@ -13,6 +13,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 from pfljax import tree
@@ -23,19 +24,24 @@ SPLIT, WHOLE = PartitionSpec(AXIS), PartitionSpec()
 
 
 def make(count: int | None = None) -> Mesh:
-    """A mesh over the first `count` devices of all processes, None for all.
+    """A mesh over `count` devices, None for all: the first ones of each process.
 
     Raises:
       ValueError: there are fewer devices.
     """
-    found = jax.devices()
+    found, processes = jax.devices(), jax.process_count()
     count = len(found) if count is None else count
     if not 1 <= count <= len(found):
         raise ValueError(
             f"devices is {count}, but JAX has {len(found)} ({found[0].platform}); "
             f"choose 1 <= devices <= {len(found)}"
         )
-    return jax.make_mesh((count,), (AXIS,), (AxisType.Auto,), devices=found[:count])
+    chosen = [
+        device
+        for process in range(processes)
+        for device in jax.local_devices(process_index=process)[: count // processes]
+    ]
+    return jax.make_mesh((count,), (AXIS,), (AxisType.Auto,), devices=chosen)
 
 
 def deal(steps: Array, devices: int) -> Array:
@@ -145,8 +151,17 @@ def whole(mesh: Mesh | None, value: Any) -> Any:
 
 def place(mesh: Mesh | None, value: Any) -> Any:
     """`value` copied to every device."""
-    target = NamedSharding(mesh, WHOLE) if mesh is not None else jax.devices()[0]
-    return jax.device_put(value, target)
+    if mesh is None:
+        return jax.device_put(value, jax.local_devices()[0])
+    target = NamedSharding(mesh, WHOLE)
+    if jax.process_count() == 1:
+        return jax.device_put(value, target)
+
+    def of_leaf(leaf: Any) -> Array:
+        own = np.asarray(leaf)  # every process has it: nothing is sent
+        return jax.make_array_from_callback(own.shape, target, own.__getitem__)
+
+    return jax.tree.map(of_leaf, value)
 
 
 def shardings(mesh: Mesh | None, state: RunState) -> Any:

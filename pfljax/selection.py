@@ -62,6 +62,23 @@ def by_size(cohort: int, sizes: np.ndarray) -> Selection:
     return Selection(cohort, ids, _full_work, replacement=True)
 
 
+def first(selection: Selection, count: Array, num_clients: int) -> Selection:
+    """The first `count` places of `selection`, i32[] and maybe traced; others empty.
+
+    Of `uniform` this is the cohort of that size.
+    """
+    there = jnp.arange(selection.cohort) < count
+
+    def work(key: Key, steps: Array) -> tuple[Array, Array]:
+        steps, mask = selection.work(key, steps)
+        return jnp.where(there, steps, 0), jnp.where(there, mask, 0.0)
+
+    def ids(key: Key) -> Array:
+        return jnp.where(there, selection.ids(key), num_clients)
+
+    return selection._replace(ids=ids, work=work)
+
+
 def stragglers(
     selection: Selection, share: float, epochs: int | None, drop: bool = False
 ) -> Selection:

@@ -176,6 +176,24 @@ def test_all_damaged_is_one_line(tmp_path):
     assert checkpoint.saved_rounds(tmp_path) == [4, 6]  # nothing is deleted
 
 
+@pytest.mark.parametrize(
+    "error",
+    [MemoryError(), PermissionError("no"), ValueError("PERMISSION_DENIED: a file")],
+)
+def test_what_the_machine_refuses_is_no_damage(tmp_path, monkeypatch, error):
+    save(tmp_path, 4, 6)
+
+    def refuse(*args):
+        raise error
+
+    monkeypatch.setattr(checkpoint, "_load", refuse)
+    said = []
+    with pytest.raises(CheckpointError, match=r"cannot be read now .* nothing was"):
+        restore(tmp_path, said)
+    assert said == []
+    assert checkpoint.saved_rounds(tmp_path) == [4, 6]
+
+
 def test_a_half_written_one_is_ignored_and_cleaned_up(tmp_path):
     save(tmp_path, 4)
     half = tmp_path / "6.orbax-checkpoint-tmp"

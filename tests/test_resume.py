@@ -56,9 +56,10 @@ def _kill(process, ready, delay):
     return alive
 
 
-def test_killed_anywhere_ends_with_the_same_bits(env, whole, tmp_path):
+@pytest.mark.parametrize("store", ["device", "host", "disk"])
+def test_killed_anywhere_ends_with_the_same_bits(env, whole, tmp_path, store):
     folder, chance = tmp_path / "run", random.Random(1)
-    job = JOB.replace(out=str(folder))
+    job = JOB.replace(out=str(folder), store=store)
     kills = _kill(tiny.start(job, env), folder.exists, chance.random() / 10)
     in_saves = 0
     while in_saves < SAVES:

@@ -1,0 +1,149 @@
+"""The time of a round against the number of devices, and what a round exchanges.
+
+    python experiments/scaling.py
+
+Work like W1 of `pfljax bench`: TwoNN (199,210 numbers), 480 rows a client, batches of
+10, one epoch, so 48 steps a client. Strong: a cohort of 8 on 1, 2, 4 and 8 devices.
+Weak: 4 clients a device. Every count is a process of its own whose CPU makes that many
+devices. Prints seconds a round (the fastest of three calls of three rounds), their
+ratio to one device, and the bytes that a device puts into the exchanges of a round,
+from the compiled program. Then a projection to accelerators.
+
+MEASURED
+
+The projection, no measurement, is
+    t = steps / D * step + 2 (D - 1) / D * bytes / bandwidth + latency * log2(D)
+for a cohort of 4,096 with 240 steps each. A step moves its client's weights four times
+through memory at 3.35 TB/s (NVIDIA H100 SXM data sheet; TPU v5p: 2,765 GB/s, Google
+Cloud's page on v5p) and does nothing else: a lower bound. Bandwidths are a device's, in
+one direction: NVLink 4, 900 GB/s in both (NVIDIA H100 data sheet), within 8 GPUs;
+InfiniBand NDR, 400 Gb/s (NVIDIA ConnectX-7); ICI of TPU v5p, 4,800 Gb/s a chip (Google
+Cloud). The latency is assumed.
+PROJECTED
+"""
+
+import json
+import math
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+METHODS = "fedavg", "ditto"  # the second keeps a model for each client
+STRONG, WEAK = 8, 4  # clients of all devices; of each
+ROUNDS = 3
+EXCHANGE = re.compile(r"= (\(.*?\)|\S+) (all-[a-z]+(?:-[a-z]+)*?)(?:-start)?\(")
+ARRAY = re.compile(r"([a-z]+)(\d+)\[([\d,]*)\]")
+
+
+class Link(NamedTuple):
+    """What devices are joined by."""
+
+    bandwidth: float  # bytes a second, in one direction
+    latency: float  # seconds, assumed
+    memory: float  # bytes a second of the device's memory
+
+
+LINKS = {
+    "NVLink 4, H100": Link(450e9, 5e-6, 3.35e12),
+    "InfiniBand NDR, H100": Link(50e9, 10e-6, 3.35e12),
+    "ICI, TPU v5p": Link(600e9, 2e-6, 2.765e12),
+}
+
+
+def measure(devices: int, cohort: int, method: str) -> dict[str, Any]:
+    """Seconds a round and the bytes of its exchanges, in a process of its own."""
+    import jax
+
+    jax.config.update("jax_num_cpu_devices", devices)
+    from pfljax import build, engine, mesh
+    from pfljax.bench.workloads import WORKLOADS, make_data, make_setting, make_task
+
+    work = WORKLOADS["W1"]._replace(cohort=cohort, epochs=1)
+    task, grid = make_task(work), mesh.make(devices) if devices > 1 else None
+    setting = make_setting(work, task, method)._replace(mesh=grid)
+    train = mesh.place(grid, make_data(work)[0])
+    state = build.make_init(setting, task, work.clients)(jax.random.key(0))
+    count = mesh.place(grid, jax.numpy.int32(ROUNDS))
+    rounds = engine.compile_rounds(setting, ROUNDS)
+    program = rounds.lower(state, train, count).compile()
+    seconds = []
+    for _ in range(4):
+        start = time.perf_counter()
+        state, _ = jax.block_until_ready(program(state, train, count))
+        seconds.append(time.perf_counter() - start)
+    return {
+        "seconds": min(seconds[1:]) / ROUNDS,
+        "exchanged": exchanged(program.as_text(), devices),
+    }
+
+
+def exchanged(text: str, devices: int) -> dict[str, int]:
+    """Bytes that one device puts into each kind of exchange of a compiled program."""
+    found: dict[str, int] = {}
+    for shapes, kind in EXCHANGE.findall(text):
+        nbytes = sum(
+            math.prod(map(int, filter(None, dims.split(",")))) * int(bits) // 8
+            for _, bits, dims in ARRAY.findall(shapes)
+        )
+        parts = devices if kind == "all-gather" else 1  # its result is all devices'
+        found[kind] = found.get(kind, 0) + nbytes // parts
+    return found
+
+
+def measured(devices: int, cohort: int, method: str) -> dict[str, Any]:
+    """`measure` in a process that starts with this many devices."""
+    command = [sys.executable, __file__, str(devices), str(cohort), method]
+    root = Path(__file__).parent.parent
+    done = subprocess.run(command, check=True, capture_output=True, text=True, cwd=root)
+    return json.loads(done.stdout)
+
+
+def show() -> None:
+    """Prints the measurements."""
+    for method in METHODS:
+        for kind in ("strong", "weak"):
+            print(f"\n{method}, {kind}\ndevices cohort  s/round  ratio  exchanged")
+            one = None
+            for devices in (1, 2, 4, 8):
+                cohort = STRONG if kind == "strong" else WEAK * devices
+                found = measured(devices, cohort, method)
+                one = one or found["seconds"]
+                sent = ", ".join(f"{k} {v:,} B" for k, v in found["exchanged"].items())
+                ratio = found["seconds"] / one
+                line = f"{devices:7} {cohort:6} {found['seconds']:8.3f} {ratio:6.2f}"
+                print(f"{line}  {sent or 'nothing'}", flush=True)
+
+
+def projected(link: Link, devices: int, kept: int = 0) -> float:
+    """Seconds a round of 4,096 clients; each keeps a state of `kept` bytes."""
+    cohort, steps, model = 4096, 240, 199_210 * 4
+    train = cohort * steps / devices * (4 * model / link.memory)
+    share = (devices - 1) / devices
+    reduce = 2 * share * model / link.bandwidth
+    slots = devices * math.ceil(2 * cohort / devices)
+    # To whoever trains them and back: each device gets the states of all slots.
+    states = 2 * share * slots * kept / link.bandwidth
+    return train + reduce + states + link.latency * math.log2(devices)
+
+
+def project() -> None:
+    """Prints the projection, in milliseconds."""
+    print("\nprojection, no measurement: ms a round, cohort 4,096, 240 steps a client")
+    for kept in (0, 199_210 * 4):
+        print(f"client state of {kept:,} bytes")
+        for name, link in LINKS.items():
+            sizes = (8,) if name.startswith("NVLink") else (8, 64, 512)
+            times = [f"{n}: {1e3 * projected(link, n, kept):.2f}" for n in sizes]
+            print(f"  {name:21} {', '.join(times)}")
+
+
+if __name__ == "__main__":
+    if sys.argv[1:]:
+        devices, cohort, method = sys.argv[1:]
+        print(json.dumps(measure(int(devices), int(cohort), method)))
+    else:
+        show()
+        project()
