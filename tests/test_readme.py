@@ -40,7 +40,7 @@ def _short(run):
 
 
 def test_the_readmes_python_runs_and_goes_on(blocks, here, capsys):
-    quick, own, exported = blocks
+    quick, own, exported, _ = blocks
     assert len(quick.splitlines()) < 15
     for _ in range(2):
         names = {}
@@ -57,3 +57,10 @@ def test_the_readmes_python_runs_and_goes_on(blocks, here, capsys):
     names["images"] = arrays.x[:5]
     exec(exported, names)
     np.testing.assert_allclose(names["logits"], names["same"], rtol=1e-5, atol=1e-5)
+
+
+def test_the_readmes_sweep_runs(blocks, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    exec(blocks[-1].replace("rounds=10", "rounds=2, epochs=1"), {})
+    assert (tmp_path / "runs" / "sweep" / "sweep.npz").exists()
+    assert "mu" in capsys.readouterr().out
