@@ -57,7 +57,8 @@ def writer(folder: Path, config_hash: str, keep: int = 2) -> Iterator[Save]:
             meta = {
                 "format": FORMAT,
                 "config": config_hash,
-                "crc": _crc(state),
+                "crc": (crc := _crc(state)),
+                "sum": _sum(state) if crc is None else None,
                 "rows": _rows(state),
                 "devices": _devices(state),
             }
@@ -158,6 +159,8 @@ def _load(path: Path, abstract: RunState, config_hash: str | None) -> RunState:
             )
     if meta["crc"] is not None and _crc(state) not in (meta["crc"], None):
         raise DamageError("its bytes do not match their checksum")
+    if meta.get("sum") is not None and _sum(state) != meta["sum"]:
+        raise DamageError("its bytes do not match their checksum")
     return _fit_rows(state, _placed(abstract))
 
 
@@ -228,6 +231,24 @@ def _crc(state: RunState) -> int | None:
             leaf = jax.random.key_data(leaf)
         crc = zlib.crc32(np.ascontiguousarray(leaf).view(np.uint8).data, crc)
     return crc
+
+
+def _sum(state: RunState) -> int:
+    """The same of a state that is spread over processes: bytes times odd numbers."""
+
+    def of_leaf(leaf: Any) -> Any:
+        if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+            leaf = jax.random.key_data(leaf)
+        leaf = leaf.astype(jnp.uint8) if leaf.dtype == bool else leaf
+        bits = jax.lax.bitcast_convert_type(leaf, jnp.uint8).ravel()
+        place = jnp.arange(bits.size, dtype=jnp.uint32) * jnp.uint32(2654435761) | 1
+        return (bits * place).sum(dtype=jnp.uint32)
+
+    def total(state: RunState) -> Any:
+        sums = jnp.stack([of_leaf(leaf) for leaf in jax.tree.leaves(state)])
+        return (sums * jnp.arange(1, 2 * len(sums), 2, jnp.uint32)).sum()
+
+    return int(jax.jit(total, out_shardings=state.round.sharding)(state))
 
 
 def _context() -> Any:

@@ -252,9 +252,7 @@ def _log(
 def _evaluate(run: Run, state: RunState) -> list[dict[str, Any]]:
     """The records of this evaluation; metrics of each client go to per_client.npz."""
     states = run.people.states
-    records, values = assess.assess(
-        run.sim, run.federation, run.unseen, state, states
-    )
+    records, values = assess.assess(run.sim, run.federation, run.unseen, state, states)
     for name, array in values.items():
         run.history.setdefault(name, []).append(array)
     ask(folder.write_arrays, run.path / "per_client.npz", _arrays(run, state))

@@ -9,7 +9,9 @@ import pytest
 import tiny
 from pfljax import Experiment, config, options
 
-UNHASHED = {"out": "x", "label": "x", "baseline": "x", "devices": 1, "keep": 3}
+UNHASHED = {
+    "out": "x", "label": "x", "baseline": "x", "devices": 1, "keep": 3, "store": "host",
+}  # fmt: skip
 CHANGED = {  # another value of every setting that changes a number
     "algorithm": "ditto", "hyper": {"finetune": 1}, "dataset": "synthetic",
     "partition": "iid", "model": "mlp", "clients": 21, "cohort": 6, "rounds": 101,

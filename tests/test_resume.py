@@ -20,11 +20,17 @@ def env(tmp_path_factory):
     return tiny.environment(tmp_path_factory.mktemp("xla"))
 
 
+@pytest.fixture(scope="module", params=["device", "host", "disk"])
+def store(request):
+    """Where the client states are."""
+    return request.param
+
+
 @pytest.fixture(scope="module")
-def whole(env, tmp_path_factory):
+def whole(env, tmp_path_factory, store):
     """The folder of the same run, never interrupted."""
     folder = tmp_path_factory.mktemp("whole") / "run"
-    _finish(JOB.replace(out=str(folder)), env)
+    _finish(JOB.replace(out=str(folder), store=store), env)
     return folder
 
 
@@ -56,7 +62,6 @@ def _kill(process, ready, delay):
     return alive
 
 
-@pytest.mark.parametrize("store", ["device", "host", "disk"])
 def test_killed_anywhere_ends_with_the_same_bits(env, whole, tmp_path, store):
     folder, chance = tmp_path / "run", random.Random(1)
     job = JOB.replace(out=str(folder), store=store)
@@ -78,9 +83,10 @@ def test_killed_anywhere_ends_with_the_same_bits(env, whole, tmp_path, store):
     assert not _saving(folder)
 
 
-def test_ctrl_c_is_one_line_and_the_same_command_goes_on(env, whole, tmp_path):
+def test_ctrl_c_is_one_line_and_the_same_command_goes_on(env, whole, tmp_path, store):
     folder = tmp_path / "run"
-    options = tiny.options(JOB.replace(out=str(folder)))
+    job = JOB.replace(out=str(folder), store=store)
+    options = tiny.options(job)
     process = subprocess.Popen(
         [sys.executable, "-c", tiny.COMMAND, "run", *options],
         env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
@@ -95,5 +101,5 @@ def test_ctrl_c_is_one_line_and_the_same_command_goes_on(env, whole, tmp_path):
     assert "Traceback" not in errors
     assert out == ""
     assert 10 <= _logged(folder) < JOB.rounds
-    _finish(JOB.replace(out=str(folder)), env)
+    _finish(job, env)
     tiny.assert_same_run(folder, whole)
