@@ -10,7 +10,8 @@ usage: pfljax COMMAND [OPTIONS]
   prepare  make a data set ready:               pfljax prepare mnist
   bench    measure how fast this machine is:    pfljax bench W1 W3
 
-`pfljax COMMAND --help` lists the options of a command.
+`pfljax COMMAND --help` lists the options of a command. run and resume also take
+--distributed, or --coordinator HOST:PORT --processes N --process I, on each host.
 """
 
 import os

@@ -1,6 +1,6 @@
 """How many clients train at once: from a table, or a probe, and never beyond memory.
 
-The table is `build.WIDTHS`; `width="auto"` times one round of each width instead.
+The table is `parts.WIDTHS`; `width="auto"` times one round of each width instead.
 """
 
 import time
@@ -10,7 +10,7 @@ from typing import Any
 
 import jax
 
-from pfljax import build, folder
+from pfljax import build, folder, memory, parts
 from pfljax.build import Simulation
 from pfljax.config import Experiment
 from pfljax.data import Federation
@@ -32,10 +32,10 @@ def choose(
         return build.simulation(experiment.replace(width=width), federation, task)
 
     if experiment.store != "device":  # pages are as large as they are made
-        return made(build.width_of(experiment))
+        return made(parts.width_of(experiment))
     if experiment.width == "auto" and jax.process_count() == 1:
         return made(_probed(experiment, federation, made, path))
-    widths = [build.width_of(experiment)]
+    widths = [parts.width_of(experiment)]
     if experiment.width is None or experiment.width == "auto":
         widths = [w for w in halves(experiment.cohort) if w <= (widths[0] or w)]
     return fitting(widths, made, federation)
@@ -53,51 +53,36 @@ def fitting(
     widths: Sequence[int | None],
     made: Callable[[int | None], Simulation],
     federation: Federation,
-    limit: int | None = None,
+    limit: float | None = None,
 ) -> Simulation:
-    """The simulation of the first of `widths` that fits into `limit` bytes.
+    """The simulation of the first of `widths` that fits into `limit` bytes a device.
 
     None for what the machine has.
     """
-    limit = free_bytes() if limit is None else limit
-    needed = 0
+    needed, free = 0, 0.0
     for width in widths:
         sim = made(width)
+        free = _free(sim) if limit is None else limit
         needed = bytes_needed(sim, federation)
-        if limit is None or needed <= limit:
+        if needed <= free:
             return sim
     raise ValueError(
-        f"width {widths[-1]} needs {needed / 1e9:.2f} GB beside the data and the "
-        f"states, and {(limit or 0) / 1e9:.2f} GB are free; choose a smaller width, "
-        "cohort or model, or --store disk"
+        f"width {widths[-1]} needs {needed / 1e9:.2f} GB beside data and states on "
+        f"each device, and {free / 1e9:.2f} GB are free; choose a smaller width, cohort "
+        "or model, or --store disk"
     )
 
 
 def bytes_needed(sim: Simulation, federation: Federation) -> int:
-    """Bytes of the compiled rounds beside their arguments, on all local devices."""
+    """Bytes that the compiled rounds need on each device beside data and states."""
     train = build.placed(sim, federation).train
     rounds: Any = sim.rounds
     program = rounds.lower(build.abstract(sim), train, 1).compile()
-    memory = program.memory_analysis()
-    if memory is None:
-        return 0
-    more = memory.output_size_in_bytes - memory.alias_size_in_bytes
-    share = len(jax.local_devices()) if jax.default_backend() == "cpu" else 1
-    count = min(share, sim.setting.mesh.size if sim.setting.mesh else 1)
-    return count * (memory.temp_size_in_bytes + max(0, more))
+    return memory.further_bytes(program)
 
 
-def free_bytes() -> int | None:
-    """Bytes that a program may still take on the device; None where nobody tells."""
-    stats = jax.local_devices()[0].memory_stats()
-    if stats and "bytes_limit" in stats:
-        return stats["bytes_limit"] - stats["bytes_in_use"]
-    try:
-        lines = Path("/proc/meminfo").read_text().splitlines()
-    except OSError:
-        return None
-    found = dict(line.split(":", 1) for line in lines)
-    return int(found["MemAvailable"].split()[0]) * 1024
+def _free(sim: Simulation) -> float:
+    return memory.free_bytes(sim.setting.mesh.size if sim.setting.mesh else 1)
 
 
 def _probed(
@@ -107,10 +92,9 @@ def _probed(
     if (path / FILE).exists():
         return folder.read_json(path / FILE)["width"]
     seconds: dict[int, float] = {}
-    limit = free_bytes()
     for width in reversed(halves(experiment.cohort)):
         sim = made(width)
-        if limit is not None and bytes_needed(sim, federation) > limit:
+        if bytes_needed(sim, federation) > _free(sim):
             break
         seconds[width] = _one_round(sim, federation)
     if not seconds:

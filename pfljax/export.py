@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pfljax import build, checkpoint, config, evaluate, folder, tree
+from pfljax import build, checkpoint, config, evaluate, folder, parts, tree
 from pfljax.data import Federation
 from pfljax.data.manifest import of_run
 from pfljax.population import population
@@ -58,7 +58,7 @@ def load_task(path: str | Path) -> Task:
         )
     if "input_shape" not in about:
         raise folder.FolderError(f"{path} is of an older pfljax; run it again")
-    shape = build.Shape(
+    shape = parts.Shape(
         len(about["clients"]),
         tuple(about["input_shape"]),
         about["num_classes"],
@@ -66,7 +66,7 @@ def load_task(path: str | Path) -> Task:
         about["scale"],
         None,
     )
-    return build.make_task(experiment, shape)
+    return parts.make_task(experiment, shape)
 
 
 def personal_model(

@@ -20,6 +20,15 @@ def needed_bytes(program: Any) -> int:
     )
 
 
+def further_bytes(program: Any) -> int:
+    """Bytes that one call needs on a device beside its arguments; 0 if not told."""
+    told = program.memory_analysis()
+    if told is None:
+        return 0
+    own = told.output_size_in_bytes - told.alias_size_in_bytes
+    return told.temp_size_in_bytes + max(0, own)
+
+
 def free_bytes(num_devices: int) -> float:
     """Free bytes of a device, the least of all; of CPU devices an equal share."""
     stats = [device.memory_stats() for device in jax.devices()[:num_devices]]

@@ -12,12 +12,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from pfljax import build, engine, evaluate, selection, tree
-from pfljax.build import Shape
+from pfljax import build, engine, evaluate, parts, selection, tree
 from pfljax.config import Experiment
 from pfljax.data import Federation
 from pfljax.engine import Setting
 from pfljax.memory import free_bytes, needed_bytes
+from pfljax.parts import Shape
 from pfljax.types import Array, ClientData, Examples, RunState, Task
 
 METRICS = ("accuracy", "loss")
@@ -188,7 +188,7 @@ def _equal(count: int, most: int) -> int:
 
 @functools.lru_cache(maxsize=16)
 def _compiled(plan: Plan) -> Any:
-    return _compile(plan, build.make_task(plan.experiment, plan.shape))
+    return _compile(plan, parts.make_task(plan.experiment, plan.shape))
 
 
 def _compile(plan: Plan, task: Task) -> Any:
@@ -259,7 +259,7 @@ def setting_of(plan: Plan, task: Task, run: Inputs) -> Setting:
     """The setting of one run, its numbers traced."""
     hyper = dict(plan.experiment.hyper) | run.hyper
     own = plan.experiment.replace(**run.settings, hyper=hyper)
-    setting = build.make_setting(own, task, plan.shape)
+    setting = parts.make_setting(own, task, plan.shape)
     if run.cohort is None:
         return setting
     drawn = selection.first(setting.selection, run.cohort, plan.shape.num_clients)

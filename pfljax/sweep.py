@@ -16,11 +16,11 @@ from typing import Any
 import jax
 import numpy as np
 
-from pfljax import build, config, devices, folder, registry, runs
-from pfljax.build import Shape
+from pfljax import build, config, devices, folder, parts, registry, runs
 from pfljax.config import Experiment
 from pfljax.data import Federation
 from pfljax.models import check_task
+from pfljax.parts import Shape
 from pfljax.types import Task
 
 NUMBERS = ("lr", "lr_decay", "momentum", "weight_decay")
@@ -221,7 +221,7 @@ def _gather(
         seed: build.federation(experiment.replace(seed=seed), given[seed])[0]
         for seed in given
     }
-    shapes = {seed: build.shape_of(experiment, f) for seed, f in found.items()}
+    shapes = {seed: parts.shape_of(experiment, f) for seed, f in found.items()}
     (first, shape), *others = shapes.items()
     for seed, other in others:
         if other != shape:
@@ -244,12 +244,12 @@ def _check_traceable(
     experiment: Experiment, shape: Shape, task: Task | None, options: Mapping[str, Any]
 ) -> None:
     """Refuses options on whose value the method decides while it is built."""
-    task = task or build.make_task(experiment, shape)
+    task = task or parts.make_task(experiment, shape)
 
     def refused(name: str) -> bool:
         def built(value: Any) -> None:
             hyper = dict(experiment.hyper) | {name: value}
-            build.make_setting(
+            parts.make_setting(
                 experiment.replace(hyper=hyper, devices=None), task, shape
             )
 

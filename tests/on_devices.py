@@ -8,29 +8,29 @@ import re
 import sys
 
 import jax
-
-jax.config.update("jax_num_cpu_devices", 8)
-
 import jax.numpy as jnp
 import numpy as np
-import toy
 
+import toy
 from pfljax import engine, evaluate, mesh, selection
 from pfljax.algorithms.ditto import ditto
 from pfljax.algorithms.fedavg import fedavg
-from pfljax.algorithms.fedper import fedper
 from pfljax.algorithms.ifca import ifca
 from pfljax.algorithms.scaffold import scaffold
 from pfljax.algorithms.superfed import superfed
 from pfljax.types import Local
 
-METHODS = fedavg, ditto, scaffold, fedper, ifca, superfed
+METHODS = fedavg, ditto, scaffold, ifca, superfed
 CLIENTS, COHORT = 7, 5  # 7 is no multiple of any number of devices
 EXCHANGES = r" ((?:all|reduce|collective)-[a-z-]*[a-z])(?:-start)?\("
-TRAIN, TEST = (
-    part._replace(offset=part.offset[:CLIENTS], size=part.size[:CLIENTS])
-    for part in toy.ragged()
-)
+
+
+def clients():
+    """(train, test) of the clients."""
+    return (
+        part._replace(offset=part.offset[:CLIENTS], size=part.size[:CLIENTS])
+        for part in toy.ragged()
+    )
 
 
 def play(method, devices, width=1, select=None):
@@ -40,7 +40,7 @@ def play(method, devices, width=1, select=None):
     select = select or selection.uniform(COHORT, CLIENTS)
     setting = engine.Setting(method(task, local), local, select, width, grid)
     rows = mesh.padded(CLIENTS, grid)
-    train, test = mesh.place(grid, TRAIN), mesh.place(grid, TEST)
+    train, test = (mesh.place(grid, part) for part in clients())
     first = engine.init(setting.algorithm, task, rows, jax.random.key(0))
     first = jax.device_put(first, mesh.shardings(grid, first))
     program = engine.compile_rounds(setting, 4).lower(first, train, 1).compile()
@@ -68,8 +68,9 @@ def listed(tree):
 
 def main():
     """Plays every method on every number of devices."""
+    jax.config.update("jax_num_cpu_devices", 8)
     found = {m.__name__: {d: play(m, d) for d in (1, 2, 4, 8)} for m in METHODS}
-    by_size = selection.by_size(COHORT, np.asarray(TRAIN.size))
+    by_size = selection.by_size(COHORT, np.asarray(next(clients()).size))
     found["by_size"] = {d: play(fedavg, d, select=by_size) for d in (1, 4)}
     found["width"] = {1: play(ditto, 1, width=2), 2: play(ditto, 2, width=2)}
     with open(sys.argv[1], "w") as file:

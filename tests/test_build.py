@@ -16,6 +16,7 @@ from pfljax import (
     engine,
     local,
     models,
+    parts,
     registry,
     selection,
 )
@@ -62,19 +63,19 @@ def test_who_is_judged_by_the_servers_model(federation, algorithm, hyper, same):
     ],
 )
 def test_the_model_goes_by_the_shape(shape, model):
-    assert build.default_model(shape) == model
+    assert parts.default_model(shape) == model
 
 
 def test_the_learning_rate_decays_from_the_first_round():
-    made = build.make_local(Experiment(lr=0.5, lr_decay=0.8))
+    made = parts.make_local(Experiment(lr=0.5, lr_decay=0.8))
     rates = [float(local.learning_rate(made, jnp.int32(r))) for r in range(3)]
     np.testing.assert_allclose(rates, [0.4, 0.32, 0.256], rtol=1e-6)
-    assert build.make_local(Experiment(lr=0.5)).learning_rate == 0.5
+    assert parts.make_local(Experiment(lr=0.5)).learning_rate == 0.5
 
 
 def test_work_is_epochs_or_steps():
-    assert build.make_local(Experiment(epochs=3)).epochs == 3
-    made = build.make_local(Experiment(epochs=None, steps=7))
+    assert parts.make_local(Experiment(epochs=3)).epochs == 3
+    made = parts.make_local(Experiment(epochs=None, steps=7))
     assert (made.epochs, made.steps) == (None, 7)
     assert made.batch_size == Experiment().batch_size
 
@@ -89,14 +90,14 @@ def step(optimizer, grads):
 
 
 def test_sgd_has_torchs_momentum_and_weight_decay():
-    made = build.make_optimizer(Experiment(momentum=0.5, weight_decay=0.1))(0.1)
+    made = parts.make_optimizer(Experiment(momentum=0.5, weight_decay=0.1))(0.1)
     g, h = 1 + 0.1, 2 + 0.1
     expected = [-0.1 * g, -0.1 * (0.5 * g + h)]
     np.testing.assert_allclose(step(made, [1, 2]), expected, rtol=1e-6)
 
 
 def test_an_optimizer_of_optax_gets_its_options():
-    made = build.make_optimizer(Experiment(optimizer="adam:b1=0.5,b2=0.9"))(0.1)
+    made = parts.make_optimizer(Experiment(optimizer="adam:b1=0.5,b2=0.9"))(0.1)
     same = optax.adam(0.1, b1=0.5, b2=0.9)
     np.testing.assert_array_equal(step(made, [1, -2, 3]), step(same, [1, -2, 3]))
 
