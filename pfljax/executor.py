@@ -68,7 +68,7 @@ def fitting(
             return sim
     raise ValueError(
         f"width {widths[-1]} needs {needed / 1e9:.2f} GB beside data and states on "
-        f"each device, and {free / 1e9:.2f} GB are free; choose a smaller width, cohort "
+        f"each device, and {free / 1e9:.2f} GB are free; choose another width, cohort "
         "or model, or --store disk"
     )
 
