@@ -30,11 +30,15 @@ def further_bytes(program: Any) -> int:
 
 
 def free_bytes(num_devices: int) -> float:
-    """Free bytes of a device, the least of all; of CPU devices an equal share."""
-    stats = [device.memory_stats() for device in jax.devices()[:num_devices]]
+    """Free bytes of a device, the least of all; of CPU devices an equal share.
+
+    Of several processes each looks at its own devices.
+    """
+    own = jax.local_devices()[:num_devices]
+    stats = [device.memory_stats() for device in own]
     if all(stats):
         return min(s["bytes_limit"] - s["bytes_in_use"] for s in stats if s)
     meminfo = Path("/proc/meminfo")
     text = meminfo.read_text() if meminfo.exists() else ""
     found = re.search(r"MemAvailable:\s+(\d+) kB", text)
-    return int(found[1]) * 1024 / num_devices if found else math.inf
+    return int(found[1]) * 1024 / len(own) if found else math.inf
