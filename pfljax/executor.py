@@ -14,9 +14,10 @@ from pfljax import build, folder, memory, parts
 from pfljax.build import Simulation
 from pfljax.config import Experiment
 from pfljax.data import Federation
+from pfljax.processes import ask
 from pfljax.types import Task
 
-FILE = "executor.json"  # what a probe chose: a resumed run keeps its bits
+FILE = "executor.json"  # the width that was chosen: a resumed run keeps its bits
 
 
 def choose(
@@ -33,8 +34,10 @@ def choose(
 
     if experiment.store != "device":  # pages are as large as they are made
         return made(parts.width_of(experiment))
+    if not isinstance(experiment.width, int) and ask((path / FILE).exists):
+        return made(ask(folder.read_json, path / FILE)["width"])
     if experiment.width == "auto" and jax.process_count() == 1:
-        return made(_probed(experiment, federation, made, path))
+        return made(_probed(experiment, federation, made))
     widths = [parts.width_of(experiment)]
     if experiment.width is None or experiment.width == "auto":
         widths = [w for w in halves(experiment.cohort) if w <= (widths[0] or w)]
@@ -82,15 +85,12 @@ def bytes_needed(sim: Simulation, federation: Federation) -> int:
 
 
 def _free(sim: Simulation) -> float:
-    return memory.free_bytes(sim.setting.mesh.size if sim.setting.mesh else 1)
+    """Free bytes of a device; process 0 tells, for all must choose alike."""
+    return ask(memory.free_bytes, sim.setting.mesh.size if sim.setting.mesh else 1)
 
 
-def _probed(
-    experiment: Experiment, federation: Federation, made: Any, path: Path
-) -> int:
-    """The fastest width, by one timed round of each; remembered in the run folder."""
-    if (path / FILE).exists():
-        return folder.read_json(path / FILE)["width"]
+def _probed(experiment: Experiment, federation: Federation, made: Any) -> int:
+    """The fastest width, by one timed round of each."""
     seconds: dict[int, float] = {}
     for width in reversed(halves(experiment.cohort)):
         sim = made(width)
@@ -99,13 +99,12 @@ def _probed(
         seconds[width] = _one_round(sim, federation)
     if not seconds:
         fitting([1], made, federation)  # raises
-    best = min(seconds, key=seconds.__getitem__)
-    return best
+    return min(seconds, key=seconds.__getitem__)
 
 
 def remember(path: Path, experiment: Experiment, sim: Simulation) -> None:
-    """Writes what a probe chose into the run folder."""
-    if experiment.width == "auto" and not (path / FILE).exists():
+    """Writes the width that was chosen, by whatever was free, into the run folder."""
+    if not isinstance(experiment.width, int) and not (path / FILE).exists():
         folder.write_json(path / FILE, {"width": sim.setting.width})
 
 

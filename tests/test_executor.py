@@ -81,3 +81,14 @@ def test_a_ragged_cohort_wastes_no_step_in_a_loop_and_little_in_chunks():
     assert useful == sum(measure.lane_steps(c, 1) for c in counts)
     sorted_pairs = sum(measure.lane_steps(c, 2) for c in counts)
     assert useful < sorted_pairs < 2 * useful
+
+
+def test_what_was_free_once_is_kept_by_a_resumed_run(tmp_path):
+    experiment = DIGITS.replace(out=str(tmp_path / "run"))
+    run(experiment, quiet=True, report=False)
+    file = tmp_path / "run" / "executor.json"
+    assert json.loads(file.read_text()) == {"width": 1}
+    file.write_text('{"width": 2}')
+    federation, _ = build.federation(experiment)
+    sim = executor.choose(experiment, federation, None, tmp_path / "run")
+    assert sim.setting.width == 2
