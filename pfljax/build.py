@@ -96,6 +96,17 @@ def _hold_out(
     return everybody.hold_out(share, experiment.seed)
 
 
+def truthful(
+    experiment: Experiment, federation: Federation | None, task: Task | None
+) -> Experiment:
+    """The experiment with the count of clients and the model that are given."""
+    if federation is not None:
+        experiment = experiment.replace(clients=federation.num_clients)
+    if task is not None and experiment.model == "auto":
+        experiment = experiment.replace(model="own")
+    return experiment
+
+
 def simulation(
     experiment: Experiment, federation: Federation, task: Task | None = None
 ) -> Simulation:

@@ -10,7 +10,7 @@ from typing import Any
 
 import jax
 
-from pfljax import build, folder, memory, parts
+from pfljax import build, folder, memory, mesh, parts
 from pfljax.build import Simulation
 from pfljax.config import Experiment
 from pfljax.data import Federation
@@ -78,7 +78,7 @@ def fitting(
 
 def bytes_needed(sim: Simulation, federation: Federation) -> int:
     """Bytes that the compiled rounds need on each device beside data and states."""
-    train = build.placed(sim, federation).train
+    train = mesh.abstract(sim.setting.mesh, federation.train)
     rounds: Any = sim.rounds
     program = rounds.lower(build.abstract(sim), train, 1).compile()
     return memory.further_bytes(program)

@@ -74,7 +74,7 @@ def run(
       FolderError: the folder holds another run or cannot be written.
       CheckpointError: none of its checkpoints can be used.
     """
-    experiment = _truthful(experiment, federation, task)
+    experiment = build.truthful(experiment, federation, task)
     config.check(experiment, own_model=task is not None)
     experiment = config.resolve(experiment)
     path, quiet = Path(experiment.folder), quiet or not first()
@@ -98,17 +98,6 @@ def _report(path: Path) -> None:
         from pfljax.report import write_run_report
 
         write_run_report(path)
-
-
-def _truthful(
-    experiment: Experiment, federation: Federation | None, task: Task | None
-) -> Experiment:
-    """The experiment with the count of clients and the model that are given."""
-    if federation is not None:
-        experiment = experiment.replace(clients=federation.num_clients)
-    if task is not None and experiment.model == "auto":
-        experiment = experiment.replace(model="own")
-    return experiment
 
 
 def _begin(

@@ -164,6 +164,17 @@ def place(mesh: Mesh | None, value: Any) -> Any:
     return jax.tree.map(of_leaf, value)
 
 
+def abstract(mesh: Mesh | None, value: Any) -> Any:
+    """What `place` would give, as shapes: nothing is copied."""
+    if mesh is None:
+        return value
+    where = NamedSharding(mesh, WHOLE)
+    return jax.tree.map(
+        lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=where),
+        value,
+    )
+
+
 def shardings(mesh: Mesh | None, state: RunState) -> Any:
     """Where a state's leaves lie: `clients` in blocks, all else on every device."""
     if mesh is None:

@@ -116,7 +116,8 @@ def sweep(
     given = {
         s: federation(s) if callable(federation) else federation for s in axes["seed"]
     }
-    experiment = _shared(experiment, given, task, max(axes["cohort"]))
+    experiment = build.truthful(experiment, next(iter(given.values())), task)
+    experiment = experiment.replace(cohort=max(axes["cohort"]))
     points = _points(axes, options)
     for point in points:
         own = {"hyper": dict(experiment.hyper) | point["hyper"]}
@@ -187,18 +188,6 @@ def _refusal(wrong: str, method: str, numeric: list[str]) -> str:
         f"{wrong} of {method} cannot be swept in one program; can be: {can}{options}. "
         "Make every other value an experiment of its own"
     )
-
-
-def _shared(
-    experiment: Experiment, given: Mapping[int, Any], task: Task | None, cohort: int
-) -> Experiment:
-    """What all runs share: the largest cohort, the clients and model that are given."""
-    federation = next(iter(given.values()))
-    if federation is not None:
-        experiment = experiment.replace(clients=federation.num_clients)
-    if task is not None and experiment.model == "auto":
-        experiment = experiment.replace(model="own")
-    return experiment.replace(cohort=cohort)
 
 
 def _points(
