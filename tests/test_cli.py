@@ -67,7 +67,7 @@ def test_files_of_a_run(done):
     assert names == {
         ".lock", "config.json", "environment.json", "partition.json",
         "partition.npz", "metrics.jsonl", "timing.jsonl", "per_client.npz",
-        "summary.json", "checkpoints", "figures", "report.html",
+        "summary.json", "checkpoints", "figures", "report.html", "executor.json",
     }  # fmt: skip
     figures = {p.name for p in (folder / "figures").iterdir()}
     assert figures == {f"{name}.{end}" for name in FIGURES for end in ("png", "pdf")}

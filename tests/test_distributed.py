@@ -12,7 +12,7 @@ import pytest
 import tiny
 from pfljax import folder, processes
 
-JOB = tiny.TINY.replace(cohort=4, rounds=40, eval_every=4)
+JOB = tiny.TINY.replace(algorithm="fedper", hyper={}, cohort=4, rounds=40, eval_every=4)
 KILLED = 10  # rounds in the log before a process is killed
 LIMIT = 300  # seconds
 PROGRAM = f"""

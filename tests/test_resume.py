@@ -10,10 +10,10 @@ import pytest
 
 import tiny
 
-JOB = tiny.TINY.replace(rounds=36, eval_every=3)
+JOB = tiny.TINY.replace(algorithm="fedper", hyper={}, rounds=36, eval_every=3)
 LINES = sorted(random.Random(0).sample(range(9, 34), 3))  # rounds logged before a kill
 # Kills at logged rounds, and further ones that leave a half-written checkpoint.
-KILLS = {"device": (LINES, 2), "host": (LINES[1:2], 1), "disk": (LINES[1:2], 1)}
+KILLS = {"device": (LINES, 2), "host": ([], 1), "disk": (LINES[1:2], 1)}
 
 
 @pytest.fixture(scope="module")
@@ -21,17 +21,11 @@ def env(tmp_path_factory):
     return tiny.environment(tmp_path_factory.mktemp("xla"))
 
 
-@pytest.fixture(scope="module", params=list(KILLS))
-def store(request):
-    """Where the client states are."""
-    return request.param
-
-
 @pytest.fixture(scope="module")
-def whole(env, tmp_path_factory, store):
-    """The folder of the same run, never interrupted."""
+def whole(env, tmp_path_factory):
+    """The folder of the same run, never interrupted, with its states on the devices."""
     folder = tmp_path_factory.mktemp("whole") / "run"
-    _finish(JOB.replace(out=str(folder), store=store), env)
+    _finish(JOB.replace(out=str(folder)), env)
     return folder
 
 
@@ -63,6 +57,7 @@ def _kill(process, ready, delay):
     return alive
 
 
+@pytest.mark.parametrize("store", KILLS)
 def test_killed_anywhere_ends_with_the_same_bits(env, whole, tmp_path, store):
     folder, chance = tmp_path / "run", random.Random(1)
     job, (lines_logged, saves) = JOB.replace(out=str(folder), store=store), KILLS[store]
@@ -84,11 +79,9 @@ def test_killed_anywhere_ends_with_the_same_bits(env, whole, tmp_path, store):
     assert not _saving(folder)
 
 
-def test_ctrl_c_is_one_line_and_the_same_command_goes_on(env, whole, tmp_path, store):
-    if store == "host":
-        pytest.skip("as with the disk store: stopping knows nothing of stores")
+def test_ctrl_c_is_one_line_and_the_same_command_goes_on(env, whole, tmp_path):
     folder = tmp_path / "run"
-    job = JOB.replace(out=str(folder), store=store)
+    job = JOB.replace(out=str(folder))
     options = tiny.options(job)
     process = subprocess.Popen(
         [sys.executable, "-c", tiny.COMMAND, "run", *options],
