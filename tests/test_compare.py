@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from flax import linen as nn
 
-from pfljax import Experiment, data, models, report
+from pfljax import Experiment, build, data, models, report
 from pfljax.compare import compare, grid
 
 BASE = Experiment(
@@ -115,7 +115,9 @@ def test_clients_and_a_model_of_ones_own(tmp_path, monkeypatch):
     module = models.Network(nn.Dense(4), nn.Dense(3))
     given = {"federation": mine, "task": models.task(module, (3,)), "quiet": True}
     job = BASE.replace(dataset="mine", model="mine")
-    compare([job], (0, 1), str(tmp_path / "out"), **given)
+    built = build._simulation.cache_info().misses
+    compare([job], (0, 1), str(tmp_path / "out"), local=False, **given)
+    assert build._simulation.cache_info().misses == built + 1  # for both seeds
     for seed in (0, 1):
         place = tmp_path / "out" / "fedavg" / f"s{seed}"
         told = json.loads((place / "partition.json").read_text())

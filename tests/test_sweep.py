@@ -103,7 +103,7 @@ def test_options_of_the_method_and_seeds():
     found = sweep(DITTO, hyper={"lam": (0.0, 0.5)}, seeds=(0, 1))
     losses = found.metrics["personal/loss"]
     assert not np.allclose(losses[0], losses[2])
-    assert_as_separate(found)
+    assert_as_separate(found, (0, 3))
 
 
 def test_numbers_of_the_optimizer():
