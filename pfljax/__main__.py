@@ -1,0 +1,5 @@
+"""`python -m pfljax` is `pfljax`."""
+
+from pfljax.cli import main
+
+main()
