@@ -2,7 +2,7 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VERSION := $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])')
 PINS := $(wildcard .ci/constraints-$(VERSION).txt)
-PIP := .venv/bin/python -m pip install --quiet --disable-pip-version-check $(PINS:%=-c %)
+PIP := .venv/bin/python -m pip install --quiet --no-compile --disable-pip-version-check $(PINS:%=-c %)
 
 .PHONY: demo test table clean
 

@@ -53,7 +53,7 @@ def with_epochs(turn: Turn, local: Local, epochs: int | None) -> Turn:
         return turn
     if local.epochs is None:
         raise ValueError(
-            f"personal_epochs is {epochs}, but local training counts steps; "
+            f"one part is to train {epochs} epochs, but local training counts steps; "
             "give epochs instead of steps"
         )
     return turn._replace(steps=turn.steps * epochs // local.epochs)
@@ -76,6 +76,22 @@ def sgd(
         return optax.chain(*parts)
 
     return build
+
+
+def beside(
+    local: Local, labels: Any, other: Callable[[Any], optax.GradientTransformation]
+) -> Local:
+    """Local training of a tuple whose parts have two optimizers.
+
+    `labels` names each part: "model", stepped by the optimizer of `local`, or "other",
+    stepped by `other`, a function of the learning rate.
+    """
+
+    def optimizer(rate: Any) -> optax.GradientTransformation:
+        parts: dict[Any, Any] = {"model": local.optimizer(rate), "other": other(rate)}
+        return optax.partition(parts, labels)
+
+    return local._replace(optimizer=optimizer)
 
 
 def minibatch(data: ClientData, step: Array, key: Key, batch_size: int) -> Batch:

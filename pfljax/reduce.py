@@ -12,9 +12,24 @@ import jax
 import jax.numpy as jnp
 
 from pfljax import tree
-from pfljax.types import Array
+from pfljax.types import Array, Cohort
 
 Reducer = Callable[[Any, Array], Any]
+
+
+def weighting(name: str) -> Callable[[Cohort], Array]:
+    """Weights f32[M] of a cohort: "rows", those of each client, or "uniform".
+
+    Raises:
+      ValueError: for another name.
+    """
+    of = {
+        "rows": lambda cohort: cohort.weight * cohort.mask,
+        "uniform": lambda cohort: cohort.draws * cohort.mask,
+    }
+    if name not in of:
+        raise ValueError(f"weighting is {name!r}; known: {', '.join(of)}")
+    return of[name]
 
 
 def mean(uploads: Any, weight: Array) -> Any:

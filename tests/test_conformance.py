@@ -30,6 +30,10 @@ BYTES = {  # down, up
     "fedprox": (WHOLE, WHOLE),
     "scaffold": (2 * WHOLE, 2 * WHOLE),
     "ditto": (WHOLE, WHOLE),
+    "apfl": (WHOLE, WHOLE),
+    "pfedme": (WHOLE, WHOLE),
+    "lg_fedavg": (HEAD, HEAD),
+    "fedrep": (BODY, BODY),
     "fedper": (BODY, BODY),
     "ifca": (2 * WHOLE, WHOLE + 2 * 4),  # two models down; one and its choice up
     "per_fedavg": (WHOLE, WHOLE),
@@ -41,6 +45,7 @@ VARIANTS = [
     ("ditto", {"prox": "norm", "personal_epochs": 3}),
     ("ifca", {"averaging": "gradients"}),
     ("superfed", {"mixing": "layer", "prox": "norm"}),
+    ("apfl", {"as_in": "fedjax"}),
     ("per_fedavg", {"variant": "first_order"}),
     ("per_fedavg", {"variant": "hessian_free", "adapt": 2}),
 ]
@@ -116,6 +121,9 @@ def test_law_3_rounds_may_be_cut_anywhere(played):
     toy.assert_same(played.program(half, train, 3)[0], played.states[6])
 
 
+@pytest.mark.parametrize(
+    "played", [(name, {}) for name in registry.algorithms()], ids=_label, indirect=True
+)
 def test_law_3_stop_restore_and_go_on(played, tmp_path):
     with checkpoint.writer(tmp_path, "hash") as save:
         save(3, played.states[3])

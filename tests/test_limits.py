@@ -7,13 +7,17 @@ import pytest
 
 import toy
 from pfljax import engine, reduce, selection
+from pfljax.algorithms.apfl import apfl
 from pfljax.algorithms.ditto import ditto
 from pfljax.algorithms.fedavg import fedavg
 from pfljax.algorithms.fedper import fedper
 from pfljax.algorithms.fedprox import fedprox
+from pfljax.algorithms.fedrep import fedrep
 from pfljax.algorithms.ifca import ifca
+from pfljax.algorithms.lg_fedavg import lg_fedavg
 from pfljax.algorithms.local import local as alone
 from pfljax.algorithms.per_fedavg import per_fedavg
+from pfljax.algorithms.pfedme import pfedme
 from pfljax.algorithms.scaffold import scaffold
 from pfljax.algorithms.superfed import superfed
 from pfljax.local import sgd
@@ -59,9 +63,16 @@ def trained_alone():
         fedprox(TASK, LOCAL, mu=0.0),
         fedprox(TASK, LOCAL, mu=0.0, prox="norm"),
         ditto(TASK, LOCAL, lam=0.7),
+        apfl(TASK, LOCAL, alpha=0.3, weighting="rows"),
         superfed(TASK, LOCAL, start=1.0, mu=0.0, nu=5.0, rounds=3),
     ],
-    ids=["fedprox mu=0", "fedprox norm mu=0", "ditto any lam", "superfed start=1"],
+    ids=[
+        "fedprox mu=0",
+        "fedprox norm mu=0",
+        "ditto any lam",
+        "apfl any alpha",
+        "superfed start=1",
+    ],
 )
 def test_the_server_follows_fedavg(method, averaged):
     toy.assert_close(last(method).server, averaged.server, 1e-6)
@@ -89,6 +100,72 @@ def test_fedper_without_a_head_is_fedavg(averaged):
 def test_fedper_without_a_body_is_local_training(trained_alone):
     task = regrouped("head")
     toy.assert_same(last(fedper(task, LOCAL), task).clients, trained_alone.clients)
+
+
+def test_lg_fedavg_without_a_body_is_fedavg(averaged):
+    task = regrouped("head")
+    toy.assert_same(last(lg_fedavg(task, LOCAL), task).server, averaged.server)
+
+
+def test_lg_fedavg_without_a_head_is_local_training(trained_alone):
+    task = regrouped("body")
+    toy.assert_same(last(lg_fedavg(task, LOCAL), task).clients, trained_alone.clients)
+
+
+def test_fedrep_without_a_head_is_uniform_fedavg(averaged_uniformly):
+    task = regrouped("body")
+    toy.assert_close(last(fedrep(task, LOCAL), task).server, averaged_uniformly.server)
+
+
+def test_fedrep_without_head_epochs_never_trains_a_head():
+    state = last(fedrep(TASK, LOCAL, head_epochs=0))
+    heads = state.clients["head"]
+    toy.assert_same(heads, jnp.broadcast_to(heads[:1], heads.shape))
+    trained = last(fedrep(TASK, LOCAL, head_epochs=1)).clients["head"]
+    assert not np.allclose(trained, heads)
+
+
+def test_apfl_of_own_weight_one_is_local_training(trained_alone):
+    state = last(apfl(TASK, LOCAL, alpha=1.0, adaptive=False))
+    toy.assert_close(state.clients.v, trained_alone.clients, 1e-6)
+    assert (state.clients.alpha == 1).all()
+
+
+def test_apfl_of_own_weight_zero_is_judged_as_fedavg():
+    method = apfl(TASK, LOCAL, alpha=0.0, adaptive=False)
+    state = last(method)
+    personal = jax.vmap(method.personal, (None, None, 0, None))
+    judged = personal(None, state.server, state.clients, None)
+    everybody = jnp.ones((len(toy.SIZES), 1))
+    toy.assert_same(judged, jax.tree.map(lambda w: everybody * w, state.server))
+    first = TASK.init(jax.random.key(0))
+    assert jax.tree.map(jnp.shape, state.clients.v) == jax.tree.map(
+        lambda leaf: (len(toy.SIZES), *leaf.shape), first
+    )
+
+
+@pytest.mark.parametrize("frozen", [{"beta": 0.0}, {"lam": 0.0}])
+def test_pfedme_that_pulls_nothing_leaves_the_server(frozen):
+    first, *_, end = toy.play(
+        pfedme(TASK, SGD, **frozen), TASK, SGD, toy.noisy_clients(), cohort=COHORT
+    )[0]
+    toy.assert_same(first.server, end.server)
+    assert not np.allclose(toy.flat(end.clients.theta), toy.flat(end.server))
+
+
+def test_pfedme_of_one_inner_step_is_fedavg_of_another_rate():
+    """Of eta lam eta_p: 0.1 * 4 * 0.2."""
+    options = {"lam": 4.0, "inner_lr": 0.2, "inner_steps": 1, "warm": False}
+    slow = SGD._replace(learning_rate=0.08)
+    same = last(uniform(TASK, slow), local=slow)
+    toy.assert_close(last(pfedme(TASK, SGD, **options), local=SGD).server, same.server)
+
+
+def test_pfedme_whose_step_goes_all_the_way_uploads_theta():
+    method = pfedme(TASK, SGD._replace(learning_rate=0.5), lam=2.0)
+    state = last(method, local=SGD._replace(learning_rate=0.5), cohort=8)
+    mean = jax.tree.map(lambda leaf: leaf.mean(0), state.clients.theta)
+    toy.assert_close(state.server, mean, 1e-5)
 
 
 @pytest.mark.parametrize("prox", ["squared", "norm"])

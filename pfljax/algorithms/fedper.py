@@ -7,14 +7,18 @@ judged by the newest b under its own h_k. What body and head are, the model says
 (`Task.groups`).
 """
 
-from pfljax import tree
+from pfljax import reduce, tree
 from pfljax.algorithms.fedavg import fedavg
 from pfljax.local import fit
 from pfljax.types import Algorithm, Local, Task
 
 
-def fedper(task: Task, local: Local) -> Algorithm:
-    """Builds FedPer; without a head it is FedAvg, without a body local training."""
+def fedper(task: Task, local: Local, *, weighting: str = "rows") -> Algorithm:
+    """Builds FedPer; without a head it is FedAvg, without a body local training.
+
+    `weighting`: what a client counts for at the server, "rows" or "uniform".
+    """
+    weights = reduce.weighting(weighting)
     in_body = tree.labelled(task.groups, "body")
 
     def train(turn, body, head, data):
@@ -27,6 +31,7 @@ def fedper(task: Task, local: Local) -> Algorithm:
         init_client=lambda params, client_id, key: tree.split(params, in_body)[1],
         message=lambda body, head: body,
         train=train,
+        aggregate=lambda body, uploads, cohort: reduce.mean(uploads, weights(cohort)),
         personal=lambda turn, body, head, data: tree.merge(body, head),
         server_model=None,
     )

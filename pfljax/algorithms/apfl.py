@@ -1,0 +1,101 @@
+"""APFL. Deng, Kamani, Mahdavi, 2020, https://arxiv.org/abs/2003.13461 (Algorithm 1).
+
+    Server   w                Client  v_k, alpha_k, and whether k ever took part
+    Message  w                Upload  w_k, the federated params after local training
+With m = alpha v + (1 - alpha) w, each step moves, all from the values before it,
+w by grad f(w),  v by alpha grad f(m),  alpha by <grad f(m), v - w>, clipped to [0, 1];
+w is FedAvg's. Client k is judged by m with the newest w, or by w before it ever took
+part.
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from pfljax import reduce, tree
+from pfljax.algorithms.fedavg import fedavg
+from pfljax.local import beside, fit
+from pfljax.types import Algorithm, Local, Task
+
+FORMS = ("paper", "fedjax", "superfed-code")
+
+
+class Kept(NamedTuple):
+    """What a client keeps."""
+
+    v: Any
+    alpha: Any  # f32[]; a tree of them, one a tensor, as in fedjax
+    met: Any  # bool[]
+
+
+def apfl(
+    task: Task,
+    local: Local,
+    *,
+    alpha: float = 0.5,
+    adaptive: bool = True,
+    as_in: str = "paper",
+    weighting: str = "uniform",
+) -> Algorithm:
+    """Builds APFL from `alpha`, which is learned if `adaptive`.
+
+    Fixed, `alpha` = 0 is FedAvg and 1 local training. as_in="fedjax" has an alpha a
+    tensor and moves v by grad f(m) without the factor alpha; "superfed-code" mixes with
+    the w that the round began with (its numbers: alpha=0.25, adaptive=False).
+    """
+    if as_in not in FORMS:
+        raise ValueError(f"as_in is {as_in!r}; known: {', '.join(FORMS)}")
+    if not 0 <= alpha <= 1:
+        raise ValueError(f"alpha is {alpha}; expected 0 <= alpha <= 1")
+    slope_of, weights = jax.value_and_grad(task.loss), reduce.weighting(weighting)
+    a_tensor, stale = as_in == "fedjax", as_in == "superfed-code"
+
+    def train(turn, w, kept, data):
+        def gradient(params, batch, key):
+            now, v, share = params
+            value, slope = slope_of(now, batch, key)
+            base = w if stale else now
+            _, mixed = slope_of(tree.lerp(base, v, share), batch, key)
+            own = mixed if a_tensor else tree.scale(mixed, share)
+            along = tree.sub(v, base)
+            turned = products(mixed, along) if a_tensor else tree.dot(mixed, along)
+            return value, (slope, own, tree.scale(turned, float(adaptive)))
+
+        start, labels = (w, *kept[:2]), ("model", "model", "other")
+        stepped = beside(local, labels, within_one)
+        found, metrics = fit(task.loss, start, data, turn, stepped, gradient)
+        w, v, share = found
+        return Kept(v, share, jnp.bool_(True)), w, metrics
+
+    def first(params, client_id, key):
+        share = jnp.float32(alpha)
+        shares = jax.tree.map(lambda _: share, params) if a_tensor else share
+        return Kept(params, shares, jnp.bool_(False))
+
+    def personal(turn, w, kept, data):
+        return tree.where(kept.met, tree.lerp(w, kept.v, kept.alpha), w)
+
+    return fedavg(task, local)._replace(
+        init_client=first,
+        message=lambda w, kept: w,
+        train=train,
+        aggregate=lambda w, uploads, cohort: reduce.mean(uploads, weights(cohort)),
+        personal=personal,
+        endpoints=lambda w, kept: (w, kept.v),
+    )
+
+
+def products(a: Any, b: Any) -> Any:
+    """The inner product of each tensor of two trees."""
+    return jax.tree.map(lambda x, y: jnp.sum(x * y), a, b)
+
+
+def within_one(rate: Any) -> optax.GradientTransformation:
+    """Gradient descent of numbers that stay within [0, 1]."""
+
+    def clip(updates, params):
+        return jax.tree.map(lambda u, p: jnp.clip(p + u, 0, 1) - p, updates, params)
+
+    return optax.chain(optax.sgd(rate), optax.stateless(clip))

@@ -1,0 +1,56 @@
+"""FedRep. Collins et al., ICML 2021, https://arxiv.org/abs/2102.07078 (Algorithm 1).
+
+    Server   b, the body      Client  h_k, this client's own head
+    Message  b                Upload  b_k, the body after local training
+First the head alone takes its steps, with b fixed; then the body alone, with that head
+fixed; b <- mean_k b_k. Each has an optimizer of its own: neither moves while the other
+is trained.
+"""
+
+import jax.numpy as jnp
+
+from pfljax import tree
+from pfljax.algorithms.fedper import fedper
+from pfljax.local import fit, fold, with_epochs
+from pfljax.types import Algorithm, Local, Task
+
+
+def fedrep(
+    task: Task,
+    local: Local,
+    *,
+    head_epochs: int | None = 10,
+    finetune: int = 0,
+    weighting: str = "uniform",
+) -> Algorithm:
+    """Builds FedRep; without a head it is FedAvg of the same `weighting`.
+
+    The body takes the budget of local training, the head `head_epochs` (None: the same
+    budget). `finetune` steps of the head precede evaluation, as the authors' code does
+    after the last round: so an unseen client gets a head. SuPerFed's code weighs by
+    rows.
+    """
+
+    def train_head(turn, body, head, data):
+        def loss(head, batch, key):
+            return task.loss(tree.merge(body, head), batch, key)
+
+        return fit(loss, head, data, fold(turn, "head"), local)[0]
+
+    def train(turn, body, head, data):
+        head = train_head(with_epochs(turn, local, head_epochs), body, head, data)
+
+        def loss(body, batch, key):
+            return task.loss(tree.merge(body, head), batch, key)
+
+        body, metrics = fit(loss, body, data, turn, local)
+        return head, body, metrics
+
+    def personal(turn, body, head, data):
+        if finetune:
+            turn = fold(turn, "finetune")._replace(steps=jnp.int32(finetune))
+            head = train_head(turn, body, head, data)
+        return tree.merge(body, head)
+
+    shared = fedper(task, local, weighting=weighting)
+    return shared._replace(train=train, personal=personal)

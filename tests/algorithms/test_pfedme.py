@@ -1,0 +1,40 @@
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import toy
+from pfljax.algorithms.pfedme import pfedme
+
+LAM, RATE, DECAY, BETA = 2.0, 0.05, 0.1, 0.7
+
+
+@pytest.mark.parametrize("warm", [True, False])
+def test_pfedme_against_numpy(warm):
+    options = {"lam": LAM, "inner_lr": RATE, "inner_steps": 4, "beta": BETA}
+    states, drawn = toy.quadratic_game(pfedme, **options, inner_decay=DECAY, warm=warm)
+    w, theta = toy.flat(states[0].server), toy.flat(states[0].clients.theta)
+    for ids, state in zip(drawn, states[1:], strict=True):
+        uploads = []
+        for k in ids:
+            own, near = w, w
+            for _ in range(3):
+                pulled = lambda x, k=k, own=own: (  # noqa: E731
+                    toy.gradient(k, x) + LAM * (x - own) + DECAY * x
+                )
+                near = toy.descend(near if warm else own, pulled, 4, RATE)
+                own = own - toy.RATE * LAM * (own - near)
+            theta[k] = near
+            uploads.append(own)
+        w = (1 - BETA) * w + BETA * np.mean(uploads, axis=0)
+        np.testing.assert_allclose(toy.flat(state.server), w, rtol=1e-5, atol=1e-5)
+        found = toy.flat(state.clients.theta)
+        np.testing.assert_allclose(found, theta, rtol=1e-5, atol=1e-5)
+
+
+def test_who_never_took_part_is_judged_by_the_server():
+    method = pfedme(toy.quadratic(), toy.full_batch())
+    kept = method.init_client(toy.unflat(np.ones(3)), 0, None)
+    w = toy.unflat(np.zeros(3))
+    toy.assert_same(method.personal(None, w, kept, None), w)
+    met = kept._replace(met=jnp.bool_(True))
+    toy.assert_same(method.personal(None, w, met, None), kept.theta)
