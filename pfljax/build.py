@@ -78,6 +78,7 @@ def _everybody(experiment: Experiment) -> Federation:
         stratified=experiment.stratified,
         rows=experiment.rows,
         test_from=experiment.test_from,
+        noise=experiment.noise,
     )
 
 

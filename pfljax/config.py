@@ -103,6 +103,10 @@ class Experiment:
         '"clients" own rows, the "official" test set, or its "official_classes".',
     )
     rows: str = setting("train", 'Deal the official "train" rows, or "all".')
+    noise: str = setting(
+        "none",
+        'Wrong training labels: "pair:rate=0.1", "symmetric:rate=0.2", legacy=True.',
+    )
     unseen: float = setting(
         0.0, "Share of the clients held out of training and judged as newcomers."
     )

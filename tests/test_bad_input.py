@@ -60,7 +60,7 @@ SETTINGS = {
     "unseen-none": ({"unseen": 0.01}, "holds out 0 of 20 clients; hold out at least 1"),
     "unseen-most": ({"unseen": 0.8}, "holds out 16 of 20 .* leave the cohort of 5"),
     # names
-    "algorithm": ({"algorithm": "fedavgg"}, "unknown algorithm.*known: ditto, fedavg"),
+    "algorithm": ({"algorithm": "fedavgg"}, "unknown algorithm.*known: apfl, ditto"),
     "near": ({"algorithm": "fedavgg"}, "did you mean 'fedavg'"),
     "dataset": ({"dataset": "digitz"}, "unknown data set 'digitz'; known: .*digits"),
     "dataset-comma": ({"dataset": ","}, "unknown data set ','; known: cifar10, "),
@@ -165,6 +165,9 @@ SETTINGS = {
         "choose 1 <= cohort <= 30",
     ),
     # data
+    "noise": ({"noise": "pairs:rate=0.1"}, "unknown noise 'pairs'; known: none, pair"),
+    "noise-rate": ({"noise": "pair"}, "noise 'pair' needs the parameter 'rate'"),
+    "noise-share": ({"noise": "pair:rate=1.5"}, "rate is 1.5; expected 0 <= rate <= 1"),
     "official": ({"test_from": "official"}, "'digits' has no official test rows"),
     "path-missing": ({"dataset": "npz"}, "needs the parameter 'path'"),
     "path-wrong": ({"dataset": "npz:path=/no.npz"}, "no file '/no.npz'; give path="),

@@ -19,7 +19,7 @@ CHANGED = {  # another value of every setting that changes a number
     "momentum": 0.5, "weight_decay": 0.1, "optimizer": "adam", "selection": "by_size",
     "stragglers": 0.1, "drop_stragglers": True, "test": 0.3, "validation": 0.2,
     "stratified": True, "test_from": "official", "rows": "all", "unseen": 0.1,
-    "seed": 1, "eval_every": 11, "trained": True, "width": 2,
+    "seed": 1, "noise": "pair:rate=0.1", "eval_every": 11, "trained": True, "width": 2,
 }  # fmt: skip
 CONFIGS = {  # a foreign or broken config.json, and what the message tells
     "broken": ("{", "cannot be read"),

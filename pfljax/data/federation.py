@@ -10,6 +10,7 @@ import numpy as np
 from pfljax import devices
 from pfljax.data.deal import Partition
 from pfljax.data.manifest import describe, subset
+from pfljax.data.noise import Noise, label_noise, turn
 from pfljax.data.partition import partition
 from pfljax.data.sources import OFFICIAL_TEST, OFFICIAL_TRAIN, Arrays
 from pfljax.data.split import check_fractions, shared_test, split_rows
@@ -82,6 +83,7 @@ def federate(
     stratified: bool = False,
     rows: str = "train",
     test_from: str = "clients",
+    noise: str = "none",
 ) -> Federation:
     """Deals `arrays` to clients and splits each client's rows.
 
@@ -98,12 +100,16 @@ def federate(
         test_from: "clients" tests on a client's own rows; "official" on the whole
             official test set, one copy for all; "official_classes" on its rows of the
             classes that the client holds, copied once for each set of classes.
+        noise: wrong labels for training and validation rows, such as "pair:rate=0.1";
+            see `pfljax.data.noise.label_noise`. The rows are dealt by their true
+            labels; the manifest counts the given ones.
 
     Raises:
         ValueError: for wrong fractions or names, or clients without rows.
     """
     devices.prepare()  # before the first array
     _check_choices(arrays, rows, test_from)
+    wrong = label_noise(noise, arrays.num_classes)
     if test_from != "clients":
         test = 0.0
     check_fractions(test, validation)
@@ -114,6 +120,7 @@ def federate(
         dealt, arrays.y, test, validation, stratified, np.random.default_rng([seed, 1])
     )
     offsets = dealt.offset + np.cumsum(sizes, axis=0) - sizes
+    own = order
     if test_from != "clients":
         extra, at, count = shared_test(arrays, order, dealt, test_from)
         offsets[2], sizes[2] = at + len(order), count
@@ -127,8 +134,22 @@ def federate(
         "stratified": stratified,
         "rows": rows,
         "test_from": test_from,
+        "noise": noise,
     }
+    if wrong:
+        learnt = np.repeat(sizes[0] + sizes[1], dealt.size)
+        place = np.arange(len(own)) - np.repeat(dealt.offset, dealt.size)
+        arrays = _mislabelled(
+            arrays, own[(place < learnt) | wrong.tests_too], wrong, seed
+        )
     return _assemble(arrays, order, offsets, sizes, settings)
+
+
+def _mislabelled(arrays: Arrays, rows: np.ndarray, noise: Noise, seed: int) -> Arrays:
+    """The data set with noisy labels at these rows."""
+    y = arrays.y.copy()
+    y[rows] = turn(y[rows], noise.matrix, [seed, 2])
+    return arrays._replace(y=y)
 
 
 def _assemble(
