@@ -6,7 +6,7 @@ concatenation and one matrix product: nothing of that happens to it.
 """
 
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import partial, reduce
 from typing import Any
 
 import jax
@@ -111,6 +111,25 @@ def max_pool(x: Array, pad: int = 0) -> Array:
     return even.reshape(b, h // 2, 2, w // 2, 2, c).max((2, 4))
 
 
+def window_max(x: Array, *, size: int, stride: int, pad: int) -> Array:
+    """Maximum of each square of `size` pixels: [B, H, W, C] -> [B, H', W', C].
+
+    `pad` adds rows and columns of -inf on every side.
+    """
+    sides = (pad, pad), (pad, pad)
+    return reduce(
+        jnp.maximum, _shifted(x, (size, size), (stride, stride), sides, -jnp.inf)
+    )
+
+
+def depthwise(x: Array, kernel: Array, stride: int) -> Array:
+    """Each channel [B, H, W, C] under its own filter [h, w, 1, C], without padding."""
+    shifted = _shifted(x, kernel.shape[:2], (stride, stride), "VALID")
+    weights = kernel.reshape(-1, kernel.shape[-1])
+    seen = (pixels * w for pixels, w in zip(shifted, weights, strict=True))
+    return reduce(jnp.add, seen)
+
+
 def _patches(
     x: Array,
     window: Sequence[int],
@@ -118,14 +137,26 @@ def _patches(
     padding: str | Sequence[tuple[int, int]],
 ) -> Array:
     """The pixels under each window: [B, H', W', h * w * I], in the kernel's order."""
+    return jnp.concatenate(_shifted(x, window, strides, padding), axis=-1)
+
+
+def _shifted(
+    x: Array,
+    window: Sequence[int],
+    strides: Sequence[int],
+    padding: str | Sequence[tuple[int, int]],
+    fill: float = 0.0,
+) -> list[Array]:
+    """What each pixel of the window sees of the images, h * w times [B, H', W', I]."""
     if isinstance(padding, str):
         padding = lax.padtype_to_pads(x.shape[1:3], window, strides, padding)
-    x = jnp.pad(x, ((0, 0), *map(tuple, padding), (0, 0)))
+    sides = ((0, 0), *map(tuple, padding), (0, 0))
+    x = jnp.pad(x, sides, constant_values=fill)
     rows, columns = (
         [slice(start, start + size - width + 1, stride) for start in range(width)]
         for size, width, stride in zip(x.shape[1:3], window, strides, strict=True)
     )
-    return jnp.concatenate([x[:, r, c] for r in rows for c in columns], axis=-1)
+    return [x[:, r, c] for r in rows for c in columns]
 
 
 def _check(lhs: Array, rhs: Array, dilations: tuple[Any, Any], groups: int) -> None:

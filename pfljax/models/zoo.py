@@ -14,11 +14,20 @@ from flax import linen as nn
 
 from pfljax import registry
 from pfljax.models.conv import conv_for_platform, max_pool
+from pfljax.models.deep import (
+    mobilenet,
+    mobilenet_superfed,
+    resnet9,
+    resnet9_superfed,
+    vgg9,
+    vgg9_superfed,
+)
 from pfljax.models.dropout import Dropout
+from pfljax.models.layers import XAVIER, add_channel, bare_dense, flatten, relu_layers
 from pfljax.models.linear import Linear
 from pfljax.models.network import Network as Network
 from pfljax.models.recurrent import char_lstm as char_lstm
-from pfljax.types import Array
+from pfljax.models.recurrent import char_lstm_superfed as char_lstm_superfed
 
 Layer = Callable[..., Any]
 
@@ -30,7 +39,7 @@ def logistic(num_classes: int) -> nn.Module:
 
 def mlp(num_classes: int, *, hidden: Sequence[int] = (64,)) -> nn.Module:
     """Perceptron with ReLU after each of the `hidden` layers; head: the last layer."""
-    layers = [flatten, *_relu_layers(nn.Dense, hidden)]
+    layers = [flatten, *relu_layers(nn.Dense, hidden)]
     return Network(nn.Sequential(layers), nn.Dense(num_classes))
 
 
@@ -41,8 +50,8 @@ def twonn(num_classes: int) -> nn.Module:
 
 def twonn_superfed(num_classes: int) -> nn.Module:
     """SuPerFed's TwoNN without bias: body 200-200, head 200-K, 238,800 on MNIST."""
-    body = [flatten, *_relu_layers(_bare_dense, (200, 200))]
-    head = [*_relu_layers(_bare_dense, (200,)), _bare_dense(num_classes)]
+    body = [flatten, *relu_layers(bare_dense, (200, 200))]
+    head = [*relu_layers(bare_dense, (200,)), bare_dense(num_classes)]
     return Network(nn.Sequential(body), nn.Sequential(head))
 
 
@@ -59,12 +68,12 @@ def twocnn(num_classes: int, *, conv: str = "auto") -> nn.Module:
 def twocnn_superfed(num_classes: int, *, conv: str = "auto") -> nn.Module:
     """SuPerFed's TwoCNN without bias: head 200-200-K; 722,800 on 28x28x3 images."""
     convolution = _convolution(
-        conv, kernel_size=(5, 5), padding=1, use_bias=False, kernel_init=_XAVIER
+        conv, kernel_size=(5, 5), padding=1, use_bias=False, kernel_init=XAVIER
     )
     body = [add_channel]
     for channels in (32, 64):
         body += [convolution(channels), nn.relu, partial(max_pool, pad=1)]
-    head = [*_relu_layers(_bare_dense, (200, 200)), _bare_dense(num_classes)]
+    head = [*relu_layers(bare_dense, (200, 200)), bare_dense(num_classes)]
     return Network(nn.Sequential([*body, flatten]), nn.Sequential(head))
 
 
@@ -100,7 +109,14 @@ MODELS: dict[str, Callable[..., nn.Module]] = {
     "twocnn_superfed": twocnn_superfed,
     "cifar_cnn": cifar_cnn,
     "gn_cnn": gn_cnn,
+    "resnet9": resnet9,
+    "resnet9_superfed": resnet9_superfed,
+    "mobilenet": mobilenet,
+    "mobilenet_superfed": mobilenet_superfed,
+    "vgg9": vgg9,
+    "vgg9_superfed": vgg9_superfed,
     "char_lstm": char_lstm,
+    "char_lstm_superfed": char_lstm_superfed,
 }
 
 
@@ -115,33 +131,6 @@ def model(name: str, num_classes: int, **params: Any) -> nn.Module:
     if num_classes < 2:
         raise ValueError(f"num_classes is {num_classes}, expected 2 or more")
     return factory(num_classes, **params)
-
-
-def flatten(x: Array) -> Array:
-    """Rows [B, ...] as vectors [B, d]."""
-    return x.reshape(x.shape[0], -1)
-
-
-def add_channel(x: Array) -> Array:
-    """Images [B, H, W] as [B, H, W, 1]; [B, H, W, C] as they are.
-
-    Raises:
-      ValueError: for rows that are not images.
-    """
-    if x.ndim not in (3, 4):
-        raise ValueError(
-            f"x has shape {x.shape}, expected images [B, H, W] or [B, H, W, C]; "
-            "choose a model without convolutions for flat rows"
-        )
-    return x if x.ndim == 4 else x[..., None]
-
-
-_XAVIER = nn.initializers.glorot_normal()
-_bare_dense = partial(nn.Dense, use_bias=False, kernel_init=_XAVIER)
-
-
-def _relu_layers(dense: Layer, widths: Sequence[int]) -> list[Layer]:
-    return [layer for width in widths for layer in (dense(width), nn.relu)]
 
 
 def _convolution(conv: str, **options: Any) -> Layer:

@@ -93,3 +93,22 @@ def test_max_pool_gives_the_gradient_to_the_maximum():
 def test_max_pool_refuses_images_without_a_square():
     with pytest.raises(ValueError, match="1x4 pixels"):
         conv.max_pool(draw(2, 1, 4, 3))
+
+
+@pytest.mark.parametrize("stride", [1, 2])
+def test_depthwise_is_a_grouped_convolution(stride):
+    x, k = draw(2, 9, 8, 5), draw(3, 3, 1, 5, seed=1)
+    wanted = lax.conv_general_dilated(
+        x, k, (stride, stride), "VALID",
+        dimension_numbers=NUMBERS, feature_group_count=5,
+    )  # fmt: skip
+    found = conv.depthwise(x, k, stride)
+    np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("size", [7, 8, 14])
+def test_window_max_is_reduce_window(size):
+    x = draw(2, size, size, 3)
+    sides = ((0, 0), (1, 1), (1, 1), (0, 0))
+    wanted = lax.reduce_window(x, -np.inf, lax.max, (1, 3, 3, 1), (1, 2, 2, 1), sides)
+    np.testing.assert_array_equal(conv.window_max(x, size=3, stride=2, pad=1), wanted)

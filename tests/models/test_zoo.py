@@ -5,6 +5,7 @@ import pytest
 from flax import linen as nn
 
 from pfljax import models, tree
+from pfljax.models import deep, layers
 
 SHAPES = {
     "logistic": (8, 8),
@@ -16,11 +17,18 @@ SHAPES = {
     "gn_cnn": (8, 8),
     "cifar_cnn": (8, 8, 3),
     "char_lstm": (12,),
+    "char_lstm_superfed": (12,),
+    "resnet9": (28, 28, 3),
+    "resnet9_superfed": (28, 28, 3),
+    "mobilenet": (40, 40, 3),
+    "mobilenet_superfed": (40, 40, 3),
+    "vgg9": (28, 28),
+    "vgg9_superfed": (28, 28),
 }
 
 
 def build(name, shape, classes=10, **params):
-    scale = 1.0 if name == "char_lstm" else 16.0  # tokens stay as they are
+    scale = 1.0 if name.startswith("char_lstm") else 16.0  # tokens stay as they are
     return models.task(models.model(name, classes, **params), shape, scale=scale)
 
 
@@ -31,8 +39,12 @@ def shapes_of(task):
 def draw_params(task):
     """Parameters from NumPy: an init per model would compile for seconds."""
     rng = np.random.default_rng(0)
-    shapes = shapes_of(task)
-    return jax.tree.map(lambda a: np.float32(rng.normal(0, 0.1, a.shape)), shapes)
+
+    def draw(path, leaf):
+        middle = float("scale" in jax.tree_util.keystr(path))  # of a norm
+        return np.float32(rng.normal(middle, 0.1, leaf.shape))
+
+    return jax.tree_util.tree_map_with_path(draw, shapes_of(task))
 
 
 def count(task, group=None):
@@ -63,6 +75,25 @@ def test_parameter_counts_are_those_of_the_papers(name, shape, total, head):
     assert count(task) == total
     assert count(task, "head") == head
     assert count(task, "body") == total - head
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "classes", "body", "head"),
+    [
+        ("resnet9_superfed", (28, 28, 3), 100, 4_898_112, 156_672),
+        ("mobilenet_superfed", (64, 64, 3), 200, 182_208, 182_272),
+        ("vgg9_superfed", (28, 28, 1), 62, 1_571_472, 146_944),
+        ("char_lstm_superfed", (80,), 100, 795_424, 25_600),
+        # with a bias a unit, and biases and scales of the norms
+        ("resnet9", (28, 28, 3), 100, 4_898_112 + 2_880, 156_672 + 356),
+        ("mobilenet", (64, 64, 3), 200, 182_208 + 1_472, 182_272 + 456),
+        ("vgg9", (28, 28, 1), 62, 1_571_472 + 1_008, 146_944 + 318),
+    ],
+)
+def test_parameter_counts_are_those_of_superfeds_code(name, shape, classes, body, head):
+    task = build(name, shape, classes)
+    assert count(task, "body") == body
+    assert count(task, "head") == head
 
 
 @pytest.mark.parametrize("name", models.MODELS)
@@ -154,7 +185,7 @@ def test_factories_make_linen_modules():
             "resnet",
             10,
             {},
-            "unknown model .resnet.; known: char_lstm, cifar_cnn, gn_cnn",
+            "unknown model .resnet.; known: char_lstm, .*, cifar_cnn, gn_cnn",
         ),
         ("mlp", 1, {}, "expected 2 or more"),
         ("mlp", 10, {"width": 3}, "unknown parameter .width.; known: hidden"),
@@ -173,3 +204,34 @@ def test_wrong_models_are_named(name, num_classes, params, message):
 def test_images_that_a_cnn_cannot_take_are_named(shape, message):
     with pytest.raises(ValueError, match=message):
         build("gn_cnn", shape)
+
+
+def test_images_that_shrink_to_nothing_are_refused():
+    with pytest.raises(ValueError, match="0x0 pixels are left before the head"):
+        build("mobilenet", (32, 32, 3))
+
+
+def test_a_channel_is_normalised_by_the_rows_at_hand():
+    x = np.random.default_rng(0).normal(3, 5, (4, 6, 6, 2)).astype(np.float32)
+    norm = layers.BatchNorm()
+    y = norm.apply({"params": {"scale": np.ones(2), "bias": np.zeros(2)}}, x)
+    flat = x.reshape(-1, 2)
+    wanted = (flat - flat.mean(0)) / np.sqrt(flat.var(0) + 1e-5)
+    np.testing.assert_allclose(y.reshape(-1, 2), wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_superfeds_first_block_of_resnet9_has_no_skip():
+    skips = {}
+    for name in ("resnet9", "resnet9_superfed"):
+        blocks = models.model(name, 10).body.layers
+        skips[name] = [b.skip is None for b in blocks if isinstance(b, deep.Residual)]
+    assert skips["resnet9"] == [True, False, False, False]  # the first: its input
+    assert skips["resnet9_superfed"] == [False, False, False]
+
+
+def test_a_residual_block_adds_its_input():
+    double = nn.Dense(3, use_bias=False)
+    params = {"params": {"branch": {"kernel": 2 * np.eye(3)}}}
+    x = np.array([[1.0, -1.0, 0.5]])
+    y = deep.Residual(double, None).apply(params, x)
+    np.testing.assert_allclose(y, [[3.0, 0.0, 1.5]])

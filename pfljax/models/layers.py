@@ -1,0 +1,82 @@
+"""Layers that several models share."""
+
+import math
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from flax import linen as nn
+from jax import lax
+
+from pfljax.types import Array
+
+Layer = Callable[..., Any]
+XAVIER = nn.initializers.glorot_normal()
+bare_dense = partial(nn.Dense, use_bias=False, kernel_init=XAVIER)
+
+
+def flatten(x: Array) -> Array:
+    """Rows [B, ...] as vectors [B, d]."""
+    return x.reshape(x.shape[0], -1)
+
+
+def add_channel(x: Array) -> Array:
+    """Images [B, H, W] as [B, H, W, 1]; [B, H, W, C] as they are.
+
+    Raises:
+      ValueError: for rows that are not images.
+    """
+    if x.ndim not in (3, 4):
+        raise ValueError(
+            f"x has shape {x.shape}, expected images [B, H, W] or [B, H, W, C]; "
+            "choose a model without convolutions for flat rows"
+        )
+    return x if x.ndim == 4 else x[..., None]
+
+
+def mean_pixel(x: Array) -> Array:
+    """Images [B, H, W, C] -> the mean over their pixels, [B, C].
+
+    Raises:
+      ValueError: for images of which nothing is left.
+    """
+    if not x.shape[1] * x.shape[2]:
+        raise ValueError(
+            f"images of {x.shape[1]}x{x.shape[2]} pixels are left before the head; "
+            "choose a model with fewer strides or larger images"
+        )
+    return x.mean((1, 2))
+
+
+def relu_layers(dense: Layer, widths: Sequence[int]) -> list[Layer]:
+    """A dense layer and a ReLU for each width."""
+    return [layer for width in widths for layer in (dense(width), nn.relu)]
+
+
+class BatchNorm(nn.Module):
+    """Normalises each channel by the rows at hand, in prediction as well.
+
+    torch's `track_running_stats=False`: what is made of a row depends on its batch, and
+    the rows that pad a short batch count.
+    """
+
+    @nn.compact
+    def __call__(self, x: Array) -> Array:
+        """Images [B, H, W, C], each channel of mean 0 and variance 1, then affine."""
+        axes, shape = (0, 1, 2), (x.shape[-1],)
+        scale = self.param("scale", nn.initializers.ones, shape)
+        bias = self.param("bias", nn.initializers.zeros, shape)
+        centred = x - x.mean(axes)
+        return centred * lax.rsqrt((centred**2).mean(axes) + 1e-5) * scale + bias
+
+
+class GroupNorm(nn.Module):
+    """Normalises 8 groups of channels (or gcd(8, C)) of each row on its own."""
+
+    @nn.compact
+    def __call__(self, x: Array) -> Array:
+        """Images [B, H, W, C] -> the same shape."""
+        return nn.GroupNorm(num_groups=math.gcd(8, x.shape[-1]))(x)
+
+
+NORMS = {"group": GroupNorm, "batch": BatchNorm}
