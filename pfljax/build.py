@@ -24,6 +24,7 @@ from pfljax.data import Federation
 from pfljax.engine import Setting
 from pfljax.evaluate import View
 from pfljax.parts import Shape, make_setting, make_task, shape_of
+from pfljax.traffic import shapes_of_client
 from pfljax.types import ClientData, Key, RunState, Task, Turn
 
 LONGEST_CALL = 1000  # rounds of one call: the length of the buffer of training metrics
@@ -259,7 +260,7 @@ def personal_is_server(setting: Setting, task: Task, input_shape: Any) -> bool:
     if server_model is None:
         return False
     key: Any = jax.eval_shape(jax.random.key, 0)
-    data = engine.shapes_of_client(input_shape)
+    data = shapes_of_client(input_shape)
     state = jax.eval_shape(lambda key: engine.init(algorithm, task, 1, key), key)
     client = jax.tree.map(
         lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), state.clients

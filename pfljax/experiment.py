@@ -19,7 +19,6 @@ from pfljax import (
     checkpoint,
     config,
     devices,
-    engine,
     executor,
     folder,
     mesh,
@@ -32,6 +31,7 @@ from pfljax.models import check_task
 from pfljax.population import population
 from pfljax.processes import ask, check_same, first, holding, say
 from pfljax.progress import progress
+from pfljax.traffic import Traffic, traffic_of
 from pfljax.types import RunState, Task
 
 CALL_SECONDS = 10.0  # aim of one call of the compiled rounds
@@ -45,7 +45,7 @@ class Run(NamedTuple):
     sim: Simulation
     federation: Federation
     unseen: Federation | None
-    traffic: engine.Traffic
+    traffic: Traffic
     path: Path
     history: dict[str, list]  # of per_client.npz, by evaluation
     people: Any = None  # pfljax.population
@@ -134,7 +134,7 @@ def _prepare(
     sim = executor.choose(experiment, federation, task, path)
     federation = build.placed(sim, federation)
     unseen = unseen and build.placed(sim, unseen)
-    traffic = engine.traffic(
+    traffic = traffic_of(
         sim.setting.algorithm,
         sim.task,
         federation.num_clients,

@@ -19,6 +19,7 @@ import pytest
 import toy
 from pfljax import checkpoint, engine, registry, selection
 from pfljax.local import budget, sgd
+from pfljax.traffic import traffic_of
 from pfljax.types import ClientData, Examples, Local, RunState, Turn
 
 ROUNDS, COHORT, CLIENTS = 6, 5, len(toy.SIZES)
@@ -177,7 +178,7 @@ def _cohort(round_):
 
 def test_law_8_bytes_are_the_leaves_of_message_and_upload(played):
     assert played.name in BYTES, f"write the bytes of {played.name} into BYTES"
-    traffic = engine.traffic(played.setting.algorithm, played.task, CLIENTS, (3,))
+    traffic = traffic_of(played.setting.algorithm, played.task, CLIENTS, (3,))
     assert tuple(traffic) == BYTES[played.name]
 
 

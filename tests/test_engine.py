@@ -11,6 +11,7 @@ from pfljax.algorithms.fedavg import fedavg
 from pfljax.algorithms.local import local as alone
 from pfljax.algorithms.superfed import superfed
 from pfljax.local import fit
+from pfljax.traffic import Traffic, traffic_of
 from pfljax.types import Local
 
 TASK = toy.quadratic()
@@ -200,5 +201,5 @@ def test_traffic_runs_nothing():
         jax.pure_callback(loud, shape, w["head"][0])
         return client, {"half": w["body"].astype(jnp.float16)}, {}
 
-    found = engine.traffic(method._replace(train=train), TASK, 4, (4,))
-    assert found == engine.Traffic(down=12, up=4)
+    found = traffic_of(method._replace(train=train), TASK, 4, (4,))
+    assert found == Traffic(down=12, up=4)

@@ -20,6 +20,7 @@ from pfljax import (
     models,
 )
 from pfljax.folder import FolderError
+from pfljax.traffic import traffic_of
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +62,7 @@ def test_a_line_a_round_and_an_evaluation_every_other(lines):
 def test_bytes_are_those_of_the_cohort_so_far(lines, summary):
     federation, _ = build.federation(tiny.SEEN)
     sim = build.simulation(tiny.SEEN, federation)
-    traffic = engine.traffic(sim.setting.algorithm, sim.task, 5, (8, 8, 1))
+    traffic = traffic_of(sim.setting.algorithm, sim.task, 5, (8, 8, 1))
     for line in lines:
         assert line["bytes_down"] == 3 * traffic.down * line["round"]
         assert line["bytes_up"] == 3 * traffic.up * line["round"]

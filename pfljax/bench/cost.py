@@ -13,6 +13,7 @@ import optax
 from pfljax import engine
 from pfljax.bench.flops import has_loop, product_flops
 from pfljax.bench.workloads import Ready
+from pfljax.traffic import shapes_of_client, traffic_of
 from pfljax.types import Batch, ClientData, Key, Params, Turn
 
 SIDE, PRODUCTS, TRIES = 2048, 4, 5  # of the probe of the machine's peak
@@ -65,7 +66,7 @@ def _shapes(ready: Ready) -> tuple[Any, ...]:
     client = jax.tree.map(
         lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), state.clients
     )
-    data = engine.shapes_of_client(ready.workload.shape)
+    data = shapes_of_client(ready.workload.shape)
     turn = Turn(key, data.size, data.size)
     return turn, state.server, client, data
 
@@ -73,7 +74,7 @@ def _shapes(ready: Ready) -> tuple[Any, ...]:
 def traffic_bytes(ready: Ready) -> int:
     """Bytes down and up of a whole cohort in one round."""
     workload = ready.workload
-    one = engine.traffic(
+    one = traffic_of(
         ready.setting.algorithm, ready.task, workload.clients, workload.shape
     )
     return workload.cohort * (one.down + one.up)

@@ -120,34 +120,34 @@ def federate(
         dealt, arrays.y, test, validation, stratified, np.random.default_rng([seed, 1])
     )
     offsets = dealt.offset + np.cumsum(sizes, axis=0) - sizes
-    own = order
+    labelled = _mislabelled(arrays, order, dealt, sizes, wrong, seed)
     if test_from != "clients":
         extra, at, count = shared_test(arrays, order, dealt, test_from)
         offsets[2], sizes[2] = at + len(order), count
         order = np.concatenate([order, extra])
+    name = partition_name if isinstance(partition_name, str) else "given"
     settings = {
-        "partition": partition_name if isinstance(partition_name, str) else "given",
-        "params": params,
-        "seed": seed,
-        "test": test,
-        "validation": validation,
-        "stratified": stratified,
-        "rows": rows,
-        "test_from": test_from,
-        "noise": noise,
-    }
-    if wrong:
-        learnt = np.repeat(sizes[0] + sizes[1], dealt.size)
-        place = np.arange(len(own)) - np.repeat(dealt.offset, dealt.size)
-        arrays = _mislabelled(
-            arrays, own[(place < learnt) | wrong.tests_too], wrong, seed
-        )
-    return _assemble(arrays, order, offsets, sizes, settings)
+        "partition": name, "params": params, "seed": seed, "test": test,
+        "validation": validation, "stratified": stratified, "rows": rows,
+        "test_from": test_from, "noise": noise,
+    }  # fmt: skip
+    return _assemble(labelled, order, offsets, sizes, settings)
 
 
-def _mislabelled(arrays: Arrays, rows: np.ndarray, noise: Noise, seed: int) -> Arrays:
-    """The data set with noisy labels at these rows."""
-    y = arrays.y.copy()
+def _mislabelled(
+    arrays: Arrays,
+    order: np.ndarray,
+    dealt: Partition,
+    sizes: np.ndarray,
+    noise: Noise | None,
+    seed: int,
+) -> Arrays:
+    """The data set with noisy labels at the clients' rows to learn from, or at all."""
+    if noise is None:
+        return arrays
+    learnt = np.repeat(sizes[0] + sizes[1], dealt.size)
+    place = np.arange(len(order)) - np.repeat(dealt.offset, dealt.size)
+    rows, y = order[(place < learnt) | noise.tests_too], arrays.y.copy()
     y[rows] = turn(y[rows], noise.matrix, [seed, 2])
     return arrays._replace(y=y)
 
