@@ -22,7 +22,7 @@ def worse_share(accuracy: np.ndarray, baseline: np.ndarray) -> float:
 
 
 def check(baseline: str | None, manifest: Mapping[str, Any]) -> None:
-    """Raises a ValueError unless the baseline is finished and over these clients."""
+    """Raises a ValueError unless it is a finished run of "local" on these clients."""
     if baseline is None:
         return
     path = Path(baseline)
@@ -32,6 +32,12 @@ def check(baseline: str | None, manifest: Mapping[str, Any]) -> None:
         raise ValueError(
             f"baseline {path} is over other clients; "
             "run it with the same data settings and seed"
+        )
+    method = folder.read_config(path).algorithm
+    if method != "local":
+        raise ValueError(
+            f"baseline {path} is a run of {method!r}, but worse_than_local is counted "
+            'against "local"; run --algorithm local on the same data'
         )
 
 

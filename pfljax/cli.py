@@ -84,7 +84,7 @@ def _run(experiment: Any, place: dict[str, Any] | None) -> None:
     accuracy = assess.headline(summary["last"]["evaluations"])
     _print(
         f"{experiment.algorithm}: accuracy {accuracy:.4f} on test rows, mean over "
-        f"clients of the personal models, round {summary['rounds']}; see {page}"
+        f"clients, each by the model it uses, round {summary['rounds']}; see {page}"
     )
 
 

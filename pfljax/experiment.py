@@ -4,6 +4,7 @@ A run is a pure function of its config. Killed at any moment, the same call goes
 the last checkpoint and ends with the same bits.
 """
 
+import json
 import time
 from functools import partial
 from pathlib import Path
@@ -77,6 +78,8 @@ def run(
     experiment = build.truthful(experiment, federation, task)
     config.check(experiment, own_model=task is not None)
     experiment = config.resolve(experiment)
+    told = json.dumps(config.to_dict(experiment), sort_keys=True)
+    check_same("settings", told)
     path, quiet = Path(experiment.folder), quiet or not first()
     with holding(folder.locked(path)):
         ask(folder.claim, path, experiment)
@@ -94,7 +97,7 @@ def run(
 
 
 def _report(path: Path) -> None:
-    if not (path / "report.html").exists():
+    if not ((path / "report.html").exists() and (path / "figures").is_dir()):
         from pfljax.report import write_run_report
 
         write_run_report(path)
@@ -148,6 +151,8 @@ def _run_rounds(run: Run, quiet: bool) -> None:
     experiment, path = run.experiment, run.path
     state, lines = _restore(run)
     done, total = int(state.round), experiment.rounds
+    if done and not quiet:
+        say(f"pfljax: going on from round {done} of {total}")
     people = population(run.sim, experiment, path, done, say)
     run = run._replace(people=people)
     unsaved, pace = 0.0, 0.0  # seconds

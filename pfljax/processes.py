@@ -39,7 +39,7 @@ def options(args: list[str]) -> tuple[dict[str, Any] | None, list[str]]:
     if 0 < len(missing) < 3:
         raise ValueError(
             "--coordinator HOST:PORT, --processes N and --process I belong together; "
-            f"{' and '.join(missing)} is missing"
+            f"missing: {' '.join(missing)}"
         )
     if not missing:
         _check(**given)
@@ -73,6 +73,9 @@ def connect(
     devices.prepare()
     # JAX would catch SIGTERM to save; a run is safe against a kill, so it may end.
     jax.config.update("jax_enable_preemption_service", False)
+    if process == 0:
+        others = f"{processes} processes at {coordinator}"
+        print(f"pfljax: waiting for all {others}", file=sys.stderr, flush=True)
     try:
         jax.distributed.initialize(
             coordinator, processes, process, shutdown_timeout_seconds=MEETING

@@ -51,8 +51,8 @@ def test_run_says_what_came_out(done):
     folder, out, errors = done
     accuracy = np.load(folder / "per_client.npz")["personal/test/accuracy"][-1]
     assert out == (
-        f"superfed: accuracy {accuracy.mean():.4f} on test rows, mean over clients of "
-        f"the personal models, round 4; see {folder}/report.html\n"
+        f"superfed: accuracy {accuracy.mean():.4f} on test rows, mean over clients, "
+        f"each by the model it uses, round 4; see {folder}/report.html\n"
     )
     devices, *lines = errors.splitlines()
     assert devices.startswith("pfljax: ")
@@ -113,12 +113,18 @@ def test_run_again_does_nothing(done):
 
 def test_run_again_with_another_baseline_counts_anew(done, tmp_path):
     folder = shutil.copytree(done[0], tmp_path / "run")
-    job = tiny.SEEN.replace(out=str(folder), baseline=str(done[0]))
+    alone = shutil.copytree(done[0], tmp_path / "alone")
+    job = tiny.SEEN.replace(out=str(folder), baseline=str(alone))
+    code, _, errors = tiny.main("run", *tiny.options(job))
+    assert code == 2
+    assert "is a run of 'superfed', but worse_than_local is counted" in errors
+    config = json_of(alone / "config.json") | {"algorithm": "local", "hyper": {}}
+    (alone / "config.json").write_text(json.dumps(config))
     code, out, errors = tiny.main("run", *tiny.options(job))
     assert (code, errors) == (0, "")
     assert "round 4; see" in out
     assert json_of(folder / "summary.json")["worse_than_local"] == 0.0
-    assert json_of(folder / "config.json")["baseline"] == str(done[0])
+    assert json_of(folder / "config.json")["baseline"] == str(alone)
     assert "worse off than with local" in (folder / "report.html").read_text()
     assert "is finished" in tiny.main("resume", folder)[1]
 
@@ -143,8 +149,9 @@ def test_an_unfinished_run_goes_on(done, tmp_path, how):
     code, out, errors = tiny.main(how, *args)
     assert code == 0, errors
     assert "round 4; see" in out
-    told = [line.split(":")[0] for line in errors.splitlines()]
-    assert told == ["pfljax", "round 4/4"]
+    _, going_on, last = errors.splitlines()
+    assert going_on == "pfljax: going on from round 2 of 4"
+    assert last.startswith("round 4/4: ")
     tiny.assert_same_run(done[0], half)
     assert (half / "report.html").exists()
 
@@ -236,7 +243,7 @@ def test_an_error_in_a_process_is_one_line_and_exit_code_2(tmp_path):
         (["report", "none"], "none is not a folder"),
         (["prepare", "digits"], "'digits' needs no preparing"),
         (["run", "--config", "none.json"], "--config none.json cannot be read"),
-        (["run", "--algorithm", "foo"], "unknown algorithm 'foo'; known: ditto"),
+        (["run", "--algorithm", "foo"], "unknown algorithm 'foo'; known: apfl, ditto"),
         (["run", "--rounds", "0"], "rounds is 0; expected at least 1"),
     ],
 )

@@ -64,11 +64,16 @@ def _start(cache, path, *options, devices=2):
     )  # fmt: skip
 
 
-def _pair(cache, path):
+def _meeting():
+    """Options of two processes, but for the number of this one."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         place = f"127.0.0.1:{free.getsockname()[1]}"
-    join = ["--coordinator", place, "--processes", "2", "--process"]
+    return ["--coordinator", place, "--processes", "2", "--process"]
+
+
+def _pair(cache, path):
+    join = _meeting()
     return [_start(cache, path, *join, str(i)) for i in range(2)]
 
 
@@ -128,11 +133,25 @@ def test_two_processes_go_on_where_one_was(cache, alone, tmp_path):
     _assert_same(path, alone)
 
 
+def test_processes_of_two_commands_are_refused(cache, tmp_path):
+    path, join = tmp_path / "run", _meeting()
+    jobs = [[], ["--lr", "0.9"]]
+    pair = [
+        _start(cache, path, *join, str(i), *more, devices=1)
+        for i, more in enumerate(jobs)
+    ]
+    told = [process.communicate(timeout=LIMIT)[1] for process in pair]
+    assert [process.returncode for process in pair] == [2, 2]
+    for errors in told:
+        assert "the processes of this run have different settings" in errors
+    assert not (path / "config.json").exists()
+
+
 @pytest.mark.parametrize(
     ("args", "told"),
     [
-        (["--coordinator", "a:1"], "--processes and --process is missing"),
-        (["--processes", "2", "--process=1"], "--coordinator is missing"),
+        (["--coordinator", "a:1"], "missing: --processes --process"),
+        (["--processes", "2", "--process=1"], "missing: --coordinator"),
         (["--coordinator=a", "--processes=2", "--process=1"], "expected HOST:PORT"),
         (["--coordinator=a:1", "--processes=2", "--process=2"], "0 <= process < 2"),
     ],

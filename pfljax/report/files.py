@@ -18,7 +18,10 @@ NEEDED = {
 
 def damaged(path: Path, why: Any) -> ValueError:
     """The error for a file that cannot be used."""
-    return ValueError(f"{path} is missing or damaged ({why}); run the experiment again")
+    return ValueError(
+        f"{path} is missing or damaged ({why}); "
+        "run the experiment again in a new folder"
+    )
 
 
 def read_object(path: Path) -> dict[str, Any]:

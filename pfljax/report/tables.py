@@ -15,6 +15,9 @@ from pfljax.report.columns import CALIBRATION, COLUMNS, Row, Table, numbers_of
 from pfljax.report.runs import Group, Run, find_records, judged_records, number
 
 LAST, CHOSEN = "last", "chosen_on_validation"
+PROBLEM = (
+    "dataset", "partition", "clients", "noise", "test", "test_from", "rows", "unseen",
+)  # fmt: skip
 MIXTURE_ROWS = {  # key of the summary -> what the table says
     "chosen_on_validation": "λ chosen on validation",
     "half": "λ = 0.5",
@@ -44,7 +47,21 @@ def comparison_table(
     rows = [row for g in groups for row in _method_rows(g, runs, at, clients)]
     name = {LAST: "last", CHOSEN: "validation"}[at]
     name += "" if clients == "all" else f"_{clients.replace(' ', '_')}"
-    return Table(name, _caption(at, clients), COLUMNS, tuple(rows))
+    caption, odd = _caption(at, clients), apart(runs)
+    if odd:
+        rows = [row._replace(ranked=False) for row in rows]
+        caption += (
+            f" The runs differ in {', '.join(odd)}: their numbers are not of one "
+            "problem, and none is marked as the best."
+        )
+    return Table(name, caption, COLUMNS, tuple(rows))
+
+
+def apart(runs: Sequence[Run]) -> list[str]:
+    """The settings of the problem itself that differ between the runs."""
+    return [
+        name for name in PROBLEM if len({str(run.config.get(name)) for run in runs}) > 1
+    ]
 
 
 def calibration_table(table: Table) -> Table:

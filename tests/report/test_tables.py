@@ -191,3 +191,16 @@ def test_calibration_and_loss_have_a_table(groups, comparison_folders):
 def test_a_spread_is_not_ranked():
     better = {column.key: column.better for column in COLUMNS}
     assert (better["std_clients"], better["accuracy"], better["ece"]) == (0, 1, -1)
+
+
+def test_runs_of_two_problems_are_not_ranked(make_run, tmp_path):
+    folders = [
+        make_run(tmp_path / name, algorithm=name, dataset=dataset)
+        for name, dataset in (("fedavg", "digits"), ("ditto", "mnist"))
+    ]
+    table = comparison_table(group_runs(map(read_run, folders)))
+    assert "The runs differ in dataset: their numbers are not of one" in table.caption
+    assert not any(row.ranked for row in table.rows)
+    alike = comparison_table(group_runs(map(read_run, folders[:1])))
+    assert "differ" not in alike.caption
+    assert all(row.ranked for row in alike.rows)
