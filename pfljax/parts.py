@@ -16,7 +16,7 @@ from pfljax.local import sgd
 from pfljax.types import Local, Task
 
 # Clients under one vmap, by platform; None is the whole cohort. On CPUs a loop was
-# fastest (README, "Speed"); other platforms have not been measured.
+# fastest for every model (experiments/speed.md); others have not been measured.
 WIDTHS = {"cpu": 1}
 
 
