@@ -92,24 +92,18 @@ def regrouped(name):
     return TASK._replace(groups=jax.tree.map(lambda _: name, TASK.groups))
 
 
-def test_fedper_without_a_head_is_fedavg(averaged):
-    task = regrouped("body")
-    toy.assert_same(last(fedper(task, LOCAL), task).server, averaged.server)
+@pytest.mark.parametrize(("method", "shared"), [(fedper, "body"), (lg_fedavg, "head")])
+def test_a_split_method_that_shares_all_is_fedavg(method, shared, averaged):
+    task = regrouped(shared)
+    toy.assert_same(last(method(task, LOCAL), task).server, averaged.server)
 
 
-def test_fedper_without_a_body_is_local_training(trained_alone):
-    task = regrouped("head")
-    toy.assert_same(last(fedper(task, LOCAL), task).clients, trained_alone.clients)
-
-
-def test_lg_fedavg_without_a_body_is_fedavg(averaged):
-    task = regrouped("head")
-    toy.assert_same(last(lg_fedavg(task, LOCAL), task).server, averaged.server)
-
-
-def test_lg_fedavg_without_a_head_is_local_training(trained_alone):
-    task = regrouped("body")
-    toy.assert_same(last(lg_fedavg(task, LOCAL), task).clients, trained_alone.clients)
+@pytest.mark.parametrize(("method", "own"), [(fedper, "head"), (lg_fedavg, "body")])
+def test_a_split_method_that_shares_nothing_is_local_training(
+    method, own, trained_alone
+):
+    task = regrouped(own)
+    toy.assert_same(last(method(task, LOCAL), task).clients, trained_alone.clients)
 
 
 def test_fedrep_without_a_head_is_uniform_fedavg(averaged_uniformly):
