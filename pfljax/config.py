@@ -100,7 +100,8 @@ class Experiment:
     stratified: bool = setting(False, "Split each client's rows class by class.")
     test_from: str = setting(
         "clients",
-        '"clients" own rows, the "official" test set, or its "official_classes".',
+        '"clients" own rows, the "official" test set, its "official_classes", or the '
+        'natural client\'s, "official_own".',
     )
     rows: str = setting("train", 'Deal the official "train" rows, or "all".')
     noise: str = setting(

@@ -17,7 +17,7 @@ from pfljax.data.split import check_fractions, shared_test, split_rows
 from pfljax.types import ClientData, Examples
 
 ROWS = ("train", "all")
-TEST_FROM = ("clients", "official", "official_classes")
+TEST_FROM = ("clients", "official", "official_classes", "official_own")
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,8 @@ def federate(
         rows: deal the official "train" rows only, or "all".
         test_from: "clients" tests on a client's own rows; "official" on the whole
             official test set, one copy for all; "official_classes" on its rows of the
-            classes that the client holds, copied once for each set of classes.
+            classes that the client holds, copied once for each set of classes;
+            "official_own" on the test rows of the natural client that it is.
         noise: wrong labels for training and validation rows, such as "pair:rate=0.1";
             see `pfljax.data.noise.label_noise`. The rows are dealt by their true
             labels; the manifest counts the given ones.

@@ -16,6 +16,7 @@ from pfljax.data.arrays import OFFICIAL_TRAIN as OFFICIAL_TRAIN
 from pfljax.data.arrays import Arrays as Arrays
 from pfljax.data.arrays import from_arrays as from_arrays
 from pfljax.data.embedded import digits as digits
+from pfljax.data.leaf import leaf as leaf
 from pfljax.data.prepared import MissingDataset as MissingDataset
 from pfljax.data.synthetic import synthetic as synthetic
 from pfljax.data.synthetic import synthetic_iid as synthetic_iid
@@ -51,14 +52,34 @@ def fashion_mnist(*, data_dir: str | Path | None = None) -> Arrays:
     return tfds("fashion_mnist", data_dir=data_dir)
 
 
-def cifar10(*, data_dir: str | Path | None = None) -> Arrays:
-    """CIFAR-10, u8[60000, 32, 32, 3], ten classes."""
-    return tfds("cifar10", data_dir=data_dir)
+def cifar10(*, size: int | None = None, data_dir: str | Path | None = None) -> Arrays:
+    """CIFAR-10, u8[60000, 32, 32, 3], ten classes; or of `size` x `size` pixels."""
+    return resized(tfds("cifar10", data_dir=data_dir), size)
 
 
-def cifar100(*, data_dir: str | Path | None = None) -> Arrays:
-    """CIFAR-100 with its 100 fine classes, u8[60000, 32, 32, 3]."""
-    return tfds("cifar100", data_dir=data_dir)
+def cifar100(*, size: int | None = None, data_dir: str | Path | None = None) -> Arrays:
+    """CIFAR-100 with its 100 fine classes, as `cifar10`; SuPerFed's code has 28x28."""
+    return resized(tfds("cifar100", data_dir=data_dir), size)
+
+
+def resized(arrays: Arrays, size: int | None) -> Arrays:
+    """Images of `size` x `size` pixels, bilinear as Pillow does; None: as they are.
+
+    Raises:
+        ValueError: for a size below 1.
+    """
+    if size is None:
+        return arrays
+    if size < 1:
+        raise ValueError(f"size is {size}; expected at least 1 pixel")
+    from PIL import Image
+
+    def one(row: np.ndarray) -> np.ndarray:
+        image = Image.fromarray(row.squeeze())
+        return np.asarray(image.resize((size, size), Image.Resampling.BILINEAR))
+
+    x = np.stack([one(row) for row in arrays.x])
+    return arrays._replace(x=x.reshape(len(x), size, size, -1))
 
 
 def emnist(*, config: str = "byclass", data_dir: str | Path | None = None) -> Arrays:
@@ -89,6 +110,7 @@ DATASETS: dict[str, Callable[..., Arrays]] = {
     "cifar100": cifar100,
     "emnist": emnist,
     "npz": npz,
+    "leaf": leaf,
 }
 
 
@@ -127,7 +149,7 @@ def prepare(name: str, *, raw_dir: str | Path | None = None) -> Path:
     Raises:
         MissingDataset: one line that says why it could not be prepared.
     """
-    if name in ("digits", "synthetic", "synthetic_iid", "npz"):
+    if name in ("digits", "synthetic", "synthetic_iid", "npz", "leaf"):
         raise ValueError(f"data set {name!r} needs no preparing; load it as it is")
     name = "emnist/byclass" if name == "emnist" else name
     file, home = cache.path(name), cache.folder() / "tfds"

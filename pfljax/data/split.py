@@ -76,6 +76,8 @@ def shared_test(
     count = len(dealt.size)
     if test_from == "official":
         return rows, np.zeros(count, np.int64), np.full(count, len(rows))
+    if test_from == "official_own":
+        return _own_test(arrays, order, dealt, rows)
     client = np.repeat(np.arange(count), dealt.size)
     held = np.zeros((count, arrays.num_classes), bool)
     held[client, arrays.y[order]] = True
@@ -89,3 +91,26 @@ def shared_test(
     copies = [rows[wanted[arrays.y[rows]]] for wanted in kinds]
     kind = kind.reshape(-1)
     return np.concatenate(copies), (np.cumsum(size) - size)[kind], size[kind]
+
+
+def _own_test(
+    arrays: Arrays, order: np.ndarray, dealt: Partition, rows: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The official test `rows` of the natural client that each client is."""
+    if arrays.client is None:
+        raise ValueError(
+            f"test_from='official_own', but data set {arrays.name!r} has no natural "
+            "clients; choose test_from='official'"
+        )
+    owner = arrays.client[order]
+    own = owner[dealt.offset]
+    if np.any(owner != np.repeat(own, dealt.size)):
+        raise ValueError(
+            "test_from='official_own', but a client holds rows of two natural clients; "
+            "choose partition='natural'"
+        )
+    rows = rows[np.argsort(arrays.client[rows], kind="stable")]
+    start, end = (
+        np.searchsorted(arrays.client[rows], own, side) for side in ("left", "right")
+    )
+    return rows, start, end - start

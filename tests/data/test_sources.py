@@ -18,6 +18,7 @@ from pfljax.data.sources import (
     from_arrays,
     load,
     prepare,
+    resized,
     synthetic,
     synthetic_iid,
 )
@@ -291,3 +292,23 @@ def test_cifar10_has_the_published_moments(raw_dir):
     np.testing.assert_allclose(std, [0.24703, 0.24348, 0.26159], atol=1e-5)
     assert np.bincount(columns["train"]["label"]).tolist() == [5000] * 10
     assert names["label"][columns["train"]["label"][0]] == "frog"
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_images_are_resized_each_on_its_own(channels):
+    rng = np.random.default_rng(0)
+    flat = np.broadcast_to(
+        rng.integers(0, 256, (2, 1, 1, channels)), (2, 4, 4, channels)
+    )
+    halves = np.repeat([0, 200], 2)[None, None, :, None]  # dark left, bright right
+    x = np.concatenate([flat, np.broadcast_to(halves, (1, 4, 4, channels))])
+    found = resized(from_arrays(x.astype(np.uint8), [0, 1, 2]), 2)
+    assert found.x.shape == (3, 2, 2, channels)
+    assert found.x.dtype == np.uint8
+    np.testing.assert_array_equal(found.x[:2], flat[:, :2, :2])
+    dark, bright = found.x[2, 0, 0, 0], found.x[2, 0, 1, 0]
+    assert 0 < dark < 50  # the filter reaches a pixel over the border
+    assert 150 < bright < 200
+    assert resized(found, None) is found
+    with pytest.raises(ValueError, match="size is 0; expected at least 1 pixel"):
+        resized(found, 0)

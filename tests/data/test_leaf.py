@@ -1,0 +1,106 @@
+"""LEAF's JSON layout: images and texts, users as natural clients."""
+
+import json
+
+import numpy as np
+import pytest
+
+from pfljax.data import federate, load
+
+
+def write(folder, part, name, users):
+    """A file of LEAF; `users` is {user: (x, y)}."""
+    (folder / part).mkdir(parents=True, exist_ok=True)
+    held = {
+        "users": list(users),
+        "num_samples": [len(y) for _, y in users.values()],
+        "user_data": {u: {"x": x, "y": y} for u, (x, y) in users.items()},
+    }
+    (folder / part / name).write_text(json.dumps(held))
+
+
+def test_femnist_is_images_of_its_writers(tmp_path):
+    grey = [[i / 784 for i in range(784)], [1.0] * 784]
+    write(tmp_path, "train", "all_0.json", {"b": (grey, [3, 61])})
+    write(tmp_path, "train", "all_1.json", {"a": (grey[:1], [0])})
+    write(tmp_path, "test", "all_0.json", {"b": (grey[1:], [5])})
+    found = load("leaf", path=str(tmp_path))
+    assert found.x.shape == (4, 28, 28, 1)
+    assert found.x.dtype == np.float32
+    np.testing.assert_allclose(found.x[0].ravel(), np.float32(grey[0]))
+    assert found.y.tolist() == [3, 61, 0, 5]
+    assert found.client.tolist() == [1, 1, 0, 1]  # sorted by name
+    assert found.official.tolist() == [0, 0, 0, 1]
+
+
+@pytest.mark.parametrize(("alphabet", "count"), [("leaf", 80), ("printable", 100)])
+def test_shakespeare_is_places_in_an_alphabet(tmp_path, alphabet, count):
+    texts = ["To be, or not", "that is the q"]
+    write(tmp_path, "train", "x.json", {"ham": (texts, [" ", "~"])})
+    write(tmp_path, "test", "x.json", {"ham": (texts[:1], ["u"])})
+    found = load("leaf", path=str(tmp_path), alphabet=alphabet)
+    assert found.num_classes == len(found.class_names) == count
+    read = ["".join(found.class_names[i] for i in row) for row in found.x]
+    assert read == [*texts, texts[0]]
+    first = found.class_names[0] if alphabet == "leaf" else "~"  # LEAF has no "~"
+    assert [found.class_names[i] for i in found.y] == [" ", first, "u"]
+
+
+def test_users_become_clients(tmp_path):
+    for part in ("train", "test"):
+        users = {u: ([[float(i), 0.0] for i in range(8)], [0, 1] * 4) for u in "abc"}
+        write(tmp_path, part, "all.json", users)
+    found = federate(
+        load("leaf", path=str(tmp_path)), "natural",
+        num_clients=None, seed=0, rows="all", test=0.25,
+    )  # fmt: skip
+    assert found.num_clients == 3
+    assert np.asarray(found.test.size).tolist() == [4, 4, 4]
+
+
+def test_users_are_tested_on_the_rows_of_their_test_files(tmp_path):
+    numbers = {"a": (4, 2), "b": (3, 0), "c": (5, 3)}  # rows to learn from, to test
+    for place, part in enumerate(("train", "test")):
+        users = {
+            u: ([[float(ord(u)), 0.0]] * n[place], [0, 1, 1, 0, 1][: n[place]])
+            for u, n in numbers.items()
+            if n[place]
+        }
+        write(tmp_path, part, "all.json", users)
+    arrays = load("leaf", path=str(tmp_path))
+    given = {"num_clients": None, "seed": 0, "test_from": "official_own"}
+    found = federate(arrays, "natural", validation=0.0, **given)
+    assert np.asarray(found.train.size).tolist() == [4, 3, 5]
+    assert np.asarray(found.test.size).tolist() == [2, 0, 3]
+    x = np.asarray(found.test.examples.x)[:, 0]
+    for k, user in enumerate("abc"):
+        at, size = int(found.test.offset[k]), int(found.test.size[k])
+        assert (x[at : at + size] == ord(user)).all()
+    with pytest.raises(ValueError, match="two natural clients; choose partition="):
+        federate(arrays, "iid", **given | {"num_clients": 2})
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (None, "has no .json file; expected LEAF's folders"),
+        ("{", "is not of LEAF's layout"),
+        ('{"users": ["a"], "user_data": {}}', "is not of LEAF's layout: KeyError"),
+        (
+            '{"users": ["a"], "user_data": {"a": {"x": ["ab", "c"], "y": ["x", "y"]}}}',
+            "differ in length",
+        ),
+    ],
+)
+def test_other_files_are_one_line(tmp_path, content, told):
+    for part in ("train", "test"):
+        (tmp_path / part).mkdir()
+        if content:
+            (tmp_path / part / "all.json").write_text(content)
+    with pytest.raises(ValueError, match=told):
+        load("leaf", path=str(tmp_path))
+
+
+def test_another_alphabet_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="known: leaf, printable"):
+        load("leaf", path=str(tmp_path), alphabet="greek")
