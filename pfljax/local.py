@@ -54,7 +54,7 @@ def with_epochs(turn: Turn, local: Local, epochs: int | None) -> Turn:
     if local.epochs is None:
         raise ValueError(
             f"one part is to train {epochs} epochs, but local training counts steps; "
-            "give epochs instead of steps"
+            "give epochs instead of steps, or None for as many steps"
         )
     return turn._replace(steps=turn.steps * epochs // local.epochs)
 

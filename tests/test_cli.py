@@ -111,6 +111,16 @@ def test_run_again_does_nothing(done):
     assert times(folder) == before
 
 
+def test_lost_figures_are_drawn_again(done, tmp_path):
+    folder = shutil.copytree(done[0], tmp_path / "run")
+    shutil.rmtree(folder / "figures")
+    code, _, errors = tiny.main("resume", folder)
+    assert code == 0, errors
+    drawn = {path.name for path in (folder / "figures").iterdir()}
+    assert drawn == {p.name for p in (done[0] / "figures").iterdir()}
+    assert "is finished" in tiny.main("resume", folder)[1]
+
+
 def test_run_again_with_another_baseline_counts_anew(done, tmp_path):
     folder = shutil.copytree(done[0], tmp_path / "run")
     alone = shutil.copytree(done[0], tmp_path / "alone")

@@ -42,16 +42,21 @@ def leaf(*, path: str, alphabet: str = "leaf") -> Arrays:
             ys += rows["y"]
             users += [user] * len(rows["y"])
             official += [number] * len(rows["y"])
-    if not xs or len(xs) != len(ys):
-        raise ValueError(f"{path} has {len(xs)} rows and {len(ys)} labels")
+    if not xs:
+        raise ValueError(f"the users of {path} have no rows")
     given = {"client": users, "official": official, "name": Path(path).name}
-    if not isinstance(xs[0], str):
+    texts = {isinstance(value, str) for value in (*xs, *ys)}
+    if len(texts) > 1:
+        raise ValueError(f"{path} mixes texts and numbers; give texts text labels")
+    if texts == {False}:
         y = np.asarray(ys)
         return from_arrays(_images(xs), y, num_classes=int(y.max()) + 1, **given)
     letters = ALPHABETS[alphabet]
     place = {letter: index for index, letter in enumerate(letters)}
-    if len({len(text) for text in xs}) > 1:
-        raise ValueError(f"the texts of {path} differ in length")
+    if len({len(text) for text in xs}) > 1 or any(len(label) != 1 for label in ys):
+        raise ValueError(
+            f"the texts of {path} differ in length, or a label is not one character"
+        )
     x = np.array([[place.get(letter, 0) for letter in text] for text in xs], np.int32)
     y = np.array([place.get(letter, 0) for letter in ys])
     return from_arrays(x, y, num_classes=len(letters), class_names=letters, **given)
@@ -69,8 +74,13 @@ def _users(folder: Path) -> list[tuple[str, dict[str, Any]]]:
         try:
             held = json.loads(file.read_text("utf-8"))
             found += [(user, held["user_data"][user]) for user in held["users"]]
+            uneven = [u for u, rows in found if len(rows["x"]) != len(rows["y"])]
         except (ValueError, KeyError, TypeError) as error:
             raise ValueError(f"{file} is not of LEAF's layout: {error!r}") from error
+        if uneven:
+            raise ValueError(
+                f"{file}: user {uneven[0]!r} has another number of x than of y"
+            )
     return found
 
 

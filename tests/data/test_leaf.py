@@ -90,6 +90,20 @@ def test_users_are_tested_on_the_rows_of_their_test_files(tmp_path):
             '{"users": ["a"], "user_data": {"a": {"x": ["ab", "c"], "y": ["x", "y"]}}}',
             "differ in length",
         ),
+        (
+            '{"users": ["a"], "user_data": {"a": {"x": [[1], [2]], "y": [0]}}}',
+            "user 'a' has another number of x than of y",
+        ),
+        (
+            '{"users": ["a"], "user_data": {"a": {"x": ["ab"], "y": [0]}}}',
+            "mixes texts and numbers",
+        ),
+        (
+            '{"users": ["a"], "user_data": {"a": {"x": ["ab"], "y": ["cd"]}}}',
+            "a label is not one character",
+        ),
+        ('{"users": ["a"], "user_data": {"a": {"x": ["ab"]}}}', "KeyError"),
+        ('{"users": ["a"], "user_data": {"a": [1, 2]}}', "TypeError"),
     ],
 )
 def test_other_files_are_one_line(tmp_path, content, told):
