@@ -93,7 +93,7 @@ def _finished(path: Path, experiment: Any) -> bool:
     from pfljax import folder
 
     folder.check_python(path)
-    if not (folder.finished(path) and (path / "figures").is_dir()):
+    if not folder.finished(path):
         return False
     folder.claim(path, experiment)
     return folder.read_config(path).baseline == experiment.baseline

@@ -4,7 +4,6 @@ A run is a pure function of its config. Killed at any moment, the same call goes
 the last checkpoint and ends with the same bits.
 """
 
-import json
 import time
 from functools import partial
 from pathlib import Path
@@ -78,8 +77,7 @@ def run(
     experiment = build.truthful(experiment, federation, task)
     config.check(experiment, own_model=task is not None)
     experiment = config.resolve(experiment)
-    told = json.dumps(config.to_dict(experiment), sort_keys=True)
-    check_same("settings", told)
+    check_same("settings", repr(experiment))
     path, quiet = Path(experiment.folder), quiet or not first()
     with holding(folder.locked(path)):
         ask(folder.claim, path, experiment)
@@ -97,7 +95,7 @@ def run(
 
 
 def _report(path: Path) -> None:
-    if not ((path / "report.html").exists() and (path / "figures").is_dir()):
+    if not folder.drawn(path):
         from pfljax.report import write_run_report
 
         write_run_report(path)
@@ -138,10 +136,7 @@ def _prepare(
     federation = build.placed(sim, federation)
     unseen = unseen and build.placed(sim, unseen)
     traffic = traffic_of(
-        sim.setting.algorithm,
-        sim.task,
-        federation.num_clients,
-        x.shape[1:],
+        sim.setting.algorithm, sim.task, federation.num_clients, x.shape[1:]
     )
     return Run(experiment, sim, federation, unseen, traffic, path, {})
 

@@ -51,7 +51,12 @@ class FolderError(RuntimeError):
 
 def finished(folder: Path) -> bool:
     """Whether the run in `folder` is complete, report and all."""
-    return (folder / "summary.json").exists() and (folder / "report.html").exists()
+    return (folder / "summary.json").exists() and drawn(folder)
+
+
+def drawn(folder: Path) -> bool:
+    """Whether the report and its figures are there."""
+    return (folder / "report.html").exists() and (folder / "figures").is_dir()
 
 
 @contextmanager

@@ -33,6 +33,8 @@ def test_a_run_is_finished_with_its_report(tmp_path):
     (tmp_path / "summary.json").write_text("{}")
     assert not folder.finished(tmp_path)
     (tmp_path / "report.html").write_text("")
+    assert not folder.finished(tmp_path)  # its figures are missing
+    (tmp_path / "figures").mkdir()
     assert folder.finished(tmp_path)
 
 
