@@ -27,6 +27,11 @@ from pfljax.parts import Shape, make_setting, make_task, shape_of
 from pfljax.traffic import shapes_of_client
 from pfljax.types import ClientData, Key, RunState, Task, Turn
 
+# The settings that decide who holds which rows.
+ROWS = (
+    "dataset", "partition", "clients", "test", "validation", "stratified", "rows",
+    "test_from", "noise", "unseen", "seed",
+)  # fmt: skip
 LONGEST_CALL = 1000  # rounds of one call: the length of the buffer of training metrics
 
 

@@ -4,7 +4,8 @@ usage: pfljax COMMAND [OPTIONS]
 
   run      run an experiment, or go on with it: pfljax run --algorithm ditto --lam 1.0
   resume   go on with the run in a folder:      pfljax resume RUN
-  report   compare finished runs:               pfljax report RUN RUN --out FOLDER
+  sweep    seeds and settings, few programs:    pfljax sweep --over seed 0 1 2
+  report   compare finished runs, or a sweep:   pfljax report RUN RUN --out FOLDER
   export   one client's model as an .npz:       pfljax export RUN --client 3
   list     names to choose from:                pfljax list algorithms
   prepare  make a data set ready:               pfljax prepare mnist
@@ -127,15 +128,47 @@ def use_compile_cache() -> None:
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
 
 
+def sweep(args: list[str]) -> None:
+    """Runs every combination of the values, or what is left of them."""
+    parser = ArgumentParser("pfljax sweep", description=sweep.__doc__)
+    parser.epilog = "All options of `pfljax run` apply: pfljax run --help."
+    parser.add_argument(
+        "--over",
+        nargs="+",
+        action="append",
+        required=True,
+        metavar=("NAME", "VALUE"),
+        help="a setting or option of the method, and its values; may be repeated",
+    )
+    given, rest = parser.parse_known_args(args)
+    from pfljax import options, registry
+    from pfljax.report import write_sweep_report
+
+    over = options.values(given.over)
+    experiment = options.experiment(rest, "pfljax sweep")
+    dataset = registry.parse(experiment.dataset).name
+    out = experiment.out or f"runs/{dataset}-{experiment.algorithm}-sweep"
+    use_compile_cache()
+    from pfljax.sweep import sweep as run_all
+
+    run_all(experiment, over, out=out, quiet=False)
+    print(write_sweep_report(out, out))
+    print(f"see {out}/sweep.html; one row a run, round, model and metric: sweep.csv")
+
+
 def report(args: list[str]) -> None:
-    """Compares finished runs; seeds of one setting are put together."""
+    """Compares finished runs, seeds put together; or tells of one sweep."""
     parser = ArgumentParser("pfljax report", description=report.__doc__)
-    parser.add_argument("runs", nargs="+", help="run folders")
+    parser.add_argument("runs", nargs="+", help="run folders, or that of a sweep")
     parser.add_argument("--out", default="runs/report", help="folder to write to")
     given = parser.parse_args(args)
-    from pfljax.report import write_comparison
+    from pfljax.report import write_comparison, write_sweep_report
 
     folders = [Path(run) for run in given.runs]
+    if len(folders) == 1 and (folders[0] / "sweep.json").exists():
+        print(write_sweep_report(folders[0], Path(given.out)))
+        print(f"see {given.out}/sweep.html")
+        return
     print(write_comparison(folders, Path(given.out)))
     print(f"see {given.out}/comparison.html")
 
@@ -235,6 +268,7 @@ def bench(args: list[str]) -> None:
 COMMANDS = {
     "run": run,
     "resume": resume,
+    "sweep": sweep,
     "report": report,
     "export": export,
     "list": list_,

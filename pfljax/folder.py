@@ -42,6 +42,7 @@ DAMAGE = (  # what reading a broken .npz or JSON file raises
     zipfile.BadZipFile,
     zlib.error,
 )
+MARKS = {"run": "config.json", "sweep": "sweep.json"}  # who has a folder
 PACKAGES = ("pfljax", "jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy")
 
 
@@ -60,11 +61,14 @@ def drawn(folder: Path) -> bool:
 
 
 @contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Makes `folder` if need be and holds it: one process at a time runs in it."""
+def locked(folder: Path, kind: str = "run") -> Iterator[None]:
+    """Makes `folder` if need be and holds it: one process at a time runs in it.
+
+    `kind` is "run" or "sweep".
+    """
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        _refuse_strangers(folder)
+        _refuse_strangers(folder, kind)
         lock = open(folder / ".lock", "w")  # noqa: SIM115, closed by `with` below
     except OSError as error:
         raise FolderError(
@@ -78,12 +82,12 @@ def locked(folder: Path) -> Iterator[None]:
         yield
 
 
-def _refuse_strangers(folder: Path) -> None:
+def _refuse_strangers(folder: Path, kind: str) -> None:
     names = sorted(path.name for path in folder.iterdir())
     strangers = [n for n in names if n != ".lock" and not n.endswith(".part")]
-    if strangers and "config.json" not in names:
+    if strangers and MARKS[kind] not in names:
         raise FolderError(
-            f"{folder} is not empty and not a run ({strangers[0]}); "
+            f"{folder} is not empty and not a {kind} ({strangers[0]}); "
             "choose another --out"
         )
 

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 from argparse import ArgumentParser
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,7 +13,18 @@ from pfljax import config, registry
 from pfljax.config import Experiment
 
 
-def experiment(args: list[str]) -> Experiment:
+def values(given: Sequence[Sequence[str]]) -> dict[str, list[Any]]:
+    """What --over NAME VALUE VALUE ... says: numbers, True, None, and other texts."""
+    over = {}
+    for name, *texts in given:
+        name = name.replace("-", "_")
+        if name in over:
+            raise ValueError(f"--over {name} is given twice; give all values at once")
+        over[name] = [registry.literal(text) for text in texts]
+    return over
+
+
+def experiment(args: list[str], prog: str = "pfljax run") -> Experiment:
     """The experiment of command-line options, or of --config FILE (with --out)."""
     first = ArgumentParser(add_help=False, allow_abbrev=False)
     first.add_argument("--algorithm", default=Experiment().algorithm)
@@ -27,8 +39,10 @@ def experiment(args: list[str]) -> Experiment:
     doc = f"{(factory.__doc__ or '').splitlines()[0]}\n\nmethod options: {list(hyper)}"
     _check_names(rest, {name: field.default for name, _, field in fields})
     record = dataclasses.make_dataclass("Options", fields, namespace={"__doc__": doc})
-    chosen = dataclasses.asdict(tyro.cli(record, args=args, prog="pfljax run"))
-    return Experiment(hyper={name: chosen.pop(name) for name in hyper}, **chosen)
+    chosen = dataclasses.asdict(tyro.cli(record, args=args, prog=prog))
+    own = {name: chosen.pop(name) for name in hyper}
+    told = {name: value for name, value in own.items() if value != hyper[name]}
+    return Experiment(hyper=told, **chosen)
 
 
 def _check_names(args: list[str], defaults: dict[str, Any]) -> None:

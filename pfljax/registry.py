@@ -49,11 +49,11 @@ def parse(text: str) -> Choice:
         key, equals, value = pair.partition("=")
         if not (equals and key.strip() and value.strip()):
             raise ValueError(f"{text!r} is not of the form name:key=value,key=value")
-        kwargs[key.strip()] = _literal(value.strip())
+        kwargs[key.strip()] = literal(value.strip())
     return choose(name.strip(), **kwargs)
 
 
-def _literal(text: str) -> Any:
+def literal(text: str) -> Any:
     """The Python number, bool or None written in `text`, else the text itself."""
     try:
         return ast.literal_eval(text)

@@ -84,7 +84,9 @@ def test_a_proximal_term_is_no_fedavg(averaged):
 
 
 def test_ditto_without_pull_is_local_training(trained_alone):
-    toy.assert_same(last(ditto(TASK, LOCAL, lam=0.0)).clients, trained_alone.clients)
+    toy.assert_same(
+        last(ditto(TASK, LOCAL, lam=0.0)).clients.own, trained_alone.clients
+    )
 
 
 def regrouped(name):
@@ -121,8 +123,8 @@ def test_fedrep_without_head_epochs_never_trains_a_head():
 
 def test_apfl_of_own_weight_one_is_local_training(trained_alone):
     state = last(apfl(TASK, LOCAL, alpha=1.0, adaptive=False))
-    toy.assert_close(state.clients.v, trained_alone.clients, 1e-6)
-    assert (state.clients.alpha == 1).all()
+    toy.assert_close(state.clients.own.v, trained_alone.clients, 1e-6)
+    assert (state.clients.own.alpha == 1).all()
 
 
 def test_apfl_of_own_weight_zero_is_judged_as_fedavg():
@@ -133,7 +135,7 @@ def test_apfl_of_own_weight_zero_is_judged_as_fedavg():
     everybody = jnp.ones((len(toy.SIZES), 1))
     toy.assert_same(judged, jax.tree.map(lambda w: everybody * w, state.server))
     first = TASK.init(jax.random.key(0))
-    assert jax.tree.map(jnp.shape, state.clients.v) == jax.tree.map(
+    assert jax.tree.map(jnp.shape, state.clients.own.v) == jax.tree.map(
         lambda leaf: (len(toy.SIZES), *leaf.shape), first
     )
 
@@ -144,7 +146,7 @@ def test_pfedme_that_pulls_nothing_leaves_the_server(frozen):
         pfedme(TASK, SGD, **frozen), TASK, SGD, toy.noisy_clients(), cohort=COHORT
     )[0]
     toy.assert_same(first.server, end.server)
-    assert not np.allclose(toy.flat(end.clients.theta), toy.flat(end.server))
+    assert not np.allclose(toy.flat(end.clients.own), toy.flat(end.server))
 
 
 def test_pfedme_of_one_inner_step_is_fedavg_of_another_rate():
@@ -158,7 +160,7 @@ def test_pfedme_of_one_inner_step_is_fedavg_of_another_rate():
 def test_pfedme_whose_step_goes_all_the_way_uploads_theta():
     method = pfedme(TASK, SGD._replace(learning_rate=0.5), lam=2.0)
     state = last(method, local=SGD._replace(learning_rate=0.5), cohort=8)
-    mean = jax.tree.map(lambda leaf: leaf.mean(0), state.clients.theta)
+    mean = jax.tree.map(lambda leaf: leaf.mean(0), state.clients.own)
     toy.assert_close(state.server, mean, 1e-5)
 
 
@@ -295,8 +297,9 @@ def test_proximal_solution_on_quadratics(method):
 
     def solve(offset, size):
         data = ClientData(train.examples, offset, size)
-        v, upload, _ = build[method].train(turn, w, w, data)
-        return v if method == "ditto" else upload
+        client = build[method].init_client(w, jnp.int32(0), turn.key)
+        client, upload, _ = build[method].train(turn, w, client, data)
+        return client.own if method == "ditto" else upload
 
     found = toy.flat(jax.vmap(solve)(train.offset, train.size))
     expected = (toy.A[:, None] * toy.B + mu * toy.flat(w)) / (toy.A[:, None] + mu)

@@ -3,14 +3,17 @@
 import json
 import subprocess
 import sys
+import time
 from functools import cache
 
 import jax
 import numpy as np
 import pytest
 
-from pfljax import Experiment, build, memory, runs
-from pfljax.sweep import sweep
+from pfljax import Experiment, build, memory, metrics
+from pfljax.folder import FolderError
+from pfljax.report import sweeps
+from pfljax.sweep import points, results, rows, runs, sweep
 from tiny import environment
 
 FEDAVG = Experiment(
@@ -30,21 +33,13 @@ import jax, json, sys
 jax.config.update("jax_num_cpu_devices", 3)
 from pfljax import Experiment
 from pfljax.sweep import sweep
-fields, options = json.loads(sys.argv[1])
-found = sweep(Experiment(**fields), **options)
-found.write(sys.argv[2])
+fields, over, options = json.loads(sys.argv[1])
+sweep(Experiment(**fields), over, out=sys.argv[2], **options)
 """
 
 
-def single(found, index):
-    """The experiment of one run of a sweep."""
-    run = dict(found.runs[index])
-    hyper = dict(found.experiment.hyper) | run.pop("hyper")
-    return found.experiment.replace(**run, hyper=hyper)
-
-
 def separate(experiment):
-    """(training loss, metrics by name, [T, C]) of a run by the engine alone."""
+    """(training loss, test path, metrics by name) of a run by the engine alone."""
     federation, _ = build.federation(experiment)
     sim = build.simulation(experiment, federation)
     train, test, ids = federation.train, federation.test, np.arange(6)
@@ -52,118 +47,138 @@ def separate(experiment):
     for count in np.diff([0, *runs.evaluations(experiment)]):
         state, history = sim.rounds(state, train, count)
         losses += list(history["loss"][:count])
-        judged.append({"server": sim.judges["server"](state.server, test)})
-        judged[-1]["personal"] = judged[-1]["server"]
-        if not sim.personal_is_server:
-            personal = sim.judges["personal"](state, state.clients, ids, train, test)
-            judged[-1]["personal"] = personal
-    return losses, {
-        f"{model}/{name}": np.stack([values[model][name] for values in judged])
-        for model in ("server", "personal")
-        for name in ("accuracy", "loss")
-    }
+        judged.append({})
+        for split in ("test", "validation"):
+            theirs = getattr(federation, split)
+            found = sim.judges["server"](state.server, theirs)
+            judged[-1][f"server/{split}"] = judged[-1][f"personal/{split}"] = found
+            if not sim.personal_is_server:
+                people = state.clients, ids, train, theirs
+                judged[-1][f"personal/{split}"] = sim.judges["personal"](state, *people)
+    path = sim.path(state, state.clients, ids, test) if sim.path else {}
+    return (
+        losses,
+        path,
+        {
+            f"{model}/{name}": np.stack([values[model][name] for values in judged])
+            for model in judged[0]
+            for name in metrics.METRICS
+        },
+    )
+
+
+def close(a, b):
+    """Arrays by name that are equal to 1e-5."""
+    assert set(a) == set(b)
+    for name, values in a.items():
+        np.testing.assert_allclose(values, b[name], rtol=1e-5, atol=1e-5, err_msg=name)
 
 
 def assert_as_separate(found, indices=None):
     """These runs of the sweep, or all, are what separate ones give."""
-    for index in indices or range(len(found.runs)):
-        losses, metrics = separate(single(found, index))
-        np.testing.assert_allclose(found.train_loss[index], losses, rtol=1e-5)
-        assert set(metrics) == set(found.metrics)
-        for name, values in metrics.items():
-            mine = found.metrics[name][index]
-            np.testing.assert_allclose(mine, values, rtol=1e-5, atol=1e-5)
+    for index in indices or range(len(found.results)):
+        mine = found.results[index]
+        own = points.settled(found.experiment, mine.values)
+        losses, path, judged = separate(own)
+        np.testing.assert_allclose(mine.train_loss, losses, rtol=1e-5)
+        close(mine.metrics, judged)
+        close(
+            {k: v for k, v in mine.path.items() if k.startswith("test")},
+            {f"test/{name}": values for name, values in path.items()},
+        )
 
 
 def assert_same(a, b):
     """Two sweeps gave the same, up to the order of sums."""
-    np.testing.assert_allclose(a.train_loss, b.train_loss, rtol=1e-5)
-    for name, values in a.metrics.items():
-        np.testing.assert_allclose(values, b.metrics[name], rtol=1e-5, atol=1e-5)
+    assert [r.values for r in a.results] == [r.values for r in b.results]
+    for one, other in zip(a.results, b.results, strict=True):
+        np.testing.assert_allclose(one.train_loss, other.train_loss, rtol=1e-5)
+        close(one.metrics, other.metrics)
+
+
+def different(found):
+    """How many different training curves there are."""
+    return len({result.train_loss.tobytes() for result in found.results})
 
 
 @cache
 def cohorts():
     """A sweep over cohort sizes and seeds."""
-    return sweep(FEDAVG, cohort=(1, 2, 3), seeds=(0, 1))
+    return sweep(FEDAVG, {"cohort": (1, 2, 3), "seed": (0, 1)})
 
 
 def test_learning_rates_and_seeds():
-    found = sweep(FEDAVG, lr=(0.05, 0.1), seeds=(0, 3))
-    assert [(r["lr"], r["seed"]) for r in found.runs[:3]] == [
-        (0.05, 0), (0.05, 3), (0.1, 0),
-    ]  # fmt: skip
-    assert found.train_loss.shape == (4, 3)
-    assert found.metrics["personal/accuracy"].shape == (4, 2, 6)
-    assert len({row.tobytes() for row in found.train_loss}) == 4
+    found = sweep(FEDAVG, {"lr": (0.05, 0.1), "seed": (0, 3)})
+    values = [tuple(result.values.values()) for result in found.results]
+    assert values == [(0.05, 0), (0.05, 3), (0.1, 0), (0.1, 3)]
+    assert found.stacked("personal/test/accuracy").shape == (4, 2, 6)
+    assert different(found) == 4
     assert_as_separate(found)
 
 
 def test_options_of_the_method_and_seeds():
-    found = sweep(DITTO, hyper={"lam": (0.0, 0.5)}, seeds=(0, 1))
-    losses = found.metrics["personal/loss"]
+    found = sweep(DITTO, {"lam": (0.0, 0.5), "seed": (0, 1)})
+    losses = found.stacked("personal/test/loss")
     assert not np.allclose(losses[0], losses[2])
     assert_as_separate(found, (0, 3))
 
 
 def test_numbers_of_the_optimizer():
     numbers = {"lr_decay": [1.0, 0.5], "momentum": [0.0, 0.9]}
-    found = sweep(FEDAVG, **numbers, weight_decay=[0.0, 0.01])
-    assert len({row.tobytes() for row in found.train_loss}) == 8
+    found = sweep(FEDAVG, numbers | {"weight_decay": [0.0, 0.01]})
+    assert different(found) == 8
     assert_as_separate(found, (0, 7))  # all off, all on
 
 
 def test_cohort_sizes():
-    assert len({row.tobytes() for row in cohorts().train_loss}) == 6
+    assert different(cohorts()) == 6
     assert_as_separate(cohorts(), (3, 4))  # a cohort of 2, seed 1; of 3, seed 0
 
 
-@pytest.mark.parametrize("options", [{"at_once": 1}, {"at_once": 2}, {"lanes": 6}])
+@pytest.mark.parametrize(
+    "options", [{"at_once": 2}, {"at_once": 4, "lanes": 2}, {"lanes": 6}]
+)
 def test_slices_and_lanes_change_nothing(options):
-    found = sweep(FEDAVG, cohort=(1, 2, 3), seeds=(0, 1), **options)
-    assert found.at_once == options.get("at_once", 6)
+    found = sweep(FEDAVG, {"cohort": (1, 2, 3), "seed": (0, 1)}, **options)
     assert_same(found, cohorts())
 
 
 def test_several_devices_change_nothing(tmp_path):
     fields = {k: v for k, v in vars(FEDAVG).items() if k not in ("hyper", "devices")}
     told = json.dumps(
-        [fields | {"devices": 3}, {"cohort": [1, 2, 3], "seeds": [0, 1], "at_once": 3}]
+        [fields | {"devices": 3}, {"cohort": [1, 2, 3], "seed": [0, 1]}, {"at_once": 3}]
     )
-    command = [sys.executable, "-c", DEVICES, told, str(tmp_path)]
+    command = [sys.executable, "-c", DEVICES, told, str(tmp_path / "out")]
     subprocess.run(command, env=environment(tmp_path / "cache"), check=True)
-    written = json.loads((tmp_path / "sweep.json").read_text())
-    assert written["runs"] == cohorts().runs
-    assert written["at_once"] == 3
-    with np.load(tmp_path / "sweep.npz") as arrays:
-        losses = arrays["train_loss"]
-        np.testing.assert_allclose(losses, cohorts().train_loss, rtol=1e-5)
-        for name, values in cohorts().metrics.items():
-            np.testing.assert_allclose(arrays[name], values, rtol=1e-5, atol=1e-5)
-        assert arrays["round"].tolist() == [2, 3]
+    over = {"cohort": (1, 2, 3), "seed": (0, 1)}
+    made = points.make(FEDAVG, over)  # the number of devices is none of their settings
+    files = [tmp_path / "out" / "runs" / f"{point.digest}.npz" for point in made]
+    found = [results.read(f, p.values) for f, p in zip(files, made, strict=True)]
+    assert_same(results.Sweep(FEDAVG, over, found), cohorts())
+    assert [result.round.tolist() for result in found] == [[2, 3]] * 6
 
 
 def test_other_values_compile_nothing(monkeypatch):
     traced, one_run = [], runs.one_run
     monkeypatch.setattr(runs, "one_run", lambda *a: traced.append(1) or one_run(*a))
     experiment = FEDAVG.replace(rounds=1, algorithm="fedprox")
-    sweep(experiment, lr=(0.05, 0.1), hyper={"mu": [0.0]}, cohort=(1, 3))
+    sweep(experiment, {"lr": (0.05, 0.1), "mu": [0.0], "cohort": (1, 3)})
     first = len(traced)
     assert first > 0
     other = experiment.replace(seed=5, lr=0.2, out="elsewhere")
-    sweep(other, lr=(0.2, 0.3), hyper={"mu": [0.7]}, cohort=(2, 3))
+    sweep(other, {"lr": (0.2, 0.3, 0.4), "mu": [0.7], "cohort": (2, 3)})
     assert len(traced) == first
 
 
 def test_a_federation_given_is_held_once():
     federation, _ = build.federation(FEDAVG)
-    data = runs.stack([federation, federation.take(np.arange(6)[::-1])])
+    data = rows.stack([federation, federation.take(np.arange(6)[::-1])])
     assert data.pool.x.shape == federation.train.examples.x.shape
     assert data.train[0].shape == (2, 6)
-    two = runs.stack([federation, build.federation(FEDAVG.replace(seed=1))[0]])
+    two = rows.stack([federation, build.federation(FEDAVG.replace(seed=1))[0]])
     assert len(two.pool.y) == 2 * len(data.pool.y)
-    found = sweep(FEDAVG, federation=federation, seeds=(0, 1))
-    one = sweep(FEDAVG, federation=lambda seed: federation, seeds=(0, 1))
+    found = sweep(FEDAVG, {"seed": (0, 1)}, federation=federation)
+    one = sweep(FEDAVG, {"seed": (0, 1)}, federation=lambda seed: federation)
     assert_same(found, one)
 
 
@@ -173,7 +188,7 @@ def test_rows_tested_by_all_are_judged_once():
         offset=federation.test.offset.at[1:4].set(federation.test.offset[0]),
         size=federation.test.size.at[1:4].set(federation.test.size[0]),
     )
-    spans, place = runs._different(same.offset[None], same.size[None])
+    spans, place = rows._different(same.offset[None], same.size[None])
     assert spans[0].shape == (1, 3)
     np.testing.assert_array_equal(spans[0][0, place[0]], same.offset)
     np.testing.assert_array_equal(spans[1][0, place[0]], same.size)
@@ -207,48 +222,143 @@ def test_memory_is_told():
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("over", "told"),
     [
-        ({"epochs": [1, 2]}, "epochs of superfed cannot be swept .* lr_decay"),
-        ({"model": ["logistic"]}, "model of superfed cannot be swept"),
-        ({"hyper": {"prox": ["norm"]}}, "hyper prox of superfed .* of hyper: mu, nu"),
-        ({"hyper": {"nothing": [1.0]}}, "hyper nothing of superfed cannot"),
-        ({"hyper": {"start": [0.1]}}, "hyper start .* of hyper: mu, nu. Make"),
-        ({"hyper": {"mu": [-1.0]}}, "mu is -1.0; expected a finite number"),
+        ({"nothing": [1.0]}, "unknown name to sweep 'nothing'; known: .*mu"),
+        ({"out": ["a"]}, "unknown name to sweep 'out'"),
+        ({"start": [1.5]}, "start is 1.5"),
+        ({"mixing": ["channel"]}, "mixing is 'channel'; known: model, layer"),
+        ({"epochs": [1, 0]}, "epochs is 0; expected at least 1"),
+        ({"mu": [-1.0]}, "mu is -1.0; expected a finite number"),
         ({"lr": [0.1, -1.0]}, "lr is -1.0; expected a positive number"),
         ({"lr": 0.1}, "lr is 0.1; expected a list"),
         ({"lr": [0.1, 0.1]}, "give every value once"),
         ({"cohort": [3, 7]}, "cohort is 7, but there are 6 clients"),
-        ({"seeds": [-1]}, "seed is -1"),
-        ({"seeds": ()}, "seed is .*; expected a list"),
-        ({"at_once": 0}, "at_once is 0; expected at least 1"),
+        ({"seed": [-1]}, "seed is -1"),
+        ({"seed": ()}, "seed is .*; expected a list"),
     ],
 )
-def test_what_cannot_be_swept_is_refused(options, told):
+def test_what_cannot_be_swept_is_refused(over, told):
     with pytest.raises(ValueError, match=told):
-        sweep(SUPERFED, **options)
+        sweep(SUPERFED, over)
 
 
-def test_cohorts_that_cannot_be_cut_are_refused():
-    with pytest.raises(ValueError, match="drawn uniformly and has no stragglers"):
-        sweep(FEDAVG.replace(selection="by_size"), cohort=(2, 3))
+def test_a_slice_of_no_run_is_refused():
+    with pytest.raises(ValueError, match="at_once is 0; expected at least 1"):
+        sweep(SUPERFED, {}, at_once=0)
 
 
-def test_seeds_of_other_shapes_are_refused():
+def grouped(experiment, over, **more):
+    """(values of the points by program, what each program traces)."""
+    found = points.groups(points.make(experiment, over, **more))
+    return [[p.values for p in g.points] for g in found], [g.traced for g in found]
+
+
+def test_what_changes_the_program_makes_another():
+    over = {"mixing": ("model", "layer"), "mu": (0.0, 0.1), "start": (0.0, 0.5)}
+    members, traced = grouped(SUPERFED, over | {"seed": (0, 1)})
+    assert [len(own) for own in members] == [4, 4, 4, 4]
+    assert {(p["mixing"], p["start"]) for p in members[0]} == {("model", 0.0)}
+    assert traced[0] == points.Traced((), ("mu",), False)
+
+
+def test_cohorts_that_cannot_be_cut_are_programs_of_their_own():
+    over = {"cohort": (2, 3)}
+    assert len(grouped(FEDAVG, over)[0]) == 1
+    assert len(grouped(FEDAVG.replace(selection="by_size"), over)[0]) == 2
+    assert len(grouped(FEDAVG.replace(stragglers=0.5), over)[0]) == 2
+
+
+def test_seeds_of_other_shapes_are_programs_of_their_own():
     federation, _ = build.federation(FEDAVG)
-    told = "clients of seeds 0 and 1 differ in num_clients; sweep one seed"
-    with pytest.raises(ValueError, match=told):
-        sweep(
-            FEDAVG,
-            federation=lambda seed: federation.take(np.arange(5 + seed)),
-            seeds=(0, 1),
-        )
+    members, _ = grouped(
+        FEDAVG, {"seed": (0, 1)}, given=lambda seed: federation.take(range(5 + seed))
+    )
+    assert len(members) == 2
+
+
+def test_programs_of_their_own_equal_separate_runs():
+    found = sweep(SUPERFED, {"prox": ("squared", "norm"), "start": (0.0, 0.5)})
+    assert different(found) == 4
+    assert_as_separate(found, (0, 3))
+
+
+def test_a_sweep_goes_on_and_grows(tmp_path, monkeypatch):
+    calls, run_all = [], runs.run_all
+
+    def counted(*args, **options):
+        calls.append(len(args[3].seed))
+        yield from run_all(*args, **options)
+
+    monkeypatch.setattr(runs, "run_all", counted)
+    whole = sweep(FEDAVG, {"lr": (0.05, 0.1, 0.2), "seed": (0, 1)}, out=tmp_path)
+    files = sorted((tmp_path / "runs").iterdir())
+    assert len(files) == 6
+    for lost in files[:2]:
+        lost.unlink()
+    times = [file.stat().st_mtime_ns for file in files[2:]]
+    again = sweep(FEDAVG, {"lr": (0.05, 0.1, 0.2), "seed": (0, 1)}, out=tmp_path)
+    assert [file.stat().st_mtime_ns for file in files[2:]] == times
+    assert_same(whole, again)
+    sweep(FEDAVG, {"lr": (0.05, 0.3), "seed": (0, 1)}, out=tmp_path)
+    assert calls == [6, 2, 2]
+
+
+def test_another_sweep_is_refused(tmp_path):
+    over = {"lr": (0.1,)}
+    results.claim(tmp_path, FEDAVG, over)
+    for experiment, names, told in (
+        (FEDAVG.replace(momentum=0.9), over, "momentum: 0.0 -> 0.9"),
+        (FEDAVG, over | {"seed": (0,)}, "swept: lr -> lr, seed"),
+    ):
+        with pytest.raises(FolderError, match=told):
+            results.claim(tmp_path, experiment, names)
+
+
+def test_killed_it_goes_on_at_the_first_unfinished_slice(tmp_path):
+    """At the first of its files a sweep is killed; the same call runs the rest."""
+    fields = {k: v for k, v in vars(FEDAVG).items() if k not in ("hyper", "devices")}
+    over = {"lr": [0.05, 0.1, 0.2, 0.3], "seed": [0, 1]}
+    told = json.dumps([fields | {"rounds": 200}, over, {"at_once": 3}])
+    command = [sys.executable, "-c", DEVICES, told, str(tmp_path / "out")]
+    env = environment(tmp_path / "cache")
+    process = subprocess.Popen(command, env=env)
+    while process.poll() is None and not list((tmp_path / "out").glob("runs/*.npz")):
+        time.sleep(0.005)
+    process.kill()
+    process.wait()
+    before = {f: f.stat().st_mtime_ns for f in (tmp_path / "out").glob("runs/*.npz")}
+    assert 0 < len(before) < 8
+    assert not (tmp_path / "out" / "sweep.csv").exists()
+    subprocess.run(command, env=env, check=True)
+    files = list((tmp_path / "out").glob("runs/*.npz"))
+    assert len(files) == 8
+    assert all(file.stat().st_mtime_ns == before.get(file, 0) for file in before)
+    assert (tmp_path / "out" / "sweep.csv").exists()
+
+
+def test_the_tidy_table_holds_every_run_round_model_and_metric(tmp_path):
+    over = {"nu": (0.0, 1.0), "seed": (0, 1)}
+    found = sweep(SUPERFED, over, out=tmp_path)
+    told = sweeps.read(tmp_path)
+    one = [r for r in told if (r["nu"], r["seed"]) == ("1.0", "0")]
+    models, splits, judged = 2 * 2, 2, len(metrics.METRICS)  # two models, two rounds
+    assert len(one) == judged * (splits * (models + 11) + 2)
+    wanted = {"model": "personal", "split": "test", "metric": "loss", "round": 3}
+    (row,) = [r for r in one if all(r[k] == v for k, v in wanted.items())]
+    assert row["mean"] == pytest.approx(
+        found.results[2].metrics["personal/test/loss"][-1].mean()
+    )
+    best = found.results[2].path["test/accuracy"].max(1).mean()
+    (row,) = [r for r in one if (r["lambda"], r["metric"]) == ("oracle", "accuracy")]
+    assert row["mean"] == pytest.approx(best)
 
 
 def test_table():
     lines = cohorts().table().splitlines()
-    assert lines[0].startswith("| cohort | seeds | personal/accuracy |")
-    last = cohorts().metrics["personal/accuracy"][:2, -1].mean(1)
-    cell = f"{last.mean():.4f} ± {last.std(ddof=1):.4f}"
-    assert lines[2].startswith(f"| 1 | 2 | {cell} |")
-    assert len(lines) == 5
+    assert lines[0].startswith("| Method | Model judged | Accuracy (%)")
+    last = 100 * cohorts().stacked("personal/test/accuracy")[:2, -1].mean(1)
+    cell = f"{last.mean():.2f} ± {last.std(ddof=1):.2f}"
+    assert cell in lines[2]
+    assert lines[2].startswith("| cohort=1 |")
+    assert len(lines) == 2 + 3 * 2  # personal and server

@@ -1,6 +1,6 @@
 """APFL. Deng, Kamani, Mahdavi, 2020, https://arxiv.org/abs/2003.13461 (Algorithm 1).
 
-    Server   w                Client  v_k, alpha_k, and whether k ever took part
+    Server   w                Client  v_k, alpha_k
     Message  w                Upload  w_k, the federated params after local training
 With m = alpha v + (1 - alpha) w, each step moves, all from the values before it,
 w by grad f(w),  v by alpha grad f(m),  alpha by <grad f(m), v - w>, clipped to [0, 1];
@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import optax
 
 from pfljax import reduce, tree
+from pfljax.algorithms._newcomers import newcomers_take_w
 from pfljax.algorithms.fedavg import fedavg
 from pfljax.local import beside, fit
 from pfljax.types import Algorithm, Local, Task
@@ -22,12 +23,11 @@ from pfljax.types import Algorithm, Local, Task
 FORMS = ("paper", "fedjax", "superfed-code")
 
 
-class Kept(NamedTuple):
+class Mixed(NamedTuple):
     """What a client keeps."""
 
     v: Any
     alpha: Any  # f32[]; a tree of them, one a tensor, as in fedjax
-    met: Any  # bool[]
 
 
 def apfl(
@@ -52,39 +52,37 @@ def apfl(
     slope_of, weights = jax.value_and_grad(task.loss), reduce.weighting(weighting)
     a_tensor, stale = as_in == "fedjax", as_in == "superfed-code"
 
-    def train(turn, w, kept, data):
+    def train(turn, w, own, data):
         def gradient(params, batch, key):
             now, v, share = params
             value, slope = slope_of(now, batch, key)
             base = w if stale else now
             _, mixed = slope_of(tree.lerp(base, v, share), batch, key)
-            own = mixed if a_tensor else tree.scale(mixed, share)
+            pull = mixed if a_tensor else tree.scale(mixed, share)
             along = tree.sub(v, base)
             turned = products(mixed, along) if a_tensor else tree.dot(mixed, along)
-            return value, (slope, own, tree.scale(turned, float(adaptive)))
+            return value, (slope, pull, tree.scale(turned, float(adaptive)))
 
-        start, labels = (w, *kept[:2]), ("model", "model", "other")
+        start, labels = (w, *own), ("model", "model", "other")
         stepped = beside(local, labels, within_one)
         found, metrics = fit(task.loss, start, data, turn, stepped, gradient)
         w, v, share = found
-        return Kept(v, share, jnp.bool_(True)), w, metrics
+        return Mixed(v, share), w, metrics
 
     def first(params, client_id, key):
         share = jnp.float32(alpha)
         shares = jax.tree.map(lambda _: share, params) if a_tensor else share
-        return Kept(params, shares, jnp.bool_(False))
+        return Mixed(params, shares)
 
-    def personal(turn, w, kept, data):
-        return tree.where(kept.met, tree.lerp(w, kept.v, kept.alpha), w)
-
-    return fedavg(task, local)._replace(
+    mixture = fedavg(task, local)._replace(
         init_client=first,
-        message=lambda w, kept: w,
+        message=lambda w, own: w,
         train=train,
         aggregate=lambda w, uploads, cohort: reduce.mean(uploads, weights(cohort)),
-        personal=personal,
-        endpoints=lambda w, kept: (w, kept.v),
+        personal=lambda turn, w, own, data: tree.lerp(w, own.v, own.alpha),
+        endpoints=lambda w, own: (w, own.v),
     )
+    return newcomers_take_w(mixture)
 
 
 def products(a: Any, b: Any) -> Any:

@@ -2,9 +2,11 @@
 
     Server   w                Client  v_k, this client's own params
     Message  w                Upload  FedAvg's
-Client k also minimises  F_k(v) + lam / 2 ||v - w||^2  and is judged by v_k.
+Client k also minimises  F_k(v) + lam / 2 ||v - w||^2  and is judged by v_k, or by w
+before it ever took part.
 """
 
+from pfljax.algorithms._newcomers import newcomers_take_w
 from pfljax.algorithms.fedavg import fedavg
 from pfljax.local import fit, proximal, with_epochs
 from pfljax.types import Algorithm, Local, Task
@@ -31,9 +33,11 @@ def ditto(
         v, _ = fit(proximal(task.loss, w, lam, prox), v, data, own_turn, local)
         return v, upload, metrics
 
-    return shared._replace(
-        init_client=lambda params, client_id, key: params,
-        message=lambda w, v: w,
-        train=train,
-        personal=lambda turn, w, v, data: v,
+    return newcomers_take_w(
+        shared._replace(
+            init_client=lambda params, client_id, key: params,
+            message=lambda w, v: w,
+            train=train,
+            personal=lambda turn, w, v, data: v,
+        )
     )

@@ -1,6 +1,6 @@
 """pFedMe. T. Dinh et al., NeurIPS 2020, https://arxiv.org/abs/2006.08848 (Algorithm 1).
 
-    Server   w                Client  theta_k, and whether k ever took part
+    Server   w                Client  theta_k
     Message  w                Upload  w_k
 From w_k = w, every local step draws one minibatch, takes K steps on it of
 theta <- theta - eta_p (grad f(theta) + lam (theta - w_k)), and then one of
@@ -9,22 +9,17 @@ w <- (1 - beta) w + beta mean_k w_k. Client k is judged by theta_k, or by w befo
 ever took part.
 """
 
-from typing import Any, NamedTuple
-
 import jax
 import jax.numpy as jnp
 import optax
 
 from pfljax import reduce, tree
-from pfljax.local import beside, fit
+from pfljax.algorithms._newcomers import newcomers_take_w
+from pfljax.algorithms.fedavg import fedavg
+from pfljax.local import beside, fit, learning_rate, proximal, with_epochs
 from pfljax.types import Algorithm, Local, Task
 
-
-class Kept(NamedTuple):
-    """What a client keeps."""
-
-    theta: Any
-    met: Any  # bool[]
+FORMS = ("paper", "superfed-code")
 
 
 def pfedme(
@@ -38,6 +33,7 @@ def pfedme(
     warm: bool = True,
     inner_decay: float = 0.0,
     weighting: str = "uniform",
+    as_in: str = "paper",
 ) -> Algorithm:
     """Builds pFedMe; `beta` = 0 or `lam` = 0 leaves w as it is.
 
@@ -45,40 +41,81 @@ def pfedme(
     starts a round at w and goes on from step to step; with warm=False each step begins
     at w_k, and `inner_steps` = 1 is then FedAvg of learning rate eta lam eta_p. The
     authors' code adds a weight decay of 0.001 to theta (`inner_decay`).
+
+    as_in="superfed-code": theta takes an epoch of `local` on f + lam sum_l
+    ||theta_l - w_l||, the norm of each tensor un-squared, before each step of w_k; the
+    options of the inner steps are then without effect.
     """
-    slope_of = jax.grad(task.loss)
+    if as_in not in FORMS:
+        raise ValueError(f"as_in is {as_in!r}; known: {', '.join(FORMS)}")
+    if as_in == "paper":
+        near = approach(task, lam, inner_steps, inner_lr, inner_decay)
+        train = minibatchwise(task, local, lam, near, warm)
+    else:
+        train = epochwise(task, local, lam)
     weights = reduce.weighting(weighting)
 
-    def approach(theta, w, batch, key):
-        """theta after K steps towards the minimum near w."""
+    def aggregate(w, uploads, cohort):
+        return tree.lerp(w, reduce.mean(uploads, weights(cohort)), beta)
 
+    envelope = fedavg(task, local)._replace(
+        init_client=lambda params, client_id, key: params,
+        message=lambda w, theta: w,
+        train=train,
+        aggregate=aggregate,
+        personal=lambda turn, w, theta, data: theta,
+    )
+    return newcomers_take_w(envelope)
+
+
+def approach(task, lam, steps, rate, decay):
+    """A function (theta, w, batch, key) -> theta nearer to the minimum near w."""
+    slope_of = jax.grad(task.loss)
+
+    def near(theta, w, batch, key):
         def step(i, theta):
             pull = tree.axpy(lam, tree.sub(theta, w), slope_of(theta, batch, key))
-            pull = tree.axpy(inner_decay, theta, pull)
-            return tree.axpy(-inner_lr, pull, theta)
+            return tree.axpy(-rate, tree.axpy(decay, theta, pull), theta)
 
-        return jax.lax.fori_loop(0, inner_steps, step, theta)
+        return jax.lax.fori_loop(0, steps, step, theta)
 
-    def train(turn, w, kept, data):
+    return near
+
+
+def minibatchwise(task, local, lam, near, warm):
+    """The paper's training: w_k steps after the inner steps on each minibatch."""
+
+    def train(turn, w, last, data):
         def gradient(params, batch, key):
             w, theta = params
-            near = approach(theta if warm else w, w, batch, key)
-            value = task.loss(near, batch, key)
-            return value, (tree.scale(tree.sub(w, near), lam), tree.sub(near, theta))
+            found = near(theta if warm else w, w, batch, key)
+            value = task.loss(found, batch, key)
+            return value, (tree.scale(tree.sub(w, found), lam), tree.sub(found, theta))
 
         stepped = beside(local, ("model", "other"), lambda rate: optax.identity())
         pair, metrics = fit(task.loss, (w, w), data, turn, stepped, gradient)
-        return Kept(pair[1], jnp.bool_(True)), pair[0], metrics
+        return pair[1], pair[0], metrics
 
-    return Algorithm(
-        init=lambda params, num_clients, key: params,
-        init_client=lambda params, client_id, key: Kept(params, jnp.bool_(False)),
-        message=lambda w, kept: w,
-        train=train,
-        aggregate=lambda w, uploads, cohort: tree.lerp(
-            w, reduce.mean(uploads, weights(cohort)), beta
-        ),
-        personal=lambda turn, w, kept, data: tree.where(kept.met, kept.theta, w),
-        predict=task.predict,
-        server_model=lambda w: w,
-    )
+    return train
+
+
+def epochwise(task, local, lam):
+    """The training of SuPerFed's code: w_k steps after each epoch of theta."""
+
+    def train(turn, w, last, data):
+        once, rate = with_epochs(turn, local, 1), learning_rate(local, turn.round)
+
+        def epoch(index, carry):
+            w, theta, total = carry
+            own = once._replace(key=jax.random.fold_in(once.key, index))
+            loss = proximal(task.loss, w, lam, "norm")
+            theta, metrics = fit(loss, theta, data, own, local)
+            w = tree.axpy(-rate * lam, tree.sub(w, theta), w)
+            return w, theta, tree.add(total, metrics)
+
+        epochs = jnp.maximum(turn.steps // jnp.maximum(once.steps, 1), 1)
+        start = w, w, {"loss": jnp.float32(0)}
+        w, theta, total = jax.lax.fori_loop(0, epochs, epoch, start)
+        return theta, w, tree.scale(total, 1 / epochs)
+
+    return train

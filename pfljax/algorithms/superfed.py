@@ -6,8 +6,8 @@ Each step draws lambda ~ U(0, 1), one for the model (MM) or one a module (LM), a
 W = (1 - lambda) w_f + lambda v minimises over w_f (from w) and v
 F_k(W) + mu ||w_f - w||^2 + nu cos^2(w_f, v).
 In the first L = floor(start * rounds) rounds it is FedProx, v_k rests, and client k is
-judged by w; after that by W at lambda = 1/2. Evaluation also reports the whole path
-(`endpoints`).
+judged by w; after that, if it ever took part, by W at lambda = 1/2. Evaluation also
+reports the whole path (`endpoints`).
 
 Differs from the paper by option only: prox="norm" is the un-squared per-tensor penalty
 of the authors' code. Algorithm 1 as printed starts v_k at w; text and code give it its
@@ -18,6 +18,7 @@ import jax
 import jax.numpy as jnp
 
 from pfljax import tree
+from pfljax.algorithms._newcomers import newcomers_take_w
 from pfljax.algorithms.fedprox import fedprox
 from pfljax.local import derive, distance, fit
 from pfljax.types import Algorithm, Local, Task
@@ -70,12 +71,14 @@ def superfed(
         mixed_yet = turn.round > first  # of an evaluation: rounds finished
         return tree.lerp(w, v, jnp.where(mixed_yet, 0.5, 0.0))
 
-    return shared._replace(
-        init_client=lambda params, client_id, key: task.init(key),
-        message=lambda w, v: w,
-        train=train,
-        personal=personal,
-        endpoints=lambda w, v: (w, v),
+    return newcomers_take_w(
+        shared._replace(
+            init_client=lambda params, client_id, key: task.init(key),
+            message=lambda w, v: w,
+            train=train,
+            personal=personal,
+            endpoints=lambda w, v: (w, v),
+        )
     )
 
 

@@ -13,6 +13,7 @@ NEEDED = {
     "config.json": ("algorithm", "seed", "rounds"),
     "partition.json": ("num_classes", "sizes", "sha256"),
     "summary.json": ("rounds", "last"),
+    "sweep.json": ("experiment", "over"),
 }
 
 

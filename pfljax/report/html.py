@@ -114,6 +114,20 @@ def comparison_page(
     return _document("Comparison", parts)
 
 
+def sweep_page(
+    config: Mapping[str, Any], table: Table, pictures: Sequence[Picture]
+) -> str:
+    """The page of a sweep; `config` is what its runs share."""
+    parts = [
+        f'<div class="wide">{html_table(table)}</div>',
+        f"<p>{escape(table.caption)}</p>",
+        *map(_figure, pictures),
+        "<h2>Settings that all runs share, but for what is swept</h2>",
+        pairs(config),
+    ]
+    return _document("Sweep", parts)
+
+
 def pairs(mapping: Mapping[str, Any]) -> str:
     """A table of names and values."""
     return _grid(["Name", "Value"], mapping.items())

@@ -4,8 +4,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pfljax.report import comparison, figures, formats, html
+from pfljax.report import comparison, figures, formats, html, sweeps
 from pfljax.report.columns import Table
+from pfljax.report.files import read_object
 from pfljax.report.runs import Group, Run, group_runs, read_run
 from pfljax.report.style import save_figure
 from pfljax.report.tables import CHOSEN, LAST, calibration_table, comparison_table
@@ -65,6 +66,24 @@ def write_comparison(folders: Sequence[str | Path], out: str | Path) -> str:
     return "\n".join(
         f"{table.caption}\n\n{formats.markdown(table)}" for table in tables
     )
+
+
+def write_sweep_report(folder: str | Path, out: str | Path) -> str:
+    """Writes table, figure and page of a finished sweep into `out`; the Markdown.
+
+    comparison_sweep.csv (means), comparison_sweep_seeds.csv, .md and .tex.
+
+    Raises:
+        ValueError: `folder` holds no finished sweep.
+    """
+    rows, out = sweeps.read(folder), _made(Path(out))
+    config = read_object(Path(folder) / "sweep.json")["experiment"]
+    table, figure = sweeps.table(rows), sweeps.figure(rows)
+    _write_table(table, out)
+    place = _made(out / "figures") / "accuracy"
+    pictures = [_picture(figure, place, sweeps.FIGURE, truetype=True)] if figure else []
+    _write(out / "sweep.html", html.sweep_page(config, table, pictures))
+    return f"{table.caption}\n\n{formats.markdown(table)}"
 
 
 def _tables(groups: Sequence[Group]) -> list[Table]:

@@ -21,7 +21,7 @@ def test_apfl_against_numpy(options):
     states, drawn = toy.quadratic_game(apfl, alpha=0.3, **options)
     form, adaptive = options.get("as_in", "paper"), options.get("adaptive", True)
     groups = [[0, 1], [2]] if form == "fedjax" else [[0, 1, 2]]
-    w, v = toy.flat(states[0].server), toy.flat(states[0].clients.v)
+    w, v = toy.flat(states[0].server), toy.flat(states[0].clients.own.v)
     alpha = np.full((4, 3), 0.3)  # one a coordinate
     for ids, state in zip(drawn, states[1:], strict=True):
         uploads = []
@@ -40,7 +40,7 @@ def test_apfl_against_numpy(options):
             uploads.append(own)
         w = np.mean(uploads, axis=0)
         np.testing.assert_allclose(toy.flat(state.server), w, rtol=1e-5, atol=1e-5)
-        kept = state.clients
+        kept = state.clients.own
         np.testing.assert_allclose(toy.flat(kept.v), v, rtol=1e-5, atol=1e-5)
         if form != "fedjax":
             np.testing.assert_allclose(kept.alpha, alpha[:, 0], rtol=1e-5)
@@ -57,17 +57,7 @@ def test_alpha_ends_at_the_border():
     w, data = toy.unflat(toy.B[2]), toy.one(toy.quadratic_clients(), 2)
     turn = Turn(jax.random.key(0), jnp.int32(0), jnp.int32(3))
     kept, _, _ = method.train(turn, w, kept, data)
-    assert kept.alpha == 0
-    assert kept.met
-
-
-def test_who_never_took_part_is_judged_by_the_server():
-    method = apfl(toy.quadratic(), toy.full_batch(), alpha=1.0)
-    kept = method.init_client(toy.unflat(np.ones(3)), 0, None)
-    w = toy.unflat(np.zeros(3))
-    toy.assert_same(method.personal(None, w, kept, None), w)
-    met = kept._replace(met=jnp.bool_(True))
-    toy.assert_same(method.personal(None, w, met, None), kept.v)
+    assert kept.own.alpha == 0
 
 
 @pytest.mark.parametrize(

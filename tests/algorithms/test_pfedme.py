@@ -1,4 +1,3 @@
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -12,7 +11,7 @@ LAM, RATE, DECAY, BETA = 2.0, 0.05, 0.1, 0.7
 def test_pfedme_against_numpy(warm):
     options = {"lam": LAM, "inner_lr": RATE, "inner_steps": 4, "beta": BETA}
     states, drawn = toy.quadratic_game(pfedme, **options, inner_decay=DECAY, warm=warm)
-    w, theta = toy.flat(states[0].server), toy.flat(states[0].clients.theta)
+    w, theta = toy.flat(states[0].server), toy.flat(states[0].clients.own)
     for ids, state in zip(drawn, states[1:], strict=True):
         uploads = []
         for k in ids:
@@ -27,14 +26,5 @@ def test_pfedme_against_numpy(warm):
             uploads.append(own)
         w = (1 - BETA) * w + BETA * np.mean(uploads, axis=0)
         np.testing.assert_allclose(toy.flat(state.server), w, rtol=1e-5, atol=1e-5)
-        found = toy.flat(state.clients.theta)
+        found = toy.flat(state.clients.own)
         np.testing.assert_allclose(found, theta, rtol=1e-5, atol=1e-5)
-
-
-def test_who_never_took_part_is_judged_by_the_server():
-    method = pfedme(toy.quadratic(), toy.full_batch())
-    kept = method.init_client(toy.unflat(np.ones(3)), 0, None)
-    w = toy.unflat(np.zeros(3))
-    toy.assert_same(method.personal(None, w, kept, None), w)
-    met = kept._replace(met=jnp.bool_(True))
-    toy.assert_same(method.personal(None, w, met, None), kept.theta)

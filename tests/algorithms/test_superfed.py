@@ -7,6 +7,7 @@ import pytest
 
 import toy
 from pfljax import tree
+from pfljax.algorithms._newcomers import Kept
 from pfljax.algorithms.superfed import square_cosine, superfed
 from pfljax.local import derive, distance
 from pfljax.types import Turn
@@ -46,7 +47,7 @@ def test_superfed_against_numpy(mixing):
     states, drawn = toy.quadratic_game(
         partial(superfed, rounds=4), 4, mixing=mixing, mu=MU, nu=NU, start=0.5
     )
-    w, v = toy.flat(states[0].server), toy.flat(states[0].clients)
+    w, v = toy.flat(states[0].server), toy.flat(states[0].clients.own)
     for ids, before, after in zip(drawn, states, states[1:], strict=False):
         uploads = []
         for k in ids:
@@ -57,15 +58,15 @@ def test_superfed_against_numpy(mixing):
             f, v[k] = mixed_training(w, v[k], k, draws(before, k, mixing, 3))
             uploads.append(f)
         if before.round < 2:
-            toy.assert_same(after.clients, before.clients)
+            toy.assert_same(after.clients.own, before.clients.own)
         w = np.average(uploads, axis=0, weights=toy.COUNTS[ids])
         np.testing.assert_allclose(toy.flat(after.server), w, rtol=1e-5, atol=2e-5)
-        np.testing.assert_allclose(toy.flat(after.clients), v, rtol=1e-5, atol=2e-5)
+        np.testing.assert_allclose(toy.flat(after.clients.own), v, rtol=1e-5, atol=2e-5)
 
 
 def test_every_local_model_has_its_own_seed():
     states, _ = toy.quadratic_game(superfed, rounds=0)
-    v = toy.flat(states[0].clients)
+    v = toy.flat(states[0].clients.own)
     assert len(np.unique(v, axis=0)) == 4
     assert np.abs(v - toy.flat(states[0].server)).min() > 0
 
@@ -97,9 +98,9 @@ def test_a_client_is_judged_by_w_and_once_mixed_at_one_half_of_its_path():
     w, v = toy.unflat([0.0, 2, 4]), toy.unflat([1.0, 0, 0])
     for finished, expected in ((5, [0.0, 2, 4]), (6, [0.5, 1, 2])):
         turn = Turn(jax.random.key(0), jnp.int32(finished), jnp.int32(1))
-        judged = method.personal(turn, w, v, None)
+        judged = method.personal(turn, w, Kept(v, jnp.bool_(True)), None)
         np.testing.assert_allclose(toy.flat(judged), expected)
-    toy.assert_same(method.endpoints(w, v), (w, v))
+    toy.assert_same(method.endpoints(w, Kept(v, jnp.bool_(True))), (w, v))
     assert float(tree.dot(w, v)) == 0
 
 

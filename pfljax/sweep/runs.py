@@ -1,10 +1,11 @@
-"""Many runs of one experiment in one compiled program, for `pfljax.sweep`.
+"""The compiled program of many runs of one experiment, called slice by slice.
 
 Runs share nothing but the pool of rows, so devices work alone: each maps `one_run` over
 its own, one after another (`lanes` = 1) or `lanes` under one vmap.
 """
 
 import functools
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import jax
@@ -14,25 +15,13 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from pfljax import build, engine, evaluate, parts, selection, tree
 from pfljax.config import Experiment
-from pfljax.data import Federation
 from pfljax.engine import Setting
 from pfljax.memory import free_bytes, needed_bytes
 from pfljax.parts import Shape
-from pfljax.types import Array, ClientData, Examples, RunState, Task
+from pfljax.sweep.rows import Data, Rows
+from pfljax.types import Array, ClientData, RunState, Task
 
-METRICS = ("accuracy", "loss")
 AXIS = "runs"
-Span = tuple[Any, Any]  # offset and size
-
-
-class Data(NamedTuple):
-    """F federations whose rows lie in one pool."""
-
-    pool: Examples  # [N, ...]
-    train: Span  # i32[F, C]
-    test: Span  # i32[F, C]
-    spans: Span  # i32[F, U], the different spans of `test`
-    place: Any  # i32[F, C], which of them is a client's
 
 
 class Inputs(NamedTuple):
@@ -61,44 +50,8 @@ class Found(NamedTuple):
     """What the runs gave, stacked over them."""
 
     loss: Any  # f32[rounds], of training
-    metrics: dict[str, Any]  # "personal/accuracy", ...: f32[T, C]
-
-
-def stack(federations: list[Federation]) -> Data:
-    """The federations with one copy of every pool, on the host."""
-    parts = [part for f in federations for part in (f.train, f.test)]
-    pools = {id(part.examples): part.examples for part in parts}
-    ends = np.cumsum([0, *(len(pool.y) for pool in pools.values())])
-    if ends[-1] > np.iinfo(np.int32).max:
-        raise ValueError(
-            f"the seeds' federations have {ends[-1]} rows together; at most 2**31 - 1 "
-            "are held: sweep fewer seeds at once"
-        )
-    starts = dict(zip(pools, ends, strict=False))
-
-    def moved(part: str) -> Span:
-        spans = [getattr(f, part) for f in federations]
-        offset = [np.asarray(span.offset) + starts[id(span.examples)] for span in spans]
-        return np.stack(offset).astype(np.int32), np.stack([s.size for s in spans])
-
-    def joined(*parts: Any) -> np.ndarray:
-        arrays = [np.asarray(part) for part in parts]
-        return np.concatenate(arrays) if len(arrays) > 1 else arrays[0]
-
-    pool = jax.tree.map(joined, *pools.values())
-    return Data(pool, moved("train"), test := moved("test"), *_different(*test))
-
-
-def _different(offset: np.ndarray, size: np.ndarray) -> tuple[Span, np.ndarray]:
-    """(spans i32[F, U], place i32[F, C]): each federation's rows without repeats."""
-    found = [
-        np.unique(np.stack(pair, 1), axis=0, return_inverse=True)
-        for pair in zip(offset, size, strict=True)
-    ]
-    most = max(len(spans) for spans, _ in found)
-    spans = [np.pad(spans, ((0, most - len(spans)), (0, 0))) for spans, _ in found]
-    offset, size = np.moveaxis(np.stack(spans), 2, 0)
-    return (offset, size), np.stack([place.ravel() for _, place in found])
+    metrics: dict[str, Any]  # "personal/test/accuracy", ...: f32[T, C]
+    path: dict[str, Any]  # "test/accuracy", ...: f32[C, 11] after the last round
 
 
 def run_all(
@@ -110,12 +63,15 @@ def run_all(
     at_once: int | None = None,
     lanes: int | None = None,
     task: Task | None = None,
-) -> tuple[Found, int]:
-    """(results of all R runs in order, runs of one call).
+) -> Iterator[tuple[np.ndarray, Found]]:
+    """Slice by slice of all R runs: (which, i[n], what they gave).
 
-    `at_once` bounds the runs of one call, and memory does. Raises a MemoryError where
-    one run on each device does not fit.
+    `at_once` bounds the runs of one call, and memory does. Where a device takes one run
+    after another, a call takes one run a device. Raises a MemoryError where that does
+    not fit.
     """
+    if at_once is None and lanes is None and jax.default_backend() == "cpu":
+        at_once = num_devices
     one = jax.tree.map(lambda leaf: leaf[0], inputs)
     leaves, treedef = jax.tree.flatten(jax.tree.map(_abstract, (data, one)))
     plan = Plan(experiment, shape, num_devices, 1, 1, tuple(leaves), treedef)
@@ -125,14 +81,12 @@ def run_all(
     data = jax.device_put(data, everywhere)
     size = num_devices * plan.each
     slots = _deal(inputs.cohort, R, num_devices, plan.each)
-    parts = []
     for start in range(0, len(slots), size):
         chosen = slots[start : start + size]
         part = jax.tree.map(lambda leaf, rows=chosen: leaf[rows], inputs)
-        parts.append(jax.device_get(program(data, jax.device_put(part, split))))
-    joined = jax.tree.map(lambda *found: np.concatenate(found), *parts)
-    order = np.unique(slots, return_index=True)[1]
-    return jax.tree.map(lambda leaf: leaf[order], joined), size
+        found = jax.device_get(program(data, jax.device_put(part, split)))
+        which, first = np.unique(chosen, return_index=True)
+        yield which, jax.tree.map(lambda leaf, rows=first: leaf[rows], found)
 
 
 def _abstract(leaf: Any) -> jax.ShapeDtypeStruct:
@@ -230,23 +184,21 @@ def one_run(plan: Plan, task: Task, data: Data, run: Inputs) -> Found:
     """All rounds of one run, evaluated after every `eval_every` and the last."""
     C, experiment = plan.shape.num_clients, plan.experiment
     setting = setting_of(plan, task, run)
-    several = len(data.place) > 1
+    several = len(data.train[0]) > 1
     which = run.federation if several else jnp.int32(0)
-    own = tree.take(data[1:], which)
-    train, test, spans = (ClientData(data.pool, *span) for span in own[:3])
+    span, rows = tree.take(data[1:], which)
+    train = ClientData(data.pool, *span)
     every = min(experiment.eval_every, experiment.rounds)
-
-    def judge(state: RunState) -> dict[str, Array]:
-        return judged(setting, task, state, train, test, (spans, own[3]))
 
     def block(state: RunState, count: Array) -> tuple[RunState, Any]:
         state, history = engine.rounds(setting, state, train, count, every)
-        return state, (history["loss"], judge(state))
+        return state, (history["loss"], judged(setting, task, state, train, rows))
 
     first = engine.init(setting.algorithm, task, C, jax.random.key(run.seed))
     counts = jnp.diff(jnp.asarray([0, *evaluations(experiment)]))
-    _, (loss, metrics) = jax.lax.scan(block, first, counts)
-    return Found(loss.ravel()[: experiment.rounds], metrics)
+    state, (loss, metrics) = jax.lax.scan(block, first, counts)
+    path = along_path(setting, state, train, rows)
+    return Found(loss.ravel()[: experiment.rounds], metrics, path)
 
 
 def evaluations(experiment: Experiment) -> list[int]:
@@ -271,19 +223,45 @@ def judged(
     task: Task,
     state: RunState,
     train: ClientData,
-    test: ClientData,
-    shared: tuple[ClientData, Array],
+    splits: dict[str, Rows],
 ) -> dict[str, Array]:
-    """Metrics f32[C] on test rows, by model; the server's once a set of rows."""
-    found, (spans, place) = {}, shared
-    if setting.algorithm.server_model is not None:
-        scores = evaluate.judge_server(setting, task)(state.server, spans)
-        found["server"] = tree.take(scores, place)
-    if build.personal_is_server(setting, task, train.examples.x.shape[1:]):
-        found["personal"] = found["server"]
-    else:
-        ids = jnp.arange(len(train.size))
-        block = setting.width or setting.selection.cohort
+    """Metrics f32[C] by "model/split/metric"; the server's once a set of rows."""
+    found, pool = {}, train.examples
+    same = build.personal_is_server(setting, task, pool.x.shape[1:])
+    ids, block = jnp.arange(len(train.size)), _block(setting)
+    for split, rows in splits.items():
+        if setting.algorithm.server_model is not None:
+            different = ClientData(pool, *rows.different)
+            scores = evaluate.judge_server(setting, task)(state.server, different)
+            found[f"server/{split}"] = tree.take(scores, rows.place)
+        if same:
+            found[f"personal/{split}"] = found[f"server/{split}"]
+            continue
         judge = evaluate.judge(setting, evaluate.View(), block)
-        found["personal"] = judge(state, state.clients, ids, train, test)
-    return {f"{model}/{m}": found[model][m] for model in found for m in METRICS}
+        own = ClientData(pool, *rows.own)
+        found[f"personal/{split}"] = judge(state, state.clients, ids, train, own)
+    return _flat(found)
+
+
+def along_path(
+    setting: Setting, state: RunState, train: ClientData, splits: dict[str, Rows]
+) -> dict[str, Array]:
+    """Metrics f32[C, 11] by "split/metric" between the endpoints, if there are any."""
+    if setting.algorithm.endpoints is None:
+        return {}
+    judge = evaluate.judge_path(setting, _block(setting))
+    ids = jnp.arange(len(train.size))
+    found = {
+        split: judge(state, state.clients, ids, ClientData(train.examples, *rows.own))
+        for split, rows in splits.items()
+    }
+    return _flat(found)
+
+
+def _block(setting: Setting) -> int:
+    """Clients that are judged at once."""
+    return setting.width or setting.selection.cohort
+
+
+def _flat(found: dict[str, dict[str, Array]]) -> dict[str, Array]:
+    return {f"{name}/{m}": a for name, own in found.items() for m, a in own.items()}

@@ -1,0 +1,29 @@
+"""SuPerFed, Table 1: two classes a client, top-1 accuracy (KDD 2022).
+
+pfljax prepare mnist; pfljax prepare cifar10
+python experiments/superfed_table1.py --scale small
+python experiments/superfed_table1.py --scale paper --columns MNIST-K100
+"""
+
+from superfed import CIFAR10, MNIST, Column, arguments, run
+
+START = {  # of mixing, as a share of the rounds, in the official commands
+    50: {"SuPerFed-MM": {"start": 0.6}, "SuPerFed-LM": {"start": 0.8}},
+    100: {"SuPerFed-MM": {"start": 0.4}, "SuPerFed-LM": {"start": 0.6}},
+    500: {"SuPerFed-MM": {"start": 0.2}, "SuPerFed-LM": {"start": 0.4}},
+}
+ROUNDS = {"MNIST": 10, "CIFAR10": 2}  # of the small scale
+COLUMNS = [
+    Column(
+        f"{name}-K{clients}",
+        {"table": "T1", "dataset": name, "n_clients": str(clients)},
+        protocol.replace(clients=clients),
+        {"rounds": ROUNDS[name]},
+        START[clients],
+    )
+    for name, protocol in (("MNIST", MNIST), ("CIFAR10", CIFAR10))
+    for clients in (50, 100, 500)
+]
+
+if __name__ == "__main__":
+    run(arguments(__doc__, "runs/superfed-table1", COLUMNS), COLUMNS)

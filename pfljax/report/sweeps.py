@@ -1,0 +1,173 @@
+"""The report of a sweep: its tidy table (sweep.csv) as one of points, and a figure."""
+
+import csv
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pfljax.folder import DAMAGE
+from pfljax.report.columns import CALIBRATION, COLUMNS, Row, Table
+from pfljax.report.files import damaged
+from pfljax.report.style import GRID, label_ends, line_styles, new_figure
+from pfljax.report.tables import over_seeds
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Rows = Sequence[Mapping[str, Any]]
+CAPTION = (
+    "Test metrics at the last round. Accuracy is the unweighted mean over clients; ± "
+    "is the sample standard deviation of that mean over n seeds. Std over clients is "
+    "the population standard deviation inside one run, averaged over seeds."
+)
+FIGURE = (
+    "Accuracy of the personal models after the last round, mean over clients; whiskers "
+    "are the sample standard deviation over seeds."
+)
+FIRST_OF_JUDGED = "round"  # the columns before it are what was swept
+JUDGED = {  # (model, lambda) -> what the table says
+    ("personal", ""): "personal",
+    ("server", ""): "server",
+    ("mixture", "validation"): "λ chosen on validation",
+    ("mixture", "0.5"): "λ = 0.5",
+    ("mixture", "oracle"): "oracle (chosen on test)",
+}
+OF_ACCURACY = {"std_clients": "std", "weighted": "weighted", "worst10": "worst10"}
+SHOWN = tuple(c for c in COLUMNS if c.key in ("accuracy", *OF_ACCURACY)) + tuple(
+    c for c in CALIBRATION if c.key in ("top5", "loss", "ece")
+)
+
+
+def read(folder: str | Path) -> list[dict[str, Any]]:
+    """The rows of a finished sweep's sweep.csv; numbers are floats, NaN where empty.
+
+    Raises:
+      ValueError: no finished sweep is there, or its table is damaged.
+    """
+    path = Path(folder) / "sweep.csv"
+    if not path.exists():
+        raise ValueError(
+            f"{folder} has no sweep.csv: the sweep is unfinished; its command goes on"
+        )
+    try:
+        with open(path, newline="", encoding="utf-8") as file:
+            rows: list[dict[str, Any]] = list(csv.DictReader(file))
+        figures = list(rows[0])[list(rows[0]).index("metric") + 1 :]
+        for row in rows:
+            row["round"] = int(row["round"])
+            row |= {name: float(row[name] or "nan") for name in figures}
+    except (*DAMAGE, IndexError) as error:
+        raise damaged(path, error) from error
+    return rows
+
+
+def names_of(rows: Rows) -> list[str]:
+    """What was swept, beside the seed."""
+    names = list(rows[0])
+    return [n for n in names[: names.index(FIRST_OF_JUDGED)] if n != "seed"]
+
+
+def table(rows: Rows) -> Table:
+    """Points and judged models by their figures after the last round, over seeds."""
+    names, last = names_of(rows), max(int(row["round"]) for row in rows)
+    found: dict[tuple[str, str], dict[str, dict[str, float]]] = {}
+    for row in rows:
+        judged = JUDGED.get((row["model"], str(row["lambda"])))
+        if row["round"] == last and row["split"] == "test" and judged:
+            point = _point(row, names)
+            own = found.setdefault((point, judged), {})
+            seed = own.setdefault(str(row.get("seed", "")), {})
+            seed[row["metric"]] = _number(row["mean"])
+            if row["metric"] == "accuracy":
+                seed |= {key: _number(row[name]) for key, name in OF_ACCURACY.items()}
+    lines = [
+        Row(
+            point,
+            judged,
+            not judged.startswith("oracle"),
+            tuple(range(len(seeds))),
+            (last,) * len(seeds),
+            {c.key: np.array([s[c.key] for s in seeds.values()]) for c in SHOWN},
+        )
+        for (point, judged), seeds in found.items()
+    ]
+    return Table("sweep", CAPTION, SHOWN, tuple(lines))
+
+
+def _point(row: Mapping[str, Any], names: Sequence[str]) -> str:
+    return " ".join(f"{name}={_text(row[name])}" for name in names) or "all seeds"
+
+
+def _text(value: Any) -> str:
+    """A swept value as it was written: 0.10 and 0.1 are one."""
+    try:
+        return f"{float(value):g}"
+    except ValueError:
+        return str(value)
+
+
+def _number(value: Any) -> float:
+    return float("nan") if value is None else float(value)
+
+
+def figure(rows: Rows) -> "Figure | None":
+    """Accuracy over the swept number with most values, a line for each of the rest.
+
+    The personal models' mean over clients after the last round; whiskers are the sample
+    std over seeds. None where no number was swept.
+    """
+    along = _axis(rows)
+    if along is None:
+        return None
+    rest = [name for name in names_of(rows) if name != along]
+    ticks = sorted({_text(row[along]) for row in rows}, key=float)
+    curves = _curves(rows, along, rest)
+    drawn, (axes,) = new_figure(6.4, 3.6)
+    ends = []
+    for (label, curve), style in zip(
+        curves.items(), line_styles(list(curves)), strict=True
+    ):
+        own = [over_seeds(100 * np.array(curve.get(tick, []))) for tick in ticks]
+        mean, std = np.array([figures[:2] for figures in own]).T
+        whisker = np.nan_to_num(std)
+        axes.errorbar(range(len(ticks)), mean, whisker, marker="o", capsize=3, **style)
+        ends.append((mean[-1], label, style["color"]))
+    axes.set_xticks(range(len(ticks)), ticks)
+    axes.set_xlabel(along)
+    axes.set_ylabel("test accuracy (%), mean over clients")
+    axes.grid(axis="y", **GRID)
+    label_ends(axes, ends if len(ends) > 1 else ())
+    return drawn
+
+
+def _axis(rows: Rows) -> str | None:
+    """The swept number with most values, if there is one with two."""
+    values = {name: {_text(row[name]) for row in rows} for name in names_of(rows)}
+    numbers = [n for n, own in values.items() if all(map(_is_number, own))]
+    most = max(numbers, key=lambda name: len(values[name]), default=None)
+    return most if most and len(values[most]) > 1 else None
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _curves(
+    rows: Rows, along: str, rest: Sequence[str]
+) -> dict[str, dict[str, list[float]]]:
+    """By the rest of the point and the value along the axis: accuracies over seeds."""
+    last = max(int(row["round"]) for row in rows)
+    found: dict[str, dict[str, list[float]]] = {}
+    for row in rows:
+        wanted = row["model"], row["split"], row["metric"], row["round"]
+        if wanted == ("personal", "test", "accuracy", last):
+            label = " ".join(f"{name}={_text(row[name])}" for name in rest)
+            curve = found.setdefault(label, {})
+            curve.setdefault(_text(row[along]), []).append(_number(row["mean"]))
+    return found

@@ -1,0 +1,187 @@
+"""The points of a sweep: the settings of each run, and which runs share a program.
+
+A name is a setting of `Experiment` or an option of the method. Numbers that a compiled
+program takes as inputs are traced: runs that differ in nothing else share it.
+"""
+
+import dataclasses
+import hashlib
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from pfljax import build, config, parts, registry
+from pfljax.config import UNHASHED, Experiment
+from pfljax.data import Federation
+from pfljax.data.manifest import of_run
+from pfljax.models import check_task
+from pfljax.parts import Shape
+from pfljax.types import Task
+
+NUMBERS = ("lr", "lr_decay", "momentum", "weight_decay")
+
+
+class Point(NamedTuple):
+    """One run of a sweep."""
+
+    values: dict[str, Any]  # what is swept
+    experiment: Experiment
+    federation: Federation
+    digest: str  # of the settings and the rows: the name of the run's file
+
+
+class Traced(NamedTuple):
+    """In what the runs of one program may differ, beside their seeds."""
+
+    settings: tuple[str, ...]
+    options: tuple[str, ...]  # of the method
+    cohort: bool
+
+
+class Group(NamedTuple):
+    """Points of one program."""
+
+    experiment: Experiment  # what they share; its cohort is the largest
+    shape: Shape
+    traced: Traced
+    points: list[Point]
+
+
+def combined(over: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
+    """Every combination of the values; the last name changes fastest."""
+    values = [_values(name, given) for name, given in over.items()]
+    return [dict(zip(over, own, strict=True)) for own in itertools.product(*values)]
+
+
+def _values(name: str, values: Any) -> list[Any]:
+    """The values to sweep, as Python's own."""
+    if isinstance(values, str | int | float) or not len(values):
+        raise ValueError(f"{name} is {values!r}; expected a list of values to sweep")
+    values = [v.item() if isinstance(v, np.generic) else v for v in values]
+    if len(set(values)) < len(values):
+        raise ValueError(f"{name} is {values}; give every value once")
+    return values
+
+
+def settled(experiment: Experiment, values: Mapping[str, Any]) -> Experiment:
+    """The experiment with these values of its settings and of its method's options.
+
+    Raises:
+      ValueError: a name is neither.
+    """
+    fields = {f.name for f in dataclasses.fields(Experiment)} - {"hyper", *UNHASHED}
+    settings = {name: value for name, value in values.items() if name in fields}
+    experiment = experiment.replace(**settings)
+    method = registry.find("algorithm", registry.algorithms(), experiment.algorithm)
+    known = dict.fromkeys([*registry.defaults(method), *fields], True)
+    for name in values:
+        registry.find("name to sweep", known, name)
+    options = {name: values[name] for name in values if name not in fields}
+    return experiment.replace(hyper=dict(experiment.hyper) | options)
+
+
+def make(
+    experiment: Experiment,
+    over: Mapping[str, Sequence[Any]],
+    given: Any = None,
+    task: Task | None = None,
+) -> list[Point]:
+    """The points of all combinations, checked.
+
+    `given` is a federation, a function of the seed that makes one, or None.
+
+    Raises:
+      ValueError: a name is unknown, or a value is wrong.
+    """
+    theirs: dict[int, Federation | None] = {}
+    people: dict[tuple, tuple[Federation, str]] = {}
+    found = []
+    for values in combined(over):
+        own = settled(experiment, values)
+        if own.seed not in theirs:
+            theirs[own.seed] = _of_seed(given, own.seed)
+        own = build.truthful(own, theirs[own.seed], task)
+        config.check(own, own_model=task is not None)
+        own = config.resolve(own)
+        rows = tuple(getattr(own, name) for name in build.ROWS)
+        if rows not in people:
+            people[rows] = _dealt(own, theirs[own.seed])
+        federation, told = people[rows]
+        digest = hashlib.sha256(f"{config.digest(own)} {told}".encode())
+        found.append(Point(values, own, federation, digest.hexdigest()[:16]))
+    return found
+
+
+def _of_seed(given: Any, seed: int) -> Federation | None:
+    """The federation given for this seed."""
+    return given if given is None or isinstance(given, Federation) else given(seed)
+
+
+def _dealt(experiment: Experiment, given: Federation | None) -> tuple[Federation, str]:
+    """(clients that train, a text that tells their rows from others)."""
+    federation, _ = build.federation(experiment, given)
+    manifest = of_run(federation, None, given is not None)
+    return federation, " ".join(str(manifest.get(n)) for n in ("sha256", "x_crc32"))
+
+
+def groups(points: Sequence[Point], task: Task | None = None) -> list[Group]:
+    """The points by the program that runs them, in order of the first of each."""
+    tried: dict[Any, Traced] = {}
+    found: dict[Any, list[tuple[Point, Traced]]] = {}
+    for point in points:
+        e, shape = point.experiment, parts.shape_of(point.experiment, point.federation)
+        numbers = _numbers(point)
+        rest = _static(e, numbers), shape
+        if rest not in tried:
+            options = [n for n in numbers.options if _traceable(e, shape, task, n)]
+            tried[rest] = numbers._replace(options=tuple(options))
+        key = _static(e, tried[rest]), shape
+        found.setdefault(key, []).append((point, tried[rest]))
+    return [
+        Group(
+            same.replace(cohort=max(p.experiment.cohort for p, _ in members)),
+            shape,
+            members[0][1],
+            [point for point, _ in members],
+        )
+        for (same, shape), members in found.items()
+    ]
+
+
+def _numbers(point: Point) -> Traced:
+    """All numbers among the swept names."""
+    e, names = point.experiment, point.values
+    options = [n for n, value in e.hyper if n in names and type(value) is float]
+    cut = "cohort" in names and e.selection == "uniform" and not e.stragglers
+    return Traced(tuple(n for n in NUMBERS if n in names), tuple(options), cut)
+
+
+def _traceable(
+    experiment: Experiment, shape: Shape, task: Task | None, name: str
+) -> bool:
+    """Whether the method is built without a look at the value of this option."""
+    if task is not None:
+        check_task(task, shape.input_shape, shape.num_classes)
+    model = task or parts.make_task(experiment, shape)
+
+    def built(value: Any) -> None:
+        hyper = dict(experiment.hyper) | {name: value}
+        parts.make_setting(experiment.replace(hyper=hyper, devices=None), model, shape)
+
+    try:
+        jax.eval_shape(built, jax.ShapeDtypeStruct((), np.float32))
+    except jax.errors.ConcretizationTypeError:
+        return False
+    return True
+
+
+def _static(experiment: Experiment, traced: Traced) -> Experiment:
+    """What of the experiment its program depends on; 1 for a cohort that is cut."""
+    default = Experiment()
+    same = {name: getattr(default, name) for name in (*UNHASHED, *traced.settings)}
+    same |= {"cohort": 1} if traced.cohort else {}
+    hyper = {k: v for k, v in experiment.hyper if k not in traced.options}
+    return experiment.replace(**same, hyper=hyper, seed=0)

@@ -1,0 +1,136 @@
+"""What a sweep found: arrays of each run, and one tidy table."""
+
+import csv
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pfljax import config, folder
+from pfljax.config import Experiment
+from pfljax.folder import FolderError
+from pfljax.metrics import FIGURES, GRID, METRICS, pick_lambda, summarise
+
+JUDGED = ("round", "model", "lambda", "split", "metric")
+PREFIX = {"metrics": "", "path": "mixture/", "size": "size/"}
+
+
+class Result(NamedTuple):
+    """One run: T evaluations of C clients. A client without rows has NaN."""
+
+    values: dict[str, Any]  # what is swept
+    round: np.ndarray  # i[T], rounds finished at each evaluation
+    train_loss: np.ndarray  # f32[rounds]
+    metrics: dict[str, np.ndarray]  # "personal/test/accuracy", ...: f32[T, C]
+    path: dict[str, np.ndarray]  # "test/accuracy", ...: f32[C, 11], the last round
+    size: dict[str, np.ndarray]  # rows of "test", ...: i32[C]
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """The runs of all combinations, in order; the last name changes fastest."""
+
+    experiment: Experiment  # what the runs share
+    over: dict[str, list[Any]]
+    results: list[Result]
+
+    def stacked(self, name: str) -> np.ndarray:
+        """The metric "personal/test/accuracy", ... of all runs, f32[R, T, C]."""
+        return np.stack([result.metrics[name] for result in self.results])
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """The tidy table: figures over clients of each run, round, model and metric.
+
+        Between two endpoints, "model" is "mixture" and "lambda" a number, or how each
+        client's was chosen: on its "validation" or (an "oracle") on its test rows.
+        """
+        for result in self.results:
+            for row in itertools.chain(_of_models(result), _of_mixtures(result)):
+                yield result.values | row
+
+    def table(self) -> str:
+        """Markdown of the last evaluation: means over clients, ± std over seeds."""
+        from pfljax.report import formats, sweeps
+
+        return formats.markdown(sweeps.table([*self.rows()]))
+
+
+def _of_models(result: Result) -> Iterator[dict[str, Any]]:
+    for name, values in result.metrics.items():
+        model, split, metric = name.split("/")
+        for at, own in zip(result.round, values, strict=True):
+            named = zip(JUDGED, (int(at), model, "", split, metric), strict=True)
+            yield dict(named) | summarise(own, result.size[split], metric)
+
+
+def _of_mixtures(result: Result) -> Iterator[dict[str, Any]]:
+    at, path = int(result.round[-1]), result.path
+    chosen = {"validation": "validation/accuracy", "oracle": "test/accuracy"}
+    for name, values in path.items():
+        split, metric = name.split("/")
+        columns: dict[Any, np.ndarray] = dict(zip(GRID, values.T, strict=True))
+        if split == "test":
+            columns |= {
+                how: pick_lambda(path[by], values)
+                for how, by in chosen.items()
+                if by in path
+            }
+        for t, own in columns.items():
+            named = zip(JUDGED, (at, "mixture", t, split, metric), strict=True)
+            yield dict(named) | summarise(own, result.size[split], metric)
+
+
+def write_table(path: Path, found: Sweep) -> None:
+    """sweep.csv, whole or not at all; a figure that is not finite is left empty."""
+    part = path.with_name(path.name + ".part")
+    with open(part, "w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, [*found.over, *JUDGED, *FIGURES])
+        writer.writeheader()
+        writer.writerows(found.rows())
+    part.replace(path)
+
+
+def claim(path: Path, experiment: Experiment, over: Mapping[str, Sequence]) -> None:
+    """Writes sweep.json; refuses a folder of another experiment's sweep.
+
+    More values of the same names may join those that are there.
+    """
+    file = path / "sweep.json"
+    if file.exists():
+        told = folder.read_json(file)
+        changes = config.difference(config.from_dict(told["experiment"]), experiment)
+        names = [*told["over"]]
+        if sorted(names) != sorted(over):
+            changes.append(f"swept: {', '.join(names)} -> {', '.join(over)}")
+        if changes:
+            raise FolderError(
+                f"{path} holds another sweep ({'; '.join(changes)}); choose another "
+                "folder"
+            )
+    told = {"experiment": config.to_dict(experiment), "over": dict(over)}
+    folder.write_json(file, told)
+
+
+def write(path: Path, result: Result) -> None:
+    """A finished run, whole or not at all."""
+    path.parent.mkdir(exist_ok=True)
+    arrays = {"round": result.round, "train_loss": result.train_loss}
+    for field, prefix in PREFIX.items():
+        own = getattr(result, field)
+        arrays |= {f"{prefix}{name}": own[name] for name in own}
+    folder.write_arrays(path, arrays)
+
+
+def read(path: Path, values: dict[str, Any]) -> Result:
+    """A finished run."""
+    arrays = folder.read_arrays(path)
+    found = {field: {} for field in PREFIX}
+    for name, array in arrays.items():
+        if name.rpartition("/")[2] in METRICS or name.startswith("size/"):
+            field = {"mixture": "path", "size": "size"}.get(name.partition("/")[0])
+            field = field or "metrics"
+            found[field][name.removeprefix(PREFIX[field])] = array
+    return Result(values, arrays["round"], arrays["train_loss"], **found)

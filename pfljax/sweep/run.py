@@ -1,0 +1,162 @@
+"""`sweep`: makes the points, runs what is left of them, and writes as it goes."""
+
+import contextlib
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from pfljax import devices, folder
+from pfljax.config import Experiment
+from pfljax.sweep import points, results, rows, runs
+from pfljax.sweep.points import Group, Point
+from pfljax.sweep.results import Result, Sweep
+from pfljax.types import Task
+
+
+def sweep(
+    experiment: Experiment,
+    over: Mapping[str, Sequence[Any]],
+    *,
+    out: str | Path | None = None,
+    federation: Any = None,
+    task: Task | None = None,
+    at_once: int | None = None,
+    lanes: int | None = None,
+    quiet: bool = True,
+) -> Sweep:
+    """Every combination of the values as a run of its own; equal to it to 1e-5.
+
+    Judged are personal and server models on test and validation rows and, after the
+    last round, the path between a method's endpoints.
+
+    Args:
+      experiment: all that is not swept.
+      over: values by name: of settings, and of the method's options. A seed has the
+        partition that a run of that seed has.
+      out: a folder that keeps every finished run: the same call goes on from there, and
+        one with more values adds to it. It gets sweep.csv, one tidy table.
+      federation: clients of your own, or a function of the seed that makes them.
+      task: a model of your own; its programs are compiled at every call.
+      at_once: most runs in one call, at least one a device; None is what fits, and on a
+        CPU one a device.
+      lanes: runs of a device under one vmap; None is 1 on a CPU, else all.
+      quiet: no progress on stderr.
+
+    Raises:
+      ValueError: a name is unknown, or a value is wrong.
+      FolderError: `out` holds something else.
+      MemoryError: not even one run fits.
+    """
+    devices.prepare()
+    _check_call(at_once, lanes)
+    found = points.make(experiment, over, federation, task)
+    names = {name: list(dict.fromkeys(p.values[name] for p in found)) for name in over}
+    with _holding(out, experiment, names) as path:
+        done = _finished(path, found)
+        tell = _teller(len(found), len(done), quiet)
+        left = [point for point in found if point.digest not in done]
+        for group in points.groups(left, task):
+            for point, result in _run(group, task, at_once, lanes):
+                done[point.digest] = result
+                if path:
+                    results.write(_file(path, point), result)
+                tell(len(done))
+        swept = Sweep(experiment, names, [done[point.digest] for point in found])
+        if path:
+            results.write_table(path / "sweep.csv", swept)
+    return swept
+
+
+def _check_call(at_once: int | None, lanes: int | None) -> None:
+    for name, value in {"at_once": at_once, "lanes": lanes}.items():
+        if value is not None and value < 1:
+            raise ValueError(f"{name} is {value}; expected at least 1")
+    if jax.process_count() > 1:
+        raise ValueError("a sweep runs in one process, with all devices of one machine")
+
+
+@contextlib.contextmanager
+def _holding(
+    out: str | Path | None, experiment: Experiment, over: dict[str, list[Any]]
+) -> Iterator[Path | None]:
+    """The folder of the sweep, this process's alone."""
+    if out is None:
+        yield None
+        return
+    with folder.locked(Path(out), "sweep"):
+        results.claim(Path(out), experiment, over)
+        yield Path(out)
+
+
+def _file(path: Path, point: Point) -> Path:
+    return path / "runs" / f"{point.digest}.npz"
+
+
+def _finished(path: Path | None, found: list[Point]) -> dict[str, Result]:
+    """The results that are there, by digest."""
+    return {
+        point.digest: results.read(_file(path, point), point.values)
+        for point in found
+        if path and _file(path, point).exists()
+    }
+
+
+def _teller(total: int, before: int, quiet: bool) -> Any:
+    """A function of the count of finished runs that tells of it on stderr."""
+    start = time.monotonic()
+
+    def tell(done: int) -> None:
+        if quiet:
+            return
+        left = (time.monotonic() - start) * (total - done) / (done - before)
+        told = f"{done} of {total} runs, {left:.0f} s left"
+        print(told, file=sys.stderr, flush=True)
+
+    return tell
+
+
+def _run(
+    group: Group, task: Task | None, at_once: int | None, lanes: int | None
+) -> Iterator[tuple[Point, Result]]:
+    """The points of one program with their results, as slices finish."""
+    e, members = group.experiment, group.points
+    distinct = list({id(p.federation): p.federation for p in members}.values())
+    data = rows.stack(distinct)
+    places = [[id(f) for f in distinct].index(id(p.federation)) for p in members]
+    count = min(devices.choose(e.devices, len(members)), len(members))
+    inputs = _inputs(group, places)
+    at = np.asarray(runs.evaluations(e))
+    for which, found in runs.run_all(
+        e.replace(devices=None), group.shape, data, inputs, count, at_once, lanes, task
+    ):
+        for place, i in enumerate(which):
+            one = jax.tree.map(lambda leaf, at=place: leaf[at], found)
+            size = {name: r.own[1][places[i]] for name, r in data.judged.items()}
+            values = members[i].values
+            result = Result(values, at, one.loss, one.metrics, one.path, size)
+            yield members[i], result
+
+
+def _inputs(group: Group, places: list[int]) -> runs.Inputs:
+    """In what the points differ, as arrays over them."""
+    own = [point.experiment for point in group.points]
+    options = [dict(e.hyper) for e in own]
+    cohort = np.array([e.cohort for e in own], np.int32)
+    return runs.Inputs(
+        np.array([e.seed for e in own], np.int32),
+        np.array(places, np.int32),
+        cohort if len(set(cohort.tolist())) > 1 else None,
+        {
+            name: np.array([getattr(e, name) for e in own], np.float32)
+            for name in group.traced.settings
+        },
+        {
+            name: np.array([of[name] for of in options], np.float32)
+            for name in group.traced.options
+        },
+    )

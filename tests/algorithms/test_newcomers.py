@@ -1,0 +1,33 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import toy
+from pfljax.algorithms.apfl import apfl
+from pfljax.algorithms.ditto import ditto
+from pfljax.algorithms.pfedme import pfedme
+from pfljax.algorithms.superfed import superfed
+from pfljax.types import Turn
+
+
+@pytest.mark.parametrize(
+    ("factory", "options"),
+    [
+        (apfl, {"adaptive": False}),
+        (ditto, {}),
+        (pfedme, {}),
+        (superfed, {"start": 0.0}),
+    ],
+)
+def test_a_client_is_judged_by_the_server_until_it_took_part(factory, options):
+    task, local = toy.quadratic(), toy.full_batch()
+    method = factory(task, local, **options)
+    w, key = toy.unflat(np.arange(3.0)), jax.random.key(0)
+    data = toy.one(toy.quadratic_clients(), 2)
+    client = method.init_client(toy.unflat(np.full(3, 9.0)), jnp.int32(0), key)
+    turn = Turn(key, jnp.int32(1), jnp.int32(3))
+    toy.assert_same(method.personal(turn, w, client, data), w)
+    client, _, _ = method.train(turn, method.message(w, client), client, data)
+    judged = toy.flat(method.personal(turn, w, client, data))
+    assert np.abs(judged - toy.flat(w)).max() > 1e-3
