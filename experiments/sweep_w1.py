@@ -60,7 +60,7 @@ def measure(federation: Federation, runs: int) -> tuple[float, float, float]:
     for repeat in range(REPEATS + 1):
         rates = W1.learning_rate * (1 + (np.arange(runs) + repeat) / 100)
         start = time.perf_counter(), time.process_time()
-        sweep(experiment, lr=rates, federation=federation)
+        sweep(experiment, {"lr": rates}, federation=federation, at_once=runs)
         clock.append(time.perf_counter() - start[0])
         core.append(time.process_time() - start[1])
     scale = 3600 * runs / ROUNDS

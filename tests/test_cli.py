@@ -244,10 +244,31 @@ def test_an_error_in_a_process_is_one_line_and_exit_code_2(tmp_path):
     assert not (tmp_path / "run").exists()
 
 
+def test_a_sweep_goes_on_and_is_told_again(tmp_path):
+    small = tiny.TINY.replace(algorithm="ditto", hyper={}, model="logistic", rounds=1)
+    place = str(tmp_path / "grid")
+    over = "--over", "lam", "0.0", "0.5", "--over", "seed", "0", "1"
+    args = "sweep", *over, *tiny.options(small.replace(out=place))
+    code, out, errors = tiny.main(*args)
+    assert code == 0, errors
+    assert errors.splitlines()[-1] == "4 of 4 runs, 0 s left"
+    assert "| lam=0.5 | server |" in out
+    assert f"see {place}/sweep.html" in out
+    runs = times(tmp_path / "grid" / "runs")
+    assert len(runs) == 4
+    assert tiny.main(*args)[:2] == (0, out)
+    code, again, errors = tiny.main("report", place, "--out", str(tmp_path / "told"))
+    assert code == 0, errors
+    assert again.splitlines()[:-1] == out.splitlines()[:-1]
+    assert times(tmp_path / "grid" / "runs") == runs
+    for name in ("sweep.html", "comparison_sweep.tex", "figures/accuracy.png"):
+        assert (tmp_path / "told" / name).stat().st_size > 500
+
+
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (["rnu"], "command 'rnu' is unknown; known: run, resume, report"),
+        (["rnu"], "command 'rnu' is unknown; known: run, resume, sweep, report"),
         (["resume", "."], ". is not a run folder: it has no config.json"),
         (["export", "."], ". is not a run folder: it has no config.json"),
         (["report", "none"], "none is not a folder"),
@@ -255,6 +276,10 @@ def test_an_error_in_a_process_is_one_line_and_exit_code_2(tmp_path):
         (["run", "--config", "none.json"], "--config none.json cannot be read"),
         (["run", "--algorithm", "foo"], "unknown algorithm 'foo'; known: apfl, ditto"),
         (["run", "--rounds", "0"], "rounds is 0; expected at least 1"),
+        (["sweep", "--over", "mu", "1"], "unknown name to sweep 'mu'; known: "),
+        (["sweep", "--over", "lr"], "lr is []; expected a list of values to sweep"),
+        (["sweep", *["--over", "lr", "1"] * 2], "--over lr is given twice"),
+        (["sweep", "--over", "lr", "1", "--cohort", "21"], "but there are 20 clients"),
     ],
 )
 def test_mistakes_are_one_line(args, message):
@@ -272,6 +297,7 @@ def test_mistakes_are_one_line(args, message):
         (["run", "--algorithm", "ditto", "--mu", "1"], "--mu"),
         (["run", "--config", "x.json", "--rounds", "3"], "--rounds"),
         (["list", "methods"], "algorithms"),
+        (["sweep"], "--over"),
         (["export", "run", "--client", "first"], "first"),
         (["resume"], "run"),
     ],

@@ -47,6 +47,8 @@ VARIANTS = [
     ("ifca", {"averaging": "gradients"}),
     ("superfed", {"mixing": "layer", "prox": "norm"}),
     ("apfl", {"as_in": "fedjax"}),
+    ("apfl", {"as_in": "fedtorch"}),
+    ("pfedme", {"as_in": "superfed-code"}),
     ("per_fedavg", {"variant": "first_order"}),
     ("per_fedavg", {"variant": "hessian_free", "adapt": 2}),
 ]

@@ -1,5 +1,6 @@
 """Clients that have not taken part yet are judged by the server's model."""
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -15,14 +16,17 @@ class Kept(NamedTuple):
     met: Any  # bool[], whether the client ever took part
 
 
-def newcomers_take_w(method: Algorithm) -> Algorithm:
+def newcomers_take_w(
+    method: Algorithm, shared: Callable[[Any], Any] | None = None
+) -> Algorithm:
     """The method, judging a client by the server's model until it first takes part.
 
-    A personal model that never saw the client's rows is no model of the client: so says
-    every paper of the family of its unseen clients.
+    A personal model that never saw the client's rows is no model of the client: so say
+    the papers of this family of unseen clients. `shared` is what is judged of a server
+    where that is not the method's `server_model`.
     """
-    server_model, endpoints = method.server_model, method.endpoints
-    assert server_model is not None
+    shared, endpoints = shared or method.server_model, method.endpoints
+    assert shared is not None
 
     def train(turn, message, kept, data):
         own, upload, metrics = method.train(turn, message, kept.own, data)
@@ -30,7 +34,7 @@ def newcomers_take_w(method: Algorithm) -> Algorithm:
 
     def personal(turn, server, kept, data):
         own = method.personal(turn, server, kept.own, data)
-        return tree.where(kept.met, own, server_model(server))
+        return tree.where(kept.met, own, shared(server))
 
     def first(params, client_id, key):
         return Kept(method.init_client(params, client_id, key), jnp.bool_(False))

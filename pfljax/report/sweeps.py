@@ -89,7 +89,10 @@ def table(rows: Rows) -> Table:
             not judged.startswith("oracle"),
             tuple(range(len(seeds))),
             (last,) * len(seeds),
-            {c.key: np.array([s[c.key] for s in seeds.values()]) for c in SHOWN},
+            {
+                c.key: np.array([s.get(c.key, np.nan) for s in seeds.values()])
+                for c in SHOWN
+            },
         )
         for (point, judged), seeds in found.items()
     ]

@@ -28,3 +28,37 @@ def test_pfedme_against_numpy(warm):
         np.testing.assert_allclose(toy.flat(state.server), w, rtol=1e-5, atol=1e-5)
         found = toy.flat(state.clients.own)
         np.testing.assert_allclose(found, theta, rtol=1e-5, atol=1e-5)
+
+
+def unit(change):
+    """Each tensor (the first two coordinates, the third) over its norm; 0 at 0."""
+    return np.concatenate(
+        [part / max(np.linalg.norm(part), 1e-30) for part in (change[:2], change[2:])]
+    )
+
+
+def test_superfeds_form_against_numpy():
+    """theta trains an epoch, w_k steps, and so on: 3 epochs of one step each."""
+    options = {"lam": LAM, "beta": BETA, "as_in": "superfed-code"}
+    states, drawn = toy.quadratic_game(pfedme, **options, weighting="rows")
+    w, kept = toy.flat(states[0].server), toy.flat(states[0].clients.own)
+    for ids, state in zip(drawn, states[1:], strict=True):
+        uploads = []
+        for k in ids:
+            own, theta = w, w
+            for _ in range(3):
+                pull = toy.gradient(k, theta) + LAM * unit(theta - own)
+                theta = theta - toy.RATE * pull
+                own = own - toy.RATE * LAM * (own - theta)
+            kept[k] = theta
+            uploads.append(own)
+        mean = np.average(uploads, axis=0, weights=toy.COUNTS[ids])
+        w = (1 - BETA) * w + BETA * mean
+        np.testing.assert_allclose(toy.flat(state.server), w, rtol=1e-4, atol=1e-4)
+        found = toy.flat(state.clients.own)
+        np.testing.assert_allclose(found, kept, rtol=1e-4, atol=1e-4)
+
+
+def test_an_unknown_form_names_the_known():
+    with pytest.raises(ValueError, match="known: paper, superfed-code"):
+        pfedme(toy.quadratic(), toy.full_batch(), as_in="code")

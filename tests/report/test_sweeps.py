@@ -1,0 +1,80 @@
+"""The report of a sweep, from rows written by hand."""
+
+import numpy as np
+import pytest
+
+from pfljax.report import formats, sweeps
+
+ACCURACY = {  # (mu, mixing) -> of seeds 0 and 1
+    (0.0, "model"): (0.5, 0.7),
+    (0.1, "model"): (0.8, 0.9),
+    (0.0, "layer"): (0.4, 0.4),
+    (0.1, "layer"): (0.3, 0.5),
+}
+
+
+def row(values, model, round_, mean, metric="accuracy", **more):
+    told = {"round": round_, "model": model, "lambda": "", "split": "test"}
+    figures = {"mean": mean, "std": 0.1, "weighted": mean, "worst10": 0.2}
+    return values | told | {"metric": metric} | figures | more
+
+
+@pytest.fixture
+def rows():
+    found = []
+    for (mu, mixing), means in ACCURACY.items():
+        for seed, mean in enumerate(means):
+            values = {"mu": mu, "mixing": mixing, "seed": seed}
+            found += [
+                row(values, "personal", 5, 0.01),
+                row(values, "personal", 10, mean),
+                row(values, "personal", 10, 0.02, split="validation"),
+                row(values, "server", 10, mean / 2),
+                row(values, "personal", 10, 1.25, "loss"),
+                row(values, "mixture", 10, 1.0, **{"lambda": "oracle"}),
+                row(values, "mixture", 10, 0.03, **{"lambda": 0.3}),
+            ]
+    return found
+
+
+def test_points_with_means_and_spread_over_seeds(rows):
+    table = sweeps.table(rows)
+    assert len(table.rows) == 4 * 3  # personal, server and the oracle of each point
+    lines = formats.markdown(table).splitlines()
+    assert lines[2].startswith("| mu=0 mixing=model | personal | 60.00 ± 14.14 | 10.00")
+    assert "| mu=0.1 mixing=model | server | 42.50 ± 3.54 |" in "\n".join(lines)
+    (oracle, *_) = [r for r in table.rows if r.judged.startswith("oracle")]
+    assert not oracle.ranked
+    assert "**85.00 ± 7.07**" in "\n".join(lines)  # the best that a user can reach
+    assert table.rows[0].values["loss"].tolist() == [1.25, 1.25]
+
+
+def test_a_sweep_over_seeds_alone(rows):
+    one = [{k: v for k, v in r.items() if k not in ("mu", "mixing")} for r in rows[:14]]
+    assert {r.method for r in sweeps.table(one).rows} == {"all seeds"}
+    assert sweeps.figure(one) is None
+
+
+def test_a_line_for_each_of_the_rest(rows):
+    figure = sweeps.figure(rows)
+    (axes,) = figure.axes
+    assert axes.get_xlabel() == "mu"
+    assert [t.get_text() for t in axes.get_xticklabels()] == ["0", "0.1"]
+    drawn = [bar.lines[0].get_ydata() for bar in axes.containers]
+    np.testing.assert_allclose(drawn, [[60, 85], [40, 40]])
+    whiskers = axes.containers[0].lines[2][0].get_segments()
+    np.testing.assert_allclose(
+        np.ptp([s[:, 1] for s in whiskers], 1), [28.28, 14.14], 1e-3
+    )
+    assert {"mixing=model", "mixing=layer"} <= {t.get_text() for t in axes.texts}
+
+
+def test_unfinished_and_damaged_sweeps_are_told(tmp_path):
+    with pytest.raises(
+        ValueError, match="the sweep is unfinished; its command goes on"
+    ):
+        sweeps.read(tmp_path)
+    for text in ("", "lr,round\n", "lr,round,metric,mean\n0.1,one,accuracy,0.5\n"):
+        (tmp_path / "sweep.csv").write_text(text)
+        with pytest.raises(ValueError, match=r"sweep\.csv is missing or damaged"):
+            sweeps.read(tmp_path)
