@@ -5,7 +5,7 @@ python experiments/superfed_table1.py --scale small
 python experiments/superfed_table1.py --scale paper --columns MNIST-K100
 """
 
-from superfed import CIFAR10, MNIST, Column, arguments, run
+from superfed import CIFAR10, MNIST, Column, main
 
 START = {  # of mixing, as a share of the rounds, in the official commands
     50: {"SuPerFed-MM": {"start": 0.6}, "SuPerFed-LM": {"start": 0.8}},
@@ -26,4 +26,4 @@ COLUMNS = [
 ]
 
 if __name__ == "__main__":
-    run(arguments(__doc__, "runs/superfed-table1", COLUMNS), COLUMNS)
+    main(__doc__, "runs/superfed-table1", COLUMNS)

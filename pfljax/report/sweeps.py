@@ -129,13 +129,15 @@ def figure(rows: Rows) -> "Figure | None":
     curves = _curves(rows, along, rest)
     drawn, (axes,) = new_figure(6.4, 3.6)
     ends = []
-    for (label, curve), style in zip(
-        curves.items(), line_styles(list(curves)), strict=True
+    apart = np.linspace(-0.02, 0.02, len(curves)) * len(ticks)  # whiskers side by side
+    for (label, curve), style, shift in zip(
+        curves.items(), line_styles(list(curves)), apart, strict=True
     ):
         own = [over_seeds(100 * np.array(curve.get(tick, []))) for tick in ticks]
         mean, std = np.array([figures[:2] for figures in own]).T
         whisker = np.nan_to_num(std)
-        axes.errorbar(range(len(ticks)), mean, whisker, marker="o", capsize=3, **style)
+        x = np.arange(len(ticks)) + shift
+        axes.errorbar(x, mean, whisker, marker="o", capsize=3, **style)
         ends.append((mean[-1], label, style["color"]))
     axes.set_xticks(range(len(ticks)), ticks)
     axes.set_xlabel(along)

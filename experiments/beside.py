@@ -1,0 +1,172 @@
+"""Published numbers beside measured ones: the tables and figures of replications."""
+
+import csv
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from scipy.stats import kendalltau
+
+from pfljax.report.style import GREY, GRID, INK, PALETTE, new_figure, save_figure
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+ORACLE = ("mixture", "oracle")
+SHOWN = (("personal", ""), ("server", ""), ORACLE)
+PERCENT = ("accuracy", "top5")
+SMALLER_IS_BETTER = ("loss", "ece", "mce", "ece_batchwise", "mce_batchwise")
+
+
+class Cell(NamedTuple):
+    """A measured number beside the published one, in the table's unit."""
+
+    column: str
+    metric: str
+    method: str
+    judged: str  # "personal", "server", "mixture oracle"
+    published: float  # mean over clients, NaN where none is
+    published_std: float  # population std over clients
+    mean: float  # over clients, mean over seeds
+    over_clients: float  # population std, mean over seeds
+    over_seeds: float  # sample std of the mean, NaN for one seed
+    seeds: int
+    rounds: int
+
+
+def published(path: Path, wanted: Mapping[str, str]) -> dict[str, tuple[float, float]]:
+    """Published (mean, std over clients) by method; the first of several sources."""
+    found: dict[str, tuple[float, float]] = {}
+    with open(path, newline="", encoding="utf-8") as file:
+        for row in csv.DictReader(file):
+            if all(row[key] == value for key, value in wanted.items()):
+                std = float(row["std"] or "nan")
+                found.setdefault(row["method"], (float(row["mean"]), std))
+    return found
+
+
+def cells(
+    rows: Sequence[Mapping[str, Any]],
+    column: str,
+    method: str,
+    metric: str,
+    judged: tuple[str, str],
+    theirs: tuple[float, float],
+) -> list[Cell]:
+    """What a method gave after the last round, on test rows, of a sweep's tidy `rows`.
+
+    First the model `judged` (model, lambda) that stands behind the published number
+    `theirs`, then the method's other models where they differ.
+    """
+    last = max(row["round"] for row in rows)
+    rows = [row for row in rows if row["round"] == last and row["split"] == "test"]
+    rows = [row for row in rows if row["metric"] == metric]
+    found: list[Cell] = []
+    for which in dict.fromkeys((judged, *SHOWN)):
+        own = [r for r in rows if (r["model"], r["lambda"]) == which]
+        if not own:
+            continue
+        numbers = _over_seeds(own, 100 if metric in PERCENT else 1)
+        told = theirs if which == judged else (np.nan, np.nan)
+        text = " ".join(filter(None, which))
+        cell = Cell(column, metric, method, text, *told, *numbers, len(own), last)
+        if not any(_same(cell, other) for other in found):
+            found.append(cell)
+    return found
+
+
+def _over_seeds(
+    rows: Sequence[Mapping[str, Any]], scale: float
+) -> tuple[float, float, float]:
+    """(mean, std over clients, sample std over seeds)."""
+    means, stds = scale * np.array([[row["mean"], row["std"]] for row in rows], float).T
+    return means.mean(), stds.mean(), means.std(ddof=1) if len(means) > 1 else np.nan
+
+
+def _same(a: Cell, b: Cell) -> bool:
+    """Whether two models gave the same numbers: nothing is personal."""
+    return (a.mean, a.over_clients) == (b.mean, b.over_clients)
+
+
+def write(out: Path, found: Sequence[Cell]) -> str:
+    """table.csv, table.md and table.png in `out`; the Markdown."""
+    with open(out / "table.csv", "w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(Cell._fields)
+        writer.writerows(found)
+    tables = dict.fromkeys((cell.column, cell.metric) for cell in found)
+    text = "\n".join(
+        markdown([c for c in found if (c.column, c.metric) == table])
+        for table in tables
+    )
+    (out / "table.md").write_text(text, encoding="utf-8")
+    for metric in dict.fromkeys(cell.metric for cell in found):
+        drawn = figure([cell for cell in found if cell.metric == metric])
+        save_figure(drawn, out / metric)
+    return text
+
+
+def markdown(found: Sequence[Cell]) -> str:
+    """One column of a table, with the ranks of the methods and Kendall's tau."""
+    sign = -1 if found[0].metric in SMALLER_IS_BETTER else 1
+    ranked = [cell for cell in found if not np.isnan(cell.published)]
+    theirs = _ranks([sign * cell.published for cell in ranked])
+    ours = _ranks([sign * cell.mean for cell in ranked])
+    place = dict(zip(ranked, zip(theirs, ours, strict=True), strict=True))
+    rounds = sorted({cell.rounds for cell in found})
+    lines = [
+        f"### {found[0].column}, {found[0].metric}, {_and(rounds)} rounds\n",
+        "| method | judged by | published | measured | std over seeds | seeds | rank "
+        "published, measured |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    lines += [_line(cell, place.get(cell)) for cell in found]
+    if len(ranked) > 2:
+        tau = kendalltau([c.published for c in ranked], [c.mean for c in ranked])
+        lines.append(f"\nKendall's tau of the rankings: {tau.statistic:.2f}")
+    return "\n".join(lines) + "\n"
+
+
+def _and(numbers: Iterable[int]) -> str:
+    return " and ".join(map(str, numbers))
+
+
+def _line(cell: Cell, ranks: tuple[int, int] | None) -> str:
+    theirs = f"{cell.published:.2f} ± {cell.published_std:.2f}" if ranks else ""
+    ours = f"{cell.mean:.2f} ± {cell.over_clients:.2f}"
+    spread = "" if np.isnan(cell.over_seeds) else f"{cell.over_seeds:.2f}"
+    both = ", ".join(map(str, ranks)) if ranks else ""
+    texts = (cell.method, cell.judged, theirs, ours, spread, str(cell.seeds), both)
+    return f"| {' | '.join(texts)} |"
+
+
+def _ranks(values: Sequence[float]) -> list[int]:
+    """1 for the greatest."""
+    return [1 + sum(other > value for other in values) for value in values]
+
+
+def figure(found: Sequence[Cell]) -> "Figure":
+    """Published and measured numbers of one metric by method, a panel a column."""
+    names = list(dict.fromkeys(cell.column for cell in found))
+    shown = [cell for cell in found if not np.isnan(cell.published)]
+    methods = list(dict.fromkeys(cell.method for cell in shown))[::-1]
+    height = 1.2 + 0.3 * len(methods)
+    drawn, panels = new_figure(1.5 + 2.1 * len(names), height, len(names), sharey=True)
+    for axes, name in zip(panels, names, strict=True):
+        own = [cell for cell in shown if cell.column == name]
+        y = [methods.index(cell.method) for cell in own]
+        theirs, ours = [c.published for c in own], [c.mean for c in own]
+        axes.hlines(y, theirs, ours, color=GREY, linewidth=0.8)
+        axes.plot(theirs, y, "o", markerfacecolor="white", color=INK)
+        spread = np.nan_to_num([cell.over_seeds for cell in own])
+        axes.errorbar(ours, y, xerr=spread, fmt="o", color=PALETTE[0], capsize=3)
+        axes.set_title(name, fontsize=10)
+        axes.set_yticks(range(len(methods)), methods)
+        axes.grid(axis="x", **GRID)
+    unit = " (%)" if found[0].metric in PERCENT else ""
+    text = (
+        f"{found[0].metric}{unit}: published hollow, measured filled, ± std over seeds"
+    )
+    drawn.supxlabel(text, fontsize=9)
+    return drawn
