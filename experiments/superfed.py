@@ -134,6 +134,7 @@ def arguments(doc: str, out: str, columns: Iterable[Column]) -> argparse.Namespa
     parser.add_argument("--columns", nargs="+", choices=names, default=names)
     parser.add_argument("--only", nargs="+", choices=[*METHODS], default=[*METHODS])
     parser.add_argument("--rounds", type=int, help="in place of the scale's")
+    parser.add_argument("--dataset", help="in place of the columns' own")
     parser.add_argument(
         "--table", action="store_true", help="of what is finished; nothing is run"
     )
@@ -159,13 +160,12 @@ def main(
     for column in columns:
         labels = [n for n in column.methods if n in given.only]
         for label in labels if column.name in given.columns else ():
-            for metric, theirs in metrics.items():
+            rows = results(given, column, label)
+            for metric, theirs in metrics.items() if rows else ():
                 wanted = {**column.published, "metric": theirs}
                 told = published(PUBLISHED, wanted).get(label, (np.nan, np.nan))
                 judged = METHODS[label].judged
-                rows = results(given, column, label)
-                if rows:
-                    found += cells(rows, column.name, label, metric, judged, told)
+                found += cells(rows, column.name, label, metric, judged, told)
     print(write(given.out, found))
 
 
@@ -179,8 +179,8 @@ def results(
     if given.table:
         return []
     experiment = experiment_of(column, label, given.scale == "small")
-    if given.rounds:
-        experiment = experiment.replace(rounds=given.rounds)
+    named = {"rounds": given.rounds, "dataset": given.dataset}
+    experiment = experiment.replace(**{k: v for k, v in named.items() if v})
     print(f"{column.name}, {label}", file=sys.stderr, flush=True)
     over = {"seed": given.seeds}
     return [*sweep(experiment, over, out=place, quiet=False).rows()]

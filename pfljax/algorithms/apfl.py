@@ -134,7 +134,7 @@ def fedtorch(shared: Algorithm, task: Task, local: Local, adaptive: bool) -> Alg
         return tree.lerp(a, b, model.alpha)
 
     def mixed_loss(pair, share, batch):
-        logits = predict(Logits(*pair, share), batch.x)
+        logits = predict(Logits(pair[0], pair[1], share), batch.x)
         each = optax.softmax_cross_entropy_with_integer_labels(logits, batch.y)
         return (each * batch.mask).sum() / jnp.maximum(batch.mask.sum(), 1)
 

@@ -1,10 +1,13 @@
 """Decoded data sets on disk, one uncompressed .npz each, written in one step."""
 
+import contextlib
 import json
 import os
 import tempfile
 import zipfile
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -23,36 +26,43 @@ def path(name: str) -> Path:
 
 
 def write(arrays: Arrays) -> Path:
-    """Stores `arrays`; whoever reads meanwhile sees the old file or the new, whole."""
-    target = path(arrays.name)
-    target.parent.mkdir(parents=True, exist_ok=True)
+    """Stores `arrays` without their clients; returns the file."""
     about = {
         "num_classes": arrays.num_classes,
         "name": arrays.name,
         "source": arrays.source,
         "class_names": arrays.class_names,
     }
+    columns = {"x": arrays.x, "y": arrays.y, "official": arrays.official}
+    return store(arrays.name, {**columns, "about": np.array(json.dumps(about))})
+
+
+def store(name: str, columns: Mapping[str, Any]) -> Path:
+    """Stores arrays by name; whoever reads meanwhile sees the old file or the new."""
+    target = path(name)
+    target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
         file = Path(scratch) / target.name
-        np.savez(
-            file,
-            x=arrays.x,
-            y=arrays.y,
-            official=arrays.official,
-            about=np.array(json.dumps(about)),
-        )
+        np.savez(file, **columns)
         os.replace(file, target)
     return target
 
 
 def read(name: str) -> Arrays:
     """The stored data set; ValueError where its file is damaged."""
+    with opened(name) as stored:
+        about = json.loads(str(stored["about"]))
+        return from_arrays(
+            stored["x"], stored["y"], official=stored["official"], **about
+        )
+
+
+@contextlib.contextmanager
+def opened(name: str) -> Iterator[Mapping[str, np.ndarray]]:
+    """The stored arrays by name; what fails in the block is told of the file."""
     try:
         with np.load(path(name), allow_pickle=False) as stored:
-            about = json.loads(str(stored["about"]))
-            return from_arrays(
-                stored["x"], stored["y"], official=stored["official"], **about
-            )
+            yield stored
     except (zipfile.BadZipFile, KeyError, EOFError, OSError, ValueError) as error:
         raise ValueError(
             f"the cached data set {path(name)} cannot be read ({error}); remove it "

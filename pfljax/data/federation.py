@@ -7,7 +7,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from pfljax import devices
+from pfljax import devices, processes
 from pfljax.data.deal import Partition
 from pfljax.data.manifest import describe, subset
 from pfljax.data.noise import Noise, label_noise, turn
@@ -100,7 +100,8 @@ def federate(
         test_from: "clients" tests on a client's own rows; "official" on the whole
             official test set, one copy for all; "official_classes" on its rows of the
             classes that the client holds, copied once for each set of classes;
-            "official_own" on the test rows of the natural client that it is.
+            "official_own" on the test rows of the natural client that it is. Natural
+            clients that have test rows only are left out, with a line that says so.
         noise: wrong labels for training and validation rows, such as "pair:rate=0.1";
             see `pfljax.data.noise.label_noise`. The rows are dealt by their true
             labels; the manifest counts the given ones.
@@ -127,12 +128,33 @@ def federate(
         offsets[2], sizes[2] = at + len(order), count
         order = np.concatenate([order, extra])
     name = partition_name if isinstance(partition_name, str) else "given"
+    left_out = _left_out(arrays, dealt.order) if name == "natural" else {}
     settings = {
         "partition": name, "params": params, "seed": seed, "test": test,
         "validation": validation, "stratified": stratified, "rows": rows,
         "test_from": test_from, "noise": noise,
+        **left_out,
     }  # fmt: skip
     return _assemble(labelled, order, offsets, sizes, settings)
+
+
+def _left_out(arrays: Arrays, dealt: np.ndarray) -> dict[str, list[int]]:
+    """What the manifest says of natural clients without a dealt row, if there are any.
+
+    They are told of as well.
+    """
+    if arrays.client is None:
+        return {}
+    everybody = np.unique(arrays.client)
+    missing = np.setdiff1d(everybody, arrays.client[dealt]).tolist()
+    if not missing:
+        return {}
+    processes.say(
+        f"{len(missing)} of {len(everybody)} natural clients of {arrays.name!r} have "
+        f"no train rows and are left out (first number {missing[0]}); rows='all' deals "
+        "their test rows as well"
+    )
+    return {"left_out": missing}
 
 
 def _mislabelled(
@@ -202,7 +224,9 @@ def _deal(
     if rows == "train":
         chosen = np.flatnonzero(arrays.official == OFFICIAL_TRAIN)
     if how == "natural" and arrays.client is not None:
-        params = {**params, "client": arrays.client[chosen]}
+        # Counted anew, for some may have no row among the chosen.
+        client = np.unique(arrays.client[chosen], return_inverse=True)[1]
+        params = {**params, "client": client.reshape(-1)}
     found = partition(how, arrays.y[chosen], num_clients, seed, params)
     return found._replace(order=chosen[found.order])
 

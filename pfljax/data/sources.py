@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from pfljax import registry
-from pfljax.data import cache, prepared
+from pfljax.data import cache, cifar, imported, prepared, roles
 from pfljax.data.arrays import OFFICIAL_NAMES as OFFICIAL_NAMES
 from pfljax.data.arrays import OFFICIAL_TEST as OFFICIAL_TEST
 from pfljax.data.arrays import OFFICIAL_TRAIN as OFFICIAL_TRAIN
@@ -57,9 +57,38 @@ def cifar10(*, size: int | None = None, data_dir: str | Path | None = None) -> A
     return resized(tfds("cifar10", data_dir=data_dir), size)
 
 
-def cifar100(*, size: int | None = None, data_dir: str | Path | None = None) -> Arrays:
-    """CIFAR-100 with its 100 fine classes, as `cifar10`; SuPerFed's code has 28x28."""
-    return resized(tfds("cifar100", data_dir=data_dir), size)
+def cifar100(
+    *,
+    labels: str = "fine",
+    size: int | None = None,
+    data_dir: str | Path | None = None,
+) -> Arrays:
+    """CIFAR-100 by its 100 fine classes or its 20 "coarse" ones, as `cifar10`.
+
+    SuPerFed's code has 28 x 28 pixels.
+    """
+    arrays = cifar.labelled(tfds("cifar100", data_dir=data_dir), labels)
+    return resized(arrays, size)
+
+
+def cifar100_20k(*, labels: str = "fine", size: int | None = None) -> Arrays:
+    """The first 20,000 + 5,000 images of CIFAR-100, as `cifar100`."""
+    return resized(cifar.labelled(imported.read("cifar100_20k"), labels), size)
+
+
+def tiny_imagenet(*, size: int | None = None) -> Arrays:
+    """Tiny-ImageNet, u8[110000, 64, 64, 3], 200 classes; val is the official test."""
+    return resized(imported.read("tiny_imagenet"), size)
+
+
+def shakespeare_roles(
+    *, stride: int = 1, min_rows: int = 1, test: float = 0.2, alphabet: str = "leaf"
+) -> Arrays:
+    """Shakespeare's roles as clients: 80 characters, u8[N, 80], and the next as label.
+
+    See `pfljax.data.roles.rows`.
+    """
+    return roles.rows(imported.texts(), stride, min_rows, test, alphabet)
 
 
 def resized(arrays: Arrays, size: int | None) -> Arrays:
@@ -74,12 +103,12 @@ def resized(arrays: Arrays, size: int | None) -> Arrays:
         raise ValueError(f"size is {size}; expected at least 1 pixel")
     from PIL import Image
 
-    def one(row: np.ndarray) -> np.ndarray:
-        image = Image.fromarray(row.squeeze())
-        return np.asarray(image.resize((size, size), Image.Resampling.BILINEAR))
-
-    x = np.stack([one(row) for row in arrays.x])
-    return arrays._replace(x=x.reshape(len(x), size, size, -1))
+    x = np.empty((len(arrays.x), size, size, arrays.x.shape[3]), np.uint8)
+    for old, new in zip(arrays.x, x, strict=True):
+        image = Image.fromarray(old.squeeze())
+        image = image.resize((size, size), Image.Resampling.BILINEAR)
+        new[:] = np.asarray(image).reshape(new.shape)
+    return arrays._replace(x=x)
 
 
 def emnist(*, config: str = "byclass", data_dir: str | Path | None = None) -> Arrays:
@@ -108,6 +137,9 @@ DATASETS: dict[str, Callable[..., Arrays]] = {
     "fashion_mnist": fashion_mnist,
     "cifar10": cifar10,
     "cifar100": cifar100,
+    "cifar100_20k": cifar100_20k,
+    "tiny_imagenet": tiny_imagenet,
+    "shakespeare_roles": shakespeare_roles,
     "emnist": emnist,
     "npz": npz,
     "leaf": leaf,
@@ -143,11 +175,12 @@ def prepare(name: str, *, raw_dir: str | Path | None = None) -> Path:
 
     With `raw_dir` (default: the environment variable PFLJAX_RAW_DIR), a folder of raw
     archives, it imports them without network and without TensorFlow; else it downloads
-    with tensorflow-datasets, which needs TensorFlow. What is ready is left as it is,
-    but a `raw_dir` given here is imported again.
+    with tensorflow-datasets, which needs TensorFlow, what TFDS has. What is ready is
+    left as it is, but a `raw_dir` given here is imported again.
 
     Raises:
         MissingDataset: one line that says why it could not be prepared.
+        ValueError: `name` needs no preparing, or its raw files are damaged.
     """
     if name in ("digits", "synthetic", "synthetic_iid", "npz", "leaf"):
         raise ValueError(f"data set {name!r} needs no preparing; load it as it is")
@@ -155,6 +188,8 @@ def prepare(name: str, *, raw_dir: str | Path | None = None) -> Path:
     file, home = cache.path(name), cache.folder() / "tfds"
     if file.exists() and raw_dir is None:
         return file
+    if name in imported.STORES:
+        return imported.prepare(name, raw_dir or os.environ.get("PFLJAX_RAW_DIR"))
     with _known_names(name):
         ready = prepared.exists(name, str(home)) and raw_dir is None
         if not ready:

@@ -8,13 +8,14 @@ import pytest
 from pfljax.data import federate, load
 
 
-def write(folder, part, name, users):
+def write(folder, part, name, users, **more):
     """A file of LEAF; `users` is {user: (x, y)}."""
     (folder / part).mkdir(parents=True, exist_ok=True)
     held = {
         "users": list(users),
         "num_samples": [len(y) for _, y in users.values()],
         "user_data": {u: {"x": x, "y": y} for u, (x, y) in users.items()},
+        **more,
     }
     (folder / part / name).write_text(json.dumps(held))
 
@@ -80,6 +81,95 @@ def test_users_are_tested_on_the_rows_of_their_test_files(tmp_path):
         federate(arrays, "iid", **given | {"num_clients": 2})
 
 
+def test_femnist_in_shards_as_leaf_writes_them(tmp_path):
+    """Writers in several files of each split, one of them in two files."""
+
+    def grey(value, n):
+        return [[value] * 784] * n
+
+    shards = {
+        "train": [
+            {"f0_1": (grey(0.1, 2), [0, 9]), "f0_2": (grey(0.2, 1), [10])},
+            {"f1_3": (grey(0.3, 3), [36, 37, 1]), "f0_1": (grey(0.5, 1), [7])},
+        ],
+        "test": [
+            {"f0_1": (grey(0.1, 1), [2]), "f0_2": (grey(0.2, 1), [3])},
+            {"f1_3": (grey(0.3, 1), [4])},
+            {"f2_4": ([], [])},
+        ],
+    }
+    for part, files in shards.items():
+        for i, users in enumerate(files):
+            write(tmp_path, part, f"all_data_{i}_keep_0_{part}_9.json", users)
+    found = load("leaf", path=str(tmp_path), classes=62)
+    assert (found.num_classes, found.x.shape) == (62, (10, 28, 28, 1))
+    assert found.official.tolist() == [0] * 7 + [1] * 3
+    rows = {
+        (int(k), int(y), round(float(x[0, 0, 0]), 1))
+        for k, y, x in zip(found.client, found.y, found.x, strict=True)
+    }
+    assert rows == {
+        (0, 0, 0.1), (0, 9, 0.1), (0, 7, 0.5), (0, 2, 0.1),
+        (1, 10, 0.2), (1, 3, 0.2),
+        (2, 36, 0.3), (2, 37, 0.3), (2, 1, 0.3), (2, 4, 0.3),
+    }  # fmt: skip
+    with pytest.raises(ValueError, match="choose num_classes >= 38"):
+        load("leaf", path=str(tmp_path), classes=10)
+
+
+def test_shakespeare_with_leafs_hierarchies_and_counts(tmp_path):
+    """LEAF counts test rows before it drops some, and plays of dropped roles too."""
+    text = (
+        "Now is the winter of our discontent made glorious summer by this sun of York; "
+    )
+    text += "And all the clouds that lour'd upon our house"
+    rows = [text[i : i + 80] for i in range(20)], list(text[80:100])
+    late = [text[100 - 80 : 100]], [text[100]]
+    for part, held, count in (("train", rows, [20]), ("test", late, [99])):
+        users = {"KING_RICHARD_III_GLOUCESTER": held}
+        plays = ["KING_RICHARD_III", "HAMLET"]
+        more = {"hierarchies": plays, "num_samples": count}
+        write(tmp_path, part, f"all_data_{part}_8.json", users, **more)
+    found = load("leaf", path=str(tmp_path))
+    assert (found.x.shape, found.x.dtype, found.scale) == ((21, 80), np.uint8, 1.0)
+    letters = found.class_names
+    assert ["".join(letters[i] for i in row) for row in found.x] == [*rows[0], *late[0]]
+    assert "".join(letters[i] for i in found.y) == text[80:101]
+    given = {"num_clients": None, "seed": 0, "validation": 0.0}
+    one = federate(found, "natural", **given, test_from="official_own")
+    assert [int(part.size[0]) for part in (one.train, one.test)] == [20, 1]
+
+
+@pytest.mark.parametrize(
+    ("train", "left_out"), [("ac", [1]), ("ab", [2]), ("bc", [0]), ("b", [0, 2])]
+)
+def test_users_with_test_rows_only_are_told_of(tmp_path, capsys, train, left_out):
+    for part, users in (("train", train), ("test", "abc")):
+        rows = {u: ([[float(ord(u)), 0.0]] * 5, [0, 1, 1, 0, 1]) for u in users}
+        write(tmp_path, part, "all.json", rows)
+    arrays = load("leaf", path=str(tmp_path))
+    given = {"num_clients": None, "seed": 0, "validation": 0.0}
+    for test_from in ("clients", "official", "official_own"):
+        found = federate(arrays, "natural", test_from=test_from, **given)
+        told = capsys.readouterr().err
+        assert f"{len(left_out)} of 3 natural clients of " in told
+        assert f"left out (first number {left_out[0]}); rows='all'" in told
+        assert found.manifest["left_out"] == left_out
+        assert found.num_clients == len(train)
+        x = np.asarray(found.train.examples.x)[:, 0]
+        for part in (found.train, found.test):
+            if test_from == "official" and part is found.test:
+                continue
+            for k, user in enumerate(train):
+                at, size = int(part.offset[k]), int(part.size[k])
+                assert size
+                assert (x[at : at + size] == ord(user)).all()
+    everybody = federate(arrays, "natural", rows="all", **given)
+    assert everybody.num_clients == 3
+    assert "left_out" not in everybody.manifest
+    assert capsys.readouterr().err == ""
+
+
 @pytest.mark.parametrize(
     ("content", "told"),
     [
@@ -88,8 +178,23 @@ def test_users_are_tested_on_the_rows_of_their_test_files(tmp_path):
         ('{"users": ["a"], "user_data": {}}', "is not of LEAF's layout: KeyError"),
         (
             '{"users": ["a"], "user_data": {"a": {"x": ["ab", "c"], "y": ["x", "y"]}}}',
-            "differ in length",
+            "user 'a' has texts that differ in length",
         ),
+        (
+            '{"users": ["a"], "user_data": {"a": {"x": [[1], [2, 3]], "y": [0, 1]}}}',
+            "user 'a' has rows that are not numbers of one shape",
+        ),
+        (
+            '{"users": ["a", "b"], "user_data": {"a": {"x": [[1]], "y": [0]}, '
+            '"b": {"x": [[1, 2]], "y": [0]}}}',
+            "rows of two users of .* differ in length",
+        ),
+        (
+            '{"users": ["a", "b"], "user_data": {"a": {"x": [[1]], "y": [0]}, '
+            '"b": {"x": ["ab"], "y": ["c"]}}}',
+            "mixes texts and numbers; give all users the same",
+        ),
+        ('{"users": ["a"], "user_data": {"a": {"x": [], "y": []}}}', "have no rows"),
         (
             '{"users": ["a"], "user_data": {"a": {"x": [[1], [2]], "y": [0]}}}',
             "user 'a' has another number of x than of y",

@@ -1,0 +1,127 @@
+"""SuPerFed, Figure 3: the grid of mu and nu, CIFAR-10, 100 clients (KDD 2022).
+
+    pfljax prepare cifar10
+    python experiments/superfed_fig3.py --scale small
+
+16 points of MM and of LM: one sweep, two compiled programs. Published are accuracies of
+each client's best lambda, mean over clients, after 100 rounds. The small scale is MNIST
+with 500 clients, 20 rounds. --separate runs every point as a run of its own instead and
+tells the seconds.
+"""
+
+import argparse
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from beside import published
+from scipy.stats import kendalltau
+from superfed import CIFAR10, METHODS, MNIST, PUBLISHED
+
+from pfljax.cli import use_compile_cache
+from pfljax.config import Experiment
+from pfljax.experiment import run
+from pfljax.report.style import new_figure, save_figure
+from pfljax.sweep import Sweep, sweep
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+MU, NU = (0.0, 0.01, 0.1, 1.0), (0.0, 1.0, 2.0, 5.0)
+LABELS = {"model": "SuPerFed-MM", "layer": "SuPerFed-LM"}
+HYPER = {k: v for k, v in METHODS["SuPerFed-MM"].hyper.items() if k == "prox"}
+PAPER = CIFAR10.replace(algorithm="superfed", rounds=100, hyper=HYPER | {"start": 0.4})
+SMALL = MNIST.replace(algorithm="superfed", rounds=20, hyper=PAPER.hyper, clients=500)
+
+
+def grid(found: Sweep, mixing: str) -> np.ndarray:
+    """Accuracy (%) of the clients' best lambda, over clients and seeds, [mu, nu]."""
+    table = np.zeros((len(MU), len(NU)))
+    for i, mu in enumerate(MU):
+        for j, nu in enumerate(NU):
+            wanted = {"mu": mu, "nu": nu, "mixing": mixing}
+            best = [
+                result.path["test/accuracy"].max(1).mean()
+                for result in found.results
+                if wanted.items() <= result.values.items()
+            ]
+            table[i, j] = 100 * np.mean(best)
+    return table
+
+
+def theirs(mixing: str) -> np.ndarray:
+    """The published grid."""
+    wanted = {"table": "F3", "metric": "best_top1_acc_pct"}
+    return np.array(
+        [
+            [
+                published(PUBLISHED, wanted | {"setting": f"mu={mu:g};nu={nu:g}"})[
+                    LABELS[mixing]
+                ][0]
+                for nu in NU
+            ]
+            for mu in MU
+        ]
+    )
+
+
+def figure(grids: Mapping[str, np.ndarray]) -> "Figure":
+    """Heat maps side by side, each with its own scale of colours."""
+    drawn, panels = new_figure(3.1 * len(grids), 3.2, len(grids))
+    for axes, (title, values) in zip(panels, grids.items(), strict=True):
+        axes.imshow(values, cmap="viridis", aspect="auto")
+        middle = (values.min() + values.max()) / 2
+        for (i, j), value in np.ndenumerate(values):
+            colour = "white" if value < middle else "black"
+            axes.text(j, i, f"{value:.1f}", ha="center", va="center", color=colour)
+        axes.set_xticks(range(len(NU)), [f"{nu:g}" for nu in NU])
+        axes.set_yticks(range(len(MU)), [f"{mu:g}" for mu in MU])
+        axes.set(xlabel="nu", ylabel="mu", title=title)
+    return drawn
+
+
+def separately(experiment: Experiment, over: Mapping[str, Any], out: Path) -> None:
+    """Every point as a run of its own."""
+    from pfljax.sweep import points
+
+    for values in points.combined(over):
+        name = "-".join(f"{k}={v}" for k, v in values.items())
+        one = points.settled(experiment, values).replace(out=str(out / name))
+        run(one, quiet=True, report=False)
+
+
+def main() -> None:
+    """Runs the grid and draws it beside the published one."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--scale", choices=("small", "paper"), default="small")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0])
+    parser.add_argument("--rounds", type=int, help="in place of the scale's")
+    parser.add_argument("--separate", action="store_true")
+    parser.add_argument("--out", help="default runs/superfed-fig3-SCALE")
+    given = parser.parse_args()
+    out = Path(given.out or f"runs/superfed-fig3-{given.scale}")
+    experiment = {"small": SMALL, "paper": PAPER}[given.scale]
+    experiment = experiment.replace(rounds=given.rounds or experiment.rounds)
+    over = {"mixing": (*LABELS,), "mu": MU, "nu": NU, "seed": tuple(given.seeds)}
+    start = time.perf_counter()
+    if given.separate:
+        separately(experiment, over, out / "separate")
+        print(f"one after another: {time.perf_counter() - start:.0f} s")
+        return
+    use_compile_cache()
+    found = sweep(experiment, over, out=out, quiet=False)
+    print(f"as one sweep: {time.perf_counter() - start:.0f} s")
+    grids: dict[str, np.ndarray] = {}
+    for mixing, label in LABELS.items():
+        ours, told = grid(found, mixing), theirs(mixing)
+        tau = kendalltau(ours.ravel(), told.ravel()).statistic
+        print(f"{label}: Kendall's tau with the published grid {tau:.2f}")
+        grids |= {f"{label}, published": told, f"{label}, here": ours}
+    save_figure(figure(grids), out / "fig3")
+    print(f"see {out}/fig3.png")
+
+
+if __name__ == "__main__":
+    main()

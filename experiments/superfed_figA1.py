@@ -1,0 +1,79 @@
+"""SuPerFed, Figure A1: the loss around the global model, FedAvg, MM and LM (KDD 2022).
+
+    pfljax prepare mnist
+    python experiments/superfed_figA1.py --scale small
+
+MNIST, 500 clients with two shards each. The paper does not say along which directions;
+here they are two random ones, normalised filter by filter (Li et al., 2018), the same
+draws for all methods, from -1 to 1. The loss is that of the global model on the test
+rows of all clients, 21 x 21 points.
+"""
+
+import argparse
+from pathlib import Path
+
+import jax
+import numpy as np
+from superfed import METHODS, MNIST
+
+from pfljax import landscape
+from pfljax.cli import use_compile_cache
+from pfljax.experiment import run
+from pfljax.export import load_state
+from pfljax.report.style import save_figure
+
+LABELS = {"FedAvg": {}, "SuPerFed-MM": {"start": 0.2}, "SuPerFed-LM": {"start": 0.4}}
+ROUNDS = {"small": 50, "paper": 500}
+
+
+def surface(folder: str, points: int) -> landscape.Plane:
+    """The plane around the server's model of a finished run."""
+    sim, federation, state = load_state(folder)
+    assert sim.setting.algorithm.server_model is not None
+    center = sim.setting.algorithm.server_model(state.server)
+    u, v = (landscape.random_direction(jax.random.key(seed), center) for seed in (0, 1))
+    axis = np.linspace(-1, 1, points)
+    rows = federation.test
+    return landscape.plane(sim.task, center, u, v, rows, alpha=axis, beta=axis)
+
+
+def width(plane: landscape.Plane) -> float:
+    """Share of the plane with a loss of at most twice the center's plus .1."""
+    loss = plane.metrics["loss"]
+    middle = loss[len(plane.alpha) // 2, len(plane.beta) // 2]
+    return float((loss <= 2 * middle + 0.1).mean())
+
+
+def main() -> None:
+    """Trains what is not trained, and draws the three planes."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--scale", choices=tuple(ROUNDS), default="small")
+    parser.add_argument("--points", type=int, default=21)
+    parser.add_argument("--out", help="default runs/superfed-figA1-SCALE")
+    given = parser.parse_args()
+    out = Path(given.out or f"runs/superfed-figA1-{given.scale}")
+    use_compile_cache()
+    planes = {}
+    for label, more in LABELS.items():
+        method = METHODS[label]
+        experiment = MNIST.replace(
+            algorithm=method.algorithm,
+            hyper={**method.hyper, **more},
+            label=label,
+            clients=500,
+            rounds=ROUNDS[given.scale],
+            out=str(out / label),
+        )
+        run(experiment)
+        planes[label] = surface(experiment.folder, given.points)
+        loss = planes[label].metrics["loss"]
+        print(
+            f"{label}: loss {loss[len(loss) // 2, len(loss) // 2]:.3f} at the center, "
+            f"{100 * width(planes[label]):.0f} % of the plane below twice that + 0.1"
+        )
+    save_figure(landscape.draw_planes(planes), out / "figA1")
+    print(f"see {out}/figA1.png")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,79 @@
+"""SuPerFed, Figure A2: accuracy over lambda, APFL, MM and LM (KDD 2022).
+
+    pfljax prepare mnist
+    python experiments/superfed_figA2.py --scale small
+
+MNIST, 500 clients: the runs of Table 1's column, from its folder if they are there.
+Mean over clients of the accuracy at (1 - lambda) w + lambda v after the last round; the
+band is the std over clients. Published: APFL peaks near its lambda of .25, SuPerFed is
+flat.
+"""
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from superfed import experiment_of
+from superfed_table1 import COLUMNS
+
+from pfljax.cli import use_compile_cache
+from pfljax.metrics import GRID
+from pfljax.report.style import BAND, PALETTE, new_figure, save_figure
+from pfljax.report.style import GRID as LINES
+from pfljax.sweep import Sweep, sweep
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+LABELS = ("APFL", "SuPerFed-MM", "SuPerFed-LM")
+(COLUMN,) = (column for column in COLUMNS if column.name == "MNIST-K500")
+
+
+def curve(found: Sweep) -> np.ndarray:
+    """(mean over clients and seeds, std over clients) in percent, f[2, 11]."""
+    paths = 100 * np.stack([r.path["test/accuracy"] for r in found.results])
+    return np.stack([paths.mean((0, 1)), paths.std(1).mean(0)])
+
+
+def figure(curves: dict[str, np.ndarray]) -> "Figure":
+    """A line a method, with the spread over clients."""
+    drawn, (axes,) = new_figure(5.2, 3.4)
+    for (label, (mean, std)), colour in zip(curves.items(), PALETTE, strict=False):
+        axes.plot(GRID, mean, marker="o", color=colour, label=label)
+        axes.fill_between(GRID, mean - std, mean + std, color=colour, **BAND)
+    axes.set(xlabel="lambda", ylabel="test accuracy (%), mean over clients")
+    axes.set_ylim(top=101)
+    axes.grid(axis="y", **LINES)
+    axes.legend(frameon=False)
+    return drawn
+
+
+def main() -> None:
+    """Runs what is not finished, prints the curves and draws them."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--scale", choices=("small", "paper"), default="small")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0])
+    parser.add_argument("--runs", help="of Table 1; default runs/superfed-table1-SCALE")
+    parser.add_argument("--out", default="runs/superfed-figA2")
+    given = parser.parse_args()
+    use_compile_cache()
+    runs = Path(given.runs or f"runs/superfed-table1-{given.scale}")
+    curves = {}
+    for label in LABELS:
+        experiment = experiment_of(COLUMN, label, given.scale == "small")
+        place = runs / COLUMN.name / label
+        found = sweep(experiment, {"seed": given.seeds}, out=place, quiet=False)
+        curves[label] = curve(found)
+        mean = curves[label][0]
+        flat = sum(mean >= mean.max() - 1)
+        told = " ".join(f"{value:.1f}" for value in mean)
+        print(f"{label}: {told}; within a point of the best at {flat} of 11 lambdas")
+    out = Path(given.out)
+    out.mkdir(parents=True, exist_ok=True)
+    save_figure(figure(curves), out / "figA2")
+    print(f"see {out}/figA2.png")
+
+
+if __name__ == "__main__":
+    main()

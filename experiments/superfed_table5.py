@@ -1,0 +1,27 @@
+"""SuPerFed, Table 5: when personalisation starts, CIFAR-10, 100 clients (KDD 2022).
+
+    pfljax prepare cifar10
+    python experiments/superfed_table5.py --scale small
+
+L / R is the share of the rounds before mixing starts. Published accuracy and loss are
+those of the best lambda of each client on its test rows, nu = 2, mu = .01, R = 200.
+"""
+
+from superfed import CIFAR10, Column, main
+
+METHODS = ("SuPerFed-MM", "SuPerFed-LM")
+COLUMNS = [
+    Column(
+        f"start-{share}",
+        {"table": "T5", "setting": f"L/R={share}"},
+        CIFAR10.replace(rounds=200),
+        {"rounds": 5},
+        {method: {"start": share, "nu": 2.0} for method in METHODS},
+        METHODS,
+    )
+    for share in (0.0, 0.2, 0.4, 0.6, 0.8)
+]
+
+if __name__ == "__main__":
+    metrics = {"accuracy": "top1_acc_pct", "loss": "loss"}
+    main(__doc__, "runs/superfed-table5", COLUMNS, metrics)

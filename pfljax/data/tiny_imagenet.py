@@ -1,0 +1,109 @@
+"""Tiny-ImageNet from its official folder, decoded into one array.
+
+Le and Yang 2015, http://cs231n.stanford.edu/tiny-imagenet-200.zip. What is read:
+wnids.txt, words.txt, train/WNID/images/*.JPEG, val/val_annotations.txt and
+val/images/*.JPEG. The official test folder has no labels.
+"""
+
+from pathlib import Path
+
+import numpy as np
+
+from pfljax.data.arrays import OFFICIAL_TEST, OFFICIAL_TRAIN, Arrays, from_arrays
+
+NAME, FOLDER = "tiny_imagenet", "tiny-imagenet-200"
+SIZE = 64  # pixels each way
+Pictures = list[tuple[Path, int]]  # files with their labels
+
+
+def read(raw_dir: Path) -> Arrays:
+    """Tiny-ImageNet below `raw_dir`, u8[110000, 64, 64, 3], 200 classes.
+
+    Label k is the k-th WNID in sorted order, as torchvision's ImageFolder has it. Rows
+    are train's by label and file name, then val's, the official test rows, in the order
+    of their annotations. Grey pictures have three equal channels.
+
+    Raises:
+        FileNotFoundError: says which file or folder was expected.
+        ValueError: a picture or a line that is not as in the official folder.
+    """
+    folder = raw_dir / FOLDER
+    if not folder.is_dir():
+        raise FileNotFoundError(f"no folder {FOLDER} in {raw_dir}")
+    wnids = sorted(" ".join(_lines(folder / "wnids.txt")).split())
+    words = dict(_fields(folder / "words.txt", 2))
+    train, test = _train(folder / "train", wnids), _val(folder / "val", wnids)
+    pictures = train + test
+    x = np.empty((len(pictures), SIZE, SIZE, 3), np.uint8)
+    for row, (file, _) in zip(x, pictures, strict=True):
+        row[:] = _pixels(file)
+    return from_arrays(
+        x,
+        np.array([label for _, label in pictures]),
+        official=np.repeat([OFFICIAL_TRAIN, OFFICIAL_TEST], [len(train), len(test)]),
+        num_classes=len(wnids),
+        name=NAME,
+        source="Y. Le, X. Yang 2015, Stanford CS231n, of ImageNet; no licence stated",
+        class_names=[words.get(wnid, wnid) for wnid in wnids],
+    )
+
+
+def _train(folder: Path, wnids: list[str]) -> Pictures:
+    found = []
+    for label, wnid in enumerate(wnids):
+        files = sorted((folder / wnid / "images").glob("*.JPEG"))
+        if not files:
+            raise FileNotFoundError(f"no *.JPEG in {folder / wnid / 'images'}")
+        found += [(file, label) for file in files]
+    return found
+
+
+def _val(folder: Path, wnids: list[str]) -> Pictures:
+    file, label_of = folder / "val_annotations.txt", {w: k for k, w in enumerate(wnids)}
+    found = []
+    for name, wnid, *_ in _fields(file, 6):
+        if wnid not in label_of:
+            raise ValueError(f"{file} names {wnid!r}, which is not in wnids.txt")
+        found.append((folder / "images" / name, label_of[wnid]))
+    return found
+
+
+def _fields(file: Path, count: int) -> list[list[str]]:
+    """The fields of each line, between tabs."""
+    rows = [line.split("\t") for line in _lines(file)]
+    bad = [number for number, row in enumerate(rows, 1) if len(row) != count]
+    if bad:
+        raise ValueError(
+            f"line {bad[0]} of {file} has other than {count} fields between tabs; "
+            "unpack the archive again"
+        )
+    return rows
+
+
+def _lines(file: Path) -> list[str]:
+    if not file.is_file():
+        raise FileNotFoundError(f"no {file.name} in {file.parent}")
+    lines = [line for line in file.read_text("utf-8").splitlines() if line.strip()]
+    if not lines:
+        raise ValueError(f"{file} is empty; unpack the archive again")
+    return lines
+
+
+def _pixels(file: Path) -> np.ndarray:
+    """u8[64, 64, 3] of a picture."""
+    from PIL import Image
+
+    try:
+        with Image.open(file) as image:
+            pixels = np.asarray(image.convert("RGB"))
+    except OSError as error:  # Pillow's own are OSErrors as well
+        raise ValueError(
+            f"{file} cannot be decoded ({error}); unpack the archive again"
+        ) from error
+    if pixels.shape != (SIZE, SIZE, 3):
+        height, width, _ = pixels.shape
+        raise ValueError(
+            f"{file} has {width} x {height} pixels; expected {SIZE} x {SIZE}, as in "
+            "the official archive"
+        )
+    return pixels
