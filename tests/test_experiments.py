@@ -1,0 +1,130 @@
+"""The experiments: published numbers beside measured ones, and what is run for them."""
+
+import importlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pfljax import config
+from pfljax.sweep import points
+
+HERE = Path(__file__).parents[1] / "experiments"
+TABLES = [f"superfed_table{number}" for number in range(1, 6)]
+
+
+@pytest.fixture(autouse=True)
+def found(monkeypatch):
+    monkeypatch.syspath_prepend(HERE)
+
+
+def load(name):
+    return importlib.import_module(name)
+
+
+def columns(name):
+    module = load(name)
+    return getattr(module, "COLUMNS", None) or [module.FEMNIST, module.SHAKESPEARE]
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_every_cell_has_a_published_number_and_a_sound_experiment(name):
+    superfed, beside = load("superfed"), load("beside")
+    metrics = getattr(load(name), "METRICS", None) or {
+        "superfed_table2": {"top5": "top5_acc_pct"},
+        "superfed_table5": {"accuracy": "top1_acc_pct", "loss": "loss"},
+    }.get(name, superfed.ACCURACY)
+    for column in columns(name):
+        for theirs in metrics.values():
+            wanted = {**column.published, "metric": theirs}
+            told = beside.published(superfed.PUBLISHED, wanted)
+            assert set(told) == set(column.methods), (column.name, theirs)
+        for label in column.methods:
+            for small in (True, False):
+                config.check(superfed.experiment_of(column, label, small))
+
+
+def test_published_numbers_are_the_papers():
+    superfed, beside = load("superfed"), load("beside")
+    (column,) = (c for c in columns("superfed_table1") if c.name == "MNIST-K100")
+    wanted = {**column.published, "metric": "top1_acc_pct"}
+    told = beside.published(superfed.PUBLISHED, wanted)
+    assert told["SuPerFed-LM"] == (99.31, 1.09)
+    start = {"table": "T5", "setting": "L/R=0.2", "metric": "top1_acc_pct"}
+    both = beside.published(superfed.PUBLISHED, start)
+    assert both["SuPerFed-MM"] == (92.67, 4.04)  # the paper's, not the slides'
+
+
+def rows(means, model="personal", chosen=""):
+    return [
+        {
+            "seed": seed, "round": at, "model": model, "lambda": chosen,
+            "split": split, "metric": metric, "mean": mean / (2 - at // 10), "std": 0.1,
+        }
+        for seed, mean in enumerate(means)
+        for at in (5, 10)
+        for split in ("test", "validation")
+        for metric in ("accuracy", "loss")
+    ]  # fmt: skip
+
+
+def test_cells_are_means_over_seeds_after_the_last_round():
+    beside = load("beside")
+    found = rows((0.5, 0.7)) + rows((0.8, 0.8), "mixture", "oracle")
+    told = ("mixture", "oracle"), (90.0, 3.0)
+    first, second = beside.cells(found, "C", "M", "accuracy", *told)
+    assert (first.judged, first.published, first.mean) == ("mixture oracle", 90, 80)
+    assert (second.judged, second.seeds, second.rounds) == ("personal", 2, 10)
+    assert second.mean == pytest.approx(60)
+    assert second.over_seeds == pytest.approx(np.std((50, 70), ddof=1))
+    assert second.over_clients == pytest.approx(10)
+    assert np.isnan(second.published)
+
+
+def test_a_server_that_is_judged_for_all_is_shown_once():
+    beside = load("beside")
+    found = rows((0.5,)) + rows((0.5,), "server")
+    told = ("server", ""), (50.0, 1.0)
+    (cell,) = beside.cells(found, "C", "FedAvg", "accuracy", *told)
+    assert cell.judged == "server"
+
+
+def test_the_table_has_both_ranks_and_kendalls_tau(tmp_path):
+    beside = load("beside")
+    values = {"A": (90.0, 0.9), "B": (80.0, 0.95), "C": (70.0, 0.5), "D": (60.0, 0.4)}
+    found = [
+        cell
+        for name, (theirs, ours) in values.items()
+        for cell in beside.cells(
+            rows((ours, ours)), "K", name, "accuracy", ("personal", ""), (theirs, 1.0)
+        )
+    ]
+    text = beside.write(tmp_path, found)
+    assert "| B | personal | 80.00 ± 1.00 | 95.00 ± 10.00 | 0.00 | 2 | 2, 1 |" in text
+    assert "Kendall's tau of the rankings: 0.67" in text  # 5 of 6 pairs agree
+    assert (tmp_path / "accuracy.png").stat().st_size > 1000
+    assert len((tmp_path / "table.csv").read_text().splitlines()) == 5
+    losses = [cell._replace(metric="loss") for cell in found]
+    assert "| B | personal | 80.00 ± 1.00 | 95.00 ± 10.00 | 0.00 | 2 | 3, 4 |" in (
+        beside.markdown(losses)
+    )
+
+
+@pytest.mark.parametrize("scale", ["small", "paper"])
+def test_every_method_is_tuned_with_nine_points(scale):
+    tuned, superfed = load("superfed_tuned"), load("superfed")
+    assert list(tuned.GRID) == list(superfed.METHODS)
+    for tried in tuned.GRID.values():
+        base = tuned.SCALES[scale].replace(
+            algorithm=tried.algorithm, hyper=tried.hyper, **tried.settings
+        )
+        made = points.combined({"lr": tried.rates, **tried.own})
+        assert len(made) == 9
+        for values in made:
+            config.check(points.settled(base, values))
+
+
+def test_the_deviations_name_runs_that_exist():
+    module = load("superfed_deviations")
+    assert {shown.run for shown in module.SHOWN} == set(module.RUNS)
+    assert len({shown.place.partition(",")[0] for shown in module.SHOWN}) == 6
