@@ -15,9 +15,9 @@ import jax.numpy as jnp
 import optax
 
 from pfljax import reduce, tree
-from pfljax.algorithms._newcomers import newcomers_take_w
 from pfljax.algorithms.fedavg import fedavg
 from pfljax.local import beside, derive, fit, learning_rate, minibatch
+from pfljax.newcomers import newcomers_take_w
 from pfljax.types import Algorithm, Local, Task
 
 FORMS = ("paper", "fedjax", "fedtorch", "superfed-code")

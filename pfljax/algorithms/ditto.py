@@ -6,9 +6,9 @@ Client k also minimises  F_k(v) + lam / 2 ||v - w||^2  and is judged by v_k, or 
 before it ever took part.
 """
 
-from pfljax.algorithms._newcomers import newcomers_take_w
 from pfljax.algorithms.fedavg import fedavg
 from pfljax.local import fit, proximal, with_epochs
+from pfljax.newcomers import newcomers_take_w
 from pfljax.types import Algorithm, Local, Task
 
 

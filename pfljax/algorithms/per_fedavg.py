@@ -37,14 +37,7 @@ def per_fedavg(
         raise ValueError(f"variant is {variant!r}; known: {', '.join(VARIANTS)}")
     if not delta > 0:
         raise ValueError(f"delta is {delta}, by which is divided; expected delta > 0")
-    grad = jax.grad(task.loss)
-
-    def hessian_times(g, w, batch, key):
-        if variant == "hessian":
-            return jax.jvp(lambda p: grad(p, batch, key), (w,), (g,))[1]
-        ahead = grad(tree.axpy(delta, g, w), batch, key)
-        behind = grad(tree.axpy(-delta, g, w), batch, key)
-        return tree.scale(tree.sub(ahead, behind), 1 / (2 * delta))
+    grad, exact = jax.grad(task.loss), variant == "hessian"
 
     def train(turn, w, client, data):
         def meta_gradient(w, batch, key):
@@ -54,7 +47,9 @@ def per_fedavg(
             value, g = jax.value_and_grad(task.loss)(v, batch, key)
             if variant == "first_order":
                 return value, g
-            return value, tree.axpy(-inner_lr, hessian_times(g, w, third, key), g)
+            of_third = lambda w: grad(w, third, key)  # noqa: E731
+            turned = hessian_times(of_third, w, g, None if exact else delta)
+            return value, tree.axpy(-inner_lr, turned, g)
 
         w, metrics = fit(task.loss, w, data, turn, local, meta_gradient)
         return client, w, metrics
@@ -74,3 +69,11 @@ def per_fedavg(
         ),
         personal=personal,
     )
+
+
+def hessian_times(grad, w, g, delta):
+    """The Hessian at w times g: exact, or by gradients `delta` g before and behind."""
+    if delta is None:
+        return jax.jvp(grad, (w,), (g,))[1]
+    ahead, behind = grad(tree.axpy(delta, g, w)), grad(tree.axpy(-delta, g, w))
+    return tree.scale(tree.sub(ahead, behind), 1 / (2 * delta))

@@ -14,9 +14,9 @@ import jax.numpy as jnp
 import optax
 
 from pfljax import reduce, tree
-from pfljax.algorithms._newcomers import newcomers_take_w
 from pfljax.algorithms.fedavg import fedavg
 from pfljax.local import beside, fit, learning_rate, proximal, with_epochs
+from pfljax.newcomers import newcomers_take_w
 from pfljax.types import Algorithm, Local, Task
 
 FORMS = ("paper", "superfed-code")

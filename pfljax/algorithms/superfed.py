@@ -18,9 +18,9 @@ import jax
 import jax.numpy as jnp
 
 from pfljax import tree
-from pfljax.algorithms._newcomers import newcomers_take_w
 from pfljax.algorithms.fedprox import fedprox
 from pfljax.local import derive, distance, fit
+from pfljax.newcomers import newcomers_take_w
 from pfljax.types import Algorithm, Local, Task
 
 MIXINGS = ("model", "layer")
@@ -42,20 +42,16 @@ def superfed(
     Mixing starts after `start` * `rounds` rounds. `start` = 1 is FedProx of coefficient
     2 mu (prox="squared") or mu ("norm"); then `mu` = 0 is FedAvg.
     """
-    if mixing not in MIXINGS:
-        raise ValueError(f"mixing is {mixing!r}; known: {', '.join(MIXINGS)}")
-    if not 0 <= start <= 1:
-        raise ValueError(f"start is {start}; expected a share of the rounds, 0 to 1")
+    check(mixing, start)
     pull = 2 * mu if prox == "squared" else mu  # the objective has no 1/2
     shared = fedprox(task, local, mu=pull, prox=prox)
     first = jnp.floor(start * rounds)  # L, the first round that mixes
 
     def mix(turn, w, v, data):
         def loss(pair, batch, key):
-            w_f, v = pair
-            mixed = tree.lerp(w_f, v, draw_lambda(derive(key, "lambda"), task, mixing))
-            near = pull * distance(w_f, w, prox)
-            return task.loss(mixed, batch, key) + near + nu * square_cosine(w_f, v)
+            near = pull * distance(pair[0], w, prox)
+            apart = nu * square_cosine(*pair)
+            return mixed_loss(task, mixing, pair, batch, key) + near + apart
 
         (w_f, v), metrics = fit(loss, (w, v), data, turn, local)
         return v, w_f, metrics
@@ -67,9 +63,8 @@ def superfed(
     def train(turn, w, v, data):
         return jax.lax.cond(turn.round < first, alone, mix, turn, w, v, data)
 
-    def personal(turn, w, v, data):
-        mixed_yet = turn.round > first  # of an evaluation: rounds finished
-        return tree.lerp(w, v, jnp.where(mixed_yet, 0.5, 0.0))
+    def personal(turn, w, v, data):  # rounds count as finished in an evaluation
+        return tree.lerp(w, v, jnp.where(turn.round > first, 0.5, 0.0))
 
     return newcomers_take_w(
         shared._replace(
@@ -80,6 +75,20 @@ def superfed(
             endpoints=lambda w, v: (w, v),
         )
     )
+
+
+def check(mixing, start):
+    """Refuses options out of range."""
+    if mixing not in MIXINGS:
+        raise ValueError(f"mixing is {mixing!r}; known: {', '.join(MIXINGS)}")
+    if not 0 <= start <= 1:
+        raise ValueError(f"start is {start}; expected a share of the rounds, 0 to 1")
+
+
+def mixed_loss(task, mixing, pair, batch, key):
+    """The loss of a point between the two models, drawn anew at every step."""
+    t = draw_lambda(derive(key, "lambda"), task, mixing)
+    return task.loss(tree.lerp(pair[0], pair[1], t), batch, key)
 
 
 def draw_lambda(key, task, mixing):

@@ -128,12 +128,11 @@ def federate(
         offsets[2], sizes[2] = at + len(order), count
         order = np.concatenate([order, extra])
     name = partition_name if isinstance(partition_name, str) else "given"
-    left_out = _left_out(arrays, dealt.order) if name == "natural" else {}
     settings = {
         "partition": name, "params": params, "seed": seed, "test": test,
         "validation": validation, "stratified": stratified, "rows": rows,
         "test_from": test_from, "noise": noise,
-        **left_out,
+        **(_left_out(arrays, dealt.order) if name == "natural" else {}),
     }  # fmt: skip
     return _assemble(labelled, order, offsets, sizes, settings)
 

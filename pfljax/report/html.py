@@ -120,10 +120,8 @@ def sweep_page(
     """The page of a sweep; `config` is what its runs share."""
     parts = [
         f'<div class="wide">{html_table(table)}</div>',
-        f"<p>{escape(table.caption)}</p>",
         *map(_figure, pictures),
-        "<h2>Settings that all runs share, but for what is swept</h2>",
-        pairs(config),
+        f"<h2>Settings, but for what is swept</h2>{pairs(config)}",
     ]
     return _document("Sweep", parts)
 

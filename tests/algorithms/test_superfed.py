@@ -7,9 +7,9 @@ import pytest
 
 import toy
 from pfljax import tree
-from pfljax.algorithms._newcomers import Kept
 from pfljax.algorithms.superfed import square_cosine, superfed
 from pfljax.local import derive, distance
+from pfljax.newcomers import Kept
 from pfljax.types import Turn
 
 MU, NU = 0.2, 1.5
