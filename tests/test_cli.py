@@ -274,7 +274,10 @@ def test_a_sweep_goes_on_and_is_told_again(tmp_path):
         (["report", "none"], "none is not a folder"),
         (["prepare", "digits"], "'digits' needs no preparing"),
         (["run", "--config", "none.json"], "--config none.json cannot be read"),
-        (["run", "--algorithm", "foo"], "unknown algorithm 'foo'; known: apfl, ditto"),
+        (
+            ["run", "--algorithm", "foo"],
+            "unknown algorithm 'foo'; known: apfl, apfl_fedtorch, ditto",
+        ),
         (["run", "--rounds", "0"], "rounds is 0; expected at least 1"),
         (["sweep", "--over", "mu", "1"], "unknown name to sweep 'mu'; known: "),
         (["sweep", "--over", "lr"], "lr is []; expected a list of values to sweep"),

@@ -32,6 +32,7 @@ BYTES = {  # down, up
     "scaffold": (2 * WHOLE, 2 * WHOLE),
     "ditto": (WHOLE, WHOLE),
     "apfl": (WHOLE, WHOLE),
+    "apfl_fedtorch": (WHOLE, WHOLE),
     "pfedme": (WHOLE, WHOLE),
     "lg_fedavg": (HEAD, HEAD),
     "fedrep": (BODY, BODY),
@@ -47,8 +48,7 @@ VARIANTS = [
     ("ifca", {"averaging": "gradients"}),
     ("superfed", {"mixing": "layer", "prox": "norm"}),
     ("apfl", {"as_in": "fedjax"}),
-    ("apfl", {"as_in": "fedtorch"}),
-    ("pfedme", {"as_in": "superfed-code"}),
+    ("pfedme", {"as_in": "superfed-code", "lam": 0.5}),
     ("per_fedavg", {"variant": "first_order"}),
     ("per_fedavg", {"variant": "hessian_free", "adapt": 2}),
 ]

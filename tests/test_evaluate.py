@@ -62,7 +62,8 @@ def for_all(params):
 @pytest.fixture(scope="module")
 def mixture():
     setting, state = made(superfed, start=0.0)
-    return setting, state._replace(round=jnp.int32(1))  # mixing has begun
+    met = state.clients._replace(met=jnp.ones(CLIENTS, bool))  # all took part
+    return setting, state._replace(round=jnp.int32(1), clients=met)  # and mixed
 
 
 def test_the_server_view_judges_the_one_model_of_all(mixture):
@@ -72,7 +73,7 @@ def test_the_server_view_judges_the_one_model_of_all(mixture):
 
 def test_the_personal_view_judges_each_clients_own(mixture):
     setting, state = mixture
-    models = tree.lerp(for_all(state.server), state.clients, 0.5)
+    models = tree.lerp(for_all(state.server), state.clients.own, 0.5)
     found = judged(setting, state, "personal")
     assert_metrics(found, models)
     toy.assert_close(found, judged(setting, state, "personal", width=3))
@@ -92,7 +93,7 @@ def test_a_client_without_test_rows_has_no_metrics(mixture):
 def test_the_path_begins_at_the_server_and_ends_at_the_clients_model(mixture):
     setting, state = mixture
     path = evaluate.judge_path(setting)(state, state.clients, IDS, TEST)
-    points = {0: for_all(state.server), 10: state.clients}
+    points = {0: for_all(state.server), 10: state.clients.own}
     points[3] = tree.lerp(points[0], points[10], 0.3)
     for place, models in points.items():
         at = jax.tree.map(lambda leaf, place=place: leaf[:, place], path)

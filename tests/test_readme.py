@@ -62,5 +62,5 @@ def test_the_readmes_python_runs_and_goes_on(blocks, here, capsys):
 def test_the_readmes_sweep_runs(blocks, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     exec(blocks[-1].replace("rounds=10", "rounds=2, epochs=1"), {})
-    assert (tmp_path / "runs" / "sweep" / "sweep.npz").exists()
+    assert (tmp_path / "runs" / "sweep" / "sweep.csv").exists()
     assert "mu" in capsys.readouterr().out

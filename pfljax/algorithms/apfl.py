@@ -16,11 +16,11 @@ import optax
 
 from pfljax import reduce, tree
 from pfljax.algorithms.fedavg import fedavg
-from pfljax.local import beside, derive, fit, learning_rate, minibatch
+from pfljax.local import beside, fit
 from pfljax.newcomers import newcomers_take_w
 from pfljax.types import Algorithm, Local, Task
 
-FORMS = ("paper", "fedjax", "fedtorch", "superfed-code")
+FORMS = ("paper", "fedjax", "superfed-code")
 
 
 class Mixed(NamedTuple):
@@ -43,8 +43,8 @@ def apfl(
 
     Fixed, `alpha` = 0 is FedAvg and 1 local training. as_in="fedjax" has an alpha a
     tensor and moves v by grad f(m) without the factor alpha; "superfed-code" mixes with
-    the w that the round began with (its numbers: alpha=0.25, adaptive=False);
-    "fedtorch", the authors' own code, mixes logits, see `fedtorch`.
+    the w that the round began with (its numbers: alpha=0.25, adaptive=False). The
+    authors' own code is `apfl_fedtorch`.
     """
     if as_in not in FORMS:
         raise ValueError(f"as_in is {as_in!r}; known: {', '.join(FORMS)}")
@@ -57,15 +57,11 @@ def apfl(
         shares = jax.tree.map(lambda _: share, params) if as_in == "fedjax" else share
         return Mixed(params, shares)
 
-    shared = fedavg(task, local)._replace(
+    mixture = fedavg(task, local)._replace(
         init_client=first,
         message=lambda w, own: w,
-        aggregate=lambda w, uploads, cohort: reduce.mean(uploads, weights(cohort)),
-    )
-    if as_in == "fedtorch":
-        return fedtorch(shared, task, local, adaptive)
-    mixture = shared._replace(
         train=trained(task, local, adaptive, as_in),
+        aggregate=lambda w, uploads, cohort: reduce.mean(uploads, weights(cohort)),
         personal=lambda turn, w, own, data: tree.lerp(w, own.v, own.alpha),
         endpoints=lambda w, own: (w, own.v),
     )
@@ -109,64 +105,3 @@ def within_one(rate: Any) -> optax.GradientTransformation:
         return jax.tree.map(lambda u, p: jnp.clip(p + u, 0, 1) - p, updates, params)
 
     return optax.chain(optax.sgd(rate), optax.stateless(clip))
-
-
-class Logits(NamedTuple):
-    """A personal model that mixes the logits of two."""
-
-    w: Any
-    v: Any
-    alpha: Any
-
-
-def fedtorch(shared: Algorithm, task: Task, local: Local, adaptive: bool) -> Algorithm:
-    """APFL as in the authors' code, FedTorch.
-
-    The model is alpha f_v(x) + (1 - alpha) f_w(x). Each step moves w first, then v with
-    that w. alpha moves at the first step of a round alone, by <v - w, alpha g_v +
-    (1 - alpha) g_w> + 0.02 alpha, with g_v and g_w the gradients of the mixed model's
-    loss. That loss is the cross-entropy of the logits that `predict` gives: dropout
-    does not act on v.
-    """
-
-    def predict(model, x):
-        a, b = task.predict(model.w, x), task.predict(model.v, x)
-        return tree.lerp(a, b, model.alpha)
-
-    def mixed_loss(pair, share, batch):
-        logits = predict(Logits(pair[0], pair[1], share), batch.x)
-        each = optax.softmax_cross_entropy_with_integer_labels(logits, batch.y)
-        return (each * batch.mask).sum() / jnp.maximum(batch.mask.sum(), 1)
-
-    def train(turn, w, own, data):
-        rate = learning_rate(local, turn.round)
-        optimizer = local.optimizer(rate)
-        order, noise = derive(turn.key, "minibatches"), derive(turn.key, "noise")
-
-        def moved(params, slope, moments):
-            updates, moments = optimizer.update(slope, moments, params)
-            return optax.apply_updates(params, updates), moments
-
-        def step(index, carry):
-            w, v, share, of_w, of_v, total = carry
-            batch = minibatch(data, index, order, local.batch_size)
-            key = jax.random.fold_in(noise, index)
-            value, slope = jax.value_and_grad(task.loss)(w, batch, key)
-            w, of_w = moved(w, slope, of_w)
-            g_w, g_v = jax.grad(mixed_loss)((w, v), share, batch)
-            along = tree.dot(tree.sub(v, w), tree.lerp(g_w, g_v, share)) + 0.02 * share
-            turned = jnp.where(index == 0, rate * adaptive * along, 0)
-            v, of_v = moved(v, g_v, of_v)
-            return w, v, jnp.clip(share - turned, 0, 1), of_w, of_v, total + value
-
-        moments = optimizer.init(w), optimizer.init(own.v)
-        start = w, own.v, own.alpha, *moments, jnp.float32(0)
-        w, v, share, *_, total = jax.lax.fori_loop(0, turn.steps, step, start)
-        return Mixed(v, share), w, {"loss": total / jnp.maximum(turn.steps, 1)}
-
-    mixture = shared._replace(
-        train=train,
-        personal=lambda turn, w, own, data: Logits(w, own.v, own.alpha),
-        predict=predict,
-    )
-    return newcomers_take_w(mixture, lambda w: Logits(w, w, jnp.float32(0)))

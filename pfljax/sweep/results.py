@@ -12,10 +12,10 @@ import numpy as np
 from pfljax import config, folder
 from pfljax.config import Experiment
 from pfljax.folder import FolderError
-from pfljax.metrics import FIGURES, GRID, METRICS, pick_lambda, summarise
+from pfljax.metrics import FIGURES, GRID, pick_lambda, summarise
 
 JUDGED = ("round", "model", "lambda", "split", "metric")
-PREFIX = {"metrics": "", "path": "mixture/", "size": "size/"}
+BY_NAME = ("metrics", "path", "size")  # the fields of Result that are dicts
 
 
 class Result(NamedTuple):
@@ -118,19 +118,18 @@ def write(path: Path, result: Result) -> None:
     """A finished run, whole or not at all."""
     path.parent.mkdir(exist_ok=True)
     arrays = {"round": result.round, "train_loss": result.train_loss}
-    for field, prefix in PREFIX.items():
+    for field in BY_NAME:
         own = getattr(result, field)
-        arrays |= {f"{prefix}{name}": own[name] for name in own}
+        arrays |= {f"{field}/{name}": own[name] for name in own}
     folder.write_arrays(path, arrays)
 
 
 def read(path: Path, values: dict[str, Any]) -> Result:
     """A finished run."""
     arrays = folder.read_arrays(path)
-    found = {field: {} for field in PREFIX}
-    for name, array in arrays.items():
-        if name.rpartition("/")[2] in METRICS or name.startswith("size/"):
-            field = {"mixture": "path", "size": "size"}.get(name.partition("/")[0])
-            field = field or "metrics"
-            found[field][name.removeprefix(PREFIX[field])] = array
+    found = {field: {} for field in BY_NAME}
+    for key, array in arrays.items():
+        field, _, name = key.partition("/")
+        if field in found:
+            found[field][name] = array
     return Result(values, arrays["round"], arrays["train_loss"], **found)

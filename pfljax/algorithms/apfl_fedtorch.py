@@ -1,0 +1,112 @@
+"""APFL as in its authors' code, FedTorch. Deng et al., 2020, https://arxiv.org/abs/2003.13461.
+
+    Server   w                Client  v_k, alpha_k
+    Message  w                Upload  w_k, the federated params after local training
+The model mixes logits: alpha f_v(x) + (1 - alpha) f_w(x). Each step moves w first, by
+grad f(w), then v, by the gradient g_v of the mixed model's loss with that w. alpha
+moves at the first step of a round alone, by
+<v - w, alpha g_v + (1 - alpha) g_w> + 0.02 alpha, clipped to [0, 1]. w is FedAvg's.
+Client k is judged by the mixture with the newest w, or by w before it ever took part.
+
+Differs from the paper in each of these; `apfl` is the paper's.
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from pfljax import reduce, tree
+from pfljax.algorithms.fedavg import fedavg
+from pfljax.local import derive, learning_rate, minibatch
+from pfljax.newcomers import newcomers_take_w
+from pfljax.types import Algorithm, Local, Task
+
+
+class Own(NamedTuple):
+    """What a client keeps."""
+
+    v: Any
+    alpha: Any  # f32[]
+
+
+class Logits(NamedTuple):
+    """A model that mixes the logits of two."""
+
+    w: Any
+    v: Any
+    alpha: Any  # f32[]
+
+
+def apfl_fedtorch(
+    task: Task,
+    local: Local,
+    *,
+    alpha: float = 0.5,
+    adaptive: bool = True,
+    weighting: str = "uniform",
+) -> Algorithm:
+    """Builds APFL as FedTorch has it, from `alpha`, which is learned if `adaptive`.
+
+    The mixed model's loss is the cross-entropy of what `task.predict` gives: dropout
+    does not act on v.
+    """
+    if not 0 <= alpha <= 1:
+        raise ValueError(f"alpha is {alpha}; expected 0 <= alpha <= 1")
+    weights, slopes_of = reduce.weighting(weighting), jax.grad(mixed_loss)
+
+    def train(turn, w, own, data):
+        rate = learning_rate(local, turn.round)
+        optimizer = local.optimizer(rate)
+        order, noise = derive(turn.key, "minibatches"), derive(turn.key, "noise")
+
+        def moved(params, slope, moments):
+            updates, moments = optimizer.update(slope, moments, params)
+            return optax.apply_updates(params, updates), moments
+
+        def step(index, carry):
+            (w, v, share), of_w, of_v, total = carry
+            batch = minibatch(data, index, order, local.batch_size)
+            key = jax.random.fold_in(noise, index)
+            value, slope = jax.value_and_grad(task.loss)(w, batch, key)
+            w, of_w = moved(w, slope, of_w)
+            slopes = slopes_of(Logits(w, v, share), task, batch)
+            turned = adaptive * jnp.where(
+                index == 0, rate * along(w, v, share, slopes), 0
+            )
+            v, of_v = moved(v, slopes.v, of_v)
+            return (w, v, jnp.clip(share - turned, 0, 1)), of_w, of_v, total + value
+
+        moments = optimizer.init(w), optimizer.init(own.v)
+        start = (w, *own), *moments, jnp.float32(0)
+        (w, *own), *_, total = jax.lax.fori_loop(0, turn.steps, step, start)
+        return Own(*own), w, {"loss": total / jnp.maximum(turn.steps, 1)}
+
+    mixture = fedavg(task, local)._replace(
+        init_client=lambda params, client_id, key: Own(params, jnp.float32(alpha)),
+        message=lambda w, own: w,
+        train=train,
+        aggregate=lambda w, uploads, cohort: reduce.mean(uploads, weights(cohort)),
+        personal=lambda turn, w, own, data: Logits(w, own.v, own.alpha),
+        predict=lambda model, x: mixed_logits(task, model, x),
+    )
+    return newcomers_take_w(mixture, lambda w: Logits(w, w, jnp.float32(0)))
+
+
+def mixed_logits(task, model, x):
+    """alpha f_v(x) + (1 - alpha) f_w(x)."""
+    return tree.lerp(task.predict(model.w, x), task.predict(model.v, x), model.alpha)
+
+
+def mixed_loss(model, task, batch):
+    """Cross-entropy of the mixed logits, mean over the rows that count."""
+    logits = mixed_logits(task, model, batch.x)
+    each = optax.softmax_cross_entropy_with_integer_labels(logits, batch.y)
+    return (each * batch.mask).sum() / jnp.maximum(batch.mask.sum(), 1)
+
+
+def along(w, v, share, slopes):
+    """FedTorch's gradient of alpha: slopes.v has the factor alpha already."""
+    both = tree.lerp(slopes.w, slopes.v, share)
+    return tree.dot(tree.sub(v, w), both) + 0.02 * share
