@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from pfljax import tree
-from pfljax.metrics import from_totals, totals
+from pfljax.metrics import score
 from pfljax.types import Array, ClientData, Key, Params, Task
 
 
@@ -65,7 +65,8 @@ def plane(
     """
     a, b = (np.asarray(axis, np.float32) for axis in (alpha, beta))
     grid = np.stack(np.meshgrid(a, b, indexing="ij"), -1).reshape(-1, 2)
-    found = jax.device_get(_program(task)(center, u, v, data, grid, batch_size))
+    rows = pooled(data)
+    found = jax.device_get(_program(task)(center, u, v, rows, grid, batch_size))
     shape = len(a), len(b)
     return Plane(a, b, {name: values.reshape(shape) for name, values in found.items()})
 
@@ -77,21 +78,16 @@ def _program(task: Task) -> Any:
     def program(center, u, v, data, places, batch_size):
         def at(place):
             model = tree.axpy(place[1], v, tree.axpy(place[0], u, center))
-            return pooled(task, model, data, batch_size)
+            return score(lambda x: task.predict(model, x), data, batch_size)
 
         return jax.lax.map(at, places)
 
     return program
 
 
-def pooled(
-    task: Task, model: Params, data: ClientData, batch_size: int
-) -> dict[str, Array]:
-    """Metrics of a model on the rows of all clients together, f32[]."""
-
-    def one(span):
-        rows = ClientData(data.examples, *span)
-        return totals(lambda x: task.predict(model, x), rows, batch_size)
-
-    each = jax.lax.map(one, (data.offset, data.size))
-    return from_totals(jax.tree.map(lambda leaf: leaf.sum(0), each))
+def pooled(data: ClientData) -> ClientData:
+    """The rows of all clients as those of one: no client is padded to whole batches."""
+    spans = zip(np.asarray(data.offset), np.asarray(data.size), strict=True)
+    rows = np.concatenate([offset + np.arange(size) for offset, size in spans])
+    examples = jax.tree.map(lambda leaf: np.asarray(leaf)[rows], data.examples)
+    return ClientData(examples, np.int32(0), np.int32(len(rows)))
