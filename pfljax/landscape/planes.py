@@ -90,4 +90,4 @@ def pooled(data: ClientData) -> ClientData:
     spans = zip(np.asarray(data.offset), np.asarray(data.size), strict=True)
     rows = np.concatenate([offset + np.arange(size) for offset, size in spans])
     examples = jax.tree.map(lambda leaf: np.asarray(leaf)[rows], data.examples)
-    return ClientData(examples, np.int32(0), np.int32(len(rows)))
+    return ClientData(examples, jnp.int32(0), jnp.int32(len(rows)))
