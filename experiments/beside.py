@@ -64,7 +64,7 @@ def cells(
     rows = [row for row in rows if row["metric"] == metric]
     found: list[Cell] = []
     for which in dict.fromkeys((judged, *SHOWN)):
-        own = [r for r in rows if (r["model"], r["lambda"]) == which]
+        own = [r for r in rows if (r["judged"], r["lambda"]) == which]
         if not own:
             continue
         numbers = _over_seeds(own, 100 if metric in PERCENT else 1)
@@ -142,7 +142,8 @@ def _line(cell: Cell, ranks: tuple[int, int] | None) -> str:
 
 
 def _ranks(values: Sequence[float]) -> list[int]:
-    """1 for the greatest."""
+    """1 for the greatest; NaN, of a run that diverged, is last."""
+    values = [-np.inf if np.isnan(value) else value for value in values]
     return [1 + sum(other > value for other in values) for value in values]
 
 

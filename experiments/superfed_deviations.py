@@ -6,8 +6,9 @@
 Six places (KDD 2022 and the code of its authors), both forms of each: SCAFFOLD that is
 FedAvg; pFedMe stepped by epochs and judged by w, and in CIFAR-10's column APFL; noise
 types swapped, with noisy test labels; lambda chosen on test rows; calibration errors by
-batch; un-squared proximal terms. MNIST, 500 clients with two shards each, or Dirichlet
-100 for noise; 100 rounds, a tenth of the rows for validation, three seeds.
+batch; un-squared proximal terms. MNIST, 50 clients with two shards each, or dealt by
+Dirichlet of alpha = 100 for noise; 20 rounds, a tenth of the rows for validation, three
+seeds.
 """
 
 import argparse
@@ -15,12 +16,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from superfed import METHODS, MNIST
+from superfed import MNIST, applied
+from superfed_table1 import START as START_OF
 
 from pfljax.cli import use_compile_cache
 from pfljax.sweep import Sweep, sweep
 
-BASE = MNIST.replace(clients=500, rounds=100, validation=0.1)
+BASE = MNIST.replace(clients=50, rounds=20, validation=0.1)
+START = START_OF[50]["SuPerFed-MM"]
 NOISY = {"partition": "dirichlet_over_clients:alpha=100,balance=True"}
 RUNS: dict[str, tuple[str, dict[str, Any]]] = {  # name -> method, what differs
     "FedAvg": ("FedAvg", {}),
@@ -28,7 +31,7 @@ RUNS: dict[str, tuple[str, dict[str, Any]]] = {  # name -> method, what differs
     "pFedMe, code": ("pFedMe", {}),
     "pFedMe, paper": (
         "pFedMe",
-        {"hyper": {"lam": 15.0, "inner_steps": 5}, "momentum": 0.0},
+        {"hyper": {"as_in": "paper", "weighting": "uniform"}, "momentum": 0.0},
     ),
     "APFL": ("APFL", {}),
     "FedAvg, pair .4": ("FedAvg", NOISY | {"noise": "pair:rate=0.4"}),
@@ -37,13 +40,13 @@ RUNS: dict[str, tuple[str, dict[str, Any]]] = {  # name -> method, what differs
         NOISY | {"noise": "pair:rate=0.4,legacy=True"},
     ),
     "FedProx, un-squared": ("FedProx", {}),
-    "FedProx, squared": ("FedProx", {"hyper": {"mu": 0.01}}),
+    "FedProx, squared": ("FedProx", {"hyper": {"mu": 0.01, "prox": "squared"}}),
     "Ditto, un-squared": ("Ditto", {}),
-    "Ditto, squared": ("Ditto", {"hyper": {"lam": 1.0, "personal_epochs": 5}}),
-    "SuPerFed-MM, un-squared": ("SuPerFed-MM", {}),
+    "Ditto, squared": ("Ditto", {"hyper": {"prox": "squared"}}),
+    "SuPerFed-MM, un-squared": ("SuPerFed-MM", {"hyper": START}),
     "SuPerFed-MM, squared": (
         "SuPerFed-MM",
-        {"hyper": {"mixing": "model", "mu": 0.01, "nu": 1.0}},
+        {"hyper": START | {"prox": "squared"}},
     ),
 }
 
@@ -111,7 +114,7 @@ def number(found: Sweep, shown: Shown) -> tuple[float, float]:
     rows = [
         row["mean"]
         for row in found.rows()
-        if (row["model"], row["lambda"]) == (shown.model, shown.how)
+        if (row["judged"], row["lambda"]) == (shown.model, shown.how)
         and (row["split"], row["metric"]) == ("test", shown.metric)
         and row["round"] == found.experiment.rounds
     ]
@@ -129,11 +132,9 @@ def main() -> None:
     use_compile_cache()
     found = {}
     for name, (label, differs) in RUNS.items():
-        method = METHODS[label]
-        settings = {"hyper": method.hyper, **method.settings, **differs}
-        experiment = BASE.replace(
-            algorithm=method.algorithm, rounds=given.rounds, label=name, **settings
-        )
+        more = {k: v for k, v in differs.items() if k != "hyper"}
+        experiment = applied(BASE, label, differs.get("hyper", {}))
+        experiment = experiment.replace(rounds=given.rounds, label=name, **more)
         place = Path(given.out) / name.replace(", ", "-").replace(" ", "-")
         found[name] = sweep(experiment, {"seed": given.seeds}, out=place, quiet=False)
     lines = ["| place | form | metric | mean over clients | std over seeds |"]

@@ -51,6 +51,8 @@ def main() -> None:
     parser.add_argument("--points", type=int, default=21)
     parser.add_argument("--out", help="default runs/superfed-figA1-SCALE")
     given = parser.parse_args()
+    if given.points % 2 == 0:
+        parser.error("--points: the center is a point of an odd number only")
     out = Path(given.out or f"runs/superfed-figA1-{given.scale}")
     use_compile_cache()
     planes = {}

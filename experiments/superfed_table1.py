@@ -1,8 +1,11 @@
 """SuPerFed, Table 1: two classes a client, top-1 accuracy (KDD 2022).
 
-pfljax prepare mnist; pfljax prepare cifar10
-python experiments/superfed_table1.py --scale small
-python experiments/superfed_table1.py --scale paper --columns MNIST-K100
+    pfljax prepare mnist; pfljax prepare cifar10
+    python experiments/superfed_table1.py --scale small
+    python experiments/superfed_table1.py --scale paper --columns MNIST-K100
+
+What was reached: `README.md` here. A run of 500 rounds of FedAvg took 2 min with 500
+clients on one core. CIFAR-10's published pFedMe is APFL, and is left out of the ranks.
 """
 
 from superfed import CIFAR10, MNIST, Column, main
@@ -20,6 +23,7 @@ COLUMNS = [
         protocol.replace(clients=clients),
         {"rounds": ROUNDS[name]},
         START[clients],
+        misnamed=["pFedMe"] if name == "CIFAR10" else [],
     )
     for name, protocol in (("MNIST", MNIST), ("CIFAR10", CIFAR10))
     for clients in (50, 100, 500)

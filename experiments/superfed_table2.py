@@ -7,7 +7,7 @@
 ResNet9 on CIFAR-100 at 28 x 28 with 100 clients, MobileNet on Tiny-ImageNet with 200.
 The small scale takes 20,000 images of CIFAR-100 and few rounds; of Tiny-ImageNet it
 shrinks the rounds alone. In the authors' runs FedProx had the rate .01 on that set, the
-others .02, and SCAFFOLD 390 rounds of CIFAR-100; here all have the same.
+others .02, and SCAFFOLD 390 rounds of CIFAR-100; here they have the protocol's.
 """
 
 from superfed import PROTOCOL, Column, main

@@ -3,8 +3,9 @@
     pfljax prepare cifar10
     python experiments/superfed_table5.py --scale small
 
-L / R is the share of the rounds before mixing starts. Published accuracy and loss are
-those of the best lambda of each client on its test rows, nu = 2, mu = .01, R = 200.
+L / R is the share of the rounds before mixing starts; nu = 2, mu = .01, R = 200. The
+accuracy is that of each client's best lambda on its test rows. So is the loss here; the
+published one is the greatest over the lambdas that are best for some client.
 """
 
 from superfed import CIFAR10, Column, main

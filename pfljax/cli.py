@@ -34,7 +34,7 @@ def main() -> None:
             known = ", ".join(COMMANDS)
             raise ValueError(f"command {command!r} is unknown; known: {known}")
         COMMANDS[command](args)
-    except (ValueError, RuntimeError, OSError) as error:
+    except (ValueError, RuntimeError, OSError, MemoryError) as error:
         if os.environ.get("PFLJAX_TRACE"):
             raise
         print(f"pfljax: {error}", file=sys.stderr)
@@ -113,7 +113,7 @@ def _stop(*_: Any) -> None:
 
     An exception would be lost where it falls into a callback of the runtime.
     """
-    line = "pfljax: stopped; the same command goes on from the last checkpoint"
+    line = "pfljax: stopped; the same command goes on from what is saved"
     print(f"\n{line}", file=sys.stderr, flush=True)
     os._exit(130)
 
@@ -146,11 +146,14 @@ def sweep(args: list[str]) -> None:
 
     over = options.values(given.over)
     experiment = options.experiment(rest, "pfljax sweep")
+    if "--config" in rest and "--out" not in rest:  # the folder in it is a run's
+        experiment = experiment.replace(out=None)
     dataset = registry.parse(experiment.dataset).name
     out = experiment.out or f"runs/{dataset}-{experiment.algorithm}-sweep"
     use_compile_cache()
     from pfljax.sweep import sweep as run_all
 
+    signal.signal(signal.SIGINT, _stop)
     run_all(experiment, over, out=out, quiet=False)
     print(write_sweep_report(out, out))
     print(f"see {out}/sweep.html; one row a run, round, model and metric: sweep.csv")

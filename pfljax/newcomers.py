@@ -6,35 +6,48 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 
 from pfljax import tree
-from pfljax.types import Algorithm
+from pfljax.types import Algorithm, Turn
 
 
 class Kept(NamedTuple):
     """What a client keeps."""
 
     own: Any  # the method's own state
-    met: Any  # bool[], whether the client ever took part
+    met: Any  # bool[], whether it was ever trained
 
 
 def newcomers_take_w(
-    method: Algorithm, shared: Callable[[Any], Any] | None = None
+    method: Algorithm,
+    *,
+    judged: Callable[[Any], Any] | None = None,
+    begun: Callable[[Turn], Any] = lambda turn: True,
 ) -> Algorithm:
     """The method, judging a client by the server's model until it first takes part.
 
     A personal model that never saw the client's rows is no model of the client: so say
-    the papers of this family of unseen clients. `shared` is what is judged of a server
-    where that is not the method's `server_model`.
+    the papers of this family of unseen clients. Until then both endpoints of its path
+    are the server's as well.
+
+    Args:
+      method: its clients' state is the personal model, or holds it.
+      judged: what is judged of a server, if not `server_model`.
+      begun: whether personal models train in this turn.
     """
-    shared, endpoints = shared or method.server_model, method.endpoints
-    assert shared is not None
+    judged, endpoints = judged or method.server_model, method.endpoints
+    assert judged is not None
 
     def train(turn, message, kept, data):
         own, upload, metrics = method.train(turn, message, kept.own, data)
-        return Kept(own, jnp.bool_(True)), upload, metrics
+        return Kept(own, kept.met | begun(turn)), upload, metrics
 
     def personal(turn, server, kept, data):
         own = method.personal(turn, server, kept.own, data)
-        return tree.where(kept.met, own, shared(server))
+        return tree.where(kept.met, own, judged(server))
+
+    def path(server, kept):
+        assert endpoints is not None
+        a, b = endpoints(server, kept.own)
+        return a, tree.where(kept.met, b, a)
 
     def first(params, client_id, key):
         return Kept(method.init_client(params, client_id, key), jnp.bool_(False))
@@ -44,5 +57,5 @@ def newcomers_take_w(
         message=lambda server, kept: method.message(server, kept.own),
         train=train,
         personal=personal,
-        endpoints=endpoints and (lambda server, kept: endpoints(server, kept.own)),
+        endpoints=endpoints and path,
     )

@@ -31,3 +31,20 @@ def test_a_client_is_judged_by_the_server_until_it_took_part(factory, options):
     client, _, _ = method.train(turn, method.message(w, client), client, data)
     judged = toy.flat(method.personal(turn, w, client, data))
     assert np.abs(judged - toy.flat(w)).max() > 1e-3
+
+
+def test_a_model_that_rests_is_not_judged():
+    """SuPerFed's v rests until mixing starts: who took part only then has none."""
+    task, local = toy.quadratic(), toy.full_batch()
+    method = superfed(task, local, start=0.5, rounds=4)  # mixes from round 2 on
+    w, key = toy.unflat(np.arange(3.0)), jax.random.key(0)
+    data = toy.one(toy.quadratic_clients(), 2)
+    client = method.init_client(w, jnp.int32(0), key)
+    for trained_in, mixed in ((1, False), (2, True)):
+        turn = Turn(key, jnp.int32(trained_in), jnp.int32(3))
+        _, client = None, method.train(turn, w, client, data)[0]
+        late = turn._replace(round=jnp.int32(4))
+        judged = toy.flat(method.personal(late, w, client, data))
+        assert (np.abs(judged - toy.flat(w)).max() > 1e-3) == mixed
+        _, end = method.endpoints(w, client)
+        assert (np.abs(toy.flat(end) - toy.flat(w)).max() > 1e-3) == mixed

@@ -230,6 +230,9 @@ def test_memory_is_told():
         ({"mixing": ["channel"]}, "mixing is 'channel'; known: model, layer"),
         ({"epochs": [1, 0]}, "epochs is 0; expected at least 1"),
         ({"mu": [-1.0]}, "mu is -1.0; expected a finite number"),
+        ({"mixing": ["model", "lyer"]}, "mixing is 'lyer'; known: model, layer"),
+        ({"mu": [[0.1], 0.2]}, r"mu is \[0.1\]; expected numbers, texts"),
+        ({"trained": [True]}, "trained is True: a sweep judges"),
         ({"lr": [0.1, -1.0]}, "lr is -1.0; expected a positive number"),
         ({"lr": 0.1}, "lr is 0.1; expected a list"),
         ({"lr": [0.1, 0.1]}, "give every value once"),
@@ -300,8 +303,30 @@ def test_a_sweep_goes_on_and_grows(tmp_path, monkeypatch):
     again = sweep(FEDAVG, {"lr": (0.05, 0.1, 0.2), "seed": (0, 1)}, out=tmp_path)
     assert [file.stat().st_mtime_ns for file in files[2:]] == times
     assert_same(whole, again)
-    sweep(FEDAVG, {"lr": (0.05, 0.3), "seed": (0, 1)}, out=tmp_path)
+    few = sweep(FEDAVG, {"lr": (0.05, 0.3), "seed": (0, 1)}, out=tmp_path)
     assert calls == [6, 2, 2]
+    assert len(few.results) == 4
+    told = {(row["lr"], row["seed"]) for row in sweeps.read(tmp_path)}
+    assert len(told) == 8  # all that the folder has
+
+
+def test_a_model_is_swept_as_any_setting():
+    found = sweep(FEDAVG, {"model": ("logistic", "mlp:hidden=(3,)"), "rounds": (1, 2)})
+    methods = [row.method for row in sweeps.table([*found.rows()]).rows[::2]]
+    assert methods == [
+        f"model={model} rounds={rounds}"
+        for model in ("logistic", "mlp:hidden=(3,)")
+        for rounds in (1, 2)
+    ]
+
+
+def test_other_clients_of_the_same_rows_are_other_runs():
+    federation, _ = build.federation(FEDAVG)
+    made = [
+        points.make(FEDAVG.replace(cohort=2), {}, federation.take(ids))[0].digest
+        for ids in ((0, 1, 2), (1, 2, 3), (0, 1, 2))
+    ]
+    assert made[0] == made[2] != made[1]
 
 
 def test_another_sweep_is_refused(tmp_path):
@@ -344,7 +369,7 @@ def test_the_tidy_table_holds_every_run_round_model_and_metric(tmp_path):
     one = [r for r in told if (r["nu"], r["seed"]) == ("1.0", "0")]
     models, splits, judged = 2 * 2, 2, len(metrics.METRICS)  # two models, two rounds
     assert len(one) == judged * (splits * (models + 11) + 2)
-    wanted = {"model": "personal", "split": "test", "metric": "loss", "round": 3}
+    wanted = {"judged": "personal", "split": "test", "metric": "loss", "round": 3}
     (row,) = [r for r in one if all(r[k] == v for k, v in wanted.items())]
     assert row["mean"] == pytest.approx(
         found.results[2].metrics["personal/test/loss"][-1].mean()

@@ -91,7 +91,7 @@ def apfl_fedtorch(
         personal=lambda turn, w, own, data: Logits(w, own.v, own.alpha),
         predict=lambda model, x: mixed_logits(task, model, x),
     )
-    return newcomers_take_w(mixture, lambda w: Logits(w, w, jnp.float32(0)))
+    return newcomers_take_w(mixture, judged=lambda w: Logits(w, w, jnp.float32(0)))
 
 
 def mixed_logits(task, model, x):

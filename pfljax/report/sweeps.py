@@ -71,14 +71,14 @@ def names_of(rows: Rows) -> list[str]:
 
 def table(rows: Rows) -> Table:
     """Points and judged models by their figures after the last round, over seeds."""
-    names, last = names_of(rows), max(int(row["round"]) for row in rows)
-    found: dict[tuple[str, str], dict[str, dict[str, float]]] = {}
-    for row in rows:
-        judged = JUDGED.get((row["model"], str(row["lambda"])))
-        if row["round"] == last and row["split"] == "test" and judged:
+    names = names_of(rows)
+    found: dict[tuple[str, str], dict[int, dict[str, float]]] = {}
+    for row in final(rows):
+        judged = JUDGED.get((row["judged"], str(row["lambda"])))
+        if row["split"] == "test" and judged:
             point = _point(row, names)
             own = found.setdefault((point, judged), {})
-            seed = own.setdefault(str(row.get("seed", "")), {})
+            seed = own.setdefault(int(row.get("seed", 0)), {"round": row["round"]})
             seed[row["metric"]] = _number(row["mean"])
             if row["metric"] == "accuracy":
                 seed |= {key: _number(row[name]) for key, name in OF_ACCURACY.items()}
@@ -87,8 +87,8 @@ def table(rows: Rows) -> Table:
             point,
             judged,
             not judged.startswith("oracle"),
-            tuple(range(len(seeds))),
-            (last,) * len(seeds),
+            tuple(seeds),
+            tuple(int(seed["round"]) for seed in seeds.values()),
             {
                 c.key: np.array([s.get(c.key, np.nan) for s in seeds.values()])
                 for c in SHOWN
@@ -99,16 +99,30 @@ def table(rows: Rows) -> Table:
     return Table("sweep", CAPTION, SHOWN, tuple(lines))
 
 
+def final(rows: Rows) -> list[Mapping[str, Any]]:
+    """The rows of each run's last round."""
+    names = list(rows[0])
+    names = names[: names.index(FIRST_OF_JUDGED)]
+    runs = [tuple(row[name] for name in names) for row in rows]
+    last: dict[tuple, int] = {}
+    for run, row in zip(runs, rows, strict=True):
+        last[run] = max(row["round"], last.get(run, 0))
+    pairs = zip(runs, rows, strict=True)
+    return [row for run, row in pairs if row["round"] == last[run]]
+
+
 def _point(row: Mapping[str, Any], names: Sequence[str]) -> str:
     return " ".join(f"{name}={_text(row[name])}" for name in names) or "all seeds"
 
 
 def _text(value: Any) -> str:
-    """A swept value as it was written: 0.10 and 0.1 are one."""
+    """A swept value, short where that is exact: 0.10 and 0.1 are one."""
     try:
-        return f"{float(value):g}"
-    except ValueError:
+        number = float(value)
+    except (TypeError, ValueError):
         return str(value)
+    short = f"{number:g}"
+    return str(value) if isinstance(value, bool) or float(short) != number else short
 
 
 def _number(value: Any) -> float:
@@ -167,11 +181,10 @@ def _curves(
     rows: Rows, along: str, rest: Sequence[str]
 ) -> dict[str, dict[str, list[float]]]:
     """By the rest of the point and the value along the axis: accuracies over seeds."""
-    last = max(int(row["round"]) for row in rows)
     found: dict[str, dict[str, list[float]]] = {}
-    for row in rows:
-        wanted = row["model"], row["split"], row["metric"], row["round"]
-        if wanted == ("personal", "test", "accuracy", last):
+    for row in final(rows):
+        wanted = row["judged"], row["split"], row["metric"]
+        if wanted == ("personal", "test", "accuracy"):
             label = " ".join(f"{name}={_text(row[name])}" for name in rest)
             curve = found.setdefault(label, {})
             curve.setdefault(_text(row[along]), []).append(_number(row["mean"]))

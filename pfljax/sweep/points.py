@@ -61,6 +61,9 @@ def _values(name: str, values: Any) -> list[Any]:
     if isinstance(values, str | int | float) or not len(values):
         raise ValueError(f"{name} is {values!r}; expected a list of values to sweep")
     values = [v.item() if isinstance(v, np.generic) else v for v in values]
+    odd = [v for v in values if not isinstance(v, bool | int | float | str | None)]
+    if odd:
+        raise ValueError(f"{name} is {odd[0]!r}; expected numbers, texts, True or None")
     if len(set(values)) < len(values):
         raise ValueError(f"{name} is {values}; give every value once")
     return values
@@ -105,6 +108,7 @@ def make(
             theirs[own.seed] = _of_seed(given, own.seed)
         own = build.truthful(own, theirs[own.seed], task)
         config.check(own, own_model=task is not None)
+        _check_judged(own)
         own = config.resolve(own)
         rows = tuple(getattr(own, name) for name in build.ROWS)
         if rows not in people:
@@ -115,20 +119,37 @@ def make(
     return found
 
 
+def _check_judged(experiment: Experiment) -> None:
+    """Refuses what a sweep does not do."""
+    asked = {name: getattr(experiment, name) for name in ("trained", "unseen")}
+    asked["baseline"] = experiment.baseline
+    wrong = [f"{name} is {value!r}" for name, value in asked.items() if value]
+    if wrong:
+        raise ValueError(
+            f"{', '.join(wrong)}: a sweep judges the clients that train by their "
+            "personal and server models alone; use run for the rest"
+        )
+
+
 def _of_seed(given: Any, seed: int) -> Federation | None:
     """The federation given for this seed."""
     return given if given is None or isinstance(given, Federation) else given(seed)
 
 
 def _dealt(experiment: Experiment, given: Federation | None) -> tuple[Federation, str]:
-    """(clients that train, a text that tells their rows from others)."""
+    """(clients that train, a text that tells them and their rows from others)."""
     federation, _ = build.federation(experiment, given)
     manifest = of_run(federation, None, given is not None)
-    return federation, " ".join(str(manifest.get(n)) for n in ("sha256", "x_crc32"))
+    names = ("sha256", "x_crc32") + (("clients", "shift", "scale") if given else ())
+    return federation, " ".join(str(manifest.get(name)) for name in names)
 
 
 def groups(points: Sequence[Point], task: Task | None = None) -> list[Group]:
-    """The points by the program that runs them, in order of the first of each."""
+    """The points by the program that runs them, in order of the first of each.
+
+    First as if all swept numbers were traced, then by those that the method, tried once
+    a kind, lets be traced.
+    """
     tried: dict[Any, Traced] = {}
     found: dict[Any, list[tuple[Point, Traced]]] = {}
     for point in points:
@@ -136,6 +157,7 @@ def groups(points: Sequence[Point], task: Task | None = None) -> list[Group]:
         numbers = _numbers(point)
         rest = _static(e, numbers), shape
         if rest not in tried:
+            _check_built(e, shape, task)
             options = [n for n in numbers.options if _traceable(e, shape, task, n)]
             tried[rest] = numbers._replace(options=tuple(options))
         key = _static(e, tried[rest]), shape
@@ -163,8 +185,6 @@ def _traceable(
     experiment: Experiment, shape: Shape, task: Task | None, name: str
 ) -> bool:
     """Whether the method is built without a look at the value of this option."""
-    if task is not None:
-        check_task(task, shape.input_shape, shape.num_classes)
     model = task or parts.make_task(experiment, shape)
 
     def built(value: Any) -> None:
@@ -176,6 +196,14 @@ def _traceable(
     except jax.errors.ConcretizationTypeError:
         return False
     return True
+
+
+def _check_built(experiment: Experiment, shape: Shape, task: Task | None) -> None:
+    """Raises, before anything runs, what the method says of its options."""
+    if task is not None:
+        check_task(task, shape.input_shape, shape.num_classes)
+    model = task or parts.make_task(experiment, shape)
+    parts.make_setting(experiment.replace(devices=None), model, shape)
 
 
 def _static(experiment: Experiment, traced: Traced) -> Experiment:

@@ -14,7 +14,7 @@ from pfljax.config import Experiment
 from pfljax.folder import FolderError
 from pfljax.metrics import FIGURES, GRID, pick_lambda, summarise
 
-JUDGED = ("round", "model", "lambda", "split", "metric")
+JUDGED = ("round", "judged", "lambda", "split", "metric")
 BY_NAME = ("metrics", "path", "size")  # the fields of Result that are dicts
 
 
@@ -44,7 +44,7 @@ class Sweep:
     def rows(self) -> Iterator[dict[str, Any]]:
         """The tidy table: figures over clients of each run, round, model and metric.
 
-        Between two endpoints, "model" is "mixture" and "lambda" a number, or how each
+        Between two endpoints, "judged" is "mixture" and "lambda" a number, or how each
         client's was chosen: on its "validation" or (an "oracle") on its test rows.
         """
         for result in self.results:
@@ -93,12 +93,16 @@ def write_table(path: Path, found: Sweep) -> None:
     part.replace(path)
 
 
-def claim(path: Path, experiment: Experiment, over: Mapping[str, Sequence]) -> None:
-    """Writes sweep.json; refuses a folder of another experiment's sweep.
+def claim(
+    path: Path, experiment: Experiment, over: Mapping[str, Sequence]
+) -> dict[str, list[Any]]:
+    """Writes sweep.json; all values of the folder, those of `over` with them.
 
-    More values of the same names may join those that are there.
+    Raises:
+      FolderError: the folder holds the sweep of another experiment or of other names.
     """
     file = path / "sweep.json"
+    known = {name: list(values) for name, values in over.items()}
     if file.exists():
         told = folder.read_json(file)
         changes = config.difference(config.from_dict(told["experiment"]), experiment)
@@ -110,8 +114,13 @@ def claim(path: Path, experiment: Experiment, over: Mapping[str, Sequence]) -> N
                 f"{path} holds another sweep ({'; '.join(changes)}); choose another "
                 "folder"
             )
-    told = {"experiment": config.to_dict(experiment), "over": dict(over)}
+        known = {
+            name: list(dict.fromkeys([*told["over"][name], *over[name]]))
+            for name in over
+        }
+    told = {"experiment": config.to_dict(experiment), "over": known}
     folder.write_json(file, told)
+    return known
 
 
 def write(path: Path, result: Result) -> None:
@@ -132,4 +141,6 @@ def read(path: Path, values: dict[str, Any]) -> Result:
         field, _, name = key.partition("/")
         if field in found:
             found[field][name] = array
+    if not found["metrics"]:
+        raise FolderError(f"{path} is no run of this pfljax's sweeps; remove it")
     return Result(values, arrays["round"], arrays["train_loss"], **found)

@@ -39,7 +39,7 @@ def sweep(
       over: values by name: of settings, and of the method's options. A seed has the
         partition that a run of that seed has.
       out: a folder that keeps every finished run: the same call goes on from there, and
-        one with more values adds to it. It gets sweep.csv, one tidy table.
+        one with other values adds to it. It gets sweep.csv, one tidy table of all.
       federation: clients of your own, or a function of the seed that makes them.
       task: a model of your own; its programs are compiled at every call.
       at_once: most runs in one call, at least one a device; None is what fits, and on a
@@ -56,20 +56,25 @@ def sweep(
     _check_call(at_once, lanes)
     found = points.make(experiment, over, federation, task)
     names = {name: list(dict.fromkeys(p.values[name] for p in found)) for name in over}
-    with _holding(out, experiment, names) as path:
+    with _holding(out) as path:
         done = _finished(path, found)
         tell = _teller(len(found), len(done), quiet)
         left = [point for point in found if point.digest not in done]
-        for group in points.groups(left, task):
+        groups = points.groups(left, task)
+        known = results.claim(path, experiment, names) if path else names
+        if path and left:
+            (path / "sweep.csv").unlink(missing_ok=True)
+        for group in groups:
             for point, result in _run(group, task, at_once, lanes):
                 done[point.digest] = result
                 if path:
                     results.write(_file(path, point), result)
                 tell(len(done))
-        swept = Sweep(experiment, names, [done[point.digest] for point in found])
         if path:
-            results.write_table(path / "sweep.csv", swept)
-    return swept
+            everybody = points.make(experiment, known, federation, task)
+            whole = list(_finished(path, everybody).values())
+            results.write_table(path / "sweep.csv", Sweep(experiment, known, whole))
+    return Sweep(experiment, names, [done[point.digest] for point in found])
 
 
 def _check_call(at_once: int | None, lanes: int | None) -> None:
@@ -81,15 +86,12 @@ def _check_call(at_once: int | None, lanes: int | None) -> None:
 
 
 @contextlib.contextmanager
-def _holding(
-    out: str | Path | None, experiment: Experiment, over: dict[str, list[Any]]
-) -> Iterator[Path | None]:
+def _holding(out: str | Path | None) -> Iterator[Path | None]:
     """The folder of the sweep, this process's alone."""
     if out is None:
         yield None
         return
     with folder.locked(Path(out), "sweep"):
-        results.claim(Path(out), experiment, over)
         yield Path(out)
 
 

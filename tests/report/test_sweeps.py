@@ -14,7 +14,7 @@ ACCURACY = {  # (mu, mixing) -> of seeds 0 and 1
 
 
 def row(values, model, round_, mean, metric="accuracy", **more):
-    told = {"round": round_, "model": model, "lambda": "", "split": "test"}
+    told = {"round": round_, "judged": model, "lambda": "", "split": "test"}
     figures = {"mean": mean, "std": 0.1, "weighted": mean, "worst10": 0.2}
     return values | told | {"metric": metric} | figures | more
 
@@ -23,7 +23,7 @@ def row(values, model, round_, mean, metric="accuracy", **more):
 def rows():
     found = []
     for (mu, mixing), means in ACCURACY.items():
-        for seed, mean in enumerate(means):
+        for seed, mean in zip((5, 7), means, strict=True):
             values = {"mu": mu, "mixing": mixing, "seed": seed}
             found += [
                 row(values, "personal", 5, 0.01),
@@ -78,3 +78,19 @@ def test_unfinished_and_damaged_sweeps_are_told(tmp_path):
         (tmp_path / "sweep.csv").write_text(text)
         with pytest.raises(ValueError, match=r"sweep\.csv is missing or damaged"):
             sweeps.read(tmp_path)
+
+
+def test_each_run_has_a_last_round_of_its_own_and_its_seed(rows):
+    longer = [r | {"round": 2 * r["round"]} for r in rows if r["mu"] == 0.1]
+    mixed = [r for r in rows if r["mu"] == 0.0] + longer
+    table = sweeps.table(mixed)
+    assert {row.rounds for row in table.rows} == {(10, 10), (20, 20)}
+    assert {row.seeds for row in table.rows} == {(5, 7)}
+    assert len(sweeps.figure(mixed).axes[0].containers) == 2
+
+
+def test_close_values_are_points_of_their_own(rows):
+    near = [r | {"mu": 0.1234567 + r["mu"] * 1e-6} for r in rows]
+    assert len({row.method for row in sweeps.table(near).rows}) == 4
+    assert sweeps._text(None) == "None"
+    assert sweeps._text(True) == "True"
