@@ -65,7 +65,8 @@ def sweep(
         if path and left:
             (path / "sweep.csv").unlink(missing_ok=True)
         for group in groups:
-            for point, result in _run(group, task, at_once, lanes):
+            count = devices.choose(experiment.devices, len(group.points))
+            for point, result in _run(group, task, count, at_once, lanes):
                 done[point.digest] = result
                 if path:
                     results.write(_file(path, point), result)
@@ -123,18 +124,21 @@ def _teller(total: int, before: int, quiet: bool) -> Any:
 
 
 def _run(
-    group: Group, task: Task | None, at_once: int | None, lanes: int | None
+    group: Group,
+    task: Task | None,
+    num_devices: int,
+    at_once: int | None,
+    lanes: int | None,
 ) -> Iterator[tuple[Point, Result]]:
     """The points of one program with their results, as slices finish."""
     e, members = group.experiment, group.points
     distinct = list({id(p.federation): p.federation for p in members}.values())
     data = rows.stack(distinct)
     places = [[id(f) for f in distinct].index(id(p.federation)) for p in members]
-    count = min(devices.choose(e.devices, len(members)), len(members))
-    inputs = _inputs(group, places)
+    count, inputs = min(num_devices, len(members)), _inputs(group, places)
     at = np.asarray(runs.evaluations(e))
     for which, found in runs.run_all(
-        e.replace(devices=None), group.shape, data, inputs, count, at_once, lanes, task
+        e, group.shape, data, inputs, count, at_once, lanes, task
     ):
         for place, i in enumerate(which):
             one = jax.tree.map(lambda leaf, at=place: leaf[at], found)
