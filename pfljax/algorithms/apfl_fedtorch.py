@@ -18,17 +18,11 @@ import jax.numpy as jnp
 import optax
 
 from pfljax import reduce, tree
+from pfljax.algorithms.apfl import Mixed
 from pfljax.algorithms.fedavg import fedavg
 from pfljax.local import derive, learning_rate, minibatch
 from pfljax.newcomers import newcomers_take_w
 from pfljax.types import Algorithm, Local, Task
-
-
-class Own(NamedTuple):
-    """What a client keeps."""
-
-    v: Any
-    alpha: Any  # f32[]
 
 
 class Logits(NamedTuple):
@@ -61,30 +55,26 @@ def apfl_fedtorch(
         optimizer = local.optimizer(rate)
         order, noise = derive(turn.key, "minibatches"), derive(turn.key, "noise")
 
-        def moved(params, slope, moments):
-            updates, moments = optimizer.update(slope, moments, params)
-            return optax.apply_updates(params, updates), moments
-
         def step(index, carry):
             (w, v, share), of_w, of_v, total = carry
             batch = minibatch(data, index, order, local.batch_size)
             key = jax.random.fold_in(noise, index)
             value, slope = jax.value_and_grad(task.loss)(w, batch, key)
-            w, of_w = moved(w, slope, of_w)
+            w, of_w = moved(optimizer, w, slope, of_w)
             slopes = slopes_of(Logits(w, v, share), task, batch)
             turned = adaptive * jnp.where(
                 index == 0, rate * along(w, v, share, slopes), 0
             )
-            v, of_v = moved(v, slopes.v, of_v)
+            v, of_v = moved(optimizer, v, slopes.v, of_v)
             return (w, v, jnp.clip(share - turned, 0, 1)), of_w, of_v, total + value
 
         moments = optimizer.init(w), optimizer.init(own.v)
         start = (w, *own), *moments, jnp.float32(0)
         (w, *own), *_, total = jax.lax.fori_loop(0, turn.steps, step, start)
-        return Own(*own), w, {"loss": total / jnp.maximum(turn.steps, 1)}
+        return Mixed(*own), w, {"loss": total / jnp.maximum(turn.steps, 1)}
 
     mixture = fedavg(task, local)._replace(
-        init_client=lambda params, client_id, key: Own(params, jnp.float32(alpha)),
+        init_client=lambda params, client_id, key: Mixed(params, jnp.float32(alpha)),
         message=lambda w, own: w,
         train=train,
         aggregate=lambda w, uploads, cohort: reduce.mean(uploads, weights(cohort)),
@@ -92,6 +82,12 @@ def apfl_fedtorch(
         predict=lambda model, x: mixed_logits(task, model, x),
     )
     return newcomers_take_w(mixture, judged=lambda w: Logits(w, w, jnp.float32(0)))
+
+
+def moved(optimizer, params, slope, moments):
+    """(params, moments) after a step; `fit` would step v from the w before its own."""
+    updates, moments = optimizer.update(slope, moments, params)
+    return optax.apply_updates(params, updates), moments
 
 
 def mixed_logits(task, model, x):

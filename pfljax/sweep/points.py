@@ -157,10 +157,11 @@ def groups(points: Sequence[Point], task: Task | None = None) -> list[Group]:
         numbers = _numbers(point)
         rest = _static(e, numbers), shape
         if rest not in tried:
-            _check_built(e, shape, task)
             options = [n for n in numbers.options if _traceable(e, shape, task, n)]
             tried[rest] = numbers._replace(options=tuple(options))
         key = _static(e, tried[rest]), shape
+        if key not in found:
+            _check_built(e, shape, task)
         found.setdefault(key, []).append((point, tried[rest]))
     return [
         Group(
