@@ -13,13 +13,12 @@ import numpy as np
 import toy
 from pfljax import engine, mesh, selection, store, stream
 from pfljax.algorithms.ditto import ditto
-from pfljax.algorithms.fedper import fedper
 from pfljax.algorithms.scaffold import scaffold
 from pfljax.algorithms.superfed import superfed
 from pfljax.slots import DiskStore
 from pfljax.types import Local
 
-METHODS = fedper, ditto, scaffold, superfed
+METHODS = scaffold, superfed
 STORES = "host", "disk"
 CLIENTS, COHORT, LONGEST = 8, 2, 3  # at most 6 of 8 clients on the devices
 TRAIN, _ = toy.ragged()
@@ -87,5 +86,4 @@ def check(method, folder, grid=None):
 
 
 if __name__ == "__main__":
-    for method in (ditto, scaffold):
-        check(method, Path(sys.argv[1]) / method.__name__, mesh.make(2))
+    check(ditto, Path(sys.argv[1]), mesh.make(2))

@@ -12,7 +12,7 @@ import pytest
 import tiny
 from pfljax import folder, processes
 
-JOB = tiny.TINY.replace(algorithm="fedper", hyper={}, cohort=4, rounds=40, eval_every=4)
+JOB = tiny.TINY.replace(algorithm="fedper", hyper={}, cohort=4, rounds=24, eval_every=4)
 KILLED = 10  # rounds in the log before a process is killed
 LIMIT = 300  # seconds
 PROGRAM = f"""
@@ -113,7 +113,7 @@ def test_two_processes_go_on_and_do_as_one(cache, killed, alone, tmp_path):
     first, second = _finish(_pair(cache, path))
     _assert_same(path, alone)
     assert "4 devices of 2 processes" in first[1]
-    assert "round 40/40" in first[1]
+    assert f"round {JOB.rounds}/{JOB.rounds}" in first[1]
     assert "accuracy" in first[0]
     assert "round" not in second[1]
     assert "accuracy" not in second[0]

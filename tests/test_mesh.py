@@ -29,11 +29,8 @@ def played(tmp_path_factory):
 
 CASES = [
     ("fedavg", "4"),
-    ("fedavg", "8"),
-    ("ditto", "2"),
-    ("scaffold", "4"),
+    ("scaffold", "2"),
     ("ifca", "4"),
-    ("superfed", "2"),
     ("superfed", "8"),
     ("by_size", "2"),
 ]
@@ -60,7 +57,7 @@ def test_a_round_has_one_all_reduce(played, method, devices):
     assert not played[method]["1"]["exchanges"]
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=25)
 @given(
     steps=st.lists(st.integers(0, 500), min_size=1, max_size=12),
     devices=st.integers(1, 5),

@@ -16,7 +16,7 @@ from pfljax.checkpoint import CheckpointError
 from pfljax.folder import FolderError
 from pfljax.slots import DiskStore, room
 from pfljax.store import HostStore, StoreError
-from tiny import SEEN, assert_same_run, environment, main, options
+from tiny import SEEN, environment, main, options
 from toy import assert_close, assert_same
 
 JOB = SEEN.replace(algorithm="fedper", hyper={})
@@ -43,21 +43,19 @@ def test_every_store_gives_the_same_bits_on_two_devices(tmp_path):
 
 
 def test_a_run_ends_as_on_the_devices(tmp_path, monkeypatch):
-    """Judged at once or in blocks; the last bits are XLA's, for programs differ."""
-    for kind, block in zip(config.STORES, (4096, 4096, 2), strict=True):
-        monkeypatch.setattr(stream, "BLOCK", block)
+    """Judged in blocks of 2; the last bits are XLA's, for programs differ."""
+    monkeypatch.setattr(stream, "BLOCK", 2)
+    for kind in ("device", "disk"):
         build._simulation.cache_clear()
         job = JOB.replace(store=kind, out=str(tmp_path / kind))
         run(job, quiet=True, report=False)
     build._simulation.cache_clear()
-    device, host, disk = (tmp_path / kind for kind in config.STORES)
-    assert_same_run(disk, host)
+    device, disk = tmp_path / "device", tmp_path / "disk"
     for name in ("personal/test/loss", "unseen:personal/test/loss", "participations"):
-        arrays = [np.load(f / "per_client.npz")[name] for f in (device, host)]
+        arrays = [np.load(f / "per_client.npz")[name] for f in (device, disk)]
         np.testing.assert_allclose(*arrays, rtol=1e-5)
-    models = [export.personal_model(f, 4) for f in (device, host, disk)]
-    assert_close(models[0], models[1])
-    assert_same(models[1], models[2])
+    models = [export.personal_model(f, 4) for f in (device, disk)]
+    assert_close(*models)
 
 
 def owner(kind="disk", clients=6):

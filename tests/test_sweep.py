@@ -115,31 +115,29 @@ def test_learning_rates_and_seeds():
     assert values == [(0.05, 0), (0.05, 3), (0.1, 0), (0.1, 3)]
     assert found.stacked("personal/test/accuracy").shape == (4, 2, 6)
     assert different(found) == 4
-    assert_as_separate(found)
+    assert_as_separate(found, (1, 2))
 
 
 def test_options_of_the_method_and_seeds():
     found = sweep(DITTO, {"lam": (0.0, 0.5), "seed": (0, 1)})
     losses = found.stacked("personal/test/loss")
     assert not np.allclose(losses[0], losses[2])
-    assert_as_separate(found, (0, 3))
+    assert_as_separate(found, (3,))
 
 
 def test_numbers_of_the_optimizer():
     numbers = {"lr_decay": [1.0, 0.5], "momentum": [0.0, 0.9]}
     found = sweep(FEDAVG, numbers | {"weight_decay": [0.0, 0.01]})
     assert different(found) == 8
-    assert_as_separate(found, (0, 7))  # all off, all on
+    assert_as_separate(found, (7,))  # all on
 
 
 def test_cohort_sizes():
     assert different(cohorts()) == 6
-    assert_as_separate(cohorts(), (3, 4))  # a cohort of 2, seed 1; of 3, seed 0
+    assert_as_separate(cohorts(), (3,))  # a cohort of 2, seed 1
 
 
-@pytest.mark.parametrize(
-    "options", [{"at_once": 2}, {"at_once": 4, "lanes": 2}, {"lanes": 6}]
-)
+@pytest.mark.parametrize("options", [{"at_once": 4, "lanes": 2}, {"lanes": 6}])
 def test_slices_and_lanes_change_nothing(options):
     found = sweep(FEDAVG, {"cohort": (1, 2, 3), "seed": (0, 1)}, **options)
     assert_same(found, cohorts())
@@ -288,7 +286,7 @@ def test_seeds_of_other_shapes_are_programs_of_their_own():
 def test_programs_of_their_own_equal_separate_runs():
     found = sweep(FEDAVG, {"epochs": (1, 2)})
     assert different(found) == 2
-    assert_as_separate(found)
+    assert_as_separate(found, (1,))
 
 
 def test_a_sweep_goes_on_and_grows(tmp_path, monkeypatch):

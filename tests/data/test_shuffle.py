@@ -36,12 +36,12 @@ def draw(size, trials, *, fixed_key=False):
     return np.asarray(whole(keys, epochs, size, jnp.arange(size)))
 
 
-def test_bijection_for_every_size_to_5000():
-    for first in range(1, 5001, 250):
-        sizes = np.arange(first, first + 250)
-        places = jnp.arange(-(-sizes[-1] // 1000) * 1000)  # five programs
-        found = np.asarray(images(sizes, jax.random.key(first), first, places))
-        for size, row in zip(sizes, found, strict=True):
+@pytest.mark.parametrize("sizes", [range(1, 1001), range(1016, 5001, 16)])
+def test_bijection_for_every_size_to_1000_and_some_to_5000(sizes):
+    places = jnp.arange(sizes[-1])
+    for some in np.split(np.asarray(sizes), range(250, len(sizes), 250)):
+        found = np.asarray(images(some, jax.random.key(some[0]), some[0], places))
+        for size, row in zip(some, found, strict=True):
             assert np.array_equal(np.sort(row[:size]), np.arange(size)), size
 
 
@@ -52,7 +52,7 @@ def test_bijection_for_large_sizes(size):
 
 
 @pytest.mark.parametrize("fixed_key", [False, True], ids=["keys", "epochs"])
-@pytest.mark.parametrize("size", [2, 3, 5, 10, 17, 64, 100])
+@pytest.mark.parametrize("size", [2, 3, 5, 10, 17, 64])
 def test_every_position_is_uniform(size, fixed_key):
     trials = 400 * size
     found = draw(size, trials, fixed_key=fixed_key)
@@ -73,7 +73,7 @@ def test_every_permutation_is_equally_likely(size):
     assert chi < chi_square_bound(permutations - 1)
 
 
-@pytest.mark.parametrize("size", [6, 13, 40])
+@pytest.mark.parametrize("size", [6, 13, 24])
 def test_pairs_of_positions_are_independent(size):
     """Where two neighbours go: every ordered pair of places equally often."""
     trials = 60 * size * (size - 1)
