@@ -1,10 +1,11 @@
 # make demo: a comparison of methods on real data. make test: lint, types and tests.
+# make slow: the tests of killed runs, several devices and several processes.
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VERSION := $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])')
 PINS := $(wildcard .ci/constraints-$(VERSION).txt)
 PIP := .venv/bin/python -m pip install --quiet --no-compile --disable-pip-version-check $(PINS:%=-c %)
 
-.PHONY: demo test table clean
+.PHONY: demo test slow table clean
 
 demo: .venv/installed
 	.venv/bin/python experiments/digits.py
@@ -13,7 +14,10 @@ test: .venv/tested
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
 	.venv/bin/pyright --pythonpath .venv/bin/python
-	.venv/bin/pytest -n 2 --dist worksteal
+	.venv/bin/pytest -n 2 --dist worksteal -m "not slow"
+
+slow: .venv/tested
+	.venv/bin/pytest -n 2 --dist worksteal -m slow
 
 table: .venv/installed
 	.venv/bin/pfljax list algorithms --markdown

@@ -137,6 +137,7 @@ def test_rows_are_the_same_in_every_process():
     assert 0 <= a.examples.x.min() < a.examples.x.max() < 80
 
 
+@pytest.mark.slow
 def test_a_small_bench_from_end_to_end(tmp_path, monkeypatch):
     monkeypatch.setattr(cost, "SIDE", 64)
     line = 'JSON {"client_steps_per_s": 50, "of": "{workload} {algorithm}"}'

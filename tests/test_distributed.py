@@ -12,6 +12,7 @@ import pytest
 import tiny
 from pfljax import folder, processes
 
+pytestmark = pytest.mark.slow
 JOB = tiny.TINY.replace(algorithm="fedper", hyper={}, cohort=4, rounds=24, eval_every=4)
 KILLED = 10  # rounds in the log before a process is killed
 LIMIT = 300  # seconds

@@ -36,6 +36,7 @@ CASES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("method", "devices"), CASES)
 def test_several_devices_do_as_one(played, method, devices):
     one, several = played[method]["1"], played[method][devices]
@@ -46,6 +47,7 @@ def test_several_devices_do_as_one(played, method, devices):
     assert one["server 3"] != one["server 1"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("method", "devices"), CASES)
 def test_a_round_has_one_all_reduce(played, method, devices):
     count = Counter(played[method][devices]["exchanges"])

@@ -10,6 +10,7 @@ import pytest
 
 import tiny
 
+pytestmark = pytest.mark.slow
 JOB = tiny.TINY.replace(algorithm="fedper", hyper={}, rounds=24, eval_every=3)
 LINES = sorted(random.Random(0).sample(range(9, 22), 2))  # rounds logged before a kill
 # By store: rounds logged before a kill. Each is killed in a save, too.

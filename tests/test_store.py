@@ -35,6 +35,7 @@ def test_every_store_and_every_cut_gives_the_same_bits(method, tmp_path):
     assert programs.fill._cache_size() <= 2  # of a call, and of those judged
 
 
+@pytest.mark.slow
 def test_every_store_gives_the_same_bits_on_two_devices(tmp_path):
     program = str(Path(__file__).with_name("stored.py"))
     env = environment(tmp_path / "cache")

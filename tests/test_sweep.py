@@ -143,6 +143,7 @@ def test_slices_and_lanes_change_nothing(options):
     assert_same(found, cohorts())
 
 
+@pytest.mark.slow
 def test_several_devices_change_nothing(tmp_path):
     fields = {k: v for k, v in vars(FEDAVG).items() if k not in ("hyper", "devices")}
     told = json.dumps(
@@ -341,6 +342,7 @@ def test_another_sweep_is_refused(tmp_path):
             results.claim(tmp_path, experiment, names)
 
 
+@pytest.mark.slow
 def test_killed_it_goes_on_at_the_first_unfinished_slice(tmp_path):
     """At the first of its files a sweep is killed; the same call runs the rest."""
     fields = {k: v for k, v in vars(FEDAVG).items() if k not in ("hyper", "devices")}
