@@ -1,6 +1,8 @@
 """The experiments: published numbers beside measured ones, and what is run for them."""
 
+import csv
 import importlib
+from fnmatch import fnmatch
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +13,24 @@ from pfljax.sweep import points
 
 HERE = Path(__file__).parents[1] / "experiments"
 TABLES = [f"superfed_table{number}" for number in range(1, 6)]
+OFFICIAL = HERE.parents[1] / "shared" / "tables" / "superfed_official_hparams.csv"
+COMMANDS = {  # a name in OFFICIAL -> its table and columns here
+    **{
+        f"MNIST/CIFAR10 pathological K={clients}": ("superfed_table1", f"*-K{clients}")
+        for clients in (50, 100, 500)
+    },
+    "CIFAR100 dirichlet alpha=1|10|100": ("superfed_table2", "CIFAR100-*"),
+    **{
+        f"TinyImageNet dirichlet alpha={alpha}": (
+            "superfed_table2",
+            f"TinyImageNet-a{alpha}",
+        )
+        for alpha in (1, 10, 100)
+    },
+    "FEMNIST": ("superfed_table3", "FEMNIST"),
+    "Shakespeare": ("superfed_table3", "Shakespeare"),
+    "label noise (all)": ("superfed_table4", "*"),
+}
 
 
 @pytest.fixture(autouse=True)
@@ -42,6 +62,24 @@ def test_every_cell_has_a_published_number_and_a_sound_experiment(name):
         for label in column.methods:
             for small in (True, False):
                 config.check(superfed.experiment_of(column, label, small))
+
+
+@pytest.mark.skipif(not OFFICIAL.exists(), reason="no ../shared/tables")
+def test_hyperparameters_are_those_of_the_official_commands():
+    superfed, met = load("superfed"), set()
+    for row in csv.DictReader(OFFICIAL.read_text().splitlines()):
+        if row["source"] != "official commands":
+            continue
+        module, names = COMMANDS[row["experiment"]]
+        theirs = {k: float(row[k]) for k in ("nu", "mu")} | {
+            "start": float(row["L_over_R"])
+        }
+        for column in (c for c in columns(module) if fnmatch(c.name, names)):
+            label = f"SuPerFed-{row['variant']}"
+            given = dict(superfed.experiment_of(column, label, small=False).hyper)
+            assert given.items() >= theirs.items(), (column.name, label)
+            met.add((module, column.name, label))
+    assert len(met) == 2 * sum(len(columns(name)) for name in TABLES[:4])
 
 
 def test_published_numbers_are_the_papers():
