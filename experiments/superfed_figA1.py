@@ -24,6 +24,8 @@ from pfljax.report.style import save_figure
 
 LABELS = {"FedAvg": {}, "SuPerFed-MM": {"start": 0.2}, "SuPerFed-LM": {"start": 0.4}}
 ROUNDS = {"small": 50, "paper": 500}
+LEVELS = (0.5, 1.0, 2.0)  # of the loss, for the area below
+RISE = 0.5  # above the loss of the center
 
 
 def surface(folder: str, points: int) -> landscape.Plane:
@@ -37,11 +39,14 @@ def surface(folder: str, points: int) -> landscape.Plane:
     return landscape.plane(sim.task, center, u, v, rows, alpha=axis, beta=axis)
 
 
-def width(plane: landscape.Plane) -> float:
-    """Share of the plane with a loss of at most twice the center's plus .1."""
-    loss = plane.metrics["loss"]
-    middle = loss[len(plane.alpha) // 2, len(plane.beta) // 2]
-    return float((loss <= 2 * middle + 0.1).mean())
+def center(plane: landscape.Plane) -> float:
+    """The loss of the global model."""
+    return float(plane.metrics["loss"][len(plane.alpha) // 2, len(plane.beta) // 2])
+
+
+def below(plane: landscape.Plane, level: float) -> float:
+    """Share of the plane's points with a loss of at most `level`."""
+    return float((plane.metrics["loss"] <= level).mean())
 
 
 def main() -> None:
@@ -68,10 +73,12 @@ def main() -> None:
         )
         run(experiment)
         planes[label] = surface(experiment.folder, given.points)
-        loss = planes[label].metrics["loss"]
+        middle = center(planes[label])
+        levels = (*LEVELS, middle + RISE)
+        shares = ", ".join(f"{100 * below(planes[label], x):.0f}" for x in levels)
         print(
-            f"{label}: loss {loss[len(loss) // 2, len(loss) // 2]:.3f} at the center, "
-            f"{100 * width(planes[label]):.0f} % of the plane below twice that + 0.1"
+            f"{label}: loss {middle:.3f} at the center; % of the plane with a loss of "
+            f"at most .5, 1, 2 and the center's + .5: {shares}"
         )
     save_figure(landscape.draw_planes(planes), out / "figA1")
     print(f"see {out}/figA1.png")

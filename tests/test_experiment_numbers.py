@@ -1,0 +1,115 @@
+"""The numbers that the experiments take out of a sweep, against runs made by hand."""
+
+import importlib
+import itertools
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pfljax import landscape
+from pfljax.sweep import results
+
+HERE = Path(__file__).parents[1] / "experiments"
+CLIENTS = 3
+
+
+@pytest.fixture(autouse=True)
+def found(monkeypatch):
+    monkeypatch.syspath_prepend(HERE)
+
+
+def load(name):
+    return importlib.import_module(name)
+
+
+def made(over, experiment=None, rounds=20):
+    """A sweep whose k-th run has accuracies of its own everywhere, in order."""
+    names, found = [*over], []
+    for k, values in enumerate(itertools.product(*over.values())):
+        rng = np.random.default_rng(k)
+        judged = {
+            f"{model}/{split}/{metric}": rng.random((2, CLIENTS))
+            for model in ("personal", "server")
+            for split in ("test", "validation")
+            for metric in ("accuracy", "ece_batchwise", "ece")
+        }
+        path = {
+            f"{split}/accuracy": rng.random((CLIENTS, 11))
+            for split in ("test", "validation")
+        }
+        size = {"test": np.full(CLIENTS, 7), "validation": np.full(CLIENTS, 5)}
+        at = np.array([rounds // 2, rounds])
+        given = dict(zip(names, values, strict=True))
+        found.append(results.Result(given, at, np.zeros(rounds), judged, path, size))
+    base = experiment or load("superfed_deviations").BASE.replace(rounds=rounds)
+    return results.Sweep(base, {k: [*v] for k, v in over.items()}, found)
+
+
+def last(result, name="personal/test/accuracy"):
+    return 100 * result.metrics[name][-1]
+
+
+def test_figure_3_is_the_best_lambda_of_each_client_over_seeds():
+    module = load("superfed_fig3")
+    over = {"mixing": ("model", "layer"), "mu": module.MU, "nu": module.NU}
+    sweep = made(over | {"seed": (0, 1)})
+    table = module.grid(sweep, "layer")
+    pair = sweep.results[32 + 2 * (4 * 2 + 3) :][:2]  # layer, mu = .1, nu = 5
+    assert [r.values["mu"] for r in pair] == [0.1, 0.1]
+    best = [100 * r.path["test/accuracy"].max(1).mean() for r in pair]
+    assert table[2, 3] == pytest.approx(np.mean(best))
+    assert len(np.unique(table)) == 16
+    assert module.theirs("layer").shape == (4, 4)
+
+
+def test_figure_a2_is_a_mean_over_clients_and_seeds_by_lambda():
+    sweep = made({"seed": (0, 1)})
+    mean, std = load("superfed_figA2").curve(sweep)
+    paths = [100 * r.path["test/accuracy"] for r in sweep.results]
+    assert mean[3] == pytest.approx((paths[0][:, 3].sum() + paths[1][:, 3].sum()) / 6)
+    assert std[3] == pytest.approx((paths[0][:, 3].std() + paths[1][:, 3].std()) / 2)
+
+
+def test_figure_a1_measures_what_lies_below_a_level():
+    axis = np.linspace(-1, 1, 5)
+    bowl = axis[:, None] ** 2 + axis**2  # 0 in the middle, 2 in the corners
+    plane = landscape.Plane(axis, axis, {"loss": 0.5 + bowl})
+    module = load("superfed_figA1")
+    assert module.center(plane) == 0.5
+    assert module.below(plane, 0.75) == 5 / 25  # the middle and its four neighbours
+    assert module.below(plane, 9.0) == 1
+
+
+def test_tuning_takes_the_best_point_on_validation_rows():
+    module = load("superfed_tuned")
+    sweep = made({"lr": (0.1, 0.2), "mu": (0.0, 1.0)})
+    scores = [r.metrics["personal/validation/accuracy"][-1] for r in sweep.results]
+    chosen = module.best(sweep)
+    assert chosen == sweep.results[int(np.argmax([s.mean() for s in scores]))].values
+    scores[2][:] = 2.0
+    assert module.best(sweep) == {"lr": 0.2, "mu": 0.0}
+    seeds = made({"seed": (0, 1, 2)})
+    means = [last(r).mean() for r in seeds.results]
+    told = np.mean(means), np.mean([last(r).std() for r in seeds.results])
+    np.testing.assert_allclose(module.accuracy(seeds)[:2], told)
+    assert module.accuracy(seeds)[2] == pytest.approx(np.std(means, ddof=1))
+
+
+def test_deviations_are_told_of_the_last_round_by_model_lambda_and_metric():
+    module = load("superfed_deviations")
+    sweep = made({"seed": (0, 1, 2)})
+    shown = {(s.run, s.model, s.how, s.metric): s for s in module.SHOWN}
+    server = shown["pFedMe, code", "server", "", "accuracy"]
+    means = [last(r, "server/test/accuracy").mean() for r in sweep.results]
+    assert module.number(sweep, server) == pytest.approx(
+        (np.mean(means), np.std(means, ddof=1))
+    )
+    oracle = shown["APFL", "mixture", "oracle", "accuracy"]
+    best = [100 * r.path["test/accuracy"].max(1).mean() for r in sweep.results]
+    assert module.number(sweep, oracle)[0] == pytest.approx(np.mean(best))
+    validated = shown["APFL", "mixture", "validation", "accuracy"]
+    assert module.number(sweep, validated)[0] < np.mean(best)
+    ece = shown["FedAvg", "personal", "", "ece_batchwise"]
+    errors = [r.metrics["personal/test/ece_batchwise"][-1] for r in sweep.results]
+    assert module.number(sweep, ece)[0] == pytest.approx(np.mean(errors))
