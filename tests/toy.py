@@ -116,9 +116,9 @@ def play(algorithm, task, local, train, rounds=3, cohort=None, select=None):
     return states, setting
 
 
-def quadratic_game(factory, rounds=3, cohort=3, epochs=3, **options):
+def quadratic_game(factory, rounds=3, cohort=3, epochs=3, batch_size=32, **options):
     """(states, cohort of each round) of a method on the quadratic clients."""
-    task, local = quadratic(), full_batch(epochs)
+    task, local = quadratic(), full_batch(epochs)._replace(batch_size=batch_size)
     algorithm = factory(task, local, **options)
     states, setting = play(algorithm, task, local, quadratic_clients(), rounds, cohort)
     drawn = [np.asarray(engine.draw(setting, s.key, s.round)) for s in states[:-1]]

@@ -41,7 +41,8 @@ def sweep(
       out: a folder that keeps every finished run: the same call goes on from there, and
         one with other values adds to it. It gets sweep.csv, one tidy table of all.
       federation: clients of your own, or a function of the seed that makes them.
-      task: a model of your own; its programs are compiled at every call.
+      task: a model of your own; its programs are compiled at every call. In `out` runs
+        know it by the experiment's `model`: give each task a name of its own.
       at_once: most runs in one call, at least one a device; None is what fits, and on a
         CPU one a device.
       lanes: runs of a device under one vmap; None is 1 on a CPU, else all.

@@ -38,8 +38,8 @@ def unit(change):
 
 
 def test_superfeds_form_against_numpy():
-    """theta trains an epoch, w_k steps, and so on: 3 epochs of one step each."""
-    options = {"lam": LAM, "beta": BETA, "as_in": "superfed-code"}
+    """theta trains an epoch, w_k steps, and so on: 3 epochs in batches of 2 rows."""
+    options = {"lam": LAM, "beta": BETA, "as_in": "superfed-code", "batch_size": 2}
     states, drawn = toy.quadratic_game(pfedme, **options, weighting="rows")
     w, kept = toy.flat(states[0].server), toy.flat(states[0].clients.own)
     for ids, state in zip(drawn, states[1:], strict=True):
@@ -47,8 +47,9 @@ def test_superfeds_form_against_numpy():
         for k in ids:
             own, theta = w, w
             for _ in range(3):
-                pull = toy.gradient(k, theta) + LAM * unit(theta - own)
-                theta = theta - toy.RATE * pull
+                for _ in range(-(-toy.COUNTS[k] // 2)):
+                    pull = toy.gradient(k, theta) + LAM * unit(theta - own)
+                    theta = theta - toy.RATE * pull
                 own = own - toy.RATE * LAM * (own - theta)
             kept[k] = theta
             uploads.append(own)
