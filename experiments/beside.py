@@ -125,7 +125,24 @@ def markdown(found: Sequence[Cell]) -> str:
     if len(ranked) > 2:
         tau = kendalltau([c.published for c in ranked], [c.mean for c in ranked])
         lines.append(f"\nKendall's tau of the rankings: {tau.statistic:.2f}")
+    for kind, spread in (
+        ("over seeds", "over_seeds"),
+        ("over clients", "over_clients"),
+    ):
+        apart = _apart(ranked, spread)
+        if apart:
+            lines.append(f"\nMore than two std {kind} from the published: {apart}")
     return "\n".join(lines) + "\n"
+
+
+def _apart(ranked: Sequence[Cell], spread: str) -> str:
+    """Methods that are more than two standard deviations away, and by how much."""
+    far = [
+        f"{cell.method} ({cell.mean - cell.published:+.2f})"
+        for cell in ranked
+        if abs(cell.mean - cell.published) > 2 * getattr(cell, spread)
+    ]
+    return ", ".join(far)
 
 
 def _and(numbers: Iterable[int]) -> str:

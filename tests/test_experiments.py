@@ -148,6 +148,22 @@ def test_the_table_has_both_ranks_and_kendalls_tau(tmp_path):
     )
 
 
+def test_what_is_far_from_the_published_number_is_told():
+    beside = load("beside")
+    told = ("personal", ""), (55.0, 1.0)
+    near, far = (
+        beside.markdown(beside.cells(rows(m), "K", "A", "accuracy", *told))
+        for m in ((0.5, 0.7), (0.59, 0.6))  # std over seeds .141 and .007
+    )
+    assert "from the published" not in near
+    assert "More than two std over seeds from the published: A (+4.50)" in far
+    assert "over clients from" not in far  # 10 points
+    (one,) = beside.cells(rows((0.9,)), "K", "A", "accuracy", *told)
+    text = beside.markdown([one])
+    assert "over seeds from" not in text
+    assert "More than two std over clients from the published: A (+35.00)" in text
+
+
 @pytest.mark.parametrize("scale", ["small", "paper"])
 def test_every_method_is_tuned_with_nine_points(scale):
     tuned, superfed = load("superfed_tuned"), load("superfed")
