@@ -4,7 +4,17 @@ Functions take parameter pytrees and a `Task` with data, and return arrays; `fig
 draws them.
 """
 
+from pfljax.landscape.curves import curve_weights, mix, train_curve, train_simplex
 from pfljax.landscape.figures import draw_planes
 from pfljax.landscape.planes import Plane, plane, random_direction
 
-__all__ = ["Plane", "draw_planes", "plane", "random_direction"]
+__all__ = [
+    "Plane",
+    "curve_weights",
+    "draw_planes",
+    "mix",
+    "plane",
+    "random_direction",
+    "train_curve",
+    "train_simplex",
+]

@@ -1,0 +1,164 @@
+"""Curves between two models and simplexes of models, trained to have a low loss.
+
+Both are given by points, parameters stacked [n, ...]; each of their models is a sum of
+the points by weights that add up to 1.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from pfljax import tree
+from pfljax.algorithms.superfed import square_cosine
+from pfljax.local import budget, derive, fit
+from pfljax.types import Array, Batch, ClientData, Key, Local, Params, Task, Turn
+
+KINDS = ("bezier", "chain")
+CHUNK = 16  # clients whose curves train at once
+
+
+def curve_weights(kind: str, count: int, t: Any) -> Array:
+    """Weights of `count` points at the places `t` [...] of a curve, f32[..., count].
+
+    "bezier": Bernstein polynomials of degree count - 1. "chain": straight pieces of one
+    length in t. Garipov et al., NeurIPS 2018, https://arxiv.org/abs/1802.10026
+    (Section 3.2).
+    """
+    if kind not in KINDS:
+        raise ValueError(f"kind is {kind!r}; known: {', '.join(KINDS)}")
+    t, k = jnp.asarray(t, jnp.float32)[..., None], np.arange(count)
+    if kind == "chain":
+        return jnp.maximum(0, 1 - jnp.abs(t * (count - 1) - k))
+    ways = np.array([math.comb(count - 1, i) for i in k], np.float32)
+    return ways * t**k * (1 - t) ** k[::-1]
+
+
+def mix(points: Params, weights: Array) -> Params:
+    """The model of these weights f32[n] of the points."""
+    return jax.tree.map(lambda leaf: jnp.tensordot(weights, leaf, 1), points)
+
+
+def train_curve(
+    task: Task,
+    a: Params,
+    b: Params,
+    data: ClientData,
+    local: Local,
+    key: Key,
+    *,
+    kind: str = "bezier",
+    bends: int = 1,
+) -> Params:
+    """The points a, bends ..., b of a curve of low mean loss, stacked [bends + 2, ...].
+
+    The bends start on the straight line and take the minibatch steps of `local` on the
+    loss at a place that each step draws uniformly from [0, 1]; a and b stay. Garipov et
+    al., NeurIPS 2018, https://arxiv.org/abs/1802.10026 (Section 3.1, eq. 2).
+
+    Args:
+      a, b: one model each, or of all clients, stacked [C, ...], as `data` says.
+      data: rows of one client (offset and size i32[]), or of C clients, each of which
+        gets a curve of its own: [C, bends + 2, ...].
+
+    Raises:
+      ValueError: `kind` is unknown, or `bends` is below 1.
+    """
+    if bends < 1:
+        raise ValueError(f"bends is {bends}; expected at least 1")
+    inner = curve_weights("chain", 2, np.linspace(0, 1, bends + 2)[1:-1])
+    curve_weights(kind, 2, 0.0)  # a wrong kind is told before anything is compiled
+
+    def train(ends: Params, data: ClientData, key: Key) -> Params:
+        def joined(free: Params) -> Params:
+            return jax.tree.map(
+                lambda e, f: jnp.concatenate([e[:1], f, e[1:]]), ends, free
+            )
+
+        def weigh(key: Key) -> Array:
+            return curve_weights(kind, bends + 2, jax.random.uniform(key))
+
+        free = jax.tree.map(lambda e: jnp.tensordot(inner, e, 1), ends)
+        return joined(_fit(task, free, joined, weigh, data, local, key))
+
+    ends = jax.tree.map(lambda x, y: jnp.stack([x, y], data.offset.ndim), a, b)
+    return _for_all(train, ends, data, key)
+
+
+def train_simplex(
+    task: Task,
+    points: Params,
+    data: ClientData,
+    local: Local,
+    key: Key,
+    *,
+    beta: float = 1.0,
+) -> Params:
+    """Points of a simplex (a line if two) whose models all have a low loss.
+
+    Each minibatch step of `local` draws a model uniformly from the simplex, and a pair
+    of points, whose cos^2 counts `beta`. Wortsman et al., ICML 2021,
+    https://arxiv.org/abs/2102.10472 (Section 3, Algorithm 1).
+
+    Args:
+      points: n >= 2 models to start from, stacked [n, ...], or [C, n, ...], as `data`
+        says.
+      data: rows of one client (offset and size i32[]), or of C clients.
+    """
+    count = jax.tree.leaves(points)[0].shape[data.offset.ndim]
+    if count < 2:
+        raise ValueError("points is one model; expected at least two, stacked")
+
+    def weigh(key: Key) -> Array:
+        drawn = jax.random.exponential(key, (count,))
+        return drawn / drawn.sum()
+
+    def apart(points: Params, key: Key) -> Array:
+        i, j = jax.random.choice(key, count, (2,), replace=False)
+        return beta * square_cosine(tree.take(points, i), tree.take(points, j))
+
+    def train(points: Params, data: ClientData, key: Key) -> Params:
+        return _fit(task, points, lambda own: own, weigh, data, local, key, apart)
+
+    return _for_all(train, points, data, key)
+
+
+def _fit(
+    task: Task,
+    free: Params,
+    joined: Callable[[Params], Params],
+    weigh: Callable[[Key], Array],
+    data: ClientData,
+    local: Local,
+    key: Key,
+    penalty: Callable[[Params, Key], Array] | None = None,
+) -> Params:
+    """`free` after the steps on the loss of a model of joined(free), drawn anew."""
+
+    def loss(free: Params, batch: Batch, key: Key) -> Array:
+        points = joined(free)
+        value = task.loss(mix(points, weigh(derive(key, "place"))), batch, key)
+        return value + penalty(points, derive(key, "pair")) if penalty else value
+
+    turn = Turn(key, jnp.int32(0), budget(local, data.size))
+    return fit(loss, free, data, turn, local)[0]
+
+
+def _for_all(
+    train: Callable[..., Params], points: Params, data: ClientData, key: Key
+) -> Params:
+    """`train` of one client, or of each of C in chunks; client k's key folds in k."""
+
+    def one(given: Any) -> Params:
+        points, offset, size, key = given
+        return train(points, ClientData(data.examples, offset, size), key)
+
+    given = points, data.offset, data.size, key
+    if not data.offset.ndim:
+        return jax.jit(one)(given)
+    keys = jax.vmap(jax.random.fold_in, (None, 0))(key, jnp.arange(len(data.offset)))
+    many = jax.jit(lambda given: jax.lax.map(one, given, batch_size=CHUNK))
+    return many((*given[:3], keys))

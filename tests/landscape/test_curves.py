@@ -1,0 +1,144 @@
+"""Trained curves and simplexes: their weights, steps and losses."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import toy
+from pfljax.algorithms.superfed import square_cosine
+from pfljax.landscape import curves
+from pfljax.local import derive
+from pfljax.types import Local
+
+T = np.linspace(0, 1, 7)
+
+
+def test_a_bezier_of_one_bend_is_its_formula():
+    found = curves.curve_weights("bezier", 3, T)
+    expected = np.stack([(1 - T) ** 2, 2 * T * (1 - T), T**2], 1)
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+
+
+def test_a_chain_goes_through_its_points():
+    found = curves.curve_weights("chain", 4, T)
+    np.testing.assert_allclose(found.sum(1), 1, atol=1e-6)
+    np.testing.assert_allclose(found[::2], np.eye(4), atol=1e-6)
+    np.testing.assert_allclose(found[1], [0.5, 0.5, 0, 0], atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", curves.KINDS)
+def test_a_step_follows_the_gradient_at_the_place_that_was_drawn(kind):
+    """On quadratics: the bend moves by its weight times the gradient there."""
+    task, data, key = toy.quadratic(), toy.one(toy.quadratic_clients(), 1), _key(3)
+    ends = np.array([[1.0, 2, 3], [-1, 0.5, 0]])
+    points = curves.train_curve(
+        task, *map(toy.unflat, ends), data, toy.full_batch(1), key, kind=kind
+    )
+    noise = jax.random.fold_in(derive(key, "noise"), 0)
+    t = jax.random.uniform(derive(noise, "place"))
+    weights = np.asarray(curves.curve_weights(kind, 3, t))
+    middle = ends.mean(0)
+    model = weights @ np.stack([ends[0], middle, ends[1]])
+    bend = middle - toy.RATE * weights[1] * toy.gradient(1, model)
+    found = toy.flat(points)
+    np.testing.assert_allclose(found[[0, 2]], ends, rtol=1e-6)
+    np.testing.assert_allclose(found[1], bend, rtol=1e-5)
+    assert not np.allclose(bend, middle)
+
+
+def _key(seed=0):
+    return jax.random.key(seed)
+
+
+def _rings():
+    """One client whose rows a linear model cannot tell apart."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(200, 3))
+    data, _ = toy.deal(x, np.linalg.norm(x, axis=1) > 1.5, [200])
+    return toy.one(data, 0)
+
+
+def _loss(task, data, points, weights):
+    models = jax.vmap(curves.mix, (None, 0))(points, weights)
+    logits = jax.vmap(task.predict, (0, None))(models, data.examples.x)
+    picked = jax.nn.log_softmax(logits)[:, jnp.arange(200), data.examples.y]
+    return -np.asarray(picked.mean(1))
+
+
+def test_a_trained_curve_avoids_the_barrier_of_the_line():
+    task, data = toy.classifier(), _rings()
+    train = Local(0.3, batch_size=20, epochs=60)
+    a, b = (_trained(task, data, train, seed) for seed in (1, 2))
+    along = curves.curve_weights("bezier", 3, T)
+    line = jax.tree.map(lambda x, y: jnp.stack([x, (x + y) / 2, y]), a, b)
+    curve = curves.train_curve(task, a, b, data, train, _key(5))
+    straight, curved = (_loss(task, data, p, along) for p in (line, curve))
+    np.testing.assert_allclose(straight[[0, -1]], curved[[0, -1]], rtol=1e-5)
+    barriers = [(v - (1 - T) * v[0] - T * v[-1]).max() for v in (straight, curved)]
+    assert barriers[0] > 0.08
+    assert barriers[1] < barriers[0] / 2
+    assert curved.mean() < straight.mean() - 0.03
+
+
+def _trained(task, data, local, seed):
+    """A model, as a simplex of two equal ones without a pull apart."""
+    first = task.init(_key(seed))
+    twice = jax.tree.map(lambda leaf: jnp.stack([leaf, leaf]), first)
+    found = curves.train_simplex(task, twice, data, local, _key(seed), beta=0.0)
+    return curves.mix(found, jnp.array([0.5, 0.5]))
+
+
+def test_a_simplex_has_a_low_loss_everywhere_and_points_apart():
+    task, data, train = toy.classifier(), _rings(), Local(0.3, 20, epochs=60)
+    first = jax.vmap(task.init)(jax.random.split(_key(7), 3))
+    inside = np.random.default_rng(0).dirichlet(np.ones(3), 20).astype(np.float32)
+    together, apart = (
+        curves.train_simplex(task, first, data, train, _key(), beta=beta)
+        for beta in (0.0, 3.0)
+    )
+    before = _loss(task, data, first, inside).mean()
+    for found in (together, apart):
+        assert _loss(task, data, found, inside).max() < 0.8 * before
+
+    def cosine(points):
+        pair = (jax.tree.map(lambda leaf, i=i: leaf[i], points) for i in (0, 1))
+        return float(square_cosine(*pair))
+
+    assert cosine(apart) < 0.5 * cosine(together)
+
+
+def test_clients_have_the_curves_that_they_have_alone():
+    task, (train, _) = toy.classifier(), toy.ragged()
+    local, clients = Local(0.1, 4), len(toy.SIZES)
+    a, b = (jax.vmap(task.init)(jax.random.split(_key(s), clients)) for s in (0, 1))
+    found = curves.train_curve(task, a, b, train, local, _key(2), bends=2)
+    for k in (0, 5):
+        own = (jax.tree.map(lambda leaf, k=k: leaf[k], end) for end in (a, b))
+        key = jax.random.fold_in(_key(2), k)
+        alone = curves.train_curve(task, *own, toy.one(train, k), local, key, bends=2)
+        toy.assert_close(jax.tree.map(lambda leaf, k=k: leaf[k], found), alone)
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"bends": 0}, "bends is 0; expected at least 1"),
+        ({"kind": "arc"}, "known: bez"),
+    ],
+)
+def test_what_is_no_curve_is_refused(options, told):
+    task, data = toy.quadratic(), toy.one(toy.quadratic_clients(), 0)
+    model = toy.unflat([0.0, 0, 0])
+    with pytest.raises(ValueError, match=told):
+        curves.train_curve(
+            task, model, model, data, toy.full_batch(), _key(), **options
+        )
+
+
+def test_one_point_is_no_simplex():
+    task, data = toy.quadratic(), toy.one(toy.quadratic_clients(), 0)
+    with pytest.raises(ValueError, match="expected at least two"):
+        curves.train_simplex(
+            task, toy.unflat([[0.0, 0, 0]]), data, toy.full_batch(), _key()
+        )
