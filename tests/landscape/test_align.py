@@ -1,0 +1,117 @@
+"""Permuted models compute the same, and matching finds the permutation again."""
+
+import jax
+import numpy as np
+import pytest
+from flax import linen as nn
+
+import toy
+from pfljax import models, tree
+from pfljax.landscape import align
+from pfljax.models.network import Network
+
+MLP = ("mlp", {"hidden": (12, 9)}, (5,))
+RESNET = ("resnet9", {}, (16, 16, 3))
+MODELS = [  # name, options, rows; whether a normalisation keeps parts together
+    (*MLP, False),
+    ("twonn_superfed", {}, (5, 5, 1), False),
+    ("gn_cnn", {"channels": (8, 16)}, (8, 8, 1), True),
+    ("twocnn_superfed", {}, (8, 8, 3), False),
+    (*RESNET, True),
+    ("mobilenet", {"norm": "batch"}, (64, 64, 3), False),
+]
+
+
+def _built(name, options, shape, seed=0):
+    network = models.model(name, 4, **options)
+    task = models.task(network, shape)
+    params = jax.jit(task.init)(jax.random.key(seed))
+    rng = np.random.default_rng(seed)
+    noisy = jax.tree.map(  # biases and scales differ by unit
+        lambda p: np.asarray(p + 0.1 * rng.normal(size=p.shape), np.float32), params
+    )
+    return network, task, noisy
+
+
+def _shuffled(units, rng):
+    """A random order of each group that keeps its parts together."""
+    found = []
+    for own in units:
+        blocks = np.arange(own.size).reshape(own.parts, -1)
+        blocks = rng.permuted(blocks[rng.permutation(own.parts)], axis=1)
+        found.append(blocks.ravel())
+    return found
+
+
+@pytest.mark.parametrize(("name", "options", "shape", "parted"), MODELS)
+def test_a_permuted_model_computes_the_same_and_is_found_again(
+    name, options, shape, parted
+):
+    network, task, a = _built(name, options, shape)
+    units = align.hidden_units(network, a)
+    assert any(own.parts > 1 for own in units) == parted
+    rng = np.random.default_rng(1)
+    b = align.permute_units(units, a, _shuffled(units, rng))
+    x = rng.normal(size=(4, *shape)).astype(np.float32)
+    np.testing.assert_allclose(
+        *(jax.jit(task.predict)(model, x) for model in (a, b)), rtol=1e-3, atol=1e-3
+    )
+    moved = [not np.array_equal(p, q) for p, q in zip(*_leaves(a, b), strict=True)]
+    assert np.mean(moved) > 0.8
+    aligned, _ = align.match_units(units, a, b)
+    for p, q in zip(*_leaves(a, aligned), strict=True):
+        np.testing.assert_array_equal(p, q)
+
+
+def _leaves(*models):
+    return [jax.tree.leaves(model) for model in models]
+
+
+def test_every_hidden_parameter_has_its_units():
+    network, _, a = _built(*RESNET)
+    units = align.hidden_units(network, a)
+    assert sorted(own.size for own in units) == [
+        64, 64, 128, 128, 256, 256, 256, 512, 512,
+    ]  # fmt: skip
+    tied = {(own.path, own.axis) for each in units for own in each.axes}
+    assert len(tied) == sum(len(own.axes) for own in units)
+    free = {"/".join(path) for path, axis in _axes(a) if (path, axis) not in tied}
+    assert free == {
+        "body/layers_1/kernel",
+        "head/layers_2/kernel",
+        "head/layers_2/bias",
+    }
+
+
+def _axes(params):
+    """The axes of units: the last two of a kernel, the one of a vector."""
+    for path, leaf in tree.paths(params, lambda p: tuple(k.key for k in p)).items():
+        for axis in range(max(leaf.ndim - 2, 0), leaf.ndim):
+            yield path, axis
+
+
+def test_matching_brings_models_closer_and_never_apart():
+    network, _, a = _built(*MLP)
+    units = align.hidden_units(network, a)
+    for seed in (3, 4):
+        _, _, b = _built(*MLP, seed)
+        aligned, orders = align.match_units(units, a, b)
+        before, after = (float(tree.square_norm(tree.sub(a, m))) for m in (b, aligned))
+        assert after < 0.95 * before
+        assert [sorted(order) for order in orders] == [[*range(12)], [*range(9)]]
+        toy.assert_same(align.permute_units(units, b, orders), aligned)
+
+
+def test_parts_are_kept_together():
+    score = np.zeros((4, 4))
+    score[0, 2] = score[1, 0] = 5.0  # across the parts: not both
+    score[1, 3] = 4.0
+    assert align._best(score, 1)[:2].tolist() == [2, 0]
+    assert align._best(score, 2).tolist()[:2] == [2, 3]
+
+
+def test_a_layer_that_is_not_known_is_told():
+    network = Network(nn.Sequential([nn.LayerNorm()]), nn.Dense(3))
+    params = network.init(jax.random.key(0), np.zeros((1, 5)))["params"]
+    with pytest.raises(ValueError, match="LayerNorm at body/layers_0 is no layer"):
+        align.hidden_units(network, params)
