@@ -1,7 +1,7 @@
 """Permutations of hidden units that bring one model close to another.
 
-Networks that differ in the order of their hidden units compute the same; `match_units` finds
-the order of b's units that is closest to a's. Ainsworth et al., ICLR 2023 (git
+Networks that differ in the order of their hidden units compute the same; `match_units`
+finds the order of b's units that is closest to a's. Ainsworth et al., ICLR 2023 (git
 re-basin), https://arxiv.org/abs/2209.04836.
 """
 
