@@ -11,7 +11,7 @@ from pfljax.metrics import METRICS
 
 T = (0.0, 0.3, 0.5, 1.0)
 CLIENTS = len(toy.SIZES)
-BATCH = 10
+SOME = (0, 3, 6)  # clients that NumPy judges
 
 
 def stacked(task, seed):
@@ -63,7 +63,7 @@ def found(clients):
 def test_each_point_is_its_model_on_the_clients_own_rows(clients, found):
     task, a, b, data = clients
     assert found.metrics["loss"].shape == (CLIENTS, len(T))
-    for k in range(CLIENTS):
+    for k in SOME:
         x, y = rows(toy.one(data, k))
         for i, t in enumerate(T):
             ends = one(a, k), one(b, k)
@@ -133,7 +133,7 @@ def test_a_convex_loss_has_no_barrier_and_a_bent_one_has(clients, found):
 def test_two_ends_are_compared_on_their_rows(clients):
     task, a, b, data = clients
     beside = landscape.between(task, a, b, data, chunk=3)
-    for k in range(CLIENTS):
+    for k in SOME:
         ends, (x, y) = (one(a, k), one(b, k)), rows(toy.one(data, k))
         p, q = (probabilities(task, end, x) for end in ends)
         assert beside.total_variation[k] == pytest.approx(

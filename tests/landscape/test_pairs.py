@@ -52,19 +52,14 @@ def test_lines_on_pooled_rows(clients):
 
 def test_lines_on_the_two_clients_own_rows(clients):
     task, models, data = clients
-    found = landscape.pairs(task, models, data, points=POINTS)
-    for i, j in ((0, 1), (6, 3), (2, 2)):
+    found = landscape.pairs(task, models, data)
+    assert found.line.t.tolist() == [0, 0.5, 1]  # the default is the midpoint
+    for i, j in ((6, 3), (2, 2)):
         ends, rows = (model(models, i), model(models, j)), two(data, i, j)
         alone = landscape.line(task, *ends, rows, t=found.line.t)
         for name in ("accuracy", "loss", "mce"):
             values = found.line.metrics[name][i, j]
             np.testing.assert_allclose(values, alone.metrics[name], atol=2e-5)
-
-
-def test_the_default_is_the_midpoint(clients):
-    task, models, data = clients
-    found = landscape.pairs(task, models, landscape.pooled(data))
-    assert found.line.t.tolist() == [0, 0.5, 1]
 
 
 def test_what_is_not_stacked_is_refused(clients):
