@@ -85,7 +85,7 @@ def _judge(
                 judged = _by_span(sim, state, rows)
             else:
                 people = sim, states, ids, (federation.train, rows)
-                judged = _in_blocks(sim.judges[view], state, *people)
+                judged = in_blocks(sim.judges[view], state, *people)
             both = view == "server" and sim.personal_is_server
             for name in (view, "personal") if both else (view,):
                 steps = sim.finetune if name != "server" else 0
@@ -101,7 +101,7 @@ def _held(sim: Simulation, state: RunState, count: int) -> States:
     return lambda ids: _take(state.clients, ids)
 
 
-def _in_blocks(
+def in_blocks(
     judge: Callable[..., Any], state: RunState, sim: Simulation, states: States,
     ids: np.ndarray, parts: tuple[ClientData, ...],
 ) -> Values:  # fmt: skip
@@ -175,7 +175,7 @@ def mixture(
     for split in ("test", "validation"):
         rows = getattr(federation, split)
         if np.asarray(rows.size).any():
-            judged = _in_blocks(sim.path, state, sim, states, ids, (rows,))
+            judged = in_blocks(sim.path, state, sim, states, ids, (rows,))
             paths[split] = judged
             arrays |= {f"mixture/{split}/{m}": judged[m] for m in metrics.METRICS}
     weight = np.asarray(federation.test.size)

@@ -7,6 +7,7 @@ usage: pfljax COMMAND [OPTIONS]
   sweep    seeds and settings, few programs:    pfljax sweep --over seed 0 1 2
   report   compare finished runs, or a sweep:   pfljax report RUN RUN --out FOLDER
   export   one client's model as an .npz:       pfljax export RUN --client 3
+  landscape  what lies between a run's models:  pfljax landscape RUN --kind line
   list     names to choose from:                pfljax list algorithms
   prepare  make a data set ready:               pfljax prepare mnist
   bench    measure how fast this machine is:    pfljax bench W1 W3
@@ -204,6 +205,20 @@ def export(args: list[str]) -> None:
     print(f"written to {out}")
 
 
+def landscape(args: list[str]) -> None:
+    """Judges what lies between the models of a finished run, and draws it."""
+    parser = ArgumentParser("pfljax landscape", description=landscape.__doc__)
+    parser.add_argument("run", help="a run folder")
+    parser.add_argument("--kind", default="line", help="line: between both endpoints")
+    parser.add_argument("--points", type=int, default=11, help="odd; default 11")
+    parser.add_argument("--tolerance", type=float, default=0.01, help="of flat ranges")
+    given = parser.parse_args(args)
+    use_compile_cache()
+    from pfljax.landscape import runs
+
+    print(runs.landscape(Path(given.run), given.kind, given.points, given.tolerance))
+
+
 def list_(args: list[str]) -> None:
     """Prints what there is to choose from, with options and their defaults."""
     from pfljax import catalogue
@@ -274,6 +289,7 @@ COMMANDS = {
     "sweep": sweep,
     "report": report,
     "export": export,
+    "landscape": landscape,
     "list": list_,
     "prepare": prepare,
     "bench": bench,

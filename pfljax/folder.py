@@ -11,6 +11,7 @@ per_client.npz    metrics of each client at each evaluation
 summary.json      the last round, the round chosen on validation, traffic
 checkpoints/      the newest states
 clients/          states of the clients, where a store keeps them (pfljax.store)
+landscape/        what `pfljax landscape` wrote
 figures/, report.html
 """
 

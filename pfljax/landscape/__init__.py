@@ -1,23 +1,49 @@
-"""The loss around models: planes of parameter space.
+"""The loss around models: lines, curves, pairs and planes of parameter space.
 
 Functions take parameter pytrees and a `Task` with data, and return arrays; `figures`
-draws them.
+draws them, `runs` reads them off a finished run.
 """
 
 from pfljax.landscape.align import hidden_units, match_units, permute_units
-from pfljax.landscape.curves import curve_weights, mix, train_curve, train_simplex
-from pfljax.landscape.figures import draw_planes
-from pfljax.landscape.planes import Plane, plane, random_direction
+from pfljax.landscape.curves import curve, mixtures, train_curve, train_simplex
+from pfljax.landscape.figures import draw_line, draw_pairs, draw_planes
+from pfljax.landscape.lines import (
+    Between,
+    Line,
+    arc_mean,
+    barrier,
+    between,
+    flat_range,
+    height,
+    line,
+    midpoint,
+)
+from pfljax.landscape.pairs import Pairs, pairs
+from pfljax.landscape.planes import Plane, plane, pooled, random_direction
 
 __all__ = [
+    "Between",
+    "Line",
+    "Pairs",
     "Plane",
-    "curve_weights",
+    "arc_mean",
+    "barrier",
+    "between",
+    "curve",
+    "draw_line",
+    "draw_pairs",
     "draw_planes",
+    "flat_range",
+    "height",
     "hidden_units",
+    "line",
     "match_units",
-    "mix",
+    "midpoint",
+    "mixtures",
+    "pairs",
     "permute_units",
     "plane",
+    "pooled",
     "random_direction",
     "train_curve",
     "train_simplex",

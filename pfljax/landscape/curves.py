@@ -12,13 +12,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pfljax import tree
+from pfljax import engine, tree
 from pfljax.algorithms.superfed import square_cosine
+from pfljax.landscape import stacked
+from pfljax.landscape.lines import Line, Places, ascending, judge
 from pfljax.local import budget, derive, fit
+from pfljax.metrics import GRID
 from pfljax.types import Array, Batch, ClientData, Key, Local, Params, Task, Turn
 
 KINDS = ("bezier", "chain")
-CHUNK = 16  # clients whose curves train at once
 
 
 def curve_weights(kind: str, count: int, t: Any) -> Array:
@@ -35,6 +37,58 @@ def curve_weights(kind: str, count: int, t: Any) -> Array:
         return jnp.maximum(0, 1 - jnp.abs(t * (count - 1) - k))
     ways = np.array([math.comb(count - 1, i) for i in k], np.float32)
     return ways * t**k * (1 - t) ** k[::-1]
+
+
+def curve(
+    task: Task,
+    points: Params,
+    data: ClientData,
+    *,
+    kind: str = "bezier",
+    t: Places = GRID,
+    batch_size: int = 10,
+    chunk: int | None = None,
+) -> Line:
+    """Metrics along the curve of these points: a `Line` whose t is the curve's.
+
+    Arguments are those of `line`; `points` are what `train_curve` returns.
+    """
+    places = ascending(t)
+    weights = curve_weights(kind, len(_separate(task, points)), places)
+    return Line(places, mixtures(task, points, weights, data, batch_size, chunk))
+
+
+def mixtures(
+    task: Task,
+    points: Params,
+    weights: Any,
+    data: ClientData,
+    batch_size: int = 10,
+    chunk: int | None = None,
+) -> dict[str, np.ndarray]:
+    """Metrics of the models of weights [P, n] of n points, f32[P] or f32[C, P].
+
+    `points` are stacked [n, ...], or [C, n, ...] for C clients.
+    """
+    models = enumerate(_separate(task, points))
+    named = {f"point {i}": model for i, model in models}
+    return judge(task, named, np.asarray(weights), data, batch_size, chunk)
+
+
+def _separate(task: Task, points: Params) -> list[Params]:
+    """The points one by one, each one model or stacked [C, ...]."""
+    one = jax.tree.leaves(jax.eval_shape(task.init, jax.eval_shape(jax.random.key, 0)))
+    first = jax.tree.leaves(points)[0]
+    axis = first.ndim - one[0].ndim - 1
+    if axis not in (0, 1):
+        raise ValueError(
+            f"points have a leaf of shape {first.shape}, expected {one[0].shape} "
+            "behind one axis of points, or behind two, of clients and points"
+        )
+    return [
+        jax.tree.map(lambda leaf, i=i: leaf.take(i, axis), points)
+        for i in range(first.shape[axis])
+    ]
 
 
 def mix(points: Params, weights: Array) -> Params:
@@ -152,13 +206,13 @@ def _for_all(
 ) -> Params:
     """`train` of one client, or of each of C in chunks; client k's key folds in k."""
 
-    def one(given: Any) -> Params:
-        points, offset, size, key = given
+    def one(points: Params, offset: Array, size: Array, key: Key) -> Params:
         return train(points, ClientData(data.examples, offset, size), key)
 
-    given = points, data.offset, data.size, key
-    if not data.offset.ndim:
-        return jax.jit(one)(given)
-    keys = jax.vmap(jax.random.fold_in, (None, 0))(key, jnp.arange(len(data.offset)))
-    many = jax.jit(lambda given: jax.lax.map(one, given, batch_size=CHUNK))
-    return many((*given[:3], keys))
+    def everybody(points: Params, data: ClientData, key: Key) -> Params:
+        ids = jnp.arange(len(data.offset))
+        keys = jax.vmap(jax.random.fold_in, (None, 0))(key, ids)
+        given = points, data.offset, data.size, keys
+        return engine.over_clients(one, given, data.size, stacked.width(None))
+
+    return jax.jit(everybody if data.offset.ndim else train)(points, data, key)

@@ -5,8 +5,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from pfljax.landscape.lines import Line, barrier
+from pfljax.landscape.pairs import Pairs
 from pfljax.landscape.planes import Plane
-from pfljax.report.style import INK, new_figure
+from pfljax.report.figures import over_clients
+from pfljax.report.style import BAND, INK, label_ends, line_styles, new_figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -41,4 +44,43 @@ def draw_planes(planes: Mapping[str, Plane], metric: str = "loss") -> "Figure":
         axes.set_title(title, fontsize=10)
         axes.set_aspect("equal")
     drawn.colorbar(shown[0], ax=panels, format="%.2g", label=metric)
+    return drawn
+
+
+def draw_line(lines: Mapping[str, Line], metric: str = "accuracy") -> "Figure":
+    """A metric along lines: mean over clients, and the band of their 10 to 90 %.
+
+    A line of one model has no band. Clients whose value is not finite are left out.
+    """
+    drawn, (axes,) = new_figure(5.2, 3.2)
+    ends = []
+    for (name, line), style in zip(
+        lines.items(), line_styles(list(lines)), strict=True
+    ):
+        values = np.atleast_2d(line.metrics[metric])
+        mean, low, high = over_clients(values.T)
+        if len(values) > 1:
+            axes.fill_between(line.t, low, high, color=style["color"], **BAND)
+        axes.plot(line.t, mean, **style)
+        ends.append((mean[-1], name, style["color"]))
+    places = np.concatenate([line.t for line in lines.values()])
+    axes.set(xlabel="t, from a (0) to b (1)", ylabel=metric)
+    axes.set_xlim(places.min(), places.max())
+    label_ends(axes, ends)
+    return drawn
+
+
+def draw_pairs(pairs: Pairs, metric: str = "loss") -> "Figure":
+    """Two matrices over pairs of clients: barriers of a metric, and cosines."""
+    drawn, panels = new_figure(7.2, 3.1, 2, sharey=True)
+    shown = {
+        f"barrier of the {metric}": (barrier(pairs.line, metric), 0, None),
+        "cosine of the parameters": (pairs.cosine, None, 1),
+    }
+    for axes, (title, (values, low, high)) in zip(panels, shown.items(), strict=True):
+        image = axes.imshow(values, vmin=low, vmax=high, cmap="viridis")
+        axes.set_title(title, fontsize=10)
+        axes.set_xlabel("client")
+        drawn.colorbar(image, ax=axes, format="%.2g", shrink=0.8)
+    panels[0].set_ylabel("client")
     return drawn

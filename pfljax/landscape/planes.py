@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -66,23 +66,20 @@ def plane(
     a, b = (np.asarray(axis, np.float32) for axis in (alpha, beta))
     grid = np.stack(np.meshgrid(a, b, indexing="ij"), -1).reshape(-1, 2)
     rows = pooled(data)
-    found = jax.device_get(_program(task)(center, u, v, rows, grid, batch_size))
+    found = jax.device_get(_program(task.predict, center, u, v, rows, grid, batch_size))
     shape = len(a), len(b)
     return Plane(a, b, {name: values.reshape(shape) for name, values in found.items()})
 
 
-def _program(task: Task) -> Any:
-    """The compiled function (center, u, v, data, places [P, 2], batch_size)."""
+@partial(jax.jit, static_argnames=("predict", "batch_size"))
+def _program(predict, center, u, v, data, places, batch_size):
+    """Metrics [P] at `places` [P, 2]; one task's equal shapes are traced once."""
 
-    @partial(jax.jit, static_argnums=5)
-    def program(center, u, v, data, places, batch_size):
-        def at(place):
-            model = tree.axpy(place[1], v, tree.axpy(place[0], u, center))
-            return score(lambda x: task.predict(model, x), data, batch_size)
+    def at(place):
+        model = tree.axpy(place[1], v, tree.axpy(place[0], u, center))
+        return score(lambda x: predict(model, x), data, batch_size)
 
-        return jax.lax.map(at, places)
-
-    return program
+    return jax.lax.map(at, places)
 
 
 def pooled(data: ClientData) -> ClientData:

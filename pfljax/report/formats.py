@@ -133,7 +133,7 @@ def csv_means(table: Table) -> str:
             mean, std, _ = over_seeds(row.values[column.key])
             line += [_raw(mean), _raw(std)]
         lines.append(line)
-    return _csv(lines)
+    return csv_text(lines)
 
 
 def csv_seeds(table: Table) -> str:
@@ -144,7 +144,7 @@ def csv_seeds(table: Table) -> str:
         for i, (seed, at) in enumerate(zip(row.seeds, row.rounds, strict=True)):
             values = [_raw(row.values[c.key][i]) for c in table.columns]
             lines.append([row.method, row.judged, seed, at, *values])
-    return _csv(lines)
+    return csv_text(lines)
 
 
 def latex_escape(text: str) -> str:
@@ -197,7 +197,7 @@ def _raw(value: float) -> str:
     return "" if np.isnan(value) else repr(float(value))
 
 
-def _csv(lines: list[list]) -> str:
+def csv_text(lines: list[list]) -> str:
     """Lines of fields as CSV text."""
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows(lines)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import toy
+from pfljax import landscape
 from pfljax.algorithms.superfed import square_cosine
 from pfljax.landscape import curves
 from pfljax.local import derive
@@ -63,7 +64,9 @@ def _loss(task, data, points, weights):
     models = jax.vmap(curves.mix, (None, 0))(points, weights)
     logits = jax.vmap(task.predict, (0, None))(models, data.examples.x)
     picked = jax.nn.log_softmax(logits)[:, jnp.arange(200), data.examples.y]
-    return -np.asarray(picked.mean(1))
+    found = landscape.mixtures(task, points, weights, data)
+    np.testing.assert_allclose(found["loss"], -picked.mean(1), rtol=1e-4)
+    return found["loss"]
 
 
 def test_a_trained_curve_avoids_the_barrier_of_the_line():
@@ -113,11 +116,16 @@ def test_clients_have_the_curves_that_they_have_alone():
     local, clients = Local(0.1, 4), len(toy.SIZES)
     a, b = (jax.vmap(task.init)(jax.random.split(_key(s), clients)) for s in (0, 1))
     found = curves.train_curve(task, a, b, train, local, _key(2), bends=2)
+    judged = landscape.curve(task, found, train, t=T)
     for k in (0, 5):
         own = (jax.tree.map(lambda leaf, k=k: leaf[k], end) for end in (a, b))
         key = jax.random.fold_in(_key(2), k)
         alone = curves.train_curve(task, *own, toy.one(train, k), local, key, bends=2)
         toy.assert_close(jax.tree.map(lambda leaf, k=k: leaf[k], found), alone)
+        one = landscape.curve(task, alone, toy.one(train, k), t=T)
+        np.testing.assert_allclose(
+            judged.metrics["loss"][k], one.metrics["loss"], rtol=1e-5
+        )
 
 
 @pytest.mark.parametrize(
@@ -142,3 +150,9 @@ def test_one_point_is_no_simplex():
         curves.train_simplex(
             task, toy.unflat([[0.0, 0, 0]]), data, toy.full_batch(), _key()
         )
+
+
+def test_points_of_another_model_are_refused():
+    task, data = toy.classifier(), toy.one(toy.ragged()[0], 0)
+    with pytest.raises(ValueError, match=r"expected .* behind one axis"):
+        landscape.curve(task, task.init(_key()), data)

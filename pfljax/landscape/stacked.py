@@ -1,0 +1,101 @@
+"""Models that come one, or stacked over clients: told by shape, judged in chunks."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from pfljax import engine, tree
+from pfljax.types import ClientData, Params, Task
+
+# Models judged under one vmap. CPUs are fastest in a loop (parts.WIDTHS).
+CHUNK = {"cpu": 1, "accelerator": 32}
+
+
+def count(task: Task, params: Params, name: str) -> int | None:
+    """C if `params` are those of C stacked models, None if they are one model's.
+
+    Raises:
+      ValueError: they are neither; `name` is what the message calls them.
+    """
+    one = tree.paths(jax.eval_shape(task.init, jax.eval_shape(jax.random.key, 0)))
+    found = tree.paths(params)
+    if list(one) != list(found):
+        raise ValueError(
+            f"{name} has the leaves {', '.join(found) or 'none'}, expected "
+            f"{', '.join(one)}; give parameters of this task's model"
+        )
+    first = next(iter(one))
+    extra = jnp.ndim(found[first]) - one[first].ndim
+    lead = jnp.shape(found[first])[:1] if extra == 1 else ()
+    for leaf, expected in one.items():
+        if jnp.shape(found[leaf]) != (*lead, *expected.shape):
+            raise ValueError(
+                f"{name} has shape {jnp.shape(found[leaf])} at {leaf}, expected "
+                f"{expected.shape} of one model, or that behind one axis C, the same "
+                "at every leaf, of stacked models; give parameters of this task's model"
+            )
+    return lead[0] if lead else None
+
+
+def count_all(
+    task: Task, models: Mapping[str, Params], data: ClientData
+) -> tuple[bool, ...]:
+    """Which of the models, and of `data`, are stacked over clients.
+
+    Raises:
+      ValueError: they are stacked over different numbers of clients.
+    """
+    rows = jnp.shape(data.offset)
+    counts = {name: count(task, params, name) for name, params in models.items()}
+    counts["data"] = rows[0] if rows else None
+    if len({c for c in counts.values() if c is not None}) > 1:
+        told = ", ".join(f"{name} {c or 'one'}" for name, c in counts.items())
+        raise ValueError(
+            f"the numbers of clients differ: {told}; stack all over the same clients, "
+            "or give one model, or one client's rows (landscape.pooled makes them)"
+        )
+    return tuple(c is not None for c in counts.values())
+
+
+def width(chunk: int | None) -> int:
+    """Models judged at once: `chunk`, or what suits the machine.
+
+    Raises:
+      ValueError: it is not positive.
+    """
+    if chunk is None:
+        return CHUNK["cpu" if jax.default_backend() == "cpu" else "accelerator"]
+    if chunk < 1:
+        raise ValueError(f"chunk is {chunk}; expected 1 or more models at once")
+    return chunk
+
+
+def over_models(
+    one: Callable[[tuple[Params, ...], ClientData], Any],
+    models: tuple[Params, ...],
+    data: ClientData,
+    each: tuple[bool, ...],
+    chunk: int,
+) -> Any:
+    """`one(models, data)` of each client, stacked [C, ...].
+
+    `each` says which of the models, and whether data, are stacked; the others are
+    shared. If none is, this is one call.
+    """
+    if not any(each):
+        return one(models, data)
+    parts = *models, (data.offset, data.size)
+    stacked = next(part for part, yes in zip(parts, each, strict=True) if yes)
+    clients = jax.tree.leaves(stacked)[0].shape[0]
+
+    def own(k):
+        *mine, rows = [
+            tree.take(part, k) if yes else part
+            for part, yes in zip(parts, each, strict=True)
+        ]
+        return one(tuple(mine), ClientData(data.examples, *rows))
+
+    work = jnp.broadcast_to(data.size, (clients,))
+    return engine.over_clients(own, (jnp.arange(clients),), work, chunk)

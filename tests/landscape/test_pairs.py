@@ -1,0 +1,86 @@
+"""Lines between all pairs of models are the lines of `line`, one by one."""
+
+import jax
+import numpy as np
+import pytest
+
+import toy
+from pfljax import landscape
+from pfljax.landscape import Line
+from pfljax.types import ClientData
+
+CLIENTS = len(toy.SIZES)
+POINTS = 5
+
+
+@pytest.fixture(scope="module")
+def clients():
+    task = toy.classifier()
+    models = jax.vmap(task.init)(jax.random.split(jax.random.key(1), CLIENTS))
+    return task, models, toy.ragged()[0]
+
+
+def model(models, k):
+    return jax.tree.map(lambda leaf: leaf[k], models)
+
+
+def two(data, i, j):
+    """The rows of clients i and j as those of one."""
+    ids = np.asarray([i, j])
+    return landscape.pooled(ClientData(data.examples, data.offset[ids], data.size[ids]))
+
+
+def test_lines_on_pooled_rows(clients):
+    task, models, data = clients
+    everybody = landscape.pooled(data)
+    found = landscape.pairs(task, models, everybody, points=POINTS, chunk=5)
+    for i in range(CLIENTS):
+        first = model(models, i)
+        row = landscape.line(task, first, models, everybody, t=found.line.t)
+        beside = landscape.between(task, first, models, everybody)
+        for name in ("accuracy", "loss", "ece"):
+            values = found.line.metrics[name][i]
+            np.testing.assert_allclose(values, row.metrics[name], atol=2e-5)
+        np.testing.assert_allclose(found.cosine[i], beside.cosine, rtol=1e-5)
+        np.testing.assert_allclose(found.distance[i], beside.distance, atol=1e-6)
+    walls = landscape.barrier(found.line, "accuracy")
+    np.testing.assert_allclose(walls, walls.T, atol=1e-6)
+    assert np.abs(np.diag(walls)).max() < 1e-6
+    assert walls.shape == (CLIENTS, CLIENTS)
+    assert walls.max() > 0.01
+
+
+def test_lines_on_the_two_clients_own_rows(clients):
+    task, models, data = clients
+    found = landscape.pairs(task, models, data)
+    assert found.line.t.tolist() == [0, 0.5, 1]  # the default is the midpoint
+    for i, j in ((6, 3), (2, 2)):
+        ends, rows = (model(models, i), model(models, j)), two(data, i, j)
+        alone = landscape.line(task, *ends, rows, t=found.line.t)
+        for name in ("accuracy", "loss", "mce"):
+            values = found.line.metrics[name][i, j]
+            np.testing.assert_allclose(values, alone.metrics[name], atol=2e-5)
+
+
+def test_what_is_not_stacked_is_refused(clients):
+    task, models, data = clients
+    with pytest.raises(ValueError, match="models is one model, expected K stacked"):
+        landscape.pairs(task, model(models, 0), data)
+    fewer = jax.tree.map(lambda leaf: leaf[:3], models)
+    with pytest.raises(ValueError, match="clients differ: models 3, data 8"):
+        landscape.pairs(task, fewer, data)
+    with pytest.raises(ValueError, match="points is 1; expected at least the two ends"):
+        landscape.pairs(task, models, data, points=1)
+
+
+def test_the_figure_shows_barriers_and_cosines():
+    t = np.asarray([0, 0.5, 1], np.float32)
+    loss = np.asarray([[[1, 1, 1], [1, 3, 2]], [[2, 3, 1], [2, 2, 2]]])
+    cosine = np.asarray([[1, 0.2], [0.2, 1]])
+    figure = landscape.draw_pairs(
+        landscape.Pairs(Line(t, {"loss": loss}), cosine, cosine)
+    )
+    walls, cosines = figure.axes[:2]
+    np.testing.assert_allclose(walls.images[0].get_array(), [[0, 1.5], [1.5, 0]])
+    np.testing.assert_allclose(cosines.images[0].get_array(), cosine)
+    assert walls.get_title() == "barrier of the loss"
