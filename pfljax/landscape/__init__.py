@@ -1,4 +1,4 @@
-"""The loss around models: planes of parameter space and curvature.
+"""The loss around models: planes of parameter space, curvature and sharpness.
 
 Functions take parameter pytrees and a `Task` with data, and return arrays; `figures`
 draws them.
@@ -14,3 +14,5 @@ from pfljax.landscape.figures import draw_planes as draw_planes
 from pfljax.landscape.planes import Plane as Plane
 from pfljax.landscape.planes import plane as plane
 from pfljax.landscape.planes import random_direction as random_direction
+from pfljax.landscape.sharpness import Sharpness as Sharpness
+from pfljax.landscape.sharpness import sharpness as sharpness
