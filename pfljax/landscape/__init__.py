@@ -11,6 +11,7 @@ from pfljax.landscape.curvature import density as density
 from pfljax.landscape.curvature import eigen as eigen
 from pfljax.landscape.curvature import trace as trace
 from pfljax.landscape.figures import draw_planes as draw_planes
+from pfljax.landscape.figures import draw_spectrum as draw_spectrum
 from pfljax.landscape.planes import Plane as Plane
 from pfljax.landscape.planes import plane as plane
 from pfljax.landscape.planes import random_direction as random_direction

@@ -5,13 +5,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from pfljax.landscape.curvature import Density
 from pfljax.landscape.planes import Plane
-from pfljax.report.style import INK, new_figure
+from pfljax.report.style import INK, line_styles, new_figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 LEVELS = 14
+DECADES = 6  # of a density that are drawn
 
 
 def draw_planes(planes: Mapping[str, Plane], metric: str = "loss") -> "Figure":
@@ -41,4 +43,41 @@ def draw_planes(planes: Mapping[str, Plane], metric: str = "loss") -> "Figure":
         axes.set_title(title, fontsize=10)
         axes.set_aspect("equal")
     drawn.colorbar(shown[0], ax=panels, format="%.2g", label=metric)
+    return drawn
+
+
+def draw_spectrum(
+    densities: Mapping[str, Density],
+    eigenvalues: Mapping[str, np.ndarray] | None = None,
+) -> "Figure":
+    """Spectral densities over one axis, log-scaled, the top 6 decades of the highest.
+
+    `eigenvalues` marks those of a name, [k], as lines from the axis up.
+
+    Raises:
+      ValueError: for a density of many clients, or eigenvalues without a density.
+    """
+    eigenvalues = eigenvalues or {}
+    for name, found in densities.items():
+        if found.density.ndim != 1:
+            raise ValueError(
+                f"the density of {name!r} has shape {found.density.shape}, expected "
+                "that of one spectrum, [G]; give one client's, or a mean over clients"
+            )
+    if missing := sorted(set(eigenvalues) - set(densities)):
+        raise ValueError(
+            f"eigenvalues of {', '.join(missing)}, but densities of "
+            f"{', '.join(densities)}; give the densities of the same names"
+        )
+    drawn, (axes,) = new_figure(4.6, 3.1)
+    highest = max(float(np.nanmax(found.density)) for found in densities.values())
+    styles = line_styles(list(densities))
+    for (name, found), style in zip(densities.items(), styles, strict=True):
+        axes.semilogy(found.grid, found.density, label=name, **style)
+        for value in np.ravel(eigenvalues.get(name, ())):
+            axes.axvline(value, ymax=0.2, linewidth=1, **style)
+    axes.set_ylim(highest / 10**DECADES, 2 * highest)
+    axes.set_xlabel("eigenvalue")
+    axes.set_ylabel("density")
+    axes.legend(frameon=False)
     return drawn

@@ -263,3 +263,27 @@ def test_the_objective_is_the_loss_of_all_rows():
     assert float(value) == pytest.approx(float(true[0]), rel=1e-5)
     np.testing.assert_allclose(gradient, true[1], atol=1e-6)
     np.testing.assert_allclose(product, dense(6)[2] @ v, atol=1e-5)
+
+
+def test_the_figure_shows_densities_and_marks_eigenvalues():
+    grid = np.linspace(-1, 4, 50)
+    nodes = np.zeros((1, 1))
+    densities = {
+        name: landscape.Density(grid, np.exp(-((grid - at) ** 2)), nodes, nodes)
+        for name, at in (("FedAvg", 0), ("Ditto", 1))
+    }
+    figure = landscape.draw_spectrum(densities, {"Ditto": np.array([3.0, 2.0])})
+    (axes,) = figure.axes
+    assert axes.get_yscale() == "log"
+    curves = [line for line in axes.get_lines() if len(line.get_xdata()) == 50]
+    assert [line.get_label() for line in curves] == ["FedAvg", "Ditto"]
+    np.testing.assert_array_equal(curves[1].get_ydata(), densities["Ditto"].density)
+    marks = [line for line in axes.get_lines() if len(line.get_xdata()) == 2]
+    assert [line.get_xdata()[0] for line in marks] == [3.0, 2.0]
+    assert {line.get_color() for line in marks} == {curves[1].get_color()}
+    low, high = axes.get_ylim()
+    assert high / low == pytest.approx(2e6)
+    with pytest.raises(ValueError, match="expected that of one spectrum"):
+        landscape.draw_spectrum({"all": densities["Ditto"]._replace(density=nodes)})
+    with pytest.raises(ValueError, match="eigenvalues of x"):
+        landscape.draw_spectrum(densities, {"x": np.zeros(1)})
