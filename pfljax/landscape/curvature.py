@@ -4,6 +4,10 @@ All of it is made of exact products with the Hessian over all rows, never of the
 Of `data` with an axis of C clients every result has that axis first, [C, ...], and is
 NaN for a client without rows. All clients share their random vectors, so a client's
 result is the same whoever else is measured.
+
+Of models with ReLU or maxima the Hessian is that of the smooth piece that the model
+lies in. A CNN's pieces can be narrow: a random step of 1e-3 leaves them, and what the
+kinks add to the rise of the loss is in planes and `sharpness`, not here.
 """
 
 from collections.abc import Callable
