@@ -1,12 +1,14 @@
-"""The loss around models: lines, curves, pairs and planes of parameter space.
+"""The loss around models: lines, curves, pairs, planes, curvature.
 
 Functions take parameter pytrees and a `Task` with data, and return arrays; `figures`
 draws them, `runs` reads them off a finished run.
 """
 
 from pfljax.landscape.align import hidden_units, match_units, permute_units
+from pfljax.landscape.ascent import Sharpness, sharpness
+from pfljax.landscape.curvature import Density, Eigen, Trace, density, eigen, trace
 from pfljax.landscape.curves import curve, mixtures, train_curve, train_simplex
-from pfljax.landscape.figures import draw_line, draw_pairs, draw_planes
+from pfljax.landscape.figures import draw_line, draw_pairs, draw_planes, draw_spectrum
 from pfljax.landscape.lines import (
     Between,
     Line,
@@ -18,21 +20,28 @@ from pfljax.landscape.lines import (
     line,
     midpoint,
 )
-from pfljax.landscape.pairs import Pairs, pairs
+from pfljax.landscape.matrix import Pairs, pairs
 from pfljax.landscape.planes import Plane, plane, pooled, random_direction
 
 __all__ = [
     "Between",
+    "Density",
+    "Eigen",
     "Line",
     "Pairs",
     "Plane",
+    "Sharpness",
+    "Trace",
     "arc_mean",
     "barrier",
     "between",
     "curve",
+    "density",
     "draw_line",
     "draw_pairs",
     "draw_planes",
+    "draw_spectrum",
+    "eigen",
     "flat_range",
     "height",
     "hidden_units",
@@ -45,6 +54,8 @@ __all__ = [
     "plane",
     "pooled",
     "random_direction",
+    "sharpness",
+    "trace",
     "train_curve",
     "train_simplex",
 ]

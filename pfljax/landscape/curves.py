@@ -77,7 +77,7 @@ def mixtures(
 
 def _separate(task: Task, points: Params) -> list[Params]:
     """The points one by one, each one model or stacked [C, ...]."""
-    one = jax.tree.leaves(jax.eval_shape(task.init, jax.eval_shape(jax.random.key, 0)))
+    one = jax.tree.leaves(stacked.shapes(task))
     first = jax.tree.leaves(points)[0]
     axis = first.ndim - one[0].ndim - 1
     if axis not in (0, 1):

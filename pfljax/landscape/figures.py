@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from pfljax.landscape.curvature import Density
 from pfljax.landscape.lines import Line, barrier
-from pfljax.landscape.pairs import Pairs
+from pfljax.landscape.matrix import Pairs
 from pfljax.landscape.planes import Plane
 from pfljax.report.figures import over_clients
 from pfljax.report.style import BAND, INK, label_ends, line_styles, new_figure
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 LEVELS = 14
+DECADES = 6  # of a density that are drawn
 
 
 def draw_planes(planes: Mapping[str, Plane], metric: str = "loss") -> "Figure":
@@ -83,4 +85,41 @@ def draw_pairs(pairs: Pairs, metric: str = "loss") -> "Figure":
         axes.set_xlabel("client")
         drawn.colorbar(image, ax=axes, format="%.2g", shrink=0.8)
     panels[0].set_ylabel("client")
+    return drawn
+
+
+def draw_spectrum(
+    densities: Mapping[str, Density],
+    eigenvalues: Mapping[str, np.ndarray] | None = None,
+) -> "Figure":
+    """Spectral densities over one axis, log-scaled, the top 6 decades of the highest.
+
+    `eigenvalues` marks those of a name, [k], as lines from the axis up.
+
+    Raises:
+      ValueError: for a density of many clients, or eigenvalues without a density.
+    """
+    eigenvalues = eigenvalues or {}
+    for name, found in densities.items():
+        if found.density.ndim != 1:
+            raise ValueError(
+                f"the density of {name!r} has shape {found.density.shape}, expected "
+                "that of one spectrum, [G]; give one client's, or a mean over clients"
+            )
+    if missing := sorted(set(eigenvalues) - set(densities)):
+        raise ValueError(
+            f"eigenvalues of {', '.join(missing)}, but densities of "
+            f"{', '.join(densities)}; give the densities of the same names"
+        )
+    drawn, (axes,) = new_figure(4.6, 3.1)
+    highest = max(float(np.nanmax(found.density)) for found in densities.values())
+    styles = line_styles(list(densities))
+    for (name, found), style in zip(densities.items(), styles, strict=True):
+        axes.semilogy(found.grid, found.density, label=name, **style)
+        for value in np.ravel(eigenvalues.get(name, ())):
+            axes.axvline(value, ymax=0.2, linewidth=1, **style)
+    axes.set_ylim(highest / 10**DECADES, 2 * highest)
+    axes.set_xlabel("eigenvalue")
+    axes.set_ylabel("density")
+    axes.legend(frameon=False)
     return drawn

@@ -13,13 +13,18 @@ from pfljax.types import ClientData, Params, Task
 CHUNK = {"cpu": 1, "accelerator": 32}
 
 
+def shapes(task: Task) -> Params:
+    """The shapes and types of one model's parameters."""
+    return jax.eval_shape(task.init, jax.eval_shape(jax.random.key, 0))
+
+
 def count(task: Task, params: Params, name: str) -> int | None:
     """C if `params` are those of C stacked models, None if they are one model's.
 
     Raises:
       ValueError: they are neither; `name` is what the message calls them.
     """
-    one = tree.paths(jax.eval_shape(task.init, jax.eval_shape(jax.random.key, 0)))
+    one = tree.paths(shapes(task))
     found = tree.paths(params)
     if list(one) != list(found):
         raise ValueError(
@@ -47,7 +52,12 @@ def count_all(
     Raises:
       ValueError: they are stacked over different numbers of clients.
     """
-    rows = jnp.shape(data.offset)
+    rows, sizes = jnp.shape(data.offset), jnp.shape(data.size)
+    if rows != sizes or len(rows) > 1:
+        raise ValueError(
+            f"offset and size of the data have shapes {rows} and {sizes}, expected "
+            "both () for one client or (C,) for C; give a ClientData of either"
+        )
     counts = {name: count(task, params, name) for name, params in models.items()}
     counts["data"] = rows[0] if rows else None
     if len({c for c in counts.values() if c is not None}) > 1:

@@ -1,0 +1,131 @@
+"""The mean loss of a model on all rows of a client, and measures of it.
+
+The loss is the cross-entropy of `Task.predict`, as `pfljax.metrics` judges it: dropout
+is off. A measure is a function of one client's `Objective`; `measure` runs it for one
+client, for every client, or for pooled rows (`planes.pooled`) as one program.
+"""
+
+import math
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+from jax.flatten_util import ravel_pytree
+
+from pfljax.landscape import stacked
+from pfljax.local import mean_over_rows
+from pfljax.types import Array, Batch, ClientData, Params, Task
+
+
+class Objective(NamedTuple):
+    """The loss L of one client around its model, on vectors of D numbers."""
+
+    weights: Array  # f32[D], all parameters of the model
+    value_and_grad: Callable[[Array], tuple[Array, Array]]  # w -> L(w), f32[D]
+    curvature: Callable[[Array], Array]  # v -> H v, f32[D], the Hessian at `weights`
+    unravel: Callable[[Array], Params]
+
+
+class How(NamedTuple):
+    """What a compiled program depends on beside shapes."""
+
+    function: Callable[..., Any]  # (objective, given, *options) -> pytree
+    predict: Callable[[Params, Array], Array]
+    options: tuple[int | bool, ...]
+    each: tuple[bool, ...]  # whether the parameters, and data, are stacked
+    batch_size: int
+    chunk: int
+
+
+def measure(
+    function: Callable[..., Any],
+    task: Task,
+    params: Params,
+    data: ClientData,
+    given: Any,
+    options: tuple[int | bool, ...] = (),
+    *,
+    batch_size: int,
+    chunk: int | None,
+) -> Any:
+    """`function(objective, given, *options)` of the client, or stacked over clients.
+
+    Args:
+      function: of a module, for programs are kept by it; NumPy leaves come back.
+      task: the model.
+      params: one model, or stacked over C clients.
+      data: a client's rows, offset and size i32[], or C clients', i32[C].
+      given: arrays that are the same for all clients: a key, a radius.
+      options: static numbers.
+      batch_size: rows at once; it changes the memory and the time, not the result.
+      chunk: clients at once; more take more memory. None: 1 on a CPU, else 32.
+
+    Raises:
+      ValueError: for parameters that are not the task's, or impossible numbers.
+    """
+    each, at_once = (
+        stacked.count_all(task, {"params": params}, data),
+        stacked.width(chunk),
+    )
+    at_least("batch_size", batch_size, 1)
+    how = How(function, task.predict, options, each, batch_size, at_once)
+    return jax.device_get(_program(how, params, data, given))
+
+
+@partial(jax.jit, static_argnums=0)
+def _program(how: How, params: Params, data: ClientData, given: Any) -> Any:
+    def one(models: tuple[Params, ...], rows: ClientData) -> Any:
+        objective = of_client(how.predict, models[0], rows, how.batch_size)
+        found = how.function(objective, given, *how.options)
+        return jax.tree.map(lambda leaf: jnp.where(rows.size > 0, leaf, jnp.nan), found)
+
+    # An accelerator's default rounds factors to 10 bits: the basis of Lanczos would
+    # not stay orthogonal.
+    with jax.default_matmul_precision("highest"):
+        return stacked.over_models(one, (params,), data, how.each, how.chunk)
+
+
+def of_client(
+    predict: Callable[[Params, Array], Array],
+    params: Params,
+    data: ClientData,
+    batch_size: int,
+) -> Objective:
+    """The objective on the rows of one client, summed over batches in one loop."""
+    weights, unravel = ravel_pytree(params)
+
+    def gradient(batch: Batch, w: Array) -> tuple[Array, Array]:
+        return jax.value_and_grad(lambda w: _loss(predict, unravel(w), batch))(w)
+
+    def value_and_grad(w: Array) -> tuple[Array, Array]:
+        return mean_over_rows(lambda batch: gradient(batch, w), data, batch_size)
+
+    def curvature(v: Array) -> Array:
+        def product(batch: Batch) -> Array:  # forward over reverse: exact
+            return jax.jvp(lambda w: gradient(batch, w)[1], (weights,), (v,))[1]
+
+        return mean_over_rows(product, data, batch_size)
+
+    return Objective(weights, value_and_grad, curvature, unravel)
+
+
+def _loss(predict: Any, params: Params, batch: Batch) -> Array:
+    logits = predict(params, batch.x).astype(jnp.float32)
+    rows = optax.softmax_cross_entropy_with_integer_labels(logits, batch.y)
+    return jnp.sum(batch.mask * rows) / jnp.maximum(batch.mask.sum(), 1)
+
+
+def size(task: Task) -> int:
+    """Number of parameters of the task's model."""
+    leaves = jax.tree.leaves(stacked.shapes(task))
+    return sum(math.prod(leaf.shape) for leaf in leaves)
+
+
+def at_least(name: str, value: int, least: int, most: int | None = None) -> None:
+    """Raises a ValueError unless `value` lies in least .. most."""
+    if value < least or (most is not None and value > most):
+        bound = f"{least} or more" if most is None else f"{least} to {most}"
+        raise ValueError(f"{name} is {value}, expected {bound}; choose such a number")
