@@ -42,7 +42,7 @@ def mirrored(line):
     return Line(line.t, {m: values[..., ::-1] for m, values in line.metrics.items()})
 
 
-def same(one, other, atol=1e-6):
+def assert_same_metrics(one, other, atol=1e-6):
     assert set(one.metrics) == set(other.metrics) == set(METRICS)
     for name in METRICS:
         np.testing.assert_allclose(one.metrics[name], other.metrics[name], atol=atol)
@@ -78,12 +78,14 @@ def test_stacked_lines_are_those_of_one_by_one(clients, found):
     task, a, b, data = clients
     for k in (0, 5):
         alone = landscape.line(task, one(a, k), one(b, k), toy.one(data, k), t=T)
-        same(alone, Line(found.t, {m: v[k] for m, v in found.metrics.items()}))
+        assert_same_metrics(
+            alone, Line(found.t, {m: v[k] for m, v in found.metrics.items()})
+        )
 
 
 @pytest.mark.parametrize("chunk", [1, CLIENTS])
 def test_a_chunk_changes_nothing(clients, found, chunk):
-    same(landscape.line(*clients, t=T, chunk=chunk), found)
+    assert_same_metrics(landscape.line(*clients, t=T, chunk=chunk), found)
 
 
 def test_what_is_not_stacked_is_shared(clients):
@@ -92,17 +94,19 @@ def test_what_is_not_stacked_is_shared(clients):
     center = one(a, 0)
     spread = jax.tree.map(lambda leaf: np.stack([leaf] * CLIENTS), center)
     shared = landscape.line(task, center, b, data, t=T, chunk=3)
-    same(shared, landscape.line(task, spread, b, data, t=T, chunk=3))
+    assert_same_metrics(shared, landscape.line(task, spread, b, data, t=T, chunk=3))
     pooled = landscape.line(task, center, b, everybody, t=T, chunk=3)
     alone = landscape.line(task, center, one(b, 4), everybody, t=T)
-    same(alone, Line(pooled.t, {m: v[4] for m, v in pooled.metrics.items()}))
+    assert_same_metrics(
+        alone, Line(pooled.t, {m: v[4] for m, v in pooled.metrics.items()})
+    )
 
 
 def test_swapped_ends_mirror_the_line(clients, found):
     task, a, b, data = clients
     t = tuple(1 - place for place in T[::-1])
     back = landscape.line(task, b, a, data, t=t, chunk=3)
-    same(mirrored(back), found, atol=1e-5)
+    assert_same_metrics(mirrored(back), found, atol=1e-5)
     assert np.abs(back.metrics["loss"] - found.metrics["loss"]).max() > 1e-3
 
 

@@ -3,6 +3,7 @@ import sys
 
 import numpy as np
 import pytest
+from matplotlib.text import Text
 
 from pfljax.report import comparison, figures
 from pfljax.report.runs import group_runs, read_run
@@ -89,9 +90,9 @@ def test_lambda_curve_draws_the_grid(run):
     grid = run.per_client["mixture/lambda"]
     for split in ("test", "validation"):
         mean = 100 * run.per_client[f"mixture/{split}/accuracy"].mean(0)
-        line_with(axes, grid, mean)
+        assert line_with(axes, grid, mean)
     level = 100 * run.summary["mixture"]["chosen_on_validation"]["accuracy"]["mean"]
-    line_with(axes, [0, 1], [level, level])
+    assert line_with(axes, [0, 1], [level, level])
 
 
 def test_no_mixture_no_lambda_curve(runs):
@@ -191,6 +192,7 @@ def test_labels_are_never_parsed_as_mathematics(make_run, tmp_path):
         comparison.comparison_curves([run]),
     ):
         figure.savefig(tmp_path / "figure.png")  # raises where it is parsed
+        assert label in {text.get_text() for text in figure.findobj(Text)}
 
 
 def test_only_drawing_loads_matplotlib_and_nothing_loads_pyplot_or_jax(run_folder):
