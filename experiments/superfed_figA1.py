@@ -36,7 +36,8 @@ def surface(folder: str, points: int) -> landscape.Plane:
     u, v = (landscape.random_direction(jax.random.key(seed), center) for seed in (0, 1))
     axis = np.linspace(-1, 1, points)
     rows = federation.test
-    return landscape.plane(sim.task, center, u, v, rows, alpha=axis, beta=axis)
+    frame = landscape.around(center, u, v)
+    return landscape.plane(sim.task, frame, rows, alpha=axis, beta=axis)
 
 
 def center(plane: landscape.Plane) -> float:

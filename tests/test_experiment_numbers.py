@@ -74,7 +74,7 @@ def test_figure_a2_is_a_mean_over_clients_and_seeds_by_lambda():
 def test_figure_a1_measures_what_lies_below_a_level():
     axis = np.linspace(-1, 1, 5)
     bowl = axis[:, None] ** 2 + axis**2  # 0 in the middle, 2 in the corners
-    plane = landscape.Plane(axis, axis, {"loss": 0.5 + bowl})
+    plane = landscape.Plane(axis, axis, {"loss": 0.5 + bowl}, {})
     module = load("superfed_figA1")
     assert module.center(plane) == 0.5
     assert module.below(plane, 0.75) == 5 / 25  # the middle and its four neighbours

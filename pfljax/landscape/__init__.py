@@ -8,7 +8,13 @@ from pfljax.landscape.align import hidden_units, match_units, permute_units
 from pfljax.landscape.ascent import Sharpness, sharpness
 from pfljax.landscape.curvature import Density, Eigen, Trace, density, eigen, trace
 from pfljax.landscape.curves import curve, mixtures, train_curve, train_simplex
-from pfljax.landscape.figures import draw_line, draw_pairs, draw_planes, draw_spectrum
+from pfljax.landscape.figures import (
+    draw_line,
+    draw_pairs,
+    draw_planes,
+    draw_spectrum,
+    draw_surface,
+)
 from pfljax.landscape.lines import (
     Between,
     Line,
@@ -21,18 +27,29 @@ from pfljax.landscape.lines import (
     midpoint,
 )
 from pfljax.landscape.matrix import Pairs, pairs
-from pfljax.landscape.planes import Plane, plane, pooled, random_direction
+from pfljax.landscape.planes import (
+    Frame,
+    Plane,
+    around,
+    penalty,
+    plane,
+    pooled,
+    random_direction,
+    through,
+)
 
 __all__ = [
     "Between",
     "Density",
     "Eigen",
+    "Frame",
     "Line",
     "Pairs",
     "Plane",
     "Sharpness",
     "Trace",
     "arc_mean",
+    "around",
     "barrier",
     "between",
     "curve",
@@ -41,6 +58,7 @@ __all__ = [
     "draw_pairs",
     "draw_planes",
     "draw_spectrum",
+    "draw_surface",
     "eigen",
     "flat_range",
     "height",
@@ -50,11 +68,13 @@ __all__ = [
     "midpoint",
     "mixtures",
     "pairs",
+    "penalty",
     "permute_units",
     "plane",
     "pooled",
     "random_direction",
     "sharpness",
+    "through",
     "trace",
     "train_curve",
     "train_simplex",

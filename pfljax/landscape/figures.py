@@ -1,7 +1,7 @@
 """Figures of landscapes."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -22,8 +22,8 @@ DECADES = 6  # of a density that are drawn
 def draw_planes(planes: Mapping[str, Plane], metric: str = "loss") -> "Figure":
     """Contours of planes side by side, log-spaced and of one scale for all.
 
-    The center is marked. Values above 30 times the least loss, and not finite ones, are
-    drawn as the highest level.
+    Models are marked, by name if there are several. Values above 30 times the least
+    loss, and not finite ones, are drawn as the highest level.
     """
     values = [plane.metrics[metric] for plane in planes.values()]
     finite = np.concatenate([v[np.isfinite(v)] for v in values])
@@ -42,10 +42,25 @@ def draw_planes(planes: Mapping[str, Plane], metric: str = "loss") -> "Figure":
         axes.contour(
             plane.alpha, plane.beta, clipped.T, levels, colors="white", linewidths=0.4
         )
-        axes.plot(0, 0, "o", markerfacecolor="white", color=INK)
+        for name, place in plane.marks.items():
+            axes.plot(*place, "o", markerfacecolor="white", color=INK)
+            if len(plane.marks) > 1:
+                text = {"textcoords": "offset points", "color": "white"}
+                axes.annotate(name, place, (5, 5), **text)
         axes.set_title(title, fontsize=10)
         axes.set_aspect("equal")
     drawn.colorbar(shown[0], ax=panels, format="%.2g", label=metric)
+    return drawn
+
+
+def draw_surface(plane: Plane, metric: str = "loss", ceiling: float = 1e9) -> "Figure":
+    """A plane as a surface over its two axes; values above `ceiling` are cut off."""
+    drawn, panels = new_figure(4.6, 3.8, subplot_kw={"projection": "3d"})
+    axes: Any = panels[0]
+    values = np.minimum(np.nan_to_num(plane.metrics[metric], nan=ceiling), ceiling)
+    where = np.meshgrid(plane.alpha, plane.beta, indexing="ij")
+    axes.plot_surface(*where, values, cmap="viridis", linewidth=0, rcount=99, ccount=99)
+    axes.set(xlabel="alpha", ylabel="beta", zlabel=metric)
     return drawn
 
 

@@ -13,12 +13,50 @@ from pfljax.metrics import score
 from pfljax.types import Array, ClientData, Key, Params, Task
 
 
+class Frame(NamedTuple):
+    """A plane of parameters, center + alpha u + beta v."""
+
+    center: Params
+    u: Params
+    v: Params
+    marks: dict[str, tuple[float, float]]  # (alpha, beta) of the models that span it
+
+
 class Plane(NamedTuple):
     """Metrics at center + alpha_i u + beta_j v."""
 
     alpha: np.ndarray  # f32[A]
     beta: np.ndarray  # f32[B]
     metrics: dict[str, np.ndarray]  # "loss", "accuracy", ...: f32[A, B]
+    marks: dict[str, tuple[float, float]]  # (alpha, beta) of models by name
+
+
+def through(a: Params, b: Params, c: Params) -> Frame:
+    """The plane of three models with orthogonal axes: a at (0, 0), c at (1, 0).
+
+    u = c - a, and v is what b - a has beside it, so that b lies at beta = 1. Garipov et
+    al., NeurIPS 2018, https://arxiv.org/abs/1802.10026 (Appendix A.2), whose grids go
+    from -.2 to 1.2.
+
+    Raises:
+      ValueError: the models lie on one line.
+    """
+    u, other = tree.sub(c, a), tree.sub(b, a)
+    along = float(tree.dot(other, u)) / max(float(tree.square_norm(u)), 1e-30)
+    v = tree.axpy(-along, u, other)
+    if not float(tree.square_norm(v)) > 1e-12 * float(tree.square_norm(other)) > 0:
+        raise ValueError(
+            "the three models lie on one line; give others, or judge a line"
+        )
+    return Frame(a, u, v, {"a": (0.0, 0.0), "b": (along, 1.0), "c": (1.0, 0.0)})
+
+
+def around(center: Params, u: Params, v: Params) -> Frame:
+    """The plane of two directions from a model: random ones, or Hessian eigenvectors.
+
+    An eigenvector has norm 1; scale it to see far.
+    """
+    return Frame(center, u, v, {"center": (0.0, 0.0)})
 
 
 def random_direction(key: Key, params: Params) -> Params:
@@ -45,9 +83,7 @@ def _filterwise(key: Key, leaf: Array) -> Array:
 
 def plane(
     task: Task,
-    center: Params,
-    u: Params,
-    v: Params,
+    frame: Frame,
     data: ClientData,
     *,
     alpha: Sequence[float] | np.ndarray,
@@ -58,17 +94,19 @@ def plane(
 
     Args:
       task: the model.
-      center, u, v: parameter trees of one structure.
+      frame: the plane: `through` three models, or `around` one.
       data: rows of C clients, offset and size i32[C].
       alpha, beta: places on the two axes.
       batch_size: of the batchwise calibration errors.
     """
+    center, u, v, marks = frame
     a, b = (np.asarray(axis, np.float32) for axis in (alpha, beta))
     grid = np.stack(np.meshgrid(a, b, indexing="ij"), -1).reshape(-1, 2)
     rows = pooled(data)
     found = jax.device_get(_program(task.predict, center, u, v, rows, grid, batch_size))
     shape = len(a), len(b)
-    return Plane(a, b, {name: values.reshape(shape) for name, values in found.items()})
+    metrics = {name: values.reshape(shape) for name, values in found.items()}
+    return Plane(a, b, metrics, marks)
 
 
 @partial(jax.jit, static_argnames=("predict", "batch_size"))
@@ -80,6 +118,34 @@ def _program(predict, center, u, v, data, places, batch_size):
         return score(lambda x: predict(model, x), data, batch_size)
 
     return jax.lax.map(at, places)
+
+
+def penalty(
+    frame: Frame,
+    *,
+    alpha: Sequence[float] | np.ndarray,
+    beta: Sequence[float] | np.ndarray,
+    form: str = "squared",
+) -> np.ndarray:
+    """The regulariser on a plane, f64[A, B]: add decay / 2 times it to the loss.
+
+    "squared" is ||p||^2. "norm" is the sum over tensors of ||p||, un-squared, as in the
+    code of Garipov et al.
+
+    Raises:
+      ValueError: the form is unknown.
+    """
+    if form not in ("squared", "norm"):
+        raise ValueError(f"form is {form!r}; known: squared, norm")
+    leaves = zip(*map(jax.tree.leaves, frame[:3]), strict=True)
+    a, b = np.meshgrid(np.asarray(alpha), np.asarray(beta), indexing="ij")
+    place = np.stack([np.ones_like(a), a, b], -1).astype(np.float64)
+    total = np.zeros(a.shape)
+    for parts in leaves:
+        flat = np.stack([np.asarray(part, np.float64).ravel() for part in parts])
+        square = np.einsum("abi,ij,abj->ab", place, flat @ flat.T, place)
+        total += square if form == "squared" else np.sqrt(np.maximum(square, 0))
+    return total
 
 
 def pooled(data: ClientData) -> ClientData:

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import toy
-from pfljax import landscape, models
+from pfljax import landscape, models, tree
 from pfljax.landscape.planes import pooled
 
 
@@ -13,7 +13,9 @@ def test_a_plane_is_the_loss_of_each_of_its_models():
     task, (_, test) = toy.classifier(), toy.ragged()
     center, u, v = (task.init(jax.random.key(seed)) for seed in range(3))
     alpha, beta = [-1.0, 0.0, 0.5], [0.0, 2.0]
-    plane = landscape.plane(task, center, u, v, test, alpha=alpha, beta=beta)
+    frame = landscape.around(center, u, v)
+    plane = landscape.plane(task, frame, test, alpha=alpha, beta=beta)
+    assert plane.marks == {"center": (0, 0)}
     spans = zip(np.asarray(test.offset), np.asarray(test.size), strict=True)
     rows = np.concatenate([offset + np.arange(size) for offset, size in spans])
     x, y = test.examples.x[rows], np.asarray(test.examples.y)[rows]
@@ -58,7 +60,7 @@ def test_the_figure_clips_what_diverged_and_shares_one_scale():
     bowl = axis[:, None] ** 2 + axis[None] ** 2 + 0.1
     far = np.where(bowl > 1, np.nan, 3 * bowl)
     planes = {
-        name: landscape.Plane(axis, axis, {"loss": values})
+        name: landscape.Plane(axis, axis, {"loss": values}, {name: (0, 0.5)})
         for name, values in (("FedAvg", bowl), ("other", far))
     }
     figure = landscape.draw_planes(planes)
@@ -68,3 +70,54 @@ def test_the_figure_clips_what_diverged_and_shares_one_scale():
     assert fills[0].get_clim() == fills[1].get_clim()
     assert fills[0].get_clim()[0] == pytest.approx(0.1)
     assert figure.axes[2].get_ylabel() == "loss"
+    assert figure.axes[0].lines[0].get_xydata().tolist() == [[0, 0.5]]
+
+
+def test_a_plane_goes_through_three_models():
+    task, (_, test) = toy.classifier(), toy.ragged()
+    models = {name: task.init(jax.random.key(k)) for k, name in enumerate("abc")}
+    frame = landscape.through(**models)
+    assert float(tree.dot(frame.u, frame.v)) == pytest.approx(0, abs=1e-5)
+    assert frame.marks["a"] == (0, 0)
+    assert frame.marks["c"] == (1, 0)
+    for name, (x, y) in frame.marks.items():
+        at = tree.axpy(y, frame.v, tree.axpy(x, frame.u, frame.center))
+        toy.assert_close(at, models[name])
+        one = landscape.plane(task, frame, test, alpha=[x], beta=[y])
+        end = landscape.line(task, models[name], models["a"], pooled(test), t=(0, 1))
+        assert one.metrics["loss"][0, 0] == pytest.approx(
+            end.metrics["loss"][0], rel=1e-5
+        )
+    with pytest.raises(ValueError, match="three models lie on one line"):
+        landscape.through(models["a"], models["b"], models["b"])
+
+
+@pytest.mark.parametrize("form", ["squared", "norm"])
+def test_the_penalty_is_that_of_each_model(form):
+    task = toy.classifier()
+    frame = landscape.around(*(task.init(jax.random.key(k)) for k in range(3)))
+    alpha, beta = (0.0, -0.5, 2.0), (0.3, 1.0)
+    found = landscape.penalty(frame, alpha=alpha, beta=beta, form=form)
+    for i, a in enumerate(alpha):
+        for j, b in enumerate(beta):
+            at = tree.axpy(b, frame.v, tree.axpy(a, frame.u, frame.center))
+            squares = [np.square(leaf).sum() for leaf in jax.tree.leaves(at)]
+            expected = sum(squares) if form == "squared" else np.sqrt(squares).sum()
+            assert found[i, j] == pytest.approx(expected, rel=1e-5)
+
+
+def test_an_unknown_penalty_is_told():
+    task = toy.classifier()
+    frame = landscape.around(*(task.init(jax.random.key(k)) for k in range(3)))
+    with pytest.raises(ValueError, match="form is 'l2'; known: squared, norm"):
+        landscape.penalty(frame, alpha=[0], beta=[0], form="l2")
+
+
+def test_a_surface_is_cut_at_its_ceiling():
+    axis = np.linspace(-1, 1, 5)
+    bowl = axis[:, None] ** 2 + axis**2
+    bowl[0, 0] = np.nan
+    plane = landscape.Plane(axis, axis, {"loss": bowl}, {})
+    (axes,) = landscape.draw_surface(plane, ceiling=1.5).axes
+    assert axes.get_zlabel() == "loss"
+    assert axes.zaxis.get_data_interval()[1] == pytest.approx(1.5)
