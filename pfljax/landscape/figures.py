@@ -45,8 +45,9 @@ def draw_planes(planes: Mapping[str, Plane], metric: str = "loss") -> "Figure":
         for name, place in plane.marks.items():
             axes.plot(*place, "o", markerfacecolor="white", color=INK)
             if len(plane.marks) > 1:
-                text = {"textcoords": "offset points", "color": "white"}
-                axes.annotate(name, place, (5, 5), **text)
+                axes.annotate(
+                    name, place, (5, 5), textcoords="offset points", color="white"
+                )
         axes.set_title(title, fontsize=10)
         axes.set_aspect("equal")
     drawn.colorbar(shown[0], ax=panels, format="%.2g", label=metric)
