@@ -34,6 +34,7 @@ from pfljax.landscape.planes import (
     penalty,
     plane,
     pooled,
+    principal,
     random_direction,
     through,
 )
@@ -72,6 +73,7 @@ __all__ = [
     "permute_units",
     "plane",
     "pooled",
+    "principal",
     "random_direction",
     "sharpness",
     "through",

@@ -59,6 +59,45 @@ def around(center: Params, u: Params, v: Params) -> Frame:
     return Frame(center, u, v, {"center": (0.0, 0.0)})
 
 
+def principal(models: Params, names: Sequence[str]) -> tuple[Frame, np.ndarray]:
+    """The plane of a trajectory's two principal directions, and their shares, f64[2].
+
+    From the last model, as Li et al., NeurIPS 2018, https://arxiv.org/abs/1712.09913
+    (Section 7.2): the directions explain the most of the differences to it, and the
+    shares tell how much. Marks are the models' projections, by name; the farthest on
+    each axis lies at 1 or -1.
+
+    Args:
+      models: R >= 3 models, stacked [R, ...], the last one the center.
+      names: R names, rounds for example.
+
+    Raises:
+      ValueError: there are too few models, or another number of names.
+    """
+    count = len(jax.tree.leaves(models)[0])
+    if count < 3 or len(names) != count:
+        raise ValueError(
+            f"{count} models and {len(names)} names; expected 3 models or more, and as "
+            "many names"
+        )
+    center = jax.tree.map(lambda leaf: np.asarray(leaf[-1]), models)
+    apart = jax.tree.map(lambda leaf, last: np.asarray(leaf) - last, models, center)
+    flat = np.concatenate(
+        [leaf.reshape(count, -1) for leaf in jax.tree.leaves(apart)], 1
+    ).astype(np.float64)
+    squares, vectors = np.linalg.eigh(flat @ flat.T)
+    squares, vectors = squares[::-1][:2].clip(0), vectors[:, ::-1][:, :2]
+    places = vectors * np.sqrt(squares)
+    reach = np.maximum(np.abs(places).max(0), 1e-30)
+    weights = vectors / np.sqrt(np.maximum(squares, 1e-30)) * reach
+    u, v = (
+        jax.tree.map(lambda leaf, w=w: np.tensordot(w, leaf, 1).astype("f4"), apart)
+        for w in weights.T
+    )
+    marks = {n: (x, y) for n, (x, y) in zip(names, places / reach, strict=True)}
+    return Frame(center, u, v, marks), squares / max((flat**2).sum(), 1e-30)
+
+
 def random_direction(key: Key, params: Params) -> Params:
     """A Gaussian direction with the norm of `params` filter by filter.
 

@@ -92,6 +92,25 @@ def test_a_plane_goes_through_three_models():
         landscape.through(models["a"], models["b"], models["b"])
 
 
+def test_principal_directions_show_a_flat_trajectory_as_it_is():
+    task, rng = toy.classifier(), np.random.default_rng(0)
+    last, d, e = (task.init(jax.random.key(k)) for k in range(3))
+    along = [*rng.normal(size=(5, 2)), np.zeros(2)]
+    models = [tree.axpy(a, d, tree.axpy(b, e, last)) for a, b in along]
+    stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *models)
+    frame, shares = landscape.principal(stacked, [f"round {k}" for k in range(6)])
+    assert shares.sum() == pytest.approx(1)
+    assert shares[0] > shares[1]
+    assert float(tree.dot(frame.u, frame.v)) == pytest.approx(0, abs=1e-4)
+    assert np.abs([*frame.marks.values()]).max(0).tolist() == [1, 1]
+    for (x, y), model in zip(frame.marks.values(), models, strict=True):
+        at = tree.axpy(y, frame.v, tree.axpy(x, frame.u, frame.center))
+        toy.assert_close(at, model, 1e-4)
+    apart = jax.tree.map(lambda leaf: leaf[:2], stacked)
+    with pytest.raises(ValueError, match="2 models and 2 names; expected 3"):
+        landscape.principal(apart, ["a", "b"])
+
+
 @pytest.mark.parametrize("form", ["squared", "norm"])
 def test_the_penalty_is_that_of_each_model(form):
     task = toy.classifier()
