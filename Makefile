@@ -1,5 +1,5 @@
 # make demo: a comparison of methods on real data. make test: lint, types and tests.
-# make slow: the tests of killed runs, several devices and several processes.
+# make slow: the tests of killed runs, several devices and processes, and long ones.
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VERSION := $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])')
 PINS := $(wildcard .ci/constraints-$(VERSION).txt)

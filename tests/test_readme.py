@@ -40,6 +40,7 @@ def _short(run):
     return wrapped
 
 
+@pytest.mark.slow
 def test_the_readmes_python_runs_and_goes_on(blocks, here, capsys):
     quick, own, exported, _ = blocks
     assert len(quick.splitlines()) < 15

@@ -43,6 +43,7 @@ def test_every_store_gives_the_same_bits_on_two_devices(tmp_path):
     assert played.returncode == 0
 
 
+@pytest.mark.slow
 def test_a_run_ends_as_on_the_devices(tmp_path, monkeypatch):
     """Judged in blocks of 2; the last bits are XLA's, for programs differ."""
     monkeypatch.setattr(stream, "BLOCK", 2)

@@ -69,6 +69,7 @@ def _loss(task, data, points, weights):
     return found["loss"]
 
 
+@pytest.mark.slow
 def test_a_trained_curve_avoids_the_barrier_of_the_line():
     task, data = toy.classifier(), _rings()
     train = Local(0.3, batch_size=20, epochs=60)
@@ -92,6 +93,7 @@ def _trained(task, data, local, seed):
     return curves.mix(found, jnp.array([0.5, 0.5]))
 
 
+@pytest.mark.slow
 def test_a_simplex_has_a_low_loss_everywhere_and_points_apart():
     task, data, train = toy.classifier(), _rings(), Local(0.3, 20, epochs=60)
     first = jax.vmap(task.init)(jax.random.split(_key(7), 3))

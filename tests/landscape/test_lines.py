@@ -204,7 +204,7 @@ def test_a_second_call_with_other_models_traces_nothing(clients):
         landscape.between(own, a, b, data)
         landscape.pairs(own, a, data)
         axes = {"alpha": [0.0, 1.0], "beta": [0.0]}
-        landscape.plane(own, center, u, v, data, **axes)
+        landscape.plane(own, landscape.around(center, u, v), data, **axes)
 
     everything(a, b, center)
     assert {"init", "predict"} == set(traced)
