@@ -119,10 +119,15 @@ def train_curve(
         gets a curve of its own: [C, bends + 2, ...].
 
     Raises:
-      ValueError: `kind` is unknown, or `bends` is below 1.
+      ValueError: `kind` is unknown, `bends` is below 1, or shapes do not go together.
     """
     if bends < 1:
         raise ValueError(f"bends is {bends}; expected at least 1")
+    if len(set(stacked.count_all(task, {"a": a, "b": b}, data))) > 1:
+        raise ValueError(
+            "of a, b and data some are of many clients and some of one; give all of C "
+            "clients, or all of one (landscape.pooled makes one of many)"
+        )
     inner = curve_weights("chain", 2, np.linspace(0, 1, bends + 2)[1:-1])
     curve_weights(kind, 2, 0.0)  # a wrong kind is told before anything is compiled
 
@@ -162,7 +167,13 @@ def train_simplex(
         says.
       data: rows of one client (offset and size i32[]), or of C clients.
     """
-    count = jax.tree.leaves(points)[0].shape[data.offset.ndim]
+    separate = _separate(task, points)
+    count, own = len(separate), stacked.count(task, separate[0], "points")
+    if own != (len(data.offset) if data.offset.ndim else None):
+        raise ValueError(
+            f"points are of {own or 'one'} and data of {data.offset.shape} clients; "
+            "give both of C clients, or both of one"
+        )
     if count < 2:
         raise ValueError("points is one model; expected at least two, stacked")
 

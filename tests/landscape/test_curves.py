@@ -158,3 +158,13 @@ def test_points_of_another_model_are_refused():
     task, data = toy.classifier(), toy.one(toy.ragged()[0], 0)
     with pytest.raises(ValueError, match=r"expected .* behind one axis"):
         landscape.curve(task, task.init(_key()), data)
+
+
+def test_one_model_and_the_rows_of_many_clients_are_refused():
+    task, (data, _), local = toy.classifier(), toy.ragged(), toy.full_batch()
+    model = task.init(_key())
+    with pytest.raises(ValueError, match="some are of many clients and some of one"):
+        curves.train_curve(task, model, model, data, local, _key())
+    pair = jax.tree.map(lambda leaf: jnp.stack([leaf, leaf]), model)
+    with pytest.raises(ValueError, match=r"points are of one and data of \(8,\)"):
+        curves.train_simplex(task, pair, data, local, _key())
