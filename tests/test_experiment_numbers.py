@@ -23,7 +23,7 @@ def load(name):
     return importlib.import_module(name)
 
 
-def made(over, experiment=None, rounds=20):
+def made(over, rounds=20):
     """A sweep whose k-th run has accuracies of its own everywhere, in order."""
     names, found = [*over], []
     for k, values in enumerate(itertools.product(*over.values())):
@@ -42,7 +42,7 @@ def made(over, experiment=None, rounds=20):
         at = np.array([rounds // 2, rounds])
         given = dict(zip(names, values, strict=True))
         found.append(results.Result(given, at, np.zeros(rounds), judged, path, size))
-    base = experiment or load("superfed_deviations").BASE.replace(rounds=rounds)
+    base = load("superfed_deviations").BASE.replace(rounds=rounds)
     return results.Sweep(base, {k: [*v] for k, v in over.items()}, found)
 
 

@@ -1,7 +1,16 @@
-"""The loss around models: lines, curves, pairs, planes, curvature.
+"""The loss around models and between them.
 
-Functions take parameter pytrees and a `Task` with data, and return arrays; `figures`
-draws them, `runs` reads them off a finished run.
+Functions take parameter pytrees and a `Task` with data, and return arrays.
+
+lines       metrics between two models, and their barriers
+curves      trained curves and simplexes of low loss
+matrix      all pairs of clients
+planes      grids through three models, around one, along a trajectory
+align       permutations of hidden units
+curvature   Hessian: eigenpairs, trace, density
+ascent      sharpness; objective: the loss of this and of curvature
+stacked     one model or many, told by shape
+figures     draws all of it; runs: what `pfljax landscape RUN` does
 """
 
 from pfljax.landscape.align import hidden_units, match_units, permute_units

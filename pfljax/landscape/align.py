@@ -16,7 +16,7 @@ from scipy.optimize import linear_sum_assignment
 
 from pfljax.models.deep import Depthwise, Residual
 from pfljax.models.dropout import Dropout
-from pfljax.models.layers import BatchNorm, GroupNorm, flatten
+from pfljax.models.layers import BatchNorm, GroupNorm
 from pfljax.models.linear import Linear
 from pfljax.models.network import Network
 from pfljax.types import Params
@@ -50,7 +50,7 @@ def hidden_units(network: nn.Module, params: Params) -> list[Units]:
     """
     leaves: Any = flatten_dict(jax.device_get(params))
     walk = _Walk(leaves)
-    outputs, _ = walk(network, (), None, False)
+    outputs = walk(network, (), None)
     found = {id(walk.root(own)): walk.root(own) for own in walk.all}
     found.pop(id(walk.root(outputs)), None)  # logits have an order of their own
     return [Units(own.size, own.parts, tuple(own.axes)) for own in found.values()]
@@ -89,32 +89,29 @@ class _Walk:
         self.tie(made, (*path, "bias"), 0)
         return made
 
-    def __call__(self, layer: Any, path: Path, own: _Open | None, flat: bool) -> Any:
-        """(units after the layer, whether their images are flat by now)."""
+    def __call__(self, layer: Any, path: Path, own: _Open | None) -> Any:
+        """The units after the layer; functions such as ReLU and flatten keep them."""
         match layer:
             case Network():
-                own, flat = self(layer.body, (*path, "body"), own, flat)
-                return self(layer.head, (*path, "head"), own, flat)
+                own = self(layer.body, (*path, "body"), own)
+                return self(layer.head, (*path, "head"), own)
             case nn.Sequential():
                 for i, each in enumerate(layer.layers):
-                    own, flat = self(each, (*path, f"layers_{i}"), own, flat)
-                return own, flat
+                    own = self(each, (*path, f"layers_{i}"), own)
+                return own
             case Residual():
-                return self.meet(layer, path, own), flat
+                return self.meet(layer, path, own)
             case nn.Dense() | nn.Conv() | Linear():
-                return self.product(layer, path, own), flat
+                return self.product(layer, path, own)
             case GroupNorm() | nn.GroupNorm() | BatchNorm() | Depthwise():
                 self.channelwise(layer, path, own)
-                return own, flat
-            case Dropout():
-                return own, flat
-            case nn.Module():
+            case nn.Module() if not isinstance(layer, Dropout):
                 raise ValueError(
                     f"{type(layer).__name__} at {'/'.join(path)} is no layer whose "
                     "units are known; give the model as a Network of dense layers, "
                     "convolutions, normalisations and residual blocks"
                 )
-        return own, flat or layer is flatten
+        return own
 
     def product(self, layer: Any, path: Path, own: _Open | None) -> _Open:
         """A dense layer or a convolution."""
@@ -144,9 +141,9 @@ class _Walk:
 
     def meet(self, layer: Residual, path: Path, own: _Open | None) -> _Open | None:
         """Branch and skip end in the same units."""
-        branch, _ = self(layer.branch, (*path, "branch"), own, False)
+        branch = self(layer.branch, (*path, "branch"), own)
         if layer.skip is not None:
-            own, _ = self(layer.skip, (*path, "skip"), own, False)
+            own = self(layer.skip, (*path, "skip"), own)
         if own is None:
             raise ValueError(f"{'/'.join(path)} adds the input itself to its branch")
         one, other = self.root(branch), self.root(own)

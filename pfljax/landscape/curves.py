@@ -6,6 +6,7 @@ the points by weights that add up to 1.
 
 import math
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import jax
@@ -16,7 +17,7 @@ from pfljax import engine, tree
 from pfljax.algorithms.superfed import square_cosine
 from pfljax.landscape import stacked
 from pfljax.landscape.lines import Line, Places, ascending, judge
-from pfljax.local import budget, derive, fit
+from pfljax.local import Loss, budget, derive, fit
 from pfljax.metrics import GRID
 from pfljax.types import Array, Batch, ClientData, Key, Local, Params, Task, Turn
 
@@ -128,8 +129,18 @@ def train_curve(
             "of a, b and data some are of many clients and some of one; give all of C "
             "clients, or all of one (landscape.pooled makes one of many)"
         )
-    inner = curve_weights("chain", 2, np.linspace(0, 1, bends + 2)[1:-1])
     curve_weights(kind, 2, 0.0)  # a wrong kind is told before anything is compiled
+    ends = jax.tree.map(lambda x, y: jnp.stack([x, y], data.offset.ndim), a, b)
+    return _curve_trainer(task.loss, local, kind, bends)(ends, data, key)
+
+
+@lru_cache(maxsize=32)
+def _curve_trainer(loss: Loss, local: Local, kind: str, bends: int) -> Any:
+    """The program (ends [2, ...], data, key) -> points, for one client or for all."""
+    inner = curve_weights("chain", 2, np.linspace(0, 1, bends + 2)[1:-1])
+
+    def weigh(key: Key) -> Array:
+        return curve_weights(kind, bends + 2, jax.random.uniform(key))
 
     def train(ends: Params, data: ClientData, key: Key) -> Params:
         def joined(free: Params) -> Params:
@@ -137,14 +148,10 @@ def train_curve(
                 lambda e, f: jnp.concatenate([e[:1], f, e[1:]]), ends, free
             )
 
-        def weigh(key: Key) -> Array:
-            return curve_weights(kind, bends + 2, jax.random.uniform(key))
-
         free = jax.tree.map(lambda e: jnp.tensordot(inner, e, 1), ends)
-        return joined(_fit(task, free, joined, weigh, data, local, key))
+        return joined(_fit(loss, free, joined, weigh, data, local, key))
 
-    ends = jax.tree.map(lambda x, y: jnp.stack([x, y], data.offset.ndim), a, b)
-    return _for_all(train, ends, data, key)
+    return _for_all(train)
 
 
 def train_simplex(
@@ -166,6 +173,9 @@ def train_simplex(
       points: n >= 2 models to start from, stacked [n, ...], or [C, n, ...], as `data`
         says.
       data: rows of one client (offset and size i32[]), or of C clients.
+
+    Raises:
+      ValueError: there is one point, or shapes do not go together.
     """
     separate = _separate(task, points)
     count, own = len(separate), stacked.count(task, separate[0], "points")
@@ -177,6 +187,13 @@ def train_simplex(
     if count < 2:
         raise ValueError("points is one model; expected at least two, stacked")
 
+    return _simplex_trainer(task.loss, local, count, beta)(points, data, key)
+
+
+@lru_cache(maxsize=32)
+def _simplex_trainer(loss: Loss, local: Local, count: int, beta: float) -> Any:
+    """The program (points [n, ...], data, key) -> points, for one client or for all."""
+
     def weigh(key: Key) -> Array:
         drawn = jax.random.exponential(key, (count,))
         return drawn / drawn.sum()
@@ -186,13 +203,13 @@ def train_simplex(
         return beta * square_cosine(tree.take(points, i), tree.take(points, j))
 
     def train(points: Params, data: ClientData, key: Key) -> Params:
-        return _fit(task, points, lambda own: own, weigh, data, local, key, apart)
+        return _fit(loss, points, lambda own: own, weigh, data, local, key, apart)
 
-    return _for_all(train, points, data, key)
+    return _for_all(train)
 
 
 def _fit(
-    task: Task,
+    loss: Loss,
     free: Params,
     joined: Callable[[Params], Params],
     weigh: Callable[[Key], Array],
@@ -203,27 +220,28 @@ def _fit(
 ) -> Params:
     """`free` after the steps on the loss of a model of joined(free), drawn anew."""
 
-    def loss(free: Params, batch: Batch, key: Key) -> Array:
+    def drawn(free: Params, batch: Batch, key: Key) -> Array:
         points = joined(free)
-        value = task.loss(mix(points, weigh(derive(key, "place"))), batch, key)
+        value = loss(mix(points, weigh(derive(key, "place"))), batch, key)
         return value + penalty(points, derive(key, "pair")) if penalty else value
 
     turn = Turn(key, jnp.int32(0), budget(local, data.size))
-    return fit(loss, free, data, turn, local)[0]
+    return fit(drawn, free, data, turn, local)[0]
 
 
-def _for_all(
-    train: Callable[..., Params], points: Params, data: ClientData, key: Key
-) -> Params:
+def _for_all(train: Callable[..., Params]) -> Callable[..., Params]:
     """`train` of one client, or of each of C in chunks; client k's key folds in k."""
 
-    def one(points: Params, offset: Array, size: Array, key: Key) -> Params:
-        return train(points, ClientData(data.examples, offset, size), key)
+    def run(points: Params, data: ClientData, key: Key) -> Params:
+        if not data.offset.ndim:
+            return train(points, data, key)
 
-    def everybody(points: Params, data: ClientData, key: Key) -> Params:
+        def one(points: Params, offset: Array, size: Array, key: Key) -> Params:
+            return train(points, ClientData(data.examples, offset, size), key)
+
         ids = jnp.arange(len(data.offset))
         keys = jax.vmap(jax.random.fold_in, (None, 0))(key, ids)
         given = points, data.offset, data.size, keys
         return engine.over_clients(one, given, data.size, stacked.width(None))
 
-    return jax.jit(everybody if data.offset.ndim else train)(points, data, key)
+    return jax.jit(run)

@@ -80,7 +80,7 @@ def judge(
     weights: np.ndarray,
     data: ClientData,
     batch_size: int,
-    chunk: int | None,
+    chunk: int | None = None,
 ) -> dict[str, np.ndarray]:
     """Metrics of sums of models by weights [P, n], f32[P] or f32[C, P]; see `line`."""
     each, width = stacked.count_all(task, models, data), stacked.width(chunk)

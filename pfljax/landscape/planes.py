@@ -1,7 +1,6 @@
 """Metrics on a grid of a plane through a model, as one compiled program."""
 
 from collections.abc import Sequence
-from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -9,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from pfljax import tree
-from pfljax.metrics import score
+from pfljax.landscape.lines import judge
 from pfljax.types import Array, ClientData, Key, Params, Task
 
 
@@ -140,23 +139,13 @@ def plane(
     """
     center, u, v, marks = frame
     a, b = (np.asarray(axis, np.float32) for axis in (alpha, beta))
-    grid = np.stack(np.meshgrid(a, b, indexing="ij"), -1).reshape(-1, 2)
-    rows = pooled(data)
-    found = jax.device_get(_program(task.predict, center, u, v, rows, grid, batch_size))
+    places = np.stack(np.meshgrid(a, b, indexing="ij"), -1).reshape(-1, 2)
+    weights = np.insert(places, 0, 1, axis=1)
+    models = {"center": center, "u": u, "v": v}
+    found = judge(task, models, weights, pooled(data), batch_size)
     shape = len(a), len(b)
     metrics = {name: values.reshape(shape) for name, values in found.items()}
     return Plane(a, b, metrics, marks)
-
-
-@partial(jax.jit, static_argnames=("predict", "batch_size"))
-def _program(predict, center, u, v, data, places, batch_size):
-    """Metrics [P] at `places` [P, 2]; one task's equal shapes are traced once."""
-
-    def at(place):
-        model = tree.axpy(place[1], v, tree.axpy(place[0], u, center))
-        return score(lambda x: predict(model, x), data, batch_size)
-
-    return jax.lax.map(at, places)
 
 
 def penalty(

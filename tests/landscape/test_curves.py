@@ -168,3 +168,20 @@ def test_one_model_and_the_rows_of_many_clients_are_refused():
     pair = jax.tree.map(lambda leaf: jnp.stack([leaf, leaf]), model)
     with pytest.raises(ValueError, match=r"points are of one and data of \(8,\)"):
         curves.train_simplex(task, pair, data, local, _key())
+
+
+@pytest.mark.parametrize("kind", ["curve", "simplex"])
+def test_a_second_training_traces_nothing(kind):
+    task, data, local = toy.quadratic(), toy.one(toy.noisy_clients(), 0), Local(0.1, 2)
+    calls, models = [], [toy.unflat([k, 1.0, -k]) for k in range(3)]
+    own = task._replace(loss=lambda *given: calls.append(1) or task.loss(*given))
+    traced = []
+    for a, b in (models[:2], models[1:]):
+        if kind == "curve":
+            curves.train_curve(own, a, b, data, local, _key())
+        else:
+            pair = jax.tree.map(lambda *leaves: jnp.stack(leaves), a, b)
+            curves.train_simplex(own, pair, data, local, _key())
+        traced.append(len(calls))
+    assert traced[0] > 0
+    assert traced[1] == traced[0]
