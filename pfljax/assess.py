@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pfljax import engine, evaluate, metrics, tree
+from pfljax import engine, evaluate, homes, mesh, metrics, tree
 from pfljax.build import Simulation
 from pfljax.data import Federation
 from pfljax.local import derive
@@ -106,31 +106,30 @@ def in_blocks(
     ids: np.ndarray, parts: tuple[ClientData, ...],
 ) -> Values:  # fmt: skip
     """judge(state, clients, ids, *parts), block by block if there are many clients."""
-    block, whole = sim.block, np.arange(len(ids))
-    if len(ids) <= block:
+    if len(ids) <= sim.block:
         return jax.device_get(judge(state, states(ids), jnp.asarray(ids), *parts))
-    found = []
-    for start in whole[::block]:
-        some = np.minimum(np.arange(start, start + block), whole[-1])
+    found: Values = {}
+    grid = sim.setting.mesh
+    devices = grid.size if grid and grid.homes else 1
+    for places in mesh.blocks(devices, len(ids), sim.block):
+        some = np.minimum(places, len(ids) - 1)  # nobody is taken for the last one
         cut = [
-            part._replace(offset=part.offset[some], size=part.size[some])
+            part._replace(offset=part.offset[places], size=part.size[some])
             for part in parts
         ]
         judged = judge(state, states(ids[some]), jnp.asarray(ids[some]), *cut)
-        found.append(jax.device_get(judged))
-    return {
-        name: np.concatenate([values[name] for values in found])[: len(ids)]
-        for name in found[0]
-    }
+        real = places < len(ids)
+        for name, values in jax.device_get(judged).items():
+            whole = np.empty((len(ids), *values.shape[1:]), values.dtype)
+            found.setdefault(name, whole)[places[real]] = values[real]
+    return found
 
 
 def _by_span(sim: Simulation, state: RunState, rows: ClientData) -> Values:
     """Metrics [C] of the server's model; clients with the same rows are judged once."""
-    spans = np.stack([np.asarray(rows.offset), np.asarray(rows.size)], axis=1)
-    different, place = np.unique(spans, axis=0, return_inverse=True)
-    offset, size = jnp.asarray(different.T)
-    found = sim.judges["server"](state.server, ClientData(rows.examples, offset, size))
-    return {name: np.asarray(values)[place] for name, values in found.items()}
+    different, whose = homes.different(sim.setting.mesh, rows)
+    found = sim.judges["server"](state.server, different)
+    return {name: np.asarray(values)[whose] for name, values in found.items()}
 
 
 def headline(records: list[dict[str, Any]], split: str = "test") -> float:

@@ -14,6 +14,7 @@ from pfljax import (
     devices,
     engine,
     evaluate,
+    homes,
     mesh,
     registry,
     stream,
@@ -224,16 +225,12 @@ def abstract(sim: Simulation) -> RunState:
 
 
 def placed(sim: Simulation, federation: Federation) -> Federation:
-    """The federation with its data on every device that takes part."""
-    if sim.setting.mesh is None:
-        return federation
-    pool, *spans = mesh.place(
-        sim.setting.mesh,
-        (
-            federation.train.examples,
-            *((p.offset, p.size) for p in federation.parts.values()),
-        ),
-    )
+    """The federation with its data on every device that takes part, or at home."""
+    grid = sim.setting.mesh
+    if grid is not None and grid.homes:
+        return dataclasses.replace(federation, **homes.place(grid, federation.parts))
+    spans = [(part.offset, part.size) for part in federation.parts.values()]
+    pool, *spans = mesh.place(grid, (federation.train.examples, *spans))
     parts = [ClientData(pool, *span) for span in spans]
     return dataclasses.replace(
         federation, **dict(zip(federation.parts, parts, strict=True))
@@ -249,7 +246,8 @@ def choices(sim: Simulation) -> str:
     devices = f"{count} device{'s' * (count > 1)}"
     if jax.process_count() > 1:
         devices += f" of {jax.process_count()} processes"
-    return f"{devices} ({kind}), each {at_once} at a time"
+    homes = ", its own" if sim.setting.mesh and sim.setting.mesh.homes else ""
+    return f"{devices} ({kind}), each {at_once} at a time{homes}"
 
 
 def make_judge(setting: Setting, task: Task, view: str, block: int) -> Any:

@@ -12,7 +12,7 @@ from pfljax import registry
 SELECTIONS = ("uniform", "by_size")
 STORES = ("device", "host", "disk")
 # These change no number of the run.
-UNHASHED = ("out", "label", "baseline", "devices", "keep", "store")
+UNHASHED = ("out", "label", "baseline", "devices", "homes", "keep", "store")
 
 
 RANGES: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
@@ -121,6 +121,11 @@ class Experiment:
     )
     devices: int | None = setting(
         None, "Devices that share the cohort; None takes what is fastest here."
+    )
+    homes: bool = setting(
+        False,
+        "Rows and states of a client lie on one device, which trains it; else cohorts "
+        "are dealt anew.",
     )
     store: str = setting(
         "device",
@@ -276,6 +281,11 @@ def _at_odds(e: Experiment) -> Iterator[str]:
         yield (
             f"cohort is {e.cohort}, but there are {e.clients} clients; "
             f"choose cohort <= {e.clients}"
+        )
+    if e.homes and e.store != "device":
+        yield (
+            f"homes is set, but store is {e.store!r}, whose states lie on no device; "
+            'choose store="device"'
         )
     if e.drop_stragglers and not e.stragglers:
         yield "drop_stragglers is set, but stragglers is 0; give their share"

@@ -13,17 +13,17 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax.sharding import Mesh
+import numpy as np
 
 from pfljax import mesh, reduce, tree
 from pfljax.local import budget, derive
+from pfljax.mesh import Grid
 from pfljax.selection import Selection
 from pfljax.types import (
     Algorithm,
     Array,
     ClientData,
     Cohort,
-    Examples,
     Key,
     Local,
     Metrics,
@@ -33,6 +33,7 @@ from pfljax.types import (
 )
 
 INIT_BLOCK = 1024  # clients whose first states are made at once
+FAR = np.iinfo(np.int32).max  # past the end: not written
 
 
 class Setting(NamedTuple):
@@ -42,7 +43,7 @@ class Setting(NamedTuple):
     local: Local
     selection: Selection
     width: int | None = None  # clients under one vmap; 1 is a loop, None all
-    mesh: Mesh | None = None  # several devices (pfljax.mesh); None for one
+    mesh: Grid | None = None  # several devices (pfljax.mesh); None for one
 
 
 def init(algorithm: Algorithm, task: Task, num_clients: int, key: Key) -> RunState:
@@ -110,7 +111,7 @@ def one_round(
     None for all.
     """
     turns = plan(setting, state, train, resident)
-    clients, uploads, metrics = train_cohort(setting, state, train.examples, turns)
+    clients, uploads, metrics = train_cohort(setting, state, train, turns)
     mask, weight = turns.mask, turns.weight
     num_clients = train.size.shape[0]
     cohort = Cohort(turns.ids, weight, mask, turns.draws, num_clients)
@@ -130,7 +131,6 @@ class Turns(NamedTuple):
     ids: Array  # i32, num_clients for an empty slot
     rows: Array  # i32, where `RunState.clients` keeps the client
     steps: Array  # i32
-    offset: Array  # i32
     size: Array  # i32
     weight: Array  # f32
     mask: Array  # f32
@@ -143,7 +143,7 @@ def plan(
     """Who takes part in the coming round, with which work, dealt to the devices."""
     selection, key = setting.selection, _round_key(state.key, state.round)
     ids = draw(setting, state.key, state.round)
-    offset, size = tree.take((train.offset, train.size), ids)
+    size = tree.take(train.size, ids)
     steps, mask = selection.work(derive(key, "work"), budget(setting.local, size))
     draws = (ids < train.size.shape[0]).astype(jnp.float32)  # not of an empty place
     weight = size * draws
@@ -151,12 +151,12 @@ def plan(
         weight = draws = count_draws(ids)
         mask = mask * (draws > 0)
     rows = ids if resident is None else jnp.searchsorted(resident, ids)
-    turns = Turns(ids, rows.astype(jnp.int32), steps, offset, size, weight, mask, draws)
+    turns = Turns(ids, rows.astype(jnp.int32), steps, size, weight, mask, draws)
     if setting.mesh is None:
         return turns
-    slots = mesh.deal(steps, setting.mesh.size)
     count = train.size.shape[0]
-    empty: Any = (count, jnp.iinfo(jnp.int32).max, 0, 0, 0, 0, 0, 0)
+    slots = mesh.deal(setting.mesh, ids, steps, count)
+    empty: Any = (count, FAR, 0, 0, 0, 0, 0)
     dealt = jax.tree.map(
         lambda leaf, none: jnp.append(leaf, jnp.asarray(none, leaf.dtype))[slots],
         turns,
@@ -166,31 +166,41 @@ def plan(
 
 
 def train_cohort(
-    setting: Setting, state: RunState, examples: Examples, turns: Turns
+    setting: Setting, state: RunState, train: ClientData, turns: Turns
 ) -> tuple[Any, Any, Metrics]:
     """(states of all clients, uploads [M], metrics [M]) after the cohort's training."""
-    algorithm = setting.algorithm
+    algorithm, grid = setting.algorithm, setting.mesh
     key = _round_key(state.key, state.round)
 
-    def locally(server, key, round_, examples, rows, kept, clients, turns):
+    def locally(same, data, clients, turns):
+        server, key, round_, everybody = same
+        examples, offset = data
+
         def take_turn(client_id, steps, span, client):
             turn = Turn(client_key(key, client_id), round_, steps)
             message = algorithm.message(server, client)
             return algorithm.train(turn, message, client, ClientData(examples, *span))
 
-        own = mesh.fetch(setting.mesh, clients, rows)
-        args = (turns.ids, turns.steps, (turns.offset, turns.size), own)
-        new, uploads, metrics = over_clients(
-            take_turn, args, turns.steps, setting.width
-        )
-        return mesh.store(setting.mesh, clients, kept, new), uploads, metrics
+        own = mesh.fetch(grid, clients, everybody.rows, turns.rows)
+        offset = tree.take(offset, mesh.inside(grid, turns.ids, offset))
+        offset = mesh.inside(grid, offset, examples.y)
+        args = turns.ids, turns.steps, (offset, turns.size), own
+        at_once = setting.width, None
+        if grid is not None:  # a part of the cohort, and empty slots
+            share = -(-setting.selection.cohort // grid.size)
+            at_once = setting.width or share, (turns.rows < FAR).sum()
+        new, uploads, metrics = over_clients(take_turn, args, turns.steps, *at_once)
+        clients = mesh.store(grid, clients, written(everybody), written(turns), new)
+        return clients, uploads, metrics
 
-    far = jnp.iinfo(jnp.int32).max  # past the end: not written
-    kept = jnp.where(turns.mask > 0, turns.rows, far)
-    everywhere, split = (mesh.WHOLE,) * 6, (mesh.SPLIT,) * 2
-    run = mesh.over(setting.mesh, locally, *everywhere, *split)
-    same = state.server, key, state.round, examples, turns.rows, kept
-    return run(*same, state.clients, turns)
+    specs = mesh.WHOLE, mesh.data(grid), mesh.SPLIT, mesh.SPLIT
+    same, data = (state.server, key, state.round, turns), (train.examples, train.offset)
+    return mesh.over(grid, locally, *specs)(same, data, state.clients, turns)
+
+
+def written(turns: Turns) -> Array:
+    """Where the new states of those who reported belong, i32[M]; FAR for others."""
+    return jnp.where(turns.mask > 0, turns.rows, FAR)
 
 
 def count_draws(ids: Array) -> Array:
@@ -246,12 +256,17 @@ def client_key(key: Key, client_id: Array) -> Key:
 
 
 def over_clients(
-    f: Callable[..., Any], args: tuple, steps: Array, width: int | None
+    f: Callable[..., Any],
+    args: tuple,
+    steps: Array,
+    width: int | None,
+    used: Array | None = None,
 ) -> Any:
     """`f` over the leading axis of `args`, `width` clients at a time; stacked results.
 
     Clients are sorted by `steps`, their work, so that a chunk's lanes finish together;
-    the results come back in the order given.
+    the results come back in the order given. Of `used` clients, the first ones, chunks
+    behind the last are left out: their results are zeros.
     """
     count = steps.shape[0]
     if width is None or width >= count:
@@ -263,11 +278,26 @@ def over_clients(
         args,
     )
     one_chunk = jax.vmap(f) if width > 1 else f
-    stacked = jax.lax.map(lambda chunk: one_chunk(*chunk), chunks)
+    if used is None:
+        stacked = jax.lax.map(lambda chunk: one_chunk(*chunk), chunks)
+    else:
+        stacked = _first_chunks(one_chunk, chunks, -(-used // width))
     back = jnp.argsort(order)
     return jax.tree.map(
         lambda leaf: leaf.reshape(-1, *leaf.shape[1 + (width > 1) :])[back], stacked
     )
+
+
+def _first_chunks(f: Callable[..., Any], chunks: tuple, count: Array) -> Any:
+    """`f` over the first `count` of stacked chunks; zeros stand for the others."""
+    length = jax.tree.leaves(chunks)[0].shape[0]
+
+    def step(index: Array, found: Any) -> Any:
+        return tree.put(found, index, f(*tree.take(chunks, index)))
+
+    shapes = jax.eval_shape(f, *jax.tree.map(lambda leaf: leaf[0], chunks))
+    start = jax.tree.map(lambda s: jnp.zeros((length, *s.shape), s.dtype), shapes)
+    return jax.lax.fori_loop(0, count, step, start)
 
 
 def _round_key(key: Key, round_: Array) -> Key:

@@ -58,22 +58,20 @@ def judge(
     model_of = _model_function(setting, view)
     predict = setting.algorithm.predict
 
-    def locally(same, split):
-        state, train_examples, test_examples = same
-
+    def locally(same, pools, split):
         def one(client_id, client, train_span, test_span):
-            model = model_of(
-                state, client_id, client, ClientData(train_examples, *train_span)
-            )
-            rows_of = ClientData(test_examples, *test_span)
-            return score(lambda x: predict(model, x), rows_of, setting.local.batch_size)
+            data = rows_of(setting, train_pool, *train_span)
+            model = model_of(same, client_id, client, data)
+            data = rows_of(setting, test_pool, *test_span)
+            return score(lambda x: predict(model, x), data, setting.local.batch_size)
 
+        train_pool, test_pool = pools
         return engine.over_clients(one, split, split[-1][1], width)
 
     def run(state, clients, ids, train, test):
-        same = state._replace(clients=()), train.examples, test.examples
+        state, pools = state._replace(clients=()), (train.examples, test.examples)
         split = ids, clients, (train.offset, train.size), (test.offset, test.size)
-        return mesh.over_rows(setting.mesh, locally, same, split, len(ids))
+        return mesh.over_rows(setting.mesh, locally, state, pools, split, len(ids))
 
     return jax.jit(run)
 
@@ -90,12 +88,11 @@ def judge_server(setting: Setting, task: Task) -> Callable[..., dict[str, Array]
     batch_size = setting.local.batch_size
     devices = setting.mesh.size if setting.mesh else 1
 
-    def locally(same, split):
-        server, examples = same
+    def locally(server, pool, split):
         model = server_model(server)
 
         def one(offset, size):
-            part = ClientData(examples, offset, size)
+            part = rows_of(setting, pool, offset, size)
             return totals(lambda x: task.predict(model, x), part, batch_size)
 
         return engine.over_clients(one, split, split[1], 1)
@@ -108,8 +105,8 @@ def judge_server(setting: Setting, task: Task) -> Callable[..., dict[str, Array]
         start = jnp.minimum(jnp.arange(parts) * length, rows.size[:, None])
         size = jnp.minimum(rows.size[:, None] - start, length)
         split = (rows.offset[:, None] + start).ravel(), size.ravel()
-        same = server, rows.examples
-        found = mesh.over_rows(setting.mesh, locally, same, split, count * parts)
+        given = server, rows.examples, split
+        found = mesh.over_rows(setting.mesh, locally, *given, count * parts)
         return from_totals(
             jax.tree.map(
                 lambda leaf: leaf.reshape(count, parts, *leaf.shape[1:]).sum(1), found
@@ -117,6 +114,11 @@ def judge_server(setting: Setting, task: Task) -> Callable[..., dict[str, Array]
         )
 
     return jax.jit(run)
+
+
+def rows_of(setting: Setting, pool: Any, offset: Array, size: Array) -> ClientData:
+    """A client's rows in the pool of this device."""
+    return ClientData(pool, mesh.inside(setting.mesh, offset, pool.y), size)
 
 
 def _model_function(setting: Setting, view: View) -> Callable[..., Any]:
@@ -172,19 +174,17 @@ def judge_path(
         size = setting.local.batch_size
         return score(lambda x: algorithm.predict(model, x), data, size)
 
-    def locally(same, split):
-        server, examples = same
-
+    def locally(server, pool, split):
         def one(client, offset, size):
             a, b = endpoints(server, client)
-            data = ClientData(examples, offset, size)
+            data = rows_of(setting, pool, offset, size)
             return jax.lax.map(lambda t: score_at(t, a, b, data), jnp.asarray(GRID))
 
         return engine.over_clients(one, split, split[2], width)
 
     def run(state, clients, ids, test):
-        same, split = (state.server, test.examples), (clients, test.offset, test.size)
-        return mesh.over_rows(setting.mesh, locally, same, split, len(ids))
+        given = state.server, test.examples, (clients, test.offset, test.size)
+        return mesh.over_rows(setting.mesh, locally, *given, len(ids))
 
     return jax.jit(run)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import jax
 
-from pfljax import build, folder, memory, mesh, parts
+from pfljax import build, folder, homes, memory, mesh, parts
 from pfljax.build import Simulation
 from pfljax.config import Experiment
 from pfljax.data import Federation
@@ -78,7 +78,11 @@ def fitting(
 
 def bytes_needed(sim: Simulation, federation: Federation) -> int:
     """Bytes that the compiled rounds need on each device beside data and states."""
-    train = mesh.abstract(sim.setting.mesh, federation.train)
+    grid = sim.setting.mesh
+    if grid is not None and grid.homes:
+        train = homes.abstract(grid, federation.parts)["train"]
+    else:
+        train = mesh.abstract(grid, federation.train)
     rounds: Any = sim.rounds
     program = rounds.lower(build.abstract(sim), train, 1).compile()
     return memory.further_bytes(program)

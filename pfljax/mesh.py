@@ -1,15 +1,19 @@
 """Clients over several devices: who trains whom, and how states travel.
 
-A mesh has one axis, "clients". Client states lie in blocks: device d owns rows
-d b .. (d + 1) b - 1. A round deals its cohort anew, largest client first to the least
-loaded device; states travel to whoever trains them and back. Data, server and keys
-lie on every device, so training itself needs no exchange. Without a mesh (None) each
-function is the plain one of a single device.
+The devices form one axis, "clients". Client states lie in blocks: device d owns rows
+d b .. (d + 1) b - 1. Server and keys lie on every device, so training itself needs no
+exchange. Who trains whom is a choice:
+
+dealt  A round deals its cohort anew, largest client first to the least loaded device.
+       All data lie on every device; states travel to whoever trains them and back.
+homes  Who owns a client's state has its rows as well, alone (pfljax.homes), and trains
+       it. Nothing travels but the sum of the uploads; the load is as even as the draw.
+
+Without devices to share among (None) each function is the plain one of a single device.
 """
 
-import functools
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -23,8 +27,20 @@ AXIS = "clients"
 SPLIT, WHOLE = PartitionSpec(AXIS), PartitionSpec()
 
 
-def make(count: int | None = None) -> Mesh:
-    """A mesh over `count` devices, None for all: the first ones of each process.
+class Grid(NamedTuple):
+    """The devices that share the clients."""
+
+    mesh: Mesh
+    homes: bool = False  # else each cohort is dealt anew
+
+    @property
+    def size(self) -> int:
+        """D, the number of devices."""
+        return self.mesh.size
+
+
+def make(count: int | None = None, homes: bool = False) -> Grid:
+    """`count` devices, None for all: the first ones of each process.
 
     Raises:
       ValueError: there are fewer devices.
@@ -41,13 +57,32 @@ def make(count: int | None = None) -> Mesh:
         for process in range(processes)
         for device in jax.local_devices(process_index=process)[: count // processes]
     ]
-    return jax.make_mesh((count,), (AXIS,), (AxisType.Auto,), devices=chosen)
+    mesh = jax.make_mesh((count,), (AXIS,), (AxisType.Auto,), devices=chosen)
+    return Grid(mesh, homes)
 
 
-def deal(steps: Array, devices: int) -> Array:
+def deal(grid: Grid, ids: Array, steps: Array, num_clients: int) -> Array:
     """Who trains where: places in the cohort, i32[D * Q], M for an empty slot.
 
-    Largest first to the least loaded device that has room; Q = min(M, ceil(2 M / D)).
+    Empty slots of a device come behind its others.
+    """
+    if grid.homes:
+        return at_home(ids, grid.size, padded(num_clients, grid) // grid.size)
+    return evenly(steps, grid.size)
+
+
+def at_home(ids: Array, devices: int, block: int) -> Array:
+    """Each client where its state is; Q = M, for all may be of one device."""
+    count = ids.shape[0]
+    home = jnp.minimum(ids // block, devices - 1)
+    here = home == jnp.arange(devices)[:, None]
+    return jnp.sort(jnp.where(here, jnp.arange(count), count), axis=1).ravel()
+
+
+def evenly(steps: Array, devices: int) -> Array:
+    """The largest first to the least loaded device that has room.
+
+    Q = min(M, ceil(2 M / D)).
     """
     count = steps.shape[0]
     room = min(count, -(-2 * count // devices))
@@ -66,39 +101,59 @@ def deal(steps: Array, devices: int) -> Array:
     return jax.lax.fori_loop(0, count, give, start)[0].ravel()
 
 
-def over(mesh: Mesh | None, f: Callable[..., Any], *specs: PartitionSpec) -> Any:
+def over(grid: Grid | None, f: Callable[..., Any], *specs: PartitionSpec) -> Any:
     """`f` run by every device on its part of the arguments; all results are split."""
-    if mesh is None:
+    if grid is None:
         return f
-    return jax.shard_map(f, mesh=mesh, in_specs=specs, out_specs=SPLIT, check_vma=False)
+    return jax.shard_map(
+        f, mesh=grid.mesh, in_specs=specs, out_specs=SPLIT, check_vma=False
+    )
 
 
 def over_rows(
-    mesh: Mesh | None, f: Callable[..., Any], same: Any, split: Any, count: int
-) -> Any:
-    """f(same, split) with the `count` rows of `split` dealt in blocks; stacked results.
+    grid: Grid | None, f: Callable[..., Any], same: Any, pools: Any, split: Any,
+    count: int,
+) -> Any:  # fmt: skip
+    """f(same, pools, split) with the `count` rows of `split` dealt in blocks; stacked
+    results.
 
-    `split` may already be padded to equal blocks.
+    `pools` are rows that clients have offsets into. `split` may already be padded to
+    equal blocks.
     """
-    if mesh is None:
-        return f(same, split)
-    found = over(mesh, f, WHOLE, SPLIT)(same, pad(mesh, split, count))
-    return whole(mesh, jax.tree.map(lambda leaf: leaf[:count], found))
+    if grid is None:
+        return f(same, pools, split)
+    run = over(grid, f, WHOLE, data(grid), SPLIT)
+    found = run(same, pools, pad(grid, split, count))
+    return whole(grid, jax.tree.map(lambda leaf: leaf[:count], found))
 
 
-def fetch(mesh: Mesh | None, block: Any, rows: Array) -> Any:
+def data(grid: Grid | None) -> PartitionSpec:
+    """How rows and offsets lie."""
+    return SPLIT if grid and grid.homes else WHOLE
+
+
+def inside(grid: Grid | None, places: Array, block: Array) -> Array:
+    """`places` in the rows of all devices as places in this device's `block` of them.
+
+    Unchanged where every device has all rows.
+    """
+    if grid is None or not grid.homes:
+        return places
+    return places - block.shape[0] * jax.lax.axis_index(AXIS)
+
+
+def fetch(grid: Grid | None, block: Any, rows: Array, own: Array) -> Any:
     """The states of the slots of this device, from whichever device owns them.
 
-    `block` holds this device's rows, `rows` i32[D * Q] the rows of everybody's slots.
-    Bits travel unchanged.
+    `block` holds this device's rows, `rows` i32[D * Q] the rows of everybody's slots,
+    `own` i32[Q] those of its own slots. Bits travel unchanged.
     """
-    if mesh is None:
-        return tree.take(block, rows)
-    if not jax.tree.leaves(block):
-        return block
-    size, devices = _rows(block), mesh.size
+    leaves = jax.tree.leaves(block)
+    if grid is None or grid.homes or not leaves:
+        return tree.take(block, inside(grid, own, leaves[0]) if leaves else own)
+    size, devices = leaves[0].shape[0], grid.size
     wanted = rows.reshape(devices, -1)
-    owner = jnp.minimum(wanted[jax.lax.axis_index(AXIS)] // size, devices - 1)
+    owner = jnp.minimum(own // size, devices - 1)
     slots = jnp.arange(wanted.shape[1])
 
     def of_leaf(leaf: Array) -> Array:
@@ -108,52 +163,61 @@ def fetch(mesh: Mesh | None, block: Any, rows: Array) -> Any:
     return jax.tree.map(of_leaf, block)
 
 
-def store(mesh: Mesh | None, block: Any, rows: Array, new: Any) -> Any:
-    """`block` with the `new` states of all slots that it owns; others are dropped."""
-    if mesh is None:
-        return tree.put(block, rows, new)
-    if not jax.tree.leaves(block):
-        return block
-    size = _rows(block)
-    place = rows - size * jax.lax.axis_index(AXIS)
+def store(grid: Grid | None, block: Any, rows: Array, own: Array, new: Any) -> Any:
+    """`block` with the `new` states of all slots that it owns; others are dropped.
+
+    `rows` and `own` as in `fetch`, past the end for who is not to be written.
+    """
+    leaves = jax.tree.leaves(block)
+    if grid is None or not leaves:
+        return tree.put(block, own, new)
+    size = leaves[0].shape[0]
+    if not grid.homes:
+        own = rows
+        new = jax.tree.map(lambda leaf: jax.lax.all_gather(leaf, AXIS, tiled=True), new)
+    place = own - size * jax.lax.axis_index(AXIS)
     place = jnp.where((place >= 0) & (place < size), place, size)
-    gathered = jax.tree.map(
-        lambda leaf: jax.lax.all_gather(leaf, AXIS, tiled=True), new
-    )
-    return tree.put(block, place, gathered)
+    return tree.put(block, place, new)
 
 
-def _rows(block: Any) -> int:
-    return jax.tree.leaves(block)[0].shape[0]
-
-
-def padded(count: int, mesh: Mesh | None) -> int:
+def padded(count: int, grid: Grid | None) -> int:
     """`count` rounded up to equal blocks."""
-    return count if mesh is None else -(-count // mesh.size) * mesh.size
+    return count if grid is None else -(-count // grid.size) * grid.size
 
 
-def pad(mesh: Mesh | None, stacked: Any, count: int | None = None) -> Any:
+def pad(grid: Grid | None, stacked: Any, count: int | None = None) -> Any:
     """Rows of the leading axis up to `padded(count)`; new ones repeat the last."""
 
     def of_leaf(leaf: Array) -> Array:
-        more = padded(count or leaf.shape[0], mesh) - leaf.shape[0]
+        more = padded(count or leaf.shape[0], grid) - leaf.shape[0]
         return jnp.pad(leaf, ((0, more), *((0, 0),) * (leaf.ndim - 1)), "edge")
 
-    return jax.tree.map(of_leaf, stacked) if mesh is not None else stacked
+    return jax.tree.map(of_leaf, stacked) if grid is not None else stacked
 
 
-def whole(mesh: Mesh | None, value: Any) -> Any:
+def blocks(devices: int, count: int, size: int) -> Iterator[np.ndarray]:
+    """`count` clients about `size` at a time, as many of each device's block, i64[n].
+
+    Numbers may come twice, and be past the end: nobody's.
+    """
+    each, some = -(-count // devices), max(1, size // devices)
+    for start in range(0, each, some):
+        chosen = np.minimum(np.arange(start, start + some), each - 1)
+        yield (np.arange(devices)[:, None] * each + chosen).ravel()
+
+
+def whole(grid: Grid | None, value: Any) -> Any:
     """`value` held by every device, inside of a compiled program."""
-    if mesh is None:
+    if grid is None:
         return value
-    return jax.lax.with_sharding_constraint(value, NamedSharding(mesh, WHOLE))
+    return jax.lax.with_sharding_constraint(value, NamedSharding(grid.mesh, WHOLE))
 
 
-def place(mesh: Mesh | None, value: Any) -> Any:
+def place(grid: Grid | None, value: Any) -> Any:
     """`value` copied to every device."""
-    if mesh is None:
+    if grid is None:
         return jax.device_put(value, jax.local_devices()[0])
-    target = NamedSharding(mesh, WHOLE)
+    target = NamedSharding(grid.mesh, WHOLE)
     if jax.process_count() == 1:
         return jax.device_put(value, target)
 
@@ -164,22 +228,22 @@ def place(mesh: Mesh | None, value: Any) -> Any:
     return jax.tree.map(of_leaf, value)
 
 
-def abstract(mesh: Mesh | None, value: Any) -> Any:
-    """What `place` would give, as shapes: nothing is copied."""
-    if mesh is None:
+def abstract(grid: Grid | None, value: Any, spec: PartitionSpec = WHOLE) -> Any:
+    """`value` so placed, as shapes: nothing is copied."""
+    if grid is None:
         return value
-    where = NamedSharding(mesh, WHOLE)
+    where = NamedSharding(grid.mesh, spec)
     return jax.tree.map(
         lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=where),
         value,
     )
 
 
-def shardings(mesh: Mesh | None, state: RunState) -> Any:
+def shardings(grid: Grid | None, state: RunState) -> Any:
     """Where a state's leaves lie: `clients` in blocks, all else on every device."""
-    if mesh is None:
+    if grid is None:
         here = jax.sharding.SingleDeviceSharding(jax.devices()[0])
         return jax.tree.map(lambda leaf: here, state)
-    split = functools.partial(jax.tree.map, lambda leaf: NamedSharding(mesh, SPLIT))
-    everywhere = jax.tree.map(lambda leaf: NamedSharding(mesh, WHOLE), state)
-    return everywhere._replace(clients=split(state.clients))
+    split, everywhere = (NamedSharding(grid.mesh, spec) for spec in (SPLIT, WHOLE))
+    on_all = jax.tree.map(lambda leaf: everywhere, state)
+    return on_all._replace(clients=jax.tree.map(lambda leaf: split, state.clients))

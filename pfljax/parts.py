@@ -94,7 +94,7 @@ def make_setting(experiment: Experiment, task: Task, shape: Shape) -> Setting:
         local,
         chosen,
         width,
-        mesh.make(experiment.devices) if several else None,
+        mesh.make(experiment.devices, experiment.homes) if several else None,
     )
 
 

@@ -31,7 +31,6 @@ from pfljax.types import Array, ClientData, Key, RunState, Task
 RESIDENT_BYTES = 2**27  # of client states on the devices in one call, if a round fits
 FILL_BYTES = 2**24  # of first states made at once
 BLOCK = 4096  # clients judged in one call, if their states fit
-FAR = np.iinfo(np.int32).max  # past the end: not written
 
 
 class Programs(NamedTuple):
@@ -232,7 +231,7 @@ class Stream:
         count = len(same[0])
         if not count:
             return call.clients
-        rows, places = np.full((2, self.programs.resident), FAR, np.int32)
+        rows, places = np.full((2, self.programs.resident), engine.FAR, np.int32)
         rows[:count], places[:count] = same[1:]
         return self.programs.carry(call.clients, self.latest.clients, rows, places)
 
@@ -249,7 +248,7 @@ class Stream:
         new = places[~there]
         for start in range(0, len(new), programs.first):
             some = new[start : start + programs.first]
-            rows = np.full((2, programs.first), FAR, np.int32)
+            rows = np.full((2, programs.first), engine.FAR, np.int32)
             rows[0, : len(some)], rows[1, : len(some)] = ids[some], some
             count = np.int32(len(some))
             clients = programs.fill(clients, self.params, self.key, *rows, count)

@@ -12,21 +12,30 @@ import jax.numpy as jnp
 import numpy as np
 
 import toy
-from pfljax import engine, evaluate, mesh, selection
+from pfljax import engine, evaluate, homes, mesh, selection
 from pfljax.algorithms.fedavg import fedavg
 from pfljax.algorithms.ifca import ifca
 from pfljax.algorithms.scaffold import scaffold
 from pfljax.algorithms.superfed import superfed
 from pfljax.types import Local
 
-DEVICES = {
-    fedavg: (1, 4),
-    scaffold: (1, 2),
-    ifca: (1, 4),
-    superfed: (1, 8),
+WAYS = {
+    "1": {"devices": 1},
+    "2": {"devices": 2},
+    "4": {"devices": 4},
+    "8": {"devices": 8},
+    "2 homes": {"devices": 2, "at_home": True},
+    "4 homes": {"devices": 4, "at_home": True, "width": None},
+    "8 homes": {"devices": 8, "at_home": True},
+}
+PLAYED = {
+    fedavg: ("1", "4"),
+    scaffold: ("1", "2", "4 homes"),
+    ifca: ("1", "4", "2 homes"),
+    superfed: ("1", "8", "8 homes"),
 }
 CLIENTS, COHORT = 7, 5  # 7 is no multiple of any number of devices
-EXCHANGES = r" ((?:all|reduce|collective)-[a-z-]*[a-z])(?:-start)?\("
+EXCHANGES = r" ((?:ragged-)?(?:all-|reduce-scatter|collective-)[a-z-]*?)(?:-start)?\("
 
 
 def clients():
@@ -37,19 +46,30 @@ def clients():
     )
 
 
-def play(method, devices, width=1, select=None):
+def placed(grid):
+    """(train, test) on the devices."""
+    if grid is not None and grid.homes:
+        return homes.place(grid, dict(enumerate(clients()))).values()
+    return (mesh.place(grid, part) for part in clients())
+
+
+def play(method, devices, width=1, select=None, at_home=False):
     """What is left after one round and after three, and the exchanges of a round."""
     task, local = toy.classifier(), Local(0.1, 4, epochs=2)
-    grid = mesh.make(devices) if devices > 1 else None
+    grid = mesh.make(devices, at_home) if devices > 1 else None
     select = select or selection.uniform(COHORT, CLIENTS)
     setting = engine.Setting(method(task, local), local, select, width, grid)
     rows = mesh.padded(CLIENTS, grid)
-    train, test = (mesh.place(grid, part) for part in clients())
+    train, test = placed(grid)
     init = jax.jit(lambda key: engine.init(setting.algorithm, task, rows, key))
     first = init(jax.random.key(0))
     first = jax.device_put(first, mesh.shardings(grid, first))
     program = engine.compile_rounds(setting, 4).lower(first, train, 1).compile()
     found = {"exchanges": re.findall(EXCHANGES, program.as_text())}
+    found["held"] = [
+        [len(shard.data) for shard in leaf.addressable_shards]
+        for leaf in (train.examples.y, train.offset)
+    ]
     for rounds in (1, 3):
         count = mesh.place(grid, jnp.int32(rounds))
         state, history = program(toy.copy(first), train, count)
@@ -58,9 +78,9 @@ def play(method, devices, width=1, select=None):
             judged = evaluate.judge(setting, evaluate.View("personal"), width)(
                 state, state.clients, jnp.arange(CLIENTS), train, test
             )
-            one = test._replace(offset=test.offset[:1], size=test.size[:1])
+            different, whose = homes.different(grid, test)
             judge = evaluate.judge_server(setting, task)
-            judged["server"] = judge(state.server, one)["loss"]
+            judged["server"] = judge(state.server, different)["loss"][whose]
         own = jax.tree.map(lambda leaf: leaf[:CLIENTS], state.clients)
         found[f"clients {rounds}"] = listed(own)
         found[f"server {rounds}"] = listed((state.server, history, judged))
@@ -73,11 +93,11 @@ def listed(tree):
 
 
 def main():
-    """Plays every method on its numbers of devices."""
+    """Plays every method in its ways."""
     jax.config.update("jax_num_cpu_devices", 8)
-    found = {m.__name__: {d: play(m, d) for d in DEVICES[m]} for m in DEVICES}
+    found = {m.__name__: {w: play(m, **WAYS[w]) for w in PLAYED[m]} for m in PLAYED}
     by_size = selection.by_size(COHORT, np.asarray(next(clients()).size))
-    found["by_size"] = {d: play(fedavg, d, 2, by_size) for d in (1, 2)}
+    found["by_size"] = {w: play(fedavg, int(w), 2, by_size) for w in ("1", "2")}
     with open(sys.argv[1], "w") as file:
         json.dump(found, file)
 

@@ -73,9 +73,9 @@ def _meeting():
     return ["--coordinator", place, "--processes", "2", "--process"]
 
 
-def _pair(cache, path):
+def _pair(cache, path, *options):
     join = _meeting()
-    return [_start(cache, path, *join, str(i)) for i in range(2)]
+    return [_start(cache, path, *join, str(i), *options) for i in range(2)]
 
 
 def _finish(started):
@@ -118,6 +118,13 @@ def test_two_processes_go_on_and_do_as_one(cache, killed, alone, tmp_path):
     assert "accuracy" in first[0]
     assert "round" not in second[1]
     assert "accuracy" not in second[0]
+
+
+def test_two_processes_go_on_with_clients_at_home(cache, killed, alone, tmp_path):
+    path = shutil.copytree(killed, tmp_path / "run")
+    first, _ = _finish(_pair(cache, path, "--homes"))
+    _assert_same(path, alone)
+    assert "each one client at a time, its own" in first[1]
 
 
 def test_one_process_goes_on_where_two_were(cache, killed, alone, tmp_path):

@@ -8,12 +8,14 @@ from pathlib import Path
 
 import jax.numpy as jnp
 import numpy as np
+import on_devices
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import toy
-from pfljax import mesh
+from pfljax import homes, mesh
+from pfljax.types import ClientData, Examples
 from tiny import environment
 
 
@@ -30,8 +32,11 @@ def played(tmp_path_factory):
 CASES = [
     ("fedavg", "4"),
     ("scaffold", "2"),
+    ("scaffold", "4 homes"),
     ("ifca", "4"),
+    ("ifca", "2 homes"),
     ("superfed", "8"),
+    ("superfed", "8 homes"),
     ("by_size", "2"),
 ]
 
@@ -52,11 +57,76 @@ def test_several_devices_do_as_one(played, method, devices):
 def test_a_round_has_one_all_reduce(played, method, devices):
     count = Counter(played[method][devices]["exchanges"])
     assert count["all-reduce"] == 1
-    if method in ("fedavg", "ifca", "by_size"):  # clients keep nothing
+    if "homes" in devices or method in ("fedavg", "ifca", "by_size"):  # keep nothing
         assert set(count) == {"all-reduce"}
     else:
         assert set(count) == {"all-reduce", "all-to-all", "all-gather"}
     assert not played[method]["1"]["exchanges"]
+
+
+@pytest.mark.slow
+def test_at_home_a_device_holds_its_own_clients_alone(played):
+    train, test = on_devices.clients()
+    sizes = np.asarray(train.size) + np.asarray(test.size)
+    for method, ways in on_devices.PLAYED.items():
+        for way in ways:
+            devices, found = int(way.split()[0]), played[method.__name__][way]
+            held, clients = [len(train.examples.y)] * devices, [len(sizes)] * devices
+            if "homes" in way:
+                own = np.array_split(np.arange(8), devices)  # 7 clients, and nobody
+                most = max(sizes[ids[ids < 7]].sum() for ids in own)
+                held, clients = [most] * devices, [8 // devices] * devices
+            assert found["held"] == [held, clients]
+
+
+@settings(deadline=None, max_examples=25)
+@given(
+    spans=st.lists(
+        st.tuples(st.integers(0, 20), st.integers(0, 9)), min_size=2, max_size=9
+    ),
+    devices=st.integers(1, 4),
+)
+def test_rows_at_home_are_those_of_the_pool(spans, devices):
+    """Spans may overlap, as test rows shared by clients do, or be empty."""
+    offset, size = np.asarray(spans).T
+    rng = np.random.default_rng(len(spans))
+    pool = Examples(rng.normal(size=(29, 2)), np.arange(29))
+    parts = {"train": ClientData(pool, offset, size)}
+    found = homes.layout(devices, parts)
+    at, block = found.offset["train"], -(-len(spans) // devices)
+    for client, (first, count) in enumerate(spans):
+        own = found.rows[client // block]
+        start = at[client] - client // block * found.length
+        assert own[start : start + count].tolist() == list(range(first, first + count))
+    for own in found.rows:
+        assert len(own) == len(set(own.tolist())) <= found.length
+    assert len(at) == block * devices
+
+
+@settings(deadline=None, max_examples=25)
+@given(count=st.integers(1, 20), size=st.integers(1, 9), devices=st.integers(1, 4))
+def test_blocks_hold_everybody_and_as_many_of_each_device(count, size, devices):
+    found = list(mesh.blocks(devices, count, size))
+    assert set(np.concatenate(found).tolist()) >= set(range(count))
+    each = -(-count // devices)
+    for block in found:
+        own = block.reshape(devices, -1) // each
+        assert (own == np.arange(devices)[:, None]).all()
+
+
+@settings(deadline=None, max_examples=25)
+@given(
+    ids=st.lists(st.integers(0, 12), min_size=1, max_size=9, unique=True),
+    devices=st.integers(1, 5),
+)
+def test_at_home_each_slot_is_on_its_clients_device(ids, devices):
+    block = -(-13 // devices)
+    slots = np.asarray(mesh.at_home(jnp.asarray(ids), devices, block))
+    assert sorted(slots[slots < len(ids)]) == list(range(len(ids)))
+    for device, own in enumerate(slots.reshape(devices, -1)):
+        real = own[own < len(ids)]
+        assert all(ids[place] // block == device for place in real)
+        assert (own[: len(real)] == real).all()  # empty ones come behind
 
 
 @settings(deadline=None, max_examples=25)
@@ -65,7 +135,7 @@ def test_a_round_has_one_all_reduce(played, method, devices):
     devices=st.integers(1, 5),
 )
 def test_every_client_is_dealt_once_and_loads_are_even(steps, devices):
-    slots = np.asarray(mesh.deal(jnp.asarray(steps, jnp.int32), devices))
+    slots = np.asarray(mesh.evenly(jnp.asarray(steps, jnp.int32), devices))
     places = slots.reshape(devices, -1)
     assert sorted(slots[slots < len(steps)]) == list(range(len(steps)))
     assert len(slots) - len(steps) == (slots == len(steps)).sum()
@@ -77,7 +147,7 @@ def test_every_client_is_dealt_once_and_loads_are_even(steps, devices):
 
 
 def test_dealing_gives_the_largest_client_a_device_of_its_own():
-    slots = mesh.deal(jnp.asarray([10, 500, 20, 30, 40], jnp.int32), 2).reshape(2, -1)
+    slots = mesh.evenly(jnp.asarray([10, 500, 20, 30, 40], jnp.int32), 2).reshape(2, -1)
     assert slots.tolist() == [[1, 5, 5, 5, 5], [4, 3, 2, 0, 5]]
 
 
@@ -87,8 +157,9 @@ def test_rows_are_padded_to_equal_blocks_and_back():
     assert mesh.padded(7, grid) == 7
     stacked = jnp.arange(6.0).reshape(3, 2)
     toy.assert_same(mesh.pad(grid, stacked, 5)[:3], stacked)
-    doubled = mesh.over_rows(grid, lambda same, x: same * x, 2.0, stacked, 3)
-    toy.assert_same(doubled, 2 * stacked)
+    add = lambda same, pool, x: same * x + pool.sum()  # noqa: E731
+    doubled = mesh.over_rows(grid, add, 2.0, jnp.ones(2), stacked, 3)
+    toy.assert_same(doubled, 2 * stacked + 2)
 
 
 def test_more_devices_than_there_are():

@@ -184,7 +184,9 @@ def _assemble(
     """The federation of pool rows `order`; offsets and sizes are i64[3, C]."""
     if len(order) > np.iinfo(np.int32).max:
         raise ValueError(f"the pool has {len(order)} rows; at most 2**31 - 1 are held")
-    pool = Examples(jnp.asarray(arrays.x[order]), jnp.asarray(arrays.y[order]))
+    x: Any = arrays.x[order]  # stays on the host until a run is placed
+    y: Any = arrays.y[order]
+    pool = Examples(x, y)
     train, validation, test = (
         ClientData(pool, jnp.asarray(at, jnp.int32), jnp.asarray(count, jnp.int32))
         for at, count in zip(offsets, sizes, strict=True)
