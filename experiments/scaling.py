@@ -9,19 +9,21 @@ devices. Prints seconds a round (the fastest of three calls of three rounds), th
 ratio to one device, and the bytes that a device puts into the exchanges of a round,
 from the compiled program. Then a projection to accelerators.
 
-Measured on two CPU cores that others used as well (load 5), so that 4 and 8 devices
-show what sharing costs and no speed: seconds a round, ratio to one device.
-    devices     fedavg strong  weak         ditto strong  weak
-    1           0.280  1.00    0.129 1.00   0.318  1.00   0.151 1.00
-    2           0.174  0.62    0.171 1.33   0.272  0.85   0.303 2.01
-    4           0.175  0.63    0.403 3.13   0.242  0.76   0.486 3.22
-    8           0.203  0.73    0.480 3.73   0.261  0.82   1.343 8.90
+Measured on two CPU cores, so that 4 and 8 devices show what sharing costs and no speed
+(on one device the products use both cores): seconds a round, ratio to one device.
+    devices  fedavg strong, weak      ditto strong, weak       at home strong, weak
+    1        0.174 1.00, 0.051 1.00  0.294 1.00, 0.169 1.00  0.345 1.00, 0.092 1.00
+    2        0.063 0.36, 0.067 1.31  0.136 0.46, 0.175 1.04  0.178 0.52, 0.143 1.56
+    4        0.047 0.27, 0.130 2.55  0.143 0.49, 0.452 2.67  0.136 0.39, 0.289 3.15
+    8        0.059 0.34, 0.257 5.04  0.211 0.72, 0.753 4.45  0.151 0.44, 0.640 6.97
 All reduce 796,852 bytes in one all-reduce, whatever the cohort and the devices. Ditto,
 whose clients keep 796,840 bytes, moves twice the cohort's states at each device, at a
-cohort of 8 12.7 MB into the all-to-all, and as much out of the all-gather.
+cohort of 8 12.7 MB into the all-to-all, and as much out of the all-gather; at home
+(--homes) nothing but the all-reduce.
 
 The projection, no measurement, is
-    t = steps / D * step + 2 (D - 1) / D * bytes / bandwidth + latency * log2(D)
+    t = most steps of a device * step + 2 (D - 1) / D * bytes / bandwidth
+        + latency * log2(D)
 for a cohort of 4,096 with 240 steps each. A step moves its client's weights four times
 through memory at 3.35 TB/s (NVIDIA H100 SXM data sheet; TPU v5p: 2,765 GB/s, Google
 Cloud's page on v5p) and does nothing else: a lower bound. Bandwidths are a device's, in
@@ -29,12 +31,13 @@ one direction: NVLink 4, 900 GB/s in both (NVIDIA H100 data sheet), within 8 GPU
 InfiniBand NDR, 400 Gb/s (NVIDIA ConnectX-7); ICI of TPU v5p, 4,800 Gb/s a chip (Google
 Cloud). The latency is assumed.
 Milliseconds on 8, 64 and 512 devices:
-    client state       none                    796,840 bytes
-    NVLink 4           117                     142
-    InfiniBand NDR     117, 14.7, 1.95         345, 272, 263
-    ICI of TPU v5p     142, 17.7, 2.23         161, 39.1, 24.0
-So methods without client state would scale on, and those with one would be bound by the
-exchange of states, which does not shrink with the number of devices.
+    client state       none                796,840 bytes      the same, at home
+    NVLink 4           117                 142                124
+    InfiniBand NDR     117, 14.7, 1.95     345, 272, 263      124, 19.2, 4.22
+    ICI of TPU v5p     142, 17.7, 2.23     161, 39.1, 24.0    151, 23.2, 4.98
+So dealt states are bound by their exchange, which does not shrink with the number of
+devices; at home a round waits for the device with most of the cohort, on average 6, 31
+and 124 % more than an even share.
 """
 
 import json
@@ -46,7 +49,10 @@ import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
-METHODS = "fedavg", "ditto"  # the second keeps a model for each client
+import numpy as np
+
+# The second keeps a model for each client; the third has it and its rows at home.
+METHODS = "fedavg", "ditto", "ditto at home"
 STRONG, WEAK = 8, 4  # clients of all devices; of each
 ROUNDS = 3
 EXCHANGE = re.compile(r"= (\(.*?\)|\S+) (all-[a-z]+(?:-[a-z]+)*?)(?:-start)?\(")
@@ -73,13 +79,18 @@ def measure(devices: int, cohort: int, method: str) -> dict[str, Any]:
     import jax
 
     jax.config.update("jax_num_cpu_devices", devices)
-    from pfljax import build, engine, mesh
+    from pfljax import build, engine, homes, mesh
     from pfljax.bench.workloads import WORKLOADS, make_data, make_setting, make_task
 
     work = WORKLOADS["W1"]._replace(cohort=cohort, epochs=1)
-    task, grid = make_task(work), mesh.make(devices) if devices > 1 else None
+    method, _, at_home = method.partition(" ")
+    task, train = make_task(work), make_data(work)[0]
+    grid = mesh.make(devices, bool(at_home)) if devices > 1 else None
     setting = make_setting(work, task, method)._replace(mesh=grid)
-    train = mesh.place(grid, make_data(work)[0])
+    if grid is not None and grid.homes:
+        train = homes.place(grid, {"train": train})["train"]
+    else:
+        train = mesh.place(grid, train)
     state = build.make_init(setting, task, work.clients)(jax.random.key(0))
     count = mesh.place(grid, jax.numpy.int32(ROUNDS))
     rounds = engine.compile_rounds(setting, ROUNDS)
@@ -132,10 +143,15 @@ def show() -> None:
                 print(f"{line}  {sent or 'nothing'}", flush=True)
 
 
-def projected(link: Link, devices: int, kept: int = 0) -> float:
+def projected(link: Link, devices: int, kept: int = 0, at_home: bool = False) -> float:
     """Seconds a round of 4,096 clients; each keeps a state of `kept` bytes."""
     cohort, steps, model = 4096, 240, 199_210 * 4
-    train = cohort * steps / devices * (4 * model / link.memory)
+    most = cohort / devices
+    if at_home:  # the device with the most of a uniform cohort, on average
+        homes = np.full(devices, 1 / devices)
+        drawn = np.random.default_rng(0).multinomial(cohort, homes, size=1000)
+        most, kept = drawn.max(1).mean(), 0
+    train = most * steps * (4 * model / link.memory)
     share = (devices - 1) / devices
     reduce = 2 * share * model / link.bandwidth
     slots = devices * math.ceil(2 * cohort / devices)
@@ -147,11 +163,13 @@ def projected(link: Link, devices: int, kept: int = 0) -> float:
 def project() -> None:
     """Prints the projection, in milliseconds."""
     print("\nprojection, no measurement: ms a round, cohort 4,096, 240 steps a client")
-    for kept in (0, 199_210 * 4):
-        print(f"client state of {kept:,} bytes")
+    for kept, at_home in (0, False), (199_210 * 4, False), (199_210 * 4, True):
+        print(f"client state of {kept:,} bytes{', at home' * at_home}")
         for name, link in LINKS.items():
             sizes = (8,) if name.startswith("NVLink") else (8, 64, 512)
-            times = [f"{n}: {1e3 * projected(link, n, kept):.2f}" for n in sizes]
+            times = [
+                f"{n}: {1e3 * projected(link, n, kept, at_home):.2f}" for n in sizes
+            ]
             print(f"  {name:21} {', '.join(times)}")
 
 

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pfljax import engine, mesh, tree
+from pfljax import engine, lanes, mesh, tree
 from pfljax.engine import Setting
 from pfljax.local import budget, derive
 from pfljax.metrics import (
@@ -66,7 +66,7 @@ def judge(
             return score(lambda x: predict(model, x), data, setting.local.batch_size)
 
         train_pool, test_pool = pools
-        return engine.over_clients(one, split, split[-1][1], width)
+        return lanes.over_clients(one, split, split[-1][1], width)
 
     def run(state, clients, ids, train, test):
         state, pools = state._replace(clients=()), (train.examples, test.examples)
@@ -95,7 +95,7 @@ def judge_server(setting: Setting, task: Task) -> Callable[..., dict[str, Array]
             part = rows_of(setting, pool, offset, size)
             return totals(lambda x: task.predict(model, x), part, batch_size)
 
-        return engine.over_clients(one, split, split[1], 1)
+        return lanes.over_clients(one, split, split[1], 1)
 
     def run(server, rows):
         count = len(rows.size)
@@ -180,7 +180,7 @@ def judge_path(
             data = rows_of(setting, pool, offset, size)
             return jax.lax.map(lambda t: score_at(t, a, b, data), jnp.asarray(GRID))
 
-        return engine.over_clients(one, split, split[2], width)
+        return lanes.over_clients(one, split, split[2], width)
 
     def run(state, clients, ids, test):
         given = state.server, test.examples, (clients, test.offset, test.size)

@@ -10,7 +10,8 @@ import tiny
 from pfljax import Experiment, config, options
 
 UNHASHED = {
-    "out": "x", "label": "x", "baseline": "x", "devices": 1, "keep": 3, "store": "host",
+    "out": "x", "label": "x", "baseline": "x", "devices": 1, "homes": True, "keep": 3,
+    "store": "host",
 }  # fmt: skip
 CHANGED = {  # another value of every setting that changes a number
     "algorithm": "ditto", "hyper": {"finetune": 1}, "dataset": "synthetic",

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import toy
-from pfljax import engine, selection, tree
+from pfljax import engine, lanes, selection, tree
 from pfljax.algorithms.fedavg import fedavg
 from pfljax.algorithms.local import local as alone
 from pfljax.algorithms.superfed import superfed
@@ -58,7 +58,7 @@ def test_results_come_back_in_the_order_given(count, width, seed):
     def f(k, tree_):
         return 10 * k, tree_["x"] + k
 
-    tens, moved = engine.over_clients(f, args, steps, width)
+    tens, moved = lanes.over_clients(f, args, steps, width)
     np.testing.assert_array_equal(tens, 10 * np.arange(count))
     np.testing.assert_array_equal(moved, args[1]["x"] + np.arange(count)[:, None])
 
@@ -71,7 +71,7 @@ def test_chunks_hold_clients_of_like_work_largest_first(width):
         jax.debug.callback(lambda v: seen.append(int(v)), s)
         return s
 
-    jax.block_until_ready(engine.over_clients(f, (steps,), steps, width))
+    jax.block_until_ready(lanes.over_clients(f, (steps,), steps, width))
     jax.effects_barrier()
     chunks = [set(seen[i : i + width]) for i in range(0, len(seen), width)]
     order = [9, 8, 7, 3, 1] + [1] * (-5 % width)

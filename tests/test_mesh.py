@@ -8,11 +8,11 @@ from pathlib import Path
 
 import jax.numpy as jnp
 import numpy as np
-import on_devices
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import on_devices
 import toy
 from pfljax import homes, mesh
 from pfljax.types import ClientData, Examples

@@ -9,8 +9,8 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
-import stored
 
+import stored
 from pfljax import Experiment, build, config, export, population, run, store, stream
 from pfljax.checkpoint import CheckpointError
 from pfljax.folder import FolderError

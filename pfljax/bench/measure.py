@@ -95,7 +95,7 @@ def steps(ready: Ready, key: Key, first: int, rounds: int) -> np.ndarray:
 def lane_steps(counts: np.ndarray, width: int | None) -> int:
     """Steps that a round runs where a chunk waits for its longest client.
 
-    `counts` [M] are dealt to chunks as `engine.over_clients` does.
+    `counts` [M] are dealt to chunks as `lanes.over_clients` does.
     """
     M = len(counts)
     width = M if width is None else min(width, M)

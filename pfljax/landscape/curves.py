@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pfljax import engine, tree
+from pfljax import lanes, tree
 from pfljax.algorithms.superfed import square_cosine
 from pfljax.landscape import stacked
 from pfljax.landscape.lines import Line, Places, ascending, judge
@@ -242,6 +242,6 @@ def _for_all(train: Callable[..., Params]) -> Callable[..., Params]:
         ids = jnp.arange(len(data.offset))
         keys = jax.vmap(jax.random.fold_in, (None, 0))(key, ids)
         given = points, data.offset, data.size, keys
-        return engine.over_clients(one, given, data.size, stacked.width(None))
+        return lanes.over_clients(one, given, data.size, stacked.width(None))
 
     return jax.jit(run)

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pfljax import engine, tree
+from pfljax import lanes, tree
 from pfljax.landscape import stacked
 from pfljax.landscape.lines import Line, cosine, distance
 from pfljax.metrics import from_totals, totals
@@ -92,9 +92,9 @@ def _program(predict, models, data, i, j, rows, inner, batch_size, width):
 
     size, clients = jax.tree.leaves(models)[0].shape[0], data.size.shape[0]
     model, client = (x.ravel() for x in jnp.indices((size, clients)))
-    ends = engine.over_clients(end, (model, client), data.size[client], width)
+    ends = lanes.over_clients(end, (model, client), data.size[client], width)
     work = data.size[rows].sum(1)
-    middle, cosines, distances = engine.over_clients(pair, (i, j, rows), work, width)
+    middle, cosines, distances = lanes.over_clients(pair, (i, j, rows), work, width)
 
     def along(ends, middle):
         ends = ends.reshape(size, clients, *ends.shape[1:])

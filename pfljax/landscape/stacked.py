@@ -6,7 +6,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from pfljax import engine, tree
+from pfljax import lanes, tree
 from pfljax.types import ClientData, Params, Task
 
 # Models judged under one vmap. CPUs are fastest in a loop (parts.WIDTHS).
@@ -108,4 +108,4 @@ def over_models(
         return one(tuple(mine), ClientData(data.examples, *rows))
 
     work = jnp.broadcast_to(data.size, (clients,))
-    return engine.over_clients(own, (jnp.arange(clients),), work, chunk)
+    return lanes.over_clients(own, (jnp.arange(clients),), work, chunk)
