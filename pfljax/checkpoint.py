@@ -132,6 +132,24 @@ def saved_rounds(folder: Path) -> list[int]:
     return sorted(int(path.name) for path in folder.iterdir() if path.name.isdigit())
 
 
+def load(
+    folder: Path, round_: int, abstract: RunState, config_hash: str | None
+) -> RunState:
+    """The state saved after this round; `restore` takes the newest.
+
+    Raises a CheckpointError where it cannot be read.
+    """
+    path = folder / str(round_)
+    try:
+        return _load(path, abstract, config_hash)
+    except CheckpointError:
+        raise
+    except Exception as error:
+        raise CheckpointError(
+            f"{path} cannot be read ({_first_line(error)})"
+        ) from error
+
+
 def _load(path: Path, abstract: RunState, config_hash: str | None) -> RunState:
     with _quiet():
         place = str(path.resolve())  # Orbax takes absolute paths only

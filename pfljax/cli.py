@@ -209,14 +209,16 @@ def landscape(args: list[str]) -> None:
     """Judges what lies between the models of a finished run, and draws it."""
     parser = ArgumentParser("pfljax landscape", description=landscape.__doc__)
     parser.add_argument("run", help="a run folder")
-    parser.add_argument("--kind", default="line", help="line: between both endpoints")
-    parser.add_argument("--points", type=int, default=11, help="odd; default 11")
+    kinds = "line (the default), pairs, plane, hessian, training"
+    parser.add_argument("--kind", default="line", help=kinds)
+    parser.add_argument("--points", type=int, help="along an axis; odd for a line")
     parser.add_argument("--tolerance", type=float, default=0.01, help="of flat ranges")
-    given = parser.parse_args(args)
+    parser.add_argument("--other", type=Path, help="a run for the lines to go to")
+    given = vars(parser.parse_args(args))
     use_compile_cache()
     from pfljax.landscape import runs
 
-    print(runs.landscape(Path(given.run), given.kind, given.points, given.tolerance))
+    print(runs.landscape(Path(given.pop("run")), given.pop("kind"), **given))
 
 
 def list_(args: list[str]) -> None:

@@ -55,13 +55,13 @@ def judge(
     `clients` holds the states of clients `ids`; `train` and `test` their rows, offset
     and size stacked likewise. Metrics of a client without test rows are NaN.
     """
-    model_of = _model_function(setting, view)
+    made = model_of(setting, view)
     predict = setting.algorithm.predict
 
     def locally(same, pools, split):
         def one(client_id, client, train_span, test_span):
             data = rows_of(setting, train_pool, *train_span)
-            model = model_of(same, client_id, client, data)
+            model = made(same, client_id, client, data)
             data = rows_of(setting, test_pool, *test_span)
             return score(lambda x: predict(model, x), data, setting.local.batch_size)
 
@@ -121,7 +121,7 @@ def rows_of(setting: Setting, pool: Any, offset: Array, size: Array) -> ClientDa
     return ClientData(pool, mesh.inside(setting.mesh, offset, pool.y), size)
 
 
-def _model_function(setting: Setting, view: View) -> Callable[..., Any]:
+def model_of(setting: Setting, view: View) -> Callable[..., Any]:
     """(state, client_id, client, train data) -> the parameters to judge."""
     algorithm = setting.algorithm
 

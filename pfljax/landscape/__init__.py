@@ -10,7 +10,8 @@ align       permutations of hidden units
 curvature   Hessian: eigenpairs, trace, density
 ascent      sharpness; objective: the loss of this and of curvature
 stacked     one model or many, told by shape
-figures     draws all of it; runs: what `pfljax landscape RUN` does
+figures     draws all of it
+finished    the models of a finished run; runs: what `pfljax landscape RUN` does
 """
 
 from pfljax.landscape.align import hidden_units, match_units, permute_units
@@ -18,12 +19,14 @@ from pfljax.landscape.ascent import Sharpness, sharpness
 from pfljax.landscape.curvature import Density, Eigen, Trace, density, eigen, trace
 from pfljax.landscape.curves import curve, mixtures, train_curve, train_simplex
 from pfljax.landscape.figures import (
+    draw_barriers,
     draw_line,
     draw_pairs,
     draw_planes,
     draw_spectrum,
     draw_surface,
 )
+from pfljax.landscape.finished import Finished
 from pfljax.landscape.lines import (
     Between,
     Line,
@@ -52,6 +55,7 @@ __all__ = [
     "Between",
     "Density",
     "Eigen",
+    "Finished",
     "Frame",
     "Line",
     "Pairs",
@@ -64,6 +68,7 @@ __all__ = [
     "between",
     "curve",
     "density",
+    "draw_barriers",
     "draw_line",
     "draw_pairs",
     "draw_planes",

@@ -1,6 +1,6 @@
 """Figures of landscapes."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -99,8 +99,20 @@ def draw_pairs(pairs: Pairs, metric: str = "loss") -> "Figure":
         image = axes.imshow(values, vmin=low, vmax=high, cmap="viridis")
         axes.set_title(title, fontsize=10)
         axes.set_xlabel("client")
+        axes.locator_params(integer=True)
         drawn.colorbar(image, ax=axes, format="%.2g", shrink=0.8)
     panels[0].set_ylabel("client")
+    return drawn
+
+
+def draw_barriers(
+    rounds: Sequence[int], barriers: Mapping[str, np.ndarray]
+) -> "Figure":
+    """Barriers f64[R] between each round and the last, a panel a metric."""
+    drawn, panels = new_figure(3.4 * len(barriers), 2.8, len(barriers))
+    for axes, (name, values) in zip(panels, barriers.items(), strict=True):
+        axes.plot(rounds, values, **line_styles([name])[0])
+        axes.set(xlabel="round", ylabel=f"{name} barrier to the last", ylim=(0, None))
     return drawn
 
 

@@ -178,7 +178,7 @@ def penalty(
 
 def pooled(data: ClientData) -> ClientData:
     """The rows of all clients as those of one: no client is padded to whole batches."""
-    spans = zip(np.asarray(data.offset), np.asarray(data.size), strict=True)
+    spans = zip(np.ravel(data.offset), np.ravel(data.size), strict=True)
     rows = np.concatenate([offset + np.arange(size) for offset, size in spans])
     examples = jax.tree.map(lambda leaf: np.asarray(leaf)[rows], data.examples)
     return ClientData(examples, jnp.int32(0), jnp.int32(len(rows)))

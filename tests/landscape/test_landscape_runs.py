@@ -3,13 +3,16 @@
 import csv
 import shutil
 
+import jax
 import numpy as np
 import pytest
 
 import tiny
-from pfljax import landscape
-from pfljax.landscape import Line, runs
+import toy
+from pfljax import export, landscape, run
+from pfljax.landscape import Line, finished
 from pfljax.metrics import METRICS
+from toy import assert_close
 
 
 @pytest.fixture(scope="module")
@@ -102,9 +105,12 @@ def refused(*args):
 
 
 def test_what_cannot_be_judged_is_one_line(done, tmp_path):
-    assert "kind is 'plain'; known: line" in refused(done, "--kind", "plain")
+    assert "kind is 'plain'; known: line, pairs" in refused(done, "--kind", "plain")
     assert "points is 4; expected an odd number" in refused(done, "--points", 4)
     assert "tolerance is -1.0; expected 0" in refused(done, "--tolerance", -1)
+    assert "points is 4; expected an odd" in refused(done, "--kind=plane", "--points=4")
+    assert "an option of the kind 'line'" in refused(done, "--kind=pairs", "--other=x")
+    assert "keeps 2 checkpoints" in refused(done, "--kind=training")
     assert "is not a run folder" in refused(tmp_path)
     half = tiny.unfinished(done, tmp_path / "half")
     assert "is unfinished: 4 rounds are logged" in refused(half)
@@ -119,6 +125,115 @@ def test_a_method_without_endpoints_is_one_line(done, monkeypatch):
         setting = sim.setting._replace(algorithm=algorithm)
         return sim._replace(setting=setting), federation, state
 
-    monkeypatch.setattr(runs, "load_state", without)
+    monkeypatch.setattr(finished, "load_state", without)
     assert "a run of 'superfed', which has no endpoints" in refused(done)
     assert not (done / "landscape").exists()
+
+
+@pytest.fixture(scope="module")
+def kept(done, tmp_path_factory):
+    """A copy of the run, and one of FedAvg that keeps every checkpoint."""
+    folder = tmp_path_factory.mktemp("kinds")
+    own = shutil.copytree(done, folder / "superfed")
+    job = tiny.SEEN.replace(algorithm="fedavg", hyper={}, eval_every=1, keep=4)
+    run(job.replace(out=str(folder / "fedavg")), quiet=True, report=False)
+    return own, folder / "fedavg"
+
+
+def command(folder, kind, *more):
+    """(arrays, lines of the table as dicts, what was printed) of a kind."""
+    code, out, errors = tiny.main("landscape", folder, "--kind", kind, *more)
+    assert (code, errors) == (0, "")
+    with open(folder / "landscape" / f"{kind}.csv") as file:
+        rows = list(csv.DictReader(file))
+    for picture in (folder / "figures").glob(f"landscape_{kind}*.png"):
+        assert picture.stat().st_size > 1000
+    return dict(np.load(folder / "landscape" / f"{kind}.npz")), rows, out
+
+
+def last(folder, model, metric):
+    """The last value of a metric over clients that the run reported, f32[C]."""
+    return np.load(folder / "per_client.npz")[f"{model}/test/{metric}"][-1]
+
+
+def test_the_models_of_a_run_are_those_that_it_was_judged_by(kept):
+    for folder in kept:
+        found = landscape.Finished(folder)
+        models, rows = found.personal(), found.federation.test
+        judged = landscape.line(
+            found.task, models, models, rows, t=[0.0], batch_size=20
+        )
+        for metric in ("loss", "accuracy"):
+            expected = last(folder, "personal", metric)
+            got = judged.metrics[metric][:, 0]
+            np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-6)
+        one = export.personal_model(folder, 3)
+        assert_close(jax.tree.map(lambda leaf: leaf[3], models), one)
+
+
+def test_pairs_go_from_each_client_to_each_other(kept):
+    arrays, rows, out = command(kept[0], "pairs")
+    assert len(rows) == 5 * 4 // 2
+    found = landscape.Finished(kept[0])
+    models = found.personal()
+    a, b = (jax.tree.map(lambda leaf, k=k: leaf[k], models) for k in (1, 3))
+    between = landscape.between(found.task, a, b, toy.one(found.federation.test, 1))
+    assert arrays["cosine"][1, 3] == pytest.approx(float(between.cosine), rel=1e-5)
+    row = next(r for r in rows if (r["client"], r["other"]) == ("1", "3"))
+    assert float(row["distance"]) == pytest.approx(float(between.distance), rel=1e-5)
+    walls = arrays["barrier/loss"][np.triu_indices(5, 1)]
+    assert f"loss barrier {walls.mean():.4f}" in out
+
+
+def test_a_plane_has_the_server_in_its_middle(kept):
+    fedavg = kept[1]
+    rows = np.load(fedavg / "per_client.npz")["test_size"]
+    middle = np.average(last(fedavg, "server", "loss"), weights=rows)
+    for kind in ("plane", "hessian"):
+        arrays, table, out = command(fedavg, kind, "--points", 3)
+        assert arrays["loss"].shape == (3, 3)
+        assert arrays["loss"][1, 1] == pytest.approx(middle, rel=1e-4)
+        assert float(table[4]["loss"]) == pytest.approx(middle, rel=1e-4)
+        assert f"loss {middle:.4f} in the middle" in out
+        assert len(np.unique(arrays["loss"])) == 9
+
+
+def test_the_hessian_is_that_of_the_training_loss(kept):
+    found = landscape.Finished(kept[1])
+    arrays, _, out = command(kept[1], "hessian", "--points", 3)
+    rows = landscape.pooled(found.federation.train)
+    key = jax.random.key(5)  # of another first vector
+    given = found.task, found.server(), rows
+    expected = landscape.eigen(*given, key, steps=60)
+    np.testing.assert_allclose(arrays["eigenvalues"], expected.values, rtol=0.02)
+    rise = landscape.sharpness(*given, rho=0.05).rise
+    assert arrays["rise"] == pytest.approx(float(rise), rel=1e-4)
+    assert f"eigenvalues {arrays['eigenvalues'][0]:.4g}, " in out
+
+
+def test_training_ends_at_the_last_round(kept):
+    arrays, rows, out = command(kept[1], "training", "--points", 5)
+    assert arrays["round"].tolist() == [1, 2, 3, 4]
+    assert [row["round"] for row in rows] == ["1", "2", "3", "4"]
+    sizes = np.load(kept[1] / "per_client.npz")["test_size"]
+    reported = np.load(kept[1] / "per_client.npz")["server/test/loss"]
+    expected = np.average(reported, axis=1, weights=sizes)
+    np.testing.assert_allclose([float(r["loss"]) for r in rows], expected, rtol=1e-4)
+    assert arrays["loss barrier"][-1] == pytest.approx(0, abs=1e-5)
+    history = landscape.Finished(kept[1]).history()
+    assert history.rounds == [1, 2, 3, 4]
+    assert "4 rounds to the last" in out
+
+
+def test_a_line_to_another_run_ends_at_its_models(kept):
+    arrays, _, out = command(kept[0], "line", "--other", kept[1], "--points", 3)
+    for at, folder in (0, kept[0]), (-1, kept[1]):
+        expected = last(folder, "personal", "accuracy")
+        np.testing.assert_allclose(arrays["accuracy"][:, at], expected, atol=1e-6)
+    assert "the personal models of this run and of fedavg, round 4, of 5" in out
+
+
+def test_a_run_on_other_rows_is_no_end(kept, tmp_path):
+    job = tiny.SEEN.replace(algorithm="fedavg", hyper={}, rounds=1, seed=1)
+    run(job.replace(out=str(tmp_path / "other")), quiet=True, report=False)
+    assert "their rows differ" in refused(kept[0], "--other", tmp_path / "other")
