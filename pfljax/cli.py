@@ -250,10 +250,10 @@ def prepare(args: list[str]) -> None:
 
 
 def bench(args: list[str]) -> None:
-    """Measures this machine on the workloads W1 to W7, alone or in turn with a peer."""
+    """Measures this machine on W1 to W7, or plane and lines, alone or with a peer."""
     parser = ArgumentParser("pfljax bench", description=bench.__doc__)
     parser.add_argument("workloads", nargs="*", help="such as W1 W3; none: all")
-    parser.add_argument("--rounds", type=int, help="rounds of one timed call")
+    parser.add_argument("--rounds", type=int, help="rounds, or points, of a call")
     parser.add_argument("--repeats", type=int, default=3, help="timed calls; default 3")
     parser.add_argument("--algorithm", nargs="+", help="in place of the workloads' own")
     parser.add_argument(
@@ -282,7 +282,7 @@ def bench(args: list[str]) -> None:
         peer=given.against,
         out=given.out,
     )
-    print(f"{measured}\n\nsee {given.out}/bench.png")
+    print(f"{measured}\n\nsee {given.out}")
 
 
 COMMANDS = {

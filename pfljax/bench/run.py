@@ -8,7 +8,7 @@ from typing import Any
 import jax
 
 from pfljax import devices
-from pfljax.bench import against, cost, figure, measure, table
+from pfljax.bench import against, cost, figure, landscape, measure, table
 from pfljax.bench.workloads import WORKLOADS, Ready, build
 from pfljax.folder import write_json
 from pfljax.registry import find
@@ -29,8 +29,9 @@ def run(
     """A Markdown table of what was measured; results.json and bench.png in `out`.
 
     Args:
-      names: workloads, keys of `WORKLOADS`; none: all.
-      rounds: of one timed call; None: the workload's own number.
+      names: workloads, keys of `WORKLOADS`; none: all. Or of `landscape.CASES`.
+      rounds: of one timed call; None: the workload's own number. Of a landscape, points
+        along an axis.
       repeats: timed calls of each workload, each followed by one of the peer.
       methods: in the place of the workloads' own.
       peer: a command, see `against.ask`.
@@ -40,6 +41,9 @@ def run(
     Raises:
       ValueError: for unknown names, no rounds or repeats, or a peer that fails.
     """
+    if set(names) & set(landscape.CASES):
+        more: Any = {"points": rounds, "repeats": repeats, "peer": peer}
+        return landscape.run(names, **more, out=out, scale=scale)
     cases = _cases(names or list(WORKLOADS), methods)
     _check(cases, rounds, repeats, peer)
     folder = Path(out)

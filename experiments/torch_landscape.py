@@ -1,0 +1,79 @@
+"""A plain PyTorch loop over the points of a landscape: a peer of `pfljax bench`.
+
+    pip install torch
+    pfljax bench plane lines --rounds 5 --against \
+        "python experiments/torch_landscape.py {workload} --points 5"
+
+The sizes of `pfljax.bench.landscape`: TwoCNN on images of 32 x 32 x 3. Each point's
+parameters are written into the model, which then predicts its rows 100 at a time.
+Prints points a second as the bench reads them.
+"""
+
+import argparse
+import json
+import time
+
+import torch
+from torch import nn
+
+CASES = {"plane": (1, 2000, 2), "lines": (100, 100, 1)}  # clients, rows of each, axes
+BATCH = 100
+
+
+def twocnn() -> nn.Module:
+    """The model of W2: two 5 x 5 convolutions and a dense layer of 512."""
+    return nn.Sequential(
+        nn.Conv2d(3, 32, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Conv2d(32, 64, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Flatten(), nn.Linear(64 * 8 * 8, 512), nn.ReLU(), nn.Linear(512, 10),
+    )  # fmt: skip
+
+
+@torch.no_grad()
+def judge(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> tuple[float, float]:
+    """(mean loss, accuracy) on the rows."""
+    loss = hits = 0.0
+    for start in range(0, len(x), BATCH):
+        some = slice(start, start + BATCH)
+        logits = model(x[some])
+        loss += nn.functional.cross_entropy(logits, y[some], reduction="sum").item()
+        hits += (logits.argmax(1) == y[some]).sum().item()
+    return loss / len(x), hits / len(x)
+
+
+@torch.no_grad()
+def place(model: nn.Module, models: list[nn.Module], weights: list[float]) -> None:
+    """Writes the weighted sum of the models' parameters into `model`."""
+    own = zip(model.parameters(), *(m.parameters() for m in models), strict=True)
+    for target, *parts in own:
+        total = sum(w * part for w, part in zip(weights, parts, strict=True))
+        target.copy_(total)
+
+
+def main() -> None:
+    """Times one landscape after a short warm-up."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("landscape", choices=CASES)
+    parser.add_argument("--points", type=int, default=21, help="along an axis")
+    given = parser.parse_args()
+    clients, rows, axes = CASES[given.landscape]
+    torch.manual_seed(0)
+    x, y = torch.randn(clients, rows, 3, 32, 32), torch.randint(10, (clients, rows))
+    ends = [twocnn() for _ in range(3 if axes == 2 else 2)]
+    model = twocnn()
+    axis = torch.linspace(0, 1, given.points).tolist()
+    judge(model, x[0], y[0])
+    start, count = time.perf_counter(), 0
+    for client in range(clients):
+        for a in axis:
+            for b in axis if axes == 2 else [None]:
+                weights = [1 - a, a] if b is None else [1 - a - b, a, b]
+                place(model, ends, weights)
+                judge(model, x[client], y[client])
+                count += 1
+    rate = count / (time.perf_counter() - start)
+    print("JSON", json.dumps({"client_steps_per_s": rate}))
+
+
+if __name__ == "__main__":
+    main()
