@@ -112,7 +112,8 @@ def in_blocks(
     grid = sim.setting.mesh
     devices = grid.size if grid and grid.homes else 1
     for places in mesh.blocks(devices, len(ids), sim.block):
-        some = np.minimum(places, len(ids) - 1)  # nobody is taken for the last one
+        # Nobody is taken for the last one, but its offset must lie on its device.
+        some = np.minimum(places, len(ids) - 1)
         cut = [
             part._replace(offset=part.offset[places], size=part.size[some])
             for part in parts

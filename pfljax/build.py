@@ -121,7 +121,9 @@ def simulation(
     """The compiled functions; experiments that differ in seed alone share them."""
     shape = shape_of(experiment, federation)
     same = experiment.replace(seed=0, out=None, label=None, baseline=None, keep=2)
-    same = same.replace(devices=devices.choose(experiment.devices, experiment.cohort))
+    # At home, devices that nobody of a cohort lives on hold rows and states as well.
+    usable = federation.num_clients if experiment.homes else experiment.cohort
+    same = same.replace(devices=devices.choose(experiment.devices, usable))
     if same.store != "device":
         same = same.replace(store="host")
     return _simulation(same, shape, task and Given(task))
@@ -190,16 +192,17 @@ def make_init(
     If `stored`, without the clients: they are made as they are met. Compiled in parts,
     for the bits of one part must not depend on whether there is another.
     """
-    algorithm, rows = setting.algorithm, mesh.padded(num_clients, setting.mesh)
+    algorithm, grid = setting.algorithm, setting.mesh
+    rows = mesh.padded(num_clients, grid)
     key: Any = jax.eval_shape(jax.random.key, 0)
     shapes = jax.eval_shape(lambda k: engine.init(algorithm, task, rows, k), key)
-    where = mesh.shardings(setting.mesh, shapes)
+    where = mesh.shardings(grid, shapes)
     server = jax.jit(
         lambda params, key: engine.first_server(algorithm, params, rows, key),
         out_shardings=where._replace(clients=()),
     )
     clients = jax.jit(
-        lambda params, key: engine.first_clients(algorithm, params, rows, key),
+        lambda params, key: engine.first_clients(algorithm, grid, params, rows, key),
         out_shardings=where.clients,
     )
     params = stream.make_params(setting, task)
@@ -246,7 +249,11 @@ def choices(sim: Simulation) -> str:
     devices = f"{count} device{'s' * (count > 1)}"
     if jax.process_count() > 1:
         devices += f" of {jax.process_count()} processes"
-    homes = ", its own" if sim.setting.mesh and sim.setting.mesh.homes else ""
+    homes = (
+        ", of those at home on it"
+        if sim.setting.mesh and sim.setting.mesh.homes
+        else ""
+    )
     return f"{devices} ({kind}), each {at_once} at a time{homes}"
 
 

@@ -60,17 +60,19 @@ def resume(args: list[str]) -> None:
     parser.add_argument("run", help="a run folder")
     place, args = processes.options(args)
     path = parser.parse_args(args).run
-    _run(folder.read_config(Path(path)).replace(out=path), place)
+    _run(folder.read_config(Path(path)).replace(out=path), place, begun=True)
 
 
-def _run(experiment: Any, place: dict[str, Any] | None) -> None:
+def _run(experiment: Any, place: dict[str, Any] | None, begun: bool = False) -> None:
     """Runs it; `place` is this process's among several (processes.connect)."""
-    from pfljax import processes
+    from pfljax import devices, processes
 
     path = Path(experiment.folder)
     page = path / "report.html"
     if place is not None:
         processes.connect(**place)
+    if begun:  # maybe elsewhere
+        experiment = experiment.replace(devices=devices.at_hand(experiment.devices))
     if processes.ask(_finished, path, experiment):
         _print(f"{path} is finished; see {page}")
         return

@@ -31,6 +31,12 @@ def cores() -> int:
     return len(os.sched_getaffinity(0))
 
 
+def at_hand(wanted: int | None) -> int | None:
+    """`wanted` devices, or None where there are fewer than a run had."""
+    prepare()
+    return wanted if wanted is None or wanted <= len(jax.devices()) else None
+
+
 def choose(wanted: int | None, cohort: int) -> int:
     """The devices of a run: `wanted`, or all that a cohort of this size can use.
 

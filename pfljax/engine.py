@@ -54,7 +54,7 @@ def init(algorithm: Algorithm, task: Task, num_clients: int, key: Key) -> RunSta
     """
     params = first_params(task, key)
     state = first_server(algorithm, params, num_clients, key)
-    clients = first_clients(algorithm, params, num_clients, key)
+    clients = first_clients(algorithm, None, params, num_clients, key)
     return state._replace(clients=clients)
 
 
@@ -71,14 +71,24 @@ def first_server(
     return RunState(key, jnp.int32(0), server, ())
 
 
-def first_clients(algorithm: Algorithm, params: Any, num_clients: int, key: Key) -> Any:
-    """The states of all clients before the first round, stacked."""
-    # One client at a time up to a block: random draws under vmap compile for seconds.
-    return jax.lax.map(
-        lambda k: init_client(algorithm, params, k, key),
-        jnp.arange(num_clients),
-        batch_size=INIT_BLOCK if num_clients > INIT_BLOCK else None,
-    )
+def first_clients(
+    algorithm: Algorithm, grid: Grid | None, params: Any, num_clients: int, key: Key
+) -> Any:
+    """The states of all clients before the first round, stacked.
+
+    Each device makes its own.
+    """
+
+    def locally(same: Any, ids: Array) -> Any:
+        # One at a time up to a block: random draws under vmap compile for seconds.
+        return jax.lax.map(
+            lambda k: init_client(algorithm, same[0], k, same[1]),
+            ids,
+            batch_size=INIT_BLOCK if num_clients > INIT_BLOCK else None,
+        )
+
+    run = mesh.over(grid, locally, mesh.WHOLE, mesh.SPLIT)
+    return run((params, key), jnp.arange(num_clients))
 
 
 def init_client(algorithm: Algorithm, params: Any, client_id: Array, key: Key) -> Any:
@@ -183,6 +193,7 @@ def train_cohort(
             return algorithm.train(turn, message, client, ClientData(examples, *span))
 
         own = mesh.fetch(grid, clients, everybody.rows, turns.rows)
+        # An empty slot takes some client's offset; it reads no row.
         offset = tree.take(offset, mesh.inside(grid, turns.ids, offset))
         offset = mesh.inside(grid, offset, examples.y)
         args = turns.ids, turns.steps, (offset, turns.size), own
@@ -194,6 +205,7 @@ def train_cohort(
         clients = mesh.store(grid, clients, written(everybody), written(turns), new)
         return clients, uploads, metrics
 
+    # Turns go to every device, which owns states of others' turns, and in parts.
     specs = mesh.WHOLE, mesh.data(grid), mesh.SPLIT, mesh.SPLIT
     same, data = (state.server, key, state.round, turns), (train.examples, train.offset)
     return mesh.over(grid, locally, *specs)(same, data, state.clients, turns)

@@ -28,7 +28,8 @@ def load_state(
     people = build.federation(experiment, federation)
     folder.check_data(path, of_run(*people, given=federation is not None))
     federation, _ = people
-    sim = build.simulation(experiment.replace(homes=False), federation, task)
+    here = experiment.replace(devices=1, homes=False)
+    sim = build.simulation(here, federation, task)
     digest, place = config.digest(experiment), path / "checkpoints"
     state = checkpoint.restore(place, build.abstract(sim), digest, _say, repair=False)
     if state is None:

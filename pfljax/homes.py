@@ -112,7 +112,8 @@ def abstract(grid: Grid, parts: Parts) -> Parts:
 def different(grid: Grid | None, part: ClientData) -> tuple[ClientData, np.ndarray]:
     """(spans without repeats, which of them is whose, i[C]).
 
-    Where homes are, each device has as many, its own; those that fill up are empty.
+    Where homes are, each device has as many, its own, in a block: two devices with
+    spans a, b and c give a, b, c and an empty one. Offsets come from all processes.
     """
     size = np.asarray(part.size)
     offset = _whole(part.offset)[: len(size)]
@@ -122,7 +123,7 @@ def different(grid: Grid | None, part: ClientData) -> tuple[ClientData, np.ndarr
     if grid is not None and grid.homes:
         length = part.examples.y.shape[0] // grid.size
         home = found[:, 0] // length  # ascending
-        rank = np.arange(len(found)) - np.searchsorted(home, home)
+        rank = np.arange(len(found)) - np.searchsorted(home, home)  # on its device
         table = np.zeros((grid.size, rank.max() + 1, 2), found.dtype)
         table[..., 0] = length * np.arange(grid.size)[:, None]
         table[home, rank] = found

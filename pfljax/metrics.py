@@ -21,7 +21,10 @@ METRICS = (
 
 
 def score(
-    predict: Callable[[Array], Array], data: ClientData, batch_size: int
+    predict: Callable[[Array], Array],
+    data: ClientData,
+    batch_size: int,
+    at_once: int | None = None,
 ) -> dict[str, Array]:
     """Metrics of one client's rows, f32[]; NaN if it has none.
 
@@ -29,7 +32,7 @@ def score(
     the mean over batches of `batch_size` in the order of the rows, the last short batch
     weighted equally: SuPerFed's code.
     """
-    return from_totals(totals(predict, data, batch_size))
+    return from_totals(totals(predict, data, batch_size, at_once))
 
 
 def rows_per_pass(batch_size: int) -> int:
@@ -42,11 +45,23 @@ def rows_per_pass(batch_size: int) -> int:
     return max(1, about // batch_size) * batch_size
 
 
+def even_passes(most: int, batch_size: int) -> int:
+    """Rows at once, whole batches, so that `most` rows fill the passes over them."""
+    passes = max(1, most // rows_per_pass(batch_size))
+    return max(1, -(-most // (passes * batch_size))) * batch_size
+
+
 def totals(
-    predict: Callable[[Array], Array], data: ClientData, batch_size: int
+    predict: Callable[[Array], Array],
+    data: ClientData,
+    batch_size: int,
+    at_once: int | None = None,
 ) -> dict[str, Array]:
-    """Sums over a client's rows; those of two parts of its rows may be added."""
-    places = jnp.arange(rows_per_pass(batch_size))
+    """Sums over a client's rows; those of two parts of its rows may be added.
+
+    `at_once` rows are predicted at once, whole batches; None for `rows_per_pass`.
+    """
+    places = jnp.arange(at_once or rows_per_pass(batch_size))
 
     def add(index: Array, total: dict[str, Array]) -> dict[str, Array]:
         place = index * places.size + places

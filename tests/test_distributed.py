@@ -124,7 +124,7 @@ def test_two_processes_go_on_with_clients_at_home(cache, killed, alone, tmp_path
     path = shutil.copytree(killed, tmp_path / "run")
     first, _ = _finish(_pair(cache, path, "--homes"))
     _assert_same(path, alone)
-    assert "each one client at a time, its own" in first[1]
+    assert "each one client at a time, of those at home on it" in first[1]
 
 
 def test_one_process_goes_on_where_two_were(cache, killed, alone, tmp_path):

@@ -1,5 +1,7 @@
 """What is exported is the model that was judged."""
 
+import json
+
 import numpy as np
 import pytest
 
@@ -96,3 +98,15 @@ def test_nested_names_become_nested_dicts(tmp_path):
     assert params["head"].tolist() == [0]
     with pytest.raises(ValueError, match=r"none\.npz is not a file of `pfljax export`"):
         export.load_params("none.npz")
+
+
+def test_a_run_of_more_devices_is_read_and_goes_on(folder, tmp_path):
+    half = tiny.unfinished(folder, tmp_path / "half")
+    config = half / "config.json"
+    told = json.loads(config.read_text()) | {"devices": 512, "homes": True}
+    config.write_text(json.dumps(told))
+    assert export.load_state(half)[2].round == 2
+    assert tiny.main("resume", half)[0] == 0
+    given = (f / "per_client.npz" for f in (half, folder))
+    ours, theirs = (np.load(file)["personal/test/loss"] for file in given)
+    np.testing.assert_allclose(ours, theirs, rtol=1e-5)

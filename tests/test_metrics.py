@@ -72,6 +72,27 @@ def test_constant_confidence_in_closed_form(right):
         )
 
 
+@settings(deadline=None, max_examples=50)
+@given(most=st.integers(0, 3000), batch_size=st.integers(1, 100))
+def test_passes_are_whole_batches_and_hold_all_rows(most, batch_size):
+    at_once = metrics.even_passes(most, batch_size)
+    assert at_once % batch_size == 0
+    assert at_once <= 2 * metrics.rows_per_pass(batch_size) + batch_size
+    wasted = -(-most // at_once) * at_once - most
+    assert wasted < at_once
+    passes = -(-most // at_once)
+    assert wasted < (passes + 1) * batch_size or not most
+
+
+def test_rows_at_once_change_no_metric():
+    rng = np.random.default_rng(0)
+    pool = Examples(jnp.asarray(rng.normal(size=(37, 3)), jnp.float32), jnp.arange(37) % 3)
+    data = ClientData(pool, jnp.int32(2), jnp.int32(33))
+    one, other = (metrics.score(lambda x: x, data, 5, n) for n in (None, 15))
+    for name in one:
+        np.testing.assert_allclose(one[name], other[name], rtol=1e-5)
+
+
 def test_metrics_of_a_client_without_rows_are_nan():
     data, _ = toy.deal(np.ones((3, 3)), np.zeros(3), [3, 0])
     found = metrics.score(lambda x: x, toy.one(data, 1), 4)

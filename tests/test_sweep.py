@@ -236,6 +236,7 @@ def test_memory_is_told():
         ({"mixing": ["model", "lyer"]}, "mixing is 'lyer'; known: model, layer"),
         ({"mu": [[0.1], 0.2]}, r"mu is \[0.1\]; expected numbers, texts"),
         ({"trained": [True]}, "trained is True: a sweep judges"),
+        ({"homes": [True]}, "homes is True, store 'device': a sweep deals whole runs"),
         ({"lr": [0.1, -1.0]}, "lr is -1.0; expected a positive number"),
         ({"lr": 0.1}, "lr is 0.1; expected a list"),
         ({"lr": [0.1, 0.1]}, "give every value once"),

@@ -17,7 +17,7 @@ import numpy as np
 from pfljax import tree
 from pfljax.landscape import stacked
 from pfljax.local import rows
-from pfljax.metrics import GREATER_IS_BETTER, GRID, rows_per_pass, score
+from pfljax.metrics import GREATER_IS_BETTER, GRID, even_passes, rows_per_pass, score
 from pfljax.types import Array, ClientData, Params, Task
 
 Places = Sequence[float] | np.ndarray
@@ -84,8 +84,9 @@ def judge(
 ) -> dict[str, np.ndarray]:
     """Metrics of sums of models by weights [P, n], f32[P] or f32[C, P]; see `line`."""
     each, width = stacked.count_all(task, models, data), stacked.width(chunk)
+    passes = batch_size, even_passes(int(np.max(data.size, initial=1)), batch_size)
     given = tuple(models.values()), data, np.asarray(weights, np.float32)
-    return jax.device_get(_judge(task.predict, *given, each, batch_size, width))
+    return jax.device_get(_judge(task.predict, *given, each, passes, width))
 
 
 def between(
@@ -112,14 +113,14 @@ def between(
 _static = {"static_argnames": ("predict", "each", "batch_size", "width")}
 
 
-@partial(jax.jit, **_static)
-def _judge(predict, models, data, weights, each, batch_size, width):
+@partial(jax.jit, static_argnames=("predict", "each", "passes", "width"))
+def _judge(predict, models, data, weights, each, passes, width):
     """Metrics f32[P], or f32[C, P] if anything is stacked."""
 
     def one(models, data):
         def at(w):
             model = jax.tree.map(lambda *own: sum(map(jnp.multiply, w, own)), *models)
-            return score(lambda x: predict(model, x), data, batch_size)
+            return score(lambda x: predict(model, x), data, *passes)
 
         return jax.lax.map(at, weights)
 

@@ -21,7 +21,7 @@ from pfljax.report.files import (
 )
 
 # They do not make another method.
-UNIQUE_TO_A_RUN = ("seed", "out", "baseline", "devices", "keep")
+UNIQUE_TO_A_RUN = ("seed", "out", "baseline", "devices", "homes", "keep", "store")
 
 
 class Run(NamedTuple):

@@ -129,6 +129,11 @@ def _check_judged(experiment: Experiment) -> None:
             f"{', '.join(wrong)}: a sweep judges the clients that train by their "
             "personal and server models alone; use run for the rest"
         )
+    if experiment.homes or experiment.store != "device":
+        raise ValueError(
+            f"homes is {experiment.homes}, store {experiment.store!r}: a sweep deals "
+            "whole runs to the devices, with all their clients; leave both out"
+        )
 
 
 def _of_seed(given: Any, seed: int) -> Federation | None:
