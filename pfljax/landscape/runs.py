@@ -21,6 +21,7 @@ from pfljax.landscape.figures import draw_line
 from pfljax.landscape.lines import Between, Line, barrier, between, flat_range, line
 from pfljax.landscape.lines import midpoint as middle
 from pfljax.population import population
+from pfljax.report import write_run_report
 from pfljax.report.formats import csv_text
 from pfljax.report.runs import read_run
 from pfljax.report.style import save_figure
@@ -184,5 +185,6 @@ def landscape(
     if not tolerance >= 0:
         raise ValueError(f"tolerance is {tolerance}; expected 0 or more")
     told = write_line(path, run_line(path, points=points), tolerance)
+    write_run_report(path)  # its page shows the figure
     files = f"{path}/landscape/{kind}.csv and {path}/figures/landscape_{kind}.png"
     return f"{told}\nsee {files}"
