@@ -57,7 +57,9 @@ class Tab:
         while b"\0" not in self.buffer:
             rest = max(0, end - time.monotonic())
             assert select.select([self.back], [], [], rest)[0], "no answer in time"
-            self.buffer += os.read(self.back, 1 << 20)
+            came = os.read(self.back, 1 << 20)
+            assert came, "the browser has ended"
+            self.buffer += came
         message, _, self.buffer = self.buffer.partition(b"\0")
         return json.loads(message)
 
