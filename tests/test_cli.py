@@ -19,6 +19,7 @@ pytestmark = pytest.mark.filterwarnings(
 FIGURES = (
     "learning_curves",
     "accuracy_histogram",
+    "accuracy_by_client",
     "label_distribution",
     "lambda_curve",
 )

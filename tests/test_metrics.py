@@ -1,9 +1,12 @@
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import toy
 from pfljax import metrics
+from pfljax.types import ClientData, Examples
 
 CLASSES = 7
 
@@ -86,7 +89,8 @@ def test_passes_are_whole_batches_and_hold_all_rows(most, batch_size):
 
 def test_rows_at_once_change_no_metric():
     rng = np.random.default_rng(0)
-    pool = Examples(jnp.asarray(rng.normal(size=(37, 3)), jnp.float32), jnp.arange(37) % 3)
+    x = jnp.asarray(rng.normal(size=(37, 3)), jnp.float32)
+    pool = Examples(x, jnp.arange(37) % 3)
     data = ClientData(pool, jnp.int32(2), jnp.int32(33))
     one, other = (metrics.score(lambda x: x, data, 5, n) for n in (None, 15))
     for name in one:

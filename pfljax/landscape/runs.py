@@ -2,7 +2,7 @@
 
 RUN/landscape/KIND.npz          arrays
 RUN/landscape/KIND.csv          the same as a table
-RUN/figures/landscape_KIND*.*   PNG and PDF
+RUN/figures/landscape_KIND*.*   PNG and PDF, which RUN/report.html shows from then on
 """
 
 from collections.abc import Callable
@@ -13,6 +13,7 @@ from pfljax import folder
 from pfljax.landscape import run_lines, run_surfaces
 from pfljax.landscape.figures import draw_line
 from pfljax.landscape.run_surfaces import Found
+from pfljax.report import write_run_report
 from pfljax.report.formats import csv_text
 from pfljax.report.style import save_figure
 
@@ -71,5 +72,6 @@ def landscape(path: Path, kind: str = "line", **options: Any) -> str:
     part.replace(out / f"{kind}.csv")
     for name, figure in found.figures.items():
         save_figure(figure, figures / f"landscape_{kind}{name}")
+    write_run_report(path)  # its page shows the figures
     drawn = ", ".join(f"{path}/figures/landscape_{kind}{n}.png" for n in found.figures)
     return f"{found.text}\nsee {out}/{kind}.csv and {drawn}"

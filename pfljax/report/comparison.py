@@ -22,7 +22,7 @@ from pfljax.report.style import (
     new_figure,
     wrapped,
 )
-from pfljax.report.tables import over_seeds
+from pfljax.report.tables import judged_clients, over_seeds
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -34,6 +34,9 @@ CAPTIONS = {
     "standard deviation over seeds. A dotted line leads a shorter run to its name.",
     "curves_by_bytes": "The same curves over the bytes sent up and down by all clients "
     "(MB = 1e6 bytes). A method that sends nothing is a level line at its last value.",
+    "accuracy_over_clients": "Test accuracy at the last round of the clients of "
+    "each method, sorted from the best to the worst off; each place is a mean over "
+    "seeds.",
     "bars": "Left: test accuracy at the last round, mean over clients; bar: mean over "
     "seeds, whisker: ± one sample standard deviation over seeds, dots: seeds. Right: "
     "population standard deviation over clients inside a run, the same way.",
@@ -64,6 +67,26 @@ def comparison_curves(
             last = _curve(axes, x, accuracy, style, far)
             ends.append((last, wrapped(group.label), style["color"]))
     _finish_curves(axes, by, log, far)
+    label_ends(axes, ends)
+    return figure
+
+
+def comparison_clients(runs: Sequence[Run]) -> "Figure":
+    """Each method's clients from best to worst: quantiles, their mean over seeds."""
+    groups = group_runs(runs)
+    figure, (axes,) = new_figure(6.4, 3.8)
+    share, ends = np.linspace(0, 100, 101), []
+    for group, style in zip(groups, group_styles(groups), strict=True):
+        found = [judged_clients(run) for run in group.runs]
+        found = [100 * v[np.isfinite(v)] for v in found if v is not None]
+        found = [np.percentile(v, 100 - share) for v in found if len(v)]
+        if found:
+            mean = np.mean(found, axis=0)
+            axes.plot(share, mean, **style)
+            ends.append((mean[-1], wrapped(group.label), style["color"]))
+    axes.set(xlim=(0, 100), xlabel="clients, from best to worst (%)")
+    axes.set_ylabel("test accuracy (%)")
+    axes.grid(axis="y", **GRID)
     label_ends(axes, ends)
     return figure
 

@@ -34,17 +34,24 @@ CAPTIONS = {
     "participants.",
     "accuracy_histogram": "Test accuracy of each client at the last round; lines mark "
     "the means over clients.",
+    "accuracy_by_client": "The same accuracies client by client, from the worst to the "
+    "best off; a line joins the two models of a client where clients are few.",
     "label_distribution": "Rows of each class that each client holds.",
     "lambda_curve": "Accuracy of the mixture (1 - λ) federated + λ local at the last "
     "round: mean over clients; the band spans the 10th to the 90th percentile of "
     "clients on test rows. The dotted line is the test mean with λ chosen by each "
     "client on its validation rows.",
 }
+LANDSCAPES = {
+    "line": "Test accuracy along the straight line between the two models of each "
+    "client: mean over clients; the band spans the 10th to the 90th percentile of "
+    "clients. All metrics of every client: landscape/line.npz.",
+}
 
 
 def learning_curves(run: Run) -> "Figure | None":
     """Test accuracy and loss over rounds: mean and 10-90 % band over clients."""
-    models = _models(run)
+    models = models_of(run)
     if not models:
         return None
     figure, (accuracy, loss) = new_figure(8.4, 3.2, 2)
@@ -57,7 +64,7 @@ def learning_curves(run: Run) -> "Figure | None":
 
 def accuracy_histogram(run: Run) -> "Figure | None":
     """Clients by test accuracy at the last round, bins of 5 points."""
-    models = _models(run)
+    models = models_of(run)
     if not models:
         return None
     figure, (axes,) = new_figure(5.2, 3.2)
@@ -79,6 +86,36 @@ def accuracy_histogram(run: Run) -> "Figure | None":
         axes.plot([], [], color=COLOURS[model], label=f"{text}, mean {mean:.1f}")
     axes.set(xlim=(0, 100), xlabel="test accuracy (%)", ylabel="clients")
     whole_ticks(axes.yaxis)
+    figure.legend(loc="outside upper center", ncols=2, frameon=False)
+    return figure
+
+
+def accuracy_by_client(run: Run) -> "Figure | None":
+    """Test accuracy of each client at the last round, sorted by the first model's."""
+    models = models_of(run)
+    if not models:
+        return None
+    figure, (axes,) = new_figure(5.2, 3.2)
+    last = {m: 100 * run.per_client[f"{m}/test/accuracy"][-1] for m in models}
+    order = np.argsort(next(iter(last.values())), kind="stable")  # NaN goes last
+    place, few = np.arange(1, len(order) + 1), len(order) <= MOST_CLIENTS
+    if few and len(last) > 1:
+        ends = [values[order] for values in last.values()]
+        axes.vlines(place, *ends, color=GREY, alpha=0.5, linewidth=1)
+    for depth, (model, text) in enumerate(models.items()):
+        axes.plot(
+            place,
+            last[model][order],
+            "o",
+            color=COLOURS[model],
+            markersize=4.5 if few else 2,
+            label=text,
+            zorder=3 - depth,  # the first one lies on top
+            rasterized=not few,  # else a PDF of megabytes
+        )
+    axes.set(xlabel="clients, sorted", ylabel="test accuracy (%)", ylim=(-3, 103))
+    axes.grid(axis="y", **GRID)
+    whole_ticks(axes.xaxis)
     figure.legend(loc="outside upper center", ncols=2, frameon=False)
     return figure
 
@@ -139,6 +176,13 @@ def caption(name: str, run: Run) -> str:
     return f"{CAPTIONS[name]} Judged: {'; '.join(moments.values())}."
 
 
+def landscape_caption(kind: str) -> str:
+    """What a figure of `pfljax landscape` shows."""
+    return LANDSCAPES.get(
+        kind, f"The {kind} of the run, as `pfljax landscape` drew it."
+    )
+
+
 def over_clients(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(mean, 10th, 90th percentile) f[T] over the clients of `values` [T, C].
 
@@ -151,7 +195,7 @@ def over_clients(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray
         return np.nanmean(values, axis=1), low, high
 
 
-def _models(run: Run) -> dict[str, str]:
+def models_of(run: Run) -> dict[str, str]:
     """Models with a number for each client, by what figures call them."""
     if personal_is_server(run):
         return {"server": "server = personal"}

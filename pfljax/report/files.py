@@ -73,3 +73,10 @@ def read_seconds(path: Path) -> float | None:
     lines = read_lines(path) if path.is_file() and path.stat().st_size else ()
     told = [float(line["seconds"]) for line in lines if "seconds" in line]
     return sum(told) if told else None
+
+
+def read_png(path: Path) -> tuple[bytes, int]:
+    """(bytes, width in pixels) of an image; width 0 where it is no whole PNG."""
+    png = path.read_bytes()
+    whole = png.startswith(b"\x89PNG\r\n\x1a\n") and png.endswith(b"IEND\xaeB`\x82")
+    return png, int.from_bytes(png[16:20], "big") if whole else 0

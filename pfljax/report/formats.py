@@ -1,7 +1,6 @@
-"""A comparison table as CSV (raw values), Markdown, LaTeX booktabs and HTML."""
+"""A comparison table as CSV (raw values), Markdown and LaTeX booktabs."""
 
 import csv
-import html
 import io
 import math
 from typing import NamedTuple
@@ -102,22 +101,6 @@ def latex(table: Table) -> str:
             r"\end{table}",
             "",
         ]
-    )
-
-
-def html_table(table: Table) -> str:
-    """A table element, best bold, second underlined, all text escaped."""
-    marks = {BEST: "<strong>%s</strong>", SECOND: "<u>%s</u>", PLAIN: "%s"}
-    head = "".join(f"<th>{html.escape(title)}</th>" for title in headings(table))
-    rows = [
-        "".join(f"<td>{marks[c.mark] % html.escape(c.text)}</td>" for c in row)
-        for row in cells(table)
-    ]
-    body = "\n".join(f"<tr>{row}</tr>" for row in rows)
-    caption = f"<caption>{html.escape(table.caption)}</caption>"
-    return (
-        f'<table class="numbers">{caption}<thead><tr>{head}</tr></thead>\n'
-        f"<tbody>{body}</tbody></table>"
     )
 
 

@@ -1,300 +1,209 @@
-"""One self-contained HTML page for a run or a comparison: inline CSS, inline images.
+"""The elements of a page: one self-contained document, readable without its script.
 
-Every text is escaped; nothing is loaded from anywhere, and no script runs.
+CSS, script and images are in the page itself, and its policy forbids it to load or to
+run anything else; all text is escaped. The script only sorts tables.
 """
 
 import base64
+import hashlib
 import json
+import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
+from importlib import resources
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from pfljax.report.columns import CALIBRATION, Table
-from pfljax.report.formats import html_table
-from pfljax.report.runs import (
-    UNIQUE_TO_A_RUN,
-    Group,
-    Run,
-    differing_keys,
-    find_records,
-    number,
-)
-from pfljax.report.tables import MIXTURE_ROWS
+from pfljax.report import formats
+from pfljax.report.columns import Table
+from pfljax.report.runs import number
 
-CSS = """
-body { font: 15px/1.5 system-ui, sans-serif; color: #222; margin: 2rem auto;
-  max-width: 72rem; padding: 0 1rem; }
-h1 { font-size: 1.6rem; margin-bottom: .2rem; }
-h2 { font-size: 1.15rem; margin-top: 2rem; }
-p.facts { color: #555; margin-top: 0; }
-div.wide { overflow-x: auto; }
-table { border-collapse: collapse; font-size: .85rem; margin: .5rem 0 1rem; }
-caption { caption-side: bottom; text-align: left; color: #555; padding-top: .4rem; }
-thead th { border-bottom: 1px solid #222; text-align: left; vertical-align: bottom; }
-th, td { padding: .25rem .6rem; } tbody tr { border-bottom: 1px solid #e6e6e6; }
-table.numbers td { text-align: right; font-variant-numeric: tabular-nums; }
-table.numbers td:nth-child(1), table.numbers td:nth-child(2) { text-align: left; }
-figure { margin: 1rem 0 1.5rem; } figure img { max-width: 100%; height: auto; }
-figcaption { color: #555; font-size: .85rem; max-width: 60rem; }
-"""
-STATISTICS = {  # field of a statistic over clients -> heading
-    "mean": "Mean (%)",
-    "std": "Std over clients (points)",
-    "weighted": "Weighted (%)",
-    "worst10": "Worst 10 % (%)",
-    "best10": "Best 10 % (%)",
-    "min": "Min (%)",
-    "max": "Max (%)",
-}
-JUDGED = ["Model", "Clients", "When", "Split", "Count"]
+MARKS = {formats.BEST: "<strong>%s</strong>", formats.SECOND: "<u>%s</u>"}
+EMPTY = "–"
+LONG = 40  # characters; longer ones go over several lines
+NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?( ± .*)?")
 
 
 class Picture(NamedTuple):
     """A PNG with its caption."""
 
-    title: str
+    name: str  # the stem of its file
     png: bytes
     width: int  # CSS pixels
     caption: str
 
 
-def run_page(run: Run, pictures: Sequence[Picture]) -> str:
-    """The page of one run."""
-    last = run.summary["last"]
-    parts = [
-        _facts(run),
-        "<h2>Summary</h2>",
-        pairs(_summary(run)),
-        f"<h2>Accuracy at round {last['round']}</h2>",
-        _evaluations(last["evaluations"]),
-        "<h2>Calibration and loss, means over clients</h2>",
-        _calibration(last["evaluations"]),
-        _mixture(run.summary.get("mixture") or {}),
-        "<h2>Figures</h2>",
-        *map(_figure, pictures),
-        "<h2>Config</h2>",
-        pairs(run.config),
-        "<h2>Partition</h2>",
-        pairs(_partition(run)),
-        "<h2>Environment</h2>",
-        pairs(run.environment) if run.environment else "<p>not recorded</p>",
-    ]
-    return _document(run.label, parts)
+class Card(NamedTuple):
+    """A key figure."""
+
+    title: str
+    value: str
+    note: str = ""
 
 
-def comparison_page(
-    groups: Sequence[Group], tables: Sequence[Table], pictures: Sequence[Picture]
+class Section(NamedTuple):
+    """A part of the page, named in its table of contents."""
+
+    title: str
+    body: str  # HTML
+
+
+def document(title: str, facts: Sequence[str], sections: Iterable[Section]) -> str:
+    """A whole page; `facts` are its second line. Empty sections are left out."""
+    css, script = (_resource(name) for name in ("page.css", "page.js"))
+    told = [section for section in sections if section.body]
+    links = "".join(
+        f'<li><a href="#{_slug(s.title)}">{escape(s.title)}</a></li>' for s in told
+    )
+    body = "\n".join(
+        f'<section id="{_slug(s.title)}"><h2>{escape(s.title)}</h2>\n{s.body}</section>'
+        for s in told
+    )
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    policy = (
+        "default-src 'none'; img-src data:; style-src 'unsafe-inline'; "
+        f"script-src 'sha256-{digest}'"
+    )
+    return (
+        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>{escape(title)}</title>\n<style>{css}</style></head>\n"
+        f"<body><header><h1>{escape(title)}</h1>\n"
+        f'<p class="facts">{escape(" · ".join(facts))}</p></header>\n'
+        f'<nav aria-label="Contents"><ul>{links}</ul></nav>\n'
+        f"<main>\n{body}\n</main>\n<script>{script}</script></body></html>\n"
+    )
+
+
+def cards(found: Iterable[Card]) -> str:
+    """Key figures side by side."""
+    body = "\n".join(
+        f'<div><dt>{escape(c.title)}</dt><dd class="value">{escape(c.value)}</dd>'
+        f'<dd class="note">{escape(c.note).replace(" %", "&nbsp;%")}</dd></div>'
+        for c in found
+    )
+    return f'<dl class="cards">{body}</dl>' if body else ""
+
+
+def note(told: str) -> str:
+    """A paragraph."""
+    return f'<p class="note">{escape(told)}</p>'
+
+
+def comparison_grid(table: Table) -> str:
+    """A comparison table: best bold, second underlined, its caption above."""
+    return grid(formats.headings(table), formats.cells(table), table.caption)
+
+
+def grid(
+    header: Sequence[str], rows: Iterable[Iterable[Any]], caption: str = ""
 ) -> str:
-    """The page of several runs."""
-    runs = [run for group in groups for run in group.runs]
-    differ = differing_keys(runs)
-    hidden = {*differ, *UNIQUE_TO_A_RUN}
-    shared = {k: v for k, v in runs[0].config.items() if k not in hidden}
-    parts = [
-        f'<p class="facts">{len(groups)} methods, {len(runs)} runs</p>',
-        *(f'<div class="wide">{html_table(table)}</div>' for table in tables),
-        "<h2>Figures</h2>",
-        *map(_figure, pictures),
-        "<h2>Settings that all runs share</h2>",
-        pairs(shared),
-        "<h2>Settings that differ</h2>",
-        _grid(["Method", *differ], [_setting_row(group, differ) for group in groups]),
-        "<h2>Runs</h2>",
-        _grid(
-            ["Method", "Seed", "Folder", "Environment"],
-            [
-                [g.label, r.config["seed"], r.folder.name, r.environment]
-                for g in groups
-                for r in g.runs
-            ],
-        ),
-    ]
-    return _document("Comparison", parts)
-
-
-def sweep_page(
-    config: Mapping[str, Any], table: Table, pictures: Sequence[Picture]
-) -> str:
-    """The page of a sweep; `config` is what its runs share."""
-    parts = [
-        f'<div class="wide">{html_table(table)}</div>',
-        *map(_figure, pictures),
-        f"<h2>Settings, but for what is swept</h2>{pairs(config)}",
-    ]
-    return _document("Sweep", parts)
+    """A table that sorts by its headings; nothing where there are no rows."""
+    table = [[_cell(value) for value in row] for row in rows]
+    if not table:
+        return ""
+    kinds = [_kind([row[i].text for row in table]) for i in range(len(header))]
+    head = "".join(
+        f'<th scope="col"{kind}>{escape(title)}</th>'
+        for title, kind in zip(header, kinds, strict=True)
+    )
+    body = "\n".join(f"<tr>{_row(row, kinds)}</tr>" for row in table)
+    sortable = ' class="sortable"' if len(table) > 1 else ""
+    return (
+        f'<div class="wide"><table{sortable}>{_caption(caption)}'
+        f"<thead><tr>{head}</tr></thead>\n<tbody>{body}</tbody></table></div>"
+    )
 
 
 def pairs(mapping: Mapping[str, Any]) -> str:
-    """A table of names and values."""
-    return _grid(["Name", "Value"], mapping.items())
-
-
-def _document(title: str, parts: Iterable[str]) -> str:
-    """A whole page."""
-    body = "\n".join(part for part in parts if part)
-    return (
-        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">\n'
-        f"<title>{escape(title)}</title>\n<style>{CSS}</style></head>\n"
-        f"<body><h1>{escape(title)}</h1>\n{body}\n</body></html>\n"
-    )
-
-
-def _facts(run: Run) -> str:
-    """The first line: what was run on what."""
-    config = run.config
-    clients = len(run.partition["class_histogram"])
-    facts = [
-        str(config["algorithm"]),
-        f"data {config.get('dataset', 'unknown')}",
-        f"partition {config.get('partition', 'unknown')}",
-        f"{clients} clients",
-        f"{run.summary['rounds']} rounds",
-        f"seed {config['seed']}",
-    ]
-    return f'<p class="facts">{escape(" · ".join(facts))}</p>'
-
-
-def _summary(run: Run) -> dict[str, str]:
-    """The numbers to see first."""
-    best, worse = run.summary.get("best_on_test"), run.summary.get("worse_than_local")
-    chosen, traffic = (
-        run.summary.get("chosen_on_validation"),
-        run.summary.get("traffic"),
-    )
-    found = {"Last round": _moment(run.summary["last"])}
-    if chosen:
-        found["Round chosen on validation"] = _moment(chosen)
-    if best:
-        level = _percent(best.get("accuracy"))
-        found["Best on test (not a result)"] = f"{level} % at round {best['round']}"
-    if worse is not None:
-        found["Clients worse off than with local training"] = f"{_percent(worse)} %"
-    if traffic:
-        for way in ("up", "down"):
-            a_client = number(traffic.get(f"{way}_per_client")) / 1e6
-            total = number(traffic.get(f"{way}_total")) / 1e6
-            text = f"{a_client:.3f} MB a client and round, {total:.2f} MB in total"
-            found[f"Sent {way}"] = text
-    if run.seconds is not None:
-        text = f"{run.seconds:.1f} s, the compilation in the first call included"
-        found["Time of training"] = text
-    return found
-
-
-def _moment(moment: dict) -> str:
-    """Round, mean test accuracy over all clients of each model, and when judged."""
-    tests = find_records(moment["evaluations"], split="test", clients="all")
-    told = []
-    for record in tests:
-        accuracy = record["metrics"].get("accuracy") or {}
-        level = _percent(accuracy.get("mean"))
-        told.append(f"{level} % {_which(record)}, {record['when']}")
-    return f"round {moment['round']}: " + "; ".join(told)
-
-
-def _which(record: dict) -> str:
-    """Which parameters a record judges."""
-    tuned = f" + {record['finetune']} local steps" if record["finetune"] else ""
-    return record["model"] + tuned
-
-
-def _evaluations(records: Sequence[dict]) -> str:
-    """Every evaluation record, one row each."""
-    rows = []
-    for r in records:
-        accuracy = r["metrics"].get("accuracy") or {}
-        rows.append([*_judged(r), *(_percent(accuracy.get(k)) for k in STATISTICS)])
-    return _grid([*JUDGED, *STATISTICS.values()], rows)
-
-
-def _calibration(records: Sequence[dict]) -> str:
-    """What else every record tells, as means over clients."""
-    rows = []
-    for r in records:
-        means = [
-            column.scale * number((r["metrics"].get(column.key) or {}).get("mean"))
-            for column in CALIBRATION
-        ]
-        texts = [
-            "–" if np.isnan(mean) else f"{mean:.{column.digits}f}"
-            for mean, column in zip(means, CALIBRATION, strict=True)
-        ]
-        rows.append([*_judged(r), *texts])
-    return _grid([*JUDGED, *(column.title for column in CALIBRATION)], rows)
-
-
-def _judged(record: dict) -> list[Any]:
-    """Which parameters, over whom, when, and on which rows: the cells of `JUDGED`."""
-    told = [record[key] for key in ("clients", "when", "split", "count")]
-    return [_which(record), *told]
-
-
-def _mixture(mixture: dict) -> str:
-    """The ways to set lambda, nothing where the method has no mixture."""
-    rows = [
-        [text, *(_percent(mixture[key]["accuracy"].get(name)) for name in STATISTICS)]
-        for key, text in MIXTURE_ROWS.items()
-        if (mixture.get(key) or {}).get("accuracy")
-    ]
-    if not rows:
-        return ""
-    head = "<h2>Mixture of the federated and the local end</h2>"
-    return head + _grid(["λ", *STATISTICS.values()], rows)
-
-
-def _partition(run: Run) -> dict[str, Any]:
-    """The manifest in few lines."""
-    kept = {
-        k: run.partition.get(k) for k in ("dataset", "num_classes", "seed", "sha256")
-    }
-    sizes = {
-        f"rows to {name}": f"{sum(found)} in all, {min(found)} to {max(found)} a client"
-        for name, found in run.partition["sizes"].items()
-        if found
-    }
-    official = run.partition.get("official")
-    if isinstance(official, list):  # rows by client and split
-        total = np.sum(official, axis=0).tolist()
-        official = dict(zip(run.partition["official_names"], total, strict=True))
-    return kept | sizes | {"official split": official}
-
-
-def _figure(picture: Picture) -> str:
-    """An image in the page itself."""
-    data = base64.b64encode(picture.png).decode("ascii")
-    return (
-        f'<figure><img width="{picture.width}" alt="{escape(picture.title)}" '
-        f'src="data:image/png;base64,{data}">'
-        f"<figcaption>{escape(picture.caption)}</figcaption></figure>"
-    )
-
-
-def _setting_row(group: Group, keys: Sequence[str]) -> list[Any]:
-    """A method's values of the settings that differ."""
-    return [group.label, *(group.runs[0].config.get(key) for key in keys)]
-
-
-def _grid(header: Sequence[str], rows: Iterable[Iterable[Any]]) -> str:
-    """A table; texts as they are, other values as JSON."""
-    head = "".join(f"<th>{escape(text)}</th>" for text in header)
+    """Names and values, one pair a row."""
     body = "\n".join(
-        f"<tr>{''.join(f'<td>{escape(_text(value))}</td>' for value in row)}</tr>"
-        for row in rows
+        f'<tr><th scope="row">{escape(name)}</th><td>{escape(text(value))}</td></tr>'
+        for name, value in mapping.items()
     )
-    return (
-        f'<div class="wide"><table><thead><tr>{head}</tr></thead>\n'
-        f"<tbody>{body}</tbody></table></div>"
-    )
+    return f'<table class="pairs"><tbody>{body}</tbody></table>' if body else ""
 
 
-def _text(value: Any) -> str:
+def folded(title: str, body: str) -> str:
+    """What is shown when its title is pressed; nothing where there is nothing."""
+    if not body:
+        return ""
+    return f"<details><summary>{escape(title)}</summary>\n{body}</details>"
+
+
+def figures(pictures: Iterable[Picture]) -> str:
+    """Images in the page itself, side by side where they fit."""
+    body = "\n".join(map(_figure, pictures))
+    return f'<div class="figures">{body}</div>' if body else ""
+
+
+def text(value: Any) -> str:
     """A value as a reader types it."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def _percent(share: Any) -> str:
+def counted(values: Iterable[str]) -> str:
+    """Texts, the same ones once with their number."""
+    found = Counter(values).items()
+    return ", ".join(name if n == 1 else f"{n} × {name}" for name, n in found)
+
+
+def percent(share: Any) -> str:
     """A share as percent, a dash where there is none."""
-    value = 100 * number(share)
-    return "–" if np.isnan(value) else f"{value:.2f}"
+    return fixed(100 * number(share), 2)
+
+
+def fixed(value: float, digits: int) -> str:
+    """A number with `digits` decimals, a dash for NaN."""
+    return EMPTY if np.isnan(value) else f"{value:.{digits}f}"
+
+
+def _resource(name: str) -> str:
+    return (resources.files("pfljax.report") / name).read_text(encoding="utf-8")
+
+
+def _slug(title: str) -> str:
+    """A title as the name of a place in the page."""
+    return re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")
+
+
+def _cell(value: Any) -> formats.Cell:
+    return value if isinstance(value, formats.Cell) else formats.Cell(text(value))
+
+
+def _kind(texts: Iterable[str]) -> str:
+    """The attribute of a column's cells: numbers are set right, long texts wrap."""
+    told = [t for t in texts if t not in ("", EMPTY)]
+    if told and all(map(NUMBER.fullmatch, told)):
+        return ' class="number"'
+    return ' class="long"' if max(map(len, told), default=0) > LONG else ""
+
+
+def _row(cells: Sequence[formats.Cell], kinds: Sequence[str]) -> str:
+    return "".join(
+        f"<td{kind}>{MARKS.get(cell.mark, '%s') % escape(cell.text)}</td>"
+        for cell, kind in zip(cells, kinds, strict=True)
+    )
+
+
+def _caption(told: str) -> str:
+    """The first sentence as a title, the rest below it."""
+    if not told:
+        return ""
+    first, stop, rest = told.partition(". ")
+    return (
+        f"<caption><b>{escape(first + stop)}</b><span>{escape(rest)}</span></caption>"
+    )
+
+
+def _figure(picture: Picture) -> str:
+    data = base64.b64encode(picture.png).decode("ascii")
+    return (
+        f'<figure style="width: {picture.width}px">'
+        f'<img alt="{escape(picture.name.replace("_", " "))}" '
+        f'src="data:image/png;base64,{data}">'
+        f"<figcaption>{escape(picture.caption)}</figcaption></figure>"
+    )

@@ -31,6 +31,7 @@ class Run(NamedTuple):
     label: str
     config: dict[str, Any]
     environment: dict[str, Any]  # empty where it was not recorded
+    executor: dict[str, Any]  # empty where the width was given
     partition: dict[str, Any]
     rounds: tuple[dict[str, Any], ...]  # [R], the lines of metrics.jsonl
     per_client: dict[str, np.ndarray]  # "personal/test/accuracy" f32[T, C], ...
@@ -78,6 +79,7 @@ def read_run(folder: str | Path) -> Run:
         label=str(config.get("label") or summary.get("label") or label_of(config)),
         config=config,
         environment=read_optional(folder / "environment.json"),
+        executor=read_optional(folder / "executor.json"),
         partition=_read_partition(folder / "partition.json"),
         rounds=read_lines(folder / "metrics.jsonl"),
         per_client=read_arrays(folder / "per_client.npz"),

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 # Okabe and Ito's palette, safe for colour-blind readers; its yellow is left out.
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#332288")
 GREY, INK = "#767676", "#222222"
+DPI = 160  # of a PNG
 DASHES = ("-", "--", ":", "-.")
 SETTINGS: dict[Any, Any] = {
     "font.size": 10,
@@ -148,7 +149,7 @@ def save_figure(figure: "Figure", stem: Path, truetype: bool = False) -> bytes:
     image = io.BytesIO()
     settings: dict[Any, Any] = SETTINGS | {"pdf.fonttype": 42 if truetype else 3}
     with matplotlib.rc_context(settings):
-        figure.savefig(image, format="png", dpi=160, metadata={"Software": None})
+        figure.savefig(image, format="png", dpi=DPI, metadata={"Software": None})
         stem.with_suffix(".png").write_bytes(image.getvalue())
         # The PNG settled the layout; a second time costs a third of the whole.
         figure.set_layout_engine("none")

@@ -102,6 +102,13 @@ def local_baseline(run: Run, runs: Sequence[Run]) -> Run | None:
     return candidates[int(np.argmax(shared))] if candidates else None
 
 
+def judged_clients(run: Run) -> np.ndarray | None:
+    """Test accuracy f32[C] at the last round of the model that the run is judged by."""
+    records = judged_records(run.summary[LAST]["evaluations"])
+    which = [Which(r["model"], r["finetune"], r["when"]) for r in records[:1]]
+    return _per_client(run, which[0], LAST) if which else None
+
+
 def _caption(at: str, clients: str) -> str:
     """What the numbers are, in one paragraph."""
     when = {LAST: "the last round", CHOSEN: "the round chosen on validation data"}[at]

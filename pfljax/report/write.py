@@ -4,20 +4,25 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pfljax.report import comparison, figures, formats, html, sweeps
+from pfljax.report import comparison, figures, formats, sweeps
 from pfljax.report.columns import Table
-from pfljax.report.files import read_object
+from pfljax.report.files import read_object, read_png
+from pfljax.report.html import Picture
+from pfljax.report.page_run import run_page
+from pfljax.report.page_runs import comparison_page, sweep_page
 from pfljax.report.runs import Group, Run, group_runs, read_run
-from pfljax.report.style import save_figure
+from pfljax.report.style import DPI, save_figure
 from pfljax.report.tables import CHOSEN, LAST, calibration_table, comparison_table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+PIXELS = 86  # of CSS, an inch of a figure
 CALIBRATED = ("last", "validation")
 DRAW: dict[str, "Callable[[Run], Figure | None]"] = {
     "learning_curves": figures.learning_curves,
     "accuracy_histogram": figures.accuracy_histogram,
+    "accuracy_by_client": figures.accuracy_by_client,
     "label_distribution": figures.label_distribution,
     "lambda_curve": figures.lambda_curve,
 }
@@ -25,6 +30,8 @@ DRAW: dict[str, "Callable[[Run], Figure | None]"] = {
 
 def write_run_report(folder: str | Path) -> None:
     """Writes figures/*.png, figures/*.pdf and report.html into a finished run's folder.
+
+    The page also shows the landscapes that are in figures/.
 
     Raises:
         ValueError: `folder` is no run, unfinished or damaged.
@@ -37,7 +44,8 @@ def write_run_report(folder: str | Path) -> None:
         for name, figure in drawn.items()
         if figure is not None
     ]
-    _write(run.folder / "report.html", html.run_page(run, pictures))
+    pictures += _landscapes(place)
+    _write(run.folder / "report.html", run_page(run, pictures))
 
 
 def write_comparison(folders: Sequence[str | Path], out: str | Path) -> str:
@@ -62,7 +70,7 @@ def write_comparison(folders: Sequence[str | Path], out: str | Path) -> str:
     for table in told:
         _write_table(table, out)
     pictures = _comparison_pictures(runs, _made(out / "figures"))
-    _write(out / "comparison.html", html.comparison_page(groups, told, pictures))
+    _write(out / "comparison.html", comparison_page(groups, told, pictures))
     return "\n".join(
         f"{table.caption}\n\n{formats.markdown(table)}" for table in tables
     )
@@ -77,12 +85,12 @@ def write_sweep_report(folder: str | Path, out: str | Path) -> str:
         ValueError: `folder` holds no finished sweep.
     """
     rows, out = sweeps.read(folder), _made(Path(out))
-    config = read_object(Path(folder) / "sweep.json")["experiment"]
+    about = read_object(Path(folder) / "sweep.json")
     table, figure = sweeps.table(rows), sweeps.figure(rows)
     _write_table(table, out)
     place = _made(out / "figures") / "accuracy"
     pictures = [_picture(figure, place, sweeps.FIGURE, truetype=True)] if figure else []
-    _write(out / "sweep.html", html.sweep_page(config, table, pictures))
+    _write(out / "sweep.html", sweep_page(about, table, pictures))
     return f"{table.caption}\n\n{formats.markdown(table)}"
 
 
@@ -102,12 +110,13 @@ def _write_table(table: Table, out: Path) -> None:
     _write(out / f"{stem}.tex", formats.latex(table))
 
 
-def _comparison_pictures(runs: Sequence[Run], place: Path) -> list[html.Picture]:
+def _comparison_pictures(runs: Sequence[Run], place: Path) -> list[Picture]:
     """Draws and writes the figures of a comparison."""
     drawn = {
         "bars": comparison.comparison_bars(runs),
         "curves_by_round": comparison.comparison_curves(runs),
         "curves_by_bytes": comparison.comparison_curves(runs, "bytes", log=True),
+        "accuracy_over_clients": comparison.comparison_clients(runs),
     }
     return [
         _picture(figure, place / name, comparison.CAPTIONS[name], truetype=True)
@@ -117,11 +126,22 @@ def _comparison_pictures(runs: Sequence[Run], place: Path) -> list[html.Picture]
 
 def _picture(
     figure: "Figure", stem: Path, caption: str, truetype: bool = False
-) -> html.Picture:
-    """Saves a figure; what the page shows of it, at 110 CSS pixels an inch."""
+) -> Picture:
+    """Saves a figure; what the page shows of it."""
     png = save_figure(figure, stem, truetype)
-    width = round(110 * figure.get_size_inches()[0])
-    return html.Picture(stem.name.replace("_", " "), png, width, caption)
+    width = round(PIXELS * figure.get_size_inches()[0])
+    return Picture(stem.name, png, width, caption)
+
+
+def _landscapes(place: Path) -> list[Picture]:
+    """What `pfljax landscape` drew; a picture that is not whole is left out."""
+    found = []
+    for file in sorted(place.glob("landscape_*.png")):
+        png, pixels = read_png(file)
+        caption = figures.landscape_caption(file.stem.removeprefix("landscape_"))
+        if pixels:
+            found.append(Picture(file.stem, png, round(PIXELS * pixels / DPI), caption))
+    return found
 
 
 def _made(folder: Path) -> Path:

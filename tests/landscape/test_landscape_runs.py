@@ -97,6 +97,11 @@ def test_it_leaves_the_run_as_it_was(done, told):
     }  # fmt: skip
 
 
+def test_the_page_of_the_run_shows_it(done, told):
+    assert 'alt="landscape line"' not in (done / "report.html").read_text()
+    assert 'alt="landscape line"' in (told[0] / "report.html").read_text()
+
+
 def refused(*args):
     """The one line that the command ends with."""
     code, out, errors = tiny.main("landscape", *args)

@@ -13,6 +13,14 @@ CONFIG = {
     "cohort": 5,
     "lr": 0.01,
 }
+ENVIRONMENT = {
+    "python": "3.11.7",
+    "packages": {"jax": "0.10.2", "flax": "0.12.8"},
+    "platform": "Linux-6",
+    "processors": 2,
+    "devices": ["cpu: cpu", "cpu: cpu"],
+    "command": "pfljax run --algorithm <this>",
+}
 CALIBRATION = ("ece", "mce", "ece_batchwise", "mce_batchwise", "top5")
 LAMBDA = np.linspace(0, 1, 11, dtype=np.float32)
 
@@ -54,6 +62,7 @@ def draw_partition(C, K):
     size = histogram.sum(1)
     return {
         "dataset": "digits",
+        "source": "drawn for a test, CC BY 4.0",
         "num_classes": K,
         "sizes": {
             "train": size.tolist(),
@@ -219,7 +228,8 @@ def write_files(folder, config, partition, summary, lines, arrays):
         ("config", config),
         ("partition", partition),
         ("summary", summary),
-        ("environment", {"python": "3.11", "jax": "0.10.2", "devices": ["cpu"]}),
+        ("environment", ENVIRONMENT),
+        ("executor", {"width": 7}),
     ):
         (folder / f"{name}.json").write_text(json.dumps(value))
     text = "".join(json.dumps(line) + "\n" for line in lines)

@@ -64,6 +64,27 @@ def test_histogram_counts_every_client(run):
     assert texts[0] == f"personal, mean {values.mean():.1f}"
 
 
+def test_dots_are_the_clients_sorted(run):
+    axes = figures.accuracy_by_client(run).axes[0]
+    last = {m: run.per_client[f"{m}/test/accuracy"][-1] for m in ("personal", "server")}
+    order = np.argsort(last["personal"], kind="stable")
+    for values in last.values():
+        assert line_with(axes, np.arange(1, 21), 100 * values[order])
+
+
+def test_quantiles_over_clients_are_means_over_seeds(runs):
+    axes = comparison.comparison_clients(runs).axes[0]
+    share = np.linspace(0, 100, 101)
+    for algorithm, model in (("ditto", "personal"), ("fedavg", "server")):
+        last = [
+            100 * r.per_client[f"{model}/test/accuracy"][-1]
+            for r in seeds_of(runs, algorithm)
+        ]
+        assert line_with(
+            axes, share, np.mean([np.percentile(v, 100 - share) for v in last], 0)
+        )
+
+
 def test_bubbles_are_the_histogram(run):
     axes = figures.label_distribution(run).axes[0]
     counts = np.array(run.partition["class_histogram"])

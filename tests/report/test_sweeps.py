@@ -1,9 +1,12 @@
 """The report of a sweep, from rows written by hand."""
 
+import csv
+import json
+
 import numpy as np
 import pytest
 
-from pfljax.report import formats, sweeps
+from pfljax.report import formats, sweeps, write_sweep_report
 
 ACCURACY = {  # (mu, mixing) -> of seeds 0 and 1
     (0.0, "model"): (0.5, 0.7),
@@ -94,3 +97,21 @@ def test_close_values_are_points_of_their_own(rows):
     assert len({row.method for row in sweeps.table(near).rows}) == 4
     assert sweeps._text(None) == "None"
     assert sweeps._text(True) == "True"
+
+
+def test_the_page_has_the_best_point_and_what_was_swept(rows, tmp_path):
+    with open(tmp_path / "sweep.csv", "w", newline="") as file:
+        table = csv.DictWriter(file, rows[0])
+        table.writeheader()
+        table.writerows(rows)
+    experiment = {"algorithm": "superfed", "mu": 7.5, "dataset": "digits", "lr": 0.25}
+    over = {"mu": [0.0, 0.1], "mixing": ["model", "layer"], "seed": [5, 7]}
+    about = json.dumps({"experiment": experiment, "over": over})
+    (tmp_path / "sweep.json").write_text(about)
+    write_sweep_report(tmp_path, tmp_path / "out")
+    page = (tmp_path / "out" / "sweep.html").read_text("utf-8")
+    assert '<dd class="value">85.00 ± 7.07</dd>' in page
+    assert '<dd class="note">mu=0.1 mixing=model: personal</dd>' in page
+    assert "<td>mixing</td><td>model, layer</td>" in page
+    assert '<th scope="row">lr</th><td>0.25</td>' in page
+    assert '<th scope="row">mu</th>' not in page  # no run has that value of its own

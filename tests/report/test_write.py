@@ -1,12 +1,18 @@
+import base64
+import csv
+import html
 import json
+import re
 import shutil
 from html.parser import HTMLParser
 
+import numpy as np
 import pytest
 
-from pfljax.report import write_comparison, write_run_report
+from pfljax.report import style, write_comparison, write_run_report
 
 VOID = {"meta", "img", "br", "link"}
+STD = "accuracy_std_over_seeds"
 ATTACK = "<script>alert('x')</script> & \"more\""
 
 
@@ -16,6 +22,7 @@ class Page(HTMLParser):
     def __init__(self, text):
         super().__init__()
         self.open, self.tags, self.references, self.text = [], [], [], ""
+        self.ids, self.pictures = [], []
         self.feed(text)
         self.close()
         assert self.open == []
@@ -25,6 +32,8 @@ class Page(HTMLParser):
         if tag not in VOID:
             self.open.append(tag)
         self.references += [v for k, v in attrs if k in ("src", "href", "data")]
+        self.ids += [v for k, v in attrs if k == "id"]
+        self.pictures += [v for k, v in attrs if k == "alt"]
 
     def handle_endtag(self, tag):
         assert self.open.pop() == tag
@@ -34,10 +43,35 @@ class Page(HTMLParser):
 
 
 def check_self_contained(page, pictures):
-    assert page.tags.count("img") == pictures
-    assert len(page.references) == pictures
-    assert all(r.startswith("data:image/png;base64,") for r in page.references)
-    assert not {"script", "link", "iframe"} & set(page.tags)
+    assert page.tags.count("img") == len(page.pictures) == pictures
+    places = [r for r in page.references if r.startswith("#")]
+    assert [place[1:] for place in places] == page.ids  # the table of contents
+    inside = [r for r in page.references if r not in places]
+    assert len(inside) == pictures
+    assert all(r.startswith("data:image/png;base64,") for r in inside)
+    assert page.tags.count("script") == 1
+    assert not {"link", "iframe"} & set(page.tags)
+
+
+def read_page(path):
+    assert path.stat().st_size < 5e6
+    return Page(path.read_text(encoding="utf-8"))
+
+
+def cards_of(path):
+    """The key figures of a page: title -> (value, what it says of it)."""
+    card = r'<dt>(.*?)</dt><dd class="value">(.*?)</dd><dd class="note">(.*?)</dd>'
+    told = re.findall(card, path.read_text(encoding="utf-8"))
+    return {title: (value, note.replace("&nbsp;", " ")) for title, value, note in told}
+
+
+def rows_below(page_text, first_heading):
+    """Cells [row][column] of the table whose first heading this is."""
+    table = page_text.partition(f">{first_heading}</th>")[2].partition("</table>")[0]
+    lines = re.findall(r"<tr>(<td.*?)</tr>", table)
+    return [
+        [html.unescape(c) for c in re.findall(r"<td.*?>(.*?)</td>", x)] for x in lines
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -48,8 +82,8 @@ def reported(run_folder, tmp_path_factory):
 
 
 def test_run_report_has_all_figures(reported):
-    stems = ["accuracy_histogram", "label_distribution", "lambda_curve"]
-    stems.append("learning_curves")
+    stems = ["accuracy_by_client", "accuracy_histogram", "label_distribution"]
+    stems += ["lambda_curve", "learning_curves"]
     for suffix, magic in ((".png", b"\x89PNG"), (".pdf", b"%PDF")):
         files = sorted((reported / "figures").glob(f"*{suffix}"))
         assert [file.stem for file in files] == stems
@@ -57,21 +91,99 @@ def test_run_report_has_all_figures(reported):
 
 
 def test_run_page_is_self_contained_and_tells_the_numbers(reported):
-    page = Page((reported / "report.html").read_text(encoding="utf-8"))
-    check_self_contained(page, pictures=4)
+    page = read_page(reported / "report.html")
+    check_self_contained(page, pictures=5)
     summary = json.loads((reported / "summary.json").read_text())
     for way in summary["mixture"].values():
         assert f"{100 * way['accuracy']['mean']:.2f}" in page.text
-    for text in ("SuPerFed-MM", "oracle (chosen on test)", "abab", "0.10.2"):
+    for text in ("SuPerFed-MM", "oracle (chosen on test)"):
         assert text in page.text
     assert "Best on test (not a result)" in page.text
-    assert "20.0 s, the compilation in the first call included" in page.text
     for record in summary["last"]["evaluations"]:
         for name in ("mce", "ece_batchwise", "mce_batchwise", "loss"):
             assert f"{record['metrics'][name]['mean']:.3f}" in page.text
     assert (
         page.text.count("personal, after the newest broadcast") >= 3
     )  # summary, captions
+
+
+def test_the_page_begins_with_the_key_figures(make_run, tmp_path):
+    folder = make_run(tmp_path / "run")
+    summary = json.loads((folder / "summary.json").read_text())
+    chosen = summary["chosen_on_validation"] | {"round": 8}
+    summary |= {"worse_than_local": 0.15, "chosen_on_validation": chosen}
+    (folder / "summary.json").write_text(json.dumps(summary))
+    write_run_report(folder)
+    with np.load(folder / "per_client.npz") as arrays:
+        last = 100 * np.sort(arrays["personal/test/accuracy"][-1].astype(float))
+        server = 100 * arrays["server/test/accuracy"][-1].astype(float).mean()
+    cards = cards_of(folder / "report.html")
+    moment = "personal, after the newest broadcast"
+    told = f"round 40, {moment}; server: {server:.2f} %"
+    assert cards["Accuracy, last round"] == (f"{last.mean():.2f} %", told)
+    value, told = cards["Worst tenth of clients"]
+    assert value == f"{last[:2].mean():.2f} %"
+    assert f"standard deviation {last.std():.2f} points, least {last[0]:.2f} %" in told
+    assert f"round 8, {moment}" in cards["Accuracy, round chosen on validation"][1]
+    mixed = summary["mixture"]["chosen_on_validation"]["accuracy"]["mean"]
+    assert cards["Accuracy, λ chosen on validation"][0] == f"{100 * mixed:.2f} %"
+    assert cards["Clients worse off than with local training"][0] == "15.00 %"
+    sent = "2.08 MB", "by all clients; 0.010 MB a client and round"
+    assert cards["Sent up"] == cards["Sent down"] == sent
+    spent = "20.0 s", "the compilation in the first call included"
+    assert cards["Time of training"] == spent
+
+
+def test_the_page_has_all_that_the_folder_says_of_its_origin(reported):
+    told = (reported / "report.html").read_text(encoding="utf-8")
+    pairs = dict(re.findall(r'<th scope="row">(.*?)</th><td>(.*?)</td>', told))
+    assert pairs["source"] == "drawn for a test, CC BY 4.0"
+    assert pairs["sha256"] == "ab" * 32
+    assert pairs["command"] == "pfljax run --algorithm &lt;this&gt;"
+    assert (pairs["python"], pairs["jax"]) == ("3.11.7", "0.10.2")
+    assert (pairs["devices"], pairs["width"]) == ("2 × cpu: cpu", "7")
+    config = json.loads((reported / "config.json").read_text())
+    assert {k: pairs[k] for k in ("lr", "out")} == {"lr": "0.01", "out": config["out"]}
+
+
+def test_the_page_has_a_row_for_each_client(reported):
+    rows = rows_below((reported / "report.html").read_text("utf-8"), "Client")
+    with np.load(reported / "per_client.npz") as arrays:
+        for k, (client, train, test, rounds, classes, *accuracies) in enumerate(rows):
+            assert (int(client), int(classes)) == (k, 2)
+            assert int(train) == arrays["train_size"][k]
+            assert int(test) == arrays["test_size"][k]
+            assert int(rounds) == arrays["participations"][k]
+            for model, told in zip(("personal", "server"), accuracies, strict=True):
+                exact = arrays[f"{model}/test/accuracy"][-1, k]
+                assert float(told) == pytest.approx(100 * exact, abs=0.0051)
+    assert len(rows) == 20
+
+
+def test_of_many_clients_the_worst_have_a_row(make_run, tmp_path):
+    folder = make_run(tmp_path / "run", "ditto", 0, C=5000, K=100, every=20)
+    write_run_report(folder)
+    page = read_page(folder / "report.html")  # of a size that a mail takes
+    assert "The 500 clients of least accuracy, of 5000" in page.text
+    rows = rows_below((folder / "report.html").read_text("utf-8"), "Client")
+    with np.load(folder / "per_client.npz") as arrays:
+        worst = np.sort(arrays["personal/test/accuracy"][-1])[:500]
+    shown = [float(row[5]) for row in rows]
+    np.testing.assert_allclose(shown, 100 * worst, atol=0.0051)
+
+
+def test_the_page_shows_whole_landscapes(reported, tmp_path):
+    folder = shutil.copytree(reported, tmp_path / "run")
+    assert "landscape" not in read_page(folder / "report.html").ids
+    figure, _ = style.new_figure(4, 2)
+    png = style.save_figure(figure, folder / "figures" / "landscape_line")
+    (folder / "figures" / "landscape_cut.png").write_bytes(png[:-10])
+    write_run_report(folder)
+    page = read_page(folder / "report.html")
+    check_self_contained(page, pictures=6)
+    assert "landscape" in page.ids
+    assert [p for p in page.pictures if "landscape" in p] == ["landscape line"]
+    assert base64.b64encode(png).decode() in (folder / "report.html").read_text()
 
 
 def test_report_is_the_same_when_written_again(reported):
@@ -87,8 +199,8 @@ def test_hostile_texts_are_escaped(make_run, tmp_path):
     write_run_report(folder)
     write_comparison([folder], tmp_path / "out")
     for path in (folder / "report.html", tmp_path / "out" / "comparison.html"):
-        page = Page(path.read_text(encoding="utf-8"))
-        assert "script" not in page.tags
+        page = read_page(path)
+        assert page.tags.count("script") == 1  # the page's own
         assert ATTACK in page.text
 
 
@@ -115,16 +227,46 @@ def test_comparison_writes_everything(comparison_folders, tmp_path):
     ]
     figures = [
         f"figures/{name}.{suffix}"
-        for name in ("bars", "curves_by_round", "curves_by_bytes")
+        for name in (
+            "bars",
+            "curves_by_round",
+            "curves_by_bytes",
+            "accuracy_over_clients",
+        )
         for suffix in ("png", "pdf")
     ]
     found = {str(p.relative_to(tmp_path)) for p in tmp_path.rglob("*") if p.is_file()}
     assert found == {*tables, *figures, "comparison.html"}
     assert text.count("| SuPerFed-MM |") == 5  # with the mixture's three
-    page = Page((tmp_path / "comparison.html").read_text(encoding="utf-8"))
-    check_self_contained(page, pictures=3)
-    assert page.tags.count("table") == 7
+    page = read_page(tmp_path / "comparison.html")
+    check_self_contained(page, pictures=4)
+    assert page.tags.count("table") == 4 + 2 + 3  # of config, and of provenance
     assert "oracle (chosen on test)" in page.text
+
+
+def test_a_comparison_begins_with_the_best(comparison_folders, tmp_path):
+    write_comparison(comparison_folders, tmp_path)
+    cards = cards_of(tmp_path / "comparison.html")
+    with open(tmp_path / "comparison_last.csv", newline="") as file:
+        rows = [r for r in csv.DictReader(file) if "oracle" not in r["model_judged"]]
+    best = max(rows, key=lambda row: float(row["accuracy_mean"]))
+    value, who = cards["Accuracy (%), mean ± std over seeds"]
+    mean, std = (100 * float(best[k]) for k in ("accuracy_mean", STD))
+    assert value == f"{mean:.2f} ± {std:.2f}"
+    assert who == f"{best['method']}: {best['model_judged']}"
+    least = min(float(row["ece_mean"]) for row in rows if row["ece_mean"])
+    assert cards["ECE"][0] == f"{least:.3f}"
+
+
+def test_nobody_is_best_between_two_problems(make_run, tmp_path):
+    folders = [
+        make_run(tmp_path / name, algorithm=name, dataset=dataset)
+        for name, dataset in (("fedavg", "digits"), ("ditto", "mnist"))
+    ]
+    write_comparison(folders, tmp_path / "out")
+    page = read_page(tmp_path / "out" / "comparison.html")
+    assert "Nothing is marked as the best" in page.text
+    assert "dl" not in page.tags
 
 
 def test_unseen_clients_have_their_own_table(make_run, tmp_path):
