@@ -6,7 +6,7 @@
 MNIST, 500 clients with two shards each. The paper does not say along which directions;
 here they are two random ones, normalised filter by filter (Li et al., 2018), the same
 draws for all methods, from -1 to 1. The loss is that of the global model on the test
-rows of all clients, 21 x 21 points.
+rows of all clients, 21 x 21 points; sharpness and curvature are those of the same loss.
 """
 
 import argparse
@@ -19,7 +19,6 @@ from superfed import METHODS, MNIST
 from pfljax import landscape
 from pfljax.cli import use_compile_cache
 from pfljax.experiment import run
-from pfljax.export import load_state
 from pfljax.report.style import save_figure
 
 LABELS = {"FedAvg": {}, "SuPerFed-MM": {"start": 0.2}, "SuPerFed-LM": {"start": 0.4}}
@@ -28,16 +27,26 @@ LEVELS = (0.5, 1.0, 2.0)  # of the loss, for the area below
 RISE = 0.5  # above the loss of the center
 
 
-def surface(folder: str, points: int) -> landscape.Plane:
+def surface(run: landscape.Finished, points: int) -> landscape.Plane:
     """The plane around the server's model of a finished run."""
-    sim, federation, state = load_state(folder)
-    assert sim.setting.algorithm.server_model is not None
-    center = sim.setting.algorithm.server_model(state.server)
+    center = run.server()
     u, v = (landscape.random_direction(jax.random.key(seed), center) for seed in (0, 1))
     axis = np.linspace(-1, 1, points)
-    rows = federation.test
     frame = landscape.around(center, u, v)
-    return landscape.plane(sim.task, frame, rows, alpha=axis, beta=axis)
+    rows = run.federation.test
+    return landscape.plane(run.task, frame, rows, alpha=axis, beta=axis)
+
+
+def curvature(run: landscape.Finished) -> str:
+    """Sharpness and the greatest eigenvalue at the server's model, in words."""
+    given = run.task, run.server(), landscape.pooled(run.federation.test)
+    sam = landscape.sharpness(*given, rho=0.05)
+    asam = landscape.sharpness(*given, rho=0.5, adaptive=True)
+    top = landscape.eigen(*given, jax.random.key(0), top=1)
+    return (
+        f"the loss rises by {sam.rise:.3f} within .05 (SAM), by {asam.rise:.3f} within "
+        f".5 (ASAM); greatest eigenvalue {top.values[0]:.1f}"
+    )
 
 
 def center(plane: landscape.Plane) -> float:
@@ -73,13 +82,14 @@ def main() -> None:
             out=str(out / label),
         )
         run(experiment)
-        planes[label] = surface(experiment.folder, given.points)
+        done = landscape.Finished(experiment.folder)
+        planes[label] = surface(done, given.points)
         middle = center(planes[label])
         levels = (*LEVELS, middle + RISE)
         shares = ", ".join(f"{100 * below(planes[label], x):.0f}" for x in levels)
         print(
             f"{label}: loss {middle:.3f} at the center; % of the plane with a loss of "
-            f"at most .5, 1, 2 and the center's + .5: {shares}"
+            f"at most .5, 1, 2 and the center's + .5: {shares}; {curvature(done)}"
         )
     save_figure(landscape.draw_planes(planes), out / "figA1")
     print(f"see {out}/figA1.png")

@@ -86,9 +86,13 @@ class Finished:
         held = population(self.sim, *given, writable=False).states
         return held or (lambda ids: tree.take(self.state.clients, ids))
 
-    def personal(self) -> Params:
-        """The models by which all C clients are judged, stacked [C, ...]."""
-        model_of = evaluate.model_of(self.sim.setting, evaluate.View("personal"))
+    def models(self, view: str = "personal") -> Params:
+        """The models of all C clients, stacked [C, ...].
+
+        "personal": those by which they are judged. "trained": after one more local
+        training from the newest broadcast, averaged with nobody (evaluate.View).
+        """
+        model_of = evaluate.model_of(self.sim.setting, evaluate.View(view))
         train, ids = self.federation.train, jnp.arange(self.federation.num_clients)
 
         @jax.jit

@@ -66,7 +66,7 @@ def run_line(
     else:
         there = Finished(other, federation, task)
         _check_same_rows(run, there)
-        a, b, batch = run.personal(), there.personal(), run.sim.setting.local.batch_size
+        a, b, batch = run.models(), there.models(), run.sim.setting.local.batch_size
         found = _along(run.task, a, b, rows, t, batch)
         ends = f"the personal models of this run and of {there.about},"
     along = {m: found.pop(m) for m in metrics.METRICS}

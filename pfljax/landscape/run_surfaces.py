@@ -64,7 +64,7 @@ def pairs_of(path: Path, points: int = 3) -> Found:
         )
     size = run.sim.setting.local.batch_size
     rows = run.federation.test
-    found = pairs(run.task, run.personal(), rows, points=points, batch_size=size)
+    found = pairs(run.task, run.models(), rows, points=points, batch_size=size)
     walls = {name: barrier(found.line, name) for name in TOLD}
     i, j = np.triu_indices(count, 1)
     columns = {f"{name} barrier": wall[i, j] for name, wall in walls.items()}

@@ -164,7 +164,7 @@ def last(folder, model, metric):
 def test_the_models_of_a_run_are_those_that_it_was_judged_by(kept):
     for folder in kept:
         found = landscape.Finished(folder)
-        models, rows = found.personal(), found.federation.test
+        models, rows = found.models(), found.federation.test
         judged = landscape.line(
             found.task, models, models, rows, t=[0.0], batch_size=20
         )
@@ -180,7 +180,7 @@ def test_pairs_go_from_each_client_to_each_other(kept):
     arrays, rows, out = command(kept[0], "pairs")
     assert len(rows) == 5 * 4 // 2
     found = landscape.Finished(kept[0])
-    models = found.personal()
+    models = found.models()
     a, b = (jax.tree.map(lambda leaf, k=k: leaf[k], models) for k in (1, 3))
     between = landscape.between(found.task, a, b, toy.one(found.federation.test, 1))
     assert arrays["cosine"][1, 3] == pytest.approx(float(between.cosine), rel=1e-5)

@@ -1,0 +1,77 @@
+"""Barriers between all pairs of 100 clients' models, before and after personalisation.
+
+    pfljax prepare mnist
+    python experiments/superfed_barriers.py
+
+MNIST, 100 clients with two shards each, 50 rounds of SuperFed's protocol. Before: the
+global model of FedAvg after one local training of each client, as it would be sent back.
+After: the personal models of Ditto, SuPerFed-MM and -LM (lambda = 1/2). A line between
+two clients' models is judged on the test rows of both, at 11 points: 4,950 lines, one
+compiled program.
+"""
+
+import argparse
+import time
+from pathlib import Path
+
+import numpy as np
+from superfed import METHODS, MNIST
+
+from pfljax import landscape
+from pfljax.cli import use_compile_cache
+from pfljax.experiment import run
+from pfljax.report.style import save_figure
+
+CASES = {
+    "FedAvg": ("before", {}),
+    "Ditto": ("after", {}),
+    "SuPerFed-MM": ("after", {"start": 0.4}),
+    "SuPerFed-LM": ("after", {"start": 0.4}),
+}
+ROUNDS, POINTS = 50, 11
+
+
+def told(found: landscape.Pairs) -> str:
+    """Means over the pairs."""
+    pairs = np.triu_indices(len(found.cosine), 1)
+    ends = (found.line.metrics["accuracy"][..., at][pairs] for at in (0, -1))
+    middle = landscape.midpoint(found.line, "accuracy")[pairs]
+    loss, accuracy = (
+        landscape.barrier(found.line, name)[pairs] for name in ("loss", "accuracy")
+    )
+    return (
+        f"barrier of the loss {loss.mean():.3f} (greatest {loss.max():.2f}), of the "
+        f"accuracy {accuracy.mean():.3f}; accuracy at the ends "
+        f"{np.mean([end.mean() for end in ends]):.3f}, midway {middle.mean():.3f}; "
+        f"cosine {found.cosine[pairs].mean():.3f}, distance "
+        f"{found.distance[pairs].mean():.2f}"
+    )
+
+
+def main() -> None:
+    """Trains what is not trained, judges all pairs, and draws them."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
+    parser.add_argument("--out", default="runs/superfed-barriers")
+    given = parser.parse_args()
+    use_compile_cache()
+    for label, (when, more) in CASES.items():
+        method = METHODS[label]
+        experiment = MNIST.replace(
+            algorithm=method.algorithm, hyper={**method.hyper, **more}, label=label,
+            clients=100, rounds=given.rounds, out=f"{given.out}/{label}",
+        )  # fmt: skip
+        run(experiment)
+        done = landscape.Finished(experiment.folder)
+        models = done.models("trained" if when == "before" else "personal")
+        start = time.monotonic()
+        rows = done.federation.test
+        found = landscape.pairs(done.task, models, rows, points=POINTS)
+        seconds = time.monotonic() - start
+        print(f"{label}, {when}: {told(found)}; {seconds:.0f} s", flush=True)
+        figure = landscape.draw_pairs(found, "loss")
+        save_figure(figure, Path(given.out) / f"pairs_{label}")
+
+
+if __name__ == "__main__":
+    main()
