@@ -4,7 +4,7 @@
     python experiments/superfed_barriers.py
 
 MNIST, 100 clients with two shards each, 50 rounds of SuperFed's protocol. Before: the
-global model of FedAvg after one local training of each client, as it would be sent back.
+global model of FedAvg after one more local training of each client, not averaged.
 After: the personal models of Ditto, SuPerFed-MM and -LM (lambda = 1/2). A line between
 two clients' models is judged on the test rows of both, at 11 points: 4,950 lines, one
 compiled program.
