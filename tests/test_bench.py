@@ -191,6 +191,28 @@ def test_a_peer_that_fails_is_one_error(code, message):
         against.ask(f'{sys.executable} -c "{code}"', "W1", "fedavg")
 
 
+def test_landscapes_are_timed_beside_a_peer(tmp_path):
+    line = 'JSON {"client_steps_per_s": 4, "of": "{workload}"}'
+    command = f"{sys.executable} -c 'print({json.dumps(line)})'"
+    given = {"rounds": 3, "repeats": 2, "peer": command, "out": tmp_path}
+    text = run(["plane", "lines"], scale=0.03, **given)
+    told = json.loads((tmp_path / "landscapes.json").read_text())
+    a, b = told["results"]
+    assert (a["clients"], a["rows"], a["points"]) == (1, 60, 9)
+    assert (b["clients"], b["rows"], b["points"]) == (3, 10, 9)
+    # Products of an image: two convolutions, two dense layers.
+    image = 2 * (1024 * 75 * 32 + 256 * 800 * 64 + 4096 * 512 + 512 * 10)
+    assert a["flops_per_point"] == 60 * image
+    for found in (a, b):
+        rate = found["points_per_second"]["median"]
+        assert found["ratio"] == pytest.approx(rate / 4)
+        share = rate * found["flops_per_point"] / told["machine"]["peak_flops"]
+        assert found["share_of_peak"] == pytest.approx(share)
+    assert text.count("| 4 |") == 2
+    with pytest.raises(ValueError, match="unknown landscape 'W1'; known: lines, plane"):
+        run(["plane", "W1"], **given)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
