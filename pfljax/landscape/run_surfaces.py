@@ -17,6 +17,7 @@ from pfljax.landscape.figures import (
     draw_pairs,
     draw_planes,
     draw_spectrum,
+    draw_surface,
 )
 from pfljax.landscape.finished import Finished
 from pfljax.landscape.lines import barrier, line
@@ -154,7 +155,7 @@ def _of_plane(
     return Found(
         {"alpha": found.alpha, "beta": found.beta, **found.metrics, **more},
         [["alpha", "beta", *found.metrics], *rows],
-        {"": draw_planes({run.label: found})},
+        {"": draw_planes({run.label: found}), "_surface": draw_surface(found)},
         f"{run.about}: the plane of {axes}, around the server's model, on all test "
         f"rows: loss {middle:.4f} in the middle, at most {RISE} more on "
         f"{100 * below:.0f} % of {loss.size} points",
