@@ -236,7 +236,6 @@ def test_memory_is_told():
         ({"mixing": ["model", "lyer"]}, "mixing is 'lyer'; known: model, layer"),
         ({"mu": [[0.1], 0.2]}, r"mu is \[0.1\]; expected numbers, texts"),
         ({"trained": [True]}, "trained is True: a sweep judges"),
-        ({"homes": [True]}, "homes is True, store 'device': a sweep deals whole runs"),
         ({"lr": [0.1, -1.0]}, "lr is -1.0; expected a positive number"),
         ({"lr": 0.1}, "lr is 0.1; expected a list"),
         ({"lr": [0.1, 0.1]}, "give every value once"),
@@ -249,6 +248,12 @@ def test_what_cannot_be_swept_is_refused(over, told, monkeypatch):
     monkeypatch.setattr(runs, "run_all", None)  # before anything runs
     with pytest.raises(ValueError, match=told):
         sweep(SUPERFED, over)
+
+
+@pytest.mark.parametrize("more", [{"homes": True}, {"store": "disk"}])
+def test_clients_of_a_sweep_have_no_place_of_their_own(more):
+    with pytest.raises(ValueError, match="a sweep deals whole runs to the devices"):
+        sweep(SUPERFED.replace(**more), {})
 
 
 def test_a_slice_of_no_run_is_refused():
