@@ -12,7 +12,7 @@ from pfljax import build, checkpoint, config, evaluate, folder, parts, tree
 from pfljax.data import Federation
 from pfljax.data.manifest import of_run
 from pfljax.population import population
-from pfljax.types import ClientData, RunState, Task
+from pfljax.types import Array, Client, ClientData, Params, RunState, Task
 
 
 def load_state(
@@ -89,19 +89,56 @@ def personal_model(
     train = federation.train
     data = ClientData(train.examples, train.offset[client], train.size[client])
     turn = evaluate.turn_of(sim.setting, state, jnp.int32(client), data)
-    if sim.programs is None:
-        own = tree.take(state.clients, jnp.int32(client))
-    else:
-        own = _stored(path, sim, state, client)
+    stacked = _clients(path, sim, state, np.asarray([client]))
+    own = jax.tree.map(lambda leaf: leaf[0], stacked)
     return sim.setting.algorithm.personal(turn, state.server, own, data)
 
 
-def _stored(path: str | Path, sim: Any, state: RunState, client: int) -> Any:
-    """The state of a client in the store of the run."""
+def personal_models(
+    path: str | Path, federation: Federation | None = None, task: Task | None = None
+) -> Any:
+    """The parameters by which each client is judged, stacked: leaves [C, ...]."""
+    sim, federation, state = load_state(path, federation, task)
+    algorithm, train = sim.setting.algorithm, federation.train
+
+    def own(k: Array, client: Client, offset: Array, size: Array) -> Params:
+        data = ClientData(train.examples, offset, size)
+        turn = evaluate.turn_of(sim.setting, state, k, data)
+        return algorithm.personal(turn, state.server, client, data)
+
+    ids = np.arange(federation.num_clients)
+    clients = _clients(path, sim, state, ids)
+    return jax.jit(jax.vmap(own))(ids, clients, train.offset, train.size)
+
+
+def endpoints(
+    path: str | Path, federation: Federation | None = None, task: Task | None = None
+) -> tuple[Any, Any]:
+    """The two models that each client mixes, (federated, local), stacked [C, ...].
+
+    Raises:
+      ValueError: the run's method does not mix two models.
+    """
+    sim, federation, state = load_state(path, federation, task)
+    ends = sim.setting.algorithm.endpoints
+    if ends is None:
+        name = folder.read_config(Path(path)).algorithm
+        raise ValueError(
+            f"{path} is a run of {name!r}, which has no endpoints; give a run of a "
+            "method that mixes two models, such as superfed"
+        )
+    clients = _clients(path, sim, state, np.arange(federation.num_clients))
+    return jax.jit(jax.vmap(ends, (None, 0)))(state.server, clients)
+
+
+def _clients(path: str | Path, sim: Any, state: RunState, ids: np.ndarray) -> Client:
+    """The states of clients `ids`, stacked, wherever they lie."""
+    if sim.programs is None:
+        return tree.take(state.clients, jnp.asarray(ids))
     experiment, done = folder.read_config(Path(path)), int(state.round)
     people = population(sim, experiment, Path(path), done, _say, writable=False)
-    stacked = people.states(np.asarray([client]))
-    return jax.tree.map(lambda leaf: leaf[0], stacked)
+    found = people.states(ids)
+    return jax.tree.map(lambda leaf: leaf[: len(ids)], found)  # padding behind
 
 
 def server_model(

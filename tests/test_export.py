@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 import tiny
-from pfljax import build, export, tree
+import toy
+from pfljax import build, export, run, tree
 
 
 @pytest.fixture(scope="module")
@@ -59,6 +60,24 @@ def test_the_command_names_the_arrays_that_it_writes(folder, loaded, tmp_path):
     whole = loaded[1].manifest["clients"]  # one of six is held out
     assert len(whole) == 5
     assert f"client 3 of this run is client {whole[3]} of its partition\n" in out
+
+
+def test_all_models_at_once_are_those_of_one_client_each(folder, loaded):
+    stacked = export.personal_models(folder)
+    ends = export.endpoints(folder)
+    for k in range(loaded[1].num_clients):
+        one = export.personal_model(folder, k)
+        toy.assert_close(tree.take(stacked, k), one)
+        a, b = (tree.take(end, k) for end in ends)
+        toy.assert_close(tree.lerp(a, b, 0.5), one)  # superfed's
+    toy.assert_same(tree.take(ends[0], 0), export.server_model(folder))
+
+
+def test_a_method_without_two_models_has_no_endpoints(tmp_path):
+    one = tiny.TINY.replace(algorithm="fedavg", hyper={}, rounds=1, out=str(tmp_path))
+    run(one, quiet=True, report=False)
+    with pytest.raises(ValueError, match="run of 'fedavg', which has no endpoints"):
+        export.endpoints(tmp_path)
 
 
 @pytest.mark.parametrize("client", [-1, 5, 99])
