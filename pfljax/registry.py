@@ -8,6 +8,7 @@ import ast
 import difflib
 import importlib
 import inspect
+import os
 import pkgutil
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -62,8 +63,15 @@ def literal(text: str) -> Any:
 
 
 def algorithms() -> dict[str, Callable]:
-    """Every method: the function `x` of each file algorithms/x.py."""
+    """Every method: the function `x` of each file algorithms/x.py.
+
+    PFLJAX_METHODS, an environment variable, names folders with more of them.
+    """
     package = importlib.import_module("pfljax.algorithms")
+    folders = os.environ.get("PFLJAX_METHODS", "").split(os.pathsep)
+    for folder in filter(None, folders):
+        if folder not in package.__path__:
+            package.__path__.append(folder)
     names = [m.name for m in pkgutil.iter_modules(package.__path__)]
     return {
         name: getattr(importlib.import_module(f"pfljax.algorithms.{name}"), name)

@@ -1,3 +1,5 @@
+import importlib
+
 import pytest
 
 from pfljax import registry
@@ -10,6 +12,17 @@ def test_every_method_is_found_by_its_file():
         "superfed", "per_fedavg",
     }  # fmt: skip
     assert names <= set(registry.algorithms())
+
+
+def test_a_method_in_a_folder_of_ones_own(tmp_path, monkeypatch):
+    same = "from pfljax.algorithms.local import local as mine"
+    (tmp_path / "mine.py").write_text(same)
+    package = importlib.import_module("pfljax.algorithms")
+    monkeypatch.setattr(package, "__path__", list(package.__path__))
+    monkeypatch.setenv("PFLJAX_METHODS", str(tmp_path))
+    known = registry.algorithms()
+    assert known["mine"] is known["local"]
+    assert list(registry.algorithms()) == list(known)
 
 
 @pytest.mark.parametrize(

@@ -103,9 +103,26 @@ class Finished:
             each = ids, clients, train.offset, train.size
             return lanes.over_clients(one, each, train.size, self.sim.setting.width)
 
-        clients = self.states(np.asarray(ids))
-        clients = jax.tree.map(lambda leaf: leaf[: len(ids)], clients)
-        return made(self.state._replace(clients=()), clients, train)
+        return made(self.state._replace(clients=()), self._clients(), train)
+
+    def endpoints(self) -> tuple[Params, Params]:
+        """The two models that each client mixes, each stacked [C, ...].
+
+        Raises:
+          ValueError: the method mixes no two models.
+        """
+        ends = self.sim.setting.algorithm.endpoints
+        if ends is None:
+            raise ValueError(
+                f"{self.path} is a run of {self.about.partition(',')[0]!r}, which has "
+                "no endpoints; choose a method that mixes two models, such as superfed"
+            )
+        return jax.jit(jax.vmap(ends, (None, 0)))(self.state.server, self._clients())
+
+    def _clients(self) -> Any:
+        """The states of all clients, stacked."""
+        ids = np.arange(self.federation.num_clients)
+        return jax.tree.map(lambda leaf: leaf[: len(ids)], self.states(ids))
 
     def history(self) -> History:
         """The server's model at every round with a checkpoint (`keep` of a run).

@@ -176,6 +176,17 @@ def test_the_models_of_a_run_are_those_that_it_was_judged_by(kept):
         assert_close(jax.tree.map(lambda leaf: leaf[3], models), one)
 
 
+def test_endpoints_of_a_run_are_the_ends_of_its_lines(kept):
+    a, b = landscape.Finished(kept[0]).endpoints()
+    arrays, *_ = command(kept[0], "line", "--points", 3)
+    gaps = [((x - y) ** 2).sum(tuple(range(1, x.ndim))) for x, y in zip(
+        *map(jax.tree.leaves, (a, b)), strict=True)]  # fmt: skip
+    expected = np.sqrt(np.sum(gaps, 0))
+    np.testing.assert_allclose(arrays["distance"], expected, rtol=1e-4, atol=1e-6)
+    with pytest.raises(ValueError, match="a run of 'fedavg', which has no endpoints"):
+        landscape.Finished(kept[1]).endpoints()
+
+
 def test_pairs_go_from_each_client_to_each_other(kept):
     arrays, rows, out = command(kept[0], "pairs")
     assert len(rows) == 5 * 4 // 2

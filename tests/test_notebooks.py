@@ -1,0 +1,83 @@
+"""The notebooks run at a small size, and lie here as they ran at full size."""
+
+import ast
+import json
+import re
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+
+FOLDER = Path(__file__).parents[1] / "notebooks"
+NAMES = (
+    "ablations", "add_a_method", "checkpoint_resume", "connectivity", "heterogeneity",
+    "quickstart",
+)  # fmt: skip
+MACHINE = re.compile(r"(?<![\w.:/])/(root|tmp|home|Users|opt|usr|var|mnt|work)/")
+
+
+def test_all_notebooks_are_tested():
+    assert tuple(sorted(path.stem for path in FOLDER.glob("*.ipynb"))) == NAMES
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
+def test_a_notebook_runs_at_a_small_size(name, tmp_path, monkeypatch):
+    monkeypatch.setenv("PFLJAX_SMALL", "1")
+    book = nbformat.read(FOLDER / f"{name}.ipynb", as_version=4)
+    place = {"metadata": {"path": str(tmp_path)}}
+    client = NotebookClient(book, timeout=600, kernel_name="python3", resources=place)
+    client.execute()  # raises where a cell does
+    assert (tmp_path / "runs" / "small" / name).is_dir()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_notebook_was_executed_whole_and_in_order(name):
+    cells = _code(name)
+    counts = [cell.execution_count for cell in cells]
+    assert counts == list(range(1, len(cells) + 1))
+    for cell in cells:
+        kinds = {output.output_type for output in cell.outputs}
+        assert "error" not in kinds
+        assert kinds or not _shows(cell.source), cell.source
+        streams = [out.name for out in cell.outputs if out.output_type == "stream"]
+        assert "stderr" not in streams, cell.source  # warnings, progress
+    pictures = [out for cell in cells for out in cell.outputs if "data" in out]
+    shown = name == "checkpoint_resume" or any("image/png" in o.data for o in pictures)
+    assert shown, "no figure"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_notebook_is_small_and_names_no_machine(name):
+    path = FOLDER / f"{name}.ipynb"
+    assert path.stat().st_size < 1e6
+    texts = [cell.source for cell in nbformat.read(path, as_version=4).cells]
+    for cell in _code(name):
+        texts += [json.dumps(_without_pictures(output)) for output in cell.outputs]
+    found = [match.group() for text in texts for match in MACHINE.finditer(text)]
+    assert not found
+
+
+def _code(name):
+    cells = nbformat.read(FOLDER / f"{name}.ipynb", as_version=4).cells
+    return [cell for cell in cells if cell.cell_type == "code"]
+
+
+def _shows(source):
+    """Whether a cell prints, or ends in an expression."""
+    if source.startswith("%%"):
+        return True
+    lines = [line for line in source.splitlines() if not line.startswith("%")]
+    body = ast.parse("\n".join(lines)).body
+    printed = [n for part in body for n in ast.walk(part) if _prints(n)]
+    return bool(printed) or isinstance(body[-1], ast.Expr)
+
+
+def _prints(node):
+    return isinstance(node, ast.Call) and getattr(node.func, "id", "") == "print"
+
+
+def _without_pictures(output):
+    data = {k: v for k, v in output.get("data", {}).items() if "image" not in k}
+    return {**output, "data": data}
