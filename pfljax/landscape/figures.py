@@ -100,7 +100,7 @@ def draw_pairs(pairs: Pairs, metric: str = "loss") -> "Figure":
         axes.set_title(title, fontsize=10)
         axes.set_xlabel("client")
         axes.locator_params(integer=True)
-        drawn.colorbar(image, ax=axes, format="%.2g", shrink=0.8)
+        drawn.colorbar(image, ax=axes, format="%.3g", shrink=0.8)
     panels[0].set_ylabel("client")
     return drawn
 
