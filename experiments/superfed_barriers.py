@@ -9,7 +9,7 @@ After: the personal models of Ditto, SuPerFed-MM and -LM (lambda = 1/2). A line 
 two clients' models is judged on the test rows of both, at its ends and midway: 4,950
 lines, one compiled program.
 
-Measured, seed 0, two CPU cores that others used as well, 25 to 82 s for the 4,950 lines:
+Measured, seed 0, one busy CPU core, 25 to 82 s for the 4,950 lines:
 barrier of the loss (mean, greatest), accuracy at the ends and midway, cosine:
     FedAvg, before        .000, 0.01   .738  .965   .997
     Ditto, after          .000, 0.13   .878  .920   .991

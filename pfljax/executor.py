@@ -70,14 +70,17 @@ def fitting(
         if needed <= free:
             return sim
     raise ValueError(
-        f"width {widths[-1]} needs {needed / 1e9:.2f} GB beside data and states on "
-        f"each device, and {free / 1e9:.2f} GB are free; choose another width, cohort "
+        f"width {widths[-1]} needs {needed / 1e9:.2f} GB with data and states on each "
+        f"device, and {free / 1e9:.2f} GB are free; choose another width, cohort "
         "or model, or --store disk"
     )
 
 
 def bytes_needed(sim: Simulation, federation: Federation) -> int:
-    """Bytes that the compiled rounds need on each device beside data and states."""
+    """Bytes that the compiled rounds need on each device, data and states included.
+
+    Nothing of them lies there yet.
+    """
     grid = sim.setting.mesh
     if grid is not None and grid.homes:
         train = homes.abstract(grid, federation.parts)["train"]
@@ -85,7 +88,7 @@ def bytes_needed(sim: Simulation, federation: Federation) -> int:
         train = mesh.abstract(grid, federation.train)
     rounds: Any = sim.rounds
     program = rounds.lower(build.abstract(sim), train, 1).compile()
-    return memory.further_bytes(program)
+    return memory.needed_bytes(program)
 
 
 def _free(sim: Simulation) -> float:

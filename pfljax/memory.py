@@ -9,24 +9,15 @@ import jax
 
 
 def needed_bytes(program: Any) -> int:
-    """Bytes that one call of a compiled program holds on a device; 0 if not told."""
-    told = program.memory_analysis()
-    if told is None:
-        return 0
-    return (
-        told.argument_size_in_bytes
-        + told.output_size_in_bytes
-        + told.temp_size_in_bytes
-    )
+    """Bytes that one call of a compiled program holds on a device; 0 if not told.
 
-
-def further_bytes(program: Any) -> int:
-    """Bytes that one call needs on a device beside its arguments; 0 if not told."""
+    Results that take the place of donated arguments count once.
+    """
     told = program.memory_analysis()
     if told is None:
         return 0
     own = told.output_size_in_bytes - told.alias_size_in_bytes
-    return told.temp_size_in_bytes + max(0, own)
+    return told.argument_size_in_bytes + told.temp_size_in_bytes + max(0, own)
 
 
 def free_bytes(num_devices: int) -> float:

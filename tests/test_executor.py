@@ -6,7 +6,7 @@ import jax
 import numpy as np
 import pytest
 
-from pfljax import build, executor, run
+from pfljax import build, executor, run, tree
 from tiny import TINY
 
 DIGITS = TINY.replace(algorithm="fedavg", hyper={}, devices=1)
@@ -32,9 +32,19 @@ def test_the_widest_that_fits_is_taken():
         assert sim.setting.width == width
 
 
+def test_data_and_states_count():
+    federation, _ = build.federation(DIGITS)
+    sim = made(1)
+    held = (federation.train, jax.eval_shape(sim.init, jax.random.key(0)))
+    nbytes = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(held[0]))
+    assert executor.bytes_needed(sim, federation) > nbytes + tree.nbytes(held[1].server)
+
+
 def test_what_does_not_fit_is_one_line():
     federation, _ = build.federation(DIGITS)
-    with pytest.raises(ValueError, match=r"width 1 needs .* GB beside .* --store disk"):
+    with pytest.raises(
+        ValueError, match=r"width 1 needs .* GB with data .* --store disk"
+    ):
         executor.fitting([1], made, federation, limit=1000)
 
 
