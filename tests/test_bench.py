@@ -191,6 +191,7 @@ def test_a_peer_that_fails_is_one_error(code, message):
         against.ask(f'{sys.executable} -c "{code}"', "W1", "fedavg")
 
 
+@pytest.mark.slow
 def test_landscapes_are_timed_beside_a_peer(tmp_path):
     line = 'JSON {"client_steps_per_s": 4, "of": "{workload}"}'
     command = f"{sys.executable} -c 'print({json.dumps(line)})'"

@@ -161,6 +161,7 @@ def last(folder, model, metric):
     return np.load(folder / "per_client.npz")[f"{model}/test/{metric}"][-1]
 
 
+@pytest.mark.slow
 def test_the_models_of_a_run_are_those_that_it_was_judged_by(kept):
     for folder in kept:
         found = landscape.Finished(folder)
@@ -176,6 +177,7 @@ def test_the_models_of_a_run_are_those_that_it_was_judged_by(kept):
         assert_close(jax.tree.map(lambda leaf: leaf[3], models), one)
 
 
+@pytest.mark.slow
 def test_endpoints_of_a_run_are_the_ends_of_its_lines(kept):
     a, b = landscape.Finished(kept[0]).endpoints()
     arrays, *_ = command(kept[0], "line", "--points", 3)
@@ -187,6 +189,7 @@ def test_endpoints_of_a_run_are_the_ends_of_its_lines(kept):
         landscape.Finished(kept[1]).endpoints()
 
 
+@pytest.mark.slow
 def test_pairs_go_from_each_client_to_each_other(kept):
     arrays, rows, out = command(kept[0], "pairs")
     assert len(rows) == 5 * 4 // 2
@@ -201,6 +204,7 @@ def test_pairs_go_from_each_client_to_each_other(kept):
     assert f"loss barrier {walls.mean():.4f}" in out
 
 
+@pytest.mark.slow
 def test_a_plane_has_the_server_in_its_middle(kept):
     fedavg = kept[1]
     rows = np.load(fedavg / "per_client.npz")["test_size"]
@@ -214,6 +218,7 @@ def test_a_plane_has_the_server_in_its_middle(kept):
         assert len(np.unique(arrays["loss"])) == 9
 
 
+@pytest.mark.slow
 def test_the_hessian_is_that_of_the_training_loss(kept):
     found = landscape.Finished(kept[1])
     arrays, _, out = command(kept[1], "hessian", "--points", 3)
@@ -227,6 +232,7 @@ def test_the_hessian_is_that_of_the_training_loss(kept):
     assert f"eigenvalues {arrays['eigenvalues'][0]:.4g}, " in out
 
 
+@pytest.mark.slow
 def test_training_ends_at_the_last_round(kept):
     arrays, rows, out = command(kept[1], "training", "--points", 5)
     assert arrays["round"].tolist() == [1, 2, 3, 4]
@@ -241,6 +247,7 @@ def test_training_ends_at_the_last_round(kept):
     assert "4 rounds to the last" in out
 
 
+@pytest.mark.slow
 def test_a_line_to_another_run_ends_at_its_models(kept):
     arrays, _, out = command(kept[0], "line", "--other", kept[1], "--points", 3)
     for at, folder in (0, kept[0]), (-1, kept[1]):
@@ -249,6 +256,7 @@ def test_a_line_to_another_run_ends_at_its_models(kept):
     assert "the personal models of this run and of fedavg, round 4, of 5" in out
 
 
+@pytest.mark.slow
 def test_a_run_on_other_rows_is_no_end(kept, tmp_path):
     job = tiny.SEEN.replace(algorithm="fedavg", hyper={}, rounds=1, seed=1)
     run(job.replace(out=str(tmp_path / "other")), quiet=True, report=False)
