@@ -112,7 +112,8 @@ def draw_barriers(
     drawn, panels = new_figure(3.4 * len(barriers), 2.8, len(barriers))
     for axes, (name, values) in zip(panels, barriers.items(), strict=True):
         axes.plot(rounds, values, **line_styles([name])[0])
-        axes.set(xlabel="round", ylabel=f"{name} barrier to the last", ylim=(0, None))
+        axes.set(xlabel="round", ylabel=f"{name} barrier to the last")
+        axes.set_ylim(-0.02 * max(1e-3, values.max()), None)
     return drawn
 
 

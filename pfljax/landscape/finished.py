@@ -135,9 +135,9 @@ class Finished:
         rounds = checkpoint.saved_rounds(place)
         if len(rounds) < 3:
             raise FolderError(
-                f"{self.path} keeps {len(rounds)} checkpoints, expected three or more; "
-                "run it with --keep 100, say, and --eval-every, for each evaluation "
-                "saves one"
+                f"{self.path} keeps too few checkpoints ({len(rounds)}), expected three "
+                "or more; run it with --keep 100, say, and a small --eval-every, for "
+                "each evaluation saves one"
             )
         wanted = abstract(self.sim), config.digest(read_config(self.path))
         states = (checkpoint.load(place, r, *wanted) for r in rounds)

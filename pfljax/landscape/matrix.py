@@ -48,13 +48,15 @@ def pairs(
 
     Raises:
       ValueError: the models are not K stacked ones of this task, `data` is of another
-        number of clients, or there are fewer than 2 points.
+        number of clients, or there are fewer than 3 points.
     """
     each = stacked.count_all(task, {"models": models}, data)
     if not each[0]:
         raise ValueError("models is one model, expected K stacked along a first axis")
-    if points < 2:
-        raise ValueError(f"points is {points}; expected at least the two ends")
+    if points < 3:
+        raise ValueError(
+            f"points is {points}; expected 3 or more: the two ends and one between"
+        )
     t = np.linspace(0, 1, points, dtype=np.float32)
     size = len(jax.tree.leaves(models)[0])
     i, j = np.triu_indices(size)

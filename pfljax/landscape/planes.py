@@ -98,7 +98,7 @@ def principal(models: Params, names: Sequence[str]) -> tuple[Frame, np.ndarray]:
 
 
 def random_direction(key: Key, params: Params) -> Params:
-    """A Gaussian direction with the norm of `params` filter by filter.
+    """A Gaussian direction with the norm of `params`, one model's, filter by filter.
 
     A filter is all that leads to one output: a slice of the last axis. Vectors (biases,
     and the scales of normalisation) do not move. Li et al., NeurIPS 2018,

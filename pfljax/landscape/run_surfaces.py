@@ -58,6 +58,8 @@ def pairs_of(path: Path, points: int = 3) -> Found:
     """
     run = Finished(path)
     count = run.federation.num_clients
+    if count < 2:
+        raise ValueError(f"{path} has one client; pairs need two or more")
     if count > MOST:
         raise ValueError(
             f"{path} has {count} clients, so {count * (count - 1) // 2} pairs; at most "
@@ -168,7 +170,10 @@ def training_of(path: Path, points: int = 11) -> Found:
     Linear mode connectivity along training (Frankle et al., ICML 2020), on all test
     rows; the plane is that of the trajectory's two principal directions.
     """
+    if points < 3:
+        raise ValueError(f"points is {points}; expected 3 or more")
     run = Finished(path)
+    run.server()  # refuses a method without one
     rounds, models = run.history()
     last = jax.tree.map(lambda leaf: leaf[-1], models)
     rows, size = pooled(run.federation.test), run.sim.setting.local.batch_size

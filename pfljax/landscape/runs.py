@@ -1,6 +1,6 @@
 """Landscapes of a finished run: what `pfljax landscape RUN --kind KIND` does.
 
-RUN/landscape/KIND.npz          arrays
+RUN/landscape/KIND.npz          arrays; KIND is "other" for lines to another run
 RUN/landscape/KIND.csv          the same as a table
 RUN/figures/landscape_KIND*.*   PNG and PDF, which RUN/report.html shows from then on
 """
@@ -28,21 +28,29 @@ class Options(NamedTuple):
 
 def line(path: Path, options: Options) -> Found:
     """Metrics between each client's two models, or its models of two runs."""
-    found = run_lines.run_line(path, points=options.points or 11, other=options.other)
+    points = _points(options, 11)
+    found = run_lines.run_line(path, points=points, other=options.other)
+    name = found.about
+    if options.other is not None:
+        name = f"from {name} to {options.other.name}"
     return Found(
         run_lines.arrays(found),
         run_lines.rows(found),
-        {"": draw_line({found.about: found.line}, "accuracy")},
+        {"": draw_line({name: found.line}, "accuracy")},
         run_lines.table(found, options.tolerance),
     )
 
 
+def _points(options: Options, default: int) -> int:
+    return default if options.points is None else options.points
+
+
 KINDS: dict[str, Callable[[Path, Options], Found]] = {
     "line": line,
-    "pairs": lambda path, o: run_surfaces.pairs_of(path, o.points or 3),
-    "plane": lambda path, o: run_surfaces.plane_of(path, o.points or 21),
-    "hessian": lambda path, o: run_surfaces.hessian_of(path, o.points or 11),
-    "training": lambda path, o: run_surfaces.training_of(path, o.points or 11),
+    "pairs": lambda path, o: run_surfaces.pairs_of(path, _points(o, 3)),
+    "plane": lambda path, o: run_surfaces.plane_of(path, _points(o, 21)),
+    "hessian": lambda path, o: run_surfaces.hessian_of(path, _points(o, 11)),
+    "training": lambda path, o: run_surfaces.training_of(path, _points(o, 11)),
 }
 
 
@@ -63,6 +71,7 @@ def landscape(path: Path, kind: str = "line", **options: Any) -> str:
     if given.other is not None and kind != "line":
         raise ValueError(f"other is an option of the kind 'line', not of {kind!r}")
     found = KINDS[kind](path, given)
+    kind = kind if given.other is None else "other"
     out, figures = path / "landscape", path / "figures"
     out.mkdir(exist_ok=True)
     figures.mkdir(exist_ok=True)

@@ -46,6 +46,24 @@ LANDSCAPES = {
     "line": "Test accuracy along the straight line between the two models of each "
     "client: mean over clients; the band spans the 10th to the 90th percentile of "
     "clients. All metrics of every client: landscape/line.npz.",
+    "other": "Test accuracy along the straight line from each client's personal model "
+    "here (0) to its personal model of another run (1): mean over clients; the band "
+    "spans the 10th to the 90th percentile of clients.",
+    "pairs": "Between the personal models of all pairs of clients: the barrier of the "
+    "loss on the test rows of both (its excess over the straight line between the "
+    "ends), and the cosine of the angle between the parameters.",
+    "plane": "Loss of all test rows around the server's model, along two random "
+    "directions normalised filter by filter.",
+    "plane_surface": "The same plane as a surface.",
+    "hessian": "Loss of all test rows around the server's model, along the two leading "
+    "eigenvectors of the training loss's Hessian, each a tenth as long as the model.",
+    "hessian_surface": "The same plane as a surface.",
+    "hessian_spectrum": "Density of the eigenvalues of the training loss's Hessian at "
+    "the server's model; short lines: the two greatest.",
+    "training": "Barriers on the straight line from the server's model of each kept "
+    "round to its last one, on all test rows.",
+    "training_plane": "The server's way through the plane of its two principal "
+    "directions: loss of all test rows; marks are rounds.",
 }
 
 

@@ -114,8 +114,10 @@ def test_what_cannot_be_judged_is_one_line(done, tmp_path):
     assert "points is 4; expected an odd number" in refused(done, "--points", 4)
     assert "tolerance is -1.0; expected 0" in refused(done, "--tolerance", -1)
     assert "points is 4; expected an odd" in refused(done, "--kind=plane", "--points=4")
+    assert "points is 2; expected 3 or" in refused(done, "--kind=pairs", "--points=2")
+    assert "points is 0; expected" in refused(done, "--points=0")
     assert "an option of the kind 'line'" in refused(done, "--kind=pairs", "--other=x")
-    assert "keeps 2 checkpoints" in refused(done, "--kind=training")
+    assert "keeps too few checkpoints (2)" in refused(done, "--kind=training")
     assert "is not a run folder" in refused(tmp_path)
     half = tiny.unfinished(done, tmp_path / "half")
     assert "is unfinished: 4 rounds are logged" in refused(half)
@@ -147,7 +149,8 @@ def kept(done, tmp_path_factory):
 
 def command(folder, kind, *more):
     """(arrays, lines of the table as dicts, what was printed) of a kind."""
-    code, out, errors = tiny.main("landscape", folder, "--kind", kind, *more)
+    asked = "line" if kind == "other" else kind
+    code, out, errors = tiny.main("landscape", folder, "--kind", asked, *more)
     assert (code, errors) == (0, "")
     with open(folder / "landscape" / f"{kind}.csv") as file:
         rows = list(csv.DictReader(file))
@@ -249,7 +252,10 @@ def test_training_ends_at_the_last_round(kept):
 
 @pytest.mark.slow
 def test_a_line_to_another_run_ends_at_its_models(kept):
-    arrays, _, out = command(kept[0], "line", "--other", kept[1], "--points", 3)
+    before = command(kept[0], "line", "--points", 3)[0]
+    arrays, _, out = command(kept[0], "other", "--other", kept[1], "--points", 3)
+    kept_apart = dict(np.load(kept[0] / "landscape" / "line.npz"))
+    np.testing.assert_array_equal(kept_apart["loss"], before["loss"])
     for at, folder in (0, kept[0]), (-1, kept[1]):
         expected = last(folder, "personal", "accuracy")
         np.testing.assert_allclose(arrays["accuracy"][:, at], expected, atol=1e-6)
