@@ -135,7 +135,7 @@ class Finished:
         rounds = checkpoint.saved_rounds(place)
         if len(rounds) < 3:
             raise FolderError(
-                f"{self.path} keeps too few checkpoints ({len(rounds)}), expected three "
+                f"{self.path} keeps too few checkpoints ({len(rounds)}), expected 3 "
                 "or more; run it with --keep 100, say, and a small --eval-every, for "
                 "each evaluation saves one"
             )
