@@ -50,6 +50,7 @@ from pfljax.landscape.planes import (
     random_direction,
     through,
 )
+from pfljax.landscape.run_lines import RunLine, run_line
 
 __all__ = [
     "Between",
@@ -60,6 +61,7 @@ __all__ = [
     "Line",
     "Pairs",
     "Plane",
+    "RunLine",
     "Sharpness",
     "Trace",
     "arc_mean",
@@ -89,6 +91,7 @@ __all__ = [
     "pooled",
     "principal",
     "random_direction",
+    "run_line",
     "sharpness",
     "through",
     "trace",
