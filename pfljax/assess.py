@@ -121,8 +121,9 @@ def in_blocks(
         judged = judge(state, states(ids[some]), jnp.asarray(ids[some]), *cut)
         real = places < len(ids)
         for name, values in jax.device_get(judged).items():
-            whole = np.empty((len(ids), *values.shape[1:]), values.dtype)
-            found.setdefault(name, whole)[places[real]] = values[real]
+            if name not in found:
+                found[name] = np.empty((len(ids), *values.shape[1:]), values.dtype)
+            found[name][places[real]] = values[real]
     return found
 
 
