@@ -105,19 +105,26 @@ class Finished:
 
         return made(self.state._replace(clients=()), self._clients(), train)
 
-    def endpoints(self) -> tuple[Params, Params]:
-        """The two models that each client mixes, each stacked [C, ...].
+    @cached_property
+    def ends(self) -> Callable[[Any], tuple[Params, Params]]:
+        """Stacked states of clients -> the two models that each mixes, stacked.
 
         Raises:
           ValueError: the method mixes no two models.
         """
-        ends = self.sim.setting.algorithm.endpoints
-        if ends is None:
+        found = self.sim.setting.algorithm.endpoints
+        if found is None:
             raise ValueError(
                 f"{self.path} is a run of {self.about.partition(',')[0]!r}, which has "
-                "no endpoints; choose a method that mixes two models, such as superfed"
+                "no endpoints; choose a run of a method that mixes two models, such as "
+                "superfed, or lines to another run (other)"
             )
-        return jax.jit(jax.vmap(ends, (None, 0)))(self.state.server, self._clients())
+        both = jax.jit(jax.vmap(found, (None, 0)))
+        return lambda clients: both(self.state.server, clients)
+
+    def endpoints(self) -> tuple[Params, Params]:
+        """The two models that each client mixes, each stacked [C, ...]; see `ends`."""
+        return self.ends(self._clients())
 
     def _clients(self) -> Any:
         """The states of all clients, stacked."""

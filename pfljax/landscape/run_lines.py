@@ -1,6 +1,5 @@
 """Lines of a finished run: between each client's endpoints, or to another run."""
 
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -8,7 +7,6 @@ import jax
 import numpy as np
 
 from pfljax import assess, metrics
-from pfljax.build import Simulation
 from pfljax.data import Federation
 from pfljax.landscape.finished import Finished
 from pfljax.landscape.lines import Between, Line, barrier, between, flat_range, line
@@ -85,23 +83,15 @@ def _check_same_rows(a: Finished, b: Finished) -> None:
 
 
 def _endpoints(run: Finished, t: np.ndarray) -> dict[str, np.ndarray]:
-    """Arrays [C, ...] by name, of the endpoints' lines."""
-    if run.sim.setting.algorithm.endpoints is None:
-        raise ValueError(
-            f"{run.path} is a run of {run.about.partition(',')[0]!r}, which has no "
-            "endpoints, so there is no line to judge; choose a run of a method that "
-            "mixes two models, such as superfed, or give another run to go to (other)"
-        )
+    """Arrays [C, ...] by name, of the endpoints' lines, block by block of clients."""
+    ends, size = run.ends, run.sim.setting.local.batch_size
+
+    def judge(_: RunState, clients: Any, ids: Any, rows: Any) -> dict[str, np.ndarray]:
+        own = jax.tree.map(lambda leaf: leaf[: len(ids)], clients)  # padding behind
+        return _along(run.task, *ends(own), rows, t, size)
+
     ids, rows = np.arange(run.federation.num_clients), run.federation.test
-    judge = partial(_judge, run.sim, t)
     return assess.in_blocks(judge, run.state, run.sim, run.states, ids, (rows,))
-
-
-def _judge(sim: Simulation, t: Any, state: RunState, clients: Any, ids: Any, rows: Any):
-    """Arrays [len(ids), ...] by name; `clients` may be padded behind."""
-    clients = jax.tree.map(lambda leaf: leaf[: len(ids)], clients)
-    a, b = _ends(sim.setting.algorithm.endpoints, state.server, clients)
-    return _along(sim.task, a, b, rows, t, sim.setting.local.batch_size)
 
 
 def _along(task: Task, a: Any, b: Any, rows: Any, t: Any, batch_size: int) -> Any:
@@ -111,12 +101,6 @@ def _along(task: Task, a: Any, b: Any, rows: Any, t: Any, batch_size: int) -> An
     ensemble = {f"ensemble/{m}": values for m, values in beside.ensemble.items()}
     more = {k: v for k, v in beside._asdict().items() if k != "ensemble"}
     return found | ensemble | more
-
-
-@partial(jax.jit, static_argnums=0)
-def _ends(endpoints, server, clients):
-    """Both endpoints of stacked clients, each stacked [C, ...]."""
-    return jax.vmap(lambda client: endpoints(server, client))(clients)
 
 
 def arrays(found: RunLine) -> dict[str, np.ndarray]:
