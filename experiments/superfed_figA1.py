@@ -33,7 +33,7 @@ def surface(run: landscape.Finished, points: int) -> landscape.Plane:
     u, v = (landscape.random_direction(jax.random.key(seed), center) for seed in (0, 1))
     axis = np.linspace(-1, 1, points)
     frame = landscape.around(center, u, v)
-    rows = run.federation.test
+    rows = landscape.pooled(run.federation.test)
     return landscape.plane(run.task, frame, rows, alpha=axis, beta=axis)
 
 

@@ -3,7 +3,7 @@
 usage: pfljax COMMAND [OPTIONS]
 
   run      run an experiment, or go on with it: pfljax run --algorithm ditto --lam 1.0
-  resume   go on with the run in a folder:      pfljax resume RUN
+  resume   go on with a run, or beyond its end: pfljax resume RUN --rounds 200
   sweep    seeds and settings, few programs:    pfljax sweep --over seed 0 1 2
   report   compare finished runs, or a sweep:   pfljax report RUN RUN --out FOLDER
   export   one client's model as an .npz:       pfljax export RUN --client 3
@@ -53,14 +53,16 @@ def run(args: list[str]) -> None:
 
 
 def resume(args: list[str]) -> None:
-    """Goes on with the run in a folder."""
+    """Goes on with the run in a folder, or beyond its end."""
     from pfljax import folder, processes
 
     parser = ArgumentParser("pfljax resume", description=resume.__doc__)
-    parser.add_argument("run", help="a run folder")
+    parser.add_argument("out", metavar="run", help="a run folder")
+    parser.add_argument("--rounds", type=int, help="in all, more than the run's own")
     place, args = processes.options(args)
-    path = parser.parse_args(args).run
-    _run(folder.read_config(Path(path)).replace(out=path), place, begun=True)
+    given = {k: v for k, v in vars(parser.parse_args(args)).items() if v is not None}
+    there = folder.read_config(Path(given["out"]))
+    _run(there.replace(**given), place, begun=True)
 
 
 def _run(experiment: Any, place: dict[str, Any] | None, begun: bool = False) -> None:
@@ -100,7 +102,8 @@ def _finished(path: Path, experiment: Any) -> bool:
     if not folder.finished(path):
         return False
     folder.claim(path, experiment)
-    return folder.read_config(path).baseline == experiment.baseline
+    same = folder.read_config(path).baseline == experiment.baseline
+    return same and folder.complete(path, experiment.rounds)
 
 
 def _print(line: str) -> None:
@@ -211,8 +214,7 @@ def landscape(args: list[str]) -> None:
     """Judges what lies between the models of a finished run, and draws it."""
     parser = ArgumentParser("pfljax landscape", description=landscape.__doc__)
     parser.add_argument("run", help="a run folder")
-    kinds = "line (the default), pairs, plane, hessian, training"
-    parser.add_argument("--kind", default="line", help=kinds)
+    parser.add_argument("--kind", default="line", help="pairs plane hessian training")
     parser.add_argument("--points", type=int, help="along an axis; odd for a line")
     parser.add_argument("--tolerance", type=float, default=0.01, help="of flat ranges")
     parser.add_argument("--other", type=Path, help="a run for the lines to go to")
@@ -229,9 +231,7 @@ def list_(args: list[str]) -> None:
 
     parser = ArgumentParser("pfljax list", description=list_.__doc__)
     parser.add_argument("kind", choices=catalogue.KINDS)
-    parser.add_argument(
-        "--markdown", action="store_true", help="the README's table of methods"
-    )
+    parser.add_argument("--markdown", action="store_true", help="a table of methods")
     given = parser.parse_args(args)
     print(
         catalogue.methods_table() if given.markdown else catalogue.listing(given.kind)

@@ -4,7 +4,6 @@ import dataclasses
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from pfljax import registry
@@ -13,7 +12,6 @@ SELECTIONS = ("uniform", "by_size")
 STORES = ("device", "host", "disk")
 # These change no number of the run.
 UNHASHED = ("out", "label", "baseline", "devices", "homes", "keep", "store")
-
 
 RANGES: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
     (
@@ -42,7 +40,7 @@ def setting(default: Any, text: str) -> Any:
     return dataclasses.field(default=default, metadata={"help": text})
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Experiment:
     """One run. `dataset`, `partition`, `model`, `optimizer` may be
     "name:key=value,...".
@@ -184,9 +182,16 @@ def from_dict(fields: Mapping[str, Any]) -> Experiment:
 
 
 def digest(experiment: Experiment) -> str:
-    """SHA-256 of all settings that change a number of the run."""
-    fields = {k: v for k, v in to_dict(experiment).items() if k not in UNHASHED}
+    """SHA-256 of all settings that change a number of the rounds done so far."""
+    unhashed = UNHASHED if looks_ahead(experiment) else (*UNHASHED, "rounds")
+    fields = {k: v for k, v in to_dict(experiment).items() if k not in unhashed}
     return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
+
+
+def looks_ahead(experiment: Experiment) -> bool:
+    """Whether its method goes by how many rounds there will be."""
+    factory = registry.algorithms()[experiment.algorithm]
+    return bool(registry.given(factory, rounds=experiment.rounds))
 
 
 def difference(old: Experiment, new: Experiment) -> list[str]:
@@ -200,8 +205,7 @@ def check(experiment: Experiment, own_model: bool = False) -> None:
 
     `own_model`: a model is given in Python, and `model` is the name of that.
     """
-    problems = list(_wrong_types(experiment))
-    problems = problems or list(_out_of_range(experiment))
+    problems = list(_wrong_types(experiment)) or list(_out_of_range(experiment))
     if problems:
         raise ValueError("; ".join(problems))
     _check_model(experiment.model, own_model)
@@ -252,12 +256,10 @@ def resolve(experiment: Experiment) -> Experiment:
 
 def _wrong_types(e: Experiment) -> Iterator[str]:
     for field in dataclasses.fields(Experiment):
-        value: Any = getattr(e, field.name)
+        value = getattr(e, field.name)
         kind: Any = field.type
-        if field.name == "hyper":
-            continue
         odd = isinstance(value, bool) and kind is not bool
-        if odd or not isinstance(value, kind):
+        if field.name != "hyper" and (odd or not isinstance(value, kind)):
             name = getattr(kind, "__name__", str(kind))
             yield f"{field.name} is {value!r}; expected {name}"
 

@@ -62,7 +62,7 @@ def run(
     """Runs the experiment in its folder, or what is left of it; the summary.
 
     Args:
-      experiment: the settings.
+      experiment: the settings; a finished run may get more rounds.
       federation: clients of your own; `dataset` and `partition` are then mere names.
       task: a model of your own, of `models.task` or `task_from_nnx`; `model` is then
         its name, which tells it from other models.
@@ -82,7 +82,7 @@ def run(
     with holding(folder.locked(path)):
         ask(folder.claim, path, experiment)
         ask(folder.check_python, path, federation, task)
-        if not ask((path / "summary.json").exists):
+        if not ask(folder.complete, path, experiment.rounds):
             _run_rounds(_begin(experiment, federation, task, path, quiet), quiet)
         else:
             if federation is not None:

@@ -11,16 +11,12 @@ per_client.npz    metrics of each client at each evaluation
 summary.json      the last round, the round chosen on validation, traffic
 checkpoints/      the newest states
 clients/          states of the clients, where a store keeps them (pfljax.store)
-landscape/        what `pfljax landscape` wrote
+landscape/        what `pfljax landscape` wrote (landscape-round-R/: before more rounds)
 figures/, report.html
 """
 
 import fcntl
-import importlib.metadata
 import json
-import os
-import platform
-import sys
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
@@ -30,7 +26,7 @@ from typing import Any
 
 import numpy as np
 
-from pfljax import config
+from pfljax import config, environment
 from pfljax.config import Experiment
 
 DAMAGE = (  # what reading a broken .npz or JSON file raises
@@ -44,7 +40,6 @@ DAMAGE = (  # what reading a broken .npz or JSON file raises
     zlib.error,
 )
 MARKS = {"run": "config.json", "sweep": "sweep.json"}  # who has a folder
-PACKAGES = ("pfljax", "jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy")
 
 
 class FolderError(RuntimeError):
@@ -94,15 +89,47 @@ def _refuse_strangers(folder: Path, kind: str) -> None:
 
 
 def claim(folder: Path, experiment: Experiment) -> None:
-    """Refuses a folder that holds a run with another config."""
+    """Refuses a folder that holds a run with another config; it may have more rounds.
+
+    Not for a method that goes by how many there will be: a longer run is another run.
+    """
     if not (folder / "config.json").exists():
         return
-    changes = config.difference(read_config(folder), experiment)
+    old, more = read_config(folder), ""
+    if experiment.rounds > old.rounds:
+        if config.looks_ahead(old):
+            more = f"{old.algorithm} goes by how many rounds there will be; "
+        else:
+            old = old.replace(rounds=experiment.rounds)
+    changes = config.difference(old, experiment)
     if changes:
         raise FolderError(
-            f"{folder} holds a run with another config ({'; '.join(changes)}); "
+            f"{folder} holds a run with another config ({'; '.join(changes)}); {more}"
             "choose another --out"
         )
+
+
+def complete(folder: Path, rounds: int) -> bool:
+    """Whether the run in `folder` has come to the end of this many rounds."""
+    file = folder / "summary.json"
+    return file.exists() and read_json(file)["rounds"] == rounds
+
+
+def _reopen(folder: Path, rounds: int) -> None:
+    """Makes a run that may be finished one of more rounds.
+
+    What `pfljax landscape` wrote of its end goes into a folder landscape-round-R.
+    """
+    done = read_config(folder).rounds
+    if rounds == done:
+        return
+    aside = folder / f"landscape-round-{done}"
+    for file in (*folder.glob("landscape/*"), *folder.glob("figures/landscape_*")):
+        aside.mkdir(exist_ok=True)
+        file.replace(aside / file.name)
+    for file in (folder / "report.html", folder / "summary.json"):
+        file.unlink(missing_ok=True)
+    set_unhashed(folder, rounds=rounds)
 
 
 def begin(
@@ -113,16 +140,17 @@ def begin(
 ) -> None:
     """Writes what describes the run, if it is not there; refuses other data.
 
-    `rows` is partition.npz. A run that goes on with another baseline, or keeps another
-    number of checkpoints, says so in config.json.
+    `rows` is partition.npz. A run that goes on for more rounds, with another baseline,
+    or keeps another number of checkpoints, says so in config.json.
     """
     check_data(path, manifest)
     check_store(path, experiment.store)
     if (path / "config.json").exists():
+        _reopen(path, experiment.rounds)
         set_unhashed(path, keep=experiment.keep, baseline=experiment.baseline)
     described = {
         "config.json": config.to_dict(experiment),
-        "environment.json": environment(),
+        "environment.json": environment.now(),
         "partition.json": manifest,
     }
     for name, value in described.items():
@@ -144,7 +172,7 @@ def check_store(path: Path, store: str) -> None:
 
 
 def set_unhashed(path: Path, **changes: Any) -> None:
-    """Rewrites config.json where these settings, which change no number, differ."""
+    """Rewrites config.json where these settings, which leave the state, differ."""
     old = read_config(path)
     new = old.replace(**changes)
     if new != old:
@@ -211,20 +239,6 @@ def read_config(folder: Path) -> Experiment:
     except ValueError as error:
         raise FolderError(f"{path} is not the config of a run: {error}") from None
     return experiment
-
-
-def environment() -> dict[str, Any]:
-    """Versions, devices and processor, for environment.json."""
-    import jax  # here alone: reports read run folders without it
-
-    return {
-        "python": platform.python_version(),
-        "packages": {name: importlib.metadata.version(name) for name in PACKAGES},
-        "platform": platform.platform(),
-        "processors": os.cpu_count(),
-        "devices": [f"{d.platform}: {d.device_kind}" for d in jax.devices()],
-        "command": " ".join([Path(sys.argv[0]).name, *sys.argv[1:]]),
-    }
 
 
 def write_json(path: Path, value: Any) -> None:

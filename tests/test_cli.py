@@ -167,6 +167,60 @@ def test_an_unfinished_run_goes_on(done, tmp_path, how):
     assert (half / "report.html").exists()
 
 
+@pytest.fixture(scope="module")
+def longer(tmp_path_factory):
+    """A run of APFL of 4 rounds, and its folder after a first run of 2."""
+    folder = tmp_path_factory.mktemp("longer")
+    whole, half = folder / "whole", folder / "half"
+    job = tiny.TINY.replace(algorithm="apfl", hyper={}, eval_every=1)
+    for path, rounds in ((whole, 4), (half, 2)):
+        job = job.replace(out=str(path), rounds=rounds)
+        assert tiny.main("run", *tiny.options(job))[0] == 0
+    (half / "landscape").mkdir()
+    for name in ("landscape/line.npz", "figures/landscape_line.png"):
+        (half / name).write_text("of round 2")
+    return whole, half
+
+
+@pytest.mark.parametrize("how", ["run", "resume"])
+def test_a_finished_run_goes_on_for_more_rounds(longer, tmp_path, how):
+    whole, half = longer[0], shutil.copytree(longer[1], tmp_path / "half")
+    job = tiny.TINY.replace(algorithm="apfl", hyper={}, eval_every=1, out=str(half))
+    args = tiny.options(job) if how == "run" else [half, "--rounds", 4]
+    assert job.rounds == 4
+    code, out, errors = tiny.main(how, *args)
+    assert code == 0, errors
+    assert "round 4; see" in out
+    assert "pfljax: going on from round 2 of 4" in errors.splitlines()
+    tiny.assert_same_run(whole, half)
+    assert json_of(half / "config.json")["rounds"] == 4
+    old = {p.name for p in (half / "landscape-round-2").iterdir()}
+    assert old == {"line.npz", "landscape_line.png"}
+    assert not [*half.glob("landscape/*"), *half.glob("figures/landscape_*")]
+    assert (half / "report.html").exists()
+    assert "is finished" in tiny.main("resume", half)[1]
+
+
+@pytest.mark.parametrize(("rounds", "told"), [(1, "2 -> 1"), (0, "2 -> 0")])
+def test_a_run_has_no_fewer_rounds_than_it_had(longer, rounds, told):
+    before = times(longer[1])
+    code, out, errors = tiny.main("resume", longer[1], "--rounds", rounds)
+    assert (code, out) == (2, "")
+    assert f"a run with another config (rounds: {told}); choose another" in errors
+    assert times(longer[1]) == before
+
+
+def test_more_rounds_of_a_method_that_goes_by_them_are_refused(done):
+    before = times(done[0])
+    code, out, errors = tiny.main("resume", done[0], "--rounds", 6)
+    assert (code, out) == (2, "")
+    assert errors == (
+        f"pfljax: {done[0]} holds a run with another config (rounds: 4 -> 6); superfed "
+        "goes by how many rounds there will be; choose another --out\n"
+    )
+    assert times(done[0]) == before
+
+
 def test_a_damaged_checkpoint_is_told_and_the_one_before_is_used(done, tmp_path):
     half = tmp_path / "half"
     tiny.unfinished(done[0], half)

@@ -51,10 +51,18 @@ def test_settings_survive_json():
 
 @pytest.mark.parametrize("name", CHANGED)
 def test_what_changes_a_number_changes_the_digest(name):
-    other = Experiment(**{name: CHANGED[name]})
-    assert config.digest(other) != config.digest(Experiment())
-    (told,) = config.difference(Experiment(), other)
+    one = Experiment("superfed" if name == "rounds" else "fedavg")
+    other = one.replace(**{name: CHANGED[name]})
+    assert config.digest(other) != config.digest(one)
+    (told,) = config.difference(one, other)
     assert told.startswith(f"{name}: ")
+
+
+def test_the_digest_has_rounds_of_methods_that_look_ahead():
+    for method, ahead in (("fedavg", False), ("ditto", False), ("superfed", True)):
+        one = Experiment(method, rounds=20)
+        assert config.looks_ahead(one) == ahead
+        assert (config.digest(one.replace(rounds=30)) != config.digest(one)) == ahead
 
 
 @pytest.mark.parametrize("name", UNHASHED)

@@ -16,7 +16,7 @@ from pfljax.checkpoint import CheckpointError
 from pfljax.folder import FolderError
 from pfljax.slots import DiskStore, room
 from pfljax.store import HostStore, StoreError
-from tiny import SEEN, environment, main, options
+from tiny import SEEN, environment, last_state, main, options
 from toy import assert_close, assert_same
 
 JOB = SEEN.replace(algorithm="fedper", hyper={})
@@ -217,6 +217,14 @@ def test_a_run_goes_on_with_its_own_store_only(on_disk, tmp_path):
     (folder / "config.json").write_text(json.dumps(fields))
     with pytest.raises(CheckpointError, match="another store of its client states"):
         run(job, quiet=True, report=False)
+
+
+def test_a_run_with_its_clients_on_disk_goes_on_for_more_rounds(on_disk, tmp_path):
+    folder = shutil.copytree(on_disk, tmp_path / "run")
+    longer = JOB.replace(rounds=JOB.rounds + 2, store="disk")
+    for place in (folder, tmp_path / "whole"):
+        run(longer.replace(out=str(place)), quiet=True, report=False)
+    assert_same(*(last_state(place) for place in (folder, tmp_path / "whole")))
 
 
 def test_a_lost_store_is_one_line(on_disk, tmp_path):

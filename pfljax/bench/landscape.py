@@ -18,7 +18,7 @@ from pfljax.bench import against, cost, table
 from pfljax.bench.flops import product_flops
 from pfljax.bench.measure import spread
 from pfljax.folder import write_json
-from pfljax.landscape import line, plane, through
+from pfljax.landscape import line, plane, pooled, through
 from pfljax.models import task as make_task
 from pfljax.registry import find
 from pfljax.types import ClientData, Examples, Task
@@ -58,7 +58,7 @@ def rows_of(case: Case) -> ClientData:
 
 def make_plane(case: Case) -> Callable[[], Any]:
     """The plane through three models."""
-    model, data = task(), rows_of(case)
+    model, data = task(), pooled(rows_of(case))
     frame = through(*(model.init(jax.random.key(seed)) for seed in range(3)))
     axis = np.linspace(-0.2, 1.2, case.points)
     return lambda: plane(model, frame, data, alpha=axis, beta=axis)

@@ -50,7 +50,7 @@ def sharpness(
         weights in a way that leaves the model's function leaves the rise. Kwon et al.,
         ICML 2021, https://arxiv.org/abs/2102.11600.
       batch_size: rows at once; the result does not depend on it.
-      chunk: clients at once; more take more memory. None: 1 on a CPU, else 32.
+      chunk: clients at once; None: 1 on a CPU, else as many as fit into memory.
     """
     at_least("steps", steps, 1)
     if not 0 < rho < np.inf:

@@ -71,7 +71,7 @@ def eigen(
       steps: products with the Hessian, `top` to the number of parameters. Memory: as
         many vectors of that number for each client at once.
       batch_size: rows at once; the result does not depend on it.
-      chunk: clients at once; more take more memory. None: 1 on a CPU, else 32.
+      chunk: clients at once; None: 1 on a CPU, else as many as fit into memory.
     """
     at_least("top", top, 1)
     at_least("steps", steps, top, size(task))

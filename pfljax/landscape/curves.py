@@ -131,7 +131,8 @@ def train_curve(
         )
     curve_weights(kind, 2, 0.0)  # a wrong kind is told before anything is compiled
     ends = jax.tree.map(lambda x, y: jnp.stack([x, y], data.offset.ndim), a, b)
-    return _curve_trainer(task.loss, local, kind, bends)(ends, data, key)
+    program = _curve_trainer(task.loss, local, kind, bends)
+    return stacked.call(program, (ends, data, key), None)
 
 
 @lru_cache(maxsize=32)
@@ -187,7 +188,8 @@ def train_simplex(
     if count < 2:
         raise ValueError("points is one model; expected at least two, stacked")
 
-    return _simplex_trainer(task.loss, local, count, beta)(points, data, key)
+    program = _simplex_trainer(task.loss, local, count, beta)
+    return stacked.call(program, (points, data, key), None)
 
 
 @lru_cache(maxsize=32)
@@ -232,7 +234,7 @@ def _fit(
 def _for_all(train: Callable[..., Params]) -> Callable[..., Params]:
     """`train` of one client, or of each of C in chunks; client k's key folds in k."""
 
-    def run(points: Params, data: ClientData, key: Key) -> Params:
+    def run(points: Params, data: ClientData, key: Key, width: int) -> Params:
         if not data.offset.ndim:
             return train(points, data, key)
 
@@ -242,6 +244,6 @@ def _for_all(train: Callable[..., Params]) -> Callable[..., Params]:
         ids = jnp.arange(len(data.offset))
         keys = jax.vmap(jax.random.fold_in, (None, 0))(key, ids)
         given = points, data.offset, data.size, keys
-        return lanes.over_clients(one, given, data.size, stacked.width(None))
+        return lanes.over_clients(one, given, data.size, width)
 
-    return jax.jit(run)
+    return jax.jit(run, static_argnums=3)

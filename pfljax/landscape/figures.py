@@ -24,8 +24,11 @@ def draw_planes(planes: Mapping[str, Plane], metric: str = "loss") -> "Figure":
 
     Models are marked, by name if there are several. Values above 30 times the least
     loss, and not finite ones, are drawn as the highest level.
+
+    Raises:
+      ValueError: a plane is of many clients.
     """
-    values = [plane.metrics[metric] for plane in planes.values()]
+    values = [_values(plane, metric) for plane in planes.values()]
     finite = np.concatenate([v[np.isfinite(v)] for v in values])
     low = max(float(finite.min()), 1e-4)
     high = min(float(finite.max()), 30 * low)
@@ -55,14 +58,29 @@ def draw_planes(planes: Mapping[str, Plane], metric: str = "loss") -> "Figure":
 
 
 def draw_surface(plane: Plane, metric: str = "loss", ceiling: float = 1e9) -> "Figure":
-    """A plane as a surface over its two axes; values above `ceiling` are cut off."""
+    """A plane as a surface over its two axes; values above `ceiling` are cut off.
+
+    Raises:
+      ValueError: the plane is of many clients.
+    """
     drawn, panels = new_figure(4.6, 3.8, subplot_kw={"projection": "3d"})
     axes: Any = panels[0]
-    values = np.minimum(np.nan_to_num(plane.metrics[metric], nan=ceiling), ceiling)
+    values = np.nan_to_num(_values(plane, metric), nan=ceiling)
+    values = np.minimum(values, ceiling)
     where = np.meshgrid(plane.alpha, plane.beta, indexing="ij")
     axes.plot_surface(*where, values, cmap="viridis", linewidth=0, rcount=99, ccount=99)
     axes.set(xlabel="alpha", ylabel="beta", zlabel=metric)
     return drawn
+
+
+def _values(plane: Plane, metric: str) -> np.ndarray:
+    values = plane.metrics[metric]
+    if values.ndim != 2:
+        raise ValueError(
+            f"the plane has a {metric} of shape {values.shape}, expected one client's, "
+            "[A, B]; choose a client: plane.of(0)"
+        )
+    return values
 
 
 def draw_line(lines: Mapping[str, Line], metric: str = "accuracy") -> "Figure":

@@ -58,7 +58,7 @@ def line(
         the rows of all those of one.
       t: places on the line, ascending; 0 is a, 1 is b, beyond is allowed.
       batch_size: of the batchwise calibration errors.
-      chunk: clients judged at once; more take more memory. None: 1 on a CPU, else 32.
+      chunk: clients judged at once; None: 1 on a CPU, else as many as fit.
 
     Returns:
       Metrics f32[C, T] if anything is stacked, else f32[T]; NaN of clients without
@@ -83,10 +83,11 @@ def judge(
     chunk: int | None = None,
 ) -> dict[str, np.ndarray]:
     """Metrics of sums of models by weights [P, n], f32[P] or f32[C, P]; see `line`."""
-    each, width = stacked.count_all(task, models, data), stacked.width(chunk)
+    each = stacked.count_all(task, models, data)
     passes = batch_size, even_passes(int(np.max(data.size, initial=1)), batch_size)
     given = tuple(models.values()), data, np.asarray(weights, np.float32)
-    return jax.device_get(_judge(task.predict, *given, each, passes, width))
+    given = task.predict, *given, each, passes
+    return jax.device_get(stacked.call(_judge, given, chunk))
 
 
 def between(
@@ -103,9 +104,9 @@ def between(
     The ensemble adds logits, so its loss is that of a sharper distribution than the
     mean of logits would give; its accuracy is the same.
     """
-    each, width = stacked.count_all(task, {"a": a, "b": b}, data), stacked.width(chunk)
-    found = _compare(task.predict, (a, b), data, each, batch_size, width)
-    return Between(*jax.device_get(found))
+    each = stacked.count_all(task, {"a": a, "b": b}, data)
+    given = task.predict, (a, b), data, each, batch_size
+    return Between(*jax.device_get(stacked.call(_compare, given, chunk)))
 
 
 # Jitted once for all tasks: `predict` is part of the key, so that equal shapes of one

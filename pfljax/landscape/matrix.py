@@ -44,7 +44,7 @@ def pairs(
         rows together, as if one client held them.
       points: T, even places from 0 to 1; 3 are the ends and the midpoint.
       batch_size: of the batchwise calibration errors.
-      chunk: lines judged at once; more take more memory. None: 1 on a CPU, else 32.
+      chunk: lines judged at once; None: 1 on a CPU, else as many as fit.
 
     Raises:
       ValueError: the models are not K stacked ones of this task, `data` is of another
@@ -62,9 +62,8 @@ def pairs(
     i, j = np.triu_indices(size)
     rows = np.stack([i, j], 1) if each[1] else np.zeros((len(i), 1), int)
     data = data._replace(offset=data.offset.reshape(-1), size=data.size.reshape(-1))
-    width = stacked.width(chunk)
-    given = models, data, i, j, rows, t[1:-1], batch_size, width
-    found, cosines, distances = jax.device_get(_program(task.predict, *given))
+    given = task.predict, models, data, i, j, rows, t[1:-1], batch_size
+    found, cosines, distances = jax.device_get(stacked.call(_program, given, chunk))
     metrics = {name: _square(i, j, values) for name, values in found.items()}
     return Pairs(Line(t, metrics), _square(i, j, cosines), _square(i, j, distances))
 

@@ -37,7 +37,6 @@ class How(NamedTuple):
     options: tuple[int | bool, ...]
     each: tuple[bool, ...]  # whether the parameters, and data, are stacked
     batch_size: int
-    chunk: int
 
 
 def measure(
@@ -61,22 +60,19 @@ def measure(
       given: arrays that are the same for all clients: a key, a radius.
       options: static numbers.
       batch_size: rows at once; it changes the memory and the time, not the result.
-      chunk: clients at once; more take more memory. None: 1 on a CPU, else 32.
+      chunk: clients at once; None: 1 on a CPU, else as many as fit into memory.
 
     Raises:
       ValueError: for parameters that are not the task's, or impossible numbers.
     """
-    each, at_once = (
-        stacked.count_all(task, {"params": params}, data),
-        stacked.width(chunk),
-    )
+    each = stacked.count_all(task, {"params": params}, data)
     at_least("batch_size", batch_size, 1)
-    how = How(function, task.predict, options, each, batch_size, at_once)
-    return jax.device_get(_program(how, params, data, given))
+    how = How(function, task.predict, options, each, batch_size)
+    return jax.device_get(stacked.call(_program, (how, params, data, given), chunk))
 
 
-@partial(jax.jit, static_argnums=0)
-def _program(how: How, params: Params, data: ClientData, given: Any) -> Any:
+@partial(jax.jit, static_argnums=(0, 4))
+def _program(how: How, params: Params, data: ClientData, given: Any, width: int) -> Any:
     def one(models: tuple[Params, ...], rows: ClientData) -> Any:
         objective = of_client(how.predict, models[0], rows, how.batch_size)
         found = how.function(objective, given, *how.options)
@@ -85,7 +81,7 @@ def _program(how: How, params: Params, data: ClientData, given: Any) -> Any:
     # An accelerator's default rounds factors to 10 bits: the basis of Lanczos would
     # not stay orthogonal.
     with jax.default_matmul_precision("highest"):
-        return stacked.over_models(one, (params,), data, how.each, how.chunk)
+        return stacked.over_models(one, (params,), data, how.each, width)
 
 
 def of_client(

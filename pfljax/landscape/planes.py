@@ -1,7 +1,7 @@
-"""Metrics on a grid of a plane through a model, as one compiled program."""
+"""Metrics on a grid of a plane of models, as one compiled program."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -11,14 +11,16 @@ from pfljax import tree
 from pfljax.landscape.lines import judge
 from pfljax.types import Array, ClientData, Key, Params, Task
 
+Mark = tuple[Any, Any]  # (alpha, beta) of a model; each f32[C] where clients differ
+
 
 class Frame(NamedTuple):
     """A plane of parameters, center + alpha u + beta v."""
 
-    center: Params
+    center: Params  # of one model, or stacked [C, ...]; so are u and v
     u: Params
     v: Params
-    marks: dict[str, tuple[float, float]]  # (alpha, beta) of the models that span it
+    marks: dict[str, Mark]  # of the models that span it
 
 
 class Plane(NamedTuple):
@@ -26,28 +28,49 @@ class Plane(NamedTuple):
 
     alpha: np.ndarray  # f32[A]
     beta: np.ndarray  # f32[B]
-    metrics: dict[str, np.ndarray]  # "loss", "accuracy", ...: f32[A, B]
-    marks: dict[str, tuple[float, float]]  # (alpha, beta) of models by name
+    metrics: dict[str, np.ndarray]  # "loss", "accuracy": f32[A, B] or f32[C, A, B]
+    marks: dict[str, Mark]  # by the models' names
+
+    def of(self, client: int) -> "Plane":
+        """One client's plane of those of C."""
+        metrics = {name: values[client] for name, values in self.metrics.items()}
+        marks = {
+            name: tuple(
+                np.ravel(place)[client * (np.ndim(place) > 0)] for place in both
+            )
+            for name, both in self.marks.items()
+        }
+        return Plane(self.alpha, self.beta, metrics, marks)
 
 
-def through(a: Params, b: Params, c: Params) -> Frame:
+def through(a: Params, b: Params, c: Params, *, stacked: bool = False) -> Frame:
     """The plane of three models with orthogonal axes: a at (0, 0), c at (1, 0).
 
     u = c - a, and v is what b - a has beside it, so that b lies at beta = 1. Garipov et
     al., NeurIPS 2018, https://arxiv.org/abs/1802.10026 (Appendix A.2), whose grids go
     from -.2 to 1.2.
 
+    Args:
+      a, b, c: one model each; with `stacked`, each of C clients, [C, ...].
+
     Raises:
       ValueError: the models lie on one line.
     """
-    u, other = tree.sub(c, a), tree.sub(b, a)
-    along = float(tree.dot(other, u)) / max(float(tree.square_norm(u)), 1e-30)
-    v = tree.axpy(-along, u, other)
-    if not float(tree.square_norm(v)) > 1e-12 * float(tree.square_norm(other)) > 0:
+    u, v, along, apart = (jax.vmap(_axes) if stacked else _axes)(a, b, c)
+    if not np.all(apart):
         raise ValueError(
             "the three models lie on one line; give others, or judge a line"
         )
-    return Frame(a, u, v, {"a": (0.0, 0.0), "b": (along, 1.0), "c": (1.0, 0.0)})
+    place = np.asarray(along) if stacked else float(along)
+    return Frame(a, u, v, {"a": (0.0, 0.0), "b": (place, 1.0), "c": (1.0, 0.0)})
+
+
+def _axes(a: Params, b: Params, c: Params) -> tuple[Params, Params, Array, Array]:
+    """(u, v, alpha of b, whether b lies beside the line from a to c)."""
+    u, other = tree.sub(c, a), tree.sub(b, a)
+    along = tree.dot(other, u) / jnp.maximum(tree.square_norm(u), 1e-30)
+    v, length = tree.axpy(-along, u, other), tree.square_norm(other)
+    return u, v, along, (tree.square_norm(v) > 1e-12 * length) & (length > 0)
 
 
 def around(center: Params, u: Params, v: Params) -> Frame:
@@ -100,6 +123,8 @@ def principal(models: Params, names: Sequence[str]) -> tuple[Frame, np.ndarray]:
 def random_direction(key: Key, params: Params) -> Params:
     """A Gaussian direction with the norm of `params`, one model's, filter by filter.
 
+    Of stacked ones: jax.vmap(random_direction, (None, 0))(key, params).
+
     A filter is all that leads to one output: a slice of the last axis. Vectors (biases,
     and the scales of normalisation) do not move. Li et al., NeurIPS 2018,
     https://arxiv.org/abs/1712.09913 (Section 4).
@@ -127,24 +152,31 @@ def plane(
     alpha: Sequence[float] | np.ndarray,
     beta: Sequence[float] | np.ndarray,
     batch_size: int = 10,
+    chunk: int | None = None,
 ) -> Plane:
-    """Metrics of the models center + alpha u + beta v on the pooled rows of `data`.
+    """Metrics of the models center + alpha u + beta v.
 
     Args:
       task: the model.
-      frame: the plane: `through` three models, or `around` one.
-      data: rows of C clients, offset and size i32[C].
+      frame: the plane: `through` three models, or `around` one; of one, or stacked.
+      data: rows of one client, or of C, each for its own plane; `pooled` makes the rows
+        of all those of one.
       alpha, beta: places on the two axes.
-      batch_size: of the batchwise calibration errors.
+      batch_size, chunk: as of `line`.
+
+    Raises:
+      ValueError: shapes that are not this task's or do not go together.
     """
     center, u, v, marks = frame
     a, b = (np.asarray(axis, np.float32) for axis in (alpha, beta))
     places = np.stack(np.meshgrid(a, b, indexing="ij"), -1).reshape(-1, 2)
     weights = np.insert(places, 0, 1, axis=1)
     models = {"center": center, "u": u, "v": v}
-    found = judge(task, models, weights, pooled(data), batch_size)
-    shape = len(a), len(b)
-    metrics = {name: values.reshape(shape) for name, values in found.items()}
+    found = judge(task, models, weights, data, batch_size, chunk)
+    metrics = {
+        name: values.reshape(*values.shape[:-1], len(a), len(b))
+        for name, values in found.items()
+    }
     return Plane(a, b, metrics, marks)
 
 

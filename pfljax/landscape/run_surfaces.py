@@ -140,7 +140,7 @@ def _judged(run: Finished, center: Any, u: Any, v: Any, points: int) -> Plane:
             "middle is one of them"
         )
     axis, size = np.linspace(-1, 1, points), run.sim.setting.local.batch_size
-    frame, rows = around(center, u, v), run.federation.test
+    frame, rows = around(center, u, v), pooled(run.federation.test)
     return plane(run.task, frame, rows, alpha=axis, beta=axis, batch_size=size)
 
 

@@ -6,11 +6,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from pfljax import lanes, tree
+from pfljax import lanes, memory, tree
 from pfljax.types import ClientData, Params, Task
 
-# Models judged under one vmap. CPUs are fastest in a loop (parts.WIDTHS).
-CHUNK = {"cpu": 1, "accelerator": 32}
+WIDTHS = (32, 16, 8, 4, 2, 1)  # models judged under one vmap on an accelerator
 
 
 def shapes(task: Task) -> Params:
@@ -69,17 +68,29 @@ def count_all(
     return tuple(c is not None for c in counts.values())
 
 
-def width(chunk: int | None) -> int:
-    """Models judged at once: `chunk`, or what suits the machine.
+def call(program: Any, given: tuple, chunk: int | None) -> Any:
+    """`program(*given, width)` of a jitted program, `width` models at once.
+
+    It is `chunk`; if that is None, 1 on a CPU, which is fastest in a loop, else what
+    fits into memory.
 
     Raises:
-      ValueError: it is not positive.
+      ValueError: `chunk` is not positive.
     """
-    if chunk is None:
-        return CHUNK["cpu" if jax.default_backend() == "cpu" else "accelerator"]
-    if chunk < 1:
+    if chunk is not None and chunk < 1:
         raise ValueError(f"chunk is {chunk}; expected 1 or more models at once")
-    return chunk
+    if chunk is None:
+        chunk = 1 if jax.default_backend() == "cpu" else widest(program, given)
+    return program(*given, chunk)
+
+
+def widest(program: Any, given: tuple) -> int:
+    """The greatest of `WIDTHS` at which the program needs no more than what is free."""
+    free = memory.free_bytes(1)
+    for width in WIDTHS:  # a program that was compiled here is not compiled again
+        if memory.needed_bytes(program.lower(*given, width).compile()) <= free:
+            return width
+    return 1
 
 
 def over_models(

@@ -14,7 +14,7 @@ def test_a_plane_is_the_loss_of_each_of_its_models():
     center, u, v = (task.init(jax.random.key(seed)) for seed in range(3))
     alpha, beta = [-1.0, 0.0, 0.5], [0.0, 2.0]
     frame = landscape.around(center, u, v)
-    plane = landscape.plane(task, frame, test, alpha=alpha, beta=beta)
+    plane = landscape.plane(task, frame, pooled(test), alpha=alpha, beta=beta)
     assert plane.marks == {"center": (0, 0)}
     spans = zip(np.asarray(test.offset), np.asarray(test.size), strict=True)
     rows = np.concatenate([offset + np.arange(size) for offset, size in spans])
@@ -83,13 +83,35 @@ def test_a_plane_goes_through_three_models():
     for name, (x, y) in frame.marks.items():
         at = tree.axpy(y, frame.v, tree.axpy(x, frame.u, frame.center))
         toy.assert_close(at, models[name])
-        one = landscape.plane(task, frame, test, alpha=[x], beta=[y])
+        one = landscape.plane(task, frame, pooled(test), alpha=[x], beta=[y])
         end = landscape.line(task, models[name], models["a"], pooled(test), t=(0, 1))
         assert one.metrics["loss"][0, 0] == pytest.approx(
             end.metrics["loss"][0], rel=1e-5
         )
     with pytest.raises(ValueError, match="three models lie on one line"):
         landscape.through(models["a"], models["b"], models["b"])
+
+
+def test_each_client_has_a_plane_of_its_own():
+    task, (_, test) = toy.classifier(), toy.ragged()
+    count = len(test.size)
+    drawn = jax.random.split(jax.random.key(0), (3, count))
+    stacked = [jax.vmap(task.init)(keys) for keys in drawn]
+    frame = landscape.through(*stacked, stacked=True)
+    axes = {"alpha": [0.0, 0.5, 1.0], "beta": [0.0, 1.0]}
+    found = landscape.plane(task, frame, test, **axes, chunk=2)
+    assert found.metrics["loss"].shape == (count, 3, 2)
+    for k in np.flatnonzero(test.size):
+        own = landscape.through(*(tree.take(models, k) for models in stacked))
+        alone = landscape.plane(task, own, toy.one(test, k), **axes)
+        toy.assert_close(found.of(k).metrics, alone.metrics, 1e-5)
+        for name, place in alone.marks.items():
+            assert found.of(k).marks[name] == pytest.approx(place, rel=1e-5)
+    with pytest.raises(ValueError, match=r"choose a client: plane.of\(0\)"):
+        landscape.draw_planes({"all": found})
+    on_line = jax.tree.map(lambda a, c: a.at[1].set(c[1]), stacked[0], stacked[2])
+    with pytest.raises(ValueError, match="three models lie on one line"):
+        landscape.through(stacked[0], on_line, stacked[2], stacked=True)
 
 
 def test_principal_directions_show_a_flat_trajectory_as_it_is():

@@ -1,0 +1,24 @@
+"""What a run ran on."""
+
+import importlib.metadata
+import os
+import platform
+import sys
+from pathlib import Path
+from typing import Any
+
+PACKAGES = ("pfljax", "jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy")
+
+
+def now() -> dict[str, Any]:
+    """Versions, devices and processor, for environment.json."""
+    import jax  # here alone: reports read run folders without it
+
+    return {
+        "python": platform.python_version(),
+        "packages": {name: importlib.metadata.version(name) for name in PACKAGES},
+        "platform": platform.platform(),
+        "processors": os.cpu_count(),
+        "devices": [f"{d.platform}: {d.device_kind}" for d in jax.devices()],
+        "command": " ".join([Path(sys.argv[0]).name, *sys.argv[1:]]),
+    }
