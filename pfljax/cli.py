@@ -211,10 +211,10 @@ def export(args: list[str]) -> None:
 
 
 def landscape(args: list[str]) -> None:
-    """Judges what lies between the models of a finished run, and draws it."""
+    """Judges a run's line, pairs, plane, hessian, curvature, or training."""
     parser = ArgumentParser("pfljax landscape", description=landscape.__doc__)
     parser.add_argument("run", help="a run folder")
-    parser.add_argument("--kind", default="line", help="pairs plane hessian training")
+    parser.add_argument("--kind", default="line", help="which of these; default line")
     parser.add_argument("--points", type=int, help="along an axis; odd for a line")
     parser.add_argument("--tolerance", type=float, default=0.01, help="of flat ranges")
     parser.add_argument("--other", type=Path, help="a run for the lines to go to")

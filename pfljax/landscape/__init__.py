@@ -20,6 +20,7 @@ from pfljax.landscape.curvature import Density, Eigen, Trace, density, eigen, tr
 from pfljax.landscape.curves import curve, mixtures, train_curve, train_simplex
 from pfljax.landscape.figures import (
     draw_barriers,
+    draw_clients,
     draw_line,
     draw_pairs,
     draw_planes,
@@ -71,6 +72,7 @@ __all__ = [
     "curve",
     "density",
     "draw_barriers",
+    "draw_clients",
     "draw_line",
     "draw_pairs",
     "draw_planes",

@@ -135,6 +135,20 @@ def draw_barriers(
     return drawn
 
 
+def draw_clients(values: Mapping[str, np.ndarray]) -> "Figure":
+    """Quantities f[C] of all clients, a panel each, from the least to the greatest.
+
+    Values that are not finite, of clients without rows, are left out.
+    """
+    drawn, panels = new_figure(3.2 * len(values), 2.8, len(values))
+    for axes, (name, found) in zip(panels, values.items(), strict=True):
+        ordered, style = np.sort(found[np.isfinite(found)]), line_styles([name])[0]
+        axes.plot(np.arange(1, len(ordered) + 1), ordered, ".", **style)
+        axes.set(xlabel="clients, in the order of the value", ylabel=name)
+        axes.locator_params(axis="x", integer=True)
+    return drawn
+
+
 def draw_spectrum(
     densities: Mapping[str, Density],
     eigenvalues: Mapping[str, np.ndarray] | None = None,

@@ -14,6 +14,7 @@ from pfljax.landscape.ascent import sharpness
 from pfljax.landscape.curvature import density, eigen, trace
 from pfljax.landscape.figures import (
     draw_barriers,
+    draw_clients,
     draw_pairs,
     draw_planes,
     draw_spectrum,
@@ -131,6 +132,35 @@ def hessian_of(path: Path, points: int = 11) -> Found:
     drawn = draw_spectrum({run.label: spectrum}, {run.label: leading.values})
     figures = surface.figures | {"_spectrum": drawn}
     return surface._replace(figures=figures, text=f"{surface.text}\n{told}")
+
+
+def curvature_of(path: Path) -> Found:
+    """How sharp each client's personal model is, on its own training rows."""
+    run = Finished(path)
+    rows, keys = run.federation.train, jax.random.split(jax.random.key(0))
+    given = run.task, run.models(), rows
+    leading = eigen(*given, keys[0], top=1)
+    columns = {
+        "rows": np.asarray(rows.size),
+        "greatest eigenvalue": leading.values[:, 0],
+        "residual": leading.residuals[:, 0],
+        "trace": trace(*given, keys[1]).value,
+        "rise": sharpness(*given, rho=RHO).rise,
+    }
+    told = {name: columns[name] for name in ("greatest eigenvalue", "trace", "rise")}
+    means = ", ".join(
+        f"{name} {np.nanmean(v):.4g} ({np.nanmin(v):.4g} to {np.nanmax(v):.4g})"
+        for name, v in told.items()
+    )
+    table = zip(range(len(columns["rows"])), *columns.values(), strict=True)
+    return Found(
+        columns,
+        [["client", *columns], *map(list, table)],
+        {"": draw_clients(told)},
+        f"{run.about}: the personal models of {len(columns['rows'])} clients, each on "
+        f"its own training rows; means over clients (least to greatest): {means}; the "
+        f"rise is of the loss, within {RHO} (SAM)",
+    )
 
 
 def _judged(run: Finished, center: Any, u: Any, v: Any, points: int) -> Plane:

@@ -50,6 +50,7 @@ KINDS: dict[str, Callable[[Path, Options], Found]] = {
     "pairs": lambda path, o: run_surfaces.pairs_of(path, _points(o, 3)),
     "plane": lambda path, o: run_surfaces.plane_of(path, _points(o, 21)),
     "hessian": lambda path, o: run_surfaces.hessian_of(path, _points(o, 11)),
+    "curvature": lambda path, o: run_surfaces.curvature_of(path),
     "training": lambda path, o: run_surfaces.training_of(path, _points(o, 11)),
 }
 
@@ -70,6 +71,8 @@ def landscape(path: Path, kind: str = "line", **options: Any) -> str:
         raise ValueError(f"tolerance is {given.tolerance}; expected 0 or more")
     if given.other is not None and kind != "line":
         raise ValueError(f"other is an option of the kind 'line', not of {kind!r}")
+    if given.points is not None and kind == "curvature":
+        raise ValueError("points is no option of the kind 'curvature'; leave it out")
     found = KINDS[kind](path, given)
     kind = kind if given.other is None else "other"
     out, figures = path / "landscape", path / "figures"

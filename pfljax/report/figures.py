@@ -57,6 +57,9 @@ LANDSCAPES = {
     "plane_surface": "The same plane as a surface.",
     "hessian": "Loss of all test rows around the server's model, along the two leading "
     "eigenvectors of the training loss's Hessian, each a tenth as long as the model.",
+    "curvature": "How sharp each client's personal model is on its own training rows: "
+    "the greatest eigenvalue of the Hessian, its trace, and how much the loss rises "
+    "within a ball of radius .05 (SAM), each from the least to the greatest.",
     "hessian_surface": "The same plane as a surface.",
     "hessian_spectrum": "Density of the eigenvalues of the training loss's Hessian at "
     "the server's model; short lines: the two greatest.",

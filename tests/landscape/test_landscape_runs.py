@@ -236,6 +236,24 @@ def test_the_hessian_is_that_of_the_training_loss(kept):
 
 
 @pytest.mark.slow
+def test_the_curvature_is_each_clients_on_its_own_rows(kept):
+    found = landscape.Finished(kept[1])
+    arrays, rows, out = command(kept[1], "curvature")
+    sizes = np.asarray(found.federation.train.size)
+    assert [int(row["rows"]) for row in rows] == sizes.tolist()
+    models, k = found.models(), 2
+    own = jax.tree.map(lambda leaf: leaf[k], models)
+    given = found.task, own, toy.one(found.federation.train, k)
+    top = landscape.eigen(*given, jax.random.key(5), steps=60).values[0]
+    assert arrays["greatest eigenvalue"][k] == pytest.approx(float(top), rel=0.02)
+    rise = landscape.sharpness(*given, rho=0.05).rise
+    assert float(rows[k]["rise"]) == pytest.approx(float(rise), rel=1e-3)
+    mean = arrays["greatest eigenvalue"].mean()
+    assert f"greatest eigenvalue {mean:.4g} (" in out
+    assert (kept[1] / "figures" / "landscape_curvature.png").exists()
+
+
+@pytest.mark.slow
 def test_training_ends_at_the_last_round(kept):
     arrays, rows, out = command(kept[1], "training", "--points", 5)
     assert arrays["round"].tolist() == [1, 2, 3, 4]
