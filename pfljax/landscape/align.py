@@ -3,6 +3,10 @@
 Networks that differ in the order of their hidden units compute the same; `match_units`
 finds the order of b's units that is closest to a's. Ainsworth et al., ICLR 2023 (git
 re-basin), https://arxiv.org/abs/2209.04836.
+
+    units = hidden_units(models.model("mlp", 10), a)
+    matched, _ = match_units(units, a, b)
+    before, after = (line(task, a, end, data) for end in (b, matched))
 """
 
 from collections.abc import Sequence
@@ -44,6 +48,10 @@ def hidden_units(network: nn.Module, params: Params) -> list[Units]:
 
     The units on both sides of a skip are one. A GroupNorm's groups stay together, in
     any order, and units change places within them.
+
+    Args:
+      network: the module, as `models.model` makes it or as `models.task` was given it.
+      params: any parameters of it: only their shapes are looked at.
 
     Raises:
       ValueError: a layer is of no known kind.
