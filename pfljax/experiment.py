@@ -183,11 +183,11 @@ def _run_rounds(run: Run, quiet: bool) -> None:
 
 def _restore(run: Run) -> tuple[RunState, list[dict[str, Any]]]:
     """The last saved state and its log, or the first state and an empty log."""
-    key = jax.random.key(run.experiment.seed)
     digest, abstract = config.digest(run.experiment), build.abstract(run.sim)
     state = checkpoint.restore(run.path / "checkpoints", abstract, digest, say)
     done = 0 if state is None else int(state.round)
-    lines = ask(folder.cut_lines, run.path / "metrics.jsonl", done)
+    due = partial(_evaluated, run.experiment)
+    lines = ask(folder.cut_lines, run.path / "metrics.jsonl", done, due)
     ask(folder.cut_lines, run.path / "timing.jsonl", done)
     if len(lines) != done:
         raise folder.FolderError(
@@ -196,11 +196,11 @@ def _restore(run: Run) -> tuple[RunState, list[dict[str, Any]]]:
         )
     arrays = ask(folder.read_arrays, run.path / "per_client.npz")
     if "round" in arrays:
-        kept = arrays["round"] <= done
+        kept = [r <= done and due(r) for r in arrays["round"]]
         for name, array in arrays.items():
             if name not in assess.BY_CLIENT:
                 run.history[name] = list(array[kept])
-    state = run.sim.init(key) if state is None else state
+    state = state or run.sim.init(jax.random.key(run.experiment.seed))
     where = mesh.shardings(run.sim.setting.mesh, state)
     return jax.device_put(state, where), lines  # as a restored one lies
 

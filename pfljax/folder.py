@@ -11,15 +11,17 @@ per_client.npz    metrics of each client at each evaluation
 summary.json      the last round, the round chosen on validation, traffic
 checkpoints/      the newest states
 clients/          states of the clients, where a store keeps them (pfljax.store)
-landscape/        what `pfljax landscape` wrote (landscape-round-R/: before more rounds)
+landscape/        what `pfljax landscape` wrote
+round-R/          what told of the end at round R, before the run went on beyond it
 figures/, report.html
 """
 
 import fcntl
 import json
+import shutil
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -89,47 +91,48 @@ def _refuse_strangers(folder: Path, kind: str) -> None:
 
 
 def claim(folder: Path, experiment: Experiment) -> None:
-    """Refuses a folder that holds a run with another config; it may have more rounds.
+    """Refuses a folder that holds a run with another config.
 
-    Not for a method that goes by how many there will be: a longer run is another run.
+    It may have more rounds than are done, unless its method goes by how many there will
+    be: a longer run is then another run.
     """
     if not (folder / "config.json").exists():
         return
-    old, more = read_config(folder), ""
-    if experiment.rounds > old.rounds:
+    old, why = read_config(folder), ""
+    if experiment.rounds != old.rounds:
+        log = folder / "metrics.jsonl"
+        done = log.read_bytes().count(b"\n") if log.exists() else 0
         if config.looks_ahead(old):
-            more = f"{old.algorithm} goes by how many rounds there will be; "
+            why = f"{old.algorithm} goes by how many rounds there will be; "
+        elif experiment.rounds <= done:
+            why = f"{done} rounds are done; "
         else:
             old = old.replace(rounds=experiment.rounds)
     changes = config.difference(old, experiment)
     if changes:
         raise FolderError(
-            f"{folder} holds a run with another config ({'; '.join(changes)}); {more}"
+            f"{folder} holds a run with another config ({'; '.join(changes)}); {why}"
             "choose another --out"
         )
 
 
 def complete(folder: Path, rounds: int) -> bool:
     """Whether the run in `folder` has come to the end of this many rounds."""
-    file = folder / "summary.json"
-    return file.exists() and read_json(file)["rounds"] == rounds
+    summary = folder / "summary.json"
+    return summary.exists() and read_json(summary)["rounds"] == rounds
 
 
-def _reopen(folder: Path, rounds: int) -> None:
-    """Makes a run that may be finished one of more rounds.
-
-    What `pfljax landscape` wrote of its end goes into a folder landscape-round-R.
-    """
-    done = read_config(folder).rounds
-    if rounds == done:
+def _put_aside(folder: Path, rounds: int) -> None:
+    """Puts what tells of the end of a run that goes on to `rounds` into round-R/."""
+    if complete(folder, rounds) or not (folder / "summary.json").exists():
         return
-    aside = folder / f"landscape-round-{done}"
-    for file in (*folder.glob("landscape/*"), *folder.glob("figures/landscape_*")):
-        aside.mkdir(exist_ok=True)
-        file.replace(aside / file.name)
-    for file in (folder / "report.html", folder / "summary.json"):
-        file.unlink(missing_ok=True)
-    set_unhashed(folder, rounds=rounds)
+    aside = folder / f"round-{read_json(folder / 'summary.json')['rounds']}"
+    aside.mkdir(exist_ok=True)
+    shutil.copyfile(folder / "per_client.npz", aside / "per_client.npz")
+    ends = (*folder.glob("landscape/*"), *folder.glob("figures/landscape_*"))
+    for file in (*ends, folder / "report.html", folder / "summary.json"):  # last
+        if file.exists():
+            file.replace(aside / file.name)
 
 
 def begin(
@@ -140,14 +143,14 @@ def begin(
 ) -> None:
     """Writes what describes the run, if it is not there; refuses other data.
 
-    `rows` is partition.npz. A run that goes on for more rounds, with another baseline,
-    or keeps another number of checkpoints, says so in config.json.
+    `rows` is partition.npz. Other rounds, baseline and keep come into config.json.
     """
     check_data(path, manifest)
     check_store(path, experiment.store)
     if (path / "config.json").exists():
-        _reopen(path, experiment.rounds)
-        set_unhashed(path, keep=experiment.keep, baseline=experiment.baseline)
+        new = {n: getattr(experiment, n) for n in ("rounds", "keep", "baseline")}
+        set_unhashed(path, **new)
+        _put_aside(path, experiment.rounds)
     described = {
         "config.json": config.to_dict(experiment),
         "environment.json": environment.now(),
@@ -255,13 +258,20 @@ def append_lines(path: Path, lines: list[dict[str, Any]]) -> None:
         file.write(text)
 
 
-def cut_lines(path: Path, last_round: int) -> list[dict[str, Any]]:
-    """Drops lines of rounds after `last_round`, and a half-written one; the rest."""
+def cut_lines(
+    path: Path, last_round: int, evaluated: Callable[[int], bool] = lambda _: True
+) -> list[dict[str, Any]]:
+    """Drops lines of rounds after `last_round`, and a half-written one; the rest.
+
+    Evaluations at rounds that are not `evaluated` are dropped from theirs.
+    """
     kept = []
     for line in path.read_text().splitlines() if path.exists() else []:
         try:
             record = json.loads(line)
             if record["round"] <= last_round:
+                if not evaluated(record["round"]):  # it was once the last
+                    record.pop("evaluations", None)
                 kept.append(record)
         except (ValueError, KeyError, TypeError):
             break

@@ -169,45 +169,58 @@ def test_an_unfinished_run_goes_on(done, tmp_path, how):
 
 @pytest.fixture(scope="module")
 def longer(tmp_path_factory):
-    """A run of APFL of 4 rounds, and its folder after a first run of 2."""
+    """A run of APFL of 4 rounds, and another of 3."""
     folder = tmp_path_factory.mktemp("longer")
     whole, half = folder / "whole", folder / "half"
-    job = tiny.TINY.replace(algorithm="apfl", hyper={}, eval_every=1)
-    for path, rounds in ((whole, 4), (half, 2)):
+    job = tiny.TINY.replace(algorithm="apfl", hyper={})
+    for path, rounds in ((whole, 4), (half, 3)):  # evaluated at 2, 4; at 2 and at 3
         job = job.replace(out=str(path), rounds=rounds)
         assert tiny.main("run", *tiny.options(job))[0] == 0
     (half / "landscape").mkdir()
     for name in ("landscape/line.npz", "figures/landscape_line.png"):
-        (half / name).write_text("of round 2")
+        (half / name).write_text("of round 3")
     return whole, half
 
 
 @pytest.mark.parametrize("how", ["run", "resume"])
 def test_a_finished_run_goes_on_for_more_rounds(longer, tmp_path, how):
     whole, half = longer[0], shutil.copytree(longer[1], tmp_path / "half")
-    job = tiny.TINY.replace(algorithm="apfl", hyper={}, eval_every=1, out=str(half))
+    job = tiny.TINY.replace(algorithm="apfl", hyper={}, out=str(half))
     args = tiny.options(job) if how == "run" else [half, "--rounds", 4]
     assert job.rounds == 4
     code, out, errors = tiny.main(how, *args)
     assert code == 0, errors
     assert "round 4; see" in out
-    assert "pfljax: going on from round 2 of 4" in errors.splitlines()
+    assert "pfljax: going on from round 3 of 4" in errors.splitlines()
     tiny.assert_same_run(whole, half)
     assert json_of(half / "config.json")["rounds"] == 4
-    old = {p.name for p in (half / "landscape-round-2").iterdir()}
+    for name in ("summary.json", "report.html", "per_client.npz"):
+        old = (half / "round-3" / name).read_bytes()
+        assert old == (longer[1] / name).read_bytes()
+    old = {p.name for p in (half / "round-3").glob("*line*")}
     assert old == {"line.npz", "landscape_line.png"}
     assert not [*half.glob("landscape/*"), *half.glob("figures/landscape_*")]
     assert (half / "report.html").exists()
     assert "is finished" in tiny.main("resume", half)[1]
 
 
-@pytest.mark.parametrize(("rounds", "told"), [(1, "2 -> 1"), (0, "2 -> 0")])
-def test_a_run_has_no_fewer_rounds_than_it_had(longer, rounds, told):
+@pytest.mark.parametrize(("rounds", "told"), [(2, "3 -> 2"), (0, "3 -> 0")])
+def test_a_run_has_no_fewer_rounds_than_are_done(longer, rounds, told):
     before = times(longer[1])
     code, out, errors = tiny.main("resume", longer[1], "--rounds", rounds)
     assert (code, out) == (2, "")
-    assert f"a run with another config (rounds: {told}); choose another" in errors
+    assert f"another config (rounds: {told}); 3 rounds are done; choose" in errors
     assert times(longer[1]) == before
+
+
+def test_too_many_rounds_can_be_taken_back(longer, tmp_path):
+    half = shutil.copytree(longer[1], tmp_path / "half")
+    config = json_of(half / "config.json") | {"rounds": 5000}
+    (half / "config.json").write_text(json.dumps(config))
+    (half / "summary.json").unlink()
+    code, _, errors = tiny.main("resume", half, "--rounds", 4)
+    assert code == 0, errors
+    tiny.assert_same_run(longer[0], half)
 
 
 def test_more_rounds_of_a_method_that_goes_by_them_are_refused(done):
