@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from pfljax import tree
+from pfljax.batches import batches
 from pfljax.local import rows
 from pfljax.types import Array, ClientData
 
@@ -66,7 +67,8 @@ def totals(
     def add(index: Array, total: dict[str, Array]) -> dict[str, Array]:
         place = index * places.size + places
         batch = rows(data, jnp.minimum(place, data.size - 1), place < data.size)
-        counts = _counts(predict(batch.x), batch.y, batch.mask)
+        with batches(batch.mask, batch_size):
+            counts = _counts(predict(batch.x), batch.y, batch.mask)
         by_batch = jax.tree.map(
             lambda leaf: leaf.reshape(-1, batch_size, *leaf.shape[1:]), counts
         )

@@ -20,6 +20,7 @@ import optax
 from pfljax import reduce, tree
 from pfljax.algorithms.apfl import Mixed
 from pfljax.algorithms.fedavg import fedavg
+from pfljax.batches import batches
 from pfljax.local import derive, learning_rate, minibatch
 from pfljax.newcomers import newcomers_take_w
 from pfljax.types import Algorithm, Local, Task
@@ -97,7 +98,8 @@ def mixed_logits(task, model, x):
 
 def mixed_loss(model, task, batch):
     """Cross-entropy of the mixed logits, mean over the rows that count."""
-    logits = mixed_logits(task, model, batch.x)
+    with batches(batch.mask, len(batch.mask)):
+        logits = mixed_logits(task, model, batch.x)
     each = optax.softmax_cross_entropy_with_integer_labels(logits, batch.y)
     return (each * batch.mask).sum() / jnp.maximum(batch.mask.sum(), 1)
 

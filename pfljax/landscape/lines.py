@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from pfljax import tree
+from pfljax.batches import batches
 from pfljax.landscape import stacked
 from pfljax.local import rows
 from pfljax.metrics import GREATER_IS_BETTER, GRID, even_passes, rows_per_pass, score
@@ -138,7 +139,7 @@ def _compare(predict, models, data, each, batch_size, width):
 
         return (
             score(lambda x: jnp.add(*both(x)), data, batch_size),
-            _total_variation(both, data, rows_per_pass(batch_size)),
+            _total_variation(both, data, batch_size),
             cosine(*models),
             distance(*models),
         )
@@ -147,15 +148,18 @@ def _compare(predict, models, data, each, batch_size, width):
 
 
 def _total_variation(
-    both: Callable[[Array], tuple[Array, ...]], data: ClientData, at_once: int
+    both: Callable[[Array], tuple[Array, ...]], data: ClientData, batch_size: int
 ) -> Array:
     """Mean over a client's rows of 1/2 sum |p - q|, f32[]; NaN if it has none."""
+    at_once = rows_per_pass(batch_size)
     places = jnp.arange(at_once)
 
     def add(index: Array, total: Array) -> Array:
         place = index * at_once + places
         batch = rows(data, jnp.minimum(place, data.size - 1), place < data.size)
-        p, q = (jax.nn.softmax(y.astype(jnp.float32)) for y in both(batch.x))
+        with batches(batch.mask, batch_size):
+            logits = both(batch.x)
+        p, q = (jax.nn.softmax(y.astype(jnp.float32)) for y in logits)
         return total + jnp.sum(batch.mask * jnp.abs(p - q).sum(1)) / 2
 
     total = jax.lax.fori_loop(0, -(-data.size // at_once), add, jnp.float32(0))

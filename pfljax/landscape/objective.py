@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import optax
 from jax.flatten_util import ravel_pytree
 
+from pfljax.batches import batches
 from pfljax.landscape import stacked
 from pfljax.local import mean_over_rows
 from pfljax.types import Array, Batch, ClientData, Params, Task
@@ -109,7 +110,8 @@ def of_client(
 
 
 def _loss(predict: Any, params: Params, batch: Batch) -> Array:
-    logits = predict(params, batch.x).astype(jnp.float32)
+    with batches(batch.mask, len(batch.mask)):
+        logits = predict(params, batch.x).astype(jnp.float32)
     rows = optax.softmax_cross_entropy_with_integer_labels(logits, batch.y)
     return jnp.sum(batch.mask * rows) / jnp.maximum(batch.mask.sum(), 1)
 

@@ -5,9 +5,11 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
+import jax.numpy as jnp
 from flax import linen as nn
 from jax import lax
 
+from pfljax import batches
 from pfljax.types import Array
 
 Layer = Callable[..., Any]
@@ -54,20 +56,29 @@ def relu_layers(dense: Layer, widths: Sequence[int]) -> list[Layer]:
 
 
 class BatchNorm(nn.Module):
-    """Normalises each channel by the rows at hand, in prediction as well.
+    """Normalises each channel by the rows of its batch, in prediction as well.
 
-    torch's `track_running_stats=False`: what is made of a row depends on its batch, and
-    the rows that pad a short batch count.
+    torch's `track_running_stats=False`: what is made of a row depends on its batch.
+    `pfljax.batches` tells the batches, and the rows that only pad them.
     """
 
     @nn.compact
     def __call__(self, x: Array) -> Array:
         """Images [B, H, W, C], each channel of mean 0 and variance 1, then affine."""
-        axes, shape = (0, 1, 2), (x.shape[-1],)
-        scale = self.param("scale", nn.initializers.ones, shape)
-        bias = self.param("bias", nn.initializers.zeros, shape)
-        centred = x - x.mean(axes)
-        return centred * lax.rsqrt((centred**2).mean(axes) + 1e-5) * scale + bias
+        scale = self.param("scale", nn.initializers.ones, x.shape[-1:])
+        bias = self.param("bias", nn.initializers.zeros, x.shape[-1:])
+        mask, size = batches.told() or (jnp.ones(len(x)), len(x))
+        own = x.reshape(-1, size, *x.shape[1:])
+        weight = mask.reshape(-1, size, 1, 1, 1)
+        pixels = x.shape[1] * x.shape[2]
+        count = jnp.maximum(weight.sum(1, keepdims=True), 1) * pixels
+
+        def mean(y: Array) -> Array:
+            return (weight * y).sum((1, 2, 3), keepdims=True) / count
+
+        centred = own - mean(own)
+        scaled = centred * lax.rsqrt(mean(centred**2) + 1e-5)
+        return scaled.reshape(x.shape) * scale + bias
 
 
 class GroupNorm(nn.Module):

@@ -10,6 +10,7 @@ import optax
 from flax import linen as nn
 from flax.traverse_util import flatten_dict, unflatten_dict
 
+from pfljax.batches import batches
 from pfljax.types import Array, Batch, Key, Params, Task
 
 LOSSES = {"cross_entropy": optax.softmax_cross_entropy_with_integer_labels}
@@ -85,7 +86,8 @@ def assemble(
     row_loss = _choose_loss(loss)
 
     def mean_loss(params: Params, batch: Batch, key: Key) -> Array:
-        logits = apply(params, normalise(batch.x), None, key)
+        with batches(batch.mask, len(batch.mask)):
+            logits = apply(params, normalise(batch.x), None, key)
         rows = row_loss(logits, batch.y)
         return jnp.sum(batch.mask * rows) / jnp.maximum(jnp.sum(batch.mask), 1)
 

@@ -1,11 +1,14 @@
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import linen as nn
 
-from pfljax import models, tree
+from pfljax import metrics, models, tree
 from pfljax.models import deep, layers
+from pfljax.types import Batch, ClientData, Examples
 
 SHAPES = {
     "logistic": (8, 8),
@@ -218,6 +221,38 @@ def test_a_channel_is_normalised_by_the_rows_at_hand():
     flat = x.reshape(-1, 2)
     wanted = (flat - flat.mean(0)) / np.sqrt(flat.var(0) + 1e-5)
     np.testing.assert_allclose(y.reshape(-1, 2), wanted, rtol=1e-4, atol=1e-5)
+
+
+def _normed(x, rows):
+    """x [N, 1, 1, 2] normalised in batches of `rows` rows, the last maybe short."""
+    parts = np.split(x, range(rows, len(x), rows))
+    return np.concatenate(
+        [(p - p.mean(0)) / np.sqrt(p.var(0) + 1e-5) for p in parts]
+    ).reshape(-1, 2)
+
+
+def test_batches_are_normalised_apart_and_padding_does_not_count():
+    x = np.random.default_rng(0).normal(3, 5, (47, 1, 1, 2)).astype(np.float32)
+    y = np.arange(47) % 2
+    body = nn.Sequential([layers.BatchNorm(), layers.flatten])
+    task = models.task(models.Network(body, nn.Dense(2)), (1, 1, 2))
+    params = task.init(jax.random.key(0))
+    head = jax.device_get(params["head"])
+
+    def expected(rows):
+        logits = _normed(x, rows) @ np.asarray(head["kernel"]) + head["bias"]
+        log_p = logits - np.log(np.exp(logits).sum(1, keepdims=True))
+        return -log_p[np.arange(47), y]
+
+    data = ClientData(Examples(x, y), np.int32(0), np.int32(47))
+    predict = partial(task.predict, params)
+    for at_once in (20, 60, 1020):  # 47 rows: two batches of 20, one of 7
+        found = metrics.score(predict, data, 20, at_once)
+        assert float(found["loss"]) == pytest.approx(expected(20).mean(), rel=1e-5)
+    place = np.minimum(np.arange(64), 46)
+    padded = Batch(x[place], y[place], np.arange(64) < 47)
+    loss = float(task.loss(params, padded, jax.random.key(0)))
+    assert loss == pytest.approx(expected(47).mean(), rel=1e-5)
 
 
 def test_superfeds_first_block_of_resnet9_has_no_skip():
