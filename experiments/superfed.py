@@ -24,9 +24,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from beside import ORACLE, Cell, cells, published, write
+from cohorts import took_part
 
+from pfljax import config
 from pfljax.cli import use_compile_cache
 from pfljax.config import Experiment
+from pfljax.folder import read_json
 from pfljax.report import sweeps
 from pfljax.sweep import sweep
 
@@ -241,10 +244,13 @@ def measured(
     if not (place / "sweep.csv").exists():
         return []
     rows, found = sweeps.read(place), []
+    ran = config.from_dict(read_json(place / "sweep.json")["experiment"])
+    part = took_part(ran, sorted({int(row["seed"]) for row in rows}))
     for metric, theirs in metrics.items():
         wanted = {**column.published, "metric": theirs}
         told = published(PUBLISHED, wanted).get(label, (np.nan, np.nan))
         told = (np.nan, np.nan) if label in column.misnamed else told
         judged = METHODS[label].judged
-        found += cells(rows, column.name, label, metric, judged, told)
+        made = cells(rows, column.name, label, metric, judged, told)
+        found += [cell._replace(**part) for cell in made]
     return found
