@@ -33,6 +33,10 @@ class Cell(NamedTuple):
     over_seeds: float  # sample std of the mean, NaN for one seed
     seeds: int
     rounds: int
+    diverged: int  # of the seeds: the number, or the same model's loss, is not finite
+    clients: float = np.nan  # NaN where their number is not known
+    took_part: float = np.nan  # of them, by the last round, mean over seeds
+    mixed: float = np.nan  # of them, since mixing began; NaN of other methods
 
 
 def published(path: Path, wanted: Mapping[str, str]) -> dict[str, tuple[float, float]]:
@@ -61,16 +65,17 @@ def cells(
     """
     last = max(row["round"] for row in rows)
     rows = [row for row in rows if row["round"] == last and row["split"] == "test"]
-    rows = [row for row in rows if row["metric"] == metric]
     found: list[Cell] = []
     for which in dict.fromkeys((judged, *SHOWN)):
-        own = [r for r in rows if (r["judged"], r["lambda"]) == which]
+        model = [r for r in rows if (r["judged"], r["lambda"]) == which]
+        own = [row for row in model if row["metric"] == metric]
         if not own:
             continue
         numbers = _over_seeds(own, 100 if metric in PERCENT else 1)
         told = theirs if which == judged else (np.nan, np.nan)
         text = " ".join(filter(None, which))
-        cell = Cell(column, metric, method, text, *told, *numbers, len(own), last)
+        counts = len(own), last, _diverged(model, metric)
+        cell = Cell(column, metric, method, text, *told, *numbers, *counts)
         if not any(_same(cell, other) for other in found):
             found.append(cell)
     return found
@@ -82,6 +87,12 @@ def _over_seeds(
     """(mean, std over clients, sample std over seeds)."""
     means, stds = scale * np.array([[row["mean"], row["std"]] for row in rows], float).T
     return means.mean(), stds.mean(), means.std(ddof=1) if len(means) > 1 else np.nan
+
+
+def _diverged(model: Sequence[Mapping[str, Any]], metric: str) -> int:
+    """Seeds without a finite number. A model of NaN has an accuracy, but no loss."""
+    asked = [row for row in model if row["metric"] in (metric, "loss")]
+    return len({row["seed"] for row in asked if np.isnan(row["mean"])})
 
 
 def _same(a: Cell, b: Cell) -> bool:
@@ -111,20 +122,24 @@ def markdown(found: Sequence[Cell]) -> str:
     """One column of a table, with the ranks of the methods and Kendall's tau."""
     sign = -1 if found[0].metric in SMALLER_IS_BETTER else 1
     ranked = [cell for cell in found if not np.isnan(cell.published)]
-    theirs = _ranks([sign * cell.published for cell in ranked])
-    ours = _ranks([sign * cell.mean for cell in ranked])
-    place = dict(zip(ranked, zip(theirs, ours, strict=True), strict=True))
+    theirs = [sign * cell.published for cell in ranked]
+    ours = [sign * cell.mean for cell in ranked]
+    both = zip(ranks(theirs), ranks(ours), strict=True)
+    place = dict(zip(ranked, both, strict=True))
     rounds = sorted({cell.rounds for cell in found})
     lines = [
         f"### {found[0].column}, {found[0].metric}, {_and(rounds)} rounds\n",
         "| method | judged by | published | measured | std over seeds | seeds | rank "
-        "published, measured |",
-        "|---|---|---|---|---|---|---|",
+        "published, measured | took part |",
+        "|---|---|---|---|---|---|---|---|",
     ]
     lines += [_line(cell, place.get(cell)) for cell in found]
     if len(ranked) > 2:
-        tau = kendalltau([c.published for c in ranked], [c.mean for c in ranked])
-        lines.append(f"\nKendall's tau of the rankings: {tau.statistic:.2f}")
+        lines.append(f"\nKendall's tau of the rankings: {tau(theirs, ours):.2f}")
+    lost = [cell for cell in found if cell.diverged]
+    if lost:
+        told = (f"{c.method}, {c.judged} ({c.diverged} of {c.seeds})" for c in lost)
+        lines.append(f"\nSeeds that did not end finite: {'; '.join(told)}")
     for kind, spread in (
         ("over seeds", "over_seeds"),
         ("over clients", "over_clients"),
@@ -149,16 +164,35 @@ def _and(numbers: Iterable[int]) -> str:
     return " and ".join(map(str, numbers))
 
 
-def _line(cell: Cell, ranks: tuple[int, int] | None) -> str:
-    theirs = f"{cell.published:.2f} ± {cell.published_std:.2f}" if ranks else ""
+def _line(cell: Cell, place: tuple[int, int] | None) -> str:
+    theirs = f"{cell.published:.2f} ± {cell.published_std:.2f}" if place else ""
     ours = f"{cell.mean:.2f} ± {cell.over_clients:.2f}"
-    spread = "" if np.isnan(cell.over_seeds) else f"{cell.over_seeds:.2f}"
-    both = ", ".join(map(str, ranks)) if ranks else ""
+    spread = decimals(cell.over_seeds)
+    both = ", ".join(map(str, place)) if place else ""
     texts = (cell.method, cell.judged, theirs, ours, spread, str(cell.seeds), both)
-    return f"| {' | '.join(texts)} |"
+    return f"| {' | '.join((*texts, _took_part(cell)))} |"
 
 
-def _ranks(values: Sequence[float]) -> list[int]:
+def _took_part(cell: Cell) -> str:
+    """Of how many clients how many took part, and how many since mixing began."""
+    if np.isnan(cell.clients):
+        return ""
+    mixed = "" if np.isnan(cell.mixed) else f", {cell.mixed:.4g} since mixing"
+    return f"{cell.took_part:.4g} of {cell.clients:.0f}{mixed}"
+
+
+def decimals(value: float) -> str:
+    """Two of them; nothing where there is no number, as of a std of one seed."""
+    return "" if np.isnan(value) else f"{value:.2f}"
+
+
+def tau(theirs: Sequence[float], ours: Sequence[float]) -> float:
+    """Kendall's tau of the two rankings; greater is better, NaN is last."""
+    found: Any = kendalltau(ranks(theirs), ranks(ours))
+    return float(found.statistic)
+
+
+def ranks(values: Sequence[float]) -> list[int]:
     """1 for the greatest; NaN, of a run that diverged, is last."""
     values = [-np.inf if np.isnan(value) else value for value in values]
     return [1 + sum(other > value for other in values) for value in values]

@@ -14,21 +14,27 @@ OUT/COLUMN/METHOD: killed, the same command goes on with the runs that are not f
 """
 
 import argparse
+import functools
+import os
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
 from beside import ORACLE, Cell, cells, published, write
+from cohorts import took_part
 
+from pfljax import config
 from pfljax.cli import use_compile_cache
 from pfljax.config import Experiment
+from pfljax.folder import read_json
 from pfljax.report import sweeps
 from pfljax.sweep import sweep
 
 NOTHING: Mapping[str, Any] = MappingProxyType({})
+MISTAKES = (ValueError, RuntimeError, OSError, MemoryError)  # as in pfljax.cli
 ACCURACY: Mapping[str, str] = MappingProxyType({"accuracy": "top1_acc_pct"})
 PUBLISHED = Path(__file__).parent / "published" / "superfed.csv"
 PROTOCOL = Experiment(
@@ -134,15 +140,40 @@ def applied(
     )
 
 
-def arguments(doc: str, out: str, columns: Iterable[Column]) -> argparse.Namespace:
+def command(main: Callable[..., None]) -> Callable[..., None]:
+    """`main` as pfljax's: an error of the user is one line and exit code 2."""
+
+    @functools.wraps(main)
+    def told(*given: Any) -> None:
+        try:
+            main(*given)
+        except MISTAKES as error:
+            if os.environ.get("PFLJAX_TRACE"):
+                raise
+            print(f"{Path(sys.argv[0]).name}: {error}", file=sys.stderr)
+            sys.exit(2)
+
+    return told
+
+
+def positive(text: str) -> int:
+    """An option's whole number of at least 1, for argparse."""
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"is {number}; expected at least 1")
+    return number
+
+
+def arguments(doc: str, out: str, columns: Sequence[Column]) -> argparse.Namespace:
     """The options that all tables have."""
     parser = argparse.ArgumentParser(description=doc.splitlines()[0])
     parser.add_argument("--scale", choices=("small", "paper"), default="small")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     names = [column.name for column in columns]
     parser.add_argument("--columns", nargs="+", choices=names, default=names)
-    parser.add_argument("--only", nargs="+", choices=[*METHODS], default=[*METHODS])
-    parser.add_argument("--rounds", type=int, help="in place of the scale's")
+    rows = [*dict.fromkeys(label for column in columns for label in column.methods)]
+    parser.add_argument("--only", nargs="+", choices=rows, default=rows)
+    parser.add_argument("--rounds", type=positive, help="in place of the scale's")
     parser.add_argument("--dataset", help="in place of the columns' own")
     parser.add_argument(
         "--table", action="store_true", help="of what is finished; nothing is run"
@@ -153,6 +184,7 @@ def arguments(doc: str, out: str, columns: Iterable[Column]) -> argparse.Namespa
     return given
 
 
+@command
 def main(
     doc: str,
     out: str,
@@ -161,40 +193,64 @@ def main(
 ) -> None:
     """Runs what is not finished of what was asked for, and writes its table.
 
-    `metrics` names what is measured, and its name among the published numbers.
+    `metrics` names what is measured, and its name among the published numbers. Exit
+    code 1 if a cell was left out, which the last line names, or nothing is finished.
     """
     given = arguments(doc, out, columns)
     use_compile_cache()
-    for column in columns:
-        labels = [n for n in column.methods if n in given.only]
-        for label in labels if column.name in given.columns else ():
-            fill(given, column, label)
+    wanted = [
+        (column, label)
+        for column in columns
+        for label in column.methods
+        if column.name in given.columns and label in given.only
+    ]
+    left = [(c.name, label) for c, label in wanted if not fill(given, c, label)]
     found: list[Cell] = []
-    for column in columns:
-        for label in column.methods:
-            place = given.out / column.name / label
-            rows = sweeps.read(place) if (place / "sweep.csv").exists() else []
-            for metric, theirs in metrics.items() if rows else ():
-                wanted = {**column.published, "metric": theirs}
-                told = published(PUBLISHED, wanted).get(label, (np.nan, np.nan))
-                told = (np.nan, np.nan) if label in column.misnamed else told
-                judged = METHODS[label].judged
-                found += cells(rows, column.name, label, metric, judged, told)
-    if not found:
-        raise SystemExit(f"no run is finished in {given.out}")
-    print(write(given.out, found))
+    for column, label in wanted:
+        found += measured(given.out / column.name / label, column, label, metrics)
+    wrong = [] if found else [f"no run is finished in {given.out}"]
+    if found:
+        print(write(given.out, found), flush=True)
+    if left:
+        wrong.append(f"left out: {'; '.join(map(', '.join, left))}")
+    if wrong:
+        raise SystemExit("\n".join(wrong))
 
 
-def fill(given: argparse.Namespace, column: Column, label: str) -> None:
-    """Runs one cell's sweep over seeds, or what is left of it; says what it cannot."""
+def fill(given: argparse.Namespace, column: Column, label: str) -> bool:
+    """Runs one cell's sweep over seeds, or what is left of it; False if it cannot."""
     if given.table:
-        return
+        return True
     experiment = experiment_of(column, label, given.scale == "small")
     named = {"rounds": given.rounds, "dataset": given.dataset}
-    experiment = experiment.replace(**{k: v for k, v in named.items() if v})
+    named = {name: value for name, value in named.items() if value is not None}
     print(f"{column.name}, {label}", file=sys.stderr, flush=True)
     place = given.out / column.name / label
     try:
+        experiment = experiment.replace(**named)
         sweep(experiment, {"seed": given.seeds}, out=place, quiet=False)
-    except (ValueError, RuntimeError, OSError) as error:
-        print(f"left out: {error}", file=sys.stderr, flush=True)
+    except MISTAKES as error:
+        if os.environ.get("PFLJAX_TRACE"):
+            raise
+        print(f"not run: {error}", file=sys.stderr, flush=True)
+        return False
+    return True
+
+
+def measured(
+    place: Path, column: Column, label: str, metrics: Mapping[str, str]
+) -> list[Cell]:
+    """One row of a column's tables, of what is finished."""
+    if not (place / "sweep.csv").exists():
+        return []
+    rows, found = sweeps.read(place), []
+    ran = config.from_dict(read_json(place / "sweep.json")["experiment"])
+    part = took_part(ran, sorted({int(row["seed"]) for row in rows}))
+    for metric, theirs in metrics.items():
+        wanted = {**column.published, "metric": theirs}
+        told = published(PUBLISHED, wanted).get(label, (np.nan, np.nan))
+        told = (np.nan, np.nan) if label in column.misnamed else told
+        judged = METHODS[label].judged
+        made = cells(rows, column.name, label, metric, judged, told)
+        found += [cell._replace(**part) for cell in made]
+    return found

@@ -22,7 +22,7 @@ import time
 from pathlib import Path
 
 import numpy as np
-from superfed import METHODS, MNIST
+from superfed import METHODS, MNIST, command, positive
 
 from pfljax import landscape
 from pfljax.cli import use_compile_cache
@@ -55,10 +55,11 @@ def told(found: landscape.Pairs) -> str:
     )
 
 
+@command
 def main() -> None:
     """Trains what is not trained, judges all pairs, and draws them."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=ROUNDS)
+    parser.add_argument("--rounds", type=positive, default=ROUNDS)
     parser.add_argument("--out", default="runs/superfed-barriers")
     given = parser.parse_args()
     use_compile_cache()

@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from superfed import MNIST, applied
+from beside import decimals
+from superfed import MNIST, applied, command, positive
 from superfed_table1 import START as START_OF
 
 from pfljax.cli import use_compile_cache
@@ -122,11 +123,12 @@ def number(found: Sweep, shown: Shown) -> tuple[float, float]:
     return values.mean(), values.std(ddof=1) if len(values) > 1 else np.nan
 
 
+@command
 def main() -> None:
     """Runs what is not finished, and prints both forms of each place."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    parser.add_argument("--rounds", type=int, default=BASE.rounds)
+    parser.add_argument("--rounds", type=positive, default=BASE.rounds)
     parser.add_argument("--out", default="runs/superfed-deviations")
     given = parser.parse_args()
     use_compile_cache()
@@ -141,7 +143,7 @@ def main() -> None:
     lines.append("|---|---|---|---|---|")
     for shown in SHOWN:
         mean, std = number(found[shown.run], shown)
-        told = shown.place, shown.form, shown.metric, f"{mean:.2f}", f"{std:.2f}"
+        told = shown.place, shown.form, shown.metric, f"{mean:.2f}", decimals(std)
         lines.append(f"| {' | '.join(told)} |")
     text = "\n".join(lines) + "\n"
     (Path(given.out) / "table.md").write_text(text, encoding="utf-8")

@@ -6,7 +6,8 @@
 MNIST, 500 clients with two shards each. The paper does not say along which directions;
 here they are two random ones, normalised filter by filter (Li et al., 2018), the same
 draws for all methods, from -1 to 1. The loss is that of the global model on the test
-rows of all clients, 21 x 21 points; sharpness and curvature are those of the same loss.
+rows of all clients together, 21 x 21 points. Sharpness (SAM, ASAM) and the greatest
+eigenvalue are of that same loss on all test rows, not of the training loss.
 """
 
 import argparse
@@ -14,7 +15,7 @@ from pathlib import Path
 
 import jax
 import numpy as np
-from superfed import METHODS, MNIST
+from superfed import METHODS, MNIST, command, positive
 
 from pfljax import landscape
 from pfljax.cli import use_compile_cache
@@ -59,16 +60,18 @@ def below(plane: landscape.Plane, level: float) -> float:
     return float((plane.metrics["loss"] <= level).mean())
 
 
+@command
 def main() -> None:
     """Trains what is not trained, and draws the three planes."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--scale", choices=tuple(ROUNDS), default="small")
-    parser.add_argument("--points", type=int, default=21)
-    parser.add_argument("--out", help="default runs/superfed-figA1-SCALE")
+    parser.add_argument("--points", type=positive, default=21)
+    parser.add_argument("--seed", type=int, default=0, help="of the runs")
+    parser.add_argument("--out", help="default runs/superfed-figA1-SCALE-sSEED")
     given = parser.parse_args()
     if given.points % 2 == 0:
         parser.error("--points: the center is a point of an odd number only")
-    out = Path(given.out or f"runs/superfed-figA1-{given.scale}")
+    out = Path(given.out or f"runs/superfed-figA1-{given.scale}-s{given.seed}")
     use_compile_cache()
     planes = {}
     for label, more in LABELS.items():
@@ -79,6 +82,7 @@ def main() -> None:
             label=label,
             clients=500,
             rounds=ROUNDS[given.scale],
+            seed=given.seed,
             out=str(out / label),
         )
         run(experiment)

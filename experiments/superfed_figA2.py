@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-from superfed import experiment_of
+from superfed import command, experiment_of
 from superfed_table1 import COLUMNS
 
 from pfljax.cli import use_compile_cache
@@ -49,6 +49,7 @@ def figure(curves: dict[str, np.ndarray]) -> "Figure":
     return drawn
 
 
+@command
 def main() -> None:
     """Runs what is not finished, prints the curves and draws them."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])

@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.stats import kendalltau
-from superfed import MNIST, NOTHING, applied
+from beside import decimals, ranks, tau
+from superfed import MNIST, NOTHING, applied, command, positive
 from superfed_table1 import START
 
 from pfljax.cli import use_compile_cache
@@ -78,6 +78,7 @@ class Line(NamedTuple):
     over_clients: float
     over_seeds: float
     published: float  # in the published form, mean over clients and seeds
+    diverged: int  # tuned seeds whose loss is not finite
 
 
 def best(found: Sweep) -> dict[str, Any]:
@@ -94,6 +95,13 @@ def accuracy(found: Sweep) -> tuple[float, float, float]:
     return float(means.mean()), float(values.std(1).mean()), float(spread)
 
 
+def diverged(found: Sweep) -> int:
+    """Runs with a client whose last loss is not finite; accuracies always are."""
+    has_rows = np.stack([result.size["test"] > 0 for result in found.results])
+    lost = ~np.isfinite(found.stacked("personal/test/loss")[:, -1])
+    return int((lost & has_rows).any(1).sum())
+
+
 def line(base: Experiment, label: str, seeds: Sequence[int], out: Path) -> Line:
     """Tunes a method, and runs the choice and the paper's hyperparameters."""
     tuned = GRID[label]
@@ -107,35 +115,39 @@ def line(base: Experiment, label: str, seeds: Sequence[int], out: Path) -> Line:
     chosen = sweep(experiment, point, out=out / "chosen" / label)
     given = sweep(theirs, {"seed": seeds}, out=out / "paper" / label)
     told = ", ".join(f"{k} {v[0]:g}" for k, v in point.items() if k != "seed")
-    return Line(label, told, *accuracy(chosen), accuracy(given)[0])
+    numbers = *accuracy(chosen), accuracy(given)[0]
+    return Line(label, told, *numbers, diverged(chosen))
 
 
 def markdown(lines: Sequence[Line], base: Experiment) -> str:
     """The table, best first, with both rankings."""
-    tau = kendalltau([x.mean for x in lines], [x.published for x in lines]).statistic
-    places = sorted((x.published for x in lines), reverse=True)
+    ours, theirs = [x.mean for x in lines], [x.published for x in lines]
+    ranked = sorted(zip(ranks(ours), ranks(theirs), lines, strict=True))
     rows = [
         f"| {x.method} | {x.chosen} | {x.mean:.2f} ± {x.over_clients:.2f} | "
-        f"{x.over_seeds:.2f} | {x.published:.2f} | {i}, "
-        f"{1 + places.index(x.published)} |"
-        for i, x in enumerate(sorted(lines, key=lambda x: -x.mean), 1)
+        f"{decimals(x.over_seeds)} | {x.published:.2f} | {own}, {told} |"
+        for own, told, x in ranked
     ]
+    lost = [x for x in lines if x.diverged]
+    told = ", ".join(f"{x.method} ({x.diverged})" for x in lost)
     return (
         f"{base.dataset}, {base.clients} clients, {base.rounds} rounds\n\n"
         "| method | chosen on validation rows | tuned (%) | std over seeds | as "
         "published (%) | rank tuned, published |\n|---|---|---|---|---|---|\n"
         + "\n".join(rows)
-        + f"\n\nKendall's tau of the two rankings: {tau:.2f}\n"
+        + f"\n\nKendall's tau of the two rankings: {tau(theirs, ours):.2f}\n"
+        + (f"\nTuned seeds that did not end finite: {told}\n" if lost else "")
     )
 
 
+@command
 def main() -> None:
     """Tunes what is not tuned, and writes the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--scale", choices=tuple(SCALES), default="small")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--only", nargs="+", choices=[*GRID], default=[*GRID])
-    parser.add_argument("--rounds", type=int, help="in place of the scale's")
+    parser.add_argument("--rounds", type=positive, help="in place of the scale's")
     parser.add_argument("--out", help="default runs/superfed-tuned-SCALE")
     given = parser.parse_args()
     out = Path(given.out or f"runs/superfed-tuned-{given.scale}")

@@ -96,6 +96,30 @@ def test_tuning_takes_the_best_point_on_validation_rows():
     assert module.accuracy(seeds)[2] == pytest.approx(np.std(means, ddof=1))
 
 
+def test_a_tuned_method_with_one_seed_has_no_std_and_may_have_diverged():
+    module = load("superfed_tuned")
+    sweep = made({"seed": (0, 1, 2)})
+    for result in sweep.results:
+        result.metrics["personal/test/loss"] = np.ones((2, CLIENTS))
+    assert module.diverged(sweep) == 0
+    sweep.results[1].metrics["personal/test/loss"][-1, 2] = np.nan
+    assert module.diverged(sweep) == 1
+    sweep.results[1].size["test"][2] = 0  # a client without rows has no loss
+    assert module.diverged(sweep) == 0
+    nan, base = float("nan"), module.SCALES["small"]
+    lines = [
+        module.Line("A", "lr 1", 60.0, 1.0, nan, nan, 2),
+        module.Line("B", "lr 1", 80.0, 1.0, 0.5, 70.0, 0),
+        module.Line("C", "lr 1", 70.0, 1.0, nan, 75.0, 0),
+    ]
+    text = module.markdown(lines, base)
+    assert text.index("| B |") < text.index("| C |") < text.index("| A |")
+    assert "| C | lr 1 | 70.00 ± 1.00 |  | 75.00 | 2, 1 |" in text
+    assert "| nan | 3, 3 |" in text
+    assert "rankings: 0.33" in text
+    assert "did not end finite: A (2)" in text
+
+
 def test_deviations_are_told_of_the_last_round_by_model_lambda_and_metric():
     module = load("superfed_deviations")
     sweep = made({"seed": (0, 1, 2)})

@@ -164,6 +164,34 @@ def test_what_is_far_from_the_published_number_is_told():
     assert "More than two std over clients from the published: A (+35.00)" in text
 
 
+def test_a_run_that_diverged_is_told_and_ranked_last():
+    beside = load("beside")
+    told = {"A": (0.9, 90.0), "B": (np.nan, 80.0), "C": (0.7, 70.0), "D": (0.1, 60.0)}
+    found = []
+    for name, (mean, theirs) in told.items():
+        given = rows((mean, mean))
+        for row in given[4:8] if name == "D" else ():  # its second seed's last round
+            row["mean"] = np.nan if row["metric"] == "loss" else row["mean"]
+        judged = ("personal", ""), (theirs, 1.0)
+        found += beside.cells(given, "K", name, "accuracy", *judged)
+    text = beside.markdown(found)
+    assert "| B | personal | 80.00 ± 1.00 | nan ± 10.00 |  | 2 | 2, 4 |" in text
+    lost = "B, personal (2 of 2); D, personal (1 of 2)"
+    assert f"Seeds that did not end finite: {lost}" in text
+    assert "Kendall's tau of the rankings: 0.33" in text  # 4 of 6 pairs agree
+
+
+def test_the_table_has_how_many_took_part():
+    beside = load("beside")
+    (cell,) = beside.cells(rows((0.5,)), "K", "A", "accuracy", ("personal", ""), (1, 1))
+    (last,) = (line for line in beside.markdown([cell]).splitlines() if "| A |" in line)
+    assert last.endswith("| 1, 1 |  |")
+    some = cell._replace(clients=50.0, took_part=31 + 2 / 3)
+    assert "| 31.67 of 50 |" in beside.markdown([some])
+    both = some._replace(mixed=11.0)
+    assert "| 31.67 of 50, 11 since mixing |" in beside.markdown([both])
+
+
 @pytest.mark.parametrize("scale", ["small", "paper"])
 def test_every_method_is_tuned_with_nine_points(scale):
     tuned, superfed = load("superfed_tuned"), load("superfed")

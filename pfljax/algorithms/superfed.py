@@ -45,7 +45,7 @@ def superfed(
     check(mixing, start)
     pull = 2 * mu if prox == "squared" else mu  # the objective has no 1/2
     shared = fedprox(task, local, mu=pull, prox=prox)
-    first = jnp.floor(start * rounds)  # L, the first round that mixes
+    first = first_mixed(start, rounds)
 
     def mix(turn, w, v, data):
         def loss(pair, batch, key):
@@ -76,6 +76,11 @@ def superfed(
         ),
         begun=lambda turn: turn.round >= first,
     )
+
+
+def first_mixed(start, rounds):
+    """L, the first round that mixes, counted from 0."""
+    return jnp.floor(start * rounds)
 
 
 def check(mixing, start):

@@ -67,7 +67,9 @@ def _users(folder: Path, letters: str) -> Iterator[tuple[str, np.ndarray, np.nda
     files = sorted(folder.glob("*.json"))
     if not files:
         raise ValueError(
-            f"{folder} has no .json file; expected LEAF's folders train and test"
+            f"{folder} has no .json file; expected LEAF's folders train and test; name "
+            "the folder of both, such as FEMNIST's: --dataset "
+            "leaf:path=FOLDER,classes=62"
         )
     for file in files:
         for user, x, y in _lists(file):

@@ -173,7 +173,7 @@ def test_users_with_test_rows_only_are_told_of(tmp_path, capsys, train, left_out
 @pytest.mark.parametrize(
     ("content", "told"),
     [
-        (None, "has no .json file; expected LEAF's folders"),
+        (None, "has no .json file; .* --dataset leaf:path=FOLDER,classes=62"),
         ("{", "is not of LEAF's layout"),
         ('{"users": ["a"], "user_data": {}}', "is not of LEAF's layout: KeyError"),
         (

@@ -1,0 +1,222 @@
+"""The scripts of experiments/: options, exit codes, what is left out, who took part."""
+
+import csv
+import importlib
+import sys
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+import tiny
+from pfljax import build, config
+from pfljax.data import MissingDataset
+from pfljax.folder import FolderError, write_json
+
+HERE = Path(__file__).parents[1] / "experiments"
+RUNS = ("fig3", "tuned", "figA1", "figA2", "deviations", "barriers")
+MISSING = MissingDataset("data set 'mnist' is not prepared; run: pfljax prepare mnist")
+
+
+@pytest.fixture(autouse=True)
+def found(monkeypatch):
+    monkeypatch.syspath_prepend(HERE)
+    monkeypatch.delenv("PFLJAX_TRACE", raising=False)
+
+
+@pytest.fixture
+def call(monkeypatch, tmp_path, capsys):
+    """A function that calls a script: exit code, stdout, stderr."""
+
+    def called(name, *options):
+        module = importlib.import_module(name)
+        monkeypatch.setattr(sys, "argv", [f"{name}.py", *options])
+        monkeypatch.chdir(tmp_path)
+        table = getattr(module, "COLUMNS", None) if "table" in name else None
+        try:
+            module.main(*(("A table.", "runs/table", table) if table else ()))
+            code = 0
+        except SystemExit as error:
+            code = error.code
+            if isinstance(code, str):  # as the interpreter does
+                print(code, file=sys.stderr)
+                code = 1
+        return code, *capsys.readouterr()
+
+    return called
+
+
+def instead(monkeypatch, name, error):
+    """Lets what the script runs raise this."""
+    module = importlib.import_module(name)
+
+    def fail(*args, **kwargs):
+        raise error
+
+    for runner in ("sweep", "run"):
+        if hasattr(module, runner):
+            monkeypatch.setattr(module, runner, fail)
+
+
+def written(experiment, over, *, out, quiet):
+    """A sweep whose runs all have an accuracy of a half."""
+    names = ("seed", "round", "judged", "lambda", "split", "metric", "mean", "std")
+    judged = (("personal", ""), ("server", ""), ("mixture", "oracle"))
+    out.mkdir(parents=True, exist_ok=True)
+    with open(out / "sweep.csv", "w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(names)
+        for seed in over["seed"]:
+            for at, pair in enumerate(judged):
+                row = (seed, experiment.rounds, *pair, "test", "accuracy")
+                writer.writerow((*row, 0.5 + at / 10, 0.1))
+    told = {"experiment": config.to_dict(experiment), "over": over}
+    write_json(out / "sweep.json", told)
+
+
+@pytest.fixture
+def cells(monkeypatch):
+    """Cells that are refused, by label, and the experiments of the others."""
+    superfed, refused, ran = importlib.import_module("superfed"), {}, []
+
+    def sweep(experiment, over, **kwargs):
+        if experiment.label in refused:
+            raise refused[experiment.label]
+        ran.append(experiment)
+        written(experiment, over, **kwargs)
+
+    monkeypatch.setattr(superfed, "sweep", sweep)
+    return refused, ran
+
+
+ASKED = ("--columns", "MNIST-K50", "MNIST-K100", "--only", "FedAvg", "APFL")
+
+
+def test_a_table_has_what_was_asked_for_and_nothing_else(call, cells, tmp_path):
+    _, ran = cells
+    code, out, _ = call("superfed_table1", *ASKED, "SuPerFed-MM", "--rounds", "3")
+    assert code == 0
+    assert {e.rounds for e in ran} == {3}
+    assert out.count("### ") == 2
+    assert "### MNIST-K100" in out
+    again = ("--table", "--columns", "MNIST-K50", "--only", "APFL", "SuPerFed-MM")
+    code, out, _ = call("superfed_table1", *again)
+    assert (code, len(ran)) == (0, 6)
+    assert "### MNIST-K50, accuracy, 3 rounds" in out
+    assert "MNIST-K100" not in out
+    assert "FedAvg" not in out
+    assert "| APFL |" in out
+    assert " of 50, " in out  # of MM, since mixing
+    lines = (tmp_path / "runs/table-small/table.csv").read_text().splitlines()
+    assert {line.split(",")[2] for line in lines[1:]} == {"APFL", "SuPerFed-MM"}
+    nothing = ("--table", "--columns", "CIFAR10-K50", "--only", "pFedMe")
+    code, _, told = call("superfed_table1", *nothing)
+    assert (code, told) == (1, "no run is finished in runs/table-small\n")
+
+
+def test_what_was_left_out_is_the_last_line_and_the_exit_code(call, cells):
+    refused, _ = cells
+    refused["APFL"] = FolderError("x holds another sweep (rounds: 10 -> 3)")
+    refused["FedAvg"] = MemoryError("one run needs 9 GiB")
+    code, out, told = call("superfed_table1", *ASKED[:2], *ASKED[3:], "FedPer")
+    assert code == 1
+    assert "| FedPer |" in out
+    assert "holds another sweep" in told
+    assert "needs 9 GiB" in told
+    last = told.splitlines()[-1]
+    assert last == "left out: MNIST-K50, FedAvg; MNIST-K50, APFL"
+    code, out, told = call("superfed_table1", *ASKED[:2], *ASKED[3:], "--seeds", "7")
+    assert (code, out) == (1, "")
+    assert told.splitlines()[-1] == last
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_an_error_of_the_user_is_one_line(name, call, monkeypatch):
+    script = f"superfed_{name}"
+    instead(monkeypatch, script, MISSING)
+    code, _, told = call(script)
+    assert (code, told) == (2, f"{script}.py: {MISSING}\n")
+    instead(monkeypatch, script, MemoryError("one run needs 9 GiB"))
+    assert call(script)[0] == 2
+    monkeypatch.setenv("PFLJAX_TRACE", "1")
+    with pytest.raises(MemoryError):
+        call(script)
+
+
+@pytest.mark.parametrize("option", ["--rounds", "--points"])
+@pytest.mark.parametrize("name", ["table1", *RUNS])
+def test_numbers_below_one_are_refused(name, option, call):
+    code, out, help_ = call(f"superfed_{name}", "--help")
+    assert (code, help_) == (0, "")
+    if option not in out:
+        return
+    for number in ("0", "-1", "x"):
+        code, _, told = call(f"superfed_{name}", option, number)
+        assert code == 2
+        assert f"argument {option}: " in told
+
+
+def test_points_run_one_by_one_are_told_with_their_pace(call, monkeypatch):
+    module, made = importlib.import_module("superfed_fig3"), []
+    monkeypatch.setattr(module, "MU", (0.0,))
+    monkeypatch.setattr(module, "use_compile_cache", lambda: made.append("cache"))
+    monkeypatch.setattr(module, "run", lambda *args, **_: made.append(args[0]))
+    code, out, _ = call("superfed_fig3", "--separate", "--rounds", "2")
+    assert code == 0
+    assert made[0] == "cache"
+    assert [e.rounds for e in made[1:]] == [2] * 8
+    assert out == "one after another: 8 points ran in 0 s, 0.0 s a point\n"
+    for e in made[1:3]:
+        Path(e.out).mkdir(parents=True)
+        write_json(Path(e.out) / "summary.json", {"rounds": 2})
+    assert "6 points ran" in call("superfed_fig3", "--separate", "--rounds", "2")[1]
+    assert module.pace(0, 1.0) == "0 points ran in 1 s"
+
+
+def test_a_sweep_tells_how_many_points_it_ran_itself(monkeypatch, tmp_path, capsys):
+    module = importlib.import_module("superfed_fig3")
+
+    def sweep(experiment, over, *, out, quiet):
+        for seed in over["seed"]:
+            (out / "runs").mkdir(exist_ok=True)
+            (out / "runs" / f"{seed}.npz").touch()
+
+    monkeypatch.setattr(module, "sweep", sweep)
+    for seeds, count in (((0, 1), 2), ((0, 1, 2), 1), ((0,), 0)):
+        module.together(module.SMALL, {"seed": seeds}, tmp_path)
+        assert f"as one sweep: {count} points ran in" in capsys.readouterr().out
+
+
+def test_figure_a1_takes_a_seed(call, monkeypatch):
+    module, made = importlib.import_module("superfed_figA1"), []
+
+    def stop(experiment):
+        made.append(experiment)
+        raise FolderError("enough")
+
+    monkeypatch.setattr(module, "run", stop)
+    for options in ((), ("--seed", "3")):
+        call("superfed_figA1", *options)
+    assert [e.seed for e in made] == [0, 3]
+    assert made[0].out != made[1].out
+
+
+@pytest.mark.parametrize("start", [0.0, 0.5])
+def test_who_took_part_is_what_a_run_would_draw(start):
+    took_part = importlib.import_module("cohorts").took_part
+    e = tiny.TINY.replace(cohort=2, rounds=3, hyper={"start": start})
+    federation, _ = build.federation(e)
+    sim = build.simulation(e, federation)
+    ever, mixed = [], []
+    for seed in (0, 1):
+        state = sim.init(jax.random.key(seed))
+        for _ in range(e.rounds):
+            state, _ = sim.rounds(state, federation.train, np.int32(1))
+        ever.append(int((sim.participations(state.key, state.round) > 0).sum()))
+        mixed.append(int(state.clients.met.sum()))
+    told = {"clients": 6.0, "took_part": np.mean(ever)}
+    assert took_part(e, (0, 1)) == told | {"mixed": np.mean(mixed)}
+    assert (mixed == ever) == (start == 0)
+    assert took_part(e.replace(algorithm="fedavg", hyper={}), (0, 1)) == told
+    assert took_part(e.replace(clients=None, partition="natural"), (0,)) == {}
