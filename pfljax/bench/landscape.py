@@ -77,6 +77,7 @@ CASES: dict[str, Case] = {
     "plane": Case(make_plane, 1, 2000, 21, 2),
     "lines": Case(make_lines, 100, 100, 21, 1),
 }
+ACCELERATED = {"plane": Case(make_plane, 1, 10_000, 51, 2)}  # in place of a CPU's
 
 
 def run(
@@ -92,8 +93,8 @@ def run(
 
     Args:
       names: keys of `CASES`.
-      points: along an axis, in place of 21, for a shorter call: the time is linear in
-        their number.
+      points: along an axis, in place of 21 (51 of a plane on an accelerator), for a
+        shorter call: the time is linear in their number.
       repeats: timed calls, each followed by one of the peer.
       peer: a command, see `against.ask`; its rate is points a second.
       out: the folder to write to.
@@ -104,7 +105,8 @@ def run(
     """
     if min(repeats, points or 2) < 1:
         raise ValueError(f"repeats is {repeats}, points {points}; expected 1 or more")
-    cases = {name: find("landscape", CASES, name) for name in names}
+    known = CASES if jax.default_backend() == "cpu" else CASES | ACCELERATED
+    cases = {name: find("landscape", known, name) for name in names}
     if peer is not None:
         against.check(peer, [(name, "") for name in names])
     peak = cost.peak_flops()

@@ -28,7 +28,10 @@ TOLD = ("dataset", "partition", "model")
 
 
 def comparison_page(
-    groups: Sequence[Group], tables: Sequence[Table], pictures: Sequence[Picture]
+    groups: Sequence[Group],
+    tables: Sequence[Table],
+    pictures: Sequence[Picture],
+    landscapes: Sequence[Picture] = (),
 ) -> str:
     """The page of several runs; the first of the tables has the key figures."""
     runs = [run for group in groups for run in group.runs]
@@ -45,6 +48,7 @@ def comparison_page(
         Section("Tables", _tables(tables)),
         Section("Curves", figures(curves)),
         Section("Clients", figures(clients)),
+        Section("Landscapes", figures(landscapes)),
         Section("Config", _settings(groups, differ, shared)),
         Section("Provenance", _provenance(groups)),
     ]

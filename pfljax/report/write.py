@@ -1,5 +1,6 @@
 """Writes the report of a run, and of a comparison of runs."""
 
+import itertools
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 PIXELS = 86  # of CSS, an inch of a figure
 CALIBRATED = ("last", "validation")
+LANDSCAPES = 3_000_000  # bytes of PNG in a comparison; a page stays under 5 MB
 DRAW: dict[str, "Callable[[Run], Figure | None]"] = {
     "learning_curves": figures.learning_curves,
     "accuracy_histogram": figures.accuracy_histogram,
@@ -56,6 +58,8 @@ def write_comparison(folders: Sequence[str | Path], out: str | Path) -> str:
     where the runs have them; calibration and loss of the first two, which the Markdown
     leaves out.
 
+    The page also shows the landscapes of the first run of each method that has some.
+
     Raises:
         ValueError: no folder, or one is no run, unfinished, damaged or there twice.
     """
@@ -70,7 +74,8 @@ def write_comparison(folders: Sequence[str | Path], out: str | Path) -> str:
     for table in told:
         _write_table(table, out)
     pictures = _comparison_pictures(runs, _made(out / "figures"))
-    _write(out / "comparison.html", comparison_page(groups, told, pictures))
+    page = comparison_page(groups, told, pictures, _compared_landscapes(groups))
+    _write(out / "comparison.html", page)
     return "\n".join(
         f"{table.caption}\n\n{formats.markdown(table)}" for table in tables
     )
@@ -142,6 +147,19 @@ def _landscapes(place: Path) -> list[Picture]:
         if pixels:
             found.append(Picture(file.stem, png, round(PIXELS * pixels / DPI), caption))
     return found
+
+
+def _compared_landscapes(groups: Sequence[Group]) -> list[Picture]:
+    """Those of the first run of each method that has some, kind by kind."""
+    found = []
+    for group in groups:
+        own = ((run, _landscapes(run.folder / "figures")) for run in group.runs)
+        run, pictures = next(((r, p) for r, p in own if p), (group.runs[0], []))
+        whose = f"{group.label}, seed {run.config['seed']}"
+        found += [p._replace(caption=f"{whose}. {p.caption}") for p in pictures]
+    found.sort(key=lambda picture: picture.name)
+    sizes = itertools.accumulate(len(picture.png) for picture in found)
+    return [p for p, size in zip(found, sizes, strict=True) if size <= LANDSCAPES]
 
 
 def _made(folder: Path) -> Path:

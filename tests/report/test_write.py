@@ -218,6 +218,24 @@ def test_one_evaluated_round_and_a_diverged_run(make_run, tmp_path):
     assert "–" in write_comparison([folder], tmp_path / "out")
 
 
+def test_a_comparison_shows_each_methods_first_landscapes(make_run, tmp_path):
+    folders = [
+        make_run(tmp_path / f"{method}-{seed}", method, seed, R=4)
+        for method in ("fedavg", "ditto")
+        for seed in (0, 1)
+    ]
+    for folder in folders[1:]:  # the first of fedavg has none
+        figure, _ = style.new_figure(2, 2)
+        (folder / "figures").mkdir(exist_ok=True)
+        style.save_figure(figure, folder / "figures" / "landscape_line")
+    write_comparison(folders, tmp_path / "out")
+    page = read_page(tmp_path / "out" / "comparison.html")
+    assert "landscapes" in page.ids
+    for method, seed in (("fedavg", 1), ("ditto", 0)):
+        assert f"{method}, seed {seed}. Test accuracy along" in page.text
+    assert page.text.count("Test accuracy along the straight line") == 2
+
+
 def test_comparison_writes_everything(comparison_folders, tmp_path):
     text = write_comparison(comparison_folders, tmp_path)
     tables = [
