@@ -8,6 +8,7 @@ import pytest
 import toy
 from pfljax import engine, reduce, selection
 from pfljax.algorithms.apfl import apfl
+from pfljax.algorithms.apfl_fedtorch import apfl_fedtorch
 from pfljax.algorithms.ditto import ditto
 from pfljax.algorithms.fedavg import fedavg
 from pfljax.algorithms.fedper import fedper
@@ -63,7 +64,11 @@ def trained_alone():
         fedprox(TASK, LOCAL, mu=0.0),
         fedprox(TASK, LOCAL, mu=0.0, prox="norm"),
         ditto(TASK, LOCAL, lam=0.7),
-        apfl(TASK, LOCAL, alpha=0.3, weighting="rows"),
+        *(
+            apfl(TASK, LOCAL, alpha=alpha, weighting="rows", as_in=form)
+            for form, alpha in (("paper", 0.3), ("fedjax", 0.9), ("superfed-code", 0.5))
+        ),
+        apfl_fedtorch(TASK, LOCAL, alpha=0.6, weighting="rows"),
         superfed(TASK, LOCAL, start=1.0, mu=0.0, nu=5.0, rounds=3),
     ],
     ids=[
@@ -71,6 +76,9 @@ def trained_alone():
         "fedprox norm mu=0",
         "ditto any lam",
         "apfl any alpha",
+        "apfl fedjax any alpha",
+        "apfl superfed-code any alpha",
+        "apfl_fedtorch any alpha",
         "superfed start=1",
     ],
 )
@@ -170,6 +178,13 @@ def test_superfed_that_never_mixes_is_fedprox(prox):
     same = last(fedprox(TASK, LOCAL, mu=factor * 0.3, prox=prox))
     method = superfed(TASK, LOCAL, start=1.0, mu=0.3, nu=9.0, prox=prox, rounds=3)
     toy.assert_close(last(method).server, same.server, 1e-6)
+
+
+def test_superfed_at_lambda_zero_is_fedavg(averaged, monkeypatch):
+    place = "pfljax.algorithms.superfed.draw_lambda"
+    monkeypatch.setattr(place, lambda key, task, mixing: 0.0)
+    method = superfed(TASK, LOCAL, start=0.0, mu=0.0, nu=0.0, rounds=3)
+    toy.assert_close(last(method).server, averaged.server, 1e-6)
 
 
 def test_superfed_layers_of_one_module_mix_as_the_model():
