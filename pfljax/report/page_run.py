@@ -92,7 +92,7 @@ def _key_figures(run: Run) -> list[Card]:
     for way in ("up", "down"):
         found += _traffic(way, run.summary.get("traffic") or {})
     if run.seconds is not None:
-        told = "the compilation in the first call included"
+        told = "of the rounds alone: evaluations are apart"
         found.append(Card("Time of training", f"{run.seconds:.1f} s", told))
     return found
 
