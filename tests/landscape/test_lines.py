@@ -235,8 +235,16 @@ def test_the_wrong_shapes_are_refused(clients):
 def test_bad_numbers_are_refused(clients, found):
     with pytest.raises(ValueError, match="expected ascending numbers"):
         landscape.line(*clients, t=(0.0, 1.0, 0.5))
-    with pytest.raises(ValueError, match="chunk is 0; expected 1 or more"):
+    with pytest.raises(ValueError, match="chunk is 0, expected 1 or more"):
         landscape.line(*clients, chunk=0)
+    with pytest.raises(ValueError, match=r"chunk is 1\.5, .* such a whole number"):
+        landscape.line(*clients, chunk=1.5)
+    for judge in (landscape.line, landscape.between):
+        with pytest.raises(ValueError, match="batch_size is 0, expected 1 or more"):
+            judge(*clients, batch_size=0)
+    nobody = clients[3]._replace(size=np.zeros(CLIENTS, int))
+    with pytest.raises(ValueError, match="data has no rows"):
+        landscape.line(*clients[:3], landscape.pooled(nobody))
     with pytest.raises(ValueError, match="metric 'los' is unknown; known: accuracy,"):
         landscape.barrier(found, "los")
     part = Line(found.t[1:], {m: v[:, 1:] for m, v in found.metrics.items()})
