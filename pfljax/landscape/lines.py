@@ -28,6 +28,7 @@ class Line(NamedTuple):
 
     t: np.ndarray  # f32[T], ascending
     metrics: dict[str, np.ndarray]  # "loss", "accuracy", ...: f32[T] or f32[C, T]
+    arc: np.ndarray | None = None  # f64[T] or f64[C, T], length up to t; None: as t
 
 
 class Between(NamedTuple):
@@ -214,11 +215,17 @@ def height(line: Line, metric: str = "loss") -> np.ndarray:
 def arc_mean(line: Line, metric: str = "loss") -> np.ndarray:
     """Mean over [0, 1] weighted by arc length, by the trapezoid rule, f64[...].
 
-    On a straight line the arc length is t times the distance. Garipov et al., NeurIPS
-    2018, https://arxiv.org/abs/1802.10026.
+    On a straight line the arc length is t times the distance; a `curve` has its own.
+    Garipov et al., NeurIPS 2018, https://arxiv.org/abs/1802.10026.
     """
     t, value = _within(line, metric)
-    return np.trapezoid(value, t, axis=-1)
+    if line.arc is None:
+        return np.trapezoid(value, t, axis=-1)
+    arc = line.arc[..., (line.t >= 0) & (line.t <= 1)]
+    length = arc[..., -1:] - arc[..., :1]
+    with np.errstate(invalid="ignore", divide="ignore"):
+        share = np.where(length == 0, t, (arc - arc[..., :1]) / length)
+    return np.trapezoid(value, share, axis=-1)
 
 
 def midpoint(line: Line, metric: str = "accuracy") -> np.ndarray:

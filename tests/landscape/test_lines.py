@@ -185,6 +185,14 @@ def test_figures_of_a_line_by_hand():
     assert landscape.flat_range(line, "loss", 0.0)[0] == 0
 
 
+def test_a_mean_over_a_curve_is_weighted_by_its_length():
+    t, values = np.asarray([0, 0.5, 1], np.float32), np.asarray([1.0, 2.0, 5.0])
+    arc = np.asarray([[0.0, 3.0, 4.0], [1.0, 2.0, 2.0], [2.0, 2.0, 2.0]])
+    line = Line(t, {"loss": np.stack([values] * 3)}, arc)
+    expected = [0.75 * 1.5 + 0.25 * 3.5, 1.5, 0.5 * 1.5 + 0.5 * 3.5]
+    np.testing.assert_allclose(landscape.arc_mean(line, "loss"), expected)
+
+
 def test_a_second_call_with_other_models_traces_nothing(clients):
     task, a, b, data = clients
     traced = []
