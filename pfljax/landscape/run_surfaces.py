@@ -93,7 +93,7 @@ def plane_of(path: Path, points: int = 21) -> Found:
     """
     run = Finished(path)
     center = run.server()
-    u, v = (random_direction(jax.random.key(seed), center) for seed in (0, 1))
+    u, v = (random_direction(jax.random.key(s), center, run.network) for s in (0, 1))
     found = _judged(run, center, u, v, points)
     return _of_plane(run, found, "random directions, normalised by filter", {})
 
