@@ -31,7 +31,8 @@ RISE = 0.5  # above the loss of the center
 def surface(run: landscape.Finished, points: int) -> landscape.Plane:
     """The plane around the server's model of a finished run."""
     center = run.server()
-    u, v = (landscape.random_direction(jax.random.key(seed), center) for seed in (0, 1))
+    keys = (jax.random.key(seed) for seed in (0, 1))
+    u, v = (landscape.random_direction(key, center, run.network) for key in keys)
     axis = np.linspace(-1, 1, points)
     frame = landscape.around(center, u, v)
     rows = landscape.pooled(run.federation.test)

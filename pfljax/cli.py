@@ -23,6 +23,8 @@ from argparse import ArgumentParser
 from pathlib import Path
 from typing import Any
 
+LANDSCAPES = ("line", "pairs", "plane", "hessian", "curvature", "training")
+
 
 def main() -> None:
     """The entry point: an error of the user is one line and exit code 2."""
@@ -192,9 +194,7 @@ def export(args: list[str]) -> None:
         help="client number among those that train; none: the server. Clients held out "
         "(--unseen) have no state",
     )
-    parser.add_argument(
-        "--out", help="file; default RUN/client-K.npz or RUN/server.npz"
-    )
+    parser.add_argument("--out", help="file, else RUN/client-K.npz or RUN/server.npz")
     given = parser.parse_args(args)
     from pfljax.export import export as write
     from pfljax.folder import read_json
@@ -211,12 +211,12 @@ def export(args: list[str]) -> None:
 
 
 def landscape(args: list[str]) -> None:
-    """Judges a run's line, pairs, plane, hessian, curvature, or training."""
+    """Judges a run's models: the line between two by default, or another kind."""
     parser = ArgumentParser("pfljax landscape", description=landscape.__doc__)
     parser.add_argument("run", help="a run folder")
-    parser.add_argument("--kind", default="line", help="which of these; default line")
+    parser.add_argument("--kind", default="line", help=", ".join(LANDSCAPES))
     parser.add_argument("--points", type=int, help="along an axis; odd for a line")
-    parser.add_argument("--tolerance", type=float, default=0.01, help="of flat ranges")
+    parser.add_argument("--tolerance", type=float, help="of a line's flat ranges")
     parser.add_argument("--other", type=Path, help="a run for the lines to go to")
     given = vars(parser.parse_args(args))
     use_compile_cache()

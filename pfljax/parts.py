@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 import optax
+from flax import linen as nn
 
 from pfljax import mesh, models, registry, selection
 from pfljax.config import Experiment
@@ -52,12 +53,17 @@ def _hashable(value: Any) -> Any:
 
 def make_task(experiment: Experiment, shape: Shape) -> Task:
     """The model of the experiment on inputs of this shape."""
+    module = make_network(experiment, shape)
+    return models.task(module, shape.input_shape, shift=shape.shift, scale=shape.scale)
+
+
+def make_network(experiment: Experiment, shape: Shape) -> nn.Module:
+    """The layers of the model."""
     name = experiment.model
     choice = registry.parse(
         default_model(shape.input_shape) if name == "auto" else name
     )
-    module = models.model(choice.name, shape.num_classes, **choice.kwargs)
-    return models.task(module, shape.input_shape, shift=shape.shift, scale=shape.scale)
+    return models.model(choice.name, shape.num_classes, **choice.kwargs)
 
 
 def default_model(input_shape: tuple[int, ...]) -> str:

@@ -3,6 +3,7 @@
 import importlib
 import itertools
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -79,6 +80,17 @@ def test_figure_a1_measures_what_lies_below_a_level():
     assert module.center(plane) == 0.5
     assert module.below(plane, 0.75) == 5 / 25  # the middle and its four neighbours
     assert module.below(plane, 9.0) == 1
+
+
+def test_figure_a1_normalises_by_the_layers_of_the_run(monkeypatch):
+    given, module = [], load("superfed_figA1")
+    monkeypatch.setattr(landscape, "random_direction", lambda *own: given.append(own))
+    for name in ("around", "pooled", "plane"):
+        monkeypatch.setattr(landscape, name, lambda *_, **__: None)
+    rows = SimpleNamespace(test=None)
+    run = SimpleNamespace(server=dict, network="layers", federation=rows, task=None)
+    module.surface(run, 3)
+    assert [own[1:] for own in given] == [({}, "layers")] * 2
 
 
 def test_tuning_takes_the_best_point_on_validation_rows():

@@ -1,6 +1,7 @@
 """Client states in host memory or on disk: the bits of a run on the devices alone."""
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -132,6 +133,17 @@ def test_a_round_that_is_no_longer_kept_is_refused(tmp_path):
         disk(tmp_path, keep=1).restore(1)
     with pytest.raises(StoreError, match=r"keep is 2, .* choose keep <= 1"):
         disk(tmp_path, keep=2)
+
+
+def test_a_store_is_closed_once_and_when_its_modules_are_gone(tmp_path, monkeypatch):
+    place = disk(tmp_path)
+    files = list(place.files)
+    monkeypatch.setattr("pfljax.slots.os", None)  # as at the end of the interpreter
+    place.__del__()
+    for file in files:
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            os.fstat(file)
+    place.__del__()
 
 
 def test_only_clients_that_took_part_take_space(tmp_path):

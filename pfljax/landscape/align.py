@@ -33,6 +33,7 @@ class Axis(NamedTuple):
 
     path: Path
     axis: int
+    shape: tuple[int, ...]  # of the parameter, of one model
 
 
 class Units(NamedTuple):
@@ -54,7 +55,8 @@ def hidden_units(network: nn.Module, params: Params) -> list[Units]:
       params: any parameters of it: only their shapes are looked at.
 
     Raises:
-      ValueError: a layer is of no known kind.
+      ValueError: a layer is of no known kind, or params are not one model's of the
+        network.
     """
     leaves: Any = flatten_dict(jax.device_get(params))
     walk = _Walk(leaves)
@@ -87,7 +89,7 @@ class _Walk:
     def tie(self, own: _Open | None, path: Path, axis: int) -> None:
         """These units stand at this axis, if there is such a parameter."""
         if own is not None and path in self.leaves:
-            self.root(own).axes.append(Axis(path, axis))
+            self.root(own).axes.append(Axis(path, axis, self.leaves[path].shape))
 
     def fresh(self, path: Path, axis: int) -> _Open:
         """The units that a layer makes."""
@@ -125,8 +127,15 @@ class _Walk:
         """A dense layer or a convolution."""
         if getattr(layer, "feature_group_count", 1) != 1:
             raise ValueError(f"{'/'.join(path)} is a grouped convolution; expected one")
-        rank = self.leaves[(*path, "kernel")].ndim
+        rank = 2 + np.size(getattr(layer, "kernel_size", ()))
+        kernel = self.leaves.get((*path, "kernel"), np.empty(()))
         inputs, outputs = (1, 0) if isinstance(layer, Linear) else (rank - 2, rank - 1)
+        if kernel.ndim != rank or kernel.shape[outputs] != layer.features:
+            raise ValueError(
+                f"params have shape {kernel.shape} at {'/'.join((*path, 'kernel'))}, "
+                f"expected {rank} axes, {layer.features} long at axis {outputs}; give "
+                "one model's parameters of this network"
+            )
         self.tie(own, (*path, "kernel"), inputs)
         return self.fresh(path, outputs)
 
@@ -168,12 +177,29 @@ def permute_units(
     """The model whose units of group g are those of `params` in the order `orders[g]`.
 
     It computes what `params` computes.
+
+    Raises:
+      ValueError: params are not one model's, of the network whose units these are.
     """
-    leaves: Any = flatten_dict(jax.device_get(params))
+    leaves = _leaves(units, params, "params")
     for own, order in zip(units, orders, strict=True):
-        for path, axis in own.axes:
+        for path, axis, _ in own.axes:
             leaves[path] = _reordered(leaves[path], axis, order)
     return unflatten_dict(leaves)
+
+
+def _leaves(units: Sequence[Units], params: Params, name: str) -> dict[Path, Any]:
+    """The parameters by path, if the units are theirs."""
+    leaves: Any = flatten_dict(jax.device_get(params))
+    for path, _, shape in (axis for own in units for axis in own.axes):
+        found = np.shape(leaves[path]) if path in leaves else None
+        if found != shape:
+            raise ValueError(
+                f"{name} has shape {found} at {'/'.join(path)}, expected {shape}; give "
+                "one model's parameters (a client's of stacked ones), of the network "
+                "whose units these are"
+            )
+    return leaves
 
 
 def _reordered(leaf: np.ndarray, axis: int, order: np.ndarray) -> np.ndarray:
@@ -189,9 +215,12 @@ def match_units(
     Weight matching: each group in turn takes the order with the greatest inner product
     of the parameters, until none changes (Ainsworth et al., Algorithm 1). The distance
     to a never grows. A local optimum: `seed` orders the groups.
+
+    Raises:
+      ValueError: as of `permute_units`.
     """
     rng = np.random.default_rng(seed)
-    ours, theirs = (flatten_dict(jax.device_get(model)) for model in (a, b))
+    ours, theirs = _leaves(units, a, "a"), _leaves(units, b, "b")
     orders = [np.arange(own.size) for own in units]
     for _ in range(passes):
         changed = False
@@ -211,7 +240,7 @@ def _scores(
 ) -> np.ndarray:
     """Inner product of a's unit i and b's unit j, all others in their order, [n, n]."""
     total = np.zeros((units[g].size,) * 2)
-    for path, axis in units[g].axes:
+    for path, axis, _ in units[g].axes:
         leaf = b[path]
         for other, order in zip(units, orders, strict=True):
             for at in (x.axis for x in other.axes if x.path == path):

@@ -8,7 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 
-from pfljax.landscape.objective import Objective, at_least, measure
+from pfljax.landscape.objective import Objective, measure
+from pfljax.landscape.stacked import at_least
 from pfljax.types import Array, ClientData, Params, Task
 
 ETA = 0.01  # of ASAM: keeps a weight of zero movable
@@ -53,8 +54,8 @@ def sharpness(
       chunk: clients at once; None: 1 on a CPU, else as many as fit into memory.
     """
     at_least("steps", steps, 1)
-    if not 0 < rho < np.inf:
-        raise ValueError(f"rho is {rho}, expected a positive radius; e.g. 0.05")
+    if np.ndim(rho) or not 0 < rho < np.inf:
+        raise ValueError(f"rho is {rho}, expected one positive radius; e.g. 0.05")
     found = measure(
         _sharpness, task, params, data, np.float32(rho), (steps, adaptive),
         batch_size=batch_size, chunk=chunk,

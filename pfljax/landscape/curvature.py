@@ -17,10 +17,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pfljax.landscape.objective import Objective, at_least, measure, size
+from pfljax.landscape.objective import Objective, measure, size
+from pfljax.landscape.stacked import at_least
 from pfljax.types import Array, ClientData, Key, Params, Task
 
 POINTS = 1000  # of the grid of a density
+EIGEN_STEPS, DENSITY_STEPS = 20, 40  # where a model has as many parameters
 
 
 class Eigen(NamedTuple):
@@ -54,11 +56,11 @@ def eigen(
     key: Key,
     *,
     top: int = 2,
-    steps: int = 20,
+    steps: int | None = None,
     batch_size: int = 256,
     chunk: int | None = None,
 ) -> Eigen:
-    """The `top` greatest eigenvalues and their eigenvectors by `steps` of Lanczos.
+    """The `top` greatest eigenvalues and their eigenvectors by Lanczos' algorithm.
 
     Greatest, not greatest in size. More steps bring `residuals` down.
 
@@ -68,12 +70,14 @@ def eigen(
       data: one client's rows, or C clients', or `planes.pooled` ones.
       key: of the first vector.
       top: number of eigenpairs.
-      steps: products with the Hessian, `top` to the number of parameters. Memory: as
-        many vectors of that number for each client at once.
+      steps: products with the Hessian, `top` to the number of parameters; None: 20,
+        or that number if it is less. Memory: as many vectors of parameters for each
+        client at once.
       batch_size: rows at once; the result does not depend on it.
       chunk: clients at once; None: 1 on a CPU, else as many as fit into memory.
     """
     at_least("top", top, 1)
+    steps = min(EIGEN_STEPS, size(task)) if steps is None else steps
     at_least("steps", steps, top, size(task))
     found = measure(
         _eigen, task, params, data, key, (top, steps), batch_size=batch_size,
@@ -131,7 +135,7 @@ def density(
     key: Key,
     *,
     probes: int = 8,
-    steps: int = 40,
+    steps: int | None = None,
     sigma: float | None = None,
     batch_size: int = 256,
     chunk: int | None = None,
@@ -141,9 +145,11 @@ def density(
     Each of `probes` random signs v gives the nodes and weights of a quadrature; their
     mean is smoothed by Gaussians of deviation `sigma`, in units of eigenvalues: None
     for 1/100 of the span of all nodes. Ghorbani, Krishnan and Xiao, ICML 2019,
-    https://arxiv.org/abs/1901.10159 (Section 2). Other arguments as of `eigen`.
+    https://arxiv.org/abs/1901.10159 (Section 2). `steps` None is 40, or the number of
+    parameters if it is less. Other arguments as of `eigen`.
     """
     at_least("probes", probes, 1)
+    steps = min(DENSITY_STEPS, size(task)) if steps is None else steps
     at_least("steps", steps, 1, size(task))
     if sigma is not None and not sigma > 0:
         raise ValueError(f"sigma is {sigma}, expected a positive number, or None")

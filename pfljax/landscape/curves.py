@@ -52,11 +52,34 @@ def curve(
 ) -> Line:
     """Metrics along the curve of these points: a `Line` whose t is the curve's.
 
+    Its `arc` is the length of the straight pieces between the places.
+
     Arguments are those of `line`; `points` are what `train_curve` returns.
+
+    Raises:
+      ValueError: as of `line`, or `t` leaves [0, 1], where the curve lies.
     """
     places = ascending(t)
-    weights = curve_weights(kind, len(_separate(task, points)), places)
-    return Line(places, mixtures(task, points, weights, data, batch_size, chunk))
+    if places[0] < 0 or places[-1] > 1:
+        raise ValueError(f"t is {t}, expected places from 0 to 1, where the curve lies")
+    models = _separate(task, points)
+    weights = np.asarray(curve_weights(kind, len(models), places))
+    found = mixtures(task, points, weights, data, batch_size, chunk)
+    return Line(places, found, _arc(task, models, weights))
+
+
+def _arc(task: Task, points: list[Params], weights: np.ndarray) -> np.ndarray:
+    """Lengths up to each of the models of weights [T, n], f64[T] or f64[C, T]."""
+    clients = stacked.count(task, points[0], "points")
+    gram: Any = 0.0  # of the points less the first, which keeps its digits
+    for leaves in zip(*map(jax.tree.leaves, points), strict=True):
+        rows = [np.asarray(own, np.float64).reshape(clients or 1, -1) for own in leaves]
+        apart = np.stack([row - rows[0] for row in rows], 1)
+        gram = gram + apart @ apart.swapaxes(1, 2)
+    steps = np.diff(weights.astype(np.float64), axis=0)
+    squares = np.einsum("ti,cij,tj->ct", steps, gram, steps)
+    arc = np.insert(np.cumsum(np.sqrt(np.maximum(squares, 0)), 1), 0, 0, axis=1)
+    return arc if clients else arc[0]
 
 
 def mixtures(

@@ -9,10 +9,12 @@ from pfljax.landscape.curvature import Density
 from pfljax.landscape.lines import Line, barrier
 from pfljax.landscape.matrix import Pairs
 from pfljax.landscape.planes import Plane
+from pfljax.metrics import GREATER_IS_BETTER
 from pfljax.report.figures import over_clients
 from pfljax.report.style import BAND, INK, label_ends, line_styles, new_figure
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 LEVELS = 14
@@ -20,48 +22,74 @@ DECADES = 6  # of a density that are drawn
 
 
 def draw_planes(planes: Mapping[str, Plane], metric: str = "loss") -> "Figure":
-    """Contours of planes side by side, log-spaced and of one scale for all.
+    """Contours of planes side by side, of one scale for all.
 
-    Models are marked, by name if there are several. Values above 30 times the least
-    loss, and not finite ones, are drawn as the highest level.
+    Models are marked, by name if there are several. Levels of an error are log-spaced;
+    values above 30 times the least one, and not finite ones, are drawn as the highest
+    level. Levels of an accuracy are even, and values that are not finite the lowest.
 
     Raises:
-      ValueError: a plane is of many clients.
+      ValueError: a plane is of many clients or lacks the metric, or no value is finite.
     """
     values = [_values(plane, metric) for plane in planes.values()]
-    finite = np.concatenate([v[np.isfinite(v)] for v in values])
-    low = max(float(finite.min()), 1e-4)
-    high = min(float(finite.max()), 30 * low)
-    levels = np.geomspace(low, max(high, 1.01 * low), LEVELS)
-    from matplotlib.colors import LogNorm
+    levels = _levels(values, metric)
+    worst = levels[0] if metric in GREATER_IS_BETTER else levels[-1]
+    from matplotlib.colors import LogNorm, Normalize
 
+    norm = Normalize if metric in GREATER_IS_BETTER else LogNorm
     shown = []
     drawn, panels = new_figure(3.0 * len(planes) + 0.8, 3.1, len(planes), sharey=True)
     for axes, (title, plane), found in zip(panels, planes.items(), values, strict=True):
-        clipped = np.clip(np.nan_to_num(found, nan=np.inf), levels[0], levels[-1])
-        shown.append(
-            axes.contourf(plane.alpha, plane.beta, clipped.T, levels, norm=LogNorm())
-        )
-        axes.contour(
-            plane.alpha, plane.beta, clipped.T, levels, colors="white", linewidths=0.4
-        )
-        for name, place in plane.marks.items():
-            axes.plot(*place, "o", markerfacecolor="white", color=INK)
-            if len(plane.marks) > 1:
-                axes.annotate(
-                    name, place, (5, 5), textcoords="offset points", color="white"
-                )
+        filled = np.where(np.isfinite(found), found, worst).clip(levels[0], levels[-1])
+        grid = plane.alpha, plane.beta, filled.T, levels
+        shown.append(axes.contourf(*grid, norm=norm(levels[0], levels[-1])))
+        axes.contour(*grid, colors="white", linewidths=0.4)
+        _mark(axes, plane)
         axes.set_title(title, fontsize=10)
+        axes.set_xlabel("alpha")
         axes.set_aspect("equal")
+    panels[0].set_ylabel("beta")
     drawn.colorbar(shown[0], ax=panels, format="%.2g", label=metric)
     return drawn
+
+
+def _levels(values: Sequence[np.ndarray], metric: str) -> np.ndarray:
+    """Ascending levels for all planes."""
+    if not values:
+        raise ValueError("planes is empty; expected one plane or more, by their titles")
+    finite = np.concatenate([v[np.isfinite(v)] for v in values])
+    if not len(finite):
+        raise ValueError(
+            f"no {metric} on the planes is finite; expected models that have not "
+            "diverged: choose others, or rounds before"
+        )
+    low, high = float(finite.min()), float(finite.max())
+    if metric in GREATER_IS_BETTER:
+        return np.linspace(low, max(high, low + 1e-3), LEVELS)
+    low = max(low, 1e-4)
+    return np.geomspace(low, max(min(high, 30 * low), 1.01 * low), LEVELS)
+
+
+def _mark(axes: "Axes", plane: Plane) -> None:
+    """Marks the models that lie on the plane; a client's may not."""
+    from matplotlib.patheffects import withStroke
+
+    for name, place in plane.marks.items():
+        if not np.isfinite(place).all():
+            continue
+        axes.plot(*place, "o", markerfacecolor="white", color=INK)
+        if len(plane.marks) > 1:
+            axes.annotate(
+                name, place, (5, 5), textcoords="offset points", color="white",
+                path_effects=[withStroke(linewidth=2, foreground=INK)],
+            )  # fmt: skip
 
 
 def draw_surface(plane: Plane, metric: str = "loss", ceiling: float = 1e9) -> "Figure":
     """A plane as a surface over its two axes; values above `ceiling` are cut off.
 
     Raises:
-      ValueError: the plane is of many clients.
+      ValueError: the plane is of many clients, or lacks the metric.
     """
     drawn, panels = new_figure(4.6, 3.8, subplot_kw={"projection": "3d"})
     axes: Any = panels[0]
@@ -74,6 +102,9 @@ def draw_surface(plane: Plane, metric: str = "loss", ceiling: float = 1e9) -> "F
 
 
 def _values(plane: Plane, metric: str) -> np.ndarray:
+    if metric not in plane.metrics:
+        known = ", ".join(plane.metrics)
+        raise ValueError(f"metric {metric!r} is unknown; known: {known}")
     values = plane.metrics[metric]
     if values.ndim != 2:
         raise ValueError(
@@ -83,7 +114,11 @@ def _values(plane: Plane, metric: str) -> np.ndarray:
     return values
 
 
-def draw_line(lines: Mapping[str, Line], metric: str = "accuracy") -> "Figure":
+def draw_line(
+    lines: Mapping[str, Line],
+    metric: str = "accuracy",
+    xlabel: str = "t, from a (0) to b (1)",
+) -> "Figure":
     """A metric along lines: mean over clients, and the band of their 10 to 90 %.
 
     A line of one model has no band. Clients whose value is not finite are left out.
@@ -100,7 +135,7 @@ def draw_line(lines: Mapping[str, Line], metric: str = "accuracy") -> "Figure":
         axes.plot(line.t, mean, **style)
         ends.append((mean[-1], name, style["color"]))
     places = np.concatenate([line.t for line in lines.values()])
-    axes.set(xlabel="t, from a (0) to b (1)", ylabel=metric)
+    axes.set(xlabel=xlabel, ylabel=metric)
     axes.set_xlim(places.min(), places.max())
     label_ends(axes, ends)
     return drawn
@@ -131,7 +166,8 @@ def draw_barriers(
     for axes, (name, values) in zip(panels, barriers.items(), strict=True):
         axes.plot(rounds, values, **line_styles([name])[0])
         axes.set(xlabel="round", ylabel=f"{name} barrier to the last")
-        axes.set_ylim(-0.02 * max(1e-3, values.max()), None)
+        highest = max(values[np.isfinite(values)], default=0.0)
+        axes.set_ylim(-0.02 * max(1e-3, highest), None)
     return drawn
 
 

@@ -8,12 +8,14 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from flax import linen as nn
 
 from pfljax import checkpoint, config, evaluate, lanes, tree
 from pfljax.build import Simulation, abstract
 from pfljax.data import Federation
 from pfljax.export import load_state
 from pfljax.folder import FolderError, read_config
+from pfljax.parts import make_network, shape_of
 from pfljax.population import population
 from pfljax.report.runs import read_run
 from pfljax.types import ClientData, Params, RunState, Task
@@ -33,6 +35,7 @@ class Finished:
       path: the run folder.
       label: what figures and tables call it.
       sim, federation, state: as `export.load_state` reads them.
+      network: the layers of the model; None if its task was given in Python.
     """
 
     def __init__(
@@ -51,6 +54,11 @@ class Finished:
         self.sim: Simulation = found[0]
         self.federation: Federation = found[1]
         self.state: RunState = found[2]
+        self.network: nn.Module | None = None
+        if task is None:
+            experiment = read_config(self.path)
+            shape = shape_of(experiment, self.federation)
+            self.network = make_network(experiment, shape)
 
     @property
     def task(self) -> Task:

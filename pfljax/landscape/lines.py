@@ -29,6 +29,7 @@ class Line(NamedTuple):
 
     t: np.ndarray  # f32[T], ascending
     metrics: dict[str, np.ndarray]  # "loss", "accuracy", ...: f32[T] or f32[C, T]
+    arc: np.ndarray | None = None  # f64[T] or f64[C, T], length up to t; None: as t
 
 
 class Between(NamedTuple):
@@ -83,8 +84,18 @@ def judge(
     batch_size: int,
     chunk: int | None = None,
 ) -> dict[str, np.ndarray]:
-    """Metrics of sums of models by weights [P, n], f32[P] or f32[C, P]; see `line`."""
+    """Metrics of sums of models by weights [P, n], f32[P] or f32[C, P]; see `line`.
+
+    Raises:
+      ValueError: as of `line`, or a row of weights has not one for each model.
+    """
     each = stacked.count_all(task, models, data)
+    stacked.at_least("batch_size", batch_size, 1)
+    if np.ndim(weights) != 2 or np.shape(weights)[1] != len(models):
+        raise ValueError(
+            f"weights have shape {np.shape(weights)}, expected (P, {len(models)}): "
+            f"in each row one for each of {', '.join(models)}"
+        )
     passes = batch_size, even_passes(int(np.max(data.size, initial=1)), batch_size)
     given = tuple(models.values()), data, np.asarray(weights, np.float32)
     given = task.predict, *given, each, passes
@@ -106,6 +117,7 @@ def between(
     mean of logits would give; its accuracy is the same.
     """
     each = stacked.count_all(task, {"a": a, "b": b}, data)
+    stacked.at_least("batch_size", batch_size, 1)
     given = task.predict, (a, b), data, each, batch_size
     return Between(*jax.device_get(stacked.call(_compare, given, chunk)))
 
@@ -207,11 +219,17 @@ def height(line: Line, metric: str = "loss") -> np.ndarray:
 def arc_mean(line: Line, metric: str = "loss") -> np.ndarray:
     """Mean over [0, 1] weighted by arc length, by the trapezoid rule, f64[...].
 
-    On a straight line the arc length is t times the distance. Garipov et al., NeurIPS
-    2018, https://arxiv.org/abs/1802.10026.
+    On a straight line the arc length is t times the distance; a `curve` has its own.
+    Garipov et al., NeurIPS 2018, https://arxiv.org/abs/1802.10026.
     """
     t, value = _within(line, metric)
-    return np.trapezoid(value, t, axis=-1)
+    if line.arc is None:
+        return np.trapezoid(value, t, axis=-1)
+    arc = line.arc[..., (line.t >= 0) & (line.t <= 1)]
+    length = arc[..., -1:] - arc[..., :1]
+    with np.errstate(invalid="ignore", divide="ignore"):
+        share = np.where(length == 0, t, (arc - arc[..., :1]) / length)
+    return np.trapezoid(value, share, axis=-1)
 
 
 def midpoint(line: Line, metric: str = "accuracy") -> np.ndarray:
@@ -244,15 +262,15 @@ def flat_range(
     return (share * np.diff(t)).sum(-1)
 
 
-def ascending(t: Places) -> np.ndarray:
-    """Places on a line, f32[T].
+def ascending(t: Places, name: str = "t") -> np.ndarray:
+    """Places on a line or an axis, f32[T]; `name` is what a message calls them.
 
     Raises:
       ValueError: they do not ascend.
     """
     places = np.asarray(t, np.float32)
     if places.ndim != 1 or not len(places) or not (np.diff(places) > 0).all():
-        raise ValueError(f"t is {t}, expected ascending numbers such as {GRID}")
+        raise ValueError(f"{name} is {t}, expected ascending numbers such as {GRID}")
     return places
 
 

@@ -53,6 +53,7 @@ def pairs(
     each = stacked.count_all(task, {"models": models}, data)
     if not each[0]:
         raise ValueError("models is one model, expected K stacked along a first axis")
+    stacked.at_least("batch_size", batch_size, 1)
     if points < 3:
         raise ValueError(
             f"points is {points}; expected 3 or more: the two ends and one between"

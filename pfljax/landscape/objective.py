@@ -67,7 +67,7 @@ def measure(
       ValueError: for parameters that are not the task's, or impossible numbers.
     """
     each = stacked.count_all(task, {"params": params}, data)
-    at_least("batch_size", batch_size, 1)
+    stacked.at_least("batch_size", batch_size, 1)
     how = How(function, task.predict, options, each, batch_size)
     return jax.device_get(stacked.call(_program, (how, params, data, given), chunk))
 
@@ -120,10 +120,3 @@ def size(task: Task) -> int:
     """Number of parameters of the task's model."""
     leaves = jax.tree.leaves(stacked.shapes(task))
     return sum(math.prod(leaf.shape) for leaf in leaves)
-
-
-def at_least(name: str, value: int, least: int, most: int | None = None) -> None:
-    """Raises a ValueError unless `value` lies in least .. most."""
-    if value < least or (most is not None and value > most):
-        bound = f"{least} or more" if most is None else f"{least} to {most}"
-        raise ValueError(f"{name} is {value}, expected {bound}; choose such a number")

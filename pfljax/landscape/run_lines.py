@@ -112,7 +112,7 @@ def arrays(found: RunLine) -> dict[str, np.ndarray]:
 
 
 def rows(found: RunLine) -> list[list[Any]]:
-    """The lines of line.csv; a figure that is not finite is left empty."""
+    """The lines of line.csv."""
     rows: list[list[Any]] = [["t", "metric", "mean", "std"]]
     for at, t in enumerate(found.line.t):
         for name, values in found.line.metrics.items():
@@ -122,12 +122,17 @@ def rows(found: RunLine) -> list[list[Any]]:
 
 
 def table(found: RunLine, tolerance: float) -> str:
-    """Means over clients with test rows, as text of a few lines."""
+    """Means over clients with test rows, as text of a few lines.
+
+    A mean over one that is not finite is not; the head says how many losses are.
+    """
     between, count = found.between, len(found.size)
-    moved = int((between.distance > 0).sum())
+    loss = found.line.metrics["loss"][found.size > 0]
+    equal, finite = (between.distance == 0).sum(), np.isfinite(loss).all(1).sum()
     lines = [
         f"{found.about}: the line between {found.ends} of {count} clients "
-        f"({count - moved} with equal endpoints), on test rows, means over clients",
+        f"({equal} with equal endpoints), on test rows, means over clients, of which "
+        f"{finite} of {len(loss)} have a finite loss",
         f"{'':10}" + "".join(f"{head:>13}" for head in HEADS),
     ]
     for name in TABLE:

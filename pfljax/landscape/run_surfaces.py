@@ -74,14 +74,16 @@ def pairs_of(path: Path, points: int = 3) -> Found:
     columns = {f"{name} barrier": wall[i, j] for name, wall in walls.items()}
     columns |= {"cosine": found.cosine[i, j], "distance": found.distance[i, j]}
     table = [["client", "other", *columns], *zip(i, j, *columns.values(), strict=True)]
-    told = ", ".join(f"{k} {np.nanmean(v):.4f}" for k, v in columns.items())
+    kept = _finite(columns)
+    told = [f"{k} {v[kept].mean():.4f}" for k, v in columns.items() if kept.any()]
     apart = {"cosine": found.cosine, "distance": found.distance}
     return Found(
         {f"barrier/{name}": wall for name, wall in walls.items()} | apart,
         [list(row) for row in table],
         {"": draw_pairs(found, "loss")},
         f"{run.about}: {len(i)} pairs of {count} clients' personal models, on the test "
-        f"rows of both; means over pairs: {told}",
+        f"rows of both; means over pairs, {kept.sum()} of {len(i)} finite: "
+        f"{', '.join(told) or 'none'}",
     )
 
 
@@ -93,7 +95,7 @@ def plane_of(path: Path, points: int = 21) -> Found:
     """
     run = Finished(path)
     center = run.server()
-    u, v = (random_direction(jax.random.key(seed), center) for seed in (0, 1))
+    u, v = (random_direction(jax.random.key(s), center, run.network) for s in (0, 1))
     found = _judged(run, center, u, v, points)
     return _of_plane(run, found, "random directions, normalised by filter", {})
 
@@ -148,9 +150,10 @@ def curvature_of(path: Path) -> Found:
         "rise": sharpness(*given, rho=RHO).rise,
     }
     told = {name: columns[name] for name in ("greatest eigenvalue", "trace", "rise")}
+    kept = _finite(told)
     means = ", ".join(
-        f"{name} {np.nanmean(v):.4g} ({np.nanmin(v):.4g} to {np.nanmax(v):.4g})"
-        for name, v in told.items()
+        f"{name} {v.mean():.4g} ({v.min():.4g} to {v.max():.4g})"
+        for name, v in ((name, v[kept]) for name, v in told.items() if kept.any())
     )
     table = zip(range(len(columns["rows"])), *columns.values(), strict=True)
     return Found(
@@ -158,9 +161,15 @@ def curvature_of(path: Path) -> Found:
         [["client", *columns], *map(list, table)],
         {"": draw_clients(told)},
         f"{run.about}: the personal models of {len(columns['rows'])} clients, each on "
-        f"its own training rows; means over clients (least to greatest): {means}; the "
-        f"rise is of the loss, within {RHO} (SAM)",
+        f"its own training rows; means over clients (least to greatest), {kept.sum()} "
+        f"of {len(kept)} finite: {means or 'none'}; the rise is of the loss, within "
+        f"{RHO} (SAM)",
     )
+
+
+def _finite(columns: dict[str, np.ndarray]) -> np.ndarray:
+    """The rows of a table whose numbers are all finite, bool[rows]."""
+    return np.all([np.isfinite(values) for values in columns.values()], axis=0)
 
 
 def _judged(run: Finished, center: Any, u: Any, v: Any, points: int) -> Plane:
@@ -205,12 +214,12 @@ def training_of(path: Path, points: int = 11) -> Found:
     run = Finished(path)
     run.server()  # refuses a method without one
     rounds, models = run.history()
+    frame, shares = principal(models, [str(r) for r in rounds])
     last = jax.tree.map(lambda leaf: leaf[-1], models)
     rows, size = pooled(run.federation.test), run.sim.setting.local.batch_size
     t = np.linspace(0, 1, points)
     lines = line(run.task, models, last, rows, t=t, batch_size=size)
     walls = {name: barrier(lines, name) for name in TOLD}
-    frame, shares = principal(models, [str(r) for r in rounds])
     axis = np.linspace(-1.2, 1.2, max(points, 3))
     found = plane(run.task, frame, rows, alpha=axis, beta=axis, batch_size=size)
     ends = {name: lines.metrics[name][:, 0] for name in TOLD}
@@ -218,14 +227,15 @@ def training_of(path: Path, points: int = 11) -> Found:
     table = zip(rounds, *columns.values(), strict=True)
     apart = np.flatnonzero(walls["accuracy"] > 0.01)
     since = rounds[apart[-1] + 1 if len(apart) else 0]
+    kept = _finite(walls)
     return Found(
         {"round": np.asarray(rounds), **columns, "shares": shares,
          "alpha": found.alpha, "beta": found.beta, **found.metrics},
         [["round", *columns], *map(list, table)],
         {"": draw_barriers(rounds, walls), "_plane": draw_planes({run.label: found})},
         f"{run.about}: lines from the server's model at {len(rounds)} rounds to the "
-        f"last, on all test rows: barriers of the loss {walls['loss'].max():.4f} at "
-        f"most; from round {since} on the accuracy falls by at most .01 on the "
-        f"way; two principal directions hold {100 * shares.sum():.0f} % of the "
-        "trajectory",
+        f"last, on all test rows, {kept.sum()} of {len(kept)} finite: barriers of the "
+        f"loss {walls['loss'][kept].max(initial=0):.4f} at most; from round {since} "
+        "on the accuracy falls by at most .01 on the way; two principal directions "
+        f"hold {100 * shares.sum():.0f} % of the trajectory",
     )  # fmt: skip

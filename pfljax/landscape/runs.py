@@ -17,27 +17,42 @@ from pfljax.report import write_run_report
 from pfljax.report.formats import csv_text
 from pfljax.report.style import save_figure
 
+OWN = "t, from the server's model (0) to the client's own (1)"
+OTHER = "t, from this run's models (0) to the other's (1)"
+
 
 class Options(NamedTuple):
-    """The options of `pfljax landscape`; a kind looks at some of them."""
+    """The options of `pfljax landscape`; None where they are not given."""
 
-    points: int | None = None  # along an axis; None for the kind's own
-    tolerance: float = 0.01  # of flat ranges
+    points: int | None = None  # along an axis; else the kind's own
+    tolerance: float | None = None  # of flat ranges; else .01
     other: Path | None = None  # a run to go to
+
+
+class Kind(NamedTuple):
+    """A landscape."""
+
+    find: Callable[[Path, Options], Found]
+    options: tuple[str, ...] = ("points",)  # those that it looks at
 
 
 def line(path: Path, options: Options) -> Found:
     """Metrics between each client's two models, or its models of two runs."""
+    tolerance = 0.01 if options.tolerance is None else options.tolerance
+    if not tolerance >= 0:
+        raise ValueError(f"tolerance is {tolerance}; expected 0 or more")
+    if options.other is not None and options.other.resolve() == path.resolve():
+        raise ValueError(f"other is {path} itself; choose another run, or leave it out")
     points = _points(options, 11)
     found = run_lines.run_line(path, points=points, other=options.other)
-    name = found.about
+    name, xlabel = found.about, OWN
     if options.other is not None:
-        name = f"from {name} to {options.other.name}"
+        name, xlabel = f"from {name} to {options.other.name}", OTHER
     return Found(
         run_lines.arrays(found),
         run_lines.rows(found),
-        {"": draw_line({name: found.line}, "accuracy")},
-        run_lines.table(found, options.tolerance),
+        {"": draw_line({name: found.line}, "accuracy", xlabel)},
+        run_lines.table(found, tolerance),
     )
 
 
@@ -45,13 +60,13 @@ def _points(options: Options, default: int) -> int:
     return default if options.points is None else options.points
 
 
-KINDS: dict[str, Callable[[Path, Options], Found]] = {
-    "line": line,
-    "pairs": lambda path, o: run_surfaces.pairs_of(path, _points(o, 3)),
-    "plane": lambda path, o: run_surfaces.plane_of(path, _points(o, 21)),
-    "hessian": lambda path, o: run_surfaces.hessian_of(path, _points(o, 11)),
-    "curvature": lambda path, o: run_surfaces.curvature_of(path),
-    "training": lambda path, o: run_surfaces.training_of(path, _points(o, 11)),
+KINDS: dict[str, Kind] = {
+    "line": Kind(line, ("points", "tolerance", "other")),
+    "pairs": Kind(lambda path, o: run_surfaces.pairs_of(path, _points(o, 3))),
+    "plane": Kind(lambda path, o: run_surfaces.plane_of(path, _points(o, 21))),
+    "hessian": Kind(lambda path, o: run_surfaces.hessian_of(path, _points(o, 11))),
+    "curvature": Kind(lambda path, o: run_surfaces.curvature_of(path), ()),
+    "training": Kind(lambda path, o: run_surfaces.training_of(path, _points(o, 11))),
 }
 
 
@@ -67,13 +82,16 @@ def landscape(path: Path, kind: str = "line", **options: Any) -> str:
     given = Options(**options)
     if kind not in KINDS:
         raise ValueError(f"kind is {kind!r}; known: {', '.join(KINDS)}")
-    if not given.tolerance >= 0:
-        raise ValueError(f"tolerance is {given.tolerance}; expected 0 or more")
-    if given.other is not None and kind != "line":
-        raise ValueError(f"other is an option of the kind 'line', not of {kind!r}")
-    if given.points is not None and kind == "curvature":
-        raise ValueError("points is no option of the kind 'curvature'; leave it out")
-    found = KINDS[kind](path, given)
+    for name, value in given._asdict().items():
+        if value is not None and name not in KINDS[kind].options:
+            those = ", ".join(
+                repr(k) for k, own in KINDS.items() if name in own.options
+            )
+            raise ValueError(
+                f"{name} is an option of the kind {those}, not of {kind!r}; leave it "
+                "out"
+            )
+    found = KINDS[kind].find(path, given)
     kind = kind if given.other is None else "other"
     out, figures = path / "landscape", path / "figures"
     out.mkdir(exist_ok=True)

@@ -5,6 +5,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from pfljax import lanes, memory, tree
 from pfljax.types import ClientData, Params, Task
@@ -43,13 +44,42 @@ def count(task: Task, params: Params, name: str) -> int | None:
     return lead[0] if lead else None
 
 
+def alike(models: Mapping[str, Params], stacked: bool) -> None:
+    """Raises a ValueError unless the models have the same leaves, of the same shapes.
+
+    If `stacked`, these must all begin with one axis of clients. It needs no task, so
+    it cannot see that models are stacked where `stacked` is False.
+    """
+    shapes = {name: _shapes(model) for name, model in models.items()}
+    (first, expected), *others = shapes.items()
+    for name, found in others:
+        for leaf in expected | found:
+            if found.get(leaf) != expected.get(leaf):
+                raise ValueError(
+                    f"{leaf} has shape {found.get(leaf)} in {name}, and "
+                    f"{expected.get(leaf)} in {first}; give models of one task, all "
+                    "stacked over the same clients or none"
+                )
+    if stacked and len({shape[:1] or None for shape in expected.values()}) != 1:
+        raise ValueError(
+            f"stacked is True, but the leaves of {first} have the shapes "
+            f"{', '.join(map(str, expected.values()))}, expected one axis of clients "
+            "first, the same at every leaf; leave stacked out for one model"
+        )
+
+
+def _shapes(params: Params) -> dict[str, tuple[int, ...]]:
+    return {path: jnp.shape(leaf) for path, leaf in tree.paths(params).items()}
+
+
 def count_all(
     task: Task, models: Mapping[str, Params], data: ClientData
 ) -> tuple[bool, ...]:
     """Which of the models, and of `data`, are stacked over clients.
 
     Raises:
-      ValueError: they are stacked over different numbers of clients.
+      ValueError: they are stacked over different numbers of clients, or there is no
+        row at all.
     """
     rows, sizes = jnp.shape(data.offset), jnp.shape(data.size)
     if rows != sizes or len(rows) > 1:
@@ -57,6 +87,8 @@ def count_all(
             f"offset and size of the data have shapes {rows} and {sizes}, expected "
             "both () for one client or (C,) for C; give a ClientData of either"
         )
+    if not len(data.examples.y):
+        raise ValueError("data has no rows; give those of a client that has some")
     counts = {name: count(task, params, name) for name, params in models.items()}
     counts["data"] = rows[0] if rows else None
     if len({c for c in counts.values() if c is not None}) > 1:
@@ -75,13 +107,22 @@ def call(program: Any, given: tuple, chunk: int | None) -> Any:
     fits into memory.
 
     Raises:
-      ValueError: `chunk` is not positive.
+      ValueError: `chunk` is not a positive whole number.
     """
-    if chunk is not None and chunk < 1:
-        raise ValueError(f"chunk is {chunk}; expected 1 or more models at once")
     if chunk is None:
         chunk = 1 if jax.default_backend() == "cpu" else widest(program, given)
+    at_least("chunk", chunk, 1)
     return program(*given, chunk)
+
+
+def at_least(name: str, value: int, least: int, most: int | None = None) -> None:
+    """Raises a ValueError unless `value` is a whole number in least .. most."""
+    whole = isinstance(value, int | np.integer)
+    if not whole or value < least or (most is not None and value > most):
+        bound = f"{least} or more" if most is None else f"{least} to {most}"
+        raise ValueError(
+            f"{name} is {value}, expected {bound}; choose such a whole number"
+        )
 
 
 def widest(program: Any, given: tuple) -> int:

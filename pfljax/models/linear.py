@@ -13,6 +13,7 @@ class Linear(nn.Module):
     stored. Perceptrons gain nothing from it.
     """
 
+    OUTPUTS_FIRST = ("kernel",)
     features: int
 
     @nn.compact

@@ -63,6 +63,7 @@ class LSTM(nn.Module):
     Kernels are stored [4H, in] and, like the biases, start uniform in +-1/sqrt(H).
     """
 
+    OUTPUTS_FIRST = ("kernel_i", "kernel_h")
     hidden: int
     bias: bool = True
 

@@ -3,7 +3,7 @@
 import csv
 import io
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -114,7 +114,7 @@ def csv_means(table: Table) -> str:
         line = [row.method, row.judged, len(row.seeds), " ".join(map(str, row.rounds))]
         for column in table.columns:
             mean, std, _ = over_seeds(row.values[column.key])
-            line += [_raw(mean), _raw(std)]
+            line += [float(mean), float(std)]
         lines.append(line)
     return csv_text(lines)
 
@@ -125,7 +125,7 @@ def csv_seeds(table: Table) -> str:
     lines: list[list] = [["method", "model_judged", "seed", "round", *keys]]
     for row in table.rows:
         for i, (seed, at) in enumerate(zip(row.seeds, row.rounds, strict=True)):
-            values = [_raw(row.values[c.key][i]) for c in table.columns]
+            values = [float(row.values[c.key][i]) for c in table.columns]
             lines.append([row.method, row.judged, seed, at, *values])
     return csv_text(lines)
 
@@ -175,13 +175,13 @@ def _shown(row: Row, column: Column) -> tuple[float, str]:
     return round(mean, column.digits), text
 
 
-def _raw(value: float) -> str:
-    """All digits of a number, empty for NaN."""
-    return "" if np.isnan(value) else repr(float(value))
-
-
 def csv_text(lines: list[list]) -> str:
-    """Lines of fields as CSV text."""
+    """Lines of fields as CSV text, with all digits; a number not finite is left out."""
+    told = [["" if _not_finite(field) else field for field in line] for line in lines]
     text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows(lines)
+    csv.writer(text, lineterminator="\n").writerows(told)
     return text.getvalue()
+
+
+def _not_finite(field: Any) -> bool:
+    return isinstance(field, float | np.floating) and not math.isfinite(field)

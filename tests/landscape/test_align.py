@@ -110,6 +110,21 @@ def test_parts_are_kept_together():
     assert align._best(score, 2).tolist()[:2] == [2, 3]
 
 
+def test_parameters_that_the_units_are_not_of_are_told():
+    network, _, a = _built(*MLP)
+    units = align.hidden_units(network, a)
+    stacked = jax.tree.map(lambda leaf: np.stack([leaf] * 12), a)
+    with pytest.raises(
+        ValueError, match=r"b has shape \(12, .* one model's parameters"
+    ):
+        align.match_units(units, a, stacked)
+    with pytest.raises(ValueError, match=r"params has shape \(12, .* \(a client's of"):
+        align.permute_units(units, stacked, [])
+    for params in (stacked, {"body": {}, "head": {}}, _built("mlp", {}, (5,))[2]):
+        with pytest.raises(ValueError, match="parameters of this network"):
+            align.hidden_units(network, params)
+
+
 def test_a_layer_that_is_not_known_is_told():
     network = Network(nn.Sequential([nn.LayerNorm()]), nn.Dense(3))
     params = network.init(jax.random.key(0), np.zeros((1, 5)))["params"]

@@ -9,7 +9,7 @@ import pytest
 
 import tiny
 import toy
-from pfljax import export, landscape, run
+from pfljax import export, landscape, models, run
 from pfljax.landscape import Line, finished
 from pfljax.metrics import METRICS
 from toy import assert_close
@@ -123,6 +123,13 @@ def test_what_cannot_be_judged_is_one_line(done, tmp_path):
     assert "is unfinished: 4 rounds are logged" in refused(half)
     assert not (half / "landscape").exists()
     assert not (done / "landscape").exists()
+
+
+def test_a_run_tells_the_layers_of_its_model(done, monkeypatch):
+    built = models.model("mlp", 10, hidden=(8,))
+    assert landscape.Finished(done).network == built
+    monkeypatch.setattr(finished, "load_state", lambda *_: tiny.load_state(done))
+    assert landscape.Finished(done, task=toy.classifier()).network is None
 
 
 def test_a_method_without_endpoints_is_one_line(done, monkeypatch):

@@ -185,6 +185,14 @@ def test_figures_of_a_line_by_hand():
     assert landscape.flat_range(line, "loss", 0.0)[0] == 0
 
 
+def test_a_mean_over_a_curve_is_weighted_by_its_length():
+    t, values = np.asarray([0, 0.5, 1], np.float32), np.asarray([1.0, 2.0, 5.0])
+    arc = np.asarray([[0.0, 3.0, 4.0], [1.0, 2.0, 2.0], [2.0, 2.0, 2.0]])
+    line = Line(t, {"loss": np.stack([values] * 3)}, arc)
+    expected = [0.75 * 1.5 + 0.25 * 3.5, 1.5, 0.5 * 1.5 + 0.5 * 3.5]
+    np.testing.assert_allclose(landscape.arc_mean(line, "loss"), expected)
+
+
 def test_a_second_call_with_other_models_traces_nothing(clients):
     task, a, b, data = clients
     traced = []
@@ -235,8 +243,16 @@ def test_the_wrong_shapes_are_refused(clients):
 def test_bad_numbers_are_refused(clients, found):
     with pytest.raises(ValueError, match="expected ascending numbers"):
         landscape.line(*clients, t=(0.0, 1.0, 0.5))
-    with pytest.raises(ValueError, match="chunk is 0; expected 1 or more"):
+    with pytest.raises(ValueError, match="chunk is 0, expected 1 or more"):
         landscape.line(*clients, chunk=0)
+    with pytest.raises(ValueError, match=r"chunk is 1\.5, .* such a whole number"):
+        landscape.line(*clients, chunk=1.5)
+    for judge in (landscape.line, landscape.between):
+        with pytest.raises(ValueError, match="batch_size is 0, expected 1 or more"):
+            judge(*clients, batch_size=0)
+    nobody = clients[3]._replace(size=np.zeros(CLIENTS, int))
+    with pytest.raises(ValueError, match="data has no rows"):
+        landscape.line(*clients[:3], landscape.pooled(nobody))
     with pytest.raises(ValueError, match="metric 'los' is unknown; known: accuracy,"):
         landscape.barrier(found, "los")
     part = Line(found.t[1:], {m: v[:, 1:] for m, v in found.metrics.items()})

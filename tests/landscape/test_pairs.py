@@ -71,6 +71,8 @@ def test_what_is_not_stacked_is_refused(clients):
         landscape.pairs(task, fewer, data)
     with pytest.raises(ValueError, match="points is 1; expected 3 or more"):
         landscape.pairs(task, models, data, points=1)
+    with pytest.raises(ValueError, match="batch_size is 0"):
+        landscape.pairs(task, models, data, batch_size=0)
 
 
 def test_the_figure_shows_barriers_and_cosines():

@@ -41,6 +41,10 @@ def test_directions_have_the_norms_of_the_filters():
         norms = [np.linalg.norm(a.reshape(-1, a.shape[-1]), axis=0) for a in (own, its)]
         np.testing.assert_allclose(*norms, rtol=1e-4)
         assert abs(np.vdot(own, its)) < 0.5 * np.vdot(own, own)
+    given = landscape.random_direction(
+        jax.random.key(1), params, models.model("gn_cnn", 10)
+    )
+    toy.assert_same(given, drawn)  # all of its layers are Flax's own
     other = landscape.random_direction(jax.random.key(2), params)
     assert not np.allclose(drawn["head"]["kernel"], other["head"]["kernel"])
 
@@ -55,22 +59,13 @@ def test_pooled_rows_are_those_of_all_clients_in_order():
         np.testing.assert_array_equal(rows, own)
 
 
-def test_the_figure_clips_what_diverged_and_shares_one_scale():
-    axis = np.linspace(-1, 1, 5)
-    bowl = axis[:, None] ** 2 + axis[None] ** 2 + 0.1
-    far = np.where(bowl > 1, np.nan, 3 * bowl)
-    planes = {
-        name: landscape.Plane(axis, axis, {"loss": values}, {name: (0, 0.5)})
-        for name, values in (("FedAvg", bowl), ("other", far))
-    }
-    figure = landscape.draw_planes(planes)
-    panels = figure.axes[:2]
-    assert [axes.get_title() for axes in panels] == ["FedAvg", "other"]
-    fills = [axes.collections[0] for axes in panels]
-    assert fills[0].get_clim() == fills[1].get_clim()
-    assert fills[0].get_clim()[0] == pytest.approx(0.1)
-    assert figure.axes[2].get_ylabel() == "loss"
-    assert figure.axes[0].lines[0].get_xydata().tolist() == [[0, 0.5]]
+def test_rows_that_all_clients_share_are_pooled_once():
+    data = toy.ragged()[1]
+    same = data._replace(offset=np.full(5, 7), size=np.full(5, 4))
+    found = pooled(same)
+    assert found.size == 4
+    np.testing.assert_array_equal(found.examples.x, data.examples.x[7:11])
+    assert pooled(same._replace(size=np.asarray([4, 4, 4, 4, 3]))).size == 19
 
 
 def test_a_plane_goes_through_three_models():
@@ -88,8 +83,15 @@ def test_a_plane_goes_through_three_models():
         assert one.metrics["loss"][0, 0] == pytest.approx(
             end.metrics["loss"][0], rel=1e-5
         )
-    with pytest.raises(ValueError, match="three models lie on one line"):
-        landscape.through(models["a"], models["b"], models["b"])
+    a, b, _ = models.values()
+    near = tree.axpy(1e-3, b, a)
+    for three in (a, b, b), (a, b, a), (a, a, b), (a, tree.lerp(a, near, 0.3), near):
+        with pytest.raises(ValueError, match="three models lie on one line"):
+            landscape.through(*three)
+    with pytest.raises(
+        ValueError, match=r"of shape \(1, 1\), expected \[C, A, B\] of clients"
+    ):
+        one.of(0)
 
 
 def test_each_client_has_a_plane_of_its_own():
@@ -109,9 +111,18 @@ def test_each_client_has_a_plane_of_its_own():
             assert found.of(k).marks[name] == pytest.approx(place, rel=1e-5)
     with pytest.raises(ValueError, match=r"choose a client: plane.of\(0\)"):
         landscape.draw_planes({"all": found})
-    on_line = jax.tree.map(lambda a, c: a.at[1].set(c[1]), stacked[0], stacked[2])
-    with pytest.raises(ValueError, match="three models lie on one line"):
-        landscape.through(stacked[0], on_line, stacked[2], stacked=True)
+    a, b, c = stacked
+    on_line = jax.tree.map(lambda b, c: b.at[1].set(c[1]), b, c)
+    frame = landscape.through(a, on_line, c, stacked=True)
+    flat = landscape.plane(task, frame, test, **axes, chunk=2).metrics
+    alone = np.arange(count) == 1
+    for name in ("loss", "accuracy"):
+        assert np.isnan(flat[name][1]).all()
+        np.testing.assert_array_equal(flat[name][~alone], found.metrics[name][~alone])
+    with pytest.raises(
+        ValueError, match="one line, or are not finite, of every client"
+    ):
+        landscape.through(a, a, c, stacked=True)
 
 
 def test_principal_directions_show_a_flat_trajectory_as_it_is():
@@ -137,7 +148,7 @@ def test_principal_directions_show_a_flat_trajectory_as_it_is():
 def test_the_penalty_is_that_of_each_model(form):
     task = toy.classifier()
     frame = landscape.around(*(task.init(jax.random.key(k)) for k in range(3)))
-    alpha, beta = (0.0, -0.5, 2.0), (0.3, 1.0)
+    alpha, beta = (-0.5, 0.0, 2.0), (0.3, 1.0)
     found = landscape.penalty(frame, alpha=alpha, beta=beta, form=form)
     for i, a in enumerate(alpha):
         for j, b in enumerate(beta):
@@ -147,18 +158,66 @@ def test_the_penalty_is_that_of_each_model(form):
             assert found[i, j] == pytest.approx(expected, rel=1e-5)
 
 
+@pytest.mark.parametrize("form", ["squared", "norm"])
+def test_the_penalty_of_stacked_models_is_each_ones(form):
+    task, keys = toy.classifier(), jax.random.split(jax.random.key(0), 4)
+    center, direction = (jax.vmap(task.init)(keys[:2]) for _ in range(2))
+    shared = task.init(keys[3])
+    frame = landscape.around(center, direction, shared, stacked=True)
+    axes = {"alpha": (-1.0, 0.5, 2.0), "beta": (0.0, 1.0), "form": form}
+    found = landscape.penalty(frame, **axes)
+    assert found.shape == (2, 3, 2)
+    for k in range(2):
+        own = landscape.around(tree.take(center, k), tree.take(direction, k), shared)
+        expected = landscape.penalty(own, **axes)
+        np.testing.assert_allclose(found[k], expected, rtol=1e-12)
+
+
+def test_each_client_has_a_direction_of_its_own_norms():
+    task = toy.classifier()
+    models = jax.vmap(task.init)(jax.random.split(jax.random.key(0), 3))
+    found = landscape.random_direction(jax.random.key(1), models, stacked=True)
+    for k in range(3):
+        alone = landscape.random_direction(jax.random.key(1), tree.take(models, k))
+        toy.assert_close(tree.take(found, k), alone, 1e-6)
+
+
+def test_a_direction_has_the_norms_of_the_outputs_of_linear_layers():
+    network = models.model("logistic", 3)
+    params = models.task(network, (5,)).init(jax.random.key(0))
+    drawn = landscape.random_direction(jax.random.key(1), params, network)
+    norms = [np.linalg.norm(p["head"]["kernel"], axis=1) for p in (params, drawn)]
+    np.testing.assert_allclose(*norms, rtol=1e-5)
+    other = toy.classifier().init(jax.random.key(0))
+    with pytest.raises(ValueError, match="the network whose parameters they are"):
+        landscape.random_direction(jax.random.key(1), other, models.model("twocnn", 3))
+
+
+def test_what_is_no_plane_is_refused():
+    task, data = toy.classifier(), pooled(toy.ragged()[1])
+    one = task.init(jax.random.key(0))
+    many = jax.tree.map(lambda leaf: np.stack([leaf, 2 * leaf]), one)
+    frame, axes = landscape.around(one, one, one), {"alpha": [0.0], "beta": [0.0]}
+    for wrong in (0.5, [], [[0.0, 1.0]]):
+        with pytest.raises(ValueError, match=r"alpha is .* expected ascending numbers"):
+            landscape.plane(task, frame, data, **axes | {"alpha": wrong})
+        with pytest.raises(ValueError, match=r"beta is .* expected ascending numbers"):
+            landscape.penalty(frame, **axes | {"beta": wrong})
+    with pytest.raises(ValueError, match="batch_size is 0"):
+        landscape.plane(task, frame, data, **axes, batch_size=0)
+    forgotten = landscape.around(many, one, one)
+    with pytest.raises(ValueError, match="give `through` or `around` stacked=True"):
+        landscape.plane(task, forgotten, data, **axes)
+    with pytest.raises(ValueError, match="are not stacked over clients"):
+        landscape.plane(task, frame._replace(stacked=True), data, **axes)
+    with pytest.raises(ValueError, match="expected one axis of clients first"):
+        landscape.through(one, one, one, stacked=True)
+    with pytest.raises(ValueError, match=r"has shape .* in c, and .* in a"):
+        landscape.through(many, many, one)
+
+
 def test_an_unknown_penalty_is_told():
     task = toy.classifier()
     frame = landscape.around(*(task.init(jax.random.key(k)) for k in range(3)))
     with pytest.raises(ValueError, match="form is 'l2'; known: squared, norm"):
         landscape.penalty(frame, alpha=[0], beta=[0], form="l2")
-
-
-def test_a_surface_is_cut_at_its_ceiling():
-    axis = np.linspace(-1, 1, 5)
-    bowl = axis[:, None] ** 2 + axis**2
-    bowl[0, 0] = np.nan
-    plane = landscape.Plane(axis, axis, {"loss": bowl}, {})
-    (axes,) = landscape.draw_surface(plane, ceiling=1.5).axes
-    assert axes.get_zlabel() == "loss"
-    assert axes.zaxis.get_data_interval()[1] == pytest.approx(1.5)

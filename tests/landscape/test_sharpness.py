@@ -94,7 +94,12 @@ def test_masked_rows_do_not_matter():
 
 @pytest.mark.parametrize(
     ("wrong", "said"),
-    [({"rho": -1}, "rho is -1"), ({"rho": np.nan}, "rho is nan"), ({"steps": 0}, "0")],
+    [
+        ({"rho": -1}, "rho is -1"),
+        ({"rho": np.nan}, "rho is nan"),
+        ({"rho": [0.1, 0.2]}, "expected one positive radius"),
+        ({"steps": 0}, "0"),
+    ],
 )
 def test_what_cannot_be_is_refused(wrong, said):
     given = {"rho": 0.1} | wrong

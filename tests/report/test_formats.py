@@ -102,6 +102,16 @@ def test_latex_rows_have_equal_cells(table):
     assert r"a\_b \& 5\%" in lines[start + 1]
 
 
+def test_csv_leaves_out_what_is_not_finite():
+    lines = [
+        ["a", "b"],
+        [np.nan, np.float32(0.1)],
+        [np.float32(np.inf), None],
+        [1, 0.5],
+    ]
+    assert formats.csv_text(lines) == "a,b\n,0.1\n,\n1,0.5\n"
+
+
 def test_csv_keeps_raw_values(table):
     means = list(csv.DictReader(io.StringIO(formats.csv_means(table))))
     assert float(means[0]["accuracy_mean"]) == np.mean([0.5, 0.7, 0.9])
