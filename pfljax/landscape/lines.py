@@ -1,9 +1,8 @@
 """Metrics along the straight line (1 - t) a + t b between two models.
 
 `line` judges its points, `between` compares its ends; both take one model or models
-stacked over clients, and are one compiled program. The other functions are figures of a
-`Line`. Normalisation: no model of a `Task` has running statistics (models.task refuses
-them; its BatchNorm takes the rows at hand), so nothing is re-estimated along a line.
+stacked over clients, and are one compiled program. No `Task` has running statistics of
+its normalisation (models.task refuses them): each point's are those of its own batches.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -30,6 +29,12 @@ class Line(NamedTuple):
     t: np.ndarray  # f32[T], ascending
     metrics: dict[str, np.ndarray]  # "loss", "accuracy", ...: f32[T] or f32[C, T]
     arc: np.ndarray | None = None  # f64[T] or f64[C, T], length up to t; None: as t
+
+    @property
+    def axes(self) -> tuple[str, ...]:
+        """Names of the axes of each metric; of `pairs` from client to other."""
+        shape = np.shape(next(iter(self.metrics.values())))
+        return (*("client", "other")[: len(shape) - 1], "t")
 
 
 class Between(NamedTuple):

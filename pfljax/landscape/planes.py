@@ -36,6 +36,12 @@ class Plane(NamedTuple):
     metrics: dict[str, np.ndarray]  # "loss", "accuracy": f32[A, B] or f32[C, A, B]
     marks: dict[str, Mark]  # by the models' names
 
+    @property
+    def axes(self) -> tuple[str, ...]:
+        """Names of the axes of each metric."""
+        rank = next(iter(self.metrics.values())).ndim
+        return (*("client",)[: rank - 2], "alpha", "beta")
+
     def of(self, client: int) -> "Plane":
         """One client's plane of those of C.
 

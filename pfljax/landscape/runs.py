@@ -1,8 +1,17 @@
 """Landscapes of a finished run: what `pfljax landscape RUN --kind KIND` does.
 
-RUN/landscape/KIND.npz          arrays; KIND is "other" for lines to another run
+RUN/landscape/KIND.npz          arrays, below; KIND is "other" for lines to another run
 RUN/landscape/KIND.csv          the same as a table
 RUN/figures/landscape_KIND*.*   PNG and PDF, which RUN/report.html shows from then on
+
+Axes of the arrays, with the array that holds the places where there is one:
+
+line, other  METRIC [client, t]; ensemble/METRIC, cosine, distance [client]
+pairs        barrier/METRIC, cosine, distance [client, other]
+plane        METRIC [alpha, beta]
+hessian      METRIC [alpha, beta]; spectrum/density [spectrum/grid]
+curvature    all [client]
+training     METRIC [alpha, beta], the plane; METRIC barrier [round]
 """
 
 from collections.abc import Callable

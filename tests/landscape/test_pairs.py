@@ -43,6 +43,8 @@ def test_lines_on_pooled_rows(clients):
             np.testing.assert_allclose(values, row.metrics[name], atol=2e-5)
         np.testing.assert_allclose(found.cosine[i], beside.cosine, rtol=1e-5)
         np.testing.assert_allclose(found.distance[i], beside.distance, atol=1e-6)
+    assert found.line.axes == ("client", "other", "t")
+    assert row.axes == ("client", "t")
     walls = landscape.barrier(found.line, "accuracy")
     np.testing.assert_allclose(walls, walls.T, atol=1e-6)
     assert np.abs(np.diag(walls)).max() < 1e-6

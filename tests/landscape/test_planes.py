@@ -103,6 +103,8 @@ def test_each_client_has_a_plane_of_its_own():
     axes = {"alpha": [0.0, 0.5, 1.0], "beta": [0.0, 1.0]}
     found = landscape.plane(task, frame, test, **axes, chunk=2)
     assert found.metrics["loss"].shape == (count, 3, 2)
+    assert found.axes == ("client", "alpha", "beta")
+    assert found.of(0).axes == ("alpha", "beta")
     for k in np.flatnonzero(test.size):
         own = landscape.through(*(tree.take(models, k) for models in stacked))
         alone = landscape.plane(task, own, toy.one(test, k), **axes)
