@@ -8,6 +8,8 @@ here they are two random ones, normalised filter by filter (Li et al., 2018), th
 draws for all methods, from -1 to 1. The loss is that of the global model on the test
 rows of all clients together, 21 x 21 points. Sharpness (SAM, ASAM) and the greatest
 eigenvalue are of that same loss on all test rows, not of the training loss.
+
+What was reached: `README.md` here.
 """
 
 import argparse
