@@ -105,7 +105,7 @@ def claim(folder: Path, experiment: Experiment) -> None:
         if config.looks_ahead(old):
             why = f"{old.algorithm} goes by how many rounds there will be; "
         elif experiment.rounds <= done:
-            why = f"{done} rounds are done; "
+            why = f"{done} rounds are done: only more can be asked for; "
         else:
             old = old.replace(rounds=experiment.rounds)
     changes = config.difference(old, experiment)

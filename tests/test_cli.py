@@ -209,7 +209,7 @@ def test_a_run_has_no_fewer_rounds_than_are_done(longer, rounds, told):
     before = times(longer[1])
     code, out, errors = tiny.main("resume", longer[1], "--rounds", rounds)
     assert (code, out) == (2, "")
-    assert f"another config (rounds: {told}); 3 rounds are done; choose" in errors
+    assert f"another config (rounds: {told}); 3 rounds are done: only" in errors
     assert times(longer[1]) == before
 
 

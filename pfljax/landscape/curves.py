@@ -109,6 +109,12 @@ def _separate(task: Task, points: Params) -> list[Params]:
             f"points have a leaf of shape {first.shape}, expected {one[0].shape} "
             "behind one axis of points, or behind two, of clients and points"
         )
+    counts = {np.shape(leaf)[axis] for leaf in jax.tree.leaves(points)}
+    if len(counts) > 1:
+        raise ValueError(
+            f"points have leaves of {', '.join(map(str, sorted(counts)))} points; "
+            "expected as many at every leaf"
+        )
     return [
         jax.tree.map(lambda leaf, i=i: leaf.take(i, axis), points)
         for i in range(first.shape[axis])

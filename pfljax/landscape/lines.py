@@ -129,24 +129,22 @@ def between(
 
 # Jitted once for all tasks: `predict` is part of the key, so that equal shapes of one
 # task are never traced again.
-_static = {"static_argnames": ("predict", "each", "batch_size", "width")}
-
-
 @partial(jax.jit, static_argnames=("predict", "each", "passes", "width"))
 def _judge(predict, models, data, weights, each, passes, width):
     """Metrics f32[P], or f32[C, P] if anything is stacked."""
 
     def one(models, data):
         def at(w):
-            model = jax.tree.map(lambda *own: sum(map(jnp.multiply, w, own)), *models)
-            return score(lambda x: predict(model, x), data, *passes)
+            model = stacked.mixture(w, models)
+            found = score(lambda x: predict(model, x), data, *passes)
+            return stacked.if_finite(model, found)
 
         return jax.lax.map(at, weights)
 
     return stacked.over_models(one, models, data, each, width)
 
 
-@partial(jax.jit, **_static)
+@partial(jax.jit, static_argnames=("predict", "each", "batch_size", "width"))
 def _compare(predict, models, data, each, batch_size, width):
     """The fields of `Between`."""
 
@@ -154,8 +152,9 @@ def _compare(predict, models, data, each, batch_size, width):
         def both(x):
             return tuple(predict(model, x) for model in models)
 
+        found = score(lambda x: jnp.add(*both(x)), data, batch_size)
         return (
-            score(lambda x: jnp.add(*both(x)), data, batch_size),
+            stacked.if_finite(models, found),
             _total_variation(both, data, batch_size),
             cosine(*models),
             distance(*models),

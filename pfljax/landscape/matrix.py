@@ -78,7 +78,8 @@ def _program(predict, models, data, i, j, rows, inner, batch_size, width):
 
     def judged(model, k):
         own = ClientData(data.examples, data.offset[k], data.size[k])
-        return totals(lambda x: predict(model, x), own, batch_size)
+        found = totals(lambda x: predict(model, x), own, batch_size)
+        return stacked.if_finite(model, found)
 
     def end(i, k):
         return judged(tree.take(models, i), k)

@@ -225,8 +225,9 @@ def training_of(path: Path, points: int = 11) -> Found:
     ends = {name: lines.metrics[name][:, 0] for name in TOLD}
     columns = {f"{name} barrier": wall for name, wall in walls.items()} | ends
     table = zip(rounds, *columns.values(), strict=True)
-    apart = np.flatnonzero(walls["accuracy"] > 0.01)
+    apart = np.flatnonzero(~(walls["accuracy"][:-1] <= 0.01))
     since = rounds[apart[-1] + 1 if len(apart) else 0]
+    alone = ", which is the last" * (since == rounds[-1])
     kept = _finite(walls)
     return Found(
         {"round": np.asarray(rounds), **columns, "shares": shares,
@@ -236,6 +237,6 @@ def training_of(path: Path, points: int = 11) -> Found:
         f"{run.about}: lines from the server's model at {len(rounds)} rounds to the "
         f"last, on all test rows, {kept.sum()} of {len(kept)} finite: barriers of the "
         f"loss {walls['loss'][kept].max(initial=0):.4f} at most; from round {since} "
-        "on the accuracy falls by at most .01 on the way; two principal directions "
-        f"hold {100 * shares.sum():.0f} % of the trajectory",
+        f"on{alone}, the accuracy is at most .01 below the line; two principal "
+        f"directions hold {100 * shares.sum():.0f} % of the trajectory",
     )  # fmt: skip

@@ -115,6 +115,22 @@ def call(program: Any, given: tuple, chunk: int | None) -> Any:
     return program(*given, chunk)
 
 
+def mixture(weights: Any, models: tuple[Params, ...]) -> Params:
+    """The sum of n models by weights f32[n]; weight 0 leaves out even what is NaN."""
+
+    def total(*own: Any) -> Any:
+        pairs = zip(weights, own, strict=True)
+        return sum(jnp.where(w == 0, 0, w * leaf) for w, leaf in pairs)
+
+    return jax.tree.map(total, *models)
+
+
+def if_finite(model: Params, found: Any) -> Any:
+    """`found`, or NaN if the model is not finite: its hits are those of class 0."""
+    finite = jnp.stack([jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(model)])
+    return jax.tree.map(lambda leaf: jnp.where(finite.all(), leaf, jnp.nan), found)
+
+
 def at_least(name: str, value: int, least: int, most: int | None = None) -> None:
     """Raises a ValueError unless `value` is a whole number in least .. most."""
     whole = isinstance(value, int | np.integer)

@@ -25,6 +25,7 @@ from pfljax.report.runs import UNIQUE_TO_A_RUN, Group, Run, differing_keys, numb
 
 CLIENTS = ("accuracy_over_clients", "bars")
 TOLD = ("dataset", "partition", "model")
+LANDSCAPES = "Kinds that would make this page too large are on the runs' own pages."
 
 
 def comparison_page(
@@ -43,12 +44,13 @@ def comparison_page(
     facts += [f"{name} {shared[name]}" for name in TOLD if name in shared]
     clients = [picture for picture in pictures if picture.name in CLIENTS]
     curves = [picture for picture in pictures if picture.name not in CLIENTS]
+    shown = figures(landscapes) + note(LANDSCAPES) if landscapes else ""
     sections = [
         Section("Summary", _best(tables)),
         Section("Tables", _tables(tables)),
         Section("Curves", figures(curves)),
         Section("Clients", figures(clients)),
-        Section("Landscapes", figures(landscapes)),
+        Section("Landscapes", shown),
         Section("Config", _settings(groups, differ, shared)),
         Section("Provenance", _provenance(groups)),
     ]

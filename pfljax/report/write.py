@@ -58,7 +58,8 @@ def write_comparison(folders: Sequence[str | Path], out: str | Path) -> str:
     where the runs have them; calibration and loss of the first two, which the Markdown
     leaves out.
 
-    The page also shows the landscapes of the first run of each method that has some.
+    The page also shows the landscapes of the first run of each method that has some, as
+    many kinds as fit.
 
     Raises:
         ValueError: no folder, or one is no run, unfinished, damaged or there twice.
@@ -150,16 +151,22 @@ def _landscapes(place: Path) -> list[Picture]:
 
 
 def _compared_landscapes(groups: Sequence[Group]) -> list[Picture]:
-    """Those of the first run of each method that has some, kind by kind."""
+    """Those of the first run of each method that has some, kind by kind.
+
+    As many whole kinds as fit into a page.
+    """
     found = []
     for group in groups:
         own = ((run, _landscapes(run.folder / "figures")) for run in group.runs)
         run, pictures = next(((r, p) for r, p in own if p), (group.runs[0], []))
         whose = f"{group.label}, seed {run.config['seed']}"
         found += [p._replace(caption=f"{whose}. {p.caption}") for p in pictures]
-    found.sort(key=lambda picture: picture.name)
-    sizes = itertools.accumulate(len(picture.png) for picture in found)
-    return [p for p, size in zip(found, sizes, strict=True) if size <= LANDSCAPES]
+    kinds: dict[str, list[Picture]] = {}
+    for picture in found:
+        kinds.setdefault(picture.name, []).append(picture)
+    sizes = itertools.accumulate(sum(len(p.png) for p in k) for k in kinds.values())
+    fitting = zip(kinds.values(), sizes, strict=True)
+    return [p for kind, size in fitting if size <= LANDSCAPES for p in kind]
 
 
 def _made(folder: Path) -> Path:

@@ -275,3 +275,23 @@ def test_the_figure_has_a_band_of_clients_alone(found):
         np.testing.assert_allclose(curve.get_xdata(), T)
     assert axes.get_ylabel() == "loss"
     assert [text.get_text() for text in axes.texts] == ["all", "first"]
+
+
+def test_what_is_not_finite_is_nan_and_the_other_end_is_whole():
+    task, (_, test) = toy.classifier(), toy.ragged()
+    own = toy.one(test, SOME[0])
+    good = task.init(jax.random.key(0))
+    broken = jax.tree.map(lambda leaf: leaf + np.nan, good)
+    found = landscape.line(task, good, broken, own, t=T)
+    alone = landscape.line(task, good, good, own, t=(0, 1))
+    for name in METRICS:
+        values = found.metrics[name]
+        np.testing.assert_array_equal(values[0], alone.metrics[name][0])
+        assert np.isnan(values[1:]).all()
+    assert np.isnan(landscape.barrier(found, "accuracy"))
+    assert np.isnan(landscape.flat_range(found))
+    assert np.isnan(landscape.between(task, good, broken, own).ensemble["accuracy"])
+    both = jax.tree.map(lambda a, b: np.stack([a, b]), good, broken)
+    walls = landscape.pairs(task, both, own).line.metrics["accuracy"]
+    assert np.isnan(walls[0, 1]).all() or np.isnan(walls[0, 1, 1:]).all()
+    assert np.isfinite(walls[0, 0]).all()
