@@ -73,7 +73,7 @@ def through(a: Params, b: Params, c: Params, *, stacked: bool = False) -> Frame:
 
     Args:
       a, b, c: one model each; with `stacked`, each of C clients, [C, ...]. A client
-        whose models lie on one line has axes, and then metrics, that are NaN.
+        whose models lie on one line has axes, and then metrics but at a, that are NaN.
 
     Raises:
       ValueError: the models, those of all clients if stacked, lie on one line, or have
@@ -238,10 +238,6 @@ def plane(
         name: values.reshape(*values.shape[:-1], len(a), len(b))
         for name, values in found.items()
     }
-    if frame.stacked:  # NaN models have a loss of NaN, but an accuracy
-        lost = sum(np.isnan(place) for both in frame.marks.values() for place in both)
-        lost = np.reshape(lost, (-1, 1, 1)) > 0
-        metrics = {n: np.where(lost, np.nan, v) for n, v in metrics.items()}
     return Plane(a, b, metrics, frame.marks)
 
 
