@@ -14,10 +14,9 @@ OUT/COLUMN/METHOD: killed, the same command goes on with the runs that are not f
 """
 
 import argparse
-import functools
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -26,7 +25,7 @@ import numpy as np
 from beside import ORACLE, Cell, cells, published, write
 from cohorts import took_part
 
-from pfljax import config
+from pfljax import config, mistakes
 from pfljax.cli import use_compile_cache
 from pfljax.config import Experiment
 from pfljax.folder import read_json
@@ -34,7 +33,6 @@ from pfljax.report import sweeps
 from pfljax.sweep import sweep
 
 NOTHING: Mapping[str, Any] = MappingProxyType({})
-MISTAKES = (ValueError, RuntimeError, OSError, MemoryError)  # as in pfljax.cli
 ACCURACY: Mapping[str, str] = MappingProxyType({"accuracy": "top1_acc_pct"})
 PUBLISHED = Path(__file__).parent / "published" / "superfed.csv"
 PROTOCOL = Experiment(
@@ -140,22 +138,6 @@ def applied(
     )
 
 
-def command(main: Callable[..., None]) -> Callable[..., None]:
-    """`main` as pfljax's: an error of the user is one line and exit code 2."""
-
-    @functools.wraps(main)
-    def told(*given: Any) -> None:
-        try:
-            main(*given)
-        except MISTAKES as error:
-            if os.environ.get("PFLJAX_TRACE"):
-                raise
-            print(f"{Path(sys.argv[0]).name}: {error}", file=sys.stderr)
-            sys.exit(2)
-
-    return told
-
-
 def positive(text: str) -> int:
     """An option's whole number of at least 1, for argparse."""
     number = int(text)
@@ -184,7 +166,7 @@ def arguments(doc: str, out: str, columns: Sequence[Column]) -> argparse.Namespa
     return given
 
 
-@command
+@mistakes.in_one_line()
 def main(
     doc: str,
     out: str,
@@ -229,7 +211,7 @@ def fill(given: argparse.Namespace, column: Column, label: str) -> bool:
     try:
         experiment = experiment.replace(**named)
         sweep(experiment, {"seed": given.seeds}, out=place, quiet=False)
-    except MISTAKES as error:
+    except mistakes.KINDS as error:
         if os.environ.get("PFLJAX_TRACE"):
             raise
         print(f"not run: {error}", file=sys.stderr, flush=True)

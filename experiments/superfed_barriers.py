@@ -22,9 +22,9 @@ import time
 from pathlib import Path
 
 import numpy as np
-from superfed import METHODS, MNIST, command, positive
+from superfed import METHODS, MNIST, positive
 
-from pfljax import landscape
+from pfljax import landscape, mistakes
 from pfljax.cli import use_compile_cache
 from pfljax.experiment import run
 from pfljax.report.style import save_figure
@@ -55,7 +55,7 @@ def told(found: landscape.Pairs) -> str:
     )
 
 
-@command
+@mistakes.in_one_line()
 def main() -> None:
     """Trains what is not trained, judges all pairs, and draws them."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])

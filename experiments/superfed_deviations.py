@@ -19,9 +19,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from beside import decimals
-from superfed import MNIST, applied, command, positive
+from superfed import MNIST, applied, positive
 from superfed_table1 import START as START_OF
 
+from pfljax import mistakes
 from pfljax.cli import use_compile_cache
 from pfljax.sweep import Sweep, sweep
 
@@ -125,7 +126,7 @@ def number(found: Sweep, shown: Shown) -> tuple[float, float]:
     return values.mean(), values.std(ddof=1) if len(values) > 1 else np.nan
 
 
-@command
+@mistakes.in_one_line()
 def main() -> None:
     """Runs what is not finished, and prints both forms of each place."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])

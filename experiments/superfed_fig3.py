@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from beside import published, tau
-from superfed import CIFAR10, METHODS, MNIST, PUBLISHED, command, positive
+from superfed import CIFAR10, METHODS, MNIST, PUBLISHED, positive
 
-from pfljax import folder
+from pfljax import folder, mistakes
 from pfljax.cli import use_compile_cache
 from pfljax.config import Experiment
 from pfljax.experiment import run
@@ -113,7 +113,7 @@ def pace(ran: int, seconds: float) -> str:
     return f"{ran} points ran in {seconds:.0f} s{each}"
 
 
-@command
+@mistakes.in_one_line()
 def main() -> None:
     """Runs the grid and draws it beside the published one."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])

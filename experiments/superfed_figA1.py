@@ -17,9 +17,9 @@ from pathlib import Path
 
 import jax
 import numpy as np
-from superfed import METHODS, MNIST, command, positive
+from superfed import METHODS, MNIST, positive
 
-from pfljax import landscape
+from pfljax import landscape, mistakes
 from pfljax.cli import use_compile_cache
 from pfljax.experiment import run
 from pfljax.report.style import save_figure
@@ -63,7 +63,7 @@ def below(plane: landscape.Plane, level: float) -> float:
     return float((plane.metrics["loss"] <= level).mean())
 
 
-@command
+@mistakes.in_one_line()
 def main() -> None:
     """Trains what is not trained, and draws the three planes."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])

@@ -16,9 +16,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-from superfed import command, experiment_of
+from superfed import experiment_of
 from superfed_table1 import COLUMNS
 
+from pfljax import mistakes
 from pfljax.cli import use_compile_cache
 from pfljax.metrics import GRID
 from pfljax.report.style import BAND, PALETTE, new_figure, save_figure
@@ -51,7 +52,7 @@ def figure(curves: dict[str, np.ndarray]) -> "Figure":
     return drawn
 
 
-@command
+@mistakes.in_one_line()
 def main() -> None:
     """Runs what is not finished, prints the curves and draws them."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])

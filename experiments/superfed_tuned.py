@@ -21,9 +21,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from beside import decimals, ranks, tau
-from superfed import MNIST, NOTHING, applied, command, positive
+from superfed import MNIST, NOTHING, applied, positive
 from superfed_table1 import START
 
+from pfljax import mistakes
 from pfljax.cli import use_compile_cache
 from pfljax.config import Experiment
 from pfljax.sweep import Sweep, sweep
@@ -140,7 +141,7 @@ def markdown(lines: Sequence[Line], base: Experiment) -> str:
     )
 
 
-@command
+@mistakes.in_one_line()
 def main() -> None:
     """Tunes what is not tuned, and writes the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])

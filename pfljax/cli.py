@@ -23,6 +23,8 @@ from argparse import ArgumentParser
 from pathlib import Path
 from typing import Any
 
+from pfljax import mistakes
+
 LANDSCAPES = ("line", "pairs", "plane", "hessian", "curvature", "training")
 
 
@@ -32,16 +34,11 @@ def main() -> None:
     if command in ("-h", "--help"):
         print((__doc__ or "").strip())
         return
-    try:
+    with mistakes.in_one_line("pfljax"):
         if command not in COMMANDS:
             known = ", ".join(COMMANDS)
             raise ValueError(f"command {command!r} is unknown; known: {known}")
         COMMANDS[command](args)
-    except (ValueError, RuntimeError, OSError, MemoryError) as error:
-        if os.environ.get("PFLJAX_TRACE"):
-            raise
-        print(f"pfljax: {error}", file=sys.stderr)
-        sys.exit(2)
 
 
 def run(args: list[str]) -> None:
