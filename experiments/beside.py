@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from cohorts import Part
 from scipy.stats import kendalltau
 
 from pfljax.report.style import GREY, GRID, INK, PALETTE, new_figure, save_figure
@@ -34,9 +35,9 @@ class Cell(NamedTuple):
     seeds: int
     rounds: int
     diverged: int  # of the seeds: the number, or the same model's loss, is not finite
-    clients: float = np.nan  # NaN where their number is not known
-    took_part: float = np.nan  # of them, by the last round, mean over seeds
-    mixed: float = np.nan  # of them, since mixing began; NaN of other methods
+    clients: float = np.nan  # this and the next two as in `cohorts.Part`
+    took_part: float = np.nan
+    mixed: float = np.nan
 
 
 def published(path: Path, wanted: Mapping[str, str]) -> dict[str, tuple[float, float]]:
@@ -170,15 +171,8 @@ def _line(cell: Cell, place: tuple[int, int] | None) -> str:
     spread = decimals(cell.over_seeds)
     both = ", ".join(map(str, place)) if place else ""
     texts = (cell.method, cell.judged, theirs, ours, spread, str(cell.seeds), both)
-    return f"| {' | '.join((*texts, _took_part(cell)))} |"
-
-
-def _took_part(cell: Cell) -> str:
-    """Of how many clients how many took part, and how many since mixing began."""
-    if np.isnan(cell.clients):
-        return ""
-    mixed = "" if np.isnan(cell.mixed) else f", {cell.mixed:.4g} since mixing"
-    return f"{cell.took_part:.4g} of {cell.clients:.0f}{mixed}"
+    part = Part(cell.clients, cell.took_part, cell.mixed)
+    return f"| {' | '.join((*texts, part.told()))} |"
 
 
 def decimals(value: float) -> str:

@@ -6,7 +6,7 @@ drawn uniformly. Clients that never took part are judged by the server's model.
 
 import functools
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -17,22 +17,34 @@ from pfljax.config import Experiment
 from pfljax.types import Array
 
 
-def took_part(experiment: Experiment, seeds: Iterable[int]) -> dict[str, float]:
-    """Fields of `beside.Cell`, means over the seeds: by the last round, since mixing.
+class Part(NamedTuple):
+    """How many clients took part: means over the seeds; NaN where not known."""
 
-    None of natural clients, whose number only the data tell.
-    """
+    clients: float = np.nan  # there are
+    took_part: float = np.nan  # of them, by the last round
+    mixed: float = np.nan  # of them, since mixing began; NaN of other methods
+
+    def told(self) -> str:
+        """In words; nothing where the number of clients is not known."""
+        if np.isnan(self.clients):
+            return ""
+        mixed = "" if np.isnan(self.mixed) else f", {self.mixed:.4g} since mixing"
+        return f"{self.took_part:.4g} of {self.clients:.0f}{mixed}"
+
+
+def took_part(experiment: Experiment, seeds: Iterable[int]) -> Part:
+    """Who took part in the runs of these seeds; of natural clients only data tell."""
     e = config.resolve(experiment)
     if e.clients is None:
-        return {}
+        return Part()
     seeds = [*seeds]
     whole = np.array([drawn(e.cohort, e.clients, s, e.rounds) for s in seeds])
-    found = {"clients": e.clients, "took_part": (whole > 0).sum(1).mean()}
-    if e.algorithm == "superfed":
-        start = int(first_mixed(dict(e.hyper)["start"], e.rounds))
-        before = np.array([drawn(e.cohort, e.clients, s, start) for s in seeds])
-        found["mixed"] = (whole > before).sum(1).mean()
-    return {name: float(value) for name, value in found.items()}
+    found = Part(float(e.clients), float((whole > 0).sum(1).mean()))
+    if e.algorithm != "superfed":
+        return found
+    start = int(first_mixed(dict(e.hyper)["start"], e.rounds))
+    before = np.array([drawn(e.cohort, e.clients, s, start) for s in seeds])
+    return found._replace(mixed=float((whole > before).sum(1).mean()))
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1))

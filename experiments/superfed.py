@@ -234,5 +234,5 @@ def measured(
         told = (np.nan, np.nan) if label in column.misnamed else told
         judged = METHODS[label].judged
         made = cells(rows, column.name, label, metric, judged, told)
-        found += [cell._replace(**part) for cell in made]
+        found += [cell._replace(**part._asdict()) for cell in made]
     return found

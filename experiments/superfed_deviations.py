@@ -14,22 +14,25 @@ What was reached: `README.md` here.
 """
 
 import argparse
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from beside import decimals
+from cohorts import took_part
 from superfed import MNIST, applied, positive
 from superfed_table1 import START as START_OF
 
 from pfljax import mistakes
 from pfljax.cli import use_compile_cache
-from pfljax.sweep import Sweep, sweep
+from pfljax.config import Experiment
+from pfljax.sweep import sweep
 
 BASE = MNIST.replace(clients=50, rounds=20, validation=0.1)
 START = START_OF[50]["SuPerFed-MM"]
 NOISY = {"partition": "dirichlet_over_clients:alpha=100,balance=True"}
-RUNS: dict[str, tuple[str, dict[str, Any]]] = {  # name -> method, what differs
+RUNS: dict[str, tuple[str, dict[str, Any]]] = {  # method, and what differs
     "FedAvg": ("FedAvg", {}),
     "SCAFFOLD": ("SCAFFOLD", {}),
     "pFedMe, code": ("pFedMe", {}),
@@ -55,75 +58,101 @@ RUNS: dict[str, tuple[str, dict[str, Any]]] = {  # name -> method, what differs
 }
 
 
-class Shown(NamedTuple):
-    """One number of the table."""
+class Form(NamedTuple):
+    """One form of a place, and where its number is found."""
 
-    place: str  # where code and paper part
-    form: str
+    name: str
     run: str  # a key of RUNS
-    model: str = "personal"
-    how: str = ""  # lambda
+    model: str = "personal"  # "server" or "mixture" else, with
+    how: str = ""  # its lambda
     metric: str = "accuracy"
 
 
-SHOWN = (
-    Shown("SCAFFOLD", "code: it is FedAvg", "FedAvg"),
-    Shown("SCAFFOLD", "paper", "SCAFFOLD"),
-    Shown("pFedMe", "code: by epochs, judged by w", "pFedMe, code", "server"),
-    Shown("pFedMe", "code, judged by theta", "pFedMe, code"),
-    Shown("pFedMe", "paper, judged by theta", "pFedMe, paper"),
-    Shown("pFedMe", "code in CIFAR-10's column: APFL", "APFL"),
-    Shown(
-        "noise, pair .4", "code: symmetric, test labels too", "FedAvg, pair .4, legacy"
-    ),
-    Shown("noise, pair .4", "paper", "FedAvg, pair .4"),
-    Shown(
-        "lambda, MM",
-        "code: best on test rows",
-        "SuPerFed-MM, un-squared",
-        "mixture",
-        "oracle",
-    ),
-    Shown(
-        "lambda, MM",
-        "best on validation rows",
-        "SuPerFed-MM, un-squared",
-        "mixture",
-        "validation",
-    ),
-    Shown("lambda, MM", "one half", "SuPerFed-MM, un-squared"),
-    Shown("lambda, APFL", "as MM's: best on test rows", "APFL", "mixture", "oracle"),
-    Shown("lambda, APFL", "best on validation rows", "APFL", "mixture", "validation"),
-    Shown("lambda, APFL", "its own, .25", "APFL"),
-    Shown(
-        "ECE, FedAvg", "code: mean over batches of 10", "FedAvg", metric="ece_batchwise"
-    ),
-    Shown("ECE, FedAvg", "of all rows of a client", "FedAvg", metric="ece"),
-    *(
-        Shown(
-            f"proximal term, {name}", form, f"{name}, {form.partition(' ')[2]}", *judged
-        )
-        for name, judged in (
-            ("FedProx", ()),
-            ("Ditto", ()),
-            ("SuPerFed-MM", ("mixture", "oracle")),
-        )
-        for form in ("code: un-squared", "paper: squared")
-    ),
-)
+def best(run: str, split: str) -> tuple[str, str, str]:
+    """`run`, model and lambda of a Form: of each client the best on these rows."""
+    return run, "mixture", {"test": "oracle", "validation": "validation"}[split]
 
 
-def number(found: Sweep, shown: Shown) -> tuple[float, float]:
-    """(mean over clients and seeds, std over seeds), accuracies in percent."""
-    rows = [
+PLACES: dict[str, tuple[Form, ...]] = {
+    "SCAFFOLD": (
+        Form("code: it is FedAvg", "FedAvg"),
+        Form("paper", "SCAFFOLD"),
+    ),
+    "pFedMe": (
+        Form("code: by epochs, judged by w", "pFedMe, code", "server"),
+        Form("the same, judged by theta", "pFedMe, code"),
+        Form("paper, judged by theta", "pFedMe, paper"),
+        Form("code in CIFAR-10's column: APFL", "APFL"),
+    ),
+    "noise, pair .4": (
+        Form("code: symmetric, test labels too", "FedAvg, pair .4, legacy"),
+        Form("paper", "FedAvg, pair .4"),
+    ),
+    "lambda, MM": (
+        Form("code: best on test rows", *best("SuPerFed-MM, un-squared", "test")),
+        Form("best on validation rows", *best("SuPerFed-MM, un-squared", "validation")),
+        Form("one half", "SuPerFed-MM, un-squared"),
+    ),
+    "lambda, APFL": (
+        Form("as MM's: best on test rows", *best("APFL", "test")),
+        Form("best on validation rows", *best("APFL", "validation")),
+        Form("its own, .25", "APFL"),
+    ),
+    "ECE, FedAvg": (
+        Form("code: mean over batches of 10", "FedAvg", metric="ece_batchwise"),
+        Form("of all rows of a client", "FedAvg", metric="ece"),
+    ),
+    "proximal term, FedProx": (
+        Form("code: un-squared", "FedProx, un-squared"),
+        Form("paper: squared", "FedProx, squared"),
+    ),
+    "proximal term, Ditto": (
+        Form("code: un-squared", "Ditto, un-squared"),
+        Form("paper: squared", "Ditto, squared"),
+    ),
+    "proximal term, MM": (
+        Form("code: un-squared", *best("SuPerFed-MM, un-squared", "test")),
+        Form("paper: squared", *best("SuPerFed-MM, squared", "test")),
+    ),
+}
+
+
+def experiment_of(name: str, rounds: int) -> Experiment:
+    """The experiment of this name in RUNS."""
+    label, differs = RUNS[name]
+    more = {key: value for key, value in differs.items() if key != "hyper"}
+    experiment = applied(BASE, label, differs.get("hyper", {}))
+    return experiment.replace(rounds=rounds, label=name, **more)
+
+
+def number(rows: Sequence[Mapping[str, Any]], form: Form) -> tuple[float, float]:
+    """(mean over clients and seeds, std over seeds), accuracies in percent.
+
+    `rows` are a sweep's; those of the last round count.
+    """
+    last = max(row["round"] for row in rows)
+    found = [
         row["mean"]
-        for row in found.rows()
-        if (row["judged"], row["lambda"]) == (shown.model, shown.how)
-        and (row["split"], row["metric"]) == ("test", shown.metric)
-        and row["round"] == found.experiment.rounds
+        for row in rows
+        if (row["judged"], row["lambda"]) == (form.model, form.how)
+        and (row["split"], row["metric"]) == ("test", form.metric)
+        and row["round"] == last
     ]
-    values = np.array(rows) * (100 if shown.metric == "accuracy" else 1)
+    values = np.array(found) * (100 if form.metric == "accuracy" else 1)
     return values.mean(), values.std(ddof=1) if len(values) > 1 else np.nan
+
+
+def markdown(found: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
+    """The table of the forms whose runs are among `found`, rows by name of the run."""
+    lines = ["| place | form | metric | mean over clients | std over seeds |"]
+    lines.append("|---|---|---|---|---|")
+    for place, forms in PLACES.items():
+        for form in forms:
+            if form.run in found:
+                mean, std = number(found[form.run], form)
+                told = place, form.name, form.metric, f"{mean:.2f}", decimals(std)
+                lines.append(f"| {' | '.join(told)} |")
+    return "\n".join(lines) + "\n"
 
 
 @mistakes.in_one_line()
@@ -135,21 +164,15 @@ def main() -> None:
     parser.add_argument("--out", default="runs/superfed-deviations")
     given = parser.parse_args()
     use_compile_cache()
-    found = {}
-    for name, (label, differs) in RUNS.items():
-        more = {k: v for k, v in differs.items() if k != "hyper"}
-        experiment = applied(BASE, label, differs.get("hyper", {}))
-        experiment = experiment.replace(rounds=given.rounds, label=name, **more)
-        place = Path(given.out) / name.replace(", ", "-").replace(" ", "-")
-        found[name] = sweep(experiment, {"seed": given.seeds}, out=place, quiet=False)
-    lines = ["| place | form | metric | mean over clients | std over seeds |"]
-    lines.append("|---|---|---|---|---|")
-    for shown in SHOWN:
-        mean, std = number(found[shown.run], shown)
-        told = shown.place, shown.form, shown.metric, f"{mean:.2f}", decimals(std)
-        lines.append(f"| {' | '.join(told)} |")
-    text = "\n".join(lines) + "\n"
-    (Path(given.out) / "table.md").write_text(text, encoding="utf-8")
+    out, found = Path(given.out), {}
+    for name in RUNS:
+        place = out / name.replace(", ", "-").replace(" ", "-")
+        experiment = experiment_of(name, given.rounds)
+        ran = sweep(experiment, {"seed": given.seeds}, out=place, quiet=False)
+        found[name] = [*ran.rows()]
+        part = took_part(experiment, given.seeds)
+        text = f"{markdown(found)}\nClients that took part: {part.told()}\n"
+        (out / "table.md").write_text(text, encoding="utf-8")  # of what is finished
     print(text)
 
 

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from beside import published, tau
+from cohorts import took_part
 from superfed import CIFAR10, METHODS, MNIST, PUBLISHED, positive
 
 from pfljax import folder, mistakes
@@ -140,6 +141,8 @@ def main() -> None:
         rank = tau(told.ravel().tolist(), ours.ravel().tolist())
         print(f"{label}: Kendall's tau with the published grid {rank:.2f}")
         grids |= {f"{label}, published": told, f"{label}, here": ours}
+    mixing = experiment.replace(hyper={**experiment.hyper, "mixing": "model"})
+    print(f"clients that took part: {took_part(mixing, given.seeds).told()}")
     save_figure(figure(grids), out / "fig3")
     print(f"see {out}/fig3.png")
 

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from beside import decimals, ranks, tau
+from cohorts import Part, took_part
 from superfed import MNIST, NOTHING, applied, positive
 from superfed_table1 import START
 
@@ -120,8 +121,8 @@ def line(base: Experiment, label: str, seeds: Sequence[int], out: Path) -> Line:
     return Line(label, told, *numbers, diverged(chosen))
 
 
-def markdown(lines: Sequence[Line], base: Experiment) -> str:
-    """The table, best first, with both rankings."""
+def markdown(lines: Sequence[Line], base: Experiment, part: Part) -> str:
+    """The table, best first, with both rankings; `part` took part."""
     ours, theirs = [x.mean for x in lines], [x.published for x in lines]
     ranked = sorted(zip(ranks(ours), ranks(theirs), lines, strict=True))
     rows = [
@@ -132,7 +133,8 @@ def markdown(lines: Sequence[Line], base: Experiment) -> str:
     lost = [x for x in lines if x.diverged]
     told = ", ".join(f"{x.method} ({x.diverged})" for x in lost)
     return (
-        f"{base.dataset}, {base.clients} clients, {base.rounds} rounds\n\n"
+        f"{base.dataset}, {base.rounds} rounds; clients that took part: "
+        f"{part.told()}\n\n"
         "| method | chosen on validation rows | tuned (%) | std over seeds | as "
         "published (%) | rank tuned, published |\n|---|---|---|---|---|---|\n"
         + "\n".join(rows)
@@ -160,7 +162,7 @@ def main() -> None:
         writer = csv.writer(file)
         writer.writerow(Line._fields)
         writer.writerows(lines)
-    text = markdown(lines, base)
+    text = markdown(lines, base, took_part(base, given.seeds))
     (out / "table.md").write_text(text, encoding="utf-8")
     print(text)
 

@@ -124,7 +124,8 @@ def test_a_tuned_method_with_one_seed_has_no_std_and_may_have_diverged():
         module.Line("B", "lr 1", 80.0, 1.0, 0.5, 70.0, 0),
         module.Line("C", "lr 1", 70.0, 1.0, nan, 75.0, 0),
     ]
-    text = module.markdown(lines, base)
+    text = module.markdown(lines, base, load("cohorts").Part(50.0, 31.5))
+    assert "mnist, 10 rounds; clients that took part: 31.5 of 50" in text
     assert text.index("| B |") < text.index("| C |") < text.index("| A |")
     assert "| C | lr 1 | 70.00 ± 1.00 |  | 75.00 | 2, 1 |" in text
     assert "| nan | 3, 3 |" in text
@@ -135,17 +136,23 @@ def test_a_tuned_method_with_one_seed_has_no_std_and_may_have_diverged():
 def test_deviations_are_told_of_the_last_round_by_model_lambda_and_metric():
     module = load("superfed_deviations")
     sweep = made({"seed": (0, 1, 2)})
-    shown = {(s.run, s.model, s.how, s.metric): s for s in module.SHOWN}
+    forms = [form for forms in module.PLACES.values() for form in forms]
+    shown = {(s.run, s.model, s.how, s.metric): s for s in forms}
+    rows = [*sweep.rows()]
     server = shown["pFedMe, code", "server", "", "accuracy"]
     means = [last(r, "server/test/accuracy").mean() for r in sweep.results]
-    assert module.number(sweep, server) == pytest.approx(
+    assert module.number(rows, server) == pytest.approx(
         (np.mean(means), np.std(means, ddof=1))
     )
     oracle = shown["APFL", "mixture", "oracle", "accuracy"]
     best = [100 * r.path["test/accuracy"].max(1).mean() for r in sweep.results]
-    assert module.number(sweep, oracle)[0] == pytest.approx(np.mean(best))
+    assert module.number(rows, oracle)[0] == pytest.approx(np.mean(best))
     validated = shown["APFL", "mixture", "validation", "accuracy"]
-    assert module.number(sweep, validated)[0] < np.mean(best)
+    assert module.number(rows, validated)[0] < np.mean(best)
     ece = shown["FedAvg", "personal", "", "ece_batchwise"]
     errors = [r.metrics["personal/test/ece_batchwise"][-1] for r in sweep.results]
-    assert module.number(sweep, ece)[0] == pytest.approx(np.mean(errors))
+    assert module.number(rows, ece)[0] == pytest.approx(np.mean(errors))
+    text = module.markdown({"SCAFFOLD": rows}).splitlines()
+    assert len(text) == 3  # the other form of the place is not finished
+    mean, std = module.number(rows, shown["SCAFFOLD", "personal", "", "accuracy"])
+    assert text[-1] == f"| SCAFFOLD | paper | accuracy | {mean:.2f} | {std:.2f} |"
