@@ -15,6 +15,7 @@ from pfljax.data import Federation
 from pfljax.engine import Setting
 from pfljax.local import sgd
 from pfljax.types import Local, Task
+from pfljax.unsent import leave_unsent
 
 # Clients under one vmap, by platform; None is the whole cohort. On CPUs a loop was
 # fastest for every model (experiments/speed.md); others have not been measured.
@@ -85,7 +86,8 @@ def make_setting(experiment: Experiment, task: Task, shape: Shape) -> Setting:
     local = make_local(experiment)
     factory = registry.find("algorithm", registry.algorithms(), experiment.algorithm)
     given = registry.given(factory, rounds=experiment.rounds)
-    algorithm = factory(task, local, **dict(experiment.hyper), **given)
+    method = factory(task, local, **dict(experiment.hyper), **given)
+    algorithm = leave_unsent(method)
     if shape.sizes is None:
         chosen = selection.uniform(experiment.cohort, shape.num_clients)
     else:

@@ -13,7 +13,7 @@ import pytest
 from pfljax import Experiment, build, memory, metrics
 from pfljax.folder import FolderError
 from pfljax.report import sweeps
-from pfljax.sweep import points, results, rows, runs, sweep
+from pfljax.sweep import groups, points, results, rows, runs, sweep
 from tiny import environment
 
 FEDAVG = Experiment(
@@ -263,7 +263,7 @@ def test_a_slice_of_no_run_is_refused():
 
 def grouped(experiment, over, **more):
     """(values of the points by program, what each program traces)."""
-    found = points.groups(points.make(experiment, over, **more))
+    found = groups.grouped(points.make(experiment, over, **more))
     return [[p.values for p in g.points] for g in found], [g.traced for g in found]
 
 
@@ -272,7 +272,7 @@ def test_what_changes_the_program_makes_another():
     members, traced = grouped(SUPERFED, over | {"seed": (0, 1)})
     assert [len(own) for own in members] == [4, 4, 4, 4]
     assert {(p["mixing"], p["start"]) for p in members[0]} == {("model", 0.0)}
-    assert traced[0] == points.Traced((), ("mu",), False)
+    assert traced[0] == groups.Traced((), ("mu",), False)
 
 
 def test_cohorts_that_cannot_be_cut_are_programs_of_their_own():

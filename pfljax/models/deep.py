@@ -4,7 +4,8 @@ Hahn et al., KDD 2022, https://arxiv.org/abs/2109.07628; blocks of He et al., 20
 https://arxiv.org/abs/1512.03385, and Howard et al., 2017,
 https://arxiv.org/abs/1704.04861. `x` has biases, all its skips and GroupNorm;
 `x_superfed` is as SuPerFed's code has it: no bias, Xavier kernels, batch statistics,
-and no skip around ResNet9's first block.
+and no skip around ResNet9's first block. There, too, no server averages the biases of
+batch normalisation: that is norm="batch_superfed".
 """
 
 from functools import partial
@@ -87,9 +88,11 @@ def resnet9(num_classes: int, *, norm: str = "group", conv: str = "auto") -> nn.
     return _resnet9(num_classes, Form(False, norm, conv))
 
 
-def resnet9_superfed(num_classes: int, *, conv: str = "auto") -> nn.Module:
+def resnet9_superfed(
+    num_classes: int, *, norm: str = "batch", conv: str = "auto"
+) -> nn.Module:
     """5,054,784 parameters with 100 classes of 3-channel images."""
-    return _resnet9(num_classes, Form(True, "batch", conv))
+    return _resnet9(num_classes, Form(True, norm, conv))
 
 
 def _resnet9(num_classes: int, form: Form) -> nn.Module:
@@ -119,9 +122,11 @@ def mobilenet(
     return _mobilenet(num_classes, Form(False, norm, conv))
 
 
-def mobilenet_superfed(num_classes: int, *, conv: str = "auto") -> nn.Module:
+def mobilenet_superfed(
+    num_classes: int, *, norm: str = "batch", conv: str = "auto"
+) -> nn.Module:
     """364,480 parameters with 200 classes of 3-channel images, 64x64 in the paper."""
-    return _mobilenet(num_classes, Form(True, "batch", conv))
+    return _mobilenet(num_classes, Form(True, norm, conv))
 
 
 def _mobilenet(num_classes: int, form: Form) -> nn.Module:

@@ -11,6 +11,7 @@ from jax import lax
 
 from pfljax import batches
 from pfljax.types import Array
+from pfljax.unsent import UNSENT
 
 Layer = Callable[..., Any]
 XAVIER = nn.initializers.glorot_normal()
@@ -62,14 +63,16 @@ class BatchNorm(nn.Module):
     `pfljax.batches` tells the batches, and the rows that only pad them.
     """
 
+    bias: str = "bias"  # the name of that parameter
+
     @nn.compact
     def __call__(self, x: Array) -> Array:
         """Images [B, H, W, C], each channel of mean 0 and variance 1, then affine."""
         scale = self.param("scale", nn.initializers.ones, x.shape[-1:])
-        bias = self.param("bias", nn.initializers.zeros, x.shape[-1:])
+        bias = self.param(self.bias, nn.initializers.zeros, x.shape[-1:])
         mask, size = batches.told() or (jnp.ones(len(x)), len(x))
-        own = x.reshape(-1, size, *x.shape[1:])
-        weight = mask.reshape(-1, size, 1, 1, 1)
+        own = x.reshape(len(x) // size, size, *x.shape[1:])
+        weight = mask.reshape(len(x) // size, size, 1, 1, 1)
         pixels = x.shape[1] * x.shape[2]
         count = jnp.maximum(weight.sum(1, keepdims=True), 1) * pixels
 
@@ -90,4 +93,8 @@ class GroupNorm(nn.Module):
         return nn.GroupNorm(num_groups=math.gcd(8, x.shape[-1]))(x)
 
 
-NORMS = {"group": GroupNorm, "batch": BatchNorm}
+NORMS = {
+    "group": GroupNorm,
+    "batch": BatchNorm,
+    "batch_superfed": partial(BatchNorm, UNSENT),  # the server has no bias
+}

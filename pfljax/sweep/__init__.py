@@ -2,7 +2,7 @@
 
     over       = {"seed": (0, 1, 2), "mu": (0.0, 0.1), "mixing": ("model", "layer")}
     points     = one run a combination                                  (points)
-    program    = points that differ in traced numbers and seeds alone   (runs)
+    program    = points that differ in traced numbers and seeds alone   (groups, runs)
     a device   : one run after another on a CPU, else all under one vmap
     folder     = one file a finished run, one tidy table of all         (results)
 

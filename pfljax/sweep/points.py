@@ -1,7 +1,6 @@
-"""The points of a sweep: the settings of each run, and which runs share a program.
+"""The points of a sweep: the settings and the clients of each run, checked.
 
-A name is a setting of `Experiment` or an option of the method. Numbers that a compiled
-program takes as inputs are traced: runs that differ in nothing else share it.
+A name is a setting of `Experiment` or an option of the method.
 """
 
 import dataclasses
@@ -10,18 +9,13 @@ import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-import jax
 import numpy as np
 
-from pfljax import build, config, parts, registry
+from pfljax import build, config, registry
 from pfljax.config import UNHASHED, Experiment
 from pfljax.data import Federation
 from pfljax.data.manifest import of_run
-from pfljax.models import check_task
-from pfljax.parts import Shape
 from pfljax.types import Task
-
-NUMBERS = ("lr", "lr_decay", "momentum", "weight_decay")
 
 
 class Point(NamedTuple):
@@ -31,23 +25,6 @@ class Point(NamedTuple):
     experiment: Experiment
     federation: Federation
     digest: str  # of the settings and the rows: the name of the run's file
-
-
-class Traced(NamedTuple):
-    """In what the runs of one program may differ, beside their seeds."""
-
-    settings: tuple[str, ...]
-    options: tuple[str, ...]  # of the method
-    cohort: bool
-
-
-class Group(NamedTuple):
-    """Points of one program."""
-
-    experiment: Experiment  # what they share; its cohort is the largest
-    shape: Shape
-    traced: Traced
-    points: list[Point]
 
 
 def combined(over: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
@@ -147,75 +124,3 @@ def _dealt(experiment: Experiment, given: Federation | None) -> tuple[Federation
     manifest = of_run(federation, None, given is not None)
     names = ("sha256", "x_crc32") + (("clients", "shift", "scale") if given else ())
     return federation, " ".join(str(manifest.get(name)) for name in names)
-
-
-def groups(points: Sequence[Point], task: Task | None = None) -> list[Group]:
-    """The points by the program that runs them, in order of the first of each.
-
-    First as if all swept numbers were traced, then by those that the method, tried once
-    a kind, lets be traced.
-    """
-    tried: dict[Any, Traced] = {}
-    found: dict[Any, list[tuple[Point, Traced]]] = {}
-    for point in points:
-        e, shape = point.experiment, parts.shape_of(point.experiment, point.federation)
-        numbers = _numbers(point)
-        rest = _static(e, numbers), shape
-        if rest not in tried:
-            options = [n for n in numbers.options if _traceable(e, shape, task, n)]
-            tried[rest] = numbers._replace(options=tuple(options))
-        key = _static(e, tried[rest]), shape
-        if key not in found:
-            _check_built(e, shape, task)
-        found.setdefault(key, []).append((point, tried[rest]))
-    return [
-        Group(
-            same.replace(cohort=max(p.experiment.cohort for p, _ in members)),
-            shape,
-            members[0][1],
-            [point for point, _ in members],
-        )
-        for (same, shape), members in found.items()
-    ]
-
-
-def _numbers(point: Point) -> Traced:
-    """All numbers among the swept names."""
-    e, names = point.experiment, point.values
-    options = [n for n, value in e.hyper if n in names and type(value) is float]
-    cut = "cohort" in names and e.selection == "uniform" and not e.stragglers
-    return Traced(tuple(n for n in NUMBERS if n in names), tuple(options), cut)
-
-
-def _traceable(
-    experiment: Experiment, shape: Shape, task: Task | None, name: str
-) -> bool:
-    """Whether the method is built without a look at the value of this option."""
-    model = task or parts.make_task(experiment, shape)
-
-    def built(value: Any) -> None:
-        hyper = dict(experiment.hyper) | {name: value}
-        parts.make_setting(experiment.replace(hyper=hyper, devices=None), model, shape)
-
-    try:
-        jax.eval_shape(built, jax.ShapeDtypeStruct((), np.float32))
-    except jax.errors.ConcretizationTypeError:
-        return False
-    return True
-
-
-def _check_built(experiment: Experiment, shape: Shape, task: Task | None) -> None:
-    """Raises, before anything runs, what the method says of its options."""
-    if task is not None:
-        check_task(task, shape.input_shape, shape.num_classes)
-    model = task or parts.make_task(experiment, shape)
-    parts.make_setting(experiment.replace(devices=None), model, shape)
-
-
-def _static(experiment: Experiment, traced: Traced) -> Experiment:
-    """What of the experiment its program depends on; 1 for a cohort that is cut."""
-    default = Experiment()
-    same = {name: getattr(default, name) for name in (*UNHASHED, *traced.settings)}
-    same |= {"cohort": 1} if traced.cohort else {}
-    hyper = {k: v for k, v in experiment.hyper if k not in traced.options}
-    return experiment.replace(**same, hyper=hyper, seed=0)

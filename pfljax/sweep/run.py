@@ -13,7 +13,8 @@ import numpy as np
 from pfljax import devices, folder
 from pfljax.config import Experiment
 from pfljax.sweep import points, results, rows, runs
-from pfljax.sweep.points import Group, Point
+from pfljax.sweep.groups import Group, grouped
+from pfljax.sweep.points import Point
 from pfljax.sweep.results import Result, Sweep
 from pfljax.types import Task
 
@@ -61,7 +62,7 @@ def sweep(
         done = _finished(path, found)
         tell = _teller(len(found), len(done), quiet)
         left = [point for point in found if point.digest not in done]
-        groups = points.groups(left, task)
+        groups = grouped(left, task)
         known = results.claim(path, experiment, names) if path else names
         if path and left:
             (path / "sweep.csv").unlink(missing_ok=True)

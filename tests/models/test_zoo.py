@@ -209,9 +209,10 @@ def test_images_that_a_cnn_cannot_take_are_named(shape, message):
         build("gn_cnn", shape)
 
 
-def test_images_that_shrink_to_nothing_are_refused():
+@pytest.mark.parametrize("name", ["mobilenet", "mobilenet_superfed"])
+def test_images_that_shrink_to_nothing_are_refused(name):
     with pytest.raises(ValueError, match="0x0 pixels are left before the head"):
-        build("mobilenet", (32, 32, 3))
+        build(name, (32, 32, 3))
 
 
 def test_a_channel_is_normalised_by_the_rows_at_hand():
