@@ -116,6 +116,7 @@ class Column(NamedTuple):
     hyper: Mapping[str, Mapping[str, Any]] = NOTHING  # tuned to it, by method
     methods: Sequence[str] = tuple(METHODS)
     misnamed: Sequence[str] = ()  # whose published number is another method's
+    quick: bool = True  # at small scale it takes minutes: one that runs unasked
 
 
 def experiment_of(column: Column, label: str, small: bool) -> Experiment:
@@ -152,7 +153,9 @@ def arguments(doc: str, out: str, columns: Sequence[Column]) -> argparse.Namespa
     parser.add_argument("--scale", choices=("small", "paper"), default="small")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     names = [column.name for column in columns]
-    parser.add_argument("--columns", nargs="+", choices=names, default=names)
+    quick = [column.name for column in columns if column.quick]
+    told = f"default: all, and at small scale {', '.join(quick)}"
+    parser.add_argument("--columns", nargs="+", choices=names, help=told)
     rows = [*dict.fromkeys(label for column in columns for label in column.methods)]
     parser.add_argument("--only", nargs="+", choices=rows, default=rows)
     parser.add_argument("--rounds", type=positive, help="in place of the scale's")
@@ -163,6 +166,8 @@ def arguments(doc: str, out: str, columns: Sequence[Column]) -> argparse.Namespa
     parser.add_argument("--out", help=f"default {out}-SCALE")
     given = parser.parse_args()
     given.out = Path(given.out or f"{out}-{given.scale}")
+    everything = given.table or given.scale == "paper"
+    given.columns = given.columns or (names if everything else quick)
     return given
 
 

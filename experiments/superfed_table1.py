@@ -24,6 +24,7 @@ COLUMNS = [
         {"rounds": ROUNDS[name]},
         START[clients],
         misnamed=["pFedMe"] if name == "CIFAR10" else [],
+        quick=name == "MNIST",
     )
     for name, protocol in (("MNIST", MNIST), ("CIFAR10", CIFAR10))
     for clients in (50, 100, 500)

@@ -44,6 +44,7 @@ COLUMNS = [
             "SuPerFed-LM": {"start": lm},
             "FedRep": {"head_epochs": 5},
         },
+        quick=(name, alpha) == ("CIFAR100", "1"),
     )
     for name, protocol in (("CIFAR100", CIFAR100), ("TinyImageNet", TINY))
     for alpha, (mm, lm) in START[name].items()

@@ -25,6 +25,7 @@ FEMNIST = Column(
         "SuPerFed-LM": {"nu": 3.0, "start": 0.45},
         "pFedMe": {"lam": 5.0},
     },
+    quick=False,
 )
 SHAKESPEARE = Column(
     "Shakespeare",

@@ -39,6 +39,7 @@ def column(name: str, kind: str, rate: str, legacy: bool) -> Column:
         ),
         SMALL[name],
         START,
+        quick=name == "MNIST",
     )
 
 

@@ -16,7 +16,7 @@ COLUMNS = [
         f"start-{share}",
         {"table": "T5", "setting": f"L/R={share}"},
         CIFAR10.replace(rounds=200),
-        {"rounds": 5},
+        {"rounds": 5, "epochs": 2},
         {method: {"start": share, "nu": 2.0} for method in METHODS},
         METHODS,
     )

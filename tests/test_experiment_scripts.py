@@ -115,6 +115,16 @@ def test_a_table_has_what_was_asked_for_and_nothing_else(call, cells, tmp_path):
     assert (code, told) == (1, "no run is finished in runs/table-small\n")
 
 
+def test_unasked_the_small_scale_runs_what_takes_minutes(call, cells):
+    _, ran = cells
+    code, _, _ = call("superfed_table1", "--only", "FedAvg", "--rounds", "3")
+    assert (code, len(ran)) == (0, 3)
+    assert {e.dataset for e in ran} == {"mnist"}
+    whole = ("--scale", "paper", "--only", "FedAvg", "--rounds", "3")
+    assert call("superfed_table1", *whole)[0] == 0
+    assert len(ran) == 3 + 6
+
+
 def test_what_was_left_out_is_the_last_line_and_the_exit_code(call, cells):
     refused, _ = cells
     refused["APFL"] = FolderError("x holds another sweep (rounds: 10 -> 3)")
