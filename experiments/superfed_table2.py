@@ -9,6 +9,9 @@ both with batch normalisation, whose biases the authors' server never averages.
 The small scale takes 20,000 images of CIFAR-100 and few rounds; of Tiny-ImageNet it
 shrinks the rounds alone. In the authors' runs FedProx had the rate .01 on that set, the
 others .02, and SCAFFOLD 390 rounds of CIFAR-100; here they have the protocol's.
+
+What was reached: `README.md` here. CIFAR100-a1 at small scale with one seed took 45 min
+on one of two busy cores.
 """
 
 from superfed import PROTOCOL, Column, main
