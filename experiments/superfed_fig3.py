@@ -141,8 +141,7 @@ def main() -> None:
         rank = tau(told.ravel().tolist(), ours.ravel().tolist())
         print(f"{label}: Kendall's tau with the published grid {rank:.2f}")
         grids |= {f"{label}, published": told, f"{label}, here": ours}
-    mixing = experiment.replace(hyper={**experiment.hyper, "mixing": "model"})
-    print(f"clients that took part: {took_part(mixing, given.seeds).told()}")
+    print(f"clients that took part: {took_part(experiment, given.seeds).told()}")
     save_figure(figure(grids), out / "fig3")
     print(f"see {out}/fig3.png")
 
