@@ -198,7 +198,8 @@ def figure(found: Sequence[Cell]) -> "Figure":
     shown = [cell for cell in found if not np.isnan(cell.published)]
     methods = list(dict.fromkeys(cell.method for cell in shown))[::-1]
     height = 1.2 + 0.3 * len(methods)
-    drawn, panels = new_figure(1.5 + 2.1 * len(names), height, len(names), sharey=True)
+    width = 2.1 + 2.1 * len(names)  # also of one panel: the text below must fit
+    drawn, panels = new_figure(width, height, len(names), sharey=True)
     for axes, name in zip(panels, names, strict=True):
         own = [cell for cell in shown if cell.column == name]
         y = [methods.index(cell.method) for cell in own]
@@ -211,8 +212,7 @@ def figure(found: Sequence[Cell]) -> "Figure":
         axes.set_yticks(range(len(methods)), methods)
         axes.grid(axis="x", **GRID)
     unit = " (%)" if found[0].metric in PERCENT else ""
-    text = (
-        f"{found[0].metric}{unit}: published hollow, measured filled, ± std over seeds"
-    )
+    how = "published hollow, measured filled, ± std over seeds"
+    text = f"{found[0].metric}{unit}\n{how}"
     drawn.supxlabel(text, fontsize=9)
     return drawn
