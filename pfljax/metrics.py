@@ -96,12 +96,16 @@ def from_totals(total: dict[str, Array]) -> dict[str, Array]:
 
 
 def _counts(logits: Array, y: Array, mask: Array) -> dict[str, Array]:
-    """Per row, zero where masked: 1, hits, loss, one-hot confidence bin."""
+    """Per row, zero where masked: 1, hits, loss, one-hot confidence bin.
+
+    Logits that are not finite hit nothing, though the greatest of them has a place.
+    """
     logits = logits.astype(jnp.float32)
     log_p = jax.nn.log_softmax(logits)
     own = jnp.take_along_axis(log_p, y[:, None], 1)
-    top1 = mask * (jnp.argmax(logits, 1) == y)
-    top5 = mask * jnp.isfinite(own[:, 0]) * ((log_p >= own).sum(1) <= 5)
+    can = mask * jnp.isfinite(own[:, 0])
+    top1 = can * (jnp.argmax(logits, 1) == y)
+    top5 = can * ((log_p >= own).sum(1) <= 5)
     confidence = jnp.exp(log_p.max(1))
     place = jnp.clip(jnp.ceil(confidence * BINS) - 1, 0, BINS - 1).astype(jnp.int32)
     binned = jax.nn.one_hot(place, BINS) * mask[:, None]

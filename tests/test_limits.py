@@ -142,10 +142,14 @@ def test_apfl_of_own_weight_zero_is_judged_as_fedavg():
     judged = personal(None, state.server, state.clients, None)
     everybody = jnp.ones((len(toy.SIZES), 1))
     toy.assert_same(judged, jax.tree.map(lambda w: everybody * w, state.server))
-    first = TASK.init(jax.random.key(0))
-    assert jax.tree.map(jnp.shape, state.clients.own.v) == jax.tree.map(
-        lambda leaf: (len(toy.SIZES), *leaf.shape), first
-    )
+
+
+def test_apfl_of_own_weight_zero_never_moves_its_own_model():
+    """By plain SGD: a decay of the weights would shrink it."""
+    method = apfl(TASK, SGD, alpha=0.0, adaptive=False)
+    first, *_, end = toy.play(method, TASK, SGD, toy.noisy_clients(), cohort=COHORT)[0]
+    toy.assert_same(first.clients.own.v, end.clients.own.v)
+    assert not np.allclose(toy.flat(first.server), toy.flat(end.server))
 
 
 @pytest.mark.parametrize("frozen", [{"beta": 0.0}, {"lam": 0.0}])

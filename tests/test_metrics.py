@@ -146,6 +146,16 @@ def test_a_diverged_client_is_not_passed_over():
     assert diverged["top5"] == 0
 
 
+def test_a_model_that_has_diverged_hits_nothing():
+    """Not even the class that the greatest of its logits is said to be."""
+    lost = np.full((2, CLASSES), np.nan)
+    endless = np.where(np.eye(2, CLASSES) > 0, np.inf, 0)
+    for logits, y in ((lost, [0, 0]), (endless, [0, 1])):
+        found = judged(logits, y)
+        assert (found["accuracy"], found["top5"]) == (0, 0)
+        assert not np.isfinite(found["loss"])
+
+
 def test_the_weight_follows_its_client():
     found = metrics.summarise(np.array([3.0, 1.0]), np.array([1.0, 0.0]))
     assert found["weighted"] == 3

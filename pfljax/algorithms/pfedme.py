@@ -15,7 +15,7 @@ import optax
 
 from pfljax import reduce, tree
 from pfljax.algorithms.fedavg import fedavg
-from pfljax.local import beside, fit, learning_rate, proximal, with_epochs
+from pfljax.local import beside, fit, learning_rate, proximal, steps_per_epoch
 from pfljax.newcomers import newcomers_take_w
 from pfljax.types import Algorithm, Local, Task
 
@@ -103,19 +103,21 @@ def epochwise(task, local, lam):
     """The training of SuPerFed's code: w_k steps after each epoch of theta."""
 
     def train(turn, w, last, data):
-        once, rate = with_epochs(turn, local, 1), learning_rate(local, turn.round)
+        whole, rate = steps_per_epoch(local, data.size), learning_rate(local, turn.round)
+        epochs = -(-turn.steps // jnp.maximum(whole, 1))  # the last may be cut short
 
         def epoch(index, carry):
             w, theta, total = carry
-            own = once._replace(key=jax.random.fold_in(once.key, index))
+            key = jax.random.fold_in(turn.key, index)
+            steps = jnp.minimum(whole, turn.steps - index * whole)
+            own = turn._replace(key=key, steps=steps)
             loss = proximal(task.loss, w, lam, "norm")
             theta, metrics = fit(loss, theta, data, own, local)
             w = tree.axpy(-rate * lam, tree.sub(w, theta), w)
             return w, theta, tree.add(total, metrics)
 
-        epochs = jnp.maximum(turn.steps // jnp.maximum(once.steps, 1), 1)
         start = w, w, {"loss": jnp.float32(0)}
         w, theta, total = jax.lax.fori_loop(0, epochs, epoch, start)
-        return theta, w, tree.scale(total, 1 / epochs)
+        return theta, w, tree.scale(total, 1 / jnp.maximum(epochs, 1))
 
     return train

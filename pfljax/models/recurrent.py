@@ -34,8 +34,11 @@ def char_lstm(
 
 
 def char_lstm_superfed(num_classes: int) -> nn.Module:
-    """SuPerFed's NextCharLM without bias: 821,024 parameters with 100 characters."""
-    body = [Embedding(100, 8), LSTM(256, bias=False), LSTM(256, bias=False), last_state]
+    """SuPerFed's NextCharLM without bias: 821,024 parameters with 100 characters.
+
+    Both layers are one module, as torch's LSTM is, so SuPerFed-LM draws them one lambda.
+    """
+    body = [Embedding(100, 8), LSTM(256, layers=2, bias=False), last_state]
     return Network(nn.Sequential(body), bare_dense(num_classes))
 
 
@@ -58,22 +61,35 @@ class Embedding(nn.Module):
 
 
 class LSTM(nn.Module):
-    """One layer as torch's `nn.LSTM`: two biases, gates in the order i, f, g, o.
+    """Torch's `nn.LSTM`: each layer has two biases, gates in the order i, f, g, o.
 
-    Kernels are stored [4H, in] and, like the biases, start uniform in +-1/sqrt(H).
+    Kernels are stored [4H, in] and, like the biases, start uniform in +-1/sqrt(H). The
+    names of a later layer's parameters end in its number, counted from 0: "kernel_i_1".
     """
 
-    OUTPUTS_FIRST = ("kernel_i", "kernel_h")
     hidden: int
+    layers: int = 1
     bias: bool = True
+
+    @property
+    def OUTPUTS_FIRST(self) -> list[str]:
+        """The kernels of all layers."""
+        ends = ["", *(f"_{layer}" for layer in range(1, self.layers))]
+        return [f"{name}{end}" for name in ("kernel_i", "kernel_h") for end in ends]
 
     @nn.compact
     def __call__(self, x: Array) -> Array:
-        """Hidden states [T, B, H] of inputs [T, B, d]."""
+        """Hidden states [T, B, H] of the last layer, of inputs [T, B, d]."""
+        for layer in range(self.layers):
+            x = self._layer(x, f"_{layer}" if layer else "")
+        return x
+
+    def _layer(self, x: Array, end: str) -> Array:
+        """Hidden states of the layer whose parameters' names have this end."""
         gates, bound = 4 * self.hidden, self.hidden**-0.5
 
         def draw(name: str, *shape: int) -> Any:
-            return self.param(name, _uniform(bound), (gates, *shape))
+            return self.param(name + end, _uniform(bound), (gates, *shape))
 
         kernel_i, kernel_h = (
             draw("kernel_i", x.shape[-1]),

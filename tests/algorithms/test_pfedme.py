@@ -1,8 +1,11 @@
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import toy
 from pfljax.algorithms.pfedme import pfedme
+from pfljax.types import Turn
 
 LAM, RATE, DECAY, BETA = 2.0, 0.05, 0.1, 0.7
 
@@ -58,6 +61,26 @@ def test_superfeds_form_against_numpy():
         np.testing.assert_allclose(toy.flat(state.server), w, rtol=1e-4, atol=1e-4)
         found = toy.flat(state.clients.own)
         np.testing.assert_allclose(found, kept, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("steps", [0, 1, 5, 8])
+def test_superfeds_form_of_less_work(steps):
+    """Epochs of two batches of three rows, the last cut short: w_k steps after each."""
+    task, local = toy.quadratic(), toy.full_batch(10)._replace(batch_size=2)
+    method = pfedme(task, local, lam=LAM, as_in="superfed-code")
+    w = own = theta = np.array([1.0, -2, 3])
+    for left in range(steps, 0, -2):
+        for _ in range(min(left, 2)):
+            pull = toy.gradient(2, theta) + LAM * unit(theta - own)
+            theta = theta - toy.RATE * pull
+        own = own - toy.RATE * LAM * (own - theta)
+    data, key = toy.one(toy.quadratic_clients(), 2), jax.random.key(0)
+    turn, start = Turn(key, jnp.int32(0), jnp.int32(steps)), toy.unflat(w)
+    client = method.init_client(start, jnp.int32(2), key)
+    client, upload, metrics = method.train(turn, start, client, data)
+    np.testing.assert_allclose(toy.flat(upload), own, rtol=1e-5)
+    np.testing.assert_allclose(toy.flat(client.own), theta, rtol=1e-5)
+    assert (metrics["loss"] > 0) == (steps > 0)
 
 
 def test_an_unknown_form_names_the_known():
