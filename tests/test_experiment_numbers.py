@@ -156,3 +156,6 @@ def test_deviations_are_told_of_the_last_round_by_model_lambda_and_metric():
     assert len(text) == 3  # the other form of the place is not finished
     mean, std = module.number(rows, shown["SCAFFOLD", "personal", "", "accuracy"])
     assert text[-1] == f"| SCAFFOLD | paper | accuracy | {mean:.2f} | {std:.2f} |"
+    lost = [row | {"metric": "loss", "mean": None} for row in rows]
+    (line,) = module.markdown({"SCAFFOLD": rows + lost}).splitlines()[2:]
+    assert "| paper (a client's loss is not finite) | accuracy |" in line
