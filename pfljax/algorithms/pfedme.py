@@ -103,7 +103,8 @@ def epochwise(task, local, lam):
     """The training of SuPerFed's code: w_k steps after each epoch of theta."""
 
     def train(turn, w, last, data):
-        whole, rate = steps_per_epoch(local, data.size), learning_rate(local, turn.round)
+        whole = steps_per_epoch(local, data.size)
+        rate = learning_rate(local, turn.round)
         epochs = -(-turn.steps // jnp.maximum(whole, 1))  # the last may be cut short
 
         def epoch(index, carry):

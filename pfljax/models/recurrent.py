@@ -36,7 +36,7 @@ def char_lstm(
 def char_lstm_superfed(num_classes: int) -> nn.Module:
     """SuPerFed's NextCharLM without bias: 821,024 parameters with 100 characters.
 
-    Both layers are one module, as torch's LSTM is, so SuPerFed-LM draws them one lambda.
+    Both layers are one module, as torch's LSTM is: SuPerFed-LM draws one lambda.
     """
     body = [Embedding(100, 8), LSTM(256, layers=2, bias=False), last_state]
     return Network(nn.Sequential(body), bare_dense(num_classes))
@@ -72,7 +72,7 @@ class LSTM(nn.Module):
     bias: bool = True
 
     @property
-    def OUTPUTS_FIRST(self) -> list[str]:
+    def OUTPUTS_FIRST(self) -> list[str]:  # noqa: N802, as the constant of other layers
         """The kernels of all layers."""
         ends = ["", *(f"_{layer}" for layer in range(1, self.layers))]
         return [f"{name}{end}" for name in ("kernel_i", "kernel_h") for end in ends]
