@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 ORACLE = ("mixture", "oracle")
+GREATEST = ("mixture", "superfed-code")  # see pfljax.metrics.greatest_of_best
 SHOWN = (("personal", ""), ("server", ""), ORACLE)
 PERCENT = ("accuracy", "top5")
 SMALLER_IS_BETTER = ("loss", "ece", "mce", "ece_batchwise", "mce_batchwise")
@@ -26,7 +27,7 @@ class Cell(NamedTuple):
     column: str
     metric: str
     method: str
-    judged: str  # "personal", "server", "mixture oracle"
+    judged: str  # "personal", "server", "mixture oracle", "mixture superfed-code"
     published: float  # mean over clients, NaN where none is
     published_std: float  # population std over clients
     mean: float  # over clients, mean over seeds
@@ -38,6 +39,8 @@ class Cell(NamedTuple):
     clients: float = np.nan  # this and the next two as in `cohorts.Part`
     took_part: float = np.nan
     mixed: float = np.nan
+    data: str = ""  # the name of the data set that was run
+    published_on: str = ""  # of the published number's
 
 
 def published(path: Path, wanted: Mapping[str, str]) -> dict[str, tuple[float, float]]:
@@ -72,26 +75,36 @@ def cells(
         own = [row for row in model if row["metric"] == metric]
         if not own:
             continue
-        numbers = _over_seeds(own, 100 if metric in PERCENT else 1)
-        told = theirs if which == judged else (np.nan, np.nan)
-        text = " ".join(filter(None, which))
-        counts = len(own), last, _diverged(model, metric)
-        cell = Cell(column, metric, method, text, *told, *numbers, *counts)
+        mean, std = theirs if which == judged else (np.nan, np.nan)
+        cell = Cell(
+            column,
+            metric,
+            method,
+            judged=" ".join(filter(None, which)),
+            published=mean,
+            published_std=std,
+            **_over_seeds(own, 100 if metric in PERCENT else 1),
+            seeds=len(own),
+            rounds=last,
+            diverged=_diverged(model, metric),
+        )
         if not any(_same(cell, other) for other in found):
             found.append(cell)
     return found
 
 
-def _over_seeds(
-    rows: Sequence[Mapping[str, Any]], scale: float
-) -> tuple[float, float, float]:
-    """(mean, std over clients, sample std over seeds)."""
+def _over_seeds(rows: Sequence[Mapping[str, Any]], scale: float) -> dict[str, float]:
+    """The three numbers of a Cell that are measured."""
     means, stds = scale * np.array([[row["mean"], row["std"]] for row in rows], float).T
-    return means.mean(), stds.mean(), means.std(ddof=1) if len(means) > 1 else np.nan
+    return {
+        "mean": means.mean(),
+        "over_clients": stds.mean(),
+        "over_seeds": means.std(ddof=1) if len(means) > 1 else np.nan,
+    }
 
 
 def _diverged(model: Sequence[Mapping[str, Any]], metric: str) -> int:
-    """Seeds without a finite number. A model of NaN has an accuracy, but no loss."""
+    """Seeds without a finite number. A model of NaN has an accuracy, 0, but no loss."""
     asked = [row for row in model if row["metric"] in (metric, "loss")]
     return len({row["seed"] for row in asked if np.isnan(row["mean"])})
 
@@ -127,9 +140,8 @@ def markdown(found: Sequence[Cell]) -> str:
     ours = [sign * cell.mean for cell in ranked]
     both = zip(ranks(theirs), ranks(ours), strict=True)
     place = dict(zip(ranked, both, strict=True))
-    rounds = sorted({cell.rounds for cell in found})
     lines = [
-        f"### {found[0].column}, {found[0].metric}, {_and(rounds)} rounds\n",
+        f"### {found[0].column}, {found[0].metric}, {_run(found)}\n",
         "| method | judged by | published | measured | std over seeds | seeds | rank "
         "published, measured | took part |",
         "|---|---|---|---|---|---|---|---|",
@@ -141,11 +153,12 @@ def markdown(found: Sequence[Cell]) -> str:
     if lost:
         told = (f"{c.method}, {c.judged} ({c.diverged} of {c.seeds})" for c in lost)
         lines.append(f"\nSeeds that did not end finite: {'; '.join(told)}")
+    comparable = [cell for cell in ranked if cell.data == cell.published_on]
     for kind, spread in (
         ("over seeds", "over_seeds"),
         ("over clients", "over_clients"),
     ):
-        apart = _apart(ranked, spread)
+        apart = _apart(comparable, spread)
         if apart:
             lines.append(f"\nMore than two std {kind} from the published: {apart}")
     return "\n".join(lines) + "\n"
@@ -161,8 +174,20 @@ def _apart(ranked: Sequence[Cell], spread: str) -> str:
     return ", ".join(far)
 
 
-def _and(numbers: Iterable[int]) -> str:
-    return " and ".join(map(str, numbers))
+def _run(found: Sequence[Cell]) -> str:
+    """Rounds and data of these cells, and those of the published numbers if other."""
+    rounds = _and(sorted({cell.rounds for cell in found}))
+    data, theirs = (
+        _and(dict.fromkeys(filter(None, names)))
+        for names in zip(*((c.data, c.published_on) for c in found), strict=True)
+    )
+    where = f" of {data}" * bool(data)
+    other = f" (published: of {theirs})" * (data != theirs)
+    return f"{rounds} rounds{where}{other}"
+
+
+def _and(values: Iterable[Any]) -> str:
+    return " and ".join(map(str, values))
 
 
 def _line(cell: Cell, place: tuple[int, int] | None) -> str:

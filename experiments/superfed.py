@@ -2,12 +2,14 @@
 
 Hahn, Jeong, Lee, KDD 2022, https://arxiv.org/abs/2109.07628. Published numbers are in
 `published/superfed.csv` (mean and population std over clients of one run); those of
-SuPerFed take the best lambda of each client on its test rows. The methods are as in the
-authors' code, which made the numbers: un-squared proximal terms, APFL with the round's
-w and alpha = .25, pFedMe with theta trained an epoch at a time and judged by w. Their
-SCAFFOLD is FedAvg; here it is SCAFFOLD, by plain SGD, which its option II needs, at ten
-times the rate = rate / (1 - .9) (option I diverges with a hundredth of the clients a
-round). Their APFL has no weight decay on w, here all have it.
+SuPerFed take the best lambda of each client on its test rows, and of its losses and
+calibration errors the greatest over all lambdas best for some client. The methods are
+as in the authors' code, which made the numbers: un-squared proximal terms, APFL with
+the round's w and alpha = .25, pFedMe with theta trained an epoch at a time and judged
+by w. Their SCAFFOLD is FedAvg; here it is SCAFFOLD, by plain SGD, which its option II
+needs, at ten times the rate = rate / (1 - .9) (option I diverges with a hundredth of
+the clients a round). Their APFL has no weight decay on w, here all have it; their
+layers of one shape start alike, here each has its own draw.
 
 A column of a table is one problem. For each method it is one sweep over the seeds, in
 OUT/COLUMN/METHOD: killed, the same command goes on with the runs that are not finished.
@@ -22,7 +24,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
-from beside import ORACLE, Cell, cells, published, write
+from beside import GREATEST, ORACLE, SMALLER_IS_BETTER, Cell, cells, published, write
 from cohorts import took_part
 
 from pfljax import config, mistakes
@@ -177,11 +179,12 @@ def main(
     out: str,
     columns: Sequence[Column],
     metrics: Mapping[str, str] = ACCURACY,
-) -> None:
+) -> list[Cell]:
     """Runs what is not finished of what was asked for, and writes its table.
 
-    `metrics` names what is measured, and its name among the published numbers. Exit
-    code 1 if a cell was left out, which the last line names, or nothing is finished.
+    `metrics` names what is measured, and its name among the published numbers. Returns
+    the table's cells. Exit code 1 if a cell was left out, which the last line names, or
+    nothing is finished.
     """
     given = arguments(doc, out, columns)
     use_compile_cache()
@@ -202,6 +205,7 @@ def main(
         wrong.append(f"left out: {'; '.join(map(', '.join, left))}")
     if wrong:
         raise SystemExit("\n".join(wrong))
+    return found
 
 
 def fill(given: argparse.Namespace, column: Column, label: str) -> bool:
@@ -233,11 +237,20 @@ def measured(
     rows, found = sweeps.read(place), []
     ran = config.from_dict(read_json(place / "sweep.json")["experiment"])
     part = took_part(ran, sorted({int(row["seed"]) for row in rows}))
-    for metric, theirs in metrics.items():
-        wanted = {**column.published, "metric": theirs}
+    theirs = column.experiment.dataset
+    names = {"data": _name(ran.dataset), "published_on": _name(theirs)}
+    for metric, published_as in metrics.items():
+        wanted = {**column.published, "metric": published_as}
         told = published(PUBLISHED, wanted).get(label, (np.nan, np.nan))
         told = (np.nan, np.nan) if label in column.misnamed else told
         judged = METHODS[label].judged
+        if judged == ORACLE and metric in SMALLER_IS_BETTER:
+            judged = GREATEST
         made = cells(rows, column.name, label, metric, judged, told)
-        found += [cell._replace(**part._asdict()) for cell in made]
+        found += [cell._replace(**part._asdict(), **names) for cell in made]
     return found
+
+
+def _name(dataset: str) -> str:
+    """A data set's name, without its options."""
+    return dataset.partition(":")[0]

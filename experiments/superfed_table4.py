@@ -7,9 +7,8 @@ Each problem in both forms. As the paper has it: a named noise on training label
 test labels. As the authors' code has it ("legacy"): the two types are swapped, and test
 labels are as noisy as the training labels are; the published numbers are of this form.
 Calibration errors are means over batches of ten rows, as in the code: with ten rows
-they measure mostly the estimator's bias, and are comparable among themselves only. The
-published errors of SuPerFed are the greatest over the lambdas that are best for some
-client; here they are those of each client's best lambda.
+they measure mostly the estimator's bias, and are comparable among themselves only.
+Those of SuPerFed are, as published, the greatest over the lambdas best for some client.
 
 What was reached: `README.md` here.
 """

@@ -31,7 +31,7 @@ from superfed_table1 import START
 from pfljax import mistakes
 from pfljax.cli import use_compile_cache
 from pfljax.config import Experiment
-from pfljax.sweep import Sweep, sweep
+from pfljax.sweep import Sweep, points, sweep
 
 RATES = (0.003, 0.01, 0.03)
 MOMENTA = (0.0, 0.5, 0.9)
@@ -159,6 +159,7 @@ def main() -> None:
     out = Path(given.out or f"runs/superfed-tuned-{given.scale}")
     base = SCALES[given.scale]
     base = base.replace(rounds=given.rounds or base.rounds)
+    points.combined({"seed": given.seeds})  # refused now, and not after the first grid
     use_compile_cache()
     lines = [line(base, label, given.seeds, out) for label in given.only]
     with open(out / "table.csv", "w", newline="", encoding="utf-8") as file:

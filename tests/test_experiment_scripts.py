@@ -167,6 +167,13 @@ def test_numbers_below_one_are_refused(name, option, call):
         assert f"argument {option}: " in told
 
 
+def test_a_seed_given_twice_is_refused_before_the_grid(call, monkeypatch):
+    instead(monkeypatch, "superfed_tuned", RuntimeError("it ran"))
+    code, _, err = call("superfed_tuned", "--seeds", "0", "0")
+    assert code == 2
+    assert "seed is [0, 0]; give every value once" in err
+
+
 def test_points_run_one_by_one_are_told_with_their_pace(call, monkeypatch):
     module, made = importlib.import_module("superfed_fig3"), []
     monkeypatch.setattr(module, "MU", (0.0,))

@@ -2,6 +2,7 @@
 
 import csv
 import importlib
+import json
 from fnmatch import fnmatch
 from pathlib import Path
 
@@ -52,7 +53,6 @@ def test_every_cell_has_a_published_number_and_a_sound_experiment(name):
     superfed, beside = load("superfed"), load("beside")
     metrics = getattr(load(name), "METRICS", None) or {
         "superfed_table2": {"top5": "top5_acc_pct"},
-        "superfed_table5": {"accuracy": "top1_acc_pct", "loss": "loss"},
     }.get(name, superfed.ACCURACY)
     for column in columns(name):
         for theirs in metrics.values():
@@ -179,6 +179,54 @@ def test_a_run_that_diverged_is_told_and_ranked_last():
     lost = "B, personal (2 of 2); D, personal (1 of 2)"
     assert f"Seeds that did not end finite: {lost}" in text
     assert "Kendall's tau of the rankings: 0.33" in text  # 4 of 6 pairs agree
+
+
+def test_the_table_names_its_data_and_tells_no_distance_between_two():
+    beside = load("beside")
+    judged = ("personal", ""), (10.0, 1.0)
+    (cell,) = beside.cells(rows((0.5,)), "K", "A", "accuracy", *judged)
+    same = beside.markdown([cell._replace(data="mnist", published_on="mnist")])
+    assert "### K, accuracy, 10 rounds of mnist\n" in same
+    assert "More than two std over clients from the published" in same
+    other = beside.markdown([cell._replace(data="mnist", published_on="cifar10")])
+    assert "### K, accuracy, 10 rounds of mnist (published: of cifar10)\n" in other
+    assert "More than two std" not in other
+
+
+def test_a_row_of_superfed_has_the_codes_errors_and_the_data_of_its_run(tmp_path):
+    superfed = load("superfed")
+    (column,) = (c for c in columns("superfed_table5") if c.name == "start-0.2")
+    given = superfed.experiment_of(column, "SuPerFed-MM", small=True)
+    (tmp_path / "sweep.json").write_text(
+        json.dumps({"experiment": config.to_dict(given), "over": {"seed": [0]}})
+    )
+    ends = [("mixture", "oracle", 0.4), ("mixture", "superfed-code", 0.6)]
+    told = [row for *by, mean in ends for row in rows((mean,), *by)]
+    with open(tmp_path / "sweep.csv", "w", newline="") as file:
+        writer = csv.DictWriter(file, told[0])
+        writer.writeheader()
+        writer.writerows(told)
+    metrics = load("superfed_table5").METRICS
+    found = superfed.measured(tmp_path, column, "SuPerFed-MM", metrics)
+    shown = {(c.metric, c.judged): c for c in found}
+    first = shown["accuracy", "mixture oracle"]
+    assert (first.mean, first.published) == (40, 92.67)
+    assert (first.data, first.published_on) == ("mnist", "cifar10")
+    assert shown["loss", "mixture superfed-code"].mean == 0.6
+    assert np.isnan(shown["loss", "mixture oracle"].published)
+    assert np.isfinite(shown["loss", "mixture superfed-code"].published)
+
+
+def test_table_5_ranks_the_starts_of_each_method():
+    table, beside = load("superfed_table5"), load("beside")
+    cells = []
+    for i, share in enumerate(range(5)):
+        made = rows((0.5 + 0.1 * i,))
+        judged = ("personal", ""), (90.0 - (i == 4) * 5 + i, 1.0)
+        name = f"start-{share}"
+        cells += beside.cells(made, name, "SuPerFed-MM", "accuracy", *judged)
+    text = table.along(cells).splitlines()
+    assert text[1:] == ["SuPerFed-MM, accuracy: 0.20"]  # 6 of 10 pairs agree
 
 
 def test_the_table_has_how_many_took_part():

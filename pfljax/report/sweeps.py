@@ -116,7 +116,12 @@ def _point(row: Mapping[str, Any], names: Sequence[str]) -> str:
 
 
 def _text(value: Any) -> str:
-    """A swept value, short where that is exact: 0.10 and 0.1 are one."""
+    """A swept value, short where that is exact: 0.10 and 0.1 are one.
+
+    None is an empty field of sweep.csv.
+    """
+    if value in (None, ""):
+        return "None"
     try:
         number = float(value)
     except (TypeError, ValueError):

@@ -12,7 +12,13 @@ import numpy as np
 from pfljax import config, folder
 from pfljax.config import Experiment
 from pfljax.folder import FolderError
-from pfljax.metrics import FIGURES, GRID, pick_lambda, summarise
+from pfljax.metrics import (
+    FIGURES,
+    GRID,
+    greatest_of_best,
+    pick_lambda,
+    summarise,
+)
 
 JUDGED = ("round", "judged", "lambda", "split", "metric")
 BY_NAME = ("metrics", "path", "size")  # the fields of Result that are dicts
@@ -45,7 +51,8 @@ class Sweep:
         """The tidy table: figures over clients of each run, round, model and metric.
 
         Between two endpoints, "judged" is "mixture" and "lambda" a number, or how each
-        client's was chosen: on its "validation" or (an "oracle") on its test rows.
+        client's was chosen: on its "validation" or (an "oracle") on its test rows;
+        "superfed-code" is `metrics.greatest_of_best`.
         """
         for result in self.results:
             for row in itertools.chain(_of_models(result), _of_mixtures(result)):
@@ -78,6 +85,7 @@ def _of_mixtures(result: Result) -> Iterator[dict[str, Any]]:
                 for how, by in chosen.items()
                 if by in path
             }
+            columns["superfed-code"] = greatest_of_best(path["test/accuracy"], values)
         for t, own in columns.items():
             named = zip(JUDGED, (at, "mixture", t, split, metric), strict=True)
             yield dict(named) | summarise(own, result.size[split], metric)

@@ -96,6 +96,7 @@ def test_close_values_are_points_of_their_own(rows):
     near = [r | {"mu": 0.1234567 + r["mu"] * 1e-6} for r in rows]
     assert len({row.method for row in sweeps.table(near).rows}) == 4
     assert sweeps._text(None) == "None"
+    assert sweeps._text("") == "None"  # as it is read
     assert sweeps._text(True) == "True"
 
 
