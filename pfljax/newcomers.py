@@ -21,6 +21,7 @@ def newcomers_take_w(
     *,
     judged: Callable[[Any], Any] | None = None,
     begun: Callable[[Turn], Any] = lambda turn: True,
+    untrained: bool = False,
 ) -> Algorithm:
     """The method, judging a client by the server's model until it first takes part.
 
@@ -32,6 +33,7 @@ def newcomers_take_w(
       method: its clients' state is the personal model, or holds it.
       judged: what is judged of a server, if not `server_model`.
       begun: whether personal models train in this turn.
+      untrained: judges every client by its personal model all the same, trained or not.
     """
     judged, endpoints = judged or method.server_model, method.endpoints
     assert judged is not None
@@ -50,7 +52,7 @@ def newcomers_take_w(
         return a, tree.where(kept.met, b, a)
 
     def first(params, client_id, key):
-        return Kept(method.init_client(params, client_id, key), jnp.bool_(False))
+        return Kept(method.init_client(params, client_id, key), jnp.bool_(untrained))
 
     return method._replace(
         init_client=first,

@@ -176,6 +176,33 @@ def _cohort(round_):
     return np.asarray(engine.draw(setting, jax.random.key(1), round_))
 
 
+def test_a_client_may_do_any_part_of_the_work_and_be_judged_before_any(played):
+    """Of stragglers and unseen clients: finite models; one step moves something."""
+    method, task = played.setting.algorithm, played.task
+    server, key = played.states[6].server, jax.random.key(7)
+    data = toy.one(played.train, 0)
+
+    @jax.jit
+    def straggle(steps):
+        client = method.init_client(task.init(key), jnp.int32(CLIENTS), key)
+        turn = Turn(key, jnp.int32(ROUNDS - 1), steps)
+        unseen = method.personal(turn, server, client, data)
+        message = method.message(server, client)
+        after, upload, _ = method.train(turn, message, client, data)
+        return unseen, (after, upload), method.personal(turn, server, after, data)
+
+    whole = int(budget(played.setting.local, data.size))
+    found = [straggle(jnp.int32(steps)) for steps in (0, 1, whole)]
+    assert all(np.isfinite(array).all() for array in toy.arrays(found))
+    none, one, all_ = (
+        np.concatenate([array.ravel() for array in toy.arrays(trained)])
+        for _, trained, _ in found
+    )
+    if played.label != "ifca-averaging=gradients":  # whose work is one gradient
+        assert not np.array_equal(none, one)
+        assert not np.array_equal(one, all_)
+
+
 def test_law_8_bytes_are_the_leaves_of_message_and_upload(played):
     assert played.name in BYTES, f"write the bytes of {played.name} into BYTES"
     traffic = traffic_of(played.setting.algorithm, played.task, CLIENTS, (3,))

@@ -33,6 +33,20 @@ def test_a_client_is_judged_by_the_server_until_it_took_part(factory, options):
     assert np.abs(judged - toy.flat(w)).max() > 1e-3
 
 
+def test_superfeds_code_judges_a_model_that_was_never_trained():
+    task, local = toy.quadratic(), toy.full_batch()
+    method = superfed(task, local, start=0.5, rounds=4, judge_untrained=True)
+    w, key = toy.unflat(np.arange(3.0)), jax.random.key(0)
+    client = method.init_client(w, jnp.int32(0), key)
+    own = toy.flat(task.init(key))
+    assert np.abs(own - toy.flat(w)).max() > 1e-3
+    np.testing.assert_allclose(toy.flat(method.endpoints(w, client)[1]), own)
+    late = Turn(key, jnp.int32(4), jnp.int32(3))
+    data = toy.one(toy.quadratic_clients(), 2)
+    judged = toy.flat(method.personal(late, w, client, data))
+    np.testing.assert_allclose(judged, (own + toy.flat(w)) / 2, rtol=1e-6)
+
+
 def test_a_model_that_rests_is_not_judged():
     """SuPerFed's v rests until mixing starts: who took part only then has none."""
     task, local = toy.quadratic(), toy.full_batch()

@@ -9,9 +9,9 @@ In the first L = floor(start * rounds) rounds it is FedProx, v_k rests, and clie
 judged by w; after that, once it took part, by W at lambda = 1/2. Evaluation also
 reports the whole path (`endpoints`).
 
-Differs from the paper by option only: prox="norm" is the un-squared per-tensor penalty
-of the authors' code. Algorithm 1 as printed starts v_k at w; text and code give it its
-own seed, and so does this.
+Differs from the paper by option only, to be as the authors' code is: prox="norm" is its
+un-squared per-tensor penalty, judge_untrained its evaluation. Algorithm 1 as printed
+starts v_k at w; text and code give it its own seed, and so does this.
 """
 
 import jax
@@ -35,12 +35,14 @@ def superfed(
     nu: float = 2.0,
     start: float = 0.4,
     prox: str = "squared",
+    judge_untrained: bool = False,
     rounds: int = 100,
 ) -> Algorithm:
     """Builds SuPerFed-MM (`mixing` = "model") or -LM ("layer").
 
     Mixing starts after `start` * `rounds` rounds. `start` = 1 is FedProx of coefficient
-    2 mu (prox="squared") or mu ("norm"); then `mu` = 0 is FedAvg.
+    2 mu (prox="squared") or mu ("norm"); then `mu` = 0 is FedAvg. `judge_untrained`, as
+    in the authors' code: a client that never mixed is judged by the v it started with.
     """
     check(mixing, start)
     pull = 2 * mu if prox == "squared" else mu  # the objective has no 1/2
@@ -75,6 +77,7 @@ def superfed(
             endpoints=lambda w, v: (w, v),
         ),
         begun=lambda turn: turn.round >= first,
+        untrained=judge_untrained,
     )
 
 

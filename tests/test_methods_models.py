@@ -1,0 +1,74 @@
+"""Every method with every kind of model, by shapes: nothing is trained."""
+
+from functools import cache
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from pfljax import models, registry, unsent
+from pfljax.local import sgd
+from pfljax.types import ClientData, Cohort, Examples, Local, Turn
+
+CLASSES, ROWS, CLIENTS, COHORT = 10, 12, 5, 2
+MODELS = {  # with the shape of a row
+    "twonn_superfed": (28, 28),
+    "twocnn_superfed": (28, 28, 3),
+    "resnet9": (28, 28, 3),
+    "resnet9_superfed:norm=batch_superfed": (28, 28, 3),
+    "mobilenet_superfed": (64, 64, 3),
+    "vgg9_superfed": (28, 28, 1),
+    "char_lstm_superfed": (8,),
+}
+OPTIONS = {"superfed": {"mixing": "layer", "start": 0.0}}
+QUICK = ("twonn_superfed", "char_lstm_superfed")  # to trace
+CASES = [
+    pytest.param(name, marks=() if name in QUICK else pytest.mark.slow)
+    for name in MODELS
+]
+SENDS = {"fedper": ["body"], "fedrep": ["body"], "lg_fedavg": ["head"], "local": []}
+
+
+@cache
+def task_of(name):
+    choice = registry.parse(name)
+    module = models.model(choice.name, CLASSES, **choice.kwargs)
+    return models.task(module, MODELS[name])
+
+
+def sizes(params):
+    return sum(int(np.prod(leaf.shape)) for leaf in jax.tree.leaves(params))
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("method", registry.algorithms())
+def test_a_round_keeps_all_shapes_and_makes_logits(method, name):
+    factory, task = registry.algorithms()[method], task_of(name)
+    local = Local(0.1, batch_size=4, epochs=1, optimizer=sgd(0.9, 1e-4))
+    given = registry.given(factory, rounds=4) | OPTIONS.get(method, {})
+    algorithm = unsent.leave_unsent(factory(task, local, **given))
+    pool = Examples(jnp.zeros((ROWS, *MODELS[name])), jnp.zeros(ROWS, jnp.int32))
+
+    def play(key, zero):
+        params, data = task.init(key), ClientData(pool, zero, zero + ROWS)
+        server = algorithm.init(params, CLIENTS, key)
+        client = algorithm.init_client(params, zero, key)
+        turn = Turn(key, zero + 1, zero + 3)
+        message = algorithm.message(server, client)
+        after, upload, _ = algorithm.train(turn, message, client, data)
+        uploads = jax.tree.map(lambda leaf: jnp.stack([leaf] * COHORT), upload)
+        ones = jnp.ones(COHORT)
+        cohort = Cohort(jnp.arange(COHORT), ones, ones, ones, CLIENTS)
+        end = algorithm.aggregate(server, uploads, cohort)
+        model = algorithm.personal(turn, end, after, data)
+        logits = algorithm.predict(model, pool.x)
+        return params, (server, client), (end, after), (message, upload), logits
+
+    key, zero = jax.random.key(0), jnp.int32(0)
+    params, before, after, sent, logits = jax.eval_shape(play, key, zero)
+    assert after == before
+    assert logits.shape == (ROWS, CLASSES)
+    parts = sizes([params[part] for part in SENDS.get(method, ("body", "head"))])
+    assert all(sizes(way) >= parts for way in sent)
+    assert (sizes(sent[1]) == parts) or method not in SENDS
