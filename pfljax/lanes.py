@@ -27,19 +27,20 @@ def over_clients(
     if width is None or width >= count:
         return jax.vmap(f)(*args)
     order = jnp.argsort(-steps, stable=True)
+    lanes = (width,) if width > 1 else ()  # one at a time needs no vmap and no axis
     padded = jnp.concatenate([order, jnp.repeat(order[-1:], -count % width)])
     chunks = jax.tree.map(
-        lambda leaf: leaf[padded].reshape(-1, *(width,) * (width > 1), *leaf.shape[1:]),
+        lambda leaf: leaf[padded].reshape(-1, *lanes, *leaf.shape[1:]),
         args,
     )
-    one_chunk = jax.vmap(f) if width > 1 else f
+    one_chunk = jax.vmap(f) if lanes else f
     if used is None:
         stacked = jax.lax.map(lambda chunk: one_chunk(*chunk), chunks)
     else:
         stacked = _first_chunks(one_chunk, chunks, -(-used // width))
     back = jnp.argsort(order)
     return jax.tree.map(
-        lambda leaf: leaf.reshape(-1, *leaf.shape[1 + (width > 1) :])[back], stacked
+        lambda leaf: leaf.reshape(-1, *leaf.shape[1 + len(lanes) :])[back], stacked
     )
 
 

@@ -147,6 +147,10 @@ def fetch(grid: Grid | None, block: Any, rows: Array, own: Array) -> Any:
 
     `block` holds this device's rows, `rows` i32[D * Q] the rows of everybody's slots,
     `own` i32[Q] those of its own slots. Bits travel unchanged.
+
+    Dealt, of 2 devices with clients 0 1 2 | 3 4 5, where device 0 trains 1 and 5, and
+    device 1 trains 2 and 3: `rows` is 1 5 2 3, `own` of device 0 is 1 5. Every device
+    offers a row for each slot of each other, the right one where it is the owner.
     """
     leaves = jax.tree.leaves(block)
     if grid is None or grid.homes or not leaves:
@@ -166,7 +170,8 @@ def fetch(grid: Grid | None, block: Any, rows: Array, own: Array) -> Any:
 def store(grid: Grid | None, block: Any, rows: Array, own: Array, new: Any) -> Any:
     """`block` with the `new` states of all slots that it owns; others are dropped.
 
-    `rows` and `own` as in `fetch`, past the end for who is not to be written.
+    `rows` and `own` as in `fetch`, past the end for who is not to be written. Dealt,
+    everybody gets all new states, and keeps those of its block.
     """
     leaves = jax.tree.leaves(block)
     if grid is None or not leaves:

@@ -59,8 +59,7 @@ def superfed(
         return v, w_f, metrics
 
     def alone(turn, w, v, data):
-        _, w_f, metrics = shared.train(turn, w, (), data)
-        return v, w_f, metrics
+        return v, *shared.train(turn, w, (), data)[1:]
 
     def train(turn, w, v, data):
         return jax.lax.cond(turn.round < first, alone, mix, turn, w, v, data)

@@ -67,7 +67,11 @@ def hidden_units(network: nn.Module, params: Params) -> list[Units]:
 
 
 class _Open:
-    """Units whose parameters are still being gathered."""
+    """Units whose parameters are still being gathered.
+
+    Where two branches of a residual block meet, their units are the same: `same` then
+    leads from one to the other, and `_Walk.root` to the end of that way.
+    """
 
     def __init__(self, count: int):
         self.size, self.parts, self.same = count, 1, self
@@ -75,13 +79,17 @@ class _Open:
 
 
 class _Walk:
-    """Follows units through the layers, in the order in which they run."""
+    """Follows units through the layers, in the order in which they run.
+
+    `own` are the units that the next layer takes: None of the inputs.
+    """
 
     def __init__(self, leaves: dict[Path, np.ndarray]):
         self.leaves = leaves
         self.all: list[_Open] = []
 
     def root(self, own: _Open) -> _Open:
+        """Who gathers for these units."""
         while own.same is not own:
             own = own.same
         return own

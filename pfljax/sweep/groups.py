@@ -41,7 +41,8 @@ def grouped(points: Sequence[Point], task: Task | None = None) -> list[Group]:
     """The points by the program that runs them, in order of the first of each.
 
     First as if all swept numbers were traced, then by those that the method, tried once
-    a kind, lets be traced.
+    a kind, lets be traced. SuPerFed over mu and start: both are numbers, but `start` is
+    looked at, for its range is checked: points of one start, and any mu, are a group.
     """
     tried: dict[Any, Traced] = {}
     found: dict[Any, list[tuple[Point, Traced]]] = {}

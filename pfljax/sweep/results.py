@@ -20,7 +20,7 @@ from pfljax.metrics import (
     summarise,
 )
 
-JUDGED = ("round", "judged", "lambda", "split", "metric")
+WHAT = ("round", "judged", "lambda", "split", "metric")  # columns of the tidy table
 BY_NAME = ("metrics", "path", "size")  # the fields of Result that are dicts
 
 
@@ -69,7 +69,7 @@ def _of_models(result: Result) -> Iterator[dict[str, Any]]:
     for name, values in result.metrics.items():
         model, split, metric = name.split("/")
         for at, own in zip(result.round, values, strict=True):
-            named = zip(JUDGED, (int(at), model, "", split, metric), strict=True)
+            named = zip(WHAT, (int(at), model, "", split, metric), strict=True)
             yield dict(named) | summarise(own, result.size[split], metric)
 
 
@@ -87,7 +87,7 @@ def _of_mixtures(result: Result) -> Iterator[dict[str, Any]]:
             }
             columns["superfed-code"] = greatest_of_best(path["test/accuracy"], values)
         for t, own in columns.items():
-            named = zip(JUDGED, (at, "mixture", t, split, metric), strict=True)
+            named = zip(WHAT, (at, "mixture", t, split, metric), strict=True)
             yield dict(named) | summarise(own, result.size[split], metric)
 
 
@@ -95,7 +95,7 @@ def write_table(path: Path, found: Sweep) -> None:
     """sweep.csv, whole or not at all; a figure that is not finite is left empty."""
     part = path.with_name(path.name + ".part")
     with open(part, "w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, [*found.over, *JUDGED, *FIGURES])
+        writer = csv.DictWriter(file, [*found.over, *WHAT, *FIGURES])
         writer.writeheader()
         writer.writerows(found.rows())
     part.replace(path)
