@@ -8,6 +8,9 @@ small scale is MNIST with 500 clients, R = 100, beside the numbers of CIFAR-10. 
 accuracy is that of each client's best lambda on its test rows, the loss the greatest
 over the lambdas that are best for some client. The settings are those of the text; the
 authors' script has R = 300, and nu = 1 of MM.
+
+What was reached: `README.md` here. The small scale with one seed took 11 min on one
+core.
 """
 
 from collections.abc import Sequence
