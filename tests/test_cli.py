@@ -84,7 +84,8 @@ def test_the_config_is_resolved_and_reruns_the_run(done, tmp_path):
     folder, again = done[0], tmp_path / "again"
     config = json_of(folder / "config.json")
     assert config["hyper"] == {
-        "mixing": "model", "mu": 0.01, "nu": 2.0, "prox": "squared", "start": 0.0,
+        "mixing": "model", "mu": 0.01, "nu": 2.0, "prox": "squared",
+        "judge_untrained": False, "start": 0.0,
     }  # fmt: skip
     code, _, errors = tiny.main(
         "run", "--config", folder / "config.json", "--out", again
