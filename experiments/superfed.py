@@ -237,8 +237,8 @@ def measured(
     rows, found = sweeps.read(place), []
     ran = config.from_dict(read_json(place / "sweep.json")["experiment"])
     part = took_part(ran, sorted({int(row["seed"]) for row in rows}))
-    theirs = column.experiment.dataset
-    names = {"data": _name(ran.dataset), "published_on": _name(theirs)}
+    sets = {"data": ran.dataset, "published_on": column.experiment.dataset}
+    sets = {field: name.partition(":")[0] for field, name in sets.items()}
     for metric, published_as in metrics.items():
         wanted = {**column.published, "metric": published_as}
         told = published(PUBLISHED, wanted).get(label, (np.nan, np.nan))
@@ -247,10 +247,5 @@ def measured(
         if judged == ORACLE and metric in SMALLER_IS_BETTER:
             judged = GREATEST
         made = cells(rows, column.name, label, metric, judged, told)
-        found += [cell._replace(**part._asdict(), **names) for cell in made]
+        found += [cell._replace(**part._asdict(), **sets) for cell in made]
     return found
-
-
-def _name(dataset: str) -> str:
-    """A data set's name, without its options."""
-    return dataset.partition(":")[0]

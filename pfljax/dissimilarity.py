@@ -27,8 +27,8 @@ def dissimilarity(
     """B(w) and V(w) at `params` over all clients; jittable.
 
     `data` has offset and size i32[C]. Gradients are of all of a client's rows,
-    `batch_size` at a time, one client after another, and each is made twice, so that no
-    more than two are in memory. A client without rows has no weight. At a stationary
+    `batch_size` at a time, one client after another, and each is made twice, so that
+    few are in memory. A client without rows has no weight. At a stationary
     point of f, B is infinite, or NaN where all gradients are zero.
     """
     share = data.size / jnp.maximum(data.size.sum(), 1)

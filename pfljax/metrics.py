@@ -183,7 +183,7 @@ def greatest_of_best(path: np.ndarray, metric: np.ndarray) -> np.ndarray:
     """Each client's greatest `metric` [C, 11] over the lambdas best for some client.
 
     SuPerFed's code reports this of every metric. Of the accuracy `path` [C, 11] itself
-    it is each client's best; of a loss or an error, worse than any one lambda's.
+    it is each client's best; of a loss or an error, the worst of those lambdas.
     """
     known = ~np.isnan(path).any(1)
     return metric[:, np.unique(_best(path[known]))].max(1, initial=-np.inf)

@@ -74,14 +74,17 @@ class LSTM(nn.Module):
     @property
     def OUTPUTS_FIRST(self) -> list[str]:  # noqa: N802, as the constant of other layers
         """The kernels of all layers."""
-        ends = ["", *(f"_{layer}" for layer in range(1, self.layers))]
-        return [f"{name}{end}" for name in ("kernel_i", "kernel_h") for end in ends]
+        return [f"kernel_{of}{end}" for of in "ih" for end in self._ends()]
+
+    def _ends(self) -> list[str]:
+        """Of the parameters' names, layer by layer."""
+        return ["", *(f"_{layer}" for layer in range(1, self.layers))]
 
     @nn.compact
     def __call__(self, x: Array) -> Array:
         """Hidden states [T, B, H] of the last layer, of inputs [T, B, d]."""
-        for layer in range(self.layers):
-            x = self._layer(x, f"_{layer}" if layer else "")
+        for end in self._ends():
+            x = self._layer(x, end)
         return x
 
     def _layer(self, x: Array, end: str) -> Array:
