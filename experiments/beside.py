@@ -224,7 +224,7 @@ def figure(found: Sequence[Cell]) -> "Figure":
     methods = list(dict.fromkeys(cell.method for cell in shown))[::-1]
     height = 1.2 + 0.3 * len(methods)
     width = 2.1 + 2.1 * len(names)  # also of one panel: the text below must fit
-    drawn, panels = new_figure(width, height, len(names), sharey=True)
+    drawn, panels = new_figure(width, height, len(names), sharex=True, sharey=True)
     for axes, name in zip(panels, names, strict=True):
         own = [cell for cell in shown if cell.column == name]
         y = [methods.index(cell.method) for cell in own]
@@ -235,9 +235,10 @@ def figure(found: Sequence[Cell]) -> "Figure":
         axes.errorbar(ours, y, xerr=spread, fmt="o", color=PALETTE[0], capsize=3)
         axes.set_title(name, fontsize=10)
         axes.set_yticks(range(len(methods)), methods)
+        axes.set_ylim(-0.5, len(methods) - 0.5)
         axes.grid(axis="x", **GRID)
     unit = " (%)" if found[0].metric in PERCENT else ""
     how = "published hollow, measured filled, ± std over seeds"
-    text = f"{found[0].metric}{unit}\n{how}"
+    text = f"{found[0].metric}{unit}, {_run(found)}\n{how}"
     drawn.supxlabel(text, fontsize=9)
     return drawn
