@@ -191,7 +191,7 @@ def arguments(doc: str, out: str, columns: Sequence[Column]) -> argparse.Namespa
     return given
 
 
-@mistakes.in_one_line()
+@mistakes.in_one_line_and_resumed()
 def main(
     doc: str,
     out: str,

@@ -55,7 +55,7 @@ def told(found: landscape.Pairs) -> str:
     )
 
 
-@mistakes.in_one_line()
+@mistakes.in_one_line_and_resumed()
 def main() -> None:
     """Trains what is not trained, judges all pairs, and draws them."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])

@@ -30,6 +30,7 @@ from superfed_table1 import START as START_OF
 from pfljax import mistakes
 from pfljax.cli import use_compile_cache
 from pfljax.config import Experiment
+from pfljax.report import sweeps
 from pfljax.sweep import sweep
 
 BASE = MNIST.replace(clients=50, rounds=20, validation=0.1)
@@ -37,6 +38,7 @@ START = START_OF[50]["SuPerFed-MM"]
 NOISY = {"partition": "dirichlet_over_clients:alpha=100,balance=True"}
 RUNS: dict[str, tuple[str, dict[str, Any]]] = {  # method, and what differs
     "FedAvg": ("FedAvg", {}),
+    "FedAvg, SGD": ("FedAvg", {"lr": 0.1, "momentum": 0.0, "weight_decay": 0.0}),
     "SCAFFOLD": ("SCAFFOLD", {}),
     "pFedMe, code": ("pFedMe", {}),
     "pFedMe, paper": (
@@ -80,6 +82,7 @@ def best(run: str, split: str) -> tuple[str, str, str]:
 PLACES: dict[str, tuple[Form, ...]] = {
     "SCAFFOLD": (
         Form("code: it is FedAvg", "FedAvg"),
+        Form("FedAvg, by the plain SGD of SCAFFOLD", "FedAvg, SGD"),
         Form("paper", "SCAFFOLD"),
     ),
     "pFedMe": (
@@ -129,23 +132,22 @@ def experiment_of(name: str, rounds: int) -> Experiment:
     return experiment.replace(rounds=rounds, label=name, **more)
 
 
-def by_seed(
-    rows: Sequence[Mapping[str, Any]], form: Form, metric: str
-) -> list[float | None]:
-    """A sweep's means over clients after the last round; None if a client diverged."""
+def by_seed(rows: Sequence[Mapping[str, Any]], form: Form, metric: str) -> np.ndarray:
+    """A sweep's means over clients after the last round; NaN if a client diverged."""
     last = max(row["round"] for row in rows)
-    return [
+    means = [
         row["mean"]
         for row in rows
         if (row["judged"], row["lambda"]) == (form.model, form.how)
         and (row["split"], row["metric"]) == ("test", metric)
         and row["round"] == last
     ]
+    return np.array(means, float)
 
 
 def number(rows: Sequence[Mapping[str, Any]], form: Form) -> tuple[float, float]:
     """(mean over clients and seeds, std over seeds), accuracies in percent."""
-    values = np.array(by_seed(rows, form, form.metric), float)
+    values = by_seed(rows, form, form.metric)
     values *= 100 if form.metric == "accuracy" else 1
     return values.mean(), values.std(ddof=1) if len(values) > 1 else np.nan
 
@@ -158,14 +160,14 @@ def markdown(found: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
         for form in forms:
             if form.run in found:
                 mean, std = number(found[form.run], form)
-                lost = None in by_seed(found[form.run], form, "loss")
-                name = form.name + " (a client's loss is not finite)" * lost
+                lost = np.isnan(by_seed(found[form.run], form, "loss")).any()
+                name = form.name + " (a client's loss is not finite)" * bool(lost)
                 told = place, name, form.metric, f"{mean:.2f}", decimals(std)
                 lines.append(f"| {' | '.join(told)} |")
     return "\n".join(lines) + "\n"
 
 
-@mistakes.in_one_line()
+@mistakes.in_one_line_and_resumed()
 def main() -> None:
     """Runs what is not finished, and prints both forms of each place."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -175,16 +177,21 @@ def main() -> None:
     parser.add_argument("--out", default="runs/superfed-deviations")
     given = parser.parse_args()
     use_compile_cache()
-    out, found = Path(given.out), {}
+    out = Path(given.out)
+    places = {name: out / name.replace(", ", "-").replace(" ", "-") for name in RUNS}
     for name in given.only:
-        place = out / name.replace(", ", "-").replace(" ", "-")
-        experiment = experiment_of(name, given.rounds)
-        ran = sweep(experiment, {"seed": given.seeds}, out=place, quiet=False)
-        found[name] = [*ran.rows()]
+        experiment, place = experiment_of(name, given.rounds), places[name]
+        sweep(experiment, {"seed": given.seeds}, out=place, quiet=False)
+        told = {n: sweeps.read(p) for n, p in places.items() if finished(p)}
         part = took_part(experiment, given.seeds)
-        text = f"{markdown(found)}\nClients that took part: {part.told()}\n"
-        (out / "table.md").write_text(text, encoding="utf-8")  # of what is finished
+        text = f"{markdown(told)}\nClients that took part: {part.told()}\n"
+        (out / "table.md").write_text(text, encoding="utf-8")
     print(text)
+
+
+def finished(place: Path) -> bool:
+    """Whether a sweep has finished runs there."""
+    return (place / "sweep.csv").exists()
 
 
 if __name__ == "__main__":

@@ -52,14 +52,14 @@ def figure(curves: dict[str, np.ndarray]) -> "Figure":
     return drawn
 
 
-@mistakes.in_one_line()
+@mistakes.in_one_line_and_resumed()
 def main() -> None:
     """Runs what is not finished, prints the curves and draws them."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--scale", choices=("small", "paper"), default="small")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     parser.add_argument("--runs", help="of Table 1; default runs/superfed-table1-SCALE")
-    parser.add_argument("--out", default="runs/superfed-figA2")
+    parser.add_argument("--out", help="default runs/superfed-figA2-SCALE")
     given = parser.parse_args()
     use_compile_cache()
     runs = Path(given.runs or f"runs/superfed-table1-{given.scale}")
@@ -73,7 +73,7 @@ def main() -> None:
         flat = sum(mean >= mean.max() - 1)
         told = " ".join(f"{value:.1f}" for value in mean)
         print(f"{label}: {told}; within a point of the best at {flat} of 11 lambdas")
-    out = Path(given.out)
+    out = Path(given.out or f"runs/superfed-figA2-{given.scale}")
     out.mkdir(parents=True, exist_ok=True)
     save_figure(figure(curves), out / "figA2")
     print(f"see {out}/figA2.png")

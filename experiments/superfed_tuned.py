@@ -84,6 +84,7 @@ class Line(NamedTuple):
     over_seeds: float
     published: float  # in the published form, mean over clients and seeds
     diverged: int  # tuned seeds whose loss is not finite
+    seeds: str  # of the two numbers
 
 
 def best(found: Sweep) -> dict[str, Any]:
@@ -121,7 +122,7 @@ def line(base: Experiment, label: str, seeds: Sequence[int], out: Path) -> Line:
     given = sweep(theirs, {"seed": seeds}, out=out / "paper" / label)
     told = ", ".join(f"{k} {v[0]:g}" for k, v in point.items() if k != "seed")
     numbers = *accuracy(chosen), accuracy(given)[0]
-    return Line(label, told, *numbers, diverged(chosen))
+    return Line(label, told, *numbers, diverged(chosen), str(list(seeds)))
 
 
 def markdown(lines: Sequence[Line], base: Experiment, part: Part) -> str:
@@ -135,20 +136,21 @@ def markdown(lines: Sequence[Line], base: Experiment, part: Part) -> str:
     ]
     lost = [x for x in lines if x.diverged]
     told = ", ".join(f"{x.method} ({x.diverged})" for x in lost)
+    agree = f"{tau(theirs, ours):.2f}" if len(lines) > 2 else ""
     return (
         f"{base.dataset}, {base.rounds} rounds; clients that took part: "
         f"{part.told()}\n\n"
         "| method | chosen on validation rows | tuned (%) | std over seeds | as "
-        "published (%) | rank tuned, published |\n|---|---|---|---|---|---|\n"
+        "published (%) | rank tuned, as published |\n|---|---|---|---|---|---|\n"
         + "\n".join(rows)
-        + f"\n\nKendall's tau of the two rankings: {tau(theirs, ours):.2f}\n"
+        + (f"\n\nKendall's tau of the two rankings: {agree}\n" if agree else "\n")
         + (f"\nTuned seeds that did not end finite: {told}\n" if lost else "")
     )
 
 
-@mistakes.in_one_line()
+@mistakes.in_one_line_and_resumed()
 def main() -> None:
-    """Tunes what is not tuned, and writes the table."""
+    """Tunes what is not tuned, and writes the table of all that is, on these seeds."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--scale", choices=tuple(SCALES), default="small")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
@@ -161,14 +163,33 @@ def main() -> None:
     base = base.replace(rounds=given.rounds or base.rounds)
     points.combined({"seed": given.seeds})  # refused now, and not after the first grid
     use_compile_cache()
-    lines = [line(base, label, given.seeds, out) for label in given.only]
+    for label in given.only:
+        made = line(base, label, given.seeds, out)
+        kept = [old for old in saved(out) if old.method != label]
+        lines = [*(old for old in kept if old.seeds == made.seeds), made]
+        text = markdown(lines, base, took_part(base, given.seeds))
+        write(out, lines, text)
+    print(text)
+
+
+def saved(out: Path) -> list[Line]:
+    """The rows of the table that was written before."""
+    if not (out / "table.csv").exists():
+        return []
+    with open(out / "table.csv", newline="", encoding="utf-8") as file:
+        rows = [*csv.DictReader(file)]
+    numbers = ("mean", "over_clients", "over_seeds", "published")
+    kinds = dict.fromkeys(numbers, float) | {"diverged": int}
+    return [Line(**{k: kinds.get(k, str)(v) for k, v in row.items()}) for row in rows]
+
+
+def write(out: Path, lines: Sequence[Line], text: str) -> None:
+    """table.csv and table.md, of all methods that are tuned."""
     with open(out / "table.csv", "w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         writer.writerow(Line._fields)
         writer.writerows(lines)
-    text = markdown(lines, base, took_part(base, given.seeds))
     (out / "table.md").write_text(text, encoding="utf-8")
-    print(text)
 
 
 if __name__ == "__main__":

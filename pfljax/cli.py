@@ -81,7 +81,7 @@ def _run(experiment: Any, place: dict[str, Any] | None, begun: bool = False) -> 
     from pfljax import assess
     from pfljax.experiment import run
 
-    before = signal.signal(signal.SIGINT, _stop)
+    before = signal.signal(signal.SIGINT, mistakes.leave)
     try:
         summary = run(experiment)
     finally:
@@ -111,16 +111,6 @@ def _print(line: str) -> None:
 
     if processes.first():
         print(line)
-
-
-def _stop(*_: Any) -> None:
-    """Ctrl-C: leaves at once, as a kill would, for a run is safe against that.
-
-    An exception would be lost where it falls into a callback of the runtime.
-    """
-    line = "pfljax: stopped; the same command goes on from what is saved"
-    print(f"\n{line}", file=sys.stderr, flush=True)
-    os._exit(130)
 
 
 def use_compile_cache() -> None:
@@ -158,7 +148,7 @@ def sweep(args: list[str]) -> None:
     use_compile_cache()
     from pfljax.sweep import sweep as run_all
 
-    signal.signal(signal.SIGINT, _stop)
+    signal.signal(signal.SIGINT, mistakes.leave)
     run_all(experiment, over, out=out, quiet=False)
     print(write_sweep_report(out, out))
     print(f"see {out}/sweep.html; one row a run, round, model and metric: sweep.csv")

@@ -202,7 +202,8 @@ def distance(params: Params, anchor: Params, form: str = "squared") -> Array:
     """A proximal term, f32[].
 
     "squared" is 1/2 ||p - anchor||^2 (Li et al., FedProx, eq. 2). "norm" is the sum
-    over tensors of ||p - anchor||, as SuPerFed's code has it for all its methods.
+    over tensors of ||p - anchor||, as in SuPerFed's code (which leaves out biases for
+    FedProx, Ditto and pFedMe; its models have none but those of batch normalisation).
     """
     if form not in ("squared", "norm"):
         raise ValueError(f"prox is {form!r}; known: 'squared', 'norm'")

@@ -1,10 +1,15 @@
-"""What a user's mistake looks like: one line, exit code 2, and no traceback."""
+"""How a program ends early: in one line, without a traceback.
+
+A user's mistake has exit code 2, Ctrl-C 130.
+"""
 
 import contextlib
 import os
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 KINDS = (ValueError, RuntimeError, OSError, MemoryError)
 
@@ -23,3 +28,25 @@ def in_one_line(program: str | None = None) -> Iterator[None]:
             raise
         print(f"{program or Path(sys.argv[0]).name}: {error}", file=sys.stderr)
         sys.exit(2)
+
+
+@contextlib.contextmanager
+def in_one_line_and_resumed() -> Iterator[None]:
+    """`in_one_line` of a script whose runs resume: Ctrl-C ends it at once."""
+    before = signal.signal(signal.SIGINT, leave)
+    try:
+        with in_one_line():
+            yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def leave(*_: Any) -> None:
+    """Ctrl-C of a program that resumes: leaves at once, as a kill would.
+
+    A run is safe against that; an exception would be lost where it falls into a
+    callback of the runtime.
+    """
+    line = "pfljax: stopped; the same command goes on from what is saved"
+    print(f"\n{line}", file=sys.stderr, flush=True)
+    os._exit(130)

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 
 from pfljax import tree
-from pfljax.types import Algorithm, Turn
+from pfljax.types import Algorithm, ClientData, Turn
 
 
 class Kept(NamedTuple):
@@ -19,7 +19,7 @@ class Kept(NamedTuple):
 def newcomers_take_w(
     method: Algorithm,
     *,
-    judged: Callable[[Any], Any] | None = None,
+    judged: Callable[[Turn, Any, ClientData], Any] | None = None,
     begun: Callable[[Turn], Any] = lambda turn: True,
     untrained: bool = False,
 ) -> Algorithm:
@@ -31,12 +31,13 @@ def newcomers_take_w(
 
     Args:
       method: its clients' state is the personal model, or holds it.
-      judged: what is judged of a server, if not `server_model`.
+      judged: what is judged before, of (turn, server, data), if not `server_model`.
       begun: whether personal models train in this turn.
       untrained: judges every client by its personal model all the same, trained or not.
     """
-    judged, endpoints = judged or method.server_model, method.endpoints
-    assert judged is not None
+    server_model, endpoints = method.server_model, method.endpoints
+    assert server_model is not None
+    before = judged or (lambda turn, server, data: server_model(server))
 
     def train(turn, message, kept, data):
         own, upload, metrics = method.train(turn, message, kept.own, data)
@@ -44,7 +45,7 @@ def newcomers_take_w(
 
     def personal(turn, server, kept, data):
         own = method.personal(turn, server, kept.own, data)
-        return tree.where(kept.met, own, judged(server))
+        return tree.where(kept.met, own, before(turn, server, data))
 
     def path(server, kept):
         assert endpoints is not None

@@ -15,10 +15,15 @@ UNSENT = "unsent_bias"
 
 
 def leave_unsent(method: Algorithm) -> Algorithm:
-    """The method, whose server keeps its own parameters of this name."""
+    """The method, whose server keeps its own parameters of this name.
+
+    A control variate `c` (SCAFFOLD) is no parameter: it goes on as the mean of c_k.
+    """
 
     def own(path: Any, new: Any, old: Any) -> Any:
-        return old if getattr(path[-1], "key", None) == UNSENT else new
+        fields = {getattr(key, "name", None) for key in path}
+        unsent = getattr(path[-1], "key", None) == UNSENT
+        return old if unsent and "c" not in fields else new
 
     def aggregate(server, uploads, cohort):
         new = method.aggregate(server, uploads, cohort)

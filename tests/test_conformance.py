@@ -42,7 +42,10 @@ BYTES = {  # down, up
     "ifca": (2 * WHOLE, WHOLE + 2 * 4),  # two models down; one and its choice up
     "per_fedavg": (WHOLE, WHOLE),
     "superfed": (WHOLE, WHOLE),
-    "lg_fedavg-mean_body=True": (HEAD, HEAD + BODY + 1),  # and whether it is new
+    "lg_fedavg-mean_body=True-finetune=2": (
+        HEAD,
+        HEAD + BODY + 1,
+    ),  # and whether it is new
 }
 BYTES |= json.loads(os.environ.get("PFLJAX_BYTES", "{}"))  # of methods elsewhere
 VARIANTS = [
@@ -52,8 +55,10 @@ VARIANTS = [
     ("ifca", {"averaging": "gradients"}),
     ("superfed", {"mixing": "layer", "prox": "norm"}),
     ("apfl", {"as_in": "fedjax"}),
-    ("lg_fedavg", {"mean_body": True}),
+    ("apfl", {"as_in": "superfed-code", "judge_untrained": True}),
+    ("lg_fedavg", {"mean_body": True, "finetune": 2}),
     ("pfedme", {"as_in": "superfed-code", "lam": 0.5}),
+    ("pfedme", {"finetune": 2}),
     ("per_fedavg", {"variant": "first_order"}),
     ("per_fedavg", {"variant": "hessian_free", "adapt": 2}),
 ]

@@ -120,9 +120,9 @@ def test_a_tuned_method_with_one_seed_has_no_std_and_may_have_diverged():
     assert module.diverged(sweep) == 0
     nan, base = float("nan"), module.SCALES["small"]
     lines = [
-        module.Line("A", "lr 1", 60.0, 1.0, nan, nan, 2),
-        module.Line("B", "lr 1", 80.0, 1.0, 0.5, 70.0, 0),
-        module.Line("C", "lr 1", 70.0, 1.0, nan, 75.0, 0),
+        module.Line("A", "lr 1", 60.0, 1.0, nan, nan, 2, "[0]"),
+        module.Line("B", "lr 1", 80.0, 1.0, 0.5, 70.0, 0, "[0]"),
+        module.Line("C", "lr 1", 70.0, 1.0, nan, 75.0, 0, "[0]"),
     ]
     text = module.markdown(lines, base, load("cohorts").Part(50.0, 31.5))
     assert "mnist, 10 rounds; clients that took part: 31.5 of 50" in text

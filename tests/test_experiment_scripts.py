@@ -172,6 +172,49 @@ def test_numbers_below_one_are_refused(name, option, call):
         assert f"argument {option}: " in told
 
 
+def test_tables_keep_what_was_tuned_before_on_the_same_seeds(call, monkeypatch):
+    module = importlib.import_module("superfed_tuned")
+
+    def made(base, label, seeds, out):
+        out.mkdir(exist_ok=True)
+        mean = 60.0 + len(label) + 10 * len(seeds)
+        return module.Line(label, "lr .1, x", mean, 1.0, np.nan, 60.0, 0, str(seeds))
+
+    monkeypatch.setattr(module, "line", made)
+    monkeypatch.setattr(module, "took_part", lambda base, seeds: cohorts.Part(5, 5))
+    cohorts = importlib.import_module("cohorts")
+    told = {}
+    for seeds in (["0"], ["1", "2"]):
+        for label in ("FedPer", "Ditto", "FedPer"):
+            options = ("--only", label, "--out", "tuned", "--seeds", *seeds)
+            code, out, _ = call("superfed_tuned", *options)
+            assert code == 0
+            told[label, len(seeds)] = out
+    assert "| FedPer | lr .1, x | 76.00" in told["Ditto", 1]
+    assert "| Ditto |" in told["FedPer", 1]
+    assert told["FedPer", 2].count("| FedPer |") == 1
+    assert "| Ditto | lr .1, x | 85.00" in told["FedPer", 2]
+
+
+def test_deviations_keep_what_ran_before(call, monkeypatch, tmp_path):
+    module = importlib.import_module("superfed_deviations")
+
+    def run(experiment, over, out, quiet):
+        out.mkdir(parents=True)
+        row = "0,20,personal,,test,accuracy,.5\n0,20,personal,,test,loss,.5\n"
+        head = "seed,round,judged,lambda,split,metric,mean\n"
+        (out / "sweep.csv").write_text(head + row)
+
+    cohorts = importlib.import_module("cohorts")
+    monkeypatch.setattr(module, "took_part", lambda *_: cohorts.Part(5, 5))
+    monkeypatch.setattr(module, "sweep", run)
+    for name in ("SCAFFOLD", "FedAvg"):
+        code, out, _ = call("superfed_deviations", "--only", name)
+        assert code == 0
+    assert "| SCAFFOLD | paper | accuracy | 50.00 |" in out
+    assert "| SCAFFOLD | code: it is FedAvg | accuracy | 50.00 |" in out
+
+
 def test_a_seed_given_twice_is_refused_before_the_grid(call, monkeypatch):
     instead(monkeypatch, "superfed_tuned", RuntimeError("it ran"))
     code, _, err = call("superfed_tuned", "--seeds", "0", "0")

@@ -191,6 +191,38 @@ def test_superfed_at_lambda_zero_is_fedavg(averaged, monkeypatch):
     toy.assert_close(last(method).server, averaged.server, 1e-6)
 
 
+def test_superfed_at_lambda_zero_with_a_pull_is_fedprox(monkeypatch):
+    place = "pfljax.algorithms.superfed.draw_lambda"
+    monkeypatch.setattr(place, lambda key, task, mixing: 0.0)
+    same = last(fedprox(TASK, LOCAL, mu=2 * 0.3))
+    method = superfed(TASK, LOCAL, start=0.0, mu=0.3, nu=0.0, rounds=3)
+    toy.assert_close(last(method).server, same.server, 1e-6)
+
+
+def test_superfed_at_lambda_one_moves_the_server_by_nothing(monkeypatch):
+    """By plain SGD from w, where the pull is zero; v trains alone."""
+    place = "pfljax.algorithms.superfed.draw_lambda"
+    monkeypatch.setattr(place, lambda key, task, mixing: 1.0)
+    method = superfed(TASK, SGD, start=0.0, mu=0.3, nu=0.0, rounds=3)
+    first, *_, end = toy.play(method, TASK, SGD, toy.noisy_clients(), cohort=COHORT)[0]
+    toy.assert_same(first.server, end.server)
+    moved = toy.flat(end.clients.own) - toy.flat(first.clients.own)
+    assert (np.abs(moved).max(1) > 1e-2).sum() >= COHORT
+
+
+def test_fedprox_whose_pull_goes_all_the_way_is_one_step_from_w():
+    """rate mu = 1: a step from p ends at w - rate grad f(p)."""
+    local, mu = toy.full_batch(epochs=2), 1 / toy.RATE
+    w, k = np.array([1.0, -2, 3]), 2
+    data, key = toy.one(toy.quadratic_clients(), k), jax.random.key(0)
+    turn = Turn(key, jnp.int32(0), jnp.int32(2))
+    method = fedprox(TASK, local, mu=mu)
+    _, found, _ = method.train(turn, toy.unflat(w), (), data)
+    middle = w - toy.RATE * toy.gradient(k, w)
+    wanted = w - toy.RATE * toy.gradient(k, middle)
+    np.testing.assert_allclose(toy.flat(found), wanted, rtol=1e-5, atol=1e-5)
+
+
 def test_superfed_layers_of_one_module_mix_as_the_model():
     """Both mix by one number, drawn from the same key."""
     task = TASK._replace(modules=dict.fromkeys(TASK.modules, 0), num_modules=1)

@@ -17,11 +17,20 @@ MODELS = {  # with the shape of a row
     "twocnn_superfed": (28, 28, 3),
     "resnet9": (28, 28, 3),
     "resnet9_superfed:norm=batch_superfed": (28, 28, 3),
+    "mobilenet": (32, 32, 3),
     "mobilenet_superfed": (64, 64, 3),
+    "vgg9": (28, 28, 1),
     "vgg9_superfed": (28, 28, 1),
+    "char_lstm": (8,),
     "char_lstm_superfed": (8,),
 }
 OPTIONS = {"superfed": {"mixing": "layer", "start": 0.0}}
+FORMS = [
+    *((method, OPTIONS.get(method, {})) for method in registry.algorithms()),
+    ("apfl", {"as_in": "fedjax"}),
+    ("pfedme", {"as_in": "superfed-code"}),
+    ("lg_fedavg", {"mean_body": True}),
+]
 QUICK = ("twonn_superfed", "char_lstm_superfed")  # to trace
 CASES = [
     pytest.param(name, marks=() if name in QUICK else pytest.mark.slow)
@@ -42,12 +51,13 @@ def sizes(params):
 
 
 @pytest.mark.parametrize("name", CASES)
-@pytest.mark.parametrize("method", registry.algorithms())
-def test_a_round_keeps_all_shapes_and_makes_logits(method, name):
+@pytest.mark.parametrize(("method", "options"), FORMS, ids=str)
+def test_a_round_keeps_all_shapes_and_makes_logits(method, options, name):
     factory, task = registry.algorithms()[method], task_of(name)
     local = Local(0.1, batch_size=4, epochs=1, optimizer=sgd(0.9, 1e-4))
-    given = registry.given(factory, rounds=4) | OPTIONS.get(method, {})
-    algorithm = unsent.leave_unsent(factory(task, local, **given))
+    given = registry.given(factory, rounds=4)
+    algorithm = factory(task, local, **given, **options)
+    algorithm = unsent.leave_unsent(algorithm)
     pool = Examples(jnp.zeros((ROWS, *MODELS[name])), jnp.zeros(ROWS, jnp.int32))
 
     def play(key, zero):
@@ -71,4 +81,5 @@ def test_a_round_keeps_all_shapes_and_makes_logits(method, name):
     assert logits.shape == (ROWS, CLASSES)
     parts = sizes([params[part] for part in SENDS.get(method, ("body", "head"))])
     assert all(sizes(way) >= parts for way in sent)
-    assert (sizes(sent[1]) == parts) or method not in SENDS
+    sends_more = method not in SENDS or "mean_body" in options
+    assert (sizes(sent[1]) == parts) or sends_more

@@ -177,7 +177,8 @@ def test_every_client_takes_its_best_lambda():
 
 def test_superfeds_code_takes_the_greatest_over_all_that_is_best_for_somebody():
     path = np.zeros((4, 11))
-    path[0, 3] = path[1, 7] = path[2, 3] = 1
+    path[0, 3] = path[1, 7] = 1
+    path[2, [3, 6]] = 1  # a tie goes to the smaller lambda, as torch's argmax
     path[3] = np.nan  # without test rows, it is nobody
     metric = np.arange(44.0).reshape(4, 11)
     metric[1] *= -1

@@ -24,6 +24,11 @@ def biases(state):
     return own, {path: leaf for path, leaf in leaves.items() if path not in own}
 
 
+def model_of(server):
+    """The parameters in a server's state."""
+    return server.x if hasattr(server, "x") else server
+
+
 @pytest.mark.parametrize("factory", [ditto, scaffold, fedper])
 def test_a_server_keeps_its_own_and_averages_the_rest(factory):
     body = nn.Sequential([BatchNorm(UNSENT), flatten])
@@ -35,13 +40,17 @@ def test_a_server_keeps_its_own_and_averages_the_rest(factory):
     plain, _ = toy.play(method, task, LOCAL, train, rounds=2)
     states, _ = toy.play(leave_unsent(method), task, LOCAL, train, rounds=2)
     for round_ in (1, 2):
-        own, others = biases(states[round_].server)
-        theirs, averaged = biases(plain[round_].server)
+        own, others = biases(model_of(states[round_].server))
+        theirs, averaged = biases(model_of(plain[round_].server))
         assert own
         assert all(not leaf.any() for leaf in own.values())
         assert all(np.abs(leaf).min() > 1e-4 for leaf in theirs.values())
         if round_ == 1:  # before it nothing differed
             toy.assert_same(others, averaged)
+    if factory is scaffold:  # c is the mean of all c_k, of these parameters, too
+        mean = jax.tree.map(lambda leaf: leaf.mean(0), states[2].clients)
+        toy.assert_close(states[2].server.c, mean, 1e-6)
+        assert all(np.abs(leaf).min() > 1e-4 for leaf in biases(mean)[0].values())
     if factory is ditto:  # a client's own model keeps what it learnt
         kept, _ = biases(states[2].clients)
         assert all(np.abs(leaf).min() > 1e-4 for leaf in kept.values())

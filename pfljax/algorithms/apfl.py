@@ -43,10 +43,12 @@ def apfl(
     """Builds APFL from `alpha`, which is learned if `adaptive`.
 
     Fixed, `alpha` = 0 is FedAvg and 1 local training. as_in="fedjax" has an alpha a
-    tensor and moves v by grad f(m) without the factor alpha; "superfed-code" mixes with
-    the w that the round began with (its numbers: alpha=0.25, adaptive=False), and with
+    tensor, moves v by grad f(m) without the factor alpha, and starts v at the w of the
+    client's first round (there alpha has the momentum of v, too; here it has none).
+    "superfed-code" mixes with the w that the round began with (its numbers: alpha=0.25,
+    adaptive=False; there w has no weight decay, here that of `local`), and with
     `judge_untrained` who never took part is judged by a mixture with a v that was never
-    trained. The authors' own code is `apfl_fedtorch`.
+    trained. Both have weighting="rows". The authors' own code is `apfl_fedtorch`.
     """
     if as_in not in FORMS:
         raise ValueError(f"as_in is {as_in!r}; known: {', '.join(FORMS)}")
@@ -67,7 +69,19 @@ def apfl(
         personal=lambda turn, w, own, data: tree.lerp(w, own.v, own.alpha),
         endpoints=lambda w, own: (w, own.v),
     )
-    return newcomers_take_w(mixture, untrained=judge_untrained)
+    method = newcomers_take_w(mixture, untrained=judge_untrained)
+    return starting_at_w(method) if as_in == "fedjax" else method
+
+
+def starting_at_w(method: Algorithm) -> Algorithm:
+    """The method, whose clients begin with v = w in the round that they first train."""
+
+    def train(turn, w, kept, data):
+        v = tree.where(kept.met, kept.own.v, w)
+        kept = kept._replace(own=kept.own._replace(v=v))
+        return method.train(turn, w, kept, data)
+
+    return method._replace(train=train)
 
 
 def trained(task: Task, local: Local, adaptive: bool, as_in: str) -> Any:

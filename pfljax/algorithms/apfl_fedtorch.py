@@ -4,8 +4,9 @@
     Message  w                Upload  w_k, the federated params after local training
 The model mixes logits: alpha f_v(x) + (1 - alpha) f_w(x). Each step moves w first, by
 grad f(w), then v, by the gradient g_v of the mixed model's loss with that w. alpha
-moves at the first step of a round alone, by
-<v - w, alpha g_v + (1 - alpha) g_w> + 0.02 alpha, clipped to [0, 1]. w is FedAvg's.
+moves last and at the first step of a round alone, by
+<v - w, alpha g_v + (1 - alpha) g_w> + 0.02 alpha, clipped to [0, 1]: with the w and v
+after their steps, and the gradients g from before that of v. w is FedAvg's.
 Client k is judged by the mixture with the newest w, or by w before it ever took part.
 
 Differs from the paper in each of these; `apfl` is the paper's.
@@ -63,10 +64,8 @@ def apfl_fedtorch(
             value, slope = jax.value_and_grad(task.loss)(w, batch, key)
             w, of_w = moved(optimizer, w, slope, of_w)
             slopes = slopes_of(Logits(w, v, share), task, batch)
-            turned = adaptive * jnp.where(
-                index == 0, rate * along(w, v, share, slopes), 0
-            )
             v, of_v = moved(optimizer, v, slopes.v, of_v)
+            turned = adaptive * (index == 0) * rate * along(w, v, share, slopes)
             return (w, v, jnp.clip(share - turned, 0, 1)), of_w, of_v, total + value
 
         moments = optimizer.init(w), optimizer.init(own.v)
@@ -82,7 +81,9 @@ def apfl_fedtorch(
         personal=lambda turn, w, own, data: Logits(w, own.v, own.alpha),
         predict=lambda model, x: mixed_logits(task, model, x),
     )
-    return newcomers_take_w(mixture, judged=lambda w: Logits(w, w, jnp.float32(0)))
+    return newcomers_take_w(
+        mixture, judged=lambda turn, w, data: Logits(w, w, jnp.float32(0))
+    )
 
 
 def moved(optimizer, params, slope, moments):

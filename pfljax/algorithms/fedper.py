@@ -3,8 +3,9 @@
     Server   b, the body      Client  h_k, this client's own head
     Message  b                Upload  b_k, the body after local training
 Body and head are trained jointly, b <- sum_k n_k b_k / sum_k n_k, and client k is
-judged by the newest b under its own h_k; an unseen client has none yet, and trains one
-for that b first (`finetune`). What body and head are, the model says (`Task.groups`).
+judged by the newest b under its own h_k. An unseen client's h_k is as it was drawn,
+unless `finetune` trains it for that b first. What body and head are, the model says
+(`Task.groups`).
 """
 
 import jax.numpy as jnp

@@ -6,6 +6,7 @@ FedPer the other way round: body and head are trained jointly, h <- sum_k n_k h_
 sum_k n_k, and client k is judged by the newest h on its own b_k. With `mean_body` each
 upload also has the change of b_k, and who has not taken part yet is judged by h on the
 mean of all bodies that have: the paper's averaged local models for unseen clients.
+`finetune` trains the body under the newest h first, as a new client would.
 """
 
 from typing import Any, NamedTuple
@@ -30,16 +31,22 @@ class Bodies(NamedTuple):
 
 
 def lg_fedavg(
-    task: Task, local: Local, *, weighting: str = "rows", mean_body: bool = False
+    task: Task,
+    local: Local,
+    *,
+    finetune: int = 0,
+    weighting: str = "rows",
+    mean_body: bool = False,
 ) -> Algorithm:
     """Builds LG-FedAvg; without a head it is local training, without a body FedAvg.
 
     The authors' code averages with weighting="uniform", and starts from a model that
     FedAvg trained; here all starts are cold. Without `mean_body` nobody ever sends a
-    body: an unseen client has one of its own to train from its first state.
+    body, and an unseen client's is as it was drawn. `finetune` steps of the body, with
+    the head fixed, precede evaluation.
     """
     turned = task._replace(groups=jax.tree.map(OTHER.__getitem__, task.groups))
-    method = fedper(turned, local, weighting=weighting)
+    method = fedper(turned, local, finetune=finetune, weighting=weighting)
     return with_mean_body(method) if mean_body else method
 
 

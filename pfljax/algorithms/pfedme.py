@@ -5,8 +5,8 @@
 From w_k = w, every local step draws one minibatch, takes K steps on it of
 theta <- theta - eta_p (grad f(theta) + lam (theta - w_k)), and then one of
 w_k <- w_k - eta lam (w_k - theta). The server moves by
-w <- (1 - beta) w + beta mean_k w_k. Client k is judged by theta_k, or by w before it
-ever took part.
+w <- (1 - beta) w + beta mean_k w_k. Client k is judged by theta_k, or before it ever
+took part by w, which `finetune` minibatches of inner steps bring to its own theta.
 """
 
 import jax
@@ -18,6 +18,7 @@ from pfljax.algorithms.fedavg import fedavg
 from pfljax.local import (
     beside,
     fit,
+    fold,
     go_on,
     learning_rate,
     proximal,
@@ -40,29 +41,35 @@ def pfedme(
     beta: float = 1.0,
     warm: bool = True,
     inner_decay: float = 0.0,
+    finetune: int = 0,
     weighting: str = "uniform",
     as_in: str = "paper",
 ) -> Algorithm:
-    """Builds pFedMe; `beta` = 0 or `lam` = 0 leaves w as it is.
+    """Builds pFedMe; `beta` = 0 or, by plain SGD, `lam` = 0 leaves w as it is.
 
-    `local` steps w_k: eta is its rate, and a step a minibatch (the paper's R). theta
-    starts a round at w and goes on from step to step; with warm=False each step begins
-    at w_k, and `inner_steps` = 1 is then FedAvg of learning rate eta lam eta_p. The
-    authors' code adds a weight decay of 0.001 to theta (`inner_decay`).
+    `local` steps w_k: eta is its rate, and a step a minibatch (the paper's R). By plain
+    SGD in the paper; momentum and weight decay act on w_k, not on theta. theta starts a
+    round at w and goes on from step to step; with warm=False each step begins at w_k,
+    and `inner_steps` = 1 is then FedAvg of learning rate eta lam eta_p. The authors'
+    code adds a weight decay of 0.001 to theta (`inner_decay`).
 
     as_in="superfed-code": theta takes an epoch of `local` on f + lam sum_l
     ||theta_l - w_l||, the norm of each tensor un-squared, before each step of w_k; one
     optimizer, and its momentum, goes through all epochs of a round. The options of the
-    inner steps are then without effect.
+    inner steps are then without effect; the server there has weighting="rows".
     """
     if as_in not in FORMS:
         raise ValueError(f"as_in is {as_in!r}; known: {', '.join(FORMS)}")
+    near = approach(task, lam, inner_steps, inner_lr, inner_decay)
     if as_in == "paper":
-        near = approach(task, lam, inner_steps, inner_lr, inner_decay)
         train = minibatchwise(task, local, lam, near, warm)
     else:
         train = epochwise(task, local, lam)
     weights = reduce.weighting(weighting)
+
+    def newcomer(turn, w, data):
+        turn = fold(turn, "finetune")._replace(steps=jnp.int32(finetune))
+        return own_theta(task, local, near)(turn, w, data)
 
     def aggregate(w, uploads, cohort):
         return tree.lerp(w, reduce.mean(uploads, weights(cohort)), beta)
@@ -74,7 +81,7 @@ def pfedme(
         aggregate=aggregate,
         personal=lambda turn, w, theta, data: theta,
     )
-    return newcomers_take_w(envelope)
+    return newcomers_take_w(envelope, judged=newcomer if finetune else None)
 
 
 def approach(task, lam, steps, rate, decay):
@@ -89,6 +96,19 @@ def approach(task, lam, steps, rate, decay):
         return jax.lax.fori_loop(0, steps, step, theta)
 
     return near
+
+
+def own_theta(task, local, near):
+    """A function (turn, w, data) -> theta after `turn.steps` minibatches near w."""
+    as_it_is = local._replace(optimizer=lambda rate: optax.identity())
+
+    def find(turn, w, data):
+        def gradient(theta, batch, key):
+            return jnp.float32(0), tree.sub(near(theta, w, batch, key), theta)
+
+        return fit(task.loss, w, data, turn, as_it_is, gradient)[0]
+
+    return find
 
 
 def minibatchwise(task, local, lam, near, warm):

@@ -43,7 +43,8 @@ def label_noise(text: str, num_classes: int) -> Noise | None:
 
     With "legacy=True", what SuPerFed's code does under that name: the two kinds are
     swapped, and test labels are as noisy as the others. Its published Table 4 agrees
-    with this alone.
+    with this alone. (That code also deals rows by their noisy labels; here the true
+    ones decide, which at Table 4's alpha = 100 is all but the same.)
 
     Raises:
         ValueError: for another name or parameter, or a rate that is no share.

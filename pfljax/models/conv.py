@@ -122,9 +122,10 @@ def window_max(x: Array, *, size: int, stride: int, pad: int) -> Array:
     )
 
 
-def depthwise(x: Array, kernel: Array, stride: int) -> Array:
-    """Each channel [B, H, W, C] under its own filter [h, w, 1, C], without padding."""
-    shifted = _shifted(x, kernel.shape[:2], (stride, stride), "VALID")
+def depthwise(x: Array, kernel: Array, stride: int, pad: int = 0) -> Array:
+    """Each channel [B, H, W, C] under its own filter [h, w, 1, C]."""
+    sides = [(pad, pad)] * 2
+    shifted = _shifted(x, kernel.shape[:2], (stride, stride), sides)
     weights = kernel.reshape(-1, kernel.shape[-1])
     seen = (pixels * w for pixels, w in zip(shifted, weights, strict=True))
     return reduce(jnp.add, seen)

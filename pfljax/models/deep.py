@@ -4,8 +4,8 @@ Hahn et al., KDD 2022, https://arxiv.org/abs/2109.07628; blocks of He et al., 20
 https://arxiv.org/abs/1512.03385, and Howard et al., 2017,
 https://arxiv.org/abs/1704.04861. `x` has biases, all its skips and GroupNorm;
 `x_superfed` is as SuPerFed's code has it: no bias, Xavier kernels, batch statistics,
-and no skip around ResNet9's first block. There, too, no server averages the biases of
-batch normalisation: that is norm="batch_superfed".
+no skip around ResNet9's first block, no padding of MobileNet's depthwise filters. Its
+server does not average the biases of batch normalisation: norm="batch_superfed".
 """
 
 from functools import partial
@@ -66,7 +66,7 @@ class Residual(nn.Module):
 
 
 class Depthwise(nn.Module):
-    """A 3x3 filter of its own for each channel, without padding."""
+    """A 3x3 filter of its own for each channel; the bare form does not pad."""
 
     form: Form
     stride: int
@@ -77,7 +77,7 @@ class Depthwise(nn.Module):
         init = XAVIER if self.form.bare else nn.initializers.lecun_normal()
         channels = x.shape[-1]
         kernel = self.param("kernel", init, (3, 3, 1, channels))
-        y = depthwise(x, kernel, self.stride)
+        y = depthwise(x, kernel, self.stride, pad=0 if self.form.bare else 1)
         if self.form.bare:
             return y
         return y + self.param("bias", nn.initializers.zeros, (channels,))

@@ -91,7 +91,8 @@ def make(
         if rows not in people:
             people[rows] = _dealt(own, theirs[own.seed])
         federation, told = people[rows]
-        digest = hashlib.sha256(f"{config.digest(own)} {told}".encode())
+        rounds = f" {own.rounds} rounds" if "rounds" in values else ""  # or all alike
+        digest = hashlib.sha256(f"{config.digest(own)} {told}{rounds}".encode())
         found.append(Point(values, own, federation, digest.hexdigest()[:16]))
     return found
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TextIO
 
 import numpy as np
 
-from pfljax import config, folder
+from pfljax import config, environment, folder
 from pfljax.config import Experiment
 from pfljax.folder import FolderError
 from pfljax.metrics import (
@@ -144,7 +144,7 @@ def claim(
             for name in over
         }
     told = {"experiment": config.to_dict(experiment), "over": known, "asked": over}
-    folder.write_json(file, told)
+    folder.write_json(file, told | {"environment": environment.now()})
     return known
 
 
@@ -159,8 +159,15 @@ def write(path: Path, result: Result) -> None:
 
 
 def read(path: Path, values: dict[str, Any]) -> Result:
-    """A finished run."""
-    arrays = folder.read_arrays(path)
+    """A finished run.
+
+    Raises:
+      FolderError: the file is damaged, or of another kind.
+    """
+    try:
+        arrays = folder.read_arrays(path)
+    except FolderError as error:
+        raise FolderError(f"{error}; remove it, and the sweep runs it again") from None
     found = {field: {} for field in BY_NAME}
     for key, array in arrays.items():
         field, _, name = key.partition("/")

@@ -23,9 +23,13 @@ def test_apfl_against_numpy(options):
     groups = [[0, 1], [2]] if form == "fedjax" else [[0, 1, 2]]
     w, v = toy.flat(states[0].server), toy.flat(states[0].clients.own.v)
     alpha = np.full((4, 3), 0.3)  # one a coordinate
+    met = set()
     for ids, state in zip(drawn, states[1:], strict=True):
         uploads = []
         for k in ids:
+            if form == "fedjax" and k not in met:
+                v[k] = w
+            met.add(k)
             own = w
             for _ in range(3):
                 base = w if form == "superfed-code" else own

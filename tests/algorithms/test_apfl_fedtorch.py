@@ -27,10 +27,10 @@ def test_apfl_fedtorch_against_numpy(adaptive):
                 a = alpha[k]
                 slope = slope_of_mixed_logits(k, a * v[k] + (1 - a) * own)
                 turned = a * (a * slope) + (1 - a) * ((1 - a) * slope)
+                v[k] = v[k] - toy.RATE * a * slope
                 if adaptive and step == 0:
                     moved = (v[k] - own) @ turned + 0.02 * a
                     alpha[k] = np.clip(a - toy.RATE * moved, 0, 1)
-                v[k] = v[k] - toy.RATE * a * slope
             uploads.append(own)
         w = np.mean(uploads, axis=0)
         np.testing.assert_allclose(toy.flat(state.server), w, rtol=1e-5, atol=1e-5)

@@ -7,7 +7,7 @@ import pytest
 
 import toy
 from pfljax.algorithms.lg_fedavg import lg_fedavg
-from pfljax.types import Cohort
+from pfljax.types import Cohort, Turn
 
 
 @pytest.mark.parametrize("weighting", ["rows", "uniform"])
@@ -27,6 +27,17 @@ def test_lg_fedavg_against_numpy(weighting):
         head = np.average(uploads, axis=0, weights=counts)
         np.testing.assert_allclose(state.server["head"], head, rtol=1e-5, atol=1e-5)
         np.testing.assert_allclose(state.clients["body"], body, rtol=1e-5, atol=1e-5)
+
+
+def test_an_unseen_client_fits_a_body_under_the_newest_head():
+    method = lg_fedavg(toy.quadratic(), toy.full_batch(), finetune=4)
+    turn = Turn(jax.random.key(0), jnp.int32(0), jnp.int32(0))
+    head = {"body": None, "head": jnp.ones(1)}
+    body = method.init_client(toy.unflat(np.ones(3)), jnp.int32(9), turn.key)
+    judged = method.personal(turn, head, body, toy.one(toy.quadratic_clients(), 2))
+    wanted = toy.descend(np.ones(3), lambda x: toy.gradient(2, x), 4)
+    np.testing.assert_allclose(judged["body"], wanted[:2], rtol=1e-6)
+    np.testing.assert_array_equal(judged["head"], [1])
 
 
 def test_another_weighting_is_refused():

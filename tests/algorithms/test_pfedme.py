@@ -96,6 +96,21 @@ def test_superfeds_form_of_less_work(steps):
     assert (metrics["loss"] > 0) == (steps > 0)
 
 
+def test_an_unseen_client_fits_theta_near_w():
+    options = {"lam": LAM, "inner_lr": RATE, "inner_steps": 4}
+    method = pfedme(toy.quadratic(), toy.full_batch(), finetune=3, **options)
+    w, data = np.array([1.0, -2, 3]), toy.one(toy.quadratic_clients(), 2)
+    turn = Turn(jax.random.key(0), jnp.int32(0), jnp.int32(0))
+    client = method.init_client(toy.unflat(np.zeros(3)), jnp.int32(2), turn.key)
+    judged = method.personal(turn, toy.unflat(w), client, data)
+    pulled = lambda x: toy.gradient(2, x) + LAM * (x - w)  # noqa: E731
+    wanted = toy.descend(w, pulled, 3 * 4, RATE)
+    np.testing.assert_allclose(toy.flat(judged), wanted, rtol=1e-5)
+    trained = client._replace(met=jnp.bool_(True))
+    own = method.personal(turn, toy.unflat(w), trained, data)
+    np.testing.assert_array_equal(toy.flat(own), np.zeros(3))
+
+
 def test_an_unknown_form_names_the_known():
     with pytest.raises(ValueError, match="known: paper, superfed-code"):
         pfedme(toy.quadratic(), toy.full_batch(), as_in="code")

@@ -95,14 +95,15 @@ def test_max_pool_refuses_images_without_a_square():
         conv.max_pool(draw(2, 1, 4, 3))
 
 
+@pytest.mark.parametrize("pad", [0, 1])
 @pytest.mark.parametrize("stride", [1, 2])
-def test_depthwise_is_a_grouped_convolution(stride):
+def test_depthwise_is_a_grouped_convolution(stride, pad):
     x, k = draw(2, 9, 8, 5), draw(3, 3, 1, 5, seed=1)
     wanted = lax.conv_general_dilated(
-        x, k, (stride, stride), "VALID",
+        x, k, (stride, stride), [(pad, pad)] * 2,
         dimension_numbers=NUMBERS, feature_group_count=5,
     )  # fmt: skip
-    found = conv.depthwise(x, k, stride)
+    found = conv.depthwise(x, k, stride, pad)
     np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
 
 

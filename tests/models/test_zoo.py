@@ -99,6 +99,34 @@ def test_parameter_counts_are_those_of_superfeds_code(name, shape, classes, body
     assert count(task, "head") == head
 
 
+@pytest.mark.parametrize(
+    ("name", "side", "sides"),
+    [
+        ("resnet9", 28, [14, 7, 4, 2]),
+        ("resnet9_superfed", 28, [14, 7, 4, 2]),
+        ("mobilenet", 64, [32, 16, 8]),
+        ("mobilenet_superfed", 64, [32, 30, 14, 6, 4]),
+        ("vgg9", 28, [28, 14, 7, 3]),
+        ("vgg9_superfed", 28, [28, 14, 7, 3]),
+        ("twocnn_superfed", 28, [26, 12]),
+    ],
+)
+def test_images_shrink_as_in_the_papers(name, side, sides):
+    """Counts of parameters do not show a stride where a global mean follows."""
+    module = models.model(name, 10)
+
+    def outputs(x):
+        found, sown = module.init_with_output(
+            jax.random.key(0), x, capture_intermediates=True, mutable=True
+        )
+        return found, sown["intermediates"]
+
+    x = jax.ShapeDtypeStruct((1, side, side, 3), jnp.float32)
+    shapes = [leaf.shape for leaf in jax.tree.leaves(jax.eval_shape(outputs, x)[1])]
+    found = {shape[1] for shape in shapes if len(shape) == 4}
+    assert sorted(found, reverse=True) == sides
+
+
 @pytest.mark.parametrize("name", models.MODELS)
 def test_groups_and_modules_label_every_leaf(name):
     task = build(name, SHAPES[name])
@@ -209,10 +237,10 @@ def test_images_that_a_cnn_cannot_take_are_named(shape, message):
         build("gn_cnn", shape)
 
 
-@pytest.mark.parametrize("name", ["mobilenet", "mobilenet_superfed"])
-def test_images_that_shrink_to_nothing_are_refused(name):
+def test_images_that_shrink_to_nothing_are_refused():
     with pytest.raises(ValueError, match="0x0 pixels are left before the head"):
-        build(name, (32, 32, 3))
+        build("mobilenet_superfed", (32, 32, 3))
+    assert count(build("mobilenet", (32, 32, 3)))  # it pads
 
 
 def test_a_channel_is_normalised_by_the_rows_at_hand():
