@@ -321,6 +321,31 @@ def test_a_sweep_goes_on_and_grows(tmp_path, monkeypatch):
     assert len(told) == 8  # all that the folder has
 
 
+def test_rounds_are_swept_as_any_setting(tmp_path):
+    """A run's settings tell how it began; here points differ in how long they go on."""
+    whole = sweep(FEDAVG, {"rounds": (2, 3)}, out=tmp_path)
+    assert [list(result.round) for result in whole.results] == [[2], [2, 3]]
+    assert_as_separate(whole)
+    again = sweep(FEDAVG, {"rounds": (3, 1)}, out=tmp_path)
+    assert [result.round[-1] for result in again.results] == [3, 1]
+    assert {(r["rounds"], r["round"]) for r in sweeps.read(tmp_path)} == {
+        ("2", 2), ("3", 2), ("3", 3), ("1", 1),
+    }  # fmt: skip
+    table = sweeps.table(sweeps.read(tmp_path))
+    assert sorted(row.method for row in table.rows[::2]) == [
+        "rounds=1", "rounds=2", "rounds=3",
+    ]  # fmt: skip
+
+
+def test_a_damaged_run_is_told_with_what_to_do(tmp_path):
+    sweep(FEDAVG, {"lr": (0.1,)}, out=tmp_path)
+    (file,) = (tmp_path / "runs").iterdir()
+    whole = file.read_bytes()
+    file.write_bytes(whole[:-100])
+    with pytest.raises(FolderError, match=r"damaged.*remove it, and the sweep runs it"):
+        sweep(FEDAVG, {"lr": (0.1,)}, out=tmp_path)
+
+
 def test_a_model_is_swept_as_any_setting():
     short = FEDAVG.replace(rounds=1)
     found = sweep(short, {"model": ("logistic", "mlp:hidden=(3,)")})
