@@ -126,7 +126,7 @@ class Column(NamedTuple):
     misnamed: Sequence[str] = ()  # whose published number is another method's
     alone: Mapping[str, Mapping[str, Any]] = NOTHING  # what the authors' commands set
     # for one method and no other: for --authors-settings
-    quick: bool = True  # at small scale it takes minutes: one that runs unasked
+    quick: bool = True  # at small scale it runs unasked
 
 
 def experiment_of(

@@ -9,7 +9,8 @@ draws for all methods, from -1 to 1. The loss is that of the global model on the
 rows of all clients together, 21 x 21 points. Sharpness (SAM, ASAM) and the greatest
 eigenvalue are of that same loss on all test rows, not of the training loss.
 
-What was reached: `README.md` here. The small scale took 5 min on one core.
+What was reached: FedAvg's global model is the flatter one (`README.md` here). The small
+scale took 5 min on one core.
 """
 
 import argparse
