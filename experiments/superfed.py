@@ -3,19 +3,24 @@
 Hahn, Jeong, Lee, KDD 2022, https://arxiv.org/abs/2109.07628. Published numbers are in
 `published/superfed.csv` (mean and population std over clients of one run); those of
 SuPerFed take the best lambda of each client on its test rows, and of its losses and
-calibration errors the greatest over all lambdas best for some client. The methods are
-as in the authors' code, which made the numbers: un-squared proximal terms, APFL with
-the round's w and alpha = .25, pFedMe with theta trained an epoch at a time and judged
-by w. Their SCAFFOLD is FedAvg; here it is SCAFFOLD, by plain SGD, which its option II
-needs, at ten times the rate = rate / (1 - .9) (option I diverges with a hundredth of
-the clients a round). Their APFL has no weight decay on w, here all have it; their
-layers of one shape start alike, here each has its own draw. Their accuracies are means
-over batches of a client's test rows, a short last one counting as any; here every row
-counts alike, which leaves out a tenth of the chance in the spread of 500 clients (24
-rows in batches of 10, 10 and 4). They judge clients of Ditto, APFL and SuPerFed that
-never took part by a v that was never trained (`judge_untrained`), here by w. Their
-FedProx, Ditto and pFedMe leave biases of batch normalisation (Table 2) out of the
-proximal term, and deal noisy labels by the noisy ones; here it is by the true.
+calibration errors the greatest over all lambdas best for some client.
+
+The methods are as in the authors' code, which made the numbers: un-squared proximal
+terms, APFL with the round's w and alpha = .25, pFedMe with theta trained an epoch at a
+time and judged by w. Where that code has it otherwise than here:
+
+  SCAFFOLD   is FedAvg; here SCAFFOLD by plain SGD, which its option II needs, at ten
+             times the rate = rate / (1 - .9) (option I diverges with few clients)
+  APFL       no weight decay on w; here on all
+  clients    of Ditto, APFL and SuPerFed that never took part: judged by a v that was
+             never trained (here `judge_untrained`); here by w
+  layers     of one shape start alike; here each has its own draw
+  accuracy   mean over batches of a client's test rows, a short last one counting as
+             any; here every row counts alike, which leaves out a tenth of the chance in
+             the spread of 500 clients (24 rows in batches of 10, 10 and 4)
+  biases     of batch normalisation (Table 2) are in no proximal term of FedProx, Ditto
+             and pFedMe; here they are
+  noise      rows are dealt by the noisy labels; here by the true ones
 
 A column of a table is one problem. For each method it is one sweep over the seeds, in
 OUT/COLUMN/METHOD: killed, the same command goes on with the runs that are not finished.
