@@ -85,22 +85,24 @@ def starting_at_w(method: Algorithm) -> Algorithm:
 
 
 def trained(task: Task, local: Local, adaptive: bool, as_in: str) -> Any:
-    """The `train` of all forms that mix parameters."""
+    """The `train` of all forms that mix parameters; slope_x is what x follows."""
     slope_of = jax.value_and_grad(task.loss)
     a_tensor, stale = as_in == "fedjax", as_in == "superfed-code"
 
     def train(turn, received, own, data):
         def gradient(params, batch, key):
             now, v, share = params
-            value, slope = slope_of(now, batch, key)
+            value, slope_w = slope_of(now, batch, key)
             base = received if stale else now
-            _, mixed = slope_of(tree.lerp(base, v, share), batch, key)
-            pull = mixed if a_tensor else tree.scale(mixed, share)
-            along = tree.sub(v, base)
-            turned = products(mixed, along) if a_tensor else tree.dot(mixed, along)
-            return value, (slope, pull, tree.scale(turned, float(adaptive)))
+            _, slope_m = slope_of(tree.lerp(base, v, share), batch, key)
+            slope_v = slope_m if a_tensor else tree.scale(slope_m, share)
+            apart = tree.sub(v, base)
+            slope_alpha = (
+                products(slope_m, apart) if a_tensor else tree.dot(slope_m, apart)
+            )
+            return value, (slope_w, slope_v, tree.scale(slope_alpha, float(adaptive)))
 
-        start, labels = (received, *own), ("model", "model", "other")
+        start, labels = (received, *own), ("model", "model", "other")  # w, v, alpha
         stepped = beside(local, labels, within_one)
         found, metrics = fit(task.loss, start, data, turn, stepped, gradient)
         w, v, share = found

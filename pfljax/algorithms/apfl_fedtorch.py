@@ -65,7 +65,7 @@ def apfl_fedtorch(
             w, of_w = moved(optimizer, w, slope, of_w)
             slopes = slopes_of(Logits(w, v, share), task, batch)
             v, of_v = moved(optimizer, v, slopes.v, of_v)
-            turned = adaptive * (index == 0) * rate * along(w, v, share, slopes)
+            turned = adaptive * (index == 0) * rate * slope_alpha(w, v, share, slopes)
             return (w, v, jnp.clip(share - turned, 0, 1)), of_w, of_v, total + value
 
         moments = optimizer.init(w), optimizer.init(own.v)
@@ -105,7 +105,7 @@ def mixed_loss(model, task, batch):
     return (each * batch.mask).sum() / jnp.maximum(batch.mask.sum(), 1)
 
 
-def along(w, v, share, slopes):
+def slope_alpha(w, v, share, slopes):
     """FedTorch's gradient of alpha: slopes.v has the factor alpha already."""
     both = tree.lerp(slopes.w, slopes.v, share)
     return tree.dot(tree.sub(v, w), both) + 0.02 * share
