@@ -30,6 +30,7 @@ from superfed_table1 import START as START_OF
 from pfljax import mistakes
 from pfljax.cli import use_compile_cache
 from pfljax.config import Experiment
+from pfljax.folder import read_json
 from pfljax.report import sweeps
 from pfljax.sweep import sweep
 
@@ -182,16 +183,25 @@ def main() -> None:
     for name in given.only:
         experiment, place = experiment_of(name, given.rounds), places[name]
         sweep(experiment, {"seed": given.seeds}, out=place, quiet=False)
-        told = {n: sweeps.read(p) for n, p in places.items() if finished(p)}
+        found = {n: ran(p, given.rounds, given.seeds) for n, p in places.items()}
+        table = markdown({n: rows for n, rows in found.items() if rows})
         part = took_part(experiment, given.seeds)
-        text = f"{markdown(told)}\nClients that took part: {part.told()}\n"
+        text = (
+            f"{given.rounds} rounds, seeds {given.seeds}; clients that took part: "
+            f"{part.told()}\n\n{table}"
+        )
         (out / "table.md").write_text(text, encoding="utf-8")
     print(text)
 
 
-def finished(place: Path) -> bool:
-    """Whether a sweep has finished runs there."""
-    return (place / "sweep.csv").exists()
+def ran(place: Path, rounds: int, seeds: Sequence[int]) -> list[dict[str, Any]]:
+    """The rows of a finished sweep of these rounds and seeds; none of another."""
+    if not (place / "sweep.csv").exists():
+        return []
+    rows = [row for row in sweeps.read(place) if int(row["seed"]) in seeds]
+    whole = {int(row["seed"]) for row in rows if row["round"] == rounds}
+    same = read_json(place / "sweep.json")["experiment"]["rounds"] == rounds
+    return rows if same and whole == set(seeds) else []
 
 
 if __name__ == "__main__":

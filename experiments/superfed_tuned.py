@@ -84,7 +84,7 @@ class Line(NamedTuple):
     over_seeds: float
     published: float  # in the published form, mean over clients and seeds
     diverged: int  # tuned seeds whose loss is not finite
-    seeds: str  # of the two numbers
+    of: str  # rounds and seeds of the two numbers
 
 
 def best(found: Sweep) -> dict[str, Any]:
@@ -122,7 +122,9 @@ def line(base: Experiment, label: str, seeds: Sequence[int], out: Path) -> Line:
     given = sweep(theirs, {"seed": seeds}, out=out / "paper" / label)
     told = ", ".join(f"{k} {v[0]:g}" for k, v in point.items() if k != "seed")
     numbers = *accuracy(chosen), accuracy(given)[0]
-    return Line(label, told, *numbers, diverged(chosen), str(list(seeds)))
+    return Line(
+        label, told, *numbers, diverged(chosen), f"{base.rounds} rounds, {seeds}"
+    )
 
 
 def markdown(lines: Sequence[Line], base: Experiment, part: Part) -> str:
@@ -150,7 +152,7 @@ def markdown(lines: Sequence[Line], base: Experiment, part: Part) -> str:
 
 @mistakes.in_one_line_and_resumed()
 def main() -> None:
-    """Tunes what is not tuned, and writes the table of all that is, on these seeds."""
+    """Tunes what is not tuned, and writes the table of all that is, so far."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--scale", choices=tuple(SCALES), default="small")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
@@ -166,7 +168,7 @@ def main() -> None:
     for label in given.only:
         made = line(base, label, given.seeds, out)
         kept = [old for old in saved(out) if old.method != label]
-        lines = [*(old for old in kept if old.seeds == made.seeds), made]
+        lines = [*(old for old in kept if old.of == made.of), made]
         text = markdown(lines, base, took_part(base, given.seeds))
         write(out, lines, text)
     print(text)

@@ -44,7 +44,8 @@ def _say(line: str) -> None:
 def load_task(path: str | Path) -> Task:
     """The model of a run folder with its normalisation; it needs no data.
 
-    `task.predict(params, x)` makes logits of raw rows x [B, ...].
+    `task.predict(params, x)` makes logits of raw rows x [B, ...], of the method's model
+    (`apfl_fedtorch` has two networks in one).
 
     Raises:
       FolderError: the run was given a model of its own, which has its own task.
@@ -67,7 +68,9 @@ def load_task(path: str | Path) -> Task:
         about["scale"],
         None,
     )
-    return parts.make_task(experiment, shape)
+    task = parts.make_task(experiment, shape)
+    algorithm = parts.make_setting(experiment, task, shape).algorithm
+    return task._replace(predict=algorithm.predict)
 
 
 def personal_model(

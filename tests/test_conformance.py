@@ -58,7 +58,7 @@ VARIANTS = [
     ("apfl", {"as_in": "superfed-code", "judge_untrained": True}),
     ("lg_fedavg", {"mean_body": True, "finetune": 2}),
     ("pfedme", {"as_in": "superfed-code", "lam": 0.5}),
-    ("pfedme", {"finetune": 2}),
+    ("pfedme", {"newcomer_steps": 2}),
     ("per_fedavg", {"variant": "first_order"}),
     ("per_fedavg", {"variant": "hessian_free", "adapt": 2}),
 ]

@@ -178,7 +178,8 @@ def test_tables_keep_what_was_tuned_before_on_the_same_seeds(call, monkeypatch):
     def made(base, label, seeds, out):
         out.mkdir(exist_ok=True)
         mean = 60.0 + len(label) + 10 * len(seeds)
-        return module.Line(label, "lr .1, x", mean, 1.0, np.nan, 60.0, 0, str(seeds))
+        of = f"{base.rounds} rounds, {seeds}"
+        return module.Line(label, "lr .1, x", mean, 1.0, np.nan, 60.0, 0, of)
 
     monkeypatch.setattr(module, "line", made)
     monkeypatch.setattr(module, "took_part", lambda base, seeds: cohorts.Part(5, 5))
@@ -194,6 +195,8 @@ def test_tables_keep_what_was_tuned_before_on_the_same_seeds(call, monkeypatch):
     assert "| Ditto |" in told["FedPer", 1]
     assert told["FedPer", 2].count("| FedPer |") == 1
     assert "| Ditto | lr .1, x | 85.00" in told["FedPer", 2]
+    options = ("--only", "FedAvg", "--out", "tuned", "--seeds", "1", "2")
+    assert "Ditto" not in call("superfed_tuned", *options, "--rounds", "3")[1]
 
 
 def test_deviations_keep_what_ran_before(call, monkeypatch, tmp_path):
@@ -201,18 +204,24 @@ def test_deviations_keep_what_ran_before(call, monkeypatch, tmp_path):
 
     def run(experiment, over, out, quiet):
         out.mkdir(parents=True)
-        row = "0,20,personal,,test,accuracy,.5\n0,20,personal,,test,loss,.5\n"
+        R = experiment.rounds
+        metrics = ("accuracy", "loss", "ece", "ece_batchwise")
+        rows = [f"0,{R},personal,,test,{metric},.5\n" for metric in metrics]
         head = "seed,round,judged,lambda,split,metric,mean\n"
-        (out / "sweep.csv").write_text(head + row)
+        (out / "sweep.csv").write_text(head + "".join(rows))
+        write_json(out / "sweep.json", {"experiment": config.to_dict(experiment)})
 
     cohorts = importlib.import_module("cohorts")
     monkeypatch.setattr(module, "took_part", lambda *_: cohorts.Part(5, 5))
     monkeypatch.setattr(module, "sweep", run)
     for name in ("SCAFFOLD", "FedAvg"):
-        code, out, _ = call("superfed_deviations", "--only", name)
+        code, out, _ = call("superfed_deviations", "--only", name, "--seeds", "0")
         assert code == 0
     assert "| SCAFFOLD | paper | accuracy | 50.00 |" in out
     assert "| SCAFFOLD | code: it is FedAvg | accuracy | 50.00 |" in out
+    assert "20 rounds, seeds [0]" in out
+    options = ("--only", "APFL", "--seeds", "0", "--rounds", "2")
+    assert "SCAFFOLD" not in call("superfed_deviations", *options)[1]
 
 
 def test_a_seed_given_twice_is_refused_before_the_grid(call, monkeypatch):

@@ -2,11 +2,13 @@
 
 import json
 
+import jax
 import numpy as np
 import pytest
 
 import tiny
-from pfljax import build, export, tree
+from pfljax import Experiment, build, export, tree
+from pfljax.experiment import run
 
 
 @pytest.fixture(scope="module")
@@ -83,6 +85,22 @@ def test_the_task_of_a_folder_needs_no_data(folder, loaded, monkeypatch):
     x = loaded[1].test.examples.x[:5]
     ours = task.predict(loaded[2].server, x)
     np.testing.assert_array_equal(ours, loaded[0].task.predict(loaded[2].server, x))
+
+
+def test_a_model_of_two_networks_predicts_as_it_was_judged(tmp_path):
+    job = Experiment(algorithm="apfl_fedtorch", model="logistic", clients=3, cohort=3)
+    run(job.replace(rounds=1, epochs=1, out=str(tmp_path / "run")))
+    sim, federation, state = export.load_state(tmp_path / "run")
+    export.export(tmp_path / "run", 1, tmp_path / "own.npz")
+    x = federation.test.examples.x[:5]
+    found = export.load_task(tmp_path / "run").predict(
+        export.load_params(tmp_path / "own.npz"), x
+    )
+    own = jax.tree.map(lambda leaf: leaf[1], state.clients).own
+    w, v = (sim.task.predict(params, x) for params in (state.server, own.v))
+    wanted = own.alpha * v + (1 - own.alpha) * w
+    np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
+    assert not np.allclose(w, v)
 
 
 def test_what_is_no_run_is_said_first(tmp_path):

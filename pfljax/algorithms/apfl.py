@@ -4,8 +4,8 @@
     Message  w                Upload  w_k, the federated params after local training
 With m = alpha v + (1 - alpha) w, each step moves, all from the values before it,
 w by grad f(w),  v by alpha grad f(m),  alpha by <grad f(m), v - w>, clipped to [0, 1];
-w is FedAvg's. Client k is judged by m with the newest w, or by w before it ever took
-part.
+w is FedAvg's of the same weighting. Client k is judged by m with the newest w, or by w
+before it ever took part.
 """
 
 from typing import Any, NamedTuple
@@ -42,13 +42,15 @@ def apfl(
 ) -> Algorithm:
     """Builds APFL from `alpha`, which is learned if `adaptive`.
 
-    Fixed, `alpha` = 0 is FedAvg and 1 local training. as_in="fedjax" has an alpha a
-    tensor, moves v by grad f(m) without the factor alpha, and starts v at the w of the
-    client's first round (there alpha has the momentum of v, too; here it has none).
-    "superfed-code" mixes with the w that the round began with (its numbers: alpha=0.25,
-    adaptive=False; there w has no weight decay, here that of `local`), and with
-    `judge_untrained` who never took part is judged by a mixture with a v that was never
-    trained. Both have weighting="rows". The authors' own code is `apfl_fedtorch`.
+    Fixed, `alpha` = 0 is FedAvg of that weighting and 1 local training.
+
+    as_in="fedjax" has an alpha a tensor, moves v by grad f(m) without the factor alpha,
+    and starts v at the w of the client's first round (there alpha has the momentum of
+    v, too; here it has none). "superfed-code" mixes with the w that the round began
+    with (its numbers: alpha=0.25, adaptive=False; there w has no weight decay, here
+    that of `local`), and with `judge_untrained` who never took part is judged by a
+    mixture with a v that was never trained. Both have weighting="rows". The authors'
+    own code is `apfl_fedtorch`.
     """
     if as_in not in FORMS:
         raise ValueError(f"as_in is {as_in!r}; known: {', '.join(FORMS)}")

@@ -6,13 +6,12 @@ The model mixes logits: alpha f_v(x) + (1 - alpha) f_w(x). Each step moves w fir
 grad f(w), then v, by the gradient g_v of the mixed model's loss with that w. alpha
 moves last and at the first step of a round alone, by
 <v - w, alpha g_v + (1 - alpha) g_w> + 0.02 alpha, clipped to [0, 1]: with the w and v
-after their steps, and the gradients g from before that of v. w is FedAvg's.
-Client k is judged by the mixture with the newest w, or by w before it ever took part.
+after their steps, and the gradients g from before that of v. w is FedAvg's of the same
+weighting. Client k is judged by the mixture with the newest w, or by w before it ever
+took part.
 
 Differs from the paper in each of these; `apfl` is the paper's.
 """
-
-from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -25,14 +24,6 @@ from pfljax.batches import batches
 from pfljax.local import derive, learning_rate, minibatch
 from pfljax.newcomers import newcomers_take_w
 from pfljax.types import Algorithm, Local, Task
-
-
-class Logits(NamedTuple):
-    """A model that mixes the logits of two."""
-
-    w: Any
-    v: Any
-    alpha: Any  # f32[]
 
 
 def apfl_fedtorch(
@@ -63,8 +54,8 @@ def apfl_fedtorch(
             key = jax.random.fold_in(noise, index)
             value, slope = jax.value_and_grad(task.loss)(w, batch, key)
             w, of_w = moved(optimizer, w, slope, of_w)
-            slopes = slopes_of(Logits(w, v, share), task, batch)
-            v, of_v = moved(optimizer, v, slopes.v, of_v)
+            slopes = slopes_of(mixture(w, v, share), task, batch)
+            v, of_v = moved(optimizer, v, slopes["v"], of_v)
             turned = adaptive * (index == 0) * rate * slope_alpha(w, v, share, slopes)
             return (w, v, jnp.clip(share - turned, 0, 1)), of_w, of_v, total + value
 
@@ -73,17 +64,22 @@ def apfl_fedtorch(
         (w, *own), *_, total = jax.lax.fori_loop(0, turn.steps, step, start)
         return Mixed(*own), w, {"loss": total / jnp.maximum(turn.steps, 1)}
 
-    mixture = fedavg(task, local)._replace(
+    method = fedavg(task, local)._replace(
         init_client=lambda params, client_id, key: Mixed(params, jnp.float32(alpha)),
         message=lambda w, own: w,
         train=train,
         aggregate=lambda w, uploads, cohort: reduce.mean(uploads, weights(cohort)),
-        personal=lambda turn, w, own, data: Logits(w, own.v, own.alpha),
+        personal=lambda turn, w, own, data: mixture(w, *own),
         predict=lambda model, x: mixed_logits(task, model, x),
     )
     return newcomers_take_w(
-        mixture, judged=lambda turn, w, data: Logits(w, w, jnp.float32(0))
+        method, judged=lambda turn, w, data: mixture(w, w, jnp.float32(0))
     )
+
+
+def mixture(w, v, alpha):
+    """The model that is judged and exported: two networks, whose logits mix."""
+    return {"w": w, "v": v, "alpha": alpha}
 
 
 def moved(optimizer, params, slope, moments):
@@ -94,7 +90,8 @@ def moved(optimizer, params, slope, moments):
 
 def mixed_logits(task, model, x):
     """alpha f_v(x) + (1 - alpha) f_w(x)."""
-    return tree.lerp(task.predict(model.w, x), task.predict(model.v, x), model.alpha)
+    of_w, of_v = (task.predict(model[name], x) for name in ("w", "v"))
+    return tree.lerp(of_w, of_v, model["alpha"])
 
 
 def mixed_loss(model, task, batch):
@@ -106,6 +103,6 @@ def mixed_loss(model, task, batch):
 
 
 def slope_alpha(w, v, share, slopes):
-    """FedTorch's gradient of alpha: slopes.v has the factor alpha already."""
-    both = tree.lerp(slopes.w, slopes.v, share)
+    """FedTorch's gradient of alpha: slopes["v"] has the factor alpha already."""
+    both = tree.lerp(slopes["w"], slopes["v"], share)
     return tree.dot(tree.sub(v, w), both) + 0.02 * share

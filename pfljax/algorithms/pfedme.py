@@ -6,7 +6,7 @@ From w_k = w, every local step draws one minibatch, takes K steps on it of
 theta <- theta - eta_p (grad f(theta) + lam (theta - w_k)), and then one of
 w_k <- w_k - eta lam (w_k - theta). The server moves by
 w <- (1 - beta) w + beta mean_k w_k. Client k is judged by theta_k, or before it ever
-took part by w, which `finetune` minibatches of inner steps bring to its own theta.
+took part by w, from which `newcomer_steps` minibatches find its own theta.
 """
 
 import jax
@@ -41,7 +41,7 @@ def pfedme(
     beta: float = 1.0,
     warm: bool = True,
     inner_decay: float = 0.0,
-    finetune: int = 0,
+    newcomer_steps: int = 0,
     weighting: str = "uniform",
     as_in: str = "paper",
 ) -> Algorithm:
@@ -60,6 +60,8 @@ def pfedme(
     """
     if as_in not in FORMS:
         raise ValueError(f"as_in is {as_in!r}; known: {', '.join(FORMS)}")
+    if newcomer_steps and as_in != "paper":
+        raise ValueError("newcomer_steps are inner steps: of as_in='paper' alone")
     near = approach(task, lam, inner_steps, inner_lr, inner_decay)
     if as_in == "paper":
         train = minibatchwise(task, local, lam, near, warm)
@@ -68,7 +70,7 @@ def pfedme(
     weights = reduce.weighting(weighting)
 
     def newcomer(turn, w, data):
-        turn = fold(turn, "finetune")._replace(steps=jnp.int32(finetune))
+        turn = fold(turn, "newcomer")._replace(steps=jnp.int32(newcomer_steps))
         return own_theta(task, local, near)(turn, w, data)
 
     def aggregate(w, uploads, cohort):
@@ -81,7 +83,7 @@ def pfedme(
         aggregate=aggregate,
         personal=lambda turn, w, theta, data: theta,
     )
-    return newcomers_take_w(envelope, judged=newcomer if finetune else None)
+    return newcomers_take_w(envelope, judged=newcomer if newcomer_steps else None)
 
 
 def approach(task, lam, steps, rate, decay):

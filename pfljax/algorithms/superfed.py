@@ -6,8 +6,8 @@ Each step draws lambda ~ U(0, 1), one for the model (MM) or one a module (LM), a
 W = (1 - lambda) w_f + lambda v minimises over w_f (from w) and v
 F_k(W) + mu ||w_f - w||^2 + nu cos^2(w_f, v).
 In the first L = floor(start * rounds) rounds it is FedProx, v_k rests, and client k is
-judged by w; after that, once it took part, by W at lambda = 1/2. Evaluation also
-reports the whole path (`endpoints`).
+judged by w; after that, once it took part in mixing, by W at lambda = 1/2. Evaluation
+also reports the whole path (`endpoints`).
 
 Differs from the paper by option only, to be as the authors' code is: prox="norm" is its
 un-squared per-tensor penalty, judge_untrained its evaluation. Algorithm 1 as printed

@@ -98,7 +98,7 @@ def test_superfeds_form_of_less_work(steps):
 
 def test_an_unseen_client_fits_theta_near_w():
     options = {"lam": LAM, "inner_lr": RATE, "inner_steps": 4}
-    method = pfedme(toy.quadratic(), toy.full_batch(), finetune=3, **options)
+    method = pfedme(toy.quadratic(), toy.full_batch(), newcomer_steps=3, **options)
     w, data = np.array([1.0, -2, 3]), toy.one(toy.quadratic_clients(), 2)
     turn = Turn(jax.random.key(0), jnp.int32(0), jnp.int32(0))
     client = method.init_client(toy.unflat(np.zeros(3)), jnp.int32(2), turn.key)
@@ -114,3 +114,7 @@ def test_an_unseen_client_fits_theta_near_w():
 def test_an_unknown_form_names_the_known():
     with pytest.raises(ValueError, match="known: paper, superfed-code"):
         pfedme(toy.quadratic(), toy.full_batch(), as_in="code")
+    with pytest.raises(ValueError, match="of as_in='paper' alone"):
+        pfedme(
+            toy.quadratic(), toy.full_batch(), as_in="superfed-code", newcomer_steps=1
+        )
