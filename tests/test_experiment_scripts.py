@@ -220,7 +220,7 @@ def test_deviations_keep_what_ran_before(call, monkeypatch, tmp_path):
     assert "| SCAFFOLD | paper | accuracy | 50.00 |" in out
     assert "| SCAFFOLD | code: it is FedAvg | accuracy | 50.00 |" in out
     assert "20 rounds, seeds [0]" in out
-    options = ("--only", "APFL", "--seeds", "0", "--rounds", "2")
+    options = ("--only", "pFedMe, paper", "--seeds", "0", "--rounds", "2")
     assert "SCAFFOLD" not in call("superfed_deviations", *options)[1]
 
 
