@@ -2,6 +2,7 @@
 
 import csv
 import importlib
+import signal
 import sys
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 
 import tiny
-from pfljax import build, config
+from pfljax import build, config, mistakes
 from pfljax.data import MissingDataset
 from pfljax.folder import FolderError, write_json
 
@@ -190,11 +191,14 @@ def test_tables_keep_what_was_tuned_before_on_the_same_seeds(call, monkeypatch):
             options = ("--only", label, "--out", "tuned", "--seeds", *seeds)
             code, out, _ = call("superfed_tuned", *options)
             assert code == 0
-            told[label, len(seeds)] = out
-    assert "| FedPer | lr .1, x | 76.00" in told["Ditto", 1]
-    assert "| Ditto |" in told["FedPer", 1]
-    assert told["FedPer", 2].count("| FedPer |") == 1
-    assert "| Ditto | lr .1, x | 85.00" in told["FedPer", 2]
+            told.setdefault((label, len(seeds)), []).append(out)
+    assert "| FedPer | lr .1, x | 76.00" in told["Ditto", 1][0]
+    assert "| Ditto |" in told["FedPer", 1][1]
+    assert "| Ditto |" not in told["FedPer", 2][0]  # of another seed
+    assert told["FedPer", 2][1].count("| FedPer |") == 1
+    assert "| Ditto | lr .1, x | 85.00" in told["FedPer", 2][1]
+    again = call("superfed_tuned", "--only", "FedPer", "--out", "tuned", "--seeds", "0")
+    assert "| Ditto | lr .1, x | 75.00" in again[1]  # nothing was lost
     options = ("--only", "FedAvg", "--out", "tuned", "--seeds", "1", "2")
     assert "Ditto" not in call("superfed_tuned", *options, "--rounds", "3")[1]
 
@@ -220,8 +224,22 @@ def test_deviations_keep_what_ran_before(call, monkeypatch, tmp_path):
     assert "| SCAFFOLD | paper | accuracy | 50.00 |" in out
     assert "| SCAFFOLD | code: it is FedAvg | accuracy | 50.00 |" in out
     assert "20 rounds, seeds [0]" in out
+    options = ("--only", "Ditto, squared", "--seeds", "0", "1")
+    assert "SCAFFOLD" not in call("superfed_deviations", *options)[1]
     options = ("--only", "pFedMe, paper", "--seeds", "0", "--rounds", "2")
     assert "SCAFFOLD" not in call("superfed_deviations", *options)[1]
+
+
+def test_ctrl_c_ends_a_script_at_once_and_what_was_is_restored(call, monkeypatch):
+    def now():
+        return signal.getsignal(signal.SIGINT)
+
+    module, before, seen = importlib.import_module("superfed_tuned"), now(), []
+    monkeypatch.setattr(module, "line", lambda *_: seen.append(now()) or 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        call("superfed_tuned", "--only", "FedAvg")
+    assert seen == [mistakes.leave]
+    assert now() == before
 
 
 def test_a_seed_given_twice_is_refused_before_the_grid(call, monkeypatch):

@@ -96,11 +96,15 @@ def test_a_model_of_two_networks_predicts_as_it_was_judged(tmp_path):
     found = export.load_task(tmp_path / "run").predict(
         export.load_params(tmp_path / "own.npz"), x
     )
+    export.export(tmp_path / "run", None, tmp_path / "server.npz")
+    server = export.load_params(tmp_path / "server.npz")
     own = jax.tree.map(lambda leaf: leaf[1], state.clients).own
     w, v = (sim.task.predict(params, x) for params in (state.server, own.v))
     wanted = own.alpha * v + (1 - own.alpha) * w
     np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
     assert not np.allclose(w, v)
+    of_server = export.load_task(tmp_path / "run").predict(server, x)
+    np.testing.assert_allclose(of_server, w, rtol=1e-5, atol=1e-6)
 
 
 def test_what_is_no_run_is_said_first(tmp_path):

@@ -182,6 +182,7 @@ def test_superfeds_code_takes_the_greatest_over_all_that_is_best_for_somebody():
     path[3] = np.nan  # without test rows, it is nobody
     metric = np.arange(44.0).reshape(4, 11)
     metric[1] *= -1
+    metric[0, 6] = 100  # of the tie's greater lambda
     assert metrics.greatest_of_best(path, metric).tolist() == [7, -14, 29, 40]
     own = metrics.pick_lambda(path[:3], path[:3])
     assert metrics.greatest_of_best(path, path)[:3].tolist() == own.tolist()

@@ -42,18 +42,20 @@ def apfl(
 ) -> Algorithm:
     """Builds APFL from `alpha`, which is learned if `adaptive`.
 
-    Fixed, `alpha` = 0 is FedAvg of that weighting and 1 local training.
+    Fixed, `alpha` = 0 is FedAvg of that weighting and 1 local training (not fedjax's).
 
     as_in="fedjax" has an alpha a tensor, moves v by grad f(m) without the factor alpha,
     and starts v at the w of the client's first round (there alpha has the momentum of
     v, too; here it has none). "superfed-code" mixes with the w that the round began
     with (its numbers: alpha=0.25, adaptive=False; there w has no weight decay, here
     that of `local`), and with `judge_untrained` who never took part is judged by a
-    mixture with a v that was never trained. Both have weighting="rows". The authors'
-    own code is `apfl_fedtorch`.
+    mixture with a v that was never trained. Both of those codes weigh by rows: give
+    weighting="rows". The authors' own code is `apfl_fedtorch`.
     """
     if as_in not in FORMS:
         raise ValueError(f"as_in is {as_in!r}; known: {', '.join(FORMS)}")
+    if judge_untrained and as_in == "fedjax":
+        raise ValueError("judge_untrained: fedjax's v is w until it is trained")
     if not 0 <= alpha <= 1:
         raise ValueError(f"alpha is {alpha}; expected 0 <= alpha <= 1")
     weights = reduce.weighting(weighting)

@@ -89,7 +89,9 @@ def moved(optimizer, params, slope, moments):
 
 
 def mixed_logits(task, model, x):
-    """alpha f_v(x) + (1 - alpha) f_w(x)."""
+    """alpha f_v(x) + (1 - alpha) f_w(x); f_w(x) of the server's model, which is w."""
+    if "alpha" not in model:
+        return task.predict(model, x)
     of_w, of_v = (task.predict(model[name], x) for name in ("w", "v"))
     return tree.lerp(of_w, of_v, model["alpha"])
 

@@ -4,8 +4,8 @@
     Message  b                Upload  b_k, the body after local training
 Body and head are trained jointly, b <- sum_k n_k b_k / sum_k n_k, and client k is
 judged by the newest b under its own h_k. An unseen client's h_k is as it was drawn,
-unless `finetune` trains it for that b first. What body and head are, the model says
-(`Task.groups`).
+unless `finetune` trains h_k (of every client) for that b first. What body and head are,
+the model says (`Task.groups`).
 """
 
 import jax.numpy as jnp

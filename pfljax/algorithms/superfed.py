@@ -42,7 +42,7 @@ def superfed(
 
     Mixing starts after `start` * `rounds` rounds. `start` = 1 is FedProx of coefficient
     2 mu (prox="squared") or mu ("norm"); then `mu` = 0 is FedAvg. `judge_untrained`, as
-    in the authors' code: a client that never mixed is judged by the v it started with.
+    in the authors' code: who never mixed is judged with the v it started with.
     """
     check(mixing, start)
     pull = 2 * mu if prox == "squared" else mu  # the objective has no 1/2

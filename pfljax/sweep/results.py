@@ -45,7 +45,7 @@ class Sweep:
     results: list[Result]
 
     def stacked(self, name: str) -> np.ndarray:
-        """The metric "personal/test/accuracy", ... of all runs, f32[R, T, C]."""
+        """The metric "personal/test/accuracy", ... of runs of one length, [R, T, C]."""
         return np.stack([result.metrics[name] for result in self.results])
 
     def rows(self) -> Iterator[dict[str, Any]]:

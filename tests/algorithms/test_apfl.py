@@ -66,7 +66,11 @@ def test_alpha_ends_at_the_border():
 
 @pytest.mark.parametrize(
     ("options", "told"),
-    [({"as_in": "code"}, "known: paper, fedjax"), ({"alpha": 1.5}, "0 <= alpha <= 1")],
+    [
+        ({"as_in": "code"}, "known: paper, fedjax"),
+        ({"alpha": 1.5}, "0 <= alpha <= 1"),
+        ({"as_in": "fedjax", "judge_untrained": True}, "v is w until it is trained"),
+    ],
 )
 def test_wrong_options(options, told):
     with pytest.raises(ValueError, match=told):
