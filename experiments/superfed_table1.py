@@ -8,7 +8,7 @@ What was reached with MNIST (`README.md` here): Kendall's tau .82, .89 and .78 w
 100 and 500 clients, personal models within half a point of the published. On one of two
 busy cores a run of 500 rounds took 12 (SCAFFOLD) to 54 min (APFL) with 50 clients, 6
 (FedRep) to 20 min (APFL, SuPerFed) with 100, FedAvg's 2 min with 500; ten rounds of
-CIFAR-10 with 100 clients about 80 min for all. CIFAR-10's published pFedMe is APFL, and
+CIFAR-10 with 100 clients 5 to 28 min a method. CIFAR-10's published pFedMe is APFL, and
 is left out of the ranks.
 """
 
