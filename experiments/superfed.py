@@ -196,7 +196,8 @@ def arguments(doc: str, out: str, columns: Sequence[Column]) -> argparse.Namespa
     return given
 
 
-@mistakes.in_one_line_and_resumed()
+@mistakes.in_one_line()
+@mistakes.stopped_at_once()
 def main(
     doc: str,
     out: str,

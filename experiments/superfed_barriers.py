@@ -55,7 +55,8 @@ def told(found: landscape.Pairs) -> str:
     )
 
 
-@mistakes.in_one_line_and_resumed()
+@mistakes.in_one_line()
+@mistakes.stopped_at_once()
 def main() -> None:
     """Trains what is not trained, judges all pairs, and draws them."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])

@@ -168,7 +168,8 @@ def markdown(found: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
     return "\n".join(lines) + "\n"
 
 
-@mistakes.in_one_line_and_resumed()
+@mistakes.in_one_line()
+@mistakes.stopped_at_once()
 def main() -> None:
     """Runs what is not finished, and prints both forms of each place."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])

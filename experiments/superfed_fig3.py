@@ -124,7 +124,8 @@ def pace(ran: int, seconds: float) -> str:
     return f"{ran} points ran in {seconds:.0f} s{each}"
 
 
-@mistakes.in_one_line_and_resumed()
+@mistakes.in_one_line()
+@mistakes.stopped_at_once()
 def main() -> None:
     """Runs the grid and draws it beside the published one."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])

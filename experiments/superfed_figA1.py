@@ -64,7 +64,8 @@ def below(plane: landscape.Plane, level: float) -> float:
     return float((plane.metrics["loss"] <= level).mean())
 
 
-@mistakes.in_one_line_and_resumed()
+@mistakes.in_one_line()
+@mistakes.stopped_at_once()
 def main() -> None:
     """Trains what is not trained, and draws the three planes."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])

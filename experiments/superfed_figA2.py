@@ -53,7 +53,8 @@ def figure(curves: dict[str, np.ndarray]) -> "Figure":
     return drawn
 
 
-@mistakes.in_one_line_and_resumed()
+@mistakes.in_one_line()
+@mistakes.stopped_at_once()
 def main() -> None:
     """Runs what is not finished, prints the curves and draws them."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])

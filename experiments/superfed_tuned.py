@@ -149,7 +149,8 @@ def markdown(lines: Sequence[Line], base: Experiment, part: Part) -> str:
     )
 
 
-@mistakes.in_one_line_and_resumed()
+@mistakes.in_one_line()
+@mistakes.stopped_at_once()
 def main() -> None:
     """Tunes what is not tuned; the table has all that is, of these rounds and seeds."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])

@@ -17,7 +17,6 @@ usage: pfljax COMMAND [OPTIONS]
 """
 
 import os
-import signal
 import sys
 from argparse import ArgumentParser
 from pathlib import Path
@@ -81,11 +80,8 @@ def _run(experiment: Any, place: dict[str, Any] | None, begun: bool = False) -> 
     from pfljax import assess
     from pfljax.experiment import run
 
-    before = signal.signal(signal.SIGINT, mistakes.leave)
-    try:
+    with mistakes.stopped_at_once():
         summary = run(experiment)
-    finally:
-        signal.signal(signal.SIGINT, before)
     accuracy = assess.headline(summary["last"]["evaluations"])
     _print(
         f"{experiment.algorithm}: accuracy {accuracy:.4f} on test rows, mean over "
@@ -148,8 +144,8 @@ def sweep(args: list[str]) -> None:
     use_compile_cache()
     from pfljax.sweep import sweep as run_all
 
-    signal.signal(signal.SIGINT, mistakes.leave)
-    run_all(experiment, over, out=out, quiet=False)
+    with mistakes.stopped_at_once():
+        run_all(experiment, over, out=out, quiet=False)
     print(write_sweep_report(out, out))
     print(f"see {out}/sweep.html; one row a run, round, model and metric: sweep.csv")
 

@@ -31,12 +31,11 @@ def in_one_line(program: str | None = None) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def in_one_line_and_resumed() -> Iterator[None]:
-    """`in_one_line` of a script whose runs resume: Ctrl-C ends it at once."""
+def stopped_at_once() -> Iterator[None]:
+    """Around what resumes, a block or a function: Ctrl-C ends the program at once."""
     before = signal.signal(signal.SIGINT, leave)
     try:
-        with in_one_line():
-            yield
+        yield
     finally:
         signal.signal(signal.SIGINT, before)
 
