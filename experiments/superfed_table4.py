@@ -23,7 +23,10 @@ METRICS = {
     "mce_batchwise": "mce",
 }
 NOISE = (("pair", "0.1"), ("pair", "0.4"), ("symmetric", "0.2"), ("symmetric", "0.6"))
-SMALL = {"MNIST": {"rounds": 10}, "CIFAR10": {"rounds": 2}}
+SMALL = {
+    "MNIST": {"dataset": "mnist:every=10", "clients": 20, "rounds": 10},
+    "CIFAR10": {"dataset": "cifar10:size=28,every=10", "clients": 20, "rounds": 2},
+}
 
 
 def column(name: str, kind: str, rate: str, legacy: bool) -> Column:

@@ -69,7 +69,9 @@ GRID = {
     "SuPerFed-LM": Tuned("superfed", {"nu": (0.0, 1.0, 2.0)}, {"mixing": "layer"}),
 }
 SCALES = {
-    "small": MNIST.replace(clients=50, rounds=10, validation=0.1),
+    "small": MNIST.replace(
+        dataset="mnist:every=10", clients=50, rounds=20, validation=0.1
+    ),
     "paper": MNIST.replace(rounds=500, validation=0.1),
 }
 

@@ -34,6 +34,8 @@ def listing(kind: str) -> str:
         lines.append(
             f"{name:24} {what}" + (f"\n{'':24}   {options}" if options else "")
         )
+    if kind == "datasets":
+        lines.append(f"{'every one of them':24} every=1: keeps one row of so many")
     return "\n".join(lines)
 
 

@@ -83,24 +83,26 @@ class Depthwise(nn.Module):
         return y + self.param("bias", nn.initializers.zeros, (channels,))
 
 
-def resnet9(num_classes: int, *, norm: str = "group", conv: str = "auto") -> nn.Module:
-    """ResNet9 with identity skips and biases."""
-    return _resnet9(num_classes, Form(False, norm, conv))
+def resnet9(
+    num_classes: int, *, stem: int = 64, norm: str = "group", conv: str = "auto"
+) -> nn.Module:
+    """ResNet9 with identity skips and biases; `stem` to 8 * `stem` channels."""
+    return _resnet9(num_classes, stem, Form(False, norm, conv))
 
 
 def resnet9_superfed(
-    num_classes: int, *, norm: str = "batch", conv: str = "auto"
+    num_classes: int, *, stem: int = 64, norm: str = "batch", conv: str = "auto"
 ) -> nn.Module:
     """5,054,784 parameters with 100 classes of 3-channel images."""
-    return _resnet9(num_classes, Form(True, norm, conv))
+    return _resnet9(num_classes, stem, Form(True, norm, conv))
 
 
-def _resnet9(num_classes: int, form: Form) -> nn.Module:
-    stem = [*form.normalised(form.convolution(64, stride=2)), nn.relu]
-    body = [add_channel, *stem, partial(window_max, size=3, stride=2, pad=1)]
-    for before, channels, stride in (
-        (64, 64, 1), (64, 128, 1), (128, 256, 2), (256, 512, 2),
-    ):  # fmt: skip
+def _resnet9(num_classes: int, stem: int, form: Form) -> nn.Module:
+    body = [add_channel, *form.normalised(form.convolution(stem, stride=2)), nn.relu]
+    body.append(partial(window_max, size=3, stride=2, pad=1))
+    before = stem
+    for times, stride in ((1, 1), (2, 1), (4, 2), (8, 2)):
+        channels = times * stem
         first, *rest = form.normalised(
             form.convolution(channels, stride=stride), form.convolution(channels)
         )
@@ -112,6 +114,7 @@ def _resnet9(num_classes: int, form: Form) -> nn.Module:
             body += [branch, nn.relu]
         else:
             body.append(Residual(branch, None))
+        before = channels
     return Network(nn.Sequential([*body, mean_pixel]), form.head(num_classes))
 
 

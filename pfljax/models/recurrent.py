@@ -33,12 +33,12 @@ def char_lstm(
     return Network(nn.Sequential(body), nn.Dense(num_classes))
 
 
-def char_lstm_superfed(num_classes: int) -> nn.Module:
+def char_lstm_superfed(num_classes: int, *, hidden: int = 256) -> nn.Module:
     """SuPerFed's NextCharLM without bias: 821,024 parameters with 100 characters.
 
     Both layers are one module, as torch's LSTM is: SuPerFed-LM draws one lambda.
     """
-    body = [Embedding(100, 8), LSTM(256, layers=2, bias=False), last_state]
+    body = [Embedding(100, 8), LSTM(hidden, layers=2, bias=False), last_state]
     return Network(nn.Sequential(body), bare_dense(num_classes))
 
 

@@ -124,10 +124,14 @@ def model(name: str, num_classes: int, **params: Any) -> nn.Module:
     """The model of this name in `MODELS`, built with `params`.
 
     Raises:
-      ValueError: for an unknown name or parameter, or fewer than two classes.
+      ValueError: for an unknown name or parameter, a size below 1, or fewer than two
+        classes.
     """
     factory = registry.find("model", MODELS, name)
     registry.check("model", registry.choose(name, **params), factory)
+    for key, value in params.items():
+        if type(value) is int and value < 1:
+            raise ValueError(f"model {name!r}: {key} is {value}; expected at least 1")
     if num_classes < 2:
         raise ValueError(f"num_classes is {num_classes}, expected 2 or more")
     return factory(num_classes, **params)
