@@ -9,12 +9,16 @@ draws for all methods, from -1 to 1. The loss is that of the global model on the
 rows of all clients together, 21 x 21 points. Sharpness (SAM, ASAM) and the greatest
 eigenvalue are of that same loss on all test rows, not of the training loss.
 
+The figure is of the first seed, the table of all.
+
 What was reached: FedAvg's global model is the flatter one (`README.md` here). The small
-scale took 5 min on one core.
+scale took 5 min a seed on one core.
 """
 
 import argparse
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -31,6 +35,19 @@ LEVELS = (0.5, 1.0, 2.0)  # of the loss, for the area below
 RISE = 0.5  # above the loss of the center
 
 
+class Measured(NamedTuple):
+    """Of one global model; shares in percent of the plane's points."""
+
+    loss: float  # at the center
+    below_half: float
+    below_1: float
+    below_2: float
+    below_rise: float  # at most RISE above the center
+    sam: float  # greatest rise within .05
+    asam: float  # and within .5, adaptive
+    eigenvalue: float  # the greatest
+
+
 def surface(run: landscape.Finished, points: int) -> landscape.Plane:
     """The plane around the server's model of a finished run."""
     center = run.server()
@@ -42,16 +59,17 @@ def surface(run: landscape.Finished, points: int) -> landscape.Plane:
     return landscape.plane(run.task, frame, rows, alpha=axis, beta=axis)
 
 
-def curvature(run: landscape.Finished) -> str:
-    """Sharpness and the greatest eigenvalue at the server's model, in words."""
+def measured(run: landscape.Finished, plane: landscape.Plane) -> Measured:
+    """The plane in numbers, and the curvature at its center."""
     given = run.task, run.server(), landscape.pooled(run.federation.test)
-    sam = landscape.sharpness(*given, rho=0.05)
-    asam = landscape.sharpness(*given, rho=0.5, adaptive=True)
-    top = landscape.eigen(*given, jax.random.key(0), top=1)
-    return (
-        f"the loss rises by {sam.rise:.3f} within .05 (SAM), by {asam.rise:.3f} within "
-        f".5 (ASAM); greatest eigenvalue {top.values[0]:.1f}"
+    middle = center(plane)
+    half, one, two, rise = (
+        100 * below(plane, level) for level in (*LEVELS, middle + RISE)
     )
+    sam = landscape.sharpness(*given, rho=0.05).rise
+    asam = landscape.sharpness(*given, rho=0.5, adaptive=True).rise
+    top = landscape.eigen(*given, jax.random.key(0), top=1)
+    return Measured(middle, half, one, two, rise, sam, asam, float(top.values[0]))
 
 
 def center(plane: landscape.Plane) -> float:
@@ -64,44 +82,66 @@ def below(plane: landscape.Plane, level: float) -> float:
     return float((plane.metrics["loss"] <= level).mean())
 
 
+def markdown(found: Mapping[str, Sequence[Measured]]) -> str:
+    """A row a method: means over seeds, ± the std over them."""
+    rows = [f"| method | {' | '.join(Measured._fields)} |"]
+    rows.append("|---" * (1 + len(Measured._fields)) + "|")
+    for label, own in found.items():
+        values = np.array(own)
+        mean, std = values.mean(0), np.full(values.shape[1], np.nan)
+        if len(own) > 1:
+            std = values.std(0, ddof=1)
+        cells = [
+            f"{m:.3f}" + (f" ± {s:.3f}" if s == s else "")
+            for m, s in zip(mean, std, strict=True)
+        ]
+        rows.append(f"| {label} | {' | '.join(cells)} |")
+    return "\n".join(rows) + "\n"
+
+
+def trained(label: str, scale: str, seed: int, out: Path) -> landscape.Finished:
+    """The run of this method and seed, or what is left of it."""
+    method = METHODS[label]
+    experiment = MNIST.replace(
+        algorithm=method.algorithm,
+        hyper={**method.hyper, **LABELS[label]},
+        label=label,
+        clients=500,
+        rounds=ROUNDS[scale],
+        seed=seed,
+        out=str(out / f"seed-{seed}" / label),
+    )
+    run(experiment)
+    return landscape.Finished(experiment.folder)
+
+
 @mistakes.in_one_line()
 @mistakes.stopped_at_once()
 def main() -> None:
-    """Trains what is not trained, and draws the three planes."""
+    """Trains what is not trained, draws the planes of a seed, and measures all."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--scale", choices=tuple(ROUNDS), default="small")
     parser.add_argument("--points", type=positive, default=21)
-    parser.add_argument("--seed", type=int, default=0, help="of the runs")
-    parser.add_argument("--out", help="default runs/superfed-figA1-SCALE-sSEED")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--out", help="default runs/superfed-figA1-SCALE")
     given = parser.parse_args()
     if given.points % 2 == 0:
         parser.error("--points: the center is a point of an odd number only")
-    out = Path(given.out or f"runs/superfed-figA1-{given.scale}-s{given.seed}")
+    out = Path(given.out or f"runs/superfed-figA1-{given.scale}")
     use_compile_cache()
-    planes = {}
-    for label, more in LABELS.items():
-        method = METHODS[label]
-        experiment = MNIST.replace(
-            algorithm=method.algorithm,
-            hyper={**method.hyper, **more},
-            label=label,
-            clients=500,
-            rounds=ROUNDS[given.scale],
-            seed=given.seed,
-            out=str(out / label),
-        )
-        run(experiment)
-        done = landscape.Finished(experiment.folder)
-        planes[label] = surface(done, given.points)
-        middle = center(planes[label])
-        levels = (*LEVELS, middle + RISE)
-        shares = ", ".join(f"{100 * below(planes[label], x):.0f}" for x in levels)
-        print(
-            f"{label}: loss {middle:.3f} at the center; % of the plane with a loss of "
-            f"at most .5, 1, 2 and the center's + .5: {shares}; {curvature(done)}"
-        )
-    save_figure(landscape.draw_planes(planes), out / "figA1")
-    print(f"see {out}/figA1.png")
+    found: dict[str, list[Measured]] = {label: [] for label in LABELS}
+    text = ""
+    for seed in given.seeds:
+        planes = {}
+        for label in LABELS:
+            done = trained(label, given.scale, seed, out)
+            planes[label] = surface(done, given.points)
+            found[label].append(measured(done, planes[label]))
+        if seed == given.seeds[0]:
+            save_figure(landscape.draw_planes(planes), out / "figA1")
+        text = markdown(found)
+        (out / "table.md").write_text(text, encoding="utf-8")
+    print(f"{text}\nsee {out}/figA1.png")
 
 
 if __name__ == "__main__":

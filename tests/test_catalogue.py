@@ -55,7 +55,9 @@ def test_options_are_listed_with_their_defaults():
     assert "per_client=2" in partitions
     assert "clients that the data set itself names" in partitions
     assert "hidden=(64,)" in catalogue.listing("models")
-    assert "alpha=1.0, beta=1.0" in catalogue.listing("datasets")
+    datasets = catalogue.listing("datasets")
+    assert "alpha=1.0, beta=1.0" in datasets
+    assert datasets.splitlines()[-1].endswith("every=1: keeps one row of so many")
 
 
 def test_a_method_without_a_table_is_told():

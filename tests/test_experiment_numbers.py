@@ -125,7 +125,7 @@ def test_a_tuned_method_with_one_seed_has_no_std_and_may_have_diverged():
         module.Line("C", "lr 1", 70.0, 1.0, nan, 75.0, 0, "[0]"),
     ]
     text = module.markdown(lines, base, load("cohorts").Part(50.0, 31.5))
-    assert "mnist, 10 rounds; clients that took part: 31.5 of 50" in text
+    assert "mnist:every=10, 20 rounds; clients that took part: 31.5 of 50" in text
     assert text.index("| B |") < text.index("| C |") < text.index("| A |")
     assert "| C | lr 1 | 70.00 ± 1.00 |  | 75.00 | 2, 1 |" in text
     assert "| nan | 3, 3 |" in text

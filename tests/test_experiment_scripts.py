@@ -128,6 +128,10 @@ def test_unasked_the_small_scale_runs_what_takes_minutes(call, cells):
     whole = ("--scale", "paper", "--only", "FedAvg", "--rounds", "3")
     assert call("superfed_table1", *whole)[0] == 0
     assert len(ran) == 3 + 6
+    assert call("superfed_table4", "--only", "FedAvg", "--out", "four")[0] == 0
+    noises = [e.noise for e in ran[9:]]
+    assert [n.endswith("legacy=True") for n in noises] == [True, False] * 2
+    assert all(n.startswith("pair") for n in noises)
 
 
 def test_what_was_left_out_is_the_last_line_and_the_exit_code(call, cells):
@@ -280,18 +284,29 @@ def test_a_sweep_tells_how_many_points_it_ran_itself(monkeypatch, tmp_path, caps
         assert f"as one sweep: {count} points ran in" in capsys.readouterr().out
 
 
-def test_figure_a1_takes_a_seed(call, monkeypatch):
-    module, made = importlib.import_module("superfed_figA1"), []
+def test_figure_a1_is_of_the_first_seed_and_its_table_of_all(
+    call, monkeypatch, tmp_path
+):
+    module, ran, drawn = importlib.import_module("superfed_figA1"), [], []
 
-    def stop(experiment):
-        made.append(experiment)
-        raise FolderError("enough")
+    def measured(done, plane):
+        return module.Measured(*[10.0 * done.seed + plane] * 8)
 
-    monkeypatch.setattr(module, "run", stop)
-    for options in ((), ("--seed", "3")):
-        call("superfed_figA1", *options)
-    assert [e.seed for e in made] == [0, 3]
-    assert made[0].out != made[1].out
+    monkeypatch.setattr(module, "run", ran.append)
+    monkeypatch.setattr(module.landscape, "Finished", lambda _: ran[-1])
+    monkeypatch.setattr(module, "surface", lambda done, points: len(done.hyper))
+    monkeypatch.setattr(module, "measured", measured)
+    monkeypatch.setattr(module.landscape, "draw_planes", drawn.append)
+    monkeypatch.setattr(module, "save_figure", lambda figure, path: None)
+    (tmp_path / "a1").mkdir()
+    code, out, _ = call("superfed_figA1", "--seeds", "1", "3", "--out", "a1")
+    assert code == 0
+    assert [e.seed for e in ran] == [1, 1, 1, 3, 3, 3]
+    assert len({e.out for e in ran}) == 6
+    assert len(drawn) == 1
+    options = len(ran[0].hyper)
+    assert f"| FedAvg | {20 + options:.3f} ± 14.142 |" in out
+    assert (tmp_path / "a1/table.md").read_text() in out
 
 
 @pytest.mark.parametrize("start", [0.0, 0.5])

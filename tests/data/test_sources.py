@@ -9,6 +9,8 @@ from itertools import islice
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from pfljax.data import cache, prepared, raw
 from pfljax.data.sources import (
@@ -21,6 +23,7 @@ from pfljax.data.sources import (
     resized,
     synthetic,
     synthetic_iid,
+    thinned,
 )
 
 GOOD_X, GOOD_Y = np.zeros((4, 2)), np.array([0, 1, 2, 0])
@@ -186,6 +189,50 @@ def test_load_names_what_it_knows(cache_dir, tmp_path):
     with pytest.raises(ValueError, match="unknown data set 'nope'; known: cifar10"):
         prepare("nope")
     assert set(DATASETS) >= {"digits", "synthetic", "mnist", "emnist", "npz"}
+
+
+def test_every_keeps_one_row_of_so_many():
+    found, whole = load("digits", every=3), digits()
+    np.testing.assert_array_equal(found.x, whole.x[::3])
+    np.testing.assert_array_equal(found.y, whole.y[::3])
+    assert (len(found.official), found.client) == (599, None)
+    assert (found.num_classes, found.scale) == (10, 16.0)
+    assert thinned(whole, 1) is whole
+
+
+@given(
+    sizes=st.lists(st.integers(1, 30), min_size=1, max_size=4),
+    every=st.integers(1, 9),
+    seed=st.integers(0, 5),
+)
+def test_every_takes_its_share_of_each_split_and_client(sizes, every, seed):
+    rng = np.random.default_rng(seed)
+    client = rng.permutation(np.repeat(np.arange(len(sizes)), sizes))
+    rows = len(client)
+    official = rng.integers(0, 2, rows).astype(np.uint8)
+    x = np.arange(rows, dtype=np.float32)[:, None]
+    whole = from_arrays(x, np.zeros(rows, int), client=client, official=official)
+    if every > rows:
+        return
+    found = thinned(whole, every)
+    kept = found.x[:, 0].astype(int)
+    assert kept.tolist() == sorted(set(kept.tolist()))
+    assert len(kept) == -(-rows // every)
+    np.testing.assert_array_equal(found.official, official[kept])
+    left, number = np.unique(client[kept], return_inverse=True)
+    np.testing.assert_array_equal(found.client, number)  # 0 .. C - 1, none missing
+    for own in range(len(sizes)):
+        for split in (0, 1):
+            count = np.sum((client == own) & (official == split))
+            taken = np.sum((client[kept] == own) & (official[kept] == split))
+            assert abs(taken - count / every) < 1
+    assert len(left) >= sum(size >= 2 * every for size in sizes)
+
+
+@pytest.mark.parametrize("every", [0, -2, 1.5, True, "two", 1798])
+def test_every_is_a_whole_number_of_rows(every):
+    with pytest.raises(ValueError, match=r"every is .*expected a whole number from 1"):
+        load("digits", every=every)
 
 
 def test_npz_file(tmp_path):

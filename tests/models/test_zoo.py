@@ -99,6 +99,18 @@ def test_parameter_counts_are_those_of_superfeds_code(name, shape, classes, body
     assert count(task, "head") == head
 
 
+def test_narrow_networks_are_narrow_in_every_layer():
+    wide, narrow = (
+        jax.tree.leaves(shapes_of(build("resnet9_superfed", (28, 28, 3), **stem)))
+        for stem in ({}, {"stem": 16})
+    )
+    outputs = {(w.shape[-1], n.shape[-1]) for w, n in zip(wide, narrow, strict=True)}
+    assert outputs == {(64, 16), (128, 32), (256, 64), (512, 128), (256, 256), (10, 10)}
+    task = build("char_lstm_superfed", (80,), 100, hidden=64)
+    assert count(task, "body") == 100 * 8 + 4 * 64 * (8 + 64) + 4 * 64 * (64 + 64)
+    assert count(task, "head") == 6_400
+
+
 @pytest.mark.parametrize(
     ("name", "side", "sides"),
     [
@@ -222,6 +234,9 @@ def test_factories_make_linen_modules():
         ("mlp", 10, {"width": 3}, "unknown parameter .width.; known: hidden"),
         ("logistic", 10, {"l2": 1}, "known: none"),
         ("twocnn", 10, {"conv": "fft"}, "choose one of auto"),
+        ("resnet9", 10, {"stem": 0}, "stem is 0; expected at least 1"),
+        ("char_lstm", 10, {"hidden": -1}, "hidden is -1; expected at least 1"),
+        ("char_lstm", 10, {"layers": 0}, "layers is 0; expected at least 1"),
     ],
 )
 def test_wrong_models_are_named(name, num_classes, params, message):
