@@ -39,7 +39,7 @@ class Cell(NamedTuple):
     clients: float = np.nan  # this and the next two as in `cohorts.Part`
     took_part: float = np.nan
     mixed: float = np.nan
-    data: str = ""  # the name of the data set that was run
+    data: str = ""  # the data set that was run, with its options
     published_on: str = ""  # of the published number's
 
 

@@ -264,7 +264,6 @@ def measured(
     ran = config.from_dict(read_json(place / "sweep.json")["experiment"])
     part = took_part(ran, sorted({int(row["seed"]) for row in rows}))
     sets = {"data": ran.dataset, "published_on": column.experiment.dataset}
-    sets = {field: name.partition(":")[0] for field, name in sets.items()}
     for metric, published_as in metrics.items():
         wanted = {**column.published, "metric": published_as}
         told = published(PUBLISHED, wanted).get(label, (np.nan, np.nan))

@@ -44,24 +44,29 @@ SMALL = MNIST.replace(algorithm="superfed", rounds=20, hyper=PAPER.hyper, client
 
 
 def grid(found: Sweep, mixing: str) -> np.ndarray:
-    """Accuracy (%) of the clients' best lambda, over clients and seeds, [mu, nu]."""
-    table = np.zeros((len(MU), len(NU)))
+    """Accuracy (%) of the clients' best lambda, mean over clients: f[2, mu, nu].
+
+    First the mean over seeds, then the std over them, NaN for one seed.
+    """
+    table = np.full((2, len(MU), len(NU)), np.nan)
     for i, mu in enumerate(MU):
         for j, nu in enumerate(NU):
             wanted = {"mu": mu, "nu": nu, "mixing": mixing}
             best = [
-                result.path["test/accuracy"].max(1).mean()
+                100 * result.path["test/accuracy"].max(1).mean()
                 for result in found.results
                 if wanted.items() <= result.values.items()
             ]
-            table[i, j] = 100 * np.mean(best)
+            table[0, i, j] = np.mean(best)
+            if len(best) > 1:
+                table[1, i, j] = np.std(best, ddof=1)
     return table
 
 
 def theirs(mixing: str) -> np.ndarray:
-    """The published grid."""
+    """The published grid, as `grid`; of one seed."""
     wanted = {"table": "F3", "metric": "best_top1_acc_pct"}
-    return np.array(
+    table = np.array(
         [
             [
                 published(PUBLISHED, wanted | {"setting": f"mu={mu:g};nu={nu:g}"})[
@@ -72,17 +77,20 @@ def theirs(mixing: str) -> np.ndarray:
             for mu in MU
         ]
     )
+    return np.stack([table, np.full_like(table, np.nan)])
 
 
 def figure(grids: Mapping[str, np.ndarray]) -> "Figure":
-    """Heat maps side by side, each with its own scale of colours."""
+    """Heat maps of `grid`s side by side, each with its own scale of colours."""
     drawn, panels = new_figure(3.1 * len(grids), 3.2, len(grids))
-    for axes, (title, values) in zip(panels, grids.items(), strict=True):
+    for axes, (title, (values, spread)) in zip(panels, grids.items(), strict=True):
         axes.imshow(values, cmap="viridis", aspect="auto")
         middle = (values.min() + values.max()) / 2
         for (i, j), value in np.ndenumerate(values):
             colour = "white" if value < middle else "black"
-            axes.text(j, i, f"{value:.1f}", ha="center", va="center", color=colour)
+            std = "" if np.isnan(spread[i, j]) else f"\n± {spread[i, j]:.1f}"
+            text = f"{value:.1f}{std}"
+            axes.text(j, i, text, ha="center", va="center", color=colour)
         axes.set_xticks(range(len(NU)), [f"{nu:g}" for nu in NU])
         axes.set_yticks(range(len(MU)), [f"{mu:g}" for mu in MU])
         axes.set(xlabel="nu", ylabel="mu")
@@ -130,7 +138,7 @@ def main() -> None:
     """Runs the grid and draws it beside the published one."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--scale", choices=("small", "paper"), default="small")
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0])
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--rounds", type=positive, help="in place of the scale's")
     parser.add_argument("--separate", action="store_true")
     parser.add_argument("--out", help="default runs/superfed-fig3-SCALE")
@@ -150,7 +158,7 @@ def main() -> None:
     theirs_on, ours_on = told_of(PAPER), told_of(experiment)
     for mixing, label in LABELS.items():
         ours, told = grid(found, mixing), theirs(mixing)
-        rank = tau(told.ravel().tolist(), ours.ravel().tolist())
+        rank = tau(told[0].ravel().tolist(), ours[0].ravel().tolist())
         print(f"{label}: Kendall's tau with the published grid {rank:.2f}")
         published_as, here_as = f"{label}, published\n", f"{label}, here\n"
         grids |= {published_as + theirs_on: told, here_as + ours_on: ours}

@@ -59,17 +59,28 @@ def test_figure_3_is_the_best_lambda_of_each_client_over_seeds():
     pair = sweep.results[32 + 2 * (4 * 2 + 3) :][:2]  # layer, mu = .1, nu = 5
     assert [r.values["mu"] for r in pair] == [0.1, 0.1]
     best = [100 * r.path["test/accuracy"].max(1).mean() for r in pair]
-    assert table[2, 3] == pytest.approx(np.mean(best))
-    assert len(np.unique(table)) == 16
-    assert module.theirs("layer").shape == (4, 4)
+    assert table[0, 2, 3] == pytest.approx(np.mean(best))
+    assert table[1, 2, 3] == pytest.approx(abs(best[0] - best[1]) / 2**0.5)
+    assert len(np.unique(table)) == 32
+    assert module.theirs("layer").shape == (2, 4, 4)
+    alone = module.grid(made(over | {"seed": (0,)}), "layer")
+    assert np.isnan(alone[1]).all()
+    drawn = module.figure({"here": table, "published": module.theirs("layer")})
+    texts = [text.get_text() for axes in drawn.axes for text in axes.texts]
+    assert sum("±" in text for text in texts) == 16
 
 
 def test_figure_a2_is_a_mean_over_clients_and_seeds_by_lambda():
     sweep = made({"seed": (0, 1)})
-    mean, std = load("superfed_figA2").curve(sweep)
+    module = load("superfed_figA2")
+    mean, std, over_seeds = module.curve(sweep)
     paths = [100 * r.path["test/accuracy"] for r in sweep.results]
     assert mean[3] == pytest.approx((paths[0][:, 3].sum() + paths[1][:, 3].sum()) / 6)
     assert std[3] == pytest.approx((paths[0][:, 3].std() + paths[1][:, 3].std()) / 2)
+    apart = abs(paths[0][:, 3].mean() - paths[1][:, 3].mean())
+    assert over_seeds[3] == pytest.approx(apart / 2**0.5)
+    assert np.isnan(module.curve(made({"seed": (0,)}))[2]).all()
+    assert len(module.figure({"APFL": module.curve(sweep)}).axes) == 1
 
 
 def test_figure_a1_measures_what_lies_below_a_level():

@@ -258,7 +258,8 @@ def test_points_run_one_by_one_are_told_with_their_pace(call, monkeypatch):
     monkeypatch.setattr(module, "MU", (0.0,))
     monkeypatch.setattr(module, "use_compile_cache", lambda: made.append("cache"))
     monkeypatch.setattr(module, "run", lambda *args, **_: made.append(args[0]))
-    code, out, _ = call("superfed_fig3", "--separate", "--rounds", "2")
+    one_by_one = ("--separate", "--rounds", "2", "--seeds", "0")
+    code, out, _ = call("superfed_fig3", *one_by_one)
     assert code == 0
     assert made[0] == "cache"
     assert [e.rounds for e in made[1:]] == [2] * 8
@@ -266,7 +267,7 @@ def test_points_run_one_by_one_are_told_with_their_pace(call, monkeypatch):
     for e in made[1:3]:
         Path(e.out).mkdir(parents=True)
         write_json(Path(e.out) / "summary.json", {"rounds": 2})
-    assert "6 points ran" in call("superfed_fig3", "--separate", "--rounds", "2")[1]
+    assert "6 points ran" in call("superfed_fig3", *one_by_one)[1]
     assert module.pace(0, 1.0) == "0 points ran in 1 s"
 
 

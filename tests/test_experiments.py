@@ -227,7 +227,7 @@ def test_a_row_of_superfed_has_the_codes_errors_and_the_data_of_its_run(tmp_path
     shown = {(c.metric, c.judged): c for c in found}
     first = shown["accuracy", "mixture oracle"]
     assert (first.mean, first.published) == (40, 92.67)
-    assert (first.data, first.published_on) == ("mnist", "cifar10")
+    assert (first.data, first.published_on) == ("mnist", "cifar10:size=28")
     assert shown["loss", "mixture superfed-code"].mean == 0.6
     assert np.isnan(shown["loss", "mixture oracle"].published)
     assert np.isfinite(shown["loss", "mixture superfed-code"].published)
