@@ -186,7 +186,7 @@ def main() -> None:
         sweep(experiment, {"seed": given.seeds}, out=place, quiet=False)
         found = {n: ran(p, given.rounds, given.seeds) for n, p in places.items()}
         table = markdown({n: rows for n, rows in found.items() if rows})
-        part = took_part(experiment, given.seeds)
+        part = took_part(BASE.replace(rounds=given.rounds), given.seeds)
         text = (
             f"{given.rounds} rounds, seeds {given.seeds}; clients that took part: "
             f"{part.told()}\n\n{table}"

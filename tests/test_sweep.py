@@ -324,6 +324,8 @@ def test_a_sweep_goes_on_and_grows(tmp_path, monkeypatch):
 def test_rounds_are_swept_as_any_setting(tmp_path):
     """A run's settings tell how it began; here points differ in how long they go on."""
     whole = sweep(FEDAVG, {"rounds": (2, 3)}, out=tmp_path)
+    with pytest.raises(ValueError, match=r"cannot be stacked; take results\[i\]"):
+        whole.stacked("personal/test/accuracy")
     assert [list(result.round) for result in whole.results] == [[2], [2, 3]]
     assert_as_separate(whole)
     again = sweep(FEDAVG, {"rounds": (3, 1)}, out=tmp_path)

@@ -45,8 +45,19 @@ class Sweep:
     results: list[Result]
 
     def stacked(self, name: str) -> np.ndarray:
-        """The metric "personal/test/accuracy", ... of runs of one length, [R, T, C]."""
-        return np.stack([result.metrics[name] for result in self.results])
+        """The metric "personal/test/accuracy", ... of all runs, [R, T, C].
+
+        Raises:
+          ValueError: the runs differ in their evaluations or clients.
+        """
+        found = [result.metrics[name] for result in self.results]
+        if len({values.shape for values in found}) > 1:
+            shapes = ", ".join(str(values.shape) for values in found)
+            raise ValueError(
+                f"runs have (evaluations, clients) {shapes}, which cannot be stacked; "
+                f"take results[i].metrics[{name!r}] one by one"
+            )
+        return np.stack(found)
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """The tidy table: figures over clients of each run, round, model and metric.
