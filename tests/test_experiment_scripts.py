@@ -124,7 +124,7 @@ def test_unasked_the_small_scale_runs_what_takes_minutes(call, cells):
     _, ran = cells
     code, _, _ = call("superfed_table1", "--only", "FedAvg", "--rounds", "3")
     assert (code, len(ran)) == (0, 3)
-    assert {e.dataset for e in ran} == {"mnist"}
+    assert {e.dataset for e in ran} == {f"mnist:every={n}" for n in (1, 5, 10)}
     whole = ("--scale", "paper", "--only", "FedAvg", "--rounds", "3")
     assert call("superfed_table1", *whole)[0] == 0
     assert len(ran) == 3 + 6
