@@ -9,9 +9,8 @@ FEMNIST, and Shakespeare at paper scale, are what LEAF's own preprocessing makes
 small scale takes the 25 largest of Shakespeare's roles from the plays themselves, at a
 160th of the rows, an LSTM of 64 units, and 10 rounds of batches of 10 at the rate .1.
 
-What was reached: 29 % of next characters after 10 rounds where 51 % are published after
-500 (FedAvg); `README.md` here. At small scale with one seed, APFL, pFedMe, Ditto,
-FedRep and both SuPerFeds took 113 min on one of two busy cores.
+What was reached: 26 % of next characters after 10 rounds where 51 % are published after
+500 (FedAvg); `README.md` here. The small scale took 24 min on two busy cores.
 """
 
 from superfed import PROTOCOL, Column, main
