@@ -188,9 +188,13 @@ def arguments(doc: str, out: str, columns: Sequence[Column]) -> argparse.Namespa
         action="store_true",
         help="of what is finished of --columns and --only; nothing is run",
     )
-    parser.add_argument("--out", help=f"default {out}-SCALE")
+    parser.add_argument(
+        "--out", help=f"default {out}-SCALE, with --rounds and --dataset"
+    )
     given = parser.parse_args()
-    given.out = Path(given.out or f"{out}-{given.scale}")
+    own = [f"{given.rounds}-rounds"] if given.rounds else []
+    own += [given.dataset.partition(":")[0]] if given.dataset else []
+    given.out = Path(given.out or "-".join([out, given.scale, *own]))
     everything = given.table or given.scale == "paper"
     given.columns = given.columns or (names if everything else quick)
     return given

@@ -8,8 +8,8 @@ FedAvg; pFedMe stepped by epochs and judged by w, and in CIFAR-10's column APFL;
 types swapped, with noisy test labels; lambda chosen on test rows; calibration errors by
 batch; un-squared proximal terms. MNIST, 50 clients with two shards each, or dealt by
 Dirichlet of alpha = 100 for noise; 20 rounds, a tenth of the rows for validation, three
-seeds. pFedMe in its paper's form has the rates that `superfed_tuned.py` chose, for at
-those of the others it diverges.
+seeds. pFedMe in its paper's form has rates that the grid of `superfed_tuned.py` chose
+on all rows, for at those of the others it diverges.
 
 What was reached: all but the terms of FedProx and MM change a number; `README.md`
 here. One form with three seeds (`--only "pFedMe, code"`) took 3.5 min on one of two

@@ -9,7 +9,8 @@ draws for all methods, from -1 to 1. The loss is that of the global model on the
 rows of all clients together, 21 x 21 points. Sharpness (SAM, ASAM) and the greatest
 eigenvalue are of that same loss on all test rows, not of the training loss.
 
-The figure is of the first seed, the table of all.
+The figure is of the first seed, the table of all; a seed is a run of its own, for a
+sweep keeps no models. The paper prints no numbers to put beside them.
 
 What was reached: FedAvg's global model is the flatter one (`README.md` here). The small
 scale took 5 min a seed on one core.
@@ -24,10 +25,11 @@ import jax
 import numpy as np
 from superfed import METHODS, MNIST, positive
 
-from pfljax import landscape, mistakes
+from pfljax import config, landscape, mistakes
 from pfljax.cli import use_compile_cache
 from pfljax.experiment import run
 from pfljax.report.style import save_figure
+from pfljax.sweep.points import combined
 
 LABELS = {"FedAvg": {}, "SuPerFed-MM": {"start": 0.2}, "SuPerFed-LM": {"start": 0.4}}
 ROUNDS = {"small": 50, "paper": 500}
@@ -125,13 +127,15 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--out", help="default runs/superfed-figA1-SCALE")
     given = parser.parse_args()
-    if given.points % 2 == 0:
-        parser.error("--points: the center is a point of an odd number only")
+    if given.points % 2 == 0 or given.points < 3:
+        parser.error("--points: the center is a point of an odd number only, from 3")
+    combined({"seed": given.seeds})  # refused now, and not after the first seed
+    config.check(MNIST.replace(seed=min(given.seeds)))
     out = Path(given.out or f"runs/superfed-figA1-{given.scale}")
     use_compile_cache()
     found: dict[str, list[Measured]] = {label: [] for label in LABELS}
     text = ""
-    for seed in given.seeds:
+    for count, seed in enumerate(given.seeds, 1):
         planes = {}
         for label in LABELS:
             done = trained(label, given.scale, seed, out)
@@ -139,7 +143,9 @@ def main() -> None:
             found[label].append(measured(done, planes[label]))
         if seed == given.seeds[0]:
             save_figure(landscape.draw_planes(planes), out / "figA1")
-        text = markdown(found)
+        seeds = ", ".join(map(str, given.seeds[:count]))
+        run_as = f"{MNIST.dataset}, 500 clients, {ROUNDS[given.scale]} rounds"
+        text = f"{run_as}, seeds {seeds}\n\n{markdown(found)}"
         (out / "table.md").write_text(text, encoding="utf-8")
     print(f"{text}\nsee {out}/figA1.png")
 

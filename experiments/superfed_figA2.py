@@ -13,6 +13,7 @@ What was reached: APFL falls by 35 points towards lambda = 1, MM and LM by 5 and
 """
 
 import argparse
+import csv
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -61,6 +62,16 @@ def figure(curves: dict[str, np.ndarray]) -> "Figure":
     return drawn
 
 
+def write_table(curves: dict[str, np.ndarray], out: Path) -> None:
+    """table.csv, a line a method and lambda."""
+    with open(out / "table.csv", "w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(("method", "lambda", "mean", "over_clients", "over_seeds"))
+        for label, found in curves.items():
+            for t, row in zip(GRID, found.T.round(4), strict=True):
+                writer.writerow((label, t, *row))
+
+
 @mistakes.in_one_line()
 @mistakes.stopped_at_once()
 def main() -> None:
@@ -89,7 +100,8 @@ def main() -> None:
     out = Path(given.out or f"runs/superfed-figA2-{given.scale}")
     out.mkdir(parents=True, exist_ok=True)
     save_figure(figure(curves), out / "figA2")
-    print(f"see {out}/figA2.png")
+    write_table(curves, out)
+    print(f"see {out}/figA2.png and table.csv")
 
 
 if __name__ == "__main__":

@@ -19,15 +19,22 @@ START = {  # of mixing, as a share of the rounds, in the official commands
     100: {"SuPerFed-MM": {"start": 0.4}, "SuPerFed-LM": {"start": 0.6}},
     500: {"SuPerFed-MM": {"start": 0.2}, "SuPerFed-LM": {"start": 0.4}},
 }
-ROUNDS = {"MNIST": 10, "CIFAR10": 2}  # of the small scale,
-EVERY = {50: 10, 100: 5, 500: 1}  # and which rows: about 120 a client of MNIST
-DATA = {"MNIST": "mnist:every={}", "CIFAR10": "cifar10:size=28,every={}"}
+ROUNDS = {"MNIST": 10, "CIFAR10": 2}  # of the small scale, and its rows, by clients:
+EVERY = {50: ["every=10"], 100: ["every=5"], 500: []}  # about 120 a client of MNIST
+
+
+def rows(dataset: str, clients: int) -> str:
+    """The data set of the small scale."""
+    name, *options = dataset.split(":")
+    return ":".join(filter(None, [name, ",".join([*options, *EVERY[clients]])]))
+
+
 COLUMNS = [
     Column(
         f"{name}-K{clients}",
         {"table": "T1", "dataset": name, "n_clients": str(clients)},
         protocol.replace(clients=clients),
-        {"rounds": ROUNDS[name], "dataset": DATA[name].format(EVERY[clients])},
+        {"rounds": ROUNDS[name], "dataset": rows(protocol.dataset, clients)},
         START[clients],
         misnamed=["pFedMe"] if name == "CIFAR10" else [],
         quick=name == "MNIST",

@@ -12,8 +12,8 @@ published tables' methods give in the same rounds, in the form and with the
 hyperparameters of the authors' code. The budget is one of points and rounds: pFedMe
 takes five gradients a minibatch, and FedRep, Ditto and APFL train longer a round, too.
 
-What was reached: pFedMe goes from the last place to the second, tau .91 without it
-(`README.md` here). The small scale with one seed took 58 min on one of two busy cores.
+What was reached: pFedMe goes from the last place to the third, tau .82 without it
+(`README.md` here). The small scale took 28 min on two busy cores.
 """
 
 import argparse

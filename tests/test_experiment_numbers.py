@@ -51,7 +51,7 @@ def last(result, name="personal/test/accuracy"):
     return 100 * result.metrics[name][-1]
 
 
-def test_figure_3_is_the_best_lambda_of_each_client_over_seeds():
+def test_figure_3_is_the_best_lambda_of_each_client_over_seeds(tmp_path):
     module = load("superfed_fig3")
     over = {"mixing": ("model", "layer"), "mu": module.MU, "nu": module.NU}
     sweep = made(over | {"seed": (0, 1)})
@@ -68,9 +68,16 @@ def test_figure_3_is_the_best_lambda_of_each_client_over_seeds():
     drawn = module.figure({"here": table, "published": module.theirs("layer")})
     texts = [text.get_text() for axes in drawn.axes for text in axes.texts]
     assert sum("±" in text for text in texts) == 16
+    module.write_table({"LM": (module.theirs("layer"), table)}, tmp_path)
+    lines = (tmp_path / "table.csv").read_text().splitlines()
+    assert lines[0] == "method,mu,nu,published,mean,over_seeds"
+    expected = f"LM,0.1,5.0,82.8,{table[0, 2, 3]:.4f},{table[1, 2, 3]:.4f}"
+    assert [float(x) for x in lines[12].split(",")[1:]] == [
+        float(x) for x in expected.split(",")[1:]
+    ]
 
 
-def test_figure_a2_is_a_mean_over_clients_and_seeds_by_lambda():
+def test_figure_a2_is_a_mean_over_clients_and_seeds_by_lambda(tmp_path):
     sweep = made({"seed": (0, 1)})
     module = load("superfed_figA2")
     mean, std, over_seeds = module.curve(sweep)
@@ -81,6 +88,11 @@ def test_figure_a2_is_a_mean_over_clients_and_seeds_by_lambda():
     assert over_seeds[3] == pytest.approx(apart / 2**0.5)
     assert np.isnan(module.curve(made({"seed": (0,)}))[2]).all()
     assert len(module.figure({"APFL": module.curve(sweep)}).axes) == 1
+    module.write_table({"APFL": module.curve(sweep)}, tmp_path)
+    line = (tmp_path / "table.csv").read_text().splitlines()[4].split(",")
+    assert line[:2] == ["APFL", "0.3"]
+    found = [float(x) for x in line[2:]]
+    assert found == pytest.approx([mean[3], std[3], over_seeds[3]], abs=1e-4)
 
 
 def test_figure_a1_measures_what_lies_below_a_level():

@@ -102,29 +102,33 @@ def test_a_table_has_what_was_asked_for_and_nothing_else(call, cells, tmp_path):
     assert out.count("### ") == 2
     assert "### MNIST-K100" in out
     again = ("--table", "--columns", "MNIST-K50", "--only", "APFL", "SuPerFed-MM")
-    code, out, _ = call("superfed_table1", *again)
+    code, out, _ = call("superfed_table1", *again, "--rounds", "3")
     assert (code, len(ran)) == (0, 6)
     assert "### MNIST-K50, accuracy, 3 rounds" in out
     assert "MNIST-K100" not in out
     assert "FedAvg" not in out
     assert "| APFL |" in out
     assert " of 50, " in out  # of MM, since mixing
-    lines = (tmp_path / "runs/table-small/table.csv").read_text().splitlines()
+    folder = "runs/table-small-3-rounds"  # the scale's own rounds have another
+    lines = (tmp_path / folder / "table.csv").read_text().splitlines()
     assert {line.split(",")[2] for line in lines[1:]} == {"APFL", "SuPerFed-MM"}
     one = ("--columns", "MNIST-K50", "--only", "APFL", "--rounds", "3")
     _, out, _ = call("superfed_table1", *one)
     assert "### MNIST-K100" in out  # what was finished before keeps its place
     assert "| FedAvg |" in out
     nothing = ("--table", "--columns", "CIFAR10-K50", "--only", "pFedMe")
-    code, _, told = call("superfed_table1", *nothing)
-    assert (code, told) == (1, "no run is finished in runs/table-small\n")
+    code, _, told = call("superfed_table1", *nothing, "--dataset", "digits:every=2")
+    assert (code, told) == (1, "no run is finished in runs/table-small-digits\n")
 
 
 def test_unasked_the_small_scale_runs_what_takes_minutes(call, cells):
     _, ran = cells
     code, _, _ = call("superfed_table1", "--only", "FedAvg", "--rounds", "3")
     assert (code, len(ran)) == (0, 3)
-    assert {e.dataset for e in ran} == {f"mnist:every={n}" for n in (1, 5, 10)}
+    assert [e.dataset for e in ran] == ["mnist:every=10", "mnist:every=5", "mnist"]
+    cifar = ("--columns", "CIFAR10-K50", "--only", "FedAvg", "--out", "cifar")
+    assert call("superfed_table1", *cifar)[0] == 0
+    assert ran.pop().dataset == "cifar10:size=28,every=10"
     whole = ("--scale", "paper", "--only", "FedAvg", "--rounds", "3")
     assert call("superfed_table1", *whole)[0] == 0
     assert len(ran) == 3 + 6
@@ -308,6 +312,12 @@ def test_figure_a1_is_of_the_first_seed_and_its_table_of_all(
     options = len(ran[0].hyper)
     assert f"| FedAvg | {20 + options:.3f} ± 14.142 |" in out
     assert (tmp_path / "a1/table.md").read_text() in out
+    assert "mnist, 500 clients, 50 rounds, seeds 1, 3" in out
+    for wrong in (("0", "0"), ("0", "-1")):
+        code, _, err = call("superfed_figA1", "--seeds", *wrong, "--out", "a1")
+        assert (code, len(ran)) == (2, 6)
+        assert "seed is" in err
+    assert call("superfed_figA1", "--points", "1")[0] == 2
 
 
 @pytest.mark.parametrize("start", [0.0, 0.5])

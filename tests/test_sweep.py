@@ -5,6 +5,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from dataclasses import replace
 from functools import cache
 
 import jax
@@ -326,6 +327,12 @@ def test_rounds_are_swept_as_any_setting(tmp_path):
     whole = sweep(FEDAVG, {"rounds": (2, 3)}, out=tmp_path)
     with pytest.raises(ValueError, match=r"cannot be stacked; take results\[i\]"):
         whole.stacked("personal/test/accuracy")
+    ends = [r._replace(round=r.round[-1:]) for r in whole.results]
+    ends = [r._replace(metrics={k: v[-1:] for k, v in r.metrics.items()}) for r in ends]
+    with pytest.raises(ValueError, match="differ in the rounds"):  # of one shape
+        replace(whole, results=ends).stacked("personal/test/accuracy")
+    with pytest.raises(ValueError, match="metric 'accuracy'; all have personal/test/"):
+        whole.stacked("accuracy")
     assert [list(result.round) for result in whole.results] == [[2], [2, 3]]
     assert_as_separate(whole)
     again = sweep(FEDAVG, {"rounds": (3, 1)}, out=tmp_path)

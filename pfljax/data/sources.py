@@ -167,7 +167,8 @@ def _whole(name: str, params: dict[str, Any]) -> Arrays:
 def thinned(arrays: Arrays, every: int) -> Arrays:
     """Each `every`-th row, of the official splits and of natural clients alike.
 
-    Natural clients of whom no row is left are gone; all classes are kept.
+    Natural clients of whom no row is left are gone, the others numbered anew; all
+    classes are kept. The name tells of it: a row's number is its place in what is left.
 
     Raises:
         ValueError: `every` is no whole number from 1 to the number of rows.
@@ -179,7 +180,7 @@ def thinned(arrays: Arrays, every: int) -> Arrays:
         )
     if every == 1:
         return arrays
-    groups = arrays.official.astype(np.int64)
+    groups = arrays.official.astype(np.int64)  # one number a split and client
     if arrays.client is not None:
         groups += len(OFFICIAL_NAMES) * arrays.client
     kept = np.sort(np.argsort(groups, kind="stable")[::every])
@@ -191,6 +192,7 @@ def thinned(arrays: Arrays, every: int) -> Arrays:
         y=arrays.y[kept],
         client=client,
         official=arrays.official[kept],
+        name=f"{arrays.name}:every={every}",
     )
 
 

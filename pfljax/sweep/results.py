@@ -48,14 +48,22 @@ class Sweep:
         """The metric "personal/test/accuracy", ... of all runs, [R, T, C].
 
         Raises:
-          ValueError: the runs differ in their evaluations or clients.
+          ValueError: the runs differ in the rounds of their evaluations or in their
+            clients, or not all have this metric.
         """
+        known = set.intersection(*(set(result.metrics) for result in self.results))
+        if name not in known:
+            names = ", ".join(sorted(known))
+            raise ValueError(f"not all runs have the metric {name!r}; all have {names}")
         found = [result.metrics[name] for result in self.results]
-        if len({values.shape for values in found}) > 1:
-            shapes = ", ".join(str(values.shape) for values in found)
+        judged = {
+            (*result.round.tolist(), values.shape[1])
+            for result, values in zip(self.results, found, strict=True)
+        }
+        if len(judged) > 1:
             raise ValueError(
-                f"runs have (evaluations, clients) {shapes}, which cannot be stacked; "
-                f"take results[i].metrics[{name!r}] one by one"
+                "runs differ in the rounds of their evaluations or in their clients, "
+                f"so they cannot be stacked; take results[i].metrics[{name!r}]"
             )
         return np.stack(found)
 

@@ -197,6 +197,7 @@ def test_every_keeps_one_row_of_so_many():
     np.testing.assert_array_equal(found.y, whole.y[::3])
     assert (len(found.official), found.client) == (599, None)
     assert (found.num_classes, found.scale) == (10, 16.0)
+    assert found.name == "digits:every=3"  # row numbers are of these 599
     assert thinned(whole, 1) is whole
 
 
