@@ -16,8 +16,7 @@ time and judged by w. Where that code has it otherwise than here:
              never trained (here `judge_untrained`); here by w
   layers     of one shape start alike; here each has its own draw
   accuracy   mean over batches of a client's test rows, a short last one counting as
-             any; here every row counts alike, which leaves out a tenth of the chance in
-             the spread of 500 clients (24 rows in batches of 10, 10 and 4)
+             any (with 500 clients 24 rows: 10, 10 and 4); here every row counts alike
   biases     of batch normalisation (Table 2) are in no proximal term of FedProx, Ditto
              and pFedMe; here they are
   noise      rows are dealt by the noisy labels; here by the true ones
@@ -81,7 +80,7 @@ class Method(NamedTuple):
     hyper: Mapping[str, Any] = NOTHING
     judged: tuple[str, str] = ("personal", "")  # (model, lambda) behind the number
     settings: Mapping[str, Any] = NOTHING  # in place of the protocol's
-    rate: float = 1.0  # its learning rate, over the protocol's
+    rate: float = 1.0  # its learning rate, as a multiple of the protocol's
 
 
 METHODS = {
@@ -128,10 +127,10 @@ class Column(NamedTuple):
     small: dict[str, Any]  # settings of the small scale
     hyper: Mapping[str, Mapping[str, Any]] = NOTHING  # tuned to it, by method
     methods: Sequence[str] = tuple(METHODS)
-    misnamed: Sequence[str] = ()  # whose published number is another method's
-    alone: Mapping[str, Mapping[str, Any]] = NOTHING  # what the authors' commands set
-    # for one method and no other: for --authors-settings
-    quick: bool = True  # at small scale it runs unasked
+    misnamed: Sequence[str] = ()  # methods whose published number is another method's
+    alone: Mapping[str, Mapping[str, Any]] = NOTHING  # by method, what the authors'
+    # commands set for it and no other: used with --authors-settings
+    quick: bool = True  # whether it runs at small scale without being named
 
 
 def experiment_of(

@@ -8,8 +8,9 @@ Mean over clients of the accuracy at (1 - lambda) w + lambda v after the last ro
 band is the std over clients, the bars are that over seeds. Published: APFL peaks near
 its lambda of .25, SuPerFed is flat.
 
-What was reached: APFL falls by 35 points towards lambda = 1, MM and LM by 5 and 6
-(`README.md` here). The small scale took 91 s on one core.
+What was reached at paper scale: APFL falls by 35 points towards lambda = 1, MM and LM
+by 5 and 6 (`README.md` here). The paper prints no numbers to put beside them. The small
+scale with one seed took 91 s on one core.
 """
 
 import argparse

@@ -10,8 +10,8 @@ Calibration errors are means over batches of ten rows, as in the code: with ten 
 they measure mostly the estimator's bias, and are comparable among themselves only.
 Those of SuPerFed are, as published, the greatest over the lambdas best for some client.
 
-What was reached: the published numbers are of the legacy form; `README.md` here. Eight
-columns of one method (MNIST, pFedMe, one seed) took 159 s on one of two busy cores.
+What was reached: the published numbers are of the legacy form; `README.md` here. The
+small scale took 19 min on two cores busy with other work, too.
 """
 
 from superfed import CIFAR10, MNIST, Column, main

@@ -44,8 +44,8 @@ def grouped(points: Sequence[Point], task: Task | None = None) -> list[Group]:
     a kind, lets be traced. SuPerFed over mu and start: both are numbers, but `start` is
     looked at, for its range is checked: points of one start, and any mu, are a group.
     """
-    tried: dict[Any, Traced] = {}
-    found: dict[Any, list[tuple[Point, Traced]]] = {}
+    tried: dict[Any, Traced] = {}  # first pass: by all that is no swept number
+    found: dict[Any, list[tuple[Point, Traced]]] = {}  # second: by what is not traced
     for point in points:
         e, shape = point.experiment, parts.shape_of(point.experiment, point.federation)
         numbers = _numbers(point)
