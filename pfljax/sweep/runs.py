@@ -131,7 +131,7 @@ def _fitting(
                 f"devices, which have {free / 2**30:.2f} GiB free; choose a smaller "
                 "width, fewer clients, or fewer seeds, whose rows lie together"
             )
-        a_run = (need - least) / (most - 1)
+        a_run = (need - least) / (most - 1)  # bytes of each further run
         each = _equal(all_, 1 + int((free - least) / a_run))
         *found, need = compiled(each)
     while need > free and each > 1:
