@@ -35,7 +35,7 @@ def listing(kind: str) -> str:
             f"{name:24} {what}" + (f"\n{'':24}   {options}" if options else "")
         )
     if kind == "datasets":
-        lines.append(f"{'every one of them':24} every=1: keeps one row of so many")
+        lines.append(f"{'':24} any of them: every=1, keeps one row of so many")
     return "\n".join(lines)
 
 

@@ -57,7 +57,7 @@ def test_options_are_listed_with_their_defaults():
     assert "hidden=(64,)" in catalogue.listing("models")
     datasets = catalogue.listing("datasets")
     assert "alpha=1.0, beta=1.0" in datasets
-    assert datasets.splitlines()[-1].endswith("every=1: keeps one row of so many")
+    assert datasets.splitlines()[-1].endswith("every=1, keeps one row of so many")
 
 
 def test_a_method_without_a_table_is_told():
