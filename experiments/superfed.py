@@ -27,6 +27,7 @@ OUT/COLUMN/METHOD: killed, the same command goes on with the runs that are not f
 
 import argparse
 import os
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -37,7 +38,7 @@ import numpy as np
 from beside import GREATEST, ORACLE, Cell, cells, published, write
 from cohorts import took_part
 
-from pfljax import config, mistakes
+from pfljax import config, mistakes, registry
 from pfljax.cli import use_compile_cache
 from pfljax.config import Experiment
 from pfljax.folder import read_json
@@ -187,12 +188,11 @@ def arguments(doc: str, out: str, columns: Sequence[Column]) -> argparse.Namespa
         action="store_true",
         help="of what is finished of --columns and --only; nothing is run",
     )
-    parser.add_argument(
-        "--out", help=f"default {out}-SCALE, with --rounds and --dataset"
-    )
+    parser.add_argument("--out", help=f"default {out}-SCALE and what of these is given")
     given = parser.parse_args()
     own = [f"{given.rounds}-rounds"] if given.rounds else []
-    own += [given.dataset.partition(":")[0]] if given.dataset else []
+    own += [re.sub(r"[^\w.=,-]+", "_", given.dataset)] if given.dataset else []
+    own += ["authors-settings"] if given.authors_settings else []
     given.out = Path(given.out or "-".join([out, given.scale, *own]))
     everything = given.table or given.scale == "paper"
     given.columns = given.columns or (names if everything else quick)
@@ -257,6 +257,13 @@ def fill(given: argparse.Namespace, column: Column, label: str) -> bool:
     return True
 
 
+def rows_of(experiment: Experiment) -> str:
+    """The data set with its options, but for where it lies."""
+    choice = registry.parse(experiment.dataset)
+    kept = {k: v for k, v in choice.args if k not in ("path", "data_dir")}
+    return str(registry.choose(choice.name, **kept))
+
+
 def measured(
     place: Path, column: Column, label: str, metrics: Mapping[str, str]
 ) -> list[Cell]:
@@ -266,7 +273,7 @@ def measured(
     rows, found = sweeps.read(place), []
     ran = config.from_dict(read_json(place / "sweep.json")["experiment"])
     part = took_part(ran, sorted({int(row["seed"]) for row in rows}))
-    sets = {"data": ran.dataset, "published_on": column.experiment.dataset}
+    sets = {"data": rows_of(ran), "published_on": rows_of(column.experiment)}
     for metric, published_as in metrics.items():
         wanted = {**column.published, "metric": published_as}
         told = published(PUBLISHED, wanted).get(label, (np.nan, np.nan))

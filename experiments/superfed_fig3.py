@@ -112,8 +112,8 @@ def write_table(grids: Mapping[str, tuple[np.ndarray, np.ndarray]], out: Path) -
 
 def told_of(experiment: Experiment) -> str:
     """The problem in a few words."""
-    data = experiment.dataset.partition(":")[0]
-    return f"{data}, {experiment.clients} clients, {experiment.rounds} rounds"
+    clients, rounds = experiment.clients, experiment.rounds
+    return f"{experiment.dataset}, {clients} clients, {rounds} rounds"
 
 
 def separately(experiment: Experiment, over: Mapping[str, Any], out: Path) -> int:

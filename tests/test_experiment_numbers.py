@@ -95,7 +95,7 @@ def test_figure_a2_is_a_mean_over_clients_and_seeds_by_lambda(tmp_path):
     assert found == pytest.approx([mean[3], std[3], over_seeds[3]], abs=1e-4)
 
 
-def test_figure_a1_measures_what_lies_below_a_level():
+def test_figure_a1_measures_what_lies_below_a_level(monkeypatch):
     axis = np.linspace(-1, 1, 5)
     bowl = axis[:, None] ** 2 + axis**2  # 0 in the middle, 2 in the corners
     plane = landscape.Plane(axis, axis, {"loss": 0.5 + bowl}, {})
@@ -103,6 +103,17 @@ def test_figure_a1_measures_what_lies_below_a_level():
     assert module.center(plane) == 0.5
     assert module.below(plane, 0.75) == 5 / 25  # the middle and its four neighbours
     assert module.below(plane, 9.0) == 1
+    rises = {(0.05, False): 0.1, (0.5, True): 0.2}
+    monkeypatch.setattr(landscape, "pooled", lambda rows: rows)
+    monkeypatch.setattr(
+        landscape,
+        "sharpness",
+        lambda *_, rho, adaptive=False: SimpleNamespace(rise=rises[rho, adaptive]),
+    )
+    monkeypatch.setattr(landscape, "eigen", lambda *_, top: SimpleNamespace(values=[3]))
+    run = SimpleNamespace(task=None, server=dict, federation=SimpleNamespace(test=0))
+    shares = [100 * np.mean(plane.metrics["loss"] <= at) for at in (0.5, 1, 2, 1)]
+    assert module.measured(run, plane) == (0.5, *shares, 0.1, 0.2, 3.0)
 
 
 def test_figure_a1_normalises_by_the_layers_of_the_run(monkeypatch):

@@ -118,7 +118,15 @@ def test_a_table_has_what_was_asked_for_and_nothing_else(call, cells, tmp_path):
     assert "| FedAvg |" in out
     nothing = ("--table", "--columns", "CIFAR10-K50", "--only", "pFedMe")
     code, _, told = call("superfed_table1", *nothing, "--dataset", "digits:every=2")
-    assert (code, told) == (1, "no run is finished in runs/table-small-digits\n")
+    assert (code, told) == (
+        1,
+        "no run is finished in runs/table-small-digits_every=2\n",
+    )
+    more = ("--rounds", "3", "--dataset", "emnist/letters", "--authors-settings")
+    _, _, told = call("superfed_table1", *nothing, *more)
+    assert told.endswith("small-3-rounds-emnist_letters-authors-settings\n")
+    _, _, told = call("superfed_table1", *nothing, *more, "--out", "own")
+    assert told == "no run is finished in own\n"
 
 
 def test_unasked_the_small_scale_runs_what_takes_minutes(call, cells):

@@ -233,6 +233,14 @@ def test_a_row_of_superfed_has_the_codes_errors_and_the_data_of_its_run(tmp_path
     assert np.isfinite(shown["loss", "mixture superfed-code"].published)
 
 
+def test_where_data_lie_does_not_make_them_other_data():
+    rows_of, (femnist, _) = load("superfed").rows_of, columns("superfed_table3")
+    base = femnist.experiment
+    other = base.replace(dataset="leaf:path=elsewhere/femnist,classes=62")
+    assert rows_of(base) == rows_of(other) == "leaf:classes=62"
+    assert rows_of(base.replace(dataset="mnist:every=2")) == "mnist:every=2"
+
+
 def test_table_5_ranks_the_starts_of_each_method():
     table, beside = load("superfed_table5"), load("beside")
     cells = []

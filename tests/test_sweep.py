@@ -331,6 +331,11 @@ def test_rounds_are_swept_as_any_setting(tmp_path):
     ends = [r._replace(metrics={k: v[-1:] for k, v in r.metrics.items()}) for r in ends]
     with pytest.raises(ValueError, match="differ in the rounds"):  # of one shape
         replace(whole, results=ends).stacked("personal/test/accuracy")
+    one, two = ends
+    fewer = {k: v[:, :-1] for k, v in two.metrics.items()}
+    ends = [one, two._replace(round=one.round, metrics=fewer)]
+    with pytest.raises(ValueError, match="or in their clients"):
+        replace(whole, results=ends).stacked("personal/test/accuracy")
     with pytest.raises(ValueError, match="metric 'accuracy'; all have personal/test/"):
         whole.stacked("accuracy")
     assert [list(result.round) for result in whole.results] == [[2], [2, 3]]

@@ -192,7 +192,7 @@ def thinned(arrays: Arrays, every: int) -> Arrays:
         y=arrays.y[kept],
         client=client,
         official=arrays.official[kept],
-        name=f"{arrays.name}:every={every}",
+        name=f"{arrays.name}{',' if ':' in arrays.name else ':'}every={every}",
     )
 
 

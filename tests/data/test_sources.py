@@ -199,6 +199,7 @@ def test_every_keeps_one_row_of_so_many():
     assert (found.num_classes, found.scale) == (10, 16.0)
     assert found.name == "digits:every=3"  # row numbers are of these 599
     assert thinned(whole, 1) is whole
+    assert thinned(whole._replace(name="a:b=1"), 2).name == "a:b=1,every=2"
 
 
 @given(
