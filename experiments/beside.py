@@ -99,8 +99,15 @@ def _over_seeds(rows: Sequence[Mapping[str, Any]], scale: float) -> dict[str, fl
     return {
         "mean": means.mean(),
         "over_clients": stds.mean(),
-        "over_seeds": means.std(ddof=1) if len(means) > 1 else np.nan,
+        "over_seeds": float(std_over_seeds(means)),
     }
+
+
+def std_over_seeds(values: np.ndarray) -> np.ndarray:
+    """Sample std over the leading axis; NaN for one seed."""
+    if len(values) < 2:
+        return np.full(values.shape[1:], np.nan)
+    return values.std(0, ddof=1)
 
 
 def _diverged(model: Sequence[Mapping[str, Any]], metric: str) -> int:

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from beside import decimals
+from beside import decimals, std_over_seeds
 from cohorts import took_part
 from superfed import MNIST, applied, positive
 from superfed_table1 import START as START_OF
@@ -150,7 +150,7 @@ def number(rows: Sequence[Mapping[str, Any]], form: Form) -> tuple[float, float]
     """(mean over clients and seeds, std over seeds), accuracies in percent."""
     values = by_seed(rows, form, form.metric)
     values *= 100 if form.metric == "accuracy" else 1
-    return values.mean(), values.std(ddof=1) if len(values) > 1 else np.nan
+    return values.mean(), float(std_over_seeds(values))
 
 
 def markdown(found: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from beside import published, tau
+from beside import published, std_over_seeds, tau
 from cohorts import took_part
 from superfed import CIFAR10, METHODS, MNIST, PUBLISHED, positive
 
@@ -49,7 +49,7 @@ def grid(found: Sweep, mixing: str) -> np.ndarray:
 
     First the mean over seeds, then the std over them, NaN for one seed.
     """
-    table = np.full((2, len(MU), len(NU)), np.nan)
+    table = np.zeros((2, len(MU), len(NU)))
     for i, mu in enumerate(MU):
         for j, nu in enumerate(NU):
             wanted = {"mu": mu, "nu": nu, "mixing": mixing}
@@ -58,9 +58,7 @@ def grid(found: Sweep, mixing: str) -> np.ndarray:
                 for result in found.results
                 if wanted.items() <= result.values.items()
             ]
-            table[0, i, j] = np.mean(best)
-            if len(best) > 1:
-                table[1, i, j] = np.std(best, ddof=1)
+            table[:, i, j] = np.mean(best), std_over_seeds(np.array(best))
     return table
 
 

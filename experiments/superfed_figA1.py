@@ -23,6 +23,7 @@ from typing import NamedTuple
 
 import jax
 import numpy as np
+from beside import std_over_seeds
 from superfed import METHODS, MNIST, positive
 
 from pfljax import config, landscape, mistakes
@@ -90,9 +91,7 @@ def markdown(found: Mapping[str, Sequence[Measured]]) -> str:
     rows.append("|---" * (1 + len(Measured._fields)) + "|")
     for label, own in found.items():
         values = np.array(own)
-        mean, std = values.mean(0), np.full(values.shape[1], np.nan)
-        if len(own) > 1:
-            std = values.std(0, ddof=1)
+        mean, std = values.mean(0), std_over_seeds(values)
         cells = [
             f"{m:.3f}" + (f" ± {s:.3f}" if s == s else "")
             for m, s in zip(mean, std, strict=True)

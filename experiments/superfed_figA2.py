@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+from beside import std_over_seeds
 from superfed import experiment_of
 from superfed_table1 import COLUMNS
 
@@ -43,9 +44,7 @@ def curve(found: Sweep) -> np.ndarray:
     """
     paths = 100 * np.stack([r.path["test/accuracy"] for r in found.results])
     means = paths.mean(1)
-    several = len(means) > 1
-    over_seeds = means.std(0, ddof=1) if several else np.full(len(GRID), np.nan)
-    return np.stack([means.mean(0), paths.std(1).mean(0), over_seeds])
+    return np.stack([means.mean(0), paths.std(1).mean(0), std_over_seeds(means)])
 
 
 def figure(curves: dict[str, np.ndarray]) -> "Figure":

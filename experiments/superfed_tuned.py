@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from beside import decimals, ranks, tau
+from beside import decimals, ranks, std_over_seeds, tau
 from cohorts import Part, took_part
 from superfed import MNIST, NOTHING, applied, positive
 from superfed_table1 import START
@@ -99,8 +99,8 @@ def accuracy(found: Sweep) -> tuple[float, float, float]:
     """(mean, std over clients, std over seeds) of the personal models, percent."""
     values = 100 * found.stacked("personal/test/accuracy")[:, -1]
     means = values.mean(1)
-    spread = means.std(ddof=1) if len(means) > 1 else np.nan
-    return float(means.mean()), float(values.std(1).mean()), float(spread)
+    spread = float(std_over_seeds(means))
+    return float(means.mean()), float(values.std(1).mean()), spread
 
 
 def diverged(found: Sweep) -> int:
