@@ -14,6 +14,7 @@ test: .venv/tested
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
 	.venv/bin/pyright --pythonpath .venv/bin/python
+	.venv/bin/lint-imports --no-logo --no-cache
 	.venv/bin/pytest -n 2 --dist worksteal -m "not slow"
 
 slow: .venv/tested

@@ -15,7 +15,10 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 ORACLE = ("mixture", "oracle")
-GREATEST = ("mixture", "superfed-code")  # see pfljax.metrics.greatest_of_best
+GREATEST = (
+    "mixture",
+    "superfed-code",
+)  # see pfljax.evaluation.metrics.greatest_of_best
 SHOWN = (("personal", ""), ("server", ""), ORACLE)
 PERCENT = ("accuracy", "top5")
 SMALLER_IS_BETTER = ("loss", "ece", "mce", "ece_batchwise", "mce_batchwise")

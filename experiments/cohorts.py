@@ -11,10 +11,11 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from pfljax import config, engine, selection
-from pfljax.algorithms.superfed import first_mixed
-from pfljax.config import Experiment
-from pfljax.types import Array
+from pfljax import engine, selection
+from pfljax.algorithms.interpolation.superfed import first_mixed
+from pfljax.core.types import Array
+from pfljax.runs import settings
+from pfljax.runs.settings import Experiment
 
 
 class Part(NamedTuple):
@@ -34,7 +35,7 @@ class Part(NamedTuple):
 
 def took_part(experiment: Experiment, seeds: Iterable[int]) -> Part:
     """Who took part in the runs of these seeds; of natural clients only data tell."""
-    e = config.resolve(experiment)
+    e = settings.resolve(experiment)
     if e.clients is None:
         return Part()
     seeds = [*seeds]

@@ -25,11 +25,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pfljax import Experiment, build
-from pfljax.cli import use_compile_cache
+from pfljax import Experiment
+from pfljax.cli.main import use_compile_cache
+from pfljax.core.types import ClientData, Examples
 from pfljax.data import Federation
-from pfljax.population import population
-from pfljax.types import ClientData, Examples
+from pfljax.simulate import simulation
+from pfljax.simulate.population import population
 
 POOL, ROWS = 2000, 20  # rows of all data, which clients share, and of a client
 HEAD = Experiment(  # a personal head of 199 x 10 + 10 = 2,000 parameters
@@ -63,7 +64,7 @@ def play(experiment: Experiment, people: Federation, path: Path) -> dict[str, An
     """Runs all rounds without evaluations; what was measured."""
     shutil.rmtree(path, ignore_errors=True)
     path.mkdir(parents=True)
-    sim = build.simulation(experiment, people)
+    sim = simulation.simulation(experiment, people)
     store: Any = population(sim, experiment, path, 0, print)
     state, done, seconds, losses = sim.init(jax.random.key(0)), 0, [], []
     while done < experiment.rounds:

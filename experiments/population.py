@@ -18,9 +18,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from pfljax import engine, models
-from pfljax.algorithms.fedper import fedper
+from pfljax.algorithms.decoupling.fedper import fedper
+from pfljax.core.types import ClientData, Examples, Local
 from pfljax.selection import uniform
-from pfljax.types import ClientData, Examples, Local
 
 ROUNDS, ROWS = 200, 20
 

@@ -79,8 +79,10 @@ def measure(devices: int, cohort: int, method: str) -> dict[str, Any]:
     import jax
 
     jax.config.update("jax_num_cpu_devices", devices)
-    from pfljax import build, engine, homes, mesh
+    from pfljax import engine
     from pfljax.bench.workloads import WORKLOADS, make_data, make_setting, make_task
+    from pfljax.engine import mesh, placement
+    from pfljax.simulate import simulation
 
     work = WORKLOADS["W1"]._replace(cohort=cohort, epochs=1)
     method, _, at_home = method.partition(" ")
@@ -88,10 +90,10 @@ def measure(devices: int, cohort: int, method: str) -> dict[str, Any]:
     grid = mesh.make(devices, bool(at_home)) if devices > 1 else None
     setting = make_setting(work, task, method)._replace(mesh=grid)
     if grid is not None and grid.homes:
-        train = homes.place(grid, {"train": train})["train"]
+        train = placement.place(grid, {"train": train})["train"]
     else:
         train = mesh.place(grid, train)
-    state = build.make_init(setting, task, work.clients)(jax.random.key(0))
+    state = simulation.make_init(setting, task, work.clients)(jax.random.key(0))
     count = mesh.place(grid, jax.numpy.int32(ROUNDS))
     rounds = engine.compile_rounds(setting, ROUNDS)
     program = rounds.lower(state, train, count).compile()
@@ -149,8 +151,8 @@ def projected(link: Link, devices: int, kept: int = 0, at_home: bool = False) ->
     cohort, steps, model = 4096, 240, 199_210 * 4
     most = cohort / devices
     if at_home:  # the device with the most of a uniform cohort, on average
-        homes = np.full(devices, 1 / devices)
-        drawn = np.random.default_rng(0).multinomial(cohort, homes, size=1000)
+        placement = np.full(devices, 1 / devices)
+        drawn = np.random.default_rng(0).multinomial(cohort, placement, size=1000)
         most, kept = drawn.max(1).mean(), 0
     train = most * steps * (4 * model / link.memory)
     share = (devices - 1) / devices

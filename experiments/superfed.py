@@ -38,11 +38,13 @@ import numpy as np
 from beside import GREATEST, ORACLE, Cell, cells, published, write
 from cohorts import took_part
 
-from pfljax import config, mistakes, registry
-from pfljax.cli import use_compile_cache
-from pfljax.config import Experiment
-from pfljax.folder import read_json
+from pfljax import registry
+from pfljax.cli.main import use_compile_cache
 from pfljax.report import sweeps
+from pfljax.runs import settings as config
+from pfljax.runs.folder import read_json
+from pfljax.runs.settings import Experiment
+from pfljax.runtime import errors
 from pfljax.sweep import sweep
 
 NOTHING: Mapping[str, Any] = MappingProxyType({})
@@ -199,8 +201,8 @@ def arguments(doc: str, out: str, columns: Sequence[Column]) -> argparse.Namespa
     return given
 
 
-@mistakes.in_one_line()
-@mistakes.stopped_at_once()
+@errors.in_one_line()
+@errors.stopped_at_once()
 def main(
     doc: str,
     out: str,
@@ -249,7 +251,7 @@ def fill(given: argparse.Namespace, column: Column, label: str) -> bool:
     try:
         experiment = experiment.replace(**named)
         sweep(experiment, {"seed": given.seeds}, out=place, quiet=False)
-    except mistakes.KINDS as error:
+    except errors.KINDS as error:
         if os.environ.get("PFLJAX_TRACE"):
             raise
         print(f"not run: {error}", file=sys.stderr, flush=True)

@@ -24,10 +24,11 @@ from pathlib import Path
 import numpy as np
 from superfed import METHODS, MNIST, positive
 
-from pfljax import landscape, mistakes
-from pfljax.cli import use_compile_cache
-from pfljax.experiment import run
+from pfljax import landscape
+from pfljax.cli.main import use_compile_cache
 from pfljax.report.style import save_figure
+from pfljax.runtime import errors
+from pfljax.simulate.run import run
 
 CASES = {
     "FedAvg": ("before", {}),
@@ -55,8 +56,8 @@ def told(found: landscape.Pairs) -> str:
     )
 
 
-@mistakes.in_one_line()
-@mistakes.stopped_at_once()
+@errors.in_one_line()
+@errors.stopped_at_once()
 def main() -> None:
     """Trains what is not trained, judges all pairs, and draws them."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])

@@ -27,11 +27,11 @@ from cohorts import took_part
 from superfed import MNIST, applied, positive
 from superfed_table1 import START as START_OF
 
-from pfljax import mistakes
-from pfljax.cli import use_compile_cache
-from pfljax.config import Experiment
-from pfljax.folder import read_json
+from pfljax.cli.main import use_compile_cache
 from pfljax.report import sweeps
+from pfljax.runs.folder import read_json
+from pfljax.runs.settings import Experiment
+from pfljax.runtime import errors
 from pfljax.sweep import sweep
 
 BASE = MNIST.replace(clients=50, rounds=20, validation=0.1)
@@ -168,8 +168,8 @@ def markdown(found: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
     return "\n".join(lines) + "\n"
 
 
-@mistakes.in_one_line()
-@mistakes.stopped_at_once()
+@errors.in_one_line()
+@errors.stopped_at_once()
 def main() -> None:
     """Runs what is not finished, and prints both forms of each place."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])

@@ -27,11 +27,12 @@ from beside import published, std_over_seeds, tau
 from cohorts import took_part
 from superfed import CIFAR10, METHODS, MNIST, PUBLISHED, positive
 
-from pfljax import folder, mistakes
-from pfljax.cli import use_compile_cache
-from pfljax.config import Experiment
-from pfljax.experiment import run
+from pfljax.cli.main import use_compile_cache
 from pfljax.report.style import new_figure, save_figure
+from pfljax.runs import folder
+from pfljax.runs.settings import Experiment
+from pfljax.runtime import errors
+from pfljax.simulate.run import run
 from pfljax.sweep import Sweep, sweep
 
 if TYPE_CHECKING:
@@ -142,8 +143,8 @@ def pace(ran: int, seconds: float) -> str:
     return f"{ran} points ran in {seconds:.0f} s{each}"
 
 
-@mistakes.in_one_line()
-@mistakes.stopped_at_once()
+@errors.in_one_line()
+@errors.stopped_at_once()
 def main() -> None:
     """Runs the grid and draws it beside the published one."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])

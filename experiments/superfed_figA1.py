@@ -26,10 +26,12 @@ import numpy as np
 from beside import std_over_seeds
 from superfed import METHODS, MNIST, positive
 
-from pfljax import config, landscape, mistakes
-from pfljax.cli import use_compile_cache
-from pfljax.experiment import run
+from pfljax import landscape
+from pfljax.cli.main import use_compile_cache
 from pfljax.report.style import save_figure
+from pfljax.runs import settings
+from pfljax.runtime import errors
+from pfljax.simulate.run import run
 from pfljax.sweep.points import combined
 
 LABELS = {"FedAvg": {}, "SuPerFed-MM": {"start": 0.2}, "SuPerFed-LM": {"start": 0.4}}
@@ -116,8 +118,8 @@ def trained(label: str, scale: str, seed: int, out: Path) -> landscape.Finished:
     return landscape.Finished(experiment.folder)
 
 
-@mistakes.in_one_line()
-@mistakes.stopped_at_once()
+@errors.in_one_line()
+@errors.stopped_at_once()
 def main() -> None:
     """Trains what is not trained, draws the planes of a seed, and measures all."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -129,7 +131,7 @@ def main() -> None:
     if given.points % 2 == 0 or given.points < 3:
         parser.error("--points: the center is a point of an odd number only, from 3")
     combined({"seed": given.seeds})  # refused now, and not after the first seed
-    config.check(MNIST.replace(seed=min(given.seeds)))
+    settings.check(MNIST.replace(seed=min(given.seeds)))
     out = Path(given.out or f"runs/superfed-figA1-{given.scale}")
     use_compile_cache()
     found: dict[str, list[Measured]] = {label: [] for label in LABELS}

@@ -23,11 +23,11 @@ from beside import std_over_seeds
 from superfed import experiment_of
 from superfed_table1 import COLUMNS
 
-from pfljax import mistakes
-from pfljax.cli import use_compile_cache
-from pfljax.metrics import GRID
+from pfljax.cli.main import use_compile_cache
+from pfljax.evaluation.metrics import GRID
 from pfljax.report.style import BAND, PALETTE, new_figure, save_figure
 from pfljax.report.style import GRID as LINES
+from pfljax.runtime import errors
 from pfljax.sweep import Sweep, sweep
 
 if TYPE_CHECKING:
@@ -72,8 +72,8 @@ def write_table(curves: dict[str, np.ndarray], out: Path) -> None:
                 writer.writerow((label, t, *row))
 
 
-@mistakes.in_one_line()
-@mistakes.stopped_at_once()
+@errors.in_one_line()
+@errors.stopped_at_once()
 def main() -> None:
     """Runs what is not finished, prints the curves and draws them."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])

@@ -28,9 +28,9 @@ from cohorts import Part, took_part
 from superfed import MNIST, NOTHING, applied, positive
 from superfed_table1 import START
 
-from pfljax import mistakes
-from pfljax.cli import use_compile_cache
-from pfljax.config import Experiment
+from pfljax.cli.main import use_compile_cache
+from pfljax.runs.settings import Experiment
+from pfljax.runtime import errors
 from pfljax.sweep import Sweep, points, sweep
 
 RATES = (0.003, 0.01, 0.03)
@@ -151,8 +151,8 @@ def markdown(lines: Sequence[Line], base: Experiment, part: Part) -> str:
     )
 
 
-@mistakes.in_one_line()
-@mistakes.stopped_at_once()
+@errors.in_one_line()
+@errors.stopped_at_once()
 def main() -> None:
     """Tunes what is not tuned; the table has all that is, of these rounds and seeds."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])

@@ -1,5 +1,5 @@
 """`python -m pfljax` is `pfljax`."""
 
-from pfljax.cli import main
+from pfljax.cli.main import main
 
 main()

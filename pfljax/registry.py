@@ -6,10 +6,7 @@ A choice is written "shards:per_client=2" on the command line and in config.json
 
 import ast
 import difflib
-import importlib
 import inspect
-import os
-import pkgutil
 import re
 from collections.abc import Callable, Mapping, Sequence
 from types import UnionType
@@ -60,36 +57,6 @@ def literal(text: str) -> Any:
         return ast.literal_eval(text)
     except (ValueError, SyntaxError):
         return text
-
-
-def algorithms() -> dict[str, Callable]:
-    """Every method: the function `x` of each file algorithms/x.py.
-
-    PFLJAX_METHODS, an environment variable, names folders with more of them.
-
-    Raises:
-      ValueError: it names what is no folder, or a file has no such function.
-    """
-    package = importlib.import_module("pfljax.algorithms")
-    folders = os.environ.get("PFLJAX_METHODS", "").split(os.pathsep)
-    for folder in filter(None, folders):
-        if not os.path.isdir(folder):
-            raise ValueError(f"PFLJAX_METHODS has {folder!r}, which is no folder")
-        if folder not in package.__path__:
-            package.__path__.append(folder)
-    names = [m.name for m in pkgutil.iter_modules(package.__path__)]
-    return {name: _method(name) for name in names if not name.startswith("_")}
-
-
-def _method(name: str) -> Callable:
-    """The function of a method's file."""
-    module = importlib.import_module(f"pfljax.algorithms.{name}")
-    if not callable(found := getattr(module, name, None)):
-        raise ValueError(
-            f"{module.__file__} has no function {name!r}, which makes the method; the "
-            "name of a file with other code begins with _"
-        )
-    return found
 
 
 def find(kind: str, known: Mapping[str, Value], name: str) -> Value:

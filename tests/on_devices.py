@@ -12,12 +12,14 @@ import jax.numpy as jnp
 import numpy as np
 
 import toy
-from pfljax import engine, evaluate, homes, mesh, selection
+from pfljax import engine, selection
+from pfljax.algorithms.clustering.ifca import ifca
 from pfljax.algorithms.fedavg import fedavg
-from pfljax.algorithms.ifca import ifca
-from pfljax.algorithms.scaffold import scaffold
-from pfljax.algorithms.superfed import superfed
-from pfljax.types import Local
+from pfljax.algorithms.global_model.scaffold import scaffold
+from pfljax.algorithms.interpolation.superfed import superfed
+from pfljax.core.types import Local
+from pfljax.engine import mesh, placement
+from pfljax.evaluation import programs
 
 WAYS = {  # settings of the mesh, by name
     "1": {"devices": 1},
@@ -50,7 +52,7 @@ def clients():
 def placed(grid):
     """(train, test) on the devices."""
     if grid is not None and grid.homes:
-        return homes.place(grid, dict(enumerate(clients()))).values()
+        return placement.place(grid, dict(enumerate(clients()))).values()
     return (mesh.place(grid, part) for part in clients())
 
 
@@ -76,11 +78,11 @@ def play(method, devices, width=1, select=None, at_home=False):
         state, history = program(toy.copy(first), train, count)
         judged = {}
         if method is superfed:  # its clients and its server have models
-            judged = evaluate.judge(setting, evaluate.View("personal"), width)(
+            judged = programs.judge(setting, programs.View("personal"), width)(
                 state, state.clients, jnp.arange(CLIENTS), train, test
             )
-            different, whose = homes.different(grid, test)
-            judge = evaluate.judge_server(setting, task)
+            different, whose = placement.different(grid, test)
+            judge = programs.judge_server(setting, task)
             judged["server"] = judge(state.server, different)["loss"][whose]
         own = jax.tree.map(lambda leaf: leaf[:CLIENTS], state.clients)
         found[f"clients {rounds}"] = listed(own)

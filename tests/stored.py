@@ -11,12 +11,14 @@ if __name__ == "__main__":  # JAX counts devices when it starts
 import numpy as np
 
 import toy
-from pfljax import engine, mesh, selection, store, stream
-from pfljax.algorithms.ditto import ditto
-from pfljax.algorithms.scaffold import scaffold
-from pfljax.algorithms.superfed import superfed
-from pfljax.slots import DiskStore
-from pfljax.types import Local
+from pfljax import engine, selection
+from pfljax.algorithms.global_model.scaffold import scaffold
+from pfljax.algorithms.interpolation.superfed import superfed
+from pfljax.algorithms.multi_task.ditto import ditto
+from pfljax.core.types import Local
+from pfljax.engine import mesh
+from pfljax.engine.paging import host, pages, records
+from pfljax.engine.paging.disk import DiskStore
 
 METHODS = scaffold, superfed
 STORES = "host", "disk"
@@ -31,8 +33,8 @@ def game(method, grid=None):
     setting = engine.Setting(
         method(task, local), local, selection.uniform(COHORT, CLIENTS), 1, grid
     )
-    client = stream.client_shape(setting, task)
-    programs = stream.programs(setting, task, client, CLIENTS, LONGEST)
+    client = pages.client_shape(setting, task)
+    programs = pages.programs(setting, task, client, CLIENTS, LONGEST)
     rows, algorithm = mesh.padded(CLIENTS, grid), setting.algorithm
     first = jax.jit(lambda key: engine.init(algorithm, task, rows, key))
     first = first(jax.random.key(0))
@@ -42,9 +44,9 @@ def game(method, grid=None):
 def open_store(kind, folder, programs, keep=2):
     """An empty store in this folder, which is made."""
     folder.mkdir(parents=True)
-    owner = store.owner(kind, "abc", CLIENTS, programs.layout)
+    owner = records.owner(kind, "abc", CLIENTS, programs.layout)
     if kind == "host":
-        return store.HostStore(folder / "clients", owner, programs.layout)
+        return host.HostStore(folder / "clients", owner, programs.layout)
     return DiskStore(folder / "clients", owner, programs.layout, keep, True)
 
 
@@ -53,7 +55,7 @@ def open_stream(kind, folder, run, programs):
     key = jax.random.key(0)
     place = open_store(kind, folder, programs)
     params = programs.params(key)
-    return stream.Stream(programs, run, place, key, params, lambda round_: [round_])
+    return pages.Stream(programs, run, place, key, params, lambda round_: [round_])
 
 
 def play(setting, run, first, cut, people=None):

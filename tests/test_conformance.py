@@ -19,10 +19,13 @@ import numpy as np
 import pytest
 
 import toy
-from pfljax import checkpoint, engine, registry, selection
-from pfljax.local import budget, sgd
-from pfljax.traffic import traffic_of
-from pfljax.types import ClientData, Examples, Local, RunState, Turn
+from pfljax import algorithms, engine, registry, selection
+from pfljax.core.communication import traffic_of
+from pfljax.core.optimizers import sgd
+from pfljax.core.training import budget
+from pfljax.core.types import ClientData, Examples, Local, RunState, Turn
+from pfljax.engine import rounds
+from pfljax.runs import checkpoint
 
 ROUNDS, COHORT, CLIENTS = 6, 5, len(toy.SIZES)
 BODY, HEAD = 4 * 16, 4 * 15  # bytes
@@ -62,7 +65,7 @@ VARIANTS = [
     ("per_fedavg", {"variant": "first_order"}),
     ("per_fedavg", {"variant": "hessian_free", "adapt": 2}),
 ]
-CASES = [(name, {}) for name in registry.algorithms()] + VARIANTS
+CASES = [(name, {}) for name in algorithms.methods()] + VARIANTS
 
 
 class Played(NamedTuple):
@@ -90,7 +93,7 @@ def played(request) -> Played:
 @cache  # pytest may tear the fixture down and set it up again
 def _play(case) -> Played:
     name, options = CASES[case]
-    factory, calls = registry.algorithms()[name], []
+    factory, calls = algorithms.methods()[name], []
     task = toy.classifier()
     loss = task.loss
 
@@ -138,7 +141,7 @@ def test_law_3_rounds_may_be_cut_anywhere(played):
 
 
 @pytest.mark.parametrize(
-    "played", [(name, {}) for name in registry.algorithms()], ids=_label, indirect=True
+    "played", [(name, {}) for name in algorithms.methods()], ids=_label, indirect=True
 )
 def test_law_3_stop_restore_and_go_on(played, tmp_path):
     with checkpoint.writer(tmp_path, "hash") as save:
@@ -153,8 +156,8 @@ def test_laws_4_and_5_width_padding_and_order_change_nothing(played, monkeypatch
     They run in another order and in chunks of 3, which pad the cohort of 5.
     """
     old = jnp.asarray([5, 2, 7, 0, 3, 6, 1, 4])
-    key_of, select = engine.client_key, played.setting.selection
-    monkeypatch.setattr(engine, "client_key", lambda key, i: key_of(key, old[i]))
+    key_of, select = rounds.client_key, played.setting.selection
+    monkeypatch.setattr(rounds, "client_key", lambda key, i: key_of(key, old[i]))
     renamed = select._replace(ids=lambda key: jnp.argsort(old)[select.ids(key)[::-1]])
     setting = played.setting._replace(selection=renamed, width=3)
     first, train = toy.copy(played.states[0]), played.train
@@ -256,14 +259,13 @@ def _personal(played):
     return jax.jit(run)
 
 
-@pytest.mark.parametrize("name", registry.algorithms())
+@pytest.mark.parametrize("name", algorithms.methods())
 def test_law_10_one_file_one_word_one_paper(name):
-    factory = registry.algorithms()[name]
+    factory = algorithms.methods()[name]
     path = Path(inspect.getsourcefile(factory))
     source = path.read_text()
     head = ast.get_docstring(ast.parse(source))
     assert path.stem == factory.__name__ == name
-    assert path.parent.name == "algorithms"
     for word in ("Server ", "Client ", "Message ", "Upload ", "https://arxiv.org/abs/"):
         assert word in head
     assert _code_lines(source) < 100

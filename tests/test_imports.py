@@ -15,9 +15,12 @@ PLOTS_AND_SETS = ("matplotlib", "tensorflow_datasets", "tensorflow")
     ("statement", "without"),
     [
         ("import pfljax", HEAVY),
-        ("import pfljax.cli, pfljax.config, pfljax.registry", HEAVY),
+        ("import pfljax.cli.main, pfljax.runs.settings, pfljax.registry", HEAVY),
         ("from pfljax import run, federate, task", PLOTS_AND_SETS),
-        ("import pfljax.report, pfljax.catalogue, pfljax.compare", PLOTS_AND_SETS),
+        (
+            "import pfljax.report, pfljax.cli.listing, pfljax.simulate.compare",
+            PLOTS_AND_SETS,
+        ),
         ("from pfljax import data; data.load('digits')", PLOTS_AND_SETS),
     ],
 )
@@ -34,5 +37,5 @@ def test_every_name_of_the_package_loads(name):
 
 
 def test_an_unknown_name_is_an_attribute_error():
-    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+    with pytest.raises(AttributeError, match="No pfljax attribute nothing"):
         pfljax.nothing  # noqa: B018

@@ -6,23 +6,24 @@ import numpy as np
 import pytest
 
 import toy
-from pfljax import engine, reduce, selection
-from pfljax.algorithms.apfl import apfl
-from pfljax.algorithms.apfl_fedtorch import apfl_fedtorch
-from pfljax.algorithms.ditto import ditto
+from pfljax import engine, selection
+from pfljax.algorithms.clustering.ifca import ifca
+from pfljax.algorithms.decoupling.fedper import fedper
+from pfljax.algorithms.decoupling.fedrep import fedrep
+from pfljax.algorithms.decoupling.lg_fedavg import lg_fedavg
 from pfljax.algorithms.fedavg import fedavg
-from pfljax.algorithms.fedper import fedper
-from pfljax.algorithms.fedprox import fedprox
-from pfljax.algorithms.fedrep import fedrep
-from pfljax.algorithms.ifca import ifca
-from pfljax.algorithms.lg_fedavg import lg_fedavg
+from pfljax.algorithms.global_model.fedprox import fedprox
+from pfljax.algorithms.global_model.scaffold import scaffold
+from pfljax.algorithms.interpolation.apfl import apfl
+from pfljax.algorithms.interpolation.apfl_fedtorch import apfl_fedtorch
+from pfljax.algorithms.interpolation.superfed import superfed
 from pfljax.algorithms.local import local as alone
-from pfljax.algorithms.per_fedavg import per_fedavg
-from pfljax.algorithms.pfedme import pfedme
-from pfljax.algorithms.scaffold import scaffold
-from pfljax.algorithms.superfed import superfed
-from pfljax.local import sgd
-from pfljax.types import ClientData, Local, Turn
+from pfljax.algorithms.meta_learning.per_fedavg import per_fedavg
+from pfljax.algorithms.multi_task.ditto import ditto
+from pfljax.algorithms.multi_task.pfedme import pfedme
+from pfljax.core import aggregation
+from pfljax.core.optimizers import sgd
+from pfljax.core.types import ClientData, Local, Turn
 
 COHORT = 5
 TASK = toy.quadratic()
@@ -39,7 +40,7 @@ def last(algorithm, task=TASK, local=LOCAL, **options):
 def uniform(task, local, **options):
     """FedAvg, every client of weight 1."""
     return fedavg(task, local, **options)._replace(
-        aggregate=lambda w, uploads, cohort: reduce.mean(uploads, cohort.mask)
+        aggregate=lambda w, uploads, cohort: aggregation.mean(uploads, cohort.mask)
     )
 
 
@@ -185,14 +186,14 @@ def test_superfed_that_never_mixes_is_fedprox(prox):
 
 
 def test_superfed_at_lambda_zero_is_fedavg(averaged, monkeypatch):
-    place = "pfljax.algorithms.superfed.draw_lambda"
+    place = "pfljax.algorithms.interpolation.superfed.draw_lambda"
     monkeypatch.setattr(place, lambda key, task, mixing: 0.0)
     method = superfed(TASK, LOCAL, start=0.0, mu=0.0, nu=0.0, rounds=3)
     toy.assert_close(last(method).server, averaged.server, 1e-6)
 
 
 def test_superfed_at_lambda_zero_with_a_pull_is_fedprox(monkeypatch):
-    place = "pfljax.algorithms.superfed.draw_lambda"
+    place = "pfljax.algorithms.interpolation.superfed.draw_lambda"
     monkeypatch.setattr(place, lambda key, task, mixing: 0.0)
     same = last(fedprox(TASK, LOCAL, mu=2 * 0.3))
     method = superfed(TASK, LOCAL, start=0.0, mu=0.3, nu=0.0, rounds=3)
@@ -201,7 +202,7 @@ def test_superfed_at_lambda_zero_with_a_pull_is_fedprox(monkeypatch):
 
 def test_superfed_at_lambda_one_moves_the_server_by_nothing(monkeypatch):
     """By plain SGD from w, where the pull is zero; v trains alone."""
-    place = "pfljax.algorithms.superfed.draw_lambda"
+    place = "pfljax.algorithms.interpolation.superfed.draw_lambda"
     monkeypatch.setattr(place, lambda key, task, mixing: 1.0)
     method = superfed(TASK, SGD, start=0.0, mu=0.3, nu=0.0, rounds=3)
     first, *_, end = toy.play(method, TASK, SGD, toy.noisy_clients(), cohort=COHORT)[0]

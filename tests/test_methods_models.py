@@ -7,9 +7,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from pfljax import models, registry, unsent
-from pfljax.local import sgd
-from pfljax.types import ClientData, Cohort, Examples, Local, Turn
+from pfljax import algorithms, models, registry
+from pfljax.core import unaveraged
+from pfljax.core.optimizers import sgd
+from pfljax.core.types import ClientData, Cohort, Examples, Local, Turn
 
 CLASSES, ROWS, CLIENTS, COHORT = 10, 12, 5, 2
 MODELS = {  # with the shape of a row
@@ -26,7 +27,7 @@ MODELS = {  # with the shape of a row
 }
 OPTIONS = {"superfed": {"mixing": "layer", "start": 0.0}}
 FORMS = [
-    *((method, OPTIONS.get(method, {})) for method in registry.algorithms()),
+    *((method, OPTIONS.get(method, {})) for method in algorithms.methods()),
     ("apfl", {"as_in": "fedjax"}),
     ("pfedme", {"as_in": "superfed-code"}),
     ("lg_fedavg", {"mean_body": True}),
@@ -53,11 +54,11 @@ def sizes(params):
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize(("method", "options"), FORMS, ids=str)
 def test_a_round_keeps_all_shapes_and_makes_logits(method, options, name):
-    factory, task = registry.algorithms()[method], task_of(name)
+    factory, task = algorithms.methods()[method], task_of(name)
     local = Local(0.1, batch_size=4, epochs=1, optimizer=sgd(0.9, 1e-4))
     given = registry.given(factory, rounds=4)
     algorithm = factory(task, local, **given, **options)
-    algorithm = unsent.leave_unsent(algorithm)
+    algorithm = unaveraged.leave_unsent(algorithm)
     pool = Examples(jnp.zeros((ROWS, *MODELS[name])), jnp.zeros(ROWS, jnp.int32))
 
     def play(key, zero):

@@ -3,13 +3,14 @@
 import ast
 import json
 import re
-from pathlib import Path
 
 import nbformat
 import pytest
 from nbclient import NotebookClient
 
-FOLDER = Path(__file__).parents[1] / "notebooks"
+from checkout import ROOT
+
+FOLDER = ROOT / "notebooks"
 NAMES = (
     "ablations", "add_a_method", "checkpoint_resume", "connectivity", "heterogeneity",
     "quickstart",

@@ -1,15 +1,17 @@
 """The Python of the README runs as it stands, twice in the same folders."""
 
 import re
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 import tiny
-from pfljax import Experiment, compare, data, experiment, report
+from checkout import ROOT
+from pfljax import Experiment, data, report
+from pfljax.simulate import compare
+from pfljax.simulate import run as experiment
 
-README = Path(__file__).parents[1] / "README.md"
+README = ROOT / "README.md"
 
 
 @pytest.fixture(scope="module")

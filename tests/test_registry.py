@@ -2,7 +2,8 @@ import importlib
 
 import pytest
 
-from pfljax import options, registry
+from pfljax import algorithms, registry
+from pfljax.cli import options
 from pfljax.registry import choose
 
 
@@ -20,15 +21,15 @@ def test_every_method_is_found_by_its_file():
         "local", "fedavg", "fedprox", "scaffold", "ditto", "fedper", "ifca",
         "superfed", "per_fedavg",
     }  # fmt: skip
-    assert names <= set(registry.algorithms())
+    assert names <= set(algorithms.methods())
 
 
 def test_a_method_in_a_folder_of_ones_own(folder):
     same = "from pfljax.algorithms.local import local as mine"
     (folder / "mine.py").write_text(same)
-    known = registry.algorithms()
+    known = algorithms.methods()
     assert known["mine"] is known["local"]
-    assert list(registry.algorithms()) == list(known)
+    assert list(algorithms.methods()) == list(known)
 
 
 def test_a_method_without_docstring_has_options_all_the_same(folder):
@@ -42,13 +43,13 @@ def test_a_file_without_its_method_is_told(folder):
     (folder / "helpers.py").write_text("")
     (folder / "_hidden.py").write_text("")
     with pytest.raises(ValueError, match=r"no function 'helpers'.* begins with _"):
-        registry.algorithms()
+        algorithms.methods()
 
 
 def test_a_folder_of_methods_that_does_not_exist_is_told(tmp_path, monkeypatch):
     monkeypatch.setenv("PFLJAX_METHODS", str(tmp_path / "none"))
     with pytest.raises(ValueError, match="none', which is no folder"):
-        registry.algorithms()
+        algorithms.methods()
 
 
 @pytest.mark.parametrize(
@@ -79,7 +80,7 @@ def test_an_unknown_name_is_told_the_nearest_and_all():
         ValueError,
         match=r"unknown algorithm 'dito'; known: apfl, .*did you mean 'ditto'",
     ):
-        registry.find("algorithm", registry.algorithms(), "dito")
+        algorithms.method("dito")
 
 
 @pytest.mark.parametrize(
@@ -93,18 +94,18 @@ def test_an_unknown_name_is_told_the_nearest_and_all():
 )
 def test_wrong_options(choice, message):
     with pytest.raises(ValueError, match=message):
-        registry.check("algorithm", choice, registry.algorithms()["ditto"])
+        registry.check("algorithm", choice, algorithms.methods()["ditto"])
 
 
 def test_right_options():
-    factory = registry.algorithms()["ditto"]
+    factory = algorithms.methods()["ditto"]
     registry.check("algorithm", choose("ditto", lam=1, prox="norm"), factory)
     names = ["lam", "personal_epochs", "prox", "judge_untrained"]
     assert list(registry.options(factory)) == names
 
 
 def test_what_the_experiment_fills_in_is_no_option():
-    factory = registry.algorithms()["superfed"]
+    factory = algorithms.methods()["superfed"]
     assert "rounds" not in registry.options(factory)
     assert registry.given(factory, rounds=7, seed=1) == {"rounds": 7}
-    assert registry.given(registry.algorithms()["fedavg"], rounds=7) == {}
+    assert registry.given(algorithms.methods()["fedavg"], rounds=7) == {}

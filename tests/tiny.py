@@ -13,10 +13,11 @@ from pathlib import Path
 
 import numpy as np
 
-from pfljax import Experiment, cli
-from pfljax.export import load_state
-from pfljax.folder import read_config
-from pfljax.population import population
+from pfljax import Experiment
+from pfljax.cli import main as cli
+from pfljax.runs.folder import read_config
+from pfljax.simulate.export import load_state
+from pfljax.simulate.population import population
 
 TINY = Experiment(
     algorithm="superfed",
@@ -31,7 +32,7 @@ TINY = Experiment(
     eval_every=2,
 )
 SEEN = TINY.replace(unseen=0.2)  # 5 clients train, 1 is held out
-COMMAND = "from pfljax.cli import main; main()"
+COMMAND = "from pfljax.cli.main import main; main()"
 RUN = """
 import json, sys
 from pfljax import Experiment, run

@@ -11,8 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from pfljax import engine, models, selection
-from pfljax.local import derive
-from pfljax.types import ClientData, Examples, Local, Task
+from pfljax.core.keys import derive
+from pfljax.core.types import ClientData, Examples, Local, Task
 
 SIZES = (3, 20, 7, 12, 5, 9, 16, 4)
 A = np.array([0.5, 1.0, 2.0, 1.5])  # curvature of each quadratic client

@@ -8,9 +8,10 @@ w <- sum_k n_k w_k / sum_k n_k; everybody is judged by w, or after
 
 import jax.numpy as jnp
 
-from pfljax import reduce
-from pfljax.local import fit, fold
-from pfljax.types import Algorithm, Local, Task
+from pfljax.core import aggregation
+from pfljax.core.keys import fold
+from pfljax.core.training import fit
+from pfljax.core.types import Algorithm, Local, Task
 
 
 def fedavg(
@@ -18,7 +19,7 @@ def fedavg(
     local: Local,
     *,
     finetune: int = 0,
-    reducer: reduce.Reducer = reduce.mean,
+    reducer: aggregation.Reducer = aggregation.mean,
 ) -> Algorithm:
     """Builds FedAvg; `finetune` local steps, 0 for none, precede evaluation."""
 

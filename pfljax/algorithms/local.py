@@ -7,8 +7,8 @@ McMahan et al., AISTATS 2017, https://arxiv.org/abs/1602.05629, without its aver
 Client k minimises  F_k(w_k)  whenever it is drawn, and is judged by w_k.
 """
 
-from pfljax.local import fit
-from pfljax.types import Algorithm, Local, Task
+from pfljax.core.training import fit
+from pfljax.core.types import Algorithm, Local, Task
 
 
 def local(task: Task, local: Local) -> Algorithm:

@@ -13,8 +13,8 @@ import optax
 from pfljax import engine
 from pfljax.bench.flops import has_loop, product_flops
 from pfljax.bench.workloads import Ready
-from pfljax.traffic import shapes_of_client, traffic_of
-from pfljax.types import Batch, ClientData, Key, Params, Turn
+from pfljax.core.communication import shapes_of_client, traffic_of
+from pfljax.core.types import Batch, ClientData, Key, Params, Turn
 
 SIDE, PRODUCTS, TRIES = 2048, 4, 5  # of the probe of the machine's peak
 

@@ -17,11 +17,11 @@ from pfljax import models
 from pfljax.bench import against, cost, table
 from pfljax.bench.flops import product_flops
 from pfljax.bench.measure import spread
-from pfljax.folder import write_json
+from pfljax.core.types import ClientData, Examples, Task
 from pfljax.landscape import line, plane, pooled, through
 from pfljax.models import task as make_task
 from pfljax.registry import find
-from pfljax.types import ClientData, Examples, Task
+from pfljax.runs.folder import write_json
 
 SHAPE, CLASSES, SEED = (32, 32, 3), 10, 0
 

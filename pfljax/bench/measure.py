@@ -9,11 +9,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pfljax import engine, mesh
+from pfljax import engine
 from pfljax.bench.workloads import Ready
-from pfljax.evaluate import judge_server
-from pfljax.local import budget
-from pfljax.types import Key, RunState
+from pfljax.core.training import budget
+from pfljax.core.types import Key, RunState
+from pfljax.engine import mesh
+from pfljax.evaluation.programs import judge_server
 
 EVAL_EVERY = 10  # rounds between two evaluations
 

@@ -12,11 +12,13 @@ from typing import Any
 import jax
 import numpy as np
 
-from pfljax import build, data, devices
+from pfljax import data
 from pfljax.bench.workloads import SEED, WORKLOADS
-from pfljax.config import Experiment, resolve
 from pfljax.data import Federation
-from pfljax.experiment import run
+from pfljax.runs.settings import Experiment, resolve
+from pfljax.runtime import devices
+from pfljax.simulate import simulation
+from pfljax.simulate.run import run
 
 TEST = 96  # rows of each client beside the training rows of W1
 
@@ -76,8 +78,8 @@ def federation() -> Federation:
 
 
 def _bare(experiment: Experiment, people: Federation) -> float:
-    sim = build.simulation(resolve(experiment), people)
-    train, state = build.placed(sim, people).train, sim.init(jax.random.key(0))
+    sim = simulation.simulation(resolve(experiment), people)
+    train, state = simulation.placed(sim, people).train, sim.init(jax.random.key(0))
     start = time.perf_counter()
     for _ in range(experiment.rounds // sim.longest):
         state, _ = sim.rounds(state, train, sim.longest)

@@ -7,11 +7,11 @@ from typing import Any
 
 import jax
 
-from pfljax import devices
 from pfljax.bench import against, cost, figure, landscape, measure, table
 from pfljax.bench.workloads import WORKLOADS, Ready, build
-from pfljax.folder import write_json
 from pfljax.registry import find
+from pfljax.runs.folder import write_json
+from pfljax.runtime import devices
 
 Result = dict[str, Any]
 

@@ -10,11 +10,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pfljax import devices, mesh, models, registry
-from pfljax.build import make_init
-from pfljax.engine import Setting
+from pfljax import algorithms, models, registry
+from pfljax.core.types import ClientData, Examples, Key, Local, RunState, Task
+from pfljax.engine import Setting, mesh
+from pfljax.runtime import devices
 from pfljax.selection import uniform
-from pfljax.types import ClientData, Examples, Key, Local, RunState, Task
+from pfljax.simulate.simulation import make_init
 
 SEED = 12345
 # A log-normal tail on a floor of 10 rows.
@@ -117,7 +118,7 @@ def make_setting(workload: Workload, task: Task, method: str) -> Setting:
         epochs=workload.epochs,
     )
     choice = registry.parse(method)
-    factory = registry.find("algorithm", registry.algorithms(), choice.name)
+    factory = algorithms.method(choice.name)
     registry.check("algorithm", choice, factory)
     # Of one round: a method that would start its own work later starts at once.
     given = registry.given(factory, rounds=1)

@@ -4,18 +4,17 @@ Counts by client are plain JSON; what is told of each row are arrays.
 """
 
 import hashlib
-import zlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from pfljax import registry
-from pfljax.data.partition import PARTITIONS
-from pfljax.data.sources import OFFICIAL_NAMES, Arrays
+from pfljax.data.arrays import OFFICIAL_NAMES, Arrays
+from pfljax.data.partitions.by_label import PARTITIONS
 
 if TYPE_CHECKING:
-    from pfljax.data.federation import Federation
+    pass
 
 PARTS = ("train", "validation", "test")
 PER_CLIENT = ("clients", "sizes", "class_histogram", "official")
@@ -63,45 +62,6 @@ def subset(manifest: dict[str, Any], ids: Sequence[int]) -> dict[str, Any]:
     }
     sizes = {part: [n[k] for k in ids] for part, n in manifest["sizes"].items()}
     return {**manifest, **chosen, "sizes": sizes}
-
-
-def of_run(
-    training: "Federation", unseen: "Federation | None", given: bool
-) -> dict[str, Any]:
-    """partition.json: the manifest, newcomers apart, and what the model sees of a row.
-
-    Rows that were `given` in Python are known by their bytes as well: no name of a data
-    set stands for them.
-    """
-    x = training.train.examples.x
-    about = {
-        "unseen": unseen.manifest if unseen else None,
-        "given": given,
-        "input_shape": list(x.shape[1:]),
-        "shift": np.asarray(training.shift).tolist(),
-        "scale": np.asarray(training.scale).tolist(),
-    }
-    if given:
-        about["x_crc32"] = zlib.crc32(np.ascontiguousarray(x).view(np.uint8).data)
-    return training.manifest | about
-
-
-def rows_of_run(
-    training: "Federation", unseen: "Federation | None"
-) -> dict[str, np.ndarray]:
-    """partition.npz: `row` i32[N] and `official` u8[N] of the pool, whose they are.
-
-    Client k's training, validation and test rows are the three spans `offset` and
-    `size` i32[3, C] of the pool; `unseen_offset` and `unseen_size` are the newcomers'.
-    """
-    if training.row is None:  # a federation built by hand
-        return {}
-    arrays = {"row": training.row, "official": training.official}
-    for prefix, people in (("", training), ("unseen_", unseen)):
-        for name in ("offset", "size") if people else ():
-            spans = [np.asarray(getattr(getattr(people, part), name)) for part in PARTS]
-            arrays[prefix + name] = np.stack(spans)
-    return arrays
 
 
 def _parts(offsets: np.ndarray, sizes: np.ndarray) -> zip:

@@ -4,8 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from pfljax.data.deal import Partition, rank
-from pfljax.data.sources import OFFICIAL_TEST, Arrays
+from pfljax.data.arrays import OFFICIAL_TEST, Arrays
+from pfljax.data.partitions.base import Partition, rank
 
 MAX_BYTES = 2**31  # of test rows that "official_classes" may copy
 

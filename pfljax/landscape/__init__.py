@@ -15,7 +15,6 @@ finished    the models of a finished run; runs: what `pfljax landscape RUN` does
 """
 
 from pfljax.landscape.align import hidden_units, match_units, permute_units
-from pfljax.landscape.ascent import Sharpness, sharpness
 from pfljax.landscape.curvature import Density, Eigen, Trace, density, eigen, trace
 from pfljax.landscape.curves import curve, mixtures, train_curve, train_simplex
 from pfljax.landscape.figures import (
@@ -27,7 +26,6 @@ from pfljax.landscape.figures import (
     draw_spectrum,
     draw_surface,
 )
-from pfljax.landscape.finished import Finished
 from pfljax.landscape.lines import (
     Between,
     Line,
@@ -39,7 +37,9 @@ from pfljax.landscape.lines import (
     line,
     midpoint,
 )
-from pfljax.landscape.matrix import Pairs, pairs
+from pfljax.landscape.of_runs.lines import RunLine, run_line
+from pfljax.landscape.of_runs.models import Finished
+from pfljax.landscape.pairs import Pairs, pairs
 from pfljax.landscape.planes import (
     Frame,
     Plane,
@@ -51,7 +51,7 @@ from pfljax.landscape.planes import (
     random_direction,
     through,
 )
-from pfljax.landscape.run_lines import RunLine, run_line
+from pfljax.landscape.sharpness import Sharpness, sharpness
 
 __all__ = [
     "Between",

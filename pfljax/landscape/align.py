@@ -18,12 +18,12 @@ from flax import linen as nn
 from flax.traverse_util import flatten_dict, unflatten_dict
 from scipy.optimize import linear_sum_assignment
 
-from pfljax.models.deep import Depthwise, Residual
+from pfljax.core.types import Params
+from pfljax.models.convnets import Depthwise, Residual
 from pfljax.models.dropout import Dropout
 from pfljax.models.layers import BatchNorm, GroupNorm
 from pfljax.models.linear import Linear
 from pfljax.models.network import Network
-from pfljax.types import Params
 
 Path = tuple[str, ...]
 

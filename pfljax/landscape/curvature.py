@@ -20,9 +20,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from pfljax.core.types import Array, ClientData, Key, Params, Task
 from pfljax.landscape.objective import Objective, measure, size
 from pfljax.landscape.stacked import at_least
-from pfljax.types import Array, ClientData, Key, Params, Task
 
 POINTS = 1000  # of the grid of a density
 EIGEN_STEPS, DENSITY_STEPS = 20, 40  # where a model has as many parameters

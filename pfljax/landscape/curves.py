@@ -13,13 +13,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pfljax import lanes, tree
-from pfljax.algorithms.superfed import square_cosine
+from pfljax.core import tree
+from pfljax.core.keys import derive
+from pfljax.core.training import Loss, budget, fit
+from pfljax.core.tree import square_cosine
+from pfljax.core.types import Array, Batch, ClientData, Key, Local, Params, Task, Turn
+from pfljax.engine import chunked_vmap
+from pfljax.evaluation.metrics import GRID
 from pfljax.landscape import stacked
 from pfljax.landscape.lines import Line, Places, ascending, judge
-from pfljax.local import Loss, budget, derive, fit
-from pfljax.metrics import GRID
-from pfljax.types import Array, Batch, ClientData, Key, Local, Params, Task, Turn
 
 KINDS = ("bezier", "chain")
 
@@ -273,6 +275,6 @@ def _for_all(train: Callable[..., Params]) -> Callable[..., Params]:
         ids = jnp.arange(len(data.offset))
         keys = jax.vmap(jax.random.fold_in, (None, 0))(key, ids)
         given = points, data.offset, data.size, keys
-        return lanes.over_clients(one, given, data.size, width)
+        return chunked_vmap.over_clients(one, given, data.size, width)
 
     return jax.jit(run, static_argnums=3)

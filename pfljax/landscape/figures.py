@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pfljax.evaluation.metrics import GREATER_IS_BETTER
 from pfljax.landscape.curvature import Density
 from pfljax.landscape.lines import Line, barrier
-from pfljax.landscape.matrix import Pairs
+from pfljax.landscape.pairs import Pairs
 from pfljax.landscape.planes import Plane
-from pfljax.metrics import GREATER_IS_BETTER
 from pfljax.report.figures import over_clients
 from pfljax.report.style import BAND, INK, label_ends, line_styles, new_figure
 

@@ -13,12 +13,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pfljax import tree
-from pfljax.batches import batches
+from pfljax.core import tree
+from pfljax.core.batch_rows import batches
+from pfljax.core.training import rows
+from pfljax.core.types import Array, ClientData, Params, Task
+from pfljax.evaluation.metrics import (
+    GREATER_IS_BETTER,
+    GRID,
+    even_passes,
+    rows_per_pass,
+    score,
+)
 from pfljax.landscape import stacked
-from pfljax.local import rows
-from pfljax.metrics import GREATER_IS_BETTER, GRID, even_passes, rows_per_pass, score
-from pfljax.types import Array, ClientData, Params, Task
 
 Places = Sequence[float] | np.ndarray
 

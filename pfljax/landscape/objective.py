@@ -1,8 +1,8 @@
 """The mean loss of a model on all rows of a client, and measures of it.
 
-The loss is the cross-entropy of `Task.predict`, as `pfljax.metrics` judges it: dropout
-is off. A measure is a function of one client's `Objective`; `measure` runs it for one
-client, for every client, or for pooled rows (`planes.pooled`) as one program.
+The loss is the cross-entropy of `Task.predict`, as `evaluation.metrics` judges it:
+dropout is off. A measure is a function of one client's `Objective`; `measure` runs it
+for one client, for every client, or for pooled rows (`planes.pooled`) as one program.
 """
 
 import math
@@ -15,10 +15,10 @@ import jax.numpy as jnp
 import optax
 from jax.flatten_util import ravel_pytree
 
-from pfljax.batches import batches
+from pfljax.core.batch_rows import batches
+from pfljax.core.training import mean_over_rows
+from pfljax.core.types import Array, Batch, ClientData, Params, Task
 from pfljax.landscape import stacked
-from pfljax.local import mean_over_rows
-from pfljax.types import Array, Batch, ClientData, Params, Task
 
 
 class Objective(NamedTuple):

@@ -9,11 +9,11 @@ import jax.numpy as jnp
 import numpy as np
 from flax import linen as nn
 
-from pfljax import tree
+from pfljax.core import tree
+from pfljax.core.types import Array, ClientData, Key, Params, Task
 from pfljax.landscape.lines import Places, ascending, judge
 from pfljax.landscape.stacked import alike, count
-from pfljax.models.outputs import outputs_first
-from pfljax.types import Array, ClientData, Key, Params, Task
+from pfljax.models.kernel_layout import outputs_first
 
 Mark = tuple[Any, Any]  # (alpha, beta) of a model; each f32[C] where clients differ
 

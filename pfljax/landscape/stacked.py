@@ -7,8 +7,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pfljax import lanes, memory, tree
-from pfljax.types import ClientData, Params, Task
+from pfljax.core import tree
+from pfljax.core.types import ClientData, Params, Task
+from pfljax.engine import chunked_vmap
+from pfljax.runtime import memory
 
 WIDTHS = (32, 16, 8, 4, 2, 1)  # models judged under one vmap on an accelerator
 
@@ -176,4 +178,4 @@ def over_models(
         return one(tuple(mine), ClientData(data.examples, *rows))
 
     work = jnp.broadcast_to(data.size, (clients,))
-    return lanes.over_clients(own, (jnp.arange(clients),), work, chunk)
+    return chunked_vmap.over_clients(own, (jnp.arange(clients),), work, chunk)

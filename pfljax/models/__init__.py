@@ -1,23 +1,23 @@
 """Models behind `Task`: a zoo in Flax Linen, and adapters for Linen and NNX modules."""
 
-from pfljax.models.conv import conv_for_platform as conv_for_platform
-from pfljax.models.conv import im2col as im2col
-from pfljax.models.conv import max_pool as max_pool
+from pfljax.models.convolution import conv_for_platform as conv_for_platform
+from pfljax.models.convolution import im2col as im2col
+from pfljax.models.convolution import max_pool as max_pool
 from pfljax.models.dropout import Dropout as Dropout
 from pfljax.models.linear import Linear as Linear
 from pfljax.models.network import Network as Network
 from pfljax.models.nnx import task_from_nnx as task_from_nnx
 from pfljax.models.recurrent import LSTM as LSTM
 from pfljax.models.recurrent import char_lstm as char_lstm
+from pfljax.models.small import MODELS as MODELS
+from pfljax.models.small import cifar_cnn as cifar_cnn
+from pfljax.models.small import gn_cnn as gn_cnn
+from pfljax.models.small import logistic as logistic
+from pfljax.models.small import mlp as mlp
+from pfljax.models.small import model as model
+from pfljax.models.small import twocnn as twocnn
+from pfljax.models.small import twocnn_superfed as twocnn_superfed
+from pfljax.models.small import twonn as twonn
+from pfljax.models.small import twonn_superfed as twonn_superfed
 from pfljax.models.task import check_task as check_task
 from pfljax.models.task import task as task
-from pfljax.models.zoo import MODELS as MODELS
-from pfljax.models.zoo import cifar_cnn as cifar_cnn
-from pfljax.models.zoo import gn_cnn as gn_cnn
-from pfljax.models.zoo import logistic as logistic
-from pfljax.models.zoo import mlp as mlp
-from pfljax.models.zoo import model as model
-from pfljax.models.zoo import twocnn as twocnn
-from pfljax.models.zoo import twocnn_superfed as twocnn_superfed
-from pfljax.models.zoo import twonn as twonn
-from pfljax.models.zoo import twonn_superfed as twonn_superfed

@@ -9,8 +9,8 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from pfljax.data.shuffle import mix
-from pfljax.types import Array, Key
+from pfljax.core.shuffle import mix
+from pfljax.core.types import Array, Key
 
 
 class Dropout(nn.Module):

@@ -9,9 +9,9 @@ import jax.numpy as jnp
 from flax import linen as nn
 from jax import lax
 
-from pfljax import batches
-from pfljax.types import Array
-from pfljax.unsent import UNSENT
+from pfljax.core import batch_rows
+from pfljax.core.types import Array
+from pfljax.core.unaveraged import UNSENT
 
 Layer = Callable[..., Any]
 XAVIER = nn.initializers.glorot_normal()
@@ -60,7 +60,7 @@ class BatchNorm(nn.Module):
     """Normalises each channel by the rows of its batch, in prediction as well.
 
     torch's `track_running_stats=False`: what is made of a row depends on its batch.
-    `pfljax.batches` tells the batches, and the rows that only pad them.
+    `pfljax.core.batch_rows` tells the batches, and the rows that only pad them.
     """
 
     bias: str = "bias"  # the name of that parameter
@@ -70,7 +70,7 @@ class BatchNorm(nn.Module):
         """Images [B, H, W, C], each channel of mean 0 and variance 1, then affine."""
         scale = self.param("scale", nn.initializers.ones, x.shape[-1:])
         bias = self.param(self.bias, nn.initializers.zeros, x.shape[-1:])
-        mask, size = batches.told() or (jnp.ones(len(x)), len(x))
+        mask, size = batch_rows.told() or (jnp.ones(len(x)), len(x))
         own = x.reshape(len(x) // size, size, *x.shape[1:])
         weight = mask.reshape(len(x) // size, size, 1, 1, 1)
         pixels = x.shape[1] * x.shape[2]

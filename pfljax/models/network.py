@@ -2,7 +2,7 @@
 
 from flax import linen as nn
 
-from pfljax.types import Array
+from pfljax.core.types import Array
 
 
 class Network(nn.Module):

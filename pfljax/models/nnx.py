@@ -8,8 +8,8 @@ import jax.numpy as jnp
 from flax import nnx
 from flax.traverse_util import unflatten_dict
 
+from pfljax.core.types import Array, Key, Params, Task
 from pfljax.models.task import assemble, normaliser
-from pfljax.types import Array, Key, Params, Task
 
 
 def task_from_nnx(

@@ -14,9 +14,9 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
+from pfljax.core.types import Array
 from pfljax.models.layers import bare_dense
 from pfljax.models.network import Network
-from pfljax.types import Array
 
 
 def char_lstm(

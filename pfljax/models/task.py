@@ -10,8 +10,8 @@ import optax
 from flax import linen as nn
 from flax.traverse_util import flatten_dict, unflatten_dict
 
-from pfljax.batches import batches
-from pfljax.types import Array, Batch, Key, Params, Task
+from pfljax.core.batch_rows import batches
+from pfljax.core.types import Array, Batch, Key, Params, Task
 
 LOSSES = {"cross_entropy": optax.softmax_cross_entropy_with_integer_labels}
 PARTS = ("body", "head")

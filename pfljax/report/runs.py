@@ -1,6 +1,6 @@
 """Run folders as records: read, checked, named, and grouped over seeds.
 
-The files of a run folder are written by `pfljax.experiment`; nothing here changes them.
+The files of a run folder are written by `pfljax.simulate`; nothing here changes them.
 """
 
 import itertools
@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pfljax.report.files import (
+from pfljax.report.read_files import (
     damaged,
     read_arrays,
     read_lines,

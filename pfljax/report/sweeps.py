@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pfljax.folder import DAMAGE
 from pfljax.report.columns import CALIBRATION, COLUMNS, Row, Table
-from pfljax.report.files import damaged
+from pfljax.report.read_files import damaged
 from pfljax.report.style import GRID, label_ends, line_styles, new_figure
 from pfljax.report.tables import over_seeds
+from pfljax.runs.folder import DAMAGE
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pfljax.baseline import worse_share
 from pfljax.report.columns import CALIBRATION, COLUMNS, Row, Table, numbers_of
 from pfljax.report.runs import Group, Run, find_records, judged_records, number
+from pfljax.runs.baseline import worse_share
 
 LAST, CHOSEN = "last", "chosen_on_validation"
 PROBLEM = (

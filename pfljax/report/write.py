@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from pfljax.report import comparison, figures, formats, sweeps
 from pfljax.report.columns import Table
-from pfljax.report.files import read_object, read_png
 from pfljax.report.html import Picture
+from pfljax.report.page_comparison import comparison_page, sweep_page
 from pfljax.report.page_run import run_page
-from pfljax.report.page_runs import comparison_page, sweep_page
+from pfljax.report.read_files import read_object, read_png
 from pfljax.report.runs import Group, Run, group_runs, read_run
 from pfljax.report.style import DPI, save_figure
 from pfljax.report.tables import CHOSEN, LAST, calibration_table, comparison_table

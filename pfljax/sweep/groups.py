@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from pfljax import parts
-from pfljax.config import UNHASHED, Experiment
+from pfljax.core.types import Task
 from pfljax.models import check_task
-from pfljax.parts import Shape
+from pfljax.runs.settings import UNHASHED, Experiment
+from pfljax.simulate import components
+from pfljax.simulate.components import Shape
 from pfljax.sweep.points import Point
-from pfljax.types import Task
 
 NUMBERS = ("lr", "lr_decay", "momentum", "weight_decay")
 
@@ -47,7 +47,10 @@ def grouped(points: Sequence[Point], task: Task | None = None) -> list[Group]:
     tried: dict[Any, Traced] = {}  # first pass: by all that is no swept number
     found: dict[Any, list[tuple[Point, Traced]]] = {}  # second: by what is not traced
     for point in points:
-        e, shape = point.experiment, parts.shape_of(point.experiment, point.federation)
+        e, shape = (
+            point.experiment,
+            components.shape_of(point.experiment, point.federation),
+        )
         numbers = _numbers(point)
         rest = _static(e, numbers), shape
         if rest not in tried:
@@ -80,11 +83,13 @@ def _traceable(
     experiment: Experiment, shape: Shape, task: Task | None, name: str
 ) -> bool:
     """Whether the method is built without a look at the value of this option."""
-    model = task or parts.make_task(experiment, shape)
+    model = task or components.make_task(experiment, shape)
 
     def built(value: Any) -> None:
         hyper = dict(experiment.hyper) | {name: value}
-        parts.make_setting(experiment.replace(hyper=hyper, devices=None), model, shape)
+        components.make_setting(
+            experiment.replace(hyper=hyper, devices=None), model, shape
+        )
 
     try:
         jax.eval_shape(built, jax.ShapeDtypeStruct((), np.float32))
@@ -97,8 +102,8 @@ def _check_built(experiment: Experiment, shape: Shape, task: Task | None) -> Non
     """Raises, before anything runs, what the method says of its options."""
     if task is not None:
         check_task(task, shape.input_shape, shape.num_classes)
-    model = task or parts.make_task(experiment, shape)
-    parts.make_setting(experiment.replace(devices=None), model, shape)
+    model = task or components.make_task(experiment, shape)
+    components.make_setting(experiment.replace(devices=None), model, shape)
 
 
 def _static(experiment: Experiment, traced: Traced) -> Experiment:

@@ -11,11 +11,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pfljax import build, config, registry
-from pfljax.config import UNHASHED, Experiment
+from pfljax import algorithms, registry
+from pfljax.core.types import Task
 from pfljax.data import Federation
-from pfljax.data.manifest import of_run
-from pfljax.types import Task
+from pfljax.runs import settings as config
+from pfljax.runs.provenance import of_run
+from pfljax.runs.settings import UNHASHED, Experiment
+from pfljax.simulate import simulation
+from pfljax.simulate.federation import ROWS, build_federation
 
 
 class Point(NamedTuple):
@@ -55,7 +58,7 @@ def settled(experiment: Experiment, values: Mapping[str, Any]) -> Experiment:
     fields = {f.name for f in dataclasses.fields(Experiment)} - {"hyper", *UNHASHED}
     settings = {name: value for name, value in values.items() if name in fields}
     experiment = experiment.replace(**settings)
-    method = registry.find("algorithm", registry.algorithms(), experiment.algorithm)
+    method = algorithms.method(experiment.algorithm)
     known = dict.fromkeys([*registry.defaults(method), *fields], True)
     for name in values:
         registry.find("name to sweep", known, name)
@@ -83,11 +86,11 @@ def make(
         own = settled(experiment, values)
         if own.seed not in theirs:
             theirs[own.seed] = _of_seed(given, own.seed)
-        own = build.truthful(own, theirs[own.seed], task)
+        own = simulation.truthful(own, theirs[own.seed], task)
         config.check(own, own_model=task is not None)
         _check_judged(own)
         own = config.resolve(own)
-        rows = tuple(getattr(own, name) for name in build.ROWS)
+        rows = tuple(getattr(own, name) for name in ROWS)
         if rows not in people:
             people[rows] = _dealt(own, theirs[own.seed])
         federation, told = people[rows]
@@ -121,7 +124,7 @@ def _of_seed(given: Any, seed: int) -> Federation | None:
 
 def _dealt(experiment: Experiment, given: Federation | None) -> tuple[Federation, str]:
     """(clients that train, a text that tells them and their rows from others)."""
-    federation, _ = build.federation(experiment, given)
+    federation, _ = build_federation(experiment, given)
     manifest = of_run(federation, None, given is not None)
     names = ("sha256", "x_crc32") + (("clients", "shift", "scale") if given else ())
     return federation, " ".join(str(manifest.get(name)) for name in names)

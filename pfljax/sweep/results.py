@@ -10,16 +10,17 @@ from typing import Any, NamedTuple, TextIO
 
 import numpy as np
 
-from pfljax import config, environment, folder
-from pfljax.config import Experiment
-from pfljax.folder import FolderError
-from pfljax.metrics import (
+from pfljax.evaluation.metrics import (
     FIGURES,
     GRID,
     greatest_of_best,
     pick_lambda,
     summarise,
 )
+from pfljax.runs import folder, settings
+from pfljax.runs.folder import FolderError
+from pfljax.runs.settings import Experiment
+from pfljax.runtime import environment
 
 WHAT = ("round", "judged", "lambda", "split", "metric")  # columns of the tidy table
 BY_NAME = ("metrics", "path", "size")  # the fields of Result that are dicts
@@ -149,7 +150,9 @@ def claim(
     known = {name: list(values) for name, values in over.items()}
     if file.exists():
         told = folder.read_json(file)
-        changes = config.difference(config.from_dict(told["experiment"]), experiment)
+        changes = settings.difference(
+            settings.from_dict(told["experiment"]), experiment
+        )
         names = [*told["over"]]
         if sorted(names) != sorted(over):
             changes.append(f"swept: {', '.join(names)} -> {', '.join(over)}")
@@ -162,7 +165,7 @@ def claim(
             name: list(dict.fromkeys([*told["over"][name], *over[name]]))
             for name in over
         }
-    told = {"experiment": config.to_dict(experiment), "over": known, "asked": over}
+    told = {"experiment": settings.to_dict(experiment), "over": known, "asked": over}
     folder.write_json(file, told | {"environment": environment.now()})
     return known
 

@@ -10,13 +10,14 @@ from typing import Any
 import jax
 import numpy as np
 
-from pfljax import devices, folder
-from pfljax.config import Experiment
-from pfljax.sweep import points, results, rows, runs
+from pfljax.core.types import Task
+from pfljax.runs import folder
+from pfljax.runs.settings import Experiment
+from pfljax.runtime import devices
+from pfljax.sweep import points, pool, program, results
 from pfljax.sweep.groups import Group, grouped
 from pfljax.sweep.points import Point
 from pfljax.sweep.results import Result, Sweep
-from pfljax.types import Task
 
 
 def sweep(
@@ -154,11 +155,11 @@ def _run(
     """The points of one program with their results, as slices finish."""
     e, members = group.experiment, group.points
     distinct = list({id(p.federation): p.federation for p in members}.values())
-    data = rows.stack(distinct)
+    data = pool.stack(distinct)
     places = [[id(f) for f in distinct].index(id(p.federation)) for p in members]
     count, inputs = min(num_devices, len(members)), _inputs(group, places)
-    at = np.asarray(runs.evaluations(e))
-    for which, found in runs.run_all(
+    at = np.asarray(program.evaluations(e))
+    for which, found in program.run_all(
         e, group.shape, data, inputs, count, at_once, lanes, task
     ):
         for place, i in enumerate(which):
@@ -169,12 +170,12 @@ def _run(
             yield members[i], result
 
 
-def _inputs(group: Group, places: list[int]) -> runs.Inputs:
+def _inputs(group: Group, places: list[int]) -> program.Inputs:
     """In what the points differ, as arrays over them."""
     own = [point.experiment for point in group.points]
     options = [dict(e.hyper) for e in own]
     cohort = np.array([e.cohort for e in own], np.int32)
-    return runs.Inputs(
+    return program.Inputs(
         np.array([e.seed for e in own], np.int32),
         np.array(places, np.int32),
         cohort if len(set(cohort.tolist())) > 1 else None,

@@ -3,9 +3,9 @@ import jax.numpy as jnp
 import numpy as np
 
 import toy
-from pfljax import reduce
 from pfljax.algorithms.fedavg import fedavg
-from pfljax.types import Turn
+from pfljax.core import aggregation
+from pfljax.core.types import Turn
 
 
 def test_fedavg_against_numpy():
@@ -28,7 +28,7 @@ def test_finetune_takes_steps_from_the_server_model_on_own_rows():
 
 
 def test_another_reducer_takes_the_place_of_the_mean():
-    states, drawn = toy.quadratic_game(fedavg, rounds=1, reducer=reduce.median)
+    states, drawn = toy.quadratic_game(fedavg, rounds=1, reducer=aggregation.median)
     w = toy.flat(states[0].server)
     uploads = [toy.descend(w, lambda x, k=k: toy.gradient(k, x)) for k in drawn[0]]
     np.testing.assert_allclose(

@@ -5,10 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from checkout import SHARED
+
 
 @pytest.fixture(scope="session")
 def raw_dir() -> Path:
-    beside = Path(__file__).resolve().parents[3] / "shared" / "data"
+    beside = SHARED / "data"
     folder = Path(os.environ.get("PFLJAX_RAW_DIR", beside))
     if not folder.is_dir():
         pytest.skip(f"no raw archives in {folder}; set PFLJAX_RAW_DIR")

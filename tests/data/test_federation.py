@@ -6,10 +6,10 @@ import json
 import numpy as np
 import pytest
 
-from pfljax.data.deal import Partition, from_rows
-from pfljax.data.federation import federate
-from pfljax.data.manifest import of_run, rows_of_run
-from pfljax.data.sources import from_arrays
+from pfljax.data.arrays import from_arrays
+from pfljax.data.federate import federate
+from pfljax.data.partitions.base import Partition, from_rows
+from pfljax.runs.provenance import of_run, rows_of_run
 
 ROWS, CLASSES, TEST_ROWS = 400, 5, 100
 

@@ -6,7 +6,8 @@ import pytest
 from flax import linen as nn
 
 import toy
-from pfljax import models, tree
+from pfljax import models
+from pfljax.core import tree
 from pfljax.landscape import align
 from pfljax.models.network import Network
 

@@ -7,10 +7,10 @@ import pytest
 
 import toy
 from pfljax import landscape
-from pfljax.algorithms.superfed import square_cosine
+from pfljax.core.keys import derive
+from pfljax.core.tree import square_cosine
+from pfljax.core.types import Local
 from pfljax.landscape import curves
-from pfljax.local import derive
-from pfljax.types import Local
 
 T = np.linspace(0, 1, 7)
 

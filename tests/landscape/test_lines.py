@@ -6,8 +6,8 @@ import pytest
 
 import toy
 from pfljax import landscape, models
+from pfljax.evaluation.metrics import METRICS
 from pfljax.landscape import Line
-from pfljax.metrics import METRICS
 
 T = (0.0, 0.3, 0.5, 1.0)
 CLIENTS = len(toy.SIZES)

@@ -6,8 +6,8 @@ import pytest
 
 import toy
 from pfljax import landscape
+from pfljax.core.types import ClientData
 from pfljax.landscape import Line
-from pfljax.types import ClientData
 
 CLIENTS = len(toy.SIZES)
 POINTS = 5

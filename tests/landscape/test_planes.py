@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 
 import toy
-from pfljax import landscape, models, tree
+from pfljax import landscape, models
+from pfljax.core import tree
 from pfljax.landscape.planes import pooled
 
 

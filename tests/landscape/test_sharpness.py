@@ -9,9 +9,10 @@ import pytest
 from jax.flatten_util import ravel_pytree
 
 import toy
-from pfljax import landscape, metrics
-from pfljax.landscape.ascent import ascent
-from pfljax.types import ClientData
+from pfljax import landscape
+from pfljax.core.types import ClientData
+from pfljax.evaluation import metrics
+from pfljax.landscape.sharpness import ascent
 
 DATA = toy.ragged()[0]
 TASK = toy.classifier()

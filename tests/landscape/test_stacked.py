@@ -5,15 +5,16 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from pfljax import lanes, memory
+from pfljax.engine import chunked_vmap
 from pfljax.landscape import stacked
+from pfljax.runtime import memory
 
 
 def _squares(x, width):
     def one(x):
         return (x[:, None] * x).sum()
 
-    return lanes.over_clients(one, (x,), jnp.ones(len(x), int), width)
+    return chunked_vmap.over_clients(one, (x,), jnp.ones(len(x), int), width)
 
 
 def test_as_many_models_at_once_as_fit_into_memory(monkeypatch):

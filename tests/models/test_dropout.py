@@ -7,8 +7,8 @@ import pytest
 from flax import linen as nn
 
 from pfljax import models
+from pfljax.core.types import Batch
 from pfljax.models.dropout import Dropout, keep
-from pfljax.types import Batch
 
 KEY = jax.random.key(7)
 N = 200_000

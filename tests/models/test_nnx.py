@@ -5,9 +5,10 @@ import pytest
 from flax import linen as nn
 from flax import nnx
 
-from pfljax import models, tree
+from pfljax import models
+from pfljax.core import tree
+from pfljax.core.types import Batch
 from pfljax.models.nnx import task_from_nnx
-from pfljax.types import Batch
 
 KEY = jax.random.key(0)
 

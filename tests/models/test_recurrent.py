@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from pfljax import models
+from pfljax.core.types import Batch
 from pfljax.models.recurrent import LSTM, Embedding
-from pfljax.types import Batch
 
 KEY = jax.random.key(3)
 T, B, D, H = 7, 4, 3, 5

@@ -5,7 +5,7 @@ import pytest
 from flax import linen as nn
 
 from pfljax import models
-from pfljax.types import Batch
+from pfljax.core.types import Batch
 
 KEY = jax.random.key(0)
 

@@ -1,0 +1,17 @@
+from .core.training import fit as fit
+from .core.types import Algorithm as Algorithm
+from .core.types import Batch as Batch
+from .core.types import ClientData as ClientData
+from .core.types import Cohort as Cohort
+from .core.types import Examples as Examples
+from .core.types import Local as Local
+from .core.types import RunState as RunState
+from .core.types import Task as Task
+from .core.types import Turn as Turn
+from .data.arrays import from_arrays as from_arrays
+from .data.federate import federate as federate
+from .data.federation import Federation as Federation
+from .engine.rounds import Setting as Setting
+from .models.task import task as task
+from .runs.settings import Experiment as Experiment
+from .simulate.run import run as run

@@ -1,0 +1,1 @@
+"""Clients belong to a cluster, which has a model."""

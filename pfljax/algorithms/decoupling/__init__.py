@@ -1,0 +1,1 @@
+"""Clients keep a part of the network."""

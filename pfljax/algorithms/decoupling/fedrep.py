@@ -1,0 +1,44 @@
+"""FedRep. Collins et al., ICML 2021, https://arxiv.org/abs/2102.07078 (Algorithm 1).
+
+    Server   b, the body      Client  h_k, this client's own head
+    Message  b                Upload  b_k, the body after local training
+First the head alone takes its steps, with b fixed; then the body alone, with that head
+fixed; b <- mean_k b_k. Each has an optimizer of its own: neither moves while the other
+is trained.
+"""
+
+from pfljax.algorithms.decoupling.fedper import fedper, head_training
+from pfljax.core import tree
+from pfljax.core.training import fit, with_epochs
+from pfljax.core.types import Algorithm, Local, Task
+
+
+def fedrep(
+    task: Task,
+    local: Local,
+    *,
+    head_epochs: int | None = 10,
+    finetune: int = 0,
+    weighting: str = "uniform",
+) -> Algorithm:
+    """Builds FedRep; without a head it is FedAvg of the same `weighting`.
+
+    The body takes the budget of local training, the head `head_epochs` (None: the same
+    budget). `finetune` steps of the head precede evaluation, as the authors' code does
+    after the last round: so an unseen client gets a head. SuPerFed's code weighs by
+    rows.
+    """
+
+    train_head = head_training(task, local)
+
+    def train(turn, body, head, data):
+        head = train_head(with_epochs(turn, local, head_epochs), body, head, data)
+
+        def loss(body, batch, key):
+            return task.loss(tree.merge(body, head), batch, key)
+
+        body, metrics = fit(loss, body, data, turn, local)
+        return head, body, metrics
+
+    shared = fedper(task, local, finetune=finetune, weighting=weighting)
+    return shared._replace(train=train)

@@ -1,0 +1,1 @@
+"""Clients keep nothing: one model for all."""

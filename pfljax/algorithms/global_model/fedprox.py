@@ -1,0 +1,33 @@
+"""FedProx. Li et al., MLSys 2020, https://arxiv.org/abs/1812.06127 (Algorithm 2).
+
+    Server   w                Client  nothing
+    Message  w                Upload  w_k, the params after local training
+Client k minimises  F_k(v) + mu / 2 ||v - w||^2  from v = w; the rest is FedAvg.
+"""
+
+from pfljax.algorithms.fedavg import fedavg
+from pfljax.core.losses import proximal
+from pfljax.core.training import fit
+from pfljax.core.types import Algorithm, Local, Task
+
+
+def fedprox(
+    task: Task,
+    local: Local,
+    *,
+    mu: float = 0.01,
+    prox: str = "squared",
+    finetune: int = 0,
+) -> Algorithm:
+    """Builds FedProx; `mu` = 0 is FedAvg, a large `mu` holds clients at w.
+
+    `prox` = "norm" is the un-squared per-tensor penalty of SuPerFed's code. Partial
+    work of stragglers is a matter of `pfljax.selection.stragglers`.
+    """
+
+    def train(turn, w, client, data):
+        loss = proximal(task.loss, w, mu, prox)
+        w, metrics = fit(loss, w, data, turn, local)
+        return client, w, metrics
+
+    return fedavg(task, local, finetune=finetune)._replace(train=train)

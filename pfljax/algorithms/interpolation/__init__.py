@@ -1,0 +1,1 @@
+"""Clients keep a model of their own, mixed with the shared one."""

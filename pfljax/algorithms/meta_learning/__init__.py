@@ -1,0 +1,1 @@
+"""Clients keep nothing, and adapt the one model when they are judged."""

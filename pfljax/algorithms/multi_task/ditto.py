@@ -1,0 +1,47 @@
+"""Ditto. Li et al., ICML 2021, https://arxiv.org/abs/2012.04221 (Algorithm 1).
+
+    Server   w                Client  v_k, this client's own params
+    Message  w                Upload  FedAvg's
+Client k also minimises  F_k(v) + lam / 2 ||v - w||^2  and is judged by v_k, or by w
+before it ever took part.
+"""
+
+from pfljax.algorithms.fedavg import fedavg
+from pfljax.core.losses import proximal
+from pfljax.core.newcomers import newcomers_take_w
+from pfljax.core.training import fit, with_epochs
+from pfljax.core.types import Algorithm, Local, Task
+
+
+def ditto(
+    task: Task,
+    local: Local,
+    *,
+    lam: float = 0.1,
+    personal_epochs: int | None = None,
+    prox: str = "squared",
+    judge_untrained: bool = False,
+) -> Algorithm:
+    """Builds Ditto; `lam` = 0 trains v_k alone, a large `lam` ties it to w.
+
+    v_k takes as many steps as w, on the same minibatches, unless `personal_epochs` says
+    otherwise. SuPerFed's code: personal_epochs=5, prox="norm", lam=1, and with
+    `judge_untrained` who never took part is judged by a v_k that was never trained.
+    """
+    shared = fedavg(task, local)
+
+    def train(turn, w, v, data):
+        _, upload, metrics = shared.train(turn, w, (), data)
+        own_turn = with_epochs(turn, local, personal_epochs)
+        v, _ = fit(proximal(task.loss, w, lam, prox), v, data, own_turn, local)
+        return v, upload, metrics
+
+    return newcomers_take_w(
+        shared._replace(
+            init_client=lambda params, client_id, key: params,
+            message=lambda w, v: w,
+            train=train,
+            personal=lambda turn, w, v, data: v,
+        ),
+        untrained=judge_untrained,
+    )

@@ -1,0 +1,136 @@
+"""One value of many uploads. A reducer takes uploads stacked over M and a weight
+f32[M].
+
+Weight 0 means absent. `mean`, `median`, `trimmed_mean` and `krum` share one signature,
+so a method built with `reduce=krum` is that method under robust aggregation.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from pfljax.core import tree
+from pfljax.core.types import Array, Cohort
+
+Reducer = Callable[[Any, Array], Any]
+
+
+def weighting(name: str) -> Callable[[Cohort], Array]:
+    """Weights f32[M] of a cohort: "rows", those of each client, or "uniform".
+
+    Raises:
+      ValueError: for another name.
+    """
+    of = {
+        "rows": lambda cohort: cohort.weight * cohort.mask,
+        "uniform": lambda cohort: cohort.draws * cohort.mask,
+    }
+    if name not in of:
+        raise ValueError(f"weighting is {name!r}; known: {', '.join(of)}")
+    return of[name]
+
+
+def mean(uploads: Any, weight: Array) -> Any:
+    """Weighted mean, summed in the cohort's order.
+
+    Divided last, so that over several devices all sums travel in one all-reduce.
+    """
+    total = jnp.maximum(weight.sum(), jnp.finfo(jnp.float32).tiny)
+    return jax.tree.map(lambda leaf: jnp.tensordot(weight, leaf, 1) / total, uploads)
+
+
+def median(uploads: Any, weight: Array) -> Any:
+    """Median of each coordinate over those present (Yin et al., ICML 2018)."""
+    present = weight > 0
+
+    def of_leaf(leaf: Array) -> Array:
+        return jnp.nanmedian(jnp.where(_column(present, leaf), leaf, jnp.nan), axis=0)
+
+    return jax.tree.map(of_leaf, uploads)
+
+
+def trimmed_mean(trim: float = 0.1) -> Reducer:
+    """Mean of each coordinate without its floor(trim m) largest and smallest of m.
+
+    Yin et al., ICML 2018. trim = 0 is the unweighted mean.
+    """
+    if not 0 <= trim < 0.5:
+        raise ValueError(f"trim is {trim}; expected 0 <= trim < 0.5")
+
+    def reducer(uploads: Any, weight: Array) -> Any:
+        present = weight > 0
+        count = present.sum()
+        cut = jnp.floor(trim * count)
+        rank = jnp.arange(weight.shape[0])
+        kept = (rank >= cut) & (rank < count - cut)
+
+        def of_leaf(leaf: Array) -> Array:
+            in_order = jnp.sort(
+                jnp.where(_column(present, leaf), leaf, jnp.inf), axis=0
+            )
+            total = jnp.where(_column(kept, leaf), in_order, 0).sum(0)
+            return total / jnp.maximum(kept.sum(), 1)
+
+        return jax.tree.map(of_leaf, uploads)
+
+    return reducer
+
+
+def krum(byzantine: int, chosen: int = 1) -> Reducer:
+    """Mean of the `chosen` uploads with the nearest m - byzantine - 2 neighbours.
+
+    Blanchard et al., NeurIPS 2017; chosen > 1 is Multi-Krum.
+    """
+
+    def reducer(uploads: Any, weight: Array) -> Any:
+        present = weight > 0
+        flat = jnp.concatenate(
+            [leaf.reshape(leaf.shape[0], -1) for leaf in jax.tree.leaves(uploads)], 1
+        )
+        square = jnp.sum((flat[:, None] - flat[None]) ** 2, -1)
+        other = present[None] & ~jnp.eye(len(weight), dtype=bool)
+        near = jnp.sort(jnp.where(other, square, jnp.inf), axis=1)
+        counted = jnp.arange(len(weight)) < present.sum() - byzantine - 2
+        score = jnp.where(present, jnp.where(counted, near, 0).sum(1), jnp.inf)
+        best = jnp.argsort(score)[:chosen]
+        return mean(tree.take(uploads, best), jnp.ones(chosen))
+
+    return reducer
+
+
+def counted_mean(uploads: Any, counts: Any, default: Any) -> Any:
+    """Mean of each element over the uploads that hold it; nobody's keeps `default`.
+
+    `counts` is shaped as `uploads` and holds weights, 0 where an upload lacks the
+    element.
+    """
+
+    def of_leaf(leaf: Array, count: Array, old: Array) -> Array:
+        total = count.sum(0)
+        return jnp.where(
+            total > 0, (leaf * count).sum(0) / jnp.maximum(total, 1e-12), old
+        )
+
+    return jax.tree.map(of_leaf, uploads, counts, default)
+
+
+def segment_mean(uploads: Any, member: Array, default: Any) -> Any:
+    """Weighted mean by segment: `member` f32[M, K] holds the weight of m in segment k.
+
+    Returns leaves [K, ...]; an empty segment keeps its row of `default`.
+    """
+    total = member.sum(0)
+
+    def of_leaf(leaf: Array, old: Array) -> Array:
+        sums = jnp.tensordot(member, leaf, axes=(0, 0))
+        means = sums / _column(jnp.maximum(total, 1e-12), sums)
+        return jnp.where(_column(total > 0, sums), means, old)
+
+    return jax.tree.map(of_leaf, uploads, default)
+
+
+def _column(vector: Array, like: Array) -> Array:
+    """`vector` [M] shaped to broadcast against `like` [M, ...]."""
+    return vector.reshape(vector.shape + (1,) * (like.ndim - 1))

@@ -1,0 +1,43 @@
+"""Optimizers of local training, as functions of the learning rate."""
+
+from collections.abc import Callable
+from typing import Any
+
+import optax
+
+from pfljax.core.types import Local
+
+
+def sgd(
+    momentum: Any = None, weight_decay: Any = None
+) -> Callable[[Any], optax.GradientTransformation]:
+    """SGD in torch's convention, as a function of the learning rate.
+
+    g <- grad + weight_decay w;  v <- momentum v + g (v starts at g);  w <- w - rate v.
+    """
+
+    def build(rate: Any) -> optax.GradientTransformation:
+        parts = [optax.scale_by_learning_rate(rate)]
+        if momentum is not None:
+            parts.insert(0, optax.trace(decay=momentum))
+        if weight_decay is not None:
+            parts.insert(0, optax.add_decayed_weights(weight_decay))
+        return optax.chain(*parts)
+
+    return build
+
+
+def beside(
+    local: Local, labels: Any, other: Callable[[Any], optax.GradientTransformation]
+) -> Local:
+    """Local training of a tuple whose parts have two optimizers.
+
+    `labels` names each part: "model", stepped by the optimizer of `local`, or "other",
+    stepped by `other`, a function of the learning rate.
+    """
+
+    def optimizer(rate: Any) -> optax.GradientTransformation:
+        parts: dict[Any, Any] = {"model": local.optimizer(rate), "other": other(rate)}
+        return optax.partition(parts, labels)
+
+    return local._replace(optimizer=optimizer)

@@ -1,0 +1,213 @@
+"""Deals a data set to clients, and splits each client's rows."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from pfljax.core.types import ClientData, Examples
+from pfljax.data.arrays import OFFICIAL_TEST, OFFICIAL_TRAIN, Arrays
+from pfljax.data.federation import Federation
+from pfljax.data.label_noise import Noise, label_noise, turn
+from pfljax.data.manifest import describe
+from pfljax.data.partitions.base import Partition
+from pfljax.data.partitions.by_label import partition
+from pfljax.data.split import check_fractions, shared_test, split_rows
+
+ROWS = ("train", "all")
+TEST_FROM = ("clients", "official", "official_classes", "official_own")
+
+
+def federate(
+    arrays: Arrays,
+    partition_name: str | Partition,
+    *,
+    num_clients: int | None,
+    seed: int,
+    params: Mapping[str, Any] | None = None,
+    test: float = 0.2,
+    validation: float = 0.1,
+    stratified: bool = False,
+    rows: str = "train",
+    test_from: str = "clients",
+    noise: str = "none",
+) -> Federation:
+    """Deals `arrays` to clients and splits each client's rows.
+
+    Args:
+        arrays: what `load` or `from_arrays` returned.
+        partition_name: a key of `PARTITIONS`, or a `Partition` of rows of `arrays`.
+        num_clients: C; None where the partition knows it ("natural", a Partition).
+        seed: of the partition and of the split.
+        params: parameters of the partition.
+        test: a client with n rows keeps int(test * n) for test ...
+        validation: ... and int(validation * n) for validation: both are shares of n.
+        stratified: take these rows evenly over the client's labels.
+        rows: deal the official "train" rows only, or "all".
+        test_from: "clients" tests on a client's own rows; "official" on the whole
+            official test set, one copy for all; "official_classes" on its rows of the
+            classes that the client holds, copied once for each set of classes;
+            "official_own" on the test rows of the natural client that it is. Natural
+            clients that have test rows only are left out; the manifest names them.
+        noise: wrong labels for training and validation rows, such as "pair:rate=0.1";
+            see `pfljax.data.label_noise.label_noise`. The rows are dealt by their true
+            labels; the manifest counts the given ones.
+
+    Raises:
+        ValueError: for wrong fractions or names, or clients without rows.
+    """
+    _check_choices(arrays, rows, test_from)
+    wrong = label_noise(noise, arrays.num_classes)
+    if test_from != "clients":
+        test = 0.0
+    check_fractions(test, validation)
+    params = dict(params or {})
+    dealt = _deal(arrays, partition_name, num_clients, seed, params, rows)
+    _check_dealt(arrays, dealt, num_clients, test_from)
+    order, sizes = split_rows(
+        dealt, arrays.y, test, validation, stratified, np.random.default_rng([seed, 1])
+    )
+    offsets = dealt.offset + np.cumsum(sizes, axis=0) - sizes
+    labelled = _mislabelled(arrays, order, dealt, sizes, wrong, seed)
+    if test_from != "clients":
+        extra, at, count = shared_test(arrays, order, dealt, test_from)
+        offsets[2], sizes[2] = at + len(order), count
+        order = np.concatenate([order, extra])
+    name = partition_name if isinstance(partition_name, str) else "given"
+    settings = {
+        "partition": name, "params": params, "seed": seed, "test": test,
+        "validation": validation, "stratified": stratified, "rows": rows,
+        "test_from": test_from, "noise": noise,
+        **(_left_out(arrays, dealt.order) if name == "natural" else {}),
+    }  # fmt: skip
+    return _assemble(labelled, order, offsets, sizes, settings)
+
+
+def _left_out(arrays: Arrays, dealt: np.ndarray) -> dict[str, list[int]]:
+    """What the manifest says of natural clients without a dealt row, if any."""
+    if arrays.client is None:
+        return {}
+    everybody = np.unique(arrays.client)
+    missing = np.setdiff1d(everybody, arrays.client[dealt]).tolist()
+    return {"left_out": missing} if missing else {}
+
+
+def _mislabelled(
+    arrays: Arrays,
+    order: np.ndarray,
+    dealt: Partition,
+    sizes: np.ndarray,
+    noise: Noise | None,
+    seed: int,
+) -> Arrays:
+    """The data set with noisy labels at the clients' rows to learn from, or at all."""
+    if noise is None:
+        return arrays
+    learnt = np.repeat(sizes[0] + sizes[1], dealt.size)
+    place = np.arange(len(order)) - np.repeat(dealt.offset, dealt.size)
+    rows, y = order[(place < learnt) | noise.tests_too], arrays.y.copy()
+    y[rows] = turn(y[rows], noise.matrix, [seed, 2])
+    return arrays._replace(y=y)
+
+
+def _assemble(
+    arrays: Arrays,
+    order: np.ndarray,
+    offsets: np.ndarray,
+    sizes: np.ndarray,
+    settings: dict[str, Any],
+) -> Federation:
+    """The federation of pool rows `order`; offsets and sizes are i64[3, C]."""
+    if len(order) > np.iinfo(np.int32).max:
+        raise ValueError(f"the pool has {len(order)} rows; at most 2**31 - 1 are held")
+    x: Any = arrays.x[order]  # stays on the host until a run is placed
+    y: Any = arrays.y[order]
+    pool = Examples(x, y)
+    train, validation, test = (
+        ClientData(pool, at.astype(np.int32), count.astype(np.int32))
+        for at, count in zip(offsets, sizes, strict=True)
+    )
+    return Federation(
+        train=train,
+        validation=validation,
+        test=test,
+        num_classes=arrays.num_classes,
+        shift=arrays.shift,
+        scale=arrays.scale,
+        name=arrays.name,
+        class_names=arrays.class_names,
+        manifest=describe(arrays, order, offsets, sizes, settings),
+        row=order.astype(np.int32),
+        official=arrays.official[order],
+    )
+
+
+def _deal(
+    arrays: Arrays,
+    how: str | Partition,
+    num_clients: int | None,
+    seed: int,
+    params: dict[str, Any],
+    rows: str,
+) -> Partition:
+    """The partition, in row numbers of `arrays`."""
+    if isinstance(how, Partition):
+        if params:
+            raise ValueError(f"params {sorted(params)} given with a ready Partition")
+        return how
+    if num_clients is None and how != "natural":
+        raise ValueError(f"partition {how!r} needs num_clients, got None")
+    chosen = np.arange(len(arrays.y))
+    if rows == "train":
+        chosen = np.flatnonzero(arrays.official == OFFICIAL_TRAIN)
+    if how == "natural" and arrays.client is not None:
+        # Counted anew, for some may have no row among the chosen.
+        client = np.unique(arrays.client[chosen], return_inverse=True)[1]
+        params = {**params, "client": client.reshape(-1)}
+    found = partition(how, arrays.y[chosen], num_clients, seed, params)
+    return found._replace(order=chosen[found.order])
+
+
+def _check_choices(arrays: Arrays, rows: str, test_from: str) -> None:
+    if rows not in ROWS:
+        raise ValueError(f"unknown rows {rows!r}; known: {', '.join(ROWS)}")
+    if test_from not in TEST_FROM:
+        raise ValueError(
+            f"unknown test_from {test_from!r}; known: {', '.join(TEST_FROM)}"
+        )
+    if test_from != "clients" and not np.any(arrays.official == OFFICIAL_TEST):
+        raise ValueError(
+            f"test_from is {test_from!r}, but data set {arrays.name!r} has no official "
+            "test rows; choose test_from='clients'"
+        )
+
+
+def _check_dealt(
+    arrays: Arrays, dealt: Partition, num_clients: int | None, test_from: str
+) -> None:
+    """ValueError for rows out of range, held twice or leaked, and empty clients."""
+    count, total = len(dealt.size), len(arrays.y)
+    if num_clients not in (None, count):
+        raise ValueError(f"num_clients is {num_clients}, the partition has {count}")
+    if np.any(dealt.offset != np.cumsum(dealt.size) - dealt.size):
+        raise ValueError("a Partition's rows must be grouped by client, without gaps")
+    if np.sum(dealt.size) != len(dealt.order):
+        raise ValueError(
+            f"a Partition of {len(dealt.order)} rows has sizes that sum to "
+            f"{np.sum(dealt.size)}"
+        )
+    if len(dealt.order) and not 0 <= dealt.order.min() <= dealt.order.max() < total:
+        raise ValueError(f"a Partition names rows outside of 0 .. {total - 1}")
+    if np.any(np.bincount(dealt.order, minlength=total) > 1):
+        raise ValueError("a Partition gives a row to two clients; give each row once")
+    if empty := int(np.sum(dealt.size == 0)):
+        raise ValueError(
+            f"{empty} of {count} clients have no rows; choose fewer clients, or "
+            "min_size >= 1 where the partition has it"
+        )
+    own = arrays.official[dealt.order]
+    if test_from != "clients" and np.any(own == OFFICIAL_TEST):
+        raise ValueError(
+            f"test_from is {test_from!r}, but clients hold official test rows; "
+            "choose rows='train' or test_from='clients'"
+        )

@@ -1,0 +1,248 @@
+"""Data sets by name: `load` returns one, `prepare` makes one ready to load."""
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pfljax import registry
+from pfljax.data.arrays import OFFICIAL_NAMES as OFFICIAL_NAMES
+from pfljax.data.arrays import OFFICIAL_TEST as OFFICIAL_TEST
+from pfljax.data.arrays import OFFICIAL_TRAIN as OFFICIAL_TRAIN
+from pfljax.data.arrays import Arrays as Arrays
+from pfljax.data.arrays import from_arrays as from_arrays
+from pfljax.data.sources import cache, cifar, imported, shakespeare
+from pfljax.data.sources import tfds as prepared
+from pfljax.data.sources.embedded import digits as digits
+from pfljax.data.sources.leaf import leaf as leaf
+from pfljax.data.sources.synthetic import synthetic as synthetic
+from pfljax.data.sources.synthetic import synthetic_iid as synthetic_iid
+from pfljax.data.sources.tfds import MissingDataset as MissingDataset
+
+
+def tfds(name: str, *, data_dir: str | Path | None = None) -> Arrays:
+    """An image classification set of tensorflow-datasets, as "emnist/letters".
+
+    Looks in the cache, then for a prepared array_record set (read without TensorFlow),
+    then, where TensorFlow is installed, for any prepared set; never downloads. With a
+    `data_dir` only that TFDS folder is read, and nothing is cached.
+
+    Raises:
+        MissingDataset: one line with the command to run.
+        ValueError: TFDS has no such name, or it is not image classification.
+    """
+    if data_dir is not None:
+        return prepared.read(name, (str(data_dir),))
+    if cache.path(name).exists():
+        return cache.read(name)
+    arrays = prepared.read(name, (str(cache.folder() / "tfds"), None))
+    cache.write(arrays)
+    return arrays
+
+
+def mnist(*, data_dir: str | Path | None = None) -> Arrays:
+    """MNIST, u8[70000, 28, 28, 1], ten classes."""
+    return tfds("mnist", data_dir=data_dir)
+
+
+def fashion_mnist(*, data_dir: str | Path | None = None) -> Arrays:
+    """Fashion-MNIST, u8[70000, 28, 28, 1], ten classes."""
+    return tfds("fashion_mnist", data_dir=data_dir)
+
+
+def cifar10(*, size: int | None = None, data_dir: str | Path | None = None) -> Arrays:
+    """CIFAR-10, u8[60000, 32, 32, 3], ten classes; or of `size` x `size` pixels."""
+    return resized(tfds("cifar10", data_dir=data_dir), size)
+
+
+def cifar100(
+    *,
+    labels: str = "fine",
+    size: int | None = None,
+    data_dir: str | Path | None = None,
+) -> Arrays:
+    """CIFAR-100 by its 100 fine classes or its 20 "coarse" ones, as `cifar10`.
+
+    SuPerFed's code has 28 x 28 pixels.
+    """
+    arrays = cifar.labelled(tfds("cifar100", data_dir=data_dir), labels)
+    return resized(arrays, size)
+
+
+def cifar100_20k(*, labels: str = "fine", size: int | None = None) -> Arrays:
+    """The first 20,000 + 5,000 images of CIFAR-100, as `cifar100`."""
+    return resized(cifar.labelled(imported.read("cifar100_20k"), labels), size)
+
+
+def tiny_imagenet(*, size: int | None = None) -> Arrays:
+    """Tiny-ImageNet, u8[110000, 64, 64, 3], 200 classes; val is the official test."""
+    return resized(imported.read("tiny_imagenet"), size)
+
+
+def shakespeare_roles(
+    *, stride: int = 1, min_rows: int = 1, test: float = 0.2, alphabet: str = "leaf"
+) -> Arrays:
+    """Shakespeare's roles as clients: 80 characters, u8[N, 80], and the next as label.
+
+    See `pfljax.data.sources.shakespeare.rows`.
+    """
+    return shakespeare.rows(imported.texts(), stride, min_rows, test, alphabet)
+
+
+def resized(arrays: Arrays, size: int | None) -> Arrays:
+    """Images of `size` x `size` pixels, bilinear as Pillow does; None: as they are.
+
+    Raises:
+        ValueError: for a size below 1.
+    """
+    if size is None:
+        return arrays
+    if size < 1:
+        raise ValueError(f"size is {size}; expected at least 1 pixel")
+    from PIL import Image
+
+    x = np.empty((len(arrays.x), size, size, arrays.x.shape[3]), np.uint8)
+    for old, new in zip(arrays.x, x, strict=True):
+        image = Image.fromarray(old.squeeze())
+        image = image.resize((size, size), Image.Resampling.BILINEAR)
+        new[:] = np.asarray(image).reshape(new.shape)
+    return arrays._replace(x=x)
+
+
+def emnist(*, config: str = "byclass", data_dir: str | Path | None = None) -> Arrays:
+    """EMNIST in one of TFDS's divisions; images are transposed, as TFDS has them."""
+    return tfds(f"emnist/{config}", data_dir=data_dir)
+
+
+def npz(*, path: str) -> Arrays:
+    """Arrays from an .npz file with x, y and, if wanted, client and official."""
+    if not Path(path).is_file():
+        raise ValueError(f"no file {path!r}; give path= an .npz file with x and y")
+    with np.load(path, allow_pickle=False) as stored:
+        if missing := sorted({"x", "y"} - set(stored.files)):
+            raise ValueError(f"{path!r} lacks {missing[0]!r}; it has {stored.files}")
+        optional = {
+            key: stored[key] for key in ("client", "official") if key in stored.files
+        }
+        return from_arrays(stored["x"], stored["y"], name=Path(path).stem, **optional)
+
+
+DATASETS: dict[str, Callable[..., Arrays]] = {
+    "digits": digits,
+    "synthetic": synthetic,
+    "synthetic_iid": synthetic_iid,
+    "mnist": mnist,
+    "fashion_mnist": fashion_mnist,
+    "cifar10": cifar10,
+    "cifar100": cifar100,
+    "cifar100_20k": cifar100_20k,
+    "tiny_imagenet": tiny_imagenet,
+    "shakespeare_roles": shakespeare_roles,
+    "emnist": emnist,
+    "npz": npz,
+    "leaf": leaf,
+}
+
+
+def load(name: str, *, every: int = 1, **params: Any) -> Arrays:
+    """The data set `name`: of `DATASETS`, or any image classification set of TFDS.
+
+    Of all of them `every` = n keeps each n-th row: less data for a quick run.
+    """
+    return thinned(_whole(name, params), every)
+
+
+def _whole(name: str, params: dict[str, Any]) -> Arrays:
+    choice = registry.choose(name, **params)
+    if name in DATASETS:
+        registry.check("data set", choice, DATASETS[name])
+        return DATASETS[name](**params)
+    registry.check("data set", choice, tfds)
+    with _known_names(name):
+        return tfds(name, **params)
+
+
+def thinned(arrays: Arrays, every: int) -> Arrays:
+    """Each `every`-th row, of the official splits and of natural clients alike.
+
+    Natural clients of whom no row is left are gone, the others numbered anew; all
+    classes are kept. The name tells of it: a row's number is its place in what is left.
+
+    Raises:
+        ValueError: `every` is no whole number from 1 to the number of rows.
+    """
+    if type(every) is not int or not 1 <= every <= len(arrays.y):
+        raise ValueError(
+            f"data set {arrays.name!r}: every is {every!r}; expected a whole number "
+            f"from 1 to its {len(arrays.y)} rows"
+        )
+    if every == 1:
+        return arrays
+    groups = arrays.official.astype(np.int64)  # one number a split and client
+    if arrays.client is not None:
+        groups += len(OFFICIAL_NAMES) * arrays.client
+    kept = np.sort(np.argsort(groups, kind="stable")[::every])
+    client = None if arrays.client is None else arrays.client[kept]
+    if client is not None:
+        client = np.unique(client, return_inverse=True)[1].astype(np.int32)
+    return arrays._replace(
+        x=arrays.x[kept],
+        y=arrays.y[kept],
+        client=client,
+        official=arrays.official[kept],
+        name=f"{arrays.name}{',' if ':' in arrays.name else ':'}every={every}",
+    )
+
+
+@contextlib.contextmanager
+def _known_names(name: str) -> Iterator[None]:
+    """A name that TFDS does not know is an error that lists the known ones."""
+    try:
+        yield
+    except prepared.UnknownDataset as error:
+        known = ", ".join(sorted(DATASETS))
+        raise ValueError(
+            f"unknown data set {name!r}; known: {known}, and the image classification "
+            "sets of tensorflow-datasets"
+        ) from error
+
+
+def prepare(name: str, *, raw_dir: str | Path | None = None) -> Path:
+    """Makes `name` ready for `load` and returns its file in the cache.
+
+    With `raw_dir` (default: the environment variable PFLJAX_RAW_DIR), a folder of raw
+    archives, it imports them without network and without TensorFlow; else it downloads
+    with tensorflow-datasets, which needs TensorFlow, what TFDS has. What is ready is
+    left as it is, but a `raw_dir` given here is imported again.
+
+    Raises:
+        MissingDataset: one line that says why it could not be prepared.
+        ValueError: `name` needs no preparing, or its raw files are damaged.
+    """
+    if name in ("digits", "synthetic", "synthetic_iid", "npz", "leaf"):
+        raise ValueError(f"data set {name!r} needs no preparing; load it as it is")
+    name = "emnist/byclass" if name == "emnist" else name
+    file, home = cache.path(name), cache.folder() / "tfds"
+    if file.exists() and raw_dir is None:
+        return file
+    if name in imported.STORES:
+        return imported.prepare(name, raw_dir or os.environ.get("PFLJAX_RAW_DIR"))
+    with _known_names(name):
+        ready = prepared.exists(name, str(home)) and raw_dir is None
+        if not ready:
+            _build(name, raw_dir or os.environ.get("PFLJAX_RAW_DIR"), home)
+        return cache.write(prepared.read(name, (str(home),)))
+
+
+def _build(name: str, raw_dir: str | Path | None, home: Path) -> None:
+    """The data set below `home`, from raw archives or downloaded."""
+    if not raw_dir:
+        return prepared.download(name, home)
+    if not Path(raw_dir).is_dir():
+        raise MissingDataset(
+            f"cannot prepare {name!r} from raw archives: {raw_dir} is not a folder"
+        )
+    return prepared.build_from_raw(name, Path(raw_dir), home)

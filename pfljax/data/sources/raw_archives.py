@@ -1,0 +1,95 @@
+"""Raw archives in a folder: the idx files of MNIST, packed WebP strips of CIFAR."""
+
+import gzip
+import io
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pfljax.data.sources.cifar import CIFAR100, CIFAR100_COARSE
+
+Columns = dict[str, Any]  # values of each feature, [N, ...]
+PREFIX = {"train": "train", "test": "t10k"}
+CIFAR10 = "airplane automobile bird cat deer dog frog horse ship truck"
+
+
+def read(
+    name: str, raw_dir: Path
+) -> tuple[dict[str, Columns], dict[str, tuple[str, ...]]]:
+    """({split: columns}, {feature: class names}) of the data set `name`.
+
+    Expects raw_dir/mnist/*.gz, raw_dir/fashion_mnist/*.gz,
+    raw_dir/packed/cifar10_webp.npz or raw_dir/packed/cifar100_webp.npz.
+
+    Raises:
+        FileNotFoundError: says which file was expected, or which names are known.
+    """
+    if name in ("mnist", "fashion_mnist"):
+        return {split: _idx_split(raw_dir / name, split) for split in PREFIX}, {}
+    if name == "cifar10":
+        file = first(raw_dir / "packed", "cifar10_webp.npz")
+        return cifar(file), {"label": tuple(CIFAR10.split())}
+    if name == "cifar100":
+        file = first(raw_dir / "packed", "cifar100_webp.npz")
+        return cifar(file), {"label": CIFAR100, "coarse_label": CIFAR100_COARSE}
+    raise FileNotFoundError(
+        "raw archives are known for mnist, fashion_mnist, cifar10 and cifar100 only"
+    )
+
+
+def _idx_split(folder: Path, split: str) -> Columns:
+    stem = folder / PREFIX[split]
+    image = _idx(Path(f"{stem}-images-idx3-ubyte.gz"))
+    return {"image": image, "label": _idx(Path(f"{stem}-labels-idx1-ubyte.gz"))}
+
+
+def _idx(file: Path) -> np.ndarray:
+    """u8[N, ...] of a gzipped idx file: 0, 0, 8, rank, big-endian sizes, bytes."""
+    data = gzip.decompress(first(file.parent, file.name).read_bytes())
+    rank = data[3]
+    if data[:3] != b"\x00\x00\x08":
+        raise ValueError(f"{file} is not an idx file of unsigned bytes")
+    shape = np.frombuffer(data, ">u4", rank, offset=4)
+    return np.frombuffer(data, np.uint8, offset=4 + 4 * rank).reshape(shape)
+
+
+def cifar(file: Path) -> dict[str, Columns]:
+    """Both splits of a packed CIFAR: id, image u8[N, 32, 32, 3], label, coarse_label.
+
+    Without `coarse_label` where the file has none.
+    """
+    columns: dict[str, Columns] = {}
+    with np.load(file) as stored:
+        for split in PREFIX:
+            label = stored[f"y_{split}"]
+            columns[split] = {
+                "id": [f"{split}_{i:05d}" for i in range(len(label))],
+                "image": _webp(
+                    stored[f"{split}_webp"], stored[f"{split}_offsets"], len(label)
+                ),
+                "label": label,
+            }
+            if f"coarse_{split}" in stored.files:
+                columns[split]["coarse_label"] = stored[f"coarse_{split}"]
+    return columns
+
+
+def _webp(strips: np.ndarray, offsets: np.ndarray, count: int) -> np.ndarray:
+    """u8[count, 32, 32, 3]: strip i is bytes offsets_i .. offsets_i+1, many images."""
+    from PIL import Image
+
+    images = [
+        np.asarray(Image.open(io.BytesIO(strips[a:b].tobytes())).convert("RGB"))
+        for a, b in pairwise(offsets)
+    ]
+    return np.concatenate([strip.reshape(-1, 32, 32, 3) for strip in images])[:count]
+
+
+def first(folder: Path, pattern: str) -> Path:
+    """The first file of `folder` that matches, by name; FileNotFoundError if none."""
+    found = sorted(folder.glob(pattern))
+    if not found:
+        raise FileNotFoundError(f"no {pattern} in {folder}")
+    return found[0]

@@ -1,0 +1,109 @@
+"""Shakespeare's plays by speaking role: the next character after 80 of a role's text.
+
+As LEAF cuts it (Caldas et al. 2018, https://arxiv.org/abs/1812.01097): a role is a
+client, its speeches one text with single spaces, its last rows the official test rows.
+"""
+
+import json
+import lzma
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from pfljax.data.arrays import OFFICIAL_TEST, OFFICIAL_TRAIN, Arrays, from_arrays
+from pfljax.data.sources import characters
+
+NAME = "shakespeare_roles"
+FILE = "packed/shakespeare_roles.json.xz"  # {"play/ROLE": text}, below the raw folder
+LENGTH = 80  # characters that the model sees
+UNUSED = 255
+
+
+def rows(
+    texts: Mapping[str, str], stride: int, min_rows: int, test: float, alphabet: str
+) -> Arrays:
+    """The roles of `texts` as clients, u8[N, 80], each row with its next character.
+
+    Rows start every `stride` characters: 1 is LEAF's, 80 shows a character once. The
+    first int((1 - test) * n) of a role's n rows are official train rows; test rows
+    start 80 characters or more after the last of them, so they share no input.
+    Roles without both, or with fewer than `min_rows` in all, are left out; test = 0 has
+    train rows only. Letters as in `leaf`. Validation rows are drawn from the train rows
+    and overlap them where the stride is below 80.
+
+    Raises:
+        ValueError: a number out of range, or no role is left.
+    """
+    letters = characters.alphabet(alphabet)
+    _check(stride, min_rows, test)
+    windows, parts = [], []
+    for text in texts.values():
+        window = cut(text, letters, stride)
+        part = split(len(window), stride, test)
+        used = part != UNUSED
+        held = np.unique(part[used])
+        if len(held) == (2 if test else 1) and np.sum(used) >= min_rows:
+            windows.append(window[used])
+            parts.append(part[used])
+    if not windows:
+        raise ValueError(
+            f"no role has train and test rows, and {min_rows} in all, with stride "
+            f"{stride} and test {test}; choose a smaller min_rows or stride"
+        )
+    whole = np.concatenate(windows)
+    return from_arrays(
+        np.ascontiguousarray(whole[:, :LENGTH]),
+        whole[:, LENGTH],
+        client=np.repeat(np.arange(len(parts)), [len(part) for part in parts]),
+        official=np.concatenate(parts),
+        num_classes=len(letters),
+        scale=1.0,
+        name=NAME,
+        source="W. Shakespeare, 37 plays by speaking role; public domain",
+        class_names=tuple(letters),
+    )
+
+
+def cut(text: str, letters: str, stride: int) -> np.ndarray:
+    """u8[n, 81]: 80 characters and the next, from every `stride`-th one of the text."""
+    codes = characters.places(" ".join(text.split()), letters)
+    if len(codes) <= LENGTH:
+        return np.empty((0, LENGTH + 1), np.uint8)
+    return np.lib.stride_tricks.sliding_window_view(codes, LENGTH + 1)[::stride]
+
+
+def split(count: int, stride: int, test: float) -> np.ndarray:
+    """u8[n], the official split of each of `count` rows, UNUSED between the two."""
+    train = max(1, int((1 - test) * count)) if test else count
+    first = (train - 1) * stride + LENGTH  # the first character of the test rows
+    part = np.where(np.arange(count) * stride < first, UNUSED, OFFICIAL_TEST)
+    part[:train] = OFFICIAL_TRAIN
+    return part.astype(np.uint8)
+
+
+def read(raw_dir: Path) -> dict[str, str]:
+    """Each role's text, from the packed file below `raw_dir`.
+
+    Raises:
+        FileNotFoundError: says which file was expected.
+        ValueError: the file is not {role: text}.
+    """
+    file = raw_dir / FILE
+    if not file.is_file():
+        raise FileNotFoundError(f"no {file.name} in {file.parent}")
+    try:
+        texts = json.loads(lzma.decompress(file.read_bytes()))
+    except (lzma.LZMAError, ValueError) as error:
+        raise ValueError(f"{file} cannot be read ({error}); fetch it again") from error
+    if not isinstance(texts, dict) or {type(text) for text in texts.values()} != {str}:
+        raise ValueError(f"{file} is of another layout; expected {{role: text}}")
+    return texts
+
+
+def _check(stride: int, min_rows: int, test: float) -> None:
+    for name, value in (("stride", stride), ("min_rows", min_rows)):
+        if value < 1:
+            raise ValueError(f"{name} is {value}; choose at least 1")
+    if not 0 <= test < 1:
+        raise ValueError(f"test is {test}; choose a share of the rows in [0, 1)")

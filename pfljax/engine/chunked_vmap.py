@@ -1,0 +1,56 @@
+"""Many clients on one device: some at a time under one vmap, chunk after chunk."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from pfljax.core import tree
+from pfljax.core.types import Array
+
+
+def over_clients(
+    f: Callable[..., Any],
+    args: tuple,
+    steps: Array,
+    width: int | None,
+    used: Array | None = None,
+) -> Any:
+    """`f` over the leading axis of `args`, `width` clients at a time; stacked results.
+
+    Clients are sorted by `steps`, their work, so that a chunk's lanes finish together;
+    the results come back in the order given. Of `used` clients, the first ones, chunks
+    behind the last are left out: their results are zeros.
+    """
+    count = steps.shape[0]
+    if width is None or width >= count:
+        return jax.vmap(f)(*args)
+    order = jnp.argsort(-steps, stable=True)
+    lanes = (width,) if width > 1 else ()  # one at a time needs no vmap and no axis
+    padded = jnp.concatenate([order, jnp.repeat(order[-1:], -count % width)])
+    chunks = jax.tree.map(
+        lambda leaf: leaf[padded].reshape(-1, *lanes, *leaf.shape[1:]),
+        args,
+    )
+    one_chunk = jax.vmap(f) if lanes else f
+    if used is None:
+        stacked = jax.lax.map(lambda chunk: one_chunk(*chunk), chunks)
+    else:
+        stacked = _first_chunks(one_chunk, chunks, -(-used // width))
+    back = jnp.argsort(order)
+    return jax.tree.map(
+        lambda leaf: leaf.reshape(-1, *leaf.shape[1 + len(lanes) :])[back], stacked
+    )
+
+
+def _first_chunks(f: Callable[..., Any], chunks: tuple, count: Array) -> Any:
+    """`f` over the first `count` of stacked chunks; zeros stand for the others."""
+    length = jax.tree.leaves(chunks)[0].shape[0]
+
+    def step(index: Array, found: Any) -> Any:
+        return tree.put(found, index, f(*tree.take(chunks, index)))
+
+    shapes = jax.eval_shape(f, *jax.tree.map(lambda leaf: leaf[0], chunks))
+    start = jax.tree.map(lambda s: jnp.zeros((length, *s.shape), s.dtype), shapes)
+    return jax.lax.fori_loop(0, count, step, start)

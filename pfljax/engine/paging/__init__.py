@@ -1,0 +1,1 @@
+"""Client states beyond device memory: on the host, on disk, and in pages."""

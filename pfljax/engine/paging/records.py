@@ -1,0 +1,152 @@
+"""The record of a client in a store, and whose store it is."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+FORMAT = 1  # of the folder; a reader refuses a greater one
+GO_ON = "put back the run's own folder, or start again with another --out"
+
+
+class StoreError(RuntimeError):
+    """The client states of a run cannot be used; the message says why."""
+
+
+class Store(Protocol):
+    """Records of clients. `ids` are different and ascending, i64[n]."""
+
+    def read(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """(records u8[n, bytes], whether there was one bool[n])."""
+        ...
+
+    def write(self, round_: int, ids: np.ndarray, records: np.ndarray) -> None:
+        """Keeps what these clients are after `round_` rounds."""
+        ...
+
+    def save(self, round_: int) -> None:
+        """Makes lasting what a checkpoint of this round will need; called before it."""
+        ...
+
+    def keep(self, rounds: list[int]) -> None:
+        """Only the checkpoints of these rounds may be gone back to from now on."""
+        ...
+
+
+class Layout(NamedTuple):
+    """How the state of one client lies in a record."""
+
+    structure: Any  # of the pytree
+    shapes: tuple[tuple[int, ...], ...]
+    dtypes: tuple[np.dtype, ...]
+
+    @property
+    def sizes(self) -> list[int]:
+        """Bytes of each leaf."""
+        shapes = zip(self.shapes, self.dtypes, strict=True)
+        return [int(np.prod(shape)) * dtype.itemsize for shape, dtype in shapes]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of a record."""
+        return sum(self.sizes)
+
+
+def layout(client: Any) -> Layout:
+    """The layout of a client's state, given as shapes or as arrays."""
+    leaves, structure = jax.tree.flatten(client)
+    if any(jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key) for leaf in leaves):
+        raise ValueError(
+            "the method keeps random keys with its clients, which only the store "
+            '"device" can hold; keep jax.random.key_data of them'
+        )
+    shapes, dtypes = zip(*((leaf.shape, leaf.dtype) for leaf in leaves), strict=True)
+    return Layout(structure, shapes, tuple(map(np.dtype, dtypes)))
+
+
+def pack(layout: Layout, clients: Any, count: int) -> np.ndarray:
+    """The records u8[count, bytes] of the first `count` stacked states."""
+    leaves = [np.asarray(leaf)[:count] for leaf in jax.tree.leaves(clients)]
+    parts = [
+        np.ascontiguousarray(leaf).reshape(count, -1).view(np.uint8)
+        for leaf in leaves
+        if leaf.size
+    ]
+    return np.concatenate(parts, axis=1)
+
+
+def unpack(layout: Layout, records: np.ndarray) -> Any:
+    """The stacked states, NumPy, of records u8[n, bytes]."""
+    ends = np.cumsum(layout.sizes)
+    leaves = [
+        records[:, end - size : end].view(dtype).reshape(-1, *shape)
+        for shape, dtype, size, end in zip(
+            layout.shapes, layout.dtypes, layout.sizes, ends, strict=True
+        )
+    ]
+    return jax.tree.unflatten(layout.structure, leaves)
+
+
+class Owner(NamedTuple):
+    """Whose records these are: what store.json tells, and is checked against."""
+
+    store: str
+    config: str  # digest of the run's config
+    clients: int
+    leaves: list[list[Any]]  # dtype and shape of each leaf of a client's state
+
+
+def owner(kind: str, config: str, num_clients: int, layout: Layout) -> Owner:
+    """The owner of the records of a run."""
+    leaves = [
+        [dtype.name, list(shape)]
+        for shape, dtype in zip(layout.shapes, layout.dtypes, strict=True)
+    ]
+    return Owner(kind, config, num_clients, leaves)
+
+
+def describe(folder: Path, owner: Owner, **more: Any) -> None:
+    """Writes store.json, whole and lasting."""
+    part = folder / "store.json.part"
+    part.write_text(json.dumps({"format": FORMAT, **owner._asdict(), **more}) + "\n")
+    sync(part)
+    part.replace(folder / "store.json")
+    sync(folder)
+
+
+def description(folder: Path, owner: Owner) -> dict[str, Any] | None:
+    """What store.json tells, or None if there is none; refuses another's folder."""
+    file = folder / "store.json"
+    if not file.exists():
+        return None
+    try:
+        told = json.loads(file.read_text())
+        version, found = told["format"], Owner(*(told[f] for f in Owner._fields))
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise StoreError(f"{file} is damaged ({error}); {GO_ON}") from None
+    if version > FORMAT:
+        raise StoreError(
+            f"{folder} has format {version}, this pfljax reads formats up to {FORMAT}; "
+            "upgrade pfljax"
+        )
+    for name, ours in owner._asdict().items():
+        theirs = getattr(found, name)
+        if theirs != ours:
+            raise StoreError(
+                f"{folder} holds the client states of another run: its {name} is "
+                f"{theirs!r}, not {ours!r}; {GO_ON}"
+            )
+    return told
+
+
+def sync(path: Path) -> None:
+    """Waits until a file, or the names in a folder, have reached the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,63 @@
+"""The state of a run before its first round."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from pfljax.core.keys import derive
+from pfljax.core.types import Algorithm, Array, Key, RunState, Task
+from pfljax.engine import mesh
+from pfljax.engine.mesh import Grid
+
+INIT_BLOCK = 1024  # clients whose first states are made at once
+
+
+def init(algorithm: Algorithm, task: Task, num_clients: int, key: Key) -> RunState:
+    """The state before the first round; leaves of `clients` have a leading axis C.
+
+    On a mesh give `mesh.padded(num_clients, mesh)`: rows past C belong to nobody.
+    """
+    params = first_params(task, key)
+    state = first_server(algorithm, params, num_clients, key)
+    clients = first_clients(algorithm, None, params, num_clients, key)
+    return state._replace(clients=clients)
+
+
+def first_params(task: Task, key: Key) -> Any:
+    """The parameters that every first state is made of."""
+    return task.init(derive(key, "params"))
+
+
+def first_server(
+    algorithm: Algorithm, params: Any, num_clients: int, key: Key
+) -> RunState:
+    """The state before the first round, without the clients."""
+    server = algorithm.init(params, num_clients, derive(key, "server"))
+    return RunState(key, jnp.int32(0), server, ())
+
+
+def first_clients(
+    algorithm: Algorithm, grid: Grid | None, params: Any, num_clients: int, key: Key
+) -> Any:
+    """The states of all clients before the first round, stacked.
+
+    Each device makes its own.
+    """
+
+    def locally(same: Any, ids: Array) -> Any:
+        # One at a time up to a block: random draws under vmap compile for seconds.
+        return jax.lax.map(
+            lambda k: init_client(algorithm, same[0], k, same[1]),
+            ids,
+            batch_size=INIT_BLOCK if num_clients > INIT_BLOCK else None,
+        )
+
+    run = mesh.over(grid, locally, mesh.WHOLE, mesh.SPLIT)
+    return run((params, key), jnp.arange(num_clients))
+
+
+def init_client(algorithm: Algorithm, params: Any, client_id: Array, key: Key) -> Any:
+    """The state of a client that has never taken part; also for clients never seen."""
+    client_key = jax.random.fold_in(derive(key, "clients"), client_id)
+    return algorithm.init_client(params, client_id, client_key)

@@ -1,0 +1,1 @@
+"""What is reported, and of which parameters, over which clients, and when."""

@@ -1,0 +1,1 @@
+"""Landscapes of finished runs: what `pfljax landscape` judges and draws."""

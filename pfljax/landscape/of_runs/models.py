@@ -1,0 +1,165 @@
+"""The models of a finished run, read off its checkpoints."""
+
+from collections.abc import Callable
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import linen as nn
+
+from pfljax.core import tree
+from pfljax.core.types import ClientData, Params, RunState, Task
+from pfljax.data import Federation
+from pfljax.engine import chunked_vmap
+from pfljax.evaluation import programs
+from pfljax.report.runs import read_run
+from pfljax.runs import checkpoint, settings
+from pfljax.runs.folder import FolderError, read_config
+from pfljax.simulate.components import make_network, shape_of
+from pfljax.simulate.export import load_state
+from pfljax.simulate.population import population
+from pfljax.simulate.simulation import Simulation, abstract
+
+
+class History(NamedTuple):
+    """The server's model at the rounds whose checkpoints were kept."""
+
+    rounds: list[int]  # ascending
+    models: Params  # stacked [R, ...]
+
+
+class Finished:
+    """A finished run: its data, its task, and the models that it ended with.
+
+    Attributes:
+      path: the run folder.
+      label: what figures and tables call it.
+      sim, federation, state: as `export.load_state` reads them.
+      network: the layers of the model; None if its task was given in Python.
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        federation: Federation | None = None,
+        task: Task | None = None,
+    ):
+        """Reads a run; `federation` and `task` are those given to it in Python.
+
+        Raises:
+          FolderError, ValueError: `path` is no finished run.
+        """
+        self.path, self.label = Path(path), read_run(Path(path)).label
+        found = load_state(path, federation, task)
+        self.sim: Simulation = found[0]
+        self.federation: Federation = found[1]
+        self.state: RunState = found[2]
+        self.network: nn.Module | None = None
+        if task is None:
+            experiment = read_config(self.path)
+            shape = shape_of(experiment, self.federation)
+            self.network = make_network(experiment, shape)
+
+    @property
+    def task(self) -> Task:
+        """The model."""
+        return self.sim.task
+
+    @property
+    def about(self) -> str:
+        """The method and the round."""
+        return f"{read_config(self.path).algorithm}, round {int(self.state.round)}"
+
+    def server(self) -> Params:
+        """The server's one model.
+
+        Raises:
+          ValueError: the method has none.
+        """
+        return self._server_model(self.state)
+
+    def _server_model(self, state: RunState) -> Params:
+        model = self.sim.setting.algorithm.server_model
+        if model is None:
+            raise ValueError(
+                f"{self.path} is a run of {self.about.partition(',')[0]!r}, whose "
+                "server has no model; choose a run of a method that has one"
+            )
+        return model(state.server)
+
+    @cached_property
+    def states(self) -> Callable[[Any], Any]:
+        """ids i[M] -> the stacked states of these clients, wherever they lie."""
+        given = read_config(self.path), self.path, int(self.state.round), print
+        held = population(self.sim, *given, writable=False).states
+        return held or (lambda ids: tree.take(self.state.clients, ids))
+
+    def models(self, view: str = "personal") -> Params:
+        """The models of all C clients, stacked [C, ...].
+
+        "personal": those by which they are judged. "trained": after one more local
+        training from the newest broadcast, averaged with nobody (evaluate.View).
+        """
+        model_of = programs.model_of(self.sim.setting, programs.View(view))
+        train, ids = self.federation.train, jnp.arange(self.federation.num_clients)
+
+        @jax.jit
+        def made(state: RunState, clients: Any, train: ClientData) -> Params:
+            def one(k: Any, client: Any, *span: Any) -> Params:
+                return model_of(state, k, client, ClientData(train.examples, *span))
+
+            each = ids, clients, train.offset, train.size
+            return chunked_vmap.over_clients(
+                one, each, train.size, self.sim.setting.width
+            )
+
+        return made(self.state._replace(clients=()), self._clients(), train)
+
+    @cached_property
+    def ends(self) -> Callable[[Any], tuple[Params, Params]]:
+        """Stacked states of clients -> the two models that each mixes, stacked.
+
+        Raises:
+          ValueError: the method mixes no two models.
+        """
+        found = self.sim.setting.algorithm.endpoints
+        if found is None:
+            raise ValueError(
+                f"{self.path} is a run of {self.about.partition(',')[0]!r}, which has "
+                "no endpoints; choose a run of a method that mixes two models, such as "
+                "superfed, or lines to another run (other)"
+            )
+        both = jax.jit(jax.vmap(found, (None, 0)))
+        return lambda clients: both(self.state.server, clients)
+
+    def endpoints(self) -> tuple[Params, Params]:
+        """The two models that each client mixes, each stacked [C, ...]; see `ends`."""
+        return self.ends(self._clients())
+
+    def _clients(self) -> Any:
+        """The states of all clients, stacked."""
+        ids = np.arange(self.federation.num_clients)
+        return jax.tree.map(lambda leaf: leaf[: len(ids)], self.states(ids))
+
+    def history(self) -> History:
+        """The server's model at every round with a checkpoint (`keep` of a run).
+
+        Raises:
+          ValueError: the method's server has no model.
+          FolderError: fewer than three checkpoints were kept.
+        """
+        place = self.path / "checkpoints"
+        rounds = checkpoint.saved_rounds(place)
+        if len(rounds) < 3:
+            raise FolderError(
+                f"{self.path} keeps too few checkpoints ({len(rounds)}), expected 3 "
+                "or more; run it with --keep 100, say, and a small --eval-every, for "
+                "each evaluation saves one"
+            )
+        wanted = abstract(self.sim), settings.digest(read_config(self.path))
+        states = (checkpoint.load(place, r, *wanted) for r in rounds)
+        models = [jax.device_get(self._server_model(state)) for state in states]
+        return History(rounds, jax.tree.map(lambda *leaves: np.stack(leaves), *models))

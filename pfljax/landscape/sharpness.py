@@ -1,0 +1,108 @@
+"""How much a client's mean loss rises in a ball around a model, as SAM sees it."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.flatten_util import ravel_pytree
+
+from pfljax.core.types import Array, ClientData, Params, Task
+from pfljax.landscape.objective import Objective, measure
+from pfljax.landscape.stacked import at_least
+
+ETA = 0.01  # of ASAM: keeps a weight of zero movable
+
+
+class Sharpness(NamedTuple):
+    """The rise of the loss; with an axis of C clients f32[C], else f32[]."""
+
+    rise: np.ndarray  # f32[...], loss at the top less the loss at the model
+    loss: np.ndarray  # f32[...], loss at the model
+
+
+def sharpness(
+    task: Task,
+    params: Params,
+    data: ClientData,
+    *,
+    rho: float,
+    steps: int = 1,
+    adaptive: bool = False,
+    batch_size: int = 256,
+    chunk: int | None = None,
+) -> Sharpness:
+    """L(w + e) - L(w) with e found by ascent from zero in a ball.
+
+    One step is SAM's e = rho g / |g| (Foret et al., ICLR 2021,
+    https://arxiv.org/abs/2010.01412, eq. 2). More are projected gradient ascent with
+    steps as long as the ball's radius; the highest point met counts, so that more steps
+    never find less.
+
+    Args:
+      task: the model.
+      params: one model, or stacked over C clients.
+      data: one client's rows, or C clients', or `planes.pooled` ones.
+      rho: radius of the ball. SAM trained with 0.05, ASAM with 0.5 (CIFAR-10).
+      steps: of the ascent, 1 or more.
+      adaptive: ASAM's ball |e / t| <= rho: one step is e = rho t^2 g / |t g|. As in its
+        code, t = |w| + 0.01, and 1 for vectors (biases). But for the 0.01, scaling
+        weights in a way that leaves the model's function leaves the rise. Kwon et al.,
+        ICML 2021, https://arxiv.org/abs/2102.11600.
+      batch_size: rows at once; the result does not depend on it.
+      chunk: clients at once; None: 1 on a CPU, else as many as fit into memory.
+    """
+    at_least("steps", steps, 1)
+    if np.ndim(rho) or not 0 < rho < np.inf:
+        raise ValueError(f"rho is {rho}, expected one positive radius; e.g. 0.05")
+    found = measure(
+        _sharpness, task, params, data, np.float32(rho), (steps, adaptive),
+        batch_size=batch_size, chunk=chunk,
+    )  # fmt: skip
+    return Sharpness(*found)
+
+
+def _sharpness(
+    objective: Objective, rho: Array, steps: int, adaptive: bool
+) -> tuple[Array, Array]:
+    weights = objective.weights
+    unit = jnp.ones_like(weights)
+    if adaptive:
+        unit = _units(objective.unravel(weights))
+    return ascent(objective.value_and_grad, weights, unit, rho, steps)
+
+
+def _units(params: Params) -> Array:
+    """ASAM's t of every parameter, f32[D]."""
+    sizes = jax.tree.map(
+        lambda p: jnp.abs(p) + ETA if p.ndim > 1 else jnp.ones_like(p), params
+    )
+    return ravel_pytree(sizes)[0]
+
+
+def ascent(
+    value_and_grad: Callable[[Array], tuple[Array, Array]],
+    weights: Array,
+    unit: Array,
+    rho: Any,
+    steps: int,
+) -> tuple[Array, Array]:
+    """(rise, loss) of `steps` steps in the ball |e / unit| <= rho around `weights`."""
+    loss, gradient = value_and_grad(weights)
+
+    def step(carry: tuple, _: None) -> tuple:
+        inside, gradient, highest = carry  # inside = e / unit
+        inside += rho * _direction(unit * gradient)
+        inside *= jnp.minimum(1, rho / jnp.maximum(jnp.linalg.norm(inside), 1e-30))
+        value, gradient = value_and_grad(weights + unit * inside)
+        return (inside, gradient, jnp.maximum(highest, value)), None
+
+    first = jnp.zeros_like(weights), gradient, -jnp.inf * jnp.ones_like(loss)
+    (_, _, highest), _ = jax.lax.scan(step, first, length=steps)
+    return highest - loss, loss
+
+
+def _direction(v: Array) -> Array:
+    """v / |v|; zero at zero."""
+    return v / jnp.maximum(jnp.linalg.norm(v), 1e-30)

@@ -1,0 +1,141 @@
+"""The models: each a factory of the number of classes, and a body and a head.
+
+McMahan et al., AISTATS 2017, https://arxiv.org/abs/1602.05629 (2NN and CNN); SuperFed:
+Hahn et al., KDD 2022, https://arxiv.org/abs/2109.07628, as its code has them;
+pfl-research: Granqvist et al., NeurIPS 2024, https://arxiv.org/abs/2404.06430.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from flax import linen as nn
+
+from pfljax import registry
+from pfljax.models.convnets import (
+    mobilenet,
+    mobilenet_superfed,
+    resnet9,
+    resnet9_superfed,
+    vgg9,
+    vgg9_superfed,
+)
+from pfljax.models.convolution import conv_for_platform, max_pool
+from pfljax.models.dropout import Dropout
+from pfljax.models.layers import XAVIER, add_channel, bare_dense, flatten, relu_layers
+from pfljax.models.linear import Linear
+from pfljax.models.network import Network as Network
+from pfljax.models.recurrent import char_lstm as char_lstm
+from pfljax.models.recurrent import char_lstm_superfed as char_lstm_superfed
+
+Layer = Callable[..., Any]
+
+
+def logistic(num_classes: int) -> nn.Module:
+    """Multinomial logistic regression: its one layer is the head."""
+    return Network(nn.Sequential([flatten]), Linear(num_classes))
+
+
+def mlp(num_classes: int, *, hidden: Sequence[int] = (64,)) -> nn.Module:
+    """Perceptron with ReLU after each of the `hidden` layers; head: the last layer."""
+    layers = [flatten, *relu_layers(nn.Dense, hidden)]
+    return Network(nn.Sequential(layers), nn.Dense(num_classes))
+
+
+def twonn(num_classes: int) -> nn.Module:
+    """McMahan's 2NN, 200-200 with bias: 199,210 parameters on MNIST."""
+    return mlp(num_classes, hidden=(200, 200))
+
+
+def twonn_superfed(num_classes: int) -> nn.Module:
+    """SuPerFed's TwoNN without bias: body 200-200, head 200-K, 238,800 on MNIST."""
+    body = [flatten, *relu_layers(bare_dense, (200, 200))]
+    head = [*relu_layers(bare_dense, (200,)), bare_dense(num_classes)]
+    return Network(nn.Sequential(body), nn.Sequential(head))
+
+
+def twocnn(num_classes: int, *, conv: str = "auto") -> nn.Module:
+    """McMahan's CNN: 5x5x32, 5x5x64, 512, K: 1,663,370 parameters on MNIST."""
+    convolution = _convolution(conv, kernel_size=(5, 5), padding="SAME")
+    body = [add_channel]
+    for channels in (32, 64):
+        body += [convolution(channels), nn.relu, max_pool]
+    body += [flatten, Linear(512), nn.relu]
+    return Network(nn.Sequential(body), nn.Dense(num_classes))
+
+
+def twocnn_superfed(num_classes: int, *, conv: str = "auto") -> nn.Module:
+    """SuPerFed's TwoCNN without bias: head 200-200-K; 722,800 on 28x28x3 images."""
+    convolution = _convolution(
+        conv, kernel_size=(5, 5), padding=1, use_bias=False, kernel_init=XAVIER
+    )
+    body = [add_channel]
+    for channels in (32, 64):
+        body += [convolution(channels), nn.relu, partial(max_pool, pad=1)]
+    head = [*relu_layers(bare_dense, (200, 200)), bare_dense(num_classes)]
+    return Network(nn.Sequential([*body, flatten]), nn.Sequential(head))
+
+
+def cifar_cnn(num_classes: int, *, conv: str = "auto") -> nn.Module:
+    """pfl-research's CNN: 3x3x32, 3x3x64, pool, 128, dropout; 1,626,442 on CIFAR-10."""
+    convolution = _convolution(conv, kernel_size=(3, 3), padding="VALID")
+    body = [add_channel, convolution(32), nn.relu, convolution(64), nn.relu, max_pool]
+    body += [Dropout(0.25), flatten, Linear(128), nn.relu, Dropout(0.5)]
+    return Network(nn.Sequential(body), nn.Dense(num_classes))
+
+
+def gn_cnn(
+    num_classes: int, *, channels: Sequence[int] = (32, 64), conv: str = "auto"
+) -> nn.Module:
+    """Small CNN: 3x3 convolution, GroupNorm, ReLU, 2x2 pool for each of `channels`.
+
+    Groups: 8, or the greatest common divisor of 8 and the channels.
+    """
+    convolution = _convolution(conv, kernel_size=(3, 3), use_bias=False)
+    body = [add_channel]
+    for width in channels:
+        norm = nn.GroupNorm(num_groups=math.gcd(8, width))
+        body += [convolution(width), norm, nn.relu, max_pool]
+    return Network(nn.Sequential([*body, flatten]), nn.Dense(num_classes))
+
+
+MODELS: dict[str, Callable[..., nn.Module]] = {
+    "logistic": logistic,
+    "mlp": mlp,
+    "twonn": twonn,
+    "twonn_superfed": twonn_superfed,
+    "twocnn": twocnn,
+    "twocnn_superfed": twocnn_superfed,
+    "cifar_cnn": cifar_cnn,
+    "gn_cnn": gn_cnn,
+    "resnet9": resnet9,
+    "resnet9_superfed": resnet9_superfed,
+    "mobilenet": mobilenet,
+    "mobilenet_superfed": mobilenet_superfed,
+    "vgg9": vgg9,
+    "vgg9_superfed": vgg9_superfed,
+    "char_lstm": char_lstm,
+    "char_lstm_superfed": char_lstm_superfed,
+}
+
+
+def model(name: str, num_classes: int, **params: Any) -> nn.Module:
+    """The model of this name in `MODELS`, built with `params`.
+
+    Raises:
+      ValueError: for an unknown name or parameter, a size below 1, or fewer than two
+        classes.
+    """
+    factory = registry.find("model", MODELS, name)
+    registry.check("model", registry.choose(name, **params), factory)
+    for key, value in params.items():
+        if type(value) is int and value < 1:
+            raise ValueError(f"model {name!r}: {key} is {value}; expected at least 1")
+    if num_classes < 2:
+        raise ValueError(f"num_classes is {num_classes}, expected 2 or more")
+    return factory(num_classes, **params)
+
+
+def _convolution(conv: str, **options: Any) -> Layer:
+    return partial(nn.Conv, conv_general_dilated=conv_for_platform(conv), **options)

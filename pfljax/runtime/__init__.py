@@ -1,0 +1,1 @@
+"""The machine: devices, processes, memory, progress, and errors in one line."""

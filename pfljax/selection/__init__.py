@@ -1,0 +1,7 @@
+"""Who takes part in a round, and with how much work: a file a scheme."""
+
+from pfljax.selection.base import Selection as Selection
+from pfljax.selection.base import first as first
+from pfljax.selection.by_size import by_size as by_size
+from pfljax.selection.stragglers import stragglers as stragglers
+from pfljax.selection.uniform import uniform as uniform

@@ -1,0 +1,27 @@
+"""Cohorts drawn in proportion to rows, with replacement."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from pfljax.core.types import Array, Key
+from pfljax.selection.base import Selection, full_work
+
+
+def by_size(cohort: int, sizes: np.ndarray) -> Selection:
+    """`cohort` clients with replacement, in proportion to their rows `sizes` [C].
+
+    FedProx, Algorithm 2: uploads are averaged with one weight a draw, not by rows. A
+    client drawn twice trains once and counts twice. O(cohort log num_clients) work.
+    """
+    if cohort < 1 or np.min(sizes) < 0 or np.sum(sizes) == 0:
+        raise ValueError(
+            f"expected cohort >= 1 and rows to choose by; got {cohort}, {sizes}"
+        )
+    ends = jnp.asarray(np.cumsum(sizes), jnp.int32)
+
+    def ids(key: Key) -> Array:
+        row = jax.random.randint(key, (cohort,), 0, ends[-1])
+        return jnp.searchsorted(ends, row, side="right").astype(jnp.int32)
+
+    return Selection(cohort, ids, full_work, replacement=True)

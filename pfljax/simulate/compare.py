@@ -1,0 +1,78 @@
+"""Several methods on the same clients, cohorts and minibatches, over several seeds."""
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+from pfljax.core.types import Task
+from pfljax.data import Federation
+from pfljax.runs import settings
+from pfljax.runs.settings import Experiment
+from pfljax.simulate.run import run
+
+
+def grid(
+    experiments: Iterable[Experiment],
+    seeds: Iterable[int],
+    out: str,
+    local: bool = True,
+) -> list[Experiment]:
+    """Every experiment under every seed, each with its folder out/LABEL/sSEED.
+
+    Local training joins them as the baseline of all, unless `local` is False.
+    """
+    experiments = list(experiments)
+    if local:
+        own = [e for e in experiments if e.algorithm == "local"]
+        joins = experiments[0].replace(algorithm="local", hyper={}, label="local")
+        others = [e for e in experiments if e.algorithm != "local"]
+        experiments = [*(own or [joins]), *others]
+    labels = [str(settings.resolve(e).label) for e in experiments]
+    names = [re.sub(r"[^A-Za-z0-9.=-]+", "-", label) for label in labels]
+    if len(set(names)) < len(names):
+        raise ValueError(
+            f"two experiments have one label: {labels}; set Experiment.label"
+        )
+    runs = []
+    for seed in seeds:
+        for e, label, name in zip(experiments, labels, names, strict=True):
+            baseline = f"{out}/{names[0]}/s{seed}" if local else e.baseline
+            baseline = None if e.algorithm == "local" else baseline
+            place = f"{out}/{name}/s{seed}"
+            runs.append(e.replace(seed=seed, label=label, out=place, baseline=baseline))
+    return runs
+
+
+def compare(
+    experiments: Iterable[Experiment],
+    seeds: Sequence[int],
+    out: str,
+    *,
+    federation: Federation | Callable[[int], Federation] | None = None,
+    task: Task | None = None,
+    local: bool = True,
+    quiet: bool = False,
+) -> str:
+    """Runs the grid, or what is left of it, and writes tables and figures to `out`.
+
+    Returns the table as Markdown: mean over clients with its std over seeds, and the
+    std over clients apart.
+
+    Args:
+      experiments: the methods; they may share all settings but `algorithm`, `hyper`.
+      seeds: of the runs.
+      out: the folder of folders.
+      federation: clients of your own for all methods, or a function of the seed.
+      task: a model of your own for all methods, as `run` takes it.
+      local: local training joins as the baseline.
+      quiet: no progress on stderr.
+    """
+    from pfljax.report import write_comparison
+
+    runs = grid(experiments, seeds, out, local)
+    people: dict[int, Federation | None] = {
+        seed: federation(seed) if callable(federation) else federation for seed in seeds
+    }
+    for e in runs:
+        run(e, people[e.seed], task=task, quiet=quiet)
+    return write_comparison([Path(e.folder) for e in runs], Path(out))

@@ -1,0 +1,186 @@
+"""One evaluation of a run: every view, split and group of clients, and the summary."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from pfljax import engine
+from pfljax.core import tree
+from pfljax.core.keys import derive
+from pfljax.core.types import ClientData, RunState
+from pfljax.data import Federation
+from pfljax.engine import mesh, placement
+from pfljax.evaluation import metrics, programs
+from pfljax.simulate.simulation import Simulation
+
+BY_CLIENT = {  # arrays of per_client.npz without an axis of evaluations
+    "train_size", "test_size", "participations", "mixture/lambda",
+    *(f"mixture/{s}/{m}" for s in ("test", "validation") for m in metrics.METRICS),
+}  # fmt: skip
+
+Values = dict[str, np.ndarray]
+States = Callable[[np.ndarray], Any]  # ids -> their stacked states, padding behind
+_take = jax.jit(tree.take)
+
+
+def assess(
+    sim: Simulation,
+    federation: Federation,
+    unseen: Federation | None,
+    state: RunState,
+    states: States | None = None,
+) -> tuple[list[dict[str, Any]], Values]:
+    """(records, metrics of each client by "model/split/metric") after this round.
+
+    `states` reads the clients of a store; None where `state` has all.
+    """
+    seen = np.asarray(sim.participations(state.key, state.round))
+    last = np.asarray(sim.draw(state.key, state.round - 1))
+    ids = np.arange(federation.num_clients)
+    groups = {
+        "all": ids,
+        "participants": np.unique(last),
+        "never chosen": ids[seen == 0],
+    }
+    views = [view for view in sim.judges if view != "trained" or sim.trained]
+    states = states or _held(sim, state, len(ids))
+    people = federation, states, ids, groups
+    records, values = _judge(sim, views, state, *people)
+    values["round"] = np.asarray(state.round)
+    if unseen is not None:
+        new = np.arange(unseen.num_clients)
+        ids, groups = federation.num_clients + new, {"unseen": new}
+        people = unseen, lambda ids: newcomers(sim, state, ids), ids, groups
+        more, arrays = _judge(sim, list(sim.judges), state, *people)
+        records += more
+        values |= {f"unseen:{name}": array for name, array in arrays.items()}
+    return records, values
+
+
+def newcomers(sim: Simulation, state: RunState, ids: np.ndarray) -> Any:
+    """States of clients that never took part, stacked."""
+    params = sim.task.init(derive(state.key, "params"))
+    algorithm = sim.setting.algorithm
+    return jax.vmap(lambda k: engine.init_client(algorithm, params, k, state.key))(
+        jnp.asarray(ids)
+    )
+
+
+def _judge(
+    sim: Simulation, views: list[str], state: RunState, federation: Federation,
+    states: States, ids: np.ndarray, groups: dict[str, np.ndarray],
+) -> tuple[list[dict[str, Any]], Values]:  # fmt: skip
+    """Records and values of these clients, by view, on test and validation rows.
+
+    Where nothing is personal, the server's figures stand under "personal" as well.
+    """
+    records, values = [], {}
+    for view in views:
+        for split in ("test", "validation"):
+            rows = getattr(federation, split)
+            weight = np.asarray(rows.size)
+            if not weight.any() or (split == "validation" and view == "trained"):
+                continue
+            if view == "server":
+                judged = _by_span(sim, state, rows)
+            else:
+                people = sim, states, ids, (federation.train, rows)
+                judged = in_blocks(sim.judges[view], state, *people)
+            both = view == "server" and sim.personal_is_server
+            for name in (view, "personal") if both else (view,):
+                steps = sim.finetune if name != "server" else 0
+                records += programs.records(name, split, steps, judged, weight, groups)
+                values |= {f"{name}/{split}/{m}": judged[m] for m in metrics.METRICS}
+    return records, values
+
+
+def _held(sim: Simulation, state: RunState, count: int) -> States:
+    """The `states` of `count` clients that `state` holds."""
+    if count <= sim.block:
+        return lambda ids: state.clients
+    return lambda ids: _take(state.clients, ids)
+
+
+def in_blocks(
+    judge: Callable[..., Any], state: RunState, sim: Simulation, states: States,
+    ids: np.ndarray, parts: tuple[ClientData, ...],
+) -> Values:  # fmt: skip
+    """judge(state, clients, ids, *parts), block by block if there are many clients."""
+    if len(ids) <= sim.block:
+        return jax.device_get(judge(state, states(ids), jnp.asarray(ids), *parts))
+    found: Values = {}
+    grid = sim.setting.mesh
+    devices = grid.size if grid and grid.homes else 1
+    for places in mesh.blocks(devices, len(ids), sim.block):
+        # Nobody is taken for the last one, but its offset must lie on its device.
+        some = np.minimum(places, len(ids) - 1)
+        cut = [
+            part._replace(offset=part.offset[places], size=part.size[some])
+            for part in parts
+        ]
+        judged = judge(state, states(ids[some]), jnp.asarray(ids[some]), *cut)
+        real = places < len(ids)
+        for name, values in jax.device_get(judged).items():
+            if name not in found:
+                found[name] = np.empty((len(ids), *values.shape[1:]), values.dtype)
+            found[name][places[real]] = values[real]
+    return found
+
+
+def _by_span(sim: Simulation, state: RunState, rows: ClientData) -> Values:
+    """Metrics [C] of the server's model; clients with the same rows are judged once."""
+    different, whose = placement.different(sim.setting.mesh, rows)
+    found = sim.judges["server"](state.server, different)
+    return {name: np.asarray(values)[whose] for name, values in found.items()}
+
+
+def headline(records: list[dict[str, Any]], split: str = "test") -> float:
+    """Mean accuracy over all clients of the personal models, newest broadcast."""
+    wanted = {"model": "personal", "clients": "all", "split": split}
+    wanted["when"] = programs.View("personal").when
+    for record in records:
+        if all(record[key] == value for key, value in wanted.items()):
+            return record["metrics"]["accuracy"]["mean"]
+    return float("nan")
+
+
+def summary(lines: list[dict[str, Any]], arrays: Values) -> dict[str, Any]:
+    """The last evaluation, the one chosen on validation rows, the best on test."""
+    evaluated = [line for line in lines if "evaluations" in line]
+    keys = ("round", "evaluations")
+    chosen = None
+    if "personal/validation/accuracy" in arrays:
+        accuracy = np.nanmean(arrays["personal/validation/accuracy"], axis=1)
+        line = evaluated[int(np.argmax(accuracy))]
+        chosen = {key: line[key] for key in keys}
+    on_test = [headline(line["evaluations"]) for line in evaluated]
+    best = int(np.argmax(on_test))
+    return {
+        "last": {key: evaluated[-1][key] for key in keys},
+        "chosen_on_validation": chosen,
+        "best_on_test": {"round": evaluated[best]["round"], "accuracy": on_test[best]},
+    }
+
+
+def mixture(
+    sim: Simulation,
+    federation: Federation,
+    state: RunState,
+    states: States | None = None,
+) -> tuple[dict[str, Any], Values]:
+    """(figures over clients along the path of endpoints, arrays [C, 11])."""
+    paths, arrays = {}, {"mixture/lambda": np.asarray(metrics.GRID, np.float32)}
+    ids = np.arange(federation.num_clients)
+    states = states or _held(sim, state, len(ids))
+    assert sim.path is not None
+    for split in ("test", "validation"):
+        rows = getattr(federation, split)
+        if np.asarray(rows.size).any():
+            judged = in_blocks(sim.path, state, sim, states, ids, (rows,))
+            paths[split] = judged
+            arrays |= {f"mixture/{split}/{m}": judged[m] for m in metrics.METRICS}
+    weight = np.asarray(federation.test.size)
+    return programs.mixture_summary(paths, weight), arrays

@@ -1,0 +1,162 @@
+"""One client's personal model, or the server's, as an .npz of named arrays."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from pfljax.core import tree
+from pfljax.core.types import ClientData, RunState, Task
+from pfljax.data import Federation
+from pfljax.evaluation import programs
+from pfljax.runs import checkpoint, folder, settings
+from pfljax.runs.provenance import of_run
+from pfljax.simulate import components, simulation
+from pfljax.simulate.federation import build_federation
+from pfljax.simulate.population import population
+
+
+def load_state(
+    path: str | Path, federation: Federation | None = None, task: Task | None = None
+) -> tuple[simulation.Simulation, Federation, RunState]:
+    """(simulation, federation, newest state) of a run folder, which is left as it is.
+
+    A run that was given its federation, or its model, in Python needs them here again.
+    """
+    path = Path(path)
+    experiment = folder.read_config(path)
+    folder.check_python(path, federation, task)
+    people = build_federation(experiment, federation)
+    folder.check_data(path, of_run(*people, given=federation is not None))
+    federation, _ = people
+    here = experiment.replace(devices=1, homes=False)
+    sim = simulation.simulation(here, federation, task)
+    digest, place = settings.digest(experiment), path / "checkpoints"
+    state = checkpoint.restore(
+        place, simulation.abstract(sim), digest, _say, repair=False
+    )
+    if state is None:
+        raise folder.FolderError(f"{path} has no checkpoint yet; run it first")
+    return sim, federation, state
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def load_task(path: str | Path) -> Task:
+    """The model of a run folder with its normalisation; it needs no data.
+
+    `task.predict(params, x)` makes logits of raw rows x [B, ...], of the method's model
+    (`apfl_fedtorch` has two networks in one).
+
+    Raises:
+      FolderError: the run was given a model of its own, which has its own task.
+    """
+    path = Path(path)
+    experiment = folder.read_config(path)
+    about = folder.read_json(path / "partition.json")
+    if settings.names_own_model(experiment.model):
+        raise folder.FolderError(
+            f"{path} has a model of its own, {experiment.model!r}; take the task that "
+            "was given to run(..., task=...)"
+        )
+    if "input_shape" not in about:
+        raise folder.FolderError(f"{path} is of an older pfljax; run it again")
+    shape = components.Shape(
+        len(about["clients"]),
+        tuple(about["input_shape"]),
+        about["num_classes"],
+        about["shift"],
+        about["scale"],
+        None,
+    )
+    task = components.make_task(experiment, shape)
+    algorithm = components.make_setting(experiment, task, shape).algorithm
+    return task._replace(predict=algorithm.predict)
+
+
+def personal_model(
+    path: str | Path,
+    client: int,
+    federation: Federation | None = None,
+    task: Task | None = None,
+) -> Any:
+    """The parameters by which client number `client` is judged, as a pytree.
+
+    Clients are counted among those that train: client k is number `clients[k]` of the
+    partition (partition.json). Clients held out (`unseen`) have no state to export.
+    """
+    sim, federation, state = load_state(path, federation, task)
+    if not 0 <= client < federation.num_clients:
+        raise ValueError(
+            f"client is {client}; this run has clients 0 to "
+            f"{federation.num_clients - 1}; those held out (unseen) have no state"
+        )
+    train = federation.train
+    data = ClientData(train.examples, train.offset[client], train.size[client])
+    turn = programs.turn_of(sim.setting, state, jnp.int32(client), data)
+    if sim.programs is None:
+        own = tree.take(state.clients, jnp.int32(client))
+    else:
+        own = _stored(path, sim, state, client)
+    return sim.setting.algorithm.personal(turn, state.server, own, data)
+
+
+def _stored(path: str | Path, sim: Any, state: RunState, client: int) -> Any:
+    """The state of a client in the store of the run."""
+    experiment, done = folder.read_config(Path(path)), int(state.round)
+    people = population(sim, experiment, Path(path), done, _say, writable=False)
+    stacked = people.states(np.asarray([client]))
+    return jax.tree.map(lambda leaf: leaf[0], stacked)
+
+
+def server_model(
+    path: str | Path, federation: Federation | None = None, task: Task | None = None
+) -> Any:
+    """The server's one model, or all that the server keeps where it has no model."""
+    sim, _, state = load_state(path, federation, task)
+    model = sim.setting.algorithm.server_model
+    return state.server if model is None else model(state.server)
+
+
+def export(
+    path: Path,
+    client: int | None,
+    out: Path,
+    federation: Federation | None = None,
+    task: Task | None = None,
+) -> dict[str, np.ndarray]:
+    """Writes client `client`'s model, None for the server's, to `out`; its arrays."""
+    folder.read_config(path)  # first of all it must be a run
+    if not out.parent.is_dir():
+        raise ValueError(
+            f"{out.parent} is not a folder; make it, or choose another --out"
+        )
+    if client is None:
+        model = server_model(path, federation, task)
+    else:
+        model = personal_model(path, client, federation, task)
+    arrays = {name: np.asarray(leaf) for name, leaf in tree.paths(model).items()}
+    if not arrays:
+        raise ValueError(f"the server of {path} keeps nothing; give --client")
+    folder.write_arrays(out, arrays)
+    return arrays
+
+
+def load_params(file: str | Path) -> dict[str, Any]:
+    """The nested dict of arrays that `export` wrote: what the model's `apply` takes."""
+    params: dict[str, Any] = {}
+    arrays = folder.read_arrays(Path(file))
+    if not arrays:
+        raise ValueError(f"{file} is not a file of `pfljax export`")
+    for name, array in arrays.items():
+        *outer, leaf = name.split("/")
+        inner = params
+        for part in outer:
+            inner = inner.setdefault(part, {})
+        inner[leaf] = array
+    return params

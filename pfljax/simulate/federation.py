@@ -1,0 +1,76 @@
+"""The clients of an experiment."""
+
+import numpy as np
+
+from pfljax import data, registry
+from pfljax.data import Federation
+from pfljax.runs.settings import Experiment
+from pfljax.runtime.processes import say
+
+# The settings that decide who holds which rows.
+ROWS = (
+    "dataset", "partition", "clients", "test", "validation", "stratified", "rows",
+    "test_from", "noise", "unseen", "seed",
+)  # fmt: skip
+
+
+def build_federation(
+    experiment: Experiment, given: Federation | None = None
+) -> tuple[Federation, Federation | None]:
+    """(clients that train, clients held out or None) of an experiment, or of `given`.
+
+    Raises a ValueError where too few clients train, or none has test rows.
+    """
+    training, unseen = _hold_out(experiment, given or _everybody(experiment))
+    if not np.asarray(training.test.size).any():
+        raise ValueError(
+            f"no client has test rows (test is {experiment.test}); "
+            "choose a larger share or fewer clients"
+        )
+    return training, unseen
+
+
+def _everybody(experiment: Experiment) -> Federation:
+    source = registry.parse(experiment.dataset)
+    deal = registry.parse(experiment.partition)
+    everybody = data.federate(
+        data.load(source.name, **source.kwargs),
+        deal.name,
+        num_clients=experiment.clients,
+        seed=experiment.seed,
+        params=deal.kwargs,
+        test=experiment.test,
+        validation=experiment.validation,
+        stratified=experiment.stratified,
+        rows=experiment.rows,
+        test_from=experiment.test_from,
+        noise=experiment.noise,
+    )
+    _say_who_is_left_out(everybody)
+    return everybody
+
+
+def _say_who_is_left_out(everybody: Federation) -> None:
+    """A line on natural clients that have test rows only."""
+    left_out = everybody.manifest.get("left_out")
+    if left_out:
+        say(
+            f"{len(left_out)} of {len(left_out) + everybody.num_clients} natural "
+            f"clients of {everybody.name!r} have no train rows and are left out (first "
+            f"number {left_out[0]}); rows='all' deals their test rows as well"
+        )
+
+
+def _hold_out(
+    experiment: Experiment, everybody: Federation
+) -> tuple[Federation, Federation | None]:
+    share, count = experiment.unseen, everybody.num_clients
+    if share == 0:
+        return everybody, None
+    held = int(share * count)
+    if held == 0 or count - held < experiment.cohort:
+        raise ValueError(
+            f"unseen is {share}, which holds out {held} of {count} clients; hold out "
+            f"at least 1 and leave the cohort of {experiment.cohort}"
+        )
+    return everybody.hold_out(share, experiment.seed)

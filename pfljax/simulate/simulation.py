@@ -1,0 +1,229 @@
+"""From an `Experiment` to what runs: data and compiled functions."""
+
+import dataclasses
+import functools
+import operator
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+
+from pfljax import engine
+from pfljax.core import tree
+from pfljax.core.communication import shapes_of_client
+from pfljax.core.types import ClientData, Key, RunState, Task, Turn
+from pfljax.data import Federation
+from pfljax.engine import Setting, mesh, placement
+from pfljax.engine.paging import pages
+from pfljax.engine.state import first_clients, first_server
+from pfljax.evaluation import programs as evaluate
+from pfljax.evaluation.programs import View
+from pfljax.runs.settings import Experiment
+from pfljax.runtime import devices
+from pfljax.simulate.components import Shape, make_setting, make_task, shape_of
+
+LONGEST_CALL = 1000  # rounds of one call: the length of the buffer of training metrics
+
+
+class Simulation(NamedTuple):
+    """A method ready to run on any federation of one shape, for any seed."""
+
+    setting: Setting
+    task: Task
+    init: Callable[[Key], RunState]
+    rounds: Callable[..., Any]  # engine.compile_rounds
+    longest: int  # rounds of one call of `rounds`
+    judges: dict[str, Callable[..., Any]]  # by view
+    path: Callable[..., Any] | None  # evaluate.judge_path
+    participations: Callable[[Key, Any], Any]  # (key, rounds) -> i32[C]
+    draw: Callable[[Key, Any], Any]  # (key, round) -> i32[M]
+    personal_is_server: bool  # nothing is personal: judged once for both
+    finetune: int  # local steps that `personal` takes
+    trained: bool  # clients are also judged after their own local training
+    block: int  # clients judged in one call
+    programs: pages.Programs | None  # of a population in a store
+
+
+def truthful(
+    experiment: Experiment, federation: Federation | None, task: Task | None
+) -> Experiment:
+    """The experiment with the count of clients and the model that are given."""
+    if federation is not None:
+        experiment = experiment.replace(clients=federation.num_clients)
+    if task is not None and experiment.model == "auto":
+        experiment = experiment.replace(model="own")
+    return experiment
+
+
+def simulation(
+    experiment: Experiment, federation: Federation, task: Task | None = None
+) -> Simulation:
+    """The compiled functions; experiments that differ in seed alone share them."""
+    shape = shape_of(experiment, federation)
+    same = experiment.replace(seed=0, out=None, label=None, baseline=None, keep=2)
+    # At home, devices that nobody of a cohort lives on hold rows and states as well.
+    usable = federation.num_clients if experiment.homes else experiment.cohort
+    same = same.replace(devices=devices.choose(experiment.devices, usable))
+    if same.store != "device":
+        same = same.replace(store="host")
+    return _simulation(same, shape, task and Given(task))
+
+
+class Given:
+    """A task of one's own as part of a key: equal if it is the very same."""
+
+    def __init__(self, task: Task):
+        self.task = task
+
+    def __hash__(self) -> int:
+        return id(self.task)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Given) and other.task is self.task
+
+
+@functools.lru_cache(maxsize=32)
+def _simulation(experiment: Experiment, shape: Shape, given: Given | None):
+    task = given.task if given else make_task(experiment, shape)
+    setting = make_setting(experiment, task, shape)
+    algorithm, width, num_clients = setting.algorithm, setting.width, shape.num_clients
+    same = personal_is_server(setting, task, shape.input_shape)
+    views = ["server"] * (algorithm.server_model is not None) + ["personal"] * (
+        not same
+    )
+    views += ["trained"] * (experiment.trained or experiment.unseen > 0)
+    block = width or experiment.cohort  # clients judged at once
+    longest = min(experiment.eval_every, experiment.rounds, LONGEST_CALL)
+    longest, programs = make_programs(experiment, setting, task, num_clients, longest)
+    return Simulation(
+        setting,
+        task,
+        make_init(setting, task, num_clients, stored=programs is not None),
+        engine.compile_rounds(setting, longest),
+        longest,
+        {view: make_judge(setting, task, view, block) for view in views},
+        evaluate.judge_path(setting, block) if algorithm.endpoints else None,
+        jax.jit(lambda key, r: engine.participations(setting, key, r, num_clients)),
+        jax.jit(lambda key, r: engine.draw(setting, key, r)),
+        same,
+        dict(experiment.hyper).get("finetune", 0),
+        experiment.trained,
+        pages.block(pages.client_shape(setting, task)),
+        programs,
+    )
+
+
+def make_programs(
+    experiment: Experiment, setting: Setting, task: Task, num_clients: int, rounds: int
+) -> tuple[int, pages.Programs | None]:
+    """(rounds of one call, programs of a store; None where clients need none)."""
+    client = pages.client_shape(setting, task)
+    if experiment.store == "device" or not tree.nbytes(client):
+        return rounds, None
+    rounds = pages.longest(setting, client, num_clients, rounds)
+    return rounds, pages.programs(setting, task, client, num_clients, rounds)
+
+
+def make_init(
+    setting: Setting, task: Task, num_clients: int, stored: bool = False
+) -> Any:
+    """A compiled function key -> the first state, where the mesh wants it.
+
+    If `stored`, without the clients: they are made as they are met. Compiled in parts,
+    for the bits of one part must not depend on whether there is another.
+    """
+    algorithm, grid = setting.algorithm, setting.mesh
+    rows = mesh.padded(num_clients, grid)
+    key: Any = jax.eval_shape(jax.random.key, 0)
+    shapes = jax.eval_shape(lambda k: engine.init(algorithm, task, rows, k), key)
+    where = mesh.shardings(grid, shapes)
+    server = jax.jit(
+        lambda params, key: first_server(algorithm, params, rows, key),
+        out_shardings=where._replace(clients=()),
+    )
+    clients = jax.jit(
+        lambda params, key: first_clients(algorithm, grid, params, rows, key),
+        out_shardings=where.clients,
+    )
+    params = pages.make_params(setting, task)
+
+    def init(key: Key) -> RunState:
+        first = params(key)
+        state = server(first, key)
+        return state if stored else state._replace(clients=clients(first, key))
+
+    return init
+
+
+def abstract(sim: Simulation) -> RunState:
+    """Shapes, dtypes and shardings of the run's state."""
+    shapes = jax.eval_shape(sim.init, jax.eval_shape(jax.random.key, 0))
+    return jax.tree.map(
+        lambda leaf, where: jax.ShapeDtypeStruct(
+            leaf.shape, leaf.dtype, sharding=where
+        ),
+        shapes,
+        mesh.shardings(sim.setting.mesh, shapes),
+    )
+
+
+def placed(sim: Simulation, federation: Federation) -> Federation:
+    """The federation with its data on every device that takes part, or at home."""
+    grid = sim.setting.mesh
+    if grid is not None and grid.homes:
+        return dataclasses.replace(
+            federation, **placement.place(grid, federation.parts)
+        )
+    spans = [(part.offset, part.size) for part in federation.parts.values()]
+    pool, *spans = mesh.place(grid, (federation.train.examples, *spans))
+    parts = [ClientData(pool, *span) for span in spans]
+    return dataclasses.replace(
+        federation, **dict(zip(federation.parts, parts, strict=True))
+    )
+
+
+def choices(sim: Simulation) -> str:
+    """One line: what was chosen for this machine."""
+    count = sim.setting.mesh.size if sim.setting.mesh else 1
+    kind = jax.devices()[0].device_kind
+    width = sim.setting.width or sim.setting.selection.cohort
+    at_once = "one client" if width == 1 else f"{width} clients"
+    devices = f"{count} device{'s' * (count > 1)}"
+    if jax.process_count() > 1:
+        devices += f" of {jax.process_count()} processes"
+    placement = (
+        ", of those at home on it"
+        if sim.setting.mesh and sim.setting.mesh.homes
+        else ""
+    )
+    return f"{devices} ({kind}), each {at_once} at a time{placement}"
+
+
+def make_judge(setting: Setting, task: Task, view: str, block: int) -> Any:
+    """The compiled evaluation of this view; `block` clients are judged at once."""
+    if view == "server":
+        return evaluate.judge_server(setting, task)
+    return evaluate.judge(setting, View(view), block)
+
+
+def personal_is_server(setting: Setting, task: Task, input_shape: Any) -> bool:
+    """Whether `personal` hands out the server's model untouched: the same tracers."""
+    algorithm, server_model = setting.algorithm, setting.algorithm.server_model
+    if server_model is None:
+        return False
+    key: Any = jax.eval_shape(jax.random.key, 0)
+    data = shapes_of_client(input_shape)
+    state = jax.eval_shape(lambda key: engine.init(algorithm, task, 1, key), key)
+    client = jax.tree.map(
+        lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), state.clients
+    )
+    same = []
+
+    def compare(turn: Turn, server: Any, client: Any, rows: ClientData) -> None:
+        own = jax.tree.leaves(algorithm.personal(turn, server, client, rows))
+        shared = jax.tree.leaves(server_model(server))
+        same.append(len(own) == len(shared) and all(map(operator.is_, own, shared)))
+
+    turn = Turn(key, data.size, data.size)
+    jax.eval_shape(compare, turn, state.server, client, data)
+    return same[0]

@@ -1,0 +1,130 @@
+"""How many clients train at once: from a table, or a probe, and never beyond memory.
+
+The table is `parts.WIDTHS`; `width="auto"` times one round of each width instead.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from pfljax.core.types import Task
+from pfljax.data import Federation
+from pfljax.engine import mesh, placement
+from pfljax.runs import folder
+from pfljax.runs.settings import Experiment
+from pfljax.runtime import memory
+from pfljax.runtime.processes import ask
+from pfljax.simulate import components, simulation
+from pfljax.simulate.simulation import Simulation
+
+FILE = "executor.json"  # the width that was chosen: a resumed run keeps its bits
+
+
+def choose(
+    experiment: Experiment, federation: Federation, task: Task | None, path: Path
+) -> Simulation:
+    """The simulation at the width that the experiment asks for, or that is best.
+
+    Raises:
+      ValueError: it needs more memory than there is.
+    """
+
+    def made(width: int | None) -> Simulation:
+        return simulation.simulation(experiment.replace(width=width), federation, task)
+
+    if experiment.store != "device":  # pages are as large as they are made
+        return made(components.width_of(experiment))
+    if not isinstance(experiment.width, int) and ask((path / FILE).exists):
+        return made(ask(folder.read_json, path / FILE)["width"])
+    if experiment.width == "auto" and jax.process_count() == 1:
+        return made(_probed(experiment, federation, made))
+    widths = [components.width_of(experiment)]
+    if experiment.width is None or experiment.width == "auto":
+        widths = [w for w in halves(experiment.cohort) if w <= (widths[0] or w)]
+    return fitting(widths, made, federation)
+
+
+def halves(cohort: int) -> list[int]:
+    """Widths from the whole cohort down to 1."""
+    widths = [cohort]
+    while widths[-1] > 1:
+        widths.append(-(-widths[-1] // 2))
+    return widths
+
+
+def fitting(
+    widths: Sequence[int | None],
+    made: Callable[[int | None], Simulation],
+    federation: Federation,
+    limit: float | None = None,
+) -> Simulation:
+    """The simulation of the first of `widths` that fits into `limit` bytes a device.
+
+    None for what the machine has.
+    """
+    needed, free = 0, 0.0
+    for width in widths:
+        sim = made(width)
+        free = _free(sim) if limit is None else limit
+        needed = bytes_needed(sim, federation)
+        if needed <= free:
+            return sim
+    raise ValueError(
+        f"width {widths[-1]} needs {needed / 1e9:.2f} GB with data and states on each "
+        f"device, and {free / 1e9:.2f} GB are free; choose another width, cohort "
+        "or model, or --store disk"
+    )
+
+
+def bytes_needed(sim: Simulation, federation: Federation) -> int:
+    """Bytes that the compiled rounds need on each device, data and states included.
+
+    Nothing of them lies there yet.
+    """
+    grid = sim.setting.mesh
+    if grid is not None and grid.homes:
+        train = placement.abstract(grid, federation.parts)["train"]
+    else:
+        train = mesh.abstract(grid, federation.train)
+    rounds: Any = sim.rounds
+    program = rounds.lower(simulation.abstract(sim), train, 1).compile()
+    return memory.needed_bytes(program)
+
+
+def _free(sim: Simulation) -> float:
+    """Free bytes of a device; process 0 tells, for all must choose alike."""
+    return ask(memory.free_bytes, sim.setting.mesh.size if sim.setting.mesh else 1)
+
+
+def _probed(experiment: Experiment, federation: Federation, made: Any) -> int:
+    """The fastest width, by one timed round of each."""
+    seconds: dict[int, float] = {}
+    for width in reversed(halves(experiment.cohort)):
+        sim = made(width)
+        if bytes_needed(sim, federation) > _free(sim):
+            break
+        seconds[width] = _one_round(sim, federation)
+    if not seconds:
+        fitting([1], made, federation)  # raises
+    return min(seconds, key=seconds.__getitem__)
+
+
+def remember(path: Path, experiment: Experiment, sim: Simulation) -> None:
+    """Writes the width that was chosen, by whatever was free, into the run folder."""
+    if not isinstance(experiment.width, int) and not (path / FILE).exists():
+        folder.write_json(path / FILE, {"width": sim.setting.width})
+
+
+def _one_round(sim: Simulation, federation: Federation) -> float:
+    """Seconds of a round, the compilation and a first round apart."""
+    train = simulation.placed(sim, federation).train
+    state, taken = sim.init(jax.random.key(0)), 0.0
+    for _ in range(2):
+        start = time.perf_counter()
+        state, _ = sim.rounds(state, train, 1)
+        jax.block_until_ready(state)
+        taken = time.perf_counter() - start
+    return taken

@@ -1,1 +1,0 @@
-"""One file a method. A package, since some names are also those of other tests."""

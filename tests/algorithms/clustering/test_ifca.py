@@ -1,0 +1,86 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import toy
+from pfljax.algorithms.clustering.ifca import Server, ifca
+from pfljax.core.training import learning_rate
+from pfljax.core.types import Cohort, Turn
+
+
+def nearest(models, k):
+    """The model of least loss on client k's rows."""
+    return int(np.argmin(((models - toy.B[k]) ** 2).sum(1)))
+
+
+def averaged(models, ids):
+    """Models after one round in which clients `ids` train their nearest."""
+    choice = np.array([nearest(models, k) for k in ids])
+    trained = np.array(
+        [toy.descend(models[j], lambda x, k=k: toy.gradient(k, x))
+         for j, k in zip(choice, ids, strict=True)]
+    )  # fmt: skip
+    rows = [trained[choice == j] for j in range(len(models))]
+    return np.array([r.mean(0) if len(r) else models[j] for j, r in enumerate(rows)])
+
+
+def stepped(models, ids):
+    """Models after one round of gradient averaging, divided by the cohort's size."""
+    new = models.copy()
+    for k in ids:
+        j = nearest(models, k)
+        new[j] -= toy.RATE / len(ids) * toy.gradient(k, models[j])
+    return new
+
+
+@pytest.mark.parametrize(
+    ("averaging", "step"), [("models", averaged), ("gradients", stepped)]
+)
+def test_ifca_against_numpy(averaging, step):
+    states, drawn = toy.quadratic_game(ifca, clusters=3, averaging=averaging)
+    models = toy.flat(states[0].server.models)
+    assert len(np.unique(models, axis=0)) == 3
+    used = set()
+    for ids, state in zip(drawn, states[1:], strict=True):
+        used |= {nearest(models, k) for k in ids}
+        models = step(models, ids)
+        found = toy.flat(state.server.models)
+        np.testing.assert_allclose(found, models, rtol=1e-5, atol=1e-5)
+        assert state.server.round == state.round
+    assert len(used) > 1
+
+
+def test_a_client_is_judged_by_the_model_of_least_training_loss():
+    method = ifca(toy.quadratic(), toy.full_batch(), clusters=3)
+    models = np.array([[9.0, 9, 9], [0, 2, 0], [1, -2, 1]])
+    server = Server(toy.unflat(models), jnp.int32(0))
+    turn = Turn(jax.random.key(0), jnp.int32(0), jnp.int32(1))
+    for k in range(4):
+        data = toy.one(toy.quadratic_clients(), k)
+        judged = toy.flat(method.personal(turn, server, (), data))
+        np.testing.assert_array_equal(judged, models[nearest(models, k)])
+
+
+def test_gradient_averaging_divides_by_those_who_reported():
+    local = toy.full_batch()._replace(learning_rate=lambda r: 0.5 / (r + 1))
+    method = ifca(toy.quadratic(), local, clusters=2, averaging="gradients")
+    upload = method.train(
+        Turn(jax.random.key(0), jnp.int32(1), jnp.int32(1)),
+        toy.unflat(np.zeros((2, 3))), (), toy.one(toy.quadratic_clients(), 1),
+    )[1]  # fmt: skip
+    uploads = jax.tree.map(lambda leaf: jnp.stack([leaf] * 3), upload)
+    cohort = Cohort(
+        jnp.arange(3), jnp.ones(3), jnp.asarray([1.0, 0, 1]), jnp.ones(3), 3
+    )
+    server = Server(toy.unflat(np.zeros((2, 3))), jnp.int32(1))
+    models = toy.flat(method.aggregate(server, uploads, cohort).models)
+    rate = learning_rate(local, 1)
+    np.testing.assert_allclose(models[0], rate * toy.A[1] * toy.B[1], rtol=1e-6)
+    np.testing.assert_array_equal(models[1], 0)
+
+
+@pytest.mark.parametrize("options", [{"clusters": 0}, {"averaging": "medians"}])
+def test_bad_options(options):
+    with pytest.raises(ValueError, match=next(iter(options))):
+        ifca(toy.quadratic(), toy.full_batch(), **options)

@@ -1,0 +1,66 @@
+"""What there is to choose from, as text."""
+
+import sys
+
+import pytest
+
+from checkout import ROOT
+from pfljax import algorithms
+from pfljax.cli import listing
+
+README = ROOT / "README.md"
+
+
+@pytest.fixture(scope="module")
+def table():
+    return listing.methods_table()
+
+
+def test_the_table_has_a_row_a_method_with_its_link(table):
+    head, line, *rows = table.splitlines()
+    assert head.count("|") == line.count("|") == 7
+    assert [row.split("`")[1] for row in rows] == sorted(algorithms.methods())
+    for row, factory in zip(rows, sorted_factories(), strict=True):
+        doc = sys.modules[factory.__module__].__doc__
+        link = row[row.index("](") + 2 :].split(")")[0]
+        assert link.startswith("https://")
+        assert link in doc
+        assert row.count("|") == 7
+
+
+def sorted_factories():
+    return [factory for _, factory in sorted(algorithms.methods().items())]
+
+
+def test_bytes_of_the_table(table):
+    cells = {row.split("`")[1]: row.split("|") for row in table.splitlines()[2:]}
+    model = f"{4 * 199_210:,}"
+    assert [c.strip() for c in cells["fedavg"][-3:-1]] == [model, model]
+    assert [c.strip() for c in cells["local"][-3:-1]] == ["0", "0"]
+    down, up = (int(c.replace(",", "")) for c in cells["fedper"][-3:-1])
+    assert down == up == 4 * (199_210 - 2_010)  # the head stays
+
+
+def test_the_readme_has_this_table(table):
+    """`make table` prints it; it belongs between the two markers."""
+    text = README.read_text(encoding="utf-8")
+    assert text.count("<!-- methods -->") == text.count("<!-- /methods -->") == 1
+    between = text.split("<!-- methods -->")[1].split("<!-- /methods -->")[0]
+    assert between.strip() == table
+
+
+def test_options_are_listed_with_their_defaults():
+    text = listing.listing("algorithms")
+    assert "lam=0.1, personal_epochs=None, prox='squared'" in text
+    partitions = listing.listing("partitions")
+    assert "per_client=2" in partitions
+    assert "clients that the data set itself names" in partitions
+    assert "hidden=(64,)" in listing.listing("models")
+    datasets = listing.listing("datasets")
+    assert "alpha=1.0, beta=1.0" in datasets
+    assert datasets.splitlines()[-1].endswith("every=1, keeps one row of so many")
+
+
+def test_a_method_without_a_table_is_told():
+    with pytest.raises(ValueError, match="needs a link and the table: 'Nothing'"):
+        listing._header("Nothing")

@@ -1,0 +1,382 @@
+"""The command line, from `run` to `export`."""
+
+import json
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import tiny
+from pfljax.cli import listing
+from pfljax.simulate import run
+from pfljax.simulate.federation import build_federation
+
+# TensorStore complains of reads that a damaged file left open.
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::pytest.PytestUnraisableExceptionWarning"
+)
+
+FIGURES = (
+    "learning_curves",
+    "accuracy_histogram",
+    "accuracy_by_client",
+    "label_distribution",
+    "lambda_curve",
+)
+HELP = """
+import sys, time
+from pfljax.cli.main import main
+sys.argv = ["pfljax", "--help"]
+main()
+heavy = {"jax", "tensorflow_datasets", "matplotlib", "numpy", "tyro"} & set(sys.modules)
+assert not heavy, heavy
+assert time.process_time() < 0.5, time.process_time()
+"""
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory):
+    return tiny.finished(tmp_path_factory.getbasetemp())
+
+
+def times(folder):
+    """When each file of a folder was written."""
+    return {p: p.stat().st_mtime_ns for p in folder.rglob("*") if p.name != ".lock"}
+
+
+def json_of(path):
+    return json.loads(path.read_text())
+
+
+def test_run_says_what_came_out(done):
+    folder, out, errors = done
+    accuracy = np.load(folder / "per_client.npz")["personal/test/accuracy"][-1]
+    assert out == (
+        f"superfed: accuracy {accuracy.mean():.4f} on test rows, mean over clients, "
+        f"each by the model it uses, round 4; see {folder}/report.html\n"
+    )
+    devices, *lines = errors.splitlines()
+    assert devices.startswith("pfljax: ")
+    assert [line.split(":")[0] for line in lines] == ["round 2/4", "round 4/4"]
+    assert f"accuracy {accuracy.mean():.4f}, " in lines[1]
+    assert lines[1].endswith(" clients/s, 0 s left")
+
+
+def test_files_of_a_run(done):
+    folder = done[0]
+    names = {p.name for p in folder.iterdir()}
+    assert names == {
+        ".lock", "config.json", "environment.json", "partition.json",
+        "partition.npz", "metrics.jsonl", "timing.jsonl", "per_client.npz",
+        "summary.json", "checkpoints", "figures", "report.html", "executor.json",
+    }  # fmt: skip
+    figures = {p.name for p in (folder / "figures").iterdir()}
+    assert figures == {f"{name}.{end}" for name in FIGURES for end in ("png", "pdf")}
+    assert {p.name for p in (folder / "checkpoints").iterdir()} == {"2", "4"}
+    page = (folder / "report.html").read_text()
+    assert "data:image/png;base64," in page
+    assert 'src="figures' not in page  # self-contained
+    environment = json_of(folder / "environment.json")
+    assert {"python", "packages", "devices", "command"} <= set(environment)
+
+
+def test_the_config_is_resolved_and_reruns_the_run(done, tmp_path):
+    folder, again = done[0], tmp_path / "again"
+    config = json_of(folder / "config.json")
+    assert config["hyper"] == {
+        "mixing": "model", "mu": 0.01, "nu": 2.0, "prox": "squared",
+        "judge_untrained": False, "start": 0.0,
+    }  # fmt: skip
+    code, _, errors = tiny.main(
+        "run", "--config", folder / "config.json", "--out", again
+    )
+    assert code == 0, errors
+    tiny.assert_same_run(folder, again)
+    assert json_of(again / "config.json") == config | {"out": str(again)}
+
+
+def test_the_partition_is_the_federations(done):
+    federation, unseen = build_federation(tiny.SEEN)
+    manifest = json_of(done[0] / "partition.json")
+    about = {"unseen": unseen.manifest, "given": False, "input_shape": [8, 8, 1]}
+    assert manifest.items() >= (federation.manifest | about).items()
+    assert len(manifest["sha256"]) == 64
+    assert sorted(manifest["clients"] + unseen.manifest["clients"]) == list(range(6))
+
+
+def test_run_again_does_nothing(done):
+    folder = done[0]
+    before = times(folder)
+    again = tiny.main("run", *tiny.options(tiny.SEEN.replace(out=str(folder))))
+    assert again == (0, f"{folder} is finished; see {folder}/report.html\n", "")
+    assert tiny.main("resume", folder) == again
+    assert times(folder) == before
+
+
+def test_lost_figures_are_drawn_again(done, tmp_path):
+    folder = shutil.copytree(done[0], tmp_path / "run")
+    shutil.rmtree(folder / "figures")
+    code, _, errors = tiny.main("resume", folder)
+    assert code == 0, errors
+    drawn = {path.name for path in (folder / "figures").iterdir()}
+    assert drawn == {p.name for p in (done[0] / "figures").iterdir()}
+    assert "is finished" in tiny.main("resume", folder)[1]
+
+
+def test_run_again_with_another_baseline_counts_anew(done, tmp_path):
+    folder = shutil.copytree(done[0], tmp_path / "run")
+    alone = shutil.copytree(done[0], tmp_path / "alone")
+    job = tiny.SEEN.replace(out=str(folder), baseline=str(alone))
+    code, _, errors = tiny.main("run", *tiny.options(job))
+    assert code == 2
+    assert "is a run of 'superfed', but worse_than_local is counted" in errors
+    config = json_of(alone / "config.json") | {"algorithm": "local", "hyper": {}}
+    (alone / "config.json").write_text(json.dumps(config))
+    code, out, errors = tiny.main("run", *tiny.options(job))
+    assert (code, errors) == (0, "")
+    assert "round 4; see" in out
+    assert json_of(folder / "summary.json")["worse_than_local"] == 0.0
+    assert json_of(folder / "config.json")["baseline"] == str(alone)
+    assert "worse off than with local" in (folder / "report.html").read_text()
+    assert "is finished" in tiny.main("resume", folder)[1]
+
+
+@pytest.mark.parametrize("finished", [True, False])
+def test_run_with_another_config_refuses(done, tmp_path, finished):
+    folder = done[0] if finished else tiny.unfinished(done[0], tmp_path / "half")
+    before = times(folder)
+    other = tiny.SEEN.replace(out=str(folder), lr=0.5, hyper={"mu": 1.0})
+    code, out, errors = tiny.main("run", *tiny.options(other))
+    assert (code, out) == (2, "")
+    assert errors.startswith(f"pfljax: {folder} holds a run with another config (hyper")
+    assert "lr: 0.05 -> 0.5); choose another --out\n" in errors
+    assert times(folder) == before
+
+
+@pytest.mark.parametrize("how", ["run", "resume"])
+def test_an_unfinished_run_goes_on(done, tmp_path, how):
+    half = tiny.unfinished(done[0], tmp_path / "half")
+    job = tiny.SEEN.replace(out=str(half))
+    args = tiny.options(job) if how == "run" else [half]
+    code, out, errors = tiny.main(how, *args)
+    assert code == 0, errors
+    assert "round 4; see" in out
+    _, going_on, last = errors.splitlines()
+    assert going_on == "pfljax: going on from round 2 of 4"
+    assert last.startswith("round 4/4: ")
+    tiny.assert_same_run(done[0], half)
+    assert (half / "report.html").exists()
+
+
+@pytest.fixture(scope="module")
+def longer(tmp_path_factory):
+    """A run of APFL of 4 rounds, and another of 3."""
+    folder = tmp_path_factory.mktemp("longer")
+    whole, half = folder / "whole", folder / "half"
+    job = tiny.TINY.replace(algorithm="apfl", hyper={})
+    for path, rounds in ((whole, 4), (half, 3)):  # evaluated at 2, 4; at 2 and at 3
+        job = job.replace(out=str(path), rounds=rounds)
+        assert tiny.main("run", *tiny.options(job))[0] == 0
+    (half / "landscape").mkdir()
+    for name in ("landscape/line.npz", "figures/landscape_line.png"):
+        (half / name).write_text("of round 3")
+    return whole, half
+
+
+@pytest.mark.parametrize("how", ["run", "resume"])
+def test_a_finished_run_goes_on_for_more_rounds(longer, tmp_path, how):
+    whole, half = longer[0], shutil.copytree(longer[1], tmp_path / "half")
+    job = tiny.TINY.replace(algorithm="apfl", hyper={}, out=str(half))
+    args = tiny.options(job) if how == "run" else [half, "--rounds", 4]
+    assert job.rounds == 4
+    code, out, errors = tiny.main(how, *args)
+    assert code == 0, errors
+    assert "round 4; see" in out
+    assert "pfljax: going on from round 3 of 4" in errors.splitlines()
+    tiny.assert_same_run(whole, half)
+    assert json_of(half / "config.json")["rounds"] == 4
+    for name in ("summary.json", "report.html", "per_client.npz"):
+        old = (half / "round-3" / name).read_bytes()
+        assert old == (longer[1] / name).read_bytes()
+    old = {p.name for p in (half / "round-3").glob("*line*")}
+    assert old == {"line.npz", "landscape_line.png"}
+    assert not [*half.glob("landscape/*"), *half.glob("figures/landscape_*")]
+    assert (half / "report.html").exists()
+    assert "is finished" in tiny.main("resume", half)[1]
+
+
+@pytest.mark.parametrize(("rounds", "told"), [(2, "3 -> 2"), (0, "3 -> 0")])
+def test_a_run_has_no_fewer_rounds_than_are_done(longer, rounds, told):
+    before = times(longer[1])
+    code, out, errors = tiny.main("resume", longer[1], "--rounds", rounds)
+    assert (code, out) == (2, "")
+    assert f"another config (rounds: {told}); 3 rounds are done: only" in errors
+    assert times(longer[1]) == before
+
+
+def test_too_many_rounds_can_be_taken_back(longer, tmp_path):
+    half = shutil.copytree(longer[1], tmp_path / "half")
+    config = json_of(half / "config.json") | {"rounds": 5000}
+    (half / "config.json").write_text(json.dumps(config))
+    (half / "summary.json").unlink()
+    code, _, errors = tiny.main("resume", half, "--rounds", 4)
+    assert code == 0, errors
+    tiny.assert_same_run(longer[0], half)
+
+
+def test_more_rounds_of_a_method_that_goes_by_them_are_refused(done):
+    before = times(done[0])
+    code, out, errors = tiny.main("resume", done[0], "--rounds", 6)
+    assert (code, out) == (2, "")
+    assert errors == (
+        f"pfljax: {done[0]} holds a run with another config (rounds: 4 -> 6); superfed "
+        "goes by how many rounds there will be; choose another --out\n"
+    )
+    assert times(done[0]) == before
+
+
+def test_a_damaged_checkpoint_is_told_and_the_one_before_is_used(done, tmp_path):
+    half = tmp_path / "half"
+    tiny.unfinished(done[0], half)
+    (half / "checkpoints" / "4").mkdir()
+    code, _, errors = tiny.main("resume", half)
+    assert code == 0, errors
+    _, *told = errors.splitlines()
+    assert told[0].startswith("the checkpoint of round 4 is damaged: ")
+    assert told[1] == "taking the last good checkpoint, round 2"
+    tiny.assert_same_run(done[0], half)
+
+
+def test_broken_checkpoints_are_one_line(done, tmp_path):
+    half = tiny.unfinished(done[0], tmp_path / "half")
+    for path in (half / "checkpoints" / "2").rglob("*"):
+        if path.is_file():
+            path.write_bytes(b"x")
+    code, _, errors = tiny.main("resume", half)
+    assert code == 2
+    assert errors.splitlines()[-1].startswith("pfljax: none of the checkpoints in ")
+
+
+def test_report_compares_runs(done, tmp_path):
+    other = tiny.SEEN.replace(seed=1, out=str(tmp_path / "other"))
+    run.run(other, quiet=True, report=False)
+    place = tmp_path / "comparison"
+    code, out, errors = tiny.main("report", done[0], other.folder, "--out", place)
+    assert code == 0, errors
+    assert "| superfed start=0.0 " in out
+    assert out.endswith(f"see {place}/comparison.html\n")
+    for end in ("csv", "md", "tex"):
+        assert (place / f"comparison_last.{end}").exists()
+    assert r"\toprule" in (place / "comparison_last.tex").read_text()
+    assert (place / "figures" / "curves_by_bytes.pdf").exists()
+
+
+def test_report_refuses_unfinished_and_equal_runs(done, tmp_path):
+    half = tiny.unfinished(done[0], tmp_path / "half")
+    code, _, errors = tiny.main("report", done[0], half, "--out", tmp_path / "out")
+    assert (code, errors.count("\n")) == (2, 1)
+    assert "half is unfinished: 4 rounds are logged" in errors
+    code, _, errors = tiny.main("report", done[0], done[0], "--out", tmp_path / "out")
+    assert (code, errors.count("\n")) == (2, 1)
+    assert "same config and seed 0; give one of them" in errors
+
+
+@pytest.mark.parametrize("kind", listing.KINDS)
+def test_list_names_everything(kind):
+    code, out, _ = tiny.main("list", kind)
+    assert code == 0
+    named = [line.split()[0] for line in out.splitlines() if not line.startswith(" ")]
+    assert named == sorted(listing.known(kind))
+    assert all(len(line.split()) > 3 for line in out.splitlines() if line[0] != " ")
+
+
+def test_help_is_quick_and_loads_nothing():
+    done = subprocess.run([sys.executable, "-c", HELP], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "usage: pfljax COMMAND" in done.stdout
+
+
+def test_help_of_run_has_every_setting_and_the_options_of_the_method():
+    code, out, _ = tiny.main("run", "--algorithm", "ditto", "--help")
+    assert code == 0
+    for option in ("--cohort", "--test-from", "--batch-size", "--lam", "--prox"):
+        assert option in out
+    assert "Ditto" in out or "ditto" in out
+
+
+def test_an_error_in_a_process_is_one_line_and_exit_code_2(tmp_path):
+    done = tiny.command_line("run", "--cohort", "50", "--out", tmp_path / "run")
+    assert done.returncode == 2
+    assert done.stderr == (
+        "pfljax: cohort is 50, but there are 20 clients; choose cohort <= 20\n"
+    )
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_sweep_goes_on_and_is_told_again(tmp_path):
+    small = tiny.TINY.replace(algorithm="ditto", hyper={}, model="logistic", rounds=1)
+    place = str(tmp_path / "grid")
+    over = "--over", "lam", "0.0", "0.5", "--over", "seed", "0", "1"
+    args = "sweep", *over, *tiny.options(small.replace(out=place))
+    code, out, errors = tiny.main(*args)
+    assert code == 0, errors
+    assert errors.splitlines()[-1] == "4 of 4 runs, 0 s left"
+    assert "| lam=0.5 | server |" in out
+    assert f"see {place}/sweep.html" in out
+    runs = times(tmp_path / "grid" / "runs")
+    assert len(runs) == 4
+    assert tiny.main(*args)[:2] == (0, out)
+    code, again, errors = tiny.main("report", place, "--out", str(tmp_path / "told"))
+    assert code == 0, errors
+    assert again.splitlines()[:-1] == out.splitlines()[:-1]
+    assert times(tmp_path / "grid" / "runs") == runs
+    for name in ("sweep.html", "comparison_sweep.tex", "figures/accuracy.png"):
+        assert (tmp_path / "told" / name).stat().st_size > 500
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["rnu"], "command 'rnu' is unknown; known: run, resume, sweep, report"),
+        (["resume", "."], ". is not a run folder: it has no config.json"),
+        (["export", "."], ". is not a run folder: it has no config.json"),
+        (["report", "none"], "none is not a folder"),
+        (["prepare", "digits"], "'digits' needs no preparing"),
+        (["run", "--config", "none.json"], "--config none.json cannot be read"),
+        (
+            ["run", "--algorithm", "foo"],
+            "unknown algorithm 'foo'; known: apfl, apfl_fedtorch, ditto",
+        ),
+        (["run", "--rounds", "0"], "rounds is 0; expected at least 1"),
+        (["sweep", "--over", "mu", "1"], "unknown name to sweep 'mu'; known: "),
+        (["sweep", "--over", "lr"], "lr is []; expected a list of values to sweep"),
+        (["sweep", *["--over", "lr", "1"] * 2], "--over lr is given twice"),
+        (["sweep", "--over", "lr", "1", "--cohort", "21"], "but there are 20 clients"),
+    ],
+)
+def test_mistakes_are_one_line(args, message):
+    code, out, errors = tiny.main(*args)
+    assert (code, out, errors.count("\n")) == (2, "", 1)
+    assert errors.startswith("pfljax: ")
+    assert message in errors
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["run", "--rounds", "many"], "--rounds"),
+        (["run", "--cohrot", "3"], "--cohort"),
+        (["run", "--algorithm", "ditto", "--mu", "1"], "--mu"),
+        (["run", "--config", "x.json", "--rounds", "3"], "--rounds"),
+        (["list", "methods"], "algorithms"),
+        (["sweep"], "--over"),
+        (["export", "run", "--client", "first"], "first"),
+        (["resume"], "run"),
+    ],
+)
+def test_unknown_options_and_values_name_the_known(args, message):
+    code, _, errors = tiny.main(*args)
+    assert code == 2
+    assert message in errors

@@ -1,0 +1,192 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+import toy
+from pfljax.core import keys, losses, optimizers, training
+from pfljax.core.types import ClientData, Local, Turn
+
+RATE, MOMENTUM, DECAY = 0.1, 0.9, 0.05
+START = np.float32([1, 2, 3])
+TASK = toy.quadratic()
+
+
+def turn_of(key=0, steps=5, round_=0):
+    return Turn(jax.random.key(key), jnp.int32(round_), jnp.int32(steps))
+
+
+def batches(data, turn, count, batch_size=4):
+    """Mean b and the number of rows of the first `count` minibatches."""
+    key = keys.derive(turn.key, "minibatches")
+    found = [
+        training.minibatch(data, jnp.int32(s), key, batch_size) for s in range(count)
+    ]
+    return [np.average(b.x[:, 1:], axis=0, weights=b.mask) for b in found]
+
+
+def trained(local, turn, data=None):
+    data = toy.one(toy.noisy_clients(), 1) if data is None else data
+    return training.fit(TASK.loss, toy.unflat(START), data, turn, local)
+
+
+@pytest.mark.parametrize("momentum", [None, MOMENTUM])
+@pytest.mark.parametrize("decay", [None, DECAY])
+def test_sgd_is_torchs(momentum, decay):
+    data, turn = toy.one(toy.noisy_clients(), 1), turn_of(steps=7)
+    local = Local(RATE, 4, optimizer=optimizers.sgd(momentum, decay))
+    w, v = START, 0.0
+    for b in batches(data, turn, 7):
+        g = (w - b) + (decay or 0) * w
+        v = (momentum or 0) * v + g  # the first step is v = g
+        w = w - RATE * v
+    params, _ = trained(local, turn, data)
+    np.testing.assert_allclose(toy.flat(params), w, rtol=1e-5, atol=1e-6)
+
+
+def test_any_optimizer_of_optax():
+    data, turn = toy.one(toy.noisy_clients(), 1), turn_of(steps=4)
+    params, _ = trained(Local(RATE, 4, optimizer=optax.adam), turn, data)
+    w, m, v = START.astype(float), 0.0, 0.0
+    for t, b in enumerate(batches(data, turn, 4), 1):
+        m, v = 0.9 * m + 0.1 * (w - b), 0.999 * v + 0.001 * (w - b) ** 2
+        w -= RATE * (m / (1 - 0.9**t)) / (np.sqrt(v / (1 - 0.999**t)) + 1e-8)
+    np.testing.assert_allclose(toy.flat(params), w, rtol=1e-4, atol=1e-5)
+
+
+def test_the_metric_is_the_mean_loss_of_the_steps():
+    data, turn = toy.one(toy.noisy_clients(), 0), turn_of(steps=6)
+    _, metrics = trained(Local(0.0, 4), turn, data)
+    b = np.asarray(data.examples.x[:3, 1:])
+    loss = ((START - b) ** 2).sum(1).mean() / 2
+    assert float(metrics["loss"]) == pytest.approx(loss, rel=1e-5)
+
+
+def test_ragged_clients_under_vmap_equal_each_alone():
+    """The shortest takes 2 steps and waits through 8, momentum and all."""
+    train = toy.noisy_clients()
+    local = Local(RATE, 4, epochs=2, optimizer=optimizers.sgd(MOMENTUM, DECAY))
+    steps = training.budget(local, train.size)
+    assert (steps.min(), steps.max()) == (2, 10)
+
+    def run(k, offset, size, steps):
+        turn = Turn(jax.random.key(k), jnp.int32(0), steps)
+        return trained(local, turn, ClientData(train.examples, offset, size))
+
+    ids = jnp.arange(len(train.size))
+    alone = jax.jit(run)
+    together = jax.vmap(run)(ids, train.offset, train.size, steps)
+    for k in (0, 1, 6):
+        expected = alone(k, train.offset[k], train.size[k], steps[k])
+        found = jax.tree.map(lambda leaf, k=k: leaf[k], together)
+        toy.assert_close(found, expected, 1e-6)
+
+
+@pytest.mark.parametrize(("size", "batch_size"), [(10, 4), (8, 4), (3, 4), (1, 1)])
+def test_every_epoch_visits_every_row_once(size, batch_size):
+    data, _ = toy.deal(np.arange(30)[:, None], np.arange(30), [7, size, 23 - size])
+    data, key = toy.one(data, 1), jax.random.key(5)
+    per_epoch, orders = -(-size // batch_size), []
+    step = jax.jit(lambda s: training.minibatch(data, s, key, batch_size))
+    for epoch in range(4):
+        found = [step(epoch * per_epoch + s) for s in range(per_epoch)]
+        mask = np.concatenate([b.mask for b in found])
+        rows = np.concatenate([b.y for b in found])
+        assert [int(b.mask.sum()) for b in found[:-1]] == [batch_size] * (per_epoch - 1)
+        assert sorted(rows[mask == 1]) == list(range(7, 7 + size))
+        assert set(rows) <= set(range(7, 7 + size))  # padding holds own rows too
+        orders.append(tuple(rows[mask == 1]))
+    assert size < 4 or len(set(orders)) > 1
+
+
+def test_steps_in_place_of_epochs():
+    sizes = jnp.asarray([1, 4, 5, 100])
+    assert training.budget(Local(RATE, 4, epochs=3), sizes).tolist() == [3, 3, 6, 75]
+    assert (
+        training.budget(Local(RATE, 4, epochs=None, steps=7), sizes).tolist() == [7] * 4
+    )
+
+
+def test_the_learning_rate_follows_the_round_without_a_new_program():
+    local = Local(lambda r: 0.1 * 0.5**r, batch_size=20)
+    run = jax.jit(lambda turn: trained(local, turn)[0])
+    data = toy.one(toy.noisy_clients(), 1)
+    b = np.asarray(data.examples.x[data.offset : data.offset + 20, 1:]).mean(0)
+    for round_ in (0, 3):
+        w = START - 0.1 * 0.5**round_ * (START - b)
+        found = run(turn_of(steps=1, round_=round_))
+        np.testing.assert_allclose(toy.flat(found), w, rtol=1e-5)
+    assert run._cache_size() == 1
+
+
+@pytest.mark.parametrize("k", [0, 1, 2])
+def test_mean_over_rows(k):
+    data = toy.one(toy.noisy_clients(), k)
+    found = training.mean_over_rows(
+        lambda batch: {
+            "mean": jnp.average(batch.x, axis=0, weights=batch.mask),
+            "loss": TASK.loss(toy.unflat(START), batch, None),
+        },
+        data,
+        batch_size=4,
+    )
+    x = np.asarray(data.examples.x[data.offset : data.offset + data.size])
+    np.testing.assert_allclose(found["mean"], x.mean(0), rtol=1e-5, atol=1e-6)
+    loss = ((START - x[:, 1:]) ** 2).sum(1).mean() / 2
+    np.testing.assert_allclose(found["loss"], loss, rtol=1e-5)
+
+
+def test_sample_draws_own_rows_with_replacement():
+    data, _ = toy.deal(np.arange(30)[:, None], np.arange(30), [7, 5, 18])
+    batch = training.sample(toy.one(data, 1), jax.random.key(0), 400)
+    counts = np.bincount(batch.y, minlength=30)
+    assert counts[7:12].min() > 50
+    assert counts.sum() == counts[7:12].sum() == 400
+    assert (batch.mask == 1).all()
+
+
+def test_a_client_without_rows_takes_no_part():
+    data, _ = toy.deal(np.ones((4, 4)), np.zeros(4), [4, 0])
+    batch = training.minibatch(toy.one(data, 1), jnp.int32(0), jax.random.key(0), 3)
+    assert not batch.mask.any()
+    assert not training.sample(toy.one(data, 1), jax.random.key(0), 3).mask.any()
+    params, metrics = trained(Local(RATE, 4), turn_of(steps=0), toy.one(data, 1))
+    np.testing.assert_array_equal(toy.flat(params), START)
+    assert metrics["loss"] == 0
+
+
+def test_purposes_have_their_own_keys():
+    turn = turn_of(key=3)
+    three = [turn.key, *(keys.fold(turn, name).key for name in ("a", "b"))]
+    assert len({tuple(toy.arrays(key)[0].tolist()) for key in three}) == 3
+    toy.assert_same(keys.derive(turn.key, "a"), three[1])
+
+
+def test_a_second_training_takes_its_own_epochs():
+    local, turn = Local(RATE, 4, epochs=2), turn_of(steps=10)
+    assert training.with_epochs(turn, local, None) is turn
+    assert int(training.with_epochs(turn, local, 5).steps) == 25
+    with pytest.raises(ValueError, match="give epochs instead of steps"):
+        training.with_epochs(turn, Local(RATE, 4, epochs=None, steps=3), 5)
+
+
+@pytest.mark.parametrize(
+    ("form", "expected"), [("squared", 12.5 + 2), ("norm", 5.0 + 2)]
+)
+def test_distances(form, expected):
+    a, b = toy.unflat([4.0, 5, 1]), toy.unflat([1.0, 1, 3])
+    assert float(losses.distance(a, b, form)) == pytest.approx(expected)
+    slope = jax.grad(losses.distance)(a, a, form)
+    np.testing.assert_array_equal(toy.flat(slope), 0)  # not NaN
+    near = losses.proximal(TASK.loss, b, 0.5, form)
+    batch = training.rows(
+        toy.one(toy.noisy_clients(), 0), jnp.arange(3), jnp.ones(3, bool)
+    )
+    extra = float(near(a, batch, None) - TASK.loss(a, batch, None))
+    assert extra == pytest.approx(expected / 2, rel=1e-5)
+
+
+def test_an_unknown_distance_names_the_known():
+    with pytest.raises(ValueError, match="'squared', 'norm'"):
+        losses.distance(toy.unflat(START), toy.unflat(START), "cubed")

@@ -1,0 +1,275 @@
+"""Client states in host memory or on disk: the bits of a run on the devices alone."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+
+import jax
+import numpy as np
+import pytest
+
+import stored
+from checkout import TESTS
+from pfljax import Experiment, run
+from pfljax.engine.paging import pages, records
+from pfljax.engine.paging.disk import DiskStore, room
+from pfljax.engine.paging.host import HostStore
+from pfljax.engine.paging.records import StoreError
+from pfljax.runs import settings
+from pfljax.runs.checkpoint import CheckpointError
+from pfljax.runs.folder import FolderError
+from pfljax.simulate import export, population, simulation
+from tiny import SEEN, environment, last_state, main, options
+from toy import assert_close, assert_same
+
+JOB = SEEN.replace(algorithm="fedper", hyper={})
+BYTES = 40
+LAYOUT = records.layout(
+    {"a": jax.ShapeDtypeStruct((9,), np.float32), "b": jax.ShapeDtypeStruct((), "i4")}
+)
+
+
+@pytest.mark.parametrize("method", stored.METHODS)
+def test_every_store_and_every_cut_gives_the_same_bits(method, tmp_path):
+    run, programs = stored.check(method, tmp_path)
+    assert run._cache_size() == 2  # with all clients, and with those of a call
+    sizes = [f._cache_size() for f in (programs.drawn, programs.carry)]
+    assert sizes == [1, 1]
+    assert programs.fill._cache_size() <= 2  # of a call, and of those judged
+
+
+@pytest.mark.slow
+def test_every_store_gives_the_same_bits_on_two_devices(tmp_path):
+    program = str(TESTS / "stored.py")
+    env = environment(tmp_path / "cache")
+    played = subprocess.run([sys.executable, program, str(tmp_path)], env=env)
+    assert played.returncode == 0
+
+
+@pytest.mark.slow
+def test_a_run_ends_as_on_the_devices(tmp_path, monkeypatch):
+    """Judged in blocks of 2; the last bits are XLA's, for programs differ."""
+    monkeypatch.setattr(pages, "BLOCK", 2)
+    for kind in ("device", "disk"):
+        simulation._simulation.cache_clear()
+        job = JOB.replace(store=kind, out=str(tmp_path / kind))
+        run(job, quiet=True, report=False)
+    simulation._simulation.cache_clear()
+    device, disk = tmp_path / "device", tmp_path / "disk"
+    for name in ("personal/test/loss", "unseen:personal/test/loss", "participations"):
+        arrays = [np.load(f / "per_client.npz")[name] for f in (device, disk)]
+        np.testing.assert_allclose(*arrays, rtol=1e-5)
+    models = [export.personal_model(f, 4) for f in (device, disk)]
+    assert_close(*models)
+
+
+def owner(kind="disk", clients=6):
+    return records.owner(kind, "abc", clients, LAYOUT)
+
+
+def disk(folder, keep=2, clients=6, writable=True):
+    return DiskStore(folder / "clients", owner("disk", clients), LAYOUT, keep, writable)
+
+
+def host(folder, clients=6):
+    return HostStore(folder / "clients", owner("host", clients), LAYOUT)
+
+
+def stored_records(rng, count):
+    return rng.integers(0, 256, (count, BYTES)).astype(np.uint8)
+
+
+def held(place, clients=6):
+    """What a store holds: {client: bytes}."""
+    found, there = place.read(np.arange(clients))
+    return {k: found[k].tobytes() for k in range(clients) if there[k]}
+
+
+@pytest.mark.parametrize("keep", [1, 2, 3])
+@pytest.mark.parametrize("kind", ["host", "disk"])
+def test_every_kept_checkpoint_can_be_gone_back_to(kind, keep, tmp_path):
+    """At any moment, as after a kill: in calls, before and after a checkpoint."""
+    rng, now, past = np.random.default_rng(keep), {}, {0: {}}
+
+    def open_in(folder, writable=True):
+        return host(folder) if kind == "host" else disk(folder, keep, 6, writable)
+
+    def check(moment):
+        copy = tmp_path / f"copy{moment}"
+        shutil.copytree(tmp_path / "run", copy)
+        for round_, wanted in past.items():
+            for writable in (False, True) if round_ == max(past) else (False,):
+                place = open_in(copy, writable)
+                place.restore(round_)
+                assert held(place) == wanted
+        place = open_in(copy, False)  # the writer has forgotten what was later
+        place.restore(max(past))
+        assert held(place) == past[max(past)]
+
+    (tmp_path / "run").mkdir()
+    place = open_in(tmp_path / "run")
+    place.restore(0)
+    for round_ in range(1, 40):
+        ids = np.sort(rng.choice(6, rng.integers(1, 5), replace=False))
+        new = stored_records(rng, len(ids))
+        place.write(round_, ids, new)
+        now |= {int(k): row.tobytes() for k, row in zip(ids, new, strict=True)}
+        assert held(place) == now
+        if rng.random() < 0.4:
+            check(f"{round_}a")
+            place.save(round_)
+            check(f"{round_}b")
+            past[round_] = dict(now)
+            past = {r: past[r] for r in sorted(past)[-keep:]}
+            place.keep([r for r in past if r])
+            check(f"{round_}c")
+
+
+def test_a_round_that_is_no_longer_kept_is_refused(tmp_path):
+    place = disk(tmp_path, keep=1)
+    for round_ in (1, 2):
+        place.write(round_, np.arange(2), np.ones((2, BYTES), np.uint8))
+        place.save(round_)
+        place.keep([round_])
+    with pytest.raises(StoreError, match="goes back to round 2 and no further"):
+        disk(tmp_path, keep=1).restore(1)
+    with pytest.raises(StoreError, match=r"keep is 2, .* choose keep <= 1"):
+        disk(tmp_path, keep=2)
+
+
+def test_a_store_is_closed_once_and_when_its_modules_are_gone(tmp_path, monkeypatch):
+    place = disk(tmp_path)
+    files = list(place.files)
+    monkeypatch.setattr(
+        "pfljax.engine.paging.disk.os", None
+    )  # as at the end of the interpreter
+    place.__del__()
+    for file in files:
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            os.fstat(file)
+    place.__del__()
+
+
+def test_only_clients_that_took_part_take_space(tmp_path):
+    layout = records.layout(jax.ShapeDtypeStruct((10_000,), np.float32))
+    whose = records.owner("disk", "abc", 100_000, layout)
+    place = DiskStore(tmp_path / "clients", whose, layout, 2, True)
+    ids = np.arange(5) * 20_000
+    place.write(1, ids, np.ones((5, 40_000), np.uint8))
+    place.save(1)
+    file = (tmp_path / "clients" / "rows.bin").stat()
+    assert file.st_size == 100_000 * 3 * 40_000  # 12 GB of holes
+    assert file.st_blocks * 512 <= room(100_000, 40_000, 5, 2) < 250_000
+
+
+def test_the_file_of_the_host_store_has_the_written_rows_only(tmp_path):
+    place = host(tmp_path, clients=1000)
+    place.write(3, np.asarray([4, 900]), np.ones((2, BYTES), np.uint8))
+    place.save(3)
+    with np.load(tmp_path / "clients" / "round-3.npz") as archive:
+        assert archive["ids-0"].tolist() == [4, 900]
+        assert archive["rows-0"].shape == (2, BYTES)
+
+
+def test_records_are_the_bytes_of_all_leaves():
+    tree = {"a": np.arange(18, dtype=np.float32).reshape(2, 9), "b": np.int32([7, -1])}
+    packed = records.pack(LAYOUT, tree, 2)
+    assert packed.shape == (2, BYTES)
+    assert_same(records.unpack(LAYOUT, packed), tree)
+    with pytest.raises(ValueError, match="keeps random keys"):
+        records.layout(jax.eval_shape(jax.random.key, 0))
+
+
+def damage(folder, name):
+    file = folder / "clients" / name
+    content = bytearray(file.read_bytes())
+    content[: BYTES * 3 * 6] = bytes(len(content[: BYTES * 3 * 6]))
+    file.write_bytes(content)
+
+
+def test_damage_and_strangers_are_told_in_one_line(tmp_path):
+    place = disk(tmp_path)
+    place.write(1, np.asarray([2]), np.ones((1, BYTES), np.uint8))
+    with pytest.raises(StoreError, match="its clients is 6, not 7; put back"):
+        disk(tmp_path, clients=7)
+    with pytest.raises(StoreError, match="its store is 'disk', not 'host'"):
+        host(tmp_path)
+    damage(tmp_path, "rows.bin")
+    with pytest.raises(StoreError, match=r"the state of client 2 in .* is damaged"):
+        disk(tmp_path).read(np.asarray([2]))
+    (tmp_path / "clients" / "rows.bin").write_bytes(b"")
+    with pytest.raises(StoreError, match=r"rows.bin is damaged: 0 bytes, expected 720"):
+        disk(tmp_path)
+    (tmp_path / "clients" / "store.json").write_text("{")
+    with pytest.raises(StoreError, match=r"store.json is damaged"):
+        disk(tmp_path)
+    (tmp_path / "clients" / "store.json").write_text(json.dumps({"format": 2}))
+    with pytest.raises(StoreError, match=r"store.json is damaged|upgrade"):
+        disk(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def on_disk(tmp_path_factory):
+    """The folder of a finished run with its clients on disk."""
+    folder = tmp_path_factory.mktemp("disk") / "run"
+    run(JOB.replace(store="disk", out=str(folder)), quiet=True, report=False)
+    return folder
+
+
+def reopened(folder, place):
+    """A copy of a finished run that has not told so yet."""
+    shutil.copytree(folder, place)
+    (place / "summary.json").unlink()
+    return place
+
+
+def test_a_run_goes_on_with_its_own_store_only(on_disk, tmp_path):
+    folder = reopened(on_disk, tmp_path / "run")
+    job = JOB.replace(out=str(folder))
+    for kind in ("device", "host"):
+        with pytest.raises(FolderError, match=f"in the store 'disk', not '{kind}'; go"):
+            run(job.replace(store=kind), quiet=True, report=False)
+    fields = json.loads((folder / "config.json").read_text()) | {"store": "device"}
+    (folder / "config.json").write_text(json.dumps(fields))
+    with pytest.raises(CheckpointError, match="another store of its client states"):
+        run(job, quiet=True, report=False)
+
+
+def test_a_run_with_its_clients_on_disk_goes_on_for_more_rounds(on_disk, tmp_path):
+    folder = shutil.copytree(on_disk, tmp_path / "run")
+    longer = JOB.replace(rounds=JOB.rounds + 2, store="disk")
+    for place in (folder, tmp_path / "whole"):
+        run(longer.replace(out=str(place)), quiet=True, report=False)
+    assert_same(*(last_state(place) for place in (folder, tmp_path / "whole")))
+
+
+def test_a_lost_store_is_one_line(on_disk, tmp_path):
+    folder = reopened(on_disk, tmp_path / "run")
+    shutil.rmtree(folder / "clients")
+    job = JOB.replace(out=str(folder), store="disk")
+    code, _, errors = main("run", *options(job))
+    assert code == 2
+    assert errors.splitlines()[-1].startswith(f"pfljax: {folder}/clients has no store")
+
+
+def test_an_unknown_store_is_refused():
+    with pytest.raises(ValueError, match="store is 'tape'; expected one of device, h"):
+        settings.check(Experiment(store="tape"))
+
+
+def test_too_small_a_disk_is_told(tmp_path, monkeypatch):
+    said = []
+    job = Experiment(store="disk", rounds=10, cohort=5)
+    population._check_room(tmp_path, job, 10**6, 4000, said.append)
+    assert not said
+    population._check_room(tmp_path, job, 10**6, 10**12, said.append)
+    assert said[0].startswith("pfljax: warning: the states of the clients may take 50")
+
+
+def test_a_full_disk_is_one_line(tmp_path, monkeypatch):
+    place = disk(tmp_path)
+    monkeypatch.setattr("pfljax.engine.paging.disk.os.pwrite", lambda *args: 1)
+    with pytest.raises(StoreError, match="is full; make room, and the same command"):
+        place.write(1, np.asarray([2]), np.ones((1, BYTES), np.uint8))

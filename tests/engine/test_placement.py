@@ -1,0 +1,73 @@
+"""A run whose clients are at home on two devices, beside the same run on one."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import tiny
+from pfljax import Experiment
+from pfljax.runs import folder, settings
+
+PROGRAM = """
+import json, sys
+import jax
+jax.config.update("jax_num_cpu_devices", 2)
+import numpy as np
+from pfljax import Experiment, data, run, stream
+stream.BLOCK = int(sys.argv[2])  # clients judged in one call
+rng = np.random.default_rng(0)
+x, y = rng.normal(size=(120, 4)), np.arange(120) % 3
+official = (np.arange(120) % 6 == 0).astype(int)
+arrays = data.from_arrays(x, y, official=official)
+people = data.federate(
+    arrays, "dirichlet_over_clients", num_clients=8, seed=1,
+    params={"alpha": 1.0}, validation=0.2, test_from=sys.argv[3],
+)
+for fields in json.loads(sys.argv[1]):
+    run(Experiment(**fields), people, quiet=True, report=False)
+"""
+BASE = {
+    "algorithm": "superfed", "hyper": {"start": 0.0}, "model": "mlp:hidden=(5,)",
+    "cohort": 3, "rounds": 4, "eval_every": 2, "epochs": 1, "unseen": 0.2,
+}  # fmt: skip
+
+
+def both(path, block, test_from):
+    """per_client.npz and the last records of the run on one device, and at home."""
+    runs = [
+        BASE | {"out": str(path / "one"), "devices": 1},
+        BASE | {"out": str(path / "home"), "devices": 2, "homes": True},
+    ]
+    given = json.dumps(runs), str(block), test_from
+    env = tiny.environment(path / "cache")
+    subprocess.run([sys.executable, "-c", PROGRAM, *given], env=env, check=True)
+    for fields in runs:
+        out = Experiment(**fields).folder
+        last = folder.read_json(path / out / "summary.json")["last"]["evaluations"]
+        yield folder.read_arrays(path / out / "per_client.npz"), last
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("block", "test_from"),
+    [(100, "official_classes"), (2, "official"), (3, "official")],
+)
+def test_at_home_a_run_does_as_on_one_device(tmp_path, block, test_from):
+    (one, records), (home, at_home) = both(tmp_path, block, test_from)
+    assert sorted(one) == sorted(home)
+    for name in one:
+        np.testing.assert_allclose(home[name], one[name], rtol=1e-5, atol=1e-5)
+    assert one["personal/test/accuracy"].shape == (2, 7)  # 1 of 8 is held out
+    assert len(records) == len(at_home)
+    for ours, theirs in zip(at_home, records, strict=True):
+        for name, figures in theirs["metrics"].items():
+            assert ours["metrics"][name] == pytest.approx(figures, abs=1e-5)
+    assert not np.allclose(one["personal/test/loss"], one["server/test/loss"])
+
+
+def test_homes_need_the_device_store():
+    with pytest.raises(ValueError, match="homes is set, but store is 'disk'"):
+        settings.check(tiny.TINY.replace(homes=True, store="disk"))

@@ -1,0 +1,210 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import toy
+from pfljax import engine, selection
+from pfljax.algorithms.fedavg import fedavg
+from pfljax.algorithms.interpolation.superfed import superfed
+from pfljax.algorithms.local import local as alone
+from pfljax.core import tree
+from pfljax.core.communication import Traffic, traffic_of
+from pfljax.core.keys import derive
+from pfljax.core.training import fit
+from pfljax.core.types import Local
+from pfljax.engine import chunked_vmap
+
+TASK = toy.quadratic()
+LOCAL = Local(0.1, batch_size=4, epochs=2)
+CLIENTS = len(toy.SIZES)
+
+
+def both(task=TASK, local=LOCAL):
+    """FedAvg that also keeps every client's last upload, to see who trained."""
+    shared = fedavg(task, local)
+
+    def train(turn, w, client, data):
+        w, metrics = fit(task.loss, w, data, turn, local)
+        return w, w, metrics
+
+    return shared._replace(train=train, init_client=lambda params, k, key: params)
+
+
+def fixed(ids, mask=None):
+    """The same cohort every round; who has mask 0 does not report."""
+    ids = jnp.asarray(ids, jnp.int32)
+    mask = jnp.ones(len(ids)) if mask is None else jnp.asarray(mask, jnp.float32)
+    return selection.Selection(len(ids), lambda key: ids, lambda key, s: (s, mask))
+
+
+def round_with(select, method=None):
+    """(state before, state after, metrics) of one round."""
+    setting = engine.Setting(method or both(), LOCAL, select)
+    state = engine.init(setting.algorithm, TASK, CLIENTS, jax.random.key(0))
+    run = jax.jit(lambda s, data: engine.one_round(setting, s, data))
+    return state, *run(state, toy.noisy_clients())
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    count=st.integers(1, 9),
+    width=st.none() | st.integers(1, 10),
+    seed=st.integers(0, 9),
+)
+def test_results_come_back_in_the_order_given(count, width, seed):
+    steps = jnp.asarray(np.random.default_rng(seed).integers(1, 5, count))
+    args = (jnp.arange(count), {"x": jnp.arange(2.0 * count).reshape(count, 2)})
+
+    def f(k, tree_):
+        return 10 * k, tree_["x"] + k
+
+    tens, moved = chunked_vmap.over_clients(f, args, steps, width)
+    np.testing.assert_array_equal(tens, 10 * np.arange(count))
+    np.testing.assert_array_equal(moved, args[1]["x"] + np.arange(count)[:, None])
+
+
+@pytest.mark.parametrize("width", [1, 2])
+def test_chunks_hold_clients_of_like_work_largest_first(width):
+    steps, seen = jnp.asarray([3, 9, 1, 7, 8]), []
+
+    def f(s):
+        jax.debug.callback(lambda v: seen.append(int(v)), s)
+        return s
+
+    jax.block_until_ready(chunked_vmap.over_clients(f, (steps,), steps, width))
+    jax.effects_barrier()
+    chunks = [set(seen[i : i + width]) for i in range(0, len(seen), width)]
+    order = [9, 8, 7, 3, 1] + [1] * (-5 % width)
+    expected = [set(order[i : i + width]) for i in range(0, len(order), width)]
+    assert chunks == expected
+
+
+def test_one_program_runs_any_number_of_rounds():
+    setting = engine.Setting(fedavg(TASK, LOCAL), LOCAL, selection.uniform(3, CLIENTS))
+    program, train = engine.compile_rounds(setting, at_most=5), toy.noisy_clients()
+    state = engine.init(setting.algorithm, TASK, CLIENTS, jax.random.key(0))
+    whole, history = program(toy.copy(state), train, 5)
+    part, few = program(toy.copy(state), train, 2)
+    again, rest = program(part, train, 3)
+    assert program._cache_size() == 1
+    toy.assert_same(whole, again)
+    for name, values in history.items():
+        assert values.shape == (5,)
+        joined = np.concatenate([few[name][:2], rest[name][:3]])
+        np.testing.assert_array_equal(values, joined)
+        assert not np.any(few[name][2:])  # no round, no metric
+    nothing, _ = program(toy.copy(state), train, 0)
+    toy.assert_same(nothing, state)
+
+
+def test_who_does_not_report_keeps_its_state_and_is_not_averaged():
+    before, after, metrics = round_with(fixed([6, 1, 4], mask=[1, 0, 1]))
+    _, without, _ = round_with(fixed([6, 4]))
+    toy.assert_close(after, without, 1e-6)
+    assert metrics["reported"] == 2
+    old, new = toy.flat(before.clients), toy.flat(after.clients)
+    np.testing.assert_array_equal(np.any(old != new, 1).nonzero()[0], [4, 6])
+
+
+def test_when_nobody_reports_nothing_changes_but_the_round():
+    before, after, metrics = round_with(fixed([6, 1], mask=[0, 0]))
+    toy.assert_same(after, before._replace(round=after.round))
+    assert after.round == 1
+    assert metrics["reported"] == 0
+    assert np.isnan(metrics["loss"])
+
+
+def test_a_client_drawn_twice_trains_once_and_counts_twice():
+    _, after, metrics = round_with(fixed([2, 2, 5]))
+    _, once, _ = round_with(fixed([2, 5]))
+    toy.assert_close(after.clients, once.clients, 1e-6)
+    trained = toy.flat(after.clients)
+    weight = np.array([2 * toy.SIZES[2], toy.SIZES[5]])
+    expected = np.average(trained[[2, 5]], axis=0, weights=weight)
+    np.testing.assert_allclose(toy.flat(after.server), expected, rtol=1e-5)
+    assert metrics["reported"] == 3
+
+
+def test_draws_with_replacement_weigh_the_same():
+    cohort = fixed([2, 2, 5])._replace(replacement=True)
+    _, after, metrics = round_with(cohort)
+    trained = toy.flat(after.clients)
+    expected = np.average(trained[[2, 5]], axis=0, weights=[2, 1])
+    np.testing.assert_allclose(toy.flat(after.server), expected, rtol=1e-5)
+    assert metrics["reported"] == 2
+
+
+def test_metrics_are_means_over_rows_of_those_who_reported():
+    method = both()
+
+    def train(turn, w, client, data):
+        client, upload, _ = both().train(turn, w, client, data)
+        return client, upload, {"loss": jnp.float32(data.size)}
+
+    _, _, metrics = round_with(
+        fixed([0, 1, 2], mask=[1, 1, 0]), method._replace(train=train)
+    )
+    assert float(metrics["loss"]) == pytest.approx((3 * 3 + 20 * 20) / 23)
+
+
+def test_a_key_belongs_to_a_client_and_a_round_not_to_a_place():
+    _, first, _ = round_with(fixed([6, 1, 4]))
+    _, second, _ = round_with(fixed([4, 7, 6]))
+    a, b = toy.flat(first.clients), toy.flat(second.clients)
+    np.testing.assert_allclose(a[[4, 6]], b[[4, 6]], rtol=1e-6)
+    key = jax.random.key(0)
+    words = {tuple(toy.arrays(engine.client_key(key, k))[0]) for k in range(50)}
+    assert len(words) == 50
+
+
+def test_cohorts_and_their_counts_agree():
+    setting = engine.Setting(alone(TASK, LOCAL), LOCAL, selection.uniform(3, CLIENTS))
+    key = jax.random.key(4)
+    drawn = np.concatenate([engine.draw(setting, key, r) for r in range(6)])
+    counts = engine.participations(setting, key, jnp.int32(6), CLIENTS)
+    np.testing.assert_array_equal(counts, np.bincount(drawn, minlength=CLIENTS))
+    assert len(np.unique(drawn)) > 3
+
+
+@pytest.mark.parametrize("width", [None, 2])
+@pytest.mark.parametrize("method", [both(), alone(TASK, LOCAL)], ids=["a", "b"])
+def test_methods_of_one_seed_train_the_same_cohort(method, width):
+    setting = engine.Setting(method, LOCAL, selection.uniform(3, CLIENTS), width)
+    state = engine.init(method, TASK, CLIENTS, jax.random.key(0))
+    after, _ = engine.compile_rounds(setting, 1)(
+        toy.copy(state), toy.noisy_clients(), 1
+    )
+    drawn = sorted(engine.draw(setting, jax.random.key(0), 0).tolist())
+    moved = np.any(toy.flat(state.clients) != toy.flat(after.clients), 1)
+    np.testing.assert_array_equal(np.flatnonzero(moved), drawn)
+
+
+def test_a_late_client_starts_as_if_it_had_been_there():
+    method, key = superfed(TASK, LOCAL), jax.random.key(7)
+    state = engine.init(method, TASK, 5, key)
+    params = TASK.init(derive(key, "params"))
+    late = engine.init_client(method, params, jnp.int32(3), key)
+    toy.assert_close(late, tree.take(state.clients, 3), 1e-6)
+    assert not np.allclose(
+        toy.flat(late.own), toy.flat(tree.take(state.clients, 2).own)
+    )
+    more = engine.init(method, TASK, 9, key)
+    toy.assert_close(tree.take(more.clients, jnp.arange(5)), state.clients, 1e-6)
+
+
+def test_traffic_runs_nothing():
+    def loud(*_):
+        raise AssertionError("ran")
+
+    method = fedavg(TASK, LOCAL)
+
+    def train(turn, w, client, data):
+        shape = jax.ShapeDtypeStruct((), jnp.float32)
+        jax.pure_callback(loud, shape, w["head"][0])
+        return client, {"half": w["body"].astype(jnp.float16)}, {}
+
+    found = traffic_of(method._replace(train=train), TASK, 4, (4,))
+    assert found == Traffic(down=12, up=4)

@@ -1,0 +1,196 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import toy
+from pfljax import engine, selection
+from pfljax.algorithms.decoupling.fedper import fedper
+from pfljax.algorithms.fedavg import fedavg
+from pfljax.algorithms.global_model.scaffold import scaffold
+from pfljax.algorithms.interpolation.superfed import superfed
+from pfljax.core import tree
+from pfljax.core.keys import derive
+from pfljax.core.training import budget
+from pfljax.core.types import ClientData, Local, Turn
+from pfljax.evaluation import metrics, programs
+from pfljax.evaluation.programs import View
+
+TASK, LOCAL = toy.classifier(), Local(0.3, batch_size=4)
+CLIENTS = len(toy.SIZES)
+IDS = jnp.arange(CLIENTS)
+TRAIN, TEST = toy.ragged(held_out=5)
+
+
+def made(factory, **options):
+    """(setting, state) of a method whose local models, if any, differ."""
+    method = factory(TASK, LOCAL, **options)
+    setting = engine.Setting(method, LOCAL, selection.uniform(4, CLIENTS))
+    return setting, engine.init(method, TASK, CLIENTS, jax.random.key(2))
+
+
+def judged(setting, state, model, test=TEST, width=None):
+    if model == "server":
+        return programs.judge_server(setting, TASK)(state.server, test)
+    judge = programs.judge(setting, View(model), width)
+    return judge(state, state.clients, IDS, TRAIN, test)
+
+
+def expected(models, test=TEST):
+    """Accuracy and loss of one model a client on that client's rows, in NumPy."""
+    predict = jax.jit(jax.vmap(TASK.predict, (0, None)))
+    logits, y = (
+        np.asarray(predict(models, test.examples.x)),
+        np.asarray(test.examples.y),
+    )
+    log_p = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
+    found = {"accuracy": [], "loss": []}
+    for k, (at, size) in enumerate(zip(test.offset, test.size, strict=True)):
+        own, labels = log_p[k, at : at + size], y[at : at + size]
+        found["accuracy"].append((own.argmax(1) == labels).mean())
+        found["loss"].append(-own[np.arange(size), labels].mean())
+    return found
+
+
+def assert_metrics(found, models, test=TEST):
+    """Those of `expected`, and all there."""
+    assert set(found) == set(metrics.METRICS)
+    for name, values in expected(models, test).items():
+        np.testing.assert_allclose(found[name], values, rtol=1e-5, atol=1e-6)
+
+
+def for_all(params):
+    return jax.tree.map(lambda a: jnp.broadcast_to(a, (CLIENTS, *a.shape)), params)
+
+
+@pytest.fixture(scope="module")
+def mixture():
+    setting, state = made(superfed, start=0.0)
+    met = state.clients._replace(met=jnp.ones(CLIENTS, bool))  # all took part
+    return setting, state._replace(round=jnp.int32(1), clients=met)  # and mixed
+
+
+def test_the_server_view_judges_the_one_model_of_all(mixture):
+    found = judged(*mixture, "server")
+    assert_metrics(found, for_all(mixture[1].server))
+
+
+def test_the_personal_view_judges_each_clients_own(mixture):
+    setting, state = mixture
+    models = tree.lerp(for_all(state.server), state.clients.own, 0.5)
+    found = judged(setting, state, "personal")
+    assert_metrics(found, models)
+    toy.assert_close(found, judged(setting, state, "personal", width=3))
+
+
+def test_a_client_without_test_rows_has_no_metrics(mixture):
+    fewer = TEST._replace(size=TEST.size.at[3].set(0))
+    found = judged(*mixture, "server", test=fewer)
+    others = np.delete(np.arange(CLIENTS), 3)
+    whole = expected(for_all(mixture[1].server))
+    assert all(np.isnan(values[3]) for values in found.values())
+    assert all(np.isfinite(values[others]).all() for values in found.values())
+    for name, values in whole.items():
+        np.testing.assert_allclose(found[name][others], np.take(values, others), 1e-5)
+
+
+def test_the_path_begins_at_the_server_and_ends_at_the_clients_model(mixture):
+    setting, state = mixture
+    path = programs.judge_path(setting)(state, state.clients, IDS, TEST)
+    points = {0: for_all(state.server), 10: state.clients.own}
+    points[3] = tree.lerp(points[0], points[10], 0.3)
+    for place, models in points.items():
+        at = jax.tree.map(lambda leaf, place=place: leaf[:, place], path)
+        assert_metrics(at, models)
+    middle = jax.tree.map(lambda leaf: leaf[:, 5], path)
+    toy.assert_close(middle, judged(setting, state, "personal"))
+
+
+def turn_for(data):
+    return Turn(jax.random.key(9), jnp.int32(0), jnp.int32(6))
+
+
+@pytest.mark.parametrize("factory", [fedavg, fedper, scaffold])
+def test_the_trained_model_is_what_the_client_uploads(factory):
+    setting, state = made(factory)
+    method, data = setting.algorithm, toy.one(TRAIN, 1)
+    client = tree.take(state.clients, 1)
+    turn = turn_for(data)
+    found = programs.after_training(method, turn, state.server, client, data)
+    message = method.message(state.server, client)
+    client, upload, _ = method.train(turn, message, client, data)
+    models = {
+        fedavg: lambda: upload,
+        fedper: lambda: tree.merge(upload, client),
+        scaffold: lambda: tree.add(state.server.x, upload.dy),
+    }
+    toy.assert_close(found, models[factory](), 1e-6)
+
+
+def test_the_trained_view_trains_every_client_and_leaves_no_trace():
+    setting, state = made(fedavg)
+    before = toy.copy(state)
+    found = judged(setting, state, "trained")
+    toy.assert_same(state, before)
+    turns = jax.vmap(
+        lambda k, size: Turn(
+            engine.client_key(
+                jax.random.fold_in(derive(state.key, "evaluation"), 0), k
+            ),
+            jnp.int32(0),
+            budget(LOCAL, size),
+        )
+    )(IDS, TRAIN.size)
+
+    def upload(turn, offset, size):
+        data = ClientData(TRAIN.examples, offset, size)
+        return setting.algorithm.train(turn, state.server, (), data)[1]
+
+    models = jax.vmap(upload)(turns, TRAIN.offset, TRAIN.size)
+    assert_metrics(found, models)
+
+
+def test_finetuning_is_judged_in_the_personal_view_alone():
+    setting, state = made(fedavg, finetune=20)
+    plain, _ = made(fedavg)
+    server = judged(setting, state, "server")
+    toy.assert_close(server, judged(plain, state, "personal"))
+    tuned = judged(setting, state, "personal", test=TRAIN)
+    before = judged(setting, state, "server", test=TRAIN)
+    assert (tuned["loss"] < before["loss"]).all()
+
+
+def test_views_say_when_and_refuse_what_is_not_there():
+    assert View("trained").when == "after local training"
+    assert View("personal").when == View("server").when == "after the newest broadcast"
+    setting, _ = made(fedper)
+    with pytest.raises(ValueError, match="no server model; judge 'personal'"):
+        programs.judge_server(setting, TASK)
+    with pytest.raises(ValueError, match="known: personal, trained"):
+        programs.judge(setting, View("mine"))
+
+
+def test_records_name_model_clients_and_time():
+    values = {"accuracy": np.array([0.1, 0.2, 0.6])}
+    groups = {"all": np.arange(3), "unseen": np.array([], int), "drawn": np.array([2])}
+    made_ = programs.records("trained", "test", 5, values, np.array([1, 1, 2]), groups)
+    assert [(r["clients"], r["count"]) for r in made_] == [("all", 3), ("drawn", 1)]
+    assert (made_[0]["model"], made_[0]["finetune"]) == ("personal", 5)
+    assert made_[0]["when"] == "after local training"
+    assert made_[0]["metrics"]["accuracy"]["weighted"] == pytest.approx(0.375)
+    assert made_[1]["metrics"]["accuracy"]["mean"] == 0.6
+    server = programs.records("server", "test", 5, values, np.ones(3), groups)
+    assert (server[0]["model"], server[0]["finetune"]) == ("server", 0)
+
+
+def test_lambda_is_chosen_on_validation_rows_and_by_the_oracle_apart():
+    test = {"accuracy": np.tile(np.arange(11) / 10, (2, 1))}
+    validation = {"accuracy": np.eye(11)[[2, 4]]}
+    paths = {"test": test, "validation": validation}
+    found = programs.mixture_summary(paths, np.ones(2))
+    means = {name: figures["accuracy"]["mean"] for name, figures in found.items()}
+    assert means == pytest.approx(
+        {"half": 0.5, "chosen_on_validation": 0.3, "oracle_chosen_on_test": 1.0}
+    )
+    without = programs.mixture_summary({"test": test}, np.ones(2))
+    assert without["chosen_on_validation"] is None

@@ -1,0 +1,143 @@
+"""What `pfljax landscape` asks for and says, without the numbers of a run."""
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+import tiny
+import toy
+from pfljax import landscape, models
+from pfljax.cli import main
+from pfljax.evaluation.metrics import METRICS
+from pfljax.landscape import curvature
+from pfljax.landscape.of_runs import command, lines, surfaces
+
+CLIENTS = 6
+NAN = np.where(np.arange(CLIENTS) == 1, np.arange(CLIENTS) + 0.5, np.nan)
+ANY = Path("any")
+
+
+def test_the_command_names_the_kinds_that_there_are():
+    assert tuple(command.KINDS) == main.LANDSCAPES
+    code, out, _ = tiny.main("landscape", "--help")
+    assert code == 0
+    assert ", ".join(main.LANDSCAPES) in " ".join(out.split())
+
+
+@pytest.mark.parametrize("kind", command.KINDS)
+def test_an_option_that_a_kind_does_not_look_at_is_refused(kind):
+    given = {"points": 3, "tolerance": 0.1, "other": ANY}
+    for name in given.keys() - set(command.KINDS[kind].options):
+        told = f"{name} is an option of the kind 'line'.*, not of '{kind}'"
+        with pytest.raises(ValueError, match=told):
+            command.landscape(ANY, kind, **{name: given[name]})
+
+
+def test_a_run_is_no_other_run(tmp_path):
+    with pytest.raises(ValueError, match="itself; choose another run"):
+        command.landscape(tmp_path, "line", other=tmp_path / "x" / "..")
+
+
+@pytest.fixture
+def run(monkeypatch):
+    """A run of 6 clients, all but one of which have diverged."""
+    rows = SimpleNamespace(size=np.full(CLIENTS, 3))
+    local = SimpleNamespace(local=SimpleNamespace(batch_size=10))
+    federation = SimpleNamespace(num_clients=CLIENTS, train=rows, test=rows)
+    found = SimpleNamespace(
+        federation=federation, about="fedavg, round 4", label="FedAvg", task=None,
+        sim=SimpleNamespace(setting=local), network="its layers",
+        models=lambda: None, server=lambda: None,
+    )  # fmt: skip
+    monkeypatch.setattr(surfaces, "Finished", lambda path: found)
+    return found
+
+
+def test_clients_that_diverged_are_counted_by_the_curvature(run, monkeypatch):
+    values = NAN[:, None]
+    for name, told in (
+        ("eigen", landscape.Eigen(values, None, values)),
+        ("trace", landscape.Trace(NAN, NAN)),
+        ("sharpness", landscape.Sharpness(NAN, NAN)),
+    ):
+        monkeypatch.setattr(surfaces, name, lambda *_, told=told, **__: told)
+    text = surfaces.curvature_of(ANY).text
+    assert "1 of 6 finite: greatest eigenvalue 1.5 (1.5 to 1.5), trace 1.5" in text
+    none = landscape.Sharpness(np.nan * NAN, NAN)
+    monkeypatch.setattr(surfaces, "sharpness", lambda *_, **__: none)
+    assert "0 of 6 finite: none; the rise" in surfaces.curvature_of(ANY).text
+
+
+def test_pairs_that_diverged_are_counted_and_in_no_mean(run, monkeypatch):
+    t = np.linspace(0, 1, 3, dtype=np.float32)
+    loss = np.ones((CLIENTS, CLIENTS, 3))
+    loss[0, 1] = loss[1, 0] = 1, 3, 1
+    loss[3], loss[:, 3] = np.nan, np.nan
+    accuracy = np.full(loss.shape, 0.1)
+    beside = np.zeros((CLIENTS, CLIENTS))
+    line = landscape.Line(t, {"loss": loss, "accuracy": accuracy})
+    pairs = landscape.Pairs(line, beside, beside)
+    monkeypatch.setattr(surfaces, "pairs", lambda *_, **__: pairs)
+    text = surfaces.pairs_of(ANY).text
+    assert "means over pairs, 10 of 15 finite: loss barrier 0.2000, acc" in text
+    loss[:] = np.nan
+    assert text.endswith("cosine 0.0000, distance 0.0000")
+    assert surfaces.pairs_of(ANY).text.endswith("0 of 15 finite: none")
+
+
+def test_the_plane_is_normalised_by_the_layers_of_the_run(run, monkeypatch):
+    given = []
+
+    def direction(key, params, network):
+        given.append(network)
+
+    monkeypatch.setattr(surfaces, "random_direction", direction)
+    monkeypatch.setattr(surfaces, "_judged", lambda *_: None)
+    monkeypatch.setattr(surfaces, "_of_plane", lambda *_: None)
+    surfaces.plane_of(ANY)
+    assert given == ["its layers"] * 2
+
+
+def line_of(loss):
+    """Lines of 6 clients with these losses f32[6, 3]."""
+    t = np.linspace(0, 1, 3, dtype=np.float32)
+    found = dict.fromkeys(METRICS, np.full((CLIENTS, 3), 0.5))
+    ensemble = dict.fromkeys(METRICS, NAN)
+    beside = landscape.Between(ensemble, NAN, NAN, NAN)
+    line = landscape.Line(t, found | {"loss": loss})
+    return lines.RunLine(line, beside, np.ones(CLIENTS), "superfed", "the ends")
+
+
+def test_a_line_says_which_ends_it_has_and_how_many_clients_diverged(monkeypatch):
+    found = line_of(np.tile(NAN[:, None], 3))
+    monkeypatch.setattr(lines, "run_line", lambda *_, **__: found)
+    own = command.line(ANY, command.Options())
+    assert "6 clients (0 with equal endpoints)" in own.text
+    assert "of which 1 of 6 have a finite loss" in own.text
+    for made, xlabel in (
+        (own, "t, from the server's model (0) to the client's own (1)"),
+        (command.line(ANY, command.Options(other=Path("x"))), command.OTHER),
+    ):
+        assert made.figures[""].axes[0].get_xlabel() == xlabel
+
+
+class EnoughError(Exception):
+    """The program would begin here."""
+
+
+@pytest.mark.parametrize(("name", "most"), [("eigen", 20), ("density", 31)])
+def test_a_model_of_few_parameters_has_fewer_steps(name, most, monkeypatch):
+    options = []
+
+    def measure(function, task, params, data, given, numbers, **more):
+        options.append(numbers)
+        raise EnoughError
+
+    monkeypatch.setattr(curvature, "measure", measure)
+    small = models.task(models.model("logistic", 3), (3,))  # 12 numbers
+    for task, steps in ((small, 12), (toy.classifier(), most)):
+        with pytest.raises(EnoughError):
+            getattr(curvature, name)(task, None, None, None)
+        assert options[-1][-1] == steps

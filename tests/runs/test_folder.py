@@ -1,0 +1,172 @@
+"""Files of a run folder: whole or not there, and claimed by one run."""
+
+import json
+
+import numpy as np
+import pytest
+
+import tiny
+from pfljax import Experiment
+from pfljax.runs import folder, settings
+from pfljax.runs.folder import FolderError
+
+MANIFEST = {"sha256": "abc", "clients": [0, 1]}
+
+
+def begun(path, experiment=None, manifest=None):
+    """A folder as it is when the rounds begin."""
+    with folder.locked(path):
+        folder.claim(path, experiment or tiny.TINY)
+        folder.begin(path, experiment or tiny.TINY, manifest or MANIFEST)
+    return path
+
+
+def test_a_begun_run_is_described(tmp_path):
+    begun(tmp_path / "deep" / "run")
+    run = tmp_path / "deep" / "run"
+    assert folder.read_config(run) == tiny.TINY
+    assert folder.read_json(run / "partition.json") == MANIFEST
+    assert folder.read_json(run / "environment.json")["packages"]["jax"]
+    assert not folder.finished(run)
+
+
+def test_a_run_is_finished_with_its_report(tmp_path):
+    (tmp_path / "summary.json").write_text("{}")
+    assert not folder.finished(tmp_path)
+    (tmp_path / "report.html").write_text("")
+    assert not folder.finished(tmp_path)  # its figures are missing
+    (tmp_path / "figures").mkdir()
+    assert folder.finished(tmp_path)
+
+
+def test_one_process_at_a_time(tmp_path):
+    with (
+        folder.locked(tmp_path),
+        pytest.raises(FolderError, match="another process is running in"),
+        folder.locked(tmp_path),
+    ):
+        pass
+    with folder.locked(tmp_path):  # free again
+        pass
+
+
+def test_a_kill_between_two_files_does_no_harm(tmp_path):
+    (tmp_path / ".lock").write_text("")
+    (tmp_path / "config.json.part").write_text("{")
+    begun(tmp_path)
+    (tmp_path / "environment.json").unlink()
+    (tmp_path / "partition.json").unlink()
+    begun(tmp_path)
+    assert (tmp_path / "environment.json").exists()
+    assert folder.read_json(tmp_path / "partition.json") == MANIFEST
+
+
+def test_what_was_begun_stays_as_it_was(tmp_path):
+    begun(tmp_path)
+    before = (tmp_path / "config.json").read_text()
+    begun(tmp_path, tiny.TINY.replace(label="new name"))
+    assert (tmp_path / "config.json").read_text() == before
+
+
+def test_another_run_is_refused_with_the_settings_that_differ(tmp_path):
+    begun(tmp_path)
+    with pytest.raises(FolderError, match=r"\(cohort: 3 -> 2; lr: 0.05 -> 0.1\);"):
+        begun(tmp_path, tiny.TINY.replace(lr=0.1, cohort=2))
+
+
+@pytest.mark.parametrize("other", [{"sha256": "abd"}, {"clients": [0, 2]}])
+def test_other_data_are_refused(tmp_path, other):
+    begun(tmp_path)
+    with pytest.raises(FolderError, match="begun on other data than these"):
+        begun(tmp_path, manifest=MANIFEST | other)
+
+
+@pytest.mark.parametrize("other", [{"given": False}, {"x_crc32": 2}])
+def test_other_rows_given_in_python_are_refused(tmp_path, other):
+    given = MANIFEST | {"given": True, "x_crc32": 1}
+    begun(tmp_path, manifest=given)
+    with pytest.raises(FolderError, match="begun on other data than these"):
+        begun(tmp_path, manifest=given | other)
+    with pytest.raises(FolderError, match=r"its own federation in Python; .*tion=\.\."):
+        folder.check_python(tmp_path)
+    folder.check_python(tmp_path, federation="some")
+
+
+def test_a_model_of_ones_own_is_asked_for(tmp_path):
+    begun(tmp_path, tiny.TINY.replace(model="mine"))
+    with pytest.raises(
+        FolderError, match=r"its own task in Python; .* task=\.\.\.\), or"
+    ):
+        folder.check_python(tmp_path)
+    folder.check_python(tmp_path, task="some")
+
+
+def test_another_baseline_is_written_down(tmp_path):
+    begun(tmp_path)
+    begun(tmp_path, tiny.TINY.replace(baseline="other", keep=5))
+    told = folder.read_config(tmp_path)
+    assert (told.baseline, told.keep, told.label) == ("other", 5, None)
+
+
+def test_a_folder_of_somebody_else_is_left_alone(tmp_path):
+    (tmp_path / "thesis.tex").write_text("")
+    with pytest.raises(FolderError, match=r"not empty and not a run \(thesis.tex\)"):
+        begun(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+def test_a_damaged_partition_is_named(tmp_path):
+    begun(tmp_path)
+    (tmp_path / "partition.json").write_text("{")
+    with pytest.raises(FolderError, match=r"partition.json cannot be read: "):
+        begun(tmp_path)
+
+
+def test_json_is_written_whole_or_not_at_all(tmp_path):
+    path = tmp_path / "a.json"
+    folder.write_json(path, {"a": 1})
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        folder.write_json(path, {"a": float("nan")})
+    assert folder.read_json(path) == {"a": 1}
+
+
+def test_lines_after_the_checkpoint_and_half_lines_are_cut(tmp_path):
+    log = tmp_path / "log.jsonl"
+    lines = [{"round": r, "loss": r / 3} for r in range(1, 6)]
+    folder.append_lines(log, lines[:2])
+    folder.append_lines(log, lines[2:])
+    whole = log.read_text()
+    log.write_text(whole + '{"round": 6, "lo')
+    assert folder.cut_lines(log, 9) == lines
+    assert log.read_text() == whole
+    assert folder.cut_lines(log, 3) == lines[:3]
+    assert [json.loads(line) for line in log.read_text().splitlines()] == lines[:3]
+    assert folder.cut_lines(tmp_path / "none.jsonl", 3) == []
+
+
+@pytest.mark.parametrize("line", ["3", "{}", '{"round": null}', "\x00\x00"])
+def test_lines_after_a_damaged_one_are_cut(tmp_path, line):
+    log = tmp_path / "log.jsonl"
+    log.write_text('{"round": 1}\n' + line + '\n{"round": 3}\n')
+    assert folder.cut_lines(log, 9) == [{"round": 1}]
+
+
+def test_arrays_come_back_and_damage_is_named(tmp_path):
+    path = tmp_path / "a.npz"
+    assert folder.read_arrays(path) == {}
+    folder.write_arrays(path, {"a/b": np.arange(3.0)})
+    assert folder.read_arrays(path)["a/b"].tolist() == [0, 1, 2]
+    path.write_bytes(path.read_bytes()[:50])
+    with pytest.raises(FolderError, match=r"a\.npz is damaged: "):
+        folder.read_arrays(path)
+
+
+def test_json_has_no_nan():
+    assert folder.number(np.float32(0.5)) == 0.5
+    assert folder.number(float("nan")) is None
+    assert folder.number(float("inf")) is None
+
+
+def test_the_default_folder_tells_data_method_and_seed():
+    experiment = Experiment(algorithm="ditto", dataset="synthetic:alpha=0.5", seed=2)
+    assert settings.resolve(experiment).folder == "runs/synthetic-ditto-s2"

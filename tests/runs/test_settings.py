@@ -1,0 +1,155 @@
+"""Settings: checked, written, read back, and told apart."""
+
+import dataclasses
+import json
+import re
+
+import pytest
+
+import tiny
+from pfljax import Experiment
+from pfljax.cli import options
+from pfljax.runs import settings
+
+UNHASHED = {
+    "out": "x", "label": "x", "baseline": "x", "devices": 1, "homes": True, "keep": 3,
+    "store": "host",
+}  # fmt: skip
+CHANGED = {  # another value of every setting that changes a number
+    "algorithm": "ditto", "hyper": {"finetune": 1}, "dataset": "synthetic",
+    "partition": "iid", "model": "mlp", "clients": 21, "cohort": 6, "rounds": 101,
+    "epochs": 6, "steps": 1, "batch_size": 11, "lr": 0.06, "lr_decay": 0.9,
+    "momentum": 0.5, "weight_decay": 0.1, "optimizer": "adam", "selection": "by_size",
+    "stragglers": 0.1, "drop_stragglers": True, "test": 0.3, "validation": 0.2,
+    "stratified": True, "test_from": "official", "rows": "all", "unseen": 0.1,
+    "seed": 1, "noise": "pair:rate=0.1", "eval_every": 11, "trained": True, "width": 2,
+}  # fmt: skip
+CONFIGS = {  # a foreign or broken config.json, and what the message tells
+    "broken": ("{", "cannot be read"),
+    "list": ("[1, 2]", "expected a JSON object with the settings"),
+    "number": ("3", "expected a JSON object with the settings"),
+    "foreign": ('{"name": "vit", "layers": 3}', "expected a JSON object with the"),
+    "unknown": ('{"algorithm": "ditto", "lam": 1}', "unknown setting 'lam'; known:"),
+    "type": ('{"algorithm": "ditto", "rounds": "many"}', "rounds is 'many'; expected"),
+    "hyper": ('{"algorithm": "ditto", "hyper": [3]}', r"hyper is \[3\]; expected"),
+    "method": ('{"algorithm": "fedfoo"}', "unknown algorithm 'fedfoo'"),
+}
+
+
+def test_every_setting_is_covered_here():
+    names = {field.name for field in dataclasses.fields(Experiment)}
+    assert names == set(CHANGED) | set(UNHASHED) == names
+
+
+def test_every_setting_has_a_help_text():
+    assert all(len(f.metadata["help"]) > 10 for f in dataclasses.fields(Experiment))
+
+
+def test_settings_survive_json():
+    for experiment in (Experiment(), tiny.TINY, Experiment(**CHANGED)):
+        text = json.dumps(settings.to_dict(experiment))
+        assert settings.from_dict(json.loads(text)) == experiment
+
+
+@pytest.mark.parametrize("name", CHANGED)
+def test_what_changes_a_number_changes_the_digest(name):
+    one = Experiment("superfed" if name == "rounds" else "fedavg")
+    other = one.replace(**{name: CHANGED[name]})
+    assert settings.digest(other) != settings.digest(one)
+    (told,) = settings.difference(one, other)
+    assert told.startswith(f"{name}: ")
+
+
+def test_the_digest_has_rounds_of_methods_that_look_ahead():
+    for method, ahead in (("fedavg", False), ("ditto", False), ("superfed", True)):
+        one = Experiment(method, rounds=20)
+        assert settings.looks_ahead(one) == ahead
+        assert (
+            settings.digest(one.replace(rounds=30)) != settings.digest(one)
+        ) == ahead
+
+
+@pytest.mark.parametrize("name", UNHASHED)
+def test_names_and_places_change_no_digest(name):
+    other = Experiment(**{name: UNHASHED[name]})
+    assert settings.digest(other) == settings.digest(Experiment())
+    assert settings.difference(Experiment(), other) == []
+
+
+def test_the_order_of_options_does_not_matter():
+    a = Experiment(algorithm="superfed", hyper={"mu": 1.0, "nu": 2.0})
+    b = Experiment(algorithm="superfed", hyper={"nu": 2.0, "mu": 1.0})
+    assert a == b
+    assert hash(a) == hash(b)
+
+
+def test_resolve_writes_all_options_label_and_folder():
+    resolved = settings.resolve(
+        Experiment(algorithm="ditto", hyper={"lam": 1.0}, seed=3)
+    )
+    assert dict(resolved.hyper) == {
+        "lam": 1.0, "personal_epochs": None, "prox": "squared",
+        "judge_untrained": False,
+    }  # fmt: skip
+    assert resolved.label == "ditto lam=1.0"
+    assert resolved.out == "runs/digits-ditto-s3"
+    assert settings.resolve(resolved) == resolved
+    assert settings.resolve(Experiment(label="mine")).label == "mine"
+
+
+def test_a_whole_number_is_the_float_that_it_equals():
+    """Else the digests of equal settings differ, and no checkpoint is taken."""
+    whole = Experiment(algorithm="ditto", hyper={"lam": 1}, lr=1, test=0)
+    other = Experiment(algorithm="ditto", hyper={"lam": 1.0}, lr=1.0, test=0.0)
+    a, b = settings.resolve(whole), settings.resolve(other)
+    assert settings.difference(a, b) == []
+    assert settings.digest(a) == settings.digest(b)
+    assert a.label == b.label == "ditto lam=1.0"
+    epochs = Experiment(algorithm="ditto", hyper={"personal_epochs": 2})
+    assert type(dict(settings.resolve(epochs).hyper)["personal_epochs"]) is int
+
+
+def test_an_unknown_model_needs_a_task():
+    own, known = Experiment(model="mine"), Experiment(model="mlp:hidden=(8,)")
+    settings.check(own, own_model=True)
+    with pytest.raises(ValueError, match=r"'mine'; known: .*task=\.\.\.\) in Python$"):
+        settings.check(own)
+    with pytest.raises(ValueError, match="one of pfljax, but a task is given"):
+        settings.check(known, own_model=True)
+
+
+def test_the_defaults_pass_and_an_int_passes_for_a_float():
+    settings.check(Experiment())
+    settings.check(Experiment(lr=1, test=0, algorithm="ditto", hyper={"lam": 1}))
+
+
+def test_several_mistakes_are_told_at_once():
+    with pytest.raises(ValueError, match=r"rounds is 0.*; lr is -1.0; .*; seed is -1;"):
+        settings.check(Experiment(rounds=0, lr=-1, seed=-1))
+
+
+def test_options_of_the_command_line_are_the_settings():
+    changed = {k: v for k, v in CHANGED.items() if k not in ("steps", "hyper")}
+    experiment = Experiment(**changed | {"hyper": {"lam": 0.5}})
+    flags = tiny.options(experiment)
+    for name in ("drop-stragglers", "stratified", "trained"):
+        at = flags.index(f"--{name}")
+        assert flags.pop(at + 1) == "True"
+    read = options.experiment(flags)
+    assert settings.resolve(read) == settings.resolve(experiment)
+
+
+def test_none_can_be_written_on_the_command_line():
+    read = options.experiment(["--epochs", "None", "--steps", "3", "--clients", "None"])
+    assert (read.epochs, read.steps, read.clients) == (None, 3, None)
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+@pytest.mark.parametrize("command", ["run --config {0}/config.json", "resume {0}"])
+def test_a_wrong_config_is_one_line(name, command, tmp_path):
+    text, message = CONFIGS[name]
+    (tmp_path / "config.json").write_text(text)
+    code, out, errors = tiny.main(*command.format(tmp_path).split())
+    assert (code, out, errors.count("\n")) == (2, "", 1)
+    assert re.search(message, errors), errors
+    assert [path.name for path in tmp_path.iterdir()] == ["config.json"]

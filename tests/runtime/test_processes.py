@@ -1,0 +1,181 @@
+"""Two processes do as one; killed, both or one of them go on from the checkpoint."""
+
+import shutil
+import socket
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+import tiny
+from pfljax.runs import folder
+from pfljax.runtime import processes
+
+pytestmark = pytest.mark.slow
+JOB = tiny.TINY.replace(algorithm="fedper", hyper={}, cohort=4, rounds=24, eval_every=4)
+KILLED = 10  # rounds in the log before a process is killed
+LIMIT = 300  # seconds
+PROGRAM = f"""
+from pfljax import report
+report.write_run_report = print  # figures take longer than these runs
+{tiny.COMMAND}
+"""
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory):
+    return tmp_path_factory.mktemp("xla")
+
+
+@pytest.fixture(scope="module")
+def alone(cache, tmp_path_factory):
+    """The folder of the same run by one process with one device."""
+    path = tmp_path_factory.mktemp("alone") / "run"
+    _finish([_start(cache, path, devices=1)])
+    return path
+
+
+@pytest.fixture(scope="module")
+def killed(cache, tmp_path_factory):
+    """A run by two processes, one killed in the middle, and then the other."""
+    path = tmp_path_factory.mktemp("killed") / "run"
+    pair = _pair(cache, path)
+    until = time.monotonic() + LIMIT
+    while _logged(path) < KILLED and all(p.poll() is None for p in pair):
+        assert time.monotonic() < until
+        time.sleep(0.001)
+    pair[1].kill()
+    time.sleep(1)
+    pair[0].kill()  # as a scheduler does once a process is gone
+    told = [process.communicate() for process in pair]
+    assert _logged(path) >= KILLED, told
+    assert not (path / "summary.json").exists()
+    assert folder.read_config(path).devices is None  # no matter of the experiment
+    return path
+
+
+def _start(cache, path, *options, devices=2):
+    """`pfljax run` in a process with this many devices."""
+    given = tiny.options(JOB.replace(out=str(path)))
+    return subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, "run", *options, *given],
+        env=tiny.environment(cache, JAX_NUM_CPU_DEVICES=str(devices)),
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+
+
+def _meeting():
+    """Options of two processes, but for the number of this one."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        place = f"127.0.0.1:{free.getsockname()[1]}"
+    return ["--coordinator", place, "--processes", "2", "--process"]
+
+
+def _pair(cache, path, *options):
+    join = _meeting()
+    return [_start(cache, path, *join, str(i), *options) for i in range(2)]
+
+
+def _finish(started):
+    """What each of the processes said on stdout and stderr, once it is done."""
+    try:
+        told = [process.communicate(timeout=LIMIT) for process in started]
+    finally:
+        for process in started:
+            process.kill()
+    assert not any(process.returncode for process in started), told
+    return told
+
+
+def _logged(path):
+    log = path / "metrics.jsonl"
+    return log.read_bytes().count(b"\n") if log.exists() else 0
+
+
+def _assert_same(path, alone):
+    """The same results, and each round in the log once."""
+    lines = folder.cut_lines(path / "metrics.jsonl", JOB.rounds)
+    assert [line["round"] for line in lines] == list(range(1, JOB.rounds + 1))
+    one = folder.read_arrays(alone / "per_client.npz")
+    two = folder.read_arrays(path / "per_client.npz")
+    assert sorted(one) == sorted(two)
+    for name in one:
+        np.testing.assert_allclose(two[name], one[name], rtol=1e-5, atol=1e-5)
+    last = [folder.read_json(p / "summary.json")["last"] for p in (path, alone)]
+    for ours, theirs in zip(*(each["evaluations"] for each in last), strict=True):
+        for name, figures in theirs["metrics"].items():
+            assert ours["metrics"][name] == pytest.approx(figures, abs=1e-5)
+
+
+def test_two_processes_go_on_and_do_as_one(cache, killed, alone, tmp_path):
+    path = shutil.copytree(killed, tmp_path / "run")
+    first, second = _finish(_pair(cache, path))
+    _assert_same(path, alone)
+    assert "4 devices of 2 processes" in first[1]
+    assert f"round {JOB.rounds}/{JOB.rounds}" in first[1]
+    assert "accuracy" in first[0]
+    assert "round" not in second[1]
+    assert "accuracy" not in second[0]
+
+
+def test_two_processes_go_on_with_clients_at_home(cache, killed, alone, tmp_path):
+    path = shutil.copytree(killed, tmp_path / "run")
+    first, _ = _finish(_pair(cache, path, "--homes"))
+    _assert_same(path, alone)
+    assert "each one client at a time, of those at home on it" in first[1]
+
+
+def test_one_process_goes_on_where_two_were(cache, killed, alone, tmp_path):
+    path = shutil.copytree(killed, tmp_path / "run")
+    _finish([_start(cache, path, devices=1)])
+    _assert_same(path, alone)
+
+
+def test_two_processes_go_on_where_one_was(cache, alone, tmp_path):
+    path = shutil.copytree(alone, tmp_path / "run")
+    (path / "summary.json").unlink()
+    shutil.rmtree(path / "checkpoints" / str(JOB.rounds))
+    _finish(_pair(cache, path))
+    _assert_same(path, alone)
+
+
+def test_processes_of_two_commands_are_refused(cache, tmp_path):
+    path, join = tmp_path / "run", _meeting()
+    jobs = [[], ["--lr", "0.9"]]
+    pair = [
+        _start(cache, path, *join, str(i), *more, devices=1)
+        for i, more in enumerate(jobs)
+    ]
+    told = [process.communicate(timeout=LIMIT)[1] for process in pair]
+    assert [process.returncode for process in pair] == [2, 2]
+    for errors in told:
+        assert "the processes of this run have different settings" in errors
+    assert not (path / "config.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("args", "told"),
+    [
+        (["--coordinator", "a:1"], "missing: --processes --process"),
+        (["--processes", "2", "--process=1"], "missing: --coordinator"),
+        (["--coordinator=a", "--processes=2", "--process=1"], "expected HOST:PORT"),
+        (["--coordinator=a:1", "--processes=2", "--process=2"], "0 <= process < 2"),
+    ],
+)
+def test_half_given_options_are_one_line(args, told):
+    code, _, errors = tiny.main("run", *args)
+    assert code == 2
+    assert told in errors
+    assert errors.count("\n") == 1
+
+
+def test_options_of_the_processes_are_no_settings():
+    place = {"coordinator": "a:1", "processes": 2, "process": 0}
+    args = ["--lr", "0.1", "--coordinator", "a:1", "--processes=2", "--process", "0"]
+    assert processes.options(args) == (place, ["--lr", "0.1"])
+    nothing = dict.fromkeys(place)
+    assert processes.options(["--distributed"]) == (nothing, [])
+    assert processes.options(["--lr", "0.1"]) == (None, ["--lr", "0.1"])

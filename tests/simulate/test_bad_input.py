@@ -1,0 +1,313 @@
+"""Every mistake of a user is one line that says what came, before anything runs."""
+
+import numpy as np
+import pytest
+
+import tiny
+from pfljax import Experiment, data
+from pfljax.data import Federation, MissingDataset
+from pfljax.runs import folder, settings
+from pfljax.runs.folder import FolderError
+from pfljax.simulate import run as experiment
+
+NAN, INF = float("nan"), float("inf")
+BY_STEPS = {"epochs": None, "steps": 3}
+
+# Settings that differ from the defaults, and what the message tells.
+SETTINGS = {
+    # types
+    "cohort-float": ({"cohort": 2.5}, "cohort is 2.5; expected int"),
+    "rounds-text": ({"rounds": "10"}, "rounds is '10'; expected int"),
+    "rounds-bool": ({"rounds": True}, "rounds is True; expected int"),
+    "lr-text": ({"lr": "0.1"}, "lr is '0.1'; expected float"),
+    "seed-float": ({"seed": 1.5}, "seed is 1.5; expected int"),
+    "trained-int": ({"trained": 1}, "trained is 1; expected bool"),
+    "drop-text": ({"drop_stragglers": "yes"}, "drop_stragglers is 'yes'"),
+    "out-int": ({"out": 3}, "out is 3; expected str"),
+    "label-int": ({"label": 3}, "label is 3; expected str"),
+    "algorithm-none": ({"algorithm": None}, "algorithm is None; expected str"),
+    # ranges
+    "cohort-zero": ({"cohort": 0}, "cohort is 0; expected at least 1"),
+    "cohort-large": ({"cohort": 30}, "cohort is 30, .* 20 clients; choose cohort"),
+    "clients-zero": ({"clients": 0}, "clients is 0; expected at least 1$"),
+    "rounds-zero": ({"rounds": 0}, "rounds is 0; expected at least 1"),
+    "epochs-zero": ({"epochs": 0}, "epochs is 0; expected at least 1"),
+    "batch-zero": ({"batch_size": 0}, "batch_size is 0; expected at least 1"),
+    "width-zero": ({"width": 0}, "width is 0; expected at least 1"),
+    "eval-zero": ({"eval_every": 0}, "eval_every is 0; expected at least 1"),
+    "keep-zero": ({"keep": 0}, "keep is 0; expected at least 1"),
+    "both": ({"steps": 3}, "epochs is 5 and steps is 3; give exactly .*--epochs None"),
+    "neither": ({"epochs": None}, "epochs is None and steps is None; give exactly"),
+    "lr-negative": ({"lr": -0.1}, "lr is -0.1; expected a positive number"),
+    "lr-nan": ({"lr": NAN}, "lr is nan; expected a positive number"),
+    "lr-inf": ({"lr": INF}, "lr is inf; expected a positive number"),
+    "decay-zero": ({"lr_decay": 0.0}, "lr_decay is 0.0; expected a positive"),
+    "momentum-one": ({"momentum": 1.0}, "momentum is 1.0; expected 0 <= momentum < 1"),
+    "momentum-nan": ({"momentum": NAN}, "momentum is nan; expected"),
+    "decay-negative": ({"weight_decay": -1.0}, "weight_decay is -1.0; expected a fini"),
+    "decay-inf": ({"weight_decay": INF}, "weight_decay is inf; expected a finite"),
+    "seed-negative": ({"seed": -1}, "seed is -1; expected 0 <= seed"),
+    "seed-large": ({"seed": 2**31}, r"expected 0 <= seed < 2\*\*31"),
+    "test-negative": ({"test": -0.1}, "test is -0.1; expected a share"),
+    "test-large": ({"test": 1.5}, "test is 1.5; expected a share"),
+    "test-nan": ({"test": NAN}, "test is nan; expected a share"),
+    "validation-all": ({"validation": 1.0}, "validation is 1.0; expected a share"),
+    "stragglers": ({"stragglers": 1.5}, "stragglers is 1.5; expected a share"),
+    "no-train-rows": ({"test": 0.6, "validation": 0.5}, "leave rows to train on"),
+    "no-test-rows": ({"test": 0.0}, "no client has test rows"),
+    "few-test-rows": (
+        {"test": 0.001, "partition": "iid"}, "choose a larger share or fewer clients",
+    ),
+    "unseen-all": ({"unseen": 1.0}, "unseen is 1.0; expected a share"),
+    "unseen-none": ({"unseen": 0.01}, "holds out 0 of 20 clients; hold out at least 1"),
+    "unseen-most": ({"unseen": 0.8}, "holds out 16 of 20 .* leave the cohort of 5"),
+    # names
+    "algorithm": ({"algorithm": "fedavgg"}, "unknown algorithm.*known: apfl, apfl_fed"),
+    "near": ({"algorithm": "fedavgg"}, "did you mean 'fedavg'"),
+    "dataset": ({"dataset": "digitz"}, "unknown data set 'digitz'; known: .*digits"),
+    "dataset-comma": ({"dataset": ","}, "unknown data set ','; known: cifar10, "),
+    "dataset-config": ({"dataset": "emnist/foo"}, "no data set 'emnist/foo'"),
+    "dataset-empty": ({"dataset": ""}, "'' has no name"),
+    "partition": ({"partition": "shard"}, "unknown partition 'shard'; known: .*iid"),
+    "model": ({"model": "mlpp"}, "unknown model 'mlpp'; known: .*twonn"),
+    "optimizer": ({"optimizer": "adamm"}, "unknown optimizer 'adamm'; known: sgd"),
+    "selection": ({"selection": "random"}, "one of uniform, by_size"),
+    "rows": ({"rows": "test"}, "unknown rows 'test'; known: train, all"),
+    "test-from": ({"test_from": "server"}, "unknown test_from 'server'; known:"),
+    # options
+    "optimizer-option": ({"optimizer": "adam:b3=1"}, "'adam:b3=1' cannot be built"),
+    "optimizer-type": ({"optimizer": "adam:b1=x"}, "'adam:b1=x' cannot be built"),
+    "optimizer-loss": ({"optimizer": "softmax_cross_entropy"}, "cannot be built"),
+    "sgd-option": ({"optimizer": "sgd:nesterov=True"}, "from momentum and weight"),
+    "adam-momentum": ({"optimizer": "adam", "momentum": 0.9}, "belong to sgd"),
+    "hyper-unknown": ({"hyper": {"mu": 1.0}}, "unknown parameter 'mu'; known:"),
+    "hyper-pairs": ({"hyper": 3}, "hyper is 3; expected options by name"),
+    "hyper-float": ({"hyper": {"finetune": 1.5}}, "finetune is 1.5; expected int"),
+    "hyper-negative": ({"hyper": {"finetune": -1}}, "finetune is -1; expected"),
+    "reducer-text": ({"hyper": {"reducer": "median"}}, "reducer is 'median'"),
+    "reducer-call": ({"hyper": {"reducer": max}}, "reducer is .*no config can hold"),
+    "mu-nan": (
+        {"algorithm": "fedprox", "hyper": {"mu": NAN}}, "mu is nan; expected a finite",
+    ),
+    "lam-text": (
+        {"algorithm": "ditto", "hyper": {"lam": "x"}}, "lam is 'x'; expected float",
+    ),
+    "lam-negative": (
+        {"algorithm": "ditto", "hyper": {"lam": -1.0}}, "lam is -1.0; expected",
+    ),
+    "epochs-text": (
+        {"algorithm": "ditto", "hyper": {"personal_epochs": "x"}}, r"expected int \| N",
+    ),
+    "epochs-of-steps": (
+        {"algorithm": "ditto", "hyper": {"personal_epochs": 2}} | BY_STEPS,
+        "local training counts steps; give epochs",
+    ),
+    "mixing": (
+        {"algorithm": "superfed", "hyper": {"mixing": "foo"}}, "known: model, layer",
+    ),
+    "prox": (
+        {"algorithm": "fedprox", "hyper": {"prox": "foo"}}, "known: 'squared', 'norm'",
+    ),
+    "variant": (
+        {"algorithm": "per_fedavg", "hyper": {"variant": "x"}}, "known: first_order",
+    ),
+    "delta": (
+        {"algorithm": "per_fedavg", "hyper": {"delta": 0.0}}, "delta is 0.0, .* > 0",
+    ),
+    "start": (
+        {"algorithm": "superfed", "hyper": {"start": 1.5}}, "start is 1.5; expected a",
+    ),
+    "option": ({"algorithm": "scaffold", "hyper": {"option": "III"}}, "known: 'I'"),
+    "clusters": ({"algorithm": "ifca", "hyper": {"clusters": 0}}, "expected at"),
+    "averaging": ({"algorithm": "ifca", "hyper": {"averaging": "x"}}, "known:"),
+    # models
+    "model-int": ({"model": "mlp:hidden=8"}, r"hidden is 8; expected .*\(64,\)"),
+    "model-zero": ({"model": "mlp:hidden=(8, 0)"}, r"hidden is \(8, 0\); expected pos"),
+    "model-text": ({"model": "mlp:hidden=foo"}, "hidden is 'foo'; expected positive"),
+    "model-option": ({"model": "mlp:width=8"}, "unknown parameter 'width'; known: hid"),
+    "model-conv": ({"model": "gn_cnn:conv=fft"}, "choose one of auto, im2col, lax"),
+    "model-pools": (
+        {"model": "gn_cnn:channels=(8,8,8,8)"}, "choose a model with fewer pools",
+    ),
+    "model-shape": (
+        {"model": "twocnn", "dataset": "synthetic", "partition": "iid"},
+        "expected images .* choose a model without convolutions",
+    ),
+    "model-tokens": ({"model": "char_lstm"}, r"expected tokens \[B, T\]; choose"),
+    # partitions
+    "form": ({"partition": "shards:per_client"}, "not of the form name:key=value"),
+    "shards-type": ({"partition": "shards:per_client=2.5"}, "expected int, such as 2"),
+    "shards-option": ({"partition": "shards:count=2"}, "known: per_client"),
+    "shards-many": ({"partition": "shards:per_client=100"}, "1 <= per_client <= 89"),
+    "classes-many": ({"partition": "classes:per_client=11"}, "there are 10 classes"),
+    "alpha-zero": (
+        {"partition": "dirichlet_over_clients:alpha=0"}, "alpha is 0; choose a number",
+    ),
+    "alpha-negative": (
+        {"partition": "dirichlet_over_classes:alpha=-1"}, "alpha is -1; choose",
+    ),
+    "alpha-text": (
+        {"partition": "dirichlet_over_clients:alpha=foo"}, "expected float, such as",
+    ),
+    "min-size": (
+        {"partition": "dirichlet_over_clients:min_size=1000"}, "choose 0 <= min_size",
+    ),
+    "empty-clients": (
+        {"partition": "dirichlet_over_clients:alpha=0.01,min_size=0"},
+        "clients have no rows; choose fewer clients",
+    ),
+    "clients-many": ({"clients": 3000}, "there are 1797 rows; choose"),
+    "clients-none": ({"clients": None}, "partition 'shards' needs num_clients"),
+    "natural": ({"partition": "natural"}, "no natural clients; choose another"),
+    "natural-count": (
+        {"partition": "natural", "dataset": "synthetic", "clients": 7},
+        "have 30 natural clients",
+    ),
+    "natural-cohort": (
+        {"partition": "natural", "dataset": "synthetic", "clients": None, "cohort": 50},
+        "choose 1 <= cohort <= 30",
+    ),
+    # data
+    "noise": ({"noise": "pairs:rate=0.1"}, "unknown noise 'pairs'; known: none, pair"),
+    "noise-rate": ({"noise": "pair"}, "noise 'pair' needs the parameter 'rate'"),
+    "noise-share": ({"noise": "pair:rate=1.5"}, "rate is 1.5; expected 0 <= rate <= 1"),
+    "official": ({"test_from": "official"}, "'digits' has no official test rows"),
+    "path-missing": ({"dataset": "npz"}, "needs the parameter 'path'"),
+    "path-wrong": ({"dataset": "npz:path=/no.npz"}, "no file '/no.npz'; give path="),
+    "synthetic-type": ({"dataset": "synthetic:alpha=x"}, "alpha is 'x'; expected"),
+    "baseline": ({"baseline": "nowhere"}, "nowhere is not a finished run; run it"),
+}  # fmt: skip
+
+
+@pytest.fixture
+def idle(monkeypatch):
+    """Fails the test where a run gets as far as its first compiled function."""
+
+    def reached(run):
+        raise AssertionError("the mistake was not found before the run began")
+
+    monkeypatch.setattr(experiment, "_restore", reached)
+
+
+def tell(error):
+    """The message, after checking that it is one line of bearable length."""
+    text = str(error.value)
+    assert "\n" not in text
+    assert len(text) < 400
+    return text
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_settings(name, tmp_path, idle):
+    changes, message = SETTINGS[name]
+    out = tmp_path / "run"
+    with pytest.raises(ValueError, match=message) as error:
+        experiment.run(Experiment(**{"out": str(out), **changes}))
+    tell(error)
+    assert not (
+        out / "config.json"
+    ).exists()  # the corrected command may use the folder
+
+
+def test_corrected_settings_may_use_the_same_folder(tmp_path, monkeypatch):
+    def reached(run):
+        raise InterruptedError
+
+    monkeypatch.setattr(experiment, "_restore", reached)
+    wrong = tiny.TINY.replace(out=str(tmp_path), model="mlpp")
+    with pytest.raises(ValueError, match="unknown model"):
+        experiment.run(wrong)
+    with pytest.raises(InterruptedError):
+        experiment.run(wrong.replace(model="mlp"))
+
+
+def test_several_mistakes_are_told_at_once():
+    with pytest.raises(ValueError, match=r"rounds is 0.*; lr is -1.0; .*; seed is -1;"):
+        settings.check(Experiment(rounds=0, lr=-1, seed=-1))
+
+
+def test_a_data_set_that_is_not_there_gives_the_command(tmp_path, monkeypatch, idle):
+    monkeypatch.setenv("PFLJAX_DATA_DIR", str(tmp_path / "none"))
+    monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path / "none"))
+    with pytest.raises(MissingDataset, match=r"run: pfljax prepare cifar100$") as error:
+        experiment.run(Experiment(dataset="cifar100", out=str(tmp_path / "run")))
+    tell(error)
+
+
+X, Y = np.ones((4, 2, 2), np.float32), np.arange(4)
+ARRAYS = {
+    "nan": ({"x": np.where(X, NAN, X)}, "NaN or infinity in 4 of 4 rows, first in"),
+    "inf": ({"x": X * np.array([1, 1, INF, 1])[:, None, None]}, "first in row 2"),
+    "text": ({"x": X.astype(str)}, "x is of type <U32; expected uint8"),
+    "complex": ({"x": X * 1j}, "x is of type complex"),
+    "flat": ({"x": Y}, r"x has shape \[4\]; expected rows \[N, "),
+    "empty": ({"x": X[:0], "y": Y[:0]}, r"x has shape \[0, 2, 2\]"),
+    "short": ({"y": Y[:3]}, r"y has shape \[3\], but x has 4 rows; expected \[4\]"),
+    "two-d": ({"y": Y[:, None]}, r"y has shape \[4, 1\]"),
+    "float": ({"y": Y * 1.0}, "labels are of type float64; expected integers 0 .. K-1"),
+    "negative": ({"y": Y - 1}, "the smallest label is -1; labels start at 0"),
+    "large": ({"num_classes": 3}, "largest label is 3, .* choose num_classes >= 4"),
+    "ids": ({"y": Y + 58_999_996}, "label is 58999999, .* 4 rows: .* not ids; renum"),
+    "names": ({"class_names": ["a"]}, "1 class_names for 4 classes"),
+    "client": ({"client": Y[:2]}, r"client has shape \[2\]"),
+    "client-type": ({"client": Y * 1.0}, "client ids are of type float64"),
+    "official": ({"official": Y}, "official has values other than 0"),
+    "scale": ({"scale": 0.0}, "scale is 0.0; x is divided by it"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ARRAYS)
+def test_arrays(name):
+    changes, message = ARRAYS[name]
+    with np.errstate(all="ignore"), pytest.raises(ValueError, match=message) as error:
+        data.from_arrays(**{"x": X, "y": Y} | changes)
+    tell(error)
+
+
+def test_an_npz_without_labels_or_with_bad_pixels(tmp_path, idle):
+    job = Experiment(dataset=f"npz:path={tmp_path}/a.npz", out=str(tmp_path / "run"))
+    np.savez(tmp_path / "a.npz", x=X)
+    with pytest.raises(ValueError, match=r"lacks 'y'; it has \['x'\]"):
+        experiment.run(job)
+    np.savez(tmp_path / "a.npz", x=X * NAN, y=Y)
+    with pytest.raises(ValueError, match="x holds NaN"):
+        experiment.run(job)
+
+
+def test_a_client_without_rows():
+    arrays = data.from_arrays(X, Y)
+    with pytest.raises(ValueError, match="1 of 2 clients have no rows"):
+        data.federate(arrays, data.from_rows([[0, 1], []]), num_clients=2, seed=0)
+
+
+def test_a_federation_smaller_than_the_cohort(tmp_path, idle):
+    arrays = data.from_arrays(np.repeat(X, 4, 0), np.repeat(Y, 4))
+    small = data.federate(arrays, "iid", num_clients=2, seed=0)
+    assert isinstance(small, Federation)
+    with pytest.raises(ValueError, match="cohort is 5, but there are 2 clients"):
+        experiment.run(Experiment(out=str(tmp_path / "run")), small)
+
+
+def test_output_folders(tmp_path, idle):
+    (tmp_path / "file").write_text("")
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "thesis.tex").write_text("")
+    wrong = {
+        "file": "cannot write to .*file .*File exists.*; choose another --out",
+        "file/run": "cannot write to .*Not a directory.*; choose another --out",
+        "full": r"full is not empty and not a run \(thesis.tex\); choose another --out",
+        "/proc/run": "cannot write to /proc/run .*; choose another --out",
+    }
+    for name, message in wrong.items():
+        with pytest.raises(FolderError, match=message) as error:
+            experiment.run(Experiment(out=str(tmp_path / name)))
+        tell(error)
+    assert [p.name for p in (tmp_path / "full").iterdir()] == ["thesis.tex"]
+
+
+def test_a_folder_in_use(tmp_path, idle):
+    with (
+        folder.locked(tmp_path),
+        pytest.raises(FolderError, match="another process is running in"),
+    ):
+        experiment.run(Experiment(out=str(tmp_path)))

@@ -1,0 +1,142 @@
+"""A grid of methods and seeds: run, continued, and put into a table."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+from flax import linen as nn
+
+from pfljax import Experiment, data, models, report
+from pfljax.simulate import simulation
+from pfljax.simulate.compare import compare, grid
+
+BASE = Experiment(
+    model="logistic",
+    clients=5,
+    cohort=2,
+    rounds=2,
+    epochs=1,
+    batch_size=20,
+    eval_every=2,
+)
+GRID = [BASE, BASE.replace(algorithm="ditto", hyper={"lam": 1.0})]
+FOLDERS = {f"{name}/s{seed}" for name in ("local", "fedavg", "ditto-lam=1.0")
+           for seed in (0, 1)}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory):
+    """(folder, table) of a finished grid; its runs' own pages are left blank."""
+    out = tmp_path_factory.mktemp("grid") / "out"
+    with pytest.MonkeyPatch.context() as patch:
+        blank(patch)
+        return out, compare(GRID, (0, 1), str(out), quiet=True)
+
+
+def blank(patch):
+    def page(folder):
+        (folder / "report.html").write_text("")
+
+    patch.setattr(report, "write_run_report", page)
+
+
+def summaries(out):
+    return {str(p.parent.relative_to(out)): p for p in out.glob("*/*/summary.json")}
+
+
+def logs(out):
+    return {str(p.parent.relative_to(out)): p for p in out.glob("*/*/metrics.jsonl")}
+
+
+def test_a_folder_a_run_and_local_joins(done):
+    assert set(summaries(done[0])) == FOLDERS
+
+
+def test_every_method_has_the_same_clients(done):
+    for seed in (0, 1):
+        files = done[0].glob(f"*/s{seed}/partition.json")
+        found = [json.loads(path.read_text()) for path in files]
+        assert len(found) == 3
+        assert all(manifest == found[0] for manifest in found)
+
+
+def test_worse_than_local_is_told_but_of_local(done):
+    for name, path in summaries(done[0]).items():
+        share = json.loads(path.read_text())["worse_than_local"]
+        assert share is None if name.startswith("local") else 0 <= share <= 1
+
+
+def test_the_table_has_a_row_a_method(done):
+    out, table = done
+    rows = [line for line in table.splitlines() if line.startswith("| ")]
+    for label in ("local", "fedavg", "ditto lam=1.0"):
+        assert any(row.startswith(f"| {label} ") for row in rows), label
+    assert "2 seeds" in table or "±" in table
+    for name in ("comparison.html", "comparison_last.csv", "comparison_last.tex"):
+        assert (out / name).exists()
+
+
+def test_what_is_missing_is_run_and_no_more(done, tmp_path, monkeypatch):
+    blank(monkeypatch)
+    out = tmp_path / "out"
+    shutil.copytree(done[0], out)
+    config = json.loads((out / "fedavg" / "s1" / "config.json").read_text())
+    assert config["baseline"] == f"{done[0]}/local/s1"
+    shutil.rmtree(out / "fedavg" / "s1")
+    times = {name: p.stat().st_mtime_ns for name, p in logs(out).items()}
+    table = compare(GRID, (0, 1), str(out), quiet=True)
+    assert table == done[1]
+    now = {name: p.stat().st_mtime_ns for name, p in logs(out).items()}
+    assert {name for name in now if now[name] != times.get(name)} == {"fedavg/s1"}
+    for name in FOLDERS:  # the copy has baselines of its own, counted anew
+        share = [json.loads(summaries(o)[name].read_text()) for o in (done[0], out)]
+        assert share[0] == share[1]
+    config = json.loads((out / "ditto-lam=1.0" / "s0" / "config.json").read_text())
+    assert config["baseline"] == f"{out}/local/s0"
+
+
+def test_the_baseline_is_the_first_of_each_seed_whatever_its_name():
+    named = BASE.replace(algorithm="local", label="On their own")
+    planned = grid([*GRID, named], (0, 1), "out")
+    assert [e.out for e in planned[:3]] == [
+        "out/On-their-own/s0", "out/fedavg/s0", "out/ditto-lam=1.0/s0",
+    ]  # fmt: skip
+    assert [e.baseline for e in planned[3:]] == [None, *["out/On-their-own/s1"] * 2]
+
+
+def test_clients_and_a_model_of_ones_own(tmp_path, monkeypatch):
+    blank(monkeypatch)
+    x = np.random.default_rng(0).normal(size=(60, 3))
+    arrays = data.from_arrays(x, np.arange(60) % 3, name="mine")
+
+    def mine(seed):
+        return data.federate(arrays, "iid", num_clients=4, seed=seed)
+
+    module = models.Network(nn.Dense(4), nn.Dense(3))
+    given = {"federation": mine, "task": models.task(module, (3,)), "quiet": True}
+    job = BASE.replace(dataset="mine", model="mine")
+    built = simulation._simulation.cache_info().misses
+    compare([job], (0, 1), str(tmp_path / "out"), local=False, **given)
+    assert simulation._simulation.cache_info().misses == built + 1  # for both seeds
+    for seed in (0, 1):
+        place = tmp_path / "out" / "fedavg" / f"s{seed}"
+        told = json.loads((place / "partition.json").read_text())
+        assert (told["given"], told["dataset"]) == (True, "mine")
+        assert told["sha256"] == mine(seed).manifest["sha256"]
+        assert json.loads((place / "config.json").read_text())["model"] == "mine"
+    with pytest.raises(RuntimeError, match="begun on other data than these"):
+        compare([job], (0,), str(tmp_path / "out"), **given | {"federation": mine(1)})
+
+
+def test_local_may_be_left_out():
+    planned = grid(GRID, (0,), "out", local=False)
+    assert [e.algorithm for e in planned] == ["fedavg", "ditto"]
+    assert [e.baseline for e in planned] == [None, None]
+
+
+@pytest.mark.parametrize("labels", [("a", "a"), ("a b", "a-b")])
+def test_two_experiments_of_one_folder_are_refused(labels):
+    twins = [BASE.replace(label=label) for label in labels]
+    with pytest.raises(ValueError, match=r"have one label: .*; set Experiment\.label"):
+        grid(twins, (0,), "out")

@@ -1,0 +1,136 @@
+"""What is exported is the model that was judged."""
+
+import json
+
+import jax
+import numpy as np
+import pytest
+
+import tiny
+from pfljax import Experiment
+from pfljax.core import tree
+from pfljax.simulate import export
+from pfljax.simulate.run import run
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tiny.finished(tmp_path_factory.getbasetemp())[0]
+
+
+@pytest.fixture(scope="module")
+def loaded(folder):
+    return export.load_state(folder)
+
+
+def accuracy(params, loaded, client):
+    """Accuracy on a client's test rows of exported parameters."""
+    sim, federation, _ = loaded
+    test = federation.test
+    rows = slice(test.offset[client], test.offset[client] + test.size[client])
+    logits = sim.task.predict(params, test.examples.x[rows])
+    return float(np.mean(np.argmax(logits, 1) == np.asarray(test.examples.y[rows])))
+
+
+def test_each_clients_model_scores_as_reported(folder, loaded, tmp_path):
+    told = np.load(folder / "per_client.npz")["personal/test/accuracy"][-1]
+    found = []
+    for client in range(len(told)):
+        file = tmp_path / f"{client}.npz"
+        export.export(folder, client, file)
+        found.append(accuracy(export.load_params(file), loaded, client))
+    np.testing.assert_allclose(found, told, rtol=1e-6)
+    assert len(set(found)) > 1
+
+
+def test_the_server_scores_as_reported(folder, loaded):
+    code, out, errors = tiny.main("export", folder)
+    assert code == 0, errors
+    assert out.endswith(f"written to {folder}/server.npz\n")
+    params = export.load_params(folder / "server.npz")
+    told = np.load(folder / "per_client.npz")["server/test/accuracy"][-1]
+    found = [accuracy(params, loaded, k) for k in range(len(told))]
+    np.testing.assert_allclose(found, told, rtol=1e-6)
+
+
+def test_the_command_names_the_arrays_that_it_writes(folder, loaded, tmp_path):
+    file = tmp_path / "model.npz"
+    code, out, _ = tiny.main("export", folder, "--client", 3, "--out", file)
+    assert code == 0
+    with np.load(file) as written:
+        assert sorted(written) == sorted(tree.paths(loaded[2].server))
+        for name in written:
+            shape = list(written[name].shape)
+            assert f"{name:40} float32{shape}\n" in out
+    whole = loaded[1].manifest["clients"]  # one of six is held out
+    assert len(whole) == 5
+    assert f"client 3 of this run is client {whole[3]} of its partition\n" in out
+
+
+@pytest.mark.parametrize("client", [-1, 5, 99])
+def test_a_client_that_is_not_there(folder, client, tmp_path):
+    message = f"client is {client}; this run has clients 0 to 4; those held out .* no s"
+    with pytest.raises(ValueError, match=message):
+        export.export(folder, client, tmp_path / "no.npz")
+
+
+def test_a_run_without_a_checkpoint(folder, tmp_path):
+    for name in ("config.json", "partition.json"):
+        (tmp_path / name).write_text((folder / name).read_text())
+    with pytest.raises(RuntimeError, match="has no checkpoint yet; run it first"):
+        export.export(tmp_path, 0, tmp_path / "no.npz")
+
+
+def test_the_task_of_a_folder_needs_no_data(folder, loaded, monkeypatch):
+    monkeypatch.setattr(export, "build_federation", None)
+    task = export.load_task(folder)
+    x = loaded[1].test.examples.x[:5]
+    ours = task.predict(loaded[2].server, x)
+    np.testing.assert_array_equal(ours, loaded[0].task.predict(loaded[2].server, x))
+
+
+def test_a_model_of_two_networks_predicts_as_it_was_judged(tmp_path):
+    job = Experiment(algorithm="apfl_fedtorch", model="logistic", clients=3, cohort=3)
+    run(job.replace(rounds=1, epochs=1, out=str(tmp_path / "run")))
+    sim, federation, state = export.load_state(tmp_path / "run")
+    export.export(tmp_path / "run", 1, tmp_path / "own.npz")
+    x = federation.test.examples.x[:5]
+    found = export.load_task(tmp_path / "run").predict(
+        export.load_params(tmp_path / "own.npz"), x
+    )
+    export.export(tmp_path / "run", None, tmp_path / "server.npz")
+    server = export.load_params(tmp_path / "server.npz")
+    own = jax.tree.map(lambda leaf: leaf[1], state.clients).own
+    w, v = (sim.task.predict(params, x) for params in (state.server, own.v))
+    wanted = own.alpha * v + (1 - own.alpha) * w
+    np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
+    assert not np.allclose(w, v)
+    of_server = export.load_task(tmp_path / "run").predict(server, x)
+    np.testing.assert_allclose(of_server, w, rtol=1e-5, atol=1e-6)
+
+
+def test_what_is_no_run_is_said_first(tmp_path):
+    code, _, errors = tiny.main("export", tmp_path / "nope")
+    assert (code, errors.count("\n")) == (2, 1)
+    assert "nope is not a run folder: it has no config.json" in errors
+
+
+def test_nested_names_become_nested_dicts(tmp_path):
+    np.savez(tmp_path / "a.npz", **{"body/0/kernel": np.ones(2), "head": np.zeros(1)})
+    params = export.load_params(tmp_path / "a.npz")
+    assert params["body"]["0"]["kernel"].tolist() == [1, 1]
+    assert params["head"].tolist() == [0]
+    with pytest.raises(ValueError, match=r"none\.npz is not a file of `pfljax export`"):
+        export.load_params("none.npz")
+
+
+def test_a_run_of_more_devices_is_read_and_goes_on(folder, tmp_path):
+    half = tiny.unfinished(folder, tmp_path / "half")
+    config = half / "config.json"
+    told = json.loads(config.read_text()) | {"devices": 512, "homes": True}
+    config.write_text(json.dumps(told))
+    assert export.load_state(half)[2].round == 2
+    assert tiny.main("resume", half)[0] == 0
+    given = (f / "per_client.npz" for f in (half, folder))
+    ours, theirs = (np.load(file)["personal/test/loss"] for file in given)
+    np.testing.assert_allclose(ours, theirs, rtol=1e-5)

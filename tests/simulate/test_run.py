@@ -1,0 +1,298 @@
+"""What a run writes while it goes, and when it refuses to go on."""
+
+import json
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+from flax import nnx
+
+import tiny
+from pfljax import Experiment, data, engine, models
+from pfljax.core.communication import traffic_of
+from pfljax.runs import folder
+from pfljax.runs.folder import FolderError
+from pfljax.simulate import export, simulation
+from pfljax.simulate import run as experiment
+from pfljax.simulate.federation import build_federation
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory):
+    return tiny.finished(tmp_path_factory.getbasetemp())[0]
+
+
+@pytest.fixture(scope="module")
+def lines(done):
+    return [json.loads(line) for line in (done / "metrics.jsonl").open()]
+
+
+@pytest.fixture(scope="module")
+def summary(done):
+    return json.loads((done / "summary.json").read_text())
+
+
+@pytest.fixture(scope="module")
+def arrays(done):
+    with np.load(done / "per_client.npz") as file:
+        return {name: array.astype(float) for name, array in file.items()}
+
+
+def wanted(records, **fields):
+    """The records of an evaluation with these fields."""
+    return [r for r in records if all(r[k] == v for k, v in fields.items())]
+
+
+def run(job, *args, **given):
+    return experiment.run(job, *args, **given, quiet=True, report=False)
+
+
+def test_a_line_a_round_and_an_evaluation_every_other(lines):
+    assert [line["round"] for line in lines] == [1, 2, 3, 4]
+    assert [line["round"] for line in lines if "evaluations" in line] == [2, 4]
+    assert all(np.isfinite(line["train_loss"]) for line in lines)
+
+
+def test_bytes_are_those_of_the_cohort_so_far(lines, summary):
+    federation, _ = build_federation(tiny.SEEN)
+    sim = simulation.simulation(tiny.SEEN, federation)
+    traffic = traffic_of(sim.setting.algorithm, sim.task, 5, (8, 8, 1))
+    for line in lines:
+        assert line["bytes_down"] == 3 * traffic.down * line["round"]
+        assert line["bytes_up"] == 3 * traffic.up * line["round"]
+    assert summary["traffic"] == {
+        "down_per_client": traffic.down, "up_per_client": traffic.up,
+        "down_total": lines[-1]["bytes_down"], "up_total": lines[-1]["bytes_up"],
+    }  # fmt: skip
+
+
+def test_metrics_of_each_client(arrays):
+    assert arrays["round"].tolist() == [2, 4]
+    for model in ("personal", "server"):
+        for split in ("test", "validation"):
+            assert arrays[f"{model}/{split}/accuracy"].shape == (2, 5)
+            assert arrays[f"unseen:{model}/{split}/ece"].shape == (2, 1)
+    assert arrays["mixture/test/accuracy"].shape == (5, 11)
+    np.testing.assert_allclose(arrays["mixture/lambda"], np.arange(11) / 10, rtol=1e-6)
+    middle = arrays["mixture/test/accuracy"][:, 5]
+    np.testing.assert_allclose(middle, arrays["personal/test/accuracy"][-1], rtol=1e-6)
+
+
+def test_participations_are_what_was_drawn(arrays):
+    federation, _ = build_federation(tiny.SEEN)
+    sim = simulation.simulation(tiny.SEEN, federation)
+    key = jax.random.key(tiny.SEEN.seed)
+    drawn = [engine.draw(sim.setting, key, r) for r in range(4)]
+    count = np.bincount(np.concatenate(drawn), minlength=5)
+    assert arrays["participations"].tolist() == count.tolist()
+    assert arrays["train_size"].tolist() == federation.train.size.tolist()
+
+
+def test_records_agree_with_the_clients(lines, arrays):
+    records = lines[3]["evaluations"]
+    (record,) = wanted(records, model="personal", clients="all", split="test")
+    values = arrays["personal/test/accuracy"][-1]
+    assert record["count"] == 5
+    np.testing.assert_allclose(record["metrics"]["accuracy"]["mean"], values.mean())
+    np.testing.assert_allclose(record["metrics"]["accuracy"]["min"], values.min())
+    newcomers = wanted(records, clients="unseen", split="test")
+    assert [(r["model"], r["when"]) for r in newcomers] == [
+        ("server", "after the newest broadcast"),
+        ("personal", "after the newest broadcast"),
+        ("personal", "after local training"),
+    ]
+    (some,) = wanted(records, model="server", clients="participants", split="test")
+    assert some["count"] == 3
+
+
+def test_the_summary_tells_last_and_chosen_apart(lines, summary, arrays):
+    assert summary["last"] == {"round": 4, "evaluations": lines[3]["evaluations"]}
+    on_validation = arrays["personal/validation/accuracy"].mean(1)
+    chosen = [2, 4][int(np.argmax(on_validation))]
+    assert summary["chosen_on_validation"]["round"] == chosen
+    on_test = arrays["personal/test/accuracy"].mean(1)
+    np.testing.assert_allclose(summary["best_on_test"]["accuracy"], on_test.max())
+    assert set(summary["mixture"]) == {
+        "half", "chosen_on_validation", "oracle_chosen_on_test",
+    }  # fmt: skip
+    assert summary["worse_than_local"] is None
+
+
+def test_a_missing_report_is_drawn_and_nothing_else(done, tmp_path):
+    job = tiny.SEEN.replace(out=str(tmp_path), seed=1)
+    run(job)
+    before = (tmp_path / "metrics.jsonl").stat().st_mtime_ns
+    assert not (tmp_path / "report.html").exists()
+    experiment.run(job, quiet=True)
+    assert (tmp_path / "report.html").exists()
+    assert (tmp_path / "metrics.jsonl").stat().st_mtime_ns == before
+
+
+def test_seeds_differ(done, tmp_path):
+    run(tiny.SEEN.replace(out=str(tmp_path), seed=2))
+    first = (done / "metrics.jsonl").read_text()
+    assert (tmp_path / "metrics.jsonl").read_text() != first
+
+
+def test_a_run_that_diverges_ends_with_a_report(tmp_path, capsys):
+    job = Experiment(
+        out=str(tmp_path), lr=1e38, rounds=2, eval_every=1, epochs=1, model="logistic"
+    )
+    summary = experiment.run(job)
+    errors = capsys.readouterr().err
+    assert "loss nan" in errors
+    assert "warning: " in errors.splitlines()[-1]
+    assert errors.endswith("not finite; choose a smaller lr\n")
+    assert summary["rounds"] == 2
+    assert '"train_loss": null' in (tmp_path / "metrics.jsonl").read_text()
+    assert (tmp_path / "report.html").exists()
+
+
+def test_a_changed_log_is_refused(done, tmp_path):
+    half = tiny.unfinished(done, tmp_path / "half")
+    (half / "metrics.jsonl").write_text('{"round": 1}\n')
+    with pytest.raises(
+        FolderError, match="has 1 rounds, its checkpoint 2; the log was"
+    ):
+        run(tiny.SEEN.replace(out=str(half)))
+
+
+def test_damaged_results_are_refused(done, tmp_path):
+    half = tiny.unfinished(done, tmp_path / "half")
+    (half / "per_client.npz").write_bytes(b"PK")
+    with pytest.raises(FolderError, match=r"per_client\.npz is damaged"):
+        run(tiny.SEEN.replace(out=str(half)))
+
+
+@pytest.mark.parametrize("change", [{"seed": 1}, {"unseen": 0.0}, {"clients": 7}])
+def test_a_baseline_over_other_clients_is_refused(done, tmp_path, change):
+    job = tiny.SEEN.replace(out=str(tmp_path), baseline=str(done), **change)
+    with pytest.raises(
+        ValueError, match="over other clients; run it with the same data"
+    ):
+        run(job)
+
+
+def test_an_unfinished_baseline_is_refused(done, tmp_path):
+    half = tiny.unfinished(done, tmp_path / "half")
+    job = tiny.SEEN.replace(out=str(tmp_path / "run"), baseline=str(half))
+    with pytest.raises(ValueError, match="is not a finished run; run it first"):
+        run(job)
+
+
+def test_clients_of_ones_own_are_held_to(tmp_path, monkeypatch):
+    def reached(run):
+        raise InterruptedError
+
+    monkeypatch.setattr(experiment, "_restore", reached)
+    x = np.random.default_rng(0).normal(size=(60, 3))
+    arrays = data.from_arrays(x, np.arange(60) % 3)
+    everybody = data.federate(arrays, "iid", num_clients=6, seed=0)
+    job = tiny.TINY.replace(out=str(tmp_path), dataset="mine")
+    with pytest.raises(InterruptedError):
+        run(job, everybody.take([0, 1, 2, 3]))
+    with pytest.raises(InterruptedError):
+        run(job, everybody.take([0, 1, 2, 3]))
+    with pytest.raises(FolderError, match="begun on other data than these"):
+        run(job, everybody.take([2, 3, 4, 5]))
+
+
+SMALL = tiny.TINY.replace(
+    algorithm="fedper", hyper={}, model="auto", rounds=2, cohort=2, dataset="mine"
+)
+
+
+def mine(seed=0, rows=60):
+    """A federation of 4 clients, rows [3] of 3 classes."""
+    x = np.random.default_rng(seed).normal(size=(rows, 3))
+    arrays = data.from_arrays(x, np.arange(rows) % 3, name="mine")
+    return data.federate(arrays, "iid", num_clients=4, seed=0)
+
+
+@pytest.fixture(scope="module")
+def own(tmp_path_factory):
+    """A finished run on clients of one's own."""
+    job = SMALL.replace(out=str(tmp_path_factory.mktemp("own") / "run"))
+    run(job, mine())
+    return job
+
+
+def test_a_finished_run_is_held_to_the_clients_given(own):
+    assert run(own, mine())["rounds"] == 2
+    assert folder.read_config(Path(own.out)).clients == 4
+    with pytest.raises(FolderError, match="begun on other data than these"):
+        run(own, mine(seed=1))  # the same labels
+    with pytest.raises(FolderError, match="given its own federation in Python"):
+        run(own.replace(clients=4))
+
+
+@pytest.mark.parametrize("command", ["run --config {0}/config.json", "resume {0}",
+                                     "export {0} --client 1"])  # fmt: skip
+def test_the_command_line_says_what_python_must_give(own, command):
+    code, _, errors = tiny.main(*command.format(own.out).split())
+    assert (code, errors.count("\n")) == (2, 1)
+    assert "was given its own federation in Python; give the same there: " in errors
+    assert export.personal_model(own.out, 1, federation=mine())["head"]
+
+
+def test_every_row_of_a_run_is_written_down(own):
+    with np.load(f"{own.out}/partition.npz") as told:
+        assert set(told) == {"row", "official", "offset", "size"}
+        assert sorted(told["row"]) == list(range(60))
+
+
+class Own(nnx.Module):
+    def __init__(self, rngs, classes=3):
+        self.body = nnx.Linear(3, 4, rngs=rngs)
+        self.head = nnx.Linear(4, classes, rngs=rngs)
+
+
+def test_a_model_of_ones_own_is_run(tmp_path):
+    job, task = SMALL.replace(out=str(tmp_path)), models.task_from_nnx(Own, (3,))
+    run(job, mine(), task=task)
+    assert json.loads((tmp_path / "config.json").read_text())["model"] == "own"
+    params = export.personal_model(tmp_path, 0, mine(), task)
+    assert params["head"]["kernel"].shape == (4, 3)
+    with pytest.raises(FolderError, match=r"its own task in Python; .* task=\.\.\."):
+        export.personal_model(tmp_path, 0, mine())
+    with pytest.raises(FolderError, match="has a model of its own, 'own'; take the ta"):
+        export.load_task(tmp_path)
+    code, _, errors = tiny.main("resume", tmp_path)
+    assert (code, errors.count("\n")) == (2, 1)
+    assert "its own federation and task in Python" in errors
+
+
+def test_a_model_of_too_few_classes_is_refused(tmp_path):
+    small = models.task_from_nnx(lambda rngs: Own(rngs, 2), (3,))
+    with pytest.raises(ValueError, match=r"shape \(1, 2\) of one row, expected"):
+        run(SMALL.replace(out=str(tmp_path / "run"), model="mine"), mine(), task=small)
+
+
+def test_another_baseline_counts_anew_and_redraws(tmp_path):
+    """On a finished run; one that goes on writes it down (test_folder)."""
+    first = SMALL.replace(out=str(tmp_path / "run"))
+    alone = SMALL.replace(algorithm="local", out=str(tmp_path / "local"))
+    assert run(first, mine())["worse_than_local"] is None
+    run(alone, mine())
+    (tmp_path / "run" / "report.html").write_text("old")
+    found = run(first.replace(baseline=alone.out), mine())["worse_than_local"]
+    name = "personal/test/accuracy"
+    ours, theirs = (
+        np.load(f"{job.out}/per_client.npz")[name][-1] for job in (first, alone)
+    )
+    assert found == np.mean(ours < theirs)
+    config = json.loads((tmp_path / "run" / "config.json").read_text())
+    assert config["baseline"] == alone.out
+    assert not (tmp_path / "run" / "report.html").exists()
+    with pytest.raises(ValueError, match="nowhere is not a finished run; run it fi"):
+        run(first.replace(baseline="nowhere"), mine())
+
+
+def test_calls_are_cut_at_evaluations_and_after_ten_seconds():
+    job = Experiment(rounds=25, eval_every=10)
+    assert experiment._chunk(job, 10, 0, 0.0) == 1  # nothing is known of the pace yet
+    assert experiment._chunk(job, 10, 1, 0.01) == 9
+    assert experiment._chunk(job, 10, 20, 0.01) == 5
+    assert experiment._chunk(job, 10, 10, 2.5) == 4
+    assert experiment._chunk(job, 10, 10, 60.0) == 1

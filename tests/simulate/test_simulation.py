@@ -1,0 +1,178 @@
+"""From settings to functions: what is chosen, shared and checked."""
+
+import dataclasses
+import json
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+import tiny
+from pfljax import Experiment, algorithms, data, engine, models, selection
+from pfljax.core import training as local
+from pfljax.core.types import ClientData, Examples, Local
+from pfljax.simulate import components, simulation
+from pfljax.simulate.federation import build_federation
+
+
+@pytest.fixture(scope="module")
+def federation():
+    return build_federation(tiny.TINY)[0]
+
+
+def test_seeds_share_compiled_functions(federation):
+    sim = simulation.simulation(tiny.TINY, federation)
+    named = tiny.TINY.replace(seed=5, out="x", label="x", keep=9, baseline="x")
+    assert simulation.simulation(named, federation) is sim
+    assert simulation.simulation(tiny.TINY.replace(lr=0.1), federation) is not sim
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "hyper", "same"),
+    [
+        ("fedavg", {}, True),
+        ("fedavg", {"finetune": 1}, False),
+        ("fedprox", {}, True),
+        ("scaffold", {}, True),
+        ("ditto", {}, False),
+        ("per_fedavg", {}, False),
+    ],
+)
+def test_who_is_judged_by_the_servers_model(federation, algorithm, hyper, same):
+    job = tiny.TINY.replace(algorithm=algorithm, hyper=hyper)
+    sim = simulation.simulation(job, federation)
+    assert sim.personal_is_server is same
+    assert set(sim.judges) == ({"server"} if same else {"server", "personal"})
+
+
+@pytest.mark.parametrize(
+    ("shape", "model"),
+    [
+        ((60,), "logistic"),
+        ((8, 8), "mlp"),
+        ((28, 28, 1), "mlp"),
+        ((32, 32, 3), "gn_cnn"),
+    ],
+)
+def test_the_model_goes_by_the_shape(shape, model):
+    assert components.default_model(shape) == model
+
+
+def test_the_learning_rate_decays_from_the_first_round():
+    made = components.make_local(Experiment(lr=0.5, lr_decay=0.8))
+    rates = [float(local.learning_rate(made, jnp.int32(r))) for r in range(3)]
+    np.testing.assert_allclose(rates, [0.4, 0.32, 0.256], rtol=1e-6)
+    assert components.make_local(Experiment(lr=0.5)).learning_rate == 0.5
+
+
+def test_work_is_epochs_or_steps():
+    assert components.make_local(Experiment(epochs=3)).epochs == 3
+    made = components.make_local(Experiment(epochs=None, steps=7))
+    assert (made.epochs, made.steps) == (None, 7)
+    assert made.batch_size == Experiment().batch_size
+
+
+def step(optimizer, grads):
+    """The updates of a few steps from the parameter 1."""
+    state, updates = optimizer.init(jnp.float32(1)), []
+    for grad in grads:
+        update, state = optimizer.update(jnp.float32(grad), state, jnp.float32(1))
+        updates.append(float(update))
+    return updates
+
+
+def test_sgd_has_torchs_momentum_and_weight_decay():
+    made = components.make_optimizer(Experiment(momentum=0.5, weight_decay=0.1))(0.1)
+    g, h = 1 + 0.1, 2 + 0.1
+    expected = [-0.1 * g, -0.1 * (0.5 * g + h)]
+    np.testing.assert_allclose(step(made, [1, 2]), expected, rtol=1e-6)
+
+
+def test_an_optimizer_of_optax_gets_its_options():
+    made = components.make_optimizer(Experiment(optimizer="adam:b1=0.5,b2=0.9"))(0.1)
+    same = optax.adam(0.1, b1=0.5, b2=0.9)
+    np.testing.assert_array_equal(step(made, [1, -2, 3]), step(same, [1, -2, 3]))
+
+
+def test_stragglers_and_selection_by_size(federation):
+    job = tiny.TINY.replace(selection="by_size", stragglers=0.34, drop_stragglers=True)
+    sim = simulation.simulation(job, federation)
+    ids = sim.setting.selection.ids(jax.random.key(0))
+    assert ids.shape == (3,)
+    _, mask = sim.setting.selection.work(jax.random.key(0), jnp.full(3, 4))
+    assert sorted(mask.tolist()) == [0, 1, 1]
+
+
+def test_held_out_clients_do_not_train():
+    training, unseen = build_federation(tiny.TINY.replace(unseen=0.34))
+    assert (training.num_clients, unseen.num_clients) == (4, 2)
+    everybody = {*training.manifest["clients"], *unseen.manifest["clients"]}
+    assert everybody == set(range(6))
+    assert build_federation(tiny.TINY)[1] is None
+
+
+def test_clients_of_ones_own_are_held_out_alike(federation):
+    training, unseen = build_federation(tiny.TINY.replace(unseen=0.5), federation)
+    assert (training.num_clients, unseen.num_clients) == (3, 3)
+
+
+def test_the_width_goes_by_the_platform(federation):
+    assert simulation.simulation(tiny.TINY, federation).setting.width == 1
+    wide = simulation.simulation(tiny.TINY.replace(width=3), federation)
+    assert wide.setting.width == 3
+
+
+def test_pixels_may_be_normalised_by_channel():
+    x = np.random.default_rng(0).normal(size=(30, 3)).astype(np.float32)
+    mine = data.from_arrays(x, np.arange(30) % 3, shift=x.mean(0), scale=x.std(0))
+    federation = data.federate(mine, "iid", num_clients=3, seed=0)
+    job = tiny.TINY.replace(model="logistic", clients=3, cohort=2)
+    task = simulation.simulation(job, federation).task
+    params = task.init(jax.random.key(0))
+    moved = simulation.simulation(
+        job, dataclasses.replace(federation, shift=0.0, scale=1.0)
+    ).task
+    logits = task.predict(params, x)
+    np.testing.assert_allclose(
+        logits, moved.predict(params, (x - x.mean(0)) / x.std(0)), rtol=1e-4, atol=1e-5
+    )
+
+
+def temporaries(clients):
+    """Bytes that compiled rounds need beside their arguments and results."""
+    task = models.task(models.model("mlp", 3, hidden=(4,)), (2,))
+    local = Local(learning_rate=0.1, batch_size=4)
+    method = algorithms.methods()["fedper"](task, local)
+    chosen = selection.uniform(5, clients)
+    setting = engine.Setting(method, local, chosen, width=1)
+    pool = Examples(jnp.zeros((9, 2)), jnp.zeros(9, jnp.int32))
+    spans = jnp.zeros(clients, jnp.int32), jnp.full(clients, 9, jnp.int32)
+    key = jax.random.key(0)
+    state = jax.eval_shape(lambda key: engine.init(method, task, clients, key), key)
+    run = engine.compile_rounds(setting, 3).lower(state, ClientData(pool, *spans), 3)
+    return run.compile().memory_analysis().temp_size_in_bytes
+
+
+def test_temporary_memory_of_a_round_does_not_grow_with_the_clients():
+    """Client states are written in place: no copy of the store, whatever its size."""
+    assert temporaries(50) == temporaries(5000)
+
+
+def test_natural_clients_with_test_rows_only_are_told_of(tmp_path, capsys):
+    """Users a, b, c have test rows, b alone has train rows."""
+    for part, users in (("train", "b"), ("test", "abc")):
+        rows = {user: {"x": [[0.0, 1.0]] * 5, "y": [0, 1, 1, 0, 1]} for user in users}
+        blob = {"users": [*users], "num_samples": [5] * len(users), "user_data": rows}
+        (tmp_path / part).mkdir()
+        (tmp_path / part / "all.json").write_text(json.dumps(blob))
+    job = Experiment(
+        dataset=f"leaf:path={tmp_path}", partition="natural", clients=None, cohort=1
+    )
+    build_federation(job)
+    line = capsys.readouterr().err
+    assert "2 of 3 natural clients of" in line
+    assert (
+        "have no train rows and are left out (first number 0); rows='all' deals" in line
+    )

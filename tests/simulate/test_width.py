@@ -1,0 +1,108 @@
+"""Widths: from the table, by a probe, within memory; a resumed run keeps its own."""
+
+import json
+
+import jax
+import numpy as np
+import pytest
+
+from pfljax import run
+from pfljax.core import tree
+from pfljax.simulate import simulation
+from pfljax.simulate import width as executor
+from pfljax.simulate.federation import build_federation
+from tiny import TINY
+
+DIGITS = TINY.replace(algorithm="fedavg", hyper={}, devices=1)
+
+
+def made(width):
+    federation, _ = build_federation(DIGITS)
+    return simulation.simulation(DIGITS.replace(width=width), federation)
+
+
+def test_widths_are_halved_down_to_one():
+    assert executor.halves(10) == [10, 5, 3, 2, 1]
+    assert executor.halves(1) == [1]
+
+
+def test_the_widest_that_fits_is_taken():
+    federation, _ = build_federation(DIGITS)
+    wide = executor.bytes_needed(made(3), federation)
+    narrow = executor.bytes_needed(made(1), federation)
+    assert narrow < wide
+    for limit, width in ((wide, 3), (wide - 1, 1), (narrow, 1)):
+        sim = executor.fitting([3, 1], made, federation, limit)
+        assert sim.setting.width == width
+
+
+def test_data_and_states_count():
+    federation, _ = build_federation(DIGITS)
+    sim = made(1)
+    held = (federation.train, jax.eval_shape(sim.init, jax.random.key(0)))
+    nbytes = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(held[0]))
+    assert executor.bytes_needed(sim, federation) > nbytes + tree.nbytes(held[1].server)
+
+
+def test_what_does_not_fit_is_one_line():
+    federation, _ = build_federation(DIGITS)
+    with pytest.raises(
+        ValueError, match=r"width 1 needs .* GB with data .* --store disk"
+    ):
+        executor.fitting([1], made, federation, limit=1000)
+
+
+def test_more_memory_is_free_than_a_megabyte():
+    assert executor._free(made(1)) > 1e6
+
+
+def test_a_probe_is_remembered(tmp_path, monkeypatch):
+    experiment = DIGITS.replace(width="auto", out=str(tmp_path / "auto"))
+    seconds = {1: 3.0, 2: 1.0, 3: 2.0}
+    monkeypatch.setattr(
+        executor, "_one_round", lambda sim, data: seconds[sim.setting.width]
+    )
+    run(experiment, quiet=True, report=False)
+    path = tmp_path / "auto"
+    assert json.loads((path / "executor.json").read_text()) == {"width": 2}
+    monkeypatch.delattr(executor, "_one_round")
+    federation, _ = build_federation(experiment)
+    assert executor.choose(experiment, federation, None, path).setting.width == 2
+
+
+def test_a_probe_times_a_round_and_leaves_no_trace():
+    federation, _ = build_federation(DIGITS)
+    sim = made(1)
+    assert 0 < executor._one_round(sim, federation) < 60
+    state = sim.init(jax.random.key(0))
+    assert int(state.round) == 0
+
+
+@pytest.mark.parametrize("width", ["fast", 0, -1])
+def test_an_unknown_width(width, tmp_path):
+    with pytest.raises(ValueError, match='expected at least 1, or "auto"'):
+        run(DIGITS.replace(width=width, out=str(tmp_path)))
+
+
+def test_a_ragged_cohort_wastes_no_step_in_a_loop_and_little_in_chunks():
+    """Useful steps over executed ones, of a power law of client sizes."""
+    from pfljax.bench import measure, workloads
+
+    size = workloads.sizes(workloads.WORKLOADS["W3"])
+    rng = np.random.default_rng(0)
+    counts = [20 * size[rng.choice(1000, 10, replace=False)] // 10 for _ in range(20)]
+    useful = sum(int(c.sum()) for c in counts)
+    assert useful == sum(measure.lane_steps(c, 1) for c in counts)
+    sorted_pairs = sum(measure.lane_steps(c, 2) for c in counts)
+    assert useful < sorted_pairs < 2 * useful
+
+
+def test_what_was_free_once_is_kept_by_a_resumed_run(tmp_path):
+    experiment = DIGITS.replace(out=str(tmp_path / "run"))
+    run(experiment, quiet=True, report=False)
+    file = tmp_path / "run" / "executor.json"
+    assert json.loads(file.read_text()) == {"width": 1}
+    file.write_text('{"width": 2}')
+    federation, _ = build_federation(experiment)
+    sim = executor.choose(experiment, federation, None, tmp_path / "run")
+    assert sim.setting.width == 2
