@@ -18,8 +18,8 @@ import jax.numpy as jnp
 import numpy as np
 from orbax.checkpoint import v1 as ocp
 
-from pfljax.runtime.processes import ask, everywhere
 from pfljax.core.types import RunState
+from pfljax.runtime.processes import ask, everywhere
 
 FORMAT = 1  # of the checkpoint; a reader refuses a greater one
 Save = Callable[[int, RunState], Any]

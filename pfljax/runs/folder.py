@@ -10,7 +10,7 @@ timing.jsonl      seconds of training, kept apart: all else is reproduced bit fo
 per_client.npz    metrics of each client at each evaluation
 summary.json      the last round, the round chosen on validation, traffic
 checkpoints/      the newest states
-clients/          states of the clients, where a store keeps them (pfljax.engine.paging.host)
+clients/          client states in a store (pfljax.engine.paging)
 landscape/        what `pfljax landscape` wrote
 round-R/          what told of the end at round R, before the run went on beyond it
 figures/, report.html
@@ -29,8 +29,8 @@ from typing import Any
 import numpy as np
 
 from pfljax.runs import settings
-from pfljax.runtime import environment
 from pfljax.runs.settings import Experiment
+from pfljax.runtime import environment
 
 DAMAGE = (  # what reading a broken .npz or JSON file raises
     ValueError,
@@ -194,8 +194,8 @@ def check_python(path: Path, federation: Any = None, task: Any = None) -> None:
         arguments = ", ".join(f"{name}=..." for name in missing)
         raise FolderError(
             f"{path} was given its own {' and '.join(missing)} in Python; give the "
-            f"same there: run(experiment, {arguments}), or the calls of pfljax.simulate.export "
-            f"with {arguments}"
+            f"same there: run(experiment, {arguments}), or the calls of "
+            f"pfljax.simulate.export with {arguments}"
         )
 
 

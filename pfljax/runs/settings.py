@@ -1,13 +1,12 @@
 """What a run is: the settings of `Experiment`, checked before anything is compiled."""
 
-from pfljax import algorithms
 import dataclasses
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from pfljax import registry
+from pfljax import algorithms, registry
 
 SELECTIONS = ("uniform", "by_size")
 STORES = ("device", "host", "disk")
