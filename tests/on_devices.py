@@ -11,12 +11,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-import toy
 from pfljax import engine, selection
 from pfljax.algorithms.clustering.ifca import ifca
 from pfljax.algorithms.fedavg import fedavg
 from pfljax.algorithms.global_model.scaffold import scaffold
 from pfljax.algorithms.interpolation.superfed import superfed
+from pfljax.conformance import toy
 from pfljax.core.types import Local
 from pfljax.engine import mesh, placement
 from pfljax.evaluation import programs

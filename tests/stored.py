@@ -10,11 +10,11 @@ if __name__ == "__main__":  # JAX counts devices when it starts
 
 import numpy as np
 
-import toy
 from pfljax import engine, selection
 from pfljax.algorithms.global_model.scaffold import scaffold
 from pfljax.algorithms.interpolation.superfed import superfed
 from pfljax.algorithms.multi_task.ditto import ditto
+from pfljax.conformance import toy
 from pfljax.core.types import Local
 from pfljax.engine import mesh
 from pfljax.engine.paging import host, pages, records

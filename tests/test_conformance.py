@@ -18,8 +18,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import toy
 from pfljax import algorithms, engine, registry, selection
+from pfljax.conformance import toy
 from pfljax.core.communication import traffic_of
 from pfljax.core.optimizers import sgd
 from pfljax.core.training import budget

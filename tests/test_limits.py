@@ -5,7 +5,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import toy
 from pfljax import engine, selection
 from pfljax.algorithms.clustering.ifca import ifca
 from pfljax.algorithms.decoupling.fedper import fedper
@@ -21,6 +20,7 @@ from pfljax.algorithms.local import local as alone
 from pfljax.algorithms.meta_learning.per_fedavg import per_fedavg
 from pfljax.algorithms.multi_task.ditto import ditto
 from pfljax.algorithms.multi_task.pfedme import pfedme
+from pfljax.conformance import toy
 from pfljax.core import aggregation
 from pfljax.core.optimizers import sgd
 from pfljax.core.types import ClientData, Local, Turn

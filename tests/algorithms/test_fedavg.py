@@ -2,8 +2,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-import toy
 from pfljax.algorithms.fedavg import fedavg
+from pfljax.conformance import toy
 from pfljax.core import aggregation
 from pfljax.core.types import Turn
 

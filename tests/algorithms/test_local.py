@@ -1,7 +1,7 @@
 import numpy as np
 
-import toy
 from pfljax.algorithms.local import local
+from pfljax.conformance import toy
 
 
 def test_local_against_numpy():

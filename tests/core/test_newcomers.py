@@ -3,11 +3,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import toy
 from pfljax.algorithms.interpolation.apfl import apfl
 from pfljax.algorithms.interpolation.superfed import superfed
 from pfljax.algorithms.multi_task.ditto import ditto
 from pfljax.algorithms.multi_task.pfedme import pfedme
+from pfljax.conformance import toy
 from pfljax.core.types import Turn
 
 

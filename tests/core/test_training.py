@@ -4,7 +4,7 @@ import numpy as np
 import optax
 import pytest
 
-import toy
+from pfljax.conformance import toy
 from pfljax.core import keys, losses, optimizers, training
 from pfljax.core.types import ClientData, Local, Turn
 

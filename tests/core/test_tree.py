@@ -3,7 +3,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import toy
+from pfljax.conformance import toy
 from pfljax.core import tree
 
 A = {"x": jnp.asarray([3.0, 4.0]), "y": jnp.asarray([[0.0]])}

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from flax import linen as nn
 
-import toy
 from pfljax import Experiment, models
 from pfljax.algorithms.decoupling.fedper import fedper
 from pfljax.algorithms.global_model.scaffold import scaffold
 from pfljax.algorithms.multi_task.ditto import ditto
+from pfljax.conformance import toy
 from pfljax.core import tree
 from pfljax.core.types import Cohort, Local
 from pfljax.core.unaveraged import UNSENT, leave_unsent

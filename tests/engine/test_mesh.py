@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import on_devices
-import toy
 from checkout import TESTS
+from pfljax.conformance import toy
 from pfljax.core.types import ClientData, Examples
 from pfljax.engine import mesh, placement
 from tiny import environment

@@ -5,11 +5,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import toy
 from pfljax import engine, selection
 from pfljax.algorithms.fedavg import fedavg
 from pfljax.algorithms.interpolation.superfed import superfed
 from pfljax.algorithms.local import local as alone
+from pfljax.conformance import toy
 from pfljax.core import tree
 from pfljax.core.communication import Traffic, traffic_of
 from pfljax.core.keys import derive

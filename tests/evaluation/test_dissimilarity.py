@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-import toy
+from pfljax.conformance import toy
 from pfljax.core.types import ClientData
 from pfljax.evaluation.dissimilarity import dissimilarity
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import toy
+from pfljax.conformance import toy
 from pfljax.core.types import ClientData, Examples
 from pfljax.evaluation import metrics
 

@@ -3,12 +3,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import toy
 from pfljax import engine, selection
 from pfljax.algorithms.decoupling.fedper import fedper
 from pfljax.algorithms.fedavg import fedavg
 from pfljax.algorithms.global_model.scaffold import scaffold
 from pfljax.algorithms.interpolation.superfed import superfed
+from pfljax.conformance import toy
 from pfljax.core import tree
 from pfljax.core.keys import derive
 from pfljax.core.training import budget

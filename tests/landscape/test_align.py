@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 from flax import linen as nn
 
-import toy
 from pfljax import models
+from pfljax.conformance import toy
 from pfljax.core import tree
 from pfljax.landscape import align
 from pfljax.models.network import Network

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from jax.flatten_util import ravel_pytree
 
-import toy
 from pfljax import landscape
+from pfljax.conformance import toy
 from pfljax.landscape import curvature, objective
 from pfljax.landscape.planes import pooled
 

@@ -5,8 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import toy
 from pfljax import landscape
+from pfljax.conformance import toy
 from pfljax.core.keys import derive
 from pfljax.core.tree import square_cosine
 from pfljax.core.types import Local

@@ -4,8 +4,8 @@ import jax
 import numpy as np
 import pytest
 
-import toy
 from pfljax import landscape, models
+from pfljax.conformance import toy
 from pfljax.evaluation.metrics import METRICS
 from pfljax.landscape import Line
 

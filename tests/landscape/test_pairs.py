@@ -4,8 +4,8 @@ import jax
 import numpy as np
 import pytest
 
-import toy
 from pfljax import landscape
+from pfljax.conformance import toy
 from pfljax.core.types import ClientData
 from pfljax.landscape import Line
 

@@ -9,13 +9,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from toy import assert_same
 
 import tiny
 from checkout import TESTS
 from pfljax.core.types import RunState
 from pfljax.runs import checkpoint
 from pfljax.runs.checkpoint import CheckpointError
-from toy import assert_same
 
 # TensorStore complains of reads that a damaged file left open.
 pytestmark = pytest.mark.filterwarnings(

@@ -3,8 +3,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import toy
 from pfljax.algorithms.clustering.ifca import Server, ifca
+from pfljax.conformance import toy
 from pfljax.core.training import learning_rate
 from pfljax.core.types import Cohort, Turn
 

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-import toy
 from pfljax.algorithms.decoupling.fedrep import fedrep
+from pfljax.conformance import toy
 from pfljax.core.types import Local
 
 

@@ -5,8 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import toy
 from pfljax.algorithms.decoupling.lg_fedavg import lg_fedavg
+from pfljax.conformance import toy
 from pfljax.core.types import Cohort, Turn
 
 

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-import toy
 from pfljax.algorithms.global_model.fedprox import fedprox
+from pfljax.conformance import toy
 
 MU = 0.4
 

@@ -3,8 +3,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import toy
 from pfljax.algorithms.global_model.scaffold import Server, scaffold
+from pfljax.conformance import toy
 from pfljax.core.keys import derive
 from pfljax.core.training import minibatch
 from pfljax.core.types import Local, Turn

@@ -3,8 +3,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import toy
 from pfljax.algorithms.interpolation.apfl import apfl
+from pfljax.conformance import toy
 from pfljax.core.types import Turn
 
 FORMS = [

@@ -2,8 +2,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import toy
 from pfljax.algorithms.interpolation.apfl_fedtorch import apfl_fedtorch
+from pfljax.conformance import toy
 
 
 def slope_of_mixed_logits(k, model):

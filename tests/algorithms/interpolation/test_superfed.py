@@ -5,8 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import toy
 from pfljax.algorithms.interpolation.superfed import superfed
+from pfljax.conformance import toy
 from pfljax.core import tree
 from pfljax.core.keys import derive
 from pfljax.core.losses import distance

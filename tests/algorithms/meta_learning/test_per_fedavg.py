@@ -3,8 +3,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import toy
 from pfljax.algorithms.meta_learning.per_fedavg import VARIANTS, per_fedavg
+from pfljax.conformance import toy
 from pfljax.core.types import Turn
 
 INNER = 0.3

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-import toy
 from pfljax.algorithms.multi_task.ditto import ditto
+from pfljax.conformance import toy
 from pfljax.core.types import Local
 
 LAM = 0.7

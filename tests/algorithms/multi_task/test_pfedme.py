@@ -3,8 +3,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import toy
 from pfljax.algorithms.multi_task.pfedme import pfedme
+from pfljax.conformance import toy
 from pfljax.core.optimizers import sgd
 from pfljax.core.types import Turn
 

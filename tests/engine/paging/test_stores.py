@@ -9,6 +9,7 @@ import sys
 import jax
 import numpy as np
 import pytest
+from toy import assert_close, assert_same
 
 import stored
 from checkout import TESTS
@@ -22,7 +23,6 @@ from pfljax.runs.checkpoint import CheckpointError
 from pfljax.runs.folder import FolderError
 from pfljax.simulate import export, population, simulation
 from tiny import SEEN, environment, last_state, main, options
-from toy import assert_close, assert_same
 
 JOB = SEEN.replace(algorithm="fedper", hyper={})
 BYTES = 40

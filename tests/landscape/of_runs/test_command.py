@@ -6,15 +6,15 @@ import shutil
 import jax
 import numpy as np
 import pytest
+from toy import assert_close
 
 import tiny
-import toy
 from pfljax import landscape, models, run
+from pfljax.conformance import toy
 from pfljax.evaluation.metrics import METRICS
 from pfljax.landscape import Line
 from pfljax.landscape.of_runs import models as finished
 from pfljax.simulate import export
-from toy import assert_close
 
 
 @pytest.fixture(scope="module")

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 import tiny
-import toy
 from pfljax import landscape, models
 from pfljax.cli import main
+from pfljax.conformance import toy
 from pfljax.evaluation.metrics import METRICS
 from pfljax.landscape import curvature
 from pfljax.landscape.of_runs import command, lines, surfaces
