@@ -18,7 +18,7 @@ from pfljax.engine import Setting, mesh
 from pfljax.runs.settings import Experiment
 
 # Clients under one vmap, by platform; None is the whole cohort. On CPUs a loop was
-# fastest for every model (experiments/speed.md); others have not been measured.
+# fastest for every model (experiments/speed/REPORT.md); others have not been measured.
 WIDTHS = {"cpu": 1}
 
 

@@ -8,35 +8,29 @@ from fnmatch import fnmatch
 import numpy as np
 import pytest
 
-from checkout import EXPERIMENTS, SHARED
+from checkout import SHARED
 from pfljax.runs import settings
 from pfljax.sweep import points
 
-HERE = EXPERIMENTS
-TABLES = [f"superfed_table{number}" for number in range(1, 6)]
+TABLES = [f"table{number}" for number in range(1, 6)]
 OFFICIAL = SHARED / "tables" / "superfed_official_hparams.csv"
 COMMANDS = {  # a name in OFFICIAL -> its table and columns here
     **{
-        f"MNIST/CIFAR10 pathological K={clients}": ("superfed_table1", f"*-K{clients}")
+        f"MNIST/CIFAR10 pathological K={clients}": ("table1", f"*-K{clients}")
         for clients in (50, 100, 500)
     },
-    "CIFAR100 dirichlet alpha=1|10|100": ("superfed_table2", "CIFAR100-*"),
+    "CIFAR100 dirichlet alpha=1|10|100": ("table2", "CIFAR100-*"),
     **{
         f"TinyImageNet dirichlet alpha={alpha}": (
-            "superfed_table2",
+            "table2",
             f"TinyImageNet-a{alpha}",
         )
         for alpha in (1, 10, 100)
     },
-    "FEMNIST": ("superfed_table3", "FEMNIST"),
-    "Shakespeare": ("superfed_table3", "Shakespeare"),
-    "label noise (all)": ("superfed_table4", "*"),
+    "FEMNIST": ("table3", "FEMNIST"),
+    "Shakespeare": ("table3", "Shakespeare"),
+    "label noise (all)": ("table4", "*"),
 }
-
-
-@pytest.fixture(autouse=True)
-def found(monkeypatch):
-    monkeypatch.syspath_prepend(HERE)
 
 
 def load(name):
@@ -50,23 +44,23 @@ def columns(name):
 
 @pytest.mark.parametrize("name", TABLES)
 def test_every_cell_has_a_published_number_and_a_sound_experiment(name):
-    superfed, beside = load("superfed"), load("beside")
+    protocol, published = load("protocol"), load("shared.published")
     metrics = getattr(load(name), "METRICS", None) or {
-        "superfed_table2": {"top5": "top5_acc_pct"},
-    }.get(name, superfed.ACCURACY)
+        "table2": {"top5": "top5_acc_pct"},
+    }.get(name, protocol.ACCURACY)
     for column in columns(name):
         for theirs in metrics.values():
             wanted = {**column.published, "metric": theirs}
-            told = beside.published(superfed.PUBLISHED, wanted)
+            told = published.published(protocol.PUBLISHED, wanted)
             assert set(told) == set(column.methods), (column.name, theirs)
         for label in column.methods:
             for small in (True, False):
-                settings.check(superfed.experiment_of(column, label, small))
+                settings.check(protocol.experiment_of(column, label, small))
 
 
 @pytest.mark.skipif(not OFFICIAL.exists(), reason="no ../shared/tables")
 def test_hyperparameters_are_those_of_the_official_commands():
-    superfed, met = load("superfed"), set()
+    protocol, met = load("protocol"), set()
     for row in csv.DictReader(OFFICIAL.read_text().splitlines()):
         if row["source"] != "official commands":
             continue
@@ -76,7 +70,7 @@ def test_hyperparameters_are_those_of_the_official_commands():
         }
         for column in (c for c in columns(module) if fnmatch(c.name, names)):
             label = f"SuPerFed-{row['variant']}"
-            given = dict(superfed.experiment_of(column, label, small=False).hyper)
+            given = dict(protocol.experiment_of(column, label, small=False).hyper)
             assert given.items() >= theirs.items(), (column.name, label)
             met.add((module, column.name, label))
     assert len(met) == 2 * sum(len(columns(name)) for name in TABLES[:4])
@@ -84,8 +78,8 @@ def test_hyperparameters_are_those_of_the_official_commands():
 
 def test_settings_of_one_method_alone_are_told_apart():
     """The authors' commands for CIFAR-100's SCAFFOLD and Tiny-ImageNet's FedProx."""
-    experiment_of = load("superfed").experiment_of
-    cifar, *_, tiny = columns("superfed_table2")
+    experiment_of = load("protocol").experiment_of
+    cifar, *_, tiny = columns("table2")
     for column, label, names, ours, theirs in (
         (cifar, "SCAFFOLD", ("rounds", "lr_decay"), (500, 0.999), (390, 0.9)),
         (tiny, "FedProx", ("rounds", "lr"), (500, 0.02), (500, 0.01)),
@@ -99,13 +93,13 @@ def test_settings_of_one_method_alone_are_told_apart():
 
 
 def test_published_numbers_are_the_papers():
-    superfed, beside = load("superfed"), load("beside")
-    (column,) = (c for c in columns("superfed_table1") if c.name == "MNIST-K100")
+    protocol, published = load("protocol"), load("shared.published")
+    (column,) = (c for c in columns("table1") if c.name == "MNIST-K100")
     wanted = {**column.published, "metric": "top1_acc_pct"}
-    told = beside.published(superfed.PUBLISHED, wanted)
+    told = published.published(protocol.PUBLISHED, wanted)
     assert told["SuPerFed-LM"] == (99.31, 1.09)
     start = {"table": "T5", "setting": "L/R=0.2", "metric": "top1_acc_pct"}
-    both = beside.published(superfed.PUBLISHED, start)
+    both = published.published(protocol.PUBLISHED, start)
     assert both["SuPerFed-MM"] == (92.67, 4.04)  # the paper's, not the slides'
 
 
@@ -123,10 +117,10 @@ def rows(means, model="personal", chosen=""):
 
 
 def test_cells_are_means_over_seeds_after_the_last_round():
-    beside = load("beside")
+    published = load("shared.published")
     found = rows((0.5, 0.7)) + rows((0.8, 0.8), "mixture", "oracle")
     told = ("mixture", "oracle"), (90.0, 3.0)
-    first, second = beside.cells(found, "C", "M", "accuracy", *told)
+    first, second = published.cells(found, "C", "M", "accuracy", *told)
     assert (first.judged, first.published, first.mean) == ("mixture oracle", 90, 80)
     assert (second.judged, second.seeds, second.rounds) == ("personal", 2, 10)
     assert second.mean == pytest.approx(60)
@@ -136,52 +130,52 @@ def test_cells_are_means_over_seeds_after_the_last_round():
 
 
 def test_a_server_that_is_judged_for_all_is_shown_once():
-    beside = load("beside")
+    published = load("shared.published")
     found = rows((0.5,)) + rows((0.5,), "server")
     told = ("server", ""), (50.0, 1.0)
-    (cell,) = beside.cells(found, "C", "FedAvg", "accuracy", *told)
+    (cell,) = published.cells(found, "C", "FedAvg", "accuracy", *told)
     assert cell.judged == "server"
 
 
 def test_the_table_has_both_ranks_and_kendalls_tau(tmp_path):
-    beside = load("beside")
+    published = load("shared.published")
     values = {"A": (90.0, 0.9), "B": (80.0, 0.95), "C": (70.0, 0.5), "D": (60.0, 0.4)}
     found = [
         cell
         for name, (theirs, ours) in values.items()
-        for cell in beside.cells(
+        for cell in published.cells(
             rows((ours, ours)), "K", name, "accuracy", ("personal", ""), (theirs, 1.0)
         )
     ]
-    text = beside.write(tmp_path, found)
+    text = published.write(tmp_path, found)
     assert "| B | personal | 80.00 ± 1.00 | 95.00 ± 10.00 | 0.00 | 2 | 2, 1 |" in text
     assert "Kendall's tau of the rankings: 0.67" in text  # 5 of 6 pairs agree
     assert (tmp_path / "accuracy.png").stat().st_size > 1000
     assert len((tmp_path / "table.csv").read_text().splitlines()) == 5
     losses = [cell._replace(metric="loss") for cell in found]
     assert "| B | personal | 80.00 ± 1.00 | 95.00 ± 10.00 | 0.00 | 2 | 3, 4 |" in (
-        beside.markdown(losses)
+        published.markdown(losses)
     )
 
 
 def test_what_is_far_from_the_published_number_is_told():
-    beside = load("beside")
+    published = load("shared.published")
     told = ("personal", ""), (55.0, 1.0)
     near, far = (
-        beside.markdown(beside.cells(rows(m), "K", "A", "accuracy", *told))
+        published.markdown(published.cells(rows(m), "K", "A", "accuracy", *told))
         for m in ((0.5, 0.7), (0.59, 0.6))  # std over seeds .141 and .007
     )
     assert "from the published" not in near
     assert "More than two std over seeds from the published: A (+4.50)" in far
     assert "over clients from" not in far  # 10 points
-    (one,) = beside.cells(rows((0.9,)), "K", "A", "accuracy", *told)
-    text = beside.markdown([one])
+    (one,) = published.cells(rows((0.9,)), "K", "A", "accuracy", *told)
+    text = published.markdown([one])
     assert "over seeds from" not in text
     assert "More than two std over clients from the published: A (+35.00)" in text
 
 
 def test_a_run_that_diverged_is_told_and_ranked_last():
-    beside = load("beside")
+    published = load("shared.published")
     told = {"A": (0.9, 90.0), "B": (np.nan, 80.0), "C": (0.7, 70.0), "D": (0.1, 60.0)}
     found = []
     for name, (mean, theirs) in told.items():
@@ -189,8 +183,8 @@ def test_a_run_that_diverged_is_told_and_ranked_last():
         for row in given[4:8] if name == "D" else ():  # its second seed's last round
             row["mean"] = np.nan if row["metric"] == "loss" else row["mean"]
         judged = ("personal", ""), (theirs, 1.0)
-        found += beside.cells(given, "K", name, "accuracy", *judged)
-    text = beside.markdown(found)
+        found += published.cells(given, "K", name, "accuracy", *judged)
+    text = published.markdown(found)
     assert "| B | personal | 80.00 ± 1.00 | nan ± 10.00 |  | 2 | 2, 4 |" in text
     lost = "B, personal (2 of 2); D, personal (1 of 2)"
     assert f"Seeds that did not end finite: {lost}" in text
@@ -198,21 +192,21 @@ def test_a_run_that_diverged_is_told_and_ranked_last():
 
 
 def test_the_table_names_its_data_and_tells_no_distance_between_two():
-    beside = load("beside")
+    published = load("shared.published")
     judged = ("personal", ""), (10.0, 1.0)
-    (cell,) = beside.cells(rows((0.5,)), "K", "A", "accuracy", *judged)
-    same = beside.markdown([cell._replace(data="mnist", published_on="mnist")])
+    (cell,) = published.cells(rows((0.5,)), "K", "A", "accuracy", *judged)
+    same = published.markdown([cell._replace(data="mnist", published_on="mnist")])
     assert "### K, accuracy, 10 rounds of mnist\n" in same
     assert "More than two std over clients from the published" in same
-    other = beside.markdown([cell._replace(data="mnist", published_on="cifar10")])
+    other = published.markdown([cell._replace(data="mnist", published_on="cifar10")])
     assert "### K, accuracy, 10 rounds of mnist (published: of cifar10)\n" in other
     assert "More than two std" not in other
 
 
 def test_a_row_of_superfed_has_the_codes_errors_and_the_data_of_its_run(tmp_path):
-    superfed = load("superfed")
-    (column,) = (c for c in columns("superfed_table5") if c.name == "start-0.2")
-    given = superfed.experiment_of(column, "SuPerFed-MM", small=True)
+    protocol = load("protocol")
+    (column,) = (c for c in columns("table5") if c.name == "start-0.2")
+    given = protocol.experiment_of(column, "SuPerFed-MM", small=True)
     (tmp_path / "sweep.json").write_text(
         json.dumps({"experiment": settings.to_dict(given), "over": {"seed": [0]}})
     )
@@ -222,8 +216,8 @@ def test_a_row_of_superfed_has_the_codes_errors_and_the_data_of_its_run(tmp_path
         writer = csv.DictWriter(file, told[0])
         writer.writeheader()
         writer.writerows(told)
-    metrics = load("superfed_table5").METRICS
-    found = superfed.measured(tmp_path, column, "SuPerFed-MM", metrics)
+    metrics = load("table5").METRICS
+    found = protocol.measured(tmp_path, column, "SuPerFed-MM", metrics)
     shown = {(c.metric, c.judged): c for c in found}
     first = shown["accuracy", "mixture oracle"]
     assert (first.mean, first.published) == (40, 92.67)
@@ -234,7 +228,7 @@ def test_a_row_of_superfed_has_the_codes_errors_and_the_data_of_its_run(tmp_path
 
 
 def test_where_data_lie_does_not_make_them_other_data():
-    rows_of, (femnist, _) = load("superfed").rows_of, columns("superfed_table3")
+    rows_of, (femnist, _) = load("protocol").rows_of, columns("table3")
     base = femnist.experiment
     other = base.replace(dataset="leaf:path=elsewhere/femnist,classes=62")
     assert rows_of(base) == rows_of(other) == "leaf:classes=62"
@@ -242,32 +236,36 @@ def test_where_data_lie_does_not_make_them_other_data():
 
 
 def test_table_5_ranks_the_starts_of_each_method():
-    table, beside = load("superfed_table5"), load("beside")
+    table, published = load("table5"), load("shared.published")
     cells = []
     for i, share in enumerate(range(5)):
         made = rows((0.5 + 0.1 * i,))
         judged = ("personal", ""), (90.0 - (i == 4) * 5 + i, 1.0)
         name = f"start-{share}"
-        cells += beside.cells(made, name, "SuPerFed-MM", "accuracy", *judged)
+        cells += published.cells(made, name, "SuPerFed-MM", "accuracy", *judged)
     text = table.along(cells).splitlines()
     assert text[1:] == ["SuPerFed-MM, accuracy: 0.20"]  # 6 of 10 pairs agree
 
 
 def test_the_table_has_how_many_took_part():
-    beside = load("beside")
-    (cell,) = beside.cells(rows((0.5,)), "K", "A", "accuracy", ("personal", ""), (1, 1))
-    (last,) = (line for line in beside.markdown([cell]).splitlines() if "| A |" in line)
+    published = load("shared.published")
+    (cell,) = published.cells(
+        rows((0.5,)), "K", "A", "accuracy", ("personal", ""), (1, 1)
+    )
+    (last,) = (
+        line for line in published.markdown([cell]).splitlines() if "| A |" in line
+    )
     assert last.endswith("| 1, 1 |  |")
     some = cell._replace(clients=50.0, took_part=31 + 2 / 3)
-    assert "| 31.67 of 50 |" in beside.markdown([some])
+    assert "| 31.67 of 50 |" in published.markdown([some])
     both = some._replace(mixed=11.0)
-    assert "| 31.67 of 50, 11 since mixing |" in beside.markdown([both])
+    assert "| 31.67 of 50, 11 since mixing |" in published.markdown([both])
 
 
 @pytest.mark.parametrize("scale", ["small", "paper"])
 def test_every_method_is_tuned_with_nine_points(scale):
-    tuned, superfed = load("superfed_tuned"), load("superfed")
-    assert list(tuned.GRID) == list(superfed.METHODS)
+    tuned, protocol = load("tuned"), load("protocol")
+    assert list(tuned.GRID) == list(protocol.METHODS)
     for tried in tuned.GRID.values():
         base = tuned.SCALES[scale].replace(
             algorithm=tried.algorithm, hyper=tried.hyper, **tried.settings
@@ -279,7 +277,7 @@ def test_every_method_is_tuned_with_nine_points(scale):
 
 
 def test_the_deviations_name_runs_that_exist():
-    module = load("superfed_deviations")
+    module = load("deviations")
     forms = [form for forms in module.PLACES.values() for form in forms]
     assert {form.run for form in forms} == set(module.RUNS)
     assert (

@@ -1,7 +1,7 @@
 """SuPerFed, Figure A2: accuracy over lambda, APFL, MM and LM (KDD 2022).
 
     pfljax prepare mnist
-    python experiments/superfed_figA2.py --scale small
+    python experiments/superfed_kdd22/figA2.py --scale small
 
 MNIST, 500 clients: the runs of Table 1's column, from its folder if they are there.
 Mean over clients of the accuracy at (1 - lambda) w + lambda v after the last round; the
@@ -9,7 +9,7 @@ band is the std over clients, the bars are that over seeds. Published: APFL peak
 its lambda of .25, SuPerFed is flat.
 
 What was reached at paper scale: APFL falls by 35 points towards lambda = 1, MM and LM
-by 5 and 6 (`README.md` here). The paper prints no numbers to put beside them. The small
+by 5 and 6 (`REPORT.md`). The paper prints no numbers to put beside them. The small
 scale with one seed took 91 s on one core.
 """
 
@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-from beside import std_over_seeds
-from superfed import experiment_of
-from superfed_table1 import COLUMNS
+from protocol import experiment_of
+from shared.published import std_over_seeds
+from table1 import COLUMNS
 
 from pfljax.cli.main import use_compile_cache
 from pfljax.evaluation.metrics import GRID

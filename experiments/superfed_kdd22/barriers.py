@@ -1,7 +1,7 @@
 """Barriers between all pairs of 100 clients' models, before and after personalisation.
 
     pfljax prepare mnist
-    python experiments/superfed_barriers.py
+    python experiments/superfed_kdd22/barriers.py
 
 MNIST, 100 clients with two shards each, 50 rounds of SuperFed's protocol. Before: the
 global model of FedAvg after one more local training of each client, not averaged.
@@ -22,7 +22,7 @@ import time
 from pathlib import Path
 
 import numpy as np
-from superfed import METHODS, MNIST, positive
+from protocol import METHODS, MNIST, positive
 
 from pfljax import landscape
 from pfljax.cli.main import use_compile_cache

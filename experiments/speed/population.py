@@ -1,6 +1,6 @@
 """The time of a round against the number of clients, with the cohort fixed at 10.
 
-    python experiments/population.py
+    python experiments/speed/population.py
 
 FedPer on 64-dimensional rows, one personal head of 650 numbers a client, 20 rows a
 client, one epoch of batches of 10. Prints microseconds a round, the median of five

@@ -2,7 +2,7 @@
 
     pip install torch
     pfljax bench plane lines --rounds 5 --against \
-        "python experiments/torch_landscape.py {workload} --points 5"
+        "python experiments/speed/torch_landscape.py {workload} --points 5"
 
 The sizes of `pfljax.bench.landscape`: TwoCNN on images of 32 x 32 x 3. Each point's
 parameters are written into the model, which then predicts its rows 100 at a time.

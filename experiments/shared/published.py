@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from cohorts import Part
 from scipy.stats import kendalltau
+from shared.participation import Part
 
 from pfljax.report.style import GREY, GRID, INK, PALETTE, new_figure, save_figure
 
@@ -39,7 +39,7 @@ class Cell(NamedTuple):
     seeds: int
     rounds: int
     diverged: int  # of the seeds: the number, or the same model's loss, is not finite
-    clients: float = np.nan  # this and the next two as in `cohorts.Part`
+    clients: float = np.nan  # this and the next two as in `participation.Part`
     took_part: float = np.nan
     mixed: float = np.nan
     data: str = ""  # the data set that was run, with its options

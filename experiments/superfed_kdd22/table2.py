@@ -2,7 +2,7 @@
 
     pfljax prepare cifar100; pfljax prepare tiny_imagenet --raw FOLDER     paper scale
     pfljax prepare cifar100_20k --raw FOLDER                               small scale
-    python experiments/superfed_table2.py --scale small --columns CIFAR100-a1
+    python experiments/superfed_kdd22/table2.py --scale small --columns CIFAR100-a1
 
 ResNet9 on CIFAR-100 at 28 x 28 with 100 clients, MobileNet on Tiny-ImageNet with 200,
 both with batch normalisation, whose biases the authors' server never averages.
@@ -15,11 +15,11 @@ Tiny-ImageNet's training and test rows at random and normalised them; here rows 
 they are.
 
 What was reached: APFL ahead of FedAvg, pFedMe and LG-FedAvg last, as published;
-`README.md` here. On two free cores the small scale took 83 s of FedAvg and 118 s of LM
+`REPORT.md`. On two free cores the small scale took 83 s of FedAvg and 118 s of LM
 (three seeds), of all methods 51 min on cores that ran the whole test suite as well.
 """
 
-from superfed import PROTOCOL, Column, main
+from protocol import PROTOCOL, Column, main
 
 PROBLEM = PROTOCOL.replace(epochs=5, batch_size=20)
 CIFAR100 = PROBLEM.replace(

@@ -1,7 +1,7 @@
 """SuPerFed, Figure 3: the grid of mu and nu, CIFAR-10, 100 clients (KDD 2022).
 
     pfljax prepare cifar10
-    python experiments/superfed_fig3.py --scale small
+    python experiments/superfed_kdd22/fig3.py --scale small
 
 16 points of MM and of LM: one sweep, two compiled programs. On a CPU every core takes
 one run after another of a program; an accelerator takes them under one vmap. Published
@@ -11,7 +11,7 @@ scale is MNIST with 500 clients, 20 rounds. --separate runs every point as a run
 of its own instead. Both tell how many points they ran and the seconds.
 
 What was reached: mu = 1 is too much, as published; the other three cannot be told apart
-by three seeds, and nu does nothing yet; `README.md` here. At the small scale with one
+by three seeds, and nu does nothing yet; `REPORT.md`. At the small scale with one
 seed the sweep took 466 s on one core, --separate 1,142 s.
 """
 
@@ -23,9 +23,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from beside import published, std_over_seeds, tau
-from cohorts import took_part
-from superfed import CIFAR10, METHODS, MNIST, PUBLISHED, positive
+from protocol import CIFAR10, METHODS, MNIST, PUBLISHED, positive
+from shared.participation import took_part
+from shared.published import published, std_over_seeds, tau
 
 from pfljax.cli.main import use_compile_cache
 from pfljax.report.style import new_figure, save_figure

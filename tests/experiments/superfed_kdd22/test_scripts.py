@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 import tiny
-from checkout import EXPERIMENTS
 from pfljax.data import MissingDataset
 from pfljax.runs import settings
 from pfljax.runs.folder import FolderError, write_json
@@ -19,14 +18,12 @@ from pfljax.runtime import errors
 from pfljax.simulate import simulation
 from pfljax.simulate.federation import build_federation
 
-HERE = EXPERIMENTS
 RUNS = ("fig3", "tuned", "figA1", "figA2", "deviations", "barriers")
 MISSING = MissingDataset("data set 'mnist' is not prepared; run: pfljax prepare mnist")
 
 
 @pytest.fixture(autouse=True)
-def found(monkeypatch):
-    monkeypatch.syspath_prepend(HERE)
+def no_trace(monkeypatch):
     monkeypatch.delenv("PFLJAX_TRACE", raising=False)
 
 
@@ -83,7 +80,7 @@ def written(experiment, over, *, out, quiet):
 @pytest.fixture
 def cells(monkeypatch):
     """Cells that are refused, by label, and the experiments of the others."""
-    superfed, refused, ran = importlib.import_module("superfed"), {}, []
+    protocol, refused, ran = importlib.import_module("protocol"), {}, []
 
     def sweep(experiment, over, **kwargs):
         if experiment.label in refused:
@@ -91,7 +88,7 @@ def cells(monkeypatch):
         ran.append(experiment)
         written(experiment, over, **kwargs)
 
-    monkeypatch.setattr(superfed, "sweep", sweep)
+    monkeypatch.setattr(protocol, "sweep", sweep)
     return refused, ran
 
 
@@ -100,13 +97,13 @@ ASKED = ("--columns", "MNIST-K50", "MNIST-K100", "--only", "FedAvg", "APFL")
 
 def test_a_table_has_what_was_asked_for_and_nothing_else(call, cells, tmp_path):
     _, ran = cells
-    code, out, _ = call("superfed_table1", *ASKED, "SuPerFed-MM", "--rounds", "3")
+    code, out, _ = call("table1", *ASKED, "SuPerFed-MM", "--rounds", "3")
     assert code == 0
     assert {e.rounds for e in ran} == {3}
     assert out.count("### ") == 2
     assert "### MNIST-K100" in out
     again = ("--table", "--columns", "MNIST-K50", "--only", "APFL", "SuPerFed-MM")
-    code, out, _ = call("superfed_table1", *again, "--rounds", "3")
+    code, out, _ = call("table1", *again, "--rounds", "3")
     assert (code, len(ran)) == (0, 6)
     assert "### MNIST-K50, accuracy, 3 rounds" in out
     assert "MNIST-K100" not in out
@@ -117,34 +114,34 @@ def test_a_table_has_what_was_asked_for_and_nothing_else(call, cells, tmp_path):
     lines = (tmp_path / folder / "table.csv").read_text().splitlines()
     assert {line.split(",")[2] for line in lines[1:]} == {"APFL", "SuPerFed-MM"}
     one = ("--columns", "MNIST-K50", "--only", "APFL", "--rounds", "3")
-    _, out, _ = call("superfed_table1", *one)
+    _, out, _ = call("table1", *one)
     assert "### MNIST-K100" in out  # what was finished before keeps its place
     assert "| FedAvg |" in out
     nothing = ("--table", "--columns", "CIFAR10-K50", "--only", "pFedMe")
-    code, _, told = call("superfed_table1", *nothing, "--dataset", "digits:every=2")
+    code, _, told = call("table1", *nothing, "--dataset", "digits:every=2")
     assert (code, told) == (
         1,
         "no run is finished in runs/table-small-digits_every=2\n",
     )
     more = ("--rounds", "3", "--dataset", "emnist/letters", "--authors-settings")
-    _, _, told = call("superfed_table1", *nothing, *more)
+    _, _, told = call("table1", *nothing, *more)
     assert told.endswith("small-3-rounds-emnist_letters-authors-settings\n")
-    _, _, told = call("superfed_table1", *nothing, *more, "--out", "own")
+    _, _, told = call("table1", *nothing, *more, "--out", "own")
     assert told == "no run is finished in own\n"
 
 
 def test_unasked_the_small_scale_runs_what_takes_minutes(call, cells):
     _, ran = cells
-    code, _, _ = call("superfed_table1", "--only", "FedAvg", "--rounds", "3")
+    code, _, _ = call("table1", "--only", "FedAvg", "--rounds", "3")
     assert (code, len(ran)) == (0, 3)
     assert [e.dataset for e in ran] == ["mnist:every=10", "mnist:every=5", "mnist"]
     cifar = ("--columns", "CIFAR10-K50", "--only", "FedAvg", "--out", "cifar")
-    assert call("superfed_table1", *cifar)[0] == 0
+    assert call("table1", *cifar)[0] == 0
     assert ran.pop().dataset == "cifar10:size=28,every=10"
     whole = ("--scale", "paper", "--only", "FedAvg", "--rounds", "3")
-    assert call("superfed_table1", *whole)[0] == 0
+    assert call("table1", *whole)[0] == 0
     assert len(ran) == 3 + 6
-    assert call("superfed_table4", "--only", "FedAvg", "--out", "four")[0] == 0
+    assert call("table4", "--only", "FedAvg", "--out", "four")[0] == 0
     noises = [e.noise for e in ran[9:]]
     assert [n.endswith("legacy=True") for n in noises] == [True, False] * 2
     assert all(n.startswith("pair") for n in noises)
@@ -154,7 +151,7 @@ def test_what_was_left_out_is_the_last_line_and_the_exit_code(call, cells):
     refused, _ = cells
     refused["APFL"] = FolderError("x holds another sweep (rounds: 10 -> 3)")
     refused["FedAvg"] = MemoryError("one run needs 9 GiB")
-    code, out, told = call("superfed_table1", *ASKED[:2], *ASKED[3:], "FedPer")
+    code, out, told = call("table1", *ASKED[:2], *ASKED[3:], "FedPer")
     assert code == 1
     assert "| FedPer |" in out
     assert "holds another sweep" in told
@@ -162,14 +159,14 @@ def test_what_was_left_out_is_the_last_line_and_the_exit_code(call, cells):
     last = told.splitlines()[-1]
     assert last == "left out: MNIST-K50, FedAvg; MNIST-K50, APFL"
     alone = ("--seeds", "7", "--out", "none")
-    code, out, told = call("superfed_table1", *ASKED[:2], *ASKED[3:], *alone)
+    code, out, told = call("table1", *ASKED[:2], *ASKED[3:], *alone)
     assert (code, out) == (1, "")
     assert told.splitlines()[-1] == last
 
 
 @pytest.mark.parametrize("name", RUNS)
 def test_an_error_of_the_user_is_one_line(name, call, monkeypatch):
-    script = f"superfed_{name}"
+    script = name
     instead(monkeypatch, script, MISSING)
     code, _, told = call(script)
     assert (code, told) == (2, f"{script}.py: {MISSING}\n")
@@ -183,18 +180,18 @@ def test_an_error_of_the_user_is_one_line(name, call, monkeypatch):
 @pytest.mark.parametrize("option", ["--rounds", "--points"])
 @pytest.mark.parametrize("name", ["table1", *RUNS])
 def test_numbers_below_one_are_refused(name, option, call):
-    code, out, help_ = call(f"superfed_{name}", "--help")
+    code, out, help_ = call(name, "--help")
     assert (code, help_) == (0, "")
     if option not in out:
         return
     for number in ("0", "-1", "x"):
-        code, _, told = call(f"superfed_{name}", option, number)
+        code, _, told = call(name, option, number)
         assert code == 2
         assert f"argument {option}: " in told
 
 
 def test_tables_keep_what_was_tuned_before_on_the_same_seeds(call, monkeypatch):
-    module = importlib.import_module("superfed_tuned")
+    module = importlib.import_module("tuned")
 
     def made(base, label, seeds, out):
         out.mkdir(exist_ok=True)
@@ -203,13 +200,15 @@ def test_tables_keep_what_was_tuned_before_on_the_same_seeds(call, monkeypatch):
         return module.Line(label, "lr .1, x", mean, 1.0, np.nan, 60.0, 0, of)
 
     monkeypatch.setattr(module, "line", made)
-    monkeypatch.setattr(module, "took_part", lambda base, seeds: cohorts.Part(5, 5))
-    cohorts = importlib.import_module("cohorts")
+    monkeypatch.setattr(
+        module, "took_part", lambda base, seeds: participation.Part(5, 5)
+    )
+    participation = importlib.import_module("shared.participation")
     told = {}
     for seeds in (["0"], ["1", "2"]):
         for label in ("FedPer", "Ditto", "FedPer"):
             options = ("--only", label, "--out", "tuned", "--seeds", *seeds)
-            code, out, _ = call("superfed_tuned", *options)
+            code, out, _ = call("tuned", *options)
             assert code == 0
             told.setdefault((label, len(seeds)), []).append(out)
     assert "| FedPer | lr .1, x | 76.00" in told["Ditto", 1][0]
@@ -217,14 +216,14 @@ def test_tables_keep_what_was_tuned_before_on_the_same_seeds(call, monkeypatch):
     assert "| Ditto |" not in told["FedPer", 2][0]  # of another seed
     assert told["FedPer", 2][1].count("| FedPer |") == 1
     assert "| Ditto | lr .1, x | 85.00" in told["FedPer", 2][1]
-    again = call("superfed_tuned", "--only", "FedPer", "--out", "tuned", "--seeds", "0")
+    again = call("tuned", "--only", "FedPer", "--out", "tuned", "--seeds", "0")
     assert "| Ditto | lr .1, x | 75.00" in again[1]  # nothing was lost
     options = ("--only", "FedAvg", "--out", "tuned", "--seeds", "1", "2")
-    assert "Ditto" not in call("superfed_tuned", *options, "--rounds", "3")[1]
+    assert "Ditto" not in call("tuned", *options, "--rounds", "3")[1]
 
 
 def test_deviations_keep_what_ran_before(call, monkeypatch, tmp_path):
-    module = importlib.import_module("superfed_deviations")
+    module = importlib.import_module("deviations")
 
     def run(experiment, over, out, quiet):
         out.mkdir(parents=True)
@@ -235,47 +234,47 @@ def test_deviations_keep_what_ran_before(call, monkeypatch, tmp_path):
         (out / "sweep.csv").write_text(head + "".join(rows))
         write_json(out / "sweep.json", {"experiment": settings.to_dict(experiment)})
 
-    cohorts = importlib.import_module("cohorts")
-    monkeypatch.setattr(module, "took_part", lambda *_: cohorts.Part(5, 5))
+    participation = importlib.import_module("shared.participation")
+    monkeypatch.setattr(module, "took_part", lambda *_: participation.Part(5, 5))
     monkeypatch.setattr(module, "sweep", run)
     for name in ("SCAFFOLD", "FedAvg"):
-        code, out, _ = call("superfed_deviations", "--only", name, "--seeds", "0")
+        code, out, _ = call("deviations", "--only", name, "--seeds", "0")
         assert code == 0
     assert "| SCAFFOLD | paper | accuracy | 50.00 |" in out
     assert "| SCAFFOLD | code: it is FedAvg | accuracy | 50.00 |" in out
     assert "20 rounds, seeds [0]" in out
     options = ("--only", "Ditto, squared", "--seeds", "0", "1")
-    assert "SCAFFOLD" not in call("superfed_deviations", *options)[1]
+    assert "SCAFFOLD" not in call("deviations", *options)[1]
     options = ("--only", "pFedMe, paper", "--seeds", "0", "--rounds", "2")
-    assert "SCAFFOLD" not in call("superfed_deviations", *options)[1]
+    assert "SCAFFOLD" not in call("deviations", *options)[1]
 
 
 def test_ctrl_c_ends_a_script_at_once_and_what_was_is_restored(call, monkeypatch):
     def now():
         return signal.getsignal(signal.SIGINT)
 
-    module, before, seen = importlib.import_module("superfed_tuned"), now(), []
+    module, before, seen = importlib.import_module("tuned"), now(), []
     monkeypatch.setattr(module, "line", lambda *_: seen.append(now()) or 1 / 0)
     with pytest.raises(ZeroDivisionError):
-        call("superfed_tuned", "--only", "FedAvg")
+        call("tuned", "--only", "FedAvg")
     assert seen == [errors.leave]
     assert now() == before
 
 
 def test_a_seed_given_twice_is_refused_before_the_grid(call, monkeypatch):
-    instead(monkeypatch, "superfed_tuned", RuntimeError("it ran"))
-    code, _, err = call("superfed_tuned", "--seeds", "0", "0")
+    instead(monkeypatch, "tuned", RuntimeError("it ran"))
+    code, _, err = call("tuned", "--seeds", "0", "0")
     assert code == 2
     assert "seed is [0, 0]; give every value once" in err
 
 
 def test_points_run_one_by_one_are_told_with_their_pace(call, monkeypatch):
-    module, made = importlib.import_module("superfed_fig3"), []
+    module, made = importlib.import_module("fig3"), []
     monkeypatch.setattr(module, "MU", (0.0,))
     monkeypatch.setattr(module, "use_compile_cache", lambda: made.append("cache"))
     monkeypatch.setattr(module, "run", lambda *args, **_: made.append(args[0]))
     one_by_one = ("--separate", "--rounds", "2", "--seeds", "0")
-    code, out, _ = call("superfed_fig3", *one_by_one)
+    code, out, _ = call("fig3", *one_by_one)
     assert code == 0
     assert made[0] == "cache"
     assert [e.rounds for e in made[1:]] == [2] * 8
@@ -283,12 +282,12 @@ def test_points_run_one_by_one_are_told_with_their_pace(call, monkeypatch):
     for e in made[1:3]:
         Path(e.out).mkdir(parents=True)
         write_json(Path(e.out) / "summary.json", {"rounds": 2})
-    assert "6 points ran" in call("superfed_fig3", *one_by_one)[1]
+    assert "6 points ran" in call("fig3", *one_by_one)[1]
     assert module.pace(0, 1.0) == "0 points ran in 1 s"
 
 
 def test_a_sweep_tells_how_many_points_it_ran_itself(monkeypatch, tmp_path, capsys):
-    module = importlib.import_module("superfed_fig3")
+    module = importlib.import_module("fig3")
 
     def sweep(experiment, over, *, out, quiet):
         for seed in over["seed"]:
@@ -304,7 +303,7 @@ def test_a_sweep_tells_how_many_points_it_ran_itself(monkeypatch, tmp_path, caps
 def test_figure_a1_is_of_the_first_seed_and_its_table_of_all(
     call, monkeypatch, tmp_path
 ):
-    module, ran, drawn = importlib.import_module("superfed_figA1"), [], []
+    module, ran, drawn = importlib.import_module("figA1"), [], []
 
     def measured(done, plane):
         return module.Measured(*[10.0 * done.seed + plane] * 8)
@@ -316,7 +315,7 @@ def test_figure_a1_is_of_the_first_seed_and_its_table_of_all(
     monkeypatch.setattr(module.landscape, "draw_planes", drawn.append)
     monkeypatch.setattr(module, "save_figure", lambda figure, path: None)
     (tmp_path / "a1").mkdir()
-    code, out, _ = call("superfed_figA1", "--seeds", "1", "3", "--out", "a1")
+    code, out, _ = call("figA1", "--seeds", "1", "3", "--out", "a1")
     assert code == 0
     assert [e.seed for e in ran] == [1, 1, 1, 3, 3, 3]
     assert len({e.out for e in ran}) == 6
@@ -326,15 +325,15 @@ def test_figure_a1_is_of_the_first_seed_and_its_table_of_all(
     assert (tmp_path / "a1/table.md").read_text() in out
     assert "mnist, 500 clients, 50 rounds, seeds 1, 3" in out
     for wrong in (("0", "0"), ("0", "-1")):
-        code, _, err = call("superfed_figA1", "--seeds", *wrong, "--out", "a1")
+        code, _, err = call("figA1", "--seeds", *wrong, "--out", "a1")
         assert (code, len(ran)) == (2, 6)
         assert "seed is" in err
-    assert call("superfed_figA1", "--points", "1")[0] == 2
+    assert call("figA1", "--points", "1")[0] == 2
 
 
 @pytest.mark.parametrize("start", [0.0, 0.5])
 def test_who_took_part_is_what_a_run_would_draw(start):
-    took_part = importlib.import_module("cohorts").took_part
+    took_part = importlib.import_module("shared.participation").took_part
     e = tiny.TINY.replace(cohort=2, rounds=3, hyper={"start": start})
     federation, _ = build_federation(e)
     sim = simulation.simulation(e, federation)

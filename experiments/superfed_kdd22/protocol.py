@@ -1,7 +1,7 @@
 """What the experiments of the SuperFed paper share: protocol, methods, tables.
 
 Hahn, Jeong, Lee, KDD 2022, https://arxiv.org/abs/2109.07628. Published numbers are in
-`published/superfed.csv` (mean and population std over clients of one run); those of
+`published.csv` (mean and population std over clients of one run); those of
 SuPerFed take the best lambda of each client on its test rows, and of metrics other than
 the accuracy the greatest over all lambdas best for some client.
 
@@ -35,8 +35,6 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
-from beside import GREATEST, ORACLE, Cell, cells, published, write
-from cohorts import took_part
 
 from pfljax import registry
 from pfljax.cli.main import use_compile_cache
@@ -47,9 +45,14 @@ from pfljax.runs.settings import Experiment
 from pfljax.runtime import errors
 from pfljax.sweep import sweep
 
+# What the replications share lies beside the papers' folders, in no package.
+sys.path.append(str(Path(__file__).parents[1]))
+from shared.participation import took_part
+from shared.published import GREATEST, ORACLE, Cell, cells, published, write
+
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 ACCURACY: Mapping[str, str] = MappingProxyType({"accuracy": "top1_acc_pct"})
-PUBLISHED = Path(__file__).parent / "published" / "superfed.csv"
+PUBLISHED = Path(__file__).parent / "published.csv"
 PROTOCOL = Experiment(
     clients=100,
     cohort=5,

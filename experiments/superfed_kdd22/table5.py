@@ -1,7 +1,7 @@
 """SuPerFed, Table 5: when personalisation starts, CIFAR-10, 100 clients (KDD 2022).
 
     pfljax prepare mnist; pfljax prepare cifar10
-    python experiments/superfed_table5.py --scale small
+    python experiments/superfed_kdd22/table5.py --scale small
 
 L / R is the share of the rounds before mixing starts; nu = 2, mu = .01, R = 200. The
 small scale is MNIST with 500 clients, R = 100, beside the numbers of CIFAR-10. The
@@ -10,13 +10,13 @@ over the lambdas that are best for some client. The settings are those of the te
 authors' script has R = 300, and nu = 1 of MM.
 
 What was reached: a start at .8 is worst on each of three seeds, .2 best for LM
-(`README.md` here). The small scale with one seed took 11 min on one core.
+(`REPORT.md`). The small scale with one seed took 11 min on one core.
 """
 
 from collections.abc import Sequence
 
-from beside import SMALLER_IS_BETTER, Cell, tau
-from superfed import CIFAR10, MNIST, Column, main
+from protocol import CIFAR10, MNIST, Column, main
+from shared.published import SMALLER_IS_BETTER, Cell, tau
 
 METHODS = ("SuPerFed-MM", "SuPerFed-LM")
 SMALL = {"dataset": MNIST.dataset, "model": MNIST.model, "clients": 500, "rounds": 100}

@@ -1,7 +1,7 @@
 """SuPerFed and its comparison methods, each tuned with the same budget.
 
     pfljax prepare mnist
-    python experiments/superfed_tuned.py --scale small
+    python experiments/superfed_kdd22/tuned.py --scale small
 
 Nine points a method, three learning rates by three values of what is the method's own
 (momentum, where it has no number), on one seed: one sweep. Chosen is the point with the
@@ -13,7 +13,7 @@ hyperparameters of the authors' code. The budget is one of points and rounds: pF
 takes five gradients a minibatch, and FedRep, Ditto and APFL train longer a round, too.
 
 What was reached: pFedMe goes from the last place to the third, tau .82 without it
-(`README.md` here). The small scale took 28 min on two busy cores.
+(`REPORT.md`). The small scale took 28 min on two busy cores.
 """
 
 import argparse
@@ -23,10 +23,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from beside import decimals, ranks, std_over_seeds, tau
-from cohorts import Part, took_part
-from superfed import MNIST, NOTHING, applied, positive
-from superfed_table1 import START
+from protocol import MNIST, NOTHING, applied, positive
+from shared.participation import Part, took_part
+from shared.published import decimals, ranks, std_over_seeds, tau
+from table1 import START
 
 from pfljax.cli.main import use_compile_cache
 from pfljax.runs.settings import Experiment

@@ -1,6 +1,6 @@
 """The time of a round against the number of devices, and what a round exchanges.
 
-    python experiments/scaling.py
+    python experiments/speed/scaling.py
 
 Work like W1 of `pfljax bench`: TwoNN (199,210 numbers), 480 rows a client, batches of
 10, one epoch, so 48 steps a client. Strong: a cohort of 8 on 1, 2, 4 and 8 devices.
@@ -124,7 +124,7 @@ def exchanged(text: str, devices: int) -> dict[str, int]:
 def measured(devices: int, cohort: int, method: str) -> dict[str, Any]:
     """`measure` in a process that starts with this many devices."""
     command = [sys.executable, __file__, str(devices), str(cohort), method]
-    root = Path(__file__).parent.parent
+    root = Path(__file__).parents[2]
     done = subprocess.run(command, check=True, capture_output=True, text=True, cwd=root)
     return json.loads(done.stdout)
 

@@ -1,10 +1,10 @@
 """SuPerFed, Table 1: two classes a client, top-1 accuracy (KDD 2022).
 
     pfljax prepare mnist; pfljax prepare cifar10
-    python experiments/superfed_table1.py --scale small
-    python experiments/superfed_table1.py --scale paper --columns MNIST-K100
+    python experiments/superfed_kdd22/table1.py --scale small
+    python experiments/superfed_kdd22/table1.py --scale paper --columns MNIST-K100
 
-What was reached with MNIST (`README.md` here): Kendall's tau .82, .89 and .78 with 50,
+What was reached with MNIST (`REPORT.md`): Kendall's tau .82, .89 and .78 with 50,
 100 and 500 clients, personal models within half a point of the published. On one of two
 busy cores a run of 500 rounds took 12 (SCAFFOLD) to 54 min (APFL) with 50 clients, 6
 (FedRep) to 20 min (APFL, SuPerFed) with 100, FedAvg's 2 min with 500; ten rounds of
@@ -12,7 +12,7 @@ CIFAR-10 with 100 clients 5 to 28 min a method. CIFAR-10's published pFedMe is A
 is left out of the ranks.
 """
 
-from superfed import CIFAR10, MNIST, Column, main
+from protocol import CIFAR10, MNIST, Column, main
 
 START = {  # of mixing, as a share of the rounds, in the official commands
     50: {"SuPerFed-MM": {"start": 0.6}, "SuPerFed-LM": {"start": 0.8}},

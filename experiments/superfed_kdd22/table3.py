@@ -1,8 +1,8 @@
 """SuPerFed, Table 3: natural clients, FEMNIST and Shakespeare (KDD 2022).
 
     pfljax prepare shakespeare_roles --raw FOLDER
-    python experiments/superfed_table3.py --scale small --columns Shakespeare
-    python experiments/superfed_table3.py --scale paper --columns FEMNIST \\
+    python experiments/superfed_kdd22/table3.py --scale small --columns Shakespeare
+    python experiments/superfed_kdd22/table3.py --scale paper --columns FEMNIST \\
         --dataset leaf:path=FOLDER/femnist/data,classes=62
 
 FEMNIST, and Shakespeare at paper scale, are what LEAF's own preprocessing makes. The
@@ -10,10 +10,10 @@ small scale takes the 25 largest of Shakespeare's roles from the plays themselve
 160th of the rows, an LSTM of 64 units, and 10 rounds of batches of 10 at the rate .1.
 
 What was reached: 26 % of next characters after 10 rounds where 51 % are published after
-500 (FedAvg); `README.md` here. The small scale took 24 min on two busy cores.
+500 (FedAvg); `REPORT.md`. The small scale took 24 min on two busy cores.
 """
 
-from superfed import PROTOCOL, Column, main
+from protocol import PROTOCOL, Column, main
 
 NATURAL = PROTOCOL.replace(
     partition="natural", clients=None, lr_decay=0.995, test_from="official_own"

@@ -7,17 +7,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from checkout import EXPERIMENTS
 from pfljax import landscape
 from pfljax.sweep import results
 
-HERE = EXPERIMENTS
 CLIENTS = 3
-
-
-@pytest.fixture(autouse=True)
-def found(monkeypatch):
-    monkeypatch.syspath_prepend(HERE)
 
 
 def load(name):
@@ -43,7 +36,7 @@ def made(over, rounds=20):
         at = np.array([rounds // 2, rounds])
         given = dict(zip(names, values, strict=True))
         found.append(results.Result(given, at, np.zeros(rounds), judged, path, size))
-    base = load("superfed_deviations").BASE.replace(rounds=rounds)
+    base = load("deviations").BASE.replace(rounds=rounds)
     return results.Sweep(base, {k: [*v] for k, v in over.items()}, found)
 
 
@@ -52,7 +45,7 @@ def last(result, name="personal/test/accuracy"):
 
 
 def test_figure_3_is_the_best_lambda_of_each_client_over_seeds(tmp_path):
-    module = load("superfed_fig3")
+    module = load("fig3")
     over = {"mixing": ("model", "layer"), "mu": module.MU, "nu": module.NU}
     sweep = made(over | {"seed": (0, 1)})
     table = module.grid(sweep, "layer")
@@ -79,7 +72,7 @@ def test_figure_3_is_the_best_lambda_of_each_client_over_seeds(tmp_path):
 
 def test_figure_a2_is_a_mean_over_clients_and_seeds_by_lambda(tmp_path):
     sweep = made({"seed": (0, 1)})
-    module = load("superfed_figA2")
+    module = load("figA2")
     mean, std, over_seeds = module.curve(sweep)
     paths = [100 * r.path["test/accuracy"] for r in sweep.results]
     assert mean[3] == pytest.approx((paths[0][:, 3].sum() + paths[1][:, 3].sum()) / 6)
@@ -99,7 +92,7 @@ def test_figure_a1_measures_what_lies_below_a_level(monkeypatch):
     axis = np.linspace(-1, 1, 5)
     bowl = axis[:, None] ** 2 + axis**2  # 0 in the middle, 2 in the corners
     plane = landscape.Plane(axis, axis, {"loss": 0.5 + bowl}, {})
-    module = load("superfed_figA1")
+    module = load("figA1")
     assert module.center(plane) == 0.5
     assert module.below(plane, 0.75) == 5 / 25  # the middle and its four neighbours
     assert module.below(plane, 9.0) == 1
@@ -117,7 +110,7 @@ def test_figure_a1_measures_what_lies_below_a_level(monkeypatch):
 
 
 def test_figure_a1_normalises_by_the_layers_of_the_run(monkeypatch):
-    given, module = [], load("superfed_figA1")
+    given, module = [], load("figA1")
     monkeypatch.setattr(landscape, "random_direction", lambda *own: given.append(own))
     for name in ("around", "pooled", "plane"):
         monkeypatch.setattr(landscape, name, lambda *_, **__: None)
@@ -128,7 +121,7 @@ def test_figure_a1_normalises_by_the_layers_of_the_run(monkeypatch):
 
 
 def test_tuning_takes_the_best_point_on_validation_rows():
-    module = load("superfed_tuned")
+    module = load("tuned")
     sweep = made({"lr": (0.1, 0.2), "mu": (0.0, 1.0)})
     scores = [r.metrics["personal/validation/accuracy"][-1] for r in sweep.results]
     chosen = module.best(sweep)
@@ -143,7 +136,7 @@ def test_tuning_takes_the_best_point_on_validation_rows():
 
 
 def test_a_tuned_method_with_one_seed_has_no_std_and_may_have_diverged():
-    module = load("superfed_tuned")
+    module = load("tuned")
     sweep = made({"seed": (0, 1, 2)})
     for result in sweep.results:
         result.metrics["personal/test/loss"] = np.ones((2, CLIENTS))
@@ -158,7 +151,7 @@ def test_a_tuned_method_with_one_seed_has_no_std_and_may_have_diverged():
         module.Line("B", "lr 1", 80.0, 1.0, 0.5, 70.0, 0, "[0]"),
         module.Line("C", "lr 1", 70.0, 1.0, nan, 75.0, 0, "[0]"),
     ]
-    text = module.markdown(lines, base, load("cohorts").Part(50.0, 31.5))
+    text = module.markdown(lines, base, load("shared.participation").Part(50.0, 31.5))
     assert "mnist:every=10, 20 rounds; clients that took part: 31.5 of 50" in text
     assert text.index("| B |") < text.index("| C |") < text.index("| A |")
     assert "| C | lr 1 | 70.00 ± 1.00 |  | 75.00 | 2, 1 |" in text
@@ -168,7 +161,7 @@ def test_a_tuned_method_with_one_seed_has_no_std_and_may_have_diverged():
 
 
 def test_deviations_are_told_of_the_last_round_by_model_lambda_and_metric():
-    module = load("superfed_deviations")
+    module = load("deviations")
     sweep = made({"seed": (0, 1, 2)})
     forms = [form for forms in module.PLACES.values() for form in forms]
     shown = {(s.run, s.model, s.how, s.metric): s for s in forms}

@@ -1,18 +1,18 @@
 """Where SuPerFed's code departs from its paper, and what that does to the numbers.
 
     pfljax prepare mnist
-    python experiments/superfed_deviations.py
+    python experiments/superfed_kdd22/deviations.py
 
 Six places (KDD 2022 and the code of its authors), both forms of each: SCAFFOLD that is
 FedAvg; pFedMe stepped by epochs and judged by w, and in CIFAR-10's column APFL; noise
 types swapped, with noisy test labels; lambda chosen on test rows; calibration errors by
 batch; un-squared proximal terms. MNIST, 50 clients with two shards each, or dealt by
 Dirichlet of alpha = 100 for noise; 20 rounds, a tenth of the rows for validation, three
-seeds. pFedMe in its paper's form has rates that the grid of `superfed_tuned.py` chose
+seeds. pFedMe in its paper's form has rates that the grid of `tuned.py` chose
 on all rows, for at those of the others it diverges.
 
-What was reached: all but the terms of FedProx and MM change a number; `README.md`
-here. One form with three seeds (`--only "pFedMe, code"`) took 3.5 min on one of two
+What was reached: all but the terms of FedProx and MM change a number; `REPORT.md`
+One form with three seeds (`--only "pFedMe, code"`) took 3.5 min on one of two
 busy cores.
 """
 
@@ -22,10 +22,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from beside import decimals, std_over_seeds
-from cohorts import took_part
-from superfed import MNIST, applied, positive
-from superfed_table1 import START as START_OF
+from protocol import MNIST, applied, positive
+from shared.participation import took_part
+from shared.published import decimals, std_over_seeds
+from table1 import START as START_OF
 
 from pfljax.cli.main import use_compile_cache
 from pfljax.report import sweeps

@@ -1,6 +1,6 @@
 """Runs per hour of workload W1 where 1, 8 and 32 runs are one compiled program.
 
-    python experiments/sweep_w1.py
+    python experiments/speed/sweep_w1.py
 
 W1 is the TwoNN 784-200-200-10, 100 clients with 480 rows each, a cohort of 10, 5 epochs
 of batches of 10: 2400 local steps a round. Runs differ in their learning rate. Timed is

@@ -1,7 +1,7 @@
 """SuPerFed, Table 4: wrong labels, accuracy and calibration (KDD 2022).
 
     pfljax prepare mnist; pfljax prepare cifar10
-    python experiments/superfed_table4.py --scale small        # MNIST, pair noise
+    python experiments/superfed_kdd22/table4.py --scale small        # MNIST, pair noise
 
 Each problem in both forms. As the paper has it: a named noise on training labels, clean
 test labels. As the authors' code has it ("legacy"): the two types are swapped, and test
@@ -10,11 +10,11 @@ Calibration errors are means over batches of ten rows, as in the code: with ten 
 they measure mostly the estimator's bias, and are comparable among themselves only.
 Those of SuPerFed are, as published, the greatest over the lambdas best for some client.
 
-What was reached: the published numbers are of the legacy form; `README.md` here. The
+What was reached: the published numbers are of the legacy form; `REPORT.md`. The
 small scale took 19 min on two cores busy with other work, too.
 """
 
-from superfed import CIFAR10, MNIST, Column, main
+from protocol import CIFAR10, MNIST, Column, main
 
 START = {"SuPerFed-MM": {"start": 0.4}, "SuPerFed-LM": {"start": 0.6}}
 METRICS = {

@@ -1,8 +1,8 @@
 """Populations larger than memory: clients on disk, those of a few rounds on devices.
 
-    python experiments/million.py memory       1,000,000 clients, cohorts of 1,000
-    python experiments/million.py disk         100,000 clients with a TwoNN each
-    python experiments/million.py population   seconds a round against the population
+    python experiments/speed/million.py memory       1,000,000 clients, cohorts of 1,000
+    python experiments/speed/million.py disk         100,000 clients with a TwoNN each
+    python experiments/speed/million.py population   seconds a round by population
 
 Measured on one of two busy CPU cores. `memory`: FedPer with a personal head of 2,000
 parameters a client, 8 GB in all; 48 rounds of 1,000 clients met 46,913 of them, took

@@ -1,7 +1,7 @@
 """SuPerFed, Figure A1: the loss around the global model, FedAvg, MM and LM (KDD 2022).
 
     pfljax prepare mnist
-    python experiments/superfed_figA1.py --scale small
+    python experiments/superfed_kdd22/figA1.py --scale small
 
 MNIST, 500 clients with two shards each. The paper does not say along which directions;
 here they are two random ones, normalised filter by filter (Li et al., 2018), the same
@@ -12,7 +12,7 @@ eigenvalue are of that same loss on all test rows, not of the training loss.
 The figure is of the first seed, the table of all; a seed is a run of its own, for a
 sweep keeps no models. The paper prints no numbers to put beside them.
 
-What was reached: FedAvg's global model is the flatter one (`README.md` here). The small
+What was reached: FedAvg's global model is the flatter one (`REPORT.md`). The small
 scale took 5 min a seed on one core.
 """
 
@@ -23,8 +23,8 @@ from typing import NamedTuple
 
 import jax
 import numpy as np
-from beside import std_over_seeds
-from superfed import METHODS, MNIST, positive
+from protocol import METHODS, MNIST, positive
+from shared.published import std_over_seeds
 
 from pfljax import landscape
 from pfljax.cli.main import use_compile_cache
