@@ -67,8 +67,11 @@ def find(kind: str, known: Mapping[str, Value], name: str) -> Value:
 
 
 def _unknown(kind: str, known: Mapping[str, Any], name: str) -> str:
-    near = difflib.get_close_matches(name, known, n=1)
-    hint = f"; did you mean {near[0]!r}?" if near else ""
+    # A name that others begin with is nearer to them than to one of equal length.
+    near = sorted(other for other in known if other.startswith(name))
+    if not near:
+        near = difflib.get_close_matches(name, known, n=1)
+    hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
     names = ", ".join(sorted(known)) or "none"
     return f"unknown {kind} {name!r}; known: {names}{hint}"
 

@@ -10,8 +10,8 @@ from pfljax.data.arrays import OFFICIAL_TEST, OFFICIAL_TRAIN, Arrays
 from pfljax.data.federation import Federation
 from pfljax.data.label_noise import Noise, label_noise, turn
 from pfljax.data.manifest import describe
+from pfljax.data.partitions import partition
 from pfljax.data.partitions.base import Partition
-from pfljax.data.partitions.by_label import partition
 from pfljax.data.split import check_fractions, shared_test, split_rows
 
 ROWS = ("train", "all")

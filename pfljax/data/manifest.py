@@ -11,7 +11,7 @@ import numpy as np
 
 from pfljax import registry
 from pfljax.data.arrays import OFFICIAL_NAMES, Arrays
-from pfljax.data.partitions.by_label import PARTITIONS
+from pfljax.data.partitions import PARTITIONS
 
 if TYPE_CHECKING:
     pass

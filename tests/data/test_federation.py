@@ -2,6 +2,9 @@
 
 import hashlib
 import json
+import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -260,3 +263,26 @@ def test_hold_out_rejects_fractions_that_leave_nobody(arrays, fraction):
     found = federate(arrays, "iid", num_clients=10, seed=0)
     with pytest.raises(ValueError, match="fraction is"):
         found.hold_out(fraction, 0)
+
+
+WITHOUT_DEVICES = """
+import jax
+from pfljax import data
+
+arrays = data.load("digits")
+federation = data.federate(arrays, "shards", num_clients=5, seed=0)
+federation.hold_out(0.2, 0)
+jax.config.update("jax_num_cpu_devices", 3)  # an error where JAX has started
+print(len(jax.devices()))
+"""
+
+
+def test_a_federation_starts_no_device():
+    """How many devices a CPU has can be said until the first one is asked for."""
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_DEVICES],
+        env=os.environ | {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": ""},
+        capture_output=True,
+        text=True,
+    )
+    assert done.stdout.split() == ["3"], done.stderr

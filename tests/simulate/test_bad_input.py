@@ -144,7 +144,8 @@ SETTINGS = {
         {"partition": "dirichlet_over_clients:alpha=0"}, "alpha is 0; choose a number",
     ),
     "alpha-negative": (
-        {"partition": "dirichlet_over_classes:alpha=-1"}, "alpha is -1; choose",
+        {"partition": "dirichlet_over_classes_by_client:alpha=-1"},
+        "alpha is -1; choose",
     ),
     "alpha-text": (
         {"partition": "dirichlet_over_clients:alpha=foo"}, "expected float, such as",

@@ -1,1 +1,46 @@
-"""Ways to deal rows to clients."""
+"""Ways of dealing labelled rows to clients: pure functions of labels, count and seed.
+
+Every `f(labels i[N], num_clients, seed, **options)` returns a `Partition`, the same on
+every machine. No row goes to two clients. What cannot be dealt is a ValueError.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from pfljax import registry
+from pfljax.data.partitions.base import Partition
+from pfljax.data.partitions.classes import classes
+from pfljax.data.partitions.dirichlet import (
+    dirichlet_over_classes_at_once,
+    dirichlet_over_classes_by_client,
+    dirichlet_over_clients,
+)
+from pfljax.data.partitions.natural import natural
+from pfljax.data.partitions.quantity import iid, quantity_lognormal, quantity_power_law
+from pfljax.data.partitions.shards import shards, shards_in_order
+
+PARTITIONS: dict[str, Callable[..., Partition]] = {
+    "iid": iid,
+    "shards": shards,
+    "shards_in_order": shards_in_order,
+    "classes": classes,
+    "dirichlet_over_clients": dirichlet_over_clients,
+    "dirichlet_over_classes_by_client": dirichlet_over_classes_by_client,
+    "dirichlet_over_classes_at_once": dirichlet_over_classes_at_once,
+    "quantity_power_law": quantity_power_law,
+    "quantity_lognormal": quantity_lognormal,
+    "natural": natural,
+}
+
+
+def partition(
+    name: str,
+    labels: Any,
+    num_clients: int | None,
+    seed: int,
+    params: Mapping[str, Any],
+) -> Partition:
+    """The partition called `name`; unknown names and options list the known ones."""
+    function = registry.find("partition", PARTITIONS, name)
+    registry.check("partition", registry.choose(name, **params), function)
+    return function(labels, num_clients, seed, **params)

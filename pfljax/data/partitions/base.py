@@ -20,8 +20,9 @@ def from_owner(owner: np.ndarray, num_clients: int) -> Partition:
     """The partition in which client `owner[i]` holds row i; owner i64[N] or UNUSED."""
     size = np.bincount(owner[owner >= 0], minlength=num_clients)
     unused = int(np.sum(owner < 0))
+    # UNUSED sorts before every client, and a stable sort keeps the order of the data.
     order = np.argsort(owner, kind="stable")[unused:]
-    return Partition(order, np.cumsum(size) - size, size)
+    return Partition(order=order, offset=offsets(size), size=size)
 
 
 def from_rows(rows_of_client: Sequence[Sequence[int] | np.ndarray]) -> Partition:
@@ -30,11 +31,25 @@ def from_rows(rows_of_client: Sequence[Sequence[int] | np.ndarray]) -> Partition
         raise ValueError("expected one list of rows for each client, got no list")
     size = np.array([len(rows) for rows in rows_of_client], np.int64)
     order = np.concatenate([np.asarray(rows, np.int64) for rows in rows_of_client])
-    return Partition(order, np.cumsum(size) - size, size)
+    return Partition(order=order, offset=offsets(size), size=size)
 
 
-def start(labels: Any, num_clients: int, seed: int) -> tuple[np.ndarray, Any]:
-    """(labels as i64[N], NumPy generator), or ValueError for what cannot be dealt."""
+def offsets(size: np.ndarray) -> np.ndarray:
+    """i64[C]: the first row of each client, where rows are grouped by client."""
+    return np.cumsum(size) - size
+
+
+def rank(size: np.ndarray) -> np.ndarray:
+    """0, 1, ... size_k - 1 for each client in turn: i64[R]."""
+    return np.arange(int(np.sum(size))) - np.repeat(offsets(size), size)
+
+
+def checked_labels(labels: Any, num_clients: int) -> np.ndarray:
+    """Labels as i64[N].
+
+    Raises:
+        ValueError: labels that are no integers, or fewer rows than clients.
+    """
     labels = np.asarray(labels)
     if labels.ndim != 1 or labels.dtype.kind not in "iu":
         raise ValueError(
@@ -47,19 +62,36 @@ def start(labels: Any, num_clients: int, seed: int) -> tuple[np.ndarray, Any]:
             f"num_clients is {num_clients}, but there are {len(labels)} rows; "
             f"choose num_clients <= {len(labels)}"
         )
-    return labels.astype(np.int64), np.random.default_rng(seed)
+    return labels.astype(np.int64)
+
+
+def check_minimum(min_size: int, num_clients: int, num_rows: int) -> None:
+    """ValueError unless `num_clients` clients can hold `min_size` rows each."""
+    if min_size < 0 or min_size * num_clients > num_rows:
+        raise ValueError(
+            f"min_size is {min_size} for {num_clients} clients on {num_rows} rows; "
+            f"choose 0 <= min_size <= {num_rows // num_clients}, or fewer clients"
+        )
+
+
+def equal_sizes(num_rows: int, num_clients: int) -> np.ndarray:
+    """i64[C] that sum to `num_rows` and differ by one at most, larger ones first."""
+    extra = np.arange(num_clients) < num_rows % num_clients
+    return num_rows // num_clients + extra
 
 
 def apportion(total: int, share: np.ndarray) -> np.ndarray:
     """Whole numbers i64[C] that sum to `total`, as `share` by largest remainder."""
     exact = total * share / np.sum(share)
     count = np.floor(exact).astype(np.int64)
-    short = total - int(np.sum(count))
-    count[np.argsort(count - exact, kind="stable")[:short]] += 1
+    missing = total - int(np.sum(count))
+    count[np.argsort(count - exact, kind="stable")[:missing]] += 1
     return count
 
 
-def repair(owner: np.ndarray, num_clients: int, min_size: int, rng: Any) -> np.ndarray:
+def repair(
+    owner: np.ndarray, num_clients: int, min_size: int, rng: np.random.Generator
+) -> np.ndarray:
     """`owner` with rows moved from the largest clients until all have `min_size`.
 
     The largest are levelled down together and what moves is drawn at random. One pass:
@@ -68,38 +100,31 @@ def repair(owner: np.ndarray, num_clients: int, min_size: int, rng: Any) -> np.n
     size = np.bincount(owner[owner >= 0], minlength=num_clients)
     check_minimum(min_size, num_clients, int(np.sum(size)))
     need = np.maximum(min_size - size, 0)
-    wanted = int(np.sum(need))
-    if wanted == 0:
+    num_moved = int(np.sum(need))
+    if num_moved == 0:
         return owner
+    # Shuffled before the stable sort: which rows of a client are spare is chance.
     rows = rng.permutation(np.flatnonzero(owner >= 0))
     rows = rows[np.argsort(owner[rows], kind="stable")]
-    spare = rows[rank(size) >= _level(size, wanted)]
-    moved = rng.choice(spare, wanted, replace=False)
+    spare = rows[rank(size) >= _level(size, num_moved)]
+    moved = rng.choice(spare, num_moved, replace=False)
     owner = owner.copy()
     owner[moved] = np.repeat(np.arange(num_clients), need)
     return owner
 
 
-def check_minimum(min_size: int, num_clients: int, rows: int) -> None:
-    """ValueError unless `num_clients` clients can hold `min_size` rows each."""
-    if min_size < 0 or min_size * num_clients > rows:
-        raise ValueError(
-            f"min_size is {min_size} for {num_clients} clients on {rows} rows; "
-            f"choose 0 <= min_size <= {rows // num_clients}, or fewer clients"
-        )
+def _level(size: np.ndarray, num_moved: int) -> int:
+    """The greatest level whose overflow is at least `num_moved`, by bisection.
 
-
-def rank(size: np.ndarray) -> np.ndarray:
-    """0, 1, ... size_k - 1 for each client in turn: i64[R]."""
-    start_of = np.cumsum(size) - size
-    return np.arange(int(np.sum(size))) - np.repeat(start_of, size)
-
-
-def _level(size: np.ndarray, wanted: int) -> int:
-    """The greatest level whose overflow, sum of max(size - level, 0), is >= wanted."""
-    low, high = 0, int(np.max(size))
+    The overflow of a level is the sum over clients of max(size - level, 0).
+    """
+    low = 0
+    high = int(np.max(size))
     while low < high:
         middle = (low + high + 1) // 2
-        enough = np.sum(np.maximum(size - middle, 0)) >= wanted
-        low, high = (middle, high) if enough else (low, middle - 1)
+        overflow = np.sum(np.maximum(size - middle, 0))
+        if overflow >= num_moved:
+            low = middle
+        else:
+            high = middle - 1
     return low

@@ -1,4 +1,9 @@
-"""Dirichlet label skew in its two meanings; they differ, so they have two names."""
+"""Dirichlet label skew in its meanings; they differ, so they have different names.
+
+`dirichlet_over_clients` divides each class over the clients. In the other two each
+client has a mixture over the classes. They differ in who draws when: client by client,
+as published, or all clients at once, which is less skewed.
+"""
 
 from typing import Any
 
@@ -7,10 +12,10 @@ import numpy as np
 from pfljax.data.partitions.base import (
     UNUSED,
     Partition,
-    check_minimum,
+    checked_labels,
+    equal_sizes,
     from_owner,
     repair,
-    start,
 )
 
 
@@ -29,15 +34,16 @@ def dirichlet_over_clients(
     a client that has N / C rows. `min_size` is reached by `repair`, without redraws. A
     large alpha is IID in labels and sizes, a small one gives a class to few clients.
     """
-    labels, rng = start(labels, num_clients, seed)
-    _positive("alpha", alpha)
+    labels = checked_labels(labels, num_clients)
+    _check_alpha(alpha)
+    rng = np.random.default_rng(seed)
     owner = np.full(len(labels), UNUSED)
     size = np.zeros(num_clients, np.int64)
     for label in range(int(labels.max()) + 1):
         rows = rng.permutation(np.flatnonzero(labels == label))
         share = rng.dirichlet(np.full(num_clients, alpha))
         if balance:
-            share = _usable(share, size < len(labels) / num_clients)
+            share = _over_allowed(share, size < len(labels) / num_clients)
         bounds = (np.cumsum(share)[:-1] * len(rows)).astype(np.int64)
         taken = np.diff(bounds, prepend=0, append=len(rows))
         owner[rows] = np.repeat(np.arange(num_clients), taken)
@@ -45,80 +51,132 @@ def dirichlet_over_clients(
     return from_owner(repair(owner, num_clients, min_size, rng), num_clients)
 
 
-def dirichlet_over_classes(
-    labels: Any,
-    num_clients: int,
-    seed: int,
-    *,
-    alpha: float = 0.5,
-    min_size: int = 1,
+def dirichlet_over_classes_by_client(
+    labels: Any, num_clients: int, seed: int, *, alpha: float = 0.5
 ) -> Partition:
-    """Each client has its own class mixture q_k ~ Dir(alpha p), p the class shares.
+    """Client after client draws q_k ~ Dir(alpha p) and takes its rows, one by one.
 
-    Hsu et al. 2019 (note that p sums to 1, so alpha = 1 is already skewed). Sizes are
-    equal within one row and every row is used. Clients draw labels without replacement;
-    where a class has run out, what is missing is drawn again from the classes left.
-    `min_size` is only checked, for sizes are equal already.
+    Hsu et al. 2019, https://arxiv.org/abs/1909.06335; p are the class shares, which sum
+    to 1, so alpha = 1 is already skewed. A class that has run out is removed and q_k is
+    renormalised: the last clients take what is left. Sizes are equal within one row and
+    every row is used.
+
+    The share of a client's rows that its largest class has, mean over clients and 20
+    seeds, on the digits with 20 clients: .92, .76, .65 at alpha = .1, .5, 1, and .73,
+    .62, .56 with `dirichlet_over_classes_at_once`. It is measured by
+    `pytest tests/data/partitions/test_dirichlet.py -k largest_class`.
     """
-    labels, rng = start(labels, num_clients, seed)
-    _positive("alpha", alpha)
-    check_minimum(min_size, num_clients, len(labels))
+    labels = checked_labels(labels, num_clients)
+    _check_alpha(alpha)
+    rng = np.random.default_rng(seed)
+    left = np.bincount(labels)
+    concentration = alpha * left / len(labels)
+    size = equal_sizes(len(labels), num_clients)
+    counts = np.zeros((num_clients, len(left)), np.int64)
+    for client in range(num_clients):
+        counts[client] = _take_rows(concentration, int(size[client]), left, rng)
+        left = left - counts[client]
+    return _deal(labels, counts, rng)
+
+
+def dirichlet_over_classes_at_once(
+    labels: Any, num_clients: int, seed: int, *, alpha: float = 0.5
+) -> Partition:
+    """Each client has a mixture q_k ~ Dir(alpha p), and all clients draw at once.
+
+    Where a class is asked for beyond its supply, its rows go to the requests at random,
+    and what is missing is drawn again from the classes left. All clients are alike in
+    law, and less skewed than those of `dirichlet_over_classes_by_client`, which has the
+    figures. Sizes are equal within one row and every row is used.
+    """
+    labels = checked_labels(labels, num_clients)
+    _check_alpha(alpha)
+    rng = np.random.default_rng(seed)
     supply = np.bincount(labels)
-    size = len(labels) // num_clients + (
-        np.arange(num_clients) < len(labels) % num_clients
-    )
-    counts = _draw_counts(rng, _mixtures(rng, alpha, supply, num_clients), size, supply)
-    owner = np.empty(len(labels), np.int64)
-    for label in range(len(supply)):
-        rows = rng.permutation(np.flatnonzero(labels == label))
-        owner[rows] = np.repeat(np.arange(num_clients), counts[:, label])
-    return from_owner(owner, num_clients)
+    size = equal_sizes(len(labels), num_clients)
+    mixture = _mixtures(alpha * supply / len(labels), num_clients, rng)
+    return _deal(labels, _take_at_once(mixture, size, supply, rng), rng)
 
 
-def _usable(share: np.ndarray, allowed: np.ndarray) -> np.ndarray:
+def _check_alpha(alpha: float) -> None:
+    if not (np.isfinite(alpha) and alpha > 0):
+        raise ValueError(f"alpha is {alpha}; choose a number > 0")
+
+
+def _over_allowed(share: np.ndarray, allowed: np.ndarray) -> np.ndarray:
     """`share` over the allowed only, summing to 1; uniform where it has no mass."""
     share = np.where(allowed, share, 0.0)
-    share = share if np.sum(share) > 0 else allowed.astype(float)
+    if np.sum(share) == 0:
+        share = allowed.astype(float)
     return share / np.sum(share)
 
 
-def _mixtures(rng: Any, alpha: float, supply: np.ndarray, count: int) -> np.ndarray:
-    """f64[C, K]: draws of Dir(alpha * class shares); a class without rows has 0."""
-    present = np.flatnonzero(supply)
-    mixture = np.zeros((count, len(supply)))
-    mixture[:, present] = rng.dirichlet(
-        alpha * supply[present] / np.sum(supply), size=count
-    )
+def _mixtures(
+    concentration: np.ndarray, num_draws: int, rng: np.random.Generator
+) -> np.ndarray:
+    """f64[num_draws, K]: draws of Dir(concentration); where that is 0, so are they."""
+    present = np.flatnonzero(concentration)
+    mixture = np.zeros((num_draws, len(concentration)))
+    mixture[:, present] = rng.dirichlet(concentration[present], size=num_draws)
     return mixture
 
 
-def _draw_counts(
-    rng: Any, mixture: np.ndarray, size: np.ndarray, supply: np.ndarray
+def _take_rows(
+    concentration: np.ndarray, size: int, supply: np.ndarray, rng: np.random.Generator
 ) -> np.ndarray:
-    """Rows i64[C, K] of each class for each client, without replacement.
-
-    All clients ask at once; where a class is asked for beyond its supply, its rows go
-    to the requests at random. Such a pass uses up the class, so there are at most
-    K + 1 passes.
-    """
-    counts = np.zeros(mixture.shape, np.int64)
-    left, short = supply.copy(), size.copy()
-    while np.any(short):
-        who = np.flatnonzero(short)
-        odds = mixture[who] * (left > 0)
-        odds[np.sum(odds, axis=1) <= 0] = left
-        odds /= np.sum(odds, axis=1, keepdims=True)
-        given = rng.multinomial(short[who], odds)
-        for label in np.flatnonzero(np.sum(given, axis=0) > left):
-            given[:, label] = rng.multivariate_hypergeometric(
-                given[:, label], left[label], method="marginals"
-            )
-        counts[who] += given
-        short[who] -= np.sum(given, axis=1)
-        left = left - np.sum(given, axis=0)
+    """i64[K]: the classes of `size` rows that one client takes of `supply` i64[K]."""
+    counts = np.zeros(len(supply), np.int64)
+    mixture = np.zeros(len(supply))
+    while missing := size - int(np.sum(counts)):
+        left = supply - counts
+        odds = np.where(left > 0, mixture, 0.0)
+        if np.sum(odds) == 0:
+            # The first draw, or a small alpha left nothing for these classes. The part
+            # of a Dirichlet draw over some classes, renormalised, is a Dirichlet draw
+            # again and independent of the rest: drawing it anew is the same law.
+            mixture = _mixtures(np.where(left > 0, concentration, 0.0), 1, rng)[0]
+            odds = mixture
+        # Labels beyond the supply are rejected, which is what renormalising means: all
+        # missing rows drawn at once have the law of rows taken one by one.
+        drawn = rng.multinomial(missing, odds / np.sum(odds))
+        counts += np.minimum(drawn, left)
     return counts
 
 
-def _positive(name: str, value: float) -> None:
-    if not (np.isfinite(value) and value > 0):
-        raise ValueError(f"{name} is {value}; choose a number > 0")
+def _take_at_once(
+    mixture: np.ndarray, size: np.ndarray, supply: np.ndarray, rng: np.random.Generator
+) -> np.ndarray:
+    """Rows i64[C, K] of each class for each client, without replacement.
+
+    A pass in which a class is asked for beyond its supply uses it up, so there are at
+    most K + 1 passes.
+    """
+    counts = np.zeros(mixture.shape, np.int64)
+    left = supply.copy()
+    missing = size.copy()
+    while np.any(missing):
+        asking = np.flatnonzero(missing)
+        odds = mixture[asking] * (left > 0)
+        odds[np.sum(odds, axis=1) <= 0] = left
+        odds /= np.sum(odds, axis=1, keepdims=True)
+        drawn = rng.multinomial(missing[asking], odds)
+        for label in np.flatnonzero(np.sum(drawn, axis=0) > left):
+            drawn[:, label] = rng.multivariate_hypergeometric(
+                drawn[:, label], left[label], method="marginals"
+            )
+        counts[asking] += drawn
+        missing[asking] -= np.sum(drawn, axis=1)
+        left -= np.sum(drawn, axis=0)
+    return counts
+
+
+def _deal(
+    labels: np.ndarray, counts: np.ndarray, rng: np.random.Generator
+) -> Partition:
+    """Random rows of each class by `counts` i64[C, K], which uses up every class."""
+    num_clients, num_classes = counts.shape
+    owner = np.empty(len(labels), np.int64)
+    for label in range(num_classes):
+        rows = rng.permutation(np.flatnonzero(labels == label))
+        owner[rows] = np.repeat(np.arange(num_clients), counts[:, label])
+    return from_owner(owner, num_clients)

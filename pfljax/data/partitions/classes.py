@@ -1,0 +1,54 @@
+"""A fixed number of classes for each client."""
+
+from typing import Any
+
+import numpy as np
+
+from pfljax.data.partitions.base import (
+    UNUSED,
+    Partition,
+    checked_labels,
+    equal_sizes,
+    from_owner,
+)
+
+
+def classes(
+    labels: Any, num_clients: int, seed: int, *, per_client: int = 2
+) -> Partition:
+    """Client k has class k mod K and per_client - 1 others (NIID-Bench, #k).
+
+    A class is divided equally among its owners; a class without owner stays unused.
+
+    Raises:
+        ValueError: `per_client` is not between 1 and the number of classes.
+    """
+    labels = checked_labels(labels, num_clients)
+    rng = np.random.default_rng(seed)
+    owns = _owned_classes(num_clients, int(labels.max()) + 1, per_client, rng)
+    owner = np.full(len(labels), UNUSED)
+    for label in range(owns.shape[1]):
+        owners = np.flatnonzero(owns[:, label])
+        rows = rng.permutation(np.flatnonzero(labels == label))
+        if len(owners):
+            owner[rows] = np.repeat(owners, equal_sizes(len(rows), len(owners)))
+    return from_owner(owner, num_clients)
+
+
+def _owned_classes(
+    num_clients: int, num_classes: int, per_client: int, rng: np.random.Generator
+) -> np.ndarray:
+    """bool[C, K]: class k mod K and per_client - 1 random others for client k."""
+    if not 1 <= per_client <= num_classes:
+        raise ValueError(
+            f"per_client is {per_client}, but there are {num_classes} classes; "
+            f"choose 1 <= per_client <= {num_classes}"
+        )
+    clients = np.arange(num_clients)
+    lot = rng.random((num_clients, num_classes))
+    # Lots are drawn in [0, 1): -1 puts a client's first class before all others.
+    lot[clients, clients % num_classes] = -1.0
+    chosen = np.argsort(lot, axis=1)[:, :per_client]
+    owns = np.zeros(lot.shape, bool)
+    owns[clients[:, None], chosen] = True
+    return owns

@@ -1,0 +1,77 @@
+"""Rows at random, sizes by a law: equal, a power law, or log-normal."""
+
+from typing import Any
+
+import numpy as np
+
+from pfljax.data.partitions.base import (
+    Partition,
+    apportion,
+    check_minimum,
+    checked_labels,
+    from_owner,
+)
+
+
+def iid(labels: Any, num_clients: int, seed: int) -> Partition:
+    """Every row once, at random; sizes differ by one row at most."""
+    labels = checked_labels(labels, num_clients)
+    rng = np.random.default_rng(seed)
+    owner = np.empty(len(labels), np.int64)
+    owner[rng.permutation(len(labels))] = np.arange(len(labels)) % num_clients
+    return from_owner(owner, num_clients)
+
+
+def quantity_power_law(
+    labels: Any,
+    num_clients: int,
+    seed: int,
+    *,
+    exponent: float = 1.0,
+    min_size: int = 1,
+) -> Partition:
+    """Rows at random, size of client k proportional to (k + 1) ** -exponent.
+
+    exponent = 0 is `iid`. Every row is used; nobody has less than `min_size`.
+    """
+    labels = checked_labels(labels, num_clients)
+    _check_not_negative("exponent", exponent)
+    rng = np.random.default_rng(seed)
+    share = np.arange(1, num_clients + 1, dtype=float) ** -exponent
+    return _by_share(len(labels), share, min_size, rng)
+
+
+def quantity_lognormal(
+    labels: Any,
+    num_clients: int,
+    seed: int,
+    *,
+    sigma: float = 1.0,
+    min_size: int = 1,
+) -> Partition:
+    """Rows at random, sizes proportional to draws of LogNormal(0, sigma).
+
+    sigma = 0 is `iid`. Every row is used; nobody has less than `min_size`.
+    """
+    labels = checked_labels(labels, num_clients)
+    _check_not_negative("sigma", sigma)
+    rng = np.random.default_rng(seed)
+    share = rng.lognormal(0.0, sigma, num_clients)
+    return _by_share(len(labels), share, min_size, rng)
+
+
+def _check_not_negative(name: str, value: float) -> None:
+    if not (np.isfinite(value) and value >= 0):
+        raise ValueError(f"{name} is {value}; choose a number >= 0")
+
+
+def _by_share(
+    num_rows: int, share: np.ndarray, min_size: int, rng: np.random.Generator
+) -> Partition:
+    """Random rows, `min_size` for everybody and the others as `share` f64[C]."""
+    num_clients = len(share)
+    check_minimum(min_size, num_clients, num_rows)
+    size = min_size + apportion(num_rows - min_size * num_clients, share)
+    owner = np.empty(num_rows, np.int64)
+    owner[rng.permutation(num_rows)] = np.repeat(np.arange(num_clients), size)
+    return from_owner(owner, num_clients)
