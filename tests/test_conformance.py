@@ -23,7 +23,7 @@ from pfljax.conformance import toy
 from pfljax.core.communication import traffic_of
 from pfljax.core.optimizers import sgd
 from pfljax.core.training import budget
-from pfljax.core.types import ClientData, Examples, Local, RunState, Turn
+from pfljax.core.types import Batch, ClientData, Examples, Local, RunState, Turn
 from pfljax.engine import rounds
 from pfljax.runs import checkpoint
 
@@ -227,7 +227,7 @@ def test_law_9_test_rows_are_never_read(played):
     models = judged(last, poisoned)
     toy.assert_same(models, judged(last, clean))
     predict = jax.vmap(played.setting.algorithm.predict, (0, None))
-    logits = predict(models, clean.examples.x)
+    logits = predict(models, Batch.of_rows(clean.examples.x))
     assert logits.shape == (CLIENTS, len(clean.examples.y), 3)
     assert np.isfinite(logits).all()
 

@@ -10,7 +10,7 @@ import pytest
 from pfljax import algorithms, models, registry
 from pfljax.core import unaveraged
 from pfljax.core.optimizers import sgd
-from pfljax.core.types import ClientData, Cohort, Examples, Local, Turn
+from pfljax.core.types import Batch, ClientData, Cohort, Examples, Local, Turn
 
 CLASSES, ROWS, CLIENTS, COHORT = 10, 12, 5, 2
 MODELS = {  # with the shape of a row
@@ -73,7 +73,7 @@ def test_a_round_keeps_all_shapes_and_makes_logits(method, options, name):
         cohort = Cohort(jnp.arange(COHORT), ones, ones, ones, CLIENTS)
         end = algorithm.aggregate(server, uploads, cohort)
         model = algorithm.personal(turn, end, after, data)
-        logits = algorithm.predict(model, pool.x)
+        logits = algorithm.predict(model, Batch.of_rows(pool.x))
         return params, (server, client), (end, after), (message, upload), logits
 
     key, zero = jax.random.key(0), jnp.int32(0)

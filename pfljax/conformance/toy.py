@@ -78,12 +78,14 @@ def quadratic():
     return Task(
         init=lambda key: unflat(jax.random.normal(key, (3,))),
         loss=loss,
-        predict=lambda params, x: x[:, 1:] * vector(params),
-        features=lambda params, x: x[:, 1:3] * params["body"],
+        logits=lambda params, batch, key: batch.x[:, 1:] * vector(params),
+        features=lambda params, batch, key: batch.x[:, 1:3] * params["body"],
+        predict=lambda params, batch: batch.x[:, 1:] * vector(params),
         head=lambda params, z: z,
         groups={"body": "body", "head": "head"},
         modules={"body": 0, "head": 1},
         num_modules=2,
+        num_classes=3,
     )
 
 

@@ -79,6 +79,17 @@ def rows(data: ClientData, index: Array, valid: Array) -> Batch:
     return Batch(x, y, valid.astype(jnp.float32))
 
 
+def in_batches(batch: Batch, batch_size: int) -> Batch:
+    """A batch of whole batches as a stack of them, leaves [B / batch_size, ...].
+
+    A model applied to each by `vmap` sees `batch_size` rows, as its batch normalisation
+    must, however many are computed at once.
+    """
+    return jax.tree.map(
+        lambda leaf: leaf.reshape(-1, batch_size, *leaf.shape[1:]), batch
+    )
+
+
 def fit(
     loss: Loss,
     params: Any,

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias
 
 import jax
+import jax.numpy as jnp
 import optax
 
 Array: TypeAlias = jax.Array
@@ -37,6 +38,12 @@ class Batch(NamedTuple):
     y: Array  # i32[B]
     mask: Array  # f32[B], 1 for a row that counts
 
+    @classmethod
+    def of_rows(cls, x: Any, y: Any = None) -> "Batch":
+        """Raw rows x [B, ...], which all count; without y their labels are 0."""
+        labels = jnp.zeros(len(x), jnp.int32) if y is None else y
+        return cls(x, labels, jnp.ones(len(x)))
+
 
 class ClientData(NamedTuple):
     """Client k owns rows offset_k .. offset_k + size_k of the pool."""
@@ -47,16 +54,22 @@ class ClientData(NamedTuple):
 
 
 class Task(NamedTuple):
-    """All that a method knows of the model."""
+    """All that a method knows of the model.
+
+    With a key the model is in training mode (dropout is on), with None in evaluation
+    mode. `Batch.of_rows` makes a batch of raw rows.
+    """
 
     init: Callable[[Key], Params]
-    loss: Callable[[Params, Batch, Key], Array]  # mean over the rows that count
-    predict: Callable[[Params, Array], Array]  # raw x [B, ...] -> logits [B, K]
-    features: Callable[[Params, Array], Array]  # raw x -> input of the head
-    head: Callable[[Params, Array], Array]  # features -> logits
+    loss: Callable[[Params, Batch, Key | None], Array]  # mean over the rows that count
+    logits: Callable[[Params, Batch, Key | None], Array]  # [B, K]
+    features: Callable[[Params, Batch, Key | None], Array]  # input of the head [B, ...]
+    predict: Callable[[Params, Batch], Array]  # logits in evaluation mode
+    head: Callable[[Params, Array], Array]  # features -> logits, in evaluation mode
     groups: Params  # "body" or "head" at every leaf of the parameters
     modules: Params  # index of the module, int, at every leaf: 0 .. num_modules - 1
     num_modules: int
+    num_classes: int  # K
 
 
 class Local(NamedTuple):
@@ -98,7 +111,7 @@ class Algorithm(NamedTuple):
     ]
     aggregate: Callable[[Server, Upload, Cohort], Server]  # uploads stacked over M
     personal: Callable[[Turn, Server, Client, ClientData], Personal]  # what is judged
-    predict: Callable[[Personal, Array], Array]  # (personal, raw x) -> logits
+    predict: Callable[[Personal, Batch], Array]  # logits [B, K] in evaluation mode
     server_model: Callable[[Server], Params] | None = None  # the one model of all
     endpoints: Callable[[Server, Client], tuple[Params, Params]] | None = None
 

@@ -7,9 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from pfljax.core import tree
-from pfljax.core.batch_rows import batches
-from pfljax.core.training import rows
-from pfljax.core.types import Array, ClientData
+from pfljax.core.training import in_batches, rows
+from pfljax.core.types import Array, Batch, ClientData
 
 ROWS = {"cpu": 64, "accelerator": 1024}
 BINS = 15  # of the reliability diagram, equal widths, (low, high]
@@ -22,7 +21,7 @@ METRICS = (
 
 
 def score(
-    predict: Callable[[Array], Array],
+    predict: Callable[[Batch], Array],
     data: ClientData,
     batch_size: int,
     at_once: int | None = None,
@@ -53,26 +52,26 @@ def even_passes(most: int, batch_size: int) -> int:
 
 
 def totals(
-    predict: Callable[[Array], Array],
+    predict: Callable[[Batch], Array],
     data: ClientData,
     batch_size: int,
     at_once: int | None = None,
 ) -> dict[str, Array]:
     """Sums over a client's rows; those of two parts of its rows may be added.
 
-    `at_once` rows are predicted at once, whole batches; None for `rows_per_pass`.
+    `predict` makes logits of a batch of `batch_size` rows. `at_once` rows are predicted
+    at once, whole batches; None for `rows_per_pass`.
     """
     places = jnp.arange(at_once or rows_per_pass(batch_size))
 
     def add(index: Array, total: dict[str, Array]) -> dict[str, Array]:
         place = index * places.size + places
         batch = rows(data, jnp.minimum(place, data.size - 1), place < data.size)
-        with batches(batch.mask, batch_size):
-            counts = _counts(predict(batch.x), batch.y, batch.mask)
-        by_batch = jax.tree.map(
-            lambda leaf: leaf.reshape(-1, batch_size, *leaf.shape[1:]), counts
-        )
+        by_batch = jax.vmap(count)(in_batches(batch, batch_size))
         return tree.add(total, _sums(by_batch))
+
+    def count(batch: Batch) -> dict[str, Array]:
+        return _counts(predict(batch), batch.y, batch.mask)
 
     zero = dict.fromkeys(("rows", "top1", "top5", "loss"), jnp.float32(0))
     zero |= dict.fromkeys(("binned", "correct", "confidence"), jnp.zeros(BINS))

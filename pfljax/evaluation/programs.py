@@ -6,6 +6,7 @@ here: `personal` and fine-tuning get the training rows.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -65,7 +66,7 @@ def judge(
             data = rows_of(setting, train_pool, *train_span)
             model = made(same, client_id, client, data)
             data = rows_of(setting, test_pool, *test_span)
-            return score(lambda x: predict(model, x), data, setting.local.batch_size)
+            return score(partial(predict, model), data, setting.local.batch_size)
 
         train_pool, test_pool = pools
         return chunked_vmap.over_clients(one, split, split[-1][1], width)
@@ -95,7 +96,7 @@ def judge_server(setting: Setting, task: Task) -> Callable[..., dict[str, Array]
 
         def one(offset, size):
             part = rows_of(setting, pool, offset, size)
-            return totals(lambda x: task.predict(model, x), part, batch_size)
+            return totals(partial(task.predict, model), part, batch_size)
 
         return chunked_vmap.over_clients(one, split, split[1], 1)
 
@@ -174,7 +175,7 @@ def judge_path(
     def score_at(t, a, b, data):
         model = tree.lerp(a, b, t)
         size = setting.local.batch_size
-        return score(lambda x: algorithm.predict(model, x), data, size)
+        return score(partial(algorithm.predict, model), data, size)
 
     def locally(server, pool, split):
         def one(client, offset, size):

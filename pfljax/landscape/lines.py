@@ -14,9 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from pfljax.core import tree
-from pfljax.core.batch_rows import batches
-from pfljax.core.training import rows
-from pfljax.core.types import Array, ClientData, Params, Task
+from pfljax.core.training import in_batches, rows
+from pfljax.core.types import Array, Batch, ClientData, Params, Task
 from pfljax.evaluation.metrics import (
     GREATER_IS_BETTER,
     GRID,
@@ -142,7 +141,7 @@ def _judge(predict, models, data, weights, each, passes, width):
     def one(models, data):
         def at(w):
             model = stacked.mixture(w, models)
-            found = score(lambda x: predict(model, x), data, *passes)
+            found = score(partial(predict, model), data, *passes)
             return stacked.if_finite(model, found)
 
         return jax.lax.map(at, weights)
@@ -155,10 +154,10 @@ def _compare(predict, models, data, each, batch_size, width):
     """The fields of `Between`."""
 
     def one(models, data):
-        def both(x):
-            return tuple(predict(model, x) for model in models)
+        def both(batch):
+            return tuple(predict(model, batch) for model in models)
 
-        found = score(lambda x: jnp.add(*both(x)), data, batch_size)
+        found = score(lambda batch: jnp.add(*both(batch)), data, batch_size)
         return (
             stacked.if_finite(models, found),
             _total_variation(both, data, batch_size),
@@ -170,7 +169,7 @@ def _compare(predict, models, data, each, batch_size, width):
 
 
 def _total_variation(
-    both: Callable[[Array], tuple[Array, ...]], data: ClientData, batch_size: int
+    both: Callable[[Batch], tuple[Array, ...]], data: ClientData, batch_size: int
 ) -> Array:
     """Mean over a client's rows of 1/2 sum |p - q|, f32[]; NaN if it has none."""
     at_once = rows_per_pass(batch_size)
@@ -179,10 +178,10 @@ def _total_variation(
     def add(index: Array, total: Array) -> Array:
         place = index * at_once + places
         batch = rows(data, jnp.minimum(place, data.size - 1), place < data.size)
-        with batches(batch.mask, batch_size):
-            logits = both(batch.x)
+        parts = in_batches(batch, batch_size)
+        logits = jax.vmap(both)(parts)
         p, q = (jax.nn.softmax(y.astype(jnp.float32)) for y in logits)
-        return total + jnp.sum(batch.mask * jnp.abs(p - q).sum(1)) / 2
+        return total + jnp.sum(parts.mask * jnp.abs(p - q).sum(-1)) / 2
 
     total = jax.lax.fori_loop(0, -(-data.size // at_once), add, jnp.float32(0))
     return total / jnp.where(data.size > 0, data.size, jnp.nan)

@@ -15,7 +15,6 @@ import jax.numpy as jnp
 import optax
 from jax.flatten_util import ravel_pytree
 
-from pfljax.core.batch_rows import batches
 from pfljax.core.training import mean_over_rows
 from pfljax.core.types import Array, Batch, ClientData, Params, Task
 from pfljax.landscape import stacked
@@ -34,7 +33,7 @@ class How(NamedTuple):
     """What a compiled program depends on beside shapes."""
 
     function: Callable[..., Any]  # (objective, given, *options) -> pytree
-    predict: Callable[[Params, Array], Array]
+    predict: Callable[[Params, Batch], Array]
     options: tuple[int | bool, ...]
     each: tuple[bool, ...]  # whether the parameters, and data, are stacked
     batch_size: int
@@ -86,7 +85,7 @@ def _program(how: How, params: Params, data: ClientData, given: Any, width: int)
 
 
 def of_client(
-    predict: Callable[[Params, Array], Array],
+    predict: Callable[[Params, Batch], Array],
     params: Params,
     data: ClientData,
     batch_size: int,
@@ -110,8 +109,7 @@ def of_client(
 
 
 def _loss(predict: Any, params: Params, batch: Batch) -> Array:
-    with batches(batch.mask, len(batch.mask)):
-        logits = predict(params, batch.x).astype(jnp.float32)
+    logits = predict(params, batch).astype(jnp.float32)
     rows = optax.softmax_cross_entropy_with_integer_labels(logits, batch.y)
     return jnp.sum(batch.mask * rows) / jnp.maximum(batch.mask.sum(), 1)
 

@@ -79,7 +79,7 @@ def _program(predict, models, data, i, j, rows, inner, batch_size, width):
 
     def judged(model, k):
         own = ClientData(data.examples, data.offset[k], data.size[k])
-        found = totals(lambda x: predict(model, x), own, batch_size)
+        found = totals(partial(predict, model), own, batch_size)
         return stacked.if_finite(model, found)
 
     def end(i, k):

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any
 
@@ -9,7 +10,6 @@ import jax.numpy as jnp
 from flax import linen as nn
 from jax import lax
 
-from pfljax.core import batch_rows
 from pfljax.core.types import Array
 from pfljax.core.unaveraged import UNSENT
 
@@ -60,28 +60,46 @@ class BatchNorm(nn.Module):
     """Normalises each channel by the rows of its batch, in prediction as well.
 
     torch's `track_running_stats=False`: what is made of a row depends on its batch.
-    `pfljax.core.batch_rows` tells the batches, and the rows that only pad them.
+    A batch is what the model is applied to at once. Rows that only pad it count for
+    nothing (see `counting`).
     """
 
     bias: str = "bias"  # the name of that parameter
 
     @nn.compact
-    def __call__(self, x: Array) -> Array:
-        """Images [B, H, W, C], each channel of mean 0 and variance 1, then affine."""
+    def __call__(self, x: Array, mask: Array | None = None) -> Array:
+        """Images [B, H, W, C], each channel of mean 0 and variance 1, then affine.
+
+        `mask` is f32[B], 0 for a row that only pads the batch; None: all rows count.
+        """
         scale = self.param("scale", nn.initializers.ones, x.shape[-1:])
         bias = self.param(self.bias, nn.initializers.zeros, x.shape[-1:])
-        mask, size = batch_rows.told() or (jnp.ones(len(x)), len(x))
-        own = x.reshape(len(x) // size, size, *x.shape[1:])
-        weight = mask.reshape(len(x) // size, size, 1, 1, 1)
+        rows = jnp.ones(len(x)) if mask is None else mask
+        weight = rows[:, None, None, None]
         pixels = x.shape[1] * x.shape[2]
-        count = jnp.maximum(weight.sum(1, keepdims=True), 1) * pixels
+        count = jnp.maximum(rows.sum(), 1) * pixels
 
         def mean(y: Array) -> Array:
-            return (weight * y).sum((1, 2, 3), keepdims=True) / count
+            return (weight * y).sum((0, 1, 2)) / count
 
-        centred = own - mean(own)
+        centred = x - mean(x)
         scaled = centred * lax.rsqrt(mean(centred**2) + 1e-5)
-        return scaled.reshape(x.shape) * scale + bias
+        return scaled * scale + bias
+
+
+def counting(mask: Array) -> AbstractContextManager[Any]:
+    """Within it, a module's batch normalisation counts the rows of `mask` f32[B] alone.
+
+    A user's module calls its layers with x alone, however deep they lie; so their mask
+    is given here, by Flax's own interception of calls.
+    """
+
+    def with_mask(call: Any, args: Any, kwargs: Any, context: Any) -> Any:
+        if isinstance(context.module, BatchNorm) and context.method_name == "__call__":
+            kwargs = {"mask": mask, **kwargs}
+        return call(*args, **kwargs)
+
+    return nn.intercept_methods(with_mask)
 
 
 class GroupNorm(nn.Module):

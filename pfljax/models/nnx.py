@@ -5,6 +5,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import nnx
 from flax.traverse_util import unflatten_dict
 
@@ -23,7 +24,7 @@ def task_from_nnx(
     """The task of the NNX module that `factory` makes, as `task` makes it of Linen.
 
     The module has two callable attributes, `body` and `head`, and its logits are
-    `head(body(x))`. Dropout is on in the loss. Params are a nested dict of arrays.
+    `head(body(x))`. Dropout is on in training mode. Params are a nested dict of arrays.
     Modules are numbered in the order of their names, the body's first.
 
     Args:
@@ -39,7 +40,9 @@ def task_from_nnx(
     module = nnx.eval_shape(lambda: _checked(factory(nnx.Rngs(0))))
     graph, abstract, streams = nnx.split(module, nnx.Param, nnx.RngState)
 
-    def apply(params: Params, x: Array, part: str | None, key: Key | None) -> Array:
+    def apply(
+        params: Params, x: Array, mask: Array, part: str | None, key: Key | None
+    ) -> Array:
         rngs = _seed(streams, jax.random.key(0) if key is None else key)
         # copy: merged variables belong to the trace that calls them.
         model: Any = nnx.merge(graph, _fill(abstract, params), rngs, copy=True)
@@ -50,6 +53,7 @@ def task_from_nnx(
         init=lambda key: to_dict(nnx.state(factory(nnx.Rngs(key)), nnx.Param)),
         apply=apply,
         normalise=normaliser(input_shape, shift, scale),
+        row=np.zeros((1, *input_shape), np.float32),
         loss=loss,
         shapes=to_dict(abstract),
         order=[_path(path)[:-1] for path, _ in nnx.to_flat_state(abstract)],

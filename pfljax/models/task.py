@@ -10,8 +10,8 @@ import optax
 from flax import linen as nn
 from flax.traverse_util import flatten_dict, unflatten_dict
 
-from pfljax.core.batch_rows import batches
 from pfljax.core.types import Array, Batch, Key, Params, Task
+from pfljax.models.layers import counting
 
 LOSSES = {"cross_entropy": optax.softmax_cross_entropy_with_integer_labels}
 PARTS = ("body", "head")
@@ -27,8 +27,8 @@ def task(
 ) -> Task:
     """The task of a Linen module that has two submodules, `body` and `head`.
 
-    Dropout is on where the module has a "dropout" key, which only the loss gives it:
-    `nn.Dropout(rate, deterministic=not self.has_rng("dropout"))`.
+    Dropout is on where the module has a "dropout" key, which it has in training mode
+    alone: `nn.Dropout(rate, deterministic=not self.has_rng("dropout"))`.
 
     Args:
       module: `head(body(x))` makes logits [B, K]; a model of the zoo, or your own.
@@ -49,15 +49,19 @@ def task(
     row = np.zeros((1, *input_shape), np.float32)
     shapes, order = _trace(module, row)
 
-    def apply(params: Params, x: Array, part: str | None, key: Key | None) -> Any:
+    def apply(
+        params: Params, x: Array, mask: Array, part: str | None, key: Key | None
+    ) -> Any:
         run = None if part is None else lambda model, x: getattr(model, part)(x)
         rngs = None if key is None else {"dropout": key}
-        return module.apply({"params": params}, x, rngs=rngs, method=run)
+        with counting(mask):
+            return module.apply({"params": params}, x, rngs=rngs, method=run)
 
     return assemble(
         init=lambda key: module.init(key, row)["params"],
         apply=apply,
         normalise=normaliser(input_shape, shift, scale),
+        row=row,
         loss=loss,
         shapes=shapes,
         order=order,
@@ -67,48 +71,64 @@ def task(
 def assemble(
     *,
     init: Callable[[Key], Params],
-    apply: Callable[[Params, Array, str | None, Key | None], Array],
+    apply: Callable[[Params, Array, Array, str | None, Key | None], Array],
     normalise: Callable[[Array], Array],
+    row: np.ndarray,
     loss: str,
     shapes: Params,
     order: Sequence[tuple[str, ...]],
 ) -> Task:
-    """The task of `apply(params, x, part, key)`: `part` is "body", "head" or all.
+    """The task of `apply(params, x, mask, part, key)`.
 
     Args:
       init: key -> params.
-      apply: the model; a key turns dropout on.
+      apply: the model on rows x, of which those of `mask` count; `part` is "body",
+        "head" or None for both. A key is training mode, None evaluation mode.
       normalise: raw x -> f32.
+      row: one raw row, [1, *input_shape].
       loss: a name in `LOSSES`.
       shapes: params, abstract or not; its top level is "body" and "head".
       order: the paths of the modules, first to last; absent ones come after, sorted.
     """
     row_loss = _choose_loss(loss)
 
-    def mean_loss(params: Params, batch: Batch, key: Key) -> Array:
-        with batches(batch.mask, len(batch.mask)):
-            logits = apply(params, normalise(batch.x), None, key)
-        rows = row_loss(logits, batch.y)
+    def logits(params: Params, batch: Batch, key: Key | None) -> Array:
+        return apply(params, normalise(batch.x), batch.mask, None, key)
+
+    def features(params: Params, batch: Batch, key: Key | None) -> Array:
+        return apply(params, normalise(batch.x), batch.mask, "body", key)
+
+    def head(params: Params, z: Array) -> Array:
+        return apply(params, z, jnp.ones(len(z)), "head", None)
+
+    def mean_loss(params: Params, batch: Batch, key: Key | None) -> Array:
+        rows = row_loss(logits(params, batch, key), batch.y)
         return jnp.sum(batch.mask * rows) / jnp.maximum(jnp.sum(batch.mask), 1)
 
+    def predict(params: Params, batch: Batch) -> Array:
+        return logits(params, batch, None)
+
     modules, num_modules = number_modules(shapes, order)
+    outputs = jax.eval_shape(predict, shapes, jax.eval_shape(Batch.of_rows, row))
     return Task(
         init=init,
         loss=mean_loss,
-        predict=lambda params, x: apply(params, normalise(x), None, None),
-        features=lambda params, x: apply(params, normalise(x), "body", None),
-        head=lambda params, x: apply(params, x, "head", None),
+        logits=logits,
+        features=features,
+        predict=predict,
+        head=head,
         groups=group_leaves(shapes),
         modules=modules,
         num_modules=num_modules,
+        num_classes=outputs.shape[-1],
     )
 
 
 def check_task(task: Task, input_shape: Sequence[int], num_classes: int) -> None:
     """Raises a ValueError unless the task makes logits [B, K] of rows of this shape."""
     params = jax.eval_shape(task.init, jax.random.key(0))
-    row = jax.ShapeDtypeStruct((1, *input_shape), np.float32)
-    shape = jax.eval_shape(task.predict, params, row).shape
+    batch = Batch.of_rows(np.zeros((1, *input_shape), np.float32))
+    shape = jax.eval_shape(task.predict, params, batch).shape
     if len(shape) != 2 or shape[1] < num_classes:
         raise ValueError(
             f"the task makes logits of shape {shape} of one row, expected "

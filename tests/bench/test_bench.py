@@ -12,7 +12,7 @@ import pytest
 import tiny
 from pfljax import engine
 from pfljax.bench import against, cost, flops, measure, run, workloads
-from pfljax.core.types import Examples
+from pfljax.core.types import Batch, Examples
 
 STEPS = {"W1": 2400, "W2": 400, "W4": 20, "W5": 2400, "W6": 250, "W7": 2000}
 PARAMETERS = {
@@ -108,9 +108,9 @@ def test_flops_of_a_convolution_do_not_depend_on_its_form(conv):
 
     task = models.task(models.model("twocnn", 10, conv=conv), (8, 8, 3))
     params = jax.eval_shape(task.init, jax.random.key(0))
-    x = jax.ShapeDtypeStruct((2, 8, 8, 3), jnp.float32)
+    batch = Batch.of_rows(jnp.zeros((2, 8, 8, 3)))
     products = 64 * 25 * 3 * 32 + 16 * 25 * 32 * 64 + 256 * 512 + 512 * 10
-    assert flops.product_flops(task.predict, params, x) == 2 * 2 * products
+    assert flops.product_flops(task.predict, params, batch) == 2 * 2 * products
 
 
 def test_lanes_wait_for_the_longest_of_their_chunk():

@@ -18,7 +18,7 @@ def judged(logits, y, batch_size=4):
     data, _ = toy.deal(
         np.concatenate([wrong, logits, wrong]), np.r_[0, 0, y, 0, 0], [2, len(y), 2]
     )
-    return metrics.score(lambda x: x, toy.one(data, 1), batch_size)
+    return metrics.score(lambda batch: batch.x, toy.one(data, 1), batch_size)
 
 
 def calibration(confidence, correct):
@@ -92,14 +92,14 @@ def test_rows_at_once_change_no_metric():
     x = jnp.asarray(rng.normal(size=(37, 3)), jnp.float32)
     pool = Examples(x, jnp.arange(37) % 3)
     data = ClientData(pool, jnp.int32(2), jnp.int32(33))
-    one, other = (metrics.score(lambda x: x, data, 5, n) for n in (None, 15))
+    one, other = (metrics.score(lambda batch: batch.x, data, 5, n) for n in (None, 15))
     for name in one:
         np.testing.assert_allclose(one[name], other[name], rtol=1e-5)
 
 
 def test_metrics_of_a_client_without_rows_are_nan():
     data, _ = toy.deal(np.ones((3, 3)), np.zeros(3), [3, 0])
-    found = metrics.score(lambda x: x, toy.one(data, 1), 4)
+    found = metrics.score(lambda batch: batch.x, toy.one(data, 1), 4)
     assert all(np.isnan(value) for value in found.values())
 
 
@@ -112,7 +112,9 @@ def test_ties_count_against_the_true_class_in_top5():
 
 def test_half_precision_logits_are_judged_in_full():
     data, _ = toy.deal(np.tile([3.0, 0, 0], (4, 1)), np.zeros(4), [4])
-    found = metrics.score(lambda x: x.astype(jnp.bfloat16), toy.one(data, 0), 4)
+    found = metrics.score(
+        lambda batch: batch.x.astype(jnp.bfloat16), toy.one(data, 0), 4
+    )
     assert found["loss"].dtype == jnp.float32
     assert float(found["loss"]) == pytest.approx(np.log(1 + 2 * np.exp(-3)), rel=1e-5)
 

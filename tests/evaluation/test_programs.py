@@ -12,7 +12,7 @@ from pfljax.conformance import toy
 from pfljax.core import tree
 from pfljax.core.keys import derive
 from pfljax.core.training import budget
-from pfljax.core.types import ClientData, Local, Turn
+from pfljax.core.types import Batch, ClientData, Local, Turn
 from pfljax.evaluation import metrics, programs
 from pfljax.evaluation.programs import View
 
@@ -40,7 +40,7 @@ def expected(models, test=TEST):
     """Accuracy and loss of one model a client on that client's rows, in NumPy."""
     predict = jax.jit(jax.vmap(TASK.predict, (0, None)))
     logits, y = (
-        np.asarray(predict(models, test.examples.x)),
+        np.asarray(predict(models, Batch.of_rows(test.examples.x))),
         np.asarray(test.examples.y),
     )
     log_p = logits - np.log(np.exp(logits).sum(-1, keepdims=True))

@@ -8,6 +8,7 @@ from flax import linen as nn
 from pfljax import models
 from pfljax.conformance import toy
 from pfljax.core import tree
+from pfljax.core.types import Batch
 from pfljax.landscape import align
 from pfljax.models.network import Network
 
@@ -55,7 +56,9 @@ def test_a_permuted_model_computes_the_same_and_is_found_again(
     b = align.permute_units(units, a, _shuffled(units, rng))
     x = rng.normal(size=(4, *shape)).astype(np.float32)
     np.testing.assert_allclose(
-        *(jax.jit(task.predict)(model, x) for model in (a, b)), rtol=1e-3, atol=1e-3
+        *(jax.jit(task.predict)(model, Batch.of_rows(x)) for model in (a, b)),
+        rtol=1e-3,
+        atol=1e-3,
     )
     moved = [not np.array_equal(p, q) for p, q in zip(*_leaves(a, b), strict=True)]
     assert np.mean(moved) > 0.8

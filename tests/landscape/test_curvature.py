@@ -10,6 +10,7 @@ from jax.flatten_util import ravel_pytree
 
 from pfljax import landscape
 from pfljax.conformance import toy
+from pfljax.core.types import Batch
 from pfljax.landscape import curvature, objective
 from pfljax.landscape.planes import pooled
 
@@ -45,7 +46,7 @@ def padded(k):
 def loss(w, x, y, weight):
     """The loss of flat parameters, in the words of a textbook."""
     unravel = ravel_pytree(model(0))[1]
-    p = jax.nn.softmax(toy.classifier().predict(unravel(w), x))
+    p = jax.nn.softmax(toy.classifier().predict(unravel(w), Batch.of_rows(x)))
     return -(weight * jnp.log(p[jnp.arange(len(y)), y])).sum()
 
 
@@ -202,9 +203,9 @@ def test_a_second_call_traces_nothing():
     calls = []
     own = toy.classifier()
 
-    def predict(params, x):
-        calls.append(x.shape)
-        return own.predict(params, x)
+    def predict(params, batch):
+        calls.append(batch.x.shape)
+        return own.predict(params, batch)
 
     task = own._replace(predict=predict)
 

@@ -9,7 +9,7 @@ from pfljax import landscape
 from pfljax.conformance import toy
 from pfljax.core.keys import derive
 from pfljax.core.tree import square_cosine
-from pfljax.core.types import Local
+from pfljax.core.types import Batch, Local
 from pfljax.landscape import curves
 
 T = np.linspace(0, 1, 7)
@@ -62,7 +62,7 @@ def _rings():
 
 def _loss(task, data, points, weights):
     models = jax.vmap(curves.mix, (None, 0))(points, weights)
-    logits = jax.vmap(task.predict, (0, None))(models, data.examples.x)
+    logits = jax.vmap(task.predict, (0, None))(models, Batch.of_rows(data.examples.x))
     picked = jax.nn.log_softmax(logits)[:, jnp.arange(200), data.examples.y]
     found = landscape.mixtures(task, points, weights, data)
     np.testing.assert_allclose(found["loss"], -picked.mean(1), rtol=1e-4)

@@ -6,6 +6,7 @@ import pytest
 
 from pfljax import landscape, models
 from pfljax.conformance import toy
+from pfljax.core.types import Batch
 from pfljax.evaluation.metrics import METRICS
 from pfljax.landscape import Line
 
@@ -29,7 +30,7 @@ def rows(data):
 
 
 def probabilities(task, params, x):
-    logits = np.asarray(task.predict(params, x), np.float64)
+    logits = np.asarray(task.predict(params, Batch.of_rows(x)), np.float64)
     return np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
 
 

@@ -10,7 +10,7 @@ from jax.flatten_util import ravel_pytree
 
 from pfljax import landscape
 from pfljax.conformance import toy
-from pfljax.core.types import ClientData
+from pfljax.core.types import Batch, ClientData
 from pfljax.evaluation import metrics
 from pfljax.landscape.sharpness import ascent
 
@@ -21,7 +21,7 @@ PARAMS = TASK.init(jax.random.key(3))
 
 def loss(w, unravel, x, y):
     """The mean loss of flat parameters, in the words of a textbook."""
-    p = jax.nn.softmax(TASK.predict(unravel(w), x))
+    p = jax.nn.softmax(TASK.predict(unravel(w), Batch.of_rows(x)))
     return -jnp.log(p[jnp.arange(len(y)), y]).mean()
 
 
@@ -42,7 +42,7 @@ def test_sharpness_is_the_rise_at_sams_point():
         found = landscape.sharpness(TASK, PARAMS, data, rho=0.2, adaptive=adaptive)
         top = float(at(w + np.float32(shift)))
         assert found.rise == pytest.approx(top - start, rel=1e-4)
-    judged = metrics.score(lambda x: TASK.predict(PARAMS, x), data, 10)
+    judged = metrics.score(partial(TASK.predict, PARAMS), data, 10)
     assert found.loss == pytest.approx(float(judged["loss"]), rel=1e-5)
     more = landscape.sharpness(TASK, PARAMS, data, rho=0.2, adaptive=True, steps=9)
     assert more.rise > found.rise
@@ -111,9 +111,9 @@ def test_what_cannot_be_is_refused(wrong, said):
 def test_another_radius_is_another_number_of_the_same_program():
     calls = []
 
-    def predict(params, x):
-        calls.append(x.shape)
-        return TASK.predict(params, x)
+    def predict(params, batch):
+        calls.append(batch.x.shape)
+        return TASK.predict(params, batch)
 
     task = TASK._replace(predict=predict)
     near = landscape.sharpness(task, PARAMS, DATA, rho=0.01, chunk=3)

@@ -116,9 +116,11 @@ def test_a_model_drops_in_the_loss_alone():
     loss, predict = jax.jit(task.loss), jax.jit(task.predict)
     losses = [float(loss(params, batch, jax.random.key(i))) for i in (1, 1, 2)]
     assert losses[0] == losses[1] != losses[2]
-    np.testing.assert_array_equal(predict(params, x), predict(params, x))
-    features = jax.jit(task.features)(params, x)
-    np.testing.assert_allclose(predict(params, x), task.head(params, features), 1e-5)
+    np.testing.assert_array_equal(predict(params, batch), predict(params, batch))
+    features = jax.jit(task.features)(params, batch, None)
+    np.testing.assert_allclose(
+        predict(params, batch), task.head(params, features), 1e-5
+    )
 
 
 @pytest.mark.parametrize("rate", [-0.1, 1.0])

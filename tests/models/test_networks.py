@@ -162,8 +162,10 @@ def test_predict_is_head_of_features_and_uint8_is_float(name):
 
     @jax.jit
     def three(params, x):
-        head = task.head(params, task.features(params, x))
-        return task.predict(params, x), head, task.predict(params, x.astype(float))
+        batch = Batch.of_rows(x)
+        head = task.head(params, task.features(params, batch, None))
+        floats = Batch.of_rows(x.astype(float))
+        return task.predict(params, batch), head, task.predict(params, floats)
 
     logits, head, floats = three(params, x)
     assert logits.shape == (3, 10)
@@ -202,7 +204,9 @@ def test_convolutions_agree():
     params = draw_params(build("twocnn_superfed", (6, 6)))
     x = np.random.default_rng(0).normal(size=(2, 6, 6))
     ours, theirs = (
-        jax.jit(build("twocnn_superfed", (6, 6), conv=conv).predict)(params, x)
+        jax.jit(build("twocnn_superfed", (6, 6), conv=conv).predict)(
+            params, Batch.of_rows(x)
+        )
         for conv in ("im2col", "lax")
     )
     np.testing.assert_allclose(ours, theirs, atol=1e-5)
@@ -214,7 +218,8 @@ def test_logistic_is_x_times_kernel_plus_bias():
     params["head"]["bias"] = jnp.arange(10.0)
     x = np.arange(128.0, dtype=np.float32).reshape(2, 8, 8)
     expected = x.reshape(2, 64) / 16 @ params["head"]["kernel"].T + np.arange(10)
-    np.testing.assert_allclose(task.predict(params, x), expected, rtol=1e-4, atol=1e-4)
+    logits = task.predict(params, Batch.of_rows(x))
+    np.testing.assert_allclose(logits, expected, rtol=1e-4, atol=1e-4)
     spread = params["head"]["kernel"].std()
     np.testing.assert_allclose(spread, np.sqrt(1 / 64), rtol=0.15)
 
@@ -299,6 +304,9 @@ def test_batches_are_normalised_apart_and_padding_does_not_count():
     padded = Batch(x[place], y[place], np.arange(64) < 47)
     loss = float(task.loss(params, padded, jax.random.key(0)))
     assert loss == pytest.approx(expected(47).mean(), rel=1e-5)
+    for key in (None, jax.random.key(0)):
+        features = task.features(params, padded, key)[:47]
+        np.testing.assert_allclose(features, _normed(x, 47), rtol=1e-4, atol=1e-5)
 
 
 def test_superfeds_first_block_of_resnet9_has_no_skip():

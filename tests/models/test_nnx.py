@@ -71,9 +71,8 @@ def test_nnx_labels_features_and_head():
     assert task.modules["body"]["layers"]["2"] == {"bias": 1, "kernel": 1}
     assert task.modules["head"] == {"bias": 2, "kernel": 2}
     assert task.groups["body"]["layers"]["0"] == {"bias": "body", "kernel": "body"}
-    x = batch().x
-    logits = task.head(params, task.features(params, x))
-    np.testing.assert_array_equal(logits, task.predict(params, x))
+    logits = task.head(params, task.features(params, batch(), None))
+    np.testing.assert_array_equal(logits, task.predict(params, batch()))
 
 
 def test_nnx_dropout_is_on_in_the_loss_alone_and_follows_the_key():
@@ -81,17 +80,17 @@ def test_nnx_dropout_is_on_in_the_loss_alone_and_follows_the_key():
     params, loss = jax.jit(task.init)(KEY), jax.jit(task.loss)
     losses = [float(loss(params, batch(), jax.random.key(i))) for i in (1, 1, 2)]
     assert losses[0] == losses[1] != losses[2]
-    logits = task.predict(params, batch().x)
-    np.testing.assert_array_equal(logits, task.predict(params, batch().x))
+    logits = task.predict(params, batch())
+    np.testing.assert_array_equal(logits, task.predict(params, batch()))
 
 
 def test_nnx_params_are_stacked_over_clients():
     task = task_from_nnx(mlp, (4,))
     params = jax.jit(jax.vmap(task.init))(jax.random.split(KEY, 3))
-    logits = jax.vmap(task.predict, (0, None))(params, batch().x)
+    logits = jax.vmap(task.predict, (0, None))(params, batch())
     assert logits.shape == (3, 6, 3)
     np.testing.assert_allclose(
-        logits[1], task.predict(tree.take(params, 1), batch().x), atol=1e-5
+        logits[1], task.predict(tree.take(params, 1), batch()), atol=1e-5
     )
 
 

@@ -42,7 +42,7 @@ def batch():
 def test_loss_is_the_mean_cross_entropy_of_the_rows_that_count():
     task, rows = small(), batch()
     params = task.init(KEY)
-    logits = np.asarray(task.predict(params, rows.x), np.float64)
+    logits = np.asarray(task.predict(params, rows), np.float64)
     log_sums = np.log(np.exp(logits).sum(1))
     entropy = log_sums - logits[np.arange(6), rows.y]
     expected = entropy[rows.mask > 0].mean()
@@ -69,8 +69,8 @@ def test_x_is_normalised_inside():
     params = small().init(KEY)
     x = np.random.default_rng(0).integers(0, 256, (3, 4)).astype(np.uint8)
     shift, scale = np.arange(4.0), np.array([1.0, 2.0, 4.0, 8.0])
-    raw = small(shift=shift, scale=scale).predict(params, x)
-    done = small().predict(params, (x - shift) / scale)
+    raw = small(shift=shift, scale=scale).predict(params, Batch.of_rows(x))
+    done = small().predict(params, Batch.of_rows((x - shift) / scale))
     np.testing.assert_allclose(raw, done, rtol=1e-5, atol=1e-5)
 
 
@@ -80,9 +80,27 @@ def test_dropout_is_on_in_the_loss_alone_and_follows_the_key():
     losses = [float(task.loss(params, rows, jax.random.key(i))) for i in (1, 1, 2)]
     assert losses[0] == losses[1] != losses[2]
     predict, head = task.predict, task.head
-    np.testing.assert_array_equal(predict(params, rows.x), predict(params, rows.x))
-    logits = head(params, task.features(params, rows.x))
-    np.testing.assert_array_equal(predict(params, rows.x), logits)
+    np.testing.assert_array_equal(predict(params, rows), predict(params, rows))
+    logits = head(params, task.features(params, rows, None))
+    np.testing.assert_array_equal(predict(params, rows), logits)
+
+
+def test_logits_and_features_are_in_the_mode_of_their_key():
+    task = models.task(models.Network(Dropping(), nn.Dense(3)), (4,))
+    params, rows = task.init(KEY), batch()
+    assert task.num_classes == 3
+    for part in (task.logits, task.features):
+        one, same, other = (part(params, rows, jax.random.key(i)) for i in (1, 1, 2))
+        np.testing.assert_array_equal(one, same)
+        assert not np.array_equal(one, other)
+        assert not np.array_equal(one, part(params, rows, None))
+    trained = task.logits(params, rows, KEY)
+    log_p = jax.nn.log_softmax(trained)[np.arange(len(rows.y)), rows.y]
+    expected = -np.sum(rows.mask * log_p) / rows.mask.sum()
+    np.testing.assert_allclose(task.loss(params, rows, KEY), expected, rtol=1e-6)
+    np.testing.assert_array_equal(
+        task.logits(params, rows, None), task.predict(params, rows)
+    )
 
 
 def test_params_are_plain_dicts_and_init_follows_the_key():
@@ -98,9 +116,9 @@ def test_params_are_plain_dicts_and_init_follows_the_key():
 def test_features_need_the_body_alone():
     task, x = small(), batch().x
     params = task.init(KEY)
-    features = task.features({"body": params["body"]}, x)
+    features = task.features({"body": params["body"]}, Batch.of_rows(x), None)
     logits = task.head({"head": params["head"]}, features)
-    np.testing.assert_array_equal(logits, task.predict(params, x))
+    np.testing.assert_array_equal(logits, task.predict(params, Batch.of_rows(x)))
 
 
 @pytest.mark.parametrize(
@@ -145,4 +163,4 @@ def test_wrong_options_are_named(options, message):
 def test_rows_of_another_shape_are_named():
     task = small()
     with pytest.raises(ValueError, match=r"shape \(2, 2, 2\), expected rows of \(4,\)"):
-        task.predict(task.init(KEY), jnp.zeros((2, 2, 2)))
+        task.predict(task.init(KEY), Batch.of_rows(jnp.zeros((2, 2, 2))))

@@ -9,6 +9,7 @@ import pytest
 import tiny
 from pfljax import Experiment
 from pfljax.core import tree
+from pfljax.core.types import Batch
 from pfljax.simulate import export
 from pfljax.simulate.run import run
 
@@ -28,7 +29,7 @@ def accuracy(params, loaded, client):
     sim, federation, _ = loaded
     test = federation.test
     rows = slice(test.offset[client], test.offset[client] + test.size[client])
-    logits = sim.task.predict(params, test.examples.x[rows])
+    logits = sim.task.predict(params, Batch.of_rows(test.examples.x[rows]))
     return float(np.mean(np.argmax(logits, 1) == np.asarray(test.examples.y[rows])))
 
 
@@ -84,9 +85,10 @@ def test_a_run_without_a_checkpoint(folder, tmp_path):
 def test_the_task_of_a_folder_needs_no_data(folder, loaded, monkeypatch):
     monkeypatch.setattr(export, "build_federation", None)
     task = export.load_task(folder)
-    x = loaded[1].test.examples.x[:5]
-    ours = task.predict(loaded[2].server, x)
-    np.testing.assert_array_equal(ours, loaded[0].task.predict(loaded[2].server, x))
+    batch = Batch.of_rows(loaded[1].test.examples.x[:5])
+    ours = task.predict(loaded[2].server, batch)
+    wanted = loaded[0].task.predict(loaded[2].server, batch)
+    np.testing.assert_array_equal(ours, wanted)
 
 
 def test_a_model_of_two_networks_predicts_as_it_was_judged(tmp_path):
@@ -94,18 +96,18 @@ def test_a_model_of_two_networks_predicts_as_it_was_judged(tmp_path):
     run(job.replace(rounds=1, epochs=1, out=str(tmp_path / "run")))
     sim, federation, state = export.load_state(tmp_path / "run")
     export.export(tmp_path / "run", 1, tmp_path / "own.npz")
-    x = federation.test.examples.x[:5]
+    batch = Batch.of_rows(federation.test.examples.x[:5])
     found = export.load_task(tmp_path / "run").predict(
-        export.load_params(tmp_path / "own.npz"), x
+        export.load_params(tmp_path / "own.npz"), batch
     )
     export.export(tmp_path / "run", None, tmp_path / "server.npz")
     server = export.load_params(tmp_path / "server.npz")
     own = jax.tree.map(lambda leaf: leaf[1], state.clients).own
-    w, v = (sim.task.predict(params, x) for params in (state.server, own.v))
+    w, v = (sim.task.predict(params, batch) for params in (state.server, own.v))
     wanted = own.alpha * v + (1 - own.alpha) * w
     np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
     assert not np.allclose(w, v)
-    of_server = export.load_task(tmp_path / "run").predict(server, x)
+    of_server = export.load_task(tmp_path / "run").predict(server, batch)
     np.testing.assert_allclose(of_server, w, rtol=1e-5, atol=1e-6)
 
 

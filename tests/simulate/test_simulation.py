@@ -12,7 +12,7 @@ import pytest
 import tiny
 from pfljax import Experiment, algorithms, data, engine, models, selection
 from pfljax.core import training as local
-from pfljax.core.types import ClientData, Examples, Local
+from pfljax.core.types import Batch, ClientData, Examples, Local
 from pfljax.simulate import components, simulation
 from pfljax.simulate.federation import build_federation
 
@@ -134,9 +134,12 @@ def test_pixels_may_be_normalised_by_channel():
     moved = simulation.simulation(
         job, dataclasses.replace(federation, shift=0.0, scale=1.0)
     ).task
-    logits = task.predict(params, x)
+    logits = task.predict(params, Batch.of_rows(x))
     np.testing.assert_allclose(
-        logits, moved.predict(params, (x - x.mean(0)) / x.std(0)), rtol=1e-4, atol=1e-5
+        logits,
+        moved.predict(params, Batch.of_rows((x - x.mean(0)) / x.std(0))),
+        rtol=1e-4,
+        atol=1e-5,
     )
 
 

@@ -20,7 +20,6 @@ import optax
 from pfljax.algorithms.fedavg import fedavg
 from pfljax.algorithms.interpolation.apfl import Mixed
 from pfljax.core import aggregation, tree
-from pfljax.core.batch_rows import batches
 from pfljax.core.keys import derive
 from pfljax.core.newcomers import newcomers_take_w
 from pfljax.core.training import learning_rate, minibatch
@@ -71,7 +70,7 @@ def apfl_fedtorch(
         train=train,
         aggregate=lambda w, uploads, cohort: aggregation.mean(uploads, weights(cohort)),
         personal=lambda turn, w, own, data: mixture(w, *own),
-        predict=lambda model, x: mixed_logits(task, model, x),
+        predict=lambda model, batch: mixed_logits(task, model, batch),
     )
     return newcomers_take_w(
         method, judged=lambda turn, w, data: mixture(w, w, jnp.float32(0))
@@ -89,18 +88,17 @@ def moved(optimizer, params, slope, moments):
     return optax.apply_updates(params, updates), moments
 
 
-def mixed_logits(task, model, x):
+def mixed_logits(task, model, batch):
     """alpha f_v(x) + (1 - alpha) f_w(x); f_w(x) of the server's model, which is w."""
     if "alpha" not in model:
-        return task.predict(model, x)
-    of_w, of_v = (task.predict(model[name], x) for name in ("w", "v"))
+        return task.predict(model, batch)
+    of_w, of_v = (task.predict(model[name], batch) for name in ("w", "v"))
     return tree.lerp(of_w, of_v, model["alpha"])
 
 
 def mixed_loss(model, task, batch):
     """Cross-entropy of the mixed logits, mean over the rows that count."""
-    with batches(batch.mask, len(batch.mask)):
-        logits = mixed_logits(task, model, batch.x)
+    logits = mixed_logits(task, model, batch)
     each = optax.softmax_cross_entropy_with_integer_labels(logits, batch.y)
     return (each * batch.mask).sum() / jnp.maximum(batch.mask.sum(), 1)
 

@@ -4,6 +4,7 @@ import pytest
 
 from pfljax.algorithms.interpolation.apfl_fedtorch import apfl_fedtorch
 from pfljax.conformance import toy
+from pfljax.core.types import Batch
 
 
 def slope_of_mixed_logits(k, model):
@@ -42,12 +43,13 @@ def test_apfl_fedtorch_against_numpy(adaptive):
 def test_a_client_is_judged_by_mixed_logits():
     task = toy.quadratic()
     method = apfl_fedtorch(task, toy.full_batch(), alpha=0.25)
-    w, v, x = toy.unflat([1.0, 2, 3]), toy.unflat([0.0, 4, 1]), jnp.ones((2, 4))
+    w, v = toy.unflat([1.0, 2, 3]), toy.unflat([0.0, 4, 1])
+    batch = Batch.of_rows(jnp.ones((2, 4)))
     kept = method.init_client(v, 0, None)
     for met, share in ((False, 0.0), (True, 0.25)):
         model = method.personal(None, w, kept._replace(met=jnp.bool_(met)), None)
-        expected = (1 - share) * task.predict(w, x) + share * task.predict(v, x)
-        np.testing.assert_allclose(method.predict(model, x), expected)
+        expected = (1 - share) * task.predict(w, batch) + share * task.predict(v, batch)
+        np.testing.assert_allclose(method.predict(model, batch), expected)
 
 
 def test_alpha_out_of_range_is_refused():
