@@ -1,31 +1,27 @@
-"""The pages of several runs: a comparison, and a sweep."""
+"""The pages of several runs, a comparison and a sweep: what their templates show."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from pfljax.report import html
 from pfljax.report.columns import Table
+from pfljax.report.config import by_group, by_name
 from pfljax.report.formats import BEST, cells
 from pfljax.report.html import (
     EMPTY,
     Card,
+    Grid,
     Picture,
-    Section,
-    cards,
     comparison_grid,
     counted,
-    document,
-    figures,
     fixed,
-    folded,
     grid,
-    note,
-    pairs,
 )
 from pfljax.report.runs import UNIQUE_TO_A_RUN, Group, Run, differing_keys, number
 
 CLIENTS = ("accuracy_over_clients", "bars")
-TOLD = ("dataset", "partition", "model")
-LANDSCAPES = "Kinds that would make this page too large are on the runs' own pages."
+FACTS = ("dataset", "partition", "model")
+RUN_TITLES = ["Method", "Seed", "Folder", "Rows", "Training (s)", "Command"]
 
 
 def comparison_page(
@@ -36,138 +32,135 @@ def comparison_page(
 ) -> str:
     """The page of several runs; the first of the tables has the key figures."""
     runs = [run for group in groups for run in group.runs]
-    differ = differing_keys(runs)
-    hidden = {*differ, *UNIQUE_TO_A_RUN}
-    shared = {k: v for k, v in runs[0].config.items() if k not in hidden}
-    seeds = ", ".join(str(s) for s in sorted({run.config["seed"] for run in runs}))
-    facts = [f"{len(groups)} methods", f"{len(runs)} runs", f"seeds {seeds}"]
-    facts += [f"{name} {shared[name]}" for name in TOLD if name in shared]
-    clients = [picture for picture in pictures if picture.name in CLIENTS]
-    curves = [picture for picture in pictures if picture.name not in CLIENTS]
-    shown = figures(landscapes) + note(LANDSCAPES) if landscapes else ""
-    sections = [
-        Section("Summary", _best(tables)),
-        Section("Tables", _tables(tables)),
-        Section("Curves", figures(curves)),
-        Section("Clients", figures(clients)),
-        Section("Landscapes", shown),
-        Section("Config", _settings(groups, differ, shared)),
-        Section("Provenance", _provenance(groups)),
-    ]
-    return document("Comparison", facts, sections)
+    differing = differing_keys(runs)
+    calibration = [t for t in tables if t.name.endswith("_calibration")]
+    accuracy = [t for t in tables if not t.name.endswith("_calibration")]
+    return html.render(
+        "comparison.html.j2",
+        title="Comparison",
+        facts=_comparison_facts(groups, runs, differing),
+        key_figures=_best(tables[0]) if tables else [],
+        tables=[comparison_grid(table) for table in accuracy],
+        calibration=[comparison_grid(table) for table in calibration],
+        curves=[p for p in pictures if p.name not in CLIENTS],
+        client_pictures=[p for p in pictures if p.name in CLIENTS],
+        landscapes=landscapes,
+        differing=_differing(groups, differing),
+        shared=by_group(runs[0].settings, without={*differing, *UNIQUE_TO_A_RUN}),
+        data=_by_answer(
+            "Data, by the SHA-256 of the rows and who holds them.", runs, _data
+        ),
+        environments=_by_answer("Environments.", runs, _environment),
+        runs=_each_run(groups),
+    )
 
 
 def sweep_page(
     about: Mapping[str, Any], table: Table, pictures: Sequence[Picture]
 ) -> str:
     """The page of a sweep; `about` is its sweep.json."""
-    config, over = about["experiment"], about["over"]
-    facts = [f"{config['algorithm']} over {', '.join(over)}"]
-    facts += [f"{name} {config[name]}" for name in TOLD if name in config]
-    settings = {k: v for k, v in config.items() if k not in over}
-    swept = grid(["Swept", "Values"], [[k, _listed(v)] for k, v in over.items()])
-    sections = [
-        Section("Summary", _best([table])),
-        Section("Tables", _tables([table])),
-        Section("Curves", figures(pictures)),
-        Section("Config", swept + folded("All other settings", pairs(settings))),
-    ]
-    return document("Sweep", facts, sections)
-
-
-def _best(tables: Sequence[Table]) -> str:
-    """Who is best in each ranked column of the first table; why nobody is."""
-    if not tables:
-        return ""
-    table = tables[0]
-    shown, found = cells(table), []
-    for i, column in enumerate(table.columns, start=2):
-        best = [row for row in shown if row[i].mark == BEST]
-        if best:
-            names = [f"{row[0].text}: {row[1].text}" for row in best]
-            who = "; ".join(names) if len(best) < 3 else f"{len(best)} rows alike"
-            found.append(Card(column.title, best[0][i].text, who))
-    alone = "One row has nothing to be ranked against: see the table."
-    apart = "Nothing is marked as the best: see below the table's title."
-    told = alone if len(shown) == 1 else apart
-    return cards(found) or note(told)
-
-
-def _tables(tables: Sequence[Table]) -> str:
-    """The tables; those of calibration are folded."""
-    told: dict[bool, list[str]] = {True: [], False: []}
-    for table in tables:
-        told[table.name.endswith("_calibration")].append(comparison_grid(table))
-    legend = note("In each ranked column the best is bold, the second underlined.")
-    more = folded("Calibration and loss", "\n".join(told[True]))
-    return "\n".join([*told[False], legend, more])
-
-
-def _settings(
-    groups: Sequence[Group], differ: Sequence[str], shared: Mapping[str, Any]
-) -> str:
-    """Settings that differ, method by method, then those that all runs share."""
-    rows = [[g.label, *(g.runs[0].config.get(key) for key in differ)] for g in groups]
-    own = grid(["Method", *differ], rows, "Settings that differ.") if differ else ""
-    return own + folded("Settings that all runs share", pairs(shared))
-
-
-def _provenance(groups: Sequence[Group]) -> str:
-    """Data by their hash, environments, and the runs."""
-    runs = [run for group in groups for run in group.runs]
-    rows = [_run_row(group.label, run) for group in groups for run in group.runs]
-    titles = ["Method", "Seed", "Folder", "Rows", "Training (s)", "Command"]
-    return "\n".join(
-        [
-            _shared(
-                "Data, by the SHA-256 of the rows and who holds them.", runs, _data
-            ),
-            _shared("Environments.", runs, _environment),
-            folded(f"Each of {len(runs)} runs", grid(titles, rows)),
-        ]
+    over = about["over"]
+    config = by_name(about["experiment"])
+    values = [[name, ", ".join(map(str, swept))] for name, swept in over.items()]
+    return html.render(
+        "sweep.html.j2",
+        title="Sweep",
+        facts=[f"{config['algorithm']} over {', '.join(over)}", *_facts(config)],
+        key_figures=_best(table),
+        table=comparison_grid(table),
+        curves=pictures,
+        swept=grid(["Swept", "Values"], values),
+        settings=by_group(about["experiment"], without=over),
     )
 
 
-def _shared(caption: str, runs: Sequence[Run], tell: Any) -> str:
-    """A row for each different answer of `tell`, with the runs that give it."""
-    found: dict[tuple[str, ...], list[str]] = {}
+def _comparison_facts(
+    groups: Sequence[Group], runs: Sequence[Run], differing: Sequence[str]
+) -> list[str]:
+    """How much is compared, and what all runs share."""
+    seeds = sorted({run.config["seed"] for run in runs})
+    facts = [f"{len(groups)} methods", f"{len(runs)} runs"]
+    facts.append(f"seeds {', '.join(map(str, seeds))}")
+    shared = {k: v for k, v in runs[0].config.items() if k not in differing}
+    return facts + _facts(shared)
+
+
+def _facts(config: Mapping[str, Any]) -> list[str]:
+    """The problem, as far as `config` has it."""
+    return [f"{name} {config[name]}" for name in FACTS if name in config]
+
+
+def _best(table: Table) -> list[Card]:
+    """Who is best in each ranked column."""
+    rows = cells(table)
+    cards = []
+    for i, column in enumerate(table.columns, start=2):
+        best = [row for row in rows if row[i].mark == BEST]
+        if best:
+            names = [f"{row[0].text}: {row[1].text}" for row in best]
+            who = "; ".join(names) if len(best) < 3 else f"{len(best)} rows alike"
+            cards.append(Card(column.title, best[0][i].text, who))
+    return cards
+
+
+def _differing(groups: Sequence[Group], differing: Sequence[str]) -> Grid:
+    """Settings that differ, method by method; no rows where none does."""
+    rows = []
+    for group in groups if differing else ():
+        config = group.runs[0].config
+        rows.append([group.label, *(config.get(name) for name in differing)])
+    return grid(["Method", *differing], rows, "Settings that differ.")
+
+
+def _by_answer(
+    caption: str, runs: Sequence[Run], ask: Callable[[Run], dict[str, str]]
+) -> Grid:
+    """A row for each different answer of `ask`, with the runs that give it."""
+    runs_by_answer: dict[tuple[str, ...], list[str]] = {}
     for run in runs:
-        found.setdefault(tuple(tell(run).values()), []).append(run.folder.name)
-    rows = [
-        [*told, len(names) if len(names) > 3 else ", ".join(names)]
-        for told, names in found.items()
-    ]
-    return grid([*tell(runs[0]), "Runs"], rows, caption)
+        answer = tuple(ask(run).values())
+        runs_by_answer.setdefault(answer, []).append(run.folder.name)
+    rows = []
+    for answer, names in runs_by_answer.items():
+        rows.append([*answer, len(names) if len(names) > 3 else ", ".join(names)])
+    return grid([*ask(runs[0]), "Runs"], rows, caption)
 
 
 def _data(run: Run) -> dict[str, str]:
-    known = run.partition
+    partition = run.partition
     return {
-        "Data set": str(known.get("dataset", EMPTY)),
-        "Source and licence": str(known.get("source", "not recorded")),
-        "Partition seed": str(known.get("seed", EMPTY)),
-        "SHA-256": known["sha256"],
+        "Data set": str(partition.get("dataset", EMPTY)),
+        "Source and licence": str(partition.get("source", "not recorded")),
+        "Partition seed": str(partition.get("seed", EMPTY)),
+        "SHA-256": partition["sha256"],
     }
 
 
 def _environment(run: Run) -> dict[str, str]:
-    known = run.environment
-    packages = (known.get("packages") or {}).items()
+    environment = run.environment
+    packages = (environment.get("packages") or {}).items()
     return {
-        "Python": str(known.get("python", EMPTY)),
+        "Python": str(environment.get("python", EMPTY)),
         "Packages": ", ".join(f"{name} {version}" for name, version in packages),
-        "Platform": str(known.get("platform", EMPTY)),
-        "Processors": str(known.get("processors", EMPTY)),
-        "Devices": counted(known.get("devices") or [EMPTY]),
+        "Platform": str(environment.get("platform", EMPTY)),
+        "Processors": str(environment.get("processors", EMPTY)),
+        "Devices": counted(environment.get("devices") or [EMPTY]),
     }
 
 
-def _run_row(label: str, run: Run) -> list[Any]:
-    known = run.partition["sha256"][:12]
-    seconds = fixed(number(run.seconds), 1)
-    command = str(run.environment.get("command", EMPTY))
-    return [label, run.config["seed"], run.folder.name, known, seconds, command]
-
-
-def _listed(values: Sequence[Any]) -> str:
-    return ", ".join(str(value) for value in values)
+def _each_run(groups: Sequence[Group]) -> Grid:
+    """Every run with its rows' hash, time and command."""
+    rows = []
+    for group in groups:
+        for run in group.runs:
+            rows.append(
+                [
+                    group.label,
+                    run.config["seed"],
+                    run.folder.name,
+                    run.partition["sha256"][:12],
+                    fixed(number(run.seconds), 1),
+                    str(run.environment.get("command", EMPTY)),
+                ]
+            )
+    return grid(RUN_TITLES, rows)

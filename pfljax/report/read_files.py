@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from pfljax.report.config import by_name
 from pfljax.runs import folder
 from pfljax.runs.folder import DAMAGE
 
@@ -33,7 +34,8 @@ def read_object(path: Path) -> dict[str, Any]:
         raise damaged(path, error) from error
     if not isinstance(found, dict):
         raise damaged(path, f"expected a JSON object, got {type(found).__name__}")
-    missing = [key for key in NEEDED.get(path.name, ()) if key not in found]
+    known = by_name(found) if path.name == "config.json" else found
+    missing = [key for key in NEEDED.get(path.name, ()) if key not in known]
     if missing:
         raise damaged(path, f"it lacks {', '.join(missing)}")
     return found

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from pfljax.report.config import by_group, by_name
 from pfljax.report.read_files import (
     damaged,
     read_arrays,
@@ -29,7 +30,8 @@ class Run(NamedTuple):
 
     folder: Path
     label: str
-    config: dict[str, Any]
+    config: dict[str, Any]  # settings by name
+    settings: dict[str, dict[str, Any]]  # the same by group
     environment: dict[str, Any]  # empty where it was not recorded
     executor: dict[str, Any]  # empty where the width was given
     partition: dict[str, Any]
@@ -72,12 +74,14 @@ def read_run(folder: str | Path) -> Run:
     """
     folder = Path(folder)
     _check_finished(folder)
-    config = read_object(folder / "config.json")
+    written = read_object(folder / "config.json")
+    config = by_name(written)
     summary = read_object(folder / "summary.json")
     run = Run(
         folder=folder,
         label=str(config.get("label") or summary.get("label") or label_of(config)),
         config=config,
+        settings=by_group(written),
         environment=read_optional(folder / "environment.json"),
         executor=read_optional(folder / "executor.json"),
         partition=_read_partition(folder / "partition.json"),

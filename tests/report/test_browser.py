@@ -125,8 +125,15 @@ def test_rows_move_whole(pages, tab):
 
 def test_hard_cells_are_in_order_and_empty_ones_last(tab, tmp_path):
     mixed = [HARD[i] for i in (7, 4, 1, 6, 5, 0, 3, 2)]
-    body = html.grid(["number", "text"], mixed)
-    page = html.document("Hard", (), [html.Section("Table", body)])
+    empty = {"key_figures": [], "curves": [], "settings": {}}
+    page = html.render(
+        "sweep.html.j2",
+        title="Hard",
+        facts=(),
+        table=html.grid(["number", "text"], mixed),
+        swept=html.grid([], []),
+        **empty,
+    )
     (tmp_path / "hard.html").write_text(page, encoding="utf-8")
     tab.open(tmp_path / "hard.html")
     for at, cells in enumerate(zip(*HARD, strict=True), start=1):

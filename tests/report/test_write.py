@@ -1,15 +1,18 @@
 import base64
 import csv
-import html
 import json
 import re
 import shutil
+import subprocess
+import sys
+from html import unescape
 from html.parser import HTMLParser
 
+import jinja2
 import numpy as np
 import pytest
 
-from pfljax.report import style, write_comparison, write_run_report
+from pfljax.report import html, style, write_comparison, write_run_report
 
 VOID = {"meta", "img", "br", "link"}
 STD = "accuracy_std_over_seeds"
@@ -69,9 +72,7 @@ def rows_below(page_text, first_heading):
     """Cells [row][column] of the table whose first heading this is."""
     table = page_text.partition(f">{first_heading}</th>")[2].partition("</table>")[0]
     lines = re.findall(r"<tr>(<td.*?)</tr>", table)
-    return [
-        [html.unescape(c) for c in re.findall(r"<td.*?>(.*?)</td>", x)] for x in lines
-    ]
+    return [[unescape(c) for c in re.findall(r"<td.*?>(.*?)</td>", x)] for x in lines]
 
 
 @pytest.fixture(scope="module")
@@ -144,6 +145,54 @@ def test_the_page_has_all_that_the_folder_says_of_its_origin(reported):
     assert (pairs["devices"], pairs["width"]) == ("2 × cpu: cpu", "7")
     config = json.loads((reported / "config.json").read_text())
     assert {k: pairs[k] for k in ("lr", "out")} == {"lr": "0.01", "out": config["out"]}
+
+
+GROUPED = {
+    "data": {"dataset": "digits", "partition": "iid"},
+    "method": {"algorithm": "ditto", "hyper": {"lam": 0.5}},
+    "participation": {"rounds": 8, "seed": 0},
+}
+
+
+def test_settings_in_groups_are_tables_of_their_own(make_run, tmp_path):
+    folders = []
+    for lam in (0.5, 2.0):
+        folders.append(make_run(tmp_path / f"lam{lam}", "ditto", 0, R=8))
+        method = GROUPED["method"] | {"hyper": {"lam": lam}}
+        config = json.dumps(GROUPED | {"method": method})
+        (folders[-1] / "config.json").write_text(config)
+    write_run_report(folders[0])
+    write_comparison(folders, tmp_path / "out")
+    told = (folders[0] / "report.html").read_text("utf-8")
+    config = told.partition("All settings")[2].partition("</details>")[0]
+    titles = re.findall(r"<h3>(.*?)</h3>", config)
+    assert titles == ["Data", "Method", "Participation"]
+    method = config.partition("<h3>Method</h3>")[2].partition("</table>")[0]
+    pairs = re.findall(r'<th scope="row">(.*?)</th><td>(.*?)</td>', method)
+    assert pairs == [("algorithm", "ditto"), ("hyper", "{&#34;lam&#34;: 0.5}")]
+    told = (tmp_path / "out" / "comparison.html").read_text("utf-8")
+    assert '<th scope="col">hyper</th>' in told
+    shared = told.partition("Settings that all runs share")[2]
+    names = re.findall(r'<th scope="row">(.*?)</th>', shared)
+    assert names == ["dataset", "partition", "algorithm", "rounds"]
+
+
+def test_a_template_without_its_content_is_an_error():
+    with pytest.raises(jinja2.UndefinedError, match="is undefined"):
+        html.render("run.html.j2", title="Half", facts=[])
+
+
+def test_the_command_reads_and_writes_without_jax(comparison_folders, tmp_path):
+    code = (
+        "import sys; from pfljax.cli.main import main; main(); "
+        "heavy = ('jax', 'jaxlib', 'flax', 'optax', 'orbax', 'chex'); "
+        "print([name for name in heavy if name in sys.modules])"
+    )
+    folders = map(str, comparison_folders[:2])
+    command = [sys.executable, "-c", code, "report", *folders, "--out", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.stdout.splitlines()[-1:] == ["[]"], done.stderr
+    assert (tmp_path / "comparison.html").exists()
 
 
 def test_the_page_has_a_row_for_each_client(reported):
