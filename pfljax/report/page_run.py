@@ -122,16 +122,21 @@ def _each_client(run: Run) -> tuple[str, Grid]:
     """(title, a row a client: its rows, how often it took part, its accuracies)."""
     columns = _client_columns(run)
     C = len(columns["Client"])
+    shown = list(range(C))
     title = f"Each of {C} clients"
-    shown = np.arange(min(C, MOST_CLIENTS))
-    models = list(models_of(run))
     if C > MOST_CLIENTS:
-        title = f"The {len(shown)} clients of least accuracy, of {C}"
-        if models:
-            last = run.per_client[f"{models[0]}/test/accuracy"][-1]
-            shown = np.argsort(100 * last.astype(float))[:MOST_CLIENTS]
+        shown = _worst_clients(run, MOST_CLIENTS)
+        title = f"The {MOST_CLIENTS} clients of least accuracy, of {C}"
     rows = ([column[client] for column in columns.values()] for client in shown)
     return title, grid([*columns], rows)
+
+
+def _worst_clients(run: Run, count: int) -> list[int]:
+    """The clients that the first model serves worst; the first ones without a model."""
+    for model in models_of(run):
+        accuracy = run.per_client[f"{model}/test/accuracy"][-1]
+        return np.argsort(accuracy)[:count].tolist()
+    return list(range(count))
 
 
 def _client_columns(run: Run) -> dict[str, Sequence[Any]]:
