@@ -14,16 +14,12 @@ from pfljax.core.types import Batch, ClientData, Cohort, Examples, Local, Turn
 
 CLASSES, ROWS, CLIENTS, COHORT = 10, 12, 5, 2
 MODELS = {  # with the shape of a row
-    "twonn_superfed": (28, 28),
-    "twocnn_superfed": (28, 28, 3),
-    "resnet9": (28, 28, 3),
-    "resnet9_superfed:norm=batch_superfed": (28, 28, 3),
+    "twonn": (28, 28),
+    "twocnn": (28, 28, 3),
+    "resnet9:norm=batch": (28, 28, 3),
     "mobilenet": (32, 32, 3),
-    "mobilenet_superfed": (64, 64, 3),
     "vgg9": (28, 28, 1),
-    "vgg9_superfed": (28, 28, 1),
     "char_lstm": (8,),
-    "char_lstm_superfed": (8,),
 }
 OPTIONS = {"superfed": {"mixing": "layer", "start": 0.0}}
 FORMS = [
@@ -32,7 +28,7 @@ FORMS = [
     ("pfedme", {"as_in": "superfed-code"}),
     ("lg_fedavg", {"mean_body": True}),
 ]
-QUICK = ("twonn_superfed", "char_lstm_superfed")  # to trace
+QUICK = ("twonn", "char_lstm")  # to trace
 CASES = [
     pytest.param(name, marks=() if name in QUICK else pytest.mark.slow)
     for name in MODELS

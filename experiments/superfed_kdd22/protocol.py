@@ -34,6 +34,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+import forms  # noqa: F401  makes the models of the code known
 import numpy as np
 
 from pfljax import registry

@@ -16,8 +16,6 @@ from pfljax.models.small import logistic as logistic
 from pfljax.models.small import mlp as mlp
 from pfljax.models.small import model as model
 from pfljax.models.small import twocnn as twocnn
-from pfljax.models.small import twocnn_superfed as twocnn_superfed
 from pfljax.models.small import twonn as twonn
-from pfljax.models.small import twonn_superfed as twonn_superfed
 from pfljax.models.task import check_task as check_task
 from pfljax.models.task import task as task

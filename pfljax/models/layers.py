@@ -14,8 +14,6 @@ from pfljax.core.types import Array
 from pfljax.core.unaveraged import UNSENT
 
 Layer = Callable[..., Any]
-XAVIER = nn.initializers.glorot_normal()
-bare_dense = partial(nn.Dense, use_bias=False, kernel_init=XAVIER)
 
 
 def flatten(x: Array) -> Array:

@@ -15,7 +15,6 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from pfljax.core.types import Array
-from pfljax.models.layers import bare_dense
 from pfljax.models.network import Network
 
 
@@ -31,15 +30,6 @@ def char_lstm(
     stack = [LSTM(hidden) for _ in range(layers)]
     body = [Embedding(vocab, embedding), *stack, last_state]
     return Network(nn.Sequential(body), nn.Dense(num_classes))
-
-
-def char_lstm_superfed(num_classes: int, *, hidden: int = 256) -> nn.Module:
-    """SuPerFed's NextCharLM without bias: 821,024 parameters with 100 characters.
-
-    Both layers are one module, as torch's LSTM is: SuPerFed-LM draws one lambda.
-    """
-    body = [Embedding(100, 8), LSTM(hidden, layers=2, bias=False), last_state]
-    return Network(nn.Sequential(body), bare_dense(num_classes))
 
 
 class Embedding(nn.Module):

@@ -1,7 +1,6 @@
 """The models: each a factory of the number of classes, and a body and a head.
 
-McMahan et al., AISTATS 2017, https://arxiv.org/abs/1602.05629 (2NN and CNN); SuperFed:
-Hahn et al., KDD 2022, https://arxiv.org/abs/2109.07628, as its code has them;
+McMahan et al., AISTATS 2017, https://arxiv.org/abs/1602.05629 (2NN and CNN);
 pfl-research: Granqvist et al., NeurIPS 2024, https://arxiv.org/abs/2404.06430.
 """
 
@@ -13,21 +12,13 @@ from typing import Any
 from flax import linen as nn
 
 from pfljax import registry
-from pfljax.models.convnets import (
-    mobilenet,
-    mobilenet_superfed,
-    resnet9,
-    resnet9_superfed,
-    vgg9,
-    vgg9_superfed,
-)
+from pfljax.models.convnets import mobilenet, resnet9, vgg9
 from pfljax.models.convolution import conv_for_platform, max_pool
 from pfljax.models.dropout import Dropout
-from pfljax.models.layers import XAVIER, add_channel, bare_dense, flatten, relu_layers
+from pfljax.models.layers import add_channel, flatten, relu_layers
 from pfljax.models.linear import Linear
 from pfljax.models.network import Network as Network
 from pfljax.models.recurrent import char_lstm as char_lstm
-from pfljax.models.recurrent import char_lstm_superfed as char_lstm_superfed
 
 Layer = Callable[..., Any]
 
@@ -48,13 +39,6 @@ def twonn(num_classes: int) -> nn.Module:
     return mlp(num_classes, hidden=(200, 200))
 
 
-def twonn_superfed(num_classes: int) -> nn.Module:
-    """SuPerFed's TwoNN without bias: body 200-200, head 200-K, 238,800 on MNIST."""
-    body = [flatten, *relu_layers(bare_dense, (200, 200))]
-    head = [*relu_layers(bare_dense, (200,)), bare_dense(num_classes)]
-    return Network(nn.Sequential(body), nn.Sequential(head))
-
-
 def twocnn(num_classes: int, *, conv: str = "auto") -> nn.Module:
     """McMahan's CNN: 5x5x32, 5x5x64, 512, K: 1,663,370 parameters on MNIST."""
     convolution = _convolution(conv, kernel_size=(5, 5), padding="SAME")
@@ -63,18 +47,6 @@ def twocnn(num_classes: int, *, conv: str = "auto") -> nn.Module:
         body += [convolution(channels), nn.relu, max_pool]
     body += [flatten, Linear(512), nn.relu]
     return Network(nn.Sequential(body), nn.Dense(num_classes))
-
-
-def twocnn_superfed(num_classes: int, *, conv: str = "auto") -> nn.Module:
-    """SuPerFed's TwoCNN without bias: head 200-200-K; 722,800 on 28x28x3 images."""
-    convolution = _convolution(
-        conv, kernel_size=(5, 5), padding=1, use_bias=False, kernel_init=XAVIER
-    )
-    body = [add_channel]
-    for channels in (32, 64):
-        body += [convolution(channels), nn.relu, partial(max_pool, pad=1)]
-    head = [*relu_layers(bare_dense, (200, 200)), bare_dense(num_classes)]
-    return Network(nn.Sequential([*body, flatten]), nn.Sequential(head))
 
 
 def cifar_cnn(num_classes: int, *, conv: str = "auto") -> nn.Module:
@@ -104,19 +76,13 @@ MODELS: dict[str, Callable[..., nn.Module]] = {
     "logistic": logistic,
     "mlp": mlp,
     "twonn": twonn,
-    "twonn_superfed": twonn_superfed,
     "twocnn": twocnn,
-    "twocnn_superfed": twocnn_superfed,
     "cifar_cnn": cifar_cnn,
     "gn_cnn": gn_cnn,
     "resnet9": resnet9,
-    "resnet9_superfed": resnet9_superfed,
     "mobilenet": mobilenet,
-    "mobilenet_superfed": mobilenet_superfed,
     "vgg9": vgg9,
-    "vgg9_superfed": vgg9_superfed,
     "char_lstm": char_lstm,
-    "char_lstm_superfed": char_lstm_superfed,
 }
 
 

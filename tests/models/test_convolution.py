@@ -26,7 +26,7 @@ def both(convolution, x, kernel, strides, padding):
     ("kernel", "strides", "padding"),
     [
         (5, (1, 1), "SAME"),  # twocnn
-        (5, (1, 1), ((1, 1), (1, 1))),  # twocnn_superfed
+        (5, (1, 1), ((1, 1), (1, 1))),
         (3, (1, 1), "SAME"),  # gn_cnn
         (3, (2, 1), "SAME"),
         (3, (2, 2), "VALID"),

@@ -18,9 +18,8 @@ def test_layers_are_found_by_the_paths_of_their_parameters():
         assert outputs_first(models.model(name, 3)) == set()
     found = outputs_first(models.model("char_lstm", 3))
     assert found == {f"body/layers_{i}/kernel_{k}" for i in (1, 2) for k in "ih"}
-    found = outputs_first(models.model("char_lstm_superfed", 3))
-    ends = ("i", "h", "i_1", "h_1")
-    assert found == {f"body/layers_1/kernel_{end}" for end in ends}
+    found = outputs_first(models.LSTM(3, layers=2))
+    assert found == {f"kernel_{end}" for end in ("i", "h", "i_1", "h_1")}
     block = Residual(nn.Sequential([nn.relu, models.Linear(2)]), models.Linear(2))
     assert outputs_first(block) == {"branch/layers_1/kernel", "skip/kernel"}
 
