@@ -11,6 +11,7 @@ usage: pfljax COMMAND [OPTIONS]
   list     names to choose from:                pfljax list algorithms
   prepare  make a data set ready:               pfljax prepare mnist
   bench    measure how fast this machine is:    pfljax bench W1 W3
+  conformance  hold methods to the laws:        pfljax conformance ditto
 
 `pfljax COMMAND --help` lists the options of a command. run and resume also take
 --distributed, or --coordinator HOST:PORT --processes N --process I, on each host.
@@ -272,6 +273,21 @@ def bench(args: list[str]) -> None:
     print(f"{measured}\n\nsee {given.out}")
 
 
+def conformance(args: list[str]) -> None:
+    """Holds methods to the laws, a line a law; exit code 1 if one is broken."""
+    parser = ArgumentParser("pfljax conformance", description=conformance.__doc__)
+    parser.add_argument("names", nargs="+", metavar="NAME", help="a method")
+    names = parser.parse_args(args).names
+    from pfljax.conformance import run as verdicts_on
+
+    broken = 0
+    for verdict in verdicts_on(names):
+        print(verdict, flush=True)
+        broken += verdict.error is not None
+    if broken:
+        sys.exit(1)
+
+
 COMMANDS = {
     "run": run,
     "resume": resume,
@@ -282,4 +298,5 @@ COMMANDS = {
     "list": list_,
     "prepare": prepare,
     "bench": bench,
+    "conformance": conformance,
 }

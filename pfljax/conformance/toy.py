@@ -6,6 +6,7 @@ methods are known in closed form.
 
 from functools import cache
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -14,6 +15,9 @@ from pfljax import engine, models, selection
 from pfljax.core.keys import derive
 from pfljax.core.types import ClientData, Examples, Local, Task
 
+BODY = 4 * 16  # bytes of the classifier's body
+HEAD = 4 * 15  # and of its head
+WHOLE = BODY + HEAD
 SIZES = (3, 20, 7, 12, 5, 9, 16, 4)
 A = np.array([0.5, 1.0, 2.0, 1.5])  # curvature of each quadratic client
 B = np.array([[1.0, 0, 2], [-1, 2, 0.5], [0.5, -2, 1], [3, 1, -1]])  # its minimum
@@ -150,27 +154,27 @@ def copy(state):
     return jax.tree.map(lambda leaf: leaf.copy(), state)
 
 
+def words(tree):
+    """The tree in NumPy; keys as their words."""
+
+    def one(leaf):
+        leaf = jnp.asarray(leaf)
+        is_key = jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+        return np.asarray(jax.random.key_data(leaf) if is_key else leaf)
+
+    return jax.tree.map(one, tree)
+
+
 def arrays(tree):
     """The leaves in NumPy; keys as their words."""
-    return [
-        np.asarray(
-            jax.random.key_data(leaf)
-            if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
-            else leaf
-        )
-        for leaf in map(jnp.asarray, jax.tree.leaves(tree))
-    ]
+    return jax.tree.leaves(words(tree))
 
 
 def assert_same(a, b):
     """Two trees are equal bit for bit."""
-    assert jax.tree.structure(a) == jax.tree.structure(b)
-    for x, y in zip(arrays(a), arrays(b), strict=True):
-        np.testing.assert_array_equal(x, y)
+    chex.assert_trees_all_equal(words(a), words(b))
 
 
 def assert_close(a, b, tolerance=1e-5):
     """Two trees are equal up to the order of sums."""
-    assert jax.tree.structure(a) == jax.tree.structure(b)
-    for x, y in zip(arrays(a), arrays(b), strict=True):
-        np.testing.assert_allclose(x, y, rtol=tolerance, atol=tolerance)
+    chex.assert_trees_all_close(words(a), words(b), rtol=tolerance, atol=tolerance)

@@ -3,9 +3,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from pfljax.algorithms.fedavg import fedavg
-from pfljax.conformance import toy
+from pfljax.conformance import Case, toy
 from pfljax.core import aggregation
 from pfljax.core.types import Turn
+
+CONFORMANCE = [
+    Case("fedavg", bytes=(toy.WHOLE, toy.WHOLE)),
+]
 
 
 def test_fedavg_against_numpy():

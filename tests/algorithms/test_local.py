@@ -1,7 +1,11 @@
 import numpy as np
 
 from pfljax.algorithms.local import local
-from pfljax.conformance import toy
+from pfljax.conformance import Case, toy
+
+CONFORMANCE = [
+    Case("local", bytes=(0, 0)),
+]
 
 
 def test_local_against_numpy():

@@ -4,9 +4,15 @@ import numpy as np
 import pytest
 
 from pfljax.algorithms.clustering.ifca import Server, ifca
-from pfljax.conformance import toy
+from pfljax.conformance import Case, toy
 from pfljax.core.training import learning_rate
 from pfljax.core.types import Cohort, Turn
+
+BYTES = (2 * toy.WHOLE, toy.WHOLE + 2 * 4)  # two models down; one and its choice up
+CONFORMANCE = [
+    Case("ifca", bytes=BYTES),
+    Case("ifca", {"averaging": "gradients"}, bytes=BYTES, ignores_steps=True),
+]
 
 
 def nearest(models, k):

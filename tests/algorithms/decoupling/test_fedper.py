@@ -5,8 +5,12 @@ import pytest
 
 from pfljax.algorithms.decoupling.fedper import fedper
 from pfljax.algorithms.decoupling.fedrep import fedrep
-from pfljax.conformance import toy
+from pfljax.conformance import Case, toy
 from pfljax.core.types import Turn
+
+CONFORMANCE = [
+    Case("fedper", bytes=(toy.BODY, toy.BODY)),
+]
 
 
 def test_fedper_against_numpy():

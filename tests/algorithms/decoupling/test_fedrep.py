@@ -2,8 +2,12 @@ import numpy as np
 import pytest
 
 from pfljax.algorithms.decoupling.fedrep import fedrep
-from pfljax.conformance import toy
+from pfljax.conformance import Case, toy
 from pfljax.core.types import Local
+
+CONFORMANCE = [
+    Case("fedrep", bytes=(toy.BODY, toy.BODY)),
+]
 
 
 @pytest.mark.parametrize("head_epochs", [None, 5])

@@ -6,8 +6,14 @@ import numpy as np
 import pytest
 
 from pfljax.algorithms.decoupling.lg_fedavg import lg_fedavg
-from pfljax.conformance import toy
+from pfljax.conformance import Case, toy
 from pfljax.core.types import Cohort, Turn
+
+MEAN = (toy.HEAD, toy.HEAD + toy.BODY + 1)  # and whether it is new
+CONFORMANCE = [
+    Case("lg_fedavg", bytes=(toy.HEAD, toy.HEAD)),
+    Case("lg_fedavg", {"mean_body": True, "finetune": 2}, bytes=MEAN),
+]
 
 
 @pytest.mark.parametrize("weighting", ["rows", "uniform"])

@@ -2,7 +2,12 @@ import numpy as np
 import pytest
 
 from pfljax.algorithms.global_model.fedprox import fedprox
-from pfljax.conformance import toy
+from pfljax.conformance import Case, toy
+
+CONFORMANCE = [
+    Case("fedprox", bytes=(toy.WHOLE, toy.WHOLE)),
+    Case("fedprox", {"prox": "norm", "finetune": 2}, bytes=(toy.WHOLE, toy.WHOLE)),
+]
 
 MU = 0.4
 

@@ -4,10 +4,17 @@ import numpy as np
 import pytest
 
 from pfljax.algorithms.global_model.scaffold import Server, scaffold
-from pfljax.conformance import toy
+from pfljax.conformance import Case, toy
 from pfljax.core.keys import derive
 from pfljax.core.training import minibatch
 from pfljax.core.types import Local, Turn
+
+CONFORMANCE = [
+    Case("scaffold", bytes=(2 * toy.WHOLE, 2 * toy.WHOLE)),
+    Case(
+        "scaffold", {"option": "I", "finetune": 2}, bytes=(2 * toy.WHOLE, 2 * toy.WHOLE)
+    ),
+]
 
 
 @pytest.mark.parametrize("option", ["I", "II"])

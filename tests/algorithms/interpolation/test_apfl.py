@@ -4,8 +4,18 @@ import numpy as np
 import pytest
 
 from pfljax.algorithms.interpolation.apfl import apfl
-from pfljax.conformance import toy
+from pfljax.conformance import Case, toy
 from pfljax.core.types import Turn
+
+CONFORMANCE = [
+    Case("apfl", bytes=(toy.WHOLE, toy.WHOLE)),
+    Case("apfl", {"as_in": "fedjax"}, bytes=(toy.WHOLE, toy.WHOLE)),
+    Case(
+        "apfl",
+        {"as_in": "superfed-code", "judge_untrained": True},
+        bytes=(toy.WHOLE, toy.WHOLE),
+    ),
+]
 
 FORMS = [
     {"adaptive": True},

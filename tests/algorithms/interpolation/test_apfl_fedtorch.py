@@ -3,8 +3,12 @@ import numpy as np
 import pytest
 
 from pfljax.algorithms.interpolation.apfl_fedtorch import apfl_fedtorch
-from pfljax.conformance import toy
+from pfljax.conformance import Case, toy
 from pfljax.core.types import Batch
+
+CONFORMANCE = [
+    Case("apfl_fedtorch", bytes=(toy.WHOLE, toy.WHOLE)),
+]
 
 
 def slope_of_mixed_logits(k, model):

@@ -6,13 +6,18 @@ import numpy as np
 import pytest
 
 from pfljax.algorithms.interpolation.superfed import superfed
-from pfljax.conformance import toy
+from pfljax.conformance import Case, toy
 from pfljax.core import tree
 from pfljax.core.keys import derive
 from pfljax.core.losses import distance
 from pfljax.core.newcomers import Kept
 from pfljax.core.tree import square_cosine
 from pfljax.core.types import Turn
+
+CONFORMANCE = [
+    Case("superfed", bytes=(toy.WHOLE, toy.WHOLE)),
+    Case("superfed", {"mixing": "layer", "prox": "norm"}, bytes=(toy.WHOLE, toy.WHOLE)),
+]
 
 MU, NU = 0.2, 1.5
 

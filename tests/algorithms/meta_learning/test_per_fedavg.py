@@ -4,8 +4,18 @@ import numpy as np
 import pytest
 
 from pfljax.algorithms.meta_learning.per_fedavg import VARIANTS, per_fedavg
-from pfljax.conformance import toy
+from pfljax.conformance import Case, toy
 from pfljax.core.types import Turn
+
+CONFORMANCE = [
+    Case("per_fedavg", bytes=(toy.WHOLE, toy.WHOLE)),
+    Case("per_fedavg", {"variant": "first_order"}, bytes=(toy.WHOLE, toy.WHOLE)),
+    Case(
+        "per_fedavg",
+        {"variant": "hessian_free", "adapt": 2},
+        bytes=(toy.WHOLE, toy.WHOLE),
+    ),
+]
 
 INNER = 0.3
 

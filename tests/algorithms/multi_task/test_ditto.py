@@ -2,8 +2,13 @@ import numpy as np
 import pytest
 
 from pfljax.algorithms.multi_task.ditto import ditto
-from pfljax.conformance import toy
+from pfljax.conformance import Case, toy
 from pfljax.core.types import Local
+
+CONFORMANCE = [
+    Case("ditto", bytes=(toy.WHOLE, toy.WHOLE)),
+    Case("ditto", {"prox": "norm", "personal_epochs": 3}, bytes=(toy.WHOLE, toy.WHOLE)),
+]
 
 LAM = 0.7
 

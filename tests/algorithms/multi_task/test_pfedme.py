@@ -4,9 +4,17 @@ import numpy as np
 import pytest
 
 from pfljax.algorithms.multi_task.pfedme import pfedme
-from pfljax.conformance import toy
+from pfljax.conformance import Case, toy
 from pfljax.core.optimizers import sgd
 from pfljax.core.types import Turn
+
+CONFORMANCE = [
+    Case("pfedme", bytes=(toy.WHOLE, toy.WHOLE)),
+    Case(
+        "pfedme", {"as_in": "superfed-code", "lam": 0.5}, bytes=(toy.WHOLE, toy.WHOLE)
+    ),
+    Case("pfedme", {"newcomer_steps": 2}, bytes=(toy.WHOLE, toy.WHOLE)),
+]
 
 LAM, RATE, DECAY, BETA = 2.0, 0.05, 0.1, 0.7
 MOMENTUM = 0.6

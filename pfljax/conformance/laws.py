@@ -1,0 +1,257 @@
+"""The laws: functions of a played method that raise an AssertionError.
+
+Numbers are those of the architecture. Law 7 has no general form: the limit identities
+of a method stand with its tests.
+"""
+
+import ast
+import inspect
+import io
+import tempfile
+import tokenize
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from pfljax import engine, selection
+from pfljax.conformance import toy
+from pfljax.conformance.play import (
+    ASKED,
+    CLIENTS,
+    PLACES,
+    ROUNDS,
+    Played,
+    Script,
+    as_drawn,
+    scripted,
+)
+from pfljax.core.communication import traffic_of
+from pfljax.core.types import ClientData, Examples, RunState
+from pfljax.runs import checkpoint
+from pfljax.simulate.components import WIDTHS
+
+TABLE = ("Server ", "Client ", "Message ", "Upload ", "https://")
+OLD = (5, 2, 7, 0, 3, 6, 1, 4)  # client i of the renumbered toy is client OLD[i]
+
+
+def compiles_once(played: Played) -> None:
+    """A second call compiles nothing."""
+    chex.assert_equal(played.programs, [1] * ROUNDS)
+
+
+def shapes_stay(played: Played) -> None:
+    """Structure, shapes and dtypes never change, and everything stays finite."""
+    states = [toy.words(state) for state in played.states]
+    chex.assert_trees_all_equal_shapes_and_dtypes(*states)
+    chex.assert_tree_all_finite(states)
+    assert [int(state.round) for state in played.states] == list(range(ROUNDS + 1))
+
+
+def cuts_are_free(played: Played) -> None:
+    """Rounds may be cut anywhere."""
+    half = _rounds(played, played.states[0], 3)
+    toy.assert_same(half, played.states[3])
+    toy.assert_same(_rounds(played, half, 3), played.states[6])
+
+
+def restores(played: Played) -> None:
+    """Stop, restore and go on is going on."""
+    saved = played.states[3]
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        with checkpoint.writer(folder, "toy") as save:
+            save(3, saved)
+        restored = checkpoint.restore(folder, saved, "toy")
+    assert restored is not None, "nothing was saved"
+    toy.assert_same(_rounds(played, restored, 3), played.states[6])
+
+
+def width_and_padding_are_free(played: Played) -> None:
+    """The width of a chunk and empty places change nothing."""
+    setting = played.setting._replace(width=1)
+    program = engine.compile_rounds(setting, ROUNDS)
+    state, _ = program(toy.copy(played.states[0]), played.train, ROUNDS)
+    last = played.states[6]
+    toy.assert_close((state.server, state.clients), (last.server, last.clients))
+
+
+def silence_is_absence(played: Played) -> None:
+    """Who does not report is as if never asked."""
+    others = jnp.arange(PLACES) != 2
+    script = as_drawn()
+    silent = script._replace(reports=script.reports * others)
+    absent = script._replace(asked=script.asked & others)
+    first = played.states[0]
+    unheard = _rounds(played, first, ROUNDS, silent)
+    unasked = _rounds(played, first, ROUNDS, absent)
+    toy.assert_same(unheard.server, unasked.server)
+    toy.assert_same(unheard.clients, unasked.clients)
+
+
+def order_is_free(played: Played) -> None:
+    """Clients renumbered and trained in another order: the same states and server."""
+    old = jnp.asarray(OLD)
+    script = as_drawn()._replace(
+        order=jnp.arange(PLACES)[::-1],
+        number=jnp.argsort(old),
+        drawn=old,
+    )
+    train = played.train
+    first = played.states[0]
+    renumbered = _rounds(
+        played._replace(
+            train=ClientData(train.examples, train.offset[old], train.size[old])
+        ),
+        first._replace(clients=_of(first, old)),
+        ROUNDS,
+        script,
+    )
+    last = played.states[6]
+    toy.assert_close(renumbered.server, last.server)
+    toy.assert_close(renumbered.clients, _of(last, old))
+
+
+def outsiders_rest(played: Played) -> None:
+    """A client outside the cohort is unchanged, bit for bit."""
+    for before, after in zip(played.states, played.states[1:], strict=False):
+        outside = np.setdiff1d(np.arange(CLIENTS), _cohort(int(before.round)))
+        chex.assert_shape(outside, (CLIENTS - ASKED,))
+        toy.assert_same(_of(before, outside), _of(after, outside))
+
+
+def any_work_will_do(played: Played) -> None:
+    """Any part of the work keeps all finite, and one step moves something."""
+    script = as_drawn()
+    ends = []
+    for most in (0, 1, None):
+        steps = script.steps if most is None else jnp.full(PLACES, most)
+        state = _rounds(played, played.states[5], 1, script._replace(steps=steps))
+        ends.append((state.server, state.clients))
+    chex.assert_tree_all_finite(ends)
+    if played.case.ignores_steps:
+        return
+    nothing, one_step, everything = map(_flat, ends)
+    assert not np.array_equal(nothing, one_step), "one step moves nothing"
+    assert not np.array_equal(one_step, everything), "further steps move nothing"
+
+
+def newcomers_are_judged(played: Played) -> None:
+    """Clients that never took part, or were never seen, have finite models."""
+    models = played.judge(played.states[0], played.train)
+    chex.assert_tree_all_finite(models)
+
+
+def bytes_are_as_declared(played: Played) -> None:
+    """Declared bytes are the leaves of message and upload."""
+    assert played.case.bytes is not None, "no bytes are declared"
+    traffic = traffic_of(played.setting.algorithm, played.task, CLIENTS, (3,))
+    chex.assert_equal(tuple(traffic), tuple(played.case.bytes))
+
+
+def test_rows_are_not_read(played: Played) -> None:
+    """Neither training nor `personal` reads a test row."""
+    poisoned = _poisoned(played.train)
+    last = played.states[6]
+    among_poison = played._replace(train=poisoned)
+    toy.assert_same(_rounds(among_poison, played.states[0], ROUNDS), last)
+    personal, logits = played.judge(last, played.train)
+    toy.assert_same(played.judge(last, poisoned)[0], personal)
+    chex.assert_shape(logits, (CLIENTS + 1, len(poisoned.examples.y), 3))
+    chex.assert_tree_all_finite(logits)
+
+
+def one_file_one_word_one_paper(played: Played) -> None:
+    """File, function and key are one word; a table, a link, under 100 code lines."""
+    path = Path(inspect.getsourcefile(played.factory) or "")
+    source = path.read_text()
+    chex.assert_equal(path.stem, played.case.name)
+    chex.assert_equal(played.factory.__name__, played.case.name)
+    docstring = ast.get_docstring(ast.parse(source)) or ""
+    missing = [word for word in TABLE if word not in docstring]
+    assert not missing, f"the docstring of {path} lacks {missing}"
+    count = _code_lines(source)
+    assert count < 100, f"{path} has {count} code lines"
+
+
+def lowers_for_accelerators(played: Played) -> None:
+    """It lowers for CUDA and TPU at that platform's default width."""
+    given = played.states[0], played.train, 1, as_drawn()
+    platforms: dict[int | None, list[str]] = {}
+    for platform in ("cuda", "tpu"):
+        platforms.setdefault(WIDTHS.get(platform), []).append(platform)
+    for width, names in platforms.items():
+        program = played.program
+        if width != played.setting.width:
+            program = scripted(played.setting._replace(width=width))
+        exported = jax.export.export(program, platforms=names)(*given)
+        chex.assert_equal(exported.platforms, tuple(names))
+
+
+LAWS: dict[str, Callable[[Played], None]] = {
+    "1": compiles_once,
+    "2": shapes_stay,
+    "3 cut": cuts_are_free,
+    "3 restored": restores,
+    "4 width": width_and_padding_are_free,
+    "4 silent": silence_is_absence,
+    "5": order_is_free,
+    "6": outsiders_rest,
+    "6 work": any_work_will_do,
+    "6 newcomer": newcomers_are_judged,
+    "8": bytes_are_as_declared,
+    "9": test_rows_are_not_read,
+    "10": one_file_one_word_one_paper,
+    "11": lowers_for_accelerators,
+}
+
+
+def _rounds(
+    played: Played, state: RunState, count: int, script: Script | None = None
+) -> RunState:
+    """The state after `count` more rounds; `state` is kept."""
+    script = script or as_drawn()
+    return played.program(toy.copy(state), played.train, count, script)[0]
+
+
+@cache
+def _cohort(round_: int) -> np.ndarray:
+    """Whom every method asks in this round, i32[ASKED]."""
+    nothing: Any = None
+    setting = engine.Setting(nothing, nothing, selection.uniform(ASKED, CLIENTS))
+    draw = jax.jit(lambda key, index: engine.draw(setting, key, index))
+    return np.asarray(draw(jax.random.key(1), round_))
+
+
+def _of(state: RunState, rows):
+    """The states of the clients at `rows`."""
+    return jax.tree.map(lambda leaf: leaf[rows], state.clients)
+
+
+def _flat(tree) -> np.ndarray:
+    """All numbers of a tree in one vector."""
+    return np.concatenate([array.ravel() for array in toy.arrays(tree)])
+
+
+def _poisoned(train: ClientData) -> ClientData:
+    """The same training rows among rows of NaN."""
+    in_train = np.zeros(len(train.examples.y), bool)
+    for offset, size in zip(train.offset, train.size, strict=True):
+        in_train[offset : offset + size] = True
+    assert not in_train.all()
+    x = jnp.where(in_train[:, None], train.examples.x, jnp.nan)
+    return train._replace(examples=Examples(x, train.examples.y))
+
+
+def _code_lines(source: str) -> int:
+    """Lines with code: no blanks, comments or docstrings."""
+    lines = set()
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type in (tokenize.NAME, tokenize.OP, tokenize.NUMBER):
+            lines.add(token.start[0])
+    return len(lines)
