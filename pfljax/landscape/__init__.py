@@ -2,21 +2,26 @@
 
 Functions take parameter pytrees and a `Task` with data, and return arrays.
 
-lines       metrics between two models, and their barriers
-curves      trained curves and simplexes of low loss
-matrix      all pairs of clients
-planes      grids through three models, around one, along a trajectory
-align       permutations of hidden units
-curvature   Hessian: eigenpairs, trace, density
-ascent      sharpness; objective: the loss of this and of curvature
-stacked     one model or many, told by shape
-figures     draws all of it
-finished    the models of a finished run; runs: what `pfljax landscape RUN` does
+lines           metrics between two models
+barriers        figures of a line: barrier, height, mean, flat range
+curves          curves and simplexes of models; curve_training makes them of low loss
+pairs           lines between all pairs of clients
+frames          planes through three models, around one, along a trajectory
+planes          metrics on a grid of such a plane
+units, align    hidden units, and their permutation
+curvature       Hessian: eigenpairs, trace, density, by lanczos
+sharpness       the rise of the loss in a ball
+objective       the loss of curvature and sharpness
+stacked         one model or many, known by shape
+figures         draws all of it
+of_runs         landscapes of a finished run: what `pfljax landscape RUN` does
 """
 
-from pfljax.landscape.align import hidden_units, match_units, permute_units
+from pfljax.landscape.align import match_units, permute_units
+from pfljax.landscape.barriers import arc_mean, barrier, flat_range, height, midpoint
 from pfljax.landscape.curvature import Density, Eigen, Trace, density, eigen, trace
-from pfljax.landscape.curves import curve, mixtures, train_curve, train_simplex
+from pfljax.landscape.curve_training import train_curve, train_simplex
+from pfljax.landscape.curves import curve, mixtures
 from pfljax.landscape.figures import (
     draw_barriers,
     draw_clients,
@@ -26,32 +31,14 @@ from pfljax.landscape.figures import (
     draw_spectrum,
     draw_surface,
 )
-from pfljax.landscape.lines import (
-    Between,
-    Line,
-    arc_mean,
-    barrier,
-    between,
-    flat_range,
-    height,
-    line,
-    midpoint,
-)
+from pfljax.landscape.frames import Frame, around, principal, random_direction, through
+from pfljax.landscape.lines import Between, Line, between, line
 from pfljax.landscape.of_runs.lines import RunLine, run_line
 from pfljax.landscape.of_runs.models import Finished
 from pfljax.landscape.pairs import Pairs, pairs
-from pfljax.landscape.planes import (
-    Frame,
-    Plane,
-    around,
-    penalty,
-    plane,
-    pooled,
-    principal,
-    random_direction,
-    through,
-)
+from pfljax.landscape.planes import Plane, penalty, plane, pooled
 from pfljax.landscape.sharpness import Sharpness, sharpness
+from pfljax.landscape.units import hidden_units
 
 __all__ = [
     "Between",

@@ -8,24 +8,23 @@ result is the same whoever else is measured.
 Of models with ReLU or maxima the Hessian is that of the smooth piece that the model
 lies in. A CNN's pieces can be narrow: a random step of 1e-3 leaves them, and what the
 kinks add to the rise of the loss is in planes and `sharpness`, not here.
-
-Lanczos is our own: that of matfree 0.6.3 was tried, and lost a Hessian of rank lower
-than its steps (a client of 3 rows) without a warning, and was no faster.
 """
 
-from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from pfljax.core.types import Array, ClientData, Key, Params, Task
-from pfljax.landscape.objective import Objective, measure, size
+from pfljax.landscape.lanczos import lanczos
+from pfljax.landscape.objective import Objective, measure, num_parameters
 from pfljax.landscape.stacked import at_least
 
 POINTS = 1000  # of the grid of a density
-EIGEN_STEPS, DENSITY_STEPS = 20, 40  # where a model has as many parameters
+# Of Lanczos' algorithm, where a model has as many parameters.
+EIGEN_STEPS = 20
+DENSITY_STEPS = 40
 
 
 class Eigen(NamedTuple):
@@ -80,24 +79,42 @@ def eigen(
       chunk: clients at once; None: 1 on a CPU, else as many as fit into memory.
     """
     at_least("top", top, 1)
-    steps = min(EIGEN_STEPS, size(task)) if steps is None else steps
-    at_least("steps", steps, top, size(task))
-    found = measure(
-        _eigen, task, params, data, key, (top, steps), batch_size=batch_size,
+    steps = _steps(task, steps, EIGEN_STEPS, top)
+    eigenpairs = measure(
+        _eigen,
+        task,
+        params,
+        data,
+        key,
+        (top, steps),
+        batch_size=batch_size,
         chunk=chunk,
-    )  # fmt: skip
-    return Eigen(*found)
+    )
+    return Eigen(**eigenpairs)
 
 
-def _eigen(objective: Objective, key: Key, top: int, steps: int) -> tuple:
+def _eigen(objective: Objective, key: Key, top: int, steps: int) -> dict[str, Any]:
     start = jax.random.normal(key, objective.weights.shape)
     tridiagonal, basis, beyond = lanczos(objective.curvature, start, steps, key)
     values, vectors = jnp.linalg.eigh(tridiagonal)
+    # `eigh` ascends: the greatest are the last columns.
     leading = vectors[:, ::-1][:, :top].T
-    found = leading @ basis
-    found /= jnp.linalg.norm(found, axis=1, keepdims=True)
-    residuals = jnp.abs(beyond * leading[:, -1])
-    return values[::-1][:top], jax.vmap(objective.unravel)(found), residuals
+    ritz = leading @ basis
+    ritz /= jnp.linalg.norm(ritz, axis=1, keepdims=True)
+    return {
+        "values": values[::-1][:top],
+        "vectors": jax.vmap(objective.unravel)(ritz),
+        "residuals": jnp.abs(beyond * leading[:, -1]),
+    }
+
+
+def _steps(task: Task, steps: int | None, default: int, least: int) -> int:
+    """The steps of Lanczos' algorithm, at most one for each parameter."""
+    most = num_parameters(task)
+    if steps is None:
+        steps = min(default, most)
+    at_least("steps", steps, least, most)
+    return steps
 
 
 def trace(
@@ -116,19 +133,20 @@ def trace(
     number of v; the other arguments are those of `eigen`.
     """
     at_least("probes", probes, 2)
-    found = measure(
+    estimate = measure(
         _trace, task, params, data, key, (probes,), batch_size=batch_size, chunk=chunk
     )
-    return Trace(*found)
+    return Trace(**estimate)
 
 
-def _trace(objective: Objective, key: Key, probes: int) -> tuple[Array, Array]:
-    def form(key: Key) -> Array:
+def _trace(objective: Objective, key: Key, probes: int) -> dict[str, Array]:
+    def quadratic_form(key: Key) -> Array:
         v = jax.random.rademacher(key, objective.weights.shape, jnp.float32)
         return v @ objective.curvature(v)
 
-    forms = jax.lax.map(form, jax.random.split(key, probes))
-    return forms.mean(), forms.std(ddof=1) / jnp.sqrt(probes)
+    forms = jax.lax.map(quadratic_form, jax.random.split(key, probes))
+    error = forms.std(ddof=1) / jnp.sqrt(probes)
+    return {"value": forms.mean(), "error": error}
 
 
 def density(
@@ -152,15 +170,21 @@ def density(
     parameters if it is less. Other arguments as of `eigen`.
     """
     at_least("probes", probes, 1)
-    steps = min(DENSITY_STEPS, size(task)) if steps is None else steps
-    at_least("steps", steps, 1, size(task))
+    steps = _steps(task, steps, DENSITY_STEPS, 1)
     if sigma is not None and not sigma > 0:
         raise ValueError(f"sigma is {sigma}, expected a positive number, or None")
     nodes, weights = measure(
-        _quadrature, task, params, data, key, (probes, steps), batch_size=batch_size,
+        _quadrature,
+        task,
+        params,
+        data,
+        key,
+        (probes, steps),
+        batch_size=batch_size,
         chunk=chunk,
-    )  # fmt: skip
-    return Density(*smoothed(nodes, weights, sigma), nodes, weights)
+    )
+    grid, values = smoothed(nodes, weights, sigma)
+    return Density(grid=grid, density=values, nodes=nodes, weights=weights)
 
 
 def _quadrature(
@@ -168,13 +192,15 @@ def _quadrature(
 ) -> tuple[Array, Array]:
     """Nodes and weights, f32[P, m], of v'f(H)v / v'v for each probe."""
 
-    def one(key: Key) -> tuple[Array, Array]:
+    def of_probe(key: Key) -> tuple[Array, Array]:
         v = jax.random.rademacher(key, objective.weights.shape, jnp.float32)
         tridiagonal, *_ = lanczos(objective.curvature, v, steps, key)
         nodes, vectors = jnp.linalg.eigh(tridiagonal)
-        return nodes, vectors[0] ** 2
+        # Golub and Welsch: the weight of a node is its vector's first entry, squared.
+        weights = vectors[0] ** 2
+        return nodes, weights
 
-    return jax.lax.map(one, jax.random.split(key, probes))
+    return jax.lax.map(of_probe, jax.random.split(key, probes))
 
 
 def smoothed(
@@ -184,58 +210,26 @@ def smoothed(
 
     The grid ends 5 deviations beyond the outermost nodes.
     """
-    finite = nodes[np.isfinite(nodes)].astype(np.float64)
-    low, high = (finite.min(), finite.max()) if finite.size else (0.0, 0.0)
-    wide = sigma or (high - low) / 100 or 1e-3 * max(abs(high), 1e-3)
-    grid = np.linspace(low - 5 * wide, high + 5 * wide, POINTS)
+    low, high = _span(nodes)
+    # The last is for a spectrum that is one point: a bell needs some width.
+    width = sigma or (high - low) / 100 or 1e-3 * max(abs(high), 1e-3)
+    grid = np.linspace(low - 5 * width, high + 5 * width, POINTS)
     clients = nodes.shape[:-2]
     density = np.zeros((*clients, POINTS))
-    pairs = (np.moveaxis(a.reshape(*clients, -1), -1, 0) for a in (nodes, weights))
-    for node, weight in zip(*pairs, strict=True):  # one node of every client at a time
-        bell = np.exp(-((grid - node[..., None]) ** 2) / (2 * wide**2))
+    node_rows = np.moveaxis(nodes.reshape(*clients, -1), -1, 0)
+    weight_rows = np.moveaxis(weights.reshape(*clients, -1), -1, 0)
+    # One node of every client at a time: all bells at once would fill the memory.
+    for node, weight in zip(node_rows, weight_rows, strict=True):
+        distance = grid - node[..., None]
+        bell = np.exp(-(distance**2) / (2 * width**2))
         density += weight[..., None] * bell
-    return grid, density / (nodes.shape[-2] * np.sqrt(2 * np.pi) * wide)
+    probes = nodes.shape[-2]
+    return grid, density / (probes * np.sqrt(2 * np.pi) * width)
 
 
-def lanczos(
-    product: Callable[[Array], Array], start: Array, steps: int, key: Key
-) -> tuple[Array, Array, Array]:
-    """(tridiagonal T [m, m], basis Q [m, D], beyond []): Q H Q' = T in m steps.
-
-    Lanczos' algorithm with full reorthogonalisation, twice at each step (Golub and Van
-    Loan, Matrix Computations, 4th ed., Section 10.3). `beyond` is the next off-diagonal
-    entry. Where the space of start, H start, ... ends early, as it does for a client of
-    few rows, it goes on with a random vector outside of it, and T has a zero there:
-    eigenvalues stay true, and no direction is found twice.
-    """
-    close = 8 * jnp.finfo(start.dtype).eps
-
-    def clear(basis: Array, w: Array) -> Array:
-        w -= (basis @ w) @ basis
-        return w - (basis @ w) @ basis
-
-    def step(index: Array, carry: tuple) -> tuple:
-        basis, diagonal, off, v, scale = carry
-        basis = basis.at[index].set(v)
-        w = product(v)
-        a, w = v @ w, clear(basis, w)
-        b = jnp.linalg.norm(w)
-        scale = jnp.maximum(scale, jnp.abs(a) + b)
-
-        def elsewhere() -> tuple[Array, Array]:
-            drawn = jax.random.normal(jax.random.fold_in(key, index), v.shape)
-            drawn = clear(basis, drawn)
-            return drawn / jnp.linalg.norm(drawn), jnp.float32(0)
-
-        ended = b <= close * scale
-        v, b = jax.lax.cond(ended, elsewhere, lambda: (w / b, b))
-        return basis, diagonal.at[index].set(a), off.at[index].set(b), v, scale
-
-    zeros = jnp.zeros(steps)
-    first = jnp.zeros((steps, start.size)), zeros, zeros
-    v = start / jnp.linalg.norm(start)
-    basis, diagonal, off, *_ = jax.lax.fori_loop(
-        0, steps, step, (*first, v, jnp.float32(0))
-    )
-    beside = jnp.diag(off[:-1], 1)
-    return jnp.diag(diagonal) + beside + beside.T, basis, off[-1]
+def _span(nodes: np.ndarray) -> tuple[float, float]:
+    """(least, greatest) of the nodes that are finite; zeros if there are none."""
+    finite = nodes[np.isfinite(nodes)].astype(np.float64)
+    if not finite.size:
+        return 0.0, 0.0
+    return finite.min(), finite.max()

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pfljax.evaluation.metrics import GREATER_IS_BETTER
+from pfljax.landscape.barriers import barrier
 from pfljax.landscape.curvature import Density
-from pfljax.landscape.lines import Line, barrier
+from pfljax.landscape.lines import Line
 from pfljax.landscape.pairs import Pairs
 from pfljax.landscape.planes import Plane
 from pfljax.report.figures import over_clients
@@ -31,58 +32,73 @@ def draw_planes(planes: Mapping[str, Plane], metric: str = "loss") -> "Figure":
     Raises:
       ValueError: a plane is of many clients or lacks the metric, or no value is finite.
     """
-    values = [_values(plane, metric) for plane in planes.values()]
-    levels = _levels(values, metric)
-    worst = levels[0] if metric in GREATER_IS_BETTER else levels[-1]
+    panel_values = [_values(plane, metric) for plane in planes.values()]
+    levels = _levels(panel_values, metric)
+    accurate = metric in GREATER_IS_BETTER
+    worst = levels[0] if accurate else levels[-1]
     from matplotlib.colors import LogNorm, Normalize
 
-    norm = Normalize if metric in GREATER_IS_BETTER else LogNorm
-    shown = []
-    drawn, panels = new_figure(3.0 * len(planes) + 0.8, 3.1, len(planes), sharey=True)
-    for axes, (title, plane), found in zip(panels, planes.items(), values, strict=True):
-        filled = np.where(np.isfinite(found), found, worst).clip(levels[0], levels[-1])
-        grid = plane.alpha, plane.beta, filled.T, levels
-        shown.append(axes.contourf(*grid, norm=norm(levels[0], levels[-1])))
+    scale = Normalize if accurate else LogNorm
+    contours = []
+    width = 3.0 * len(planes) + 0.8
+    figure, panels = new_figure(width, 3.1, len(planes), sharey=True)
+    for axes, (title, plane), values in zip(
+        panels, planes.items(), panel_values, strict=True
+    ):
+        finite = np.where(np.isfinite(values), values, worst)
+        shown = finite.clip(levels[0], levels[-1])
+        # contourf takes [y, x]: beta runs up.
+        grid = (plane.alpha, plane.beta, shown.T, levels)
+        contours.append(axes.contourf(*grid, norm=scale(levels[0], levels[-1])))
         axes.contour(*grid, colors="white", linewidths=0.4)
         _mark(axes, plane)
         axes.set_title(title, fontsize=10)
         axes.set_xlabel("alpha")
         axes.set_aspect("equal")
     panels[0].set_ylabel("beta")
-    drawn.colorbar(shown[0], ax=panels, format="%.2g", label=metric)
-    return drawn
+    # All panels share the levels, so one bar serves them.
+    figure.colorbar(contours[0], ax=panels, format="%.2g", label=metric)
+    return figure
 
 
 def _levels(values: Sequence[np.ndarray], metric: str) -> np.ndarray:
     """Ascending levels for all planes."""
     if not values:
         raise ValueError("planes is empty; expected one plane or more, by their titles")
-    finite = np.concatenate([v[np.isfinite(v)] for v in values])
+    finite = np.concatenate([panel[np.isfinite(panel)] for panel in values])
     if not len(finite):
         raise ValueError(
             f"no {metric} on the planes is finite; expected models that have not "
             "diverged: choose others, or rounds before"
         )
-    low, high = float(finite.min()), float(finite.max())
+    low = float(finite.min())
+    high = float(finite.max())
     if metric in GREATER_IS_BETTER:
         return np.linspace(low, max(high, low + 1e-3), LEVELS)
+    # A logarithm needs a positive end, and levels must ascend on a flat plane too.
     low = max(low, 1e-4)
-    return np.geomspace(low, max(min(high, 30 * low), 1.01 * low), LEVELS)
+    high = max(min(high, 30 * low), 1.01 * low)
+    return np.geomspace(low, high, LEVELS)
 
 
 def _mark(axes: "Axes", plane: Plane) -> None:
     """Marks the models that lie on the plane; a client's may not."""
     from matplotlib.patheffects import withStroke
 
-    for name, place in plane.marks.items():
-        if not np.isfinite(place).all():
+    for name, position in plane.marks.items():
+        if not np.isfinite(position).all():
             continue
-        axes.plot(*place, "o", markerfacecolor="white", color=INK)
+        axes.plot(*position, "o", markerfacecolor="white", color=INK)
         if len(plane.marks) > 1:
             axes.annotate(
-                name, place, (5, 5), textcoords="offset points", color="white",
+                name,
+                position,
+                (5, 5),
+                textcoords="offset points",
+                color="white",
+                # White with a dark rim is read on every colour of the map.
                 path_effects=[withStroke(linewidth=2, foreground=INK)],
-            )  # fmt: skip
+            )
 
 
 def draw_surface(plane: Plane, metric: str = "loss", ceiling: float = 1e9) -> "Figure":
@@ -91,14 +107,22 @@ def draw_surface(plane: Plane, metric: str = "loss", ceiling: float = 1e9) -> "F
     Raises:
       ValueError: the plane is of many clients, or lacks the metric.
     """
-    drawn, panels = new_figure(4.6, 3.8, subplot_kw={"projection": "3d"})
+    figure, panels = new_figure(4.6, 3.8, subplot_kw={"projection": "3d"})
     axes: Any = panels[0]
     values = np.nan_to_num(_values(plane, metric), nan=ceiling)
     values = np.minimum(values, ceiling)
-    where = np.meshgrid(plane.alpha, plane.beta, indexing="ij")
-    axes.plot_surface(*where, values, cmap="viridis", linewidth=0, rcount=99, ccount=99)
+    alpha, beta = np.meshgrid(plane.alpha, plane.beta, indexing="ij")
+    axes.plot_surface(
+        alpha,
+        beta,
+        values,
+        cmap="viridis",
+        linewidth=0,
+        rcount=99,
+        ccount=99,
+    )
     axes.set(xlabel="alpha", ylabel="beta", zlabel=metric)
-    return drawn
+    return figure
 
 
 def _values(plane: Plane, metric: str) -> np.ndarray:
@@ -123,52 +147,55 @@ def draw_line(
 
     A line of one model has no band. Clients whose value is not finite are left out.
     """
-    drawn, (axes,) = new_figure(5.2, 3.2)
+    figure, (axes,) = new_figure(5.2, 3.2)
     ends = []
-    for (name, line), style in zip(
-        lines.items(), line_styles(list(lines)), strict=True
-    ):
+    styles = line_styles(list(lines))
+    for (name, line), style in zip(lines.items(), styles, strict=True):
         values = np.atleast_2d(line.metrics[metric])
         mean, low, high = over_clients(values.T)
         if len(values) > 1:
             axes.fill_between(line.t, low, high, color=style["color"], **BAND)
         axes.plot(line.t, mean, **style)
         ends.append((mean[-1], name, style["color"]))
-    places = np.concatenate([line.t for line in lines.values()])
+    positions = np.concatenate([line.t for line in lines.values()])
     axes.set(xlabel=xlabel, ylabel=metric)
-    axes.set_xlim(places.min(), places.max())
+    axes.set_xlim(positions.min(), positions.max())
     label_ends(axes, ends)
-    return drawn
+    return figure
 
 
 def draw_pairs(pairs: Pairs, metric: str = "loss") -> "Figure":
     """Two matrices over pairs of clients: barriers of a metric, and cosines."""
-    drawn, panels = new_figure(7.2, 3.1, 2, sharey=True)
-    shown = {
+    figure, panels = new_figure(7.2, 3.1, 2, sharey=True)
+    # (values, least, greatest colour): a barrier is 0 or more, a cosine at most 1.
+    matrices = {
         f"barrier of the {metric}": (barrier(pairs.line, metric), 0, None),
         "cosine of the parameters": (pairs.cosine, None, 1),
     }
-    for axes, (title, (values, low, high)) in zip(panels, shown.items(), strict=True):
+    for axes, (title, matrix) in zip(panels, matrices.items(), strict=True):
+        values, low, high = matrix
         image = axes.imshow(values, vmin=low, vmax=high, cmap="viridis")
         axes.set_title(title, fontsize=10)
         axes.set_xlabel("client")
         axes.locator_params(integer=True)
-        drawn.colorbar(image, ax=axes, format="%.3g", shrink=0.8)
+        figure.colorbar(image, ax=axes, format="%.3g", shrink=0.8)
     panels[0].set_ylabel("client")
-    return drawn
+    return figure
 
 
 def draw_barriers(
     rounds: Sequence[int], barriers: Mapping[str, np.ndarray]
 ) -> "Figure":
     """Barriers f64[R] between each round and the last, a panel a metric."""
-    drawn, panels = new_figure(3.4 * len(barriers), 2.8, len(barriers))
+    width = 3.4 * len(barriers)
+    figure, panels = new_figure(width, 2.8, len(barriers))
     for axes, (name, values) in zip(panels, barriers.items(), strict=True):
         axes.plot(rounds, values, **line_styles([name])[0])
         axes.set(xlabel="round", ylabel=f"{name} barrier to the last")
         highest = max(values[np.isfinite(values)], default=0.0)
+        # A little below 0, so that a line of no barrier is seen.
         axes.set_ylim(-0.02 * max(1e-3, highest), None)
-    return drawn
+    return figure
 
 
 def draw_clients(values: Mapping[str, np.ndarray]) -> "Figure":
@@ -176,13 +203,15 @@ def draw_clients(values: Mapping[str, np.ndarray]) -> "Figure":
 
     Values that are not finite, of clients without rows, are left out.
     """
-    drawn, panels = new_figure(3.2 * len(values), 2.8, len(values))
-    for axes, (name, found) in zip(panels, values.items(), strict=True):
-        ordered, style = np.sort(found[np.isfinite(found)]), line_styles([name])[0]
-        axes.plot(np.arange(1, len(ordered) + 1), ordered, ".", **style)
+    width = 3.2 * len(values)
+    figure, panels = new_figure(width, 2.8, len(values))
+    for axes, (name, quantity) in zip(panels, values.items(), strict=True):
+        ordered = np.sort(quantity[np.isfinite(quantity)])
+        ranks = np.arange(1, len(ordered) + 1)
+        axes.plot(ranks, ordered, ".", **line_styles([name])[0])
         axes.set(xlabel="clients, in the order of the value", ylabel=name)
         axes.locator_params(axis="x", integer=True)
-    return drawn
+    return figure
 
 
 def draw_spectrum(
@@ -197,10 +226,29 @@ def draw_spectrum(
       ValueError: for a density of many clients, or eigenvalues without a density.
     """
     eigenvalues = eigenvalues or {}
-    for name, found in densities.items():
-        if found.density.ndim != 1:
+    _check_spectra(densities, eigenvalues)
+    figure, (axes,) = new_figure(4.6, 3.1)
+    styles = line_styles(list(densities))
+    for (name, spectrum), style in zip(densities.items(), styles, strict=True):
+        axes.semilogy(spectrum.grid, spectrum.density, label=name, **style)
+        for value in np.ravel(eigenvalues.get(name, ())):
+            axes.axvline(value, ymax=0.2, linewidth=1, **style)
+    peaks = [float(np.nanmax(spectrum.density)) for spectrum in densities.values()]
+    highest = max(peaks)
+    axes.set_ylim(highest / 10**DECADES, 2 * highest)
+    axes.set_xlabel("eigenvalue")
+    axes.set_ylabel("density")
+    axes.legend(frameon=False)
+    return figure
+
+
+def _check_spectra(
+    densities: Mapping[str, Density], eigenvalues: Mapping[str, np.ndarray]
+) -> None:
+    for name, spectrum in densities.items():
+        if spectrum.density.ndim != 1:
             raise ValueError(
-                f"the density of {name!r} has shape {found.density.shape}, expected "
+                f"the density of {name!r} has shape {spectrum.density.shape}, expected "
                 "that of one spectrum, [G]; give one client's, or a mean over clients"
             )
     if missing := sorted(set(eigenvalues) - set(densities)):
@@ -208,15 +256,3 @@ def draw_spectrum(
             f"eigenvalues of {', '.join(missing)}, but densities of "
             f"{', '.join(densities)}; give the densities of the same names"
         )
-    drawn, (axes,) = new_figure(4.6, 3.1)
-    highest = max(float(np.nanmax(found.density)) for found in densities.values())
-    styles = line_styles(list(densities))
-    for (name, found), style in zip(densities.items(), styles, strict=True):
-        axes.semilogy(found.grid, found.density, label=name, **style)
-        for value in np.ravel(eigenvalues.get(name, ())):
-            axes.axvline(value, ymax=0.2, linewidth=1, **style)
-    axes.set_ylim(highest / 10**DECADES, 2 * highest)
-    axes.set_xlabel("eigenvalue")
-    axes.set_ylabel("density")
-    axes.legend(frameon=False)
-    return drawn

@@ -29,13 +29,13 @@ class Objective(NamedTuple):
     unravel: Callable[[Array], Params]
 
 
-class How(NamedTuple):
+class Static(NamedTuple):
     """What a compiled program depends on beside shapes."""
 
-    function: Callable[..., Any]  # (objective, given, *options) -> pytree
+    function: Callable[..., Any]  # (objective, shared, *options) -> pytree
     predict: Callable[[Params, Batch], Array]
     options: tuple[int | bool, ...]
-    each: tuple[bool, ...]  # whether the parameters, and data, are stacked
+    is_stacked: tuple[bool, ...]  # the parameters, and data
     batch_size: int
 
 
@@ -44,20 +44,20 @@ def measure(
     task: Task,
     params: Params,
     data: ClientData,
-    given: Any,
+    shared: Any,
     options: tuple[int | bool, ...] = (),
     *,
     batch_size: int,
     chunk: int | None,
 ) -> Any:
-    """`function(objective, given, *options)` of the client, or stacked over clients.
+    """`function(objective, shared, *options)` of the client, or stacked over clients.
 
     Args:
       function: of a module, for programs are kept by it; NumPy leaves come back.
       task: the model.
       params: one model, or stacked over C clients.
       data: a client's rows, offset and size i32[], or C clients', i32[C].
-      given: arrays that are the same for all clients: a key, a radius.
+      shared: arrays that are the same for all clients: a key, a radius.
       options: static numbers.
       batch_size: rows at once; it changes the memory and the time, not the result.
       chunk: clients at once; None: 1 on a CPU, else as many as fit into memory.
@@ -65,23 +65,33 @@ def measure(
     Raises:
       ValueError: for parameters that are not the task's, or impossible numbers.
     """
-    each = stacked.count_all(task, {"params": params}, data)
+    is_stacked = stacked.which_stacked(task, {"params": params}, data)
     stacked.at_least("batch_size", batch_size, 1)
-    how = How(function, task.predict, options, each, batch_size)
-    return jax.device_get(stacked.call(_program, (how, params, data, given), chunk))
+    static = Static(
+        function=function,
+        predict=task.predict,
+        options=options,
+        is_stacked=is_stacked,
+        batch_size=batch_size,
+    )
+    arguments = (static, params, data, shared)
+    return jax.device_get(stacked.call(_program, arguments, chunk))
 
 
 @partial(jax.jit, static_argnums=(0, 4))
-def _program(how: How, params: Params, data: ClientData, given: Any, width: int) -> Any:
+def _program(
+    static: Static, params: Params, data: ClientData, shared: Any, width: int
+) -> Any:
     def one(models: tuple[Params, ...], rows: ClientData) -> Any:
-        objective = of_client(how.predict, models[0], rows, how.batch_size)
-        found = how.function(objective, given, *how.options)
-        return jax.tree.map(lambda leaf: jnp.where(rows.size > 0, leaf, jnp.nan), found)
+        objective = of_client(static.predict, models[0], rows, static.batch_size)
+        result = static.function(objective, shared, *static.options)
+        has_rows = rows.size > 0
+        return jax.tree.map(lambda leaf: jnp.where(has_rows, leaf, jnp.nan), result)
 
     # An accelerator's default rounds factors to 10 bits: the basis of Lanczos would
     # not stay orthogonal.
     with jax.default_matmul_precision("highest"):
-        return stacked.over_models(one, (params,), data, how.each, width)
+        return stacked.over_models(one, (params,), data, static.is_stacked, width)
 
 
 def of_client(
@@ -100,21 +110,28 @@ def of_client(
         return mean_over_rows(lambda batch: gradient(batch, w), data, batch_size)
 
     def curvature(v: Array) -> Array:
-        def product(batch: Batch) -> Array:  # forward over reverse: exact
+        # Forward over reverse: the product is exact, and the matrix is never made.
+        def product(batch: Batch) -> Array:
             return jax.jvp(lambda w: gradient(batch, w)[1], (weights,), (v,))[1]
 
         return mean_over_rows(product, data, batch_size)
 
-    return Objective(weights, value_and_grad, curvature, unravel)
+    return Objective(
+        weights=weights,
+        value_and_grad=value_and_grad,
+        curvature=curvature,
+        unravel=unravel,
+    )
 
 
 def _loss(predict: Any, params: Params, batch: Batch) -> Array:
     logits = predict(params, batch).astype(jnp.float32)
-    rows = optax.softmax_cross_entropy_with_integer_labels(logits, batch.y)
-    return jnp.sum(batch.mask * rows) / jnp.maximum(batch.mask.sum(), 1)
+    losses = optax.softmax_cross_entropy_with_integer_labels(logits, batch.y)
+    # A batch without rows divides by 1: its loss is 0, not NaN.
+    return jnp.sum(batch.mask * losses) / jnp.maximum(batch.mask.sum(), 1)
 
 
-def size(task: Task) -> int:
+def num_parameters(task: Task) -> int:
     """Number of parameters of the task's model."""
     leaves = jax.tree.leaves(stacked.shapes(task))
     return sum(math.prod(leaf.shape) for leaf in leaves)

@@ -43,7 +43,7 @@ def pairs(
       data: the rows of one client, `landscape.pooled` ones say, on which all lines are
         judged; or those of the K clients: then a line is judged on its two clients'
         rows together, as if one client held them.
-      points: T, even places from 0 to 1; 3 are the ends and the midpoint.
+      points: T, even positions from 0 to 1; 3 are the ends and the midpoint.
       batch_size: of the batchwise calibration errors.
       chunk: lines judged at once; None: 1 on a CPU, else as many as fit.
 
@@ -51,8 +51,8 @@ def pairs(
       ValueError: the models are not K stacked ones of this task, `data` is of another
         number of clients, or there are fewer than 3 points.
     """
-    each = stacked.count_all(task, {"models": models}, data)
-    if not each[0]:
+    models_stacked, data_stacked = stacked.which_stacked(task, {"models": models}, data)
+    if not models_stacked:
         raise ValueError("models is one model, expected K stacked along a first axis")
     stacked.at_least("batch_size", batch_size, 1)
     if points < 3:
@@ -60,64 +60,77 @@ def pairs(
             f"points is {points}; expected 3 or more: the two ends and one between"
         )
     t = np.linspace(0, 1, points, dtype=np.float32)
-    size = len(jax.tree.leaves(models)[0])
-    i, j = np.triu_indices(size)
-    rows = np.stack([i, j], 1) if each[1] else np.zeros((len(i), 1), int)
+    # With the diagonal: a pair (i, i) gives its model's own metrics.
+    i, j = np.triu_indices(len(jax.tree.leaves(models)[0]))
+    judging = np.zeros((len(i), 1), int)
+    if data_stacked:
+        judging = np.stack([i, j], 1)
     data = data._replace(offset=data.offset.reshape(-1), size=data.size.reshape(-1))
-    given = task.predict, models, data, i, j, rows, t[1:-1], batch_size
-    found, cosines, distances = jax.device_get(stacked.call(_program, given, chunk))
-    metrics = {name: _square(i, j, values) for name, values in found.items()}
-    return Pairs(Line(t, metrics), _square(i, j, cosines), _square(i, j, distances))
+    arguments = (task.predict, models, data, i, j, judging, t[1:-1], batch_size)
+    result = jax.device_get(stacked.call(_program, arguments, chunk))
+    metrics, cosines, distances = result
+    squares = {name: _square(i, j, values) for name, values in metrics.items()}
+    return Pairs(
+        line=Line(t=t, metrics=squares),
+        cosine=_square(i, j, cosines),
+        distance=_square(i, j, distances),
+    )
 
 
 @partial(jax.jit, static_argnames=("predict", "batch_size", "width"))
-def _program(predict, models, data, i, j, rows, inner, batch_size, width):
+def _program(predict, models, data, i, j, judging, inner, batch_size, width):
     """(metrics f32[P, T], cosines f32[P], distances f32[P]) of P pairs (i, j).
 
-    `rows` i32[P, R] are the clients on whose rows a pair is judged.
+    `judging` i32[P, R] are the clients on whose rows a pair is judged, and `inner`
+    f32[T - 2] the positions between the ends.
     """
 
     def judged(model, k):
-        own = ClientData(data.examples, data.offset[k], data.size[k])
-        found = totals(partial(predict, model), own, batch_size)
-        return stacked.if_finite(model, found)
+        rows = ClientData(data.examples, data.offset[k], data.size[k])
+        sums = totals(partial(predict, model), rows, batch_size)
+        return stacked.if_finite(model, sums)
 
     def end(i, k):
         return judged(tree.take(models, i), k)
 
-    def pair(i, j, rows):
-        a, b = tree.take(models, i), tree.take(models, j)
+    def pair(i, j, clients):
+        a = tree.take(models, i)
+        b = tree.take(models, j)
 
         def at(t):
             model = tree.lerp(a, b, t)
-            return _sum(jax.lax.map(lambda k: judged(model, k), rows))
+            by_client = jax.lax.map(lambda k: judged(model, k), clients)
+            return jax.tree.map(lambda leaf: leaf.sum(0), by_client)
 
         return jax.lax.map(at, inner), cosine(a, b), distance(a, b)
 
-    size, clients = jax.tree.leaves(models)[0].shape[0], data.size.shape[0]
-    model, client = (x.ravel() for x in jnp.indices((size, clients)))
-    ends = chunked_vmap.over_clients(end, (model, client), data.size[client], width)
-    work = data.size[rows].sum(1)
+    num_models = jax.tree.leaves(models)[0].shape[0]
+    num_clients = data.size.shape[0]
+    # The ends: each model on each client's rows.
+    model, client = (ids.ravel() for ids in jnp.indices((num_models, num_clients)))
+    end_work = data.size[client]
+    ends = chunked_vmap.over_clients(end, (model, client), end_work, width)
+    pair_work = data.size[judging].sum(1)
     middle, cosines, distances = chunked_vmap.over_clients(
-        pair, (i, j, rows), work, width
+        pair, (i, j, judging), pair_work, width
     )
 
     def along(ends, middle):
-        ends = ends.reshape(size, clients, *ends.shape[1:])
-        first, last = (ends[k[:, None], rows].sum(1)[:, None] for k in (i, j))
+        ends = ends.reshape(num_models, num_clients, *ends.shape[1:])
+        first, last = (ends[k[:, None], judging].sum(1)[:, None] for k in (i, j))
         return jnp.concatenate([first, middle, last], 1)
 
-    return from_totals(jax.tree.map(along, ends, middle)), cosines, distances
-
-
-def _sum(stacked_totals):
-    return jax.tree.map(lambda leaf: leaf.sum(0), stacked_totals)
+    # Sums over rows are added before they are divided: as if one client held all.
+    metrics = from_totals(jax.tree.map(along, ends, middle))
+    return metrics, cosines, distances
 
 
 def _square(i: np.ndarray, j: np.ndarray, values: np.ndarray) -> np.ndarray:
     """[K, K, ...] of values [P, ...] of pairs i <= j; [j, i] is the way back."""
     size = i.max() + 1
-    full = np.empty((size, size, *values.shape[1:]), values.dtype)
-    full[j, i] = values[:, ::-1] if values.ndim > 1 else values
-    full[i, j] = values
-    return full
+    square = np.empty((size, size, *values.shape[1:]), values.dtype)
+    is_line = values.ndim > 1
+    square[j, i] = values[:, ::-1] if is_line else values
+    # Last, so that the diagonal holds the way forward.
+    square[i, j] = values
+    return square

@@ -1,31 +1,17 @@
 """Metrics on a grid of a plane of models, as one compiled program."""
 
-from collections.abc import Sequence
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from flax import linen as nn
 
-from pfljax.core import tree
-from pfljax.core.types import Array, ClientData, Key, Params, Task
-from pfljax.landscape.lines import Places, ascending, judge
-from pfljax.landscape.stacked import alike, count
-from pfljax.models.kernel_layout import outputs_first
+from pfljax.core.types import ClientData, Params, Task
+from pfljax.landscape.frames import Frame, Mark
+from pfljax.landscape.lines import Positions, ascending, judge
+from pfljax.landscape.stacked import num_clients
 
-Mark = tuple[Any, Any]  # (alpha, beta) of a model; each f32[C] where clients differ
-
-
-class Frame(NamedTuple):
-    """A plane of parameters, center + alpha u + beta v."""
-
-    center: Params  # of one model, or stacked [C, ...]; so are u and v
-    u: Params
-    v: Params
-    marks: dict[str, Mark]  # of the models that span it
-    stacked: bool = False  # whether center, u or v is
+PENALTIES = ("squared", "norm")
 
 
 class Plane(NamedTuple):
@@ -54,149 +40,21 @@ class Plane(NamedTuple):
                     f"the plane has metrics of shape {values.shape}, expected [C, A, "
                     "B] of clients; it is one plane: use it as it is"
                 )
-        metrics = {name: values[client] for name, values in self.metrics.items()}
-        marks = {
-            name: tuple(
-                np.ravel(place)[client * (np.ndim(place) > 0)] for place in both
-            )
-            for name, both in self.marks.items()
-        }
-        return Plane(self.alpha, self.beta, metrics, marks)
-
-
-def through(a: Params, b: Params, c: Params, *, stacked: bool = False) -> Frame:
-    """The plane of three models with orthogonal axes: a at (0, 0), c at (1, 0).
-
-    u = c - a, and v is what b - a has beside it, so that b lies at beta = 1. Garipov et
-    al., NeurIPS 2018, https://arxiv.org/abs/1802.10026 (Appendix A.2), whose grids go
-    from -.2 to 1.2.
-
-    Args:
-      a, b, c: one model each; with `stacked`, each of C clients, [C, ...]. A client
-        whose models lie on one line has axes, and then metrics but at a, that are NaN.
-
-    Raises:
-      ValueError: the models, those of all clients if stacked, lie on one line, or have
-        different shapes.
-    """
-    alike({"a": a, "b": b, "c": c}, stacked)
-    u, v, along = (jax.vmap(_axes) if stacked else _axes)(a, b, c)
-    if np.isnan(along).all():
-        raise ValueError(
-            "the three models lie on one line, or are not finite"
-            f"{', of every client' * stacked}; give others, or judge a line"
+        return Plane(
+            alpha=self.alpha,
+            beta=self.beta,
+            metrics={name: values[client] for name, values in self.metrics.items()},
+            marks={name: _mark_of(mark, client) for name, mark in self.marks.items()},
         )
-    place = np.asarray(along) if stacked else float(along)
-    marks = {"a": (0.0, 0.0), "b": (place, 1.0), "c": (1.0, 0.0)}
-    return Frame(a, u, v, marks, stacked)
 
 
-def _axes(a: Params, b: Params, c: Params) -> tuple[Params, Params, Array]:
-    """(u, v, alpha of b); NaN if b is not beside the line from a to c."""
-    u, other = tree.sub(c, a), tree.sub(b, a)
-    length, size = tree.square_norm(u), tree.square_norm(a)
-    along = tree.dot(other, u) / jnp.maximum(length, 1e-30)
-    v = tree.axpy(-along, u, other)
-    least = 1e-12 * tree.square_norm(other) + 1e-14 * size  # that rounding leaves
-    spread = (tree.square_norm(v) > least) & (length > 1e-14 * size)
-    u, v = (tree.scale(axis, jnp.where(spread, 1.0, jnp.nan)) for axis in (u, v))
-    return u, v, jnp.where(spread, along, jnp.nan)
-
-
-def around(center: Params, u: Params, v: Params, *, stacked: bool = False) -> Frame:
-    """The plane of two directions from a model: random ones, or Hessian eigenvectors.
-
-    An eigenvector has norm 1; scale it to see far. With `stacked`, of C clients: one of
-    the three at least is stacked, [C, ...], the others are shared.
-    """
-    return Frame(center, u, v, {"center": (0.0, 0.0)}, stacked)
-
-
-def principal(models: Params, names: Sequence[str]) -> tuple[Frame, np.ndarray]:
-    """The plane of a trajectory's two principal directions, and their shares, f64[2].
-
-    From the last model, as Li et al., NeurIPS 2018, https://arxiv.org/abs/1712.09913
-    (Section 7.2): the directions explain the most of the differences to it, and the
-    shares tell how much. Marks are the models' projections, by name; the farthest on
-    each axis lies at 1 or -1.
-
-    Args:
-      models: R >= 3 models, stacked [R, ...], the last one the center.
-      names: R names, rounds for example.
-
-    Raises:
-      ValueError: there are too few models, or another number of names, or a model has
-        diverged.
-    """
-    number = len(jax.tree.leaves(models)[0])
-    if number < 3 or len(names) != number:
-        raise ValueError(
-            f"{number} models and {len(names)} names; expected 3 models or more, and "
-            "as many names"
-        )
-    center = jax.tree.map(lambda leaf: np.asarray(leaf[-1]), models)
-    apart = jax.tree.map(lambda leaf, last: np.asarray(leaf) - last, models, center)
-    flat = np.concatenate(
-        [leaf.reshape(number, -1) for leaf in jax.tree.leaves(apart)], 1
-    ).astype(np.float64)
-    if not np.isfinite(flat).all():
-        raise ValueError("a model is not finite; give those before the run diverged")
-    squares, vectors = np.linalg.eigh(flat @ flat.T)
-    squares, vectors = squares[::-1][:2].clip(0), vectors[:, ::-1][:, :2]
-    places = vectors * np.sqrt(squares)
-    reach = np.maximum(np.abs(places).max(0), 1e-30)
-    weights = vectors / np.sqrt(np.maximum(squares, 1e-30)) * reach
-    u, v = (
-        jax.tree.map(lambda leaf, w=w: np.tensordot(w, leaf, 1).astype("f4"), apart)
-        for w in weights.T
+def _mark_of(mark: Mark, client: int) -> Mark:
+    """One client's (alpha, beta); a coordinate without an axis is the same for all."""
+    alpha, beta = (
+        np.ravel(coordinate)[client if np.ndim(coordinate) else 0]
+        for coordinate in mark
     )
-    marks = {n: (x, y) for n, (x, y) in zip(names, places / reach, strict=True)}
-    return Frame(center, u, v, marks), squares / max((flat**2).sum(), 1e-30)
-
-
-def random_direction(
-    key: Key, params: Params, network: nn.Module | None = None, *, stacked: bool = False
-) -> Params:
-    """A Gaussian direction with the norm of `params`, filter by filter.
-
-    A filter is all that leads to one output. Vectors (biases, and the scales of
-    normalisation) do not move. Li et al., NeurIPS 2018,
-    https://arxiv.org/abs/1712.09913 (Section 4).
-
-    Args:
-      key: of the draw; all clients share it.
-      params: one model, or with `stacked` those of C clients, [C, ...].
-      network: its layers, `Finished.network` or as `models.task` was given them: they
-        tell which parameters have their outputs first (`models.Linear`, `models.LSTM`).
-        None: all have them last, as Flax's own layers.
-      stacked: normalise each client's.
-
-    Raises:
-      ValueError: the network is another's, or params are not stacked.
-    """
-    alike({"params": params}, stacked)
-    first = set() if network is None else outputs_first(network)
-    paths = tree.paths(params)
-    if others := first - set(paths):
-        raise ValueError(
-            f"params lack {', '.join(sorted(others))} of the network; give the network "
-            "whose parameters they are"
-        )
-    found = []
-    for each, path in zip(jax.random.split(key, len(paths)), paths, strict=True):
-        draw = partial(_filterwise, each, outputs=0 if path in first else -1)
-        found.append((jax.vmap(draw) if stacked else draw)(paths[path]))
-    return jax.tree.unflatten(jax.tree.structure(params), found)
-
-
-def _filterwise(key: Key, leaf: Array, outputs: int) -> Array:
-    """A direction of one parameter, whose outputs lie along the axis `outputs`."""
-    if leaf.ndim < 2:
-        return jnp.zeros_like(leaf)
-    drawn = jax.random.normal(key, leaf.shape, leaf.dtype)
-    axes = tuple(axis for axis in range(leaf.ndim) if axis != outputs % leaf.ndim)
-    own, its = (jnp.sqrt(jnp.square(a).sum(axes, keepdims=True)) for a in (leaf, drawn))
-    return drawn * own / jnp.maximum(its, 1e-12)
+    return alpha, beta
 
 
 def plane(
@@ -204,8 +62,8 @@ def plane(
     frame: Frame,
     data: ClientData,
     *,
-    alpha: Places,
-    beta: Places,
+    alpha: Positions,
+    beta: Positions,
     batch_size: int = 10,
     chunk: int | None = None,
 ) -> Plane:
@@ -216,33 +74,35 @@ def plane(
       frame: the plane: `through` three models, or `around` one; of one, or stacked.
       data: rows of one client, or of C, each for its own plane; `pooled` makes the rows
         of all those of one.
-      alpha, beta: places on the two axes, ascending.
+      alpha, beta: positions on the two axes, ascending.
       batch_size, chunk: as of `line`.
 
     Raises:
       ValueError: shapes that are not this task's or do not go together.
     """
-    a, b = ascending(alpha, "alpha"), ascending(beta, "beta")
+    a = ascending(alpha, "alpha")
+    b = ascending(beta, "beta")
     models = {"center": frame.center, "u": frame.u, "v": frame.v}
-    several = any(count(task, model, name) for name, model in models.items())
+    several = any(num_clients(task, model, name) for name, model in models.items())
     if several != frame.stacked:
         raise ValueError(
             f"the frame was made with stacked={frame.stacked}, but its models are"
-            f"{' not' * frame.stacked} stacked over clients; give `through` or "
-            f"`around` stacked={several}"
+            f"{' not' if frame.stacked else ''} stacked over clients; give `through` "
+            f"or `around` stacked={several}"
         )
-    places = np.stack(np.meshgrid(a, b, indexing="ij"), -1).reshape(-1, 2)
-    weights = np.insert(places, 0, 1, axis=1)
-    found = judge(task, models, weights, data, batch_size, chunk)
-    metrics = {
+    # The weights of (center, u, v) at each point, alpha before beta.
+    points = np.stack(np.meshgrid(a, b, indexing="ij"), -1).reshape(-1, 2)
+    weights = np.insert(points, 0, 1, axis=1)
+    metrics = judge(task, models, weights, data, batch_size, chunk)
+    on_grid = {
         name: values.reshape(*values.shape[:-1], len(a), len(b))
-        for name, values in found.items()
+        for name, values in metrics.items()
     }
-    return Plane(a, b, metrics, frame.marks)
+    return Plane(alpha=a, beta=b, metrics=on_grid, marks=frame.marks)
 
 
 def penalty(
-    frame: Frame, *, alpha: Places, beta: Places, form: str = "squared"
+    frame: Frame, *, alpha: Positions, beta: Positions, form: str = "squared"
 ) -> np.ndarray:
     """The regulariser on a plane: add decay / 2 times it to the loss.
 
@@ -254,24 +114,36 @@ def penalty(
     Raises:
       ValueError: the form is unknown, or alpha or beta does not ascend.
     """
-    if form not in ("squared", "norm"):
-        raise ValueError(f"form is {form!r}; known: squared, norm")
-    leaves = zip(*map(jax.tree.leaves, frame[:3]), strict=True)
-    axes = ascending(alpha, "alpha"), ascending(beta, "beta")
-    a, b = np.meshgrid(*axes, indexing="ij")
-    place = np.stack([np.ones_like(a), a, b], -1).astype(np.float64)
+    if form not in PENALTIES:
+        raise ValueError(f"form is {form!r}; known: {', '.join(PENALTIES)}")
+    alphas = ascending(alpha, "alpha")
+    betas = ascending(beta, "beta")
+    a, b = np.meshgrid(alphas, betas, indexing="ij")
+    weights = np.stack([np.ones_like(a), a, b], -1).astype(np.float64)
     total: Any = 0.0
-    for parts in leaves:
-        clients = max(np.ndim(part) for part in parts) if frame.stacked else np.inf
-        flat = [  # [C, D], or [1, D] of what is shared
-            np.reshape(part, (len(part) if np.ndim(part) == clients else 1, -1))
-            for part in parts
-        ]
-        own = np.stack(np.broadcast_arrays(*flat), 1).astype(np.float64)
-        gram = own @ own.swapaxes(1, 2)
-        square = np.einsum("abi,cij,abj->cab", place, gram, place)
-        total += square if form == "squared" else np.sqrt(np.maximum(square, 0))
+    tensors = map(jax.tree.leaves, (frame.center, frame.u, frame.v))
+    for center_u_v in zip(*tensors, strict=True):
+        vectors = _vectors(center_u_v, frame.stacked)
+        # |w . (center, u, v)|^2 = w' G w: no model of the grid is ever made.
+        gram = vectors @ vectors.swapaxes(1, 2)
+        squares = np.einsum("abi,cij,abj->cab", weights, gram, weights)
+        if form == "squared":
+            total += squares
+        else:
+            total += np.sqrt(np.maximum(squares, 0))
     return total if frame.stacked else total[0]
+
+
+def _vectors(center_u_v: tuple[Any, ...], stacked: bool) -> np.ndarray:
+    """One tensor of center, u and v as vectors, f64[C, 3, D]; C is 1 if not stacked."""
+    rank = max(np.ndim(tensor) for tensor in center_u_v)
+    flat = []
+    for tensor in center_u_v:
+        # What is shared by the clients lacks their axis.
+        has_clients = stacked and np.ndim(tensor) == rank
+        clients = len(tensor) if has_clients else 1
+        flat.append(np.reshape(tensor, (clients, -1)))
+    return np.stack(np.broadcast_arrays(*flat), 1).astype(np.float64)
 
 
 def pooled(data: ClientData) -> ClientData:
@@ -279,8 +151,9 @@ def pooled(data: ClientData) -> ClientData:
 
     If all clients share the very same rows, they count once: a mean is the same.
     """
-    spans = [*zip(np.ravel(data.offset), np.ravel(data.size), strict=True)]
-    spans = spans[:1] if len(set(spans)) == 1 else spans
+    spans = list(zip(np.ravel(data.offset), np.ravel(data.size), strict=True))
+    if len(set(spans)) == 1:
+        spans = spans[:1]
     rows = np.concatenate([offset + np.arange(size) for offset, size in spans])
-    examples = jax.tree.map(lambda leaf: np.asarray(leaf)[rows], data.examples)
+    examples: Params = jax.tree.map(lambda leaf: np.asarray(leaf)[rows], data.examples)
     return ClientData(examples, jnp.int32(0), jnp.int32(len(rows)))

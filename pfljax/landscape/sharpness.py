@@ -38,7 +38,7 @@ def sharpness(
     One step is SAM's e = rho g / |g| (Foret et al., ICLR 2021,
     https://arxiv.org/abs/2010.01412, eq. 2). More are projected gradient ascent with
     steps as long as the ball's radius; the highest point met counts, so that more steps
-    never find less.
+    never give less.
 
     Args:
       task: the model.
@@ -56,11 +56,18 @@ def sharpness(
     at_least("steps", steps, 1)
     if np.ndim(rho) or not 0 < rho < np.inf:
         raise ValueError(f"rho is {rho}, expected one positive radius; e.g. 0.05")
-    found = measure(
-        _sharpness, task, params, data, np.float32(rho), (steps, adaptive),
-        batch_size=batch_size, chunk=chunk,
-    )  # fmt: skip
-    return Sharpness(*found)
+    # The radius is an argument of the program: another one compiles nothing.
+    rise, loss = measure(
+        _sharpness,
+        task,
+        params,
+        data,
+        np.float32(rho),
+        (steps, adaptive),
+        batch_size=batch_size,
+        chunk=chunk,
+    )
+    return Sharpness(rise=rise, loss=loss)
 
 
 def _sharpness(
@@ -69,11 +76,11 @@ def _sharpness(
     weights = objective.weights
     unit = jnp.ones_like(weights)
     if adaptive:
-        unit = _units(objective.unravel(weights))
+        unit = _adaptive_unit(objective.unravel(weights))
     return ascent(objective.value_and_grad, weights, unit, rho, steps)
 
 
-def _units(params: Params) -> Array:
+def _adaptive_unit(params: Params) -> Array:
     """ASAM's t of every parameter, f32[D]."""
     sizes = jax.tree.map(
         lambda p: jnp.abs(p) + ETA if p.ndim > 1 else jnp.ones_like(p), params
@@ -92,14 +99,17 @@ def ascent(
     loss, gradient = value_and_grad(weights)
 
     def step(carry: tuple, _: None) -> tuple:
-        inside, gradient, highest = carry  # inside = e / unit
-        inside += rho * _direction(unit * gradient)
-        inside *= jnp.minimum(1, rho / jnp.maximum(jnp.linalg.norm(inside), 1e-30))
-        value, gradient = value_and_grad(weights + unit * inside)
-        return (inside, gradient, jnp.maximum(highest, value)), None
+        # `scaled` is e / unit, in which the ball is round.
+        scaled, gradient, highest = carry
+        scaled += rho * _direction(unit * gradient)
+        norm = jnp.maximum(jnp.linalg.norm(scaled), 1e-30)
+        scaled *= jnp.minimum(1, rho / norm)
+        value, gradient = value_and_grad(weights + unit * scaled)
+        return (scaled, gradient, jnp.maximum(highest, value)), None
 
-    first = jnp.zeros_like(weights), gradient, -jnp.inf * jnp.ones_like(loss)
-    (_, _, highest), _ = jax.lax.scan(step, first, length=steps)
+    lowest = -jnp.inf * jnp.ones_like(loss)
+    start = (jnp.zeros_like(weights), gradient, lowest)
+    (_, _, highest), _ = jax.lax.scan(step, start, length=steps)
     return highest - loss, loss
 
 

@@ -1,4 +1,4 @@
-"""Models that come one, or stacked over clients: told by shape, judged in chunks."""
+"""Models that come one, or stacked over clients: known by shape, judged in chunks."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -20,30 +20,32 @@ def shapes(task: Task) -> Params:
     return jax.eval_shape(task.init, jax.eval_shape(jax.random.key, 0))
 
 
-def count(task: Task, params: Params, name: str) -> int | None:
+def num_clients(task: Task, params: Params, name: str) -> int | None:
     """C if `params` are those of C stacked models, None if they are one model's.
 
     Raises:
       ValueError: they are neither; `name` is what the message calls them.
     """
-    one = tree.paths(shapes(task))
-    found = tree.paths(params)
-    if list(one) != list(found):
+    expected = tree.paths(shapes(task))
+    leaves = tree.paths(params)
+    if list(expected) != list(leaves):
         raise ValueError(
-            f"{name} has the leaves {', '.join(found) or 'none'}, expected "
-            f"{', '.join(one)}; give parameters of this task's model"
+            f"{name} has the leaves {', '.join(leaves) or 'none'}, expected "
+            f"{', '.join(expected)}; give parameters of this task's model"
         )
-    first = next(iter(one))
-    extra = jnp.ndim(found[first]) - one[first].ndim
-    lead = jnp.shape(found[first])[:1] if extra == 1 else ()
-    for leaf, expected in one.items():
-        if jnp.shape(found[leaf]) != (*lead, *expected.shape):
+    # The first leaf says whether there is an axis of clients; all others must agree.
+    first = next(iter(expected))
+    extra_axes = jnp.ndim(leaves[first]) - expected[first].ndim
+    client_axis = jnp.shape(leaves[first])[:1] if extra_axes == 1 else ()
+    for path, one_model in expected.items():
+        shape = jnp.shape(leaves[path])
+        if shape != (*client_axis, *one_model.shape):
             raise ValueError(
-                f"{name} has shape {jnp.shape(found[leaf])} at {leaf}, expected "
-                f"{expected.shape} of one model, or that behind one axis C, the same "
+                f"{name} has shape {shape} at {path}, expected "
+                f"{one_model.shape} of one model, or that behind one axis C, the same "
                 "at every leaf, of stacked models; give parameters of this task's model"
             )
-    return lead[0] if lead else None
+    return client_axis[0] if client_axis else None
 
 
 def alike(models: Mapping[str, Params], stacked: bool) -> None:
@@ -52,17 +54,19 @@ def alike(models: Mapping[str, Params], stacked: bool) -> None:
     If `stacked`, these must all begin with one axis of clients. It needs no task, so
     it cannot see that models are stacked where `stacked` is False.
     """
-    shapes = {name: _shapes(model) for name, model in models.items()}
-    (first, expected), *others = shapes.items()
-    for name, found in others:
-        for leaf in expected | found:
-            if found.get(leaf) != expected.get(leaf):
+    shapes_by_name = {name: _shapes(model) for name, model in models.items()}
+    (first, expected), *others = shapes_by_name.items()
+    for name, shapes in others:
+        for leaf in expected | shapes:
+            if shapes.get(leaf) != expected.get(leaf):
                 raise ValueError(
-                    f"{leaf} has shape {found.get(leaf)} in {name}, and "
+                    f"{leaf} has shape {shapes.get(leaf)} in {name}, and "
                     f"{expected.get(leaf)} in {first}; give models of one task, all "
                     "stacked over the same clients or none"
                 )
-    if stacked and len({shape[:1] or None for shape in expected.values()}) != 1:
+    # A leaf without any axis counts as None, which no axis of clients equals.
+    first_axes = {shape[:1] or None for shape in expected.values()}
+    if stacked and len(first_axes) != 1:
         raise ValueError(
             f"stacked is True, but the leaves of {first} have the shapes "
             f"{', '.join(map(str, expected.values()))}, expected one axis of clients "
@@ -74,7 +78,7 @@ def _shapes(params: Params) -> dict[str, tuple[int, ...]]:
     return {path: jnp.shape(leaf) for path, leaf in tree.paths(params).items()}
 
 
-def count_all(
+def which_stacked(
     task: Task, models: Mapping[str, Params], data: ClientData
 ) -> tuple[bool, ...]:
     """Which of the models, and of `data`, are stacked over clients.
@@ -83,27 +87,29 @@ def count_all(
       ValueError: they are stacked over different numbers of clients, or there is no
         row at all.
     """
-    rows, sizes = jnp.shape(data.offset), jnp.shape(data.size)
-    if rows != sizes or len(rows) > 1:
+    offsets = jnp.shape(data.offset)
+    sizes = jnp.shape(data.size)
+    if offsets != sizes or len(offsets) > 1:
         raise ValueError(
-            f"offset and size of the data have shapes {rows} and {sizes}, expected "
+            f"offset and size of the data have shapes {offsets} and {sizes}, expected "
             "both () for one client or (C,) for C; give a ClientData of either"
         )
     if not len(data.examples.y):
         raise ValueError("data has no rows; give those of a client that has some")
-    counts = {name: count(task, params, name) for name, params in models.items()}
-    counts["data"] = rows[0] if rows else None
-    if len({c for c in counts.values() if c is not None}) > 1:
-        told = ", ".join(f"{name} {c or 'one'}" for name, c in counts.items())
+    counts = {name: num_clients(task, params, name) for name, params in models.items()}
+    counts["data"] = offsets[0] if offsets else None
+    if len({count for count in counts.values() if count is not None}) > 1:
+        listed = ", ".join(f"{name} {count or 'one'}" for name, count in counts.items())
         raise ValueError(
-            f"the numbers of clients differ: {told}; stack all over the same clients, "
-            "or give one model, or one client's rows (landscape.pooled makes them)"
+            f"the numbers of clients differ: {listed}; stack all over the same "
+            "clients, or give one model, or one client's rows (landscape.pooled makes "
+            "them)"
         )
-    return tuple(c is not None for c in counts.values())
+    return tuple(count is not None for count in counts.values())
 
 
-def call(program: Any, given: tuple, chunk: int | None) -> Any:
-    """`program(*given, width)` of a jitted program, `width` models at once.
+def call(program: Any, arguments: tuple, chunk: int | None) -> Any:
+    """`program(*arguments, width)` of a jitted program, `width` models at once.
 
     It is `chunk`; if that is None, 1 on a CPU, which is fastest in a loop, else what
     fits into memory.
@@ -112,42 +118,46 @@ def call(program: Any, given: tuple, chunk: int | None) -> Any:
       ValueError: `chunk` is not a positive whole number.
     """
     if chunk is None:
-        chunk = 1 if jax.default_backend() == "cpu" else widest(program, given)
+        on_cpu = jax.default_backend() == "cpu"
+        chunk = 1 if on_cpu else widest(program, arguments)
     at_least("chunk", chunk, 1)
-    return program(*given, chunk)
+    return program(*arguments, chunk)
 
 
 def mixture(weights: Any, models: tuple[Params, ...]) -> Params:
     """The sum of n models by weights f32[n]; weight 0 leaves out even what is NaN."""
 
-    def total(*own: Any) -> Any:
-        pairs = zip(weights, own, strict=True)
-        return sum(jnp.where(w == 0, 0, w * leaf) for w, leaf in pairs)
+    def total(*leaves: Any) -> Any:
+        terms = zip(weights, leaves, strict=True)
+        # 0 * NaN is NaN: a model that has diverged must not reach the other end.
+        return sum(jnp.where(w == 0, 0, w * leaf) for w, leaf in terms)
 
     return jax.tree.map(total, *models)
 
 
-def if_finite(model: Params, found: Any) -> Any:
-    """`found`, or NaN if the model is not finite: its hits are those of class 0."""
+def if_finite(model: Params, metrics: Any) -> Any:
+    """`metrics`, or NaN if the model is not finite: its hits are those of class 0."""
     finite = jnp.stack([jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(model)])
-    return jax.tree.map(lambda leaf: jnp.where(finite.all(), leaf, jnp.nan), found)
+    return jax.tree.map(lambda leaf: jnp.where(finite.all(), leaf, jnp.nan), metrics)
 
 
 def at_least(name: str, value: int, least: int, most: int | None = None) -> None:
     """Raises a ValueError unless `value` is a whole number in least .. most."""
-    whole = isinstance(value, int | np.integer)
-    if not whole or value < least or (most is not None and value > most):
+    is_whole = isinstance(value, int | np.integer)
+    if not is_whole or value < least or (most is not None and value > most):
         bound = f"{least} or more" if most is None else f"{least} to {most}"
         raise ValueError(
             f"{name} is {value}, expected {bound}; choose such a whole number"
         )
 
 
-def widest(program: Any, given: tuple) -> int:
+def widest(program: Any, arguments: tuple) -> int:
     """The greatest of `WIDTHS` at which the program needs no more than what is free."""
     free = memory.free_bytes(1)
-    for width in WIDTHS:  # a program that was compiled here is not compiled again
-        if memory.needed_bytes(program.lower(*given, width).compile()) <= free:
+    for width in WIDTHS:
+        # A program that was compiled here is not compiled again by the call.
+        compiled = program.lower(*arguments, width).compile()
+        if memory.needed_bytes(compiled) <= free:
             return width
     return 1
 
@@ -156,26 +166,29 @@ def over_models(
     one: Callable[[tuple[Params, ...], ClientData], Any],
     models: tuple[Params, ...],
     data: ClientData,
-    each: tuple[bool, ...],
+    is_stacked: tuple[bool, ...],
     chunk: int,
 ) -> Any:
     """`one(models, data)` of each client, stacked [C, ...].
 
-    `each` says which of the models, and whether data, are stacked; the others are
-    shared. If none is, this is one call.
+    `is_stacked` says which of the models, and whether data, have an axis of clients;
+    the others are shared. If none has, this is one call.
     """
-    if not any(each):
+    if not any(is_stacked):
         return one(models, data)
-    parts = *models, (data.offset, data.size)
-    stacked = next(part for part, yes in zip(parts, each, strict=True) if yes)
-    clients = jax.tree.leaves(stacked)[0].shape[0]
+    spans = (data.offset, data.size)
+    parts = (*models, spans)
+    stacked_parts = [
+        part for part, stacked in zip(parts, is_stacked, strict=True) if stacked
+    ]
+    clients = jax.tree.leaves(stacked_parts[0])[0].shape[0]
 
-    def own(k):
-        *mine, rows = [
-            tree.take(part, k) if yes else part
-            for part, yes in zip(parts, each, strict=True)
+    def of_client(k):
+        *client_models, span = [
+            tree.take(part, k) if stacked else part
+            for part, stacked in zip(parts, is_stacked, strict=True)
         ]
-        return one(tuple(mine), ClientData(data.examples, *rows))
+        return one(tuple(client_models), ClientData(data.examples, *span))
 
     work = jnp.broadcast_to(data.size, (clients,))
-    return chunked_vmap.over_clients(own, (jnp.arange(clients),), work, chunk)
+    return chunked_vmap.over_clients(of_client, (jnp.arange(clients),), work, chunk)

@@ -10,6 +10,7 @@ from pfljax.conformance import toy
 from pfljax.core import tree
 from pfljax.core.types import Batch
 from pfljax.landscape import align
+from pfljax.landscape.units import hidden_units
 from pfljax.models.network import Network
 
 MLP = ("mlp", {"hidden": (12, 9)}, (5,))
@@ -50,7 +51,7 @@ def test_a_permuted_model_computes_the_same_and_is_found_again(
     name, options, shape, parted
 ):
     network, task, a = _built(name, options, shape)
-    units = align.hidden_units(network, a)
+    units = hidden_units(network, a)
     assert any(own.parts > 1 for own in units) == parted
     rng = np.random.default_rng(1)
     b = align.permute_units(units, a, _shuffled(units, rng))
@@ -73,7 +74,7 @@ def _leaves(*models):
 
 def test_every_hidden_parameter_has_its_units():
     network, _, a = _built(*RESNET)
-    units = align.hidden_units(network, a)
+    units = hidden_units(network, a)
     assert sorted(own.size for own in units) == [
         64, 64, 128, 128, 256, 256, 256, 512, 512,
     ]  # fmt: skip
@@ -96,7 +97,7 @@ def _axes(params):
 
 def test_matching_brings_models_closer_and_never_apart():
     network, _, a = _built(*MLP)
-    units = align.hidden_units(network, a)
+    units = hidden_units(network, a)
     for seed in (3, 4):
         _, _, b = _built(*MLP, seed)
         aligned, orders = align.match_units(units, a, b)
@@ -110,13 +111,13 @@ def test_parts_are_kept_together():
     score = np.zeros((4, 4))
     score[0, 2] = score[1, 0] = 5.0  # across the parts: not both
     score[1, 3] = 4.0
-    assert align._best(score, 1)[:2].tolist() == [2, 0]
-    assert align._best(score, 2).tolist()[:2] == [2, 3]
+    assert align._best_order(score, 1)[:2].tolist() == [2, 0]
+    assert align._best_order(score, 2).tolist()[:2] == [2, 3]
 
 
 def test_parameters_that_the_units_are_not_of_are_told():
     network, _, a = _built(*MLP)
-    units = align.hidden_units(network, a)
+    units = hidden_units(network, a)
     stacked = jax.tree.map(lambda leaf: np.stack([leaf] * 12), a)
     with pytest.raises(
         ValueError, match=r"b has shape \(12, .* one model's parameters"
@@ -126,11 +127,11 @@ def test_parameters_that_the_units_are_not_of_are_told():
         align.permute_units(units, stacked, [])
     for params in (stacked, {"body": {}, "head": {}}, _built("mlp", {}, (5,))[2]):
         with pytest.raises(ValueError, match="parameters of this network"):
-            align.hidden_units(network, params)
+            hidden_units(network, params)
 
 
 def test_a_layer_that_is_not_known_is_told():
     network = Network(nn.Sequential([nn.LayerNorm()]), nn.Dense(3))
     params = network.init(jax.random.key(0), np.zeros((1, 5)))["params"]
     with pytest.raises(ValueError, match="LayerNorm at body/layers_0 is no layer"):
-        align.hidden_units(network, params)
+        hidden_units(network, params)

@@ -10,7 +10,7 @@ from pfljax.conformance import toy
 from pfljax.core.keys import derive
 from pfljax.core.tree import square_cosine
 from pfljax.core.types import Batch, Local
-from pfljax.landscape import curves
+from pfljax.landscape import curve_training, curves
 
 T = np.linspace(0, 1, 7)
 
@@ -33,7 +33,7 @@ def test_a_step_follows_the_gradient_at_the_place_that_was_drawn(kind):
     """On quadratics: the bend moves by its weight times the gradient there."""
     task, data, key = toy.quadratic(), toy.one(toy.quadratic_clients(), 1), _key(3)
     ends = np.array([[1.0, 2, 3], [-1, 0.5, 0]])
-    points = curves.train_curve(
+    points = curve_training.train_curve(
         task, *map(toy.unflat, ends), data, toy.full_batch(1), key, kind=kind
     )
     noise = jax.random.fold_in(derive(key, "noise"), 0)
@@ -76,7 +76,7 @@ def test_a_trained_curve_avoids_the_barrier_of_the_line():
     a, b = (_trained(task, data, train, seed) for seed in (1, 2))
     along = curves.curve_weights("bezier", 3, T)
     line = jax.tree.map(lambda x, y: jnp.stack([x, (x + y) / 2, y]), a, b)
-    curve = curves.train_curve(task, a, b, data, train, _key(5))
+    curve = curve_training.train_curve(task, a, b, data, train, _key(5))
     straight, curved = (_loss(task, data, p, along) for p in (line, curve))
     np.testing.assert_allclose(straight[[0, -1]], curved[[0, -1]], rtol=1e-5)
     barriers = [(v - (1 - T) * v[0] - T * v[-1]).max() for v in (straight, curved)]
@@ -89,7 +89,7 @@ def _trained(task, data, local, seed):
     """A model, as a simplex of two equal ones without a pull apart."""
     first = task.init(_key(seed))
     twice = jax.tree.map(lambda leaf: jnp.stack([leaf, leaf]), first)
-    found = curves.train_simplex(task, twice, data, local, _key(seed), beta=0.0)
+    found = curve_training.train_simplex(task, twice, data, local, _key(seed), beta=0.0)
     return curves.mix(found, jnp.array([0.5, 0.5]))
 
 
@@ -99,7 +99,7 @@ def test_a_simplex_has_a_low_loss_everywhere_and_points_apart():
     first = jax.vmap(task.init)(jax.random.split(_key(7), 3))
     inside = np.random.default_rng(0).dirichlet(np.ones(3), 20).astype(np.float32)
     together, apart = (
-        curves.train_simplex(task, first, data, train, _key(), beta=beta)
+        curve_training.train_simplex(task, first, data, train, _key(), beta=beta)
         for beta in (0.0, 3.0)
     )
     before = _loss(task, data, first, inside).mean()
@@ -117,12 +117,14 @@ def test_clients_have_the_curves_that_they_have_alone():
     task, (train, _) = toy.classifier(), toy.ragged()
     local, clients = Local(0.1, 4), len(toy.SIZES)
     a, b = (jax.vmap(task.init)(jax.random.split(_key(s), clients)) for s in (0, 1))
-    found = curves.train_curve(task, a, b, train, local, _key(2), bends=2)
+    found = curve_training.train_curve(task, a, b, train, local, _key(2), bends=2)
     judged = landscape.curve(task, found, train, t=T)
     for k in (0, 5):
         own = (jax.tree.map(lambda leaf, k=k: leaf[k], end) for end in (a, b))
         key = jax.random.fold_in(_key(2), k)
-        alone = curves.train_curve(task, *own, toy.one(train, k), local, key, bends=2)
+        alone = curve_training.train_curve(
+            task, *own, toy.one(train, k), local, key, bends=2
+        )
         toy.assert_close(jax.tree.map(lambda leaf, k=k: leaf[k], found), alone)
         one = landscape.curve(task, alone, toy.one(train, k), t=T)
         np.testing.assert_allclose(
@@ -141,7 +143,7 @@ def test_what_is_no_curve_is_refused(options, told):
     task, data = toy.quadratic(), toy.one(toy.quadratic_clients(), 0)
     model = toy.unflat([0.0, 0, 0])
     with pytest.raises(ValueError, match=told):
-        curves.train_curve(
+        curve_training.train_curve(
             task, model, model, data, toy.full_batch(), _key(), **options
         )
 
@@ -149,7 +151,7 @@ def test_what_is_no_curve_is_refused(options, told):
 def test_one_point_is_no_simplex():
     task, data = toy.quadratic(), toy.one(toy.quadratic_clients(), 0)
     with pytest.raises(ValueError, match="expected at least two"):
-        curves.train_simplex(
+        curve_training.train_simplex(
             task, toy.unflat([[0.0, 0, 0]]), data, toy.full_batch(), _key()
         )
 
@@ -185,7 +187,7 @@ def test_a_curve_knows_its_length():
     expected = np.dot([1.5, 1.5, 4], means) / 7
     assert landscape.arc_mean(found, "loss") == pytest.approx(expected)
     both = jax.tree.map(lambda leaf: np.stack([leaf, 0 * leaf]), points)
-    arc = curves._arc(task, curves._separate(task, both), np.eye(3))
+    arc = curves._arc(task, curves.separate(task, both), np.eye(3))
     np.testing.assert_allclose(arc, [[0, 3, 7], [0, 0, 0]], rtol=1e-6)
 
 
@@ -199,10 +201,10 @@ def test_one_model_and_the_rows_of_many_clients_are_refused():
     task, (data, _), local = toy.classifier(), toy.ragged(), toy.full_batch()
     model = task.init(_key())
     with pytest.raises(ValueError, match="some are of many clients and some of one"):
-        curves.train_curve(task, model, model, data, local, _key())
+        curve_training.train_curve(task, model, model, data, local, _key())
     pair = jax.tree.map(lambda leaf: jnp.stack([leaf, leaf]), model)
     with pytest.raises(ValueError, match=r"points are of one and data of \(8,\)"):
-        curves.train_simplex(task, pair, data, local, _key())
+        curve_training.train_simplex(task, pair, data, local, _key())
 
 
 @pytest.mark.parametrize("kind", ["curve", "simplex"])
@@ -213,10 +215,10 @@ def test_a_second_training_traces_nothing(kind):
     traced = []
     for a, b in (models[:2], models[1:]):
         if kind == "curve":
-            curves.train_curve(own, a, b, data, local, _key())
+            curve_training.train_curve(own, a, b, data, local, _key())
         else:
             pair = jax.tree.map(lambda *leaves: jnp.stack(leaves), a, b)
-            curves.train_simplex(own, pair, data, local, _key())
+            curve_training.train_simplex(own, pair, data, local, _key())
         traced.append(len(calls))
     assert traced[0] > 0
     assert traced[1] == traced[0]

@@ -4,7 +4,7 @@ RUN/landscape/KIND.npz          arrays, below; KIND is "other" for lines to anot
 RUN/landscape/KIND.csv          the same as a table
 RUN/figures/landscape_KIND*.*   PNG and PDF, which RUN/report.html shows from then on
 
-Axes of the arrays, with the array that holds the places where there is one:
+Axes of the arrays; an axis is called as the array that holds its positions:
 
 line, other  METRIC [client, t]; ensemble/METRIC, cosine, distance [client]
 pairs        barrier/METRIC, cosine, distance [client, other]
@@ -19,19 +19,19 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pfljax.landscape.figures import draw_line
-from pfljax.landscape.of_runs import lines, surfaces
-from pfljax.landscape.of_runs.surfaces import Found
+from pfljax.landscape.of_runs import clients, lines, surfaces, training
+from pfljax.landscape.of_runs.record import Landscape
 from pfljax.report import write_run_report
 from pfljax.report.formats import csv_text
 from pfljax.report.style import save_figure
 from pfljax.runs import folder
 
-OWN = "t, from the server's model (0) to the client's own (1)"
-OTHER = "t, from this run's models (0) to the other's (1)"
+TO_PERSONAL = "t, from the server's model (0) to the client's own (1)"
+TO_OTHER_RUN = "t, from this run's models (0) to the other's (1)"
 
 
 class Options(NamedTuple):
-    """The options of `pfljax landscape`; None where they are not given."""
+    """The options of `pfljax landscape`; None where they are left out."""
 
     points: int | None = None  # along an axis; else the kind's own
     tolerance: float | None = None  # of flat ranges; else .01
@@ -41,27 +41,29 @@ class Options(NamedTuple):
 class Kind(NamedTuple):
     """A landscape."""
 
-    find: Callable[[Path, Options], Found]
+    compute: Callable[[Path, Options], Landscape]
     options: tuple[str, ...] = ("points",)  # those that it looks at
 
 
-def line(path: Path, options: Options) -> Found:
+def line(path: Path, options: Options) -> Landscape:
     """Metrics between each client's two models, or its models of two runs."""
+    other = options.other
     tolerance = 0.01 if options.tolerance is None else options.tolerance
     if not tolerance >= 0:
         raise ValueError(f"tolerance is {tolerance}; expected 0 or more")
-    if options.other is not None and options.other.resolve() == path.resolve():
+    if other is not None and other.resolve() == path.resolve():
         raise ValueError(f"other is {path} itself; choose another run, or leave it out")
-    points = _points(options, 11)
-    found = lines.run_line(path, points=points, other=options.other)
-    name, xlabel = found.about, OWN
-    if options.other is not None:
-        name, xlabel = f"from {name} to {options.other.name}", OTHER
-    return Found(
-        lines.arrays(found),
-        lines.rows(found),
-        {"": draw_line({name: found.line}, "accuracy", xlabel)},
-        lines.table(found, tolerance),
+    result = lines.run_line(path, points=_points(options, 11), other=other)
+    name = result.about
+    xlabel = TO_PERSONAL
+    if other is not None:
+        name = f"from {name} to {other.name}"
+        xlabel = TO_OTHER_RUN
+    return Landscape(
+        arrays=lines.arrays(result),
+        rows=lines.rows(result),
+        figures={"": draw_line({name: result.line}, "accuracy", xlabel)},
+        text=lines.table(result, tolerance),
     )
 
 
@@ -71,11 +73,11 @@ def _points(options: Options, default: int) -> int:
 
 KINDS: dict[str, Kind] = {
     "line": Kind(line, ("points", "tolerance", "other")),
-    "pairs": Kind(lambda path, o: surfaces.pairs_of(path, _points(o, 3))),
+    "pairs": Kind(lambda path, o: clients.pairs_of(path, _points(o, 3))),
     "plane": Kind(lambda path, o: surfaces.plane_of(path, _points(o, 21))),
     "hessian": Kind(lambda path, o: surfaces.hessian_of(path, _points(o, 11))),
-    "curvature": Kind(lambda path, o: surfaces.curvature_of(path), ()),
-    "training": Kind(lambda path, o: surfaces.training_of(path, _points(o, 11))),
+    "curvature": Kind(lambda path, o: clients.curvature_of(path), ()),
+    "training": Kind(lambda path, o: training.training_of(path, _points(o, 11))),
 }
 
 
@@ -88,29 +90,48 @@ def landscape(path: Path, kind: str = "line", **options: Any) -> str:
       ValueError: the kind is unknown, or an option is wrong or not of this kind; and
         what the kind raises.
     """
-    given = Options(**options)
+    chosen = Options(**options)
+    _check(kind, chosen)
+    landscape = KINDS[kind].compute(path, chosen)
+    # Lines to another run leave those between endpoints as they are.
+    name = "other" if chosen.other is not None else kind
+    out = path / "landscape"
+    _write_tables(out, name, landscape)
+    stems = _write_figures(path / "figures", name, landscape)
+    # The page of the run shows its figures.
+    write_run_report(path)
+    pictures = ", ".join(f"{path}/figures/{stem}.png" for stem in stems)
+    return f"{landscape.text}\nsee {out}/{name}.csv and {pictures}"
+
+
+def _check(kind: str, options: Options) -> None:
     if kind not in KINDS:
         raise ValueError(f"kind is {kind!r}; known: {', '.join(KINDS)}")
-    for name, value in given._asdict().items():
-        if value is not None and name not in KINDS[kind].options:
-            those = ", ".join(
-                repr(k) for k, own in KINDS.items() if name in own.options
-            )
-            raise ValueError(
-                f"{name} is an option of the kind {those}, not of {kind!r}; leave it "
-                "out"
-            )
-    found = KINDS[kind].find(path, given)
-    kind = kind if given.other is None else "other"
-    out, figures = path / "landscape", path / "figures"
+    for name, value in options._asdict().items():
+        if value is None or name in KINDS[kind].options:
+            continue
+        kinds = [repr(k) for k, other in KINDS.items() if name in other.options]
+        raise ValueError(
+            f"{name} is an option of the kind {', '.join(kinds)}, not of {kind!r}; "
+            "leave it out"
+        )
+
+
+def _write_tables(out: Path, name: str, landscape: Landscape) -> None:
     out.mkdir(exist_ok=True)
-    figures.mkdir(exist_ok=True)
-    folder.write_arrays(out / f"{kind}.npz", found.arrays)
-    part = out / f"{kind}.csv.part"
-    part.write_text(csv_text(found.rows))
-    part.replace(out / f"{kind}.csv")
-    for name, figure in found.figures.items():
-        save_figure(figure, figures / f"landscape_{kind}{name}")
-    write_run_report(path)  # its page shows the figures
-    drawn = ", ".join(f"{path}/figures/landscape_{kind}{n}.png" for n in found.figures)
-    return f"{found.text}\nsee {out}/{kind}.csv and {drawn}"
+    folder.write_arrays(out / f"{name}.npz", landscape.arrays)
+    # Under another name first: a reader never sees half a table.
+    part = out / f"{name}.csv.part"
+    part.write_text(csv_text(landscape.rows))
+    part.replace(out / f"{name}.csv")
+
+
+def _write_figures(out: Path, name: str, landscape: Landscape) -> list[str]:
+    """The figures' names, without their ends."""
+    out.mkdir(exist_ok=True)
+    stems = []
+    for end, figure in landscape.figures.items():
+        stem = f"landscape_{name}{end}"
+        save_figure(figure, out / stem)
+        stems.append(stem)
+    return stems

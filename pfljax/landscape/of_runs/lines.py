@@ -6,16 +6,17 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from pfljax.core.types import RunState, Task
+from pfljax.core.types import ClientData, Params, RunState, Task
 from pfljax.data import Federation
 from pfljax.evaluation import metrics
-from pfljax.landscape.lines import Between, Line, barrier, between, flat_range, line
-from pfljax.landscape.lines import midpoint as middle
+from pfljax.landscape.barriers import barrier, flat_range, midpoint
+from pfljax.landscape.lines import Between, Line, between, line
 from pfljax.landscape.of_runs.models import Finished
 from pfljax.simulate import evaluation
 
 TABLE = ("accuracy", "loss")
 HEADS = ("barrier", "barrier max", "flat range", "midpoint", "ensemble")
+BESIDE = ("cosine", "distance", "total_variation")
 
 
 class RunLine(NamedTuple):
@@ -42,9 +43,9 @@ def run_line(
 
     Args:
       path: the run folder.
-      points: T, even places from 0 to 1; odd, so that the midpoint is one.
+      points: T, even positions from 0 to 1; odd, so that the midpoint is one.
       other: the folder of a run with the same clients and model, of another method, or
-        seed: then from each client's personal model here (t = 0) to that there.
+        seed: then from each client's personal model here (t = 0) to that of the other.
       federation, task: those that the run was given in Python.
 
     Raises:
@@ -58,19 +59,47 @@ def run_line(
         )
     run = Finished(path, federation, task)
     t = np.linspace(0, 1, points, dtype=np.float32)
-    rows = run.federation.test
-    size = np.asarray(rows.size)
     if other is None:
-        found, ends = _endpoints(run, t), "the two endpoints"
+        values = _between_endpoints(run, t)
+        ends = "the two endpoints"
     else:
-        there = Finished(other, federation, task)
-        _check_same_rows(run, there)
-        a, b, batch = run.models(), there.models(), run.sim.setting.local.batch_size
-        found = _along(run.task, a, b, rows, t, batch)
-        ends = f"the personal models of this run and of {there.about},"
-    along = {m: found.pop(m) for m in metrics.METRICS}
-    ensemble = {m: found.pop(f"ensemble/{m}") for m in metrics.METRICS}
-    return RunLine(Line(t, along), Between(ensemble, **found), size, run.about, ends)
+        other_run = Finished(other, federation, task)
+        values = _to_other_run(run, other_run, t)
+        ends = f"the personal models of this run and of {other_run.about},"
+    ensemble = {name: values[f"ensemble/{name}"] for name in metrics.METRICS}
+    return RunLine(
+        line=Line(t=t, metrics={name: values[name] for name in metrics.METRICS}),
+        between=Between(ensemble=ensemble, **{name: values[name] for name in BESIDE}),
+        size=np.asarray(run.federation.test.size),
+        about=run.about,
+        ends=ends,
+    )
+
+
+def _between_endpoints(run: Finished, t: np.ndarray) -> dict[str, np.ndarray]:
+    """Arrays [C, ...] by name, of the endpoints' lines, block by block of clients."""
+    endpoints = run.ends
+    batch_size = run.sim.setting.local.batch_size
+
+    def judge(_: RunState, clients: Any, ids: Any, rows: Any) -> dict[str, np.ndarray]:
+        # A block is padded at its end to the length of the others.
+        unpadded = jax.tree.map(lambda leaf: leaf[: len(ids)], clients)
+        a, b = endpoints(unpadded)
+        return _along(run.task, a, b, rows, t, batch_size)
+
+    ids = np.arange(run.federation.num_clients)
+    rows = (run.federation.test,)
+    return evaluation.in_blocks(judge, run.state, run.sim, run.states, ids, rows)
+
+
+def _to_other_run(
+    run: Finished, other: Finished, t: np.ndarray
+) -> dict[str, np.ndarray]:
+    """Arrays [C, ...] by name, of the lines between both runs' personal models."""
+    _check_same_rows(run, other)
+    rows = run.federation.test
+    batch_size = run.sim.setting.local.batch_size
+    return _along(run.task, run.models(), other.models(), rows, t, batch_size)
 
 
 def _check_same_rows(a: Finished, b: Finished) -> None:
@@ -83,76 +112,83 @@ def _check_same_rows(a: Finished, b: Finished) -> None:
         )
 
 
-def _endpoints(run: Finished, t: np.ndarray) -> dict[str, np.ndarray]:
-    """Arrays [C, ...] by name, of the endpoints' lines, block by block of clients."""
-    ends, size = run.ends, run.sim.setting.local.batch_size
-
-    def judge(_: RunState, clients: Any, ids: Any, rows: Any) -> dict[str, np.ndarray]:
-        own = jax.tree.map(lambda leaf: leaf[: len(ids)], clients)  # padding behind
-        return _along(run.task, *ends(own), rows, t, size)
-
-    ids, rows = np.arange(run.federation.num_clients), run.federation.test
-    return evaluation.in_blocks(judge, run.state, run.sim, run.states, ids, (rows,))
-
-
-def _along(task: Task, a: Any, b: Any, rows: Any, t: Any, batch_size: int) -> Any:
+def _along(
+    task: Task,
+    a: Params,
+    b: Params,
+    rows: ClientData,
+    t: np.ndarray,
+    batch_size: int,
+) -> dict[str, np.ndarray]:
     """Arrays [C, ...] by name, of the lines from a to b."""
-    found = line(task, a, b, rows, t=t, batch_size=batch_size).metrics
+    along = line(task, a, b, rows, t=t, batch_size=batch_size)
     beside = between(task, a, b, rows, batch_size=batch_size)
-    ensemble = {f"ensemble/{m}": values for m, values in beside.ensemble.items()}
-    more = {k: v for k, v in beside._asdict().items() if k != "ensemble"}
-    return found | ensemble | more
+    return along.metrics | _arrays_of(beside)
 
 
-def arrays(found: RunLine) -> dict[str, np.ndarray]:
+def _arrays_of(beside: Between) -> dict[str, np.ndarray]:
+    """The fields by name, those of the ensemble behind "ensemble/"."""
+    ensemble = {f"ensemble/{name}": v for name, v in beside.ensemble.items()}
+    return ensemble | {name: getattr(beside, name) for name in BESIDE}
+
+
+def arrays(result: RunLine) -> dict[str, np.ndarray]:
     """What line.npz holds."""
-    ensemble = {f"ensemble/{m}": v for m, v in found.between.ensemble.items()}
-    more = found.between._asdict() | ensemble
-    del more["ensemble"]
-    return {"t": found.line.t, "test_size": found.size, **found.line.metrics, **more}
+    positions = {"t": result.line.t, "test_size": result.size}
+    return positions | result.line.metrics | _arrays_of(result.between)
 
 
-def rows(found: RunLine) -> list[list[Any]]:
+def rows(result: RunLine) -> list[list[Any]]:
     """The lines of line.csv."""
-    rows: list[list[Any]] = [["t", "metric", "mean", "std"]]
-    for at, t in enumerate(found.line.t):
-        for name, values in found.line.metrics.items():
-            told = metrics.summarise(values[:, at], found.size, name)
-            rows.append([f"{t:g}", name, told["mean"], told["std"]])
-    return rows
+    table: list[list[Any]] = [["t", "metric", "mean", "std"]]
+    for i, t in enumerate(result.line.t):
+        for name, values in result.line.metrics.items():
+            figures = metrics.summarise(values[:, i], result.size, name)
+            table.append([f"{t:g}", name, figures["mean"], figures["std"]])
+    return table
 
 
-def table(found: RunLine, tolerance: float) -> str:
+def table(result: RunLine, tolerance: float) -> str:
     """Means over clients with test rows, as text of a few lines.
 
     A mean over one that is not finite is not; the head says how many losses are.
     """
-    between, count = found.between, len(found.size)
-    loss = found.line.metrics["loss"][found.size > 0]
-    equal, finite = (between.distance == 0).sum(), np.isfinite(loss).all(1).sum()
+    loss = result.line.metrics["loss"][result.size > 0]
+    equal = (result.between.distance == 0).sum()
+    finite = np.isfinite(loss).all(1).sum()
     lines = [
-        f"{found.about}: the line between {found.ends} of {count} clients "
-        f"({equal} with equal endpoints), on test rows, means over clients, of which "
-        f"{finite} of {len(loss)} have a finite loss",
-        f"{'':10}" + "".join(f"{head:>13}" for head in HEADS),
+        f"{result.about}: the line between {result.ends} of {len(result.size)} "
+        f"clients ({equal} with equal endpoints), on test rows, means over clients, of "
+        f"which {finite} of {len(loss)} have a finite loss",
+        _table_row("", HEADS),
     ]
-    for name in TABLE:
-        walls = barrier(found.line, name)
-        values = (
-            _mean(walls, found),
-            _number(metrics.summarise(walls, found.size, name)["max"]),
-            _mean(flat_range(found.line, name, tolerance), found),
-            _mean(middle(found.line, name), found),
-            _mean(between.ensemble[name], found),
-        )
-        lines.append(f"{name:10}" + "".join(f"{value:>13}" for value in values))
-    told = ("cosine", "distance", "total_variation")
-    facts = [f"{n.replace('_', ' ')} {_mean(getattr(between, n), found)}" for n in told]
+    lines += [_table_row(name, _figures(result, name, tolerance)) for name in TABLE]
+    facts = [
+        f"{name.replace('_', ' ')} {_mean(getattr(result.between, name), result)}"
+        for name in BESIDE
+    ]
     return "\n".join([*lines, f"{', '.join(facts)}; flat: within {tolerance:g}"])
 
 
-def _mean(values: np.ndarray, found: RunLine) -> str:
-    return _number(metrics.summarise(values, found.size)["mean"])
+def _figures(result: RunLine, name: str, tolerance: float) -> tuple[str, ...]:
+    """What stands below `HEADS` for a metric."""
+    barriers = barrier(result.line, name)
+    highest = metrics.summarise(barriers, result.size, name)["max"]
+    return (
+        _mean(barriers, result),
+        _number(highest),
+        _mean(flat_range(result.line, name, tolerance), result),
+        _mean(midpoint(result.line, name), result),
+        _mean(result.between.ensemble[name], result),
+    )
+
+
+def _table_row(name: str, cells: tuple[str, ...]) -> str:
+    return f"{name:10}" + "".join(f"{cell:>13}" for cell in cells)
+
+
+def _mean(values: np.ndarray, result: RunLine) -> str:
+    return _number(metrics.summarise(values, result.size)["mean"])
 
 
 def _number(value: float | None) -> str:

@@ -52,11 +52,12 @@ class Finished:
         Raises:
           FolderError, ValueError: `path` is no finished run.
         """
-        self.path, self.label = Path(path), read_run(Path(path)).label
-        found = load_state(path, federation, task)
-        self.sim: Simulation = found[0]
-        self.federation: Federation = found[1]
-        self.state: RunState = found[2]
+        self.path = Path(path)
+        self.label = read_run(self.path).label
+        loaded = load_state(path, federation, task)
+        self.sim: Simulation = loaded[0]
+        self.federation: Federation = loaded[1]
+        self.state: RunState = loaded[2]
         self.network: nn.Module | None = None
         if task is None:
             experiment = read_config(self.path)
@@ -93,9 +94,16 @@ class Finished:
     @cached_property
     def states(self) -> Callable[[Any], Any]:
         """ids i[M] -> the stacked states of these clients, wherever they lie."""
-        given = read_config(self.path), self.path, int(self.state.round), print
-        held = population(self.sim, *given, writable=False).states
-        return held or (lambda ids: tree.take(self.state.clients, ids))
+        held = population(
+            self.sim,
+            read_config(self.path),
+            self.path,
+            int(self.state.round),
+            print,
+            writable=False,
+        )
+        # Without a store of its own, a population is in the state itself.
+        return held.states or (lambda ids: tree.take(self.state.clients, ids))
 
     def models(self, view: str = "personal") -> Params:
         """The models of all C clients, stacked [C, ...].
@@ -104,19 +112,22 @@ class Finished:
         training from the newest broadcast, averaged with nobody (evaluate.View).
         """
         model_of = programs.model_of(self.sim.setting, programs.View(view))
-        train, ids = self.federation.train, jnp.arange(self.federation.num_clients)
+        train = self.federation.train
+        ids = jnp.arange(self.federation.num_clients)
+        width = self.sim.setting.width
 
         @jax.jit
-        def made(state: RunState, clients: Any, train: ClientData) -> Params:
-            def one(k: Any, client: Any, *span: Any) -> Params:
-                return model_of(state, k, client, ClientData(train.examples, *span))
+        def all_models(state: RunState, clients: Any, train: ClientData) -> Params:
+            def one(k: Any, client: Any, offset: Any, size: Any) -> Params:
+                rows = ClientData(train.examples, offset, size)
+                return model_of(state, k, client, rows)
 
-            each = ids, clients, train.offset, train.size
-            return chunked_vmap.over_clients(
-                one, each, train.size, self.sim.setting.width
-            )
+            arguments = (ids, clients, train.offset, train.size)
+            return chunked_vmap.over_clients(one, arguments, train.size, width)
 
-        return made(self.state._replace(clients=()), self._clients(), train)
+        # The clients are an argument of their own: they may lie outside of the state.
+        server_state = self.state._replace(clients=())
+        return all_models(server_state, self._clients(), train)
 
     @cached_property
     def ends(self) -> Callable[[Any], tuple[Params, Params]]:
@@ -125,15 +136,15 @@ class Finished:
         Raises:
           ValueError: the method mixes no two models.
         """
-        found = self.sim.setting.algorithm.endpoints
-        if found is None:
+        endpoints = self.sim.setting.algorithm.endpoints
+        if endpoints is None:
             raise ValueError(
                 f"{self.path} is a run of {self.about.partition(',')[0]!r}, which has "
                 "no endpoints; choose a run of a method that mixes two models, such as "
                 "superfed, or lines to another run (other)"
             )
-        both = jax.jit(jax.vmap(found, (None, 0)))
-        return lambda clients: both(self.state.server, clients)
+        of_all = jax.jit(jax.vmap(endpoints, (None, 0)))
+        return lambda clients: of_all(self.state.server, clients)
 
     def endpoints(self) -> tuple[Params, Params]:
         """The two models that each client mixes, each stacked [C, ...]; see `ends`."""
@@ -151,15 +162,20 @@ class Finished:
           ValueError: the method's server has no model.
           FolderError: fewer than three checkpoints were kept.
         """
-        place = self.path / "checkpoints"
-        rounds = checkpoint.saved_rounds(place)
+        folder = self.path / "checkpoints"
+        rounds = checkpoint.saved_rounds(folder)
         if len(rounds) < 3:
             raise FolderError(
                 f"{self.path} keeps too few checkpoints ({len(rounds)}), expected 3 "
                 "or more; run it with --keep 100, say, and a small --eval-every, for "
                 "each evaluation saves one"
             )
-        wanted = abstract(self.sim), settings.digest(read_config(self.path))
-        states = (checkpoint.load(place, r, *wanted) for r in rounds)
-        models = [jax.device_get(self._server_model(state)) for state in states]
-        return History(rounds, jax.tree.map(lambda *leaves: np.stack(leaves), *models))
+        template = abstract(self.sim)
+        digest = settings.digest(read_config(self.path))
+        # One checkpoint at a time: only the server's model of each is kept.
+        models = []
+        for round_ in rounds:
+            state = checkpoint.load(folder, round_, template, digest)
+            models.append(jax.device_get(self._server_model(state)))
+        stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *models)
+        return History(rounds=rounds, models=stacked)

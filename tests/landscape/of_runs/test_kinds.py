@@ -12,7 +12,7 @@ from pfljax.cli import main
 from pfljax.conformance import toy
 from pfljax.evaluation.metrics import METRICS
 from pfljax.landscape import curvature
-from pfljax.landscape.of_runs import command, lines, surfaces
+from pfljax.landscape.of_runs import clients, command, lines, surfaces
 
 CLIENTS = 6
 NAN = np.where(np.arange(CLIENTS) == 1, np.arange(CLIENTS) + 0.5, np.nan)
@@ -46,28 +46,29 @@ def run(monkeypatch):
     rows = SimpleNamespace(size=np.full(CLIENTS, 3))
     local = SimpleNamespace(local=SimpleNamespace(batch_size=10))
     federation = SimpleNamespace(num_clients=CLIENTS, train=rows, test=rows)
-    found = SimpleNamespace(
+    finished = SimpleNamespace(
         federation=federation, about="fedavg, round 4", label="FedAvg", task=None,
         sim=SimpleNamespace(setting=local), network="its layers",
         models=lambda: None, server=lambda: None,
     )  # fmt: skip
-    monkeypatch.setattr(surfaces, "Finished", lambda path: found)
-    return found
+    for module in (clients, surfaces):
+        monkeypatch.setattr(module, "Finished", lambda path: finished)
+    return finished
 
 
 def test_clients_that_diverged_are_counted_by_the_curvature(run, monkeypatch):
     values = NAN[:, None]
-    for name, told in (
+    for name, result in (
         ("eigen", landscape.Eigen(values, None, values)),
         ("trace", landscape.Trace(NAN, NAN)),
         ("sharpness", landscape.Sharpness(NAN, NAN)),
     ):
-        monkeypatch.setattr(surfaces, name, lambda *_, told=told, **__: told)
-    text = surfaces.curvature_of(ANY).text
+        monkeypatch.setattr(clients, name, lambda *_, result=result, **__: result)
+    text = clients.curvature_of(ANY).text
     assert "1 of 6 finite: greatest eigenvalue 1.5 (1.5 to 1.5), trace 1.5" in text
     none = landscape.Sharpness(np.nan * NAN, NAN)
-    monkeypatch.setattr(surfaces, "sharpness", lambda *_, **__: none)
-    assert "0 of 6 finite: none; the rise" in surfaces.curvature_of(ANY).text
+    monkeypatch.setattr(clients, "sharpness", lambda *_, **__: none)
+    assert "0 of 6 finite: none; the rise" in clients.curvature_of(ANY).text
 
 
 def test_pairs_that_diverged_are_counted_and_in_no_mean(run, monkeypatch):
@@ -79,12 +80,12 @@ def test_pairs_that_diverged_are_counted_and_in_no_mean(run, monkeypatch):
     beside = np.zeros((CLIENTS, CLIENTS))
     line = landscape.Line(t, {"loss": loss, "accuracy": accuracy})
     pairs = landscape.Pairs(line, beside, beside)
-    monkeypatch.setattr(surfaces, "pairs", lambda *_, **__: pairs)
-    text = surfaces.pairs_of(ANY).text
+    monkeypatch.setattr(clients, "pairs", lambda *_, **__: pairs)
+    text = clients.pairs_of(ANY).text
     assert "means over pairs, 10 of 15 finite: loss barrier 0.2000, acc" in text
     loss[:] = np.nan
     assert text.endswith("cosine 0.0000, distance 0.0000")
-    assert surfaces.pairs_of(ANY).text.endswith("0 of 15 finite: none")
+    assert clients.pairs_of(ANY).text.endswith("0 of 15 finite: none")
 
 
 def test_the_plane_is_normalised_by_the_layers_of_the_run(run, monkeypatch):
@@ -118,7 +119,7 @@ def test_a_line_says_which_ends_it_has_and_how_many_clients_diverged(monkeypatch
     assert "of which 1 of 6 have a finite loss" in own.text
     for made, xlabel in (
         (own, "t, from the server's model (0) to the client's own (1)"),
-        (command.line(ANY, command.Options(other=Path("x"))), command.OTHER),
+        (command.line(ANY, command.Options(other=Path("x"))), command.TO_OTHER_RUN),
     ):
         assert made.figures[""].axes[0].get_xlabel() == xlabel
 

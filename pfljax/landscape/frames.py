@@ -1,0 +1,196 @@
+"""Planes of parameters: through three models, around one, along a trajectory."""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import linen as nn
+
+from pfljax.core import tree
+from pfljax.core.types import Array, Key, Params
+from pfljax.landscape.stacked import alike
+from pfljax.models.kernel_layout import outputs_first
+
+Mark = tuple[Any, Any]  # (alpha, beta) of a model; each f32[C] where clients differ
+
+
+class Frame(NamedTuple):
+    """A plane of parameters, center + alpha u + beta v."""
+
+    center: Params  # of one model, or stacked [C, ...]; so are u and v
+    u: Params
+    v: Params
+    marks: dict[str, Mark]  # of the models that span it
+    stacked: bool = False  # whether center, u or v is
+
+
+def through(a: Params, b: Params, c: Params, *, stacked: bool = False) -> Frame:
+    """The plane of three models with orthogonal axes: a at (0, 0), c at (1, 0).
+
+    u = c - a, and v is what b - a has beside it, so that b lies at beta = 1. Garipov et
+    al., NeurIPS 2018, https://arxiv.org/abs/1802.10026 (Appendix A.2), whose grids go
+    from -.2 to 1.2.
+
+    Args:
+      a, b, c: one model each; with `stacked`, each of C clients, [C, ...]. A client
+        whose models lie on one line has axes, and then metrics but at a, that are NaN.
+      stacked: whether they are of C clients.
+
+    Raises:
+      ValueError: the models, those of all clients if stacked, lie on one line, or have
+        different shapes.
+    """
+    alike({"a": a, "b": b, "c": c}, stacked)
+    axes = jax.vmap(_orthogonal_axes) if stacked else _orthogonal_axes
+    u, v, alpha = axes(a, b, c)
+    if np.isnan(alpha).all():
+        raise ValueError(
+            "the three models lie on one line, or are not finite"
+            f"{', of every client' if stacked else ''}; give others, or judge a line"
+        )
+    alpha_of_b = np.asarray(alpha) if stacked else float(alpha)
+    marks = {"a": (0.0, 0.0), "b": (alpha_of_b, 1.0), "c": (1.0, 0.0)}
+    return Frame(center=a, u=u, v=v, marks=marks, stacked=stacked)
+
+
+def _orthogonal_axes(a: Params, b: Params, c: Params) -> tuple[Params, Params, Array]:
+    """(u, v, alpha of b); NaN if b is not beside the line from a to c."""
+    u = tree.sub(c, a)
+    b_from_a = tree.sub(b, a)
+    u_square = tree.square_norm(u)
+    a_square = tree.square_norm(a)
+    # Gram and Schmidt: v is b - a less its projection on u.
+    alpha = tree.dot(b_from_a, u) / jnp.maximum(u_square, 1e-30)
+    v = tree.axpy(-alpha, u, b_from_a)
+    # Rounding leaves about 1e-7 of a vector's length, so 1e-14 of its square.
+    rounding = 1e-12 * tree.square_norm(b_from_a) + 1e-14 * a_square
+    v_is_long = tree.square_norm(v) > rounding
+    u_is_long = u_square > 1e-14 * a_square
+    spans = v_is_long & u_is_long
+    one_or_nan = jnp.where(spans, 1.0, jnp.nan)
+    return (
+        tree.scale(u, one_or_nan),
+        tree.scale(v, one_or_nan),
+        jnp.where(spans, alpha, jnp.nan),
+    )
+
+
+def around(center: Params, u: Params, v: Params, *, stacked: bool = False) -> Frame:
+    """The plane of two directions from a model: random ones, or Hessian eigenvectors.
+
+    An eigenvector has norm 1; scale it to see far. With `stacked`, of C clients: one of
+    the three at least is stacked, [C, ...], the others are shared.
+    """
+    marks = {"center": (0.0, 0.0)}
+    return Frame(center=center, u=u, v=v, marks=marks, stacked=stacked)
+
+
+def principal(models: Params, names: Sequence[str]) -> tuple[Frame, np.ndarray]:
+    """The plane of a trajectory's two principal directions, and their shares, f64[2].
+
+    From the last model, as Li et al., NeurIPS 2018, https://arxiv.org/abs/1712.09913
+    (Section 7.2): the directions explain the most of the differences to it, and the
+    shares say how much. Marks are the models' projections, by name; the farthest on
+    each axis lies at 1 or -1.
+
+    Args:
+      models: R >= 3 models, stacked [R, ...], the last one the center.
+      names: R names, rounds for example.
+
+    Raises:
+      ValueError: there are too few models, or another number of names, or a model has
+        diverged.
+    """
+    number = len(jax.tree.leaves(models)[0])
+    if number < 3 or len(names) != number:
+        raise ValueError(
+            f"{number} models and {len(names)} names; expected 3 models or more, and "
+            "as many names"
+        )
+    center = jax.tree.map(lambda leaf: np.asarray(leaf[-1]), models)
+    differences = jax.tree.map(
+        lambda leaf, last: np.asarray(leaf) - last, models, center
+    )
+    rows = _flat(differences, number)
+    if not np.isfinite(rows).all():
+        raise ValueError("a model is not finite; give those before the run diverged")
+    # R is small beside the number of parameters: the Gram matrix [R, R] has the same
+    # eigenvalues as the covariance of the parameters.
+    squares, vectors = np.linalg.eigh(rows @ rows.T)
+    squares = squares[::-1][:2].clip(0)
+    vectors = vectors[:, ::-1][:, :2]
+    projections = vectors * np.sqrt(squares)
+    reach = np.maximum(np.abs(projections).max(0), 1e-30)
+    weights = vectors / np.sqrt(np.maximum(squares, 1e-30)) * reach
+    u, v = (_combined(differences, axis_weights) for axis_weights in weights.T)
+    positions = projections / reach
+    marks = {name: (x, y) for name, (x, y) in zip(names, positions, strict=True)}
+    shares = squares / max((rows**2).sum(), 1e-30)
+    return Frame(center=center, u=u, v=v, marks=marks), shares
+
+
+def _flat(models: Params, number: int) -> np.ndarray:
+    """The parameters of each model as one row, f64[R, D]."""
+    leaves = [leaf.reshape(number, -1) for leaf in jax.tree.leaves(models)]
+    return np.concatenate(leaves, 1).astype(np.float64)
+
+
+def _combined(models: Params, weights: np.ndarray) -> Params:
+    """The sum of stacked models by weights [R], in float32."""
+    return jax.tree.map(
+        lambda leaf: np.tensordot(weights, leaf, 1).astype(np.float32), models
+    )
+
+
+def random_direction(
+    key: Key, params: Params, network: nn.Module | None = None, *, stacked: bool = False
+) -> Params:
+    """A Gaussian direction with the norm of `params`, filter by filter.
+
+    A filter is all that leads to one output. Vectors (biases, and the scales of
+    normalisation) do not move. Li et al., NeurIPS 2018,
+    https://arxiv.org/abs/1712.09913 (Section 4).
+
+    Args:
+      key: of the draw; all clients share it.
+      params: one model, or with `stacked` those of C clients, [C, ...].
+      network: its layers, `Finished.network` or as `models.task` was given them: they
+        say which parameters have their outputs first (`models.Linear`, `models.LSTM`).
+        None: all have them last, as Flax's own layers.
+      stacked: normalise each client's.
+
+    Raises:
+      ValueError: the network is another's, or params are not stacked.
+    """
+    alike({"params": params}, stacked)
+    outputs_are_first = set() if network is None else outputs_first(network)
+    leaves = tree.paths(params)
+    if unknown := outputs_are_first - set(leaves):
+        raise ValueError(
+            f"params lack {', '.join(sorted(unknown))} of the network; give the "
+            "network whose parameters they are"
+        )
+    directions = []
+    keys = jax.random.split(key, len(leaves))
+    for leaf_key, (path, leaf) in zip(keys, leaves.items(), strict=True):
+        outputs = 0 if path in outputs_are_first else -1
+        draw = partial(_filterwise, leaf_key, outputs=outputs)
+        # All clients share the draw; only the norms are each client's.
+        drawn = jax.vmap(draw)(leaf) if stacked else draw(leaf)
+        directions.append(drawn)
+    return jax.tree.unflatten(jax.tree.structure(params), directions)
+
+
+def _filterwise(key: Key, leaf: Array, outputs: int) -> Array:
+    """A direction of one parameter, whose outputs lie along the axis `outputs`."""
+    if leaf.ndim < 2:
+        return jnp.zeros_like(leaf)
+    normal = jax.random.normal(key, leaf.shape, leaf.dtype)
+    output_axis = outputs % leaf.ndim
+    inputs = tuple(axis for axis in range(leaf.ndim) if axis != output_axis)
+    leaf_norm = jnp.sqrt(jnp.square(leaf).sum(inputs, keepdims=True))
+    normal_norm = jnp.sqrt(jnp.square(normal).sum(inputs, keepdims=True))
+    return normal * leaf_norm / jnp.maximum(normal_norm, 1e-12)

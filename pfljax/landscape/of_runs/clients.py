@@ -1,0 +1,116 @@
+"""Landscapes over the clients of a finished run: between pairs, and around each.
+
+Each function takes a run folder and returns what `pfljax landscape` writes and prints.
+"""
+
+from pathlib import Path
+
+import jax
+import numpy as np
+
+from pfljax.landscape.barriers import barrier
+from pfljax.landscape.curvature import eigen, trace
+from pfljax.landscape.figures import draw_clients, draw_pairs
+from pfljax.landscape.of_runs.models import Finished
+from pfljax.landscape.of_runs.record import METRICS, RHO, Landscape, finite_rows
+from pfljax.landscape.pairs import pairs
+from pfljax.landscape.sharpness import sharpness
+
+MOST = 200  # clients in a matrix of pairs: 20,100 lines
+
+
+def pairs_of(path: Path, points: int = 3) -> Landscape:
+    """Lines between the personal models of all pairs of clients, on both's test rows.
+
+    Raises:
+      ValueError: there are more than `MOST` clients.
+    """
+    run = Finished(path)
+    count = run.federation.num_clients
+    _check_count(path, count)
+    result = pairs(
+        run.task,
+        run.models(),
+        run.federation.test,
+        points=points,
+        batch_size=run.sim.setting.local.batch_size,
+    )
+    barriers = {name: barrier(result.line, name) for name in METRICS}
+    i, j = np.triu_indices(count, 1)
+    columns = {f"{name} barrier": values[i, j] for name, values in barriers.items()}
+    columns["cosine"] = result.cosine[i, j]
+    columns["distance"] = result.distance[i, j]
+    table = zip(i, j, *columns.values(), strict=True)
+    finite = finite_rows(columns)
+    means = [
+        f"{name} {values[finite].mean():.4f}"
+        for name, values in columns.items()
+        if finite.any()
+    ]
+    arrays = {f"barrier/{name}": values for name, values in barriers.items()}
+    arrays["cosine"] = result.cosine
+    arrays["distance"] = result.distance
+    return Landscape(
+        arrays=arrays,
+        rows=[["client", "other", *columns], *map(list, table)],
+        figures={"": draw_pairs(result, "loss")},
+        text=f"{run.about}: {len(i)} pairs of {count} clients' personal models, on the "
+        f"test rows of both; means over pairs, {finite.sum()} of {len(i)} finite: "
+        f"{', '.join(means) or 'none'}",
+    )
+
+
+def _check_count(path: Path, count: int) -> None:
+    if count < 2:
+        raise ValueError(f"{path} has one client; pairs need two or more")
+    if count > MOST:
+        raise ValueError(
+            f"{path} has {count} clients, so {count * (count - 1) // 2} pairs; at most "
+            f"{MOST} clients are judged: call landscape.pairs on those that you choose"
+        )
+
+
+def curvature_of(path: Path) -> Landscape:
+    """How sharp each client's personal model is, on its own training rows."""
+    run = Finished(path)
+    models = run.models()
+    rows = run.federation.train
+    eigen_key, trace_key = jax.random.split(jax.random.key(0))
+    leading = eigen(run.task, models, rows, eigen_key, top=1)
+    traces = trace(run.task, models, rows, trace_key)
+    steepness = sharpness(run.task, models, rows, rho=RHO)
+    sharpnesses = {
+        "greatest eigenvalue": leading.values[:, 0],
+        "trace": traces.value,
+        "rise": steepness.rise,
+    }
+    columns = {
+        "rows": np.asarray(rows.size),
+        "greatest eigenvalue": leading.values[:, 0],
+        "residual": leading.residuals[:, 0],
+        "trace": traces.value,
+        "rise": steepness.rise,
+    }
+    finite = finite_rows(sharpnesses)
+    means = [
+        _mean_and_span(name, values[finite])
+        for name, values in sharpnesses.items()
+        if finite.any()
+    ]
+    count = len(columns["rows"])
+    table = zip(range(count), *columns.values(), strict=True)
+    return Landscape(
+        arrays=columns,
+        rows=[["client", *columns], *map(list, table)],
+        figures={"": draw_clients(sharpnesses)},
+        text=f"{run.about}: the personal models of {count} clients, each on its own "
+        f"training rows; means over clients (least to greatest), {finite.sum()} of "
+        f"{count} finite: {', '.join(means) or 'none'}; the rise is of the loss, "
+        f"within {RHO} (SAM)",
+    )
+
+
+def _mean_and_span(name: str, values: np.ndarray) -> str:
+    least = values.min()
+    greatest = values.max()
+    return f"{name} {values.mean():.4g} ({least:.4g} to {greatest:.4g})"

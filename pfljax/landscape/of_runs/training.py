@@ -1,0 +1,79 @@
+"""The way of the server's model to the end of a finished run."""
+
+from pathlib import Path
+
+import jax
+import numpy as np
+
+from pfljax.landscape.barriers import barrier
+from pfljax.landscape.figures import draw_barriers, draw_planes
+from pfljax.landscape.frames import principal
+from pfljax.landscape.lines import line
+from pfljax.landscape.of_runs.models import Finished
+from pfljax.landscape.of_runs.record import METRICS, Landscape, finite_rows
+from pfljax.landscape.planes import plane, pooled
+
+CONNECTED = 0.01  # a barrier of the accuracy that is none
+REACH = 1.2  # of the plane's axes: the farthest round lies at 1
+
+
+def training_of(path: Path, points: int = 11) -> Landscape:
+    """The server's way: barriers between each kept round and the last, and its plane.
+
+    Linear mode connectivity along training (Frankle et al., ICML 2020), on all test
+    rows; the plane is that of the trajectory's two principal directions.
+    """
+    if points < 3:
+        raise ValueError(f"points is {points}; expected 3 or more")
+    run = Finished(path)
+    # Refuses a method without a server's model, before checkpoints are read.
+    run.server()
+    rounds, models = run.history()
+    last = jax.tree.map(lambda leaf: leaf[-1], models)
+    rows = pooled(run.federation.test)
+    batch_size = run.sim.setting.local.batch_size
+
+    t = np.linspace(0, 1, points)
+    lines = line(run.task, models, last, rows, t=t, batch_size=batch_size)
+    barriers = {name: barrier(lines, name) for name in METRICS}
+
+    frame, shares = principal(models, [str(round_) for round_ in rounds])
+    axis = np.linspace(-REACH, REACH, points)
+    judged = plane(run.task, frame, rows, alpha=axis, beta=axis, batch_size=batch_size)
+
+    columns = {f"{name} barrier": values for name, values in barriers.items()}
+    columns |= {name: lines.metrics[name][:, 0] for name in METRICS}
+    arrays = {"round": np.asarray(rounds), **columns, "shares": shares}
+    arrays |= {"alpha": judged.alpha, "beta": judged.beta, **judged.metrics}
+    table = zip(rounds, *columns.values(), strict=True)
+    return Landscape(
+        arrays=arrays,
+        rows=[["round", *columns], *map(list, table)],
+        figures={
+            "": draw_barriers(rounds, barriers),
+            "_plane": draw_planes({run.label: judged}),
+        },
+        text=f"{run.about}: {_sentence(rounds, barriers)}; two principal directions "
+        f"hold {100 * shares.sum():.0f} % of the trajectory",
+    )
+
+
+def _sentence(rounds: list[int], barriers: dict[str, np.ndarray]) -> str:
+    """The barriers in words."""
+    finite = finite_rows(barriers)
+    highest = barriers["loss"][finite].max(initial=0)
+    first = _connected_since(rounds, barriers["accuracy"])
+    alone = ", which is the last" if first == rounds[-1] else ""
+    return (
+        f"lines from the server's model at {len(rounds)} rounds to the last, on all "
+        f"test rows, {finite.sum()} of {len(finite)} finite: barriers of the loss "
+        f"{highest:.4f} at most; from round {first} on{alone}, the accuracy is at most "
+        ".01 below the line"
+    )
+
+
+def _connected_since(rounds: list[int], barriers: np.ndarray) -> int:
+    """The first round from which on all are connected to the last."""
+    # Not `> CONNECTED`: a barrier that is NaN connects nothing.
+    apart = np.flatnonzero(~(barriers[:-1] <= CONNECTED))
+    return rounds[apart[-1] + 1 if len(apart) else 0]

@@ -1,0 +1,195 @@
+"""Hidden units of a feed-forward network: which parameters are permuted together."""
+
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from flax import linen as nn
+from flax.traverse_util import flatten_dict
+
+from pfljax.core.types import Params
+from pfljax.models.convnets import Depthwise, Residual
+from pfljax.models.dropout import Dropout
+from pfljax.models.layers import BatchNorm, GroupNorm
+from pfljax.models.linear import Linear
+from pfljax.models.network import Network
+
+Path = tuple[str, ...]
+
+
+class Axis(NamedTuple):
+    """Where units stand: an axis [pixels * units] of a parameter, units fastest."""
+
+    path: Path
+    axis: int
+    shape: tuple[int, ...]  # of the parameter, of one model
+
+
+class Units(NamedTuple):
+    """Hidden units that are permuted together."""
+
+    size: int
+    parts: int  # equal parts that a normalisation keeps together; 1 if free
+    axes: tuple[Axis, ...]
+
+
+def hidden_units(network: nn.Module, params: Params) -> list[Units]:
+    """The units of each hidden layer of a feed-forward model, by their parameters.
+
+    The units on both sides of a skip are one. A GroupNorm's groups stay together, in
+    any order, and units change places within them.
+
+    Args:
+      network: the module, as `models.model` makes it or as `models.task` was given it.
+      params: any parameters of it: only their shapes are looked at.
+
+    Raises:
+      ValueError: a layer is of no known kind, or params are not one model's of the
+        network.
+    """
+    leaves: Any = flatten_dict(jax.device_get(params))
+    walk = _Walk(leaves)
+    outputs = walk(network, (), None)
+    groups = {id(walk.root(group)): walk.root(group) for group in walk.groups}
+    # The logits are the classes: their order is not free.
+    groups.pop(id(walk.root(outputs)), None)
+    return [
+        Units(size=group.size, parts=group.parts, axes=tuple(group.axes))
+        for group in groups.values()
+    ]
+
+
+class _Group:
+    """Units whose parameters are still being gathered.
+
+    Where two branches of a residual block meet, their units are the same: `same_as`
+    then leads from one to the other, and `_Walk.root` to the end of that way.
+    """
+
+    def __init__(self, size: int):
+        self.size = size
+        self.parts = 1
+        self.same_as = self
+        self.axes: list[Axis] = []
+
+
+class _Walk:
+    """Follows units through the layers, in the order in which they run.
+
+    `inputs` are the units that the next layer takes: None of the network's inputs.
+    """
+
+    def __init__(self, leaves: dict[Path, np.ndarray]):
+        self.leaves = leaves
+        self.groups: list[_Group] = []
+
+    def root(self, group: _Group) -> _Group:
+        """Who gathers for these units."""
+        while group.same_as is not group:
+            group = group.same_as
+        return group
+
+    def tie(self, group: _Group | None, path: Path, axis: int) -> None:
+        """Notes that the units stand at this axis, if there is such a parameter."""
+        if group is None or path not in self.leaves:
+            return
+        shape = self.leaves[path].shape
+        self.root(group).axes.append(Axis(path, axis, shape))
+
+    def outputs(self, path: Path, axis: int) -> _Group:
+        """The units that a layer with this kernel puts out."""
+        kernel = (*path, "kernel")
+        group = _Group(self.leaves[kernel].shape[axis])
+        self.groups.append(group)
+        self.tie(group, kernel, axis)
+        self.tie(group, (*path, "bias"), 0)
+        return group
+
+    def __call__(self, layer: Any, path: Path, inputs: _Group | None) -> Any:
+        """The units after the layer; functions such as ReLU and flatten keep them."""
+        match layer:
+            case Network():
+                features = self(layer.body, (*path, "body"), inputs)
+                return self(layer.head, (*path, "head"), features)
+            case nn.Sequential():
+                units = inputs
+                for i, inner in enumerate(layer.layers):
+                    units = self(inner, (*path, f"layers_{i}"), units)
+                return units
+            case Residual():
+                return self.residual(layer, path, inputs)
+            case nn.Dense() | nn.Conv() | Linear():
+                return self.product(layer, path, inputs)
+            case GroupNorm() | nn.GroupNorm() | BatchNorm() | Depthwise():
+                self.channelwise(layer, path, inputs)
+            case nn.Module() if not isinstance(layer, Dropout):
+                raise ValueError(
+                    f"{type(layer).__name__} at {'/'.join(path)} is no layer whose "
+                    "units are known; give the model as a Network of dense layers, "
+                    "convolutions, normalisations and residual blocks"
+                )
+        return inputs
+
+    def product(self, layer: Any, path: Path, inputs: _Group | None) -> _Group:
+        """A dense layer or a convolution."""
+        if getattr(layer, "feature_group_count", 1) != 1:
+            raise ValueError(f"{'/'.join(path)} is a grouped convolution; expected one")
+        rank = 2 + np.size(getattr(layer, "kernel_size", ()))
+        # Flax's kernels end with [inputs, outputs]; `Linear` has its outputs first.
+        input_axis = rank - 2
+        output_axis = rank - 1
+        if isinstance(layer, Linear):
+            input_axis = 1
+            output_axis = 0
+        name = (*path, "kernel")
+        kernel = self.leaves.get(name, np.empty(()))
+        if kernel.ndim != rank or kernel.shape[output_axis] != layer.features:
+            raise ValueError(
+                f"params have shape {kernel.shape} at {'/'.join(name)}, "
+                f"expected {rank} axes, {layer.features} long at axis {output_axis}; "
+                "give one model's parameters of this network"
+            )
+        self.tie(inputs, name, input_axis)
+        return self.outputs(path, output_axis)
+
+    def channelwise(self, layer: Any, path: Path, units: _Group | None) -> None:
+        """A layer that keeps each channel by itself."""
+        inner = path
+        if isinstance(layer, GroupNorm):
+            inner = (*path, "GroupNorm_0")
+        self.tie(units, (*inner, "scale"), 0)
+        self.tie(units, (*inner, "bias"), 0)
+        if isinstance(layer, Depthwise):
+            self.tie(units, (*path, "kernel"), 3)
+        if units is None or not isinstance(layer, (GroupNorm, nn.GroupNorm)):
+            return
+        root = self.root(units)
+        root.parts = np.lcm(root.parts, _num_groups(layer, root.size))
+
+    def residual(
+        self, layer: Residual, path: Path, inputs: _Group | None
+    ) -> _Group | None:
+        """Branch and skip end in the same units."""
+        branch = self(layer.branch, (*path, "branch"), inputs)
+        skip = inputs
+        if layer.skip is not None:
+            skip = self(layer.skip, (*path, "skip"), inputs)
+        if skip is None:
+            raise ValueError(f"{'/'.join(path)} adds the input itself to its branch")
+        branch_root = self.root(branch)
+        skip_root = self.root(skip)
+        if branch_root is not skip_root:
+            skip_root.axes += branch_root.axes
+            # An order that suits both normalisations keeps the finer parts together.
+            skip_root.parts = np.lcm(branch_root.parts, skip_root.parts)
+            branch_root.same_as = skip_root
+        return skip_root
+
+
+def _num_groups(layer: Any, channels: int) -> Any:
+    """Groups of a group normalisation of so many channels."""
+    if isinstance(layer, GroupNorm):
+        return np.gcd(8, channels)
+    if layer.group_size:
+        return channels // layer.group_size
+    return layer.num_groups or 1
