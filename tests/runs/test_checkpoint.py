@@ -9,10 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
-from toy import assert_same
 
 import tiny
 from checkout import TESTS
+from pfljax.conformance.toy import assert_same
 from pfljax.core.types import RunState
 from pfljax.runs import checkpoint
 from pfljax.runs.checkpoint import CheckpointError

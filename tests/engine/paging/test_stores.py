@@ -9,11 +9,11 @@ import sys
 import jax
 import numpy as np
 import pytest
-from toy import assert_close, assert_same
 
 import stored
 from checkout import TESTS
 from pfljax import Experiment, run
+from pfljax.conformance.toy import assert_close, assert_same
 from pfljax.engine.paging import pages, records
 from pfljax.engine.paging.disk import DiskStore, room
 from pfljax.engine.paging.host import HostStore

@@ -6,11 +6,11 @@ import shutil
 import jax
 import numpy as np
 import pytest
-from toy import assert_close
 
 import tiny
 from pfljax import landscape, models, run
 from pfljax.conformance import toy
+from pfljax.conformance.toy import assert_close
 from pfljax.evaluation.metrics import METRICS
 from pfljax.landscape import Line
 from pfljax.landscape.of_runs import models as finished
