@@ -11,8 +11,15 @@ from pfljax.data.federation import Federation
 from pfljax.data.label_noise import Noise, label_noise, turn
 from pfljax.data.manifest import describe
 from pfljax.data.partitions import partition
-from pfljax.data.partitions.base import Partition
-from pfljax.data.split import check_fractions, shared_test, split_rows
+from pfljax.data.partitions.base import Partition, check_partition, rank
+from pfljax.data.split import (
+    TEST,
+    TRAIN,
+    VALIDATION,
+    check_fractions,
+    shared_test,
+    split_rows,
+)
 
 ROWS = ("train", "all")
 TEST_FROM = ("clients", "official", "official_classes", "official_own")
@@ -57,38 +64,47 @@ def federate(
         ValueError: for wrong fractions or names, or clients without rows.
     """
     _check_choices(arrays, rows, test_from)
-    wrong = label_noise(noise, arrays.num_classes)
+    label_turns = label_noise(noise, arrays.num_classes)
     if test_from != "clients":
         test = 0.0
     check_fractions(test, validation)
     params = dict(params or {})
     dealt = _deal(arrays, partition_name, num_clients, seed, params, rows)
     _check_dealt(arrays, dealt, num_clients, test_from)
-    order, sizes = split_rows(
-        dealt, arrays.y, test, validation, stratified, np.random.default_rng([seed, 1])
-    )
+    # Seeds [seed, 1] and [seed, 2]: the split and the noise share no draw with the
+    # partition, which has the seed alone.
+    rng = np.random.default_rng([seed, 1])
+    order, sizes = split_rows(dealt, arrays.y, test, validation, stratified, rng)
     offsets = dealt.offset + np.cumsum(sizes, axis=0) - sizes
-    labelled = _mislabelled(arrays, order, dealt, sizes, wrong, seed)
+    labelled = _mislabelled(arrays, order, dealt, sizes, label_turns, seed)
     if test_from != "clients":
-        extra, at, count = shared_test(arrays, order, dealt, test_from)
-        offsets[2], sizes[2] = at + len(order), count
-        order = np.concatenate([order, extra])
+        test_rows, offset, size = shared_test(arrays, order, dealt, test_from)
+        offsets[TEST] = offset + len(order)
+        sizes[TEST] = size
+        order = np.concatenate([order, test_rows])
     name = partition_name if isinstance(partition_name, str) else "given"
     settings = {
-        "partition": name, "params": params, "seed": seed, "test": test,
-        "validation": validation, "stratified": stratified, "rows": rows,
-        "test_from": test_from, "noise": noise,
-        **(_left_out(arrays, dealt.order) if name == "natural" else {}),
-    }  # fmt: skip
+        "partition": name,
+        "params": params,
+        "seed": seed,
+        "test": test,
+        "validation": validation,
+        "stratified": stratified,
+        "rows": rows,
+        "test_from": test_from,
+        "noise": noise,
+    }
+    if name == "natural":
+        settings |= _left_out(arrays, dealt.order)
     return _assemble(labelled, order, offsets, sizes, settings)
 
 
-def _left_out(arrays: Arrays, dealt: np.ndarray) -> dict[str, list[int]]:
+def _left_out(arrays: Arrays, dealt_rows: np.ndarray) -> dict[str, list[int]]:
     """What the manifest says of natural clients without a dealt row, if any."""
     if arrays.client is None:
         return {}
     everybody = np.unique(arrays.client)
-    missing = np.setdiff1d(everybody, arrays.client[dealt]).tolist()
+    missing = np.setdiff1d(everybody, arrays.client[dealt_rows]).tolist()
     return {"left_out": missing} if missing else {}
 
 
@@ -103,11 +119,12 @@ def _mislabelled(
     """The data set with noisy labels at the clients' rows to learn from, or at all."""
     if noise is None:
         return arrays
-    learnt = np.repeat(sizes[0] + sizes[1], dealt.size)
-    place = np.arange(len(order)) - np.repeat(dealt.offset, dealt.size)
-    rows, y = order[(place < learnt) | noise.tests_too], arrays.y.copy()
-    y[rows] = turn(y[rows], noise.matrix, [seed, 2])
-    return arrays._replace(y=y)
+    learnt = np.repeat(sizes[TRAIN] + sizes[VALIDATION], dealt.size)
+    noisy = (rank(dealt.size) < learnt) | noise.tests_too
+    rows = order[noisy]
+    labels = arrays.y.copy()
+    labels[rows] = turn(labels[rows], noise.matrix, [seed, 2])
+    return arrays._replace(y=labels)
 
 
 def _assemble(
@@ -120,12 +137,13 @@ def _assemble(
     """The federation of pool rows `order`; offsets and sizes are i64[3, C]."""
     if len(order) > np.iinfo(np.int32).max:
         raise ValueError(f"the pool has {len(order)} rows; at most 2**31 - 1 are held")
-    x: Any = arrays.x[order]  # stays on the host until a run is placed
+    # NumPy arrays: the pool stays on the host until a run is placed on its devices.
+    x: Any = arrays.x[order]
     y: Any = arrays.y[order]
     pool = Examples(x, y)
     train, validation, test = (
-        ClientData(pool, at.astype(np.int32), count.astype(np.int32))
-        for at, count in zip(offsets, sizes, strict=True)
+        ClientData(pool, offset.astype(np.int32), size.astype(np.int32))
+        for offset, size in zip(offsets, sizes, strict=True)
     )
     return Federation(
         train=train,
@@ -157,15 +175,16 @@ def _deal(
         return how
     if num_clients is None and how != "natural":
         raise ValueError(f"partition {how!r} needs num_clients, got None")
-    chosen = np.arange(len(arrays.y))
     if rows == "train":
         chosen = np.flatnonzero(arrays.official == OFFICIAL_TRAIN)
+    else:
+        chosen = np.arange(len(arrays.y))
     if how == "natural" and arrays.client is not None:
         # Counted anew, for some may have no row among the chosen.
         client = np.unique(arrays.client[chosen], return_inverse=True)[1]
         params = {**params, "client": client.reshape(-1)}
-    found = partition(how, arrays.y[chosen], num_clients, seed, params)
-    return found._replace(order=chosen[found.order])
+    dealt = partition(how, arrays.y[chosen], num_clients, seed, params)
+    return dealt._replace(order=chosen[dealt.order])
 
 
 def _check_choices(arrays: Arrays, rows: str, test_from: str) -> None:
@@ -186,27 +205,20 @@ def _check_dealt(
     arrays: Arrays, dealt: Partition, num_clients: int | None, test_from: str
 ) -> None:
     """ValueError for rows out of range, held twice or leaked, and empty clients."""
-    count, total = len(dealt.size), len(arrays.y)
-    if num_clients not in (None, count):
-        raise ValueError(f"num_clients is {num_clients}, the partition has {count}")
-    if np.any(dealt.offset != np.cumsum(dealt.size) - dealt.size):
-        raise ValueError("a Partition's rows must be grouped by client, without gaps")
-    if np.sum(dealt.size) != len(dealt.order):
+    dealt_clients = len(dealt.size)
+    if num_clients not in (None, dealt_clients):
         raise ValueError(
-            f"a Partition of {len(dealt.order)} rows has sizes that sum to "
-            f"{np.sum(dealt.size)}"
+            f"num_clients is {num_clients}, the partition has {dealt_clients}"
         )
-    if len(dealt.order) and not 0 <= dealt.order.min() <= dealt.order.max() < total:
-        raise ValueError(f"a Partition names rows outside of 0 .. {total - 1}")
-    if np.any(np.bincount(dealt.order, minlength=total) > 1):
-        raise ValueError("a Partition gives a row to two clients; give each row once")
-    if empty := int(np.sum(dealt.size == 0)):
+    check_partition(dealt, len(arrays.y))
+    empty = int(np.sum(dealt.size == 0))
+    if empty:
         raise ValueError(
-            f"{empty} of {count} clients have no rows; choose fewer clients, or "
-            "min_size >= 1 where the partition has it"
+            f"{empty} of {dealt_clients} clients have no rows; choose fewer clients, "
+            "or min_size >= 1 where the partition has it"
         )
-    own = arrays.official[dealt.order]
-    if test_from != "clients" and np.any(own == OFFICIAL_TEST):
+    official = arrays.official[dealt.order]
+    if test_from != "clients" and np.any(official == OFFICIAL_TEST):
         raise ValueError(
             f"test_from is {test_from!r}, but clients hold official test rows; "
             "choose rows='train' or test_from='clients'"

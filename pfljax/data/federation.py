@@ -50,23 +50,25 @@ class Federation:
 
     def hold_out(self, fraction: float, seed: int) -> tuple["Federation", "Federation"]:
         """(kept, unseen): int(fraction * C) clients at random, out of training."""
-        unseen = int(fraction * self.num_clients)
-        if not (0 < fraction < 1 and unseen > 0):
+        num_unseen = int(fraction * self.num_clients)
+        if not (0 < fraction < 1 and num_unseen > 0):
             raise ValueError(
                 f"fraction is {fraction} of {self.num_clients} clients; choose a "
                 f"fraction with 1 <= int(fraction * {self.num_clients}) < all of them"
             )
         drawn = np.random.default_rng(seed).permutation(self.num_clients)
-        return self.take(np.sort(drawn[unseen:])), self.take(np.sort(drawn[:unseen]))
+        unseen = np.sort(drawn[:num_unseen])
+        kept = np.sort(drawn[num_unseen:])
+        return self.take(kept), self.take(unseen)
 
 
 def _checked_ids(ids: Any, num_clients: int) -> np.ndarray:
-    found = np.asarray(ids)
-    if found.ndim != 1 or len(found) == 0 or found.dtype.kind not in "iu":
+    clients = np.asarray(ids)
+    if clients.ndim != 1 or len(clients) == 0 or clients.dtype.kind not in "iu":
         raise ValueError(f"client ids are {ids!r}; expected integers [M], M >= 1")
-    if found.min() < 0 or found.max() >= num_clients:
+    if clients.min() < 0 or clients.max() >= num_clients:
         raise ValueError(
-            f"client ids span {found.min()} .. {found.max()}; the federation has "
+            f"client ids span {clients.min()} .. {clients.max()}; the federation has "
             f"clients 0 .. {num_clients - 1}"
         )
-    return found
+    return clients

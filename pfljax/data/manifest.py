@@ -1,23 +1,21 @@
 """The manifest of a federation: where every row came from.
 
-Counts by client are plain JSON; what is told of each row are arrays.
+Counts by client are plain JSON; what is known of each row are arrays.
 """
 
 import hashlib
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from pfljax import registry
 from pfljax.data.arrays import OFFICIAL_NAMES, Arrays
 from pfljax.data.partitions import PARTITIONS
-
-if TYPE_CHECKING:
-    pass
+from pfljax.data.partitions.base import rank
 
 PARTS = ("train", "validation", "test")
-PER_CLIENT = ("clients", "sizes", "class_histogram", "official")
+PER_CLIENT = ("clients", "class_histogram", "official")  # and the sizes, by part
 
 
 def describe(
@@ -32,14 +30,14 @@ def describe(
     `class_histogram` [C][K] and `official` [C][3] count a client's rows of all three
     parts; `sha256` covers labels, row numbers, offsets and sizes.
     """
+    num_clients = sizes.shape[1]
     labels = arrays.y[order]
-    counts = sum(
-        _count(labels, arrays.num_classes, *part) for part in _parts(offsets, sizes)
-    )
-    origin = sum(
-        _count(arrays.official[order], len(OFFICIAL_NAMES), *part)
-        for part in _parts(offsets, sizes)
-    )
+    official = arrays.official[order]
+    label_counts = np.zeros((num_clients, arrays.num_classes), np.int64)
+    official_counts = np.zeros((num_clients, len(OFFICIAL_NAMES)), np.int64)
+    for offset, size in zip(offsets, sizes, strict=True):
+        label_counts += _count(labels, arrays.num_classes, offset, size)
+        official_counts += _count(official, len(OFFICIAL_NAMES), offset, size)
     return {
         "dataset": arrays.name,
         "source": arrays.source,
@@ -47,39 +45,37 @@ def describe(
         "params": _with_defaults(settings),
         "num_classes": arrays.num_classes,
         "official_names": list(OFFICIAL_NAMES),
-        "clients": list(range(sizes.shape[1])),
+        "clients": list(range(num_clients)),
         "sizes": {name: n.tolist() for name, n in zip(PARTS, sizes, strict=True)},
-        "class_histogram": np.asarray(counts).tolist(),
-        "official": np.asarray(origin).tolist(),
+        "class_histogram": label_counts.tolist(),
+        "official": official_counts.tolist(),
         "sha256": _digest(labels, order, offsets, sizes),
     }
 
 
 def subset(manifest: dict[str, Any], ids: Sequence[int]) -> dict[str, Any]:
     """The manifest of the clients `ids`; its hash stays that of the whole."""
-    chosen = {
-        name: [manifest[name][k] for k in ids] for name in PER_CLIENT if name != "sizes"
-    }
-    sizes = {part: [n[k] for k in ids] for part, n in manifest["sizes"].items()}
-    return {**manifest, **chosen, "sizes": sizes}
-
-
-def _parts(offsets: np.ndarray, sizes: np.ndarray) -> zip:
-    return zip(offsets, sizes, strict=True)
+    of_clients = {name: [manifest[name][k] for k in ids] for name in PER_CLIENT}
+    sizes = {part: [size[k] for k in ids] for part, size in manifest["sizes"].items()}
+    return {**manifest, **of_clients, "sizes": sizes}
 
 
 def _count(
-    values: np.ndarray, kinds: int, offset: np.ndarray, size: np.ndarray
+    values: np.ndarray, num_values: int, offset: np.ndarray, size: np.ndarray
 ) -> np.ndarray:
-    """i64[C, kinds]: values of each client's rows; a shared region is read once."""
-    regions, which = np.unique(
+    """i64[C, num_values]: how many of a client's rows have each value."""
+    # Shared test rows are one region of many clients, which is counted once.
+    regions, region_of_client = np.unique(
         np.stack([offset, size], axis=1), axis=0, return_inverse=True
     )
-    at, n = regions.T
-    owner = np.repeat(np.arange(len(n)), n)
-    rows = np.arange(len(owner)) - np.repeat(np.cumsum(n) - n - at, n)
-    flat = np.bincount(owner * kinds + values[rows], minlength=len(n) * kinds)
-    return flat.reshape(len(n), kinds)[which.reshape(-1)]
+    start, length = regions.T
+    region = np.repeat(np.arange(len(regions)), length)
+    rows = start[region] + rank(length)
+    counts = np.bincount(
+        region * num_values + values[rows], minlength=len(regions) * num_values
+    )
+    by_region = counts.reshape(len(regions), num_values)
+    return by_region[region_of_client.reshape(-1)]
 
 
 def _with_defaults(settings: dict[str, Any]) -> dict[str, Any]:

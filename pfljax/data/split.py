@@ -1,13 +1,12 @@
 """Each client's rows into train, validation and test; test sets shared by clients."""
 
-from typing import Any
-
 import numpy as np
 
 from pfljax.data.arrays import OFFICIAL_TEST, Arrays
-from pfljax.data.partitions.base import Partition, rank
+from pfljax.data.partitions.base import Partition, offsets, rank
 
 MAX_BYTES = 2**31  # of test rows that "official_classes" may copy
+TRAIN, VALIDATION, TEST = range(3)  # parts of a client's rows, in the pool's order
 
 
 def check_fractions(test: float, validation: float) -> None:
@@ -28,40 +27,49 @@ def split_rows(
     test: float,
     validation: float,
     stratified: bool,
-    rng: Any,
+    rng: np.random.Generator,
 ) -> tuple[np.ndarray, np.ndarray]:
     """(rows i64[R] by client and then train | validation | test, sizes i64[3, C])."""
-    n = dealt.size
-    client = np.repeat(np.arange(len(n)), n)
-    n_test, n_validation = (test * n).astype(np.int64), (validation * n).astype(int)
-    sizes = np.stack([n - n_test - n_validation, n_validation, n_test])
+    size = dealt.size
+    test_size = (test * size).astype(np.int64)
+    validation_size = (validation * size).astype(np.int64)
+    train_size = size - test_size - validation_size
+    sizes = np.stack([train_size, validation_size, test_size])
+    client = np.repeat(np.arange(len(size)), size)
     lot = rng.random(len(dealt.order))
     if stratified:
         part = _even_parts(labels[dealt.order], client, lot, sizes, rng)
-        place = np.lexsort((lot, part, client))
+        by_client = np.lexsort((lot, part, client))
     else:
-        place = np.lexsort((lot, client))
-    return dealt.order[place], sizes
+        by_client = np.lexsort((lot, client))
+    return dealt.order[by_client], sizes
 
 
 def _even_parts(
-    labels: np.ndarray, client: np.ndarray, lot: np.ndarray, sizes: np.ndarray, rng: Any
+    labels: np.ndarray,
+    client: np.ndarray,
+    lot: np.ndarray,
+    sizes: np.ndarray,
+    rng: np.random.Generator,
 ) -> np.ndarray:
-    """0, 1 or 2 for each row, i64[R]: `sizes` exactly, evenly over a client's labels.
+    """The part of each row, i64[R]: `sizes` exactly, evenly over a client's labels.
 
     Systematic sampling: rows in order of label, every (n / n_part)-th is taken from a
     random start, so a label's share is within one row of its due.
     """
-    n = np.sum(sizes, axis=0)
-    part = np.zeros(len(labels), np.int64)
-    left = np.lexsort((lot, labels, client))
-    for which, of in ((2, n), (1, n - sizes[2])):
-        start = np.floor(rng.random(len(of)) * of).astype(np.int64)
-        owner = client[left]
-        step = rank(of) * sizes[which][owner] + start[owner]
-        chosen = (step + sizes[which][owner]) // of[owner] > step // of[owner]
-        part[left[chosen]] = which
-        left = left[~chosen]
+    part = np.full(len(labels), TRAIN)
+    rows_left = np.lexsort((lot, labels, client))
+    size_left = np.sum(sizes, axis=0)
+    for which in (TEST, VALIDATION):
+        start = np.floor(rng.random(len(size_left)) * size_left).astype(np.int64)
+        owner = client[rows_left]
+        wanted = sizes[which][owner]
+        # Row i is taken where i * wanted + start crosses a multiple of the rows left.
+        step = rank(size_left) * wanted + start[owner]
+        crosses = (step + wanted) // size_left[owner] > step // size_left[owner]
+        part[rows_left[crosses]] = which
+        rows_left = rows_left[~crosses]
+        size_left = size_left - sizes[which]
     return part
 
 
@@ -72,45 +80,56 @@ def shared_test(
 
     Clients with the same classes share one region.
     """
-    rows = np.flatnonzero(arrays.official == OFFICIAL_TEST)
-    count = len(dealt.size)
+    test_rows = np.flatnonzero(arrays.official == OFFICIAL_TEST)
+    num_clients = len(dealt.size)
     if test_from == "official":
-        return rows, np.zeros(count, np.int64), np.full(count, len(rows))
+        whole = np.full(num_clients, len(test_rows))
+        return test_rows, np.zeros_like(whole), whole
     if test_from == "official_own":
-        return _own_test(arrays, order, dealt, rows)
-    client = np.repeat(np.arange(count), dealt.size)
-    held = np.zeros((count, arrays.num_classes), bool)
-    held[client, arrays.y[order]] = True
-    kinds, kind = np.unique(held, axis=0, return_inverse=True)
-    size = kinds @ np.bincount(arrays.y[rows], minlength=arrays.num_classes)
+        return _natural_test(arrays, order, dealt, test_rows)
+    return _test_of_classes(arrays, order, dealt, test_rows)
+
+
+def _test_of_classes(
+    arrays: Arrays, order: np.ndarray, dealt: Partition, test_rows: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """One copy of the test rows for each set of classes that a client holds."""
+    num_clients = len(dealt.size)
+    client = np.repeat(np.arange(num_clients), dealt.size)
+    holds = np.zeros((num_clients, arrays.num_classes), bool)
+    holds[client, arrays.y[order]] = True
+    class_sets, set_of_client = np.unique(holds, axis=0, return_inverse=True)
+    set_of_client = set_of_client.reshape(-1)
+    test_labels = arrays.y[test_rows]
+    size = class_sets @ np.bincount(test_labels, minlength=arrays.num_classes)
     if np.sum(size) * arrays.x[0].nbytes > MAX_BYTES:
         raise ValueError(
             f"test_from='official_classes' would copy {np.sum(size)} rows for "
-            f"{len(kinds)} sets of classes; choose test_from='official'"
+            f"{len(class_sets)} sets of classes; choose test_from='official'"
         )
-    copies = [rows[wanted[arrays.y[rows]]] for wanted in kinds]
-    kind = kind.reshape(-1)
-    return np.concatenate(copies), (np.cumsum(size) - size)[kind], size[kind]
+    copies = [test_rows[class_set[test_labels]] for class_set in class_sets]
+    offset = offsets(size)
+    return np.concatenate(copies), offset[set_of_client], size[set_of_client]
 
 
-def _own_test(
-    arrays: Arrays, order: np.ndarray, dealt: Partition, rows: np.ndarray
+def _natural_test(
+    arrays: Arrays, order: np.ndarray, dealt: Partition, test_rows: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The official test `rows` of the natural client that each client is."""
+    """The official test rows of the natural client that each client is."""
     if arrays.client is None:
         raise ValueError(
             f"test_from='official_own', but data set {arrays.name!r} has no natural "
             "clients; choose test_from='official'"
         )
     owner = arrays.client[order]
-    own = owner[dealt.offset]
-    if np.any(owner != np.repeat(own, dealt.size)):
+    natural = owner[dealt.offset]
+    if np.any(owner != np.repeat(natural, dealt.size)):
         raise ValueError(
             "test_from='official_own', but a client holds rows of two natural clients; "
             "choose partition='natural'"
         )
-    rows = rows[np.argsort(arrays.client[rows], kind="stable")]
-    start, end = (
-        np.searchsorted(arrays.client[rows], own, side) for side in ("left", "right")
-    )
-    return rows, start, end - start
+    test_rows = test_rows[np.argsort(arrays.client[test_rows], kind="stable")]
+    test_owner = arrays.client[test_rows]
+    start = np.searchsorted(test_owner, natural, "left")
+    end = np.searchsorted(test_owner, natural, "right")
+    return test_rows, start, end - start

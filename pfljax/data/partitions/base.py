@@ -65,6 +65,22 @@ def checked_labels(labels: Any, num_clients: int) -> np.ndarray:
     return labels.astype(np.int64)
 
 
+def check_partition(partition: Partition, num_rows: int) -> None:
+    """ValueError unless `partition` deals some of `num_rows` rows, each once."""
+    order = partition.order
+    if np.any(partition.offset != offsets(partition.size)):
+        raise ValueError("a Partition's rows must be grouped by client, without gaps")
+    if np.sum(partition.size) != len(order):
+        raise ValueError(
+            f"a Partition of {len(order)} rows has sizes that sum to "
+            f"{np.sum(partition.size)}"
+        )
+    if len(order) and not 0 <= order.min() <= order.max() < num_rows:
+        raise ValueError(f"a Partition names rows outside of 0 .. {num_rows - 1}")
+    if np.any(np.bincount(order, minlength=num_rows) > 1):
+        raise ValueError("a Partition gives a row to two clients; give each row once")
+
+
 def check_minimum(min_size: int, num_clients: int, num_rows: int) -> None:
     """ValueError unless `num_clients` clients can hold `min_size` rows each."""
     if min_size < 0 or min_size * num_clients > num_rows:
