@@ -55,19 +55,23 @@ def from_arrays(
     Raises:
         ValueError: for empty data, unequal lengths, wrong types, NaN or infinity.
     """
-    x, y = _checked_x(np.asarray(x)), np.asarray(y)
+    x = _checked_x(np.asarray(x))
+    y = np.asarray(y)
     _check_length("y", y, len(x))
     y = _checked_y(y, num_classes)
-    classes = int(y.max()) + 1 if num_classes is None else int(num_classes)
-    names = tuple(class_names or (str(k) for k in range(classes)))
-    if len(names) != classes:
-        raise ValueError(f"{len(names)} class_names for {classes} classes")
+    if num_classes is None:
+        num_classes = int(y.max()) + 1
+    names = tuple(class_names or map(str, range(num_classes)))
+    if len(names) != num_classes:
+        raise ValueError(
+            f"{len(names)} class_names for {num_classes} classes; give one a class"
+        )
     return Arrays(
         x=x,
         y=y,
         client=_checked_client(client, len(x)),
         official=_checked_official(official, len(x)),
-        num_classes=classes,
+        num_classes=int(num_classes),
         shift=0.0 if shift is None else shift,
         scale=_checked_scale(scale, x),
         name=name,
@@ -107,7 +111,8 @@ def _checked_y(y: np.ndarray, num_classes: int | None) -> np.ndarray:
             f"the largest label is {y.max()}, but num_classes is {num_classes}; "
             f"choose num_classes >= {y.max() + 1}"
         )
-    if num_classes is None and y.max() >= len(y):  # each class costs a logit
+    # Ids taken for classes would make a model of as many logits.
+    if num_classes is None and y.max() >= len(y):
         raise ValueError(
             f"the largest label is {y.max()}, but there are {len(y)} rows: labels are "
             "classes 0 .. K-1, not ids; renumber them by np.unique(y, "

@@ -16,8 +16,8 @@ from pfljax.data.arrays import Arrays, from_arrays
 
 def folder() -> Path:
     """The cache: the environment variable PFLJAX_DATA_DIR, or one under ~/.cache."""
-    given = os.environ.get("PFLJAX_DATA_DIR")
-    return Path(given) if given else Path.home() / ".cache" / "pfljax" / "data"
+    chosen = os.environ.get("PFLJAX_DATA_DIR")
+    return Path(chosen) if chosen else Path.home() / ".cache" / "pfljax" / "data"
 
 
 def path(name: str) -> Path:
@@ -33,8 +33,13 @@ def write(arrays: Arrays) -> Path:
         "source": arrays.source,
         "class_names": arrays.class_names,
     }
-    columns = {"x": arrays.x, "y": arrays.y, "official": arrays.official}
-    return store(arrays.name, {**columns, "about": np.array(json.dumps(about))})
+    columns = {
+        "x": arrays.x,
+        "y": arrays.y,
+        "official": arrays.official,
+        "about": np.array(json.dumps(about)),
+    }
+    return store(arrays.name, columns)
 
 
 def store(name: str, columns: Mapping[str, Any]) -> Path:
@@ -44,6 +49,7 @@ def store(name: str, columns: Mapping[str, Any]) -> Path:
     with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
         file = Path(scratch) / target.name
         np.savez(file, **columns)
+        # A rename within one folder is one step: nobody reads half a file.
         os.replace(file, target)
     return target
 
@@ -59,7 +65,7 @@ def read(name: str) -> Arrays:
 
 @contextlib.contextmanager
 def opened(name: str) -> Iterator[Mapping[str, np.ndarray]]:
-    """The stored arrays by name; what fails in the block is told of the file."""
+    """The stored arrays by name; an error in the block becomes one of the file."""
     try:
         with np.load(path(name), allow_pickle=False) as stored:
             yield stored

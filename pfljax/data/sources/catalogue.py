@@ -9,18 +9,16 @@ from typing import Any
 import numpy as np
 
 from pfljax import registry
-from pfljax.data.arrays import OFFICIAL_NAMES as OFFICIAL_NAMES
-from pfljax.data.arrays import OFFICIAL_TEST as OFFICIAL_TEST
-from pfljax.data.arrays import OFFICIAL_TRAIN as OFFICIAL_TRAIN
-from pfljax.data.arrays import Arrays as Arrays
-from pfljax.data.arrays import from_arrays as from_arrays
+from pfljax.data.arrays import Arrays, from_arrays
 from pfljax.data.sources import cache, cifar, imported, shakespeare
 from pfljax.data.sources import tfds as prepared
-from pfljax.data.sources.embedded import digits as digits
-from pfljax.data.sources.leaf import leaf as leaf
-from pfljax.data.sources.synthetic import synthetic as synthetic
-from pfljax.data.sources.synthetic import synthetic_iid as synthetic_iid
+from pfljax.data.sources.embedded import digits
+from pfljax.data.sources.leaf import leaf
+from pfljax.data.sources.synthetic import synthetic, synthetic_iid
 from pfljax.data.sources.tfds import MissingDataset as MissingDataset
+from pfljax.data.sources.transforms import resized, thinned
+
+NEED_NO_PREPARING = ("digits", "synthetic", "synthetic_iid", "npz", "leaf")
 
 
 def tfds(name: str, *, data_dir: str | Path | None = None) -> Arrays:
@@ -92,26 +90,6 @@ def shakespeare_roles(
     return shakespeare.rows(imported.texts(), stride, min_rows, test, alphabet)
 
 
-def resized(arrays: Arrays, size: int | None) -> Arrays:
-    """Images of `size` x `size` pixels, bilinear as Pillow does; None: as they are.
-
-    Raises:
-        ValueError: for a size below 1.
-    """
-    if size is None:
-        return arrays
-    if size < 1:
-        raise ValueError(f"size is {size}; expected at least 1 pixel")
-    from PIL import Image
-
-    x = np.empty((len(arrays.x), size, size, arrays.x.shape[3]), np.uint8)
-    for old, new in zip(arrays.x, x, strict=True):
-        image = Image.fromarray(old.squeeze())
-        image = image.resize((size, size), Image.Resampling.BILINEAR)
-        new[:] = np.asarray(image).reshape(new.shape)
-    return arrays._replace(x=x)
-
-
 def emnist(*, config: str = "byclass", data_dir: str | Path | None = None) -> Arrays:
     """EMNIST in one of TFDS's divisions; images are transposed, as TFDS has them."""
     return tfds(f"emnist/{config}", data_dir=data_dir)
@@ -122,11 +100,13 @@ def npz(*, path: str) -> Arrays:
     if not Path(path).is_file():
         raise ValueError(f"no file {path!r}; give path= an .npz file with x and y")
     with np.load(path, allow_pickle=False) as stored:
-        if missing := sorted({"x", "y"} - set(stored.files)):
+        missing = sorted({"x", "y"} - set(stored.files))
+        if missing:
             raise ValueError(f"{path!r} lacks {missing[0]!r}; it has {stored.files}")
-        optional = {
-            key: stored[key] for key in ("client", "official") if key in stored.files
-        }
+        optional = {}
+        for column in ("client", "official"):
+            if column in stored.files:
+                optional[column] = stored[column]
         return from_arrays(stored["x"], stored["y"], name=Path(path).stem, **optional)
 
 
@@ -165,38 +145,6 @@ def _whole(name: str, params: dict[str, Any]) -> Arrays:
         return tfds(name, **params)
 
 
-def thinned(arrays: Arrays, every: int) -> Arrays:
-    """Each `every`-th row, of the official splits and of natural clients alike.
-
-    Natural clients of whom no row is left are gone, the others numbered anew; all
-    classes are kept. The name tells of it: a row's number is its place in what is left.
-
-    Raises:
-        ValueError: `every` is no whole number from 1 to the number of rows.
-    """
-    if type(every) is not int or not 1 <= every <= len(arrays.y):
-        raise ValueError(
-            f"data set {arrays.name!r}: every is {every!r}; expected a whole number "
-            f"from 1 to its {len(arrays.y)} rows"
-        )
-    if every == 1:
-        return arrays
-    groups = arrays.official.astype(np.int64)  # one number a split and client
-    if arrays.client is not None:
-        groups += len(OFFICIAL_NAMES) * arrays.client
-    kept = np.sort(np.argsort(groups, kind="stable")[::every])
-    client = None if arrays.client is None else arrays.client[kept]
-    if client is not None:
-        client = np.unique(client, return_inverse=True)[1].astype(np.int32)
-    return arrays._replace(
-        x=arrays.x[kept],
-        y=arrays.y[kept],
-        client=client,
-        official=arrays.official[kept],
-        name=f"{arrays.name}{',' if ':' in arrays.name else ':'}every={every}",
-    )
-
-
 @contextlib.contextmanager
 def _known_names(name: str) -> Iterator[None]:
     """A name that TFDS does not know is an error that lists the known ones."""
@@ -222,18 +170,21 @@ def prepare(name: str, *, raw_dir: str | Path | None = None) -> Path:
         MissingDataset: one line that says why it could not be prepared.
         ValueError: `name` needs no preparing, or its raw files are damaged.
     """
-    if name in ("digits", "synthetic", "synthetic_iid", "npz", "leaf"):
+    if name in NEED_NO_PREPARING:
         raise ValueError(f"data set {name!r} needs no preparing; load it as it is")
-    name = "emnist/byclass" if name == "emnist" else name
-    file, home = cache.path(name), cache.folder() / "tfds"
+    if name == "emnist":
+        name = "emnist/byclass"
+    file = cache.path(name)
     if file.exists() and raw_dir is None:
         return file
+    raw_given = raw_dir is not None
+    raw_dir = raw_dir or os.environ.get("PFLJAX_RAW_DIR")
     if name in imported.STORES:
-        return imported.prepare(name, raw_dir or os.environ.get("PFLJAX_RAW_DIR"))
+        return imported.prepare(name, raw_dir)
+    home = cache.folder() / "tfds"
     with _known_names(name):
-        ready = prepared.exists(name, str(home)) and raw_dir is None
-        if not ready:
-            _build(name, raw_dir or os.environ.get("PFLJAX_RAW_DIR"), home)
+        if raw_given or not prepared.exists(name, str(home)):
+            _build(name, raw_dir, home)
         return cache.write(prepared.read(name, (str(home),)))
 
 

@@ -1,4 +1,4 @@
-"""Texts as places in an alphabet, for models of the next character."""
+"""Texts as indices into an alphabet, for models of the next character."""
 
 import string
 
@@ -23,9 +23,11 @@ def alphabet(name: str) -> str:
     return ALPHABETS[name]
 
 
-def places(text: str, letters: str) -> np.ndarray:
-    """u8[characters], each one's place in `letters`; 0 for those that are not there."""
+def indices(text: str, letters: str) -> np.ndarray:
+    """u8[characters], each one's index in `letters`; 0 for all others."""
     codes = np.frombuffer(text.encode("utf-32-le"), "<u4")
-    table = np.zeros(ord(max(letters)) + 2, np.uint8)  # the last one: all others
-    table[[ord(letter) for letter in letters]] = np.arange(len(letters))
-    return table[np.minimum(codes, len(table) - 1)]
+    # A table by code point. Its last entry stands for all that are beyond `letters`.
+    beyond = ord(max(letters)) + 1
+    index_of = np.zeros(beyond + 1, np.uint8)
+    index_of[[ord(letter) for letter in letters]] = np.arange(len(letters))
+    return index_of[np.minimum(codes, beyond)]

@@ -1,7 +1,7 @@
 """The classes of CIFAR-100 by name; each fine class is in one superclass.
 
-Krizhevsky 2009, https://www.cs.toronto.edu/~kriz/cifar.html. Labels are places in the
-names' alphabetical order, fine and coarse.
+Krizhevsky 2009, https://www.cs.toronto.edu/~kriz/cifar.html. Labels are indices
+into the names in alphabetical order, fine and coarse.
 """
 
 import numpy as np
@@ -31,9 +31,9 @@ vehicles_1: bicycle bus motorcycle pickup_truck train
 vehicles_2: lawn_mower rocket streetcar tank tractor
 """
 COARSE_OF = {
-    fine: coarse
-    for coarse, _, members in (s.partition(": ") for s in SUPERCLASSES.split("\n") if s)
-    for fine in members.split()
+    fine: line.split(": ")[0]
+    for line in SUPERCLASSES.strip().split("\n")
+    for fine in line.split(": ")[1].split()
 }
 CIFAR100 = tuple(sorted(COARSE_OF))
 CIFAR100_COARSE = tuple(sorted(set(COARSE_OF.values())))

@@ -16,14 +16,14 @@ CIFAR100_20K = "cifar100_20k"
 
 def _store_cifar100_20k(raw_dir: Path) -> Path:
     """The first 20,000 + 5,000 images of CIFAR-100 in their order, fine labels."""
-    columns = raw_archives.cifar(
-        raw_archives.first(raw_dir / "packed", "cifar100_20k5k_webp.npz")
-    )
-    parts = list(columns.values())  # in the order of OFFICIAL_NAMES
+    file = raw_archives.first(raw_dir / "packed", "cifar100_20k5k_webp.npz")
+    # Train and test, in the order of OFFICIAL_NAMES.
+    parts = list(raw_archives.cifar(file).values())
+    size = [len(part["label"]) for part in parts]
     arrays = from_arrays(
         np.concatenate([part["image"] for part in parts]),
         np.concatenate([part["label"] for part in parts]),
-        official=np.repeat(range(len(parts)), [len(part["label"]) for part in parts]),
+        official=np.repeat(range(len(parts)), size),
         num_classes=len(CIFAR100),
         name=CIFAR100_20K,
         source=SOURCES["cifar100"],
@@ -32,17 +32,22 @@ def _store_cifar100_20k(raw_dir: Path) -> Path:
     return cache.write(arrays)
 
 
+def _store_tiny_imagenet(raw_dir: Path) -> Path:
+    return cache.write(tiny_imagenet.read(raw_dir))
+
+
 def _store_roles(raw_dir: Path) -> Path:
     """The texts of Shakespeare's roles as JSON; rows are cut when they are loaded."""
     text = json.dumps(shakespeare.read(raw_dir)).encode()
     return cache.store(shakespeare.NAME, {"json": np.frombuffer(text, np.uint8)})
 
 
-STORES: dict[str, tuple[Callable[[Path], Path], str]] = {  # and what it looks for
+# How each is made, and what the folder of raw files must hold.
+STORES: dict[str, tuple[Callable[[Path], Path], str]] = {
     CIFAR100_20K: (_store_cifar100_20k, "packed/cifar100_20k5k_webp.npz"),
     shakespeare.NAME: (_store_roles, shakespeare.FILE),
     tiny_imagenet.NAME: (
-        lambda raw_dir: cache.write(tiny_imagenet.read(raw_dir)),
+        _store_tiny_imagenet,
         f"the official folder {tiny_imagenet.FOLDER}",
     ),
 }
@@ -67,7 +72,8 @@ def texts() -> dict[str, str]:
     """The stored texts of Shakespeare's roles, by role in sorted order."""
     check(shakespeare.NAME)
     with cache.opened(shakespeare.NAME) as stored:
-        return dict(sorted(json.loads(stored["json"].tobytes()).items()))
+        text_of_role = json.loads(stored["json"].tobytes())
+    return dict(sorted(text_of_role.items()))
 
 
 def prepare(name: str, raw_dir: str | Path | None) -> Path:

@@ -10,7 +10,7 @@ it drops rows and users.
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,50 +20,73 @@ from pfljax.data.sources import characters
 PARTS = OFFICIAL_NAMES[:2]  # the names of the folders
 
 
+class UserRows(NamedTuple):
+    """What one file says of one user."""
+
+    user: str
+    x: np.ndarray  # [n, ...], u8 for texts, else f32
+    y: np.ndarray  # [n]
+
+
 def leaf(*, path: str, alphabet: str = "leaf", classes: int | None = None) -> Arrays:
     """The data set below `path`, its users the natural clients.
 
-    A user's rows may lie in several files. Texts become the places u8[N, T] of their
-    characters in `alphabet`: "leaf", the 80 of LEAF, or "printable", Python's 100, as
-    in SuPerFed's code; other characters become the first. 784 numbers become an image
-    [28, 28, 1]. `classes` is K where labels are numbers, the largest + 1 by default: 62
-    for a part of FEMNIST.
+    A user's rows may lie in several files. Texts become u8[N, T], the indices of
+    their characters in `alphabet`: "leaf", the 80 of LEAF, or "printable", Python's
+    100, as in SuPerFed's code; other characters become the first. 784 numbers become
+    an image [28, 28, 1]. `classes` is K where labels are numbers, the largest + 1 by
+    default: 62 for a part of FEMNIST.
 
     Raises:
         ValueError: no such folder or alphabet, or files of another layout.
     """
+    if classes is not None and classes < 1:
+        raise ValueError(f"classes is {classes}; choose at least 1, or leave it out")
     letters = characters.alphabet(alphabet)
-    found = [
-        (number, user, x, y)
-        for number, part in enumerate(PARTS)
-        for user, x, y in _users(Path(path) / part, letters)
-        if len(y)
+    lists = [
+        (index, rows)
+        for index, part in enumerate(PARTS)
+        for rows in _users(Path(path) / part, letters)
+        if len(rows.y)
     ]
-    if not found:
+    if not lists:
         raise ValueError(f"the users of {path} have no rows")
-    official, users, xs, ys = zip(*found, strict=True)
-    if len({x.dtype for x in xs}) > 1:
-        raise ValueError(f"{path} mixes texts and numbers; give all users the same")
-    if len({x.shape[1:] for x in xs}) > 1:
-        raise ValueError(f"rows of two users of {path} differ in length or shape")
-    sizes = [len(y) for y in ys]
-    x, y = np.concatenate(xs), np.concatenate(ys)
-    given = {
-        "client": np.repeat(np.unique(users, return_inverse=True)[1], sizes),
-        "official": np.repeat(official, sizes),
-        "name": Path(path).name,
-    }
+    _check_alike([rows for _, rows in lists], path)
+    size = [len(rows.y) for _, rows in lists]
+    users = np.unique([rows.user for _, rows in lists], return_inverse=True)[1]
+    x = np.concatenate([rows.x for _, rows in lists])
+    y = np.concatenate([rows.y for _, rows in lists])
+    client = np.repeat(users, size)
+    official = np.repeat([index for index, _ in lists], size)
+    name = Path(path).name
     if x.dtype == np.uint8:
-        count, names = classes or len(letters), tuple(letters)
         return from_arrays(
-            x, y, num_classes=count, class_names=names, scale=1.0, **given
+            x,
+            y,
+            client=client,
+            official=official,
+            name=name,
+            num_classes=classes or len(letters),
+            class_names=tuple(letters),
+            scale=1.0,
         )
-    x = x.reshape(-1, 28, 28, 1) if x.shape[1:] == (784,) else x
-    return from_arrays(x, y, num_classes=classes or int(y.max()) + 1, **given)
+    if x.shape[1:] == (784,):
+        x = x.reshape(-1, 28, 28, 1)
+    num_classes = classes or int(y.max()) + 1
+    return from_arrays(
+        x, y, client=client, official=official, name=name, num_classes=num_classes
+    )
 
 
-def _users(folder: Path, letters: str) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
-    """(user, x [n, ...], y [n]) of each user of each file; texts are u8, x else f32."""
+def _check_alike(users: list[UserRows], path: str) -> None:
+    if len({rows.x.dtype for rows in users}) > 1:
+        raise ValueError(f"{path} mixes texts and numbers; give all users the same")
+    if len({rows.x.shape[1:] for rows in users}) > 1:
+        raise ValueError(f"rows of two users of {path} differ in length or shape")
+
+
+def _users(folder: Path, letters: str) -> Iterator[UserRows]:
+    """The rows of each user of each file."""
     files = sorted(folder.glob("*.json"))
     if not files:
         raise ValueError(
@@ -72,41 +95,48 @@ def _users(folder: Path, letters: str) -> Iterator[tuple[str, np.ndarray, np.nda
             "leaf:path=FOLDER,classes=62"
         )
     for file in files:
-        for user, x, y in _lists(file):
-            yield user, *_encoded(x, y, letters, f"{file}: user {user!r}")
+        for user, x_list, y_list in _lists(file):
+            x, y = _encoded(x_list, y_list, letters, f"{file}: user {user!r}")
+            yield UserRows(user, x, y)
 
 
 def _lists(file: Path) -> list[tuple[str, list[Any], list[Any]]]:
     """(user, x, y) of each user of a file."""
+    lists = []
+    uneven = []
     try:
-        held = json.loads(file.read_text("utf-8"))
-        rows = [(user, held["user_data"][user]) for user in held["users"]]
-        found = [(user, lists["x"], lists["y"]) for user, lists in rows]
-        uneven = [user for user, x, y in found if len(x) != len(y)]
+        content = json.loads(file.read_text("utf-8"))
+        for user in content["users"]:
+            rows = content["user_data"][user]
+            lists.append((user, rows["x"], rows["y"]))
+            if len(rows["x"]) != len(rows["y"]):
+                uneven.append(user)
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(f"{file} is not of LEAF's layout: {error!r}") from error
     if uneven:
         raise ValueError(
             f"{file}: user {uneven[0]!r} has another number of x than of y"
         )
-    return found
+    return lists
 
 
 def _encoded(
     x: list[Any], y: list[Any], letters: str, whose: str
 ) -> tuple[np.ndarray, np.ndarray]:
     """One user's rows and labels as arrays."""
-    texts = {isinstance(value, str) for value in (*x, *y)}
-    if len(texts) > 1:
+    num_texts = sum(isinstance(value, str) for value in (*x, *y))
+    if 0 < num_texts < len(x) + len(y):
         raise ValueError(f"{whose} mixes texts and numbers; give texts text labels")
-    if texts == {True}:
-        if len({len(text) for text in x}) > 1 or any(len(label) != 1 for label in y):
+    if num_texts:
+        lengths = {len(text) for text in x}
+        if len(lengths) > 1 or any(len(label) != 1 for label in y):
             raise ValueError(
                 f"{whose} has texts that differ in length, or a label is not one "
                 "character"
             )
-        rows = characters.places("".join(x), letters).reshape(len(x), -1)
-        return rows, characters.places("".join(y), letters)
+        rows = characters.indices("".join(x), letters)
+        labels = characters.indices("".join(y), letters)
+        return rows.reshape(len(x), -1), labels
     try:
         return np.asarray(x, np.float32), np.asarray(y)
     except (ValueError, TypeError) as error:

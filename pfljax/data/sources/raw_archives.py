@@ -12,7 +12,18 @@ from pfljax.data.sources.cifar import CIFAR100, CIFAR100_COARSE
 
 Columns = dict[str, Any]  # values of each feature, [N, ...]
 PREFIX = {"train": "train", "test": "t10k"}
-CIFAR10 = "airplane automobile bird cat deer dog frog horse ship truck"
+CIFAR10: tuple[str, ...] = (
+    "airplane",
+    "automobile",
+    "bird",
+    "cat",
+    "deer",
+    "dog",
+    "frog",
+    "horse",
+    "ship",
+    "truck",
+)
 
 
 def read(
@@ -26,14 +37,15 @@ def read(
     Raises:
         FileNotFoundError: says which file was expected, or which names are known.
     """
+    packed = raw_dir / "packed"
     if name in ("mnist", "fashion_mnist"):
-        return {split: _idx_split(raw_dir / name, split) for split in PREFIX}, {}
+        columns = {split: _idx_split(raw_dir / name, split) for split in PREFIX}
+        return columns, {}
     if name == "cifar10":
-        file = first(raw_dir / "packed", "cifar10_webp.npz")
-        return cifar(file), {"label": tuple(CIFAR10.split())}
+        return cifar(first(packed, "cifar10_webp.npz")), {"label": CIFAR10}
     if name == "cifar100":
-        file = first(raw_dir / "packed", "cifar100_webp.npz")
-        return cifar(file), {"label": CIFAR100, "coarse_label": CIFAR100_COARSE}
+        class_names = {"label": CIFAR100, "coarse_label": CIFAR100_COARSE}
+        return cifar(first(packed, "cifar100_webp.npz")), class_names
     raise FileNotFoundError(
         "raw archives are known for mnist, fashion_mnist, cifar10 and cifar100 only"
     )
@@ -41,16 +53,18 @@ def read(
 
 def _idx_split(folder: Path, split: str) -> Columns:
     stem = folder / PREFIX[split]
-    image = _idx(Path(f"{stem}-images-idx3-ubyte.gz"))
-    return {"image": image, "label": _idx(Path(f"{stem}-labels-idx1-ubyte.gz"))}
+    return {
+        "image": _idx(Path(f"{stem}-images-idx3-ubyte.gz")),
+        "label": _idx(Path(f"{stem}-labels-idx1-ubyte.gz")),
+    }
 
 
 def _idx(file: Path) -> np.ndarray:
     """u8[N, ...] of a gzipped idx file: 0, 0, 8, rank, big-endian sizes, bytes."""
     data = gzip.decompress(first(file.parent, file.name).read_bytes())
-    rank = data[3]
-    if data[:3] != b"\x00\x00\x08":
+    if len(data) < 4 or data[:3] != b"\x00\x00\x08":
         raise ValueError(f"{file} is not an idx file of unsigned bytes")
+    rank = data[3]
     shape = np.frombuffer(data, ">u4", rank, offset=4)
     return np.frombuffer(data, np.uint8, offset=4 + 4 * rank).reshape(shape)
 
@@ -64,11 +78,11 @@ def cifar(file: Path) -> dict[str, Columns]:
     with np.load(file) as stored:
         for split in PREFIX:
             label = stored[f"y_{split}"]
+            strips = stored[f"{split}_webp"]
+            offsets = stored[f"{split}_offsets"]
             columns[split] = {
                 "id": [f"{split}_{i:05d}" for i in range(len(label))],
-                "image": _webp(
-                    stored[f"{split}_webp"], stored[f"{split}_offsets"], len(label)
-                ),
+                "image": _webp(strips, offsets, len(label)),
                 "label": label,
             }
             if f"coarse_{split}" in stored.files:
@@ -80,16 +94,17 @@ def _webp(strips: np.ndarray, offsets: np.ndarray, count: int) -> np.ndarray:
     """u8[count, 32, 32, 3]: strip i is bytes offsets_i .. offsets_i+1, many images."""
     from PIL import Image
 
-    images = [
-        np.asarray(Image.open(io.BytesIO(strips[a:b].tobytes())).convert("RGB"))
-        for a, b in pairwise(offsets)
-    ]
-    return np.concatenate([strip.reshape(-1, 32, 32, 3) for strip in images])[:count]
+    images = []
+    for start, end in pairwise(offsets):
+        strip = Image.open(io.BytesIO(strips[start:end].tobytes())).convert("RGB")
+        images.append(np.asarray(strip).reshape(-1, 32, 32, 3))
+    # The last strip may be filled up beyond the images that count.
+    return np.concatenate(images)[:count]
 
 
 def first(folder: Path, pattern: str) -> Path:
     """The first file of `folder` that matches, by name; FileNotFoundError if none."""
-    found = sorted(folder.glob(pattern))
-    if not found:
+    files = sorted(folder.glob(pattern))
+    if not files:
         raise FileNotFoundError(f"no {pattern} in {folder}")
-    return found[0]
+    return files[0]

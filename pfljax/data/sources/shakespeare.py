@@ -37,26 +37,29 @@ def rows(
     """
     letters = characters.alphabet(alphabet)
     _check(stride, min_rows, test)
-    windows, parts = [], []
+    expected_parts = 2 if test else 1
+    windows_of_role = []
+    parts_of_role = []
     for text in texts.values():
-        window = cut(text, letters, stride)
-        part = split(len(window), stride, test)
+        windows = cut(text, letters, stride)
+        part = split(len(windows), stride, test)
         used = part != UNUSED
-        held = np.unique(part[used])
-        if len(held) == (2 if test else 1) and np.sum(used) >= min_rows:
-            windows.append(window[used])
-            parts.append(part[used])
-    if not windows:
+        parts = np.unique(part[used])
+        if len(parts) == expected_parts and np.sum(used) >= min_rows:
+            windows_of_role.append(windows[used])
+            parts_of_role.append(part[used])
+    if not windows_of_role:
         raise ValueError(
             f"no role has train and test rows, and {min_rows} in all, with stride "
             f"{stride} and test {test}; choose a smaller min_rows or stride"
         )
-    whole = np.concatenate(windows)
+    all_windows = np.concatenate(windows_of_role)
+    size = [len(part) for part in parts_of_role]
     return from_arrays(
-        np.ascontiguousarray(whole[:, :LENGTH]),
-        whole[:, LENGTH],
-        client=np.repeat(np.arange(len(parts)), [len(part) for part in parts]),
-        official=np.concatenate(parts),
+        np.ascontiguousarray(all_windows[:, :LENGTH]),
+        all_windows[:, LENGTH],
+        client=np.repeat(np.arange(len(size)), size),
+        official=np.concatenate(parts_of_role),
         num_classes=len(letters),
         scale=1.0,
         name=NAME,
@@ -67,7 +70,7 @@ def rows(
 
 def cut(text: str, letters: str, stride: int) -> np.ndarray:
     """u8[n, 81]: 80 characters and the next, from every `stride`-th one of the text."""
-    codes = characters.places(" ".join(text.split()), letters)
+    codes = characters.indices(" ".join(text.split()), letters)
     if len(codes) <= LENGTH:
         return np.empty((0, LENGTH + 1), np.uint8)
     return np.lib.stride_tricks.sliding_window_view(codes, LENGTH + 1)[::stride]
@@ -75,10 +78,12 @@ def cut(text: str, letters: str, stride: int) -> np.ndarray:
 
 def split(count: int, stride: int, test: float) -> np.ndarray:
     """u8[n], the official split of each of `count` rows, UNUSED between the two."""
-    train = max(1, int((1 - test) * count)) if test else count
-    first = (train - 1) * stride + LENGTH  # the first character of the test rows
-    part = np.where(np.arange(count) * stride < first, UNUSED, OFFICIAL_TEST)
-    part[:train] = OFFICIAL_TRAIN
+    num_train = max(1, int((1 - test) * count)) if test else count
+    # Rows that overlap the input of the last train row are used by neither part.
+    first_test_character = (num_train - 1) * stride + LENGTH
+    overlaps = np.arange(count) * stride < first_test_character
+    part = np.where(overlaps, UNUSED, OFFICIAL_TEST)
+    part[:num_train] = OFFICIAL_TRAIN
     return part.astype(np.uint8)
 
 
@@ -102,8 +107,9 @@ def read(raw_dir: Path) -> dict[str, str]:
 
 
 def _check(stride: int, min_rows: int, test: float) -> None:
-    for name, value in (("stride", stride), ("min_rows", min_rows)):
-        if value < 1:
-            raise ValueError(f"{name} is {value}; choose at least 1")
+    if stride < 1:
+        raise ValueError(f"stride is {stride}; choose at least 1")
+    if min_rows < 1:
+        raise ValueError(f"min_rows is {min_rows}; choose at least 1")
     if not 0 <= test < 1:
         raise ValueError(f"test is {test}; choose a share of the rows in [0, 1)")

@@ -1,12 +1,11 @@
 """FedProx's synthetic data, Li et al. 2020, https://arxiv.org/abs/1812.06127, 5.1."""
 
-from typing import Any
-
 import numpy as np
 
 from pfljax.data.arrays import Arrays, from_arrays
 
-FEATURES, CLASSES = 60, 10
+FEATURES = 60
+CLASSES = 10
 
 
 def synthetic(
@@ -19,9 +18,10 @@ def synthetic(
     and beta are standard deviations (the paper reads as variances: the same for 0 and
     1). The paper's split is `federate(..., "natural", test=0.1, validation=0)`.
     """
-    _check(alpha=alpha, beta=beta)
+    _check_deviations(alpha=alpha, beta=beta)
     size, rng = _start(clients, seed)
-    u, centre = rng.normal(0, alpha, clients), rng.normal(0, beta, clients)
+    u = rng.normal(0, alpha, clients)
+    centre = rng.normal(0, beta, clients)
     mean = rng.normal(centre[:, None], 1, (clients, FEATURES))
     weight = rng.normal(u[:, None, None], 1, (clients, FEATURES, CLASSES))
     bias = rng.normal(u[:, None], 1, (clients, CLASSES))
@@ -32,10 +32,10 @@ def synthetic(
 def synthetic_iid(*, clients: int = 30, seed: int = 0) -> Arrays:
     """Synthetic-IID: sizes as `synthetic`, one W, b ~ N(0, 1) and v = 0 for all."""
     size, rng = _start(clients, seed)
-    weight = np.broadcast_to(
-        rng.normal(0, 1, (FEATURES, CLASSES)), (clients, FEATURES, CLASSES)
-    )
-    bias = np.broadcast_to(rng.normal(0, 1, CLASSES), (clients, CLASSES))
+    shared_weight = rng.normal(0, 1, (FEATURES, CLASSES))
+    shared_bias = rng.normal(0, 1, CLASSES)
+    weight = np.broadcast_to(shared_weight, (clients, FEATURES, CLASSES))
+    bias = np.broadcast_to(shared_bias, (clients, CLASSES))
     mean = np.zeros((clients, FEATURES))
     return _sample("synthetic_iid", size, mean, weight, bias, rng)
 
@@ -46,16 +46,16 @@ def _sample(
     mean: np.ndarray,
     weight: np.ndarray,
     bias: np.ndarray,
-    rng: Any,
+    rng: np.random.Generator,
 ) -> Arrays:
+    """Rows of each client k: size_k draws around mean_k, labelled by its model."""
     client = np.repeat(np.arange(len(size)), size)
     deviation = np.arange(1, FEATURES + 1) ** -0.6  # Sigma_jj = j ** -1.2
     x = mean[client] + deviation * rng.standard_normal((len(client), FEATURES))
-    bounds = np.cumsum(size)[:-1]
-    y = [
-        np.argmax(rows @ w + b, axis=1)
-        for rows, w, b in zip(np.split(x, bounds), weight, bias, strict=True)
-    ]
+    y = []
+    x_of_client = np.split(x, np.cumsum(size)[:-1])
+    for rows, w, b in zip(x_of_client, weight, bias, strict=True):
+        y.append(np.argmax(rows @ w + b, axis=1))
     return from_arrays(
         x.astype(np.float32),
         np.concatenate(y),
@@ -66,15 +66,18 @@ def _sample(
     )
 
 
-def _start(clients: int, seed: int) -> tuple[np.ndarray, Any]:
+def _start(clients: int, seed: int) -> tuple[np.ndarray, np.random.Generator]:
     """(rows of each client i64[C], int(LogNormal(4, 2)) + 50; the generator)."""
     if clients < 1:
         raise ValueError(f"clients is {clients}; choose at least 1")
+    if seed < 0:
+        raise ValueError(f"seed is {seed}; choose a whole number >= 0")
     rng = np.random.default_rng(seed)
-    return rng.lognormal(4, 2, clients).astype(np.int64) + 50, rng
+    size = rng.lognormal(4, 2, clients).astype(np.int64) + 50
+    return size, rng
 
 
-def _check(**deviations: float) -> None:
+def _check_deviations(**deviations: float) -> None:
     for name, value in deviations.items():
         if not (np.isfinite(value) and value >= 0):
             raise ValueError(f"{name} is {value}; choose a standard deviation >= 0")

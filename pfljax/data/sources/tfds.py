@@ -78,9 +78,9 @@ def build_from_raw(name: str, raw_dir: Path, home: Path) -> None:
         builder = _builder(name, scratch, file_format="array_record")
         for feature, names in class_names.items():
             builder.info.features[feature].names = list(names)
-        builder._split_generators = lambda *_, **__: {
-            split: _examples(values) for split, values in columns.items()
-        }
+        generators = {split: _examples(rows) for split, rows in columns.items()}
+        # The builder would download: it is given the rows that were read instead.
+        builder._split_generators = lambda *_, **__: generators
         config = tfds.download.DownloadConfig(
             try_download_gcs=False,
             compute_stats=tfds.download.ComputeStatsMode.SKIP,
@@ -89,6 +89,7 @@ def build_from_raw(name: str, raw_dir: Path, home: Path) -> None:
         written = Path(builder.data_dir)
         target = home / written.relative_to(scratch)
         if target.exists():
+            # Moved aside, for a folder is not renamed onto one that has files.
             os.rename(target, Path(scratch) / "old")
         _move(written, target)
 
@@ -124,7 +125,8 @@ def _builder(name: str, data_dir: str | None, **options: Any) -> Any:
         return tfds.builder(name, data_dir=data_dir, **options)
     except tfds.core.DatasetNotFoundError as error:
         raise UnknownDataset(f"TFDS has no data set {name!r}") from error
-    except ValueError as error:  # of a config or version, over many lines
+    except ValueError as error:
+        # Of a config or version, over many lines: the last words say which.
         raise ValueError(
             f"TFDS has no data set {name!r}: {' '.join(str(error).split())[-200:]}"
         ) from error
@@ -143,26 +145,26 @@ def _arrays(name: str, builder: Any, records: Any) -> Arrays:
     """All official splits of an image classification set, decoded."""
     image, label = _keys(name, builder)
     splits = [split for split in OFFICIAL_NAMES if split in builder.info.splits]
-    x, y, official = [], [], []
+    x = []
+    y = []
+    official = []
     for split in splits:
-        rows = [
-            (_pixels(row[image]), row[label]) for row in records(builder, split, image)
-        ]
-        x += [pixels for pixels, _ in rows]
-        y += [target for _, target in rows]
-        official += [OFFICIAL_NAMES.index(split)] * len(rows)
+        for row in records(builder, split, image):
+            x.append(_pixels(row[image]))
+            y.append(row[label])
+            official.append(OFFICIAL_NAMES.index(split))
     if len({pixels.shape for pixels in x}) > 1:
         raise ValueError(f"images of {name!r} differ in size; one size is needed")
-    names = builder.info.features[label].names
-    base = name.split("/")[0].split(":")[0]
+    classes = builder.info.features[label]
+    set_name = re.split("[/:]", name)[0]
     return from_arrays(
         np.stack(x),
         np.array(y, np.int64),
         official=official,
-        num_classes=builder.info.features[label].num_classes,
+        num_classes=classes.num_classes,
         name=name,
-        source=SOURCES.get(base, f"tensorflow-datasets {builder.info.full_name}"),
-        class_names=names,
+        source=SOURCES.get(set_name, f"tensorflow-datasets {builder.info.full_name}"),
+        class_names=classes.names,
     )
 
 
@@ -170,19 +172,22 @@ def _keys(name: str, builder: Any) -> tuple[str, str]:
     """Names of the image and of the label among the features."""
     import tensorflow_datasets as tfds
 
-    keys, features = builder.info.supervised_keys, builder.info.features
+    keys = builder.info.supervised_keys
+    features = builder.info.features
     if keys and len(keys) == 2 and all(isinstance(key, str) for key in keys):
         image, label = keys
-        image_first = isinstance(features[image], tfds.features.Image)
-        if image_first and isinstance(features[label], tfds.features.ClassLabel):
+        has_image = isinstance(features[image], tfds.features.Image)
+        has_label = isinstance(features[label], tfds.features.ClassLabel)
+        if has_image and has_label:
             return image, label
     raise ValueError(f"TFDS's {name!r} is not an image classification set")
 
 
 def _records(builder: Any, split: str, image: str) -> Iterator[dict[str, Any]]:
-    """Rows in stored order, images still encoded: decoding here is 3 times faster."""
+    """Rows in stored order, images still encoded."""
     import tensorflow_datasets as tfds
 
+    # Pillow decodes them 3 times faster than TFDS does.
     skip: Any = {image: tfds.decode.SkipDecoding()}
     source = builder.as_data_source(split=split, decoders=skip)
     for first in range(0, len(source), BATCH):
@@ -224,10 +229,11 @@ def _png(pixels: np.ndarray) -> io.BytesIO:
 
 
 def _move(written: Path, target: Path) -> None:
-    """Renames a finished folder; whoever came first has written the same."""
+    """Renames a finished folder."""
     target.parent.mkdir(parents=True, exist_ok=True)
     try:
         os.rename(written, target)
     except OSError:
+        # Another process that prepared the same set at once has written the same.
         if not target.exists():
             raise

@@ -11,7 +11,8 @@ import numpy as np
 
 from pfljax.data.arrays import OFFICIAL_TEST, OFFICIAL_TRAIN, Arrays, from_arrays
 
-NAME, FOLDER = "tiny_imagenet", "tiny-imagenet-200"
+NAME = "tiny_imagenet"
+FOLDER = "tiny-imagenet-200"
 SIZE = 64  # pixels each way
 Pictures = list[tuple[Path, int]]  # files with their labels
 
@@ -32,7 +33,8 @@ def read(raw_dir: Path) -> Arrays:
         raise FileNotFoundError(f"no folder {FOLDER} in {raw_dir}")
     wnids = sorted(" ".join(_lines(folder / "wnids.txt")).split())
     words = dict(_fields(folder / "words.txt", 2))
-    train, test = _train(folder / "train", wnids), _val(folder / "val", wnids)
+    train = _train(folder / "train", wnids)
+    test = _val(folder / "val", wnids)
     pictures = train + test
     x = np.empty((len(pictures), SIZE, SIZE, 3), np.uint8)
     for row, (file, _) in zip(x, pictures, strict=True):
@@ -49,23 +51,25 @@ def read(raw_dir: Path) -> Arrays:
 
 
 def _train(folder: Path, wnids: list[str]) -> Pictures:
-    found = []
+    pictures = []
     for label, wnid in enumerate(wnids):
-        files = sorted((folder / wnid / "images").glob("*.JPEG"))
+        images = folder / wnid / "images"
+        files = sorted(images.glob("*.JPEG"))
         if not files:
-            raise FileNotFoundError(f"no *.JPEG in {folder / wnid / 'images'}")
-        found += [(file, label) for file in files]
-    return found
+            raise FileNotFoundError(f"no *.JPEG in {images}")
+        pictures += [(file, label) for file in files]
+    return pictures
 
 
 def _val(folder: Path, wnids: list[str]) -> Pictures:
-    file, label_of = folder / "val_annotations.txt", {w: k for k, w in enumerate(wnids)}
-    found = []
-    for name, wnid, *_ in _fields(file, 6):
+    annotations = folder / "val_annotations.txt"
+    label_of = {wnid: label for label, wnid in enumerate(wnids)}
+    pictures = []
+    for name, wnid, *_ in _fields(annotations, 6):
         if wnid not in label_of:
-            raise ValueError(f"{file} names {wnid!r}, which is not in wnids.txt")
-        found.append((folder / "images" / name, label_of[wnid]))
-    return found
+            raise ValueError(f"{annotations} names {wnid!r}, which is not in wnids.txt")
+        pictures.append((folder / "images" / name, label_of[wnid]))
+    return pictures
 
 
 def _fields(file: Path, count: int) -> list[list[str]]:
@@ -96,7 +100,8 @@ def _pixels(file: Path) -> np.ndarray:
     try:
         with Image.open(file) as image:
             pixels = np.asarray(image.convert("RGB"))
-    except OSError as error:  # Pillow's own are OSErrors as well
+    # Pillow's errors are OSErrors as well.
+    except OSError as error:
         raise ValueError(
             f"{file} cannot be decoded ({error}); unpack the archive again"
         ) from error

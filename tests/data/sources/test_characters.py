@@ -1,20 +1,20 @@
-"""Characters as places in an alphabet."""
+"""Characters as indices into an alphabet."""
 
 import pytest
 
-from pfljax.data.sources.characters import ALPHABETS, alphabet, places
+from pfljax.data.sources.characters import ALPHABETS, alphabet, indices
 
 
 @pytest.mark.parametrize(("name", "count"), [("leaf", 80), ("printable", 100)])
-def test_each_letter_has_its_place(name, count):
+def test_each_letter_has_its_index(name, count):
     letters = alphabet(name)
-    assert places(letters, letters).tolist() == list(range(count))
+    assert indices(letters, letters).tolist() == list(range(count))
 
 
 def test_others_have_the_first():
     letters = ALPHABETS["leaf"]
-    found = places("aé€😀~b", letters)
-    assert found.tolist() == [letters.index("a"), 0, 0, 0, 0, letters.index("b")]
+    coded = indices("aé€😀~b", letters)
+    assert coded.tolist() == [letters.index("a"), 0, 0, 0, 0, letters.index("b")]
 
 
 def test_an_unknown_alphabet_lists_the_known():

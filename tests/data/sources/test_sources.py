@@ -22,8 +22,9 @@ from pfljax.data.sources import (
     raw_archives,
 )
 from pfljax.data.sources import tfds as reader
-from pfljax.data.sources.catalogue import digits, resized, thinned
+from pfljax.data.sources.embedded import digits
 from pfljax.data.sources.synthetic import synthetic, synthetic_iid
+from pfljax.data.sources.transforms import resized, thinned
 
 GOOD_X, GOOD_Y = np.zeros((4, 2)), np.array([0, 1, 2, 0])
 

@@ -11,7 +11,8 @@ def digits() -> Arrays:
     """1,797 handwritten digits, u8[1797, 8, 8, 1] of 0 .. 16, ten classes."""
     file = resources.files("pfljax.data.sources.embedded") / "digits.npz"
     with file.open("rb") as stream, np.load(stream) as stored:
-        x, y = stored["x"], stored["y"]
+        x = stored["x"]
+        y = stored["y"]
     return from_arrays(
         x,
         y,
