@@ -51,7 +51,7 @@ RUNS: dict[str, tuple[str, dict[str, Any]]] = {  # method, and what differs
     "FedAvg, pair .4": ("FedAvg", NOISY | {"noise": "pair:rate=0.4"}),
     "FedAvg, pair .4, legacy": (
         "FedAvg",
-        NOISY | {"noise": "pair:rate=0.4,legacy=True"},
+        NOISY | {"noise": "pair_legacy:rate=0.4"},
     ),
     "FedProx, un-squared": ("FedProx", {}),
     "FedProx, squared": ("FedProx", {"hyper": {"mu": 0.01, "prox": "squared"}}),

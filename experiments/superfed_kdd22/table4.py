@@ -32,13 +32,13 @@ SMALL = {
 def column(name: str, kind: str, rate: str, legacy: bool) -> Column:
     """One noise on one data set, in one of the two forms."""
     protocol = {"MNIST": MNIST, "CIFAR10": CIFAR10}[name]
-    form = ",legacy=True" if legacy else ""
+    form = "_legacy" if legacy else ""
     return Column(
         f"{name}-{kind}-{rate}{'-legacy' * legacy}",
         {"table": "T4", "dataset": name, "setting": f"{kind};eps={rate}"},
         protocol.replace(
             partition="dirichlet_over_clients:alpha=100,balance=True",
-            noise=f"{kind}:rate={rate}{form}",
+            noise=f"{kind}{form}:rate={rate}",
         ),
         SMALL[name],
         START,

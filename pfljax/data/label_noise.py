@@ -15,58 +15,54 @@ class Noise(NamedTuple):
     """How labels turn, and where."""
 
     matrix: np.ndarray  # f64[K, K], rows sum to 1
-    tests_too: bool  # a client's own test rows as well
+    tests_too: bool = False  # a client's own test rows as well
 
 
-def pair(num_classes: int, rate: float) -> np.ndarray:
-    """T: a label turns into the next class, the last into the first."""
-    return (1 - rate) * np.eye(num_classes) + rate * np.eye(num_classes)[
-        (np.arange(num_classes) + 1) % num_classes
-    ]
+def none(num_classes: int) -> None:
+    """Labels as the data set has them."""
+    return None
 
 
-def symmetric(num_classes: int, rate: float) -> np.ndarray:
-    """T: a label turns into every other class alike."""
+def pair(num_classes: int, *, rate: float) -> Noise:
+    """A label turns into the next class at this rate, the last into the first."""
+    _check("pair", num_classes, rate)
+    kept = np.eye(num_classes)
+    following = kept[(np.arange(num_classes) + 1) % num_classes]
+    return Noise((1 - rate) * kept + rate * following)
+
+
+def symmetric(num_classes: int, *, rate: float) -> Noise:
+    """A label turns at this rate, into every other class alike."""
+    _check("symmetric", num_classes, rate)
     other = rate / (num_classes - 1)
-    return (1 - rate - other) * np.eye(num_classes) + other
+    return Noise((1 - rate - other) * np.eye(num_classes) + other)
 
 
-MATRICES: dict[str, Callable[[int, float], np.ndarray]] = {
+NOISES: dict[str, Callable[..., Noise | None]] = {
+    "none": none,
     "pair": pair,
     "symmetric": symmetric,
 }
-SWAPPED = {"pair": "symmetric", "symmetric": "pair"}
 
 
 def label_noise(text: str, num_classes: int) -> Noise | None:
     """The noise written as "none" or "pair:rate=0.1", "symmetric:rate=0.2".
 
-    With "legacy=True", what SuPerFed's code does under that name: the two kinds are
-    swapped, and test labels are as noisy as the others. Its published Table 4 agrees
-    with this alone. (That code also deals rows by their noisy labels; here the true
-    ones decide, which at Table 4's alpha = 100 is all but the same.)
-
     Raises:
         ValueError: for another name or parameter, or a rate that is no share.
     """
     choice = registry.parse(text)
-    known = {"none": _nothing} | dict.fromkeys(MATRICES, _chosen)
-    maker = registry.find("noise", known, choice.name)
+    maker = registry.find("noise", NOISES, choice.name)
     registry.check("noise", choice, maker)
-    return maker(choice.name, num_classes, **choice.kwargs)
+    return maker(num_classes, **choice.kwargs)
 
 
-def _nothing(name: str, num_classes: int) -> None:
-    return None
-
-
-def _chosen(name: str, num_classes: int, *, rate: float, legacy: bool = False) -> Noise:
+def _check(name: str, num_classes: int, rate: float) -> None:
+    """Raises a ValueError for a rate that is no share, or a single class."""
     if not 0 <= rate <= 1:
         raise ValueError(f"noise {name!r}: rate is {rate}; expected 0 <= rate <= 1")
     if num_classes < 2:
         raise ValueError(f"noise {name!r} needs two classes, got {num_classes}")
-    kind = SWAPPED[name] if legacy else name
-    return Noise(MATRICES[kind](num_classes, rate), legacy)
 
 
 def turn(labels: np.ndarray, matrix: np.ndarray, seed: list[int]) -> np.ndarray:

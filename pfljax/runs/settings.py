@@ -104,7 +104,7 @@ class Experiment:
     rows: str = setting("train", 'Deal the official "train" rows, or "all".')
     noise: str = setting(
         "none",
-        'Wrong training labels: "pair:rate=0.1", "symmetric:rate=0.2", legacy=True.',
+        'Wrong training labels: "pair:rate=0.1", "symmetric:rate=0.2".',
     )
     unseen: float = setting(
         0.0, "Share of the clients held out of training and judged as newcomers."

@@ -7,6 +7,7 @@ import pytest
 
 from checkout import EXPERIMENTS
 from pfljax import models
+from pfljax.data.label_noise import NOISES
 
 STUDY = EXPERIMENTS / "superfed_kdd22"
 
@@ -16,6 +17,6 @@ def scripts(monkeypatch):
     """The study's forms are known in its own tests alone."""
     monkeypatch.syspath_prepend(EXPERIMENTS)
     monkeypatch.syspath_prepend(STUDY)
-    with mock.patch.dict(models.MODELS):
+    with mock.patch.dict(models.MODELS), mock.patch.dict(NOISES):
         importlib.import_module("forms").register()
         yield

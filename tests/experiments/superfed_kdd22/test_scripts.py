@@ -143,7 +143,7 @@ def test_unasked_the_small_scale_runs_what_takes_minutes(call, cells):
     assert len(ran) == 3 + 6
     assert call("table4", "--only", "FedAvg", "--out", "four")[0] == 0
     noises = [e.noise for e in ran[9:]]
-    assert [n.endswith("legacy=True") for n in noises] == [True, False] * 2
+    assert ["legacy" in n for n in noises] == [True, False] * 2
     assert all(n.startswith("pair") for n in noises)
 
 
