@@ -4,6 +4,7 @@ A CPU is one device to JAX, and its threads help little with batches of ten rows
 device a core, each training clients of its own, is faster.
 """
 
+import contextlib
 import os
 from typing import Any
 
@@ -17,13 +18,15 @@ def prepare() -> None:
 
     Does nothing where the user has said how many (jax_num_cpu_devices or XLA_FLAGS).
     """
-    told = "xla_force_host_platform_device_count" in os.environ.get("XLA_FLAGS", "")
-    if told or _config.jax_num_cpu_devices != -1:
+    flags = os.environ.get("XLA_FLAGS", "")
+    if "xla_force_host_platform_device_count" in flags:
         return
-    try:
+    # -1 is JAX's default: nobody has said how many.
+    if _config.jax_num_cpu_devices != -1:
+        return
+    # A RuntimeError means that JAX has started: its devices are what they are.
+    with contextlib.suppress(RuntimeError):
         jax.config.update("jax_num_cpu_devices", cores())
-    except RuntimeError:  # JAX has started: its devices are what they are
-        return
 
 
 def cores() -> int:
@@ -43,21 +46,27 @@ def choose(wanted: int | None, cohort: int) -> int:
     Raises:
       ValueError: there are fewer devices than wanted.
     """
-    found, processes = jax.devices(), jax.process_count()
-    each = [len(jax.local_devices(process_index=i)) for i in range(processes)]
+    num_processes = jax.process_count()
+    # Every process gives equally many: the one with the fewest says how many.
+    usable = min(len(jax.local_devices(process_index=i)) for i in range(num_processes))
     if wanted is None:
-        usable = min(each)
-        if processes == 1 and found[0].platform == "cpu":
+        if num_processes == 1 and jax.devices()[0].platform == "cpu":
             usable = min(usable, cores())
-        return processes * max(1, min(usable, cohort // processes))
-    if wanted > len(found):
-        raise ValueError(
-            f"devices is {wanted}, but JAX has {len(found)} ({found[0].platform}); "
-            f"choose at most {len(found)}"
-        )
-    if wanted % processes or wanted > processes * min(each):
-        raise ValueError(
-            f"devices is {wanted}, but each of the {processes} processes gives equally "
-            f"many; choose a multiple of {processes}, at most {processes * min(each)}"
-        )
+        return num_processes * max(1, min(usable, cohort // num_processes))
+    _check_available(wanted, num_processes, usable)
     return wanted
+
+
+def _check_available(wanted: int, num_processes: int, usable: int) -> None:
+    devices = jax.devices()
+    if wanted > len(devices):
+        raise ValueError(
+            f"devices is {wanted}, but JAX has {len(devices)} ({devices[0].platform}); "
+            f"choose at most {len(devices)}"
+        )
+    most = num_processes * usable
+    if wanted % num_processes or wanted > most:
+        raise ValueError(
+            f"devices is {wanted}, but each of the {num_processes} processes gives "
+            f"equally many; choose a multiple of {num_processes}, at most {most}"
+        )

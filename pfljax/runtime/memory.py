@@ -9,15 +9,16 @@ import jax
 
 
 def needed_bytes(program: Any) -> int:
-    """Bytes that one call of a compiled program holds on a device; 0 if not told.
+    """Bytes that one call of a compiled program holds on a device; 0 if unknown.
 
     Results that take the place of donated arguments count once.
     """
-    told = program.memory_analysis()
-    if told is None:
+    sizes = program.memory_analysis()
+    if sizes is None:
         return 0
-    own = told.output_size_in_bytes - told.alias_size_in_bytes
-    return told.argument_size_in_bytes + told.temp_size_in_bytes + max(0, own)
+    # A donated argument's memory becomes a result's: the alias counts as argument.
+    new_results = max(0, sizes.output_size_in_bytes - sizes.alias_size_in_bytes)
+    return sizes.argument_size_in_bytes + sizes.temp_size_in_bytes + new_results
 
 
 def free_bytes(num_devices: int) -> float:
@@ -25,11 +26,18 @@ def free_bytes(num_devices: int) -> float:
 
     Of several processes each looks at its own devices.
     """
-    own = jax.local_devices()[:num_devices]
-    stats = [device.memory_stats() for device in own]
+    devices = jax.local_devices()[:num_devices]
+    stats = [device.memory_stats() for device in devices]
     if all(stats):
         return min(s["bytes_limit"] - s["bytes_in_use"] for s in stats if s)
+    # CPU devices have no statistics, and share the memory of the machine.
+    return _available_memory() / len(devices)
+
+
+def _available_memory() -> float:
+    """Bytes that Linux calls available; infinity elsewhere."""
     meminfo = Path("/proc/meminfo")
-    text = meminfo.read_text() if meminfo.exists() else ""
-    found = re.search(r"MemAvailable:\s+(\d+) kB", text)
-    return int(found[1]) * 1024 / len(own) if found else math.inf
+    if not meminfo.exists():
+        return math.inf
+    line = re.search(r"MemAvailable:\s+(\d+) kB", meminfo.read_text())
+    return int(line[1]) * 1024 if line else math.inf

@@ -2,7 +2,7 @@
 
 Every process runs the same program with its own devices as part of one mesh. Whatever
 hangs on the clock or on files is decided by process 0, which alone writes into the run
-folder, and told to the others by `ask`. Without `connect` there is one process.
+folder, and sent to the others by `ask`. Without `connect` there is one process.
 """
 
 import pickle
@@ -101,28 +101,29 @@ def ask(action: Callable[..., Any], *args: Any) -> Any:
     """
     if not jax.distributed.is_initialized():
         return action(*args)
-    answer = None, None
+    value = None
+    failure = None
     if first():
         try:
-            answer = action(*args), None
+            value = action(*args)
         except (ValueError, RuntimeError, OSError) as error:
-            answer = None, error
-    value, error = pickle.loads(_told(pickle.dumps(answer)))
-    if error is not None:
-        raise error
+            failure = error
+    value, failure = pickle.loads(_broadcast(pickle.dumps((value, failure))))
+    if failure is not None:
+        raise failure
     return value
 
 
-def _told(message: bytes) -> bytes:
-    """The message of process 0."""
+def _broadcast(message: bytes) -> bytes:
+    """The message of process 0, on every process."""
     from jax.experimental.multihost_utils import broadcast_one_to_all
 
     length = int(broadcast_one_to_all(np.int32(len(message))))
-    size = max(SHORTEST, 1 << length.bit_length())
-    mine = np.zeros(size, np.uint8)
+    # Every new length would compile a program: lengths are rounded up.
+    buffer = np.zeros(max(SHORTEST, 1 << length.bit_length()), np.uint8)
     if first():
-        mine[:length] = np.frombuffer(message, np.uint8)
-    return broadcast_one_to_all(mine)[:length].tobytes()
+        buffer[:length] = np.frombuffer(message, np.uint8)
+    return broadcast_one_to_all(buffer)[:length].tobytes()
 
 
 def every(holds: bool) -> bool:
@@ -136,14 +137,16 @@ def every(holds: bool) -> bool:
 
 def everywhere(action: Callable[..., Any], *args: Any) -> Any:
     """What action(*args) gives, done by every process; one failure is everybody's."""
-    value, failed = None, None
+    value = None
+    failure = None
     try:
         value = action(*args)
     except Exception as error:
-        failed = error
-    if every(failed is None):
+        # Raised below, after all have met: who left now would let them wait.
+        failure = error
+    if every(failure is None):
         return value
-    raise failed or RuntimeError("it failed on another process")
+    raise failure or RuntimeError("it failed on another process")
 
 
 @contextmanager

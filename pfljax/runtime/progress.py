@@ -22,9 +22,11 @@ def progress(total: int, done: int, cohort: int, quiet: bool = False) -> Iterato
         with tqdm(total=total, initial=done, unit="round") as bar:
 
             def show(round_: int, **figures: Any) -> None:
-                speed = measure(round_, "accuracy" in figures)
-                clients = {"clients/s": f"{cohort * speed:.0f}"} if speed else {}
-                bar.set_postfix({**_written(figures), **clients}, refresh=False)
+                rounds_a_second = measure(round_, "accuracy" in figures)
+                postfix = _written(figures)
+                if rounds_a_second:
+                    postfix["clients/s"] = f"{cohort * rounds_a_second:.0f}"
+                bar.set_postfix(postfix, refresh=False)
                 bar.update(round_ - bar.n)
 
             yield show
@@ -32,16 +34,16 @@ def progress(total: int, done: int, cohort: int, quiet: bool = False) -> Iterato
 
     def line(round_: int, **figures: Any) -> None:
         evaluated = "accuracy" in figures
-        speed = measure(round_, evaluated)
+        rounds_a_second = measure(round_, evaluated)
         if not evaluated and round_ < total:
             return
         words = [f"{name} {value}" for name, value in _written(figures).items()]
-        if speed:
-            left = (total - round_) / speed
-            words += [f"{cohort * speed:.0f} clients/s", f"{left:.0f} s left"]
-        print(
-            f"round {round_}/{total}: " + ", ".join(words), file=sys.stderr, flush=True
-        )
+        if rounds_a_second:
+            seconds_left = (total - round_) / rounds_a_second
+            words.append(f"{cohort * rounds_a_second:.0f} clients/s")
+            words.append(f"{seconds_left:.0f} s left")
+        text = f"round {round_}/{total}: {', '.join(words)}"
+        print(text, file=sys.stderr, flush=True)
 
     yield line
 
@@ -53,16 +55,18 @@ def _pace() -> Callable[[int, bool], float | None]:
     have no speed themselves.
     """
     starts: list[tuple[int, float]] = []
-    seen: set[bool] = set()
+    evaluations: list[int] = []
 
     def measure(round_: int, evaluated: bool) -> float | None:
         now = time.monotonic()
-        if not starts or (evaluated and True not in seen):
+        first_evaluation = evaluated and not evaluations
+        if evaluated:
+            evaluations.append(round_)
+        if not starts or first_evaluation:
             starts.append((round_, now))
-            seen.add(evaluated)
             return None
-        since, then = starts[-1]
-        return (round_ - since) / max(now - then, 1e-9)
+        start_round, start_time = starts[-1]
+        return (round_ - start_round) / max(now - start_time, 1e-9)
 
     return measure
 
