@@ -54,9 +54,10 @@ def parse(text: str) -> Choice:
 def literal(text: str) -> Any:
     """The Python number, bool or None written in `text`, else the text itself."""
     try:
-        return ast.literal_eval(text)
+        value = ast.literal_eval(text)
     except (ValueError, SyntaxError):
         return text
+    return tuple(value) if isinstance(value, list) else value  # for choices are hashed
 
 
 def find(kind: str, known: Mapping[str, Value], name: str) -> Value:

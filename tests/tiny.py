@@ -8,13 +8,13 @@ import os
 import shutil
 import subprocess
 import sys
-from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
 
 from pfljax import Experiment
 from pfljax.cli import main as cli
+from pfljax.runs import config
 from pfljax.runs.folder import read_config
 from pfljax.simulate.export import load_state
 from pfljax.simulate.population import population
@@ -60,7 +60,7 @@ def command_line(*args, env=None, cwd=None):
 
 def start(experiment, env):
     """The run of an experiment, without a report, begun in a process of its own."""
-    fields = asdict(experiment) | {"hyper": dict(experiment.hyper)}
+    fields = config.written(experiment)
     return subprocess.Popen(
         [sys.executable, "-c", RUN, json.dumps(fields)],
         env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
@@ -102,9 +102,9 @@ def unfinished(folder, place):
 
 def options(experiment):
     """The command-line options of an experiment that differ from the defaults."""
-    default = asdict(Experiment()) | {"hyper": None}
-    given = {k: v for k, v in asdict(experiment).items() if v != default[k]}
-    given |= dict(given.pop("hyper"))
+    default = config.written(Experiment()) | {"hyper": None}
+    given = {k: v for k, v in config.written(experiment).items() if v != default[k]}
+    given |= given.pop("hyper")
     flags = [(f"--{name.replace('_', '-')}", str(v)) for name, v in given.items()]
     return [word for pair in flags for word in pair]
 
@@ -120,7 +120,7 @@ def assert_same_arrays(a, b):
 
 def assert_same_run(a: Path, b: Path):
     """Two finished runs ended with the same state, log, results and summary."""
-    from toy import assert_same
+    from pfljax.conformance.toy import assert_same
 
     for name in ("metrics.jsonl", "summary.json", "partition.json"):
         assert (a / name).read_text() == (b / name).read_text(), name

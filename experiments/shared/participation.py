@@ -14,7 +14,7 @@ import numpy as np
 from pfljax import engine, selection
 from pfljax.algorithms.interpolation.superfed import first_mixed
 from pfljax.core.types import Array
-from pfljax.runs import settings
+from pfljax.runs import checks
 from pfljax.runs.settings import Experiment
 
 
@@ -35,16 +35,23 @@ class Part(NamedTuple):
 
 def took_part(experiment: Experiment, seeds: Iterable[int]) -> Part:
     """Who took part in the runs of these seeds; of natural clients only data tell."""
-    e = settings.resolve(experiment)
-    if e.clients is None:
+    e = checks.resolve(experiment)
+    if e.data.clients is None:
         return Part()
     seeds = [*seeds]
-    whole = np.array([drawn(e.cohort, e.clients, s, e.rounds) for s in seeds])
-    found = Part(float(e.clients), float((whole > 0).sum(1).mean()))
-    if e.algorithm != "superfed":
+    whole = np.array(
+        [
+            drawn(e.participation.cohort, e.data.clients, s, e.participation.rounds)
+            for s in seeds
+        ]
+    )
+    found = Part(float(e.data.clients), float((whole > 0).sum(1).mean()))
+    if e.method.algorithm != "superfed":
         return found
-    start = int(first_mixed(dict(e.hyper)["start"], e.rounds))
-    before = np.array([drawn(e.cohort, e.clients, s, start) for s in seeds])
+    start = int(first_mixed(dict(e.method.hyper)["start"], e.participation.rounds))
+    before = np.array(
+        [drawn(e.participation.cohort, e.data.clients, s, start) for s in seeds]
+    )
     return found._replace(mixed=float((whole > before).sum(1).mean()))
 
 

@@ -67,9 +67,9 @@ def play(experiment: Experiment, people: Federation, path: Path) -> dict[str, An
     sim = simulation.simulation(experiment, people)
     store: Any = population(sim, experiment, path, 0, print)
     state, done, seconds, losses = sim.init(jax.random.key(0)), 0, [], []
-    while done < experiment.rounds:
-        count = min(sim.longest, experiment.rounds - done)
-        ahead = min(sim.longest, experiment.rounds - done - count)
+    while done < experiment.participation.rounds:
+        count = min(sim.longest, experiment.participation.rounds - done)
+        ahead = min(sim.longest, experiment.participation.rounds - done - count)
         start = time.perf_counter()
         state, trained = store.rounds(state, people.train, count, ahead)
         losses += jax.device_get(trained)["loss"][:count].tolist()

@@ -174,7 +174,7 @@ def main() -> None:
     """Runs what is not finished, and prints both forms of each place."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    parser.add_argument("--rounds", type=positive, default=BASE.rounds)
+    parser.add_argument("--rounds", type=positive, default=BASE.participation.rounds)
     parser.add_argument("--only", nargs="+", choices=[*RUNS], default=[*RUNS])
     parser.add_argument("--out", default="runs/superfed-deviations")
     given = parser.parse_args()
@@ -201,7 +201,10 @@ def ran(place: Path, rounds: int, seeds: Sequence[int]) -> list[dict[str, Any]]:
         return []
     rows = [row for row in sweeps.read(place) if int(row["seed"]) in seeds]
     whole = {int(row["seed"]) for row in rows if row["round"] == rounds}
-    same = read_json(place / "sweep.json")["experiment"]["rounds"] == rounds
+    same = (
+        read_json(place / "sweep.json")["experiment"]["participation"]["rounds"]
+        == rounds
+    )
     return rows if same and whole == set(seeds) else []
 
 

@@ -42,7 +42,9 @@ MU, NU = (0.0, 0.01, 0.1, 1.0), (0.0, 1.0, 2.0, 5.0)
 LABELS = {"model": "SuPerFed-MM", "layer": "SuPerFed-LM"}
 HYPER = {k: v for k, v in METHODS["SuPerFed-MM"].hyper.items() if k == "prox"}
 PAPER = CIFAR10.replace(algorithm="superfed", rounds=100, hyper=HYPER | {"start": 0.4})
-SMALL = MNIST.replace(algorithm="superfed", rounds=20, hyper=PAPER.hyper, clients=500)
+SMALL = MNIST.replace(
+    algorithm="superfed", rounds=20, hyper=PAPER.method.hyper, clients=500
+)
 
 
 def grid(found: Sweep, mixing: str) -> np.ndarray:
@@ -111,8 +113,8 @@ def write_table(grids: Mapping[str, tuple[np.ndarray, np.ndarray]], out: Path) -
 
 def told_of(experiment: Experiment) -> str:
     """The problem in a few words."""
-    clients, rounds = experiment.clients, experiment.rounds
-    return f"{experiment.dataset}, {clients} clients, {rounds} rounds"
+    clients, rounds = experiment.data.clients, experiment.participation.rounds
+    return f"{experiment.data.dataset}, {clients} clients, {rounds} rounds"
 
 
 def separately(experiment: Experiment, over: Mapping[str, Any], out: Path) -> int:
@@ -123,7 +125,7 @@ def separately(experiment: Experiment, over: Mapping[str, Any], out: Path) -> in
     for values in points.combined(over):
         name = "-".join(f"{k}={v}" for k, v in values.items())
         one = points.settled(experiment, values).replace(out=str(out / name))
-        left += not folder.complete(out / name, one.rounds)
+        left += not folder.complete(out / name, one.participation.rounds)
         run(one, quiet=True, report=False)
     return left
 
@@ -156,7 +158,9 @@ def main() -> None:
     given = parser.parse_args()
     out = Path(given.out or f"runs/superfed-fig3-{given.scale}")
     experiment = {"small": SMALL, "paper": PAPER}[given.scale]
-    experiment = experiment.replace(rounds=given.rounds or experiment.rounds)
+    experiment = experiment.replace(
+        rounds=given.rounds or experiment.participation.rounds
+    )
     over = {"mixing": (*LABELS,), "mu": MU, "nu": NU, "seed": tuple(given.seeds)}
     use_compile_cache()
     if given.separate:

@@ -29,7 +29,7 @@ from shared.published import std_over_seeds
 from pfljax import landscape
 from pfljax.cli.main import use_compile_cache
 from pfljax.report.style import save_figure
-from pfljax.runs import settings
+from pfljax.runs import checks
 from pfljax.runtime import errors
 from pfljax.simulate.run import run
 from pfljax.sweep.points import combined
@@ -131,7 +131,7 @@ def main() -> None:
     if given.points % 2 == 0 or given.points < 3:
         parser.error("--points: the center is a point of an odd number only, from 3")
     combined({"seed": given.seeds})  # refused now, and not after the first seed
-    settings.check(MNIST.replace(seed=min(given.seeds)))
+    checks.check(MNIST.replace(seed=min(given.seeds)))
     out = Path(given.out or f"runs/superfed-figA1-{given.scale}")
     use_compile_cache()
     found: dict[str, list[Measured]] = {label: [] for label in LABELS}
@@ -145,7 +145,7 @@ def main() -> None:
         if seed == given.seeds[0]:
             save_figure(landscape.draw_planes(planes), out / "figA1")
         seeds = ", ".join(map(str, given.seeds[:count]))
-        run_as = f"{MNIST.dataset}, 500 clients, {ROUNDS[given.scale]} rounds"
+        run_as = f"{MNIST.data.dataset}, 500 clients, {ROUNDS[given.scale]} rounds"
         text = f"{run_as}, seeds {seeds}\n\n{markdown(found)}"
         (out / "table.md").write_text(text, encoding="utf-8")
     print(f"{text}\nsee {out}/figA1.png")

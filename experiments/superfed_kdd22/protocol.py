@@ -40,7 +40,7 @@ import numpy as np
 from pfljax import registry
 from pfljax.cli.main import use_compile_cache
 from pfljax.report import sweeps
-from pfljax.runs import settings as config
+from pfljax.runs import config
 from pfljax.runs.folder import read_json
 from pfljax.runs.settings import Experiment
 from pfljax.runtime import errors
@@ -158,7 +158,7 @@ def applied(
         algorithm=method.algorithm,
         hyper={**method.hyper, **hyper},
         label=label,
-        lr=base.lr * method.rate,
+        lr=base.training.lr * method.rate,
         **method.settings,
     )
 
@@ -265,7 +265,7 @@ def fill(given: argparse.Namespace, column: Column, label: str) -> bool:
 
 def rows_of(experiment: Experiment) -> str:
     """The data set with its options, but for where it lies."""
-    choice = registry.parse(experiment.dataset)
+    choice = experiment.data.dataset
     kept = {k: v for k, v in choice.args if k not in ("path", "data_dir")}
     return str(registry.choose(choice.name, **kept))
 

@@ -19,7 +19,12 @@ from protocol import CIFAR10, MNIST, Column, main
 from shared.published import SMALLER_IS_BETTER, Cell, tau
 
 METHODS = ("SuPerFed-MM", "SuPerFed-LM")
-SMALL = {"dataset": MNIST.dataset, "model": MNIST.model, "clients": 500, "rounds": 100}
+SMALL = {
+    "dataset": MNIST.data.dataset,
+    "model": MNIST.method.model,
+    "clients": 500,
+    "rounds": 100,
+}
 COLUMNS = [
     Column(
         f"start-{share}",

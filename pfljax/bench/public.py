@@ -15,7 +15,8 @@ import numpy as np
 from pfljax import data
 from pfljax.bench.workloads import SEED, WORKLOADS
 from pfljax.data import Federation
-from pfljax.runs.settings import Experiment, resolve
+from pfljax.runs.checks import resolve
+from pfljax.runs.settings import Experiment
 from pfljax.runtime import devices
 from pfljax.simulate import simulation
 from pfljax.simulate.run import run
@@ -81,7 +82,7 @@ def _bare(experiment: Experiment, people: Federation) -> float:
     sim = simulation.simulation(resolve(experiment), people)
     train, state = simulation.placed(sim, people).train, sim.init(jax.random.key(0))
     start = time.perf_counter()
-    for _ in range(experiment.rounds // sim.longest):
+    for _ in range(experiment.participation.rounds // sim.longest):
         state, _ = sim.rounds(state, train, sim.longest)
         jax.block_until_ready(state)
     return time.perf_counter() - start

@@ -44,13 +44,13 @@ def main() -> None:
 def run(args: list[str]) -> None:
     """Runs an experiment given by options, or by the config.json of another run."""
     from pfljax.cli import options
-    from pfljax.runs import settings
+    from pfljax.runs import checks
     from pfljax.runtime import processes
 
     place, args = processes.options(args)
     experiment = options.experiment(args)
-    settings.check(experiment)
-    _run(settings.resolve(experiment), place)
+    checks.check(experiment)
+    _run(checks.resolve(experiment), place)
 
 
 def resume(args: list[str]) -> None:
@@ -76,7 +76,9 @@ def _run(experiment: Any, place: dict[str, Any] | None, begun: bool = False) -> 
     if place is not None:
         processes.connect(**place)
     if begun:  # maybe elsewhere
-        experiment = experiment.replace(devices=devices.at_hand(experiment.devices))
+        experiment = experiment.replace(
+            devices=devices.at_hand(experiment.machine.devices)
+        )
     if processes.ask(_finished, path, experiment):
         _print(f"{path} is finished; see {page}")
         return
@@ -88,8 +90,9 @@ def _run(experiment: Any, place: dict[str, Any] | None, begun: bool = False) -> 
         summary = run(experiment)
     accuracy = evaluation.headline(summary["last"]["evaluations"])
     _print(
-        f"{experiment.algorithm}: accuracy {accuracy:.4f} on test rows, mean over "
-        f"clients, each by the model it uses, round {summary['rounds']}; see {page}"
+        f"{experiment.method.algorithm}: accuracy {accuracy:.4f} on test rows, mean "
+        "over clients, each by the model it uses, "
+        f"round {summary['rounds']}; see {page}"
     )
 
 
@@ -101,8 +104,10 @@ def _finished(path: Path, experiment: Any) -> bool:
     if not folder.finished(path):
         return False
     folder.claim(path, experiment)
-    same = folder.read_config(path).baseline == experiment.baseline
-    return same and folder.complete(path, experiment.rounds)
+    same = (
+        folder.read_config(path).evaluation.baseline == experiment.evaluation.baseline
+    )
+    return same and folder.complete(path, experiment.participation.rounds)
 
 
 def _print(line: str) -> None:
@@ -136,7 +141,6 @@ def sweep(args: list[str]) -> None:
         help="a setting or option of the method, and its values; may be repeated",
     )
     given, rest = parser.parse_known_args(args)
-    from pfljax import registry
     from pfljax.cli import options
     from pfljax.report import write_sweep_report
 
@@ -144,8 +148,8 @@ def sweep(args: list[str]) -> None:
     experiment = options.experiment(rest, "pfljax sweep")
     if "--config" in rest and "--out" not in rest:  # the folder in it is a run's
         experiment = experiment.replace(out=None)
-    dataset = registry.parse(experiment.dataset).name
-    out = experiment.out or f"runs/{dataset}-{experiment.algorithm}-sweep"
+    dataset = experiment.data.dataset.name
+    out = experiment.output.out or f"runs/{dataset}-{experiment.method.algorithm}-sweep"
     use_compile_cache()
     from pfljax.sweep import sweep as run_all
 

@@ -3,14 +3,15 @@
 import dataclasses
 import json
 from argparse import ArgumentParser
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import tyro
 
 from pfljax import algorithms, registry
-from pfljax.runs import settings
+from pfljax.registry import Choice
+from pfljax.runs import config, settings
 from pfljax.runs.settings import Experiment
 
 
@@ -28,23 +29,50 @@ def values(given: Sequence[Sequence[str]]) -> dict[str, list[Any]]:
 def experiment(args: list[str], prog: str = "pfljax run") -> Experiment:
     """The experiment of command-line options, or of --config FILE (with --out)."""
     first = ArgumentParser(add_help=False, allow_abbrev=False)
-    first.add_argument("--algorithm", default=Experiment().algorithm)
+    first.add_argument("--algorithm", default=Experiment().method.algorithm)
     first.add_argument("--config")
     given, rest = first.parse_known_args(args)
     if given.config:
         return _from_file(given.config, rest)
     factory = algorithms.method(given.algorithm)
     hyper = registry.defaults(factory)
-    fields = [_setting(f) for f in dataclasses.fields(Experiment) if f.name != "hyper"]
-    fields += [_hyper(name, default) for name, default in hyper.items()]
-    about = (factory.__doc__ or given.algorithm).splitlines()[0]
-    doc = f"{about}\n\nmethod options: {list(hyper)}"
-    _check_names(rest, {name: field.default for name, _, field in fields})
-    record = dataclasses.make_dataclass("Options", fields, namespace={"__doc__": doc})
-    chosen = dataclasses.asdict(tyro.cli(record, args=args, prog=prog))
-    own = {name: chosen.pop(name) for name in hyper}
-    told = {name: value for name, value in own.items() if value != hyper[name]}
-    return Experiment(hyper=told, **chosen)
+    _check_names(rest, _defaults() | hyper)
+    record = _record(given.algorithm, factory, hyper)
+    chosen = tyro.cli(record, args=args, prog=prog, config=(tyro.conf.OmitArgPrefixes,))
+    own = vars(getattr(chosen, given.algorithm)) if hyper else {}
+    values: dict[str, Any] = {"seed": chosen.seed}
+    for group in settings.GROUPS:
+        values |= vars(getattr(chosen, group))
+    values["hyper"] = {name: v for name, v in own.items() if v != hyper[name]}
+    return Experiment(**values)
+
+
+def _defaults() -> dict[str, Any]:
+    """The settings that have an option, with their defaults."""
+    return {name: f.default for name, f in settings.FIELDS.items() if name != "hyper"}
+
+
+def _record(algorithm: str, factory: Callable, hyper: dict[str, Any]) -> type:
+    """A dataclass of the settings by group, one more for the method's own options."""
+    groups = [
+        _group(name, record.__doc__, [_setting(f) for f in dataclasses.fields(record)])
+        for name, record in settings.GROUPS.items()
+    ]
+    if hyper:
+        about = f"Options of {algorithm} alone."
+        own = [_hyper(name, default) for name, default in hyper.items()]
+        groups.insert(1, _group(algorithm, about, own))
+    seed = _setting(settings.FIELDS["seed"])
+    doc = (factory.__doc__ or algorithm).splitlines()[0]
+    namespace = {"__doc__": doc}
+    return dataclasses.make_dataclass("Options", [*groups, seed], namespace=namespace)
+
+
+def _group(name: str, about: str | None, fields: list) -> tuple[str, Any, Any]:
+    """A field for a group: its options stand below a heading of their own in --help."""
+    fields = [field for field in fields if field[0] != "hyper"]
+    record = dataclasses.make_dataclass(name, fields, namespace={"__doc__": about})
+    return name, record, dataclasses.field(default_factory=record)
 
 
 def _check_names(args: list[str], defaults: dict[str, Any]) -> None:
@@ -59,13 +87,14 @@ def _check_names(args: list[str], defaults: dict[str, Any]) -> None:
 
 
 def _setting(field: dataclasses.Field) -> tuple[str, Any, Any]:
-    kind = Annotated[field.type, tyro.conf.arg(help=field.metadata["help"])]
-    return field.name, kind, dataclasses.field(default=field.default)
+    kind: Any = str if field.type is Choice else field.type
+    default = str(field.default) if field.type is Choice else field.default
+    kind = Annotated[kind, tyro.conf.arg(help=field.metadata["help"])]
+    return field.name, kind, dataclasses.field(default=default)
 
 
 def _hyper(name: str, default: Any) -> tuple[str, Any, Any]:
-    kind = int | None if default is None else type(default)
-    kind = Annotated[kind, tyro.conf.arg(help="option of the method")]
+    kind: Any = int | None if default is None else type(default)
     return name, kind, dataclasses.field(default=default)
 
 
@@ -75,7 +104,7 @@ def _from_file(file: str, rest: list[str]) -> Experiment:
     parser.add_argument("--out", help="run folder; default: the one in FILE")
     out = parser.parse_args(rest).out
     try:
-        read = settings.from_dict(json.loads(Path(file).read_text()))
+        read = config.from_dict(json.loads(Path(file).read_text()))
     except (OSError, ValueError) as error:
         raise ValueError(f"--config {file} cannot be read: {error}") from None
     return read.replace(out=out) if out else read

@@ -33,7 +33,7 @@ def check(baseline: str | None, manifest: Mapping[str, Any]) -> None:
             f"baseline {path} is over other clients; "
             "run it with the same data settings and seed"
         )
-    method = folder.read_config(path).algorithm
+    method = folder.read_config(path).method.algorithm
     if method != "local":
         raise ValueError(
             f"baseline {path} is a run of {method!r}, but worse_than_local is counted "
@@ -52,11 +52,15 @@ def worse_than(baseline: str | None, arrays: Mapping[str, np.ndarray]) -> float 
 
 def recount(path: Path, experiment: Experiment) -> None:
     """Counts a finished run anew if another baseline is given; its page goes."""
-    if folder.read_config(path).baseline == experiment.baseline:
+    if folder.read_config(path).evaluation.baseline == experiment.evaluation.baseline:
         return
-    check(experiment.baseline, folder.read_json(path / "partition.json"))
-    share = worse_than(experiment.baseline, folder.read_arrays(path / "per_client.npz"))
+    check(experiment.evaluation.baseline, folder.read_json(path / "partition.json"))
+    share = worse_than(
+        experiment.evaluation.baseline, folder.read_arrays(path / "per_client.npz")
+    )
     summary = folder.read_json(path / "summary.json") | {"worse_than_local": share}
     folder.write_json(path / "summary.json", summary)
     (path / "report.html").unlink(missing_ok=True)
-    folder.set_unhashed(path, baseline=experiment.baseline)  # last: a kill repeats it
+    folder.set_unhashed(
+        path, baseline=experiment.evaluation.baseline
+    )  # last: a kill repeats it

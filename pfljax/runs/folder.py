@@ -28,8 +28,8 @@ from typing import Any
 
 import numpy as np
 
-from pfljax.runs import settings
-from pfljax.runs.settings import Experiment
+from pfljax.runs import checks, config
+from pfljax.runs.settings import Experiment, flat
 from pfljax.runtime import environment
 
 DAMAGE = (  # what reading a broken .npz or JSON file raises
@@ -100,16 +100,16 @@ def claim(folder: Path, experiment: Experiment) -> None:
     if not (folder / "config.json").exists():
         return
     old, why = read_config(folder), ""
-    if experiment.rounds != old.rounds:
+    if experiment.participation.rounds != old.participation.rounds:
         log = folder / "metrics.jsonl"
         done = log.read_bytes().count(b"\n") if log.exists() else 0
-        if settings.looks_ahead(old):
-            why = f"{old.algorithm} goes by how many rounds there will be; "
-        elif experiment.rounds <= done:
+        if config.looks_ahead(old):
+            why = f"{old.method.algorithm} goes by how many rounds there will be; "
+        elif experiment.participation.rounds <= done:
             why = f"{done} rounds are done: only more can be asked for; "
         else:
-            old = old.replace(rounds=experiment.rounds)
-    changes = settings.difference(old, experiment)
+            old = old.replace(rounds=experiment.participation.rounds)
+    changes = config.difference(old, experiment)
     if changes:
         raise FolderError(
             f"{folder} holds a run with another config ({'; '.join(changes)}); {why}"
@@ -147,13 +147,13 @@ def begin(
     `rows` is partition.npz. Other rounds, baseline and keep come into config.json.
     """
     check_data(path, manifest)
-    check_store(path, experiment.store)
+    check_store(path, experiment.machine.store)
     if (path / "config.json").exists():
-        new = {n: getattr(experiment, n) for n in ("rounds", "keep", "baseline")}
+        new: Any = flat(experiment, ("rounds", "keep", "baseline"))
         set_unhashed(path, **new)
-        _put_aside(path, experiment.rounds)
+        _put_aside(path, experiment.participation.rounds)
     described = {
-        "config.json": settings.to_dict(experiment),
+        "config.json": config.to_dict(experiment),
         "environment.json": environment.now(),
         "partition.json": manifest,
     }
@@ -167,7 +167,7 @@ def begin(
 def check_store(path: Path, store: str) -> None:
     """Refuses to go on with another store of client states than the run's."""
     config_file = path / "config.json"
-    ours = read_config(path).store if config_file.exists() else store
+    ours = read_config(path).machine.store if config_file.exists() else store
     if ours != store:
         raise FolderError(
             f"{path} keeps its client states in the store {ours!r}, not {store!r}; "
@@ -180,7 +180,7 @@ def set_unhashed(path: Path, **changes: Any) -> None:
     old = read_config(path)
     new = old.replace(**changes)
     if new != old:
-        write_json(path / "config.json", settings.to_dict(new))
+        write_json(path / "config.json", config.to_dict(new))
 
 
 def check_python(path: Path, federation: Any = None, task: Any = None) -> None:
@@ -189,7 +189,7 @@ def check_python(path: Path, federation: Any = None, task: Any = None) -> None:
     if federation is None and file.exists() and read_json(file).get("given"):
         missing.append("federation")
     if task is None and (path / "config.json").exists():
-        missing += ["task"] * settings.names_own_model(read_config(path).model)
+        missing += ["task"] * checks.names_own_model(read_config(path).method.model)
     if missing:
         arguments = ", ".join(f"{name}=..." for name in missing)
         raise FolderError(
@@ -236,10 +236,8 @@ def read_config(folder: Path) -> Experiment:
     if not path.exists():
         raise FolderError(f"{folder} is not a run folder: it has no config.json")
     try:
-        experiment = settings.from_dict(read_json(path))
-        model = experiment.model
-        own = isinstance(model, str) and settings.names_own_model(model)
-        settings.check(experiment, own_model=own)
+        experiment = config.from_dict(read_json(path))
+        checks.check_values(experiment)
     except ValueError as error:
         raise FolderError(f"{path} is not the config of a run: {error}") from None
     return experiment

@@ -1,38 +1,16 @@
-"""What a run is: the settings of `Experiment`, checked before anything is compiled."""
+"""What a run is: `Experiment`, whose settings lie in records by what they speak of.
+
+A setting has one name, whatever its group: `Experiment("ditto", rounds=3)` in Python,
+`--rounds 3` on the command line, `--over rounds 3 6` in a sweep. Only where it is read
+does the group show: `experiment.participation.rounds`, and so in config.json.
+"""
 
 import dataclasses
-import hashlib
-import json
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, TypedDict, Unpack
 
-from pfljax import algorithms, registry
-
-SELECTIONS = ("uniform", "by_size")
-STORES = ("device", "host", "disk")
-# These change no number of the run.
-UNHASHED = ("out", "label", "baseline", "devices", "homes", "keep", "store")
-
-RANGES: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
-    (
-        "clients cohort rounds epochs steps batch_size devices eval_every keep",
-        lambda value: value >= 1,
-        "at least 1",
-    ),
-    (
-        "width",
-        lambda value: value == "auto" or (isinstance(value, int) and value >= 1),
-        'at least 1, or "auto"',
-    ),
-    ("lr lr_decay", lambda value: 0 < value < float("inf"), "a positive number"),
-    ("test validation unseen", lambda value: 0 <= value < 1, "a share, 0 <= share < 1"),
-    ("stragglers", lambda value: 0 <= value <= 1, "a share from 0 to 1"),
-    ("momentum", lambda value: 0 <= value < 1, "0 <= momentum < 1"),
-    ("weight_decay", lambda value: 0 <= value < float("inf"), "a finite number >= 0"),
-    ("seed", lambda value: 0 <= value < 2**31, "0 <= seed < 2**31"),
-    ("selection", SELECTIONS.__contains__, f"one of {', '.join(SELECTIONS)}"),
-    ("store", STORES.__contains__, f"one of {', '.join(STORES)}"),
-)
+from pfljax import registry
+from pfljax.registry import Choice
 
 
 def setting(default: Any, text: str) -> Any:
@@ -41,31 +19,57 @@ def setting(default: Any, text: str) -> Any:
 
 
 @dataclasses.dataclass(frozen=True)
-class Experiment:
-    """One run. `dataset`, `partition`, `model`, `optimizer` may be
-    "name:key=value,...".
-
-    `hyper` holds the method's own options, given as a mapping.
-    """
+class Method:
+    """The method, its own options, and the model that it trains."""
 
     algorithm: str = setting(
         "fedavg", "The method; `pfljax list algorithms` names them."
     )
-    hyper: Any = setting((), 'The method\'s options, such as {"mu": 0.01}.')
-    dataset: str = setting("digits", "The data set; `pfljax list datasets` names them.")
-    partition: str = setting(
-        "shards:per_client=2",
-        "How rows are dealt to clients; `pfljax list partitions` names the ways.",
+    hyper: tuple[tuple[str, Any], ...] = setting(
+        (), 'The method\'s options, such as {"mu": 0.01}.'
     )
-    model: str = setting(
-        "auto",
+    model: Choice = setting(
+        Choice("auto"),
         'The model; `pfljax list models` names them. "auto" goes by the shape of x.',
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class Data:
+    """Which rows there are, and which client has them for what."""
+
+    dataset: Choice = setting(
+        Choice("digits"), "The data set; `pfljax list datasets` names them."
+    )
+    partition: Choice = setting(
+        registry.choose("shards", per_client=2),
+        "How rows are dealt to clients; `pfljax list partitions` names the ways.",
     )
     clients: int | None = setting(
         20, "Number of clients; None takes the natural clients of the data set."
     )
-    cohort: int = setting(5, "Clients that take part in a round.")
-    rounds: int = setting(100, "Communication rounds.")
+    test: float = setting(0.2, "Share of each client's rows held for testing.")
+    validation: float = setting(0.1, "Share of each client's rows held for validation.")
+    stratified: bool = setting(False, "Split each client's rows class by class.")
+    test_from: str = setting(
+        "clients",
+        '"clients" own rows, the "official" test set, its "official_classes", or the '
+        'natural client\'s, "official_own".',
+    )
+    rows: str = setting("train", 'Deal the official "train" rows, or "all".')
+    noise: Choice = setting(
+        Choice("none"),
+        'Wrong training labels: "pair:rate=0.1", "symmetric:rate=0.2".',
+    )
+    unseen: float = setting(
+        0.0, "Share of the clients held out of training and judged as newcomers."
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class Training:
+    """What a client of a cohort does with its rows."""
+
     epochs: int | None = setting(
         5, "Local passes over a client's rows a round; None if `steps` is given."
     )
@@ -81,11 +85,20 @@ class Experiment:
     weight_decay: float = setting(
         0.0, 'Weight decay of "sgd", coupled with the gradient.'
     )
-    optimizer: str = setting(
-        "sgd", '"sgd", or any optax optimizer by name, such as "adam:b1=0.9".'
+    optimizer: Choice = setting(
+        Choice("sgd"), '"sgd", or any optax optimizer by name, such as "adam:b1=0.9".'
     )
-    selection: str = setting(
-        "uniform", '"uniform" without replacement, or "by_size" with replacement.'
+
+
+@dataclasses.dataclass(frozen=True)
+class Participation:
+    """How many rounds there are, and who takes part in one."""
+
+    rounds: int = setting(100, "Communication rounds.")
+    cohort: int = setting(5, "Clients that take part in a round.")
+    selection: Choice = setting(
+        Choice("uniform"),
+        '"uniform" without replacement, or "by_size" with replacement.',
     )
     stragglers: float = setting(
         0.0, "Share of each cohort that does only part of its work."
@@ -93,27 +106,26 @@ class Experiment:
     drop_stragglers: bool = setting(
         False, "Throw the work of stragglers away, as FedAvg does."
     )
-    test: float = setting(0.2, "Share of each client's rows held for testing.")
-    validation: float = setting(0.1, "Share of each client's rows held for validation.")
-    stratified: bool = setting(False, "Split each client's rows class by class.")
-    test_from: str = setting(
-        "clients",
-        '"clients" own rows, the "official" test set, its "official_classes", or the '
-        'natural client\'s, "official_own".',
-    )
-    rows: str = setting("train", 'Deal the official "train" rows, or "all".')
-    noise: str = setting(
-        "none",
-        'Wrong training labels: "pair:rate=0.1", "symmetric:rate=0.2".',
-    )
-    unseen: float = setting(
-        0.0, "Share of the clients held out of training and judged as newcomers."
-    )
-    seed: int = setting(0, "Seeds partition, parameters, cohorts and minibatches.")
+
+
+@dataclasses.dataclass(frozen=True)
+class Evaluation:
+    """When clients are judged, and against what."""
+
     eval_every: int = setting(10, "Rounds between two evaluations.")
     trained: bool = setting(
         False, "Judge clients also after their own local training, before averaging."
     )
+    baseline: str | None = setting(
+        None,
+        "Run folder of local training, for the share of clients worse off than it.",
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class Machine:
+    """How the work is laid out on this machine."""
+
     width: int | str | None = setting(
         None, 'Clients that train at once on a device; "auto" tries, None knows.'
     )
@@ -129,172 +141,155 @@ class Experiment:
         "device",
         'Where client states lie: "device", or more of them in "host" memory, "disk".',
     )
-    keep: int = setting(2, "Checkpoints to keep.")
-    baseline: str | None = setting(
-        None,
-        "Run folder of local training, for the share of clients worse off than it.",
-    )
-    label: str | None = setting(None, "Name in tables and figures.")
-    out: str | None = setting(None, "Run folder; None is runs/DATASET-ALGORITHM-sSEED.")
 
-    def __post_init__(self):
-        try:
-            pairs = tuple(sorted(dict(self.hyper).items()))
-        except (TypeError, ValueError):
-            given = repr(self.hyper)
-            raise ValueError(f"hyper is {given}; expected options by name") from None
-        object.__setattr__(self, "hyper", pairs)
-        for field in dataclasses.fields(self):  # 1 and 1.0 are one run: one digest
-            if field.type is float:
-                value = _number(getattr(self, field.name), 0.0)
-                object.__setattr__(self, field.name, value)
+
+@dataclasses.dataclass(frozen=True)
+class Output:
+    """What is written, under which names."""
+
+    out: str | None = setting(None, "Run folder; None is runs/DATASET-ALGORITHM-sSEED.")
+    label: str | None = setting(None, "Name in tables and figures.")
+    keep: int = setting(2, "Checkpoints to keep.")
+
+
+class Settings(TypedDict, total=False):
+    """Every setting by its name, as it may be written; a Choice also as its text.
+
+    The names of `Experiment(...)` and `replace(...)` stand here for editors and type
+    checkers, which cannot derive them from the records. A test compares the two.
+    """
+
+    algorithm: str
+    hyper: Mapping[str, Any]
+    model: str | Choice
+    dataset: str | Choice
+    partition: str | Choice
+    clients: int | None
+    test: float
+    validation: float
+    stratified: bool
+    test_from: str
+    rows: str
+    noise: str | Choice
+    unseen: float
+    epochs: int | None
+    steps: int | None
+    batch_size: int
+    lr: float
+    lr_decay: float
+    momentum: float
+    weight_decay: float
+    optimizer: str | Choice
+    rounds: int
+    cohort: int
+    selection: str | Choice
+    stragglers: float
+    drop_stragglers: bool
+    eval_every: int
+    trained: bool
+    baseline: str | None
+    width: int | str | None
+    devices: int | None
+    homes: bool
+    store: str
+    out: str | None
+    label: str | None
+    keep: int
+    seed: int
+
+
+@dataclasses.dataclass(frozen=True, init=False)
+class Experiment:
+    """One run: its settings by group, and the seed, which all groups draw from.
+
+    Built from flat names alone, for a group changes nothing about a setting:
+    `Experiment("ditto", hyper={"lam": 0.5}, dataset="mnist:every=10", rounds=3)`.
+    """
+
+    method: Method
+    data: Data
+    training: Training
+    participation: Participation
+    evaluation: Evaluation
+    machine: Machine
+    output: Output
+    seed: int = setting(0, "Seeds partition, parameters, cohorts and minibatches.")
+
+    def __init__(
+        self, method: str | None = None, /, **settings: Unpack[Settings]
+    ) -> None:
+        values: dict[str, Any] = dict(settings)
+        if method is not None:
+            values["algorithm"] = method
+        for name in values:
+            registry.find("setting", FIELDS, name)
+        values = {name: _as_kept(FIELDS[name], value) for name, value in values.items()}
+        for group, record in GROUPS.items():
+            own = {name: values[name] for name in values if HOME.get(name) == group}
+            object.__setattr__(self, group, record(**own))
+        object.__setattr__(self, "seed", values.get("seed", FIELDS["seed"].default))
 
     @property
     def folder(self) -> str:
         """The run folder: `out`, or a name made of data set, method and seed."""
-        dataset = registry.parse(self.dataset).name
-        return self.out or f"runs/{dataset}-{self.algorithm}-s{self.seed}"
+        dataset = self.data.dataset.name
+        algorithm = self.method.algorithm
+        return self.output.out or f"runs/{dataset}-{algorithm}-s{self.seed}"
 
-    def replace(self, **changes: Any) -> "Experiment":
+    def replace(self, **settings: Unpack[Settings]) -> "Experiment":
         """A copy with some settings changed."""
-        return dataclasses.replace(self, **changes)
+        changed: Any = flat(self) | settings
+        return Experiment(**changed)
 
 
-def _number(value: Any, like: Any) -> Any:
-    """`value`, as a float where `like` is one and `value` a whole number."""
+GROUPS: dict[str, Any] = {  # the records by their field of Experiment
+    field.name: field.type
+    for field in dataclasses.fields(Experiment)
+    if dataclasses.is_dataclass(field.type)
+}
+HOME = {  # the group of a setting
+    field.name: group
+    for group, record in GROUPS.items()
+    for field in dataclasses.fields(record)
+}
+FIELDS: dict[str, dataclasses.Field] = {  # each setting's type, default and help
+    field.name: field
+    for record in (*GROUPS.values(), Experiment)
+    for field in dataclasses.fields(record)
+    if field.name not in GROUPS
+}
+
+
+def _as_kept(field: dataclasses.Field, value: Any) -> Any:
+    """A setting as its record keeps it; one of a wrong type as it is, for `check`."""
+    if field.name == "hyper":
+        return _pairs(value)
+    if field.type is Choice and isinstance(value, str):
+        return registry.parse(value)
+    if field.type is float:
+        return number(value, 0.0)
+    return value
+
+
+def _pairs(options: Any) -> tuple[tuple[str, Any], ...]:
+    """Options by name, sorted: their order does not matter."""
+    try:
+        return tuple(sorted(dict(options).items()))
+    except (TypeError, ValueError):
+        raise ValueError(f"hyper is {options!r}; expected options by name") from None
+
+
+def number(value: Any, like: Any) -> Any:
+    """`value`, as a float where `like` is one and `value` a whole number.
+
+    1 and 1.0 are one run, so they must have one digest.
+    """
     return float(value) if type(value) is int and type(like) is float else value
 
 
-def to_dict(experiment: Experiment) -> dict[str, Any]:
-    """The settings as JSON types; `from_dict` undoes it."""
-    fields = dataclasses.asdict(experiment)
-    return fields | {"hyper": dict(experiment.hyper)}
-
-
-def from_dict(fields: Mapping[str, Any]) -> Experiment:
-    """The experiment of a config.json; a ValueError lists the known keys."""
-    if not isinstance(fields, Mapping) or "algorithm" not in fields:
-        raise ValueError("expected a JSON object with the settings of an experiment")
-    known = {field.name for field in dataclasses.fields(Experiment)}
-    for key in fields:
-        registry.find("setting", dict.fromkeys(known, print), key)
-    return Experiment(**fields)
-
-
-def digest(experiment: Experiment) -> str:
-    """SHA-256 of all settings that change a number of the rounds done so far."""
-    unhashed = UNHASHED if looks_ahead(experiment) else (*UNHASHED, "rounds")
-    fields = {k: v for k, v in to_dict(experiment).items() if k not in unhashed}
-    return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
-
-
-def looks_ahead(experiment: Experiment) -> bool:
-    """Whether its method goes by how many rounds there will be."""
-    factory = algorithms.methods()[experiment.algorithm]
-    return bool(registry.given(factory, rounds=experiment.rounds))
-
-
-def difference(old: Experiment, new: Experiment) -> list[str]:
-    """The settings that differ and change a number, as "name: old -> new"."""
-    a, b = to_dict(old), to_dict(new)
-    return [f"{k}: {a[k]} -> {b[k]}" for k in a if k not in UNHASHED and a[k] != b[k]]
-
-
-def check(experiment: Experiment, own_model: bool = False) -> None:
-    """Raises a ValueError that names each wrong setting and what was expected.
-
-    `own_model`: a model is given in Python, and `model` is the name of that.
-    """
-    problems = list(_wrong_types(experiment)) or list(_out_of_range(experiment))
-    if problems:
-        raise ValueError("; ".join(problems))
-    _check_model(experiment.model, own_model)
-    factory = algorithms.method(experiment.algorithm)
-    chosen = registry.Choice(experiment.algorithm, experiment.hyper)
-    registry.check("algorithm", chosen, factory)
-    for name, value in experiment.hyper:
-        if not isinstance(value, bool | int | float | str | None):
-            raise ValueError(f"{name} is {value!r}, which no config can hold")
-        if isinstance(value, int | float) and not 0 <= value < float("inf"):
-            raise ValueError(f"{name} is {value}; expected a finite number >= 0")
-
-
-def names_own_model(model: str) -> bool:
-    """Whether no model of pfljax has this name: it can only be given in Python."""
-    from pfljax.models import MODELS
-
-    return model != "auto" and registry.parse(model).name not in MODELS
-
-
-def _check_model(model: str, own: bool) -> None:
-    from pfljax.models import MODELS
-
-    if own and not names_own_model(model):
-        raise ValueError(
-            f"model is {model!r}, the name of one of pfljax, but a task is given; "
-            "give your model a name of its own, such as model='mine'"
-        )
-    if not own and names_own_model(model):
-        try:
-            registry.find("model", MODELS, registry.parse(model).name)
-        except ValueError as error:
-            told = f"{error}; your own: run(experiment, federation, task=...) in Python"
-            raise ValueError(told) from None
-
-
-def resolve(experiment: Experiment) -> Experiment:
-    """The same run with the method's options, label and folder written out."""
-    factory = algorithms.methods()[experiment.algorithm]
-    defaults = registry.defaults(factory)
-    hyper = defaults | {
-        name: _number(value, defaults.get(name)) for name, value in experiment.hyper
-    }
-    special = [f"{k}={v}" for k, v in hyper.items() if v != defaults.get(k)]
-    label = experiment.label or " ".join([experiment.algorithm, *special])
-    return experiment.replace(hyper=hyper, label=label, out=experiment.folder)
-
-
-def _wrong_types(e: Experiment) -> Iterator[str]:
-    for field in dataclasses.fields(Experiment):
-        value = getattr(e, field.name)
-        kind: Any = field.type
-        odd = isinstance(value, bool) and kind is not bool
-        if field.name != "hyper" and (odd or not isinstance(value, kind)):
-            name = getattr(kind, "__name__", str(kind))
-            yield f"{field.name} is {value!r}; expected {name}"
-
-
-def _out_of_range(e: Experiment) -> Iterator[str]:
-    for names, fits, expected in RANGES:
-        for name in names.split():
-            value = getattr(e, name)
-            if value is not None and not fits(value):
-                yield f"{name} is {value!r}; expected {expected}"
-    yield from _at_odds(e)
-
-
-def _at_odds(e: Experiment) -> Iterator[str]:
-    if (e.epochs is None) == (e.steps is None):
-        yield (
-            f"epochs is {e.epochs} and steps is {e.steps}; give exactly one of them, "
-            "and None for the other: --epochs None --steps 3"
-        )
-    if e.clients is not None and e.cohort > e.clients > 0:
-        yield (
-            f"cohort is {e.cohort}, but there are {e.clients} clients; "
-            f"choose cohort <= {e.clients}"
-        )
-    if e.homes and e.store != "device":
-        yield (
-            f"homes is set, but store is {e.store!r}, whose states lie on no device; "
-            'choose store="device"'
-        )
-    if e.drop_stragglers and not e.stragglers:
-        yield "drop_stragglers is set, but stragglers is 0; give their share"
-    if e.stragglers and not round(e.stragglers * e.cohort):
-        yield f"stragglers is {e.stragglers}, which is nobody in a cohort of {e.cohort}"
-    if e.optimizer.partition(":")[0] != "sgd" and (e.momentum or e.weight_decay):
-        yield (
-            f"momentum and weight_decay belong to sgd; give {e.optimizer!r} "
-            "its own options, such as adamw:weight_decay=0.01"
-        )
+def flat(experiment: Experiment, names: Iterable[str] = ()) -> dict[str, Any]:
+    """The settings by name, as their records keep them; of `names`, or all."""
+    values = {"seed": experiment.seed}
+    for group in GROUPS:
+        values |= vars(getattr(experiment, group))
+    return {name: values[name] for name in names or FIELDS}

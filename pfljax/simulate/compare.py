@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pfljax.core.types import Task
 from pfljax.data import Federation
-from pfljax.runs import settings
+from pfljax.runs import checks
 from pfljax.runs.settings import Experiment
 from pfljax.simulate.run import run
 
@@ -23,11 +23,11 @@ def grid(
     """
     experiments = list(experiments)
     if local:
-        own = [e for e in experiments if e.algorithm == "local"]
+        own = [e for e in experiments if e.method.algorithm == "local"]
         joins = experiments[0].replace(algorithm="local", hyper={}, label="local")
-        others = [e for e in experiments if e.algorithm != "local"]
+        others = [e for e in experiments if e.method.algorithm != "local"]
         experiments = [*(own or [joins]), *others]
-    labels = [str(settings.resolve(e).label) for e in experiments]
+    labels = [str(checks.resolve(e).output.label) for e in experiments]
     names = [re.sub(r"[^A-Za-z0-9.=-]+", "-", label) for label in labels]
     if len(set(names)) < len(names):
         raise ValueError(
@@ -36,8 +36,8 @@ def grid(
     runs = []
     for seed in seeds:
         for e, label, name in zip(experiments, labels, names, strict=True):
-            baseline = f"{out}/{names[0]}/s{seed}" if local else e.baseline
-            baseline = None if e.algorithm == "local" else baseline
+            baseline = f"{out}/{names[0]}/s{seed}" if local else e.evaluation.baseline
+            baseline = None if e.method.algorithm == "local" else baseline
             place = f"{out}/{name}/s{seed}"
             runs.append(e.replace(seed=seed, label=label, out=place, baseline=baseline))
     return runs

@@ -15,6 +15,7 @@ from pfljax.core.types import Local, Task
 from pfljax.core.unaveraged import leave_unsent
 from pfljax.data import Federation
 from pfljax.engine import Setting, mesh
+from pfljax.registry import Choice
 from pfljax.runs.settings import Experiment
 
 # Clients under one vmap, by platform; None is the whole cohort. On CPUs a loop was
@@ -35,7 +36,7 @@ class Shape(NamedTuple):
 
 def shape_of(experiment: Experiment, federation: Federation) -> Shape:
     """What the experiment's compiled functions depend on of the federation."""
-    by_size = experiment.selection == "by_size"
+    by_size = experiment.participation.selection.name == "by_size"
     return Shape(
         federation.num_clients,
         federation.train.examples.x.shape[1:],
@@ -60,10 +61,9 @@ def make_task(experiment: Experiment, shape: Shape) -> Task:
 
 def make_network(experiment: Experiment, shape: Shape) -> nn.Module:
     """The layers of the model."""
-    name = experiment.model
-    choice = registry.parse(
-        default_model(shape.input_shape) if name == "auto" else name
-    )
+    choice = experiment.method.model
+    if choice.name == "auto":
+        choice = Choice(default_model(shape.input_shape))
     return models.model(choice.name, shape.num_classes, **choice.kwargs)
 
 
@@ -76,48 +76,55 @@ def default_model(input_shape: tuple[int, ...]) -> str:
 
 def width_of(experiment: Experiment) -> int | None:
     """The width asked for, or that of the platform."""
-    if isinstance(experiment.width, int):
-        return experiment.width
+    if isinstance(experiment.machine.width, int):
+        return experiment.machine.width
     return WIDTHS.get(jax.default_backend())
 
 
 def make_setting(experiment: Experiment, task: Task, shape: Shape) -> Setting:
     """Method, local training, selection and width; numbers may be traced (sweep)."""
     local = make_local(experiment)
-    factory = algorithms.method(experiment.algorithm)
-    given = registry.given(factory, rounds=experiment.rounds)
-    method = factory(task, local, **dict(experiment.hyper), **given)
+    factory = algorithms.method(experiment.method.algorithm)
+    given = registry.given(factory, rounds=experiment.participation.rounds)
+    method = factory(task, local, **dict(experiment.method.hyper), **given)
     algorithm = leave_unsent(method)
     if shape.sizes is None:
-        chosen = selection.uniform(experiment.cohort, shape.num_clients)
+        chosen = selection.uniform(experiment.participation.cohort, shape.num_clients)
     else:
-        chosen = selection.by_size(experiment.cohort, np.asarray(shape.sizes))
-    if experiment.stragglers:
-        share, drop = experiment.stragglers, experiment.drop_stragglers
-        chosen = selection.stragglers(chosen, share, experiment.epochs, drop)
+        chosen = selection.by_size(
+            experiment.participation.cohort, np.asarray(shape.sizes)
+        )
+    if experiment.participation.stragglers:
+        share, drop = (
+            experiment.participation.stragglers,
+            experiment.participation.drop_stragglers,
+        )
+        chosen = selection.stragglers(chosen, share, experiment.training.epochs, drop)
     width = width_of(experiment)
-    several = experiment.devices and experiment.devices > 1
+    several = experiment.machine.devices and experiment.machine.devices > 1
     return Setting(
         algorithm,
         local,
         chosen,
         width,
-        mesh.make(experiment.devices, experiment.homes) if several else None,
+        mesh.make(experiment.machine.devices, experiment.machine.homes)
+        if several
+        else None,
     )
 
 
 def make_local(experiment: Experiment) -> Local:
     """How clients train in this experiment; its learning rate decays by round."""
-    rate, decay = experiment.lr, experiment.lr_decay
+    rate, decay = experiment.training.lr, experiment.training.lr_decay
 
     def schedule(round_: Any) -> Any:
         return rate * decay ** (round_ + 1)
 
     return Local(
         learning_rate=rate if _is(decay, 1) else schedule,
-        batch_size=experiment.batch_size,
-        epochs=experiment.epochs,
-        steps=experiment.steps,
+        batch_size=experiment.training.batch_size,
+        epochs=experiment.training.epochs,
+        steps=experiment.training.steps,
         optimizer=make_optimizer(experiment),
     )
 
@@ -129,11 +136,11 @@ def _is(value: Any, number: float) -> bool:
 
 def make_optimizer(experiment: Experiment) -> Callable[[Any], Any]:
     """The optimizer as a function of the learning rate, tried on a single number."""
-    choice = registry.parse(experiment.optimizer)
+    choice = experiment.training.optimizer
     if choice.name == "sgd":
         if choice.args:
             raise ValueError("sgd takes its options from momentum and weight_decay")
-        numbers = experiment.momentum, experiment.weight_decay
+        numbers = experiment.training.momentum, experiment.training.weight_decay
         return sgd(*(None if _is(value, 0) else value for value in numbers))
     found: Any = getattr(optax, choice.name, None)
     if not callable(found):
@@ -151,7 +158,7 @@ def make_optimizer(experiment: Experiment) -> Callable[[Any], Any]:
         jax.eval_shape(step, jax.ShapeDtypeStruct((), np.float32))
     except (TypeError, ValueError, AttributeError) as error:
         raise ValueError(
-            f"optimizer {experiment.optimizer!r} cannot be built ({error}); "
+            f"optimizer {str(choice)!r} cannot be built ({error}); "
             "expected an optimizer of optax with its options, such as adam:b1=0.9"
         ) from None
     return built

@@ -12,7 +12,7 @@ from pfljax.core import tree
 from pfljax.core.types import ClientData, RunState, Task
 from pfljax.data import Federation
 from pfljax.evaluation import programs
-from pfljax.runs import checkpoint, folder, settings
+from pfljax.runs import checkpoint, checks, config, folder
 from pfljax.runs.provenance import of_run
 from pfljax.simulate import components, simulation
 from pfljax.simulate.federation import build_federation
@@ -34,7 +34,7 @@ def load_state(
     federation, _ = people
     here = experiment.replace(devices=1, homes=False)
     sim = simulation.simulation(here, federation, task)
-    digest, place = settings.digest(experiment), path / "checkpoints"
+    digest, place = config.digest(experiment), path / "checkpoints"
     state = checkpoint.restore(
         place, simulation.abstract(sim), digest, _say, repair=False
     )
@@ -59,10 +59,10 @@ def load_task(path: str | Path) -> Task:
     path = Path(path)
     experiment = folder.read_config(path)
     about = folder.read_json(path / "partition.json")
-    if settings.names_own_model(experiment.model):
+    if checks.names_own_model(experiment.method.model):
         raise folder.FolderError(
-            f"{path} has a model of its own, {experiment.model!r}; take the task that "
-            "was given to run(..., task=...)"
+            f"{path} has a model of its own, {str(experiment.method.model)!r}; take "
+            "the task that was given to run(..., task=...)"
         )
     if "input_shape" not in about:
         raise folder.FolderError(f"{path} is of an older pfljax; run it again")

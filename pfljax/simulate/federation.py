@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from pfljax import data, registry
+from pfljax import data
 from pfljax.data import Federation
 from pfljax.runs.settings import Experiment
 from pfljax.runtime.processes import say
@@ -24,27 +24,27 @@ def build_federation(
     training, unseen = _hold_out(experiment, given or _everybody(experiment))
     if not np.asarray(training.test.size).any():
         raise ValueError(
-            f"no client has test rows (test is {experiment.test}); "
+            f"no client has test rows (test is {experiment.data.test}); "
             "choose a larger share or fewer clients"
         )
     return training, unseen
 
 
 def _everybody(experiment: Experiment) -> Federation:
-    source = registry.parse(experiment.dataset)
-    deal = registry.parse(experiment.partition)
+    source = experiment.data.dataset
+    deal = experiment.data.partition
     everybody = data.federate(
         data.load(source.name, **source.kwargs),
         deal.name,
-        num_clients=experiment.clients,
+        num_clients=experiment.data.clients,
         seed=experiment.seed,
         params=deal.kwargs,
-        test=experiment.test,
-        validation=experiment.validation,
-        stratified=experiment.stratified,
-        rows=experiment.rows,
-        test_from=experiment.test_from,
-        noise=experiment.noise,
+        test=experiment.data.test,
+        validation=experiment.data.validation,
+        stratified=experiment.data.stratified,
+        rows=experiment.data.rows,
+        test_from=experiment.data.test_from,
+        noise=str(experiment.data.noise),
     )
     _say_who_is_left_out(everybody)
     return everybody
@@ -64,13 +64,13 @@ def _say_who_is_left_out(everybody: Federation) -> None:
 def _hold_out(
     experiment: Experiment, everybody: Federation
 ) -> tuple[Federation, Federation | None]:
-    share, count = experiment.unseen, everybody.num_clients
+    share, count = experiment.data.unseen, everybody.num_clients
     if share == 0:
         return everybody, None
     held = int(share * count)
-    if held == 0 or count - held < experiment.cohort:
+    if held == 0 or count - held < experiment.participation.cohort:
         raise ValueError(
             f"unseen is {share}, which holds out {held} of {count} clients; hold out "
-            f"at least 1 and leave the cohort of {experiment.cohort}"
+            f"at least 1 and leave the cohort of {experiment.participation.cohort}"
         )
     return everybody.hold_out(share, experiment.seed)

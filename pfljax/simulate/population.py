@@ -20,7 +20,7 @@ from pfljax.engine.paging.disk import DiskStore, room
 from pfljax.engine.paging.host import HostStore
 from pfljax.engine.paging.pages import Stream
 from pfljax.engine.paging.records import StoreError
-from pfljax.runs import checkpoint, settings
+from pfljax.runs import checkpoint, config
 from pfljax.runs.settings import Experiment
 from pfljax.simulate.simulation import Simulation
 
@@ -67,16 +67,18 @@ def population(
         return Resident(sim.rounds)
     if jax.process_count() > 1:
         raise StoreError(
-            f"store is {experiment.store!r}, which one process alone can use; choose "
-            "store 'device' for several"
+            f"store is {experiment.machine.store!r}, which one process alone can use; "
+            "choose store 'device' for several"
         )
-    folder, layout, keep = path / "clients", programs.layout, experiment.keep
-    digest = settings.digest(experiment)
-    owner = records.owner(experiment.store, digest, programs.num_clients, layout)
+    folder, layout, keep = path / "clients", programs.layout, experiment.output.keep
+    digest = config.digest(experiment)
+    owner = records.owner(
+        experiment.machine.store, digest, programs.num_clients, layout
+    )
     there = records.description(folder, owner) is not None
     if not there and (round_ or not writable):
         raise StoreError(f"{folder} has no store.json; {records.GO_ON}")
-    if experiment.store == "disk":
+    if experiment.machine.store == "disk":
         if writable:
             _check_room(path, experiment, programs.num_clients, layout.nbytes, say)
         store = DiskStore(folder, owner, layout, keep, writable)
@@ -100,8 +102,8 @@ def _check_room(
     path: Path, experiment: Experiment, clients: int, nbytes: int, say: Any
 ) -> None:
     """Warns where the disk may be too small for the clients that will take part."""
-    writes = experiment.rounds * experiment.cohort
-    wanted, free = room(clients, nbytes, writes, experiment.keep), _free(path)
+    writes = experiment.participation.rounds * experiment.participation.cohort
+    wanted, free = room(clients, nbytes, writes, experiment.output.keep), _free(path)
     if wanted > free:
         say(
             f"pfljax: warning: the states of the clients may take {wanted / 1e9:.1f} GB"

@@ -17,7 +17,7 @@ from pfljax.core.types import RunState, Task
 from pfljax.data import Federation
 from pfljax.engine import mesh
 from pfljax.models import check_task
-from pfljax.runs import baseline, checkpoint, folder, settings
+from pfljax.runs import baseline, checkpoint, checks, config, folder
 from pfljax.runs.provenance import of_run, rows_of_run
 from pfljax.runs.settings import Experiment
 from pfljax.runtime import devices
@@ -69,14 +69,14 @@ def run(
       CheckpointError: none of its checkpoints can be used.
     """
     experiment = simulation.truthful(experiment, federation, task)
-    settings.check(experiment, own_model=task is not None)
-    experiment = settings.resolve(experiment)
+    checks.check(experiment, own_model=task is not None)
+    experiment = checks.resolve(experiment)
     check_same("settings", repr(experiment))
     path, quiet = Path(experiment.folder), quiet or not first()
     with holding(folder.locked(path)):
         ask(folder.claim, path, experiment)
         ask(folder.check_python, path, federation, task)
-        if not ask(folder.complete, path, experiment.rounds):
+        if not ask(folder.complete, path, experiment.participation.rounds):
             _run_rounds(_begin(experiment, federation, task, path, quiet), quiet)
         else:
             if federation is not None:
@@ -107,7 +107,7 @@ def _begin(
     people = build_federation(experiment, given)
     manifest, rows = of_run(*people, given is not None), rows_of_run(*people)
     check_same("data", manifest["sha256"])
-    ask(baseline.check, experiment.baseline, manifest)
+    ask(baseline.check, experiment.evaluation.baseline, manifest)
     run = _prepare(experiment, *people, task, path)
     ask(folder.begin, path, experiment, manifest, rows)
     ask(width.remember, path, experiment, run.sim)
@@ -139,16 +139,16 @@ def _run_rounds(run: Run, quiet: bool) -> None:
     """All rounds that are left, then the summary."""
     experiment, path = run.experiment, run.path
     state, lines = _restore(run)
-    done, total = int(state.round), experiment.rounds
+    done, total = int(state.round), experiment.participation.rounds
     if done and not quiet:
         say(f"pfljax: going on from round {done} of {total}")
     people = population(run.sim, experiment, path, done, say)
     run = run._replace(people=people)
     unsaved, pace = 0.0, 0.0  # seconds
-    digest = settings.digest(experiment)
+    digest = config.digest(experiment)
     with (
-        checkpoint.writer(path / "checkpoints", digest, experiment.keep) as save,
-        progress(total, done, experiment.cohort, quiet) as show,
+        checkpoint.writer(path / "checkpoints", digest, experiment.output.keep) as save,
+        progress(total, done, experiment.participation.cohort, quiet) as show,
     ):
         while done < total:
             chunk = partial(_chunk, experiment, run.sim.longest, pace=pace)
@@ -177,7 +177,7 @@ def _run_rounds(run: Run, quiet: bool) -> None:
 
 def _restore(run: Run) -> tuple[RunState, list[dict[str, Any]]]:
     """The last saved state and its log, or the first state and an empty log."""
-    digest, abstract = settings.digest(run.experiment), simulation.abstract(run.sim)
+    digest, abstract = config.digest(run.experiment), simulation.abstract(run.sim)
     state = checkpoint.restore(run.path / "checkpoints", abstract, digest, say)
     done = 0 if state is None else int(state.round)
     due = partial(_evaluated, run.experiment)
@@ -200,7 +200,10 @@ def _restore(run: Run) -> tuple[RunState, list[dict[str, Any]]]:
 
 
 def _evaluated(experiment: Experiment, round_: int) -> bool:
-    return round_ % experiment.eval_every == 0 or round_ == experiment.rounds
+    return (
+        round_ % experiment.evaluation.eval_every == 0
+        or round_ == experiment.participation.rounds
+    )
 
 
 def _chunk(experiment: Experiment, longest: int, done: int, pace: float) -> int:
@@ -208,8 +211,8 @@ def _chunk(experiment: Experiment, longest: int, done: int, pace: float) -> int:
 
     0 after the last.
     """
-    until = experiment.eval_every - done % experiment.eval_every
-    until = min(until, experiment.rounds - done, longest)
+    until = experiment.evaluation.eval_every - done % experiment.evaluation.eval_every
+    until = min(until, experiment.participation.rounds - done, longest)
     in_time = int(CALL_SECONDS / pace) if pace else 1
     return min(until, max(1, in_time))
 
@@ -264,10 +267,10 @@ def _finish(run: Run, state: RunState, lines: list[dict[str, Any]]) -> None:
         arrays |= paths
     ask(folder.write_arrays, run.path / "per_client.npz", arrays)
     summary = {
-        "label": run.experiment.label,
-        "algorithm": run.experiment.algorithm,
+        "label": run.experiment.output.label,
+        "algorithm": run.experiment.method.algorithm,
         "seed": run.experiment.seed,
-        "rounds": run.experiment.rounds,
+        "rounds": run.experiment.participation.rounds,
         **evaluation.summary(lines, arrays),
         "mixture": mixture,
         "traffic": {
@@ -276,7 +279,9 @@ def _finish(run: Run, state: RunState, lines: list[dict[str, Any]]) -> None:
             "down_total": lines[-1]["bytes_down"],
             "up_total": lines[-1]["bytes_up"],
         },
-        "worse_than_local": baseline.worse_than(run.experiment.baseline, arrays),
+        "worse_than_local": baseline.worse_than(
+            run.experiment.evaluation.baseline, arrays
+        ),
     }
     ask(folder.write_json, run.path / "summary.json", summary)
     if _diverged(lines[-1]):

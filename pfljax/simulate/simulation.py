@@ -50,7 +50,7 @@ def truthful(
     """The experiment with the count of clients and the model that are given."""
     if federation is not None:
         experiment = experiment.replace(clients=federation.num_clients)
-    if task is not None and experiment.model == "auto":
+    if task is not None and experiment.method.model.name == "auto":
         experiment = experiment.replace(model="own")
     return experiment
 
@@ -62,9 +62,13 @@ def simulation(
     shape = shape_of(experiment, federation)
     same = experiment.replace(seed=0, out=None, label=None, baseline=None, keep=2)
     # At home, devices that nobody of a cohort lives on hold rows and states as well.
-    usable = federation.num_clients if experiment.homes else experiment.cohort
-    same = same.replace(devices=devices.choose(experiment.devices, usable))
-    if same.store != "device":
+    usable = (
+        federation.num_clients
+        if experiment.machine.homes
+        else experiment.participation.cohort
+    )
+    same = same.replace(devices=devices.choose(experiment.machine.devices, usable))
+    if same.machine.store != "device":
         same = same.replace(store="host")
     return _simulation(same, shape, task and Given(task))
 
@@ -91,9 +95,11 @@ def _simulation(experiment: Experiment, shape: Shape, given: Given | None):
     views = ["server"] * (algorithm.server_model is not None) + ["personal"] * (
         not same
     )
-    views += ["trained"] * (experiment.trained or experiment.unseen > 0)
-    block = width or experiment.cohort  # clients judged at once
-    longest = min(experiment.eval_every, experiment.rounds, LONGEST_CALL)
+    views += ["trained"] * (experiment.evaluation.trained or experiment.data.unseen > 0)
+    block = width or experiment.participation.cohort  # clients judged at once
+    longest = min(
+        experiment.evaluation.eval_every, experiment.participation.rounds, LONGEST_CALL
+    )
     longest, programs = make_programs(experiment, setting, task, num_clients, longest)
     return Simulation(
         setting,
@@ -106,8 +112,8 @@ def _simulation(experiment: Experiment, shape: Shape, given: Given | None):
         jax.jit(lambda key, r: engine.participations(setting, key, r, num_clients)),
         jax.jit(lambda key, r: engine.draw(setting, key, r)),
         same,
-        dict(experiment.hyper).get("finetune", 0),
-        experiment.trained,
+        dict(experiment.method.hyper).get("finetune", 0),
+        experiment.evaluation.trained,
         pages.block(pages.client_shape(setting, task)),
         programs,
     )
@@ -118,7 +124,7 @@ def make_programs(
 ) -> tuple[int, pages.Programs | None]:
     """(rounds of one call, programs of a store; None where clients need none)."""
     client = pages.client_shape(setting, task)
-    if experiment.store == "device" or not tree.nbytes(client):
+    if experiment.machine.store == "device" or not tree.nbytes(client):
         return rounds, None
     rounds = pages.longest(setting, client, num_clients, rounds)
     return rounds, pages.programs(setting, task, client, num_clients, rounds)

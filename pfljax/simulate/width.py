@@ -35,15 +35,17 @@ def choose(
     def made(width: int | None) -> Simulation:
         return simulation.simulation(experiment.replace(width=width), federation, task)
 
-    if experiment.store != "device":  # pages are as large as they are made
+    if experiment.machine.store != "device":  # pages are as large as they are made
         return made(components.width_of(experiment))
-    if not isinstance(experiment.width, int) and ask((path / FILE).exists):
+    if not isinstance(experiment.machine.width, int) and ask((path / FILE).exists):
         return made(ask(folder.read_json, path / FILE)["width"])
-    if experiment.width == "auto" and jax.process_count() == 1:
+    if experiment.machine.width == "auto" and jax.process_count() == 1:
         return made(_probed(experiment, federation, made))
     widths = [components.width_of(experiment)]
-    if experiment.width is None or experiment.width == "auto":
-        widths = [w for w in halves(experiment.cohort) if w <= (widths[0] or w)]
+    if experiment.machine.width is None or experiment.machine.width == "auto":
+        widths = [
+            w for w in halves(experiment.participation.cohort) if w <= (widths[0] or w)
+        ]
     return fitting(widths, made, federation)
 
 
@@ -102,7 +104,7 @@ def _free(sim: Simulation) -> float:
 def _probed(experiment: Experiment, federation: Federation, made: Any) -> int:
     """The fastest width, by one timed round of each."""
     seconds: dict[int, float] = {}
-    for width in reversed(halves(experiment.cohort)):
+    for width in reversed(halves(experiment.participation.cohort)):
         sim = made(width)
         if bytes_needed(sim, federation) > _free(sim):
             break
@@ -114,7 +116,7 @@ def _probed(experiment: Experiment, federation: Federation, made: Any) -> int:
 
 def remember(path: Path, experiment: Experiment, sim: Simulation) -> None:
     """Writes the width that was chosen, by whatever was free, into the run folder."""
-    if not isinstance(experiment.width, int) and not (path / FILE).exists():
+    if not isinstance(experiment.machine.width, int) and not (path / FILE).exists():
         folder.write_json(path / FILE, {"width": sim.setting.width})
 
 

@@ -12,7 +12,8 @@ import numpy as np
 
 from pfljax.core.types import Task
 from pfljax.models import check_task
-from pfljax.runs.settings import UNHASHED, Experiment
+from pfljax.runs.config import UNHASHED
+from pfljax.runs.settings import Experiment, flat
 from pfljax.simulate import components
 from pfljax.simulate.components import Shape
 from pfljax.sweep.points import Point
@@ -62,7 +63,9 @@ def grouped(points: Sequence[Point], task: Task | None = None) -> list[Group]:
         found.setdefault(key, []).append((point, tried[rest]))
     return [
         Group(
-            same.replace(cohort=max(p.experiment.cohort for p, _ in members)),
+            same.replace(
+                cohort=max(p.experiment.participation.cohort for p, _ in members)
+            ),
             shape,
             members[0][1],
             [point for point, _ in members],
@@ -74,8 +77,9 @@ def grouped(points: Sequence[Point], task: Task | None = None) -> list[Group]:
 def _numbers(point: Point) -> Traced:
     """All numbers among the swept names."""
     e, names = point.experiment, point.values
-    options = [n for n, value in e.hyper if n in names and type(value) is float]
-    cut = "cohort" in names and e.selection == "uniform" and not e.stragglers
+    options = [n for n, value in e.method.hyper if n in names and type(value) is float]
+    uniform = e.participation.selection.name == "uniform"
+    cut = "cohort" in names and uniform and not e.participation.stragglers
     return Traced(tuple(n for n in NUMBERS if n in names), tuple(options), cut)
 
 
@@ -86,7 +90,7 @@ def _traceable(
     model = task or components.make_task(experiment, shape)
 
     def built(value: Any) -> None:
-        hyper = dict(experiment.hyper) | {name: value}
+        hyper = dict(experiment.method.hyper) | {name: value}
         components.make_setting(
             experiment.replace(hyper=hyper, devices=None), model, shape
         )
@@ -109,7 +113,7 @@ def _check_built(experiment: Experiment, shape: Shape, task: Task | None) -> Non
 def _static(experiment: Experiment, traced: Traced) -> Experiment:
     """What of the experiment its program depends on; 1 for a cohort that is cut."""
     default = Experiment()
-    same = {name: getattr(default, name) for name in (*UNHASHED, *traced.settings)}
+    same: Any = flat(default, (*UNHASHED, *traced.settings))
     same |= {"cohort": 1} if traced.cohort else {}
-    hyper = {k: v for k, v in experiment.hyper if k not in traced.options}
+    hyper = {k: v for k, v in experiment.method.hyper if k not in traced.options}
     return experiment.replace(**same, hyper=hyper, seed=0)

@@ -3,7 +3,6 @@
 A name is a setting of `Experiment` or an option of the method.
 """
 
-import dataclasses
 import hashlib
 import itertools
 from collections.abc import Mapping, Sequence
@@ -14,9 +13,10 @@ import numpy as np
 from pfljax import algorithms, registry
 from pfljax.core.types import Task
 from pfljax.data import Federation
-from pfljax.runs import settings as config
+from pfljax.runs import checks, config
+from pfljax.runs.config import UNHASHED
 from pfljax.runs.provenance import of_run
-from pfljax.runs.settings import UNHASHED, Experiment
+from pfljax.runs.settings import FIELDS, Experiment, flat
 from pfljax.simulate import simulation
 from pfljax.simulate.federation import ROWS, build_federation
 
@@ -55,15 +55,15 @@ def settled(experiment: Experiment, values: Mapping[str, Any]) -> Experiment:
     Raises:
       ValueError: a name is neither.
     """
-    fields = {f.name for f in dataclasses.fields(Experiment)} - {"hyper", *UNHASHED}
-    settings = {name: value for name, value in values.items() if name in fields}
+    fields = set(FIELDS) - {"hyper", *UNHASHED}
+    settings: Any = {n: value for n, value in values.items() if n in fields}
     experiment = experiment.replace(**settings)
-    method = algorithms.method(experiment.algorithm)
+    method = algorithms.method(experiment.method.algorithm)
     known = dict.fromkeys([*registry.defaults(method), *fields], True)
     for name in values:
         registry.find("name to sweep", known, name)
     options = {name: values[name] for name in values if name not in fields}
-    return experiment.replace(hyper=dict(experiment.hyper) | options)
+    return experiment.replace(hyper=dict(experiment.method.hyper) | options)
 
 
 def make(
@@ -87,14 +87,16 @@ def make(
         if own.seed not in theirs:
             theirs[own.seed] = _of_seed(given, own.seed)
         own = simulation.truthful(own, theirs[own.seed], task)
-        config.check(own, own_model=task is not None)
+        checks.check(own, own_model=task is not None)
         _check_judged(own)
-        own = config.resolve(own)
-        rows = tuple(getattr(own, name) for name in ROWS)
+        own = checks.resolve(own)
+        rows = tuple(flat(own, ROWS).values())
         if rows not in people:
             people[rows] = _dealt(own, theirs[own.seed])
         federation, told = people[rows]
-        rounds = f" {own.rounds} rounds" if "rounds" in values else ""  # or all alike
+        rounds = (
+            f" {own.participation.rounds} rounds" if "rounds" in values else ""
+        )  # or all alike
         digest = hashlib.sha256(f"{config.digest(own)} {told}{rounds}".encode())
         found.append(Point(values, own, federation, digest.hexdigest()[:16]))
     return found
@@ -102,17 +104,17 @@ def make(
 
 def _check_judged(experiment: Experiment) -> None:
     """Refuses what a sweep does not do."""
-    asked = {name: getattr(experiment, name) for name in ("trained", "unseen")}
-    asked["baseline"] = experiment.baseline
+    asked = flat(experiment, ("trained", "unseen", "baseline"))
     wrong = [f"{name} is {value!r}" for name, value in asked.items() if value]
     if wrong:
         raise ValueError(
             f"{', '.join(wrong)}: a sweep judges the clients that train by their "
             "personal and server models alone; use run for the rest"
         )
-    if experiment.homes or experiment.store != "device":
+    machine = experiment.machine
+    if machine.homes or machine.store != "device":
         raise ValueError(
-            f"homes is {experiment.homes}, store {experiment.store!r}: a sweep deals "
+            f"homes is {machine.homes}, store {machine.store!r}: a sweep deals "
             "whole runs to the devices, with all their clients; leave both out"
         )
 

@@ -197,7 +197,7 @@ def one_run(plan: Plan, task: Task, data: Data, run: Inputs) -> Found:
     which = run.federation if several else jnp.int32(0)
     span, rows = tree.take(data[1:], which)
     train = ClientData(data.pool, *span)
-    every = min(experiment.eval_every, experiment.rounds)
+    every = min(experiment.evaluation.eval_every, experiment.participation.rounds)
 
     def block(state: RunState, count: Array) -> tuple[RunState, Any]:
         state, history = rounds(setting, state, train, count, every)
@@ -207,18 +207,18 @@ def one_run(plan: Plan, task: Task, data: Data, run: Inputs) -> Found:
     counts = jnp.diff(jnp.asarray([0, *evaluations(experiment)]))
     state, (loss, metrics) = jax.lax.scan(block, first, counts)
     path = along_path(setting, state, train, rows)
-    return Found(loss.ravel()[: experiment.rounds], metrics, path)
+    return Found(loss.ravel()[: experiment.participation.rounds], metrics, path)
 
 
 def evaluations(experiment: Experiment) -> list[int]:
     """Rounds finished at each evaluation."""
-    every, last = experiment.eval_every, experiment.rounds
+    every, last = experiment.evaluation.eval_every, experiment.participation.rounds
     return [*range(every, last, every), last]
 
 
 def setting_of(plan: Plan, task: Task, run: Inputs) -> Setting:
     """The setting of one run, its numbers traced."""
-    hyper = dict(plan.experiment.hyper) | run.hyper
+    hyper = dict(plan.experiment.method.hyper) | run.hyper
     own = plan.experiment.replace(**run.settings, hyper=hyper)
     setting = components.make_setting(own, task, plan.shape)
     if run.cohort is None:

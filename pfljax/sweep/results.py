@@ -17,7 +17,7 @@ from pfljax.evaluation.metrics import (
     pick_lambda,
     summarise,
 )
-from pfljax.runs import folder, settings
+from pfljax.runs import config, folder
 from pfljax.runs.folder import FolderError
 from pfljax.runs.settings import Experiment
 from pfljax.runtime import environment
@@ -150,9 +150,7 @@ def claim(
     known = {name: list(values) for name, values in over.items()}
     if file.exists():
         told = folder.read_json(file)
-        changes = settings.difference(
-            settings.from_dict(told["experiment"]), experiment
-        )
+        changes = config.difference(config.from_dict(told["experiment"]), experiment)
         names = [*told["over"]]
         if sorted(names) != sorted(over):
             changes.append(f"swept: {', '.join(names)} -> {', '.join(over)}")
@@ -165,7 +163,7 @@ def claim(
             name: list(dict.fromkeys([*told["over"][name], *over[name]]))
             for name in over
         }
-    told = {"experiment": settings.to_dict(experiment), "over": known, "asked": over}
+    told = {"experiment": config.to_dict(experiment), "over": known, "asked": over}
     folder.write_json(file, told | {"environment": environment.now()})
     return known
 

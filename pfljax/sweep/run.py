@@ -12,7 +12,7 @@ import numpy as np
 
 from pfljax.core.types import Task
 from pfljax.runs import folder
-from pfljax.runs.settings import Experiment
+from pfljax.runs.settings import Experiment, flat
 from pfljax.runtime import devices
 from pfljax.sweep import points, pool, program, results
 from pfljax.sweep.groups import Group, grouped
@@ -74,7 +74,7 @@ def sweep(
 
         tabulate()
         for group in groups:
-            count = devices.choose(experiment.devices, len(group.points))
+            count = devices.choose(experiment.machine.devices, len(group.points))
             for point, result in _run(group, task, count, at_once, lanes):
                 done[point.digest] = result
                 if path:
@@ -173,14 +173,14 @@ def _run(
 def _inputs(group: Group, places: list[int]) -> program.Inputs:
     """In what the points differ, as arrays over them."""
     own = [point.experiment for point in group.points]
-    options = [dict(e.hyper) for e in own]
-    cohort = np.array([e.cohort for e in own], np.int32)
+    options = [dict(e.method.hyper) for e in own]
+    cohort = np.array([e.participation.cohort for e in own], np.int32)
     return program.Inputs(
         np.array([e.seed for e in own], np.int32),
         np.array(places, np.int32),
         cohort if len(set(cohort.tolist())) > 1 else None,
         {
-            name: np.array([getattr(e, name) for e in own], np.float32)
+            name: np.array([flat(e)[name] for e in own], np.float32)
             for name in group.traced.settings
         },
         {

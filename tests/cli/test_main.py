@@ -85,7 +85,7 @@ def test_files_of_a_run(done):
 def test_the_config_is_resolved_and_reruns_the_run(done, tmp_path):
     folder, again = done[0], tmp_path / "again"
     config = json_of(folder / "config.json")
-    assert config["hyper"] == {
+    assert config["method"]["hyper"] == {
         "mixing": "model", "mu": 0.01, "nu": 2.0, "prox": "squared",
         "judge_untrained": False, "start": 0.0,
     }  # fmt: skip
@@ -94,7 +94,8 @@ def test_the_config_is_resolved_and_reruns_the_run(done, tmp_path):
     )
     assert code == 0, errors
     tiny.assert_same_run(folder, again)
-    assert json_of(again / "config.json") == config | {"out": str(again)}
+    config["output"]["out"] = str(again)
+    assert json_of(again / "config.json") == config
 
 
 def test_the_partition_is_the_federations(done):
@@ -132,13 +133,14 @@ def test_run_again_with_another_baseline_counts_anew(done, tmp_path):
     code, _, errors = tiny.main("run", *tiny.options(job))
     assert code == 2
     assert "is a run of 'superfed', but worse_than_local is counted" in errors
-    config = json_of(alone / "config.json") | {"algorithm": "local", "hyper": {}}
+    config = json_of(alone / "config.json")
+    config["method"] |= {"algorithm": "local", "hyper": {}}
     (alone / "config.json").write_text(json.dumps(config))
     code, out, errors = tiny.main("run", *tiny.options(job))
     assert (code, errors) == (0, "")
     assert "round 4; see" in out
     assert json_of(folder / "summary.json")["worse_than_local"] == 0.0
-    assert json_of(folder / "config.json")["baseline"] == str(alone)
+    assert json_of(folder / "config.json")["evaluation"]["baseline"] == str(alone)
     assert "worse off than with local" in (folder / "report.html").read_text()
     assert "is finished" in tiny.main("resume", folder)[1]
 
@@ -190,13 +192,13 @@ def test_a_finished_run_goes_on_for_more_rounds(longer, tmp_path, how):
     whole, half = longer[0], shutil.copytree(longer[1], tmp_path / "half")
     job = tiny.TINY.replace(algorithm="apfl", hyper={}, out=str(half))
     args = tiny.options(job) if how == "run" else [half, "--rounds", 4]
-    assert job.rounds == 4
+    assert job.participation.rounds == 4
     code, out, errors = tiny.main(how, *args)
     assert code == 0, errors
     assert "round 4; see" in out
     assert "pfljax: going on from round 3 of 4" in errors.splitlines()
     tiny.assert_same_run(whole, half)
-    assert json_of(half / "config.json")["rounds"] == 4
+    assert json_of(half / "config.json")["participation"]["rounds"] == 4
     for name in ("summary.json", "report.html", "per_client.npz"):
         old = (half / "round-3" / name).read_bytes()
         assert old == (longer[1] / name).read_bytes()
@@ -218,7 +220,8 @@ def test_a_run_has_no_fewer_rounds_than_are_done(longer, rounds, told):
 
 def test_too_many_rounds_can_be_taken_back(longer, tmp_path):
     half = shutil.copytree(longer[1], tmp_path / "half")
-    config = json_of(half / "config.json") | {"rounds": 5000}
+    config = json_of(half / "config.json")
+    config["participation"]["rounds"] = 5000
     (half / "config.json").write_text(json.dumps(config))
     (half / "summary.json").unlink()
     code, _, errors = tiny.main("resume", half, "--rounds", 4)

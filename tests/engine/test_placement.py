@@ -9,7 +9,7 @@ import pytest
 
 import tiny
 from pfljax import Experiment
-from pfljax.runs import folder, settings
+from pfljax.runs import checks, folder
 
 PROGRAM = """
 import json, sys
@@ -70,4 +70,4 @@ def test_at_home_a_run_does_as_on_one_device(tmp_path, block, test_from):
 
 def test_homes_need_the_device_store():
     with pytest.raises(ValueError, match="homes is set, but store is 'disk'"):
-        settings.check(tiny.TINY.replace(homes=True, store="disk"))
+        checks.check(tiny.TINY.replace(homes=True, store="disk"))

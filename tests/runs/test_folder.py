@@ -7,7 +7,7 @@ import pytest
 
 import tiny
 from pfljax import Experiment
-from pfljax.runs import folder, settings
+from pfljax.runs import checks, folder
 from pfljax.runs.folder import FolderError
 
 MANIFEST = {"sha256": "abc", "clients": [0, 1]}
@@ -70,7 +70,7 @@ def test_what_was_begun_stays_as_it_was(tmp_path):
 
 def test_another_run_is_refused_with_the_settings_that_differ(tmp_path):
     begun(tmp_path)
-    with pytest.raises(FolderError, match=r"\(cohort: 3 -> 2; lr: 0.05 -> 0.1\);"):
+    with pytest.raises(FolderError, match=r"\(lr: 0.05 -> 0.1; cohort: 3 -> 2\);"):
         begun(tmp_path, tiny.TINY.replace(lr=0.1, cohort=2))
 
 
@@ -105,7 +105,11 @@ def test_another_baseline_is_written_down(tmp_path):
     begun(tmp_path)
     begun(tmp_path, tiny.TINY.replace(baseline="other", keep=5))
     told = folder.read_config(tmp_path)
-    assert (told.baseline, told.keep, told.label) == ("other", 5, None)
+    assert (told.evaluation.baseline, told.output.keep, told.output.label) == (
+        "other",
+        5,
+        None,
+    )
 
 
 def test_a_folder_of_somebody_else_is_left_alone(tmp_path):
@@ -169,4 +173,4 @@ def test_json_has_no_nan():
 
 def test_the_default_folder_tells_data_method_and_seed():
     experiment = Experiment(algorithm="ditto", dataset="synthetic:alpha=0.5", seed=2)
-    assert settings.resolve(experiment).folder == "runs/synthetic-ditto-s2"
+    assert checks.resolve(experiment).folder == "runs/synthetic-ditto-s2"

@@ -3,13 +3,17 @@
 import dataclasses
 import json
 import re
+import typing
+from collections.abc import Mapping
+from typing import Any
 
 import pytest
 
 import tiny
-from pfljax import Experiment
+from pfljax import Experiment, registry
 from pfljax.cli import options
-from pfljax.runs import settings
+from pfljax.registry import Choice
+from pfljax.runs import checks, config, settings
 
 UNHASHED = {
     "out": "x", "label": "x", "baseline": "x", "devices": 1, "homes": True, "keep": 3,
@@ -29,51 +33,84 @@ CONFIGS = {  # a foreign or broken config.json, and what the message tells
     "list": ("[1, 2]", "expected a JSON object with the settings"),
     "number": ("3", "expected a JSON object with the settings"),
     "foreign": ('{"name": "vit", "layers": 3}', "expected a JSON object with the"),
-    "unknown": ('{"algorithm": "ditto", "lam": 1}', "unknown setting 'lam'; known:"),
-    "type": ('{"algorithm": "ditto", "rounds": "many"}', "rounds is 'many'; expected"),
-    "hyper": ('{"algorithm": "ditto", "hyper": [3]}', r"hyper is \[3\]; expected"),
-    "method": ('{"algorithm": "fedfoo"}', "unknown algorithm 'fedfoo'"),
+    "flat": ('{"algorithm": "ditto", "lam": 1}', "an older pfljax wrote it; choose an"),
+    "group": ('{"method": {}, "date": {}}', "unknown group of settings 'date'; known:"),
+    "in no group": ('{"method": 3}', "method is 3; expected its settings by name"),
+    "unknown": ('{"method": {"lam": 1}}', "unknown setting of method 'lam'; known: al"),
+    "elsewhere": ('{"method": {"rounds": 1}}', "unknown setting of method 'rounds'"),
+    "type": (
+        '{"method": {}, "participation": {"rounds": "many"}}',
+        "rounds is 'many'; expected",
+    ),
+    "hyper": ('{"method": {"hyper": [3]}}', r"hyper is \[3\]; expected"),
+    "method": ('{"method": {"algorithm": "fedfoo"}}', "unknown algorithm 'fedfoo'"),
 }
 
 
 def test_every_setting_is_covered_here():
-    names = {field.name for field in dataclasses.fields(Experiment)}
-    assert names == set(CHANGED) | set(UNHASHED) == names
+    assert set(settings.FIELDS) == set(CHANGED) | set(UNHASHED)
 
 
 def test_every_setting_has_a_help_text():
-    assert all(len(f.metadata["help"]) > 10 for f in dataclasses.fields(Experiment))
+    texts = [field.metadata["help"] for field in settings.FIELDS.values()]
+    assert all(len(text) > 10 for text in texts)
+
+
+def test_names_are_unique_over_the_groups():
+    names = [f.name for r in settings.GROUPS.values() for f in dataclasses.fields(r)]
+    assert len(names) == len(set(names)) == len(settings.FIELDS) - 1  # and the seed
+
+
+def test_editors_know_every_setting_and_its_type():
+    """`Settings` says twice what the records say: it must say the same."""
+    told = typing.get_type_hints(settings.Settings)
+    given = {Choice: str | Choice, settings.FIELDS["hyper"].type: Mapping[str, Any]}
+    kept = {name: field.type for name, field in settings.FIELDS.items()}
+    assert told == {name: given.get(kind, kind) for name, kind in kept.items()}
+
+
+def test_names_with_options_are_parsed_once():
+    one = Experiment(dataset="synthetic:rows=3,alpha=1.0", model="mlp:hidden=[8]")
+    assert one.data.dataset == registry.choose("synthetic", alpha=1.0, rows=3)
+    assert one.method.model == registry.choose("mlp", hidden=(8,))
+    assert one == Experiment(dataset=one.data.dataset, model=one.method.model)
+    assert {one} == {one.replace(dataset="synthetic:alpha=1.0, rows=3")}
+    with pytest.raises(ValueError, match="'mnist:every' is not of the form"):
+        Experiment(dataset="mnist:every")
+
+
+def test_an_unknown_setting_is_named_with_its_neighbour():
+    with pytest.raises(ValueError, match="unknown setting 'round'; known: "):
+        Experiment(round=3)  # pyright: ignore[reportCallIssue]
 
 
 def test_settings_survive_json():
     for experiment in (Experiment(), tiny.TINY, Experiment(**CHANGED)):
-        text = json.dumps(settings.to_dict(experiment))
-        assert settings.from_dict(json.loads(text)) == experiment
+        text = json.dumps(config.to_dict(experiment))
+        assert config.from_dict(json.loads(text)) == experiment
 
 
 @pytest.mark.parametrize("name", CHANGED)
 def test_what_changes_a_number_changes_the_digest(name):
     one = Experiment("superfed" if name == "rounds" else "fedavg")
     other = one.replace(**{name: CHANGED[name]})
-    assert settings.digest(other) != settings.digest(one)
-    (told,) = settings.difference(one, other)
+    assert config.digest(other) != config.digest(one)
+    (told,) = config.difference(one, other)
     assert told.startswith(f"{name}: ")
 
 
 def test_the_digest_has_rounds_of_methods_that_look_ahead():
     for method, ahead in (("fedavg", False), ("ditto", False), ("superfed", True)):
         one = Experiment(method, rounds=20)
-        assert settings.looks_ahead(one) == ahead
-        assert (
-            settings.digest(one.replace(rounds=30)) != settings.digest(one)
-        ) == ahead
+        assert config.looks_ahead(one) == ahead
+        assert (config.digest(one.replace(rounds=30)) != config.digest(one)) == ahead
 
 
 @pytest.mark.parametrize("name", UNHASHED)
 def test_names_and_places_change_no_digest(name):
     other = Experiment(**{name: UNHASHED[name]})
-    assert settings.digest(other) == settings.digest(Experiment())
-    assert settings.difference(Experiment(), other) == []
+    assert config.digest(other) == config.digest(Experiment())
+    assert config.difference(Experiment(), other) == []
 
 
 def test_the_order_of_options_does_not_matter():
@@ -84,48 +121,46 @@ def test_the_order_of_options_does_not_matter():
 
 
 def test_resolve_writes_all_options_label_and_folder():
-    resolved = settings.resolve(
-        Experiment(algorithm="ditto", hyper={"lam": 1.0}, seed=3)
-    )
-    assert dict(resolved.hyper) == {
+    resolved = checks.resolve(Experiment(algorithm="ditto", hyper={"lam": 1.0}, seed=3))
+    assert dict(resolved.method.hyper) == {
         "lam": 1.0, "personal_epochs": None, "prox": "squared",
         "judge_untrained": False,
     }  # fmt: skip
-    assert resolved.label == "ditto lam=1.0"
-    assert resolved.out == "runs/digits-ditto-s3"
-    assert settings.resolve(resolved) == resolved
-    assert settings.resolve(Experiment(label="mine")).label == "mine"
+    assert resolved.output.label == "ditto lam=1.0"
+    assert resolved.output.out == "runs/digits-ditto-s3"
+    assert checks.resolve(resolved) == resolved
+    assert checks.resolve(Experiment(label="mine")).output.label == "mine"
 
 
 def test_a_whole_number_is_the_float_that_it_equals():
     """Else the digests of equal settings differ, and no checkpoint is taken."""
     whole = Experiment(algorithm="ditto", hyper={"lam": 1}, lr=1, test=0)
     other = Experiment(algorithm="ditto", hyper={"lam": 1.0}, lr=1.0, test=0.0)
-    a, b = settings.resolve(whole), settings.resolve(other)
-    assert settings.difference(a, b) == []
-    assert settings.digest(a) == settings.digest(b)
-    assert a.label == b.label == "ditto lam=1.0"
+    a, b = checks.resolve(whole), checks.resolve(other)
+    assert config.difference(a, b) == []
+    assert config.digest(a) == config.digest(b)
+    assert a.output.label == b.output.label == "ditto lam=1.0"
     epochs = Experiment(algorithm="ditto", hyper={"personal_epochs": 2})
-    assert type(dict(settings.resolve(epochs).hyper)["personal_epochs"]) is int
+    assert type(dict(checks.resolve(epochs).method.hyper)["personal_epochs"]) is int
 
 
 def test_an_unknown_model_needs_a_task():
     own, known = Experiment(model="mine"), Experiment(model="mlp:hidden=(8,)")
-    settings.check(own, own_model=True)
+    checks.check(own, own_model=True)
     with pytest.raises(ValueError, match=r"'mine'; known: .*task=\.\.\.\) in Python$"):
-        settings.check(own)
+        checks.check(own)
     with pytest.raises(ValueError, match="one of pfljax, but a task is given"):
-        settings.check(known, own_model=True)
+        checks.check(known, own_model=True)
 
 
 def test_the_defaults_pass_and_an_int_passes_for_a_float():
-    settings.check(Experiment())
-    settings.check(Experiment(lr=1, test=0, algorithm="ditto", hyper={"lam": 1}))
+    checks.check(Experiment())
+    checks.check(Experiment(lr=1, test=0, algorithm="ditto", hyper={"lam": 1}))
 
 
 def test_several_mistakes_are_told_at_once():
     with pytest.raises(ValueError, match=r"rounds is 0.*; lr is -1.0; .*; seed is -1;"):
-        settings.check(Experiment(rounds=0, lr=-1, seed=-1))
+        checks.check(Experiment(rounds=0, lr=-1, seed=-1))
 
 
 def test_options_of_the_command_line_are_the_settings():
@@ -136,12 +171,16 @@ def test_options_of_the_command_line_are_the_settings():
         at = flags.index(f"--{name}")
         assert flags.pop(at + 1) == "True"
     read = options.experiment(flags)
-    assert settings.resolve(read) == settings.resolve(experiment)
+    assert checks.resolve(read) == checks.resolve(experiment)
 
 
 def test_none_can_be_written_on_the_command_line():
     read = options.experiment(["--epochs", "None", "--steps", "3", "--clients", "None"])
-    assert (read.epochs, read.steps, read.clients) == (None, 3, None)
+    assert (read.training.epochs, read.training.steps, read.data.clients) == (
+        None,
+        3,
+        None,
+    )
 
 
 @pytest.mark.parametrize("name", CONFIGS)

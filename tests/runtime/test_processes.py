@@ -52,7 +52,9 @@ def killed(cache, tmp_path_factory):
     told = [process.communicate() for process in pair]
     assert _logged(path) >= KILLED, told
     assert not (path / "summary.json").exists()
-    assert folder.read_config(path).devices is None  # no matter of the experiment
+    assert (
+        folder.read_config(path).machine.devices is None
+    )  # no matter of the experiment
     return path
 
 
@@ -97,8 +99,10 @@ def _logged(path):
 
 def _assert_same(path, alone):
     """The same results, and each round in the log once."""
-    lines = folder.cut_lines(path / "metrics.jsonl", JOB.rounds)
-    assert [line["round"] for line in lines] == list(range(1, JOB.rounds + 1))
+    lines = folder.cut_lines(path / "metrics.jsonl", JOB.participation.rounds)
+    assert [line["round"] for line in lines] == list(
+        range(1, JOB.participation.rounds + 1)
+    )
     one = folder.read_arrays(alone / "per_client.npz")
     two = folder.read_arrays(path / "per_client.npz")
     assert sorted(one) == sorted(two)
@@ -115,7 +119,7 @@ def test_two_processes_go_on_and_do_as_one(cache, killed, alone, tmp_path):
     first, second = _finish(_pair(cache, path))
     _assert_same(path, alone)
     assert "4 devices of 2 processes" in first[1]
-    assert f"round {JOB.rounds}/{JOB.rounds}" in first[1]
+    assert f"round {JOB.participation.rounds}/{JOB.participation.rounds}" in first[1]
     assert "accuracy" in first[0]
     assert "round" not in second[1]
     assert "accuracy" not in second[0]
@@ -137,7 +141,7 @@ def test_one_process_goes_on_where_two_were(cache, killed, alone, tmp_path):
 def test_two_processes_go_on_where_one_was(cache, alone, tmp_path):
     path = shutil.copytree(alone, tmp_path / "run")
     (path / "summary.json").unlink()
-    shutil.rmtree(path / "checkpoints" / str(JOB.rounds))
+    shutil.rmtree(path / "checkpoints" / str(JOB.participation.rounds))
     _finish(_pair(cache, path))
     _assert_same(path, alone)
 

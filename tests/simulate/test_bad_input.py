@@ -6,7 +6,7 @@ import pytest
 import tiny
 from pfljax import Experiment, data
 from pfljax.data import Federation, MissingDataset
-from pfljax.runs import folder, settings
+from pfljax.runs import checks, folder
 from pfljax.runs.folder import FolderError
 from pfljax.simulate import run as experiment
 
@@ -224,7 +224,7 @@ def test_corrected_settings_may_use_the_same_folder(tmp_path, monkeypatch):
 
 def test_several_mistakes_are_told_at_once():
     with pytest.raises(ValueError, match=r"rounds is 0.*; lr is -1.0; .*; seed is -1;"):
-        settings.check(Experiment(rounds=0, lr=-1, seed=-1))
+        checks.check(Experiment(rounds=0, lr=-1, seed=-1))
 
 
 def test_a_data_set_that_is_not_there_gives_the_command(tmp_path, monkeypatch, idle):

@@ -82,7 +82,7 @@ def test_what_is_missing_is_run_and_no_more(done, tmp_path, monkeypatch):
     out = tmp_path / "out"
     shutil.copytree(done[0], out)
     config = json.loads((out / "fedavg" / "s1" / "config.json").read_text())
-    assert config["baseline"] == f"{done[0]}/local/s1"
+    assert config["evaluation"]["baseline"] == f"{done[0]}/local/s1"
     shutil.rmtree(out / "fedavg" / "s1")
     times = {name: p.stat().st_mtime_ns for name, p in logs(out).items()}
     table = compare(GRID, (0, 1), str(out), quiet=True)
@@ -93,16 +93,19 @@ def test_what_is_missing_is_run_and_no_more(done, tmp_path, monkeypatch):
         share = [json.loads(summaries(o)[name].read_text()) for o in (done[0], out)]
         assert share[0] == share[1]
     config = json.loads((out / "ditto-lam=1.0" / "s0" / "config.json").read_text())
-    assert config["baseline"] == f"{out}/local/s0"
+    assert config["evaluation"]["baseline"] == f"{out}/local/s0"
 
 
 def test_the_baseline_is_the_first_of_each_seed_whatever_its_name():
     named = BASE.replace(algorithm="local", label="On their own")
     planned = grid([*GRID, named], (0, 1), "out")
-    assert [e.out for e in planned[:3]] == [
+    assert [e.output.out for e in planned[:3]] == [
         "out/On-their-own/s0", "out/fedavg/s0", "out/ditto-lam=1.0/s0",
     ]  # fmt: skip
-    assert [e.baseline for e in planned[3:]] == [None, *["out/On-their-own/s1"] * 2]
+    assert [e.evaluation.baseline for e in planned[3:]] == [
+        None,
+        *["out/On-their-own/s1"] * 2,
+    ]
 
 
 def test_clients_and_a_model_of_ones_own(tmp_path, monkeypatch):
@@ -124,15 +127,17 @@ def test_clients_and_a_model_of_ones_own(tmp_path, monkeypatch):
         told = json.loads((place / "partition.json").read_text())
         assert (told["given"], told["dataset"]) == (True, "mine")
         assert told["sha256"] == mine(seed).manifest["sha256"]
-        assert json.loads((place / "config.json").read_text())["model"] == "mine"
+        assert (
+            json.loads((place / "config.json").read_text())["method"]["model"] == "mine"
+        )
     with pytest.raises(RuntimeError, match="begun on other data than these"):
         compare([job], (0,), str(tmp_path / "out"), **given | {"federation": mine(1)})
 
 
 def test_local_may_be_left_out():
     planned = grid(GRID, (0,), "out", local=False)
-    assert [e.algorithm for e in planned] == ["fedavg", "ditto"]
-    assert [e.baseline for e in planned] == [None, None]
+    assert [e.method.algorithm for e in planned] == ["fedavg", "ditto"]
+    assert [e.evaluation.baseline for e in planned] == [None, None]
 
 
 @pytest.mark.parametrize("labels", [("a", "a"), ("a b", "a-b")])

@@ -129,7 +129,8 @@ def test_nested_names_become_nested_dicts(tmp_path):
 def test_a_run_of_more_devices_is_read_and_goes_on(folder, tmp_path):
     half = tiny.unfinished(folder, tmp_path / "half")
     config = half / "config.json"
-    told = json.loads(config.read_text()) | {"devices": 512, "homes": True}
+    told = json.loads(config.read_text())
+    told["machine"] |= {"devices": 512, "homes": True}
     config.write_text(json.dumps(told))
     assert export.load_state(half)[2].round == 2
     assert tiny.main("resume", half)[0] == 0

@@ -220,7 +220,7 @@ def own(tmp_path_factory):
 
 def test_a_finished_run_is_held_to_the_clients_given(own):
     assert run(own, mine())["rounds"] == 2
-    assert folder.read_config(Path(own.out)).clients == 4
+    assert folder.read_config(Path(own.out)).data.clients == 4
     with pytest.raises(FolderError, match="begun on other data than these"):
         run(own, mine(seed=1))  # the same labels
     with pytest.raises(FolderError, match="given its own federation in Python"):
@@ -251,7 +251,9 @@ class Own(nnx.Module):
 def test_a_model_of_ones_own_is_run(tmp_path):
     job, task = SMALL.replace(out=str(tmp_path)), models.task_from_nnx(Own, (3,))
     run(job, mine(), task=task)
-    assert json.loads((tmp_path / "config.json").read_text())["model"] == "own"
+    assert (
+        json.loads((tmp_path / "config.json").read_text())["method"]["model"] == "own"
+    )
     params = export.personal_model(tmp_path, 0, mine(), task)
     assert params["head"]["kernel"].shape == (4, 3)
     with pytest.raises(FolderError, match=r"its own task in Python; .* task=\.\.\."):
@@ -276,14 +278,14 @@ def test_another_baseline_counts_anew_and_redraws(tmp_path):
     assert run(first, mine())["worse_than_local"] is None
     run(alone, mine())
     (tmp_path / "run" / "report.html").write_text("old")
-    found = run(first.replace(baseline=alone.out), mine())["worse_than_local"]
+    found = run(first.replace(baseline=alone.output.out), mine())["worse_than_local"]
     name = "personal/test/accuracy"
     ours, theirs = (
-        np.load(f"{job.out}/per_client.npz")[name][-1] for job in (first, alone)
+        np.load(f"{job.output.out}/per_client.npz")[name][-1] for job in (first, alone)
     )
     assert found == np.mean(ours < theirs)
     config = json.loads((tmp_path / "run" / "config.json").read_text())
-    assert config["baseline"] == alone.out
+    assert config["evaluation"]["baseline"] == alone.output.out
     assert not (tmp_path / "run" / "report.html").exists()
     with pytest.raises(ValueError, match="nowhere is not a finished run; run it fi"):
         run(first.replace(baseline="nowhere"), mine())

@@ -16,7 +16,7 @@ from pfljax.data import Federation
 from pfljax.engine import chunked_vmap
 from pfljax.evaluation import programs
 from pfljax.report.runs import read_run
-from pfljax.runs import checkpoint, settings
+from pfljax.runs import checkpoint, config
 from pfljax.runs.folder import FolderError, read_config
 from pfljax.simulate.components import make_network, shape_of
 from pfljax.simulate.export import load_state
@@ -72,7 +72,9 @@ class Finished:
     @property
     def about(self) -> str:
         """The method and the round."""
-        return f"{read_config(self.path).algorithm}, round {int(self.state.round)}"
+        return (
+            f"{read_config(self.path).method.algorithm}, round {int(self.state.round)}"
+        )
 
     def server(self) -> Params:
         """The server's one model.
@@ -171,7 +173,7 @@ class Finished:
                 "each evaluation saves one"
             )
         template = abstract(self.sim)
-        digest = settings.digest(read_config(self.path))
+        digest = config.digest(read_config(self.path))
         # One checkpoint at a time: only the server's model of each is kept.
         models = []
         for round_ in rounds:

@@ -18,7 +18,7 @@ from pfljax.engine.paging import pages, records
 from pfljax.engine.paging.disk import DiskStore, room
 from pfljax.engine.paging.host import HostStore
 from pfljax.engine.paging.records import StoreError
-from pfljax.runs import settings
+from pfljax.runs import checks
 from pfljax.runs.checkpoint import CheckpointError
 from pfljax.runs.folder import FolderError
 from pfljax.simulate import export, population, simulation
@@ -231,7 +231,8 @@ def test_a_run_goes_on_with_its_own_store_only(on_disk, tmp_path):
     for kind in ("device", "host"):
         with pytest.raises(FolderError, match=f"in the store 'disk', not '{kind}'; go"):
             run(job.replace(store=kind), quiet=True, report=False)
-    fields = json.loads((folder / "config.json").read_text()) | {"store": "device"}
+    fields = json.loads((folder / "config.json").read_text())
+    fields["machine"]["store"] = "device"
     (folder / "config.json").write_text(json.dumps(fields))
     with pytest.raises(CheckpointError, match="another store of its client states"):
         run(job, quiet=True, report=False)
@@ -239,7 +240,7 @@ def test_a_run_goes_on_with_its_own_store_only(on_disk, tmp_path):
 
 def test_a_run_with_its_clients_on_disk_goes_on_for_more_rounds(on_disk, tmp_path):
     folder = shutil.copytree(on_disk, tmp_path / "run")
-    longer = JOB.replace(rounds=JOB.rounds + 2, store="disk")
+    longer = JOB.replace(rounds=JOB.participation.rounds + 2, store="disk")
     for place in (folder, tmp_path / "whole"):
         run(longer.replace(out=str(place)), quiet=True, report=False)
     assert_same(*(last_state(place) for place in (folder, tmp_path / "whole")))
@@ -256,7 +257,7 @@ def test_a_lost_store_is_one_line(on_disk, tmp_path):
 
 def test_an_unknown_store_is_refused():
     with pytest.raises(ValueError, match="store is 'tape'; expected one of device, h"):
-        settings.check(Experiment(store="tape"))
+        checks.check(Experiment(store="tape"))
 
 
 def test_too_small_a_disk_is_told(tmp_path, monkeypatch):

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from checkout import SHARED
-from pfljax.runs import settings
+from pfljax.runs import checks, config
 from pfljax.sweep import points
 
 TABLES = [f"table{number}" for number in range(1, 6)]
@@ -55,7 +55,7 @@ def test_every_cell_has_a_published_number_and_a_sound_experiment(name):
             assert set(told) == set(column.methods), (column.name, theirs)
         for label in column.methods:
             for small in (True, False):
-                settings.check(protocol.experiment_of(column, label, small))
+                checks.check(protocol.experiment_of(column, label, small))
 
 
 @pytest.mark.skipif(not OFFICIAL.exists(), reason="no ../shared/tables")
@@ -70,7 +70,8 @@ def test_hyperparameters_are_those_of_the_official_commands():
         }
         for column in (c for c in columns(module) if fnmatch(c.name, names)):
             label = f"SuPerFed-{row['variant']}"
-            given = dict(protocol.experiment_of(column, label, small=False).hyper)
+            whole = protocol.experiment_of(column, label, small=False)
+            given = dict(whole.method.hyper)
             assert given.items() >= theirs.items(), (column.name, label)
             met.add((module, column.name, label))
     assert len(met) == 2 * sum(len(columns(name)) for name in TABLES[:4])
@@ -87,9 +88,9 @@ def test_settings_of_one_method_alone_are_told_apart():
     ):
         for alone, wanted in ((False, ours), (True, theirs)):
             e = experiment_of(column, label, small=False, alone=alone)
-            assert tuple(getattr(e, name) for name in names) == wanted
+            assert tuple(config.written(e)[name] for name in names) == wanted
     small = experiment_of(cifar, "SCAFFOLD", small=True, alone=True)
-    assert (small.rounds, small.lr_decay) == (6, 0.9)
+    assert (small.participation.rounds, small.training.lr_decay) == (6, 0.9)
 
 
 def test_published_numbers_are_the_papers():
@@ -208,7 +209,7 @@ def test_a_row_of_superfed_has_the_codes_errors_and_the_data_of_its_run(tmp_path
     (column,) = (c for c in columns("table5") if c.name == "start-0.2")
     given = protocol.experiment_of(column, "SuPerFed-MM", small=True)
     (tmp_path / "sweep.json").write_text(
-        json.dumps({"experiment": settings.to_dict(given), "over": {"seed": [0]}})
+        json.dumps({"experiment": config.to_dict(given), "over": {"seed": [0]}})
     )
     ends = [("mixture", "oracle", 0.4), ("mixture", "superfed-code", 0.6)]
     told = [row for *by, mean in ends for row in rows((mean,), *by)]
@@ -273,7 +274,7 @@ def test_every_method_is_tuned_with_nine_points(scale):
         made = points.combined({"lr": tried.rates, **tried.own})
         assert len(made) == 9
         for values in made:
-            settings.check(points.settled(base, values))
+            checks.check(points.settled(base, values))
 
 
 def test_the_deviations_name_runs_that_exist():

@@ -12,7 +12,7 @@ import pytest
 
 import tiny
 from pfljax.data import MissingDataset
-from pfljax.runs import settings
+from pfljax.runs import config
 from pfljax.runs.folder import FolderError, write_json
 from pfljax.runtime import errors
 from pfljax.simulate import simulation
@@ -71,9 +71,9 @@ def written(experiment, over, *, out, quiet):
         writer.writerow(names)
         for seed in over["seed"]:
             for at, pair in enumerate(judged):
-                row = (seed, experiment.rounds, *pair, "test", "accuracy")
+                row = (seed, experiment.participation.rounds, *pair, "test", "accuracy")
                 writer.writerow((*row, 0.5 + at / 10, 0.1))
-    told = {"experiment": settings.to_dict(experiment), "over": over}
+    told = {"experiment": config.to_dict(experiment), "over": over}
     write_json(out / "sweep.json", told)
 
 
@@ -83,8 +83,8 @@ def cells(monkeypatch):
     protocol, refused, ran = importlib.import_module("protocol"), {}, []
 
     def sweep(experiment, over, **kwargs):
-        if experiment.label in refused:
-            raise refused[experiment.label]
+        if experiment.output.label in refused:
+            raise refused[experiment.output.label]
         ran.append(experiment)
         written(experiment, over, **kwargs)
 
@@ -99,7 +99,7 @@ def test_a_table_has_what_was_asked_for_and_nothing_else(call, cells, tmp_path):
     _, ran = cells
     code, out, _ = call("table1", *ASKED, "SuPerFed-MM", "--rounds", "3")
     assert code == 0
-    assert {e.rounds for e in ran} == {3}
+    assert {e.participation.rounds for e in ran} == {3}
     assert out.count("### ") == 2
     assert "### MNIST-K100" in out
     again = ("--table", "--columns", "MNIST-K50", "--only", "APFL", "SuPerFed-MM")
@@ -134,15 +134,19 @@ def test_unasked_the_small_scale_runs_what_takes_minutes(call, cells):
     _, ran = cells
     code, _, _ = call("table1", "--only", "FedAvg", "--rounds", "3")
     assert (code, len(ran)) == (0, 3)
-    assert [e.dataset for e in ran] == ["mnist:every=10", "mnist:every=5", "mnist"]
+    assert [str(e.data.dataset) for e in ran] == [
+        "mnist:every=10",
+        "mnist:every=5",
+        "mnist",
+    ]
     cifar = ("--columns", "CIFAR10-K50", "--only", "FedAvg", "--out", "cifar")
     assert call("table1", *cifar)[0] == 0
-    assert ran.pop().dataset == "cifar10:size=28,every=10"
+    assert str(ran.pop().data.dataset) == "cifar10:every=10,size=28"
     whole = ("--scale", "paper", "--only", "FedAvg", "--rounds", "3")
     assert call("table1", *whole)[0] == 0
     assert len(ran) == 3 + 6
     assert call("table4", "--only", "FedAvg", "--out", "four")[0] == 0
-    noises = [e.noise for e in ran[9:]]
+    noises = [str(e.data.noise) for e in ran[9:]]
     assert ["legacy" in n for n in noises] == [True, False] * 2
     assert all(n.startswith("pair") for n in noises)
 
@@ -196,7 +200,7 @@ def test_tables_keep_what_was_tuned_before_on_the_same_seeds(call, monkeypatch):
     def made(base, label, seeds, out):
         out.mkdir(exist_ok=True)
         mean = 60.0 + len(label) + 10 * len(seeds)
-        of = f"{base.rounds} rounds, {seeds}"
+        of = f"{base.participation.rounds} rounds, {seeds}"
         return module.Line(label, "lr .1, x", mean, 1.0, np.nan, 60.0, 0, of)
 
     monkeypatch.setattr(module, "line", made)
@@ -227,12 +231,12 @@ def test_deviations_keep_what_ran_before(call, monkeypatch, tmp_path):
 
     def run(experiment, over, out, quiet):
         out.mkdir(parents=True)
-        R = experiment.rounds
+        R = experiment.participation.rounds
         metrics = ("accuracy", "loss", "ece", "ece_batchwise")
         rows = [f"0,{R},personal,,test,{metric},.5\n" for metric in metrics]
         head = "seed,round,judged,lambda,split,metric,mean\n"
         (out / "sweep.csv").write_text(head + "".join(rows))
-        write_json(out / "sweep.json", {"experiment": settings.to_dict(experiment)})
+        write_json(out / "sweep.json", {"experiment": config.to_dict(experiment)})
 
     participation = importlib.import_module("shared.participation")
     monkeypatch.setattr(module, "took_part", lambda *_: participation.Part(5, 5))
@@ -277,11 +281,11 @@ def test_points_run_one_by_one_are_told_with_their_pace(call, monkeypatch):
     code, out, _ = call("fig3", *one_by_one)
     assert code == 0
     assert made[0] == "cache"
-    assert [e.rounds for e in made[1:]] == [2] * 8
+    assert [e.participation.rounds for e in made[1:]] == [2] * 8
     assert out == "one after another: 8 points ran in 0 s, 0.0 s a point\n"
     for e in made[1:3]:
-        Path(e.out).mkdir(parents=True)
-        write_json(Path(e.out) / "summary.json", {"rounds": 2})
+        Path(e.output.out).mkdir(parents=True)
+        write_json(Path(e.output.out) / "summary.json", {"rounds": 2})
     assert "6 points ran" in call("fig3", *one_by_one)[1]
     assert module.pace(0, 1.0) == "0 points ran in 1 s"
 
@@ -310,7 +314,7 @@ def test_figure_a1_is_of_the_first_seed_and_its_table_of_all(
 
     monkeypatch.setattr(module, "run", ran.append)
     monkeypatch.setattr(module.landscape, "Finished", lambda _: ran[-1])
-    monkeypatch.setattr(module, "surface", lambda done, points: len(done.hyper))
+    monkeypatch.setattr(module, "surface", lambda done, points: len(done.method.hyper))
     monkeypatch.setattr(module, "measured", measured)
     monkeypatch.setattr(module.landscape, "draw_planes", drawn.append)
     monkeypatch.setattr(module, "save_figure", lambda figure, path: None)
@@ -318,9 +322,9 @@ def test_figure_a1_is_of_the_first_seed_and_its_table_of_all(
     code, out, _ = call("figA1", "--seeds", "1", "3", "--out", "a1")
     assert code == 0
     assert [e.seed for e in ran] == [1, 1, 1, 3, 3, 3]
-    assert len({e.out for e in ran}) == 6
+    assert len({e.output.out for e in ran}) == 6
     assert len(drawn) == 1
-    options = len(ran[0].hyper)
+    options = len(ran[0].method.hyper)
     assert f"| FedAvg | {20 + options:.3f} ± 14.142 |" in out
     assert (tmp_path / "a1/table.md").read_text() in out
     assert "mnist, 500 clients, 50 rounds, seeds 1, 3" in out
@@ -340,7 +344,7 @@ def test_who_took_part_is_what_a_run_would_draw(start):
     ever, mixed = [], []
     for seed in (0, 1):
         state = sim.init(jax.random.key(seed))
-        for _ in range(e.rounds):
+        for _ in range(e.participation.rounds):
             state, _ = sim.rounds(state, federation.train, np.int32(1))
         ever.append(int((sim.participations(state.key, state.round) > 0).sum()))
         mixed.append(int(state.clients.met.sum()))

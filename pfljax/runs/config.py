@@ -1,0 +1,93 @@
+"""Settings as config.json has them, and what tells two runs apart."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from pfljax import registry
+from pfljax.registry import Choice
+from pfljax.runs.settings import GROUPS, HOME, Experiment, flat
+
+# These change no number of the run.
+UNHASHED = ("out", "label", "baseline", "devices", "homes", "keep", "store")
+
+
+def to_dict(experiment: Experiment) -> dict[str, Any]:
+    """The settings as JSON types by group; `from_dict` undoes it."""
+    values = written(experiment)
+    nested: dict[str, Any] = {group: {} for group in GROUPS}
+    for name, group in HOME.items():
+        nested[group][name] = values[name]
+    return nested | {"seed": experiment.seed}
+
+
+def from_dict(nested: Mapping[str, Any]) -> Experiment:
+    """The experiment of a config.json; a ValueError lists the known keys."""
+    return Experiment(**ungrouped(nested))
+
+
+def ungrouped(nested: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a config.json by name, as JSON types.
+
+    Raises:
+      ValueError: it holds no settings, or not by group as this version writes them.
+    """
+    if isinstance(nested, Mapping) and "algorithm" in nested:
+        raise ValueError(
+            "its settings are not grouped, so an older pfljax wrote it; choose another "
+            "--out to run it again, or go on with that version"
+        )
+    if not isinstance(nested, Mapping) or "method" not in nested:
+        raise ValueError("expected a JSON object with the settings of an experiment")
+    values: dict[str, Any] = {}
+    for group, own in nested.items():
+        registry.find("group of settings", {**GROUPS, "seed": int}, group)
+        if group == "seed":
+            values["seed"] = own
+            continue
+        if not isinstance(own, Mapping):
+            raise ValueError(f"{group} is {own!r}; expected its settings by name")
+        for name in own:
+            registry.find(f"setting of {group}", vars(GROUPS[group]()), name)
+        values |= own
+    return values
+
+
+def written(experiment: Experiment) -> dict[str, Any]:
+    """The settings by name, as JSON types."""
+    values = flat(experiment)
+    for name, value in values.items():
+        if isinstance(value, Choice):
+            values[name] = str(value)
+    values["hyper"] = dict(values["hyper"])
+    return values
+
+
+def digest(experiment: Experiment) -> str:
+    """SHA-256 of all settings that change a number of the rounds done so far."""
+    left_out = UNHASHED
+    if not looks_ahead(experiment):
+        left_out = (*UNHASHED, "rounds")
+    values = written(experiment)
+    hashed = {name: values[name] for name in values if name not in left_out}
+    return hashlib.sha256(json.dumps(hashed, sort_keys=True).encode()).hexdigest()
+
+
+def looks_ahead(experiment: Experiment) -> bool:
+    """Whether its method goes by how many rounds there will be."""
+    from pfljax import algorithms  # here alone: reports read settings without JAX
+
+    factory = algorithms.method(experiment.method.algorithm)
+    return bool(registry.given(factory, rounds=experiment.participation.rounds))
+
+
+def difference(old: Experiment, new: Experiment) -> list[str]:
+    """The settings that differ and change a number, as "name: old -> new"."""
+    before = written(old)
+    after = written(new)
+    return [
+        f"{name}: {before[name]} -> {after[name]}"
+        for name in before
+        if name not in UNHASHED and before[name] != after[name]
+    ]
