@@ -5,7 +5,9 @@ import shlex
 import subprocess
 
 MARK = "JSON "
-WORKLOAD, METHOD = "{workload}", "{algorithm}"  # stand in a command for the names
+# They stand in a command for the names.
+WORKLOAD = "{workload}"
+METHOD = "{algorithm}"
 
 
 def check(command: str, cases: list[tuple[str, str]]) -> None:
@@ -16,13 +18,19 @@ def check(command: str, cases: list[tuple[str, str]]) -> None:
         raise ValueError(f"--against {command!r} cannot be read: {error}") from None
     if not words:
         raise ValueError("--against is empty; give the command of a peer")
-    for place, names in zip((WORKLOAD, METHOD), zip(*cases, strict=True), strict=True):
-        found = dict.fromkeys(names)
-        if len(found) > 1 and place not in command:
-            raise ValueError(
-                f"--against is one command for {', '.join(found)}; write {place} where "
-                "it takes the name, or choose one of them"
-            )
+    _check_placeholder(command, WORKLOAD, [workload for workload, _ in cases])
+    _check_placeholder(command, METHOD, [method for _, method in cases])
+
+
+def _check_placeholder(command: str, placeholder: str, names: list[str]) -> None:
+    """Raises a ValueError if the command would be the same for different names."""
+    # A dict and not a set: the message keeps their order.
+    different = dict.fromkeys(names)
+    if len(different) > 1 and placeholder not in command:
+        raise ValueError(
+            f"--against is one command for {', '.join(different)}; write "
+            f"{placeholder} where it takes the name, or choose one of them"
+        )
 
 
 def ask(command: str, workload: str, method: str) -> float:
@@ -34,18 +42,21 @@ def ask(command: str, workload: str, method: str) -> float:
     filled = command.replace(WORKLOAD, workload).replace(METHOD, method)
     words = shlex.split(filled)
     try:
-        done = subprocess.run(words, capture_output=True, text=True)
+        process = subprocess.run(words, capture_output=True, text=True)
     except OSError as error:
         raise ValueError(f"the peer {words[0]!r} cannot be run: {error}") from None
-    if done.returncode:
-        last = (done.stderr.strip().splitlines() or ["no message"])[-1]
-        raise ValueError(f"the peer {words[0]!r} ended with {done.returncode}: {last}")
-    lines = [line for line in done.stdout.splitlines() if line.startswith(MARK)]
-    try:
-        return float(json.loads(lines[-1][len(MARK) :])["client_steps_per_s"])
-    except (IndexError, KeyError, TypeError, ValueError):
-        told = lines[-1] if lines else "nothing of the kind"
+    if process.returncode:
+        messages = process.stderr.strip().splitlines() or ["no message"]
         raise ValueError(
-            f"the peer {words[0]!r} printed {told}; expected a line "
+            f"the peer {words[0]!r} ended with {process.returncode}: {messages[-1]}"
+        )
+    lines = [line for line in process.stdout.splitlines() if line.startswith(MARK)]
+    try:
+        figures = json.loads(lines[-1][len(MARK) :])
+        return float(figures["client_steps_per_s"])
+    except (IndexError, KeyError, TypeError, ValueError):
+        printed = lines[-1] if lines else "nothing of the kind"
+        raise ValueError(
+            f"the peer {words[0]!r} printed {printed}; expected a line "
             'JSON {"client_steps_per_s": ...}'
         ) from None

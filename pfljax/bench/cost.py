@@ -16,7 +16,10 @@ from pfljax.bench.workloads import Ready
 from pfljax.core.communication import shapes_of_client, traffic_of
 from pfljax.core.types import Batch, ClientData, Key, Params, Turn
 
-SIDE, PRODUCTS, TRIES = 2048, 4, 5  # of the probe of the machine's peak
+# The probe of the machine's peak: products of SIDE x SIDE, so many a call.
+SIDE = 2048
+PRODUCTS = 4
+TRIES = 5
 
 
 def step_flops(ready: Ready) -> int:
@@ -37,7 +40,8 @@ def step_bytes(ready: Ready) -> float | None:
 
     None for a model with a loop, for XLA counts its body once.
     """
-    local, task, workload = ready.setting.local, ready.task, ready.workload
+    local = ready.setting.local
+    task = ready.task
     rate: Any = local.learning_rate
     optimizer = local.optimizer(rate)
 
@@ -48,21 +52,32 @@ def step_bytes(ready: Ready) -> float | None:
 
     key: Any = jax.eval_shape(jax.random.key, 0)
     params = jax.eval_shape(task.init, key)
-    shape: Any = jax.ShapeDtypeStruct
-    x = shape((local.batch_size, *workload.shape), ready.train.examples.x.dtype)
-    y, mask = (shape((local.batch_size,), kind) for kind in (jnp.int32, jnp.float32))
-    args = params, Batch(x, y, mask), key
-    if has_loop(step, *args):
+    arguments = (params, _batch_shape(ready), key)
+    if has_loop(step, *arguments):
         return None
-    cost = jax.jit(step).lower(*args).compile().cost_analysis()
+    cost = jax.jit(step).lower(*arguments).compile().cost_analysis()
+    # A backend may keep no account.
     return (cost or {}).get("bytes accessed")
+
+
+def _batch_shape(ready: Ready) -> Batch:
+    """One minibatch as shapes."""
+    rows = ready.setting.local.batch_size
+    shape: Any = jax.ShapeDtypeStruct
+    return Batch(
+        x=shape((rows, *ready.workload.shape), ready.train.examples.x.dtype),
+        y=shape((rows,), jnp.int32),
+        mask=shape((rows,), jnp.float32),
+    )
 
 
 def _shapes(ready: Ready) -> tuple[Any, ...]:
     """(turn, server, one client's state, its data) as shapes."""
-    algorithm, task = ready.setting.algorithm, ready.task
+    algorithm = ready.setting.algorithm
+    task = ready.task
     key: Any = jax.eval_shape(jax.random.key, 0)
     state = jax.eval_shape(lambda key: engine.init(algorithm, task, 1, key), key)
+    # Clients are stacked: one client's leaves lack the first axis.
     client = jax.tree.map(
         lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), state.clients
     )
@@ -74,10 +89,10 @@ def _shapes(ready: Ready) -> tuple[Any, ...]:
 def traffic_bytes(ready: Ready) -> int:
     """Bytes down and up of a whole cohort in one round."""
     workload = ready.workload
-    one = traffic_of(
+    traffic = traffic_of(
         ready.setting.algorithm, ready.task, workload.clients, workload.shape
     )
-    return workload.cohort * (one.down + one.up)
+    return workload.cohort * (traffic.down + traffic.up)
 
 
 def peak_flops(devices: Sequence[Any] | None = None) -> float:
@@ -89,26 +104,33 @@ def peak_flops(devices: Sequence[Any] | None = None) -> float:
 
     def seconds() -> float:
         start = time.perf_counter()
-        jax.block_until_ready([product(s, s) for s in squares * PRODUCTS])
+        # All devices work at once: nothing waits before the last was called.
+        products = [product(square, square) for square in squares * PRODUCTS]
+        jax.block_until_ready(products)
         return time.perf_counter() - start
 
-    seconds()
+    seconds()  # compiles
     fastest = min(seconds() for _ in range(TRIES))
-    return PRODUCTS * len(squares) * 2 * SIDE**3 / fastest
+    flops = PRODUCTS * len(squares) * 2 * SIDE**3
+    return flops / fastest
 
 
 def process_megabytes() -> float:
     """The most memory that this process has ever held; later workloads include it."""
-    unit = 1 if sys.platform == "darwin" else 1024  # bytes
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e6
+    # Bytes on macOS, KiB elsewhere.
+    unit = 1 if sys.platform == "darwin" else 1024
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return usage.ru_maxrss * unit / 1e6
 
 
 def device_bytes() -> int | None:
-    """The most memory that was in use on the device, where it tells."""
-    return (jax.devices()[0].memory_stats() or {}).get("peak_bytes_in_use")
+    """The most memory that was in use on the device, where it keeps count."""
+    statistics = jax.devices()[0].memory_stats() or {}
+    return statistics.get("peak_bytes_in_use")
 
 
 def parameters(ready: Ready) -> int:
     """Numbers in one model."""
-    shapes = jax.eval_shape(ready.task.init, jax.eval_shape(jax.random.key, 0))
+    key: Any = jax.eval_shape(jax.random.key, 0)
+    shapes = jax.eval_shape(ready.task.init, key)
     return sum(leaf.size for leaf in jax.tree.leaves(shapes))

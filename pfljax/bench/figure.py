@@ -15,16 +15,16 @@ APART = 0.17  # of a row: ours above, the peer below
 
 def write(results: list[dict[str, Any]], folder: Path) -> None:
     """Draws `results`, and the peer's rates where there are any."""
-    figure, (rate, share) = new_figure(8.4, 1.3 + 0.5 * len(results), 2, sharey=True)
+    height = 1.3 + 0.5 * len(results)
+    figure, (rate, share) = new_figure(8.4, height, 2, sharey=True)
+    panels = (rate, share)
     for row, result in enumerate(results):
-        peer = result.get("peer")
-        ours = result["steps_per_second"], result["share_of_peak"]
-        _points((rate, share), row - APART * (peer is not None), ours, "pfljax")
-        if peer is not None:
-            rates = peer["steps_per_second"]
-            by = result["flops_per_step"] / result["peak_flops"]
-            theirs = rates, {key: by * value for key, value in rates.items()}
-            _points((rate, share), row + APART, theirs, "peer")
+        ours = (result["steps_per_second"], result["share_of_peak"])
+        if "peer" in result:
+            _points(panels, row - APART, ours, "pfljax")
+            _points(panels, row + APART, _peer_spreads(result), "peer")
+        else:
+            _points(panels, row, ours, "pfljax")
     names = [f"{r['workload']} {r['method']}" for r in results]
     rate.set_yticks(range(len(names)), names)
     rate.set_ylim(len(names) - 0.5, -0.5)
@@ -39,14 +39,27 @@ def write(results: list[dict[str, Any]], folder: Path) -> None:
     save_figure(figure, folder / "bench")
 
 
+def _peer_spreads(result: dict[str, Any]) -> tuple[dict[str, float], ...]:
+    """The peer's (steps a second, share), if a step of its costs what ours costs."""
+    rates = result["peer"]["steps_per_second"]
+    share_of_a_step = result["flops_per_step"] / result["peak_flops"]
+    shares = {key: share_of_a_step * value for key, value in rates.items()}
+    return rates, shares
+
+
 def _points(panels: Any, y: float, spreads: Any, who: str) -> None:
     """The medians of (steps a second, share), each with a line from least to most."""
+    colour = COLOURS[who]
+    # The share is drawn in percent.
     for axes, spread, unit in zip(panels, spreads, (1, 100), strict=True):
-        low, middle, high = (unit * spread[key] for key in ("min", "median", "max"))
-        axes.plot([low, high], [y, y], color=COLOURS[who])
-        axes.plot(middle, y, "o", color=COLOURS[who], markersize=5)
+        low = unit * spread["min"]
+        middle = unit * spread["median"]
+        high = unit * spread["max"]
+        axes.plot([low, high], [y, y], color=colour)
+        axes.plot(middle, y, "o", color=colour, markersize=5)
+        label = f"{middle:,.0f}" if middle >= 100 else f"{middle:.3g}"
         axes.annotate(
-            f"{middle:,.0f}" if middle >= 100 else f"{middle:.3g}",
+            label,
             (high, y),
             xytext=(6, 0),
             textcoords="offset points",
@@ -63,7 +76,7 @@ def _decades(axes: "Axes") -> None:
 
     axes.set_xscale("log")
     low, high = axes.get_xlim()
-    axes.set_xlim(
-        10 ** math.floor(math.log10(low)), 10 ** math.ceil(math.log10(3 * high))
-    )
+    first = math.floor(math.log10(low))
+    last = math.ceil(math.log10(3 * high))
+    axes.set_xlim(10**first, 10**last)
     axes.xaxis.set_minor_formatter(NullFormatter())

@@ -31,7 +31,8 @@ def _count(jaxpr: Jaxpr) -> int:
 
 
 def _equation(equation: Any) -> int:
-    name, params = equation.primitive.name, equation.params
+    name = equation.primitive.name
+    params = equation.params
     if name == "dot_general":
         (contracted, _), _ = params["dimension_numbers"]
         shape = equation.invars[0].aval.shape
@@ -39,12 +40,16 @@ def _equation(equation: Any) -> int:
         return 2 * equation.outvars[0].aval.size * depth
     if name == "conv_general_dilated":
         kernel = equation.invars[1].aval
-        outputs = kernel.shape[params["dimension_numbers"].rhs_spec[0]]
+        output_axis = params["dimension_numbers"].rhs_spec[0]
+        outputs = kernel.shape[output_axis]
+        # Every number put out is a product with the kernel of one output channel.
         return 2 * equation.outvars[0].aval.size * kernel.size // outputs
     inner = [_count(jaxpr) for jaxpr in _inside(params)]
     if name == "cond":
         return max(inner)
-    return sum(inner) * (params["length"] if name == "scan" else 1)
+    if name == "scan":
+        return sum(inner) * params["length"]
+    return sum(inner)
 
 
 def _loops(jaxpr: Jaxpr) -> bool:
@@ -58,7 +63,9 @@ def _loops(jaxpr: Jaxpr) -> bool:
 def _inside(params: dict[str, Any]) -> Iterator[Jaxpr]:
     """The functions that an equation calls."""
     for value in params.values():
-        for item in value if isinstance(value, tuple | list) else (value,):
+        # The branches of a `cond` come as a tuple.
+        items = value if isinstance(value, tuple | list) else (value,)
+        for item in items:
             if isinstance(item, ClosedJaxpr):
                 yield item.jaxpr
             elif isinstance(item, Jaxpr):

@@ -23,7 +23,14 @@ from pfljax.models import task as make_task
 from pfljax.registry import find
 from pfljax.runs.folder import write_json
 
-SHAPE, CLASSES, SEED = (32, 32, 3), 10, 0
+SHAPE = (32, 32, 3)
+CLASSES = 10
+SEED = 0
+HEAD = (
+    "| landscape | clients, rows of each | points | points/s (min to max) | "
+    "MFLOP a point | of peak | compile s | peer, points/s | ratio |",
+    "|---|---|---|---|---|---|---|---|---|",
+)
 
 
 class Case(NamedTuple):
@@ -48,36 +55,45 @@ def task() -> Task:
 
 def rows_of(case: Case) -> ClientData:
     """The rows of all clients."""
-    rng, total = np.random.default_rng(SEED), case.clients * case.rows
+    rng = np.random.default_rng(SEED)
+    total = case.clients * case.rows
     x: Any = rng.standard_normal((total, *SHAPE), np.float32)
     y: Any = rng.integers(0, CLASSES, total, np.int32)
     size = np.full(case.clients, case.rows, np.int32)
     offset = np.arange(case.clients, dtype=np.int32) * case.rows
-    return ClientData(Examples(x, y), jnp.asarray(offset), jnp.asarray(size))
+    return ClientData(
+        examples=Examples(x, y),
+        offset=jnp.asarray(offset),
+        size=jnp.asarray(size),
+    )
 
 
 def make_plane(case: Case) -> Callable[[], Any]:
     """The plane through three models."""
-    model, data = task(), pooled(rows_of(case))
-    frame = through(*(model.init(jax.random.key(seed)) for seed in range(3)))
+    model = task()
+    data = pooled(rows_of(case))
+    a, b, c = (model.init(jax.random.key(seed)) for seed in range(3))
+    frame = through(a, b, c)
     axis = np.linspace(-0.2, 1.2, case.points)
     return lambda: plane(model, frame, data, alpha=axis, beta=axis)
 
 
 def make_lines(case: Case) -> Callable[[], Any]:
     """Lines between two models of every client, each on its own rows."""
-    model, data = task(), rows_of(case)
-    keys = jax.random.split(jax.random.key(SEED), (2, case.clients))
-    a, b = (jax.lax.map(model.init, k) for k in keys)
+    model = task()
+    data = rows_of(case)
+    keys_a, keys_b = jax.random.split(jax.random.key(SEED), (2, case.clients))
+    a = jax.lax.map(model.init, keys_a)
+    b = jax.lax.map(model.init, keys_b)
     t = np.linspace(0, 1, case.points)
     return lambda: line(model, a, b, data, t=t)
 
 
-CASES: dict[str, Case] = {
-    "plane": Case(make_plane, 1, 2000, 21, 2),
-    "lines": Case(make_lines, 100, 100, 21, 1),
-}
-ACCELERATED = {"plane": Case(make_plane, 1, 10_000, 51, 2)}  # in place of a CPU's
+PLANE = Case(make=make_plane, clients=1, rows=2000, points=21, axes=2)
+LINES = Case(make=make_lines, clients=100, rows=100, points=21, axes=1)
+CASES: dict[str, Case] = {"plane": PLANE, "lines": LINES}
+# In place of a CPU's.
+ACCELERATED = {"plane": PLANE._replace(rows=10_000, points=51)}
 
 
 def run(
@@ -110,46 +126,62 @@ def run(
     if peer is not None:
         against.check(peer, [(name, "") for name in names])
     peak = cost.peak_flops()
-    found = []
+    results = []
     for name, case in cases.items():
-        case = case._replace(
-            clients=max(1, int(scale * case.clients)),
-            rows=max(10, int(scale * case.rows)),
-            points=points or case.points,
-        )
-        found.append({"landscape": name, **_measure(name, case, repeats, peer, peak)})
-        print(_line(found[-1]), file=sys.stderr, flush=True)
-    machine = table.machine(peak)
-    Path(out).mkdir(parents=True, exist_ok=True)
-    write_json(Path(out) / "landscapes.json", {"machine": machine, "results": found})
-    return "\n".join([*HEAD, *map(_line, found)])
+        case = _resized(case, points, scale)
+        figures = _measure(name, case, repeats, peer, peak)
+        results.append({"landscape": name, **figures})
+        # Each at once: a long bench shows how far it is.
+        print(_line(results[-1]), file=sys.stderr, flush=True)
+    folder = Path(out)
+    folder.mkdir(parents=True, exist_ok=True)
+    written = {"machine": table.machine(peak), "results": results}
+    write_json(folder / "landscapes.json", written)
+    return "\n".join([*HEAD, *map(_line, results)])
+
+
+def _resized(case: Case, points: int | None, scale: float) -> Case:
+    return case._replace(
+        clients=max(1, int(scale * case.clients)),
+        rows=max(10, int(scale * case.rows)),
+        points=points or case.points,
+    )
 
 
 def _measure(
     name: str, case: Case, repeats: int, peer: str | None, peak: float
 ) -> dict[str, Any]:
     compute = case.make(case)
-    start = time.perf_counter()
-    compute()
-    first, seconds, rates = time.perf_counter() - start, [], []
+    first = _seconds(compute)  # with compilation
+    seconds = []
+    rates = []
     for _ in range(repeats):
-        start = time.perf_counter()
-        compute()
-        seconds.append(time.perf_counter() - start)
+        seconds.append(_seconds(compute))
+        # In turn with the peer: both have the machine's good and bad moments.
         if peer is not None:
             rates.append(against.ask(peer, name, ""))
     points = spread([case.judged / s for s in seconds])
     flops = flops_of_a_point(case)
-    told: dict[str, Any] = {
-        "clients": case.clients, "rows": case.rows, "points": case.judged,
-        "points_per_second": points, "flops_per_point": flops, "peak_flops": peak,
+    figures: dict[str, Any] = {
+        "clients": case.clients,
+        "rows": case.rows,
+        "points": case.judged,
+        "points_per_second": points,
+        "flops_per_point": flops,
+        "peak_flops": peak,
         "share_of_peak": points["median"] * flops / peak,
         "compile_seconds": max(0.0, first - min(seconds)),
-    }  # fmt: skip
+    }
     if rates:
-        told["peer"] = spread(rates)
-        told["ratio"] = points["median"] / told["peer"]["median"]
-    return told
+        figures["peer"] = spread(rates)
+        figures["ratio"] = points["median"] / figures["peer"]["median"]
+    return figures
+
+
+def _seconds(compute: Callable[[], Any]) -> float:
+    start = time.perf_counter()
+    compute()
+    return time.perf_counter() - start
 
 
 def flops_of_a_point(case: Case) -> int:
@@ -160,21 +192,18 @@ def flops_of_a_point(case: Case) -> int:
     return case.rows * product_flops(model.predict, params, row)
 
 
-HEAD = (
-    "| landscape | clients, rows of each | points | points/s (min to max) | "
-    "MFLOP a point | of peak | compile s | peer, points/s | ratio |",
-    "|---|---|---|---|---|---|---|---|---|",
-)
-
-
-def _line(found: dict[str, Any]) -> str:
-    rate, peer = found["points_per_second"], found.get("peer")
-    theirs = f"{peer['median']:.3g}" if peer else ""
-    ratio = f"{found['ratio']:.2f}" if peer else ""
+def _line(figures: dict[str, Any]) -> str:
+    rate = figures["points_per_second"]
+    peer = figures.get("peer")
     cells = (
-        found["landscape"], f"{found['clients']}, {found['rows']}", found["points"],
+        figures["landscape"],
+        f"{figures['clients']}, {figures['rows']}",
+        str(figures["points"]),
         f"{rate['median']:.3g} ({rate['min']:.3g} to {rate['max']:.3g})",
-        f"{found['flops_per_point'] / 1e6:,.0f}", f"{found['share_of_peak']:.0%}",
-        f"{found['compile_seconds']:.1f}", theirs, ratio,
-    )  # fmt: skip
-    return f"| {' | '.join(map(str, cells))} |"
+        f"{figures['flops_per_point'] / 1e6:,.0f}",
+        f"{figures['share_of_peak']:.0%}",
+        f"{figures['compile_seconds']:.1f}",
+        f"{peer['median']:.3g}" if peer else "",
+        f"{figures['ratio']:.2f}" if peer else "",
+    )
+    return f"| {' | '.join(cells)} |"

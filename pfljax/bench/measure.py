@@ -44,8 +44,12 @@ def compile_program(ready: Ready, state: RunState, rounds: int) -> Program:
     run = jitted.lower(state, ready.train, _count(ready, rounds)).compile()
     seconds = time.perf_counter() - start
     memory = run.memory_analysis()
-    temp = None if memory is None else int(memory.temp_size_in_bytes)
-    return Program(run, _evaluation(ready), seconds, temp)
+    return Program(
+        run=run,
+        evaluate=_evaluation(ready),
+        compile_seconds=seconds,
+        temp_bytes=None if memory is None else int(memory.temp_size_in_bytes),
+    )
 
 
 def _count(ready: Ready, rounds: int) -> jax.Array:
@@ -64,6 +68,7 @@ def sample(
     program: Program, ready: Ready, state: RunState, rounds: int
 ) -> tuple[RunState, Sample]:
     """The state after `rounds` more rounds, and their times and counts."""
+    # Before the call: the state is donated to it.
     counts = steps(ready, state.key, int(state.round), rounds)
     executed = sum(lane_steps(row, ready.setting.width) for row in counts)
     start = time.perf_counter()
@@ -75,7 +80,13 @@ def sample(
         start = time.perf_counter()
         jax.block_until_ready(program.evaluate(state.server, ready.test))
         evaluation = time.perf_counter() - start
-    return state, Sample(seconds, int(counts.sum()), executed, evaluation)
+    taken = Sample(
+        seconds=seconds,
+        steps=int(counts.sum()),
+        executed=executed,
+        evaluation=evaluation,
+    )
+    return state, taken
 
 
 def warm_up(program: Program, ready: Ready, state: RunState) -> RunState:
@@ -88,22 +99,30 @@ def warm_up(program: Program, ready: Ready, state: RunState) -> RunState:
 
 def steps(ready: Ready, key: Key, first: int, rounds: int) -> np.ndarray:
     """Local steps i[rounds, M] of each drawn client in rounds `first`, ..."""
-    setting, size = ready.setting, ready.train.size
-    ids = jax.vmap(lambda r: engine.draw(setting, key, r))(first + jnp.arange(rounds))
-    return np.asarray(budget(setting.local, size[ids]))
+    setting = ready.setting
+    round_numbers = first + jnp.arange(rounds)
+    ids = jax.vmap(lambda r: engine.draw(setting, key, r))(round_numbers)
+    sizes = ready.train.size[ids]
+    return np.asarray(budget(setting.local, sizes))
 
 
 def lane_steps(counts: np.ndarray, width: int | None) -> int:
     """Steps that a round runs where a chunk waits for its longest client.
 
-    `counts` [M] are dealt to chunks as `lanes.over_clients` does.
+    `counts` [M] are dealt to chunks as `chunked_vmap.over_clients` does.
     """
     M = len(counts)
     width = M if width is None else min(width, M)
-    longest = np.sort(counts)[::-1][::width]
+    descending = np.sort(counts)[::-1]
+    # The first of each chunk is its longest, and the others wait for it.
+    longest = descending[::width]
     return int(width * longest.sum())
 
 
 def spread(values: Sequence[float]) -> dict[str, float]:
     """Median, least and largest."""
-    return {"median": statistics.median(values), "min": min(values), "max": max(values)}
+    return {
+        "median": statistics.median(values),
+        "min": min(values),
+        "max": max(values),
+    }

@@ -27,24 +27,31 @@ TEST = 96  # rows of each client beside the training rows of W1
 def compare(rounds: int = 20, repeats: int = 3) -> dict[str, Any]:
     """Seconds of `rounds` rounds bare and by `run`, in turn, and the share kept."""
     devices.prepare()
-    people, bare, public = federation(), [], []
+    clients = federation()
+    bare = []
+    public = []
     with tempfile.TemporaryDirectory() as folder:
         base = experiment(rounds)
-        _public(base, people, Path(folder) / "compile")
+        _public(base, clients, Path(folder) / "compile")
         for i in range(repeats):
-            bare.append(_bare(base, people))
-            public.append(_public(base, people, Path(folder) / str(i)))
-    kept = float(np.median(bare) / np.median(public))
-    return {"rounds": rounds, "bare": bare, "public": public, "kept": kept}
+            bare.append(_bare(base, clients))
+            public.append(_public(base, clients, Path(folder) / str(i)))
+    return {
+        "rounds": rounds,
+        "bare": bare,
+        "public": public,
+        "kept": float(np.median(bare) / np.median(public)),
+    }
 
 
-def sentence(found: dict[str, Any]) -> str:
-    """What `compare` found, in one line."""
-    bare, public = min(found["bare"]), min(found["public"])
+def sentence(seconds: dict[str, Any]) -> str:
+    """The result of `compare`, in one line."""
+    bare = min(seconds["bare"])
+    public = min(seconds["public"])
     return (
-        f"{found['rounds']} rounds of W1: bare {bare:.2f} s, by pfljax.run "
-        f"{public:.2f} s (the fastest of {len(found['bare'])} each); "
-        f"of the bare speed {found['kept']:.0%} is kept (medians)"
+        f"{seconds['rounds']} rounds of W1: bare {bare:.2f} s, by pfljax.run "
+        f"{public:.2f} s (the fastest of {len(seconds['bare'])} each); "
+        f"of the bare speed {seconds['kept']:.0%} is kept (medians)"
     )
 
 
@@ -78,9 +85,10 @@ def federation() -> Federation:
     )
 
 
-def _bare(experiment: Experiment, people: Federation) -> float:
-    sim = simulation.simulation(resolve(experiment), people)
-    train, state = simulation.placed(sim, people).train, sim.init(jax.random.key(0))
+def _bare(experiment: Experiment, federation: Federation) -> float:
+    sim = simulation.simulation(resolve(experiment), federation)
+    train = simulation.placed(sim, federation).train
+    state = sim.init(jax.random.key(0))
     start = time.perf_counter()
     for _ in range(experiment.participation.rounds // sim.longest):
         state, _ = sim.rounds(state, train, sim.longest)
@@ -88,7 +96,7 @@ def _bare(experiment: Experiment, people: Federation) -> float:
     return time.perf_counter() - start
 
 
-def _public(experiment: Experiment, people: Federation, out: Path) -> float:
+def _public(experiment: Experiment, federation: Federation, out: Path) -> float:
     start = time.perf_counter()
-    run(experiment.replace(out=str(out)), people, quiet=True, report=False)
+    run(experiment.replace(out=str(out)), federation, quiet=True, report=False)
     return time.perf_counter() - start

@@ -42,8 +42,9 @@ def run(
       ValueError: for unknown names, no rounds or repeats, or a peer that fails.
     """
     if set(names) & set(landscape.CASES):
-        more: Any = {"points": rounds, "repeats": repeats, "peer": peer}
-        return landscape.run(names, **more, out=out, scale=scale)
+        return landscape.run(
+            names, points=rounds, repeats=repeats, peer=peer, out=out, scale=scale
+        )
     cases = _cases(names or list(WORKLOADS), methods)
     _check(cases, rounds, repeats, peer)
     folder = Path(out)
@@ -56,6 +57,7 @@ def run(
         ready = build(name, method, scale)
         results.append(_case(ready, rounds, repeats, peer, peak))
         print(table.line(results[-1]), file=sys.stderr, flush=True)
+        # After each workload: a bench that is stopped has written what it measured.
         write_json(folder / "results.json", {"machine": machine, "results": results})
     figure.write(results, folder)
     return table.markdown(machine, results)
@@ -90,8 +92,10 @@ def _case(
     state = ready.init(jax.random.key(0))
     program = measure.compile_program(ready, state, rounds)
     state = measure.warm_up(program, ready, state)
-    samples, rates = [], []
-    for _ in range(repeats):  # ours, peer, ours, peer: the machine's mood is shared
+    samples = []
+    rates = []
+    # Ours, peer, ours, peer: both have the machine's good and bad moments.
+    for _ in range(repeats):
         state, taken = measure.sample(program, ready, state, rounds)
         samples.append(taken)
         if peer is not None:
@@ -118,22 +122,36 @@ def _described(ready: Ready, rounds: int) -> Result:
 
 def _times(samples: list[measure.Sample], rounds: int, rates: list[float]) -> Result:
     """Seconds a round and steps a second: the spread, and every single value."""
-    ours = [s.steps / s.seconds for s in samples]
-    found: Result = {
-        "seconds_per_round": measure.spread([s.seconds / rounds for s in samples]),
+    ours = [taken.steps / taken.seconds for taken in samples]
+    steps = sum(taken.steps for taken in samples)
+    executed = sum(taken.executed for taken in samples)
+    times: Result = {
+        "seconds_per_round": measure.spread(
+            [taken.seconds / rounds for taken in samples]
+        ),
         "steps_per_second": measure.spread(ours),
-        "samples": [s._asdict() for s in samples],
-        "useful": sum(s.steps for s in samples) / sum(s.executed for s in samples),
+        "samples": [taken._asdict() for taken in samples],
+        "useful": steps / executed,
     }
-    judged = [_with_evaluations(s, rounds) for s in samples if s.evaluation is not None]
-    if judged:
-        found["steps_per_second_with_evaluations"] = measure.spread(judged)
+    evaluated = [taken for taken in samples if taken.evaluation is not None]
+    if evaluated:
+        judged = [_with_evaluations(taken, rounds) for taken in evaluated]
+        times["steps_per_second_with_evaluations"] = measure.spread(judged)
     if rates:
-        peers = measure.spread(rates)
-        ratio = found["steps_per_second"]["median"] / peers["median"]
-        found["peer"] = {"steps_per_second": peers, "ratio": ratio}
-        found["peer"] |= {"ours": ours, "theirs": rates}
-    return found
+        times["peer"] = _peer(ours, rates)
+    return times
+
+
+def _peer(ours: list[float], theirs: list[float]) -> Result:
+    """The peer's steps a second, and the ratio of the medians."""
+    spread = measure.spread(theirs)
+    ratio = measure.spread(ours)["median"] / spread["median"]
+    return {
+        "steps_per_second": spread,
+        "ratio": ratio,
+        "ours": ours,
+        "theirs": theirs,
+    }
 
 
 def _with_evaluations(taken: measure.Sample, rounds: int) -> float:
@@ -147,11 +165,11 @@ def _costs(
 ) -> Result:
     """Arithmetic, compilation, memory, bytes."""
     flops = cost.step_flops(ready)
-    rates = [flops * s.steps / s.seconds / peak for s in samples]
+    shares = [flops * taken.steps / taken.seconds / peak for taken in samples]
     return {
         "flops_per_step": flops,
         "peak_flops": peak,
-        "share_of_peak": measure.spread(rates),
+        "share_of_peak": measure.spread(shares),
         "compile_seconds": program.compile_seconds,
         "process_megabytes": cost.process_megabytes(),
         "temp_bytes": program.temp_bytes,

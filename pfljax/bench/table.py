@@ -34,45 +34,50 @@ def machine(peak: float) -> dict[str, Any]:
 
 
 def _processor() -> str:
-    """The name of the CPU, where the system tells it."""
+    """The name of the CPU, where the system names it."""
     cpuinfo = Path("/proc/cpuinfo")
     lines = cpuinfo.read_text().splitlines() if cpuinfo.is_file() else []
-    names = [line.partition(":")[2].strip() for line in lines if "model name" in line]
-    return names[0] if names else platform.processor() or platform.machine()
+    for line in lines:
+        if "model name" in line:
+            return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
 
 
 def _cores() -> int:
     """Cores that this process may use."""
+    # A container may allow fewer than the machine has; not all systems say so.
     allowed = getattr(os, "sched_getaffinity", None)
-    return len(allowed(0)) if allowed else os.cpu_count() or 1
+    if allowed is not None:
+        return len(allowed(0))
+    return os.cpu_count() or 1
 
 
 def line(result: dict[str, Any]) -> str:
     """One line on one workload."""
-    rate, share = result["steps_per_second"], result["share_of_peak"]["median"]
-    told = f"{result['workload']} {result['method']}: {_span(rate)} steps/s, "
-    told += f"{100 * share:.0f} % of the peak"
-    if "peer" in result:
-        told += f", {result['peer']['ratio']:.2f} of the peer"
-    return told
+    name = f"{result['workload']} {result['method']}"
+    rate = _span(result["steps_per_second"])
+    share = result["share_of_peak"]["median"]
+    text = f"{name}: {rate} steps/s, {100 * share:.0f} % of the peak"
+    if "peer" not in result:
+        return text
+    return f"{text}, {result['peer']['ratio']:.2f} of the peer"
 
 
 def markdown(machine: dict[str, Any], results: list[dict[str, Any]]) -> str:
     """The machine, the table, and what stands beside it."""
     rows = [COLUMNS, ("---",) * len(COLUMNS), *map(_cells, results)]
     cached = "used" if machine["compile_cache"] else "not used"
-    told = (
+    sentence = (
         f"{machine['processor']}, {machine['cores']} cores; "
         f"{', '.join(machine['devices'])}; jax {machine['jax']}, Python "
         f"{machine['python']}; f32 products of 2048 x 2048 reach "
         f"{machine['peak_flops'] / 1e9:.0f} GFLOP/s; compile cache {cached}."
     )
-    lines = [told, "", *(f"| {' | '.join(row)} |" for row in rows), "", NOTES]
+    lines = [sentence, "", *(f"| {' | '.join(row)} |" for row in rows), "", NOTES]
     return "\n".join([*lines, *_evaluations(results), *_peers(results)])
 
 
 def _cells(result: dict[str, Any]) -> tuple[str, ...]:
-    moved = result["bytes_per_step"]
     return (
         result["workload"],
         result["method"],
@@ -83,10 +88,14 @@ def _cells(result: dict[str, Any]) -> tuple[str, ...]:
         f"{100 * result['share_of_peak']['median']:.1f} %",
         f"{result['compile_seconds']:.1f}",
         f"{result['process_megabytes']:.0f}",
-        "-" if result["temp_bytes"] is None else _short(result["temp_bytes"] / 1e6),
-        "-" if moved is None else _short(moved / 1e6),
+        _megabytes(result["temp_bytes"]),
+        _megabytes(result["bytes_per_step"]),
         _short(result["traffic_bytes_per_round"] / 1e6),
     )
+
+
+def _megabytes(size: float | None) -> str:
+    return "-" if size is None else _short(size / 1e6)
 
 
 def _evaluations(results: list[dict[str, Any]]) -> list[str]:
@@ -114,8 +123,8 @@ def _list(values: list[float]) -> str:
 
 
 def _span(spread: dict[str, float]) -> str:
-    median, low, high = (_short(spread[key]) for key in ("median", "min", "max"))
-    return f"{median} ({low} to {high})"
+    median = _short(spread["median"])
+    return f"{median} ({_short(spread['min'])} to {_short(spread['max'])})"
 
 
 def _short(value: float) -> str:

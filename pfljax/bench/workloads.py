@@ -18,8 +18,11 @@ from pfljax.selection import uniform
 from pfljax.simulate.simulation import make_init
 
 SEED = 12345
-# A log-normal tail on a floor of 10 rows.
-FEWEST, MOST, MEAN, SIGMA = 10, 4000, 69.0, 1.9
+# Rows of a client in W3: a log-normal tail on a floor.
+FEWEST = 10
+MOST = 4000
+MEAN = 69.0
+SIGMA = 1.9
 
 
 class Workload(NamedTuple):
@@ -41,20 +44,93 @@ class Workload(NamedTuple):
     test: int = 0  # rows of a central test set
 
 
-_W1 = Workload("twonn", (784,), 10, 100, 480, 10, 5, 10, 0.01, 5)
 _IMAGE = (32, 32, 3)
+_W1 = Workload(
+    model="twonn",
+    shape=(784,),
+    num_classes=10,
+    clients=100,
+    rows=480,
+    cohort=10,
+    epochs=5,
+    batch_size=10,
+    learning_rate=0.01,
+    rounds=5,
+)
+_W2 = Workload(
+    model="twocnn",
+    shape=_IMAGE,
+    num_classes=10,
+    clients=100,
+    rows=400,
+    cohort=5,
+    epochs=2,
+    batch_size=10,
+    learning_rate=0.01,
+    rounds=2,
+)
+_W3 = Workload(
+    model="logistic",
+    shape=(784,),
+    num_classes=10,
+    clients=1000,
+    rows=None,
+    cohort=10,
+    epochs=20,
+    batch_size=10,
+    learning_rate=0.01,
+    rounds=5,
+)
+_W4 = Workload(
+    model="char_lstm",
+    shape=(80,),
+    num_classes=80,
+    clients=50,
+    rows=200,
+    cohort=5,
+    epochs=1,
+    batch_size=50,
+    learning_rate=0.5,
+    rounds=2,
+    vocab=80,
+)
+_W6 = Workload(
+    model="cifar_cnn",
+    shape=_IMAGE,
+    num_classes=10,
+    clients=1000,
+    rows=50,
+    cohort=50,
+    epochs=1,
+    batch_size=10,
+    learning_rate=0.1,
+    rounds=2,
+    test=10_000,
+)
+# Each of a million clients keeps a personal head of 9 * 10 + 10 numbers.
+_W7 = Workload(
+    model="mlp:hidden=(9,)",
+    shape=(64,),
+    num_classes=10,
+    clients=1_000_000,
+    rows=20,
+    cohort=1000,
+    epochs=1,
+    batch_size=10,
+    learning_rate=0.1,
+    rounds=5,
+    methods=("fedper",),
+    pool=10_000,
+)
 WORKLOADS: dict[str, Workload] = {
     "W1": _W1,
-    "W2": Workload("twocnn", _IMAGE, 10, 100, 400, 5, 2, 10, 0.01, 2),
-    "W3": Workload("logistic", (784,), 10, 1000, None, 10, 20, 10, 0.01, 5),
-    "W4": Workload("char_lstm", (80,), 80, 50, 200, 5, 1, 50, 0.5, 2, vocab=80),
+    "W2": _W2,
+    "W3": _W3,
+    "W4": _W4,
     "W5": _W1._replace(methods=("ditto", "superfed")),
-    "W6": Workload("cifar_cnn", _IMAGE, 10, 1000, 50, 50, 1, 10, 0.1, 2, test=10_000),
-    "W7": Workload(  # a personal head of 9 * 10 + 10 numbers
-        "mlp:hidden=(9,)", (64,), 10, 1_000_000, 20, 1000, 1, 10, 0.1, 5,
-        ("fedper",), pool=10_000,
-    ),
-}  # fmt: skip
+    "W6": _W6,
+    "W7": _W7,
+}
 
 
 class Ready(NamedTuple):
@@ -83,7 +159,15 @@ def build(name: str, method: str, scale: float = 1.0) -> Ready:
     task = make_task(workload)
     setting = make_setting(workload, task, method)
     train, test = mesh.place(setting.mesh, make_data(workload))
-    return Ready(name, method, workload, task, setting, train, test)
+    return Ready(
+        name=name,
+        method=method,
+        workload=workload,
+        task=task,
+        setting=setting,
+        train=train,
+        test=test,
+    )
 
 
 def shrink(workload: Workload, scale: float) -> Workload:
@@ -91,15 +175,16 @@ def shrink(workload: Workload, scale: float) -> Workload:
     if scale == 1:
         return workload
 
-    def less(count: Any, least: int) -> Any:
+    def scaled(count: Any, least: int) -> Any:
+        # None and 0 say that there is no such thing, and stay.
         return count and max(least, int(scale * count))
 
     return workload._replace(
-        clients=less(workload.clients, 3),
-        cohort=less(workload.cohort, 2),
-        rows=less(workload.rows, workload.batch_size),
-        pool=less(workload.pool, 2 * (workload.rows or 1)),
-        test=less(workload.test, 20),
+        clients=scaled(workload.clients, 3),
+        cohort=scaled(workload.cohort, 2),
+        rows=scaled(workload.rows, workload.batch_size),
+        pool=scaled(workload.pool, 2 * (workload.rows or 1)),
+        test=scaled(workload.test, 20),
     )
 
 
@@ -121,13 +206,15 @@ def make_setting(workload: Workload, task: Task, method: str) -> Setting:
     factory = algorithms.method(choice.name)
     registry.check("algorithm", choice, factory)
     # Of one round: a method that would start its own work later starts at once.
-    given = registry.given(factory, rounds=1)
-    algorithm = factory(task, local, **choice.kwargs, **given)
-    width = 1 if jax.default_backend() == "cpu" else None
-    chosen = uniform(workload.cohort, workload.clients)
+    schedule = registry.given(factory, rounds=1)
     count = devices.choose(None, workload.cohort)
-    several = mesh.make(count) if count > 1 else None
-    return Setting(algorithm, local, chosen, width, several)
+    return Setting(
+        algorithm=factory(task, local, **choice.kwargs, **schedule),
+        local=local,
+        selection=uniform(workload.cohort, workload.clients),
+        width=1 if jax.default_backend() == "cpu" else None,
+        mesh=mesh.make(count) if count > 1 else None,
+    )
 
 
 def make_data(workload: Workload) -> tuple[ClientData, ClientData | None]:
@@ -135,16 +222,25 @@ def make_data(workload: Workload) -> tuple[ClientData, ClientData | None]:
     rng = np.random.default_rng(SEED)
     size = sizes(workload)
     if workload.pool is None:
-        count, offset = int(size.sum()), np.cumsum(size) - size
+        count = int(size.sum())
+        offset = np.cumsum(size) - size
     else:
         count = workload.pool
+        # Clients wrap around the pool, and none reaches beyond its end.
         offset = np.arange(len(size)) * size % (count - size.max() + 1)
-    pool = draw_rows(workload, count, rng)
-    train = ClientData(pool, _i32(offset), _i32(size))
+    train = ClientData(
+        examples=draw_rows(workload, count, rng),
+        offset=_i32(offset),
+        size=_i32(size),
+    )
     if not workload.test:
         return train, None
-    pool = draw_rows(workload, workload.test, rng)
-    return train, ClientData(pool, _i32([0]), _i32([workload.test]))
+    test = ClientData(
+        examples=draw_rows(workload, workload.test, rng),
+        offset=_i32([0]),
+        size=_i32([workload.test]),
+    )
+    return train, test
 
 
 def draw_rows(workload: Workload, count: int, rng: np.random.Generator) -> Examples:
@@ -162,24 +258,28 @@ def sizes(workload: Workload) -> np.ndarray:
     """Training rows of each client, i64[C]."""
     if workload.rows is not None:
         return np.full(workload.clients, workload.rows)
-    whole = np.rint(power_law(workload.clients) / workload.batch_size)
     # Whole batches: simulators differ in what they do with a short one.
-    return np.maximum(1, whole).astype(np.int64) * workload.batch_size
+    batches = np.rint(power_law(workload.clients) / workload.batch_size)
+    return np.maximum(1, batches).astype(np.int64) * workload.batch_size
 
 
 def power_law(clients: int) -> np.ndarray:
     """Rows i64[clients] from FEWEST to MOST, of mean MEAN: few have many."""
     tail = np.random.RandomState(0).lognormal(0.0, SIGMA, clients)
 
-    def scaled(by: float) -> np.ndarray:
-        return np.clip(FEWEST + np.floor(by * tail), FEWEST, MOST)
+    def clipped(scale: float) -> np.ndarray:
+        return np.clip(FEWEST + np.floor(scale * tail), FEWEST, MOST)
 
-    low, high = 0.0, 1e4
+    # Bisection: the mean grows with the scale, and `high` is always enough.
+    low = 0.0
+    high = 1e4
     for _ in range(60):
         middle = (low + high) / 2
-        enough = scaled(middle).mean() >= MEAN
-        low, high = (low, middle) if enough else (middle, high)
-    return scaled(high).astype(np.int64)
+        if clipped(middle).mean() >= MEAN:
+            high = middle
+        else:
+            low = middle
+    return clipped(high).astype(np.int64)
 
 
 def _i32(value: Any) -> jax.Array:
