@@ -13,7 +13,8 @@ from types import UnionType
 from typing import Any, NamedTuple, TypeVar, get_origin
 
 Value = TypeVar("Value")
-GIVEN = ("rounds",)  # keywords that the experiment fills in, not the user
+FILLED_IN = ("rounds",)  # keywords that the experiment fills in, not the user
+COMMA_OUTSIDE_PARENTHESES = re.compile(r",(?![^(]*\))")
 
 
 class Choice(NamedTuple):
@@ -43,11 +44,11 @@ def parse(text: str) -> Choice:
     if not name.strip():
         raise ValueError(f"{text!r} has no name; expected name or name:key=value")
     kwargs = {}
-    for pair in filter(None, re.split(r",(?![^(]*\))", pairs)):
-        key, equals, value = pair.partition("=")
-        if not (equals and key.strip() and value.strip()):
+    for pair in filter(None, COMMA_OUTSIDE_PARENTHESES.split(pairs)):
+        key, _, value = map(str.strip, pair.partition("="))
+        if not key or not value:
             raise ValueError(f"{text!r} is not of the form name:key=value,key=value")
-        kwargs[key.strip()] = literal(value.strip())
+        kwargs[key] = literal(value)
     return choose(name.strip(), **kwargs)
 
 
@@ -82,7 +83,7 @@ def options(factory: Callable) -> dict[str, inspect.Parameter]:
     return {
         name: parameter
         for name, parameter in inspect.signature(factory).parameters.items()
-        if parameter.kind is parameter.KEYWORD_ONLY and name not in GIVEN
+        if parameter.kind is parameter.KEYWORD_ONLY and name not in FILLED_IN
     }
 
 
@@ -122,22 +123,33 @@ def check(kind: str, choice: Choice, factory: Callable) -> None:
 def _fits(value: Any, parameter: inspect.Parameter) -> bool:
     """Whether the value is of the parameter's annotated type, where that is plain."""
     kind = parameter.annotation
-    if get_origin(kind) is Sequence:  # of widths
-        whole = isinstance(value, tuple | list) and all(type(v) is int for v in value)
-        return whole and all(v > 0 for v in value)
+    if get_origin(kind) is Sequence:
+        return _are_widths(value)
     if callable(parameter.default) and parameter.default is not parameter.empty:
         return callable(value)
     if kind is Any or not isinstance(kind, type | UnionType):
         return True
+    # Python's bool is an int, but True is no number of clients.
     if isinstance(value, bool):
         return kind is bool
-    return isinstance(value, int | float if kind is float else kind)
+    if kind is float:
+        return isinstance(value, int | float)
+    return isinstance(value, kind)
+
+
+def _are_widths(value: Any) -> bool:
+    """Whether the value is a sequence of positive whole numbers."""
+    if not isinstance(value, tuple | list):
+        return False
+    return all(type(width) is int and width > 0 for width in value)
 
 
 def _expected(parameter: inspect.Parameter) -> str:
-    kind, default = parameter.annotation, parameter.default
-    name = kind.__name__ if isinstance(kind, type) else str(kind)
+    kind = parameter.annotation
     if get_origin(kind) is Sequence:
         name = "positive whole numbers in parentheses"
-    plain = default is not None and default is not parameter.empty
-    return f"{name}, such as {default!r}" if plain else name
+    else:
+        name = kind.__name__ if isinstance(kind, type) else str(kind)
+    if parameter.default in (None, parameter.empty):
+        return name
+    return f"{name}, such as {parameter.default!r}"
