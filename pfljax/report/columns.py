@@ -19,23 +19,52 @@ class Column(NamedTuple):
 
 
 COLUMNS = (
-    Column("accuracy", "Accuracy (%), mean ± std over seeds", 100, 2, 1, True),
-    Column("std_clients", "Std over clients (points)", 100, 2, 0),
-    Column("weighted", "Weighted by rows (%)", 100, 2, 1),
-    Column("worst10", "Worst 10 % of clients (%)", 100, 2, 1),
-    Column("best10", "Best 10 % of clients (%)", 100, 2, 1),
-    Column("ece", "ECE", 1, 3, -1),
-    Column("worse_than_local", "Clients worse off than local (%)", 100, 1, -1),
-    Column("mb_up", "MB up", 1e-6, 2, 0),
-    Column("mb_down", "MB down", 1e-6, 2, 0),
+    Column(
+        "accuracy",
+        "Accuracy (%), mean ± std over seeds",
+        scale=100,
+        digits=2,
+        better=1,
+        over_seeds=True,
+    ),
+    Column("std_clients", "Std over clients (points)", scale=100, digits=2, better=0),
+    Column("weighted", "Weighted by rows (%)", scale=100, digits=2, better=1),
+    Column("worst10", "Worst 10 % of clients (%)", scale=100, digits=2, better=1),
+    Column("best10", "Best 10 % of clients (%)", scale=100, digits=2, better=1),
+    Column("ece", "ECE", scale=1, digits=3, better=-1),
+    Column(
+        "worse_than_local",
+        "Clients worse off than local (%)",
+        scale=100,
+        digits=1,
+        better=-1,
+    ),
+    Column("mb_up", "MB up", scale=1e-6, digits=2, better=0),
+    Column("mb_down", "MB down", scale=1e-6, digits=2, better=0),
 )
 CALIBRATION = (
-    Column("top5", "Top-5 accuracy (%)", 100, 2, 1, True),
-    Column("loss", "Loss (nats)", 1, 3, -1, True),
-    Column("ece", "ECE", 1, 3, -1, True),
-    Column("mce", "MCE", 1, 3, -1, True),
-    Column("ece_batchwise", "ECE, mean over batches", 1, 3, -1, True),
-    Column("mce_batchwise", "MCE, mean over batches", 1, 3, -1, True),
+    Column(
+        "top5", "Top-5 accuracy (%)", scale=100, digits=2, better=1, over_seeds=True
+    ),
+    Column("loss", "Loss (nats)", scale=1, digits=3, better=-1, over_seeds=True),
+    Column("ece", "ECE", scale=1, digits=3, better=-1, over_seeds=True),
+    Column("mce", "MCE", scale=1, digits=3, better=-1, over_seeds=True),
+    Column(
+        "ece_batchwise",
+        "ECE, mean over batches",
+        scale=1,
+        digits=3,
+        better=-1,
+        over_seeds=True,
+    ),
+    Column(
+        "mce_batchwise",
+        "MCE, mean over batches",
+        scale=1,
+        digits=3,
+        better=-1,
+        over_seeds=True,
+    ),
 )
 
 
@@ -62,9 +91,9 @@ class Table(NamedTuple):
 def numbers_of(metrics: dict[str, Any]) -> dict[str, float]:
     """The columns that come from an evaluation record's metrics."""
     accuracy = metrics.get("accuracy") or {}
-    keys = ("std", "weighted", "worst10", "best10")
-    found = {key: number(accuracy.get(key)) for key in keys}
-    found["std_clients"] = found.pop("std")
-    names = ("accuracy", *(column.key for column in CALIBRATION))
-    means = {name: number((metrics.get(name) or {}).get("mean")) for name in names}
-    return found | means
+    values = {"std_clients": number(accuracy.get("std"))}
+    for key in ("weighted", "worst10", "best10"):
+        values[key] = number(accuracy.get(key))
+    for name in ("accuracy", *(column.key for column in CALIBRATION)):
+        values[name] = number((metrics.get(name) or {}).get("mean"))
+    return values

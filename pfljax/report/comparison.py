@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pfljax.report.clients import judged_clients
 from pfljax.report.runs import (
     Group,
     Run,
@@ -13,6 +14,7 @@ from pfljax.report.runs import (
     judged_records,
     number,
 )
+from pfljax.report.statistics import over_seeds, std_over_seeds
 from pfljax.report.style import (
     BAND,
     GRID,
@@ -22,7 +24,6 @@ from pfljax.report.style import (
     new_figure,
     wrapped,
 )
-from pfljax.report.tables import judged_clients, over_seeds
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -57,12 +58,11 @@ def comparison_curves(
         raise ValueError(f"by is {by!r}; expected 'round' or 'bytes'")
     groups = group_runs(runs)
     figure, (axes,) = new_figure(6.4, 3.8)
+    styles = group_styles(groups)
     curves = [seed_curves(group, by) for group in groups]
     far = max((x[-1] for x, _ in curves if len(x)), default=0)
     ends = []
-    for group, style, (x, accuracy) in zip(
-        groups, group_styles(groups), curves, strict=True
-    ):
+    for group, style, (x, accuracy) in zip(groups, styles, curves, strict=True):
         if len(x):
             last = _curve(axes, x, accuracy, style, far)
             ends.append((last, wrapped(group.label), style["color"]))
@@ -75,13 +75,12 @@ def comparison_clients(runs: Sequence[Run]) -> "Figure":
     """Each method's clients from best to worst: quantiles, their mean over seeds."""
     groups = group_runs(runs)
     figure, (axes,) = new_figure(6.4, 3.8)
-    share, ends = np.linspace(0, 100, 101), []
+    share = np.linspace(0, 100, 101)
+    ends = []
     for group, style in zip(groups, group_styles(groups), strict=True):
-        found = [judged_clients(run) for run in group.runs]
-        found = [100 * v[np.isfinite(v)] for v in found if v is not None]
-        found = [np.percentile(v, 100 - share) for v in found if len(v)]
-        if found:
-            mean = np.mean(found, axis=0)
+        quantiles = _client_quantiles(group, 100 - share)
+        if quantiles:
+            mean = np.mean(quantiles, axis=0)
             axes.plot(share, mean, **style)
             ends.append((mean[-1], wrapped(group.label), style["color"]))
     axes.set(xlim=(0, 100), xlabel="clients, from best to worst (%)")
@@ -91,25 +90,34 @@ def comparison_clients(runs: Sequence[Run]) -> "Figure":
     return figure
 
 
+def _client_quantiles(group: Group, percent: np.ndarray) -> list[np.ndarray]:
+    """Quantiles over clients of the accuracy in percent, of each seed that has it."""
+    quantiles = []
+    for run in group.runs:
+        accuracy = judged_clients(run)
+        if accuracy is not None and np.isfinite(accuracy).any():
+            finite = 100 * accuracy[np.isfinite(accuracy)]
+            quantiles.append(np.percentile(finite, percent))
+    return quantiles
+
+
 def comparison_bars(runs: Sequence[Run]) -> "Figure":
     """Final accuracy and its spread over clients, a bar a method, best on top."""
     groups = group_runs(runs)
     styles = group_styles(groups)
     finals = [_finals(group) for group in groups]  # (accuracy [n], std [n]) a group
     means = [over_seeds(accuracy)[0] for accuracy, _ in finals]
+    # From the bottom up: a method without a number lies lowest.
     order = np.argsort(np.nan_to_num(means, nan=-1), kind="stable")
     labels = [wrapped(groups[i].label) for i in order]
     lines = max(label.count("\n") + 1 for label in labels)
+    height = 0.9 + max(0.42, 0.2 * lines) * len(groups)
     figure, (left, right) = new_figure(
-        8.0,
-        0.9 + max(0.42, 0.2 * lines) * len(groups),
-        2,
-        sharey=True,
-        width_ratios=[2.2, 1],
+        8.0, height, 2, sharey=True, width_ratios=[2.2, 1]
     )
-    for place, i in enumerate(order):
+    for y, i in enumerate(order):
         for axes, values in zip((left, right), finals[i], strict=True):
-            _bar(axes, place, values, styles[i]["color"])
+            _bar(axes, y, values, styles[i]["color"])
     left.set_yticks(range(len(groups)), labels, parse_math=False)
     left.set(xlabel="test accuracy (%), mean over clients", xlim=(0, 115))
     left.set_xticks(range(0, 101, 20))
@@ -124,8 +132,8 @@ def comparison_bars(runs: Sequence[Run]) -> "Figure":
 def group_styles(groups: Sequence[Group]) -> list[dict[str, Any]]:
     """A colour for each method, by its place in the sorted labels; local is grey."""
     labels = sorted(group.label for group in groups)
-    locals_ = [g.label for g in groups if g.runs[0].config["algorithm"] == "local"]
-    plain = locals_[0] if locals_ else None
+    baselines = [g.label for g in groups if g.runs[0].config["algorithm"] == "local"]
+    plain = baselines[0] if baselines else None
     styles = dict(zip(labels, line_styles(labels, plain), strict=True))
     return [styles[group.label] for group in groups]
 
@@ -142,34 +150,28 @@ def seed_curves(group: Group, by: str = "round") -> tuple[np.ndarray, np.ndarray
     accuracy = np.stack([100 * a[np.isin(r, rounds)] for r, a in curves])
     if by == "round":
         return rounds.astype(float), accuracy
-    sent = [
-        [_bytes(run).get(int(r), np.nan) / 1e6 for r in rounds] for run in group.runs
-    ]
+    sent = [_megabytes(run, rounds) for run in group.runs]
     return np.mean(sent, axis=0), accuracy
 
 
-def _bytes(run: Run) -> dict[int, float]:
-    """Bytes up and down of all clients so far, by round."""
-    return {
-        line["round"]: number(line.get("bytes_up")) + number(line.get("bytes_down"))
-        for line in run.rounds
-    }
+def _megabytes(run: Run, rounds: np.ndarray) -> list[float]:
+    """MB up and down of all clients up to each of these rounds."""
+    sent = {}
+    for line in run.rounds:
+        total = number(line.get("bytes_up")) + number(line.get("bytes_down"))
+        sent[line["round"]] = total / 1e6
+    return [sent.get(int(r), float("nan")) for r in rounds]
 
 
 def _finals(group: Group) -> tuple[np.ndarray, np.ndarray]:
     """(mean over clients, std over clients) in percent, f[n] over seeds."""
-    found = []
+    by_seed = []
     for run in group.runs:
         records = judged_records(run.summary["last"]["evaluations"])
         accuracy = (records[0]["metrics"].get("accuracy") or {}) if records else {}
-        found.append([number(accuracy.get("mean")), number(accuracy.get("std"))])
-    mean, std = 100 * np.array(found, float).T
+        by_seed.append([number(accuracy.get("mean")), number(accuracy.get("std"))])
+    mean, std = 100 * np.array(by_seed, float).T
     return mean, std
-
-
-def _std(values: np.ndarray) -> np.ndarray:
-    """Sample std over the rows of [n, T], zero for one row."""
-    return values.std(axis=0, ddof=1) if len(values) > 1 else np.zeros(values.shape[1])
 
 
 def _curve(
@@ -179,7 +181,8 @@ def _curve(
 
     A curve that ends before `far` goes on as a thin dotted line to its label.
     """
-    mean, std = accuracy.mean(0), _std(accuracy)
+    mean = accuracy.mean(0)
+    std = std_over_seeds(accuracy) if len(accuracy) > 1 else np.zeros_like(mean)
     if far > 0 and x[-1] == 0:
         axes.plot([0, far], [mean[-1]] * 2, **style)
         return float(mean[-1])
@@ -191,20 +194,23 @@ def _curve(
     return float(mean[-1])
 
 
-def _bar(axes: "Axes", place: int, values: np.ndarray, colour: str) -> None:
+def _bar(axes: "Axes", y: int, values: np.ndarray, colour: str) -> None:
     """One bar: mean, whisker of ± std over seeds, a dot a seed, and the number."""
     mean, std, count = over_seeds(values)
-    text, right = "no number", 0.0
+    text = "no number"
+    right = 0.0
     if count:
-        axes.barh(place, mean, height=0.62, color=colour, alpha=0.45)
-        text, right = f"{mean:.1f}", mean
+        axes.barh(y, mean, height=0.62, color=colour, alpha=0.45)
+        text = f"{mean:.1f}"
+        right = mean
     if count > 1:
-        axes.errorbar(mean, place, xerr=std, color=INK, capsize=3, linewidth=1)
-        lanes = place + np.linspace(-0.18, 0.18, len(values))
+        axes.errorbar(mean, y, xerr=std, color=INK, capsize=3, linewidth=1)
+        lanes = y + np.linspace(-0.18, 0.18, len(values))
         axes.plot(values, lanes, "o", color=colour, markersize=3.5)
-        text, right = f"{mean:.1f} ± {std:.1f}", max(mean + std, np.nanmax(values))
+        text = f"{mean:.1f} ± {std:.1f}"
+        right = max(mean + std, np.nanmax(values))
     axes.annotate(
-        text, (right, place), (5, 0), textcoords="offset points", va="center", size=9
+        text, (right, y), (5, 0), textcoords="offset points", va="center", size=9
     )
 
 
@@ -214,9 +220,8 @@ def _finish_curves(axes: "Axes", by: str, log: bool, far: float) -> None:
 
     axes.set_ylabel("test accuracy (%), mean over clients")
     axes.grid(axis="y", **GRID)
-    axes.set_xlabel(
-        "round" if by == "round" else "sent up and down by all clients (MB)"
-    )
+    sent = "sent up and down by all clients (MB)"
+    axes.set_xlabel(sent if by == "bytes" else "round")
     if by == "bytes" and log and far > 0:
         axes.set_xscale("log")
         axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))

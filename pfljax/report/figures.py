@@ -10,7 +10,7 @@ import numpy as np
 
 from pfljax.report.comparison import comparison_bars as comparison_bars
 from pfljax.report.comparison import comparison_curves as comparison_curves
-from pfljax.report.runs import Run, find_records, personal_is_server
+from pfljax.report.runs import Run, find_records, number, personal_is_server
 from pfljax.report.style import (
     BAND,
     GREY,
@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-MOST_CLIENTS, MOST_CLASSES = 50, 30  # drawn as bubbles; beyond them a heat map
+MOST_CLIENTS = 50  # drawn as bubbles; beyond them a heat map
+MOST_CLASSES = 30
 COLOURS = {"personal": PALETTE[0], "server": PALETTE[1], "training": GREY}
 CAPTIONS = {
     "learning_curves": "Test accuracy and loss along the run: mean over all clients; "
@@ -119,13 +120,14 @@ def accuracy_by_client(run: Run) -> "Figure | None":
     figure, (axes,) = new_figure(5.2, 3.2)
     last = {m: 100 * run.per_client[f"{m}/test/accuracy"][-1] for m in models}
     order = np.argsort(next(iter(last.values())), kind="stable")  # NaN goes last
-    place, few = np.arange(1, len(order) + 1), len(order) <= MOST_CLIENTS
+    rank = np.arange(1, len(order) + 1)
+    few = len(order) <= MOST_CLIENTS
     if few and len(last) > 1:
         ends = [values[order] for values in last.values()]
-        axes.vlines(place, *ends, color=GREY, alpha=0.5, linewidth=1)
+        axes.vlines(rank, *ends, color=GREY, alpha=0.5, linewidth=1)
     for depth, (model, text) in enumerate(models.items()):
         axes.plot(
-            place,
+            rank,
             last[model][order],
             "o",
             color=COLOURS[model],
@@ -192,8 +194,8 @@ def caption(name: str, run: Run) -> str:
     moments = {}  # the first record of a model is the one of per_client.npz
     for record in find_records(evaluations, split="test", clients="all"):
         tuned = f" + {record['finetune']} local steps" if record["finetune"] else ""
-        told = f"{record['model']}{tuned}, {record['when']}"
-        moments.setdefault(record["model"], told)
+        judged = f"{record['model']}{tuned}, {record['when']}"
+        moments.setdefault(record["model"], judged)
     return f"{CAPTIONS[name]} Judged: {'; '.join(moments.values())}."
 
 
@@ -220,13 +222,14 @@ def models_of(run: Run) -> dict[str, str]:
     """Models with a number for each client, by what figures call them."""
     if personal_is_server(run):
         return {"server": "server = personal"}
-    found = ("personal", "server")
-    return {m: m for m in found if f"{m}/test/accuracy" in run.per_client}
+    models = ("personal", "server")
+    return {m: m for m in models if f"{m}/test/accuracy" in run.per_client}
 
 
 def _curves(axes: "Axes", run: Run, models: dict[str, str], metric: str, scale: float):
     """Draws a metric of each model over rounds, named at the right end."""
-    rounds, ends = run.per_client["round"], []
+    rounds = run.per_client["round"]
+    ends = []
     for model, text in models.items():
         values = run.per_client.get(f"{model}/test/{metric}")
         if values is None:
@@ -237,10 +240,10 @@ def _curves(axes: "Axes", run: Run, models: dict[str, str], metric: str, scale: 
         axes.plot(rounds, mean, color=COLOURS[model], marker=marker)
         ends.append((mean[-1], text, COLOURS[model]))
     if metric == "loss":
-        told = [(x["round"], x.get("train_loss")) for x in run.rounds]
-        x, y = np.array([(r, np.nan if v is None else v) for r, v in told], float).T
-        axes.plot(x, y, color=GREY, linewidth=1, zorder=1)
-        ends.append((y[-1], "training", GREY))
+        every_round = [line["round"] for line in run.rounds]
+        training = [number(line.get("train_loss")) for line in run.rounds]
+        axes.plot(every_round, training, color=GREY, linewidth=1, zorder=1)
+        ends.append((training[-1], "training", GREY))
     chosen = run.summary.get("chosen_on_validation")
     if chosen:
         axes.axvline(chosen["round"], color=GREY, linewidth=1, linestyle=":")

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pfljax.report.columns import Column, Row, Table
-from pfljax.report.tables import over_seeds
+from pfljax.report.statistics import over_seeds
 
 BEST, SECOND, PLAIN = "best", "second", ""
 LATEX = {
@@ -51,22 +51,19 @@ def headings(table: Table) -> list[str]:
 def cells(table: Table) -> list[list[Cell]]:
     """The table as shown, best and second of each ranked column marked."""
     columns = [_column_cells(table, column) for column in table.columns]
-    return [
-        [
-            Cell(row.method),
-            Cell(row.judged),
-            *(column[i] for column in columns),
-            Cell(str(len(row.seeds))),
-            Cell(", ".join(str(r) for r in sorted(set(row.rounds)))),
-        ]
-        for i, row in enumerate(table.rows)
-    ]
+    lines = []
+    for i, row in enumerate(table.rows):
+        rounds = ", ".join(str(r) for r in sorted(set(row.rounds)))
+        names = [Cell(row.method), Cell(row.judged)]
+        values = [column[i] for column in columns]
+        lines.append([*names, *values, Cell(str(len(row.seeds))), Cell(rounds)])
+    return lines
 
 
 def markdown(table: Table) -> str:
     """A GitHub-style table, best of each column in bold."""
     header = [_markdown_escape(title) for title in headings(table)]
-    ruler = ["---", "---"] + ["---:"] * (len(header) - 2)
+    ruler = ["---", "---", *(["---:"] * (len(header) - 2))]
     lines = [header, ruler]
     for row in cells(table):
         texts = [(_markdown_escape(cell.text), cell.mark) for cell in row]
@@ -80,22 +77,22 @@ def latex(table: Table) -> str:
     Needs \\usepackage{booktabs} and, as it is wide, \\usepackage{graphicx}.
     """
     marks = {BEST: r"\textbf{%s}", SECOND: r"\underline{%s}", PLAIN: "%s"}
-    header = [_latex_heading(title) for title in headings(table)]
-    lines = [header]
+    lines = [[_latex_heading(title) for title in headings(table)]]
     for row in cells(table):
         lines.append([marks[cell.mark] % latex_escape(cell.text) for cell in row])
-    body = [f"{' & '.join(line)} \\\\" for line in lines]
+    header, *body = [f"{' & '.join(line)} \\\\" for line in lines]
+    alignment = "ll" + "r" * (len(lines[0]) - 2)
     return "\n".join(
         [
             r"\begin{table}",
             r"\centering",
             rf"\caption{{{latex_escape(table.caption)}}}",
             r"\resizebox{\textwidth}{!}{%",
-            rf"\begin{{tabular}}{{ll{'r' * (len(header) - 2)}}}",
+            rf"\begin{{tabular}}{{{alignment}}}",
             r"\toprule",
-            body[0],
+            header,
             r"\midrule",
-            *body[1:],
+            *body,
             r"\bottomrule",
             r"\end{tabular}}",
             r"\end{table}",
@@ -157,11 +154,14 @@ def _column_cells(table: Table, column: Column) -> list[Cell]:
         if row.ranked and column.better and not math.isnan(value)
     ]
     order = sorted(set(ranked), key=lambda value: -column.better * value)
-    marks = dict(zip(order, (BEST, SECOND), strict=False)) if len(ranked) > 1 else {}
-    return [
-        Cell(text, marks.get(value, PLAIN) if row.ranked else PLAIN)
-        for row, (value, text) in zip(table.rows, shown, strict=True)
-    ]
+    marks: dict[float, str] = {}
+    if len(ranked) > 1:  # one alone is best of nothing
+        marks = dict(zip(order, (BEST, SECOND), strict=False))
+    column_cells = []
+    for row, (value, text) in zip(table.rows, shown, strict=True):
+        mark = marks.get(value, PLAIN) if row.ranked else PLAIN
+        column_cells.append(Cell(text, mark))
+    return column_cells
 
 
 def _shown(row: Row, column: Column) -> tuple[float, str]:
@@ -177,9 +177,10 @@ def _shown(row: Row, column: Column) -> tuple[float, str]:
 
 def csv_text(lines: list[list]) -> str:
     """Lines of fields as CSV text, with all digits; a number not finite is left out."""
-    told = [["" if _not_finite(field) else field for field in line] for line in lines]
     text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows(told)
+    writer = csv.writer(text, lineterminator="\n")
+    for line in lines:
+        writer.writerow("" if _not_finite(field) else field for field in line)
     return text.getvalue()
 
 

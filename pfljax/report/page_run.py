@@ -10,8 +10,8 @@ from pfljax.report.columns import CALIBRATION
 from pfljax.report.figures import models_of
 from pfljax.report.html import Grid, Picture, counted, fixed, grid, percent
 from pfljax.report.key_figures import key_figures, model_text
+from pfljax.report.method_rows import MIXTURE_ROWS
 from pfljax.report.runs import Run, number
-from pfljax.report.tables import MIXTURE_ROWS
 
 STATISTICS = {  # field of a statistic over clients -> heading
     "mean": "Mean (%)",
@@ -135,7 +135,7 @@ def _worst_clients(run: Run, count: int) -> list[int]:
     """The clients that the first model serves worst; the first ones without a model."""
     for model in models_of(run):
         accuracy = run.per_client[f"{model}/test/accuracy"][-1]
-        return np.argsort(accuracy)[:count].tolist()
+        return np.argsort(accuracy, kind="stable")[:count].tolist()
     return list(range(count))
 
 

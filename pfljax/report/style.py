@@ -5,6 +5,7 @@ changed. matplotlib is imported inside functions: it takes a second.
 """
 
 import io
+import itertools
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,8 +20,10 @@ if TYPE_CHECKING:
 
 # Okabe and Ito's palette, safe for colour-blind readers; its yellow is left out.
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#332288")
-GREY, INK = "#767676", "#222222"
+GREY = "#767676"
+INK = "#222222"
 DPI = 160  # of a PNG
+CSS_PIXELS = 86  # an inch of a figure in a page
 DASHES = ("-", "--", ":", "-.")
 SETTINGS: dict[Any, Any] = {
     "font.size": 10,
@@ -55,16 +58,14 @@ def new_figure(
 
 def line_styles(names: Sequence[str], plain: str | None = None) -> list[dict[str, Any]]:
     """Colour and dash of each name by its position; `plain` is dashed grey."""
+    coloured = itertools.cycle(itertools.product(DASHES, PALETTE))
     styles: list[dict[str, Any]] = []
-    at = 0
     for name in names:
         if name == plain:
             styles.append({"color": GREY, "linestyle": "--"})
-            continue
-        turn, colour = divmod(at, len(PALETTE))
-        dash = DASHES[turn % len(DASHES)]
-        styles.append({"color": PALETTE[colour], "linestyle": dash})
-        at += 1
+        else:
+            dash, colour = next(coloured)
+            styles.append({"color": colour, "linestyle": dash})
     return styles
 
 
@@ -78,11 +79,11 @@ def label_ends(axes: "Axes", ends: Sequence[tuple[float, str, str]]) -> None:
     low, high = axes.get_ylim()
     height = axes.get_figure().get_size_inches()[1]  # type: ignore[union-attr]
     wanted = np.array([(y - low) / (high - low) for y, _, _ in ends])
-    places = spread(np.clip(wanted, 0, 1), (0.05 + 0.17 * lines) / height)
-    for (_, text, colour), y, place in zip(ends, wanted, places, strict=True):
+    centres = spread(np.clip(wanted, 0, 1), (0.05 + 0.17 * lines) / height)
+    for (_, text, colour), y, centre in zip(ends, wanted, centres, strict=True):
         axes.plot(
             [1.0, 1.02, 1.035],
-            [np.clip(y, 0, 1), place, place],
+            [np.clip(y, 0, 1), centre, centre],
             color=colour,
             linewidth=0.8,
             transform=axes.transAxes,
@@ -90,7 +91,7 @@ def label_ends(axes: "Axes", ends: Sequence[tuple[float, str, str]]) -> None:
         )
         axes.text(
             1.045,
-            place,
+            centre,
             text,
             color=colour,
             va="center",
@@ -119,24 +120,25 @@ def spread(wanted: np.ndarray, sizes: np.ndarray) -> np.ndarray:
     members want, inside [0, 1] where it fits.
     """
     blocks: list[np.ndarray] = []
-    places = np.array(wanted, float)
+    centres = np.array(wanted, float)
     for i in np.argsort(wanted, kind="stable"):
         block = np.array([i])
         while True:
             offset = np.cumsum(sizes[block]) - sizes[block] / 2
             room = max(0.0, 1 - float(sizes[block].sum()))
             start = np.clip(np.mean(wanted[block] - offset), 0, room)
-            places[block] = start + offset
-            if not blocks or _top(blocks[-1], places, sizes) <= start + 1e-9:
+            centres[block] = start + offset
+            # The tolerance lets blocks touch: rounding must not make them overlap.
+            if not blocks or _top(blocks[-1], centres, sizes) <= start + 1e-9:
                 break
             block = np.concatenate([blocks.pop(), block])
         blocks.append(block)
-    return places
+    return centres
 
 
-def _top(block: np.ndarray, places: np.ndarray, sizes: np.ndarray) -> float:
+def _top(block: np.ndarray, centres: np.ndarray, sizes: np.ndarray) -> float:
     """The upper edge of a block of labels."""
-    return float(places[block[-1]] + sizes[block[-1]] / 2)
+    return float(centres[block[-1]] + sizes[block[-1]] / 2)
 
 
 def save_figure(figure: "Figure", stem: Path, truetype: bool = False) -> bytes:

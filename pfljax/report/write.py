@@ -1,26 +1,25 @@
-"""Writes the report of a run, and of a comparison of runs."""
+"""Writes the report of a run, of a comparison of runs, and of a sweep."""
 
-import itertools
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pfljax.report import comparison, figures, formats, sweeps
+from pfljax.report.clients import CHOSEN, LAST
 from pfljax.report.columns import Table
 from pfljax.report.html import Picture
 from pfljax.report.page_comparison import comparison_page, sweep_page
 from pfljax.report.page_run import run_page
-from pfljax.report.read_files import read_object, read_png
+from pfljax.report.read_files import read_object
 from pfljax.report.runs import Group, Run, group_runs, read_run
-from pfljax.report.style import DPI, save_figure
-from pfljax.report.tables import CHOSEN, LAST, calibration_table, comparison_table
+from pfljax.report.saved_landscapes import first_landscapes, read_landscapes
+from pfljax.report.style import CSS_PIXELS, save_figure
+from pfljax.report.tables import calibration_table, comparison_table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-PIXELS = 86  # of CSS, an inch of a figure
 CALIBRATED = ("last", "validation")
-LANDSCAPES = 3_000_000  # bytes of PNG in a comparison; a page stays under 5 MB
 DRAW: dict[str, "Callable[[Run], Figure | None]"] = {
     "learning_curves": figures.learning_curves,
     "accuracy_histogram": figures.accuracy_histogram,
@@ -39,14 +38,14 @@ def write_run_report(folder: str | Path) -> None:
         ValueError: `folder` is no run, unfinished or damaged.
     """
     run = read_run(folder)
-    place = _made(run.folder / "figures")
-    drawn = {name: draw(run) for name, draw in DRAW.items()}
-    pictures = [
-        _picture(figure, place / name, figures.caption(name, run))
-        for name, figure in drawn.items()
-        if figure is not None
-    ]
-    pictures += _landscapes(place)
+    figure_folder = _make_folder(run.folder / "figures")
+    pictures = []
+    for name, draw in DRAW.items():
+        figure = draw(run)
+        if figure is not None:
+            caption = figures.caption(name, run)
+            pictures.append(_save_picture(figure, figure_folder / name, caption))
+    pictures += read_landscapes(figure_folder)
     _write(run.folder / "report.html", run_page(run, pictures))
 
 
@@ -68,18 +67,16 @@ def write_comparison(folders: Sequence[str | Path], out: str | Path) -> str:
         raise ValueError("no run folder was given; give at least one")
     runs = [read_run(folder) for folder in folders]
     groups = group_runs(runs)
-    out = _made(Path(out))
-    tables = _tables(groups)
-    told = [calibration_table(table) for table in tables if table.name in CALIBRATED]
-    told = [*tables, *(table for table in told if table.rows)]
-    for table in told:
+    out = _make_folder(Path(out))
+    accuracy = _accuracy_tables(groups)
+    calibration = [calibration_table(t) for t in accuracy if t.name in CALIBRATED]
+    tables = [*accuracy, *(table for table in calibration if table.rows)]
+    for table in tables:
         _write_table(table, out)
-    pictures = _comparison_pictures(runs, _made(out / "figures"))
-    page = comparison_page(groups, told, pictures, _compared_landscapes(groups))
+    pictures = _comparison_pictures(runs, _make_folder(out / "figures"))
+    page = comparison_page(groups, tables, pictures, first_landscapes(groups))
     _write(out / "comparison.html", page)
-    return "\n".join(
-        f"{table.caption}\n\n{formats.markdown(table)}" for table in tables
-    )
+    return "\n".join(_markdown(table) for table in accuracy)
 
 
 def write_sweep_report(folder: str | Path, out: str | Path) -> str:
@@ -90,18 +87,23 @@ def write_sweep_report(folder: str | Path, out: str | Path) -> str:
     Raises:
         ValueError: `folder` holds no finished run of a sweep.
     """
-    rows, out = sweeps.read(folder), _made(Path(out))
+    rows = sweeps.read(folder)
+    out = _make_folder(Path(out))
     about = read_object(Path(folder) / "sweep.json")
-    told = sweeps.progress(rows, about.get("asked", about["over"]))
-    table, figure = sweeps.table(rows, told), sweeps.figure(rows)
+    progress = sweeps.progress(rows, about.get("asked", about["over"]))
+    table = sweeps.table(rows, progress)
+    figure = sweeps.figure(rows)
+    figure_folder = _make_folder(out / "figures")
+    pictures = []
+    if figure is not None:
+        stem = figure_folder / "accuracy"
+        pictures.append(_save_picture(figure, stem, sweeps.FIGURE, truetype=True))
     _write_table(table, out)
-    place = _made(out / "figures") / "accuracy"
-    pictures = [_picture(figure, place, sweeps.FIGURE, truetype=True)] if figure else []
     _write(out / "sweep.html", sweep_page(about, table, pictures))
-    return f"{table.caption}\n\n{formats.markdown(table)}"
+    return _markdown(table)
 
 
-def _tables(groups: Sequence[Group]) -> list[Table]:
+def _accuracy_tables(groups: Sequence[Group]) -> list[Table]:
     """The tables that have rows."""
     kinds = ((LAST, "all"), (CHOSEN, "all"), (LAST, "never chosen"), (LAST, "unseen"))
     tables = [comparison_table(groups, at, clients) for at, clients in kinds]
@@ -113,11 +115,16 @@ def _write_table(table: Table, out: Path) -> None:
     stem = f"comparison_{table.name}"
     _write(out / f"{stem}.csv", formats.csv_means(table))
     _write(out / f"{stem}_seeds.csv", formats.csv_seeds(table))
-    _write(out / f"{stem}.md", f"{table.caption}\n\n{formats.markdown(table)}")
+    _write(out / f"{stem}.md", _markdown(table))
     _write(out / f"{stem}.tex", formats.latex(table))
 
 
-def _comparison_pictures(runs: Sequence[Run], place: Path) -> list[Picture]:
+def _markdown(table: Table) -> str:
+    """A table below its caption."""
+    return f"{table.caption}\n\n{formats.markdown(table)}"
+
+
+def _comparison_pictures(runs: Sequence[Run], folder: Path) -> list[Picture]:
     """Draws and writes the figures of a comparison."""
     drawn = {
         "bars": comparison.comparison_bars(runs),
@@ -126,52 +133,22 @@ def _comparison_pictures(runs: Sequence[Run], place: Path) -> list[Picture]:
         "accuracy_over_clients": comparison.comparison_clients(runs),
     }
     return [
-        _picture(figure, place / name, comparison.CAPTIONS[name], truetype=True)
+        _save_picture(figure, folder / name, comparison.CAPTIONS[name], truetype=True)
         for name, figure in drawn.items()
     ]
 
 
-def _picture(
+def _save_picture(
     figure: "Figure", stem: Path, caption: str, truetype: bool = False
 ) -> Picture:
     """Saves a figure; what the page shows of it."""
     png = save_figure(figure, stem, truetype)
-    width = round(PIXELS * figure.get_size_inches()[0])
-    return Picture(stem.name, png, width, caption)
+    width = round(CSS_PIXELS * figure.get_size_inches()[0])
+    return Picture(name=stem.name, png=png, width=width, caption=caption)
 
 
-def _landscapes(place: Path) -> list[Picture]:
-    """What `pfljax landscape` drew; a picture that is not whole is left out."""
-    found = []
-    for file in sorted(place.glob("landscape_*.png")):
-        png, pixels = read_png(file)
-        caption = figures.landscape_caption(file.stem.removeprefix("landscape_"))
-        if pixels:
-            found.append(Picture(file.stem, png, round(PIXELS * pixels / DPI), caption))
-    return found
-
-
-def _compared_landscapes(groups: Sequence[Group]) -> list[Picture]:
-    """Those of the first run of each method that has some, kind by kind.
-
-    As many whole kinds as fit into a page.
-    """
-    found = []
-    for group in groups:
-        own = ((run, _landscapes(run.folder / "figures")) for run in group.runs)
-        run, pictures = next(((r, p) for r, p in own if p), (group.runs[0], []))
-        whose = f"{group.label}, seed {run.config['seed']}"
-        found += [p._replace(caption=f"{whose}. {p.caption}") for p in pictures]
-    kinds: dict[str, list[Picture]] = {}
-    for picture in found:
-        kinds.setdefault(picture.name, []).append(picture)
-    sizes = itertools.accumulate(sum(len(p.png) for p in k) for k in kinds.values())
-    fitting = zip(kinds.values(), sizes, strict=True)
-    return [p for kind, size in fitting if size <= LANDSCAPES for p in kind]
-
-
-def _made(folder: Path) -> Path:
-    """`folder`, made where it was missing."""
+def _make_folder(folder: Path) -> Path:
+    """`folder`, which is there from now on."""
     folder.mkdir(parents=True, exist_ok=True)
     return folder
 

@@ -93,9 +93,9 @@ def test_each_run_has_a_last_round_of_its_own_and_its_seed(rows):
 def test_close_values_are_points_of_their_own(rows):
     near = [r | {"mu": 0.1234567 + r["mu"] * 1e-6} for r in rows]
     assert len({row.method for row in sweeps.table(near).rows}) == 4
-    assert sweeps._text(None) == "None"
-    assert sweeps._text("") == "None"  # as it is read
-    assert sweeps._text(True) == "True"
+    assert sweeps.value_text(None) == "None"
+    assert sweeps.value_text("") == "None"  # as it is read
+    assert sweeps.value_text(True) == "True"
 
 
 def test_the_page_has_the_best_point_and_what_was_swept(rows, tmp_path):

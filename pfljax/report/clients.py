@@ -1,0 +1,118 @@
+"""Test accuracies client by client, and how many fare worse than alone.
+
+Every function gives None where the run has not kept the array.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pfljax.report.runs import Run, judged_records, number
+from pfljax.runs.baseline import worse_share
+
+LAST = "last"
+CHOSEN = "chosen_on_validation"
+HALF = "half"
+ORACLE = "oracle_chosen_on_test"
+
+
+class Which(NamedTuple):
+    """Which parameters a record judges: the fields of the record."""
+
+    model: str
+    finetune: int
+    when: str
+
+
+def which_of(record: dict[str, Any]) -> Which:
+    """What an evaluation record judges."""
+    return Which(
+        model=record["model"], finetune=record["finetune"], when=record["when"]
+    )
+
+
+def judged_clients(run: Run) -> np.ndarray | None:
+    """Accuracy f32[C] at the last round of the model that the run is judged by."""
+    records = judged_records(run.summary[LAST]["evaluations"])
+    if not records:
+        return None
+    return client_accuracy(run, which_of(records[0]), LAST)
+
+
+def client_accuracy(run: Run, which: Which, at: str) -> np.ndarray | None:
+    """Accuracy f32[C] behind a record, at the last or the chosen round."""
+    if which.model == "server":
+        return None if which.finetune else _at_moment(run, "server", at)
+    trained = which.when == "after local training"
+    return _at_moment(run, "trained" if trained else "personal", at)
+
+
+def mixture_accuracy(run: Run, choice: str) -> np.ndarray | None:
+    """Accuracy f32[C] with lambda set to 1/2, or chosen client by client."""
+    test = run.per_client.get("mixture/test/accuracy")
+    validation = run.per_client.get("mixture/validation/accuracy")
+    if test is None:
+        return None
+    distance = np.abs(run.per_client["mixture/lambda"] - 0.5).round(3)
+    if choice == HALF:
+        return test[:, distance.argmin()]
+    if choice == ORACLE:
+        return test.max(axis=1)
+    if validation is None:
+        return None
+    # argmax takes the first of equals: the lambda nearest 1/2, then the smaller one.
+    order = np.argsort(distance, kind="stable")
+    best = order[np.argmax(np.asarray(validation)[:, order], axis=1)]
+    return np.take_along_axis(test, best[:, None], 1)[:, 0]
+
+
+def share_worse_than_local(
+    run: Run, runs: Sequence[Run], accuracy: np.ndarray | None, at: str
+) -> float:
+    """Share of clients worse off than with "local"; NaN for local itself.
+
+    `accuracy` f32[C] is the run's; that of "local" comes from one of the `runs`, or the
+    share from the run's own summary.
+    """
+    if run.config["algorithm"] == "local" or accuracy is None:
+        return float("nan")
+    baseline = local_baseline(run, runs)
+    alone = None if baseline is None else _at_moment(baseline, "personal", at)
+    if alone is not None:
+        return worse_share(accuracy, alone)
+    return number(run.summary.get("worse_than_local") if at == LAST else None)
+
+
+def local_baseline(run: Run, runs: Sequence[Run]) -> Run | None:
+    """The run of "local" on the same rows and seed, the most alike where several are.
+
+    Same rows: the same SHA-256 of the partition.
+    """
+    candidates = [
+        other
+        for other in runs
+        if other.config["algorithm"] == "local"
+        and other.config["seed"] == run.config["seed"]
+        and other.partition["sha256"] == run.partition["sha256"]
+    ]
+
+    def shared_settings(other: Run) -> int:
+        return sum(other.config.get(k) == v for k, v in run.config.items())
+
+    return max(candidates, key=shared_settings, default=None)
+
+
+def moment_of(run: Run, at: str) -> dict[str, Any] | None:
+    """{"round", "evaluations"} of the last or the chosen round."""
+    return run.summary.get(at)
+
+
+def _at_moment(run: Run, view: str, at: str) -> np.ndarray | None:
+    """Accuracy f32[C] of a view of the models at the last or the chosen round."""
+    accuracy = run.per_client.get(f"{view}/test/accuracy")
+    moment = moment_of(run, at)
+    if accuracy is None or moment is None:
+        return None
+    evaluations = np.flatnonzero(run.per_client["round"] == moment["round"])
+    return accuracy[evaluations[0]] if len(evaluations) else None

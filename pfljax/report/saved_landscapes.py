@@ -1,0 +1,58 @@
+"""The pictures that `pfljax landscape` has put into run folders."""
+
+import itertools
+from collections.abc import Sequence
+from pathlib import Path
+
+from pfljax.report.figures import landscape_caption
+from pfljax.report.html import Picture
+from pfljax.report.read_files import read_png
+from pfljax.report.runs import Group
+from pfljax.report.style import CSS_PIXELS, DPI
+
+MOST_BYTES = 3_000_000  # of PNG in a comparison; a page stays under 5 MB
+
+
+def read_landscapes(folder: Path) -> list[Picture]:
+    """Those in a folder of figures; a picture that is not whole is left out."""
+    pictures = []
+    for file in sorted(folder.glob("landscape_*.png")):
+        png, pixels = read_png(file)
+        if pixels:
+            kind = file.stem.removeprefix("landscape_")
+            picture = Picture(
+                name=file.stem,
+                png=png,
+                width=round(CSS_PIXELS * pixels / DPI),
+                caption=landscape_caption(kind),
+            )
+            pictures.append(picture)
+    return pictures
+
+
+def first_landscapes(groups: Sequence[Group]) -> list[Picture]:
+    """Those of the first run of each method that has some, kind by kind.
+
+    As many whole kinds as fit into a page.
+    """
+    kinds: dict[str, list[Picture]] = {}
+    for group in groups:
+        for picture in _of_first_run(group):
+            kinds.setdefault(picture.name, []).append(picture)
+    sizes = [sum(len(p.png) for p in pictures) for pictures in kinds.values()]
+    totals = itertools.accumulate(sizes)
+    fitting = []
+    for pictures, total in zip(kinds.values(), totals, strict=True):
+        if total <= MOST_BYTES:
+            fitting += pictures
+    return fitting
+
+
+def _of_first_run(group: Group) -> list[Picture]:
+    """The landscapes of the first run that has some, captions naming the run."""
+    for run in group.runs:
+        pictures = read_landscapes(run.folder / "figures")
+        if pictures:
+            name = f"{group.label}, seed {run.config['seed']}"
+            return [p._replace(caption=f"{name}. {p.caption}") for p in pictures]
+    return []

@@ -1,0 +1,111 @@
+"""The rows of a sweep's tidy table, sweep.csv: one a run, round, model and metric."""
+
+import csv
+import io
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pfljax.report.read_files import damaged
+from pfljax.runs.folder import DAMAGE
+
+Rows = Sequence[Mapping[str, Any]]
+FIRST_OF_JUDGED = "round"  # the columns before it are what was swept
+LAST_OF_JUDGED = "metric"  # those after it are figures over clients
+
+
+def read(folder: str | Path) -> list[dict[str, Any]]:
+    """The rows of a sweep's sweep.csv: of all runs that are finished.
+
+    Numbers are floats, NaN where empty.
+
+    Raises:
+      ValueError: no run is finished there, or the table is damaged.
+    """
+    path = Path(folder) / "sweep.csv"
+    if not path.exists():
+        raise ValueError(
+            f"{folder} has no sweep.csv: no run is finished; its command goes on"
+        )
+    try:
+        return _parsed(path.read_text("utf-8"))
+    except (*DAMAGE, IndexError) as error:
+        raise damaged(path, error) from error
+
+
+def _parsed(text: str) -> list[dict[str, Any]]:
+    """The rows of whole runs in the text of a table."""
+    whole = text[: text.rfind("\n") + 1]
+    rows: list[dict[str, Any]] = list(csv.DictReader(io.StringIO(whole)))
+    # A run is added in one write: a cut line says that its rows are not all there.
+    if whole != text:
+        rows = _without_the_last_run(rows)
+    columns = list(rows[0])
+    figures = columns[columns.index(LAST_OF_JUDGED) + 1 :]
+    for row in rows:
+        row["round"] = int(row["round"])
+        for name in figures:
+            row[name] = float(row[name] or "nan")
+    return rows
+
+
+def _without_the_last_run(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The rows before those of the run that the last row is of."""
+    last = _run_of(rows[-1], _swept(rows))
+    return [row for row in rows if _run_of(row, _swept(rows)) != last]
+
+
+def progress(rows: Rows, over: Mapping[str, Sequence[Any]]) -> str:
+    """How many of the runs `over` names are in the table, where it is not all."""
+    asked = math.prod(len(values) for values in over.values())
+    wanted = {name: {value_text(value) for value in over[name]} for name in over}
+    runs = {tuple(value_text(row[name]) for name in over) for row in rows}
+    done = 0
+    for run in runs:
+        done += all(text in wanted[name] for name, text in zip(over, run, strict=True))
+    if done >= asked:
+        return ""
+    return f"{done} of {asked} runs are finished; the sweep's command runs the rest. "
+
+
+def names_of(rows: Rows) -> list[str]:
+    """What was swept, beside the seed."""
+    return [name for name in _swept(rows) if name != "seed"]
+
+
+def final(rows: Rows) -> list[Mapping[str, Any]]:
+    """The rows of each run's last round."""
+    names = _swept(rows)
+    last: dict[tuple, int] = {}
+    for row in rows:
+        run = _run_of(row, names)
+        last[run] = max(row["round"], last.get(run, 0))
+    return [row for row in rows if row["round"] == last[_run_of(row, names)]]
+
+
+def value_text(value: Any) -> str:
+    """A swept value, short where that is exact: 0.10 and 0.1 are one.
+
+    None is an empty field of sweep.csv.
+    """
+    if value in (None, ""):
+        return "None"
+    try:
+        as_number = float(value)
+    except (TypeError, ValueError):
+        return str(value)
+    short = f"{as_number:g}"
+    exact = float(short) == as_number and not isinstance(value, bool)
+    return short if exact else str(value)
+
+
+def _swept(rows: Rows) -> list[str]:
+    """The names of what was swept, the seed with them."""
+    names = list(rows[0])
+    return names[: names.index(FIRST_OF_JUDGED)]
+
+
+def _run_of(row: Mapping[str, Any], names: Sequence[str]) -> tuple:
+    """What tells the run of a row from others."""
+    return tuple(row[name] for name in names)
