@@ -15,10 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 ORACLE = ("mixture", "oracle")
-GREATEST = (
-    "mixture",
-    "superfed-code",
-)  # see pfljax.evaluation.metrics.greatest_of_best
+GREATEST = ("mixture", "superfed-code")  # see superfed_kdd22/greatest.py
 SHOWN = (("personal", ""), ("server", ""), ORACLE)
 PERCENT = ("accuracy", "top5")
 SMALLER_IS_BETTER = ("loss", "ece", "mce", "ece_batchwise", "mce_batchwise")

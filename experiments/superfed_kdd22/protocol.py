@@ -48,6 +48,7 @@ from pfljax.sweep import sweep
 
 # What the replications share lies beside the papers' folders, in no package.
 sys.path.append(str(Path(__file__).parents[1]))
+import greatest
 from shared.participation import took_part
 from shared.published import GREATEST, ORACLE, Cell, cells, published, write
 
@@ -254,12 +255,13 @@ def fill(given: argparse.Namespace, column: Column, label: str) -> bool:
     place = given.out / column.name / label
     try:
         experiment = experiment.replace(**named)
-        sweep(experiment, {"seed": given.seeds}, out=place, quiet=False)
+        found = sweep(experiment, {"seed": given.seeds}, out=place, quiet=False)
     except errors.KINDS as error:
         if os.environ.get("PFLJAX_TRACE"):
             raise
         print(f"not run: {error}", file=sys.stderr, flush=True)
         return False
+    greatest.keep(place, found)
     return True
 
 
@@ -276,7 +278,8 @@ def measured(
     """One row of a column's tables, of what is finished."""
     if not (place / "sweep.csv").exists():
         return []
-    rows, found = sweeps.read(place), []
+    rows = sweeps.read(place) + greatest.read(place)
+    found = []
     ran = config.from_dict(read_json(place / "sweep.json")["experiment"])
     part = took_part(ran, sorted({int(row["seed"]) for row in rows}))
     sets = {"data": rows_of(ran), "published_on": rows_of(column.experiment)}

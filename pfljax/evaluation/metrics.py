@@ -178,15 +178,3 @@ def pick_lambda(path: np.ndarray, metric: np.ndarray) -> np.ndarray:
     order = np.argsort(np.abs(np.asarray(GRID) - 0.5), kind="stable")
     best = order[np.argmax(path[:, order], axis=1)]
     return np.take_along_axis(metric, best[:, None], 1)[:, 0]
-
-
-def greatest_of_best(path: np.ndarray, metric: np.ndarray) -> np.ndarray:
-    """Each client's greatest `metric` [C, 11] over the lambdas best for some client.
-
-    SuPerFed's code reports this of every metric. Of the accuracy `path` [C, 11] itself
-    it is each client's best; of a loss or an error, the worst of those lambdas. Ties
-    go to the smallest lambda, as theirs do.
-    """
-    known = ~np.isnan(path).any(1)
-    best = np.unique(np.argmax(path[known], axis=1))
-    return metric[:, best].max(1, initial=-np.inf)

@@ -10,13 +10,7 @@ from typing import Any, NamedTuple, TextIO
 
 import numpy as np
 
-from pfljax.evaluation.metrics import (
-    FIGURES,
-    GRID,
-    greatest_of_best,
-    pick_lambda,
-    summarise,
-)
+from pfljax.evaluation.metrics import FIGURES, GRID, pick_lambda, summarise
 from pfljax.runs import config, folder
 from pfljax.runs.folder import FolderError
 from pfljax.runs.settings import Experiment
@@ -72,8 +66,7 @@ class Sweep:
         """The tidy table: figures over clients of each run, round, model and metric.
 
         Between two endpoints, "judged" is "mixture" and "lambda" a number, or how each
-        client's was chosen: on its "validation" or (an "oracle") on its test rows;
-        "superfed-code" is `metrics.greatest_of_best`.
+        client's was chosen: on its "validation" or (an "oracle") on its test rows.
         """
         for result in self.results:
             for row in itertools.chain(_of_models(result), _of_mixtures(result)):
@@ -106,7 +99,6 @@ def _of_mixtures(result: Result) -> Iterator[dict[str, Any]]:
                 for how, by in chosen.items()
                 if by in path
             }
-            columns["superfed-code"] = greatest_of_best(path["test/accuracy"], values)
         for t, own in columns.items():
             named = zip(WHAT, (at, "mixture", t, split, metric), strict=True)
             yield dict(named) | summarise(own, result.size[split], metric)

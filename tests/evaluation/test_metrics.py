@@ -175,16 +175,3 @@ def test_every_client_takes_its_best_lambda():
     metric = np.tile(np.arange(11), (5, 1))
     best = metrics.pick_lambda(path, metric)
     assert best.tolist() == [8, 2, 4, 0, 5]  # ties: nearest 1/2, then the smaller
-
-
-def test_superfeds_code_takes_the_greatest_over_all_that_is_best_for_somebody():
-    path = np.zeros((4, 11))
-    path[0, 3] = path[1, 7] = 1
-    path[2, [3, 6]] = 1  # a tie goes to the smaller lambda, as torch's argmax
-    path[3] = np.nan  # without test rows, it is nobody
-    metric = np.arange(44.0).reshape(4, 11)
-    metric[1] *= -1
-    metric[0, 6] = 100  # of the tie's greater lambda
-    assert metrics.greatest_of_best(path, metric).tolist() == [7, -14, 29, 40]
-    own = metrics.pick_lambda(path[:3], path[:3])
-    assert metrics.greatest_of_best(path, path)[:3].tolist() == own.tolist()

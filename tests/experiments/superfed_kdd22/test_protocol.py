@@ -211,8 +211,10 @@ def test_a_row_of_superfed_has_the_codes_errors_and_the_data_of_its_run(tmp_path
     (tmp_path / "sweep.json").write_text(
         json.dumps({"experiment": config.to_dict(given), "over": {"seed": [0]}})
     )
-    ends = [("mixture", "oracle", 0.4), ("mixture", "superfed-code", 0.6)]
-    told = [row for *by, mean in ends for row in rows((mean,), *by)]
+    told = rows((0.4,), "mixture", "oracle")
+    (tmp_path / "greatest").mkdir()
+    of_code = [r for r in rows((0.6,), "mixture", "superfed-code") if r["round"] == 10]
+    (tmp_path / "greatest" / "0.json").write_text(json.dumps({"rows": of_code}))
     with open(tmp_path / "sweep.csv", "w", newline="") as file:
         writer = csv.DictWriter(file, told[0])
         writer.writeheader()

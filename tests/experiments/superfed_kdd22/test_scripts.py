@@ -17,6 +17,7 @@ from pfljax.runs.folder import FolderError, write_json
 from pfljax.runtime import errors
 from pfljax.simulate import simulation
 from pfljax.simulate.federation import build_federation
+from pfljax.sweep import Sweep
 
 RUNS = ("fig3", "tuned", "figA1", "figA2", "deviations", "barriers")
 MISSING = MissingDataset("data set 'mnist' is not prepared; run: pfljax prepare mnist")
@@ -87,6 +88,7 @@ def cells(monkeypatch):
             raise refused[experiment.output.label]
         ran.append(experiment)
         written(experiment, over, **kwargs)
+        return Sweep(experiment, over, [])
 
     monkeypatch.setattr(protocol, "sweep", sweep)
     return refused, ran
