@@ -16,7 +16,7 @@ import jax
 
 from pfljax.core.types import ClientData, RunState
 from pfljax.engine.paging import records
-from pfljax.engine.paging.disk import DiskStore, room
+from pfljax.engine.paging.disk import DiskStore, bytes_needed
 from pfljax.engine.paging.host import HostStore
 from pfljax.engine.paging.pages import Stream
 from pfljax.engine.paging.records import StoreError
@@ -75,7 +75,7 @@ def population(
     owner = records.owner(
         experiment.machine.store, digest, programs.num_clients, layout
     )
-    there = records.description(folder, owner) is not None
+    there = records.read_description(folder, owner) is not None
     if not there and (round_ or not writable):
         raise StoreError(f"{folder} has no store.json; {records.GO_ON}")
     if experiment.machine.store == "disk":
@@ -103,7 +103,8 @@ def _check_room(
 ) -> None:
     """Warns where the disk may be too small for the clients that will take part."""
     writes = experiment.participation.rounds * experiment.participation.cohort
-    wanted, free = room(clients, nbytes, writes, experiment.output.keep), _free(path)
+    wanted = bytes_needed(clients, nbytes, writes, experiment.output.keep)
+    free = _free(path)
     if wanted > free:
         say(
             f"pfljax: warning: the states of the clients may take {wanted / 1e9:.1f} GB"

@@ -28,10 +28,14 @@ from pfljax.engine.paging.records import (
     Layout,
     Owner,
     StoreError,
-    describe,
-    description,
+    read_description,
     sync,
+    write_description,
 )
+
+ROWS = "rows.bin"
+INDEX = "slots.bin"
+FREE, USED, NEEDED = 1, 2, 0  # how well a slot may be written to
 
 
 class DiskStore:
@@ -40,25 +44,30 @@ class DiskStore:
     def __init__(
         self, folder: Path, owner: Owner, layout: Layout, keep: int, writable: bool
     ):
-        self.folder, self.owner, self.nbytes = folder, owner, layout.nbytes
-        told = description(folder, owner) or self._create(keep + 1)
-        self.slots, self.oldest = told["slots"], told["oldest"]
+        self.folder = folder
+        self.owner = owner
+        self.nbytes = layout.nbytes
+        self.writable = writable
+        self.kept: list[int] = []  # rounds of checkpoints
+        description = read_description(folder, owner) or self._create(keep + 1)
+        self.slots = description["slots"]
+        self.oldest = description["oldest"]
         if keep >= self.slots:
             raise StoreError(
                 f"keep is {keep}, but {folder} was made to keep {self.slots - 1} "
                 f"checkpoints; choose keep <= {self.slots - 1}"
             )
-        self.kept: list[int] = []
         self._check_sizes()
         mode = os.O_RDWR if writable else os.O_RDONLY
-        self.files = [os.open(folder / name, mode) for name in self._sizes()]
-        self.writable = writable
-        self.index = np.fromfile(folder / "slots.bin", np.uint32)
-        self.index = self.index.reshape(owner.clients, self.slots, 2)
+        self.files = {name: os.open(folder / name, mode) for name in self._sizes()}
+        index = np.fromfile(folder / INDEX, np.uint32)
+        self.index = index.reshape(owner.clients, self.slots, 2)
 
-    def __del__(self, close: Any = os.close):  # bound now: at exit os may be gone
-        while getattr(self, "files", ()):
-            close(self.files.pop())
+    # The default binds os.close now: when the interpreter ends, os may be gone first.
+    def __del__(self, close: Any = os.close):
+        files = getattr(self, "files", {})
+        while files:
+            close(files.popitem()[1])
 
     def restore(self, round_: int) -> None:
         """Forgets all that was written after this round."""
@@ -70,43 +79,51 @@ class DiskStore:
             )
         late = self.index[..., 0] > round_ + 1
         self.index[late] = 0
-        if not self.writable or not (late.any() or round_ == 0):
+        if not self.writable:
             return
-        if round_ == 0:  # gives all space back
-            for file, size in zip(self.files, self._sizes().values(), strict=True):
-                os.ftruncate(file, 0)
-                os.ftruncate(file, size)
-        for client in np.flatnonzero(late.any(axis=1)) if round_ else ():
-            self._write(1, client * self.index[0].nbytes, self.index[client])
+        if round_ == 0:
+            self._empty()
+            return
+        # On disk as well: else a later round that writes other slots of the client
+        # would leave a record of the dropped future, of a larger round, beside its own.
+        for client in np.flatnonzero(late.any(axis=1)).tolist():
+            self._write_index(client)
 
     def read(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The records, checked against their CRC-32."""
         index = self.index[ids]
-        slot = index[..., 0].argmax(axis=1)
-        newest = index[np.arange(len(ids)), slot]
+        slots = index[..., 0].argmax(axis=1)
+        newest = index[np.arange(len(ids)), slots]
+        written = newest[:, 0] > 0
         records = np.zeros((len(ids), self.nbytes), np.uint8)
-        for row in np.flatnonzero(newest[:, 0]):
-            place = (int(ids[row]) * self.slots + int(slot[row])) * self.nbytes
-            read = os.preadv(self.files[0], [records[row]], place)
-            if read < self.nbytes or zlib.crc32(records[row]) != newest[row, 1]:
+        for row in np.flatnonzero(written):
+            start = self._start(int(ids[row]), int(slots[row]))
+            count = os.preadv(self.files[ROWS], [records[row]], start)
+            if count < self.nbytes or zlib.crc32(records[row]) != newest[row, 1]:
                 raise StoreError(
                     f"the state of client {ids[row]} in {self.folder} is damaged; "
                     "start again with another --out"
                 )
-        return records, newest[:, 0] > 0
+        return records, written
 
     def write(self, round_: int, ids: np.ndarray, records: np.ndarray) -> None:
-        """Writes each record to a free slot of its client, then tells so."""
-        lists = ids.tolist(), self._free(ids).tolist(), records
-        for client, slot, record in zip(*lists, strict=True):
-            place = (client * self.slots + slot) * self.nbytes
-            self._write(0, place, record)
-            self.index[client, slot] = round_ + 1, zlib.crc32(record)
-            self._write(1, client * self.index[0].nbytes, self.index[client])
+        """Writes each record to a free slot of its client, then to the index."""
+        slots = self._free_slots(ids)
+        for client, slot, record in zip(
+            ids.tolist(), slots.tolist(), records, strict=True
+        ):
+            # The order does not matter for a kill: a checkpoint trusts neither before
+            # both are flushed, and what is torn is of a later round.
+            self._write(ROWS, self._start(client, slot), record)
+            self.index[client, slot, 0] = round_ + 1
+            self.index[client, slot, 1] = zlib.crc32(record)
+            self._write_index(client)
 
     def save(self, round_: int) -> None:
         """Waits until all that was written has reached the disk."""
-        for file in self.files:
+        # Both files, before the checkpoint begins: once it is committed, a run trusts
+        # that the records of its round are whole.
+        for file in self.files.values():
             os.fsync(file)
 
     def keep(self, rounds: list[int]) -> None:
@@ -114,39 +131,58 @@ class DiskStore:
         self.kept = sorted(rounds)
         oldest = self.kept[0] if self.kept else 0
         if oldest != self.oldest:
+            # Lasting before any freed slot is written over: a run that finds only an
+            # older checkpoint is then refused, and does not read a younger record.
             self.oldest = oldest
             self._describe()
 
-    def _free(self, ids: np.ndarray) -> np.ndarray:
-        """A slot of each client that no kept checkpoint needs, rather a used one."""
+    def _free_slots(self, ids: np.ndarray) -> np.ndarray:
+        """A slot of each client that no kept checkpoint needs."""
         written = self.index[ids][..., 0].astype(np.int64)
-        free = np.ones(written.shape, bool)
+        # One that was used rather than a new one, which takes more of the disk.
+        choice = np.where(written > 0, USED, FREE)
         for round_ in self.kept:
             until = np.where(written <= round_ + 1, written, 0)
-            needed, has = until.argmax(axis=1), until.any(axis=1)
-            free[has, needed[has]] = False
-        return (free * (1 + (written > 0))).argmax(axis=1)
+            newest = until.argmax(axis=1)
+            needed = until.any(axis=1)
+            choice[needed, newest[needed]] = NEEDED
+        return choice.argmax(axis=1)
 
-    def _write(self, which: int, place: int, data: np.ndarray) -> None:
+    def _start(self, client: int, slot: int) -> int:
+        """The byte at which a record begins."""
+        return (client * self.slots + slot) * self.nbytes
+
+    def _write_index(self, client: int) -> None:
+        index = self.index[client]
+        self._write(INDEX, client * index.nbytes, index)
+
+    def _write(self, name: str, start: int, data: np.ndarray) -> None:
         try:
-            done = os.pwrite(self.files[which], data.data, place)
+            count = os.pwrite(self.files[name], data.data, start)
         except OSError as error:
             if error.errno not in (errno.ENOSPC, errno.EDQUOT):
                 raise
-            done = 0
-        if done < data.nbytes:
+            count = 0
+        if count < data.nbytes:
             raise StoreError(
                 f"the disk of {self.folder} is full; make room, and the same command "
                 "goes on from the last checkpoint"
             )
 
+    def _empty(self) -> None:
+        """Gives all space back: a file cut to nothing and stretched is one hole."""
+        for name, size in self._sizes().items():
+            os.ftruncate(self.files[name], 0)
+            os.ftruncate(self.files[name], size)
+
     def _sizes(self) -> dict[str, int]:
         """Bytes of the files, holes included."""
-        places = self.owner.clients * self.slots
-        return {"rows.bin": places * self.nbytes, "slots.bin": places * 8}
+        records = self.owner.clients * self.slots
+        return {ROWS: records * self.nbytes, INDEX: records * 8}
 
     def _create(self, slots: int) -> dict[str, Any]:
-        self.slots, self.oldest = slots, 0
+        self.slots = slots
+        self.oldest = 0
         self.folder.mkdir(exist_ok=True)
         for name, size in self._sizes().items():
             try:
@@ -158,23 +194,25 @@ class DiskStore:
                     f"({error.strerror}); choose another --out"
                 ) from None
             sync(self.folder / name)
+        # Last: a folder with a description has both of its files.
         self._describe()
         return {"slots": slots, "oldest": 0}
 
     def _describe(self) -> None:
-        describe(self.folder, self.owner, slots=self.slots, oldest=self.oldest)
+        write_description(self.folder, self.owner, slots=self.slots, oldest=self.oldest)
 
     def _check_sizes(self) -> None:
         for name, size in self._sizes().items():
             file = self.folder / name
-            there = file.stat().st_size if file.exists() else None
-            if there != size:
+            actual = file.stat().st_size if file.exists() else None
+            if actual != size:
                 raise StoreError(
-                    f"{file} is damaged: {there} bytes, expected {size}; {GO_ON}"
+                    f"{file} is damaged: {actual} bytes, expected {size}; {GO_ON}"
                 )
 
 
-def room(clients: int, nbytes: int, writes: int, keep: int) -> int:
+def bytes_needed(clients: int, nbytes: int, writes: int, keep: int) -> int:
     """Bytes of disk that this many writes of records may take, in blocks of 4096."""
     touched = min(clients * (keep + 1), writes)
-    return touched * (-(-nbytes // 4096) + 1) * 4096
+    blocks = -(-nbytes // 4096) + 1
+    return touched * blocks * 4096

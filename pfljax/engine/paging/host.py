@@ -2,7 +2,7 @@
 
 A store holds one record, the bytes of all leaves in order, for each client that has
 taken part; for a client that never has there is none. RUN/clients holds store.json,
-which tells whose records these are, and what the kind of store needs:
+which says whose records these are, and what the kind of store needs:
 
     host  round-R.npz, all records of round R in blocks `ids-K`, `rows-K`; written whole
           before the checkpoint of round R, deleted with it
@@ -18,9 +18,9 @@ from pfljax.engine.paging.records import (
     Layout,
     Owner,
     StoreError,
-    describe,
-    description,
+    read_description,
     sync,
+    write_description,
 )
 
 BLOCK_BYTES = 2**26  # of one array in round-R.npz
@@ -30,12 +30,14 @@ class HostStore:
     """Records in host memory, which the system commits as they are first written."""
 
     def __init__(self, folder: Path, owner: Owner, layout: Layout):
-        self.folder, self.rows = folder, max(1, BLOCK_BYTES // layout.nbytes)
+        self.folder = folder
+        self.block = max(1, BLOCK_BYTES // layout.nbytes)  # records
+        # Zeros that nobody has written take no memory: the system maps them late.
         self.records = np.zeros((owner.clients, layout.nbytes), np.uint8)
         self.written = np.zeros(owner.clients, bool)
-        if description(folder, owner) is None:
+        if read_description(folder, owner) is None:
             folder.mkdir(exist_ok=True)
-            describe(folder, owner)
+            write_description(folder, owner)
 
     def restore(self, round_: int) -> None:
         """Takes the records of the checkpoint of this round; none for round 0."""
@@ -69,12 +71,12 @@ class HostStore:
         ids = np.flatnonzero(self.written)
         part = self.folder / "round.npz.part"
         with zipfile.ZipFile(part, "w") as archive:
-            for block, start in enumerate(range(0, len(ids), self.rows)):
-                some = ids[start : start + self.rows]
-                for name, array in (("ids", some), ("rows", self.records[some])):
-                    member = f"{name}-{block}.npy"
-                    with archive.open(member, "w", force_zip64=True) as file:
-                        np.lib.format.write_array(file, array)
+            for block, start in enumerate(range(0, len(ids), self.block)):
+                of_block = ids[start : start + self.block]
+                _add(archive, f"ids-{block}", of_block)
+                _add(archive, f"rows-{block}", self.records[of_block])
+        # The bytes, then the name, then the folder that holds the name: after a power
+        # failure a file of this name is whole.
         sync(part)
         part.replace(self._file(round_))
         sync(self.folder)
@@ -88,3 +90,9 @@ class HostStore:
 
     def _file(self, round_: int) -> Path:
         return self.folder / f"round-{round_}.npz"
+
+
+def _add(archive: zipfile.ZipFile, name: str, array: np.ndarray) -> None:
+    """Adds what `np.load` finds under this name; of any size."""
+    with archive.open(f"{name}.npy", "w", force_zip64=True) as file:
+        np.lib.format.write_array(file, array)

@@ -18,7 +18,16 @@ class StoreError(RuntimeError):
 
 
 class Store(Protocol):
-    """Records of clients. `ids` are different and ascending, i64[n]."""
+    """Records of clients. `ids` are different and ascending, i64[n].
+
+    A run calls `write` after each call of rounds, and `save`, then the checkpoint, then
+    `keep` when that is committed. Killed at any moment, it opens the store again and
+    calls `restore` with the round of the newest checkpoint.
+    """
+
+    def restore(self, round_: int) -> None:
+        """Makes the records those after this round, 0 for none; called first."""
+        ...
 
     def read(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """(records u8[n, bytes], whether there was one bool[n])."""
@@ -29,7 +38,7 @@ class Store(Protocol):
         ...
 
     def save(self, round_: int) -> None:
-        """Makes lasting what a checkpoint of this round will need; called before it."""
+        """Makes lasting what a checkpoint of this round needs; called before it."""
         ...
 
     def keep(self, rounds: list[int]) -> None:
@@ -47,8 +56,8 @@ class Layout(NamedTuple):
     @property
     def sizes(self) -> list[int]:
         """Bytes of each leaf."""
-        shapes = zip(self.shapes, self.dtypes, strict=True)
-        return [int(np.prod(shape)) * dtype.itemsize for shape, dtype in shapes]
+        leaves = zip(self.shapes, self.dtypes, strict=True)
+        return [int(np.prod(shape)) * dtype.itemsize for shape, dtype in leaves]
 
     @property
     def nbytes(self) -> int:
@@ -64,35 +73,39 @@ def layout(client: Any) -> Layout:
             "the method keeps random keys with its clients, which only the store "
             '"device" can hold; keep jax.random.key_data of them'
         )
-    shapes, dtypes = zip(*((leaf.shape, leaf.dtype) for leaf in leaves), strict=True)
-    return Layout(structure, shapes, tuple(map(np.dtype, dtypes)))
+    return Layout(
+        structure=structure,
+        shapes=tuple(leaf.shape for leaf in leaves),
+        dtypes=tuple(np.dtype(leaf.dtype) for leaf in leaves),
+    )
 
 
 def pack(layout: Layout, clients: Any, count: int) -> np.ndarray:
     """The records u8[count, bytes] of the first `count` stacked states."""
-    leaves = [np.asarray(leaf)[:count] for leaf in jax.tree.leaves(clients)]
-    parts = [
-        np.ascontiguousarray(leaf).reshape(count, -1).view(np.uint8)
-        for leaf in leaves
-        if leaf.size
-    ]
-    return np.concatenate(parts, axis=1)
+    columns = []
+    for leaf in jax.tree.leaves(clients):
+        rows = np.asarray(leaf)[:count]
+        if rows.size:  # an empty leaf has no bytes to look at
+            rows = np.ascontiguousarray(rows).reshape(count, -1)
+            columns.append(rows.view(np.uint8))
+    return np.concatenate(columns, axis=1)
 
 
 def unpack(layout: Layout, records: np.ndarray) -> Any:
     """The stacked states, NumPy, of records u8[n, bytes]."""
-    ends = np.cumsum(layout.sizes)
-    leaves = [
-        records[:, end - size : end].view(dtype).reshape(-1, *shape)
-        for shape, dtype, size, end in zip(
-            layout.shapes, layout.dtypes, layout.sizes, ends, strict=True
-        )
-    ]
+    leaves = []
+    start = 0
+    for shape, dtype, size in zip(
+        layout.shapes, layout.dtypes, layout.sizes, strict=True
+    ):
+        columns = records[:, start : start + size]
+        leaves.append(columns.view(dtype).reshape(-1, *shape))
+        start += size
     return jax.tree.unflatten(layout.structure, leaves)
 
 
 class Owner(NamedTuple):
-    """Whose records these are: what store.json tells, and is checked against."""
+    """Whose records these are: the content of store.json, which is checked."""
 
     store: str
     config: str  # digest of the run's config
@@ -106,26 +119,33 @@ def owner(kind: str, config: str, num_clients: int, layout: Layout) -> Owner:
         [dtype.name, list(shape)]
         for shape, dtype in zip(layout.shapes, layout.dtypes, strict=True)
     ]
-    return Owner(kind, config, num_clients, leaves)
+    return Owner(store=kind, config=config, clients=num_clients, leaves=leaves)
 
 
-def describe(folder: Path, owner: Owner, **more: Any) -> None:
+def write_description(folder: Path, owner: Owner, **more: Any) -> None:
     """Writes store.json, whole and lasting."""
+    content = {"format": FORMAT, **owner._asdict(), **more}
     part = folder / "store.json.part"
-    part.write_text(json.dumps({"format": FORMAT, **owner._asdict(), **more}) + "\n")
+    part.write_text(json.dumps(content) + "\n")
+    # In this order a reader sees the old file or the new one, power failure or not.
     sync(part)
     part.replace(folder / "store.json")
     sync(folder)
 
 
-def description(folder: Path, owner: Owner) -> dict[str, Any] | None:
-    """What store.json tells, or None if there is none; refuses another's folder."""
+def read_description(folder: Path, owner: Owner) -> dict[str, Any] | None:
+    """The content of store.json, or None if there is none.
+
+    Raises:
+      StoreError: it is damaged, of a newer format, or another run's.
+    """
     file = folder / "store.json"
     if not file.exists():
         return None
     try:
-        told = json.loads(file.read_text())
-        version, found = told["format"], Owner(*(told[f] for f in Owner._fields))
+        content = json.loads(file.read_text())
+        version = content["format"]
+        theirs = Owner(**{name: content[name] for name in Owner._fields})
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise StoreError(f"{file} is damaged ({error}); {GO_ON}") from None
     if version > FORMAT:
@@ -134,13 +154,13 @@ def description(folder: Path, owner: Owner) -> dict[str, Any] | None:
             "upgrade pfljax"
         )
     for name, ours in owner._asdict().items():
-        theirs = getattr(found, name)
-        if theirs != ours:
+        saved = getattr(theirs, name)
+        if saved != ours:
             raise StoreError(
                 f"{folder} holds the client states of another run: its {name} is "
-                f"{theirs!r}, not {ours!r}; {GO_ON}"
+                f"{saved!r}, not {ours!r}; {GO_ON}"
             )
-    return told
+    return content
 
 
 def sync(path: Path) -> None:

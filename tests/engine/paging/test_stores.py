@@ -15,7 +15,7 @@ from checkout import TESTS
 from pfljax import Experiment, run
 from pfljax.conformance.toy import assert_close, assert_same
 from pfljax.engine.paging import pages, records
-from pfljax.engine.paging.disk import DiskStore, room
+from pfljax.engine.paging.disk import DiskStore, bytes_needed
 from pfljax.engine.paging.host import HostStore
 from pfljax.engine.paging.records import StoreError
 from pfljax.runs import checks
@@ -141,7 +141,7 @@ def test_a_round_that_is_no_longer_kept_is_refused(tmp_path):
 
 def test_a_store_is_closed_once_and_when_its_modules_are_gone(tmp_path, monkeypatch):
     place = disk(tmp_path)
-    files = list(place.files)
+    files = list(place.files.values())
     monkeypatch.setattr(
         "pfljax.engine.paging.disk.os", None
     )  # as at the end of the interpreter
@@ -161,7 +161,7 @@ def test_only_clients_that_took_part_take_space(tmp_path):
     place.save(1)
     file = (tmp_path / "clients" / "rows.bin").stat()
     assert file.st_size == 100_000 * 3 * 40_000  # 12 GB of holes
-    assert file.st_blocks * 512 <= room(100_000, 40_000, 5, 2) < 250_000
+    assert file.st_blocks * 512 <= bytes_needed(100_000, 40_000, 5, 2) < 250_000
 
 
 def test_the_file_of_the_host_store_has_the_written_rows_only(tmp_path):
