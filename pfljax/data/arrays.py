@@ -80,6 +80,12 @@ def from_arrays(
     )
 
 
+def renumbered(ids: Any) -> np.ndarray:
+    """i32[N]: ids of any sortable type [N] as 0, 1, ... in sorted order."""
+    _, number = np.unique(ids, return_inverse=True)
+    return number.astype(np.int32)
+
+
 def _checked_x(x: np.ndarray) -> np.ndarray:
     if x.ndim < 2 or 0 in x.shape:
         raise ValueError(
@@ -92,7 +98,8 @@ def _checked_x(x: np.ndarray) -> np.ndarray:
         return x.astype(np.int32)
     if x.dtype.kind != "f":
         raise ValueError(f"x is of type {x.dtype}; expected uint8, integers or floats")
-    bad = np.flatnonzero(~np.isfinite(x).reshape(len(x), -1).all(axis=1))
+    finite = np.isfinite(x).reshape(len(x), -1)
+    bad = np.flatnonzero(~finite.all(axis=1))
     if len(bad):
         raise ValueError(
             f"x holds NaN or infinity in {len(bad)} of {len(x)} rows, first in row "
@@ -130,7 +137,7 @@ def _checked_client(client: Any, rows: int) -> np.ndarray | None:
         raise ValueError(
             f"client ids are of type {client.dtype}; expected integers or strings"
         )
-    return np.unique(client, return_inverse=True)[1].reshape(-1).astype(np.int32)
+    return renumbered(client)
 
 
 def _checked_official(official: Any, rows: int) -> np.ndarray:
@@ -148,7 +155,8 @@ def _checked_official(official: Any, rows: int) -> np.ndarray:
 def _checked_scale(scale: Any, x: np.ndarray) -> Any:
     if scale is None:
         return 255.0 if x.dtype == np.uint8 else 1.0
-    if not np.all(np.isfinite(scale)) or np.any(np.asarray(scale) == 0):
+    usable = np.isfinite(scale) & (np.asarray(scale) != 0)
+    if not np.all(usable):
         raise ValueError(f"scale is {scale}; x is divided by it: choose a number > 0")
     return scale
 

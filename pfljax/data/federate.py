@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from pfljax.core.types import ClientData, Examples
-from pfljax.data.arrays import OFFICIAL_TEST, OFFICIAL_TRAIN, Arrays
+from pfljax.data.arrays import OFFICIAL_TEST, OFFICIAL_TRAIN, Arrays, renumbered
 from pfljax.data.federation import Federation
 from pfljax.data.label_noise import Noise, label_noise, turn
 from pfljax.data.manifest import describe
@@ -181,8 +181,7 @@ def _deal(
         chosen = np.arange(len(arrays.y))
     if how == "natural" and arrays.client is not None:
         # Counted anew, for some may have no row among the chosen.
-        client = np.unique(arrays.client[chosen], return_inverse=True)[1]
-        params = {**params, "client": client.reshape(-1)}
+        params = {**params, "client": renumbered(arrays.client[chosen])}
     dealt = partition(how, arrays.y[chosen], num_clients, seed, params)
     return dealt._replace(order=chosen[dealt.order])
 

@@ -67,11 +67,12 @@ def _check(name: str, num_classes: int, rate: float) -> None:
 
 def turn(labels: np.ndarray, matrix: np.ndarray, seed: list[int]) -> np.ndarray:
     """Labels i32[N] drawn from the rows of `matrix` [K, K] that `labels` [N] name."""
-    upto = np.cumsum(matrix, axis=1)
-    upto[:, -1] = 1  # not 1 - 1e-16
+    cumulative = np.cumsum(matrix, axis=1)
+    # Rounded sums end below 1, and a draw above them would name one class too many.
+    cumulative[:, -1] = 1
     drawn = np.random.default_rng(seed).random(len(labels))
-    found = np.empty(len(labels), np.int32)
-    for label in np.unique(labels):  # classes, not rows
-        own = labels == label
-        found[own] = np.searchsorted(upto[label], drawn[own], side="right")
-    return found
+    turned = np.empty(len(labels), np.int32)
+    for label in np.unique(labels):
+        rows = labels == label
+        turned[rows] = np.searchsorted(cumulative[label], drawn[rows], side="right")
+    return turned

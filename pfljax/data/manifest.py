@@ -55,9 +55,13 @@ def describe(
 
 def subset(manifest: dict[str, Any], ids: Sequence[int]) -> dict[str, Any]:
     """The manifest of the clients `ids`; its hash stays that of the whole."""
-    of_clients = {name: [manifest[name][k] for k in ids] for name in PER_CLIENT}
-    sizes = {part: [size[k] for k in ids] for part, size in manifest["sizes"].items()}
-    return {**manifest, **of_clients, "sizes": sizes}
+    chosen = dict(manifest)
+    for name in PER_CLIENT:
+        chosen[name] = [manifest[name][k] for k in ids]
+    chosen["sizes"] = {
+        part: [size[k] for k in ids] for part, size in manifest["sizes"].items()
+    }
+    return chosen
 
 
 def _count(
@@ -71,9 +75,9 @@ def _count(
     start, length = regions.T
     region = np.repeat(np.arange(len(regions)), length)
     rows = start[region] + rank(length)
-    counts = np.bincount(
-        region * num_values + values[rows], minlength=len(regions) * num_values
-    )
+    # One number a pair of region and value, so that one bincount counts all.
+    pair = region * num_values + values[rows]
+    counts = np.bincount(pair, minlength=len(regions) * num_values)
     by_region = counts.reshape(len(regions), num_values)
     return by_region[region_of_client.reshape(-1)]
 

@@ -61,7 +61,7 @@ def _even_parts(
     rows_left = np.lexsort((lot, labels, client))
     size_left = np.sum(sizes, axis=0)
     for which in (TEST, VALIDATION):
-        start = np.floor(rng.random(len(size_left)) * size_left).astype(np.int64)
+        start = (rng.random(len(size_left)) * size_left).astype(np.int64)
         owner = client[rows_left]
         wanted = sizes[which][owner]
         # Row i is taken where i * wanted + start crosses a multiple of the rows left.

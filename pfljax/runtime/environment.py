@@ -12,13 +12,15 @@ PACKAGES = ("pfljax", "jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "num
 
 def now() -> dict[str, Any]:
     """Versions, devices and processor, for environment.json."""
-    import jax  # here alone: reports read run folders without it
+    # Here alone: reports read run folders without JAX.
+    import jax
 
+    program = Path(sys.argv[0]).name
     return {
         "python": platform.python_version(),
         "packages": {name: importlib.metadata.version(name) for name in PACKAGES},
         "platform": platform.platform(),
         "processors": os.cpu_count(),
         "devices": [f"{d.platform}: {d.device_kind}" for d in jax.devices()],
-        "command": " ".join([Path(sys.argv[0]).name, *sys.argv[1:]]),
+        "command": " ".join([program, *sys.argv[1:]]),
     }

@@ -41,7 +41,8 @@ def offsets(size: np.ndarray) -> np.ndarray:
 
 def rank(size: np.ndarray) -> np.ndarray:
     """0, 1, ... size_k - 1 for each client in turn: i64[R]."""
-    return np.arange(int(np.sum(size))) - np.repeat(offsets(size), size)
+    first_row = np.repeat(offsets(size), size)
+    return np.arange(len(first_row)) - first_row
 
 
 def checked_labels(labels: Any, num_clients: int) -> np.ndarray:

@@ -44,8 +44,9 @@ def dirichlet_over_clients(
         share = rng.dirichlet(np.full(num_clients, alpha))
         if balance:
             share = _over_allowed(share, size < len(labels) / num_clients)
-        bounds = (np.cumsum(share)[:-1] * len(rows)).astype(np.int64)
-        taken = np.diff(bounds, prepend=0, append=len(rows))
+        # Cuts of the cumulated share, rounded down: no row is lost to rounding.
+        cuts = np.cumsum(share)[:-1] * len(rows)
+        taken = np.diff(cuts.astype(np.int64), prepend=0, append=len(rows))
         owner[rows] = np.repeat(np.arange(num_clients), taken)
         size += taken
     return from_owner(repair(owner, num_clients, min_size, rng), num_clients)
@@ -134,7 +135,8 @@ def _take_rows(
             # The first draw, or a small alpha left nothing for these classes. The part
             # of a Dirichlet draw over some classes, renormalised, is a Dirichlet draw
             # again and independent of the rest: drawing it anew is the same law.
-            mixture = _mixtures(np.where(left > 0, concentration, 0.0), 1, rng)[0]
+            of_classes_left = np.where(left > 0, concentration, 0.0)
+            mixture = _mixtures(of_classes_left, 1, rng)[0]
             odds = mixture
         # Labels beyond the supply are rejected, which is what renormalising means: all
         # missing rows drawn at once have the law of rows taken one by one.
@@ -157,10 +159,12 @@ def _take_at_once(
     while np.any(missing):
         asking = np.flatnonzero(missing)
         odds = mixture[asking] * (left > 0)
+        # Whose classes have all run out takes of the others by what is left of them.
         odds[np.sum(odds, axis=1) <= 0] = left
         odds /= np.sum(odds, axis=1, keepdims=True)
         drawn = rng.multinomial(missing[asking], odds)
         for label in np.flatnonzero(np.sum(drawn, axis=0) > left):
+            # As if the requests were lots in one urn, and so many were drawn.
             drawn[:, label] = rng.multivariate_hypergeometric(
                 drawn[:, label], left[label], method="marginals"
             )

@@ -10,11 +10,13 @@ from pfljax.data.partitions.base import Partition, from_owner
 def by_client(client_ids: Any) -> Partition:
     """The partition of data that name the client of every row: ids i[N], 0 .. C-1."""
     ids = np.asarray(client_ids)
-    if ids.ndim != 1 or len(ids) == 0 or ids.dtype.kind not in "iu" or ids.min() < 0:
+    integers = ids.ndim == 1 and len(ids) > 0 and ids.dtype.kind in "iu"
+    if not integers or ids.min() < 0:
         raise ValueError(
             f"client ids are {ids.dtype}{list(ids.shape)}; expected integers >= 0 [N]"
         )
-    return from_owner(ids.astype(np.int64), int(ids.max()) + 1)
+    num_clients = int(ids.max()) + 1
+    return from_owner(ids.astype(np.int64), num_clients)
 
 
 def natural(

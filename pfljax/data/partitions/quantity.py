@@ -17,8 +17,9 @@ def iid(labels: Any, num_clients: int, seed: int) -> Partition:
     """Every row once, at random; sizes differ by one row at most."""
     labels = checked_labels(labels, num_clients)
     rng = np.random.default_rng(seed)
-    owner = np.empty(len(labels), np.int64)
-    owner[rng.permutation(len(labels))] = np.arange(len(labels)) % num_clients
+    num_rows = len(labels)
+    owner = np.empty(num_rows, np.int64)
+    owner[rng.permutation(num_rows)] = np.arange(num_rows) % num_clients
     return from_owner(owner, num_clients)
 
 

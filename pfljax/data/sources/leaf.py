@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pfljax.data.arrays import OFFICIAL_NAMES, Arrays, from_arrays
+from pfljax.data.arrays import OFFICIAL_NAMES, Arrays, from_arrays, renumbered
 from pfljax.data.sources import characters
 
 PARTS = OFFICIAL_NAMES[:2]  # the names of the folders
@@ -53,7 +53,7 @@ def leaf(*, path: str, alphabet: str = "leaf", classes: int | None = None) -> Ar
         raise ValueError(f"the users of {path} have no rows")
     _check_alike([rows for _, rows in lists], path)
     size = [len(rows.y) for _, rows in lists]
-    users = np.unique([rows.user for _, rows in lists], return_inverse=True)[1]
+    users = renumbered([rows.user for _, rows in lists])
     x = np.concatenate([rows.x for _, rows in lists])
     y = np.concatenate([rows.y for _, rows in lists])
     client = np.repeat(users, size)

@@ -101,7 +101,8 @@ def read(raw_dir: Path) -> dict[str, str]:
         texts = json.loads(lzma.decompress(file.read_bytes()))
     except (lzma.LZMAError, ValueError) as error:
         raise ValueError(f"{file} cannot be read ({error}); fetch it again") from error
-    if not isinstance(texts, dict) or {type(text) for text in texts.values()} != {str}:
+    types = {type(text) for text in texts.values()} if isinstance(texts, dict) else None
+    if types != {str}:
         raise ValueError(f"{file} is of another layout; expected {{role: text}}")
     return texts
 

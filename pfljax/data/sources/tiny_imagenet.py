@@ -42,7 +42,7 @@ def read(raw_dir: Path) -> Arrays:
     return from_arrays(
         x,
         np.array([label for _, label in pictures]),
-        official=np.repeat([OFFICIAL_TRAIN, OFFICIAL_TEST], [len(train), len(test)]),
+        official=[OFFICIAL_TRAIN] * len(train) + [OFFICIAL_TEST] * len(test),
         num_classes=len(wnids),
         name=NAME,
         source="Y. Le, X. Yang 2015, Stanford CS231n, of ImageNet; no licence stated",
@@ -87,7 +87,8 @@ def _fields(file: Path, count: int) -> list[list[str]]:
 def _lines(file: Path) -> list[str]:
     if not file.is_file():
         raise FileNotFoundError(f"no {file.name} in {file.parent}")
-    lines = [line for line in file.read_text("utf-8").splitlines() if line.strip()]
+    text = file.read_text("utf-8")
+    lines = [line for line in text.splitlines() if line.strip()]
     if not lines:
         raise ValueError(f"{file} is empty; unpack the archive again")
     return lines

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from pfljax.data.arrays import OFFICIAL_NAMES, Arrays
+from pfljax.data.arrays import OFFICIAL_NAMES, Arrays, renumbered
 
 
 def resized(arrays: Arrays, size: int | None) -> Arrays:
@@ -49,7 +49,7 @@ def thinned(arrays: Arrays, every: int) -> Arrays:
     kept = np.sort(np.argsort(group, kind="stable")[::every])
     client = None
     if arrays.client is not None:
-        client = np.unique(arrays.client[kept], return_inverse=True)[1].astype(np.int32)
+        client = renumbered(arrays.client[kept])
     separator = "," if ":" in arrays.name else ":"
     return arrays._replace(
         x=arrays.x[kept],
