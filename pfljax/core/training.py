@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from pfljax.core import tree
+from pfljax.core import statistics, tree
 from pfljax.core.keys import derive
 from pfljax.core.shuffle import index_shuffle
 from pfljax.core.types import (
@@ -110,7 +110,12 @@ def fit(
 
 def started(params: Any, turn: Turn, local: Local) -> Any:
     """The optimizer's state before a client's first step of this round."""
-    return local.optimizer(learning_rate(local, turn.round)).init(params)
+    return optimizer_of(local, turn).init(params)
+
+
+def optimizer_of(local: Local, turn: Turn) -> optax.GradientTransformation:
+    """The optimizer of this round; running statistics step outside of it."""
+    return statistics.beside(local.optimizer(learning_rate(local, turn.round)))
 
 
 def go_on(
@@ -122,7 +127,7 @@ def go_on(
     gradient: Callable[..., tuple[Array, Any]] | None = None,
 ) -> tuple[tuple[Any, Any], Metrics]:
     """`fit` from (parameters, optimizer state), which it returns as well."""
-    optimizer = local.optimizer(learning_rate(local, turn.round))
+    optimizer = optimizer_of(local, turn)
     value_and_grad = gradient or jax.value_and_grad(loss)
     order, noise = derive(turn.key, "minibatches"), derive(turn.key, "noise")
 

@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from pfljax.core import tree
+from pfljax.core import statistics, tree
 from pfljax.core.types import Array
 
 Tree = Any
@@ -51,25 +51,31 @@ def zeros(a: Tree) -> Tree:
 
 
 def dot(a: Tree, b: Tree) -> Array:
-    """Inner product over all leaves, f32[]."""
+    """Inner product over all leaves but running statistics, f32[]."""
+    a, b = parameters(a), parameters(b)
     products = jax.tree.map(lambda x, y: jnp.sum(x * y), a, b)
     return jnp.sum(jnp.stack([jnp.float32(0), *jax.tree.leaves(products)]))
 
 
 def square_norm(a: Tree) -> Array:
-    """Squared L2 norm over all leaves, f32[]."""
+    """Squared L2 norm over all leaves but running statistics, f32[]."""
     return dot(a, a)
 
 
 def norms(a: Tree) -> Array:
-    """Sum over leaves of the L2 norm, f32[]; its gradient at zero is zero, not NaN."""
+    """Sum over leaves of the L2 norm, f32[]; its gradient at zero is zero, not NaN.
+
+    Running statistics are left out.
+    """
 
     def norm(leaf: Array) -> Array:
         square = jnp.sum(leaf * leaf)
         positive = square > 0
         return jnp.where(positive, jnp.sqrt(jnp.where(positive, square, 1.0)), 0.0)
 
-    return jnp.sum(jnp.stack([jnp.float32(0), *map(norm, jax.tree.leaves(a))]))
+    return jnp.sum(
+        jnp.stack([jnp.float32(0), *map(norm, jax.tree.leaves(parameters(a)))])
+    )
 
 
 def take(stacked: Tree, rows: Array) -> Tree:
@@ -99,6 +105,11 @@ def merge(a: Tree, b: Tree) -> Tree:
     return jax.tree.map(
         lambda x, y: y if x is None else x, a, b, is_leaf=lambda leaf: leaf is None
     )
+
+
+def parameters(a: Tree) -> Tree:
+    """`a` without its running statistics, which are None."""
+    return split(a, statistics.chosen(a))[1]
 
 
 def labelled(labels: Tree, name: str) -> Tree:

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any
 
@@ -59,7 +58,7 @@ class BatchNorm(nn.Module):
 
     torch's `track_running_stats=False`: what is made of a row depends on its batch.
     A batch is what the model is applied to at once. Rows that only pad it count for
-    nothing (see `counting`).
+    nothing (`pfljax.models.batch_norm`).
     """
 
     bias: str = "bias"  # the name of that parameter
@@ -83,21 +82,6 @@ class BatchNorm(nn.Module):
         centred = x - mean(x)
         scaled = centred * lax.rsqrt(mean(centred**2) + 1e-5)
         return scaled * scale + bias
-
-
-def counting(mask: Array) -> AbstractContextManager[Any]:
-    """Within it, a module's batch normalisation counts the rows of `mask` f32[B] alone.
-
-    A user's module calls its layers with x alone, however deep they lie; so their mask
-    is given here, by Flax's own interception of calls.
-    """
-
-    def with_mask(call: Any, args: Any, kwargs: Any, context: Any) -> Any:
-        if isinstance(context.module, BatchNorm) and context.method_name == "__call__":
-            kwargs = {"mask": mask, **kwargs}
-        return call(*args, **kwargs)
-
-    return nn.intercept_methods(with_mask)
 
 
 class GroupNorm(nn.Module):

@@ -10,7 +10,11 @@ from flax import nnx
 from flax.traverse_util import unflatten_dict
 
 from pfljax.core.types import Array, Key, Params, Task
+from pfljax.models.batch_norm import counting
 from pfljax.models.task import assemble, normaliser
+from pfljax.models.variables import State, join
+
+STATE = (nnx.Param, nnx.BatchStat)
 
 
 def task_from_nnx(
@@ -24,8 +28,10 @@ def task_from_nnx(
     """The task of the NNX module that `factory` makes, as `task` makes it of Linen.
 
     The module has two callable attributes, `body` and `head`, and its logits are
-    `head(body(x))`. Dropout is on in training mode. Params are a nested dict of arrays.
-    Modules are numbered in the order of their names, the body's first.
+    `head(body(x))`. Dropout is on in training mode, in which batch normalisation takes
+    the batch's statistics. Params are a nested dict of arrays, running statistics
+    (`nnx.BatchStat`) among them. Modules are numbered in the order of their names, the
+    body's first.
 
     Args:
       factory: nnx.Rngs -> nnx.Module.
@@ -35,28 +41,35 @@ def task_from_nnx(
       loss: the loss of a row, a name in `pfljax.models.task.LOSSES`.
 
     Raises:
-      ValueError: for a module without `body` and `head`, or with running statistics.
+      ValueError: for a module without `body` and `head`, or with other state.
     """
     module = nnx.eval_shape(lambda: _checked(factory(nnx.Rngs(0))))
-    graph, abstract, streams = nnx.split(module, nnx.Param, nnx.RngState)
+    graph, streams, *abstract = nnx.split(module, nnx.RngState, *STATE)
 
     def apply(
-        params: Params, x: Array, mask: Array, part: str | None, key: Key | None
-    ) -> Array:
+        state: State, x: Array, mask: Array, part: str | None, key: Key | None
+    ) -> tuple[Array, Params]:
         rngs = _seed(streams, jax.random.key(0) if key is None else key)
+        states = map(_fill, abstract, state)
         # copy: merged variables belong to the trace that calls them.
-        model: Any = nnx.merge(graph, _fill(abstract, params), rngs, copy=True)
+        model: Any = nnx.merge(graph, rngs, *states, copy=True)
         model.eval() if key is None else model.train()
-        return getattr(model, part)(x) if part else model.head(model.body(x))
+        with counting(model, mask):
+            outputs = getattr(model, part)(x) if part else model.head(model.body(x))
+        return outputs, to_dict(nnx.state(model, nnx.BatchStat))
 
     return assemble(
-        init=lambda key: to_dict(nnx.state(factory(nnx.Rngs(key)), nnx.Param)),
+        init=lambda key: _joined(nnx.state(factory(nnx.Rngs(key)), *STATE)),
         apply=apply,
         normalise=normaliser(input_shape, shift, scale),
         row=np.zeros((1, *input_shape), np.float32),
         loss=loss,
-        shapes=to_dict(abstract),
-        order=[_path(path)[:-1] for path, _ in nnx.to_flat_state(abstract)],
+        shapes=_joined(abstract),
+        order=[
+            _path(path)[:-1]
+            for state in abstract
+            for path, _ in nnx.to_flat_state(state)
+        ],
     )
 
 
@@ -64,6 +77,10 @@ def to_dict(state: Any) -> Params:
     """The arrays of an NNX state as a nested dict; list positions become strings."""
     flat = nnx.traversals.flatten_mapping(nnx.to_pure_dict(state))
     return unflatten_dict({_path(path): leaf for path, leaf in flat.items()})
+
+
+def _joined(states: Any) -> Params:
+    return join(*map(to_dict, states))
 
 
 def _path(path: Sequence[Any]) -> tuple[str, ...]:
@@ -100,10 +117,10 @@ def _checked(module: Any) -> Any:
             f"the module has no attribute {' and no '.join(missing)}; write it as a "
             "`body` that makes features and a `head` that makes logits of them"
         )
-    *_, others = nnx.split(module, nnx.Param, nnx.RngState, ...)
+    *_, others = nnx.split(module, nnx.RngState, *STATE, ...)
     if found := sorted({type(leaf).__name__ for _, leaf in nnx.to_flat_state(others)}):
         raise ValueError(
-            f"the module has the state {', '.join(found)}, expected Param alone; "
-            "use GroupNorm in the place of BatchNorm"
+            f"the module has the state {', '.join(found)}, expected Param and "
+            "BatchStat alone; write it without the others"
         )
     return module

@@ -10,8 +10,11 @@ import optax
 from flax import linen as nn
 from flax.traverse_util import flatten_dict, unflatten_dict
 
+from pfljax.core import statistics, tree
+from pfljax.core.statistics import STATISTICS
 from pfljax.core.types import Array, Batch, Key, Params, Task
-from pfljax.models.layers import counting
+from pfljax.models.batch_norm import told
+from pfljax.models.variables import State, apart, from_linen, without_key
 
 LOSSES = {"cross_entropy": optax.softmax_cross_entropy_with_integer_labels}
 PARTS = ("body", "head")
@@ -28,7 +31,10 @@ def task(
     """The task of a Linen module that has two submodules, `body` and `head`.
 
     Dropout is on where the module has a "dropout" key, which it has in training mode
-    alone: `nn.Dropout(rate, deterministic=not self.has_rng("dropout"))`.
+    alone: `nn.Dropout(rate, deterministic=not self.has_rng("dropout"))`. `nn.BatchNorm`
+    without `use_running_average` takes the batch's statistics in training mode, and
+    running ones in evaluation mode; these are leaves of the parameters
+    (`pfljax.core.statistics`).
 
     Args:
       module: `head(body(x))` makes logits [B, K]; a model of the zoo, or your own.
@@ -38,8 +44,9 @@ def task(
       loss: the loss of a row, a name in `LOSSES`.
 
     Raises:
-      ValueError: for a module that is not Linen, lacks `body` or `head`, or keeps
-        running statistics; for an unknown loss or an input of another shape.
+      ValueError: for a module that is not Linen, lacks `body` or `head`, or has other
+        collections than params and batch_stats; for an unknown loss or an input of
+        another shape.
     """
     if not isinstance(module, nn.Module):
         raise ValueError(
@@ -49,16 +56,24 @@ def task(
     row = np.zeros((1, *input_shape), np.float32)
     shapes, order = _trace(module, row)
 
+    def init(key: Key) -> Params:
+        with told(jnp.ones(1), training=False):
+            return from_linen(module.init(key, row))
+
     def apply(
-        params: Params, x: Array, mask: Array, part: str | None, key: Key | None
-    ) -> Any:
+        state: State, x: Array, mask: Array, part: str | None, key: Key | None
+    ) -> tuple[Any, Params]:
         run = None if part is None else lambda model, x: getattr(model, part)(x)
         rngs = None if key is None else {"dropout": key}
-        with counting(mask):
-            return module.apply({"params": params}, x, rngs=rngs, method=run)
+        variables = {"params": state.parameters, STATISTICS: state.statistics}
+        with told(mask, training=key is not None):
+            outputs, changed = module.apply(
+                variables, x, rngs=rngs, method=run, mutable=[STATISTICS]
+            )
+        return outputs, changed.get(STATISTICS, {})
 
     return assemble(
-        init=lambda key: module.init(key, row)["params"],
+        init=init,
         apply=apply,
         normalise=normaliser(input_shape, shift, scale),
         row=row,
@@ -71,19 +86,20 @@ def task(
 def assemble(
     *,
     init: Callable[[Key], Params],
-    apply: Callable[[Params, Array, Array, str | None, Key | None], Array],
+    apply: Callable[..., tuple[Array, Params]],
     normalise: Callable[[Array], Array],
     row: np.ndarray,
     loss: str,
     shapes: Params,
     order: Sequence[tuple[str, ...]],
 ) -> Task:
-    """The task of `apply(params, x, mask, part, key)`.
+    """The task of a model's `apply`.
 
     Args:
       init: key -> params.
-      apply: the model on rows x, of which those of `mask` count; `part` is "body",
-        "head" or None for both. A key is training mode, None evaluation mode.
+      apply: (state, x, mask, part, key) -> (outputs, new statistics) of rows x, of
+        which those of `mask` count; `part` is "body", "head" or None for both. A key is
+        training mode, None evaluation mode.
       normalise: raw x -> f32.
       row: one raw row, [1, *input_shape].
       loss: a name in `LOSSES`.
@@ -92,14 +108,28 @@ def assemble(
     """
     row_loss = _choose_loss(loss)
 
+    def run(params: Params, batch: Batch, part: str | None, key: Key | None) -> Array:
+        x = batch.x if part == "head" else normalise(batch.x)
+        state = apart(params)
+        old = state.statistics
+        # The one gradient of statistics is that of `following`.
+        state = state._replace(statistics=jax.lax.stop_gradient(old))
+        outputs, new = apply(state, x, batch.mask, part, key)
+        if key is None or not old:
+            return outputs
+        new = unflatten_dict(flatten_dict(old) | flatten_dict(new))
+        # A batch without rows has no statistics.
+        new = tree.where(batch.mask.sum() > 0, new, old)
+        return statistics.following(outputs, old, new)
+
     def logits(params: Params, batch: Batch, key: Key | None) -> Array:
-        return apply(params, normalise(batch.x), batch.mask, None, key)
+        return run(params, batch, None, key)
 
     def features(params: Params, batch: Batch, key: Key | None) -> Array:
-        return apply(params, normalise(batch.x), batch.mask, "body", key)
+        return run(params, batch, "body", key)
 
     def head(params: Params, z: Array) -> Array:
-        return apply(params, z, jnp.ones(len(z)), "head", None)
+        return run(params, Batch.of_rows(z), "head", None)
 
     def mean_loss(params: Params, batch: Batch, key: Key | None) -> Array:
         rows = row_loss(logits(params, batch, key), batch.y)
@@ -179,13 +209,15 @@ def number_modules(
 ) -> tuple[Params, int]:
     """(module index at every leaf, number of modules).
 
-    A module is what owns leaves: a layer's kernel and bias share one index.
+    A module is what owns leaves: a layer's kernel and bias share one index, and so do
+    the scale and the running statistics of a normalisation.
     """
-    leaves = list(flatten_dict(params))
-    owners = sorted({path[:-1] for path in leaves})
+    owner = {path: without_key(path)[:-1] for path in flatten_dict(params)}
+    owners = sorted(set(owner.values()))
     known = [path for path in dict.fromkeys(order) if path in owners]
     index = {path: i for i, path in enumerate(dict.fromkeys((*known, *owners)))}
-    return unflatten_dict({path: index[path[:-1]] for path in leaves}), len(index)
+    numbers = {path: index[module] for path, module in owner.items()}
+    return unflatten_dict(numbers), len(index)
 
 
 def _choose_loss(loss: str) -> Callable[[Array, Array], Array]:
@@ -217,16 +249,16 @@ def _trace(module: nn.Module, row: np.ndarray) -> tuple[Params, list[tuple[str, 
         order.append(context.module.path)
         return call(*args, **kwargs)
 
-    with nn.intercept_methods(record):
+    with nn.intercept_methods(record), told(jnp.ones(1), training=False):
         variables = jax.eval_shape(lambda: module.init(jax.random.key(0), row))
-    if others := sorted(set(variables) - {"params"}):
+    if others := sorted(set(variables) - {"params", STATISTICS}):
         raise ValueError(
-            f"the module has the collections {others}, expected params alone; "
-            "use GroupNorm in the place of BatchNorm"
+            f"the module has the collections {others}, expected params and "
+            f"{STATISTICS} alone; write it without the others"
         )
     if missing := [part for part in PARTS if (part,) not in order]:
         raise ValueError(
             f"the module calls no submodule {' and no '.join(missing)}; write it as "
             "a `body` that makes features and a `head` that makes logits of them"
         )
-    return variables["params"], order
+    return from_linen(variables), order

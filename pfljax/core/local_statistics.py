@@ -1,0 +1,107 @@
+"""What a method declares of running statistics where it does not average them.
+
+`dropped` and `kept` change a method whose messages and uploads are parameters, or a
+part of them, as FedPer's bodies are. Who sends differences or several models, as
+SCAFFOLD and IFCA do, averages statistics.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+
+from pfljax.core.statistics import is_statistic
+from pfljax.core.types import Algorithm
+
+Tree = Any
+# In the place of a statistic that is not sent: no leaf, and other than the None of a
+# leaf that `tree.split` dealt to another part.
+UNSENT = ()
+
+
+class Client(NamedTuple):
+    """The state of a client that keeps its own statistics."""
+
+    state: Any  # the method's own
+    statistics: dict[str, Any]  # by their names in the model
+
+
+def dropped(method: Algorithm) -> Algorithm:
+    """The method, whose server keeps the statistics that the model began with."""
+
+    def train(turn, message, client, data):
+        client, upload, metrics = method.train(turn, message, client, data)
+        return client, unsent(upload), metrics
+
+    def aggregate(server, uploads, cohort):
+        mean = method.aggregate(unsent(server), uploads, cohort)
+        began = by_name(server, jax.tree_util.keystr)
+        return filled(mean, began, jax.tree_util.keystr)
+
+    return method._replace(train=train, aggregate=aggregate)
+
+
+def kept(method: Algorithm) -> Algorithm:
+    """The method, whose clients keep their own statistics, which are never sent.
+
+    SiloBN: Andreux et al., 2020, https://arxiv.org/abs/2008.07424. A client that has
+    not trained yet has the statistics that the model began with; so has the server.
+    """
+    personal, endpoints = method.personal, method.endpoints
+
+    def init_client(params, client_id, key):
+        return Client(method.init_client(params, client_id, key), by_name(params))
+
+    def train(turn, message, client, data):
+        whole = filled(message, client.statistics)
+        state, upload, metrics = method.train(turn, whole, client.state, data)
+        own = client.statistics | by_name(upload)
+        return Client(state, own), unsent(upload), metrics
+
+    def under_own(server, client):
+        return filled(unsent(server), client.statistics)
+
+    return dropped(method)._replace(
+        init_client=init_client,
+        message=lambda server, client: unsent(method.message(server, client.state)),
+        train=train,
+        personal=lambda turn, server, client, data: personal(
+            turn, under_own(server, client), client.state, data
+        ),
+        endpoints=endpoints
+        and (lambda server, client: endpoints(under_own(server, client), client.state)),
+    )
+
+
+def unsent(a: Tree) -> Tree:
+    """`a` without its statistics."""
+    return jax.tree_util.tree_map_with_path(
+        lambda path, leaf: UNSENT if is_statistic(path) else leaf, a
+    )
+
+
+def name_in_model(path: Any) -> str:
+    """The names on a leaf's path, without the fields of a record around the model."""
+    return "/".join(str(key.key) for key in path if hasattr(key, "key"))
+
+
+def by_name(a: Tree, name: Callable[[Any], str] = name_in_model) -> dict[str, Any]:
+    """The statistics of `a`."""
+    leaves = jax.tree_util.tree_leaves_with_path(a)
+    return {name(path): leaf for path, leaf in leaves if is_statistic(path)}
+
+
+def filled(
+    a: Tree, statistics: dict[str, Any], name: Callable[[Any], str] = name_in_model
+) -> Tree:
+    """`a` with statistics where `unsent` took them."""
+
+    def fill(path: Any, leaf: Any) -> Any:
+        missing = is_statistic(path) and _is_unsent(leaf)
+        return statistics[name(path)] if missing else leaf
+
+    return jax.tree_util.tree_map_with_path(fill, a, is_leaf=_is_unsent)
+
+
+def _is_unsent(leaf: Any) -> bool:
+    return isinstance(leaf, tuple) and leaf == UNSENT

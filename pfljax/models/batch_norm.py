@@ -1,0 +1,86 @@
+"""What batch normalisation within a module is told of its batch: mask and mode.
+
+A user's module calls its layers with x alone, however deep they lie. Flax Linen lets
+calls be intercepted; of NNX, the layers themselves are found in the module.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from functools import cache
+from typing import Any
+
+from flax import linen as nn
+from flax import nnx
+
+from pfljax.core.types import Array
+from pfljax.models.layers import BatchNorm
+
+
+def told(mask: Array, training: bool) -> AbstractContextManager[Any]:
+    """Within it, Linen's batch normalisation counts the rows of `mask` f32[B] alone.
+
+    In training it takes the statistics of the batch, in evaluation the running ones,
+    unless the module itself says which.
+    """
+
+    def with_mask(
+        call: Callable[..., Any], args: Any, kwargs: Any, context: Any
+    ) -> Any:
+        layer = context.module
+        if context.method_name != "__call__":
+            return call(*args, **kwargs)
+        if isinstance(layer, BatchNorm):
+            kwargs = {"mask": mask, **kwargs}
+        if isinstance(layer, nn.BatchNorm):
+            kwargs = {"mask": counted(mask, args[0]), **kwargs}
+            if layer.use_running_average is None and len(args) == 1:
+                kwargs = {"use_running_average": not training, **kwargs}
+        return call(*args, **kwargs)
+
+    return nn.intercept_methods(with_mask)
+
+
+@contextmanager
+def counting(model: nnx.Module, mask: Array) -> Iterator[None]:
+    """Within it, batch normalisation in the NNX `model` counts the rows of `mask`."""
+    layers = [
+        layer
+        for _, layer in nnx.iter_modules(model)
+        if isinstance(layer, nnx.BatchNorm)
+    ]
+    for layer in layers:
+        object.__setattr__(layer, "__class__", _counting_rows(type(layer)))
+        vars(layer)["mask_of_rows"] = mask
+    yield
+    for layer in layers:
+        # The state of the model is read after the call, and the mask is no part of it.
+        del vars(layer)["mask_of_rows"]
+
+
+def counted(mask: Array, x: Array) -> Array:
+    """The mask of rows, bool, shaped to broadcast against x [B, ...].
+
+    If no row counts, all do: the mean of nothing is NaN.
+
+    Raises:
+      ValueError: the first axis of x is not that of the rows.
+    """
+    if x.shape[0] != mask.shape[0]:
+        raise ValueError(
+            f"batch normalisation got x of shape {x.shape} in a batch of "
+            f"{mask.shape[0]} rows; bring the axis of the rows to the front"
+        )
+    rows = (mask > 0) | (mask.sum() == 0)
+    return rows.reshape(-1, *(1 for _ in x.shape[1:]))
+
+
+# One class for each kind of layer, a user's own among them: JAX never forgets a class.
+@cache
+def _counting_rows(kind: type) -> type:
+    """The kind of batch normalisation that looks up its mask."""
+
+    def call(layer: Any, x: Array, *args: Any, **kwargs: Any) -> Any:
+        kwargs = {"mask": counted(layer.mask_of_rows, x), **kwargs}
+        return kind.__call__(layer, x, *args, **kwargs)
+
+    return type(f"Counting{kind.__name__}", (kind,), {"__call__": call})

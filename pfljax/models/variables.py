@@ -1,0 +1,52 @@
+"""Parameters and running statistics of a module, as one nested dict and apart.
+
+A statistic lies in its module, beside the module's parameters, under one more key:
+`body/norm/scale`, `body/norm/batch_stats/mean`.
+"""
+
+from typing import Any, NamedTuple
+
+from flax.traverse_util import flatten_dict, unflatten_dict
+
+from pfljax.core.statistics import STATISTICS
+from pfljax.core.types import Params
+
+
+class State(NamedTuple):
+    """What a module has, each with the module's own paths."""
+
+    parameters: Params
+    statistics: Params
+
+
+def join(parameters: Params, statistics: Params) -> Params:
+    """One nested dict of both; a module has the same path in each."""
+    flat = dict(flatten_dict(parameters))
+    for path, leaf in flatten_dict(statistics).items():
+        flat[(*path[:-1], STATISTICS, path[-1])] = leaf
+    return unflatten_dict(flat)
+
+
+def apart(params: Params) -> State:
+    """The state of which `join` made `params`."""
+    state = State({}, {})
+    for path, leaf in flatten_dict(params).items():
+        own = state.statistics if STATISTICS in path else state.parameters
+        own[without_key(path)] = leaf
+    return State(*map(unflatten_dict, state))
+
+
+def without_key(path: tuple[str, ...]) -> tuple[str, ...]:
+    """The path of a leaf as its module has it."""
+    return tuple(key for key in path if key != STATISTICS)
+
+
+def to_linen(params: Params) -> dict[str, Any]:
+    """The variables that a Linen module's `apply` takes."""
+    state = apart(params)
+    return {"params": state.parameters, STATISTICS: state.statistics}
+
+
+def from_linen(variables: Any) -> Params:
+    """The parameters of a task, of the variables that a Linen module's `init` makes."""
+    return join(variables.get("params", {}), variables.get(STATISTICS, {}))
