@@ -13,7 +13,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from pfljax.core import aggregation, tree
+from pfljax.core import aggregation, statistics, tree
 from pfljax.core.training import fit, full_gradient, learning_rate, mean_over_rows
 from pfljax.core.types import Algorithm, Array, Local, Params, Task
 
@@ -90,10 +90,9 @@ def averaged(models, uploads, cohort, rate):
 
 def stepped(models, uploads, cohort, rate):
     """Each model, a step of rate / M along the sum of its own gradients."""
-    member = uploads.choice * (cohort.draws * cohort.mask)[:, None]
-
-    def step(w, grads):
-        total = jnp.tensordot(member, grads, axes=(0, 0))
-        return w - rate / jnp.sum(cohort.draws * cohort.mask) * total
-
-    return jax.tree.map(step, models, uploads.params)
+    reported = cohort.draws * cohort.mask
+    member = uploads.choice * reported[:, None] / jnp.sum(reported)
+    mean = jax.tree.map(
+        lambda grads: jnp.tensordot(member, grads, axes=(0, 0)), uploads.params
+    )
+    return tree.sub(models, statistics.scale(mean, rate))

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import jax
 
 from pfljax.algorithms.fedavg import fedavg
-from pfljax.core import aggregation, tree
+from pfljax.core import aggregation, statistics, tree
 from pfljax.core.training import fit, full_gradient, learning_rate
 from pfljax.core.types import Algorithm, Local, Params, Task
 
@@ -64,6 +64,8 @@ def scaffold(
             path = turn.steps * learning_rate(local, turn.round)
             mean_step = tree.scale(tree.sub(server.x, y), 1 / path)
             c_new = tree.add(tree.sub(c_k, server.c), mean_step)
+        # Running statistics follow the batches: no variate corrects them.
+        c_new = statistics.without(c_new)
         c_new = tree.where(turn.steps > 0, c_new, c_k)
         return c_new, Upload(tree.sub(y, server.x), tree.sub(c_new, c_k)), metrics
 
@@ -88,5 +90,5 @@ def averaged(server, uploads, cohort, server_lr):
     reported = cohort.draws * cohort.mask
     mean = aggregation.mean(uploads, reported)
     share = reported.sum() / cohort.num_clients
-    x = tree.axpy(server_lr, mean.dy, server.x)
+    x = tree.add(server.x, statistics.scale(mean.dy, server_lr))
     return Server(x, tree.axpy(share, mean.dc, server.c))

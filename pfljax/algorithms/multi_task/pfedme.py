@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import optax
 
 from pfljax.algorithms.fedavg import fedavg
-from pfljax.core import aggregation, tree
+from pfljax.core import aggregation, statistics, tree
 from pfljax.core.keys import fold
 from pfljax.core.losses import proximal
 from pfljax.core.newcomers import newcomers_take_w
@@ -86,8 +86,11 @@ def approach(task, lam, steps, rate, decay):
 
     def near(theta, w, batch, key):
         def step(i, theta):
-            pull = tree.axpy(lam, tree.sub(theta, w), slope_of(theta, batch, key))
-            return tree.axpy(-rate, tree.axpy(decay, theta, pull), theta)
+            # Running statistics follow the batches: nothing pulls or decays them.
+            away = statistics.without(tree.sub(theta, w))
+            pull = tree.axpy(lam, away, slope_of(theta, batch, key))
+            pull = tree.axpy(decay, statistics.without(theta), pull)
+            return tree.sub(theta, statistics.scale(pull, rate))
 
         return jax.lax.fori_loop(0, steps, step, theta)
 
@@ -96,11 +99,11 @@ def approach(task, lam, steps, rate, decay):
 
 def own_theta(task, local, near):
     """A function (turn, w, data) -> theta after `turn.steps` minibatches near w."""
-    as_it_is = local._replace(optimizer=lambda rate: optax.identity())
+    as_it_is = local._replace(optimizer=lambda rate: optax.scale(-1.0))
 
     def find(turn, w, data):
         def gradient(theta, batch, key):
-            return jnp.float32(0), tree.sub(near(theta, w, batch, key), theta)
+            return jnp.float32(0), tree.sub(theta, near(theta, w, batch, key))
 
         return fit(task.loss, w, data, turn, as_it_is, gradient)[0]
 
@@ -115,9 +118,10 @@ def minibatchwise(task, local, lam, near, warm):
             w, theta = params
             found = near(theta if warm else w, w, batch, key)
             value = task.loss(found, batch, key)
-            return value, (tree.scale(tree.sub(w, found), lam), tree.sub(found, theta))
+            slope_w = statistics.scale(tree.sub(w, found), lam)
+            return value, (slope_w, tree.sub(theta, found))
 
-        stepped = beside(local, ("model", "other"), lambda rate: optax.identity())
+        stepped = beside(local, ("model", "other"), lambda rate: optax.scale(-1.0))
         pair, metrics = fit(task.loss, (w, w), data, turn, stepped, gradient)
         return pair[1], pair[0], metrics
 

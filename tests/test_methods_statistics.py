@@ -1,0 +1,145 @@
+"""Every method on a model with running statistics; FedBN, written here."""
+
+from functools import cache
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import linen as nn
+
+from pfljax import algorithms, models, registry
+from pfljax.algorithms.decoupling.fedper import fedper
+from pfljax.algorithms.fedavg import fedavg
+from pfljax.algorithms.multi_task.ditto import ditto
+from pfljax.conformance import toy
+from pfljax.core import statistics, tree
+from pfljax.core.communication import traffic_of
+from pfljax.core.local_statistics import dropped, kept
+from pfljax.core.optimizers import sgd
+from pfljax.core.training import budget
+from pfljax.core.types import Local, Turn
+from pfljax.evaluation import programs
+
+LOCAL = Local(0.1, batch_size=4, epochs=2, optimizer=sgd(0.9, 1e-3))
+TRAIN, TEST = toy.ragged()
+CLIENTS = len(TRAIN.size)
+RUNNING = 2 * 4  # mean and variance of four channels
+
+
+@cache
+def task():
+    body = nn.Sequential([nn.Dense(4), nn.BatchNorm(momentum=0.9), nn.relu])
+    return models.task(models.Network(body, nn.Dense(3)), (3,))
+
+
+def running(params):
+    """The statistics alone."""
+    return jax.tree.leaves(tree.split(params, statistics.chosen(params))[0])
+
+
+def judged(setting, state):
+    ids = jnp.arange(CLIENTS)
+    view = programs.View("personal")
+    return programs.judge(setting, view)(state, state.clients, ids, TRAIN, TEST)
+
+
+@pytest.mark.parametrize("name", algorithms.methods())
+def test_every_method_trains_statistics_and_stays_finite(name):
+    factory = algorithms.method(name)
+    method = factory(task(), LOCAL, **registry.given(factory, rounds=2))
+    states, setting = toy.play(method, task(), LOCAL, TRAIN, rounds=2)
+    first, last = states[0], states[-1]
+    assert all(np.isfinite(leaf).all() for leaf in toy.arrays(last))
+    before, after = (running((s.server, s.clients)) for s in (first, last))
+    assert any(not np.array_equal(a, b) for a, b in zip(before, after, strict=True))
+    for path, leaf in jax.tree_util.tree_leaves_with_path((last.server, last.clients)):
+        if statistics.is_statistic(path) and path[-1].key == "var":
+            assert leaf.min() >= 0  # so are the zeros of SCAFFOLD's variates
+    assert np.isfinite(judged(setting, last)["loss"]).all()
+
+
+def test_statistics_are_averaged_with_the_parameters():
+    method = fedavg(task(), LOCAL)
+    states, _ = toy.play(method, task(), LOCAL, TRAIN, rounds=1)
+    one = [train_alone(method, states[0], k)[1] for k in range(CLIENTS)]
+    weight = np.asarray(TRAIN.size, np.float64) / np.sum(TRAIN.size)
+    for parts in zip(running(states[1].server), *map(running, one), strict=True):
+        server, *uploads = map(np.asarray, parts)
+        np.testing.assert_allclose(server, weight @ np.stack(uploads), rtol=1e-5)
+
+
+def train_alone(method, state, k):
+    """(client state, upload) of client k in the coming round."""
+    data = toy.one(TRAIN, k)
+    client = tree.take(state.clients, k)
+    turn = Turn(toy.turn_key(state, k), state.round, budget(LOCAL, data.size))
+    message = method.message(state.server, client)
+    return jax.jit(method.train)(turn, message, client, data)[:2]
+
+
+@pytest.mark.parametrize("factory", [fedavg, fedper, ditto])
+def test_kept_statistics_stay_with_their_client(factory):
+    plain, method = factory(task(), LOCAL), kept(factory(task(), LOCAL))
+    states, setting = toy.play(method, task(), LOCAL, TRAIN, rounds=2, cohort=4)
+    began = task().init(jax.random.key(5))
+    for leaf, start in zip(
+        running(states[-1].server), running(began), strict=True
+    ):  # zeros and ones, whatever the key
+        np.testing.assert_array_equal(leaf, start)
+    means = states[-1].clients.statistics["body/layers_1/batch_stats/mean"]
+    trained = np.asarray(means).any(1)
+    assert 4 <= trained.sum() < CLIENTS
+    assert len(np.unique(means[trained], axis=0)) == trained.sum()
+    bytes_of = [traffic_of(m, task(), CLIENTS, (3,)) for m in (plain, method)]
+    assert bytes_of[0].up - bytes_of[1].up == 4 * RUNNING
+    assert bytes_of[0].down - bytes_of[1].down == 4 * RUNNING
+    assert np.isfinite(judged(setting, states[-1])["loss"]).all()
+
+
+def test_a_client_alone_is_the_same_whether_it_keeps_statistics_or_sends_them():
+    data = jax.tree.map(lambda leaf: leaf[:1], TRAIN._replace(examples=()))
+    data = data._replace(examples=TRAIN.examples)
+    plain, _ = toy.play(fedavg(task(), LOCAL), task(), LOCAL, data, rounds=3)
+    own, _ = toy.play(kept(fedavg(task(), LOCAL)), task(), LOCAL, data, rounds=3)
+    theirs = tree.paths(plain[-1].server)
+    statistics_kept = own[-1].clients.statistics
+    assert len(statistics_kept) == 2
+    for name, leaf in statistics_kept.items():
+        np.testing.assert_allclose(leaf[0], theirs[name], rtol=1e-5, atol=1e-6)
+    toy.assert_close(tree.parameters(own[-1].server), tree.parameters(plain[-1].server))
+
+
+def test_dropped_statistics_begin_each_round_anew():
+    method = dropped(fedavg(task(), LOCAL))
+    states, _ = toy.play(method, task(), LOCAL, TRAIN, rounds=2)
+    for first, last in zip(*(running(s.server) for s in states[::2]), strict=True):
+        np.testing.assert_array_equal(first, last)
+    plain, _ = toy.play(fedavg(task(), LOCAL), task(), LOCAL, TRAIN, rounds=2)
+    # Training uses the statistics of its batches, so the parameters are the same.
+    toy.assert_close(
+        tree.parameters(states[-1].server), tree.parameters(plain[-1].server)
+    )
+
+
+def fedbn(task, local):
+    """FedBN (Li et al., ICLR 2021): clients keep all of batch normalisation."""
+    modules = jax.tree.leaves(task.modules)
+    normal = {
+        module
+        for module, yes in zip(
+            modules, jax.tree.leaves(statistics.chosen(task.modules)), strict=True
+        )
+        if yes
+    }
+    groups = jax.tree.map(lambda m: "head" if m in normal else "body", task.modules)
+    return fedper(task._replace(groups=groups), local)
+
+
+def test_fedbn_is_a_few_lines():
+    states, setting = toy.play(fedbn(task(), LOCAL), task(), LOCAL, TRAIN, rounds=2)
+    norm = tree.paths(states[-1].clients)
+    assert {name.rsplit("/", 1)[1] for name in norm} == {"mean", "var", "scale", "bias"}
+    assert not any("layers_1" in name for name in tree.paths(states[-1].server))
+    assert all(len(np.unique(leaf, axis=0)) == CLIENTS for leaf in norm.values())
+    assert np.isfinite(judged(setting, states[-1])["loss"]).all()
