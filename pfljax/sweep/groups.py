@@ -45,58 +45,63 @@ def grouped(points: Sequence[Point], task: Task | None = None) -> list[Group]:
     a kind, lets be traced. SuPerFed over mu and start: both are numbers, but `start` is
     looked at, for its range is checked: points of one start, and any mu, are a group.
     """
-    tried: dict[Any, Traced] = {}  # first pass: by all that is no swept number
-    found: dict[Any, list[tuple[Point, Traced]]] = {}  # second: by what is not traced
+    traced_by_kind: dict[Any, Traced] = {}
+    groups: dict[Any, Group] = {}
     for point in points:
-        e, shape = (
-            point.experiment,
-            components.shape_of(point.experiment, point.federation),
-        )
+        experiment = point.experiment
+        shape = components.shape_of(experiment, point.federation)
         numbers = _numbers(point)
-        rest = _static(e, numbers), shape
-        if rest not in tried:
-            options = [n for n in numbers.options if _traceable(e, shape, task, n)]
-            tried[rest] = numbers._replace(options=tuple(options))
-        key = _static(e, tried[rest]), shape
-        if key not in found:
-            _check_built(e, shape, task)
-        found.setdefault(key, []).append((point, tried[rest]))
-    return [
-        Group(
-            same.replace(
-                cohort=max(p.experiment.participation.cohort for p, _ in members)
-            ),
-            shape,
-            members[0][1],
-            [point for point, _ in members],
-        )
-        for (same, shape), members in found.items()
-    ]
+        kind = (_static(experiment, numbers), shape)
+        if kind not in traced_by_kind:
+            options = _traceable_options(experiment, shape, task, numbers.options)
+            traced_by_kind[kind] = numbers._replace(options=options)
+        traced = traced_by_kind[kind]
+        static = _static(experiment, traced)
+        if (static, shape) not in groups:
+            _check_built(experiment, shape, task)
+            groups[static, shape] = Group(static, shape, traced, points=[])
+        groups[static, shape].points.append(point)
+    return [_with_largest_cohort(group) for group in groups.values()]
+
+
+def _with_largest_cohort(group: Group) -> Group:
+    """The group as it is compiled: with slots for the largest of its cohorts."""
+    cohort = max(p.experiment.participation.cohort for p in group.points)
+    return group._replace(experiment=group.experiment.replace(cohort=cohort))
 
 
 def _numbers(point: Point) -> Traced:
     """All numbers among the swept names."""
-    e, names = point.experiment, point.values
-    options = [n for n, value in e.method.hyper if n in names and type(value) is float]
-    uniform = e.participation.selection.name == "uniform"
-    cut = "cohort" in names and uniform and not e.participation.stragglers
-    return Traced(tuple(n for n in NUMBERS if n in names), tuple(options), cut)
+    names = point.values
+    hyper = point.experiment.method.hyper
+    participation = point.experiment.participation
+    # Only a uniform cohort is the head of a larger one of the same key.
+    uniform = participation.selection.name == "uniform"
+    return Traced(
+        settings=tuple(name for name in NUMBERS if name in names),
+        options=tuple(n for n, v in hyper if n in names and type(v) is float),
+        cohort="cohort" in names and uniform and not participation.stragglers,
+    )
 
 
-def _traceable(
-    experiment: Experiment, shape: Shape, task: Task | None, name: str
-) -> bool:
-    """Whether the method is built without a look at the value of this option."""
+def _traceable_options(
+    experiment: Experiment, shape: Shape, task: Task | None, names: Sequence[str]
+) -> tuple[str, ...]:
+    """The options whose values the method does not look at while it is built."""
     model = task or components.make_task(experiment, shape)
+    return tuple(name for name in names if _traceable(experiment, shape, model, name))
 
-    def built(value: Any) -> None:
+
+def _traceable(experiment: Experiment, shape: Shape, model: Task, name: str) -> bool:
+    """Whether the method is built without a look at the value of this option."""
+
+    def build(value: Any) -> None:
         hyper = dict(experiment.method.hyper) | {name: value}
-        components.make_setting(
-            experiment.replace(hyper=hyper, devices=None), model, shape
-        )
+        changed = experiment.replace(hyper=hyper, devices=None)
+        components.make_setting(changed, model, shape)
 
     try:
-        jax.eval_shape(built, jax.ShapeDtypeStruct((), np.float32))
+        jax.eval_shape(build, jax.ShapeDtypeStruct((), np.float32))
     except jax.errors.ConcretizationTypeError:
         return False
     return True
@@ -112,8 +117,8 @@ def _check_built(experiment: Experiment, shape: Shape, task: Task | None) -> Non
 
 def _static(experiment: Experiment, traced: Traced) -> Experiment:
     """What of the experiment its program depends on; 1 for a cohort that is cut."""
-    default = Experiment()
-    same: Any = flat(default, (*UNHASHED, *traced.settings))
-    same |= {"cohort": 1} if traced.cohort else {}
+    shared: Any = flat(Experiment(), (*UNHASHED, *traced.settings))
+    if traced.cohort:
+        shared["cohort"] = 1
     hyper = {k: v for k, v in experiment.method.hyper if k not in traced.options}
-    return experiment.replace(**same, hyper=hyper, seed=0)
+    return experiment.replace(**shared, hyper=hyper, seed=0)

@@ -32,8 +32,8 @@ class Point(NamedTuple):
 
 def combined(over: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
     """Every combination of the values; the last name changes fastest."""
-    values = [_values(name, given) for name, given in over.items()]
-    return [dict(zip(over, own, strict=True)) for own in itertools.product(*values)]
+    values = [_values(name, swept) for name, swept in over.items()]
+    return [dict(zip(over, point, strict=True)) for point in itertools.product(*values)]
 
 
 def _values(name: str, values: Any) -> list[Any]:
@@ -79,27 +79,34 @@ def make(
     Raises:
       ValueError: a name is unknown, or a value is wrong.
     """
-    theirs: dict[int, Federation | None] = {}
-    people: dict[tuple, tuple[Federation, str]] = {}
-    found = []
+    given_by_seed: dict[int, Federation | None] = {}
+    dealt: dict[tuple, tuple[Federation, str]] = {}
+    points = []
     for values in combined(over):
-        own = settled(experiment, values)
-        if own.seed not in theirs:
-            theirs[own.seed] = _of_seed(given, own.seed)
-        own = simulation.truthful(own, theirs[own.seed], task)
-        checks.check(own, own_model=task is not None)
-        _check_judged(own)
-        own = checks.resolve(own)
-        rows = tuple(flat(own, ROWS).values())
-        if rows not in people:
-            people[rows] = _dealt(own, theirs[own.seed])
-        federation, told = people[rows]
-        rounds = (
-            f" {own.participation.rounds} rounds" if "rounds" in values else ""
-        )  # or all alike
-        digest = hashlib.sha256(f"{config.digest(own)} {told}{rounds}".encode())
-        found.append(Point(values, own, federation, digest.hexdigest()[:16]))
-    return found
+        settings = settled(experiment, values)
+        if settings.seed not in given_by_seed:
+            given_by_seed[settings.seed] = _of_seed(given, settings.seed)
+        of_seed = given_by_seed[settings.seed]
+        settings = simulation.truthful(settings, of_seed, task)
+        checks.check(settings, own_model=task is not None)
+        _check_judged(settings)
+        settings = checks.resolve(settings)
+        # Points that differ in nothing of the rows share one federation.
+        rows = tuple(flat(settings, ROWS).values())
+        if rows not in dealt:
+            dealt[rows] = _dealt(settings, of_seed)
+        federation, clients = dealt[rows]
+        digest = _digest(settings, clients, with_rounds="rounds" in values)
+        points.append(Point(values, settings, federation, digest))
+    return points
+
+
+def _digest(settings: Experiment, clients: str, *, with_rounds: bool) -> str:
+    """The name of a run's file; it has the rounds where runs differ in them."""
+    text = f"{config.digest(settings)} {clients}"
+    if with_rounds:
+        text += f" {settings.participation.rounds} rounds"
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def _check_judged(experiment: Experiment) -> None:
@@ -121,12 +128,16 @@ def _check_judged(experiment: Experiment) -> None:
 
 def _of_seed(given: Any, seed: int) -> Federation | None:
     """The federation given for this seed."""
-    return given if given is None or isinstance(given, Federation) else given(seed)
+    if given is None or isinstance(given, Federation):
+        return given
+    return given(seed)
 
 
 def _dealt(experiment: Experiment, given: Federation | None) -> tuple[Federation, str]:
     """(clients that train, a text that tells them and their rows from others)."""
     federation, _ = build_federation(experiment, given)
     manifest = of_run(federation, None, given is not None)
-    names = ("sha256", "x_crc32") + (("clients", "shift", "scale") if given else ())
+    names = ["sha256", "x_crc32"]
+    if given:
+        names += ["clients", "shift", "scale"]
     return federation, " ".join(str(manifest.get(name)) for name in names)

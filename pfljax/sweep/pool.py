@@ -1,5 +1,6 @@
 """The rows of several federations as one pool, for the runs of one program."""
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -38,35 +39,43 @@ def stack(federations: list[Federation]) -> Data:
             "are held: sweep fewer seeds at once"
         )
     starts = dict(zip(pools, ends, strict=False))
-
-    def moved(part: str) -> Span:
-        spans = [getattr(f, part) for f in federations]
-        offset = [np.asarray(span.offset) + starts[id(span.examples)] for span in spans]
-        return np.stack(offset).astype(np.int32), np.stack([s.size for s in spans])
-
-    def joined(*parts: Any) -> np.ndarray:
-        arrays = [np.asarray(part) for part in parts]
-        return np.concatenate(arrays) if len(arrays) > 1 else arrays[0]
-
-    judged = {split: moved(split) for split in SPLITS}
+    judged = {}
+    for split in SPLITS:
+        spans = _moved([getattr(f, split) for f in federations], starts)
+        if spans[1].any():
+            different, index = _different(*spans)
+            judged[split] = Rows(own=spans, different=different, place=index)
     return Data(
-        jax.tree.map(joined, *pools.values()),
-        moved("train"),
-        {
-            split: Rows(span, *_different(*span))
-            for split, span in judged.items()
-            if span[1].any()
-        },
+        pool=jax.tree.map(_concatenate, *pools.values()),
+        train=_moved([f.train for f in federations], starts),
+        judged=judged,
     )
 
 
+def _moved(rows: Sequence[Any], starts: dict[int, int]) -> Span:
+    """Spans i32[F, C] in the joint pool, where each pool begins at its `starts`."""
+    offset = [np.asarray(data.offset) + starts[id(data.examples)] for data in rows]
+    return np.stack(offset).astype(np.int32), np.stack([data.size for data in rows])
+
+
+def _concatenate(*parts: Any) -> np.ndarray:
+    """The leaves of all pools one after another; a single one is not copied."""
+    arrays = [np.asarray(part) for part in parts]
+    return np.concatenate(arrays) if len(arrays) > 1 else arrays[0]
+
+
 def _different(offset: np.ndarray, size: np.ndarray) -> tuple[Span, np.ndarray]:
-    """(spans i32[F, U], place i32[F, C]): each federation's rows without repeats."""
-    found = [
-        np.unique(np.stack(pair, 1), axis=0, return_inverse=True)
-        for pair in zip(offset, size, strict=True)
-    ]
-    most = max(len(spans) for spans, _ in found)
-    spans = [np.pad(spans, ((0, most - len(spans)), (0, 0))) for spans, _ in found]
-    offset, size = np.moveaxis(np.stack(spans), 2, 0)
-    return (offset, size), np.stack([place.ravel() for _, place in found])
+    """(spans i32[F, U], index i32[F, C]): each federation's rows without repeats.
+
+    Federations with fewer different spans are padded by empty ones.
+    """
+    uniques = []
+    indices = []
+    for spans in np.stack([offset, size], axis=2):
+        unique, index = np.unique(spans, axis=0, return_inverse=True)
+        uniques.append(unique)
+        indices.append(index.ravel())
+    most = max(len(unique) for unique in uniques)
+    padded = [np.pad(unique, ((0, most - len(unique)), (0, 0))) for unique in uniques]
+    offset, size = np.moveaxis(np.stack(padded), 2, 0)
+    return (offset, size), np.stack(indices)

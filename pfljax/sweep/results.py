@@ -50,17 +50,17 @@ class Sweep:
         if name not in known:
             names = ", ".join(sorted(known))
             raise ValueError(f"not all runs have the metric {name!r}; all have {names}")
-        found = [result.metrics[name] for result in self.results]
-        judged = {
+        metrics = [result.metrics[name] for result in self.results]
+        kinds = {
             (*result.round.tolist(), values.shape[1])
-            for result, values in zip(self.results, found, strict=True)
+            for result, values in zip(self.results, metrics, strict=True)
         }
-        if len(judged) > 1:
+        if len(kinds) > 1:
             raise ValueError(
                 "runs differ in the rounds of their evaluations or in their clients, "
                 f"so they cannot be stacked; take results[i].metrics[{name!r}]"
             )
-        return np.stack(found)
+        return np.stack(metrics)
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """The tidy table: figures over clients of each run, round, model and metric.
@@ -80,35 +80,41 @@ class Sweep:
 
 
 def _of_models(result: Result) -> Iterator[dict[str, Any]]:
+    """Rows of the models that stand by themselves, at every evaluation."""
     for name, values in result.metrics.items():
         model, split, metric = name.split("/")
-        for at, own in zip(result.round, values, strict=True):
-            named = zip(WHAT, (int(at), model, "", split, metric), strict=True)
-            yield dict(named) | summarise(own, result.size[split], metric)
+        for at, by_client in zip(result.round, values, strict=True):
+            judged = dict(zip(WHAT, (int(at), model, "", split, metric), strict=True))
+            yield judged | summarise(by_client, result.size[split], metric)
 
 
 def _of_mixtures(result: Result) -> Iterator[dict[str, Any]]:
-    at, path = int(result.round[-1]), result.path
-    chosen = {"validation": "validation/accuracy", "oracle": "test/accuracy"}
-    for name, values in path.items():
+    """Rows of the models between two endpoints, after the last round."""
+    at = int(result.round[-1])
+    for name, values in result.path.items():
         split, metric = name.split("/")
-        columns: dict[Any, np.ndarray] = dict(zip(GRID, values.T, strict=True))
+        by_lambda: dict[Any, np.ndarray] = dict(zip(GRID, values.T, strict=True))
         if split == "test":
-            columns |= {
-                how: pick_lambda(path[by], values)
-                for how, by in chosen.items()
-                if by in path
-            }
-        for t, own in columns.items():
-            named = zip(WHAT, (at, "mixture", t, split, metric), strict=True)
-            yield dict(named) | summarise(own, result.size[split], metric)
+            by_lambda |= _chosen(result.path, values)
+        for t, by_client in by_lambda.items():
+            judged = dict(zip(WHAT, (at, "mixture", t, split, metric), strict=True))
+            yield judged | summarise(by_client, result.size[split], metric)
 
 
-def write_table(path: Path, found: Sweep) -> None:
+def _chosen(path: Mapping[str, np.ndarray], values: np.ndarray) -> dict[str, Any]:
+    """A metric [C, 11] at the lambdas that are chosen, f32[C] by the way to choose."""
+    chosen = {}
+    if "validation/accuracy" in path:
+        chosen["validation"] = pick_lambda(path["validation/accuracy"], values)
+    chosen["oracle"] = pick_lambda(path["test/accuracy"], values)
+    return chosen
+
+
+def write_table(path: Path, runs: Sweep) -> None:
     """sweep.csv, whole or not at all; a figure that is not finite is left empty."""
     part = path.with_name(path.name + ".part")
     with open(part, "w", newline="", encoding="utf-8") as file:
-        _write_rows(file, found, header=True)
+        _write_rows(file, runs, header=True)
     part.replace(path)
 
 
@@ -117,15 +123,16 @@ def add_to_table(path: Path, over: dict[str, list[Any]], result: Result) -> None
     text = io.StringIO(newline="")
     one = Sweep(Experiment(), over, [result])
     _write_rows(text, one, header=not path.exists())
-    with open(path, "ab") as file:  # longer than its buffer, so it is not cut
+    with open(path, "ab") as file:
+        # The text is longer than the buffer of the file, so it is written uncut.
         file.write(text.getvalue().encode())
 
 
-def _write_rows(file: TextIO, found: Sweep, *, header: bool) -> None:
-    writer = csv.DictWriter(file, [*found.over, *WHAT, *FIGURES])
+def _write_rows(file: TextIO, runs: Sweep, *, header: bool) -> None:
+    writer = csv.DictWriter(file, [*runs.over, *WHAT, *FIGURES])
     if header:
         writer.writeheader()
-    writer.writerows(found.rows())
+    writer.writerows(runs.rows())
 
 
 def claim(
@@ -139,25 +146,37 @@ def claim(
       FolderError: the folder holds the sweep of another experiment or of other names.
     """
     file = path / "sweep.json"
-    known = {name: list(values) for name, values in over.items()}
+    all_values = {name: list(values) for name, values in over.items()}
     if file.exists():
-        told = folder.read_json(file)
-        changes = config.difference(config.from_dict(told["experiment"]), experiment)
-        names = [*told["over"]]
-        if sorted(names) != sorted(over):
-            changes.append(f"swept: {', '.join(names)} -> {', '.join(over)}")
-        if changes:
-            raise FolderError(
-                f"{path} holds another sweep ({'; '.join(changes)}); choose another "
-                "folder"
-            )
-        known = {
-            name: list(dict.fromkeys([*told["over"][name], *over[name]]))
-            for name in over
-        }
-    told = {"experiment": config.to_dict(experiment), "over": known, "asked": over}
-    folder.write_json(file, told | {"environment": environment.now()})
-    return known
+        before = folder.read_json(file)
+        _check_same(path, before, experiment, over)
+        for name, values in all_values.items():
+            all_values[name] = list(dict.fromkeys([*before["over"][name], *values]))
+    about = {
+        "experiment": config.to_dict(experiment),
+        "over": all_values,
+        "asked": over,
+        "environment": environment.now(),
+    }
+    folder.write_json(file, about)
+    return all_values
+
+
+def _check_same(
+    path: Path,
+    before: Mapping[str, Any],
+    experiment: Experiment,
+    over: Mapping[str, Sequence],
+) -> None:
+    """Refuses to go on with a sweep of another experiment or of other names."""
+    changes = config.difference(config.from_dict(before["experiment"]), experiment)
+    names = list(before["over"])
+    if sorted(names) != sorted(over):
+        changes.append(f"swept: {', '.join(names)} -> {', '.join(over)}")
+    if changes:
+        raise FolderError(
+            f"{path} holds another sweep ({'; '.join(changes)}); choose another folder"
+        )
 
 
 def write(path: Path, result: Result) -> None:
@@ -165,8 +184,8 @@ def write(path: Path, result: Result) -> None:
     path.parent.mkdir(exist_ok=True)
     arrays = {"round": result.round, "train_loss": result.train_loss}
     for field in BY_NAME:
-        own = getattr(result, field)
-        arrays |= {f"{field}/{name}": own[name] for name in own}
+        for name, array in getattr(result, field).items():
+            arrays[f"{field}/{name}"] = array
     folder.write_arrays(path, arrays)
 
 
@@ -180,11 +199,16 @@ def read(path: Path, values: dict[str, Any]) -> Result:
         arrays = folder.read_arrays(path)
     except FolderError as error:
         raise FolderError(f"{error}; remove it, and the sweep runs it again") from None
-    found = {field: {} for field in BY_NAME}
+    fields = {field: {} for field in BY_NAME}
     for key, array in arrays.items():
         field, _, name = key.partition("/")
-        if field in found:
-            found[field][name] = array
-    if not found["metrics"]:
+        if field in fields:
+            fields[field][name] = array
+    if not fields["metrics"]:
         raise FolderError(f"{path} is no run of this pfljax's sweeps; remove it")
-    return Result(values, arrays["round"], arrays["train_loss"], **found)
+    return Result(
+        values=values,
+        round=arrays["round"],
+        train_loss=arrays["train_loss"],
+        **fields,
+    )

@@ -3,7 +3,7 @@
 import contextlib
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -58,32 +58,30 @@ def sweep(
     """
     devices.prepare()
     _check_call(at_once, lanes)
-    found = points.make(experiment, over, federation, task)
-    names = {name: list(dict.fromkeys(p.values[name] for p in found)) for name in over}
+    asked = points.make(experiment, over, federation, task)
+    names = {name: list(dict.fromkeys(p.values[name] for p in asked)) for name in over}
     with _holding(out) as path:
-        done = _finished(path, found)
-        tell = _teller(len(found), len(done), quiet)
-        left = [point for point in found if point.digest not in done]
+        done = _finished(path, asked)
+        report = _reporter(len(asked), len(done), quiet)
+        left = [point for point in asked if point.digest not in done]
         groups = grouped(left, task)
-        known = results.claim(path, experiment, names) if path else names
-
-        def tabulate() -> None:
-            whole = names == known
-            every = found if whole else points.make(experiment, known, federation, task)
-            _tabulate(path, experiment, known, every)
-
-        tabulate()
+        all_values = results.claim(path, experiment, names) if path else names
+        every = asked
+        if all_values != names:
+            every = points.make(experiment, all_values, federation, task)
+        _tabulate(path, experiment, all_values, every)
         for group in groups:
             count = devices.choose(experiment.machine.devices, len(group.points))
             for point, result in _run(group, task, count, at_once, lanes):
                 done[point.digest] = result
                 if path:
                     results.write(_file(path, point), result)
-                    results.add_to_table(path / "sweep.csv", known, result)
-                tell(len(done))
+                    results.add_to_table(path / "sweep.csv", all_values, result)
+                report(len(done))
         if left:
-            tabulate()  # in the order of the points
-    return Sweep(experiment, names, [done[point.digest] for point in found])
+            # Rows were added as runs finished; now they stand in the order of points.
+            _tabulate(path, experiment, all_values, every)
+    return Sweep(experiment, names, [done[point.digest] for point in asked])
 
 
 def _check_call(at_once: int | None, lanes: int | None) -> None:
@@ -108,41 +106,44 @@ def _file(path: Path, point: Point) -> Path:
     return path / "runs" / f"{point.digest}.npz"
 
 
-def _finished(path: Path | None, found: list[Point]) -> dict[str, Result]:
-    """The results that are there, by digest."""
-    return {
-        point.digest: results.read(_file(path, point), point.values)
-        for point in found
-        if path and _file(path, point).exists()
-    }
+def _finished(path: Path | None, asked: list[Point]) -> dict[str, Result]:
+    """The results in the folder, by digest."""
+    finished = {}
+    if path is None:
+        return finished
+    for point in asked:
+        file = _file(path, point)
+        if file.exists():
+            finished[point.digest] = results.read(file, point.values)
+    return finished
 
 
 def _tabulate(
-    path: Path | None, experiment: Experiment, over: dict[str, list], found: list[Point]
+    path: Path | None, experiment: Experiment, over: dict[str, list], every: list[Point]
 ) -> None:
     """Writes sweep.csv of the runs that are finished, in the order of the points."""
     if path is None:
         return
-    whole = list(_finished(path, found).values())
+    finished = list(_finished(path, every).values())
     table = path / "sweep.csv"
-    if whole:
-        results.write_table(table, Sweep(experiment, over, whole))
+    if finished:
+        results.write_table(table, Sweep(experiment, over, finished))
     else:
         table.unlink(missing_ok=True)
 
 
-def _teller(total: int, before: int, quiet: bool) -> Any:
-    """A function of the count of finished runs that tells of it on stderr."""
-    start = time.monotonic()
+def _reporter(total: int, before: int, quiet: bool) -> Callable[[int], None]:
+    """A function of the count of finished runs that writes a line to stderr."""
+    started = time.monotonic()
 
-    def tell(done: int) -> None:
+    def report(done: int) -> None:
         if quiet:
             return
-        left = (time.monotonic() - start) * (total - done) / (done - before)
-        told = f"{done} of {total} runs, {left:.0f} s left"
-        print(told, file=sys.stderr, flush=True)
+        seconds_a_run = (time.monotonic() - started) / (done - before)
+        left = seconds_a_run * (total - done)
+        print(f"{done} of {total} runs, {left:.0f} s left", file=sys.stderr, flush=True)
 
-    return tell
+    return report
 
 
 def _run(
@@ -153,38 +154,58 @@ def _run(
     lanes: int | None,
 ) -> Iterator[tuple[Point, Result]]:
     """The points of one program with their results, as slices finish."""
-    e, members = group.experiment, group.points
-    distinct = list({id(p.federation): p.federation for p in members}.values())
-    data = pool.stack(distinct)
-    places = [[id(f) for f in distinct].index(id(p.federation)) for p in members]
-    count, inputs = min(num_devices, len(members)), _inputs(group, places)
-    at = np.asarray(program.evaluations(e))
-    for which, found in program.run_all(
-        e, group.shape, data, inputs, count, at_once, lanes, task
-    ):
-        for place, i in enumerate(which):
-            one = jax.tree.map(lambda leaf, at=place: leaf[at], found)
-            size = {name: r.own[1][places[i]] for name, r in data.judged.items()}
-            values = members[i].values
-            result = Result(values, at, one.loss, one.metrics, one.path, size)
-            yield members[i], result
-
-
-def _inputs(group: Group, places: list[int]) -> program.Inputs:
-    """In what the points differ, as arrays over them."""
-    own = [point.experiment for point in group.points]
-    options = [dict(e.method.hyper) for e in own]
-    cohort = np.array([e.participation.cohort for e in own], np.int32)
-    return program.Inputs(
-        np.array([e.seed for e in own], np.int32),
-        np.array(places, np.int32),
-        cohort if len(set(cohort.tolist())) > 1 else None,
-        {
-            name: np.array([flat(e)[name] for e in own], np.float32)
-            for name in group.traced.settings
-        },
-        {
-            name: np.array([of[name] for of in options], np.float32)
-            for name in group.traced.options
-        },
+    members = group.points
+    distinct = {id(point.federation): point.federation for point in members}
+    data = pool.stack(list(distinct.values()))
+    index = {key: i for i, key in enumerate(distinct)}
+    federations = [index[id(point.federation)] for point in members]
+    slices = program.run_all(
+        group.experiment,
+        group.shape,
+        data,
+        _inputs(group, federations),
+        min(num_devices, len(members)),
+        at_once,
+        lanes,
+        task,
     )
+    rounds = np.asarray(program.evaluations(group.experiment))
+    for which, outputs in slices:
+        for slot, run in enumerate(which):
+            one = jax.tree.map(lambda leaf, slot=slot: leaf[slot], outputs)
+            result = Result(
+                values=members[run].values,
+                round=rounds,
+                train_loss=one.loss,
+                metrics=one.metrics,
+                path=one.path,
+                size=_sizes(data, federations[run]),
+            )
+            yield members[run], result
+
+
+def _sizes(data: pool.Data, federation: int) -> dict[str, np.ndarray]:
+    """Rows of each client i32[C], by split."""
+    return {split: rows.own[1][federation] for split, rows in data.judged.items()}
+
+
+def _inputs(group: Group, federations: list[int]) -> program.Inputs:
+    """In what the points differ, as arrays over them."""
+    settings = [flat(point.experiment) for point in group.points]
+    options = [dict(setting["hyper"]) for setting in settings]
+    cohorts = _column(settings, "cohort", np.int32)
+    one_cohort = len(np.unique(cohorts)) == 1
+    return program.Inputs(
+        seed=_column(settings, "seed", np.int32),
+        federation=np.array(federations, np.int32),
+        cohort=None if one_cohort else cohorts,
+        settings={name: _column(settings, name) for name in group.traced.settings},
+        hyper={name: _column(options, name) for name in group.traced.options},
+    )
+
+
+def _column(
+    records: Sequence[Mapping[str, Any]], name: str, dtype: Any = np.float32
+) -> np.ndarray:
+    """One value of every record."""
+    return np.array([record[name] for record in records], dtype)
