@@ -27,7 +27,9 @@ def over_clients(
     if width is None or width >= count:
         return jax.vmap(f)(*args)
     order = jnp.argsort(-steps, stable=True)
-    lanes = (width,) if width > 1 else ()  # one at a time needs no vmap and no axis
+    # One at a time needs no vmap, and no axis of length 1 in each of its products.
+    lanes = (width,) if width > 1 else ()
+    # The last chunk is filled with the client of least work, who adds none to its time.
     padded = jnp.concatenate([order, jnp.repeat(order[-1:], -count % width)])
     chunks = jax.tree.map(
         lambda leaf: leaf[padded].reshape(-1, *lanes, *leaf.shape[1:]),
@@ -48,9 +50,10 @@ def _first_chunks(f: Callable[..., Any], chunks: tuple, count: Array) -> Any:
     """`f` over the first `count` of stacked chunks; zeros stand for the others."""
     length = jax.tree.leaves(chunks)[0].shape[0]
 
-    def step(index: Array, found: Any) -> Any:
-        return tree.put(found, index, f(*tree.take(chunks, index)))
+    def step(index: Array, results: Any) -> Any:
+        return tree.put(results, index, f(*tree.take(chunks, index)))
 
-    shapes = jax.eval_shape(f, *jax.tree.map(lambda leaf: leaf[0], chunks))
-    start = jax.tree.map(lambda s: jnp.zeros((length, *s.shape), s.dtype), shapes)
-    return jax.lax.fori_loop(0, count, step, start)
+    first_chunk = jax.tree.map(lambda leaf: leaf[0], chunks)
+    shapes = jax.eval_shape(f, *first_chunk)
+    zeros = jax.tree.map(lambda s: jnp.zeros((length, *s.shape), s.dtype), shapes)
+    return jax.lax.fori_loop(0, count, step, zeros)

@@ -24,7 +24,8 @@ from pfljax.core import tree
 from pfljax.core.types import Array, RunState
 
 AXIS = "clients"
-SPLIT, WHOLE = PartitionSpec(AXIS), PartitionSpec()
+SPLIT = PartitionSpec(AXIS)
+WHOLE = PartitionSpec()
 
 
 class Grid(NamedTuple):
@@ -45,13 +46,15 @@ def make(count: int | None = None, homes: bool = False) -> Grid:
     Raises:
       ValueError: there are fewer devices.
     """
-    found, processes = jax.devices(), jax.process_count()
-    count = len(found) if count is None else count
-    if not 1 <= count <= len(found):
+    devices = jax.devices()
+    processes = jax.process_count()
+    count = len(devices) if count is None else count
+    if not 1 <= count <= len(devices):
         raise ValueError(
-            f"devices is {count}, but JAX has {len(found)} ({found[0].platform}); "
-            f"choose 1 <= devices <= {len(found)}"
+            f"devices is {count}, but JAX has {len(devices)} ({devices[0].platform}); "
+            f"choose 1 <= devices <= {len(devices)}"
         )
+    # As many of each process: every process must own a part of each array.
     chosen = [
         device
         for process in range(processes)
@@ -62,7 +65,7 @@ def make(count: int | None = None, homes: bool = False) -> Grid:
 
 
 def deal(grid: Grid, ids: Array, steps: Array, num_clients: int) -> Array:
-    """Who trains where: places in the cohort, i32[D * Q], M for an empty slot.
+    """Who trains where: positions in the cohort, i32[D * Q], M for an empty slot.
 
     Empty slots of a device come behind its others.
     """
@@ -75,8 +78,10 @@ def at_home(ids: Array, devices: int, block: int) -> Array:
     """Each client where its state is; Q = M, for all may be of one device."""
     count = ids.shape[0]
     home = jnp.minimum(ids // block, devices - 1)
-    here = home == jnp.arange(devices)[:, None]
-    return jnp.sort(jnp.where(here, jnp.arange(count), count), axis=1).ravel()
+    at_device = home == jnp.arange(devices)[:, None]
+    slots = jnp.where(at_device, jnp.arange(count), count)
+    # Sorted, the empty slots come last: chunks of nothing but them are left out.
+    return jnp.sort(slots, axis=1).ravel()
 
 
 def evenly(steps: Array, devices: int) -> Array:
@@ -88,23 +93,28 @@ def evenly(steps: Array, devices: int) -> Array:
     room = min(count, -(-2 * count // devices))
     order = jnp.argsort(-steps, stable=True)
 
-    def give(index: Array, carry: Any) -> Any:
+    def assign(index: Array, carry: Any) -> Any:
         slots, load, taken = carry
-        place = order[index]
-        device = jnp.argmin(jnp.where(taken < room, load, jnp.iinfo(jnp.int32).max))
-        slots = slots.at[device, taken[device]].set(place)
-        load = load.at[device].add(steps[place] + 1)
-        return slots, load, taken.at[device].add(1)
+        member = order[index]
+        load_if_room = jnp.where(taken < room, load, jnp.iinfo(jnp.int32).max)
+        device = jnp.argmin(load_if_room)
+        slots = slots.at[device, taken[device]].set(member)
+        # One more than its steps: a client without steps takes a slot as well.
+        load = load.at[device].add(steps[member] + 1)
+        taken = taken.at[device].add(1)
+        return slots, load, taken
 
+    empty = jnp.full((devices, room), count, jnp.int32)
     zero = jnp.zeros(devices, jnp.int32)
-    start = jnp.full((devices, room), count, jnp.int32), zero, zero
-    return jax.lax.fori_loop(0, count, give, start)[0].ravel()
+    slots, _, _ = jax.lax.fori_loop(0, count, assign, (empty, zero, zero))
+    return slots.ravel()
 
 
 def over(grid: Grid | None, f: Callable[..., Any], *specs: PartitionSpec) -> Any:
     """`f` run by every device on its part of the arguments; all results are split."""
     if grid is None:
         return f
+    # check_vma would refuse loops whose carry starts the same on all devices.
     return jax.shard_map(
         f, mesh=grid.mesh, in_specs=specs, out_specs=SPLIT, check_vma=False
     )
@@ -123,8 +133,8 @@ def over_rows(
     if grid is None:
         return f(same, pools, split)
     run = over(grid, f, WHOLE, data(grid), SPLIT)
-    found = run(same, pools, pad(grid, split, count))
-    return whole(grid, jax.tree.map(lambda leaf: leaf[:count], found))
+    results = run(same, pools, pad(grid, split, count))
+    return whole(grid, jax.tree.map(lambda leaf: leaf[:count], results))
 
 
 def data(grid: Grid | None) -> PartitionSpec:
@@ -132,32 +142,35 @@ def data(grid: Grid | None) -> PartitionSpec:
     return SPLIT if grid and grid.homes else WHOLE
 
 
-def inside(grid: Grid | None, places: Array, block: Array) -> Array:
-    """`places` in the rows of all devices as places in this device's `block` of them.
+def inside(grid: Grid | None, rows: Array, block: Array) -> Array:
+    """Numbers of rows among those of all devices as numbers in this device's `block`.
 
     Unchanged where every device has all rows.
     """
     if grid is None or not grid.homes:
-        return places
-    return places - block.shape[0] * jax.lax.axis_index(AXIS)
+        return rows
+    return rows - block.shape[0] * jax.lax.axis_index(AXIS)
 
 
-def fetch(grid: Grid | None, block: Any, rows: Array, own: Array) -> Any:
+def fetch(grid: Grid | None, block: Any, rows: Array, local_rows: Array) -> Any:
     """The states of the slots of this device, from whichever device owns them.
 
     `block` holds this device's rows, `rows` i32[D * Q] the rows of everybody's slots,
-    `own` i32[Q] those of its own slots. Bits travel unchanged.
+    `local_rows` i32[Q] those of its own slots. Bits travel unchanged.
 
     Dealt, of 2 devices with clients 0 1 2 | 3 4 5, where device 0 trains 1 and 5, and
-    device 1 trains 2 and 3: `rows` is 1 5 2 3, `own` of device 0 is 1 5. Every device
-    offers a row for each slot of each other, the right one where it is the owner.
+    device 1 trains 2 and 3: `rows` is 1 5 2 3, `local_rows` of device 0 is 1 5. Each
+    device offers a row for each slot of all others, the right one where it owns it.
     """
     leaves = jax.tree.leaves(block)
-    if grid is None or grid.homes or not leaves:
-        return tree.take(block, inside(grid, own, leaves[0]) if leaves else own)
-    size, devices = leaves[0].shape[0], grid.size
-    wanted = rows.reshape(devices, -1)
-    owner = jnp.minimum(own // size, devices - 1)
+    if not leaves:
+        return block
+    if grid is None or grid.homes:
+        return tree.take(block, inside(grid, local_rows, leaves[0]))
+    size = leaves[0].shape[0]
+    wanted = rows.reshape(grid.size, -1)
+    # The row of an empty slot is past the end; it takes any, and reads none of it.
+    owner = jnp.minimum(local_rows // size, grid.size - 1)
     slots = jnp.arange(wanted.shape[1])
 
     def of_leaf(leaf: Array) -> Array:
@@ -167,22 +180,26 @@ def fetch(grid: Grid | None, block: Any, rows: Array, own: Array) -> Any:
     return jax.tree.map(of_leaf, block)
 
 
-def store(grid: Grid | None, block: Any, rows: Array, own: Array, new: Any) -> Any:
+def store(
+    grid: Grid | None, block: Any, rows: Array, local_rows: Array, new: Any
+) -> Any:
     """`block` with the `new` states of all slots that it owns; others are dropped.
 
-    `rows` and `own` as in `fetch`, past the end for who is not to be written. Dealt,
-    everybody gets all new states, and keeps those of its block.
+    `rows` and `local_rows` as in `fetch`, past the end for who is not to be written.
+    Dealt, everybody gets all new states, and keeps those of its block.
     """
     leaves = jax.tree.leaves(block)
     if grid is None or not leaves:
-        return tree.put(block, own, new)
+        return tree.put(block, local_rows, new)
     size = leaves[0].shape[0]
+    written = local_rows
     if not grid.homes:
-        own = rows
+        written = rows
         new = jax.tree.map(lambda leaf: jax.lax.all_gather(leaf, AXIS, tiled=True), new)
-    place = own - size * jax.lax.axis_index(AXIS)
-    place = jnp.where((place >= 0) & (place < size), place, size)
-    return tree.put(block, place, new)
+    row = written - size * jax.lax.axis_index(AXIS)
+    # A negative number would count from the end: another's row is put past the end.
+    row = jnp.where((row >= 0) & (row < size), row, size)
+    return tree.put(block, row, new)
 
 
 def padded(count: int, grid: Grid | None) -> int:
@@ -193,11 +210,15 @@ def padded(count: int, grid: Grid | None) -> int:
 def pad(grid: Grid | None, stacked: Any, count: int | None = None) -> Any:
     """Rows of the leading axis up to `padded(count)`; new ones repeat the last."""
 
+    if grid is None:
+        return stacked
+
     def of_leaf(leaf: Array) -> Array:
         more = padded(count or leaf.shape[0], grid) - leaf.shape[0]
-        return jnp.pad(leaf, ((0, more), *((0, 0),) * (leaf.ndim - 1)), "edge")
+        widths = [(0, more)] + [(0, 0)] * (leaf.ndim - 1)
+        return jnp.pad(leaf, widths, "edge")
 
-    return jax.tree.map(of_leaf, stacked) if grid is not None else stacked
+    return jax.tree.map(of_leaf, stacked)
 
 
 def blocks(devices: int, count: int, size: int) -> Iterator[np.ndarray]:
@@ -205,10 +226,13 @@ def blocks(devices: int, count: int, size: int) -> Iterator[np.ndarray]:
 
     Numbers may come twice, and be past the end: nobody's.
     """
-    each, some = -(-count // devices), max(1, size // devices)
-    for start in range(0, each, some):
-        chosen = np.minimum(np.arange(start, start + some), each - 1)
-        yield (np.arange(devices)[:, None] * each + chosen).ravel()
+    per_device = -(-count // devices)
+    at_once = max(1, size // devices)
+    first = np.arange(devices)[:, None] * per_device
+    for start in range(0, per_device, at_once):
+        # All of one length: another would be another program.
+        chosen = np.minimum(np.arange(start, start + at_once), per_device - 1)
+        yield (first + chosen).ravel()
 
 
 def whole(grid: Grid | None, value: Any) -> Any:
@@ -227,8 +251,9 @@ def place(grid: Grid | None, value: Any) -> Any:
         return jax.device_put(value, target)
 
     def of_leaf(leaf: Any) -> Array:
-        own = np.asarray(leaf)  # every process has it: nothing is sent
-        return jax.make_array_from_callback(own.shape, target, own.__getitem__)
+        # Every process has it: nothing is sent.
+        array = np.asarray(leaf)
+        return jax.make_array_from_callback(array.shape, target, array.__getitem__)
 
     return jax.tree.map(of_leaf, value)
 
@@ -237,9 +262,9 @@ def abstract(grid: Grid | None, value: Any, spec: PartitionSpec = WHOLE) -> Any:
     """`value` so placed, as shapes: nothing is copied."""
     if grid is None:
         return value
-    where = NamedSharding(grid.mesh, spec)
+    sharding = NamedSharding(grid.mesh, spec)
     return jax.tree.map(
-        lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=where),
+        lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding),
         value,
     )
 
@@ -247,8 +272,9 @@ def abstract(grid: Grid | None, value: Any, spec: PartitionSpec = WHOLE) -> Any:
 def shardings(grid: Grid | None, state: RunState) -> Any:
     """Where a state's leaves lie: `clients` in blocks, all else on every device."""
     if grid is None:
-        here = jax.sharding.SingleDeviceSharding(jax.devices()[0])
-        return jax.tree.map(lambda leaf: here, state)
-    split, everywhere = (NamedSharding(grid.mesh, spec) for spec in (SPLIT, WHOLE))
+        first = jax.sharding.SingleDeviceSharding(jax.devices()[0])
+        return jax.tree.map(lambda leaf: first, state)
+    split = NamedSharding(grid.mesh, SPLIT)
+    everywhere = NamedSharding(grid.mesh, WHOLE)
     on_all = jax.tree.map(lambda leaf: everywhere, state)
     return on_all._replace(clients=jax.tree.map(lambda leaf: split, state.clients))

@@ -38,11 +38,11 @@ def layout(devices: int, parts: Parts) -> Layout:
         for name, part in parts.items()
     }
     count = len(next(iter(spans.values())))
-    home = np.repeat(np.arange(devices), -(-count // devices))
-    own = [home[:count] == device for device in range(devices)]
+    home = np.repeat(np.arange(devices), -(-count // devices))  # padded to blocks
+    residents = [home[:count] == device for device in range(devices)]
     rows = [
-        np.unique(np.concatenate([_rows(span[here]) for span in spans.values()]))
-        for here in own
+        np.unique(np.concatenate([_rows(span[at_home]) for span in spans.values()]))
+        for at_home in residents
     ]
     length = max(1, *map(len, rows))
     if devices * length > np.iinfo(np.int32).max:
@@ -52,12 +52,14 @@ def layout(devices: int, parts: Parts) -> Layout:
         )
     offset = {}
     for name, span in spans.items():
-        at = home * length  # of nobody, and of who has no rows
-        for here, held in zip(own, rows, strict=True):
-            some = np.flatnonzero(here & (span[:, 1] > 0))
-            at[some] += np.searchsorted(held, span[some, 0])
-        offset[name] = at.astype(np.int32)
-    return Layout(rows, length, offset)
+        # The begin of its device's block: of nobody, and of who has no rows.
+        first_row = home * length
+        for at_home, block in zip(residents, rows, strict=True):
+            clients = np.flatnonzero(at_home & (span[:, 1] > 0))
+            # A client's rows lie side by side in the block as well, for it is sorted.
+            first_row[clients] += np.searchsorted(block, span[clients, 0])
+        offset[name] = first_row.astype(np.int32)
+    return Layout(rows=rows, length=length, offset=offset)
 
 
 def _rows(spans: np.ndarray) -> np.ndarray:
@@ -69,42 +71,48 @@ def _rows(spans: np.ndarray) -> np.ndarray:
 
 def place(grid: Grid, parts: Parts) -> Parts:
     """The clients with each device's rows and offsets on that device."""
-    found, pool = layout(grid.size, parts), next(iter(parts.values())).examples
-    where = NamedSharding(grid.mesh, mesh.SPLIT)
+    rows = layout(grid.size, parts)
+    pool = next(iter(parts.values())).examples
+    sharding = NamedSharding(grid.mesh, mesh.SPLIT)
 
     def blocks(leaf: Any) -> jax.Array:
+        # Called for the devices of this process only.
         def block(index: Any) -> np.ndarray:
-            own = found.rows[(index[0].start or 0) // found.length]
-            made = np.zeros((found.length, *leaf.shape[1:]), leaf.dtype)
-            made[: len(own)] = leaf[own]
-            return made
+            device = (index[0].start or 0) // rows.length
+            chosen = rows.rows[device]
+            padded = np.zeros((rows.length, *leaf.shape[1:]), leaf.dtype)
+            padded[: len(chosen)] = leaf[chosen]
+            return padded
 
-        shape = grid.size * found.length, *leaf.shape[1:]
-        return jax.make_array_from_callback(shape, where, block)
+        shape = grid.size * rows.length, *leaf.shape[1:]
+        return jax.make_array_from_callback(shape, sharding, block)
 
     def split(offset: Any) -> jax.Array:
-        return jax.make_array_from_callback(offset.shape, where, offset.__getitem__)
+        return jax.make_array_from_callback(offset.shape, sharding, offset.__getitem__)
 
     examples = Examples(*(blocks(np.asarray(leaf)) for leaf in pool))
     sizes = mesh.place(grid, {name: part.size for name, part in parts.items()})
     return {
-        name: ClientData(examples, split(found.offset[name]), size)
+        name: ClientData(examples, split(rows.offset[name]), size)
         for name, size in sizes.items()
     }
 
 
 def abstract(grid: Grid, parts: Parts) -> Parts:
     """What `place` would give, as shapes: nothing is copied."""
-    found = layout(grid.size, parts)
+    rows = layout(grid.size, parts)
 
-    def stacked(rows: int, leaf: Any) -> Any:
-        return jax.ShapeDtypeStruct((rows, *leaf.shape[1:]), leaf.dtype)
+    def stacked(count: int, leaf: Any) -> Any:
+        return jax.ShapeDtypeStruct((count, *leaf.shape[1:]), leaf.dtype)
 
     def of_part(name: str, part: ClientData) -> ClientData:
-        pool = (stacked(grid.size * found.length, leaf) for leaf in part.examples)
-        at = stacked(len(found.offset[name]), part.offset)
-        examples, at = mesh.abstract(grid, (Examples(*pool), at), mesh.SPLIT)
-        return ClientData(examples, at, mesh.abstract(grid, part.size))
+        pool = (stacked(grid.size * rows.length, leaf) for leaf in part.examples)
+        offset = stacked(len(rows.offset[name]), part.offset)
+        return ClientData(
+            examples=mesh.abstract(grid, Examples(*pool), mesh.SPLIT),
+            offset=mesh.abstract(grid, offset, mesh.SPLIT),
+            size=mesh.abstract(grid, part.size),
+        )
 
     return {name: of_part(name, part) for name, part in parts.items()}
 
@@ -118,19 +126,29 @@ def different(grid: Grid | None, part: ClientData) -> tuple[ClientData, np.ndarr
     size = np.asarray(part.size)
     offset = _whole(part.offset)[: len(size)]
     spans = np.stack([offset, size], axis=1)
-    found, whose = np.unique(spans, axis=0, return_inverse=True)
+    different_spans, whose = np.unique(spans, axis=0, return_inverse=True)
     whose = whose.ravel()
     if grid is not None and grid.homes:
         length = part.examples.y.shape[0] // grid.size
-        home = found[:, 0] // length  # ascending
-        rank = np.arange(len(found)) - np.searchsorted(home, home)  # on its device
-        table = np.zeros((grid.size, rank.max() + 1, 2), found.dtype)
-        table[..., 0] = length * np.arange(grid.size)[:, None]
-        table[home, rank] = found
-        whose = (home * table.shape[1] + rank)[whose]
-        found = table.reshape(-1, 2)
-    offset, size = jnp.asarray(found.T)
+        different_spans, order = _by_device(grid.size, length, different_spans)
+        whose = order[whose]
+    offset, size = jnp.asarray(different_spans.T)
     return part._replace(offset=offset, size=size), whose
+
+
+def _by_device(
+    devices: int, length: int, spans: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """(as many spans [n, 2] of each device, where each of the given ones is, i[n]).
+
+    Empty spans fill up; they begin in the block of their device, of `length` rows.
+    """
+    home = spans[:, 0] // length  # ascending, as the offsets are
+    rank = np.arange(len(spans)) - np.searchsorted(home, home)  # on its device
+    table = np.zeros((devices, rank.max() + 1, 2), spans.dtype)
+    table[..., 0] = length * np.arange(devices)[:, None]
+    table[home, rank] = spans
+    return table.reshape(-1, 2), home * table.shape[1] + rank
 
 
 def _whole(value: Any) -> np.ndarray:
