@@ -110,6 +110,7 @@ def peak_flops(devices: Sequence[Any] | None = None) -> float:
         return time.perf_counter() - start
 
     seconds()  # compiles
+    # The best: whatever else the machine does can only slow it down.
     fastest = min(seconds() for _ in range(TRIES))
     flops = PRODUCTS * len(squares) * 2 * SIDE**3
     return flops / fastest

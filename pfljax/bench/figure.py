@@ -32,6 +32,7 @@ def write(results: list[dict[str, Any]], folder: Path) -> None:
     rate.set_xlabel("local steps per second")
     share.set_xlabel("share of the measured matrix-product peak (%)")
     share.set_xlim(0, 1.15 * share.get_xlim()[1])
+    # Empty curves, for the legend alone.
     if any("peer" in result for result in results):
         for name, colour in COLOURS.items():
             rate.plot([], [], "o", color=colour, label=name)
@@ -74,6 +75,7 @@ def _decades(axes: "Axes") -> None:
     """A logarithmic axis from one power of ten to another, with room for numbers."""
     from matplotlib.ticker import NullFormatter
 
+    # Rates of small and of large models are decades apart.
     axes.set_xscale("log")
     low, high = axes.get_xlim()
     first = math.floor(math.log10(low))

@@ -45,6 +45,7 @@ def _equation(equation: Any) -> int:
         # Every number put out is a product with the kernel of one output channel.
         return 2 * equation.outvars[0].aval.size * kernel.size // outputs
     inner = [_count(jaxpr) for jaxpr in _inside(params)]
+    # What runs depends on the data: the costliest branch is the safe account.
     if name == "cond":
         return max(inner)
     if name == "scan":

@@ -75,7 +75,13 @@ def make_plane(case: Case) -> Callable[[], Any]:
     a, b, c = (model.init(jax.random.key(seed)) for seed in range(3))
     frame = through(a, b, c)
     axis = np.linspace(-0.2, 1.2, case.points)
-    return lambda: plane(model, frame, data, alpha=axis, beta=axis)
+    return lambda: plane(
+        model,
+        frame,
+        data,
+        alpha=axis,
+        beta=axis,
+    )
 
 
 def make_lines(case: Case) -> Callable[[], Any]:
@@ -86,11 +92,29 @@ def make_lines(case: Case) -> Callable[[], Any]:
     a = jax.lax.map(model.init, keys_a)
     b = jax.lax.map(model.init, keys_b)
     t = np.linspace(0, 1, case.points)
-    return lambda: line(model, a, b, data, t=t)
+    return lambda: line(
+        model,
+        a,
+        b,
+        data,
+        t=t,
+    )
 
 
-PLANE = Case(make=make_plane, clients=1, rows=2000, points=21, axes=2)
-LINES = Case(make=make_lines, clients=100, rows=100, points=21, axes=1)
+PLANE = Case(
+    make=make_plane,
+    clients=1,
+    rows=2000,
+    points=21,
+    axes=2,
+)
+LINES = Case(
+    make=make_lines,
+    clients=100,
+    rows=100,
+    points=21,
+    axes=1,
+)
 CASES: dict[str, Case] = {"plane": PLANE, "lines": LINES}
 # In place of a CPU's.
 ACCELERATED = {"plane": PLANE._replace(rows=10_000, points=51)}
@@ -149,7 +173,11 @@ def _resized(case: Case, points: int | None, scale: float) -> Case:
 
 
 def _measure(
-    name: str, case: Case, repeats: int, peer: str | None, peak: float
+    name: str,
+    case: Case,
+    repeats: int,
+    peer: str | None,
+    peak: float,
 ) -> dict[str, Any]:
     compute = case.make(case)
     first = _seconds(compute)  # with compilation

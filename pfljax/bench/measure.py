@@ -65,12 +65,16 @@ def _evaluation(ready: Ready) -> Callable[..., Any] | None:
 
 
 def sample(
-    program: Program, ready: Ready, state: RunState, rounds: int
+    program: Program,
+    ready: Ready,
+    state: RunState,
+    rounds: int,
 ) -> tuple[RunState, Sample]:
     """The state after `rounds` more rounds, and their times and counts."""
     # Before the call: the state is donated to it.
     counts = steps(ready, state.key, int(state.round), rounds)
     executed = sum(lane_steps(row, ready.setting.width) for row in counts)
+    # Calls return before the device is done: the time is up to its last array.
     start = time.perf_counter()
     state, _ = program.run(state, ready.train, _count(ready, rounds))
     jax.block_until_ready(state)

@@ -26,12 +26,14 @@ TEST = 96  # rows of each client beside the training rows of W1
 
 def compare(rounds: int = 20, repeats: int = 3) -> dict[str, Any]:
     """Seconds of `rounds` rounds bare and by `run`, in turn, and the share kept."""
+    # Before JAX starts: the settings of devices cannot be changed later.
     devices.prepare()
     clients = federation()
     bare = []
     public = []
     with tempfile.TemporaryDirectory() as folder:
         base = experiment(rounds)
+        # Both use the programs that this call compiles.
         _public(base, clients, Path(folder) / "compile")
         for i in range(repeats):
             bare.append(_bare(base, clients))
@@ -81,7 +83,12 @@ def federation() -> Federation:
     client = np.repeat(np.arange(workload.clients), each)
     arrays = data.from_arrays(x, y, client=client)
     return data.federate(
-        arrays, "natural", num_clients=None, seed=0, test=TEST / each, validation=0.0
+        arrays,
+        "natural",
+        num_clients=None,
+        seed=0,
+        test=TEST / each,
+        validation=0.0,
     )
 
 

@@ -41,9 +41,15 @@ def run(
     Raises:
       ValueError: for unknown names, no rounds or repeats, or a peer that fails.
     """
+    # Landscapes have a table of their own: points a second in place of steps.
     if set(names) & set(landscape.CASES):
         return landscape.run(
-            names, points=rounds, repeats=repeats, peer=peer, out=out, scale=scale
+            names,
+            points=rounds,
+            repeats=repeats,
+            peer=peer,
+            out=out,
+            scale=scale,
         )
     cases = _cases(names or list(WORKLOADS), methods)
     _check(cases, rounds, repeats, peer)
@@ -73,7 +79,10 @@ def _cases(names: Sequence[str], methods: Sequence[str]) -> list[tuple[str, str]
 
 
 def _check(
-    cases: list[tuple[str, str]], rounds: int | None, repeats: int, peer: str | None
+    cases: list[tuple[str, str]],
+    rounds: int | None,
+    repeats: int,
+    peer: str | None,
 ) -> None:
     for name, _ in cases:
         find("workload", WORKLOADS, name)
@@ -85,7 +94,11 @@ def _check(
 
 
 def _case(
-    ready: Ready, rounds: int | None, repeats: int, peer: str | None, peak: float
+    ready: Ready,
+    rounds: int | None,
+    repeats: int,
+    peer: str | None,
+    peak: float,
 ) -> Result:
     """All figures of one workload under one method."""
     rounds = rounds or ready.workload.rounds
@@ -161,7 +174,10 @@ def _with_evaluations(taken: measure.Sample, rounds: int) -> float:
 
 
 def _costs(
-    ready: Ready, program: measure.Program, samples: list[measure.Sample], peak: float
+    ready: Ready,
+    program: measure.Program,
+    samples: list[measure.Sample],
+    peak: float,
 ) -> Result:
     """Arithmetic, compilation, memory, bytes."""
     flops = cost.step_flops(ready)

@@ -35,6 +35,7 @@ def machine(peak: float) -> dict[str, Any]:
 
 def _processor() -> str:
     """The name of the CPU, where the system names it."""
+    # Linux alone has this file; platform.processor() is often empty there.
     cpuinfo = Path("/proc/cpuinfo")
     lines = cpuinfo.read_text().splitlines() if cpuinfo.is_file() else []
     for line in lines:

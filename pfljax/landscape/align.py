@@ -22,7 +22,9 @@ from pfljax.landscape.units import Path, Units
 
 
 def permute_units(
-    units: Sequence[Units], params: Params, orders: Sequence[np.ndarray]
+    units: Sequence[Units],
+    params: Params,
+    orders: Sequence[np.ndarray],
 ) -> Params:
     """The model whose units of group g are those of `params` in the order `orders[g]`.
 
@@ -34,6 +36,7 @@ def permute_units(
     leaves = _leaves(units, params, "params")
     for group, order in zip(units, orders, strict=True):
         for path, axis, _ in group.axes:
+            # A kernel has the units of two groups, each along its own axis.
             leaves[path] = _reordered(leaves[path], axis, order)
     return unflatten_dict(leaves)
 
@@ -54,7 +57,12 @@ def _leaves(units: Sequence[Units], params: Params, name: str) -> dict[Path, Any
 
 
 def match_units(
-    units: Sequence[Units], a: Params, b: Params, *, seed: int = 0, passes: int = 100
+    units: Sequence[Units],
+    a: Params,
+    b: Params,
+    *,
+    seed: int = 0,
+    passes: int = 100,
 ) -> tuple[Params, list[np.ndarray]]:
     """(b with its units in the order closest to a's, that order for each group).
 
@@ -65,6 +73,7 @@ def match_units(
     Raises:
       ValueError: as of `permute_units`.
     """
+    # The order in which groups are visited decides which local optimum is met.
     rng = np.random.default_rng(seed)
     leaves_a = _leaves(units, a, "a")
     leaves_b = _leaves(units, b, "b")
@@ -72,6 +81,7 @@ def match_units(
     for _ in range(passes):
         changed = False
         for g in rng.permutation(len(units)):
+            # With the newest orders of all other groups, those of this pass included.
             score = _scores(units, g, orders, leaves_a, leaves_b)
             order = _best_order(score, int(units[g].parts))
             if _improves(score, order, orders[g]):
@@ -85,12 +95,17 @@ def match_units(
 def _improves(score: np.ndarray, order: np.ndarray, current: np.ndarray) -> bool:
     """Whether an order scores more than the current one, by more than rounding."""
     unit = np.arange(len(order))
-    now = score[unit, current].sum()
-    return score[unit, order].sum() > now + 1e-6 * abs(now)
+    old = score[unit, current].sum()
+    new = score[unit, order].sum()
+    return new > old + 1e-6 * abs(old)
 
 
 def _scores(
-    units: Sequence[Units], g: int, orders: Sequence[np.ndarray], a: Any, b: Any
+    units: Sequence[Units],
+    g: int,
+    orders: Sequence[np.ndarray],
+    a: Any,
+    b: Any,
 ) -> np.ndarray:
     """Inner product of a's unit i and b's unit j, all others in their order, [n, n]."""
     size = units[g].size
@@ -136,10 +151,12 @@ def _best_order(score: np.ndarray, parts: int) -> np.ndarray:
     # blocks[p, q] scores the units of a's part p against those of b's part q.
     blocks = score.reshape(parts, size, parts, size).swapaxes(1, 2)
     inner = np.array([[_assignment(block) for block in row] for row in blocks])
-    value = np.take_along_axis(blocks, inner[..., None], -1).sum((-2, -1))
+    chosen = np.take_along_axis(blocks, inner[..., None], -1)
+    value = chosen.sum((-2, -1))
     # Which part of b goes to each part of a, each at the best order within.
     outer = _assignment(value)
-    return np.concatenate([q * size + inner[p, q] for p, q in enumerate(outer)])
+    parts_in_order = [q * size + inner[p, q] for p, q in enumerate(outer)]
+    return np.concatenate(parts_in_order)
 
 
 def _assignment(score: np.ndarray) -> np.ndarray:

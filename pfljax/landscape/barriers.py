@@ -24,7 +24,9 @@ def barrier(line: Line, metric: str = "loss") -> np.ndarray:
     t, error = _errors(line, metric)
     # The metrics of a diverged model are NaN, and so is its barrier: no warning.
     with np.errstate(invalid="ignore"):
-        straight = (1 - t) * error[..., :1] + t * error[..., -1:]
+        first = error[..., :1]
+        last = error[..., -1:]
+        straight = (1 - t) * first + t * last
         return (error - straight).max(-1)
 
 
@@ -35,8 +37,8 @@ def height(line: Line, metric: str = "loss") -> np.ndarray:
     """
     _, error = _errors(line, metric)
     with np.errstate(invalid="ignore"):
-        ends = (error[..., 0] + error[..., -1]) / 2
-        return error.max(-1) - ends
+        mean_of_ends = (error[..., 0] + error[..., -1]) / 2
+        return error.max(-1) - mean_of_ends
 
 
 def arc_mean(line: Line, metric: str = "loss") -> np.ndarray:
@@ -71,7 +73,9 @@ def midpoint(line: Line, metric: str = "accuracy") -> np.ndarray:
 
 
 def flat_range(
-    line: Line, metric: str = "accuracy", tolerance: float = 0.01
+    line: Line,
+    metric: str = "accuracy",
+    tolerance: float = 0.01,
 ) -> np.ndarray:
     """Length of {t in [0, 1]: at most `tolerance` worse than the best point}, f64[...].
 
@@ -85,7 +89,10 @@ def flat_range(
     # A segment is flat where its linear margin is positive: from 0 to all of it.
     positive = np.maximum(left, 0) + np.maximum(right, 0)
     total = np.abs(left) + np.abs(right)
-    share = np.where(total == 0, 1.0, positive / np.where(total == 0, 1.0, total))
+    # Both ends on the threshold: the whole segment is flat, and 0 / 0 is avoided.
+    on_threshold = total == 0
+    divisor = np.where(on_threshold, 1.0, total)
+    share = np.where(on_threshold, 1.0, positive / divisor)
     return (share * np.diff(t)).sum(-1)
 
 
@@ -106,7 +113,8 @@ def _within(line: Line, metric: str) -> tuple[np.ndarray, np.ndarray]:
             f"the line has the points {line.t.tolist()}, expected t = 0 and t = 1 "
             "among them; judge both ends"
         )
-    return t, np.asarray(line.metrics[metric], np.float64)[..., inside]
+    values = np.asarray(line.metrics[metric], np.float64)
+    return t, values[..., inside]
 
 
 def _errors(line: Line, metric: str) -> tuple[np.ndarray, np.ndarray]:

@@ -94,6 +94,7 @@ def eigen(
 
 
 def _eigen(objective: Objective, key: Key, top: int, steps: int) -> dict[str, Any]:
+    # Gaussian, so that almost surely no eigenvector is missing from it.
     start = jax.random.normal(key, objective.weights.shape)
     tridiagonal, basis, beyond = lanczos(objective.curvature, start, steps, key)
     values, vectors = jnp.linalg.eigh(tridiagonal)
@@ -134,7 +135,14 @@ def trace(
     """
     at_least("probes", probes, 2)
     estimate = measure(
-        _trace, task, params, data, key, (probes,), batch_size=batch_size, chunk=chunk
+        _trace,
+        task,
+        params,
+        data,
+        key,
+        (probes,),
+        batch_size=batch_size,
+        chunk=chunk,
     )
     return Trace(**estimate)
 
@@ -144,9 +152,13 @@ def _trace(objective: Objective, key: Key, probes: int) -> dict[str, Array]:
         v = jax.random.rademacher(key, objective.weights.shape, jnp.float32)
         return v @ objective.curvature(v)
 
+    # One probe at a time: memory holds one product, and the order of sums is fixed.
     forms = jax.lax.map(quadratic_form, jax.random.split(key, probes))
     error = forms.std(ddof=1) / jnp.sqrt(probes)
-    return {"value": forms.mean(), "error": error}
+    return {
+        "value": forms.mean(),
+        "error": error,
+    }
 
 
 def density(
@@ -184,11 +196,19 @@ def density(
         chunk=chunk,
     )
     grid, values = smoothed(nodes, weights, sigma)
-    return Density(grid=grid, density=values, nodes=nodes, weights=weights)
+    return Density(
+        grid=grid,
+        density=values,
+        nodes=nodes,
+        weights=weights,
+    )
 
 
 def _quadrature(
-    objective: Objective, key: Key, probes: int, steps: int
+    objective: Objective,
+    key: Key,
+    probes: int,
+    steps: int,
 ) -> tuple[Array, Array]:
     """Nodes and weights, f32[P, m], of v'f(H)v / v'v for each probe."""
 
@@ -204,7 +224,9 @@ def _quadrature(
 
 
 def smoothed(
-    nodes: np.ndarray, weights: np.ndarray, sigma: float | None = None
+    nodes: np.ndarray,
+    weights: np.ndarray,
+    sigma: float | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """(grid [G], density [..., G]) of nodes and weights [..., P, m], in NumPy.
 
@@ -216,13 +238,13 @@ def smoothed(
     grid = np.linspace(low - 5 * width, high + 5 * width, POINTS)
     clients = nodes.shape[:-2]
     density = np.zeros((*clients, POINTS))
-    node_rows = np.moveaxis(nodes.reshape(*clients, -1), -1, 0)
-    weight_rows = np.moveaxis(weights.reshape(*clients, -1), -1, 0)
+    flat_nodes = nodes.reshape(*clients, -1)
+    flat_weights = weights.reshape(*clients, -1)
     # One node of every client at a time: all bells at once would fill the memory.
-    for node, weight in zip(node_rows, weight_rows, strict=True):
-        distance = grid - node[..., None]
+    for i in range(flat_nodes.shape[-1]):
+        distance = grid - flat_nodes[..., i, None]
         bell = np.exp(-(distance**2) / (2 * width**2))
-        density += weight[..., None] * bell
+        density += flat_weights[..., i, None] * bell
     probes = nodes.shape[-2]
     return grid, density / (probes * np.sqrt(2 * np.pi) * width)
 

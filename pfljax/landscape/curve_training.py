@@ -72,22 +72,35 @@ def train_curve(
 @lru_cache(maxsize=32)
 def _curve_trainer(loss: Loss, local: Local, kind: str, bends: int) -> Any:
     """The program (ends [2, ...], data, key) -> points, for one client or for all."""
-    inner = curve_weights("chain", 2, np.linspace(0, 1, bends + 2)[1:-1])
+    t = np.linspace(0, 1, bends + 2)
+    inner = curve_weights("chain", 2, t[1:-1])
 
     def draw_weights(key: Key) -> Array:
         return curve_weights(kind, bends + 2, jax.random.uniform(key))
 
     def train(ends: Params, data: ClientData, key: Key) -> Params:
         def points_of(free: Params) -> Params:
-            return jax.tree.map(
-                lambda end, bend: jnp.concatenate([end[:1], bend, end[1:]]), ends, free
-            )
+            return jax.tree.map(_between_ends, ends, free)
 
-        free = jax.tree.map(lambda end: jnp.tensordot(inner, end, 1), ends)
-        trained = _fit(loss, free, points_of, draw_weights, data, local, key)
+        # The bends start on the straight line.
+        free = mix(ends, inner)
+        trained = _fit(
+            loss,
+            free,
+            points_of,
+            draw_weights,
+            data,
+            local,
+            key,
+        )
         return points_of(trained)
 
     return _for_all(train)
+
+
+def _between_ends(ends: Array, bends: Array) -> Array:
+    """The points of one parameter in the order of the curve."""
+    return jnp.concatenate([ends[:1], bends, ends[1:]])
 
 
 def train_simplex(
@@ -142,7 +155,9 @@ def _simplex_trainer(loss: Loss, local: Local, count: int, beta: float) -> Any:
 
     def pull_apart(points: Params, key: Key) -> Array:
         i, j = jax.random.choice(key, count, (2,), replace=False)
-        return beta * square_cosine(tree.take(points, i), tree.take(points, j))
+        first = tree.take(points, i)
+        second = tree.take(points, j)
+        return beta * square_cosine(first, second)
 
     def train(points: Params, data: ClientData, key: Key) -> Params:
         return _fit(
@@ -179,7 +194,12 @@ def _fit(
             return value
         return value + penalty(points, derive(key, "pair"))
 
-    turn = Turn(key=key, round=jnp.int32(0), steps=budget(local, data.size))
+    # One long round 0: a schedule by rounds stays at its first rate.
+    turn = Turn(
+        key=key,
+        round=jnp.int32(0),
+        steps=budget(local, data.size),
+    )
     trained, _ = fit(loss_of_a_draw, free, data, turn, local)
     return trained
 

@@ -31,9 +31,12 @@ def curve_weights(kind: str, count: int, t: Any) -> Array:
     t = jnp.asarray(t, jnp.float32)[..., None]
     k = np.arange(count)
     if kind == "chain":
+        # A hat around each point, as wide as a piece of the chain.
         distance = jnp.abs(t * (count - 1) - k)
         return jnp.maximum(0, 1 - distance)
-    binomials = np.array([math.comb(count - 1, i) for i in k], np.float32)
+    degree = count - 1
+    binomials = np.array([math.comb(degree, i) for i in k], np.float32)
+    # k[::-1] is degree - k.
     return binomials * t**k * (1 - t) ** k[::-1]
 
 
@@ -61,8 +64,19 @@ def curve(
         raise ValueError(f"t is {t}, expected places from 0 to 1, where the curve lies")
     models = separate(task, points)
     weights = np.asarray(curve_weights(kind, len(models), positions))
-    metrics = mixtures(task, points, weights, data, batch_size, chunk)
-    return Line(t=positions, metrics=metrics, arc=_arc(task, models, weights))
+    metrics = mixtures(
+        task,
+        points,
+        weights,
+        data,
+        batch_size,
+        chunk,
+    )
+    return Line(
+        t=positions,
+        metrics=metrics,
+        arc=_arc(task, models, weights),
+    )
 
 
 def _arc(task: Task, points: list[Params], weights: np.ndarray) -> np.ndarray:
@@ -73,6 +87,7 @@ def _arc(task: Task, points: list[Params], weights: np.ndarray) -> np.ndarray:
     # |sum_i s_i p_i|^2 = s' G s, since the weights s of a step add up to 0.
     squares = np.einsum("ti,cij,tj->ct", steps, gram, steps)
     lengths = np.sqrt(np.maximum(squares, 0))
+    # The first model lies at length 0.
     arc = np.insert(np.cumsum(lengths, 1), 0, 0, axis=1)
     return arc if clients else arc[0]
 
@@ -103,7 +118,14 @@ def mixtures(
     """
     models = separate(task, points)
     named = {f"point {i}": model for i, model in enumerate(models)}
-    return judge(task, named, np.asarray(weights), data, batch_size, chunk)
+    return judge(
+        task,
+        named,
+        np.asarray(weights),
+        data,
+        batch_size,
+        chunk,
+    )
 
 
 def separate(task: Task, points: Params) -> list[Params]:

@@ -49,7 +49,8 @@ def draw_planes(planes: Mapping[str, Plane], metric: str = "loss") -> "Figure":
         shown = finite.clip(levels[0], levels[-1])
         # contourf takes [y, x]: beta runs up.
         grid = (plane.alpha, plane.beta, shown.T, levels)
-        contours.append(axes.contourf(*grid, norm=scale(levels[0], levels[-1])))
+        norm = scale(levels[0], levels[-1])
+        contours.append(axes.contourf(*grid, norm=norm))
         axes.contour(*grid, colors="white", linewidths=0.4)
         _mark(axes, plane)
         axes.set_title(title, fontsize=10)
@@ -153,6 +154,7 @@ def draw_line(
     for (name, line), style in zip(lines.items(), styles, strict=True):
         values = np.atleast_2d(line.metrics[metric])
         mean, low, high = over_clients(values.T)
+        # One client has no spread.
         if len(values) > 1:
             axes.fill_between(line.t, low, high, color=style["color"], **BAND)
         axes.plot(line.t, mean, **style)
@@ -234,6 +236,7 @@ def draw_spectrum(
         for value in np.ravel(eigenvalues.get(name, ())):
             axes.axvline(value, ymax=0.2, linewidth=1, **style)
     peaks = [float(np.nanmax(spectrum.density)) for spectrum in densities.values()]
+    # The bells' tails reach zero, which a logarithm cannot show.
     highest = max(peaks)
     axes.set_ylim(highest / 10**DECADES, 2 * highest)
     axes.set_xlabel("eigenvalue")

@@ -53,7 +53,13 @@ def through(a: Params, b: Params, c: Params, *, stacked: bool = False) -> Frame:
         )
     alpha_of_b = np.asarray(alpha) if stacked else float(alpha)
     marks = {"a": (0.0, 0.0), "b": (alpha_of_b, 1.0), "c": (1.0, 0.0)}
-    return Frame(center=a, u=u, v=v, marks=marks, stacked=stacked)
+    return Frame(
+        center=a,
+        u=u,
+        v=v,
+        marks=marks,
+        stacked=stacked,
+    )
 
 
 def _orthogonal_axes(a: Params, b: Params, c: Params) -> tuple[Params, Params, Array]:
@@ -85,7 +91,13 @@ def around(center: Params, u: Params, v: Params, *, stacked: bool = False) -> Fr
     the three at least is stacked, [C, ...], the others are shared.
     """
     marks = {"center": (0.0, 0.0)}
-    return Frame(center=center, u=u, v=v, marks=marks, stacked=stacked)
+    return Frame(
+        center=center,
+        u=u,
+        v=v,
+        marks=marks,
+        stacked=stacked,
+    )
 
 
 def principal(models: Params, names: Sequence[str]) -> tuple[Frame, np.ndarray]:
@@ -120,16 +132,25 @@ def principal(models: Params, names: Sequence[str]) -> tuple[Frame, np.ndarray]:
     # R is small beside the number of parameters: the Gram matrix [R, R] has the same
     # eigenvalues as the covariance of the parameters.
     squares, vectors = np.linalg.eigh(rows @ rows.T)
+    # `eigh` ascends: the leading two are the last; rounding may leave them below 0.
     squares = squares[::-1][:2].clip(0)
     vectors = vectors[:, ::-1][:, :2]
     projections = vectors * np.sqrt(squares)
+    # Directions of unit norm, as sums of the models, and then as long as the farthest.
     reach = np.maximum(np.abs(projections).max(0), 1e-30)
-    weights = vectors / np.sqrt(np.maximum(squares, 1e-30)) * reach
+    norms = np.sqrt(np.maximum(squares, 1e-30))
+    weights = vectors / norms * reach
     u, v = (_combined(differences, axis_weights) for axis_weights in weights.T)
     positions = projections / reach
     marks = {name: (x, y) for name, (x, y) in zip(names, positions, strict=True)}
-    shares = squares / max((rows**2).sum(), 1e-30)
-    return Frame(center=center, u=u, v=v, marks=marks), shares
+    total = max((rows**2).sum(), 1e-30)
+    shares = squares / total
+    return Frame(
+        center=center,
+        u=u,
+        v=v,
+        marks=marks,
+    ), shares
 
 
 def _flat(models: Params, number: int) -> np.ndarray:
@@ -140,13 +161,19 @@ def _flat(models: Params, number: int) -> np.ndarray:
 
 def _combined(models: Params, weights: np.ndarray) -> Params:
     """The sum of stacked models by weights [R], in float32."""
-    return jax.tree.map(
-        lambda leaf: np.tensordot(weights, leaf, 1).astype(np.float32), models
-    )
+
+    def combined(leaf: np.ndarray) -> np.ndarray:
+        return np.tensordot(weights, leaf, 1).astype(np.float32)
+
+    return jax.tree.map(combined, models)
 
 
 def random_direction(
-    key: Key, params: Params, network: nn.Module | None = None, *, stacked: bool = False
+    key: Key,
+    params: Params,
+    network: nn.Module | None = None,
+    *,
+    stacked: bool = False,
 ) -> Params:
     """A Gaussian direction with the norm of `params`, filter by filter.
 
@@ -191,6 +218,7 @@ def _filterwise(key: Key, leaf: Array, outputs: int) -> Array:
     normal = jax.random.normal(key, leaf.shape, leaf.dtype)
     output_axis = outputs % leaf.ndim
     inputs = tuple(axis for axis in range(leaf.ndim) if axis != output_axis)
-    leaf_norm = jnp.sqrt(jnp.square(leaf).sum(inputs, keepdims=True))
-    normal_norm = jnp.sqrt(jnp.square(normal).sum(inputs, keepdims=True))
-    return normal * leaf_norm / jnp.maximum(normal_norm, 1e-12)
+    leaf_square = jnp.square(leaf).sum(inputs, keepdims=True)
+    normal_square = jnp.square(normal).sum(inputs, keepdims=True)
+    norm = jnp.maximum(jnp.sqrt(normal_square), 1e-12)
+    return normal * jnp.sqrt(leaf_square) / norm

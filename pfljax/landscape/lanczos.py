@@ -24,7 +24,10 @@ class Lanczos(NamedTuple):
 
 
 def lanczos(
-    product: Callable[[Array], Array], start: Array, steps: int, key: Key
+    product: Callable[[Array], Array],
+    start: Array,
+    steps: int,
+    key: Key,
 ) -> tuple[Array, Array, Array]:
     """(tridiagonal T [m, m], basis Q [m, D], beyond []): Q H Q' = T in m steps.
 
@@ -46,16 +49,21 @@ def lanczos(
         scale = jnp.maximum(state.scale, jnp.abs(a) + b)
 
         def new_direction() -> tuple[Array, Array]:
-            normal = jax.random.normal(jax.random.fold_in(key, index), v.shape)
+            normal_key = jax.random.fold_in(key, index)
+            normal = jax.random.normal(normal_key, v.shape)
             outside = _orthogonal(basis, normal)
             return outside / jnp.linalg.norm(outside), jnp.float32(0)
 
+        def next_direction() -> tuple[Array, Array]:
+            return rest / b, b
+
+        # A Krylov space of few rows ends before `steps`: what is left is rounding.
         space_ends = b <= close_to_zero * scale
-        direction, b = jax.lax.cond(space_ends, new_direction, lambda: (rest / b, b))
+        direction, entry = jax.lax.cond(space_ends, new_direction, next_direction)
         return Lanczos(
             basis=basis,
             diagonal=state.diagonal.at[index].set(a),
-            off_diagonal=state.off_diagonal.at[index].set(b),
+            off_diagonal=state.off_diagonal.at[index].set(entry),
             direction=direction,
             scale=scale,
         )

@@ -77,7 +77,14 @@ def line(
     positions = ascending(t)
     weights = np.stack([1 - positions, positions], 1)
     models = {"a": a, "b": b}
-    metrics = judge(task, models, weights, data, batch_size, chunk)
+    metrics = judge(
+        task,
+        models,
+        weights,
+        data,
+        batch_size,
+        chunk,
+    )
     return Line(t=positions, metrics=metrics)
 
 
@@ -102,6 +109,7 @@ def judge(
             f"weights have shape {shape}, expected (P, {len(models)}): "
             f"in each row one for each of {', '.join(models)}"
         )
+    # On the host, before tracing: the number of rows at once shapes the program.
     most_rows = int(np.max(data.size, initial=1))
     arguments = (
         task.predict,
@@ -189,11 +197,13 @@ def _total_variation(
     def add(index: Array, total: Array) -> Array:
         row = index * at_once + offsets
         # Rows past the end read the client's last row, under mask 0.
-        batch = rows(data, jnp.minimum(row, data.size - 1), row < data.size)
+        existing = jnp.minimum(row, data.size - 1)
+        batch = rows(data, existing, row < data.size)
         parts = in_batches(batch, batch_size)
         logits = jax.vmap(both_logits)(parts)
         p, q = (jax.nn.softmax(y.astype(jnp.float32)) for y in logits)
-        return total + jnp.sum(parts.mask * jnp.abs(p - q).sum(-1)) / 2
+        by_row = jnp.abs(p - q).sum(-1)
+        return total + jnp.sum(parts.mask * by_row) / 2
 
     passes = -(-data.size // at_once)
     total = jax.lax.fori_loop(0, passes, add, jnp.float32(0))
@@ -203,7 +213,9 @@ def _total_variation(
 def cosine(a: Params, b: Params) -> Array:
     """Cosine of the angle between two parameter trees, f32[]; 0 if one is zero."""
     # Two roots and not one: the product of the squares may overflow float32.
-    scale = jnp.sqrt(tree.square_norm(a)) * jnp.sqrt(tree.square_norm(b))
+    norm_a = jnp.sqrt(tree.square_norm(a))
+    norm_b = jnp.sqrt(tree.square_norm(b))
+    scale = norm_a * norm_b
     return tree.dot(a, b) / jnp.maximum(scale, 1e-12)
 
 

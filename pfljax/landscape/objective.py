@@ -80,7 +80,11 @@ def measure(
 
 @partial(jax.jit, static_argnums=(0, 4))
 def _program(
-    static: Static, params: Params, data: ClientData, shared: Any, width: int
+    static: Static,
+    params: Params,
+    data: ClientData,
+    shared: Any,
+    width: int,
 ) -> Any:
     def one(models: tuple[Params, ...], rows: ClientData) -> Any:
         objective = of_client(static.predict, models[0], rows, static.batch_size)
@@ -112,7 +116,11 @@ def of_client(
     def curvature(v: Array) -> Array:
         # Forward over reverse: the product is exact, and the matrix is never made.
         def product(batch: Batch) -> Array:
-            return jax.jvp(lambda w: gradient(batch, w)[1], (weights,), (v,))[1]
+            def gradient_at(w: Array) -> Array:
+                return gradient(batch, w)[1]
+
+            _, tangent = jax.jvp(gradient_at, (weights,), (v,))
+            return tangent
 
         return mean_over_rows(product, data, batch_size)
 
@@ -128,7 +136,8 @@ def _loss(predict: Any, params: Params, batch: Batch) -> Array:
     logits = predict(params, batch).astype(jnp.float32)
     losses = optax.softmax_cross_entropy_with_integer_labels(logits, batch.y)
     # A batch without rows divides by 1: its loss is 0, not NaN.
-    return jnp.sum(batch.mask * losses) / jnp.maximum(batch.mask.sum(), 1)
+    count = jnp.maximum(batch.mask.sum(), 1)
+    return jnp.sum(batch.mask * losses) / count
 
 
 def num_parameters(task: Task) -> int:

@@ -61,11 +61,16 @@ def pairs(
         )
     t = np.linspace(0, 1, points, dtype=np.float32)
     # With the diagonal: a pair (i, i) gives its model's own metrics.
-    i, j = np.triu_indices(len(jax.tree.leaves(models)[0]))
+    num_models = len(jax.tree.leaves(models)[0])
+    i, j = np.triu_indices(num_models)
     judging = np.zeros((len(i), 1), int)
     if data_stacked:
         judging = np.stack([i, j], 1)
-    data = data._replace(offset=data.offset.reshape(-1), size=data.size.reshape(-1))
+    # One client's rows get an axis of clients too: `judging` is 0 everywhere.
+    data = data._replace(
+        offset=data.offset.reshape(-1),
+        size=data.size.reshape(-1),
+    )
     arguments = (task.predict, models, data, i, j, judging, t[1:-1], batch_size)
     result = jax.device_get(stacked.call(_program, arguments, chunk))
     metrics, cosines, distances = result
@@ -102,12 +107,13 @@ def _program(predict, models, data, i, j, judging, inner, batch_size, width):
             by_client = jax.lax.map(lambda k: judged(model, k), clients)
             return jax.tree.map(lambda leaf: leaf.sum(0), by_client)
 
-        return jax.lax.map(at, inner), cosine(a, b), distance(a, b)
+        metrics = jax.lax.map(at, inner)
+        return metrics, cosine(a, b), distance(a, b)
 
     num_models = jax.tree.leaves(models)[0].shape[0]
     num_clients = data.size.shape[0]
     # The ends: each model on each client's rows.
-    model, client = (ids.ravel() for ids in jnp.indices((num_models, num_clients)))
+    model, client = jnp.indices((num_models, num_clients)).reshape(2, -1)
     end_work = data.size[client]
     ends = chunked_vmap.over_clients(end, (model, client), end_work, width)
     pair_work = data.size[judging].sum(1)
@@ -117,8 +123,9 @@ def _program(predict, models, data, i, j, judging, inner, batch_size, width):
 
     def along(ends, middle):
         ends = ends.reshape(num_models, num_clients, *ends.shape[1:])
-        first, last = (ends[k[:, None], judging].sum(1)[:, None] for k in (i, j))
-        return jnp.concatenate([first, middle, last], 1)
+        first = ends[i[:, None], judging].sum(1)
+        last = ends[j[:, None], judging].sum(1)
+        return jnp.concatenate([first[:, None], middle, last[:, None]], 1)
 
     # Sums over rows are added before they are divided: as if one client held all.
     metrics = from_totals(jax.tree.map(along, ends, middle))

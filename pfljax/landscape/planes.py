@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pfljax.core.types import ClientData, Params, Task
+from pfljax.core.types import ClientData, Task
 from pfljax.landscape.frames import Frame, Mark
 from pfljax.landscape.lines import Positions, ascending, judge
 from pfljax.landscape.stacked import num_clients
@@ -83,6 +83,7 @@ def plane(
     a = ascending(alpha, "alpha")
     b = ascending(beta, "beta")
     models = {"center": frame.center, "u": frame.u, "v": frame.v}
+    # One stacked model suffices: the others are shared by the clients.
     several = any(num_clients(task, model, name) for name, model in models.items())
     if several != frame.stacked:
         raise ValueError(
@@ -91,18 +92,35 @@ def plane(
             f"or `around` stacked={several}"
         )
     # The weights of (center, u, v) at each point, alpha before beta.
-    points = np.stack(np.meshgrid(a, b, indexing="ij"), -1).reshape(-1, 2)
+    grid = np.meshgrid(a, b, indexing="ij")
+    points = np.stack(grid, -1).reshape(-1, 2)
     weights = np.insert(points, 0, 1, axis=1)
-    metrics = judge(task, models, weights, data, batch_size, chunk)
+    metrics = judge(
+        task,
+        models,
+        weights,
+        data,
+        batch_size,
+        chunk,
+    )
     on_grid = {
         name: values.reshape(*values.shape[:-1], len(a), len(b))
         for name, values in metrics.items()
     }
-    return Plane(alpha=a, beta=b, metrics=on_grid, marks=frame.marks)
+    return Plane(
+        alpha=a,
+        beta=b,
+        metrics=on_grid,
+        marks=frame.marks,
+    )
 
 
 def penalty(
-    frame: Frame, *, alpha: Positions, beta: Positions, form: str = "squared"
+    frame: Frame,
+    *,
+    alpha: Positions,
+    beta: Positions,
+    form: str = "squared",
 ) -> np.ndarray:
     """The regulariser on a plane: add decay / 2 times it to the loss.
 
@@ -119,7 +137,8 @@ def penalty(
     alphas = ascending(alpha, "alpha")
     betas = ascending(beta, "beta")
     a, b = np.meshgrid(alphas, betas, indexing="ij")
-    weights = np.stack([np.ones_like(a), a, b], -1).astype(np.float64)
+    weights = np.stack([np.ones_like(a), a, b], -1)
+    weights = weights.astype(np.float64)
     total: Any = 0.0
     tensors = map(jax.tree.leaves, (frame.center, frame.u, frame.v))
     for center_u_v in zip(*tensors, strict=True):
@@ -151,9 +170,16 @@ def pooled(data: ClientData) -> ClientData:
 
     If all clients share the very same rows, they count once: a mean is the same.
     """
-    spans = list(zip(np.ravel(data.offset), np.ravel(data.size), strict=True))
+    offsets = np.ravel(data.offset)
+    sizes = np.ravel(data.size)
+    spans = list(zip(offsets, sizes, strict=True))
+    # A central test set, say, which every client is judged by.
     if len(set(spans)) == 1:
         spans = spans[:1]
     rows = np.concatenate([offset + np.arange(size) for offset, size in spans])
-    examples: Params = jax.tree.map(lambda leaf: np.asarray(leaf)[rows], data.examples)
-    return ClientData(examples, jnp.int32(0), jnp.int32(len(rows)))
+    examples = jax.tree.map(lambda leaf: np.asarray(leaf)[rows], data.examples)
+    return ClientData(
+        examples=examples,
+        offset=jnp.int32(0),
+        size=jnp.int32(len(rows)),
+    )

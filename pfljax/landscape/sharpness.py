@@ -71,7 +71,10 @@ def sharpness(
 
 
 def _sharpness(
-    objective: Objective, rho: Array, steps: int, adaptive: bool
+    objective: Objective,
+    rho: Array,
+    steps: int,
+    adaptive: bool,
 ) -> tuple[Array, Array]:
     weights = objective.weights
     unit = jnp.ones_like(weights)
@@ -82,10 +85,15 @@ def _sharpness(
 
 def _adaptive_unit(params: Params) -> Array:
     """ASAM's t of every parameter, f32[D]."""
-    sizes = jax.tree.map(
-        lambda p: jnp.abs(p) + ETA if p.ndim > 1 else jnp.ones_like(p), params
-    )
-    return ravel_pytree(sizes)[0]
+
+    def unit(leaf: Array) -> Array:
+        # Vectors are biases and the like: ASAM's code leaves them as SAM does.
+        if leaf.ndim < 2:
+            return jnp.ones_like(leaf)
+        return jnp.abs(leaf) + ETA
+
+    flat, _ = ravel_pytree(jax.tree.map(unit, params))
+    return flat
 
 
 def ascent(
@@ -107,8 +115,10 @@ def ascent(
         value, gradient = value_and_grad(weights + unit * scaled)
         return (scaled, gradient, jnp.maximum(highest, value)), None
 
+    # The start is not among the points met, so a rise may be negative.
     lowest = -jnp.inf * jnp.ones_like(loss)
     start = (jnp.zeros_like(weights), gradient, lowest)
+    # The highest point met, so that more steps never give less.
     (_, _, highest), _ = jax.lax.scan(step, start, length=steps)
     return highest - loss, loss
 

@@ -17,7 +17,8 @@ WIDTHS = (32, 16, 8, 4, 2, 1)  # models judged under one vmap on an accelerator
 
 def shapes(task: Task) -> Params:
     """The shapes and types of one model's parameters."""
-    return jax.eval_shape(task.init, jax.eval_shape(jax.random.key, 0))
+    key = jax.eval_shape(jax.random.key, 0)
+    return jax.eval_shape(task.init, key)
 
 
 def num_clients(task: Task, params: Params, name: str) -> int | None:
@@ -79,7 +80,9 @@ def _shapes(params: Params) -> dict[str, tuple[int, ...]]:
 
 
 def which_stacked(
-    task: Task, models: Mapping[str, Params], data: ClientData
+    task: Task,
+    models: Mapping[str, Params],
+    data: ClientData,
 ) -> tuple[bool, ...]:
     """Which of the models, and of `data`, are stacked over clients.
 
@@ -98,7 +101,8 @@ def which_stacked(
         raise ValueError("data has no rows; give those of a client that has some")
     counts = {name: num_clients(task, params, name) for name, params in models.items()}
     counts["data"] = offsets[0] if offsets else None
-    if len({count for count in counts.values() if count is not None}) > 1:
+    different = set(counts.values()) - {None}
+    if len(different) > 1:
         listed = ", ".join(f"{name} {count or 'one'}" for name, count in counts.items())
         raise ValueError(
             f"the numbers of clients differ: {listed}; stack all over the same "
@@ -137,8 +141,9 @@ def mixture(weights: Any, models: tuple[Params, ...]) -> Params:
 
 def if_finite(model: Params, metrics: Any) -> Any:
     """`metrics`, or NaN if the model is not finite: its hits are those of class 0."""
-    finite = jnp.stack([jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(model)])
-    return jax.tree.map(lambda leaf: jnp.where(finite.all(), leaf, jnp.nan), metrics)
+    leaves = jax.tree.leaves(model)
+    finite = jnp.stack([jnp.isfinite(leaf).all() for leaf in leaves]).all()
+    return jax.tree.map(lambda leaf: jnp.where(finite, leaf, jnp.nan), metrics)
 
 
 def at_least(name: str, value: int, least: int, most: int | None = None) -> None:
@@ -183,6 +188,7 @@ def over_models(
     ]
     clients = jax.tree.leaves(stacked_parts[0])[0].shape[0]
 
+    # By index, not by vmapped leaves: what is shared is not copied.
     def of_client(k):
         *client_models, span = [
             tree.take(part, k) if stacked else part
@@ -190,5 +196,6 @@ def over_models(
         ]
         return one(tuple(client_models), ClientData(data.examples, *span))
 
+    # Chunks are made of clients with like numbers of rows.
     work = jnp.broadcast_to(data.size, (clients,))
     return chunked_vmap.over_clients(of_client, (jnp.arange(clients),), work, chunk)

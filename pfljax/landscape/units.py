@@ -49,12 +49,18 @@ def hidden_units(network: nn.Module, params: Params) -> list[Units]:
     """
     leaves: Any = flatten_dict(jax.device_get(params))
     walk = _Walk(leaves)
+    # The inputs are the data: their order is not free, so they have no group.
     outputs = walk(network, (), None)
-    groups = {id(walk.root(group)): walk.root(group) for group in walk.groups}
+    roots = [walk.root(group) for group in walk.groups]
+    groups = {id(root): root for root in roots}
     # The logits are the classes: their order is not free.
     groups.pop(id(walk.root(outputs)), None)
     return [
-        Units(size=group.size, parts=group.parts, axes=tuple(group.axes))
+        Units(
+            size=group.size,
+            parts=group.parts,
+            axes=tuple(group.axes),
+        )
         for group in groups.values()
     ]
 
@@ -91,6 +97,7 @@ class _Walk:
 
     def tie(self, group: _Group | None, path: Path, axis: int) -> None:
         """Notes that the units stand at this axis, if there is such a parameter."""
+        # Layers without a bias or a scale lack these leaves.
         if group is None or path not in self.leaves:
             return
         shape = self.leaves[path].shape

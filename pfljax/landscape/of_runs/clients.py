@@ -36,11 +36,13 @@ def pairs_of(path: Path, points: int = 3) -> Landscape:
         batch_size=run.sim.setting.local.batch_size,
     )
     barriers = {name: barrier(result.line, name) for name in METRICS}
+    # Without the diagonal: a model's line to itself is a point.
     i, j = np.triu_indices(count, 1)
     columns = {f"{name} barrier": values[i, j] for name, values in barriers.items()}
     columns["cosine"] = result.cosine[i, j]
     columns["distance"] = result.distance[i, j]
     table = zip(i, j, *columns.values(), strict=True)
+    # Pairs with a diverged model are counted, and in no mean.
     finite = finite_rows(columns)
     means = [
         f"{name} {values[finite].mean():.4f}"
@@ -76,9 +78,16 @@ def curvature_of(path: Path) -> Landscape:
     models = run.models()
     rows = run.federation.train
     eigen_key, trace_key = jax.random.split(jax.random.key(0))
-    leading = eigen(run.task, models, rows, eigen_key, top=1)
+    leading = eigen(
+        run.task,
+        models,
+        rows,
+        eigen_key,
+        top=1,
+    )
     traces = trace(run.task, models, rows, trace_key)
     steepness = sharpness(run.task, models, rows, rho=RHO)
+    # What is drawn and averaged; the table has the residual and the rows too.
     sharpnesses = {
         "greatest eigenvalue": leading.values[:, 0],
         "trace": traces.value,

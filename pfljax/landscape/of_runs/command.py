@@ -53,6 +53,7 @@ def line(path: Path, options: Options) -> Landscape:
         raise ValueError(f"tolerance is {tolerance}; expected 0 or more")
     if other is not None and other.resolve() == path.resolve():
         raise ValueError(f"other is {path} itself; choose another run, or leave it out")
+    # An odd number, so that the midpoint is judged.
     result = lines.run_line(path, points=_points(options, 11), other=other)
     name = result.about
     xlabel = TO_PERSONAL

@@ -59,6 +59,7 @@ def run_line(
         )
     run = Finished(path, federation, task)
     t = np.linspace(0, 1, points, dtype=np.float32)
+    # The one view needs a method that mixes two models, the other any two runs.
     if other is None:
         values = _between_endpoints(run, t)
         ends = "the two endpoints"
@@ -66,10 +67,16 @@ def run_line(
         other_run = Finished(other, federation, task)
         values = _to_other_run(run, other_run, t)
         ends = f"the personal models of this run and of {other_run.about},"
+    along = {name: values[name] for name in metrics.METRICS}
     ensemble = {name: values[f"ensemble/{name}"] for name in metrics.METRICS}
     return RunLine(
-        line=Line(t=t, metrics={name: values[name] for name in metrics.METRICS}),
-        between=Between(ensemble=ensemble, **{name: values[name] for name in BESIDE}),
+        line=Line(t=t, metrics=along),
+        between=Between(
+            ensemble=ensemble,
+            total_variation=values["total_variation"],
+            cosine=values["cosine"],
+            distance=values["distance"],
+        ),
         size=np.asarray(run.federation.test.size),
         about=run.about,
         ends=ends,
@@ -85,24 +92,48 @@ def _between_endpoints(run: Finished, t: np.ndarray) -> dict[str, np.ndarray]:
         # A block is padded at its end to the length of the others.
         unpadded = jax.tree.map(lambda leaf: leaf[: len(ids)], clients)
         a, b = endpoints(unpadded)
-        return _along(run.task, a, b, rows, t, batch_size)
+        return _along(
+            run.task,
+            a,
+            b,
+            rows,
+            t,
+            batch_size,
+        )
 
     ids = np.arange(run.federation.num_clients)
     rows = (run.federation.test,)
-    return evaluation.in_blocks(judge, run.state, run.sim, run.states, ids, rows)
+    return evaluation.in_blocks(
+        judge,
+        run.state,
+        run.sim,
+        run.states,
+        ids,
+        rows,
+    )
 
 
 def _to_other_run(
-    run: Finished, other: Finished, t: np.ndarray
+    run: Finished,
+    other: Finished,
+    t: np.ndarray,
 ) -> dict[str, np.ndarray]:
     """Arrays [C, ...] by name, of the lines between both runs' personal models."""
     _check_same_rows(run, other)
     rows = run.federation.test
     batch_size = run.sim.setting.local.batch_size
-    return _along(run.task, run.models(), other.models(), rows, t, batch_size)
+    return _along(
+        run.task,
+        run.models(),
+        other.models(),
+        rows,
+        t,
+        batch_size,
+    )
 
 
 def _check_same_rows(a: Finished, b: Finished) -> None:
+    # The hash is of the rows as they were dealt: seed and partition are in it.
     hashes = [run.federation.manifest.get("sha256") for run in (a, b)]
     sizes = [run.federation.num_clients for run in (a, b)]
     if hashes[0] != hashes[1] or sizes[0] != sizes[1]:
@@ -121,8 +152,21 @@ def _along(
     batch_size: int,
 ) -> dict[str, np.ndarray]:
     """Arrays [C, ...] by name, of the lines from a to b."""
-    along = line(task, a, b, rows, t=t, batch_size=batch_size)
-    beside = between(task, a, b, rows, batch_size=batch_size)
+    along = line(
+        task,
+        a,
+        b,
+        rows,
+        t=t,
+        batch_size=batch_size,
+    )
+    beside = between(
+        task,
+        a,
+        b,
+        rows,
+        batch_size=batch_size,
+    )
     return along.metrics | _arrays_of(beside)
 
 
@@ -153,6 +197,7 @@ def table(result: RunLine, tolerance: float) -> str:
 
     A mean over one that is not finite is not; the head says how many losses are.
     """
+    # A client without test rows has no loss, and counts as none that diverged.
     loss = result.line.metrics["loss"][result.size > 0]
     equal = (result.between.distance == 0).sum()
     finite = np.isfinite(loss).all(1).sum()

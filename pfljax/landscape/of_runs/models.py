@@ -58,6 +58,7 @@ class Finished:
         self.sim: Simulation = loaded[0]
         self.federation: Federation = loaded[1]
         self.state: RunState = loaded[2]
+        # A task that was given in Python has no name under which to build its layers.
         self.network: nn.Module | None = None
         if task is None:
             experiment = read_config(self.path)

@@ -46,12 +46,15 @@ def hessian_of(path: Path, points: int = 11) -> Landscape:
     run = Finished(path)
     center = run.server()
     rows = pooled(run.federation.train)
-    eigen_key, trace_key, density_key = jax.random.split(jax.random.key(0), 3)
+    # The same keys for every run: figures of two runs differ by their models alone.
+    keys = jax.random.split(jax.random.key(0), 3)
+    eigen_key, trace_key, density_key = keys
     leading = eigen(run.task, center, rows, eigen_key)
     curvature = trace(run.task, center, rows, trace_key)
     spectrum = density(run.task, center, rows, density_key)
     steepness = sharpness(run.task, center, rows, rho=RHO)
     length = PART * float(tree.square_norm(center)) ** 0.5
+    # An eigenvector of norm 1 would reach far beyond what the Hessian describes.
     u = _scaled_vector(leading.vectors, 0, length)
     v = _scaled_vector(leading.vectors, 1, length)
     judged = _judged(run, center, u, v, points)
@@ -82,7 +85,13 @@ def _scaled_vector(vectors: Params, index: int, length: float) -> Params:
     return jax.tree.map(lambda leaf: length * leaf[index], vectors)
 
 
-def _judged(run: Finished, center: Params, u: Params, v: Params, points: int) -> Plane:
+def _judged(
+    run: Finished,
+    center: Params,
+    u: Params,
+    v: Params,
+    points: int,
+) -> Plane:
     if points < 3 or points % 2 == 0:
         raise ValueError(
             f"points is {points}; expected an odd number, 3 or more: the model in the "
@@ -100,18 +109,29 @@ def _judged(run: Finished, center: Params, u: Params, v: Params, points: int) ->
 
 
 def _of_plane(
-    run: Finished, judged: Plane, axes: str, more: dict[str, np.ndarray]
+    run: Finished,
+    judged: Plane,
+    axes: str,
+    more: dict[str, np.ndarray],
 ) -> Landscape:
     """The plane with `more` arrays; `axes` names its directions."""
     loss = judged.metrics["loss"]
-    middle = float(loss[len(judged.alpha) // 2, len(judged.beta) // 2])
+    # Both axes have an odd number of points around the model.
+    row = len(judged.alpha) // 2
+    column = len(judged.beta) // 2
+    middle = float(loss[row, column])
     below = float((loss <= middle + RISE).mean())
     # Row by row of the grid, as ravel goes: beta runs fastest.
     points = [(a, b) for a in judged.alpha for b in judged.beta]
     values = zip(*(metric.ravel() for metric in judged.metrics.values()), strict=True)
     table = [[*point, *row] for point, row in zip(points, values, strict=True)]
     return Landscape(
-        arrays={"alpha": judged.alpha, "beta": judged.beta, **judged.metrics, **more},
+        arrays={
+            "alpha": judged.alpha,
+            "beta": judged.beta,
+            **judged.metrics,
+            **more,
+        },
         rows=[["alpha", "beta", *judged.metrics], *table],
         figures={
             "": draw_planes({run.label: judged}),

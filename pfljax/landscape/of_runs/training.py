@@ -29,17 +29,32 @@ def training_of(path: Path, points: int = 11) -> Landscape:
     # Refuses a method without a server's model, before checkpoints are read.
     run.server()
     rounds, models = run.history()
+    # Shared by all lines: one end is stacked over rounds, the other is one model.
     last = jax.tree.map(lambda leaf: leaf[-1], models)
     rows = pooled(run.federation.test)
     batch_size = run.sim.setting.local.batch_size
 
     t = np.linspace(0, 1, points)
-    lines = line(run.task, models, last, rows, t=t, batch_size=batch_size)
+    lines = line(
+        run.task,
+        models,
+        last,
+        rows,
+        t=t,
+        batch_size=batch_size,
+    )
     barriers = {name: barrier(lines, name) for name in METRICS}
 
     frame, shares = principal(models, [str(round_) for round_ in rounds])
     axis = np.linspace(-REACH, REACH, points)
-    judged = plane(run.task, frame, rows, alpha=axis, beta=axis, batch_size=batch_size)
+    judged = plane(
+        run.task,
+        frame,
+        rows,
+        alpha=axis,
+        beta=axis,
+        batch_size=batch_size,
+    )
 
     columns = {f"{name} barrier": values for name, values in barriers.items()}
     columns |= {name: lines.metrics[name][:, 0] for name in METRICS}
