@@ -17,9 +17,9 @@ MLP = ("mlp", {"hidden": (12, 9)}, (5,))
 RESNET = ("resnet9", {}, (16, 16, 3))
 MODELS = [  # name, options, rows; whether a normalisation keeps parts together
     (*MLP, False),
-    ("twonn_superfed", {}, (5, 5, 1), False),
+    ("twonn", {}, (5, 5, 1), False),
     ("gn_cnn", {"channels": (8, 16)}, (8, 8, 1), True),
-    ("twocnn_superfed", {}, (8, 8, 3), False),
+    ("twocnn", {}, (8, 8, 3), False),
     (*RESNET, True),
     ("mobilenet", {"norm": "batch"}, (64, 64, 3), False),
 ]
