@@ -5,7 +5,7 @@ drawn uniformly. Clients that never took part are judged by the server's model.
 """
 
 import functools
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -25,7 +25,7 @@ class Part(NamedTuple):
     took_part: float = np.nan  # of them, by the last round
     mixed: float = np.nan  # of them, since mixing began; NaN of other methods
 
-    def told(self) -> str:
+    def sentence(self) -> str:
         """In words; nothing where the number of clients is not known."""
         if np.isnan(self.clients):
             return ""
@@ -33,31 +33,42 @@ class Part(NamedTuple):
         return f"{self.took_part:.4g} of {self.clients:.0f}{mixed}"
 
 
-def took_part(experiment: Experiment, seeds: Iterable[int]) -> Part:
-    """Who took part in the runs of these seeds; of natural clients only data tell."""
-    e = checks.resolve(experiment)
-    if e.data.clients is None:
+def took_part(experiment: Experiment, seeds: Sequence[int]) -> Part:
+    """Who took part in the runs of these seeds; unknown of natural clients.
+
+    How many of these there are is known from their data alone.
+    """
+    settings = checks.resolve(experiment)
+    clients = settings.data.clients
+    if clients is None:
         return Part()
-    seeds = [*seeds]
-    whole = np.array(
-        [
-            drawn(e.participation.cohort, e.data.clients, s, e.participation.rounds)
-            for s in seeds
-        ]
-    )
-    found = Part(float(e.data.clients), float((whole > 0).sum(1).mean()))
-    if e.method.algorithm != "superfed":
-        return found
-    start = int(first_mixed(dict(e.method.hyper)["start"], e.participation.rounds))
-    before = np.array(
-        [drawn(e.participation.cohort, e.data.clients, s, start) for s in seeds]
-    )
-    return found._replace(mixed=float((whole > before).sum(1).mean()))
+    rounds = settings.participation.rounds
+    draws = _draws(settings, seeds, rounds)
+    participants = (draws > 0).sum(1)
+    part = Part(clients=float(clients), took_part=float(participants.mean()))
+    if settings.method.algorithm != "superfed":
+        return part
+    start = int(first_mixed(dict(settings.method.hyper)["start"], rounds))
+    # Drawn more often at the end than when mixing began: drawn since.
+    since = draws > _draws(settings, seeds, start)
+    return part._replace(mixed=float(since.sum(1).mean()))
+
+
+def _draws(settings: Any, seeds: Sequence[int], rounds: int) -> np.ndarray:
+    """How often each client was drawn in the first rounds, i32[seeds, C]."""
+    cohort = settings.participation.cohort
+    clients = settings.data.clients
+    return np.array([drawn(cohort, clients, seed, rounds) for seed in seeds])
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1))
 def drawn(cohort: int, clients: int, seed: Any, rounds: Any) -> Array:
     """How often each client was drawn in the first rounds of this seed, i32[C]."""
+    # Nothing trains: the draw looks at the selection alone.
     unused: Any = None
-    setting = engine.Setting(unused, unused, selection.uniform(cohort, clients))
+    setting = engine.Setting(
+        algorithm=unused,
+        local=unused,
+        selection=selection.uniform(cohort, clients),
+    )
     return engine.participations(setting, jax.random.key(seed), rounds, clients)

@@ -45,13 +45,16 @@ class Cell(NamedTuple):
 
 def published(path: Path, wanted: Mapping[str, str]) -> dict[str, tuple[float, float]]:
     """Published (mean, std over clients) by method; the first of several sources."""
-    found: dict[str, tuple[float, float]] = {}
+    numbers: dict[str, tuple[float, float]] = {}
     with open(path, newline="", encoding="utf-8") as file:
         for row in csv.DictReader(file):
-            if all(row[key] == value for key, value in wanted.items()):
-                std = float(row["std"] or "nan")
-                found.setdefault(row["method"], (float(row["mean"]), std))
-    return found
+            if any(row[key] != value for key, value in wanted.items()):
+                continue
+            mean = float(row["mean"])
+            std = float(row["std"] or "nan")
+            # Several sources give some numbers: the first in the file counts.
+            numbers.setdefault(row["method"], (mean, std))
+    return numbers
 
 
 def cells(
@@ -69,33 +72,35 @@ def cells(
     """
     last = max(row["round"] for row in rows)
     rows = [row for row in rows if row["round"] == last and row["split"] == "test"]
-    found: list[Cell] = []
+    result: list[Cell] = []
     for which in dict.fromkeys((judged, *SHOWN)):
-        model = [r for r in rows if (r["judged"], r["lambda"]) == which]
-        own = [row for row in model if row["metric"] == metric]
-        if not own:
+        model = [row for row in rows if (row["judged"], row["lambda"]) == which]
+        by_seed = [row for row in model if row["metric"] == metric]
+        if not by_seed:
             continue
         mean, std = theirs if which == judged else (np.nan, np.nan)
         cell = Cell(
-            column,
-            metric,
-            method,
+            column=column,
+            metric=metric,
+            method=method,
             judged=" ".join(filter(None, which)),
             published=mean,
             published_std=std,
-            **_over_seeds(own, 100 if metric in PERCENT else 1),
-            seeds=len(own),
+            **_over_seeds(by_seed, 100 if metric in PERCENT else 1),
+            seeds=len(by_seed),
             rounds=last,
             diverged=_diverged(model, metric),
         )
-        if not any(_same(cell, other) for other in found):
-            found.append(cell)
-    return found
+        # A method without personal models gives the server's twice.
+        if not any(_same(cell, other) for other in result):
+            result.append(cell)
+    return result
 
 
 def _over_seeds(rows: Sequence[Mapping[str, Any]], scale: float) -> dict[str, float]:
     """The three numbers of a Cell that are measured."""
-    means, stds = scale * np.array([[row["mean"], row["std"]] for row in rows], float).T
+    table = np.array([[row["mean"], row["std"]] for row in rows], float)
+    means, stds = scale * table.T
     return {
         "mean": means.mean(),
         "over_clients": stds.mean(),
@@ -112,8 +117,8 @@ def std_over_seeds(values: np.ndarray) -> np.ndarray:
 
 def _diverged(model: Sequence[Mapping[str, Any]], metric: str) -> int:
     """Seeds without a finite number. A model of NaN has an accuracy, 0, but no loss."""
-    asked = [row for row in model if row["metric"] in (metric, "loss")]
-    return len({row["seed"] for row in asked if np.isnan(row["mean"])})
+    decisive = [row for row in model if row["metric"] in (metric, "loss")]
+    return len({row["seed"] for row in decisive if np.isnan(row["mean"])})
 
 
 def _same(a: Cell, b: Cell) -> bool:
@@ -121,54 +126,61 @@ def _same(a: Cell, b: Cell) -> bool:
     return (a.mean, a.over_clients) == (b.mean, b.over_clients)
 
 
-def write(out: Path, found: Sequence[Cell]) -> str:
+def write(out: Path, cells: Sequence[Cell]) -> str:
     """table.csv, table.md and table.png in `out`; the Markdown."""
     with open(out / "table.csv", "w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         writer.writerow(Cell._fields)
-        writer.writerows(found)
-    tables = dict.fromkeys((cell.column, cell.metric) for cell in found)
-    text = "\n".join(
-        markdown([c for c in found if (c.column, c.metric) == table])
-        for table in tables
-    )
+        writer.writerows(cells)
+    tables: dict[tuple[str, str], list[Cell]] = {}
+    for cell in cells:
+        tables.setdefault((cell.column, cell.metric), []).append(cell)
+    text = "\n".join(map(markdown, tables.values()))
     (out / "table.md").write_text(text, encoding="utf-8")
-    for metric in dict.fromkeys(cell.metric for cell in found):
-        drawn = figure([cell for cell in found if cell.metric == metric])
+    for metric in dict.fromkeys(cell.metric for cell in cells):
+        drawn = figure([cell for cell in cells if cell.metric == metric])
         save_figure(drawn, out / metric)
     return text
 
 
-def markdown(found: Sequence[Cell]) -> str:
+def markdown(cells: Sequence[Cell]) -> str:
     """One column of a table, with the ranks of the methods and Kendall's tau."""
-    sign = -1 if found[0].metric in SMALLER_IS_BETTER else 1
-    ranked = [cell for cell in found if not np.isnan(cell.published)]
-    theirs = [sign * cell.published for cell in ranked]
-    ours = [sign * cell.mean for cell in ranked]
-    both = zip(ranks(theirs), ranks(ours), strict=True)
-    place = dict(zip(ranked, both, strict=True))
+    sign = -1 if cells[0].metric in SMALLER_IS_BETTER else 1
+    compared = [cell for cell in cells if not np.isnan(cell.published)]
+    theirs = [sign * cell.published for cell in compared]
+    ours = [sign * cell.mean for cell in compared]
+    both_ranks = zip(ranks(theirs), ranks(ours), strict=True)
+    rank_of = dict(zip(compared, both_ranks, strict=True))
     lines = [
-        f"### {found[0].column}, {found[0].metric}, {_run(found)}\n",
+        f"### {cells[0].column}, {cells[0].metric}, {_run(cells)}\n",
         "| method | judged by | published | measured | std over seeds | seeds | rank "
         "published, measured | took part |",
         "|---|---|---|---|---|---|---|---|",
     ]
-    lines += [_line(cell, place.get(cell)) for cell in found]
-    if len(ranked) > 2:
+    lines += [_line(cell, rank_of.get(cell)) for cell in cells]
+    # Of two methods tau is 1 or -1, which says nothing.
+    if len(compared) > 2:
         lines.append(f"\nKendall's tau of the rankings: {tau(theirs, ours):.2f}")
-    lost = [cell for cell in found if cell.diverged]
-    if lost:
-        told = (f"{c.method}, {c.judged} ({c.diverged} of {c.seeds})" for c in lost)
-        lines.append(f"\nSeeds that did not end finite: {'; '.join(told)}")
-    comparable = [cell for cell in ranked if cell.data == cell.published_on]
-    for kind, spread in (
-        ("over seeds", "over_seeds"),
-        ("over clients", "over_clients"),
-    ):
-        apart = _apart(comparable, spread)
-        if apart:
-            lines.append(f"\nMore than two std {kind} from the published: {apart}")
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, *_notes(cells, compared)]) + "\n"
+
+
+def _notes(cells: Sequence[Cell], compared: Sequence[Cell]) -> list[str]:
+    """What diverged, and what is far from the published numbers."""
+    notes = []
+    diverged = [
+        f"{cell.method}, {cell.judged} ({cell.diverged} of {cell.seeds})"
+        for cell in cells
+        if cell.diverged
+    ]
+    if diverged:
+        notes.append(f"\nSeeds that did not end finite: {'; '.join(diverged)}")
+    # Numbers on other data may differ as they like.
+    comparable = [cell for cell in compared if cell.data == cell.published_on]
+    for spread in ("over_seeds", "over_clients"):
+        if apart := _apart(comparable, spread):
+            kind = spread.replace("_", " ")
+            notes.append(f"\nMore than two std {kind} from the published: {apart}")
+    return notes
 
 
 def _apart(ranked: Sequence[Cell], spread: str) -> str:
@@ -181,30 +193,45 @@ def _apart(ranked: Sequence[Cell], spread: str) -> str:
     return ", ".join(far)
 
 
-def _run(found: Sequence[Cell]) -> str:
+def _run(cells: Sequence[Cell]) -> str:
     """Rounds and data of these cells, and those of the published numbers if other."""
-    rounds = _and(sorted({cell.rounds for cell in found}))
-    data, theirs = (
-        _and(dict.fromkeys(filter(None, names)))
-        for names in zip(*((c.data, c.published_on) for c in found), strict=True)
-    )
-    where = f" of {data}" * bool(data)
-    other = f" (published: of {theirs})" * (data != theirs)
-    return f"{rounds} rounds{where}{other}"
+    rounds = _and(sorted({cell.rounds for cell in cells}))
+    ours = _names(cell.data for cell in cells)
+    theirs = _names(cell.published_on for cell in cells)
+    data = f" of {ours}" if ours else ""
+    other = f" (published: of {theirs})" if ours != theirs else ""
+    return f"{rounds} rounds{data}{other}"
+
+
+def _names(values: Iterable[str]) -> str:
+    """Each once, in their order; nothing where a name is empty."""
+    return _and(dict.fromkeys(filter(None, values)))
 
 
 def _and(values: Iterable[Any]) -> str:
     return " and ".join(map(str, values))
 
 
-def _line(cell: Cell, place: tuple[int, int] | None) -> str:
-    theirs = f"{cell.published:.2f} ± {cell.published_std:.2f}" if place else ""
-    ours = f"{cell.mean:.2f} ± {cell.over_clients:.2f}"
-    spread = decimals(cell.over_seeds)
-    both = ", ".join(map(str, place)) if place else ""
-    texts = (cell.method, cell.judged, theirs, ours, spread, str(cell.seeds), both)
-    part = Part(cell.clients, cell.took_part, cell.mixed)
-    return f"| {' | '.join((*texts, part.told()))} |"
+def _line(cell: Cell, both_ranks: tuple[int, int] | None) -> str:
+    theirs = ""
+    if both_ranks:
+        theirs = f"{cell.published:.2f} ± {cell.published_std:.2f}"
+    part = Part(
+        clients=cell.clients,
+        took_part=cell.took_part,
+        mixed=cell.mixed,
+    )
+    texts = (
+        cell.method,
+        cell.judged,
+        theirs,
+        f"{cell.mean:.2f} ± {cell.over_clients:.2f}",
+        decimals(cell.over_seeds),
+        str(cell.seeds),
+        ", ".join(map(str, both_ranks or ())),
+        part.sentence(),
+    )
+    return f"| {' | '.join(texts)} |"
 
 
 def decimals(value: float) -> str:
@@ -214,38 +241,45 @@ def decimals(value: float) -> str:
 
 def tau(theirs: Sequence[float], ours: Sequence[float]) -> float:
     """Kendall's tau of the two rankings; greater is better, NaN is last."""
-    found: Any = kendalltau(ranks(theirs), ranks(ours))
-    return float(found.statistic)
+    result: Any = kendalltau(ranks(theirs), ranks(ours))
+    return float(result.statistic)
 
 
 def ranks(values: Sequence[float]) -> list[int]:
     """1 for the greatest; NaN, of a run that diverged, is last."""
-    values = [-np.inf if np.isnan(value) else value for value in values]
-    return [1 + sum(other > value for other in values) for value in values]
+    finite = [-np.inf if np.isnan(value) else value for value in values]
+    # Equal values share the better rank.
+    return [1 + sum(other > value for other in finite) for value in finite]
 
 
-def figure(found: Sequence[Cell]) -> "Figure":
+def figure(cells: Sequence[Cell]) -> "Figure":
     """Published and measured numbers of one metric by method, a panel a column."""
-    names = list(dict.fromkeys(cell.column for cell in found))
-    shown = [cell for cell in found if not np.isnan(cell.published)]
+    names = list(dict.fromkeys(cell.column for cell in cells))
+    shown = [cell for cell in cells if not np.isnan(cell.published)]
+    # The first method on top: y grows upwards.
     methods = list(dict.fromkeys(cell.method for cell in shown))[::-1]
     height = 1.2 + 0.3 * len(methods)
     width = 2.1 + 2.1 * len(names)  # also of one panel: the text below must fit
     drawn, panels = new_figure(width, height, len(names), sharex=True, sharey=True)
     for axes, name in zip(panels, names, strict=True):
-        own = [cell for cell in shown if cell.column == name]
-        y = [methods.index(cell.method) for cell in own]
-        theirs, ours = [c.published for c in own], [c.mean for c in own]
-        axes.hlines(y, theirs, ours, color=GREY, linewidth=0.8)
-        axes.plot(theirs, y, "o", markerfacecolor="white", color=INK)
-        spread = np.nan_to_num([cell.over_seeds for cell in own])
-        axes.errorbar(ours, y, xerr=spread, fmt="o", color=PALETTE[0], capsize=3)
+        _draw_column(axes, [cell for cell in shown if cell.column == name], methods)
         axes.set_title(name, fontsize=10)
-        axes.set_yticks(range(len(methods)), methods)
-        axes.set_ylim(-0.5, len(methods) - 0.5)
-        axes.grid(axis="x", **GRID)
-    unit = " (%)" if found[0].metric in PERCENT else ""
-    how = "published hollow, measured filled, ± std over seeds"
-    text = f"{found[0].metric}{unit}, {_run(found)}\n{how}"
-    drawn.supxlabel(text, fontsize=9)
+    metric = cells[0].metric
+    unit = " (%)" if metric in PERCENT else ""
+    legend = "published hollow, measured filled, ± std over seeds"
+    drawn.supxlabel(f"{metric}{unit}, {_run(cells)}\n{legend}", fontsize=9)
     return drawn
+
+
+def _draw_column(axes: Any, cells: Sequence[Cell], methods: Sequence[str]) -> None:
+    y = [methods.index(cell.method) for cell in cells]
+    theirs = [cell.published for cell in cells]
+    ours = [cell.mean for cell in cells]
+    # The std of one seed is NaN: no bar.
+    spread = np.nan_to_num([cell.over_seeds for cell in cells])
+    axes.hlines(y, theirs, ours, color=GREY, linewidth=0.8)
+    axes.plot(theirs, y, "o", markerfacecolor="white", color=INK)
+    axes.errorbar(ours, y, xerr=spread, fmt="o", color=PALETTE[0], capsize=3)
+    axes.set_yticks(range(len(methods)), methods)
+    axes.set_ylim(-0.5, len(methods) - 0.5)
+    axes.grid(axis="x", **GRID)

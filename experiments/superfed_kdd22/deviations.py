@@ -189,7 +189,7 @@ def main() -> None:
         part = took_part(BASE.replace(rounds=given.rounds), given.seeds)
         text = (
             f"{given.rounds} rounds, seeds {given.seeds}; clients that took part: "
-            f"{part.told()}\n\n{table}"
+            f"{part.sentence()}\n\n{table}"
         )
         (out / "table.md").write_text(text, encoding="utf-8")
     print(text)

@@ -178,7 +178,7 @@ def main() -> None:
         print(f"{label}: Kendall's tau with the published grid {rank:.2f}")
         published_as, here_as = f"{label}, published\n", f"{label}, here\n"
         grids |= {published_as + theirs_on: told, here_as + ours_on: ours}
-    print(f"clients that took part: {took_part(experiment, given.seeds).told()}")
+    print(f"clients that took part: {took_part(experiment, given.seeds).sentence()}")
     save_figure(figure(grids), out / "fig3")
     write_table(both, out)
     print(f"see {out}/fig3.png and table.csv")

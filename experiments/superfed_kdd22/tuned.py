@@ -143,7 +143,7 @@ def markdown(lines: Sequence[Line], base: Experiment, part: Part) -> str:
     return (
         f"{base.data.dataset}, {base.participation.rounds} rounds; "
         f"clients that took part: "
-        f"{part.told()}\n\n"
+        f"{part.sentence()}\n\n"
         "| method | chosen on validation rows | tuned (%) | std over seeds | as "
         "published (%) | rank tuned, as published |\n|---|---|---|---|---|---|\n"
         + "\n".join(rows)

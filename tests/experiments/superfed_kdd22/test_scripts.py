@@ -357,4 +357,4 @@ def test_who_took_part_is_what_a_run_would_draw(start):
     assert np.isnan(others.mixed)
     natural = took_part(e.replace(clients=None, partition="natural"), (0,))
     assert np.isnan(natural).all()
-    assert natural.told() == ""
+    assert natural.sentence() == ""
