@@ -29,16 +29,28 @@ def damaged(path: Path, why: Any) -> ValueError:
 def read_object(path: Path) -> dict[str, Any]:
     """The JSON object in `path`, with the keys that its kind of file needs."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(path.read_text(encoding="utf-8"))
     except DAMAGE as error:
         raise damaged(path, error) from error
-    if not isinstance(found, dict):
-        raise damaged(path, f"expected a JSON object, got {type(found).__name__}")
-    known = by_name(found) if path.name == "config.json" else found
+    if not isinstance(content, dict):
+        raise damaged(path, f"expected a JSON object, got {type(content).__name__}")
+    known = content
+    if path.name == "config.json":
+        _check_grouped(path, content)
+        known = by_name(content)
     missing = [key for key in NEEDED.get(path.name, ()) if key not in known]
     if missing:
         raise damaged(path, f"it lacks {', '.join(missing)}")
-    return found
+    return content
+
+
+def _check_grouped(path: Path, config: dict[str, Any]) -> None:
+    """Refuses settings that lie side by side, as they did before there were groups."""
+    if "algorithm" in config:
+        raise ValueError(
+            f"{path}: its settings are not grouped, so an older pfljax wrote it; "
+            "report it with that version, or run it again in a new folder"
+        )
 
 
 def read_optional(path: Path) -> dict[str, Any]:
@@ -72,9 +84,10 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
 
 def read_seconds(path: Path) -> float | None:
     """Seconds of training: the sum over the calls in `path`; None without any."""
-    lines = read_lines(path) if path.is_file() and path.stat().st_size else ()
-    told = [float(line["seconds"]) for line in lines if "seconds" in line]
-    return sum(told) if told else None
+    if not path.is_file() or not path.stat().st_size:
+        return None
+    seconds = [float(x["seconds"]) for x in read_lines(path) if "seconds" in x]
+    return sum(seconds) if seconds else None
 
 
 def read_png(path: Path) -> tuple[bytes, int]:

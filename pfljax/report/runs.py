@@ -22,6 +22,7 @@ from pfljax.report.read_files import (
 )
 
 # They do not make another method.
+NO_DEFAULT = object()
 UNIQUE_TO_A_RUN = ("seed", "out", "baseline", "devices", "homes", "keep", "store")
 
 
@@ -57,13 +58,11 @@ def label_of(
     """
     if config.get("label"):
         return str(config["label"])
-    hyper, defaults = config.get("hyper") or {}, defaults or {}
-    told = [
-        f"{name}={value}"
-        for name, value in sorted(hyper.items())
-        if name not in defaults or defaults[name] != value
-    ]
-    return " ".join([str(config["algorithm"]), *told])
+    words = [str(config["algorithm"])]
+    for name, value in sorted((config.get("hyper") or {}).items()):
+        if (defaults or {}).get(name, NO_DEFAULT) != value:
+            words.append(f"{name}={value}")
+    return " ".join(words)
 
 
 def read_run(folder: str | Path) -> Run:
@@ -100,17 +99,16 @@ def group_runs(runs: Iterable[Run]) -> tuple[Group, ...]:
     Raises:
         ValueError: two runs have the same config and seed.
     """
-    found: dict[str, list[Run]] = {}
+    by_config: dict[str, list[Run]] = {}
     for run in runs:
-        found.setdefault(_config_key(run), []).append(run)
-    members = [
-        tuple(sorted(g, key=lambda run: run.config["seed"])) for g in found.values()
-    ]
-    for group in members:
+        by_config.setdefault(_config_key(run), []).append(run)
+    for group in by_config.values():
+        group.sort(key=lambda run: run.config["seed"])
         _check_seeds(group)
-    labels = _unique_labels([group[0] for group in members])
+    groups = by_config.values()
+    labels = _unique_labels([group[0] for group in groups])
     return tuple(
-        Group(label, group) for label, group in zip(labels, members, strict=True)
+        Group(label, tuple(group)) for label, group in zip(labels, groups, strict=True)
     )
 
 
@@ -138,21 +136,24 @@ def judged_records(evaluations: Iterable[dict], clients: str = "all") -> list[di
     personal one.
     """
     tests = find_records(evaluations, split="test", clients=clients)
-    own = [r for r in tests if r["model"] == "personal" or r["finetune"]]
-    return own if any(r["model"] == "personal" for r in own) else tests
+    if not any(record["model"] == "personal" for record in tests):
+        return tests
+    return [r for r in tests if r["model"] == "personal" or r["finetune"]]
 
 
 def personal_is_server(run: Run) -> bool:
     """Whether the personal model scored as the server's on every client and round."""
-    arrays = [run.per_client.get(f"{m}/test/accuracy") for m in ("personal", "server")]
-    if arrays[0] is None or arrays[1] is None:
+    personal = run.per_client.get("personal/test/accuracy")
+    server = run.per_client.get("server/test/accuracy")
+    if personal is None or server is None:
         return False
-    return np.array_equal(arrays[0], arrays[1], equal_nan=True)
+    return np.array_equal(personal, server, equal_nan=True)
 
 
 def accuracy_curve(run: Run) -> tuple[np.ndarray, np.ndarray]:
     """(rounds i[T], mean test accuracy over all clients f[T]) of the judged model."""
-    rounds, means = [], []
+    rounds = []
+    means = []
     for line in run.rounds:
         records = judged_records(line.get("evaluations") or ())
         if records:
@@ -186,21 +187,22 @@ def _check_finished(folder: Path) -> None:
 
 
 def _read_partition(path: Path) -> dict[str, Any]:
-    """The manifest, with the histogram [C][K] under one name: "class_histogram"."""
-    found = read_object(path)
-    histogram = found.get("class_histogram")
-    if not histogram:
+    """The manifest, with its histogram [C][K] "class_histogram"."""
+    partition = read_object(path)
+    if not partition.get("class_histogram"):
         raise damaged(path, "it lacks class_histogram")
-    return found | {"class_histogram": histogram}
+    return partition
 
 
 def _check_agreement(run: Run) -> None:
     """Refuses a folder whose files tell of different runs or rounds."""
-    logged, told = run.rounds[-1]["round"], run.summary["rounds"]
-    if logged != told:
-        why = f"its last round is {logged}, but summary.json tells of {told}"
+    logged = run.rounds[-1]["round"]
+    summarised = run.summary["rounds"]
+    if logged != summarised:
+        why = f"its last round is {logged}, but summary.json tells of {summarised}"
         raise damaged(run.folder / "metrics.jsonl", why)
-    T, C = len(run.per_client["round"]), len(run.partition["class_histogram"])
+    T = len(run.per_client["round"])
+    C = len(run.partition["class_histogram"])
     for model in ("personal", "server"):
         shape = run.per_client.get(f"{model}/test/accuracy", np.empty((T, C))).shape
         if shape != (T, C):
@@ -234,12 +236,12 @@ def _unique_labels(runs: Sequence[Run]) -> list[str]:
     labels = []
     for run in runs:
         twins = [other for other in runs if other.label == run.label]
-        told = [
-            f"{key}={_short(run.config.get(key))}"
-            for key in differing_keys(twins)
-            if key != "label"
-        ]
-        labels.append(f"{run.label} ({', '.join(told)})" if told else run.label)
+        differing = [key for key in differing_keys(twins) if key != "label"]
+        settings = [f"{key}={_short(run.config.get(key))}" for key in differing]
+        if settings:
+            labels.append(f"{run.label} ({', '.join(settings)})")
+        else:
+            labels.append(run.label)
     return labels
 
 

@@ -5,6 +5,8 @@ import json
 import numpy as np
 import pytest
 
+from pfljax.runs.settings import HOME
+
 LEVEL = {"local": 0.82, "fedavg": 0.72, "fedper": 0.88, "ditto": 0.9, "superfed": 0.93}
 CONFIG = {
     "dataset": "digits",
@@ -222,10 +224,18 @@ def write_synthetic_run(
     return folder
 
 
+def grouped(config):
+    """The settings as config.json has them: by group, and the seed."""
+    nested = {"seed": config["seed"]}
+    for name in config.keys() - {"seed"}:
+        nested.setdefault(HOME.get(name, "output"), {})[name] = config[name]
+    return nested
+
+
 def write_files(folder, config, partition, summary, lines, arrays):
     """The files of a run folder."""
     for name, value in (
-        ("config", config),
+        ("config", grouped(config)),
         ("partition", partition),
         ("summary", summary),
         ("environment", ENVIRONMENT),

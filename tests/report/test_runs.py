@@ -25,7 +25,8 @@ def test_read_run_gives_what_was_written(run_folder):
     ("name", "text", "message"),
     [
         ("config.json", "{", "config.json is missing or damaged"),
-        ("config.json", '{"algorithm": "x"}', "lacks seed, rounds"),
+        ("config.json", '{"method": {"algorithm": "x"}}', "lacks seed, rounds"),
+        ("config.json", '{"algorithm": "x", "seed": 0}', "an older pfljax wrote it"),
         ("partition.json", "[]", "expected a JSON object, got list"),
         (
             "partition.json",

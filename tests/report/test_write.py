@@ -25,7 +25,7 @@ class Page(HTMLParser):
     def __init__(self, text):
         super().__init__()
         self.open, self.tags, self.references, self.text = [], [], [], ""
-        self.ids, self.pictures = [], []
+        self.ids, self.pictures, self.headings = [], [], []
         self.feed(text)
         self.close()
         assert self.open == []
@@ -43,6 +43,8 @@ class Page(HTMLParser):
 
     def handle_data(self, data):
         self.text += data
+        if self.open and self.open[-1] == "h3":
+            self.headings.append(data)
 
 
 def check_self_contained(page, pictures):
@@ -144,7 +146,8 @@ def test_the_page_has_all_that_the_folder_says_of_its_origin(reported):
     assert (pairs["python"], pairs["jax"]) == ("3.11.7", "0.10.2")
     assert (pairs["devices"], pairs["width"]) == ("2 × cpu: cpu", "7")
     config = json.loads((reported / "config.json").read_text())
-    assert {k: pairs[k] for k in ("lr", "out")} == {"lr": "0.01", "out": config["out"]}
+    assert pairs["lr"] == "0.01"
+    assert pairs["out"] == config["output"]["out"]
 
 
 GROUPED = {
@@ -307,7 +310,10 @@ def test_comparison_writes_everything(comparison_folders, tmp_path):
     assert text.count("| SuPerFed-MM |") == 5  # with the mixture's three
     page = read_page(tmp_path / "comparison.html")
     check_self_contained(page, pictures=4)
-    assert page.tags.count("table") == 4 + 2 + 3  # of config, and of provenance
+    groups = ["Data", "Method", "Training", "Participation"]
+    assert sorted(set(groups) & set(page.headings)) == sorted(groups)
+    config = 1 + len(groups)  # what differs, and what all runs share
+    assert page.tags.count("table") == 4 + config + 3  # and of provenance
     assert "oracle (chosen on test)" in page.text
 
 
