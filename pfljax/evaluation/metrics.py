@@ -16,8 +16,14 @@ GRID = tuple(i / 10 for i in range(11))  # lambda on the path between two endpoi
 FIGURES = ("mean", "std", "weighted", "worst10", "best10", "min", "max")
 GREATER_IS_BETTER = ("accuracy", "top5")
 METRICS = (
-    "accuracy", "top5", "loss", "ece", "mce", "ece_batchwise", "mce_batchwise",
-)  # fmt: skip
+    "accuracy",
+    "top5",
+    "loss",
+    "ece",
+    "mce",
+    "ece_batchwise",
+    "mce_batchwise",
+)
 
 
 def score(
@@ -41,14 +47,17 @@ def rows_per_pass(batch_size: int) -> int:
     A CPU's caches hold the patches of few images: 50 rows of the CIFAR-10 CNN take two
     thirds of the time of 250.
     """
-    about = ROWS["cpu" if jax.default_backend() == "cpu" else "accelerator"]
-    return max(1, about // batch_size) * batch_size
+    kind = "cpu" if jax.default_backend() == "cpu" else "accelerator"
+    batches = max(1, ROWS[kind] // batch_size)
+    return batches * batch_size
 
 
 def even_passes(most: int, batch_size: int) -> int:
     """Rows at once, whole batches, so that `most` rows fill the passes over them."""
     passes = max(1, most // rows_per_pass(batch_size))
-    return max(1, -(-most // (passes * batch_size))) * batch_size
+    # Rounded up: 130 rows in 2 passes of batches of 10 are 7 batches each.
+    batches = -(-most // (passes * batch_size))
+    return max(1, batches) * batch_size
 
 
 def totals(
@@ -62,33 +71,38 @@ def totals(
     `predict` makes logits of a batch of `batch_size` rows. `at_once` rows are predicted
     at once, whole batches; None for `rows_per_pass`.
     """
-    places = jnp.arange(at_once or rows_per_pass(batch_size))
-
-    def add(index: Array, total: dict[str, Array]) -> dict[str, Array]:
-        place = index * places.size + places
-        batch = rows(data, jnp.minimum(place, data.size - 1), place < data.size)
-        by_batch = jax.vmap(count)(in_batches(batch, batch_size))
-        return tree.add(total, _sums(by_batch))
+    offsets = jnp.arange(at_once or rows_per_pass(batch_size))
 
     def count(batch: Batch) -> dict[str, Array]:
         return _counts(predict(batch), batch.y, batch.mask)
 
+    def add(index: Array, total: dict[str, Array]) -> dict[str, Array]:
+        row = index * offsets.size + offsets
+        # Rows past the end read the client's last row, under mask 0.
+        existing = jnp.minimum(row, data.size - 1)
+        batch = rows(data, existing, row < data.size)
+        by_batch = jax.vmap(count)(in_batches(batch, batch_size))
+        return tree.add(total, _sums(by_batch))
+
     zero = dict.fromkeys(("rows", "top1", "top5", "loss"), jnp.float32(0))
     zero |= dict.fromkeys(("binned", "correct", "confidence"), jnp.zeros(BINS))
     zero |= dict.fromkeys(("batches", "ece", "mce"), jnp.float32(0))
-    return jax.lax.fori_loop(0, -(-data.size // places.size), add, zero)
+    passes = -(-data.size // offsets.size)
+    return jax.lax.fori_loop(0, passes, add, zero)
 
 
 def from_totals(total: dict[str, Array]) -> dict[str, Array]:
     """Metrics, f32[...], of `totals` [...]; NaN where there are no rows."""
-    count = jnp.where(total["rows"] > 0, total["rows"], jnp.nan)
+    # A division by NaN, not by 0: no rows give NaN for every metric.
+    has_rows = total["rows"] > 0
+    count = jnp.where(has_rows, total["rows"], jnp.nan)
     ece, mce = _calibration(total)
     return {
         "accuracy": total["top1"] / count,
         "top5": total["top5"] / count,
         "loss": total["loss"] / count,
-        "ece": jnp.where(total["rows"] > 0, ece, jnp.nan),
-        "mce": jnp.where(total["rows"] > 0, mce, jnp.nan),
+        "ece": jnp.where(has_rows, ece, jnp.nan),
+        "mce": jnp.where(has_rows, mce, jnp.nan),
         "ece_batchwise": total["ece"] / total["batches"],
         "mce_batchwise": total["mce"] / total["batches"],
     }
@@ -97,22 +111,26 @@ def from_totals(total: dict[str, Array]) -> dict[str, Array]:
 def _counts(logits: Array, y: Array, mask: Array) -> dict[str, Array]:
     """Per row, zero where masked: 1, hits, loss, one-hot confidence bin.
 
-    Logits that are not finite hit nothing, though the greatest of them has a place.
+    Logits that are not finite hit nothing, though `argmax` names one of them.
     """
     logits = logits.astype(jnp.float32)
     log_p = jax.nn.log_softmax(logits)
-    own = jnp.take_along_axis(log_p, y[:, None], 1)
-    can = mask * jnp.isfinite(own[:, 0])
-    top1 = can * (jnp.argmax(logits, 1) == y)
-    top5 = can * ((log_p >= own).sum(1) <= 5)
+    label_log_p = jnp.take_along_axis(log_p, y[:, None], 1)
+    countable = mask * jnp.isfinite(label_log_p[:, 0])
+    top1 = countable * (jnp.argmax(logits, 1) == y)
+    # The label's rank is the number of classes that are as likely, itself included.
+    rank = (log_p >= label_log_p).sum(1)
+    top5 = countable * (rank <= 5)
     confidence = jnp.exp(log_p.max(1))
-    place = jnp.clip(jnp.ceil(confidence * BINS) - 1, 0, BINS - 1).astype(jnp.int32)
-    binned = jax.nn.one_hot(place, BINS) * mask[:, None]
+    # Bins are (low, high]: a confidence on a border belongs to the lower one.
+    bin_index = jnp.ceil(confidence * BINS) - 1
+    bin_index = jnp.clip(bin_index, 0, BINS - 1).astype(jnp.int32)
+    binned = jax.nn.one_hot(bin_index, BINS) * mask[:, None]
     return {
         "rows": mask,
         "top1": top1,
         "top5": top5,
-        "loss": -mask * own[:, 0],
+        "loss": -mask * label_log_p[:, 0],
         "binned": binned,
         "correct": binned * top1[:, None],
         "confidence": binned * confidence[:, None],
@@ -123,6 +141,7 @@ def _sums(by_batch: dict[str, Array]) -> dict[str, Array]:
     """Sums over rows, with the calibration errors summed over the batches."""
     per_batch = jax.tree.map(lambda leaf: leaf.sum(1), by_batch)
     ece, mce = _calibration(per_batch)
+    # The last pass may end with batches of padding alone.
     filled = per_batch["rows"] > 0
     sums = jax.tree.map(lambda leaf: leaf.sum(0), per_batch)
     return sums | {
@@ -149,32 +168,40 @@ def summarise(
     clients: of an error, the worst are the greatest. Clients without test rows do not
     count. A figure that is not finite, because a client has diverged, is None.
     """
-    values = np.asarray(values, np.float64)[weight > 0]  # squares of great losses fit
-    weight = weight[weight > 0]
+    counted = weight > 0
+    weight = weight[counted]
+    # In float64 the squares of great losses fit.
+    values = np.asarray(values, np.float64)[counted]
     if not len(values):
         return dict.fromkeys(FIGURES)
     tenth = -(-len(values) // 10)
-    ranked = np.sort(values) if name in GREATER_IS_BETTER else -np.sort(-values)
+    worst_first = np.sort(values)
+    if name not in GREATER_IS_BETTER:
+        worst_first = -np.sort(-values)
     with np.errstate(invalid="ignore", over="ignore"):
-        figures = (
-            values.mean(),
-            values.std(),
-            np.average(values, weights=weight),
-            ranked[:tenth].mean(),
-            ranked[-tenth:].mean(),
-            values.min(),
-            values.max(),
-        )
-    finite = [float(value) if np.isfinite(value) else None for value in figures]
-    return dict(zip(FIGURES, finite, strict=True))
+        figures = {
+            "mean": values.mean(),
+            "std": values.std(),
+            "weighted": np.average(values, weights=weight),
+            "worst10": worst_first[:tenth].mean(),
+            "best10": worst_first[-tenth:].mean(),
+            "min": values.min(),
+            "max": values.max(),
+        }
+    return {
+        figure: float(value) if np.isfinite(value) else None
+        for figure, value in figures.items()
+    }
 
 
 def pick_lambda(path: np.ndarray, metric: np.ndarray) -> np.ndarray:
-    """Value [C] of `metric` [C, 11] at each client's best point of accuracy `path` [C,
-    11].
+    """The value of `metric` [C, 11] at each client's best point of the path, [C].
 
+    `path` [C, 11] is the accuracy there.
     Ties go to the point nearest 1/2, then to the smaller lambda.
     """
-    order = np.argsort(np.abs(np.asarray(GRID) - 0.5), kind="stable")
+    # In this order `argmax`, which takes the first of equals, settles ties.
+    distance = np.abs(np.asarray(GRID) - 0.5)
+    order = np.argsort(distance, kind="stable")
     best = order[np.argmax(path[:, order], axis=1)]
     return np.take_along_axis(metric, best[:, None], 1)[:, 0]
