@@ -11,8 +11,8 @@ sample std over seeds 0, 1, 2: local 98.79 (.42), FedAvg 89.16 (2.31), FedPer 98
 
 import argparse
 
-from pfljax.cli.main import use_compile_cache
 from pfljax.runs.settings import Experiment
+from pfljax.runtime.devices import use_compile_cache
 from pfljax.simulate.compare import compare
 
 METHODS = {

@@ -2,8 +2,8 @@ import importlib
 
 import pytest
 
+import tiny
 from pfljax import algorithms, registry
-from pfljax.cli import options
 from pfljax.registry import choose
 
 
@@ -35,7 +35,7 @@ def test_a_method_in_a_folder_of_ones_own(folder):
 def test_a_method_without_docstring_has_options_all_the_same(folder):
     bare = "def bare(task, local, *, rate=1.0):\n    return None\n"
     (folder / "bare.py").write_text(bare)
-    told = options.experiment(["--algorithm", "bare", "--rate", "2"])
+    told = tiny.parsed("--algorithm", "bare", "--rate", "2")
     assert dict(told.method.hyper) == {"rate": 2.0}
 
 

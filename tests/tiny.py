@@ -16,6 +16,7 @@ from pfljax import Experiment
 from pfljax.cli import main as cli
 from pfljax.runs import config
 from pfljax.runs.folder import read_config
+from pfljax.runtime import devices
 from pfljax.simulate.export import load_state
 from pfljax.simulate.population import population
 
@@ -70,15 +71,15 @@ def start(experiment, env):
 def main(*args):
     """`pfljax ARGS` in this process: exit code, stdout, stderr."""
     out, errors, code = io.StringIO(), io.StringIO(), 0
-    before, cache = sys.argv, cli.use_compile_cache
-    sys.argv, cli.use_compile_cache = ["pfljax", *map(str, args)], lambda: None
+    before, cache = sys.argv, devices.use_compile_cache
+    sys.argv, devices.use_compile_cache = ["pfljax", *map(str, args)], lambda: None
     try:
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors):
             cli.main()
     except SystemExit as stop:
         code = stop.code
     finally:
-        sys.argv, cli.use_compile_cache = before, cache
+        sys.argv, devices.use_compile_cache = before, cache
     return code, out.getvalue(), errors.getvalue()
 
 
@@ -98,6 +99,12 @@ def unfinished(folder, place):
         path = place / name
         shutil.rmtree(path) if path.is_dir() else path.unlink()
     return place
+
+
+def parsed(*flags):
+    """The experiment of `pfljax run FLAGS`."""
+    command = cli._parsed(["run", *flags])
+    return cli.options.experiment(command.keywords["settings"])
 
 
 def options(experiment):

@@ -26,9 +26,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from pfljax import Experiment
-from pfljax.cli.main import use_compile_cache
 from pfljax.core.types import ClientData, Examples
 from pfljax.data import Federation
+from pfljax.runtime.devices import use_compile_cache
 from pfljax.simulate import simulation
 from pfljax.simulate.population import population
 

@@ -25,9 +25,9 @@ import numpy as np
 from protocol import METHODS, MNIST, positive
 
 from pfljax import landscape
-from pfljax.cli.main import use_compile_cache
 from pfljax.report.style import save_figure
 from pfljax.runtime import errors
+from pfljax.runtime.devices import use_compile_cache
 from pfljax.simulate.run import run
 
 CASES = {

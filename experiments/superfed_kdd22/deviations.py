@@ -27,11 +27,11 @@ from shared.participation import took_part
 from shared.published import decimals, std_over_seeds
 from table1 import START as START_OF
 
-from pfljax.cli.main import use_compile_cache
 from pfljax.report import sweeps
 from pfljax.runs.folder import read_json
 from pfljax.runs.settings import Experiment
 from pfljax.runtime import errors
+from pfljax.runtime.devices import use_compile_cache
 from pfljax.sweep import sweep
 
 BASE = MNIST.replace(clients=50, rounds=20, validation=0.1)

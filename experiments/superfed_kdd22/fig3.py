@@ -27,11 +27,11 @@ from protocol import CIFAR10, METHODS, MNIST, PUBLISHED, positive
 from shared.participation import took_part
 from shared.published import published, std_over_seeds, tau
 
-from pfljax.cli.main import use_compile_cache
 from pfljax.report.style import new_figure, save_figure
 from pfljax.runs import folder
 from pfljax.runs.settings import Experiment
 from pfljax.runtime import errors
+from pfljax.runtime.devices import use_compile_cache
 from pfljax.simulate.run import run
 from pfljax.sweep import Sweep, sweep
 

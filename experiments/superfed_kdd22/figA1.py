@@ -27,10 +27,10 @@ from protocol import METHODS, MNIST, positive
 from shared.published import std_over_seeds
 
 from pfljax import landscape
-from pfljax.cli.main import use_compile_cache
 from pfljax.report.style import save_figure
 from pfljax.runs import checks
 from pfljax.runtime import errors
+from pfljax.runtime.devices import use_compile_cache
 from pfljax.simulate.run import run
 from pfljax.sweep.points import combined
 

@@ -23,11 +23,11 @@ from protocol import experiment_of
 from shared.published import std_over_seeds
 from table1 import COLUMNS
 
-from pfljax.cli.main import use_compile_cache
 from pfljax.evaluation.metrics import GRID
 from pfljax.report.style import BAND, PALETTE, new_figure, save_figure
 from pfljax.report.style import GRID as LINES
 from pfljax.runtime import errors
+from pfljax.runtime.devices import use_compile_cache
 from pfljax.sweep import Sweep, sweep
 
 if TYPE_CHECKING:

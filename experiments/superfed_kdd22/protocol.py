@@ -38,12 +38,12 @@ import forms  # noqa: F401  makes the models of the code known
 import numpy as np
 
 from pfljax import registry
-from pfljax.cli.main import use_compile_cache
 from pfljax.report import sweeps
 from pfljax.runs import config
 from pfljax.runs.folder import read_json
 from pfljax.runs.settings import Experiment
 from pfljax.runtime import errors
+from pfljax.runtime.devices import use_compile_cache
 from pfljax.sweep import sweep
 
 # What the replications share lies beside the papers' folders, in no package.

@@ -28,9 +28,9 @@ from shared.participation import Part, took_part
 from shared.published import decimals, ranks, std_over_seeds, tau
 from table1 import START
 
-from pfljax.cli.main import use_compile_cache
 from pfljax.runs.settings import Experiment
 from pfljax.runtime import errors
+from pfljax.runtime.devices import use_compile_cache
 from pfljax.sweep import Sweep, points, sweep
 
 RATES = (0.003, 0.01, 0.03)

@@ -1,18 +1,38 @@
 """The options of `pfljax run`: the settings of an experiment and its method's own."""
 
 import dataclasses
+import functools
+import inspect
 import json
-from argparse import ArgumentParser
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import tyro
 
-from pfljax import algorithms, registry
+from pfljax import registry
 from pfljax.registry import Choice
 from pfljax.runs import config, settings
 from pfljax.runs.settings import Experiment
+
+CONFIG = "Another run's config.json instead of options; only --out may stand beside it."
+
+
+@dataclasses.dataclass(frozen=True)
+class Processes:
+    """This process among several that run one experiment together."""
+
+    distributed: Annotated[
+        bool, tyro.conf.arg(help="The cluster manager says who is who.")
+    ] = False
+    coordinator: Annotated[
+        str | None, tyro.conf.arg(help="HOST:PORT of process 0, where none does.")
+    ] = None
+    processes: Annotated[int | None, tyro.conf.arg(help="How many there are.")] = None
+    process: Annotated[int | None, tyro.conf.arg(help="Which this is, from 0.")] = None
+
+
+OTHERS = [f"--{field.name}" for field in dataclasses.fields(Processes)]
 
 
 def values(given: Sequence[Sequence[str]]) -> dict[str, list[Any]]:
@@ -26,85 +46,152 @@ def values(given: Sequence[Sequence[str]]) -> dict[str, list[Any]]:
     return over
 
 
-def experiment(args: list[str], prog: str = "pfljax run") -> Experiment:
-    """The experiment of command-line options, or of --config FILE (with --out)."""
-    first = ArgumentParser(add_help=False, allow_abbrev=False)
-    first.add_argument("--algorithm", default=Experiment().method.algorithm)
-    first.add_argument("--config")
-    given, rest = first.parse_known_args(args)
-    if given.config:
-        return _from_file(given.config, rest)
-    factory = algorithms.method(given.algorithm)
-    hyper = registry.defaults(factory)
-    _check_names(rest, _defaults() | hyper)
-    record = _record(given.algorithm, factory, hyper)
-    chosen = tyro.cli(record, args=args, prog=prog, config=(tyro.conf.OmitArgPrefixes,))
-    own = vars(getattr(chosen, given.algorithm)) if hyper else {}
-    values: dict[str, Any] = {"seed": chosen.seed}
-    for group in settings.GROUPS:
-        values |= vars(getattr(chosen, group))
-    values["hyper"] = {name: v for name, v in own.items() if v != hyper[name]}
-    return Experiment(**values)
+def record(args: Sequence[str]) -> type:
+    """A dataclass of the options: the settings by group, and those of the method.
+
+    The method's own depend on which one `args` names.
+
+    Raises:
+      ValueError: an option or the method is unknown; the message lists the known ones.
+    """
+    if _value(args, "--config") is not None:
+        return _FromFile
+    algorithm = _value(args, "--algorithm") or Experiment().method.algorithm
+    factory = None
+    hyper: dict[str, Any] = {}
+    if args:  # else only the commands are listed, and JAX is left alone
+        from pfljax import algorithms
+
+        factory = algorithms.method(algorithm)
+        hyper = registry.defaults(factory)
+    _check_names(args, hyper)
+    return _record(algorithm, factory, hyper)
 
 
-def _defaults() -> dict[str, Any]:
-    """The settings that have an option, with their defaults."""
-    return {name: f.default for name, f in settings.FIELDS.items() if name != "hyper"}
+def with_settings(command: Callable, record: type) -> Callable:
+    """The command with these options where it says `settings`, without a prefix."""
 
-
-def _record(algorithm: str, factory: Callable, hyper: dict[str, Any]) -> type:
-    """A dataclass of the settings by group, one more for the method's own options."""
-    groups = [
-        _group(name, record.__doc__, [_setting(f) for f in dataclasses.fields(record)])
-        for name, record in settings.GROUPS.items()
+    kind = Annotated[record, tyro.conf.arg(name="")]
+    signature = inspect.signature(command)
+    parameters = [
+        own.replace(annotation=kind) if own.name == "settings" else own
+        for own in signature.parameters.values()
     ]
-    if hyper:
-        about = f"Options of {algorithm} alone."
-        own = [_hyper(name, default) for name, default in hyper.items()]
-        groups.insert(1, _group(algorithm, about, own))
-    seed = _setting(settings.FIELDS["seed"])
-    doc = (factory.__doc__ or algorithm).splitlines()[0]
-    namespace = {"__doc__": doc}
-    return dataclasses.make_dataclass("Options", [*groups, seed], namespace=namespace)
+
+    @functools.wraps(command)
+    def same(**arguments: Any) -> None:
+        command(**arguments)
+
+    # tyro reads the annotations of what is wrapped, wherever there is such a thing.
+    del same.__wrapped__
+    same.__annotations__ = command.__annotations__ | {"settings": kind}
+    same.__dict__["__signature__"] = signature.replace(parameters=parameters)
+    return same
 
 
-def _group(name: str, about: str | None, fields: list) -> tuple[str, Any, Any]:
-    """A field for a group: its options stand below a heading of their own in --help."""
-    fields = [field for field in fields if field[0] != "hyper"]
-    record = dataclasses.make_dataclass(name, fields, namespace={"__doc__": about})
-    return name, record, dataclasses.field(default_factory=record)
+def from_file(chosen: Any) -> bool:
+    """Whether the options are those beside --config."""
+    return isinstance(chosen, _FromFile)
 
 
-def _check_names(args: list[str], defaults: dict[str, Any]) -> None:
+def experiment(chosen: Any) -> Experiment:
+    """The experiment of a record's values."""
+    if isinstance(chosen, _FromFile):
+        return _from_file(chosen)
+    own: dict[str, Any] = {}
+    values: dict[str, Any] = {"seed": chosen.seed}
+    for group in dataclasses.fields(chosen):
+        if group.name in settings.GROUPS:
+            values |= vars(getattr(chosen, group.name))
+        elif dataclasses.is_dataclass(group.type):
+            own = vars(getattr(chosen, group.name))
+            default = {f.name: f.default for f in dataclasses.fields(group.type)}
+            own = {name: v for name, v in own.items() if v != default[name]}
+    return Experiment(**values, hyper=own)
+
+
+def _value(args: Sequence[str], option: str) -> str | None:
+    """The last value that stands behind `option`, before anything is parsed."""
+    found = None
+    for i, arg in enumerate(args):
+        name, equals, value = arg.partition("=")
+        if name != option:
+            continue
+        if equals:
+            found = value
+        elif i + 1 < len(args):
+            found = args[i + 1]
+    return found
+
+
+def _check_names(args: Sequence[str], hyper: dict[str, Any]) -> None:
     """Raises a ValueError that lists the known options if one is unknown."""
+    defaults = {name: f.default for name, f in settings.FIELDS.items()} | hyper
+    defaults.pop("hyper", None)
     switches = [f"no_{name}" for name, value in defaults.items() if value is False]
-    names = [*defaults, *switches, "config", "help"]
+    names = [*defaults, *switches, "config", "help", "over", "no_distributed"]
     options = {f"--{name.replace('_', '-')}": name for name in names}
+    options |= dict.fromkeys(OTHERS, "")
     for arg in args:
         if arg.startswith("--"):
             name = arg.partition("=")[0].replace("_", "-")
             registry.find("option", options, name)
 
 
+def _record(algorithm: str, factory: Callable | None, hyper: dict[str, Any]) -> type:
+    groups = [
+        _group(name, group.__doc__, [_setting(f) for f in dataclasses.fields(group)])
+        for name, group in settings.GROUPS.items()
+    ]
+    if hyper:
+        about = (factory.__doc__ or algorithm).splitlines()[0]
+        own = [_option(name, default) for name, default in hyper.items()]
+        groups.insert(1, _group(algorithm, about, own))
+    seed = _setting(settings.FIELDS["seed"])
+    file = Annotated[str | None, tyro.conf.arg(help=CONFIG)]
+    config_file = ("config", file, dataclasses.field(default=None))
+    return dataclasses.make_dataclass("Options", [*groups, seed, config_file])
+
+
+def _group(name: str, about: str | None, fields: list) -> tuple[str, Any, Any]:
+    """A field for a group: its options stand below a heading of their own in --help."""
+    fields = [field for field in fields if field[0] != "hyper"]
+    group = dataclasses.make_dataclass(name, fields, namespace={"__doc__": about})
+    return name, group, dataclasses.field(default_factory=group)
+
+
 def _setting(field: dataclasses.Field) -> tuple[str, Any, Any]:
-    kind: Any = str if field.type is Choice else field.type
-    default = str(field.default) if field.type is Choice else field.default
+    kind: Any = field.type
+    default: Any = field.default
+    if kind is Choice:
+        kind = str
+        default = str(default)
     kind = Annotated[kind, tyro.conf.arg(help=field.metadata["help"])]
     return field.name, kind, dataclasses.field(default=default)
 
 
-def _hyper(name: str, default: Any) -> tuple[str, Any, Any]:
-    kind: Any = int | None if default is None else type(default)
+def _option(name: str, default: Any) -> tuple[str, Any, Any]:
+    kind: Any = type(default)
+    if default is None:
+        kind = int | None
     return name, kind, dataclasses.field(default=default)
 
 
-def _from_file(file: str, rest: list[str]) -> Experiment:
+@dataclasses.dataclass(frozen=True)
+class _FromFile:
+    """The options beside --config."""
+
+    config: Annotated[str, tyro.conf.arg(help=CONFIG)]
+    out: Annotated[str | None, tyro.conf.arg(help="Run folder, else the file's.")] = (
+        None
+    )
+
+
+def _from_file(chosen: _FromFile) -> Experiment:
     """The experiment of a config.json, in another folder if --out says so."""
-    parser = ArgumentParser("pfljax run --config FILE", allow_abbrev=False)
-    parser.add_argument("--out", help="run folder; default: the one in FILE")
-    out = parser.parse_args(rest).out
     try:
-        read = config.from_dict(json.loads(Path(file).read_text()))
+        nested = json.loads(Path(chosen.config).read_text())
+        written = config.from_dict(nested)
     except (OSError, ValueError) as error:
-        raise ValueError(f"--config {file} cannot be read: {error}") from None
-    return read.replace(out=out) if out else read
+        raise ValueError(f"--config {chosen.config} cannot be read: {error}") from None
+    return written.replace(out=chosen.out) if chosen.out else written

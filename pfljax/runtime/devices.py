@@ -6,6 +6,7 @@ device a core, each training clients of its own, is faster.
 
 import contextlib
 import os
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -70,3 +71,11 @@ def _check_available(wanted: int, num_processes: int, usable: int) -> None:
             f"devices is {wanted}, but each of the {num_processes} processes gives "
             f"equally many; choose a multiple of {num_processes}, at most {most}"
         )
+
+
+def use_compile_cache() -> None:
+    """Keeps compiled programs between runs, unless JAX is told of a place itself."""
+    if not os.environ.get("JAX_COMPILATION_CACHE_DIR"):
+        cache = Path.home() / ".cache" / "pfljax" / "xla"
+        jax.config.update("jax_compilation_cache_dir", str(cache))
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)

@@ -7,7 +7,6 @@ folder, and sent to the others by `ask`. Without `connect` there is one process.
 
 import pickle
 import sys
-from argparse import ArgumentParser
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
@@ -22,31 +21,30 @@ SHORTEST = 1024  # bytes of a message; longer ones are powers of two
 DETECTED = "Slurm, Open MPI, Kubernetes, TPU"
 
 
-def options(args: list[str]) -> tuple[dict[str, Any] | None, list[str]]:
-    """(arguments of `connect` or None, the other options) of a command line.
+def address(
+    distributed: bool,
+    coordinator: str | None,
+    processes: int | None,
+    process: int | None,
+) -> dict[str, Any] | None:
+    """The arguments of `connect`; None for a process that is alone.
 
-    Raises a ValueError where --coordinator, --processes, --process are half given.
+    Raises:
+      ValueError: coordinator, processes and process are half given, or odd.
     """
-    parser = ArgumentParser("pfljax", add_help=False, allow_abbrev=False)
-    parser.add_argument("--distributed", action="store_true")
-    parser.add_argument("--coordinator")
-    parser.add_argument("--processes", type=int)
-    parser.add_argument("--process", type=int)
-    found, rest = parser.parse_known_args(args)
-    given = vars(found)
-    distributed = given.pop("distributed")
+    given = {"coordinator": coordinator, "processes": processes, "process": process}
     missing = [f"--{name}" for name, value in given.items() if value is None]
-    if 0 < len(missing) < 3:
+    if 0 < len(missing) < len(given):
         raise ValueError(
             "--coordinator HOST:PORT, --processes N and --process I belong together; "
             f"missing: {' '.join(missing)}"
         )
     if not missing:
         _check(**given)
-    return given if distributed or not missing else None, rest
+    return given if distributed or not missing else None
 
 
-def _check(coordinator: str, processes: int, process: int) -> None:
+def _check(coordinator: Any, processes: Any, process: Any) -> None:
     host, _, port = coordinator.rpartition(":")
     if not host or not port.isdecimal():
         raise ValueError(f"--coordinator is {coordinator!r}; expected HOST:PORT")

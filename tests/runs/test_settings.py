@@ -11,7 +11,6 @@ import pytest
 
 import tiny
 from pfljax import Experiment, registry
-from pfljax.cli import options
 from pfljax.registry import Choice
 from pfljax.runs import checks, config, settings
 
@@ -170,12 +169,12 @@ def test_options_of_the_command_line_are_the_settings():
     for name in ("drop-stragglers", "stratified", "trained"):
         at = flags.index(f"--{name}")
         assert flags.pop(at + 1) == "True"
-    read = options.experiment(flags)
+    read = tiny.parsed(*flags)
     assert checks.resolve(read) == checks.resolve(experiment)
 
 
 def test_none_can_be_written_on_the_command_line():
-    read = options.experiment(["--epochs", "None", "--steps", "3", "--clients", "None"])
+    read = tiny.parsed("--epochs", "None", "--steps", "3", "--clients", "None")
     assert (read.training.epochs, read.training.steps, read.data.clients) == (
         None,
         3,

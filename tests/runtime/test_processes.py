@@ -178,8 +178,7 @@ def test_half_given_options_are_one_line(args, told):
 
 def test_options_of_the_processes_are_no_settings():
     place = {"coordinator": "a:1", "processes": 2, "process": 0}
-    args = ["--lr", "0.1", "--coordinator", "a:1", "--processes=2", "--process", "0"]
-    assert processes.options(args) == (place, ["--lr", "0.1"])
+    assert processes.address(False, **place) == place
     nothing = dict.fromkeys(place)
-    assert processes.options(["--distributed"]) == (nothing, [])
-    assert processes.options(["--lr", "0.1"]) == (None, ["--lr", "0.1"])
+    assert processes.address(True, **nothing) == nothing
+    assert processes.address(False, **nothing) is None

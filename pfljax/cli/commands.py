@@ -1,0 +1,248 @@
+"""The commands: what `pfljax COMMAND` takes is the parameters of its function.
+
+Imports that load JAX stand inside the functions, so that help is quick.
+"""
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from tyro.conf import Positional, UseAppendAction, arg
+
+from pfljax.cli import options
+from pfljax.cli.options import Processes
+from pfljax.runtime import errors
+
+ALONE = Processes()
+RunFolder = Annotated[Path, arg(help="A run folder.")]
+Out = Annotated[Path, arg(help="Folder to write to.")]
+Values = Annotated[
+    UseAppendAction[tuple[tuple[str, ...], ...]],
+    arg(metavar="NAME VALUE ...", help="What to sweep, and its values; repeatable."),
+]
+
+
+def run(settings: Any, processes: Processes = ALONE) -> None:
+    """Runs an experiment, or goes on with it.
+
+    Such as: pfljax run --algorithm ditto --lam 1.0
+    """
+    from pfljax.cli import running
+    from pfljax.runs import checks
+
+    place = running.place(processes)
+    experiment = options.experiment(settings)
+    checks.check(experiment)
+    running.run(checks.resolve(experiment), place)
+
+
+def resume(
+    run: Positional[RunFolder],
+    rounds: Annotated[int | None, arg(help="In all, more than the run's own.")] = None,
+    processes: Processes = ALONE,
+) -> None:
+    """Goes on with a run, or beyond its end.
+
+    Such as: pfljax resume RUN --rounds 200
+    """
+    from pfljax.cli import running
+    from pfljax.runs import folder
+
+    place = running.place(processes)
+    experiment = folder.read_config(run).replace(out=str(run))
+    if rounds is not None:
+        experiment = experiment.replace(rounds=rounds)
+    running.run(experiment, place, begun=True)
+
+
+def sweep(settings: Any, over: Values) -> None:
+    """Runs every combination of the values, or what is left of them.
+
+    Such as: pfljax sweep --algorithm fedprox --over mu 0 0.1 --over seed 0 1 2
+    """
+    if not over:
+        raise ValueError("--over is missing; give --over NAME VALUE VALUE, say")
+    values = options.values(over)
+    experiment = options.experiment(settings)
+    if options.from_file(settings) and not settings.out:
+        experiment = experiment.replace(out=None)  # the folder in the file is a run's
+    name = f"{experiment.data.dataset.name}-{experiment.method.algorithm}-sweep"
+    out = experiment.output.out or f"runs/{name}"
+    from pfljax.report import write_sweep_report
+    from pfljax.runtime import devices
+    from pfljax.sweep import sweep as run_all
+
+    devices.use_compile_cache()
+    with errors.stopped_at_once():
+        run_all(experiment, values, out=out, quiet=False)
+    print(write_sweep_report(out, out))
+    print(f"see {out}/sweep.html; one row a run, round, model and metric: sweep.csv")
+
+
+def report(
+    runs: Annotated[
+        Positional[tuple[Path, ...]], arg(help="Run folders, or that of one sweep.")
+    ],
+    out: Out = Path("runs/report"),
+) -> None:
+    """Compares finished runs, seeds put together, or tells of one sweep.
+
+    Such as: pfljax report RUN RUN --out FOLDER
+    """
+    from pfljax.report import write_comparison, write_sweep_report
+
+    if not runs:
+        raise ValueError("no run folder is given; expected pfljax report RUN ...")
+    if len(runs) == 1 and (runs[0] / "sweep.json").exists():
+        print(write_sweep_report(runs[0], out))
+        print(f"see {out}/sweep.html")
+        return
+    print(write_comparison(runs, out))
+    print(f"see {out}/comparison.html")
+
+
+def export(
+    run: Positional[RunFolder],
+    client: Annotated[
+        int | None,
+        arg(
+            help="Client number among those that train; None is the server. Clients "
+            "held out (--unseen) have no state."
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None, arg(help="File; None is RUN/client-K.npz or RUN/server.npz.")
+    ] = None,
+) -> None:
+    """Writes one client's personal model, or the server's, as an .npz.
+
+    Such as: pfljax export RUN --client 3
+    """
+    from pfljax.runs import folder
+
+    folder.read_config(run)  # first of all it must be a run
+    name = "server" if client is None else f"client-{client}"
+    file = out or run / f"{name}.npz"
+    from pfljax.simulate import export as exporting
+
+    for key, array in exporting.export(run, client, file).items():
+        print(f"{key:40} {array.dtype}{list(array.shape)}")
+    if client is not None:
+        number = folder.read_json(run / "partition.json")["clients"][client]
+        print(f"client {client} of this run is client {number} of its partition")
+    print(f"written to {file}")
+
+
+def landscape(
+    run: Positional[RunFolder],
+    kind: Annotated[
+        str, arg(help="line, pairs, plane, hessian, curvature or training.")
+    ] = "line",
+    points: Annotated[
+        int | None, arg(help="Along an axis; an odd number for a line.")
+    ] = None,
+    tolerance: Annotated[
+        float | None, arg(help="Of a line's ranges that count as flat.")
+    ] = None,
+    other: Annotated[Path | None, arg(help="A run for the lines to go to.")] = None,
+) -> None:
+    """Judges what lies between a run's models, or around them.
+
+    Such as: pfljax landscape RUN --kind pairs
+    """
+    from pfljax.landscape.of_runs import command
+    from pfljax.runtime import devices
+
+    devices.use_compile_cache()
+    wanted = {"points": points, "tolerance": tolerance, "other": other}
+    print(command.landscape(run, kind, **wanted))
+
+
+def list_(
+    kind: Positional[Literal["algorithms", "models", "datasets", "partitions"]],
+    markdown: Annotated[bool, arg(help="The table of methods.")] = False,
+) -> None:
+    """Prints names to choose from, with their options and defaults.
+
+    Such as: pfljax list algorithms
+    """
+    from pfljax.cli import listing
+
+    print(listing.methods_table() if markdown else listing.listing(kind))
+
+
+def prepare(
+    name: Annotated[Positional[str], arg(help="Such as mnist or cifar10.")],
+    raw: Annotated[
+        str | None,
+        arg(help="Import this folder of raw archives, again if need be: no network."),
+    ] = None,
+) -> None:
+    """Downloads or imports a data set, and decodes it once.
+
+    Such as: pfljax prepare mnist
+    """
+    from pfljax import data
+
+    print(f"ready: {data.prepare(name, raw_dir=raw)}")
+
+
+def bench(
+    workloads: Annotated[
+        Positional[tuple[str, ...]], arg(help="Such as W1 W3; none are all.")
+    ] = (),
+    rounds: Annotated[int | None, arg(help="Rounds, or points, of a call.")] = None,
+    repeats: Annotated[int, arg(help="Timed calls.")] = 3,
+    algorithm: Annotated[
+        tuple[str, ...], arg(help="In place of the workloads' own.")
+    ] = (),
+    against: Annotated[
+        str | None,
+        arg(
+            metavar="COMMAND",
+            help="A peer that prints JSON {...} with client_steps_per_s; {workload} "
+            "and {algorithm} in the command stand for the names.",
+        ),
+    ] = None,
+    out: Out = Path("runs/bench"),
+    public: Annotated[
+        bool,
+        arg(help="W1 by `pfljax run`, with all that it writes, beside the engine."),
+    ] = False,
+) -> None:
+    """Measures this machine on W1 to W7, or plane and lines, alone or with a peer.
+
+    Such as: pfljax bench W1 W3
+    """
+    from pfljax.bench import public as public_run
+    from pfljax.bench import run as measure
+
+    if public:
+        print(public_run.sentence(public_run.compare(rounds or 20, repeats)))
+        return
+    measured = measure(
+        workloads,
+        rounds=rounds,
+        repeats=repeats,
+        methods=algorithm,
+        peer=against,
+        out=out,
+    )
+    print(f"{measured}\n\nsee {out}")
+
+
+def conformance(
+    names: Annotated[Positional[tuple[str, ...]], arg(help="Methods, such as ditto.")],
+) -> None:
+    """Holds methods to the laws that every method obeys.
+
+    Such as: PFLJAX_METHODS=FOLDER pfljax conformance NAME
+    """
+    from pfljax.conformance import run as verdicts
+
+    failed = False
+    for verdict in verdicts(names):
+        print(verdict, flush=True)
+        failed |= verdict.error is not None
+    if failed:
+        sys.exit(1)

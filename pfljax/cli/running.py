@@ -1,0 +1,64 @@
+"""What `pfljax run` and `pfljax resume` do with an experiment."""
+
+from pathlib import Path
+from typing import Any
+
+from pfljax.cli.options import Processes
+from pfljax.runs import folder
+from pfljax.runs.settings import Experiment
+from pfljax.runtime import devices, errors, processes
+
+
+def place(given: Processes) -> dict[str, Any] | None:
+    """The arguments of `processes.connect`; None for a process that is alone.
+
+    Raises:
+      ValueError: the address of the processes is half given, or none.
+    """
+    return processes.address(**vars(given))
+
+
+def run(
+    experiment: Experiment, place: dict[str, Any] | None, begun: bool = False
+) -> None:
+    """Runs it, or says that it is finished; `begun` maybe on other devices."""
+    path = Path(experiment.folder)
+    page = path / "report.html"
+    if place is not None:
+        processes.connect(**place)
+    if begun:
+        here = devices.at_hand(experiment.machine.devices)
+        experiment = experiment.replace(devices=here)
+    if processes.ask(_finished, path, experiment):
+        _print(f"{path} is finished; see {page}")
+        return
+    devices.use_compile_cache()
+    # Here alone: a finished run is answered without the engine.
+    from pfljax.simulate import evaluation
+    from pfljax.simulate.run import run as run_rounds
+
+    with errors.stopped_at_once():
+        summary = run_rounds(experiment)
+    accuracy = evaluation.headline(summary["last"]["evaluations"])
+    _print(
+        f"{experiment.method.algorithm}: accuracy {accuracy:.4f} on test rows, mean "
+        "over clients, each by the model it uses, "
+        f"round {summary['rounds']}; see {page}"
+    )
+
+
+def _finished(path: Path, experiment: Experiment) -> bool:
+    """Whether nothing is left to do in the folder of this experiment."""
+    folder.check_python(path)
+    if not folder.finished(path):
+        return False
+    folder.claim(path, experiment)
+    counted = folder.read_config(path).evaluation.baseline
+    same = counted == experiment.evaluation.baseline
+    return same and folder.complete(path, experiment.participation.rounds)
+
+
+def _print(line: str) -> None:
+    """One line on stdout, of process 0 if there are several."""
+    if processes.first():
+        print(line)
