@@ -1,8 +1,8 @@
 """Metrics along the straight line (1 - t) a + t b between two models.
 
 `line` judges its points, `between` compares its ends; both take one model or models
-stacked over clients, and are one compiled program. No `Task` has running statistics of
-its normalisation (models.task refuses them): each point's are those of its own batches.
+stacked over clients, and are one compiled program. Running statistics of batch
+normalisation are mixed as parameters are: no point takes new ones of the data.
 """
 
 from collections.abc import Callable, Mapping, Sequence

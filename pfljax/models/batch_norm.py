@@ -16,7 +16,7 @@ from pfljax.core.types import Array
 from pfljax.models.layers import BatchNorm
 
 
-def told(mask: Array, training: bool) -> AbstractContextManager[Any]:
+def mask_and_mode(mask: Array, training: bool) -> AbstractContextManager[Any]:
     """Within it, Linen's batch normalisation counts the rows of `mask` f32[B] alone.
 
     In training it takes the statistics of the batch, in evaluation the running ones,

@@ -8,7 +8,7 @@ steps are projected by one product, and the gradient of the recurrent kernel is 
 product of all steps' gate gradients. Time T comes first inside; H hidden units.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -87,22 +87,32 @@ class LSTM(nn.Module):
 
     def _layer(self, x: Array, end: str) -> Array:
         """Hidden states of the layer whose parameters' names have this end."""
-        gates, bound = 4 * self.hidden, self.hidden**-0.5
+        initial = _uniform(self.hidden**-0.5)
 
         def draw(name: str, *shape: int) -> Any:
-            return self.param(name + end, _uniform(bound), (gates, *shape))
+            return self.param(name + end, initial, (4 * self.hidden, *shape))
 
-        kernel_i, kernel_h = (
-            draw("kernel_i", x.shape[-1]),
-            draw("kernel_h", self.hidden),
-        )
-        bias = draw("bias_i") + draw("bias_h") if self.bias else 0.0
+        kernel_i = draw("kernel_i", x.shape[-1])
+        kernel_h = draw("kernel_h", self.hidden)
+        bias = 0.0
+        if self.bias:
+            bias = draw("bias_i") + draw("bias_h")
         return unrolled(x @ kernel_i.T + bias, kernel_h)
 
 
 def last_state(h: Array) -> Array:
     """The state [B, H] after the last step of [T, B, H]."""
     return h[-1]
+
+
+class Gates(NamedTuple):
+    """Gates and cell state after each step, [T, B, H]."""
+
+    i: Array
+    f: Array
+    g: Array
+    o: Array
+    c: Array
 
 
 @jax.custom_vjp
@@ -116,18 +126,24 @@ def unrolled(projected: Array, kernel: Array) -> Array:
 
 def _forward(projected: Array, kernel: Array) -> tuple[Array, Any]:
     """(hidden states, what the backward pass needs of every step)."""
-    zero = jnp.zeros((projected.shape[1], kernel.shape[1]), projected.dtype)
+    batch_size = projected.shape[1]
+    hidden_units = kernel.shape[1]
+    zero = jnp.zeros((batch_size, hidden_units), projected.dtype)
 
     def step(state: tuple[Array, Array], inputs: Array) -> Any:
         h, c = state
-        i, f, g, o = jnp.split(inputs + h @ kernel.T, 4, axis=-1)
-        i, f, g, o = nn.sigmoid(i), nn.sigmoid(f), jnp.tanh(g), nn.sigmoid(o)
+        gates = inputs + h @ kernel.T
+        i, f, g, o = jnp.split(gates, 4, axis=-1)
+        i = nn.sigmoid(i)
+        f = nn.sigmoid(f)
+        g = jnp.tanh(g)
+        o = nn.sigmoid(o)
         c = f * c + i * g
         h = o * jnp.tanh(c)
-        return (h, c), (h, (i, f, g, o, c))
+        return (h, c), (h, Gates(i, f, g, o, c))
 
-    _, (hidden, kept) = jax.lax.scan(step, (zero, zero), projected)
-    return hidden, (hidden, kept, kernel)
+    _, (hidden, gates) = jax.lax.scan(step, (zero, zero), projected)
+    return hidden, (hidden, gates, kernel)
 
 
 def _backward(residuals: Any, cotangent: Array) -> tuple[Array, Array]:
@@ -135,28 +151,26 @@ def _backward(residuals: Any, cotangent: Array) -> tuple[Array, Array]:
 
     The loop carries (dh, dc) alone and writes the gate gradients [T, B, 4H].
     """
-    hidden, (i, f, g, o, c), kernel = residuals
-    zero = jnp.zeros_like(c[0])
+    hidden, gates, kernel = residuals
+    zero = jnp.zeros_like(gates.c[0])
 
-    def step(carry: tuple[Array, Array], kept: Any) -> Any:
+    def step(carry: tuple[Array, Array], inputs: Any) -> Any:
         dh, dc = carry
-        out, i, f, g, o, c, c_before = kept
-        tanh_c, dh = jnp.tanh(c), dh + out
+        slope, (i, f, g, o, c), c_before = inputs
+        tanh_c = jnp.tanh(c)
+        dh = dh + slope
         dc = dc + dh * o * (1 - tanh_c**2)
-        gates = jnp.concatenate(
-            [
-                dc * g * i * (1 - i),
-                dc * c_before * f * (1 - f),
-                dc * i * (1 - g**2),
-                dh * tanh_c * o * (1 - o),
-            ],
-            axis=-1,
-        )
-        return (gates @ kernel, dc * f), gates
+        di = dc * g * i * (1 - i)
+        df = dc * c_before * f * (1 - f)
+        dg = dc * i * (1 - g**2)
+        do = dh * tanh_c * o * (1 - o)
+        dgates = jnp.concatenate([di, df, dg, do], axis=-1)
+        return (dgates @ kernel, dc * f), dgates
 
-    kept = (cotangent, i, f, g, o, c, _one_step_before(c))
-    _, gates = jax.lax.scan(step, (zero, zero), kept, reverse=True)
-    return gates, jnp.einsum("tbg,tbh->gh", gates, _one_step_before(hidden))
+    inputs = (cotangent, gates, _one_step_before(gates.c))
+    _, dgates = jax.lax.scan(step, (zero, zero), inputs, reverse=True)
+    dkernel = jnp.einsum("tbg,tbh->gh", dgates, _one_step_before(hidden))
+    return dgates, dkernel
 
 
 def _one_step_before(states: Array) -> Array:

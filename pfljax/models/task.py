@@ -13,11 +13,12 @@ from flax.traverse_util import flatten_dict, unflatten_dict
 from pfljax.core import statistics, tree
 from pfljax.core.statistics import STATISTICS
 from pfljax.core.types import Array, Batch, Key, Params, Task
-from pfljax.models.batch_norm import told
+from pfljax.models.batch_norm import mask_and_mode
 from pfljax.models.variables import State, apart, from_linen, without_key
 
 LOSSES = {"cross_entropy": optax.softmax_cross_entropy_with_integer_labels}
 PARTS = ("body", "head")
+Apply = Callable[..., tuple[Array, Params]]
 
 
 def task(
@@ -57,7 +58,7 @@ def task(
     shapes, order = _trace(module, row)
 
     def init(key: Key) -> Params:
-        with told(jnp.ones(1), training=False):
+        with mask_and_mode(jnp.ones(1), training=False):
             return from_linen(module.init(key, row))
 
     def apply(
@@ -66,7 +67,7 @@ def task(
         run = None if part is None else lambda model, x: getattr(model, part)(x)
         rngs = None if key is None else {"dropout": key}
         variables = {"params": state.parameters, STATISTICS: state.statistics}
-        with told(mask, training=key is not None):
+        with mask_and_mode(mask, training=key is not None):
             outputs, changed = module.apply(
                 variables, x, rngs=rngs, method=run, mutable=[STATISTICS]
             )
@@ -86,7 +87,7 @@ def task(
 def assemble(
     *,
     init: Callable[[Key], Params],
-    apply: Callable[..., tuple[Array, Params]],
+    apply: Apply,
     normalise: Callable[[Array], Array],
     row: np.ndarray,
     loss: str,
@@ -107,20 +108,7 @@ def assemble(
       order: the paths of the modules, first to last; absent ones come after, sorted.
     """
     row_loss = _choose_loss(loss)
-
-    def run(params: Params, batch: Batch, part: str | None, key: Key | None) -> Array:
-        x = batch.x if part == "head" else normalise(batch.x)
-        state = apart(params)
-        old = state.statistics
-        # The one gradient of statistics is that of `following`.
-        state = state._replace(statistics=jax.lax.stop_gradient(old))
-        outputs, new = apply(state, x, batch.mask, part, key)
-        if key is None or not old:
-            return outputs
-        new = unflatten_dict(flatten_dict(old) | flatten_dict(new))
-        # A batch without rows has no statistics.
-        new = tree.where(batch.mask.sum() > 0, new, old)
-        return statistics.following(outputs, old, new)
+    run = _runner(apply, normalise)
 
     def logits(params: Params, batch: Batch, key: Key | None) -> Array:
         return run(params, batch, None, key)
@@ -128,15 +116,12 @@ def assemble(
     def features(params: Params, batch: Batch, key: Key | None) -> Array:
         return run(params, batch, "body", key)
 
-    def head(params: Params, z: Array) -> Array:
-        return run(params, Batch.of_rows(z), "head", None)
+    def predict(params: Params, batch: Batch) -> Array:
+        return logits(params, batch, None)
 
     def mean_loss(params: Params, batch: Batch, key: Key | None) -> Array:
         rows = row_loss(logits(params, batch, key), batch.y)
         return jnp.sum(batch.mask * rows) / jnp.maximum(jnp.sum(batch.mask), 1)
-
-    def predict(params: Params, batch: Batch) -> Array:
-        return logits(params, batch, None)
 
     modules, num_modules = number_modules(shapes, order)
     outputs = jax.eval_shape(predict, shapes, jax.eval_shape(Batch.of_rows, row))
@@ -146,12 +131,32 @@ def assemble(
         logits=logits,
         features=features,
         predict=predict,
-        head=head,
+        head=lambda params, z: run(params, Batch.of_rows(z), "head", None),
         groups=group_leaves(shapes),
         modules=modules,
         num_modules=num_modules,
         num_classes=outputs.shape[-1],
     )
+
+
+def _runner(apply: Apply, normalise: Callable[[Array], Array]) -> Callable[..., Array]:
+    """A function (params, batch, part, key) -> outputs, which carry statistics."""
+
+    def run(params: Params, batch: Batch, part: str | None, key: Key | None) -> Array:
+        x = batch.x if part == "head" else normalise(batch.x)
+        state = apart(params)
+        old = state.statistics
+        # Statistics have no gradient but that of `following`.
+        state = state._replace(statistics=jax.lax.stop_gradient(old))
+        outputs, changed = apply(state, x, batch.mask, part, key)
+        if key is None or not old:
+            return outputs
+        new = unflatten_dict(flatten_dict(old) | flatten_dict(changed))
+        # A batch without rows has no statistics.
+        new = tree.where(batch.mask.sum() > 0, new, old)
+        return statistics.following(outputs, old, new)
+
+    return run
 
 
 def check_task(task: Task, input_shape: Sequence[int], num_classes: int) -> None:
@@ -176,7 +181,8 @@ def normaliser(
         a zero; and from that function, for rows of another shape.
     """
     expected = tuple(input_shape)
-    shift, scale = np.asarray(shift, np.float32), np.asarray(scale, np.float32)
+    shift = np.asarray(shift, np.float32)
+    scale = np.asarray(scale, np.float32)
     _check_normalisation(expected, shift, scale)
 
     def normalise(x: Array) -> Array:
@@ -214,8 +220,10 @@ def number_modules(
     """
     owner = {path: without_key(path)[:-1] for path in flatten_dict(params)}
     owners = sorted(set(owner.values()))
-    known = [path for path in dict.fromkeys(order) if path in owners]
-    index = {path: i for i, path in enumerate(dict.fromkeys((*known, *owners)))}
+    called = [path for path in order if path in owners]
+    # A dict keeps the first place of each: modules in the order of their first call.
+    distinct = dict.fromkeys([*called, *owners])
+    index = {path: number for number, path in enumerate(distinct)}
     numbers = {path: index[module] for path, module in owner.items()}
     return unflatten_dict(numbers), len(index)
 
@@ -249,7 +257,7 @@ def _trace(module: nn.Module, row: np.ndarray) -> tuple[Params, list[tuple[str, 
         order.append(context.module.path)
         return call(*args, **kwargs)
 
-    with nn.intercept_methods(record), told(jnp.ones(1), training=False):
+    with nn.intercept_methods(record), mask_and_mode(jnp.ones(1), training=False):
         variables = jax.eval_shape(lambda: module.init(jax.random.key(0), row))
     if others := sorted(set(variables) - {"params", STATISTICS}):
         raise ValueError(
