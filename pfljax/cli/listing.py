@@ -27,15 +27,17 @@ def known(kind: str) -> Mapping[str, Callable]:
 def listing(kind: str) -> str:
     """A line a name: what it is and its options with their defaults."""
     lines = []
-    for name, factory in sorted(known(kind).items()):
+    factories = known(kind)
+    width = 1 + max(map(len, factories))
+    for name, factory in sorted(factories.items()):
         source = sys.modules[factory.__module__] if kind == "algorithms" else factory
         what = (inspect.getdoc(source) or "").split("\n")[0]
         options = ", ".join(_option(p) for p in registry.options(factory).values())
-        lines.append(
-            f"{name:24} {what}" + (f"\n{'':24}   {options}" if options else "")
-        )
+        lines.append(f"{name:{width}} {what}")
+        if options:
+            lines.append(f"{'':{width}}   {options}")
     if kind == "datasets":
-        lines.append(f"{'':24} any of them: every=1, keeps one row of so many")
+        lines.append(f"{'':{width}} any of them: every=1, keeps one row of so many")
     return "\n".join(lines)
 
 

@@ -1,6 +1,6 @@
 """How many clients train at once: from a table, or a probe, and never beyond memory.
 
-The table is `parts.WIDTHS`; `width="auto"` times one round of each width instead.
+The table is `components.WIDTHS`; `width="auto"` times one round of each width instead.
 """
 
 import time
