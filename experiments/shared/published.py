@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from scipy.stats import kendalltau
+from scipy.stats import kendalltau, rankdata
 from shared.participation import Part
 
+from pfljax.report.statistics import std_over_seeds as std_over_seeds
 from pfljax.report.style import GREY, GRID, INK, PALETTE, new_figure, save_figure
 
 if TYPE_CHECKING:
@@ -106,13 +107,6 @@ def _over_seeds(rows: Sequence[Mapping[str, Any]], scale: float) -> dict[str, fl
         "over_clients": stds.mean(),
         "over_seeds": float(std_over_seeds(means)),
     }
-
-
-def std_over_seeds(values: np.ndarray) -> np.ndarray:
-    """Sample std over the leading axis; NaN for one seed."""
-    if len(values) < 2:
-        return np.full(values.shape[1:], np.nan)
-    return values.std(0, ddof=1)
 
 
 def _diverged(model: Sequence[Mapping[str, Any]], metric: str) -> int:
@@ -246,10 +240,12 @@ def tau(theirs: Sequence[float], ours: Sequence[float]) -> float:
 
 
 def ranks(values: Sequence[float]) -> list[int]:
-    """1 for the greatest; NaN, of a run that diverged, is last."""
-    finite = [-np.inf if np.isnan(value) else value for value in values]
-    # Equal values share the better rank.
-    return [1 + sum(other > value for other in finite) for value in finite]
+    """1 for the greatest; NaN, of a run that diverged, is last.
+
+    Equal values share the better rank.
+    """
+    worst_if_nan = np.where(np.isnan(values), -np.inf, values)
+    return rankdata(-worst_if_nan, method="min").astype(int).tolist()
 
 
 def figure(cells: Sequence[Cell]) -> "Figure":
