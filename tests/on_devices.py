@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pfljax import engine, selection
+from pfljax import algorithms, engine, selection
 from pfljax.algorithms.clustering.ifca import ifca
 from pfljax.algorithms.fedavg import fedavg
 from pfljax.algorithms.global_model.scaffold import scaffold
@@ -56,8 +56,8 @@ def placed(grid):
     return (mesh.place(grid, part) for part in clients())
 
 
-def play(method, devices, width=1, select=None, at_home=False):
-    """What is left after one round and after three, and the exchanges of a round."""
+def play(method, devices, width=1, select=None, at_home=False, lengths=(1, 3)):
+    """What is left after so many rounds, and the exchanges of a round."""
     task, local = toy.classifier(), Local(0.1, 4, epochs=2)
     grid = mesh.make(devices, at_home) if devices > 1 else None
     select = select or selection.uniform(COHORT, CLIENTS)
@@ -73,7 +73,7 @@ def play(method, devices, width=1, select=None, at_home=False):
         [len(shard.data) for shard in leaf.addressable_shards]
         for leaf in (train.examples.y, train.offset)
     ]
-    for rounds in (1, 3):
+    for rounds in lengths:
         count = mesh.place(grid, jnp.int32(rounds))
         state, history = program(toy.copy(first), train, count)
         judged = {}
@@ -101,6 +101,8 @@ def main():
     found = {m.__name__: {w: play(m, **WAYS[w]) for w in PLAYED[m]} for m in PLAYED}
     by_size = selection.by_size(COHORT, np.asarray(next(clients()).size))
     found["by_size"] = {w: play(fedavg, int(w), 2, by_size) for w in ("1", "2")}
+    every = algorithms.methods().items()
+    found["every"] = {name: play(m, 2, lengths=())["exchanges"] for name, m in every}
     with open(sys.argv[1], "w") as file:
         json.dump(found, file)
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 import on_devices
 from checkout import TESTS
+from pfljax import algorithms
 from pfljax.conformance import toy
 from pfljax.core.types import ClientData, Examples
 from pfljax.engine import mesh, placement
@@ -62,6 +63,13 @@ def test_a_round_has_one_all_reduce(played, method, devices):
     else:
         assert set(count) == {"all-reduce", "all-to-all", "all-gather"}
     assert not played[method]["1"]["exchanges"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", algorithms.methods())
+def test_every_method_has_one_all_reduce_a_round(played, name):
+    """Law 11, of several devices."""
+    assert Counter(played["every"][name])["all-reduce"] == 1
 
 
 @pytest.mark.slow
