@@ -32,7 +32,8 @@ from pfljax.runtime.devices import use_compile_cache
 from pfljax.simulate import simulation
 from pfljax.simulate.population import population
 
-POOL, ROWS = 2000, 20  # rows of all data, which clients share, and of a client
+POOL = 2000  # rows of all data, which clients share
+ROWS = 20  # of a client
 HEAD = Experiment(  # a personal head of 199 x 10 + 10 = 2,000 parameters
     algorithm="fedper", model="mlp:hidden=(199,)", cohort=1000, rounds=48,
     epochs=None, steps=2, store="disk", eval_every=48,
@@ -56,22 +57,36 @@ def federation(clients: int, inputs: int) -> Federation:
         return ClientData(pool, offset, jnp.full(clients, size, jnp.int32))
 
     names = tuple(map(str, range(10)))
-    parts = part(0, ROWS - 2), part(0, 0), part(ROWS - 2, 2)
-    return Federation(*parts, 10, 0.0, 1.0, "synthetic", names, {})
+    return Federation(
+        train=part(0, ROWS - 2),
+        validation=part(0, 0),
+        test=part(ROWS - 2, 2),
+        num_classes=10,
+        shift=0.0,
+        scale=1.0,
+        name="synthetic",
+        class_names=names,
+        manifest={},
+    )
 
 
-def play(experiment: Experiment, people: Federation, path: Path) -> dict[str, Any]:
+def play(experiment: Experiment, federation: Federation, path: Path) -> dict[str, Any]:
     """Runs all rounds without evaluations; what was measured."""
     shutil.rmtree(path, ignore_errors=True)
     path.mkdir(parents=True)
-    sim = simulation.simulation(experiment, people)
+    sim = simulation.simulation(experiment, federation)
     store: Any = population(sim, experiment, path, 0, print)
-    state, done, seconds, losses = sim.init(jax.random.key(0)), 0, [], []
-    while done < experiment.participation.rounds:
-        count = min(sim.longest, experiment.participation.rounds - done)
-        ahead = min(sim.longest, experiment.participation.rounds - done - count)
+    state = sim.init(jax.random.key(0))
+    rounds = experiment.participation.rounds
+    done = 0
+    seconds = []
+    losses = []
+    while done < rounds:
+        count = min(sim.longest, rounds - done)
+        # The rounds of the next call: their clients are read while these train.
+        ahead = min(sim.longest, rounds - done - count)
         start = time.perf_counter()
-        state, trained = store.rounds(state, people.train, count, ahead)
+        state, trained = store.rounds(state, federation.train, count, ahead)
         losses += jax.device_get(trained)["loss"][:count].tolist()
         seconds.append((time.perf_counter() - start) / count)
         done += count
@@ -89,30 +104,30 @@ def play(experiment: Experiment, people: Federation, path: Path) -> dict[str, An
         "used": file.st_blocks * 512,
         "resident": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
         "loss": (losses[0], losses[-1]),
-        "accuracy": sampled(sim, store, state, people),
+        "accuracy": sampled(sim, store, state, federation),
     }
 
 
-def sampled(sim: Any, store: Any, state: Any, people: Federation) -> float:
+def sampled(sim: Any, store: Any, state: Any, federation: Federation) -> float:
     """Mean test accuracy of a hundred clients, most of whom have never taken part."""
-    ids = np.linspace(0, people.num_clients - 1, 100).astype(int)
+    ids = np.linspace(0, federation.num_clients - 1, 100).astype(int)
     parts = [
         part._replace(offset=part.offset[ids], size=part.size[ids])
-        for part in (people.train, people.test)
+        for part in (federation.train, federation.test)
     ]
     judge = sim.judges["personal"]
-    found = judge(state, store.states(ids), jnp.asarray(ids), *parts)
-    return float(found["accuracy"].mean())
+    metrics = judge(state, store.states(ids), jnp.asarray(ids), *parts)
+    return float(metrics["accuracy"].mean())
 
 
-def told(clients: int, found: dict[str, Any]) -> None:
+def show(clients: int, facts: dict[str, Any]) -> None:
     """Prints a line."""
     print(
-        f"{clients:9,} clients, {found['met']:6,} met: {found['seconds']:.3f} s a round"
-        f" ({found['rounds a call']} a call), {found['used'] / 1e9:.3f} GB used of"
-        f" {found['apparent'] / 1e9:.1f}, {found['resident'] / 1e9:.2f} GB resident,"
-        f" flushed in {found['flush']:.1f} s, loss {found['loss'][0]:.3f} to"
-        f" {found['loss'][1]:.3f}, accuracy {found['accuracy']:.3f}",
+        f"{clients:9,} clients, {facts['met']:6,} met: {facts['seconds']:.3f} s a round"
+        f" ({facts['rounds a call']} a call), {facts['used'] / 1e9:.3f} GB used of"
+        f" {facts['apparent'] / 1e9:.1f}, {facts['resident'] / 1e9:.2f} GB resident,"
+        f" flushed in {facts['flush']:.1f} s, loss {facts['loss'][0]:.3f} to"
+        f" {facts['loss'][1]:.3f}, accuracy {facts['accuracy']:.3f}",
         flush=True,
     )
 
@@ -122,9 +137,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("what", choices=("memory", "disk", "population"))
     parser.add_argument("--out", default="runs/million")
-    given = parser.parse_args()
+    options = parser.parse_args()
     use_compile_cache()
-    path = Path(given.out)
+    path = Path(options.out)
     cases = {
         "memory": [(HEAD, 1_000_000, 64)],
         "disk": [(WHOLE, 100_000, 784)],
@@ -133,9 +148,9 @@ def main() -> None:
             for clients in (1_000, 10_000, 100_000, 1_000_000)
         ],
     }
-    for experiment, clients, inputs in cases[given.what]:
+    for experiment, clients, inputs in cases[options.what]:
         experiment = experiment.replace(clients=clients)
-        told(clients, play(experiment, federation(clients, inputs), path))
+        show(clients, play(experiment, federation(clients, inputs), path))
         shutil.rmtree(path)
 
 

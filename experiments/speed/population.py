@@ -22,7 +22,8 @@ from pfljax.algorithms.decoupling.fedper import fedper
 from pfljax.core.types import ClientData, Examples, Local
 from pfljax.selection import uniform
 
-ROUNDS, ROWS = 200, 20
+ROUNDS = 200
+ROWS = 20
 
 
 def measure(num_clients: int) -> tuple[float, int]:
@@ -35,7 +36,8 @@ def measure(num_clients: int) -> tuple[float, int]:
     offset = jnp.asarray(np.arange(num_clients) * ROWS % 980, jnp.int32)
     train = ClientData(pool, offset, jnp.full(num_clients, ROWS, jnp.int32))
     task = models.task(models.model("mlp", 10), (64,))
-    algorithm = fedper(task, local := Local(learning_rate=0.1, batch_size=10))
+    local = Local(learning_rate=0.1, batch_size=10)
+    algorithm = fedper(task, local)
     setting = engine.Setting(algorithm, local, uniform(10, num_clients), width=1)
     state = engine.init(algorithm, task, num_clients, jax.random.key(0))
     lowered = engine.compile_rounds(setting, ROUNDS).lower(state, train, ROUNDS)

@@ -53,7 +53,8 @@ import numpy as np
 
 # The second keeps a model for each client; the third has it and its rows at home.
 METHODS = "fedavg", "ditto", "ditto at home"
-STRONG, WEAK = 8, 4  # clients of all devices; of each
+STRONG = 8  # clients of all devices
+WEAK = 4  # clients of each device
 ROUNDS = 3
 EXCHANGE = re.compile(r"= (\(.*?\)|\S+) (all-[a-z]+(?:-[a-z]+)*?)(?:-start)?\(")
 ARRAY = re.compile(r"([a-z]+)(\d+)\[([\d,]*)\]")
@@ -86,7 +87,8 @@ def measure(devices: int, cohort: int, method: str) -> dict[str, Any]:
 
     work = WORKLOADS["W1"]._replace(cohort=cohort, epochs=1)
     method, _, at_home = method.partition(" ")
-    task, train = make_task(work), make_data(work)[0]
+    task = make_task(work)
+    train, _ = make_data(work)
     grid = mesh.make(devices, bool(at_home)) if devices > 1 else None
     setting = make_setting(work, task, method)._replace(mesh=grid)
     if grid is not None and grid.homes:
@@ -110,15 +112,16 @@ def measure(devices: int, cohort: int, method: str) -> dict[str, Any]:
 
 def exchanged(text: str, devices: int) -> dict[str, int]:
     """Bytes that one device puts into each kind of exchange of a compiled program."""
-    found: dict[str, int] = {}
+    sent: dict[str, int] = {}
     for shapes, kind in EXCHANGE.findall(text):
-        nbytes = sum(
-            math.prod(map(int, filter(None, dims.split(",")))) * int(bits) // 8
-            for _, bits, dims in ARRAY.findall(shapes)
-        )
-        parts = devices if kind == "all-gather" else 1  # its result is all devices'
-        found[kind] = found.get(kind, 0) + nbytes // parts
-    return found
+        nbytes = 0
+        for _, bits, dims in ARRAY.findall(shapes):
+            sizes = map(int, filter(None, dims.split(",")))
+            nbytes += math.prod(sizes) * int(bits) // 8
+        # The result of an all-gather has the parts of all devices.
+        parts = devices if kind == "all-gather" else 1
+        sent[kind] = sent.get(kind, 0) + nbytes // parts
+    return sent
 
 
 def measured(devices: int, cohort: int, method: str) -> dict[str, Any]:
@@ -138,22 +141,27 @@ def show() -> None:
             case = method.partition(" ")[0], kind
             for devices in (1, 2, 4, 8):
                 cohort = STRONG if kind == "strong" else WEAK * devices
-                found = measured(devices, cohort, method)
-                one = base.setdefault(case, found["seconds"])
-                sent = ", ".join(f"{k} {v:,} B" for k, v in found["exchanged"].items())
-                ratio = found["seconds"] / one
-                line = f"{devices:7} {cohort:6} {found['seconds']:8.3f} {ratio:6.2f}"
-                print(f"{line}  {sent or 'nothing'}", flush=True)
+                result = measured(devices, cohort, method)
+                seconds = result["seconds"]
+                ratio = seconds / base.setdefault(case, seconds)
+                sent = [f"{k} {v:,} B" for k, v in result["exchanged"].items()]
+                line = f"{devices:7} {cohort:6} {seconds:8.3f} {ratio:6.2f}"
+                print(f"{line}  {', '.join(sent) or 'nothing'}", flush=True)
 
 
 def projected(link: Link, devices: int, kept: int = 0, at_home: bool = False) -> float:
     """Seconds a round of 4,096 clients; each keeps a state of `kept` bytes."""
-    cohort, steps, model = 4096, 240, 199_210 * 4
+    cohort = 4096
+    steps = 240
+    model = 199_210 * 4  # bytes
     most = cohort / devices
-    if at_home:  # the device with the most of a uniform cohort, on average
+    if at_home:
+        # The device with the most of a uniform cohort, on average; it keeps its
+        # clients' states, so that none is sent.
         placement = np.full(devices, 1 / devices)
         drawn = np.random.default_rng(0).multinomial(cohort, placement, size=1000)
-        most, kept = drawn.max(1).mean(), 0
+        most = drawn.max(1).mean()
+        kept = 0
     train = most * steps * (4 * model / link.memory)
     share = (devices - 1) / devices
     reduce = 2 * share * model / link.bandwidth

@@ -23,20 +23,23 @@ from pfljax.bench.workloads import WORKLOADS
 from pfljax.data import Federation
 from pfljax.sweep import sweep
 
-ROUNDS, REPEATS = 100, 3
+ROUNDS = 100
+REPEATS = 3
 W1 = WORKLOADS["W1"]
 
 
 def make_federation() -> Federation:
     """W1's clients, with random rows, and 500 central rows to test on."""
-    rng, count = np.random.default_rng(0), W1.clients * (W1.rows or 0)
+    rng = np.random.default_rng(0)
+    count = W1.clients * (W1.rows or 0)
     x = rng.standard_normal((count + 500, *W1.shape), np.float32)
     y = rng.integers(0, W1.num_classes, len(x))
     arrays = data.from_arrays(x, y, official=np.arange(len(x)) >= count)
-    own = np.arange(count).reshape(W1.clients, -1)
+    # The first rows are the clients', in equal parts; the others are central.
+    by_client = np.arange(count).reshape(W1.clients, -1)
     return data.federate(
         arrays,
-        data.from_rows(list(own)),
+        data.from_rows(list(by_client)),
         num_clients=W1.clients,
         seed=0,
         validation=0.0,
@@ -56,13 +59,15 @@ def measure(federation: Federation, runs: int) -> tuple[float, float, float]:
         epochs=W1.epochs,
         batch_size=W1.batch_size,
     )
-    clock, core = [], []
+    clock = []
+    core = []
     for repeat in range(REPEATS + 1):
         rates = W1.learning_rate * (1 + (np.arange(runs) + repeat) / 100)
-        start = time.perf_counter(), time.process_time()
+        clock_start = time.perf_counter()
+        core_start = time.process_time()
         sweep(experiment, {"lr": rates}, federation=federation, at_once=runs)
-        clock.append(time.perf_counter() - start[0])
-        core.append(time.process_time() - start[1])
+        clock.append(time.perf_counter() - clock_start)
+        core.append(time.process_time() - core_start)
     scale = 3600 * runs / ROUNDS
     return scale / min(clock[1:]), scale / min(core[1:]), clock[0]
 

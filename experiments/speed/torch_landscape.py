@@ -16,7 +16,11 @@ import time
 import torch
 from torch import nn
 
-CASES = {"plane": (1, 2000, 2), "lines": (100, 100, 1)}  # clients, rows of each, axes
+# (clients, rows of each, axes)
+CASES = {
+    "plane": (1, 2000, 2),
+    "lines": (100, 100, 1),
+}
 BATCH = 100
 
 
@@ -32,22 +36,32 @@ def twocnn() -> nn.Module:
 @torch.no_grad()
 def judge(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> tuple[float, float]:
     """(mean loss, accuracy) on the rows."""
-    loss = hits = 0.0
+    loss = 0.0
+    hits = 0.0
     for start in range(0, len(x), BATCH):
-        some = slice(start, start + BATCH)
-        logits = model(x[some])
-        loss += nn.functional.cross_entropy(logits, y[some], reduction="sum").item()
-        hits += (logits.argmax(1) == y[some]).sum().item()
+        labels = y[start : start + BATCH]
+        logits = model(x[start : start + BATCH])
+        loss += nn.functional.cross_entropy(logits, labels, reduction="sum").item()
+        hits += (logits.argmax(1) == labels).sum().item()
     return loss / len(x), hits / len(x)
 
 
 @torch.no_grad()
-def place(model: nn.Module, models: list[nn.Module], weights: list[float]) -> None:
+def write_mixture(
+    model: nn.Module, models: list[nn.Module], weights: list[float]
+) -> None:
     """Writes the weighted sum of the models' parameters into `model`."""
-    own = zip(model.parameters(), *(m.parameters() for m in models), strict=True)
-    for target, *parts in own:
+    parameters = [part.parameters() for part in models]
+    for target, *parts in zip(model.parameters(), *parameters, strict=True):
         total = sum(w * part for w, part in zip(weights, parts, strict=True))
         target.copy_(total)
+
+
+def weights_of(axes: int, axis: list[float]) -> list[list[float]]:
+    """The weights of the ends at each point of the line or the plane."""
+    if axes == 1:
+        return [[1 - a, a] for a in axis]
+    return [[1 - a - b, a, b] for a in axis for b in axis]
 
 
 def main() -> None:
@@ -55,23 +69,22 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("landscape", choices=CASES)
     parser.add_argument("--points", type=int, default=21, help="along an axis")
-    given = parser.parse_args()
-    clients, rows, axes = CASES[given.landscape]
+    options = parser.parse_args()
+    clients, rows, axes = CASES[options.landscape]
     torch.manual_seed(0)
-    x, y = torch.randn(clients, rows, 3, 32, 32), torch.randint(10, (clients, rows))
-    ends = [twocnn() for _ in range(3 if axes == 2 else 2)]
+    x = torch.randn(clients, rows, 3, 32, 32)
+    y = torch.randint(10, (clients, rows))
+    ends = [twocnn() for _ in range(axes + 1)]
     model = twocnn()
-    axis = torch.linspace(0, 1, given.points).tolist()
-    judge(model, x[0], y[0])
-    start, count = time.perf_counter(), 0
+    axis = torch.linspace(0, 1, options.points).tolist()
+    points = weights_of(axes, axis)
+    judge(model, x[0], y[0])  # warms up
+    start = time.perf_counter()
     for client in range(clients):
-        for a in axis:
-            for b in axis if axes == 2 else [None]:
-                weights = [1 - a, a] if b is None else [1 - a - b, a, b]
-                place(model, ends, weights)
-                judge(model, x[client], y[client])
-                count += 1
-    rate = count / (time.perf_counter() - start)
+        for weights in points:
+            write_mixture(model, ends, weights)
+            judge(model, x[client], y[client])
+    rate = clients * len(points) / (time.perf_counter() - start)
     print("JSON", json.dumps({"client_steps_per_s": rate}))
 
 
