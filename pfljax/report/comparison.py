@@ -183,6 +183,7 @@ def _curve(
     """
     mean = accuracy.mean(0)
     std = std_over_seeds(accuracy) if len(accuracy) > 1 else np.zeros_like(mean)
+    # A method that sends nothing has no length on the axis of bytes: a level line.
     if far > 0 and x[-1] == 0:
         axes.plot([0, far], [mean[-1]] * 2, **style)
         return float(mean[-1])

@@ -265,6 +265,7 @@ def _bubbles(axes: "Axes", counts: np.ndarray) -> None:
 
 def _heat_map(axes: "Axes", counts: np.ndarray) -> None:
     """Rows by colour, white for none; clients in their order."""
+    # NaN is drawn as nothing, so a class without rows differs from one with few.
     shown = np.where(counts == 0, np.nan, counts).T
     most = counts.max()
     image = axes.imshow(

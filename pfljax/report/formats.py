@@ -153,6 +153,7 @@ def _column_cells(table: Table, column: Column) -> list[Cell]:
         for row, (value, _) in zip(table.rows, shown, strict=True)
         if row.ranked and column.better and not math.isnan(value)
     ]
+    # Ranked are numbers as they are shown: what reads alike is marked alike.
     order = sorted(set(ranked), key=lambda value: -column.better * value)
     marks: dict[float, str] = {}
     if len(ranked) > 1:  # one alone is best of nothing

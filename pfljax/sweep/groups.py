@@ -45,6 +45,7 @@ def grouped(points: Sequence[Point], task: Task | None = None) -> list[Group]:
     a kind, lets be traced. SuPerFed over mu and start: both are numbers, but `start` is
     looked at, for its range is checked: points of one start, and any mu, are a group.
     """
+    # A method is tried once a kind, for a trial traces its whole factory.
     traced_by_kind: dict[Any, Traced] = {}
     groups: dict[Any, Group] = {}
     for point in points:

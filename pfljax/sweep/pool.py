@@ -31,6 +31,7 @@ class Data(NamedTuple):
 
 def stack(federations: list[Federation]) -> Data:
     """The federations with one copy of every pool, on the host."""
+    # Seeds of one data set often share its pool: by identity, for rows are many.
     pools = {id(f.train.examples): f.train.examples for f in federations}
     ends = np.cumsum([0, *(len(pool.y) for pool in pools.values())])
     if ends[-1] > np.iinfo(np.int32).max:
