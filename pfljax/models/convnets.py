@@ -44,7 +44,10 @@ class Form(NamedTuple):
     def normalised(self, *layers: Layer) -> list[Layer]:
         """Each layer, followed by a normalisation."""
         norm = registry.find("norm", NORMS, self.norm)
-        return [each for layer in layers for each in (layer, norm())]
+        normalised = []
+        for layer in layers:
+            normalised += [layer, norm()]
+        return normalised
 
     def head(self, num_classes: int) -> nn.Module:
         """256 units, then the logits."""
@@ -59,7 +62,8 @@ class Residual(nn.Module):
 
     def __call__(self, x: Array) -> Array:
         """Images [B, H, W, C] -> [B, H', W', C']."""
-        return nn.relu(self.branch(x) + (x if self.skip is None else self.skip(x)))
+        skipped = x if self.skip is None else self.skip(x)
+        return nn.relu(self.branch(x) + skipped)
 
 
 class Depthwise(nn.Module):
@@ -87,15 +91,14 @@ def resnet9(
     before = stem
     for times, stride in ((1, 1), (2, 1), (4, 2), (8, 2)):
         channels = times * stem
-        first, *rest = form.normalised(
-            form.convolution(channels, stride=stride), form.convolution(channels)
-        )
-        branch = nn.Sequential([first, rest[0], nn.relu, *rest[1:]])
+        first = form.normalised(form.convolution(channels, stride=stride))
+        second = form.normalised(form.convolution(channels))
+        branch = nn.Sequential([*first, nn.relu, *second])
+        skip = None
         if before != channels:
             one = form.convolution(channels, size=1, stride=stride)
-            body.append(Residual(branch, nn.Sequential(form.normalised(one))))
-        else:
-            body.append(Residual(branch, None))
+            skip = nn.Sequential(form.normalised(one))
+        body.append(Residual(branch, skip))
         before = channels
     return Network(nn.Sequential([*body, mean_pixel]), form.head(num_classes))
 

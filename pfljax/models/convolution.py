@@ -80,10 +80,11 @@ def _project_backward(product: Product, saved: Any, slope: Array) -> Any:
     The barrier keeps XLA from folding the transposition back into the product.
     """
     columns, kernel = saved
-    dy, x = slope.reshape(-1, slope.shape[-1]), columns.reshape(-1, columns.shape[-1])
-    turned = lax.optimization_barrier(product(dy.T, x))
-    grads = product(slope, kernel.T).astype(columns.dtype), turned.T
-    return grads[0], grads[1].astype(kernel.dtype)
+    dy = slope.reshape(-1, slope.shape[-1])
+    x = columns.reshape(-1, columns.shape[-1])
+    kernel_transposed = lax.optimization_barrier(product(dy.T, x))
+    by_columns = product(slope, kernel.T).astype(columns.dtype)
+    return by_columns, kernel_transposed.T.astype(kernel.dtype)
 
 
 _project.defvjp(_project_forward, _project_backward)
@@ -101,14 +102,17 @@ def max_pool(x: Array, pad: int = 0) -> Array:
     if pad:
         sides = ((0, 0), (pad, pad), (pad, pad), (0, 0))
         x = jnp.pad(x, sides, constant_values=-jnp.inf)
-    b, h, w, c = x.shape
+    batch_size, h, w, channels = x.shape
     if min(h, w) < 2:
         raise ValueError(
             f"max_pool got an image of {h}x{w} pixels, expected 2x2 or more; "
             "choose a model with fewer pools or larger images"
         )
-    even = x[:, : h // 2 * 2, : w // 2 * 2]
-    return even.reshape(b, h // 2, 2, w // 2, 2, c).max((2, 4))
+    rows = h // 2
+    columns = w // 2
+    even = x[:, : 2 * rows, : 2 * columns]
+    squares = even.reshape(batch_size, rows, 2, columns, 2, channels)
+    return squares.max((2, 4))
 
 
 def window_max(x: Array, *, size: int, stride: int, pad: int) -> Array:
@@ -116,10 +120,9 @@ def window_max(x: Array, *, size: int, stride: int, pad: int) -> Array:
 
     `pad` adds rows and columns of -inf on every side.
     """
-    sides = (pad, pad), (pad, pad)
-    return reduce(
-        jnp.maximum, _shifted(x, (size, size), (stride, stride), sides, -jnp.inf)
-    )
+    sides = [(pad, pad)] * 2
+    shifted = _shifted(x, (size, size), (stride, stride), sides, fill=-jnp.inf)
+    return reduce(jnp.maximum, shifted)
 
 
 def depthwise(x: Array, kernel: Array, stride: int, pad: int = 0) -> Array:
@@ -153,11 +156,15 @@ def _shifted(
         padding = lax.padtype_to_pads(x.shape[1:3], window, strides, padding)
     sides = ((0, 0), *map(tuple, padding), (0, 0))
     x = jnp.pad(x, sides, constant_values=fill)
-    rows, columns = (
-        [slice(start, start + size - width + 1, stride) for start in range(width)]
-        for size, width, stride in zip(x.shape[1:3], window, strides, strict=True)
-    )
-    return [x[:, r, c] for r in rows for c in columns]
+    rows = _starts(x.shape[1], window[0], strides[0])
+    columns = _starts(x.shape[2], window[1], strides[1])
+    return [x[:, row, column] for row in rows for column in columns]
+
+
+def _starts(size: int, width: int, stride: int) -> list[slice]:
+    """Along one axis: what each pixel of a window sees, window after window."""
+    last = size - width + 1
+    return [slice(start, start + last, stride) for start in range(width)]
 
 
 def _check(lhs: Array, rhs: Array, dilations: tuple[Any, Any], groups: int) -> None:

@@ -31,7 +31,9 @@ def add_channel(x: Array) -> Array:
             f"x has shape {x.shape}, expected images [B, H, W] or [B, H, W, C]; "
             "choose a model without convolutions for flat rows"
         )
-    return x if x.ndim == 4 else x[..., None]
+    if x.ndim == 3:
+        return x[..., None]
+    return x
 
 
 def mean_pixel(x: Array) -> Array:
@@ -50,7 +52,10 @@ def mean_pixel(x: Array) -> Array:
 
 def relu_layers(dense: Layer, widths: Sequence[int]) -> list[Layer]:
     """A dense layer and a ReLU for each width."""
-    return [layer for width in widths for layer in (dense(width), nn.relu)]
+    layers = []
+    for width in widths:
+        layers += [dense(width), nn.relu]
+    return layers
 
 
 class BatchNorm(nn.Module):
@@ -96,5 +101,6 @@ class GroupNorm(nn.Module):
 NORMS = {
     "group": GroupNorm,
     "batch": BatchNorm,
+    "batch_running": partial(nn.BatchNorm, momentum=0.9),  # as torch's default
     "batch_superfed": partial(BatchNorm, UNSENT),  # the server has no bias
 }

@@ -118,9 +118,10 @@ def _checked(module: Any) -> Any:
             "`body` that makes features and a `head` that makes logits of them"
         )
     *_, others = nnx.split(module, nnx.RngState, *STATE, ...)
-    if found := sorted({type(leaf).__name__ for _, leaf in nnx.to_flat_state(others)}):
+    kinds = {type(leaf).__name__ for _, leaf in nnx.to_flat_state(others)}
+    if kinds:
         raise ValueError(
-            f"the module has the state {', '.join(found)}, expected Param and "
+            f"the module has the state {', '.join(sorted(kinds))}, expected Param and "
             "BatchStat alone; write it without the others"
         )
     return module

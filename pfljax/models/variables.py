@@ -22,8 +22,8 @@ class State(NamedTuple):
 def join(parameters: Params, statistics: Params) -> Params:
     """One nested dict of both; a module has the same path in each."""
     flat = dict(flatten_dict(parameters))
-    for path, leaf in flatten_dict(statistics).items():
-        flat[(*path[:-1], STATISTICS, path[-1])] = leaf
+    for (*module, name), leaf in flatten_dict(statistics).items():
+        flat[(*module, STATISTICS, name)] = leaf
     return unflatten_dict(flat)
 
 
@@ -31,8 +31,8 @@ def apart(params: Params) -> State:
     """The state of which `join` made `params`."""
     state = State({}, {})
     for path, leaf in flatten_dict(params).items():
-        own = state.statistics if STATISTICS in path else state.parameters
-        own[without_key(path)] = leaf
+        leaves = state.statistics if STATISTICS in path else state.parameters
+        leaves[without_key(path)] = leaf
     return State(*map(unflatten_dict, state))
 
 

@@ -215,6 +215,19 @@ def test_statistics_belong_to_their_module(task):
         assert groups[name] == "body"
 
 
+def test_resnet9_has_running_statistics_where_it_is_asked_to():
+    module = models.model("resnet9", 3, stem=4, norm="batch_running")
+    task = models.task(module, (8, 8, 3))
+    names = tree.paths(jax.eval_shape(task.init, KEY))
+    means = [name for name in names if name.endswith("batch_stats/mean")]
+    assert len(means) == 1 + 8 + 3  # the stem, four blocks, three skips
+    rows = Batch.of_rows(jnp.ones((4, 8, 8, 3)), jnp.arange(4) % 3)
+    params = jax.jit(task.init)(KEY)
+    slope = jax.jit(jax.grad(task.loss))(params, rows, KEY)
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(slope))
+    assert all(tree.paths(slope)[name].any() for name in means[:1])
+
+
 def test_a_layer_whose_rows_are_not_in_front_is_refused():
     turned = nn.Sequential([lambda x: x.T, nn.BatchNorm(), lambda x: x.T])
     with pytest.raises(ValueError, match="bring the axis of the rows to the front"):
