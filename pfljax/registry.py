@@ -125,6 +125,7 @@ def _fits(value: Any, parameter: inspect.Parameter) -> bool:
     kind = parameter.annotation
     if get_origin(kind) is Sequence:
         return _are_widths(value)
+    # A function as default (an activation) wants a function; empty is a class.
     if callable(parameter.default) and parameter.default is not parameter.empty:
         return callable(value)
     if kind is Any or not isinstance(kind, type | UnionType):

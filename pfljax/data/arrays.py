@@ -92,6 +92,7 @@ def _checked_x(x: np.ndarray) -> np.ndarray:
             f"x has shape {list(x.shape)}; expected rows [N, ...] with N >= 1, "
             "as [N, features] or [N, height, width, channels]"
         )
+    # Pixels stay bytes until a model sees them: a quarter of the memory.
     if x.dtype == np.uint8:
         return x
     if x.dtype.kind in "iu":

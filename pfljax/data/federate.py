@@ -65,6 +65,7 @@ def federate(
     """
     _check_choices(arrays, rows, test_from)
     label_turns = label_noise(noise, arrays.num_classes)
+    # Clients that are tested on other rows keep none of theirs for it.
     if test_from != "clients":
         test = 0.0
     check_fractions(test, validation)
@@ -76,6 +77,7 @@ def federate(
     rng = np.random.default_rng([seed, 1])
     order, sizes = split_rows(dealt, arrays.y, test, validation, stratified, rng)
     offsets = dealt.offset + np.cumsum(sizes, axis=0) - sizes
+    # After the partition, which goes by true labels; before official test rows join.
     labelled = _mislabelled(arrays, order, dealt, sizes, label_turns, seed)
     if test_from != "clients":
         test_rows, offset, size = shared_test(arrays, order, dealt, test_from)

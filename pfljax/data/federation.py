@@ -42,6 +42,7 @@ class Federation:
     def take(self, ids: Any) -> "Federation":
         """The clients `ids` i[M], in that order, over the same pool."""
         ids = _checked_ids(ids, self.num_clients)
+        # The pool is shared, not copied: a client is an offset and a size in it.
         parts = {
             name: ClientData(part.examples, part.offset[ids], part.size[ids])
             for name, part in self.parts.items()

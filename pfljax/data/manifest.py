@@ -86,6 +86,7 @@ def _with_defaults(settings: dict[str, Any]) -> dict[str, Any]:
     """The partition's parameters, with the defaults that were not overridden."""
     function = PARTITIONS.get(settings["partition"])
     known = registry.defaults(function) if function else {}
+    # The rows' clients are an argument of "natural", and no option that a user set.
     known.pop("client", None)
     return {**known, **settings["params"]}
 
@@ -94,5 +95,6 @@ def _digest(*arrays: np.ndarray) -> str:
     """SHA-256 in hexadecimal, the same on every machine."""
     digest = hashlib.sha256()
     for array in arrays:
+        # 64 bits, little-endian, whatever the machine's integers are.
         digest.update(np.ascontiguousarray(array, "<i8").tobytes())
     return digest.hexdigest()

@@ -36,6 +36,7 @@ def split_rows(
     train_size = size - test_size - validation_size
     sizes = np.stack([train_size, validation_size, test_size])
     client = np.repeat(np.arange(len(size)), size)
+    # Sorting by random lots within a client shuffles all clients in one call.
     lot = rng.random(len(dealt.order))
     if stratified:
         part = _even_parts(labels[dealt.order], client, lot, sizes, rng)
@@ -60,6 +61,7 @@ def _even_parts(
     part = np.full(len(labels), TRAIN)
     rows_left = np.lexsort((lot, labels, client))
     size_left = np.sum(sizes, axis=0)
+    # What is left after both is for training.
     for which in (TEST, VALIDATION):
         start = (rng.random(len(size_left)) * size_left).astype(np.int64)
         owner = client[rows_left]
@@ -107,6 +109,7 @@ def _test_of_classes(
             f"test_from='official_classes' would copy {np.sum(size)} rows for "
             f"{len(class_sets)} sets of classes; choose test_from='official'"
         )
+    # Clients with one set of classes read the same copy.
     copies = [test_rows[class_set[test_labels]] for class_set in class_sets]
     offset = offsets(size)
     return np.concatenate(copies), offset[set_of_client], size[set_of_client]
@@ -130,6 +133,7 @@ def _natural_test(
         )
     test_rows = test_rows[np.argsort(arrays.client[test_rows], kind="stable")]
     test_owner = arrays.client[test_rows]
+    # Sorted by owner, the rows of a natural client are one run: its two ends.
     start = np.searchsorted(test_owner, natural, "left")
     end = np.searchsorted(test_owner, natural, "right")
     return test_rows, start, end - start

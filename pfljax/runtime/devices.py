@@ -51,6 +51,7 @@ def choose(wanted: int | None, cohort: int) -> int:
     # Every process gives equally many: the one with the fewest says how many.
     usable = min(len(jax.local_devices(process_index=i)) for i in range(num_processes))
     if wanted is None:
+        # More CPU devices than cores would take turns.
         if num_processes == 1 and jax.devices()[0].platform == "cpu":
             usable = min(usable, cores())
         return num_processes * max(1, min(usable, cohort // num_processes))

@@ -33,6 +33,7 @@ def in_one_line(program: str | None = None) -> Iterator[None]:
 @contextlib.contextmanager
 def stopped_at_once() -> Iterator[None]:
     """Around what resumes, a block or a function: Ctrl-C ends the program at once."""
+    # A handler, not KeyboardInterrupt, which JAX's callbacks would swallow.
     before = signal.signal(signal.SIGINT, leave)
     try:
         yield
@@ -48,4 +49,5 @@ def leave(*_: Any) -> None:
     """
     line = "pfljax: stopped; the same command goes on from what is saved"
     print(f"\n{line}", file=sys.stderr, flush=True)
+    # No handler at exit runs, so none waits for a thread that still writes.
     os._exit(130)

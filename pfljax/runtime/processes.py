@@ -105,6 +105,7 @@ def ask(action: Callable[..., Any], *args: Any) -> Any:
         try:
             value = action(*args)
         except (ValueError, RuntimeError, OSError) as error:
+            # Sent to the others, who would wait for an answer for ever.
             failure = error
     value, failure = pickle.loads(_broadcast(pickle.dumps((value, failure))))
     if failure is not None:

@@ -35,6 +35,7 @@ def progress(total: int, done: int, cohort: int, quiet: bool = False) -> Iterato
     def line(round_: int, **figures: Any) -> None:
         evaluated = "accuracy" in figures
         rounds_a_second = measure(round_, evaluated)
+        # A log gets a line an evaluation, a bar would be a line a round.
         if not evaluated and round_ < total:
             return
         words = [f"{name} {value}" for name, value in _written(figures).items()]

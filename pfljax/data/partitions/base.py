@@ -102,6 +102,7 @@ def apportion(total: int, share: np.ndarray) -> np.ndarray:
     exact = total * share / np.sum(share)
     count = np.floor(exact).astype(np.int64)
     missing = total - int(np.sum(count))
+    # The most negative differences are the largest remainders.
     count[np.argsort(count - exact, kind="stable")[:missing]] += 1
     return count
 

@@ -30,6 +30,7 @@ def classes(
     for label in range(owns.shape[1]):
         owners = np.flatnonzero(owns[:, label])
         rows = rng.permutation(np.flatnonzero(labels == label))
+        # With few clients a class may have no owner; its rows stay unused.
         if len(owners):
             owner[rows] = np.repeat(owners, equal_sizes(len(rows), len(owners)))
     return from_owner(owner, num_clients)

@@ -42,6 +42,7 @@ def dirichlet_over_clients(
     for label in range(int(labels.max()) + 1):
         rows = rng.permutation(np.flatnonzero(labels == label))
         share = rng.dirichlet(np.full(num_clients, alpha))
+        # Somebody is always below the mean, so the allowed are never nobody.
         if balance:
             share = _over_allowed(share, size < len(labels) / num_clients)
         # Cuts of the cumulated share, rounded down: no row is lost to rounding.

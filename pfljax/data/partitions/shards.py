@@ -48,5 +48,6 @@ def _shard_of_row(labels: np.ndarray, num_clients: int, per_client: int) -> np.n
         )
     shard = np.empty(num_rows, np.int64)
     by_label = np.argsort(labels, kind="stable")
+    # Shards that differ by one row at most, without a remainder at the end.
     shard[by_label] = np.arange(num_rows) * num_shards // num_rows
     return shard

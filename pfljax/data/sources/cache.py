@@ -22,6 +22,7 @@ def folder() -> Path:
 
 def path(name: str) -> Path:
     """Where the decoded data set `name` is or would be."""
+    # Names such as emnist/letters:3.0.0 are one file, not a folder.
     return folder() / f"{name.replace('/', '-').replace(':', '-')}.npz"
 
 
@@ -67,6 +68,7 @@ def read(name: str) -> Arrays:
 def opened(name: str) -> Iterator[Mapping[str, np.ndarray]]:
     """The stored arrays by name; an error in the block becomes one of the file."""
     try:
+        # Without pickles: a file from elsewhere cannot run code.
         with np.load(path(name), allow_pickle=False) as stored:
             yield stored
     except (zipfile.BadZipFile, KeyError, EOFError, OSError, ValueError) as error:

@@ -36,6 +36,7 @@ def tfds(name: str, *, data_dir: str | Path | None = None) -> Arrays:
         return prepared.read(name, (str(data_dir),))
     if cache.path(name).exists():
         return cache.read(name)
+    # Our own folder comes before that of TFDS: `prepare` writes there.
     arrays = prepared.read(name, (str(cache.folder() / "tfds"), None))
     cache.write(arrays)
     return arrays
@@ -140,6 +141,7 @@ def _whole(name: str, params: dict[str, Any]) -> Arrays:
     if name in DATASETS:
         registry.check("data set", choice, DATASETS[name])
         return DATASETS[name](**params)
+    # Every other name is left to TFDS, which has hundreds.
     registry.check("data set", choice, tfds)
     with _known_names(name):
         return tfds(name, **params)
@@ -172,11 +174,13 @@ def prepare(name: str, *, raw_dir: str | Path | None = None) -> Path:
     """
     if name in NEED_NO_PREPARING:
         raise ValueError(f"data set {name!r} needs no preparing; load it as it is")
+    # TFDS has EMNIST in divisions only, and `emnist` loads this one.
     if name == "emnist":
         name = "emnist/byclass"
     file = cache.path(name)
     if file.exists() and raw_dir is None:
         return file
+    # A folder from the environment is no reason to import anew, an argument is.
     raw_given = raw_dir is not None
     raw_dir = raw_dir or os.environ.get("PFLJAX_RAW_DIR")
     if name in imported.STORES:

@@ -70,6 +70,7 @@ def leaf(*, path: str, alphabet: str = "leaf", classes: int | None = None) -> Ar
             class_names=tuple(letters),
             scale=1.0,
         )
+    # FEMNIST: the files hold each image as one row of grey values.
     if x.shape[1:] == (784,):
         x = x.reshape(-1, 28, 28, 1)
     num_classes = classes or int(y.max()) + 1

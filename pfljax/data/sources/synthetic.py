@@ -52,6 +52,7 @@ def _sample(
     client = np.repeat(np.arange(len(size)), size)
     deviation = np.arange(1, FEATURES + 1) ** -0.6  # Sigma_jj = j ** -1.2
     x = mean[client] + deviation * rng.standard_normal((len(client), FEATURES))
+    # A loop over clients: weights for every row would be 600 numbers each.
     y = []
     x_of_client = np.split(x, np.cumsum(size)[:-1])
     for rows, w, b in zip(x_of_client, weight, bias, strict=True):

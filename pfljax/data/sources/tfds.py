@@ -45,6 +45,7 @@ def read(name: str, data_dirs: Sequence[str | None]) -> Arrays:
         builder = _builder(name, data_dir, file_format="array_record")
         if builder.info.splits:
             return _arrays(name, builder, _records)
+    # Other formats (tfrecord) are read by TensorFlow alone, which may be missing.
     if importlib.util.find_spec("tensorflow"):
         for data_dir in data_dirs:
             builder = _builder(name, data_dir)
@@ -74,6 +75,7 @@ def build_from_raw(name: str, raw_dir: Path, home: Path) -> None:
             f"cannot prepare {name!r} from raw archives: {error}"
         ) from error
     home.mkdir(parents=True, exist_ok=True)
+    # Written beside the target, so that the finished folder is put there by a rename.
     with tempfile.TemporaryDirectory(dir=home) as scratch:
         builder = _builder(name, scratch, file_format="array_record")
         for feature, names in class_names.items():
@@ -223,6 +225,7 @@ def _png(pixels: np.ndarray) -> io.BytesIO:
     from PIL import Image
 
     file = io.BytesIO()
+    # Level 1 is fast; the images are decoded once, into the cache.
     Image.fromarray(pixels).save(file, "PNG", compress_level=1)
     file.seek(0)
     return file
