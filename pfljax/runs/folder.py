@@ -16,7 +16,6 @@ round-R/          what told of the end at round R, before the run went on beyond
 figures/, report.html
 """
 
-import fcntl
 import json
 import shutil
 import zipfile
@@ -26,6 +25,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import filelock
 import numpy as np
 
 from pfljax.runs import checks, config
@@ -65,20 +65,21 @@ def locked(folder: Path, kind: str = "run") -> Iterator[None]:
 
     `kind` is "run" or "sweep".
     """
+    lock = filelock.FileLock(folder / ".lock")
     try:
         folder.mkdir(parents=True, exist_ok=True)
         _refuse_strangers(folder, kind)
-        lock = open(folder / ".lock", "w")  # noqa: SIM115, closed by `with` below
+        lock.acquire(blocking=False)
+    except filelock.Timeout:
+        raise FolderError(f"another process is running in {folder}") from None
     except OSError as error:
         raise FolderError(
             f"cannot write to {folder} ({error.strerror}); choose another --out"
         ) from None
-    with lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise FolderError(f"another process is running in {folder}") from None
+    try:
         yield
+    finally:
+        lock.release()
 
 
 def _refuse_strangers(folder: Path, kind: str) -> None:

@@ -1,0 +1,73 @@
+"""What an editor and a type checker see of pfljax, on a small user's script."""
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+SCRIPT = """
+import numpy as np
+import pfljax
+from pfljax import Experiment, Federation, federate, from_arrays, run
+
+rows = from_arrays(np.zeros((9, 2), np.float32), np.zeros(9, np.int32), name="mine")
+mine = federate(rows, "shards", num_clients=3, seed=0)
+job = Experiment("ditto", hyper={"lam": 0.5}, rounds=3, dataset="mnist:every=10")
+reveal_type(pfljax.run)
+reveal_type(mine)
+reveal_type(job.participation.rounds)
+reveal_type(job.replace(seed=1))
+summary = run(job, mine, quiet=True)
+print(summary["last"])
+"""
+WRONG = {  # a line, and what is wrong with it
+    "run(3)": "reportArgumentType",
+    "run(job, quite=True)": "reportCallIssue",
+    "run(job, mine, True)": "reportCallIssue",
+    "Experiment(round=3)": "reportCallIssue",
+    'Experiment(rounds="3")': "reportArgumentType",
+    "job.replace(cohrt=3)": "reportCallIssue",
+    "job.rounds": "reportAttributeAccessIssue",
+    "job.machine.rounds": "reportAttributeAccessIssue",
+}
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory):
+    """What pyright says of the script: (line, kind or None, message) of each."""
+    if shutil.which("pyright", path=str(Path(sys.executable).parent)) is None:
+        pytest.skip("no pyright")
+    file = tmp_path_factory.mktemp("script") / "script.py"
+    file.write_text(SCRIPT + "\n".join(WRONG) + "\n")
+    settings = {"extraPaths": [str(ROOT)], "typeCheckingMode": "standard"}
+    (file.parent / "pyrightconfig.json").write_text(json.dumps(settings))
+    command = ["-m", "pyright", "--pythonpath", sys.executable, "--outputjson"]
+    done = subprocess.run(
+        [sys.executable, *command, "-p", str(file.parent)],
+        capture_output=True,
+        text=True,
+    )
+    return [
+        (one["range"]["start"]["line"], one.get("rule"), one["message"])
+        for one in json.loads(done.stdout)["generalDiagnostics"]
+    ]
+
+
+def test_the_script_is_right_and_its_types_are_known(told):
+    first = len(SCRIPT.splitlines())
+    messages = [message for line, _, message in told if line < first]
+    run, *others = messages
+    for words in ("experiment: Experiment", "task: Task | None", "-> dict[str, Any]"):
+        assert words in run
+    types = [message.split(" is ")[1].strip('"') for message in others]
+    assert types == ["Federation", "int", "Experiment"]
+
+
+@pytest.mark.parametrize("line", WRONG)
+def test_a_wrong_argument_is_an_error(told, line):
+    at = len(SCRIPT.splitlines()) + [*WRONG].index(line)
+    assert {rule for found, rule, _ in told if found == at} >= {WRONG[line]}
