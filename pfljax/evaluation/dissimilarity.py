@@ -46,9 +46,12 @@ def dissimilarity(
 
     def squares(total: Array, client: tuple[Array, ...]) -> tuple[Array, None]:
         p, *span = client
-        own = gradient(*span)
-        both = tree.square_norm(own), tree.square_norm(tree.sub(own, mean))
-        return total + p * jnp.stack(both), None
+        client_gradient = gradient(*span)
+        size = tree.square_norm(client_gradient)
+        distance = tree.square_norm(tree.sub(client_gradient, mean))
+        return total + p * jnp.stack([size, distance]), None
 
+    # A second pass, since the distances need the mean of the first.
     (size, variance), _ = jax.lax.scan(squares, jnp.zeros(2), clients)
-    return Dissimilarity(jnp.sqrt(size / tree.square_norm(mean)), variance)
+    b = jnp.sqrt(size / tree.square_norm(mean))
+    return Dissimilarity(b=b, variance=variance)
