@@ -80,25 +80,29 @@ def federate(
     # After the partition, which goes by true labels; before official test rows join.
     labelled = _mislabelled(arrays, order, dealt, sizes, label_turns, seed)
     if test_from != "clients":
-        test_rows, offset, size = shared_test(arrays, order, dealt, test_from)
-        offsets[TEST] = offset + len(order)
-        sizes[TEST] = size
-        order = np.concatenate([order, test_rows])
+        order = _join_test(arrays, order, dealt, test_from, offsets, sizes)
     name = partition_name if isinstance(partition_name, str) else "given"
-    settings = {
-        "partition": name,
-        "params": params,
-        "seed": seed,
-        "test": test,
-        "validation": validation,
-        "stratified": stratified,
-        "rows": rows,
-        "test_from": test_from,
-        "noise": noise,
-    }
+    settings: dict[str, Any] = {"partition": name, "params": params, "seed": seed}
+    settings |= {"test": test, "validation": validation, "stratified": stratified}
+    settings |= {"rows": rows, "test_from": test_from, "noise": noise}
     if name == "natural":
         settings |= _left_out(arrays, dealt.order)
     return _assemble(labelled, order, offsets, sizes, settings)
+
+
+def _join_test(
+    arrays: Arrays,
+    order: np.ndarray,
+    dealt: Partition,
+    test_from: str,
+    offsets: np.ndarray,
+    sizes: np.ndarray,
+) -> np.ndarray:
+    """`order` with official test rows behind it; sets their `offsets` and `sizes`."""
+    test_rows, offset, size = shared_test(arrays, order, dealt, test_from)
+    offsets[TEST] = offset + len(order)
+    sizes[TEST] = size
+    return np.concatenate([order, test_rows])
 
 
 def _left_out(arrays: Arrays, dealt_rows: np.ndarray) -> dict[str, list[int]]:
