@@ -103,6 +103,12 @@ def given(factory: Callable, **context: Any) -> dict[str, Any]:
     return {name: value for name, value in context.items() if name in asked}
 
 
+def require(name: str, value: Any, holds: bool, expected: str) -> None:
+    """Raises a ValueError unless it `holds`: what came, and what was expected."""
+    if not holds:
+        raise ValueError(f"{name} is {value!r}; expected {expected}")
+
+
 def check(kind: str, choice: Choice, factory: Callable) -> None:
     """Raises a ValueError if `factory` lacks a parameter, needs one, or its type."""
     known = options(factory)

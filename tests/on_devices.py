@@ -64,7 +64,7 @@ def play(method, devices, width=1, select=None, at_home=False, lengths=(1, 3)):
     setting = engine.Setting(method(task, local), local, select, width, grid)
     rows = mesh.padded(CLIENTS, grid)
     train, test = placed(grid)
-    init = jax.jit(lambda key: engine.init(setting.algorithm, task, rows, key))
+    init = jax.jit(lambda key: engine.init(setting, task, rows, key))
     first = init(jax.random.key(0))
     first = jax.device_put(first, mesh.shardings(grid, first))
     program = engine.compile_rounds(setting, 4).lower(first, train, 1).compile()

@@ -35,8 +35,8 @@ def game(method, grid=None):
     )
     client = pages.client_shape(setting, task)
     programs = pages.programs(setting, task, client, CLIENTS, LONGEST)
-    rows, algorithm = mesh.padded(CLIENTS, grid), setting.algorithm
-    first = jax.jit(lambda key: engine.init(algorithm, task, rows, key))
+    rows = mesh.padded(CLIENTS, grid)
+    first = jax.jit(lambda key: engine.init(setting, task, rows, key))
     first = first(jax.random.key(0))
     return setting, engine.compile_rounds(setting, LONGEST), programs, first
 

@@ -23,7 +23,7 @@ from pfljax.algorithms.multi_task.pfedme import pfedme
 from pfljax.conformance import toy
 from pfljax.core import aggregation
 from pfljax.core.optimizers import sgd
-from pfljax.core.types import ClientData, Local, Turn
+from pfljax.core.types import ClientData, Local
 
 COHORT = 5
 TASK = toy.quadratic()
@@ -93,9 +93,7 @@ def test_a_proximal_term_is_no_fedavg(averaged):
 
 
 def test_ditto_without_pull_is_local_training(trained_alone):
-    toy.assert_same(
-        last(ditto(TASK, LOCAL, lam=0.0)).clients.own, trained_alone.clients
-    )
+    toy.assert_same(last(ditto(TASK, LOCAL, lam=0.0)).clients, trained_alone.clients)
 
 
 def regrouped(name):
@@ -132,8 +130,8 @@ def test_fedrep_without_head_epochs_never_trains_a_head():
 
 def test_apfl_of_own_weight_one_is_local_training(trained_alone):
     state = last(apfl(TASK, LOCAL, alpha=1.0, adaptive=False))
-    toy.assert_close(state.clients.own.v, trained_alone.clients, 1e-6)
-    assert (state.clients.own.alpha == 1).all()
+    toy.assert_close(state.clients.v, trained_alone.clients, 1e-6)
+    assert (state.clients.alpha == 1).all()
 
 
 def test_apfl_of_own_weight_zero_is_judged_as_fedavg():
@@ -149,7 +147,7 @@ def test_apfl_of_own_weight_zero_never_moves_its_own_model():
     """By plain SGD: a decay of the weights would shrink it."""
     method = apfl(TASK, SGD, alpha=0.0, adaptive=False)
     first, *_, end = toy.play(method, TASK, SGD, toy.noisy_clients(), cohort=COHORT)[0]
-    toy.assert_same(first.clients.own.v, end.clients.own.v)
+    toy.assert_same(first.clients.v, end.clients.v)
     assert not np.allclose(toy.flat(first.server), toy.flat(end.server))
 
 
@@ -159,7 +157,7 @@ def test_pfedme_that_pulls_nothing_leaves_the_server(frozen):
         pfedme(TASK, SGD, **frozen), TASK, SGD, toy.noisy_clients(), cohort=COHORT
     )[0]
     toy.assert_same(first.server, end.server)
-    assert not np.allclose(toy.flat(end.clients.own), toy.flat(end.server))
+    assert not np.allclose(toy.flat(end.clients), toy.flat(end.server))
 
 
 def test_pfedme_of_one_inner_step_is_fedavg_of_another_rate():
@@ -173,7 +171,7 @@ def test_pfedme_of_one_inner_step_is_fedavg_of_another_rate():
 def test_pfedme_whose_step_goes_all_the_way_uploads_theta():
     method = pfedme(TASK, SGD._replace(learning_rate=0.5), lam=2.0)
     state = last(method, local=SGD._replace(learning_rate=0.5), cohort=8)
-    mean = jax.tree.map(lambda leaf: leaf.mean(0), state.clients.own)
+    mean = jax.tree.map(lambda leaf: leaf.mean(0), state.clients)
     toy.assert_close(state.server, mean, 1e-5)
 
 
@@ -207,7 +205,7 @@ def test_superfed_at_lambda_one_moves_the_server_by_nothing(monkeypatch):
     method = superfed(TASK, SGD, start=0.0, mu=0.3, nu=0.0, rounds=3)
     first, *_, end = toy.play(method, TASK, SGD, toy.noisy_clients(), cohort=COHORT)[0]
     toy.assert_same(first.server, end.server)
-    moved = toy.flat(end.clients.own) - toy.flat(first.clients.own)
+    moved = toy.flat(end.clients.v) - toy.flat(first.clients.v)
     assert (np.abs(moved).max(1) > 1e-2).sum() >= COHORT
 
 
@@ -216,7 +214,7 @@ def test_fedprox_whose_pull_goes_all_the_way_is_one_step_from_w():
     local, mu = toy.full_batch(epochs=2), 1 / toy.RATE
     w, k = np.array([1.0, -2, 3]), 2
     data, key = toy.one(toy.quadratic_clients(), k), jax.random.key(0)
-    turn = Turn(key, jnp.int32(0), jnp.int32(2))
+    turn = toy.turn(key, 0, 2)
     method = fedprox(TASK, local, mu=mu)
     _, found, _ = method.train(turn, toy.unflat(w), (), data)
     middle = w - toy.RATE * toy.gradient(k, w)
@@ -301,7 +299,8 @@ def test_drop_equals_keep_without_stragglers(averaged):
 def fixed_point(algorithm, local):
     """Where the server's model comes to rest on the quadratic clients, f32[3]."""
     setting = engine.Setting(algorithm, local, selection.uniform(4, 4))
-    state = engine.init(algorithm, TASK, 4, jax.random.key(0))
+    setting = engine.Setting(algorithm, LOCAL, selection.uniform(4, 4))
+    state = engine.init(setting, TASK, 4, jax.random.key(0))
     program = engine.compile_rounds(setting, 500)
     state, _ = program(state, toy.quadratic_clients(), 500)
     return toy.flat(algorithm.server_model(state.server))
@@ -345,13 +344,13 @@ def test_proximal_solution_on_quadratics(method):
         "ditto": ditto(TASK, local, lam=mu),
     }
     w = toy.unflat([1.0, 2, 3])
-    turn = Turn(jax.random.key(0), jnp.int32(0), jnp.int32(200))
+    turn = toy.turn(jax.random.key(0), 0, 200)
 
     def solve(offset, size):
         data = ClientData(train.examples, offset, size)
         client = build[method].init_client(w, jnp.int32(0), turn.key)
         client, upload, _ = build[method].train(turn, w, client, data)
-        return client.own if method == "ditto" else upload
+        return client if method == "ditto" else upload
 
     found = toy.flat(jax.vmap(solve)(train.offset, train.size))
     expected = (toy.A[:, None] * toy.B + mu * toy.flat(w)) / (toy.A[:, None] + mu)

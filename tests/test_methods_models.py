@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 
 from pfljax import algorithms, models, registry
+from pfljax.conformance import toy
 from pfljax.core import unaveraged
 from pfljax.core.optimizers import sgd
-from pfljax.core.types import Batch, ClientData, Cohort, Examples, Local, Turn
+from pfljax.core.types import Batch, ClientData, Examples, Local
+from pfljax.evaluation import programs
 
 CLASSES, ROWS, CLIENTS, COHORT = 10, 12, 5, 2
 MODELS = {  # with the shape of a row
@@ -61,14 +63,15 @@ def test_a_round_keeps_all_shapes_and_makes_logits(method, options, name):
         params, data = task.init(key), ClientData(pool, zero, zero + ROWS)
         server = algorithm.init(params, CLIENTS, key)
         client = algorithm.init_client(params, zero, key)
-        turn = Turn(key, zero + 1, zero + 3)
-        message = algorithm.message(server, client)
+        turn = toy.turn(key, zero + 1, zero + 3, zero, CLIENTS)
+        message = algorithm.message(turn, server, client)
         after, upload, _ = algorithm.train(turn, message, client, data)
         uploads = jax.tree.map(lambda leaf: jnp.stack([leaf] * COHORT), upload)
-        ones = jnp.ones(COHORT)
-        cohort = Cohort(jnp.arange(COHORT), ones, ones, ones, CLIENTS)
+        cohort = toy.cohort(jnp.ones(COHORT), CLIENTS)
         end = algorithm.aggregate(server, uploads, cohort)
-        model = algorithm.personal(turn, end, after, data)
+        model = programs.personal_model(
+            algorithm, turn, end, after, data, jnp.bool_(True)
+        )
         logits = algorithm.predict(model, Batch.of_rows(pool.x))
         return params, (server, client), (end, after), (message, upload), logits
 

@@ -18,7 +18,7 @@ from pfljax.core.communication import traffic_of
 from pfljax.core.local_statistics import dropped, kept
 from pfljax.core.optimizers import sgd
 from pfljax.core.training import budget
-from pfljax.core.types import Local, Turn
+from pfljax.core.types import Local
 from pfljax.evaluation import programs
 
 LOCAL = Local(0.1, batch_size=4, epochs=2, optimizer=sgd(0.9, 1e-3))
@@ -73,8 +73,9 @@ def train_alone(method, state, k):
     """(client state, upload) of client k in the coming round."""
     data = toy.one(TRAIN, k)
     client = tree.take(state.clients, k)
-    turn = Turn(toy.turn_key(state, k), state.round, budget(LOCAL, data.size))
-    message = method.message(state.server, client)
+    steps = budget(LOCAL, data.size)
+    turn = toy.turn(toy.turn_key(state, k), state.round, steps, k, CLIENTS)
+    message = method.message(turn, state.server, client)
     return jax.jit(method.train)(turn, message, client, data)[:2]
 
 

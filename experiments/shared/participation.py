@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from pfljax import engine, selection
@@ -71,4 +72,9 @@ def drawn(cohort: int, clients: int, seed: Any, rounds: Any) -> Array:
         local=unused,
         selection=selection.uniform(cohort, clients),
     )
-    return engine.participations(setting, jax.random.key(seed), rounds, clients)
+    key = jax.random.key(seed)
+
+    def count(round_: Array, total: Array) -> Array:
+        return total.at[engine.draw(setting, (), key, round_)].add(1)
+
+    return jax.lax.fori_loop(0, rounds, count, jnp.zeros(clients, jnp.int32))

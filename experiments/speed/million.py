@@ -99,7 +99,7 @@ def play(experiment: Experiment, federation: Federation, path: Path) -> dict[str
         "seconds": statistics.median(seconds[1:] or seconds),
         "flush": flush,
         "rounds a call": sim.longest,
-        "met": int((np.asarray(sim.participations(state.key, done)) > 0).sum()),
+        "met": int((np.asarray(state.participations) > 0).sum()),
         "apparent": file.st_size,
         "used": file.st_blocks * 512,
         "resident": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,

@@ -39,7 +39,7 @@ def measure(num_clients: int) -> tuple[float, int]:
     local = Local(learning_rate=0.1, batch_size=10)
     algorithm = fedper(task, local)
     setting = engine.Setting(algorithm, local, uniform(10, num_clients), width=1)
-    state = engine.init(algorithm, task, num_clients, jax.random.key(0))
+    state = engine.init(setting, task, num_clients, jax.random.key(0))
     lowered = engine.compile_rounds(setting, ROUNDS).lower(state, train, ROUNDS)
     run = lowered.compile()
     state, _ = jax.block_until_ready(run(state, train, jnp.int32(1)))

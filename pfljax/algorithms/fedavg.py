@@ -6,11 +6,8 @@ w <- sum_k n_k w_k / sum_k n_k; everybody is judged by w, or after
 `finetune` local steps from w.
 """
 
-import jax.numpy as jnp
-
 from pfljax.core import aggregation
-from pfljax.core.keys import fold
-from pfljax.core.training import fit
+from pfljax.core.training import finetuned, fit
 from pfljax.core.types import Algorithm, Local, Task
 
 
@@ -28,20 +25,18 @@ def fedavg(
         return client, w, metrics
 
     def personal(turn, w, client, data):
-        if finetune == 0:
-            return w
-        turn = fold(turn, "finetune")._replace(steps=jnp.int32(finetune))
-        return fit(task.loss, w, data, turn, local)[0]
+        return finetuned(task.loss, w, data, turn, local, finetune)
 
     return Algorithm(
         init=lambda params, num_clients, key: params,
         init_client=lambda params, client_id, key: (),
-        message=lambda w, client: w,
+        message=lambda turn, w, client: w,
         train=train,
         aggregate=lambda w, uploads, cohort: reducer(
             uploads, cohort.weight * cohort.mask
         ),
-        personal=personal,
         predict=task.predict,
         server_model=lambda w: w,
+        personal=personal if finetune else None,
+        adaptation_steps=finetune,
     )

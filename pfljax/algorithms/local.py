@@ -21,7 +21,7 @@ def local(task: Task, local: Local) -> Algorithm:
     return Algorithm(
         init=lambda params, num_clients, key: (),
         init_client=lambda params, client_id, key: params,
-        message=lambda server, w: (),
+        message=lambda turn, server, w: (),
         train=train,
         aggregate=lambda server, uploads, cohort: (),
         personal=lambda turn, server, w, data: w,

@@ -30,7 +30,9 @@ def step_flops(ready: Ready) -> int:
     algorithm = ready.setting.algorithm
 
     def train(turn: Turn, server: Any, client: Any, data: ClientData) -> Any:
-        return algorithm.train(turn, algorithm.message(server, client), client, data)
+        return algorithm.train(
+            turn, algorithm.message(turn, server, client), client, data
+        )
 
     return product_flops(train, *_shapes(ready))
 
@@ -73,16 +75,18 @@ def _batch_shape(ready: Ready) -> Batch:
 
 def _shapes(ready: Ready) -> tuple[Any, ...]:
     """(turn, server, one client's state, its data) as shapes."""
-    algorithm = ready.setting.algorithm
     task = ready.task
     key: Any = jax.eval_shape(jax.random.key, 0)
-    state = jax.eval_shape(lambda key: engine.init(algorithm, task, 1, key), key)
+    state = jax.eval_shape(lambda key: engine.init(ready.setting, task, 1, key), key)
     # Clients are stacked: one client's leaves lack the first axis.
     client = jax.tree.map(
         lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), state.clients
     )
     data = shapes_of_client(ready.workload.shape)
-    turn = Turn(key, data.size, data.size)
+    turn = Turn(
+        key=key, round=data.size, steps=data.size, id=data.size, num_clients=1,
+        public=data,
+    )  # fmt: skip
     return turn, state.server, client, data
 
 

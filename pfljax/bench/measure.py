@@ -105,7 +105,7 @@ def steps(ready: Ready, key: Key, first: int, rounds: int) -> np.ndarray:
     """Local steps i[rounds, M] of each drawn client in rounds `first`, ..."""
     setting = ready.setting
     round_numbers = first + jnp.arange(rounds)
-    ids = jax.vmap(lambda r: engine.draw(setting, key, r))(round_numbers)
+    ids = jax.vmap(lambda r: engine.draw(setting, (), key, r))(round_numbers)
     sizes = ready.train.size[ids]
     return np.asarray(budget(setting.local, sizes))
 

@@ -11,9 +11,9 @@ import jax.numpy as jnp
 from pfljax import algorithms, engine, registry, selection
 from pfljax.conformance import toy
 from pfljax.core.optimizers import sgd
-from pfljax.core.training import budget
-from pfljax.core.types import Array, Batch, ClientData, Key, Local, RunState, Task, Turn
+from pfljax.core.types import Array, Batch, ClientData, Key, Local, RunState, Task
 from pfljax.engine import rounds
+from pfljax.evaluation.programs import View, model_of
 
 ROUNDS = 6
 ASKED = 5  # clients of a round
@@ -85,7 +85,8 @@ def play(case: Case) -> Played:
     setting = engine.Setting(algorithm, LOCAL, draw)
     train, _ = toy.ragged()
     program = scripted(setting)
-    first = engine.init(algorithm, task, CLIENTS, jax.random.key(1))
+    acted = setting._replace(selection=follow(draw, as_drawn()))
+    first = engine.init(acted, task, CLIENTS, jax.random.key(1))
     # Committed to a device, as a restored state and what a program returns are.
     states = [jax.device_put(first, jax.devices()[0])]
     programs = []
@@ -125,8 +126,8 @@ def scripted(setting: engine.Setting) -> Any:
 def follow(draw: selection.Selection, script: Script) -> selection.Selection:
     """The selection, whose clients do as the script says; one place more."""
 
-    def ids(key: Key) -> Array:
-        number = script.number[draw.ids(key)]
+    def choose(state: Any, key: Key) -> Array:
+        number = script.number[draw.choose(state, key)]
         empty = jnp.full(PLACES - ASKED, CLIENTS, number.dtype)
         ids = jnp.concatenate([number, empty])
         return jnp.where(script.asked, ids, CLIENTS)[script.order]
@@ -135,7 +136,7 @@ def follow(draw: selection.Selection, script: Script) -> selection.Selection:
         reports = script.reports * script.asked
         return jnp.minimum(steps, script.steps), reports[script.order]
 
-    return draw._replace(cohort=PLACES, ids=ids, work=work)
+    return draw._replace(cohort=PLACES, choose=choose, work=work)
 
 
 def judge(setting: engine.Setting, task: Task) -> Any:
@@ -144,19 +145,15 @@ def judge(setting: engine.Setting, task: Task) -> Any:
     Of all clients, and of one that the run never saw, with the rows of client 0.
     """
     algorithm = setting.algorithm
+    model_for = model_of(setting, View())
 
     def run(state, train):
         params = task.init(state.key)
         unseen = engine.init_client(algorithm, params, jnp.int32(CLIENTS), state.key)
 
         def one(client_id, client, offset, size):
-            turn = Turn(
-                key=engine.client_key(state.key, client_id),
-                round=state.round,
-                steps=budget(setting.local, size),
-            )
             rows = ClientData(train.examples, offset, size)
-            personal = algorithm.personal(turn, state.server, client, rows)
+            personal = model_for(state, client_id, client, rows, None)
             batch = Batch.of_rows(jnp.nan_to_num(train.examples.x))
             return personal, algorithm.predict(personal, batch)
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from pfljax import engine, models, selection
 from pfljax.core.keys import derive
-from pfljax.core.types import ClientData, Examples, Local, Task
+from pfljax.core.types import ClientData, Cohort, Examples, Local, Task, Turn
 
 BODY = 4 * 16  # bytes of the classifier's body
 HEAD = 4 * 15  # and of its head
@@ -115,7 +115,7 @@ def play(algorithm, task, local, train, rounds=3, cohort=None, select=None):
     count = len(train.size)
     select = select or selection.uniform(cohort or count, count)
     setting = engine.Setting(algorithm, local, select)
-    states = [engine.init(algorithm, task, count, jax.random.key(0))]
+    states = [engine.init(setting, task, count, jax.random.key(0))]
     step = jax.jit(lambda state, data: engine.one_round(setting, state, data)[0])
     for _ in range(rounds):
         states.append(step(states[-1], train))
@@ -126,8 +126,8 @@ def quadratic_game(factory, rounds=3, cohort=3, epochs=3, batch_size=32, **optio
     """(states, cohort of each round) of a method on the quadratic clients."""
     task, local = quadratic(), full_batch(epochs)._replace(batch_size=batch_size)
     algorithm = factory(task, local, **options)
-    states, setting = play(algorithm, task, local, quadratic_clients(), rounds, cohort)
-    drawn = [np.asarray(engine.draw(setting, s.key, s.round)) for s in states[:-1]]
+    states, _ = play(algorithm, task, local, quadratic_clients(), rounds, cohort)
+    drawn = [np.asarray(state.cohort) for state in states[1:]]
     return states, drawn
 
 
@@ -141,6 +141,34 @@ def descend(w, gradient, steps=3, rate=RATE):
     for _ in range(steps):
         w = w - rate * gradient(w)
     return w
+
+
+def turn(key=None, round_=0, steps=1, client_id=0, num_clients=4):
+    """A turn of one client, whose server holds no rows."""
+    nothing = Examples(jnp.zeros((1, 4)), jnp.zeros(1, jnp.int32))
+    return Turn(
+        key=jax.random.key(0) if key is None else key,
+        round=jnp.int32(round_),
+        steps=jnp.int32(steps),
+        id=jnp.int32(client_id),
+        num_clients=num_clients,
+        public=ClientData(nothing, jnp.int32(0), jnp.int32(0)),
+    )
+
+
+def cohort(mask, num_clients=4, round_=0, weight=None):
+    """A cohort of the first clients, those of `mask` [M] 0 not reporting."""
+    mask = jnp.asarray(mask, jnp.float32)
+    return Cohort(
+        ids=jnp.arange(len(mask)),
+        weight=jnp.ones(len(mask)) if weight is None else jnp.asarray(weight),
+        mask=mask,
+        draws=jnp.ones(len(mask)),
+        num_clients=num_clients,
+        round=jnp.int32(round_),
+        key=jax.random.key(0),
+        public=turn().public,
+    )
 
 
 def turn_key(state, k):

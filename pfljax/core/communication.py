@@ -32,8 +32,15 @@ def traffic_of(
         params = task.init(key)
         server = algorithm.init(params, num_clients, key)
         client = algorithm.init_client(params, jnp.int32(0), key)
-        message = algorithm.message(server, client)
-        turn = Turn(key, jnp.int32(0), jnp.int32(1))
+        turn = Turn(
+            key=key,
+            round=jnp.int32(0),
+            steps=jnp.int32(1),
+            id=jnp.int32(0),
+            num_clients=num_clients,
+            public=data,
+        )
+        message = algorithm.message(turn, server, client)
         return message, algorithm.train(turn, message, client, data)[1]
 
     data = shapes_of_client(input_shape)

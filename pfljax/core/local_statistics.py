@@ -47,7 +47,7 @@ def kept(method: Algorithm) -> Algorithm:
     SiloBN: Andreux et al., 2020, https://arxiv.org/abs/2008.07424. A client that has
     not trained yet has the statistics that the model began with; so has the server.
     """
-    personal, endpoints = method.personal, method.endpoints
+    endpoints = method.endpoints
 
     def init_client(params, client_id, key):
         return Client(method.init_client(params, client_id, key), by_name(params))
@@ -61,13 +61,20 @@ def kept(method: Algorithm) -> Algorithm:
     def under_own(server, client):
         return filled(unsent(server), client.statistics)
 
+    def personal(turn, server, client, data):
+        server = under_own(server, client)
+        if method.personal is None:
+            assert method.server_model is not None
+            return method.server_model(server)
+        return method.personal(turn, server, client.state, data)
+
     return dropped(method)._replace(
         init_client=init_client,
-        message=lambda server, client: unsent(method.message(server, client.state)),
-        train=train,
-        personal=lambda turn, server, client, data: personal(
-            turn, under_own(server, client), client.state, data
+        message=lambda turn, server, client: unsent(
+            method.message(turn, server, client.state)
         ),
+        train=train,
+        personal=personal,
         endpoints=endpoints
         and (lambda server, client: endpoints(under_own(server, client), client.state)),
     )

@@ -1,19 +1,17 @@
-"""Terms that a method adds to the loss."""
+"""Penalties that a method adds to the data loss, for `fit`."""
 
+from collections.abc import Callable
 from typing import Any
 
 from pfljax.core import tree
-from pfljax.core.training import Loss
-from pfljax.core.types import Array, Batch, Key, Params
+from pfljax.core.types import Array, Params
 
 
-def proximal(loss: Loss, anchor: Params, mu: Any, form: str = "squared") -> Loss:
-    """The loss plus mu times `distance` to `anchor`, which stays fixed."""
-
-    def pulled(params: Params, batch: Batch, key: Key) -> Array:
-        return loss(params, batch, key) + mu * distance(params, anchor, form)
-
-    return pulled
+def proximal(
+    anchor: Params, mu: Any, form: str = "squared"
+) -> Callable[[Params], Array]:
+    """params -> mu times their `distance` to `anchor`, which stays fixed."""
+    return lambda params: mu * distance(params, anchor, form)
 
 
 def distance(params: Params, anchor: Params, form: str = "squared") -> Array:

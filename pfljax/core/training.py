@@ -1,10 +1,10 @@
-"""How a client takes steps: `fit` is the one minibatch loop of every method.
+"""How a client takes steps: `fit`, on the one loop over minibatches, `over_batches`.
 
-A method changes local training by giving `fit` another loss (`proximal`, ...), or in
-place of the loss's own gradient a function (params, batch, key) -> (value, grads).
+A method changes local training by giving `fit` another loss, a penalty beside it, or in
+place of the loss's own gradient a function (params, batch, key) -> (loss, gradient).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import optax
 
 from pfljax.core import statistics, tree
-from pfljax.core.keys import derive
+from pfljax.core.keys import derive, fold
 from pfljax.core.shuffle import index_shuffle
 from pfljax.core.types import (
     Array,
@@ -26,6 +26,8 @@ from pfljax.core.types import (
 )
 
 Loss = Callable[[Any, Batch, Key], Array]
+Gradient = Callable[[Any, Batch, Key], tuple[Array, Any]]  # (data loss, gradient)
+Step = Callable[[Any, Batch, Key], tuple[Any, Metrics]]  # carry -> (carry, metrics)
 
 
 def learning_rate(local: Local, round_: Array) -> Any:
@@ -90,27 +92,83 @@ def in_batches(batch: Batch, batch_size: int) -> Batch:
     )
 
 
+def over_batches(
+    step: Step,
+    carry: Any,
+    data: ClientData,
+    turn: Turn,
+    local: Local,
+    metrics: Sequence[str] = ("loss",),
+) -> tuple[Any, Metrics]:
+    """The carry after `turn.steps` minibatches, and the mean of each step's metrics.
+
+    This is the one loop over minibatches. Clients of different budgets may run under
+    one vmap: a client that is done keeps its carry.
+
+    Args:
+      step: (carry, batch, key) -> (carry, metrics); the key is of this step alone.
+      carry: what the steps change; its structure, shapes and dtypes stay.
+      data: the client's training rows.
+      turn: the client's budget and key.
+      local: its batch size.
+      metrics: the names of the scalars that a step gives.
+    """
+    order = derive(turn.key, "minibatches")
+    noise = derive(turn.key, "noise")
+
+    def body(index: Array, loop: Any) -> Any:
+        carry, totals = loop
+        batch = minibatch(data, index, order, local.batch_size)
+        carry, values = step(carry, batch, jax.random.fold_in(noise, index))
+        return carry, {name: totals[name] + values[name] for name in totals}
+
+    zeros = {name: jnp.float32(0) for name in metrics}
+    carry, totals = jax.lax.fori_loop(0, turn.steps, body, (carry, zeros))
+    steps = jnp.maximum(turn.steps, 1)
+    return carry, {name: total / steps for name, total in totals.items()}
+
+
 def fit(
     loss: Loss,
     params: Any,
     data: ClientData,
     turn: Turn,
     local: Local,
-    gradient: Callable[..., tuple[Array, Any]] | None = None,
+    gradient: Gradient | None = None,
+    penalty: Callable[[Any], Array] | None = None,
 ) -> tuple[Any, Metrics]:
-    """Parameters after `turn.steps` minibatch steps, and the mean loss of the steps.
+    """Parameters after `turn.steps` minibatch steps, and means over the steps.
 
-    The optimizer starts afresh. Clients of different budgets may run under one vmap: a
-    client that is done keeps its parameters and optimizer state.
+    The optimizer starts afresh. "loss" is the data loss at the model that is stepped,
+    before its step; "penalty" is apart, so that the losses of methods compare.
+
+    Args:
+      loss: (params, batch, key) -> f32[].
+      params: what is stepped.
+      data: the client's training rows.
+      turn: the client's budget and key.
+      local: batch size, learning rate and optimizer.
+      gradient: (params, batch, key) -> (data loss, gradient), in place of that of
+        `loss`.
+      penalty: params -> f32[], added to the loss; not beside `gradient`.
     """
-    start = params, started(params, turn, local)
-    (params, _), metrics = go_on(loss, start, data, turn, local, gradient)
+    optimizer = optimizer_of(local, turn)
+    direction = gradient or jax.value_and_grad(loss)
+    names = ["loss"]
+    if penalty is not None:
+        direction = penalised(loss, penalty)
+        names = ["loss", "penalty"]
+
+    def step(carry: Any, batch: Batch, key: Key) -> tuple[Any, Metrics]:
+        params, moments = carry
+        values, grads = direction(params, batch, key)
+        updates, moments = optimizer.update(grads, moments, params)
+        params = optax.apply_updates(params, updates)
+        return (params, moments), dict(zip(names, jax.tree.leaves(values), strict=True))
+
+    start = params, optimizer.init(params)
+    (params, _), metrics = over_batches(step, start, data, turn, local, names)
     return params, metrics
-
-
-def started(params: Any, turn: Turn, local: Local) -> Any:
-    """The optimizer's state before a client's first step of this round."""
-    return optimizer_of(local, turn).init(params)
 
 
 def optimizer_of(local: Local, turn: Turn) -> optax.GradientTransformation:
@@ -118,28 +176,26 @@ def optimizer_of(local: Local, turn: Turn) -> optax.GradientTransformation:
     return statistics.beside(local.optimizer(learning_rate(local, turn.round)))
 
 
-def go_on(
-    loss: Loss,
-    start: tuple[Any, Any],
-    data: ClientData,
-    turn: Turn,
-    local: Local,
-    gradient: Callable[..., tuple[Array, Any]] | None = None,
-) -> tuple[tuple[Any, Any], Metrics]:
-    """`fit` from (parameters, optimizer state), which it returns as well."""
-    optimizer = optimizer_of(local, turn)
-    value_and_grad = gradient or jax.value_and_grad(loss)
-    order, noise = derive(turn.key, "minibatches"), derive(turn.key, "noise")
+def penalised(loss: Loss, penalty: Callable[[Any], Array]) -> Callable[..., Any]:
+    """(params, batch, key) -> ((loss, penalty), gradient of their sum)."""
 
-    def step(index: Array, carry: Any) -> Any:
-        (params, moments), total = carry
-        batch = minibatch(data, index, order, local.batch_size)
-        value, grads = value_and_grad(params, batch, jax.random.fold_in(noise, index))
-        updates, moments = optimizer.update(grads, moments, params)
-        return (optax.apply_updates(params, updates), moments), total + value
+    def objective(params: Any, batch: Batch, key: Key) -> tuple[Array, Any]:
+        parts = loss(params, batch, key), penalty(params)
+        return parts[0] + parts[1], parts
 
-    end, total = jax.lax.fori_loop(0, turn.steps, step, (start, jnp.float32(0)))
-    return end, {"loss": total / jnp.maximum(turn.steps, 1)}
+    def direction(params: Any, batch: Batch, key: Key) -> tuple[Any, Any]:
+        grads, parts = jax.grad(objective, has_aux=True)(params, batch, key)
+        return parts, grads
+
+    return direction
+
+
+def finetuned(
+    loss: Loss, params: Any, data: ClientData, turn: Turn, local: Local, steps: int
+) -> Any:
+    """Parameters after `steps` minibatches before an evaluation, in a stream apart."""
+    turn = fold(turn, "finetune")._replace(steps=jnp.int32(steps))
+    return fit(loss, params, data, turn, local)[0]
 
 
 def mean_over_rows(
@@ -159,9 +215,16 @@ def mean_over_rows(
 
 
 def full_gradient(
-    loss: Loss, params: Params, data: ClientData, key: Key, batch_size: int
+    loss: Loss,
+    params: Params,
+    data: ClientData,
+    batch_size: int,
+    key: Key | None = None,
 ) -> tuple[Array, Params]:
-    """(F_k, grad F_k) at `params`, over all of the client's rows."""
+    """(F_k, grad F_k) at `params`, over all of the client's rows.
+
+    In evaluation mode, without dropout, but for a `key`, which every batch shares.
+    """
 
     def value(batch: Batch) -> tuple[Array, Params]:
         return jax.value_and_grad(loss)(params, batch, key)

@@ -88,32 +88,44 @@ class Turn(NamedTuple):
     key: Key  # from seed, round and client id: never from a position
     round: Array  # i32[], 0 for the first
     steps: Array  # i32[], this client's budget of local steps
+    id: Array  # i32[], this client's number
+    num_clients: int  # C
+    public: ClientData  # the rows that the server holds; size 0 where there are none
 
 
 class Cohort(NamedTuple):
-    """What `aggregate` may know of who took part."""
+    """What `aggregate` may know of who took part, and of the round."""
 
     ids: Array  # i32[M]
     weight: Array  # f32[M], rows of each client, or its draws (selection.by_size)
     mask: Array  # f32[M], 0 for who did not report, or stands here a second time
     draws: Array  # f32[M], times drawn: 1, but for selection.by_size
-    num_clients: int
+    num_clients: int  # C
+    round: Array  # i32[], 0 for the first
+    key: Key  # the server's own of this round
+    public: ClientData  # the rows that the server holds; size 0 where there are none
 
 
 class Algorithm(NamedTuple):
-    """A federated learning method: functions of one client, but for `aggregate`."""
+    """A federated learning method: functions of one client, but for `aggregate`.
+
+    Who is judged by what: a client by `personal`, or by `server_model` where that is
+    None; a client that never took part by `newcomer` where the method has one.
+    """
 
     init: Callable[[Params, int, Key], Server]  # (params, num_clients, key)
     init_client: Callable[[Params, Array, Key], Client]  # (params, id, key); unseen too
-    message: Callable[[Server, Client], Message]  # its leaves are the bytes down
+    message: Callable[[Turn, Server, Client], Message]  # its leaves are the bytes down
     train: Callable[  # (turn, message, client, data); the upload is the bytes up
         [Turn, Message, Client, ClientData], tuple[Client, Upload, Metrics]
     ]
     aggregate: Callable[[Server, Upload, Cohort], Server]  # uploads stacked over M
-    personal: Callable[[Turn, Server, Client, ClientData], Personal]  # what is judged
     predict: Callable[[Personal, Batch], Array]  # logits [B, K] in evaluation mode
     server_model: Callable[[Server], Params] | None = None  # the one model of all
+    personal: Callable[[Turn, Server, Client, ClientData], Personal] | None = None
+    newcomer: Callable[[Turn, Server, ClientData], Personal] | None = None
     endpoints: Callable[[Server, Client], tuple[Params, Params]] | None = None
+    adaptation_steps: int = 0  # local steps that `personal` takes before an evaluation
 
 
 class RunState(NamedTuple):
@@ -123,3 +135,7 @@ class RunState(NamedTuple):
     round: Array  # i32[], rounds finished
     server: Server
     clients: Client  # stacked over C
+    participations: Array  # i32[C], rounds in which a client reported
+    cohort: Array  # i32[M], who was asked in the last round; C for nobody
+    selection: Any  # what the selection learned (pfljax.selection)
+    channel: Any  # what the channel remembers (pfljax.core.channel)

@@ -5,6 +5,5 @@ from pfljax.engine.rounds import client_key as client_key
 from pfljax.engine.rounds import compile_rounds as compile_rounds
 from pfljax.engine.rounds import draw as draw
 from pfljax.engine.rounds import one_round as one_round
-from pfljax.engine.rounds import participations as participations
 from pfljax.engine.state import init as init
 from pfljax.engine.state import init_client as init_client

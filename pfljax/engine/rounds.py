@@ -1,13 +1,14 @@
 """What happens in a round. The only code that knows the client axis and the round axis.
 
-    ids, budgets = selection(key)
-    chunks of `width` clients: vmap of message -> train
-    aggregate the uploads; scatter the clients' new states in place
+    ids = selection.choose; budgets = selection.work
+    chunks of `width` clients: vmap of message -> train -> channel.send
+    channel.receive -> aggregate; scatter the clients' new states; selection.update
 
 Keys derive from seed, round, client id and purpose, so results depend neither on
 `width` nor on how the rounds are cut into calls.
 """
 
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -16,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from pfljax.core import aggregation, tree
+from pfljax.core.channel import Channel
 from pfljax.core.keys import derive
 from pfljax.core.training import budget
 from pfljax.core.types import (
@@ -23,6 +25,7 @@ from pfljax.core.types import (
     Array,
     ClientData,
     Cohort,
+    Examples,
     Key,
     Local,
     Metrics,
@@ -45,45 +48,69 @@ class Setting(NamedTuple):
     selection: Selection
     width: int | None = None  # clients under one vmap; 1 is a loop, None all
     mesh: Grid | None = None  # several devices (pfljax.engine.mesh); None for one
+    channel: Channel | None = None  # what happens to uploads on their way
 
 
-def draw(setting: Setting, key: Key, round_: Array) -> Array:
-    """Ids of the cohort of a round, i32[M]; `key` is the run's."""
-    return setting.selection.ids(derive(_round_key(key, round_), "cohort"))
+def draw(setting: Setting, learned: Any, key: Key, round_: Array) -> Array:
+    """Ids of the cohort of a round, i32[M].
 
-
-def participations(
-    setting: Setting, key: Key, round_: Array, num_clients: int
-) -> Array:
-    """How often each client was drawn in the first `round_` rounds, i32[C]."""
-
-    def count(index: Array, total: Array) -> Array:
-        return total.at[draw(setting, key, index)].add(1)
-
-    return jax.lax.fori_loop(0, round_, count, jnp.zeros(num_clients, jnp.int32))
+    Args:
+      setting: its selection.
+      learned: the selection's state before this round.
+      key: the run's key.
+      round_: i32[], 0 for the first.
+    """
+    cohort_key = derive(_round_key(key, round_), "cohort")
+    return setting.selection.choose(learned, cohort_key)
 
 
 def one_round(
-    setting: Setting, state: RunState, train: ClientData, resident: Array | None = None
+    setting: Setting,
+    state: RunState,
+    train: ClientData,
+    resident: Array | None = None,
+    public: ClientData | None = None,
 ) -> tuple[RunState, Metrics]:
     """The state after one more round, and the cohort's mean training metrics.
 
-    `resident` i32[U], ascending, names the clients whose states `state.clients` holds;
-    None for all.
+    Args:
+      setting: what stays the same.
+      state: after the rounds before.
+      train: the clients' training rows, offset and size i32[C].
+      resident: i32[U], ascending, the clients whose states `state.clients` holds; None
+        for all.
+      public: the rows of the server; None for none.
     """
     turns = plan(setting, state, train, resident)
-    clients, uploads, metrics = train_cohort(setting, state, train, turns)
-    mask, weight = turns.mask, turns.weight
-    num_clients = train.size.shape[0]
-    cohort = Cohort(turns.ids, weight, mask, turns.draws, num_clients)
+    clients, uploads, metrics = train_cohort(setting, state, train, turns, public)
+    cohort = cohort_of(state, train, turns, public)
+    channel_state = state.channel
+    if setting.channel is not None:
+        channel_key = derive(cohort.key, "channel")
+        uploads, channel_state = setting.channel.receive(
+            channel_state, channel_key, uploads, cohort
+        )
+    reported = turns.mask.sum() > 0
     server = setting.algorithm.aggregate(state.server, uploads, cohort)
-    server = tree.where(mask.sum() > 0, server, state.server)
-    server = mesh.whole(setting.mesh, server)
-    metrics = jax.tree.map(lambda leaf: aggregation.mean(leaf, weight * mask), metrics)
-    metrics = jax.tree.map(lambda m: jnp.where(mask.sum() > 0, m, jnp.nan), metrics)
+    server = tree.where(reported, server, state.server)
+    counted = (turns.draws * turns.mask).astype(jnp.int32)
+    after = RunState(
+        key=state.key,
+        round=state.round + 1,
+        server=mesh.whole(setting.mesh, server),
+        clients=clients,
+        # An empty slot has the id C, past the end: it is dropped.
+        participations=state.participations.at[turns.ids].add(counted, mode="drop"),
+        cohort=turns.drawn,
+        selection=setting.selection.update(state.selection, cohort, metrics),
+        channel=channel_state,
+    )
+    weight = turns.weight * turns.mask
+    metrics = jax.tree.map(lambda leaf: aggregation.mean(leaf, weight), metrics)
+    metrics = jax.tree.map(lambda mean: jnp.where(reported, mean, jnp.nan), metrics)
     metrics["asked"] = (turns.draws > 0).sum().astype(jnp.float32)
-    metrics["reported"] = mask.sum()
-    return RunState(state.key, state.round + 1, server, clients), metrics
+    metrics["reported"] = turns.mask.sum()
+    return after, metrics
 
 
 class Turns(NamedTuple):
@@ -96,69 +123,137 @@ class Turns(NamedTuple):
     weight: Array  # f32
     mask: Array  # f32
     draws: Array  # f32, 0 for a second place of the same client
+    drawn: Array  # i32[M], ids in the order of the draw, whoever trains them
 
 
 def plan(
     setting: Setting, state: RunState, train: ClientData, resident: Array | None
 ) -> Turns:
     """Who takes part in the coming round, with which work, dealt to the devices."""
-    selection, key = setting.selection, _round_key(state.key, state.round)
-    ids = draw(setting, state.key, state.round)
+    selection = setting.selection
+    num_clients = train.size.shape[0]
+    work_key = derive(_round_key(state.key, state.round), "work")
+    ids = draw(setting, state.selection, state.key, state.round)
     size = tree.take(train.size, ids)
-    steps, mask = selection.work(derive(key, "work"), budget(setting.local, size))
-    draws = (ids < train.size.shape[0]).astype(jnp.float32)  # not of an empty place
+    steps, mask = selection.work(work_key, budget(setting.local, size))
+    draws = (ids < num_clients).astype(jnp.float32)  # not of an empty place
     weight = size * draws
     if selection.replacement:
         weight = draws = count_draws(ids)
         mask = mask * (draws > 0)
     rows = ids if resident is None else jnp.searchsorted(resident, ids)
-    turns = Turns(ids, rows.astype(jnp.int32), steps, size, weight, mask, draws)
+    turns = Turns(
+        ids=ids,
+        rows=rows.astype(jnp.int32),
+        steps=steps,
+        size=size,
+        weight=weight,
+        mask=mask,
+        draws=draws,
+        drawn=ids,
+    )
     if setting.mesh is None:
         return turns
-    count = train.size.shape[0]
-    slots = mesh.deal(setting.mesh, ids, steps, count)
-    empty: Any = (count, FAR, 0, 0, 0, 0, 0)
-    dealt = jax.tree.map(
-        lambda leaf, none: jnp.append(leaf, jnp.asarray(none, leaf.dtype))[slots],
-        turns,
-        Turns(*empty),
+    slots = mesh.deal(setting.mesh, ids, steps, num_clients)
+    zero = jnp.int32(0)
+    empty = Turns(
+        ids=jnp.int32(num_clients),
+        rows=jnp.int32(FAR),
+        steps=zero,
+        size=zero,
+        weight=zero,
+        mask=zero,
+        draws=zero,
+        drawn=zero,
     )
-    return mesh.whole(setting.mesh, dealt)  # else sums over it would be exchanged
+    dealt = jax.tree.map(
+        lambda leaf, none: jnp.append(leaf, none.astype(leaf.dtype))[slots],
+        turns,
+        empty,
+    )
+    # Held whole by every device: else sums over it would be exchanged.
+    return mesh.whole(setting.mesh, dealt._replace(drawn=ids))
+
+
+def cohort_of(
+    state: RunState, train: ClientData, turns: Turns, public: ClientData | None
+) -> Cohort:
+    """What the server may know of this round."""
+    return Cohort(
+        ids=turns.ids,
+        weight=turns.weight,
+        mask=turns.mask,
+        draws=turns.draws,
+        num_clients=train.size.shape[0],
+        round=state.round,
+        key=derive(_round_key(state.key, state.round), "server"),
+        public=public_rows(train.examples, public),
+    )
+
+
+def public_rows(pool: Examples, public: ClientData | None) -> ClientData:
+    """The rows of the server; none of `pool` where it has none."""
+    if public is not None:
+        return public
+    return ClientData(pool, offset=jnp.int32(0), size=jnp.int32(0))
 
 
 def train_cohort(
-    setting: Setting, state: RunState, train: ClientData, turns: Turns
+    setting: Setting,
+    state: RunState,
+    train: ClientData,
+    turns: Turns,
+    public: ClientData | None,
 ) -> tuple[Any, Any, Metrics]:
     """(states of all clients, uploads [M], metrics [M]) after the cohort's training."""
-    algorithm, grid = setting.algorithm, setting.mesh
-    key = _round_key(state.key, state.round)
+    algorithm = setting.algorithm
+    grid = setting.mesh
+    round_key = _round_key(state.key, state.round)
+    num_clients = train.size.shape[0]
 
     def locally(same, data, clients, turns):
-        server, key, round_, everybody = same
+        server, channel_state, round_, key, everybody, public = same
         examples, offset = data
 
         def take_turn(client_id, steps, span, client):
-            turn = Turn(client_key(key, client_id), round_, steps)
-            message = algorithm.message(server, client)
-            return algorithm.train(turn, message, client, ClientData(examples, *span))
+            turn = Turn(
+                key=client_key(key, client_id),
+                round=round_,
+                steps=steps,
+                id=client_id,
+                num_clients=num_clients,
+                public=public_rows(examples, public),
+            )
+            message = algorithm.message(turn, server, client)
+            rows = ClientData(examples, *span)
+            client, upload, metrics = algorithm.train(turn, message, client, rows)
+            if setting.channel is not None:
+                channel_key = derive(turn.key, "channel")
+                upload = setting.channel.send(
+                    channel_state, channel_key, message, upload
+                )
+            return client, upload, metrics
 
-        own = mesh.fetch(grid, clients, everybody.rows, turns.rows)
+        client_states = mesh.fetch(grid, clients, everybody.rows, turns.rows)
         # An empty slot takes some client's offset; it reads no row.
         offset = tree.take(offset, mesh.inside(grid, turns.ids, offset))
         offset = mesh.inside(grid, offset, examples.y)
-        args = turns.ids, turns.steps, (offset, turns.size), own
-        at_once = setting.width, None
+        args = turns.ids, turns.steps, (offset, turns.size), client_states
+        width = setting.width
+        used = None
         if grid is not None:  # a part of the cohort, and empty slots
-            share = -(-setting.selection.cohort // grid.size)
-            at_once = setting.width or share, (turns.rows < FAR).sum()
-        new, uploads, metrics = over_clients(take_turn, args, turns.steps, *at_once)
+            width = width or -(-setting.selection.cohort // grid.size)
+            used = (turns.rows < FAR).sum()
+        new, uploads, metrics = over_clients(take_turn, args, turns.steps, width, used)
         clients = mesh.store(grid, clients, written(everybody), written(turns), new)
         return clients, uploads, metrics
 
     # Turns go to every device, which owns states of others' turns, and in parts.
     specs = mesh.WHOLE, mesh.data(grid), mesh.SPLIT, mesh.SPLIT
-    same, data = (state.server, key, state.round, turns), (train.examples, train.offset)
-    return mesh.over(grid, locally, *specs)(same, data, state.clients, turns)
+    dealt = turns._replace(drawn=turns.ids)  # of one length, to be split
+    same = state.server, state.channel, state.round, round_key, dealt, public
+    data = train.examples, train.offset
+    return mesh.over(grid, locally, *specs)(same, data, state.clients, dealt)
 
 
 def written(turns: Turns) -> Array:
@@ -183,32 +278,37 @@ def rounds(
     count: Array,
     at_most: int,
     resident: Array | None = None,
+    public: ClientData | None = None,
 ) -> tuple[RunState, Metrics]:
     """The state after `count` <= `at_most` rounds, and metrics f32[at_most] by round.
 
-    `count` is traced: one program runs any number of rounds. `resident` is that of
-    `one_round`, and must hold every client drawn in these rounds.
+    `count` is traced: one program runs any number of rounds. `resident` and `public`
+    are those of `one_round`; `resident` must hold every client drawn in these rounds.
     """
     # Jitted, so that its two uses are traced once.
-    step = jax.jit(lambda *given: one_round(setting, *given), inline=True)
+    step = jax.jit(functools.partial(one_round, setting), inline=True)
 
     def body(index: Array, carry: Any) -> Any:
         state, history = carry
-        state, metrics = step(state, train, resident)
+        state, metrics = step(state, train, resident, public)
         return state, jax.tree.map(lambda h, m: h.at[index].set(m), history, metrics)
 
-    shapes = jax.eval_shape(step, state, train, resident)[1]
+    shapes = jax.eval_shape(step, state, train, resident, public)[1]
     history = jax.tree.map(lambda m: jnp.zeros((at_most, *m.shape), m.dtype), shapes)
     return jax.lax.fori_loop(0, count, body, (state, history))
 
 
 def compile_rounds(setting: Setting, at_most: int) -> Callable[..., Any]:
-    """`rounds` jitted as (state, train, count, resident); `state` is donated."""
+    """`rounds` jitted as (state, train, count, resident, public); donates `state`."""
 
     def run(
-        state: RunState, train: ClientData, count: Array, resident: Array | None = None
+        state: RunState,
+        train: ClientData,
+        count: Array,
+        resident: Array | None = None,
+        public: ClientData | None = None,
     ) -> Any:
-        return rounds(setting, state, train, count, at_most, resident)
+        return rounds(setting, state, train, count, at_most, resident, public)
 
     return jax.jit(run, donate_argnums=0)
 

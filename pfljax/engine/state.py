@@ -9,17 +9,16 @@ from pfljax.core.keys import derive
 from pfljax.core.types import Algorithm, Array, Key, RunState, Task
 from pfljax.engine import mesh
 from pfljax.engine.mesh import Grid
+from pfljax.engine.rounds import Setting
 
 INIT_BLOCK = 1024  # clients whose first states are made at once
 
 
-def init(algorithm: Algorithm, task: Task, num_clients: int, key: Key) -> RunState:
-    """The state before the first round; leaves of `clients` have a leading axis C.
-
-    On a mesh give `mesh.padded(num_clients, mesh)`: rows past C belong to nobody.
-    """
+def init(setting: Setting, task: Task, num_clients: int, key: Key) -> RunState:
+    """The state before the first round; leaves of `clients` have a leading axis C."""
     params = first_params(task, key)
-    state = first_server(algorithm, params, num_clients, key)
+    state = first_server(setting, params, num_clients, key)
+    algorithm = setting.algorithm
     clients = first_clients(algorithm, None, params, num_clients, key)
     return state._replace(clients=clients)
 
@@ -29,12 +28,20 @@ def first_params(task: Task, key: Key) -> Any:
     return task.init(derive(key, "params"))
 
 
-def first_server(
-    algorithm: Algorithm, params: Any, num_clients: int, key: Key
-) -> RunState:
+def first_server(setting: Setting, params: Any, num_clients: int, key: Key) -> RunState:
     """The state before the first round, without the clients."""
-    server = algorithm.init(params, num_clients, derive(key, "server"))
-    return RunState(key, jnp.int32(0), server, ())
+    channel = setting.channel
+    nobody = jnp.full(setting.selection.cohort, num_clients, jnp.int32)
+    return RunState(
+        key=key,
+        round=jnp.int32(0),
+        server=setting.algorithm.init(params, num_clients, derive(key, "server")),
+        clients=(),
+        participations=jnp.zeros(num_clients, jnp.int32),
+        cohort=nobody,
+        selection=setting.selection.init(),
+        channel=() if channel is None else channel.init(),
+    )
 
 
 def first_clients(
@@ -42,7 +49,8 @@ def first_clients(
 ) -> Any:
     """The states of all clients before the first round, stacked.
 
-    Each device makes its own.
+    Each device makes its own. On a mesh give `mesh.padded(num_clients, mesh)`: rows
+    past C belong to nobody.
     """
 
     def locally(same: Any, ids: Array) -> Any:

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 
 from pfljax.core import tree
 from pfljax.core.training import full_gradient
-from pfljax.core.types import Array, ClientData, Key, Params, Task
+from pfljax.core.types import Array, ClientData, Params, Task
 
 
 class Dissimilarity(NamedTuple):
@@ -22,7 +22,7 @@ class Dissimilarity(NamedTuple):
 
 
 def dissimilarity(
-    task: Task, params: Params, data: ClientData, key: Key, batch_size: int = 64
+    task: Task, params: Params, data: ClientData, batch_size: int = 64
 ) -> Dissimilarity:
     """B(w) and V(w) at `params` over all clients; jittable.
 
@@ -35,7 +35,7 @@ def dissimilarity(
 
     def gradient(offset: Array, size: Array) -> Params:
         own = ClientData(data.examples, offset, size)
-        return full_gradient(task.loss, params, own, key, batch_size)[1]
+        return full_gradient(task.loss, params, own, batch_size)[1]
 
     def add(total: Params, client: tuple[Array, ...]) -> tuple[Params, None]:
         p, *span = client

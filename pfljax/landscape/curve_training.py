@@ -199,6 +199,9 @@ def _fit(
         key=key,
         round=jnp.int32(0),
         steps=budget(local, data.size),
+        id=jnp.int32(0),
+        num_clients=1,
+        public=data._replace(size=jnp.int32(0)),
     )
     trained, _ = fit(loss_of_a_draw, free, data, turn, local)
     return trained

@@ -1,24 +1,17 @@
-"""Who takes part in a round, and with how much work.
+"""The record of a selection: who takes part in a round, and with how much work.
 
-A `Selection` depends on the run's seed and the round alone, never on the method: two
-methods with one seed see the same cohorts, stragglers and minibatches.
+Cohorts depend on the run's seed, the round and what the selection has learned. Those
+that learn nothing give two methods of one seed the same cohorts, stragglers and
+minibatches.
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 
-from pfljax.core.types import Array, Key
-
-
-class Selection(NamedTuple):
-    """How a cohort of fixed size is drawn."""
-
-    cohort: int  # M
-    ids: Callable[[Key], Array]  # i32[M]
-    work: Callable[[Key, Array], tuple[Array, Array]]  # budgets -> (budgets, mask) [M]
-    replacement: bool = False  # a client may be drawn twice; all weigh the same
+from pfljax.core.types import Array, Cohort, Key, Metrics
 
 
 def full_work(key: Key, steps: Array) -> tuple[Array, Array]:
@@ -26,18 +19,39 @@ def full_work(key: Key, steps: Array) -> tuple[Array, Array]:
     return steps, jnp.ones(steps.shape, jnp.float32)
 
 
+def learns_nothing(state: Any, cohort: Cohort, metrics: Metrics) -> Any:
+    """The state as it was."""
+    return state
+
+
+class Selection(NamedTuple):
+    """How a cohort of fixed size is drawn."""
+
+    cohort: int  # M
+    choose: Callable[[Any, Key], Array]  # (state, key) -> i32[M], C for an empty place
+    work: Callable[[Key, Array], tuple[Array, Array]] = full_work  # -> budgets, mask
+    init: Callable[[], Any] = lambda: ()  # the state before the first round
+    update: Callable[[Any, Cohort, Metrics], Any] = learns_nothing  # metrics f32[M]
+    replacement: bool = False  # a client may be drawn twice; all weigh the same
+
+
+def learns(selection: Selection) -> bool:
+    """Whether cohorts depend on the results of earlier rounds."""
+    return bool(jax.tree.leaves(jax.eval_shape(selection.init)))
+
+
 def first(selection: Selection, count: Array, num_clients: int) -> Selection:
     """The first `count` places of `selection`, i32[] and maybe traced; others empty.
 
     Of `uniform` this is the cohort of that size.
     """
-    there = jnp.arange(selection.cohort) < count
+    taken = jnp.arange(selection.cohort) < count
 
     def work(key: Key, steps: Array) -> tuple[Array, Array]:
         steps, mask = selection.work(key, steps)
-        return jnp.where(there, steps, 0), jnp.where(there, mask, 0.0)
+        return jnp.where(taken, steps, 0), jnp.where(taken, mask, 0.0)
 
-    def ids(key: Key) -> Array:
-        return jnp.where(there, selection.ids(key), num_clients)
+    def choose(state: Any, key: Key) -> Array:
+        return jnp.where(taken, selection.choose(state, key), num_clients)
 
-    return selection._replace(ids=ids, work=work)
+    return selection._replace(choose=choose, work=work)

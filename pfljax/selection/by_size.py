@@ -1,11 +1,13 @@
 """Cohorts drawn in proportion to rows, with replacement."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from pfljax.core.types import Array, Key
-from pfljax.selection.base import Selection, full_work
+from pfljax.selection.base import Selection
 
 
 def by_size(cohort: int, sizes: np.ndarray) -> Selection:
@@ -20,8 +22,8 @@ def by_size(cohort: int, sizes: np.ndarray) -> Selection:
         )
     ends = jnp.asarray(np.cumsum(sizes), jnp.int32)
 
-    def ids(key: Key) -> Array:
+    def choose(state: Any, key: Key) -> Array:
         row = jax.random.randint(key, (cohort,), 0, ends[-1])
         return jnp.searchsorted(ends, row, side="right").astype(jnp.int32)
 
-    return Selection(cohort, ids, full_work, replacement=True)
+    return Selection(cohort=cohort, choose=choose, replacement=True)

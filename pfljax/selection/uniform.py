@@ -3,7 +3,7 @@
 import jax.numpy as jnp
 
 from pfljax.core.shuffle import index_shuffle
-from pfljax.selection.base import Selection, full_work
+from pfljax.selection.base import Selection
 
 
 def uniform(cohort: int, num_clients: int) -> Selection:
@@ -15,5 +15,6 @@ def uniform(cohort: int, num_clients: int) -> Selection:
         )
     places = jnp.arange(cohort)
     return Selection(
-        cohort, lambda key: index_shuffle(places, num_clients, key), full_work
+        cohort=cohort,
+        choose=lambda state, key: index_shuffle(places, num_clients, key),
     )

@@ -37,27 +37,32 @@ def assess(
 
     `states` reads the clients of a store; None where `state` has all.
     """
-    seen = np.asarray(sim.participations(state.key, state.round))
-    last = np.asarray(sim.draw(state.key, state.round - 1))
     ids = np.arange(federation.num_clients)
+    last_cohort = np.unique(np.asarray(state.cohort))
+    never = np.asarray(state.participations) == 0
     groups = {
         "all": ids,
-        "participants": np.unique(last),
-        "never chosen": ids[seen == 0],
+        "participants": last_cohort[last_cohort < len(ids)],  # not an empty place
+        "never chosen": ids[never],
     }
     views = [view for view in sim.judges if view != "trained" or sim.trained]
     states = states or _held(sim, state, len(ids))
-    people = federation, states, ids, groups
-    records, values = _judge(sim, views, state, *people)
+    records, values = _judge(sim, views, state, federation, states, ids, groups)
     values["round"] = np.asarray(state.round)
-    if unseen is not None:
-        new = np.arange(unseen.num_clients)
-        ids, groups = federation.num_clients + new, {"unseen": new}
-        people = unseen, lambda ids: newcomers(sim, state, ids), ids, groups
-        more, arrays = _judge(sim, list(sim.judges), state, *people)
-        records += more
-        values |= {f"unseen:{name}": array for name, array in arrays.items()}
-    return records, values
+    if unseen is None:
+        return records, values
+    places = np.arange(unseen.num_clients)
+    more, arrays = _judge(
+        sim,
+        list(sim.judges),
+        state,
+        unseen,
+        states=lambda ids: newcomers(sim, state, ids),
+        ids=federation.num_clients + places,
+        groups={"unseen": places},
+    )
+    values |= {f"unseen:{name}": array for name, array in arrays.items()}
+    return records + more, values
 
 
 def newcomers(sim: Simulation, state: RunState, ids: np.ndarray) -> Any:
@@ -70,31 +75,38 @@ def newcomers(sim: Simulation, state: RunState, ids: np.ndarray) -> Any:
 
 
 def _judge(
-    sim: Simulation, views: list[str], state: RunState, federation: Federation,
-    states: States, ids: np.ndarray, groups: dict[str, np.ndarray],
-) -> tuple[list[dict[str, Any]], Values]:  # fmt: skip
-    """Records and values of these clients, by view, on test and validation rows.
+    sim: Simulation,
+    views: list[str],
+    state: RunState,
+    federation: Federation,
+    states: States,
+    ids: np.ndarray,
+    groups: dict[str, np.ndarray],
+) -> tuple[list[dict[str, Any]], Values]:
+    """Records and values of these clients, by view, on test and validation rows."""
 
-    Where nothing is personal, the server's figures stand under "personal" as well.
-    """
-    records, values = [], {}
-    for view in views:
-        for split in ("test", "validation"):
-            rows = getattr(federation, split)
-            weight = np.asarray(rows.size)
-            if not weight.any() or (split == "validation" and view == "trained"):
-                continue
-            if view == "server":
-                judged = _by_span(sim, state, rows)
-            else:
-                people = sim, states, ids, (federation.train, rows)
-                judged = in_blocks(sim.judges[view], state, *people)
-            both = view == "server" and sim.personal_is_server
-            for name in (view, "personal") if both else (view,):
-                steps = sim.finetune if name != "server" else 0
-                records += programs.records(name, split, steps, judged, weight, groups)
-                values |= {f"{name}/{split}/{m}": judged[m] for m in metrics.METRICS}
+    def judged(view: str, split: str) -> Values:
+        rows = getattr(federation, split)
+        if view == "server":
+            return _by_span(sim, state, rows)
+        parts = federation.train, rows
+        return in_blocks(sim.judges[view], state, sim, states, ids, parts)
+
+    splits = splits_of(federation)
+    algorithm = sim.setting.algorithm
+    values = programs.by_client(algorithm, judged, views, splits)
+    sizes = {split: np.asarray(getattr(federation, split).size) for split in splits}
+    records = programs.records(algorithm, values, sizes, groups)
     return records, values
+
+
+def splits_of(federation: Federation) -> list[str]:
+    """The splits, of test and validation, in which somebody has rows."""
+    return [
+        split
+        for split in ("test", "validation")
+        if np.asarray(getattr(federation, split).size).any()
+    ]
 
 
 def _held(sim: Simulation, state: RunState, count: int) -> States:
@@ -172,15 +184,17 @@ def mixture(
     states: States | None = None,
 ) -> tuple[dict[str, Any], Values]:
     """(figures over clients along the path of endpoints, arrays [C, 11])."""
-    paths, arrays = {}, {"mixture/lambda": np.asarray(metrics.GRID, np.float32)}
     ids = np.arange(federation.num_clients)
-    states = states or _held(sim, state, len(ids))
-    assert sim.path is not None
-    for split in ("test", "validation"):
+    held = states or _held(sim, state, len(ids))
+    judge = sim.path
+    assert judge is not None
+
+    def judged(split: str) -> Values:
         rows = getattr(federation, split)
-        if np.asarray(rows.size).any():
-            judged = in_blocks(sim.path, state, sim, states, ids, (rows,))
-            paths[split] = judged
-            arrays |= {f"mixture/{split}/{m}": judged[m] for m in metrics.METRICS}
+        return in_blocks(judge, state, sim, held, ids, (rows,))
+
+    path = programs.along_path(judged, splits_of(federation))
+    arrays = {f"mixture/{name}": values for name, values in path.items()}
+    arrays["mixture/lambda"] = np.asarray(metrics.GRID, np.float32)
     weight = np.asarray(federation.test.size)
-    return programs.mixture_summary(paths, weight), arrays
+    return programs.mixture_summary(path, weight), arrays

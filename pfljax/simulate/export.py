@@ -103,7 +103,9 @@ def personal_model(
         own = tree.take(state.clients, jnp.int32(client))
     else:
         own = _stored(path, sim, state, client)
-    return sim.setting.algorithm.personal(turn, state.server, own, data)
+    took_part = programs.has_taken_part(state, jnp.int32(client))
+    algorithm = sim.setting.algorithm
+    return programs.personal_model(algorithm, turn, state.server, own, data, took_part)
 
 
 def _stored(path: str | Path, sim: Any, state: RunState, client: int) -> Any:

@@ -253,7 +253,7 @@ def _arrays(run: Run, state: RunState) -> dict[str, np.ndarray]:
     return stacked | {
         "train_size": np.asarray(run.federation.train.size),
         "test_size": np.asarray(run.federation.test.size),
-        "participations": np.asarray(run.sim.participations(state.key, state.round)),
+        "participations": np.asarray(state.participations),
     }
 
 

@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import operator
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -10,8 +9,7 @@ import jax
 
 from pfljax import engine
 from pfljax.core import tree
-from pfljax.core.communication import shapes_of_client
-from pfljax.core.types import ClientData, Key, RunState, Task, Turn
+from pfljax.core.types import ClientData, Key, RunState, Task
 from pfljax.data import Federation
 from pfljax.engine import Setting, mesh, placement
 from pfljax.engine.paging import pages
@@ -35,10 +33,6 @@ class Simulation(NamedTuple):
     longest: int  # rounds of one call of `rounds`
     judges: dict[str, Callable[..., Any]]  # by view
     path: Callable[..., Any] | None  # evaluate.judge_path
-    participations: Callable[[Key, Any], Any]  # (key, rounds) -> i32[C]
-    draw: Callable[[Key, Any], Any]  # (key, round) -> i32[M]
-    personal_is_server: bool  # nothing is personal: judged once for both
-    finetune: int  # local steps that `personal` takes
     trained: bool  # clients are also judged after their own local training
     block: int  # clients judged in one call
     programs: pages.Programs | None  # of a population in a store
@@ -91,11 +85,8 @@ def _simulation(experiment: Experiment, shape: Shape, given: Given | None):
     task = given.task if given else make_task(experiment, shape)
     setting = make_setting(experiment, task, shape)
     algorithm, width, num_clients = setting.algorithm, setting.width, shape.num_clients
-    same = personal_is_server(setting, task, shape.input_shape)
-    views = ["server"] * (algorithm.server_model is not None) + ["personal"] * (
-        not same
-    )
-    views += ["trained"] * (experiment.evaluation.trained or experiment.data.unseen > 0)
+    trained = experiment.evaluation.trained or experiment.data.unseen > 0
+    views = evaluate.views_of(algorithm, trained)
     block = width or experiment.participation.cohort  # clients judged at once
     longest = min(
         experiment.evaluation.eval_every, experiment.participation.rounds, LONGEST_CALL
@@ -109,10 +100,6 @@ def _simulation(experiment: Experiment, shape: Shape, given: Given | None):
         longest,
         {view: make_judge(setting, task, view, block) for view in views},
         evaluate.judge_path(setting, block) if algorithm.endpoints else None,
-        jax.jit(lambda key, r: engine.participations(setting, key, r, num_clients)),
-        jax.jit(lambda key, r: engine.draw(setting, key, r)),
-        same,
-        dict(experiment.method.hyper).get("finetune", 0),
         experiment.evaluation.trained,
         pages.block(pages.client_shape(setting, task)),
         programs,
@@ -141,10 +128,10 @@ def make_init(
     algorithm, grid = setting.algorithm, setting.mesh
     rows = mesh.padded(num_clients, grid)
     key: Any = jax.eval_shape(jax.random.key, 0)
-    shapes = jax.eval_shape(lambda k: engine.init(algorithm, task, rows, k), key)
+    shapes = jax.eval_shape(lambda k: engine.init(setting, task, rows, k), key)
     where = mesh.shardings(grid, shapes)
     server = jax.jit(
-        lambda params, key: first_server(algorithm, params, rows, key),
+        lambda params, key: first_server(setting, params, num_clients, key),
         out_shardings=where._replace(clients=()),
     )
     clients = jax.jit(
@@ -210,26 +197,3 @@ def make_judge(setting: Setting, task: Task, view: str, block: int) -> Any:
     if view == "server":
         return evaluate.judge_server(setting, task)
     return evaluate.judge(setting, View(view), block)
-
-
-def personal_is_server(setting: Setting, task: Task, input_shape: Any) -> bool:
-    """Whether `personal` hands out the server's model untouched: the same tracers."""
-    algorithm, server_model = setting.algorithm, setting.algorithm.server_model
-    if server_model is None:
-        return False
-    key: Any = jax.eval_shape(jax.random.key, 0)
-    data = shapes_of_client(input_shape)
-    state = jax.eval_shape(lambda key: engine.init(algorithm, task, 1, key), key)
-    client = jax.tree.map(
-        lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), state.clients
-    )
-    same = []
-
-    def compare(turn: Turn, server: Any, client: Any, rows: ClientData) -> None:
-        own = jax.tree.leaves(algorithm.personal(turn, server, client, rows))
-        shared = jax.tree.leaves(server_model(server))
-        same.append(len(own) == len(shared) and all(map(operator.is_, own, shared)))
-
-    turn = Turn(key, data.size, data.size)
-    jax.eval_shape(compare, turn, state.server, client, data)
-    return same[0]

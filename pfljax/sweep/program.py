@@ -21,7 +21,7 @@ from pfljax.engine.rounds import rounds
 from pfljax.evaluation import programs
 from pfljax.runs.settings import Experiment
 from pfljax.runtime.memory import free_bytes, needed_bytes
-from pfljax.simulate import components, simulation
+from pfljax.simulate import components
 from pfljax.simulate.components import Shape
 from pfljax.sweep.pool import Data, Rows
 
@@ -203,7 +203,7 @@ def one_run(plan: Plan, task: Task, data: Data, run: Inputs) -> Found:
         state, history = rounds(setting, state, train, count, every)
         return state, (history["loss"], judged(setting, task, state, train, rows))
 
-    first = engine.init(setting.algorithm, task, C, jax.random.key(run.seed))
+    first = engine.init(setting, task, C, jax.random.key(run.seed))
     counts = jnp.diff(jnp.asarray([0, *evaluations(experiment)]))
     state, (loss, metrics) = jax.lax.scan(block, first, counts)
     path = along_path(setting, state, train, rows)
@@ -235,21 +235,22 @@ def judged(
     splits: dict[str, Rows],
 ) -> dict[str, Array]:
     """Metrics f32[C] by "model/split/metric"; the server's once a set of rows."""
-    found, pool = {}, train.examples
-    same = simulation.personal_is_server(setting, task, pool.x.shape[1:])
-    ids, block = jnp.arange(len(train.size)), _block(setting)
-    for split, rows in splits.items():
-        if setting.algorithm.server_model is not None:
+    algorithm = setting.algorithm
+    pool = train.examples
+    ids = jnp.arange(len(train.size))
+
+    def of_view(view: str, split: str) -> dict[str, Array]:
+        rows = splits[split]
+        if view == "server":
             different = ClientData(pool, *rows.different)
-            scores = programs.judge_server(setting, task)(state.server, different)
-            found[f"server/{split}"] = tree.take(scores, rows.place)
-        if same:
-            found[f"personal/{split}"] = found[f"server/{split}"]
-            continue
-        judge = programs.judge(setting, programs.View(), block)
-        own = ClientData(pool, *rows.own)
-        found[f"personal/{split}"] = judge(state, state.clients, ids, train, own)
-    return _flat(found)
+            metrics = programs.judge_server(setting, task)(state.server, different)
+            return tree.take(metrics, rows.place)
+        judge = programs.judge(setting, programs.View(view), _block(setting))
+        each = ClientData(pool, *rows.own)
+        return judge(state, state.clients, ids, train, each)
+
+    views = programs.views_of(algorithm)
+    return programs.by_client(algorithm, of_view, views, list(splits))
 
 
 def along_path(
@@ -260,17 +261,14 @@ def along_path(
         return {}
     judge = programs.judge_path(setting, _block(setting))
     ids = jnp.arange(len(train.size))
-    found = {
-        split: judge(state, state.clients, ids, ClientData(train.examples, *rows.own))
-        for split, rows in splits.items()
-    }
-    return _flat(found)
+
+    def of_split(split: str) -> dict[str, Array]:
+        rows = ClientData(train.examples, *splits[split].own)
+        return judge(state, state.clients, ids, rows)
+
+    return programs.along_path(of_split, list(splits))
 
 
 def _block(setting: Setting) -> int:
     """Clients that are judged at once."""
     return setting.width or setting.selection.cohort
-
-
-def _flat(found: dict[str, dict[str, Array]]) -> dict[str, Array]:
-    return {f"{name}/{m}": a for name, own in found.items() for m, a in own.items()}

@@ -1,11 +1,9 @@
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from pfljax.algorithms.fedavg import fedavg
 from pfljax.conformance import Case, toy
 from pfljax.core import aggregation
-from pfljax.core.types import Turn
 
 CONFORMANCE = [
     Case("fedavg", bytes=(toy.WHOLE, toy.WHOLE)),
@@ -24,7 +22,7 @@ def test_fedavg_against_numpy():
 def test_finetune_takes_steps_from_the_server_model_on_own_rows():
     method = fedavg(toy.quadratic(), toy.full_batch(), finetune=5)
     w = np.float32([1, 2, 3])
-    turn = Turn(jax.random.key(0), jnp.int32(0), jnp.int32(3))
+    turn = toy.turn(jax.random.key(0), 0, 3)
     data = toy.one(toy.quadratic_clients(), 2)
     tuned = toy.flat(method.personal(turn, toy.unflat(w), (), data))
     expected = toy.descend(w, lambda x: toy.gradient(2, x), steps=5)

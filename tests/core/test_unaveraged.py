@@ -10,7 +10,7 @@ from pfljax.algorithms.global_model.scaffold import scaffold
 from pfljax.algorithms.multi_task.ditto import ditto
 from pfljax.conformance import toy
 from pfljax.core import tree
-from pfljax.core.types import Cohort, Local
+from pfljax.core.types import Local
 from pfljax.core.unaveraged import UNSENT, leave_unsent
 from pfljax.models.layers import BatchNorm, flatten
 from pfljax.simulate import components
@@ -67,7 +67,7 @@ def test_a_model_says_so_by_the_name_of_its_normalisation():
         aggregate = components.make_setting(e, task, shape).algorithm.aggregate
         params = task.init(jax.random.key(0))
         uploads = jax.tree.map(lambda leaf: jnp.stack([leaf + 1] * 2), params)
-        cohort = Cohort(jnp.arange(2), jnp.ones(2), jnp.ones(2), jnp.ones(2), 5)
+        cohort = toy.cohort(jnp.ones(2), 5)
         change = tree.sub(aggregate(params, uploads, cohort), params)
         sent[norm] = {k: float(v.min()) for k, v in tree.paths(change).items()}
     assert min(sent["batch"].values()) > 0.99

@@ -37,13 +37,17 @@ def fixed(ids, mask=None):
     """The same cohort every round; who has mask 0 does not report."""
     ids = jnp.asarray(ids, jnp.int32)
     mask = jnp.ones(len(ids)) if mask is None else jnp.asarray(mask, jnp.float32)
-    return selection.Selection(len(ids), lambda key: ids, lambda key, s: (s, mask))
+    return selection.Selection(
+        cohort=len(ids),
+        choose=lambda state, key: ids,
+        work=lambda key, steps: (steps, mask),
+    )
 
 
 def round_with(select, method=None):
     """(state before, state after, metrics) of one round."""
     setting = engine.Setting(method or both(), LOCAL, select)
-    state = engine.init(setting.algorithm, TASK, CLIENTS, jax.random.key(0))
+    state = engine.init(setting, TASK, CLIENTS, jax.random.key(0))
     run = jax.jit(lambda s, data: engine.one_round(setting, s, data))
     return state, *run(state, toy.noisy_clients())
 
@@ -85,7 +89,7 @@ def test_chunks_hold_clients_of_like_work_largest_first(width):
 def test_one_program_runs_any_number_of_rounds():
     setting = engine.Setting(fedavg(TASK, LOCAL), LOCAL, selection.uniform(3, CLIENTS))
     program, train = engine.compile_rounds(setting, at_most=5), toy.noisy_clients()
-    state = engine.init(setting.algorithm, TASK, CLIENTS, jax.random.key(0))
+    state = engine.init(setting, TASK, CLIENTS, jax.random.key(0))
     whole, history = program(toy.copy(state), train, 5)
     part, few = program(toy.copy(state), train, 2)
     again, rest = program(part, train, 3)
@@ -103,7 +107,7 @@ def test_one_program_runs_any_number_of_rounds():
 def test_who_does_not_report_keeps_its_state_and_is_not_averaged():
     before, after, metrics = round_with(fixed([6, 1, 4], mask=[1, 0, 1]))
     _, without, _ = round_with(fixed([6, 4]))
-    toy.assert_close(after, without, 1e-6)
+    toy.assert_close(after._replace(cohort=without.cohort), without, 1e-6)
     assert metrics["reported"] == 2
     old, new = toy.flat(before.clients), toy.flat(after.clients)
     np.testing.assert_array_equal(np.any(old != new, 1).nonzero()[0], [4, 6])
@@ -111,7 +115,8 @@ def test_who_does_not_report_keeps_its_state_and_is_not_averaged():
 
 def test_when_nobody_reports_nothing_changes_but_the_round():
     before, after, metrics = round_with(fixed([6, 1], mask=[0, 0]))
-    toy.assert_same(after, before._replace(round=after.round))
+    asked = jnp.asarray([6, 1], jnp.int32)
+    toy.assert_same(after, before._replace(round=after.round, cohort=asked))
     assert after.round == 1
     assert metrics["reported"] == 0
     assert np.isnan(metrics["loss"])
@@ -163,35 +168,37 @@ def test_a_key_belongs_to_a_client_and_a_round_not_to_a_place():
 def test_cohorts_and_their_counts_agree():
     setting = engine.Setting(alone(TASK, LOCAL), LOCAL, selection.uniform(3, CLIENTS))
     key = jax.random.key(4)
-    drawn = np.concatenate([engine.draw(setting, key, r) for r in range(6)])
-    counts = engine.participations(setting, key, jnp.int32(6), CLIENTS)
-    np.testing.assert_array_equal(counts, np.bincount(drawn, minlength=CLIENTS))
-    assert len(np.unique(drawn)) > 3
+    drawn = [engine.draw(setting, (), key, r) for r in range(6)]
+    state = engine.init(setting, TASK, CLIENTS, key)
+    state, _ = engine.compile_rounds(setting, 6)(state, toy.noisy_clients(), 6)
+    counts = np.bincount(np.concatenate(drawn), minlength=CLIENTS)
+    np.testing.assert_array_equal(state.participations, counts)
+    np.testing.assert_array_equal(state.cohort, drawn[-1])
+    assert (counts > 0).sum() > 3
 
 
 @pytest.mark.parametrize("width", [None, 2])
 @pytest.mark.parametrize("method", [both(), alone(TASK, LOCAL)], ids=["a", "b"])
 def test_methods_of_one_seed_train_the_same_cohort(method, width):
     setting = engine.Setting(method, LOCAL, selection.uniform(3, CLIENTS), width)
-    state = engine.init(method, TASK, CLIENTS, jax.random.key(0))
+    state = engine.init(setting, TASK, CLIENTS, jax.random.key(0))
     after, _ = engine.compile_rounds(setting, 1)(
         toy.copy(state), toy.noisy_clients(), 1
     )
-    drawn = sorted(engine.draw(setting, jax.random.key(0), 0).tolist())
+    drawn = sorted(after.cohort.tolist())
     moved = np.any(toy.flat(state.clients) != toy.flat(after.clients), 1)
     np.testing.assert_array_equal(np.flatnonzero(moved), drawn)
 
 
 def test_a_late_client_starts_as_if_it_had_been_there():
     method, key = superfed(TASK, LOCAL), jax.random.key(7)
-    state = engine.init(method, TASK, 5, key)
+    setting = engine.Setting(method, LOCAL, selection.uniform(3, 5))
+    state = engine.init(setting, TASK, 5, key)
     params = TASK.init(derive(key, "params"))
     late = engine.init_client(method, params, jnp.int32(3), key)
     toy.assert_close(late, tree.take(state.clients, 3), 1e-6)
-    assert not np.allclose(
-        toy.flat(late.own), toy.flat(tree.take(state.clients, 2).own)
-    )
-    more = engine.init(method, TASK, 9, key)
+    assert not np.allclose(toy.flat(late.v), toy.flat(tree.take(state.clients, 2).v))
+    more = engine.init(setting, TASK, 9, key)
     toy.assert_close(tree.take(more.clients, jnp.arange(5)), state.clients, 1e-6)
 
 

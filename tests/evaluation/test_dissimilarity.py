@@ -13,7 +13,7 @@ KEY, W = jax.random.key(0), np.array([1.0, -2.0, 3.0])
 
 @jax.jit
 def found_at(data):
-    return dissimilarity(toy.quadratic(), toy.unflat(W), data, KEY, batch_size=2)
+    return dissimilarity(toy.quadratic(), toy.unflat(W), data, batch_size=2)
 
 
 def test_against_numpy():

@@ -12,7 +12,7 @@ from pfljax.conformance import toy
 from pfljax.core import tree
 from pfljax.core.keys import derive
 from pfljax.core.training import budget
-from pfljax.core.types import Batch, ClientData, Local, Turn
+from pfljax.core.types import Batch, ClientData, Local
 from pfljax.evaluation import metrics, programs
 from pfljax.evaluation.programs import View
 
@@ -26,7 +26,7 @@ def made(factory, **options):
     """(setting, state) of a method whose local models, if any, differ."""
     method = factory(TASK, LOCAL, **options)
     setting = engine.Setting(method, LOCAL, selection.uniform(4, CLIENTS))
-    return setting, engine.init(method, TASK, CLIENTS, jax.random.key(2))
+    return setting, engine.init(setting, TASK, CLIENTS, jax.random.key(2))
 
 
 def judged(setting, state, model, test=TEST, width=None):
@@ -66,8 +66,8 @@ def for_all(params):
 @pytest.fixture(scope="module")
 def mixture():
     setting, state = made(superfed, start=0.0)
-    met = state.clients._replace(met=jnp.ones(CLIENTS, bool))  # all took part
-    return setting, state._replace(round=jnp.int32(1), clients=met)  # and mixed
+    mixed = state.clients._replace(mixed=jnp.ones(CLIENTS, bool))
+    return setting, state._replace(round=jnp.int32(1), clients=mixed)
 
 
 def test_the_server_view_judges_the_one_model_of_all(mixture):
@@ -77,7 +77,7 @@ def test_the_server_view_judges_the_one_model_of_all(mixture):
 
 def test_the_personal_view_judges_each_clients_own(mixture):
     setting, state = mixture
-    models = tree.lerp(for_all(state.server), state.clients.own, 0.5)
+    models = tree.lerp(for_all(state.server), state.clients.v, 0.5)
     found = judged(setting, state, "personal")
     assert_metrics(found, models)
     toy.assert_close(found, judged(setting, state, "personal", width=3))
@@ -97,7 +97,7 @@ def test_a_client_without_test_rows_has_no_metrics(mixture):
 def test_the_path_begins_at_the_server_and_ends_at_the_clients_model(mixture):
     setting, state = mixture
     path = programs.judge_path(setting)(state, state.clients, IDS, TEST)
-    points = {0: for_all(state.server), 10: state.clients.own}
+    points = {0: for_all(state.server), 10: state.clients.v}
     points[3] = tree.lerp(points[0], points[10], 0.3)
     for place, models in points.items():
         at = jax.tree.map(lambda leaf, place=place: leaf[:, place], path)
@@ -107,7 +107,7 @@ def test_the_path_begins_at_the_server_and_ends_at_the_clients_model(mixture):
 
 
 def turn_for(data):
-    return Turn(jax.random.key(9), jnp.int32(0), jnp.int32(6))
+    return toy.turn(jax.random.key(9), 0, 6)
 
 
 @pytest.mark.parametrize("factory", [fedavg, fedper, scaffold])
@@ -117,7 +117,7 @@ def test_the_trained_model_is_what_the_client_uploads(factory):
     client = tree.take(state.clients, 1)
     turn = turn_for(data)
     found = programs.after_training(method, turn, state.server, client, data)
-    message = method.message(state.server, client)
+    message = method.message(turn, state.server, client)
     client, upload, _ = method.train(turn, message, client, data)
     models = {
         fedavg: lambda: upload,
@@ -133,11 +133,11 @@ def test_the_trained_view_trains_every_client_and_leaves_no_trace():
     found = judged(setting, state, "trained")
     toy.assert_same(state, before)
     turns = jax.vmap(
-        lambda k, size: Turn(
+        lambda k, size: toy.turn(
             engine.client_key(
                 jax.random.fold_in(derive(state.key, "evaluation"), 0), k
             ),
-            jnp.int32(0),
+            0,
             budget(LOCAL, size),
         )
     )(IDS, TRAIN.size)
@@ -171,26 +171,30 @@ def test_views_say_when_and_refuse_what_is_not_there():
 
 
 def test_records_name_model_clients_and_time():
-    values = {"accuracy": np.array([0.1, 0.2, 0.6])}
+    accuracy = np.array([0.1, 0.2, 0.6])
+    names = ("server/test/accuracy", "trained/test/accuracy")
+    values = dict.fromkeys(names, accuracy)
+    method = fedavg(TASK, LOCAL, finetune=5)
+    sizes = {"test": np.array([1, 1, 2])}
     groups = {"all": np.arange(3), "unseen": np.array([], int), "drawn": np.array([2])}
-    made_ = programs.records("trained", "test", 5, values, np.array([1, 1, 2]), groups)
-    assert [(r["clients"], r["count"]) for r in made_] == [("all", 3), ("drawn", 1)]
-    assert (made_[0]["model"], made_[0]["finetune"]) == ("personal", 5)
-    assert made_[0]["when"] == "after local training"
-    assert made_[0]["metrics"]["accuracy"]["weighted"] == pytest.approx(0.375)
-    assert made_[1]["metrics"]["accuracy"]["mean"] == 0.6
-    server = programs.records("server", "test", 5, values, np.ones(3), groups)
-    assert (server[0]["model"], server[0]["finetune"]) == ("server", 0)
+    records = programs.records(method, values, sizes, groups)
+    of_server, of_trained = records[:2], records[2:]
+    for two in (of_server, of_trained):
+        assert [(r["clients"], r["count"]) for r in two] == [("all", 3), ("drawn", 1)]
+    assert (of_trained[0]["model"], of_trained[0]["finetune"]) == ("personal", 5)
+    assert of_trained[0]["when"] == "after local training"
+    assert of_trained[0]["metrics"]["accuracy"]["weighted"] == pytest.approx(0.375)
+    assert of_trained[1]["metrics"]["accuracy"]["mean"] == 0.6
+    assert (of_server[0]["model"], of_server[0]["finetune"]) == ("server", 0)
 
 
 def test_lambda_is_chosen_on_validation_rows_and_by_the_oracle_apart():
-    test = {"accuracy": np.tile(np.arange(11) / 10, (2, 1))}
-    validation = {"accuracy": np.eye(11)[[2, 4]]}
-    paths = {"test": test, "validation": validation}
+    test = {"test/accuracy": np.tile(np.arange(11) / 10, (2, 1))}
+    paths = test | {"validation/accuracy": np.eye(11)[[2, 4]]}
     found = programs.mixture_summary(paths, np.ones(2))
     means = {name: figures["accuracy"]["mean"] for name, figures in found.items()}
     assert means == pytest.approx(
         {"half": 0.5, "chosen_on_validation": 0.3, "oracle_chosen_on_test": 1.0}
     )
-    without = programs.mixture_summary({"test": test}, np.ones(2))
+    without = programs.mixture_summary(test, np.ones(2))
     assert without["chosen_on_validation"] is None

@@ -10,7 +10,9 @@ CHI_SQUARE = {4: 23.5, 9: 33.7}  # upper 1e-4 quantiles, by degrees of freedom
 
 def draws(select, count):
     """The cohorts of `count` keys, i32[count, M]."""
-    return np.asarray(jax.jit(jax.vmap(select.ids))(keys(count)))
+    return np.asarray(
+        jax.jit(jax.vmap(lambda key: select.choose((), key)))(keys(count))
+    )
 
 
 def keys(count):
@@ -89,7 +91,7 @@ def test_stragglers_leave_the_cohort_and_are_the_same_for_all():
     plain = selection.uniform(4, 9)
     select = selection.stragglers(plain, 0.5, 5)
     key = jax.random.key(1)
-    np.testing.assert_array_equal(select.ids(key), plain.ids(key))
+    np.testing.assert_array_equal(select.choose((), key), plain.choose((), key))
     kept, _ = select.work(key, jnp.full(4, 20))
     dropped = selection.stragglers(plain, 0.5, 5, drop=True)
     np.testing.assert_array_equal(kept, dropped.work(key, jnp.full(4, 20))[0])

@@ -102,7 +102,7 @@ def test_a_model_of_two_networks_predicts_as_it_was_judged(tmp_path):
     )
     export.export(tmp_path / "run", None, tmp_path / "server.npz")
     server = export.load_params(tmp_path / "server.npz")
-    own = jax.tree.map(lambda leaf: leaf[1], state.clients).own
+    own = jax.tree.map(lambda leaf: leaf[1], state.clients)
     w, v = (sim.task.predict(params, batch) for params in (state.server, own.v))
     wanted = own.alpha * v + (1 - own.alpha) * w
     np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)

@@ -99,7 +99,7 @@ def test_an_optimizer_of_optax_gets_its_options():
 def test_stragglers_and_selection_by_size(federation):
     job = tiny.TINY.replace(selection="by_size", stragglers=0.34, drop_stragglers=True)
     sim = simulation.simulation(job, federation)
-    ids = sim.setting.selection.ids(jax.random.key(0))
+    ids = sim.setting.selection.choose((), jax.random.key(0))
     assert ids.shape == (3,)
     _, mask = sim.setting.selection.work(jax.random.key(0), jnp.full(3, 4))
     assert sorted(mask.tolist()) == [0, 1, 1]
@@ -153,7 +153,7 @@ def temporaries(clients):
     pool = Examples(jnp.zeros((9, 2)), jnp.zeros(9, jnp.int32))
     spans = jnp.zeros(clients, jnp.int32), jnp.full(clients, 9, jnp.int32)
     key = jax.random.key(0)
-    state = jax.eval_shape(lambda key: engine.init(method, task, clients, key), key)
+    state = jax.eval_shape(lambda key: engine.init(setting, task, clients, key), key)
     run = engine.compile_rounds(setting, 3).lower(state, ClientData(pool, *spans), 3)
     return run.compile().memory_analysis().temp_size_in_bytes
 

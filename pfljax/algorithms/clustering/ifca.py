@@ -18,13 +18,6 @@ from pfljax.core.training import fit, full_gradient, learning_rate, mean_over_ro
 from pfljax.core.types import Algorithm, Array, Local, Params, Task
 
 
-class Server(NamedTuple):
-    """The models and the round, which the learning rate of gradient averaging needs."""
-
-    models: Params  # leaves [K, ...]
-    round: Array  # i32[]
-
-
 class Upload(NamedTuple):
     """Trained parameters, or the gradient, and whom they are for."""
 
@@ -43,38 +36,36 @@ def ifca(
 
     def init(params, num_clients, key):
         others = jax.vmap(task.init)(jax.random.split(key, clusters))
-        models = jax.tree.map(lambda all_, own: all_.at[0].set(own), others, params)
-        return Server(models, jnp.int32(0))
+        return jax.tree.map(lambda models, own: models.at[0].set(own), others, params)
 
-    def nearest(models, data, key):
+    def nearest(models, data):
         def losses(batch):
-            return jax.vmap(lambda w: task.loss(w, batch, key))(models)
+            return jax.vmap(lambda w: task.loss(w, batch, None))(models)
 
         return jnp.argmin(mean_over_rows(losses, data, local.batch_size))
 
     def train(turn, models, client, data):
-        j = nearest(models, data, turn.key)
+        j = nearest(models, data)
         w, choice = tree.take(models, j), jax.nn.one_hot(j, clusters)
         if averaging == "models":
             w, metrics = fit(task.loss, w, data, turn, local)
             return client, Upload(w, choice), metrics
         size = local.batch_size
-        loss, grads = full_gradient(task.loss, w, data, turn.key, size)
+        loss, grads = full_gradient(task.loss, w, data, size, turn.key)
         return client, Upload(grads, choice), {"loss": loss}
 
-    def aggregate(server, uploads, cohort):
-        rate = learning_rate(local, server.round)
+    def aggregate(models, uploads, cohort):
+        rate = learning_rate(local, cohort.round)
         average = averaged if averaging == "models" else stepped
-        models = average(server.models, uploads, cohort, rate)
-        return Server(models, server.round + 1)
+        return average(models, uploads, cohort, rate)
 
-    def personal(turn, server, client, data):
-        return tree.take(server.models, nearest(server.models, data, turn.key))
+    def personal(turn, models, client, data):
+        return tree.take(models, nearest(models, data))
 
     return Algorithm(
         init=init,
         init_client=lambda params, client_id, key: (),
-        message=lambda server, client: server.models,
+        message=lambda turn, models, client: models,
         train=train,
         aggregate=aggregate,
         personal=personal,

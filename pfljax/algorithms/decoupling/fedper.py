@@ -43,13 +43,14 @@ def fedper(
     return fedavg(task, local)._replace(
         init=lambda params, num_clients, key: tree.split(params, in_body)[0],
         init_client=lambda params, client_id, key: tree.split(params, in_body)[1],
-        message=lambda body, head: body,
+        message=lambda turn, body, head: body,
         train=train,
         aggregate=lambda body, uploads, cohort: aggregation.mean(
             uploads, weights(cohort)
         ),
         personal=personal,
         server_model=None,
+        adaptation_steps=finetune,
     )
 
 

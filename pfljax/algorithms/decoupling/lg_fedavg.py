@@ -16,7 +16,6 @@ import jax.numpy as jnp
 
 from pfljax.algorithms.decoupling.fedper import fedper
 from pfljax.core import tree
-from pfljax.core.newcomers import Kept
 from pfljax.core.types import Algorithm, Local, Task
 
 OTHER = {"body": "head", "head": "body"}
@@ -28,6 +27,13 @@ class Bodies(NamedTuple):
     head: Any
     total: Any  # sum of the bodies of the clients that took part
     count: Any  # f32[], how many they are
+
+
+class Kept(NamedTuple):
+    """The client's state with `mean_body`."""
+
+    body: Any
+    trained: Any  # bool[], whether its body is in the server's sum
 
 
 def lg_fedavg(
@@ -52,15 +58,17 @@ def lg_fedavg(
 
 def with_mean_body(method: Algorithm) -> Algorithm:
     """The method, whose server also knows the mean of the clients' bodies."""
+    judged_by = method.personal
+    assert judged_by is not None
 
     def init(params, num_clients, key):
         nobody = tree.zeros(method.init_client(params, jnp.int32(0), key))
         return Bodies(method.init(params, num_clients, key), nobody, jnp.float32(0))
 
     def train(turn, head, kept, data):
-        body, upload, metrics = method.train(turn, head, kept.own, data)
-        change = tree.axpy(-kept.met.astype(jnp.float32), kept.own, body)
-        return Kept(body, jnp.bool_(True)), (upload, change, ~kept.met), metrics
+        body, upload, metrics = method.train(turn, head, kept.body, data)
+        change = tree.axpy(-kept.trained.astype(jnp.float32), kept.body, body)
+        return Kept(body, jnp.bool_(True)), (upload, change, ~kept.trained), metrics
 
     def aggregate(server, uploads, cohort):
         heads, changes, new = uploads
@@ -73,9 +81,9 @@ def with_mean_body(method: Algorithm) -> Algorithm:
 
     def personal(turn, server, kept, data):
         mean = tree.scale(server.total, 1 / jnp.maximum(server.count, 1))
-        first = kept.met | (server.count == 0)
-        body = tree.where(first, kept.own, mean)
-        return method.personal(turn, server.head, body, data)
+        first = kept.trained | (server.count == 0)
+        body = tree.where(first, kept.body, mean)
+        return judged_by(turn, server.head, body, data)
 
     def start(params, client_id, key):
         return Kept(method.init_client(params, client_id, key), jnp.bool_(False))
@@ -83,7 +91,7 @@ def with_mean_body(method: Algorithm) -> Algorithm:
     return method._replace(
         init=init,
         init_client=start,
-        message=lambda server, kept: server.head,
+        message=lambda turn, server, kept: server.head,
         train=train,
         aggregate=aggregate,
         personal=personal,

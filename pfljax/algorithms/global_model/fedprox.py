@@ -26,8 +26,8 @@ def fedprox(
     """
 
     def train(turn, w, client, data):
-        loss = proximal(task.loss, w, mu, prox)
-        w, metrics = fit(loss, w, data, turn, local)
+        near = proximal(w, mu, prox)
+        w, metrics = fit(task.loss, w, data, turn, local, penalty=near)
         return client, w, metrics
 
     return fedavg(task, local, finetune=finetune)._replace(train=train)

@@ -14,7 +14,7 @@ import jax
 
 from pfljax.algorithms.fedavg import fedavg
 from pfljax.core import aggregation, statistics, tree
-from pfljax.core.training import fit, full_gradient, learning_rate
+from pfljax.core.training import finetuned, fit, full_gradient, learning_rate
 from pfljax.core.types import Algorithm, Local, Params, Task
 
 
@@ -59,7 +59,7 @@ def scaffold(
         y, metrics = fit(task.loss, server.x, data, turn, local, corrected)
         if option == "I":
             size = local.batch_size
-            _, c_new = full_gradient(task.loss, server.x, data, turn.key, size)
+            _, c_new = full_gradient(task.loss, server.x, data, size)
         else:
             path = turn.steps * learning_rate(local, turn.round)
             mean_step = tree.scale(tree.sub(server.x, y), 1 / path)
@@ -70,17 +70,17 @@ def scaffold(
         return c_new, Upload(tree.sub(y, server.x), tree.sub(c_new, c_k)), metrics
 
     def personal(turn, server, c_k, data):
-        return shared.personal(turn, server.x, (), data)
+        return finetuned(task.loss, server.x, data, turn, local, finetune)
 
     return shared._replace(
         init=lambda params, num_clients, key: Server(params, tree.zeros(params)),
         init_client=lambda params, client_id, key: tree.zeros(params),
-        message=lambda server, c_k: server,
+        message=lambda turn, server, c_k: server,
         train=train,
         aggregate=lambda server, uploads, cohort: averaged(
             server, uploads, cohort, server_lr
         ),
-        personal=personal,
+        personal=personal if finetune else None,
         server_model=lambda server: server.x,
     )
 

@@ -16,7 +16,6 @@ import optax
 
 from pfljax.algorithms.fedavg import fedavg
 from pfljax.core import aggregation, tree
-from pfljax.core.newcomers import newcomers_take_w
 from pfljax.core.optimizers import beside
 from pfljax.core.training import fit
 from pfljax.core.types import Algorithm, Local, Task
@@ -68,25 +67,34 @@ def apfl(
 
     mixture = fedavg(task, local)._replace(
         init_client=first,
-        message=lambda w, own: w,
         train=trained(task, local, adaptive, as_in),
         aggregate=lambda w, uploads, cohort: aggregation.mean(uploads, weights(cohort)),
         personal=lambda turn, w, own, data: tree.lerp(w, own.v, own.alpha),
+        newcomer=None if judge_untrained else lambda turn, w, data: w,
         endpoints=lambda w, own: (w, own.v),
     )
-    method = newcomers_take_w(mixture, untrained=judge_untrained)
-    return starting_at_w(method) if as_in == "fedjax" else method
+    return starting_at_w(mixture) if as_in == "fedjax" else mixture
 
 
 def starting_at_w(method: Algorithm) -> Algorithm:
     """The method, whose clients begin with v = w in the round that they first train."""
+    judged_by = method.personal
+    ends_of = method.endpoints
+    assert judged_by
+    assert ends_of
 
-    def train(turn, w, kept, data):
-        v = tree.where(kept.met, kept.own.v, w)
-        kept = kept._replace(own=kept.own._replace(v=v))
-        return method.train(turn, w, kept, data)
+    def train(turn, w, client, data):
+        own, begun = client
+        own = own._replace(v=tree.where(begun, own.v, w))
+        own, upload, metrics = method.train(turn, w, own, data)
+        return (own, jnp.bool_(True)), upload, metrics
 
-    return method._replace(train=train)
+    return method._replace(
+        init_client=lambda *args: (method.init_client(*args), jnp.bool_(False)),
+        train=train,
+        personal=lambda turn, w, client, data: judged_by(turn, w, client[0], data),
+        endpoints=lambda w, client: ends_of(w, client[0]),
+    )
 
 
 def trained(task: Task, local: Local, adaptive: bool, as_in: str) -> Any:

@@ -20,9 +20,7 @@ import optax
 from pfljax.algorithms.fedavg import fedavg
 from pfljax.algorithms.interpolation.apfl import Mixed
 from pfljax.core import aggregation, tree
-from pfljax.core.keys import derive
-from pfljax.core.newcomers import newcomers_take_w
-from pfljax.core.training import learning_rate, minibatch
+from pfljax.core.training import learning_rate, over_batches
 from pfljax.core.types import Algorithm, Local, Task
 
 
@@ -46,34 +44,30 @@ def apfl_fedtorch(
     def train(turn, w, own, data):
         rate = learning_rate(local, turn.round)
         optimizer = local.optimizer(rate)
-        order, noise = derive(turn.key, "minibatches"), derive(turn.key, "noise")
 
-        def step(index, carry):
-            (w, v, share), of_w, of_v, total = carry
-            batch = minibatch(data, index, order, local.batch_size)
-            key = jax.random.fold_in(noise, index)
+        def step(carry, batch, key):
+            (w, v, share), of_w, of_v, first = carry
             value, slope = jax.value_and_grad(task.loss)(w, batch, key)
             w, of_w = moved(optimizer, w, slope, of_w)
             slopes = slopes_of(mixture(w, v, share), task, batch)
             v, of_v = moved(optimizer, v, slopes["v"], of_v)
-            turned = adaptive * (index == 0) * rate * slope_alpha(w, v, share, slopes)
-            return (w, v, jnp.clip(share - turned, 0, 1)), of_w, of_v, total + value
+            turned = adaptive * first * rate * slope_alpha(w, v, share, slopes)
+            moved_on = w, v, jnp.clip(share - turned, 0, 1)
+            return (moved_on, of_w, of_v, jnp.bool_(False)), {"loss": value}
 
         moments = optimizer.init(w), optimizer.init(own.v)
-        start = (w, *own), *moments, jnp.float32(0)
-        (w, *own), *_, total = jax.lax.fori_loop(0, turn.steps, step, start)
-        return Mixed(*own), w, {"loss": total / jnp.maximum(turn.steps, 1)}
+        start = (w, *own), *moments, jnp.bool_(True)
+        end, metrics = over_batches(step, start, data, turn, local)
+        w, v, share = end[0]
+        return Mixed(v, share), w, metrics
 
-    method = fedavg(task, local)._replace(
+    return fedavg(task, local)._replace(
         init_client=lambda params, client_id, key: Mixed(params, jnp.float32(alpha)),
-        message=lambda w, own: w,
         train=train,
         aggregate=lambda w, uploads, cohort: aggregation.mean(uploads, weights(cohort)),
         personal=lambda turn, w, own, data: mixture(w, *own),
+        newcomer=lambda turn, w, data: mixture(w, w, jnp.float32(0)),
         predict=lambda model, batch: mixed_logits(task, model, batch),
-    )
-    return newcomers_take_w(
-        method, judged=lambda turn, w, data: mixture(w, w, jnp.float32(0))
     )
 
 

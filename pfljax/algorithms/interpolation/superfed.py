@@ -14,6 +14,8 @@ un-squared per-tensor penalty, judge_untrained its evaluation. Algorithm 1 as pr
 starts v_k at w; text and code give it its own seed, and so does this.
 """
 
+from typing import Any, NamedTuple
+
 import jax
 import jax.numpy as jnp
 
@@ -21,12 +23,18 @@ from pfljax.algorithms.global_model.fedprox import fedprox
 from pfljax.core import tree
 from pfljax.core.keys import derive
 from pfljax.core.losses import distance
-from pfljax.core.newcomers import newcomers_take_w
 from pfljax.core.training import fit
 from pfljax.core.tree import square_cosine
 from pfljax.core.types import Algorithm, Local, Task
 
 MIXINGS = ("model", "layer")
+
+
+class Client(NamedTuple):
+    """What a client keeps."""
+
+    v: Any
+    mixed: Any  # bool[], whether v was ever trained
 
 
 def superfed(
@@ -52,34 +60,36 @@ def superfed(
     shared = fedprox(task, local, mu=pull, prox=prox)
     first = first_mixed(start, rounds)
 
-    def mix(turn, w, v, data):
+    def mix(turn, w, client, data):
         def loss(pair, batch, key):
+            return mixed_loss(task, mixing, pair, batch, key)
+
+        def penalty(pair):
             near = pull * distance(pair[0], w, prox)
-            apart = nu * square_cosine(*pair)
-            return mixed_loss(task, mixing, pair, batch, key) + near + apart
+            return near + nu * square_cosine(*pair)
 
-        (w_f, v), metrics = fit(loss, (w, v), data, turn, local)
-        return v, w_f, metrics
+        pair, metrics = fit(loss, (w, client.v), data, turn, local, penalty=penalty)
+        w_f, v = pair
+        return Client(v, jnp.bool_(True)), w_f, metrics
 
-    def alone(turn, w, v, data):
-        return v, *shared.train(turn, w, (), data)[1:]
+    def alone(turn, w, client, data):
+        return client, *shared.train(turn, w, (), data)[1:]
 
-    def train(turn, w, v, data):
-        return jax.lax.cond(turn.round < first, alone, mix, turn, w, v, data)
+    def train(turn, w, client, data):
+        return jax.lax.cond(turn.round < first, alone, mix, turn, w, client, data)
 
-    def personal(turn, w, v, data):  # rounds count as finished in an evaluation
-        return tree.lerp(w, v, jnp.where(turn.round > first, 0.5, 0.0))
+    def personal(turn, w, client, data):  # rounds count as finished in an evaluation
+        mixing = client.mixed & (turn.round > first)
+        return tree.lerp(w, client.v, jnp.where(mixing, 0.5, 0.0))
 
-    return newcomers_take_w(
-        shared._replace(
-            init_client=lambda params, client_id, key: task.init(key),
-            message=lambda w, v: w,
-            train=train,
-            personal=personal,
-            endpoints=lambda w, v: (w, v),
-        ),
-        begun=lambda turn: turn.round >= first,
-        untrained=judge_untrained,
+    def init_client(params, client_id, key):
+        return Client(task.init(key), jnp.bool_(judge_untrained))
+
+    return shared._replace(
+        init_client=init_client,
+        train=train,
+        personal=personal,
+        endpoints=lambda w, client: (w, tree.where(client.mixed, client.v, w)),
     )
 
 

@@ -44,8 +44,9 @@ def per_fedavg(
         def meta_gradient(w, batch, key):
             first = sample(data, derive(key, "D"), local.batch_size)
             third = sample(data, derive(key, "D''"), local.batch_size)
-            v = tree.axpy(-inner_lr, grad(w, first, key), w)
-            value, g = jax.value_and_grad(task.loss)(v, batch, key)
+            value, slope = jax.value_and_grad(task.loss)(w, first, key)
+            v = tree.axpy(-inner_lr, slope, w)
+            g = grad(v, batch, key)
             if variant == "first_order":
                 return value, g
             of_third = lambda w: grad(w, third, key)  # noqa: E731
@@ -58,7 +59,7 @@ def per_fedavg(
     def personal(turn, w, client, data):
         def step(_, w):
             size = local.batch_size
-            _, grads = full_gradient(task.loss, w, data, turn.key, size)
+            _, grads = full_gradient(task.loss, w, data, size)
             return tree.axpy(-inner_lr, grads, w)
 
         return jax.lax.fori_loop(0, adapt, step, w)
@@ -69,6 +70,7 @@ def per_fedavg(
             uploads, cohort.draws * cohort.mask
         ),
         personal=personal,
+        adaptation_steps=adapt,
     )
 
 

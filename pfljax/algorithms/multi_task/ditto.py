@@ -8,7 +8,6 @@ before it ever took part.
 
 from pfljax.algorithms.fedavg import fedavg
 from pfljax.core.losses import proximal
-from pfljax.core.newcomers import newcomers_take_w
 from pfljax.core.training import fit, with_epochs
 from pfljax.core.types import Algorithm, Local, Task
 
@@ -33,15 +32,13 @@ def ditto(
     def train(turn, w, v, data):
         _, upload, metrics = shared.train(turn, w, (), data)
         own_turn = with_epochs(turn, local, personal_epochs)
-        v, _ = fit(proximal(task.loss, w, lam, prox), v, data, own_turn, local)
+        near = proximal(w, lam, prox)
+        v, _ = fit(task.loss, v, data, own_turn, local, penalty=near)
         return v, upload, metrics
 
-    return newcomers_take_w(
-        shared._replace(
-            init_client=lambda params, client_id, key: params,
-            message=lambda w, v: w,
-            train=train,
-            personal=lambda turn, w, v, data: v,
-        ),
-        untrained=judge_untrained,
+    return shared._replace(
+        init_client=lambda params, client_id, key: params,
+        train=train,
+        personal=lambda turn, w, v, data: v,
+        newcomer=None if judge_untrained else lambda turn, w, data: w,
     )

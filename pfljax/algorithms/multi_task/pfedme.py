@@ -17,9 +17,14 @@ from pfljax.algorithms.fedavg import fedavg
 from pfljax.core import aggregation, statistics, tree
 from pfljax.core.keys import fold
 from pfljax.core.losses import proximal
-from pfljax.core.newcomers import newcomers_take_w
 from pfljax.core.optimizers import beside
-from pfljax.core.training import fit, go_on, learning_rate, started, steps_per_epoch
+from pfljax.core.training import (
+    fit,
+    learning_rate,
+    optimizer_of,
+    over_batches,
+    steps_per_epoch,
+)
 from pfljax.core.types import Algorithm, Local, Task
 
 FORMS = ("paper", "superfed-code")
@@ -64,20 +69,21 @@ def pfedme(
     weights = aggregation.weighting(weighting)
 
     def newcomer(turn, w, data):
+        if newcomer_steps == 0:
+            return w
         turn = fold(turn, "newcomer")._replace(steps=jnp.int32(newcomer_steps))
         return own_theta(task, local, near)(turn, w, data)
 
     def aggregate(w, uploads, cohort):
         return tree.lerp(w, aggregation.mean(uploads, weights(cohort)), beta)
 
-    envelope = fedavg(task, local)._replace(
+    return fedavg(task, local)._replace(
         init_client=lambda params, client_id, key: params,
-        message=lambda w, theta: w,
         train=train,
         aggregate=aggregate,
         personal=lambda turn, w, theta, data: theta,
+        newcomer=newcomer,
     )
-    return newcomers_take_w(envelope, judged=newcomer if newcomer_steps else None)
 
 
 def approach(task, lam, steps, rate, decay):
@@ -116,8 +122,9 @@ def minibatchwise(task, local, lam, near, warm):
     def train(turn, w, last, data):
         def gradient(params, batch, key):
             w, theta = params
-            found = near(theta if warm else w, w, batch, key)
-            value = task.loss(found, batch, key)
+            begin = theta if warm else w
+            value = task.loss(begin, batch, key)
+            found = near(begin, w, batch, key)
             slope_w = statistics.scale(tree.sub(w, found), lam)
             return value, (slope_w, tree.sub(theta, found))
 
@@ -136,17 +143,26 @@ def epochwise(task, local, lam):
         rate = learning_rate(local, turn.round)
         epochs = -(-turn.steps // jnp.maximum(whole, 1))  # the last may be cut short
 
+        optimizer = optimizer_of(local, turn)
+
         def epoch(index, carry):
             w, start, total = carry
             key = jax.random.fold_in(turn.key, index)
             steps = jnp.minimum(whole, turn.steps - index * whole)
             own = turn._replace(key=key, steps=steps)
-            loss = proximal(task.loss, w, lam, "norm")
-            end, metrics = go_on(loss, start, data, own, local)
+
+            def step(carry, batch, key):
+                theta, moments = carry
+                value, slope = jax.value_and_grad(task.loss)(theta, batch, key)
+                slope = tree.add(slope, jax.grad(proximal(w, lam, "norm"))(theta))
+                updates, moments = optimizer.update(slope, moments, theta)
+                return (optax.apply_updates(theta, updates), moments), {"loss": value}
+
+            end, metrics = over_batches(step, start, data, own, local)
             w = tree.axpy(-rate * lam, tree.sub(w, end[0]), w)
             return w, end, tree.add(total, metrics)
 
-        first = w, (w, started(w, turn, local)), {"loss": jnp.float32(0)}
+        first = w, (w, optimizer.init(w)), {"loss": jnp.float32(0)}
         w, (theta, _), total = jax.lax.fori_loop(0, epochs, epoch, first)
         return theta, w, tree.scale(total, 1 / jnp.maximum(epochs, 1))
 

@@ -70,7 +70,17 @@ def make_params(setting: Setting, task: Task) -> Callable[[Key], Any]:
 def _where(setting: Setting, client: Any) -> RunState:
     """Shardings of a state with these clients."""
     leaf: Any = 0
-    return mesh.shardings(setting.mesh, RunState(leaf, leaf, leaf, client))
+    state = RunState(
+        key=leaf,
+        round=leaf,
+        server=leaf,
+        clients=client,
+        participations=leaf,
+        cohort=leaf,
+        selection=leaf,
+        channel=leaf,
+    )
+    return mesh.shardings(setting.mesh, state)
 
 
 def longest(setting: Setting, client: Any, num_clients: int, wanted: int) -> int:
@@ -97,7 +107,7 @@ def programs(
 
     def drawn(key: Key, round_: Array) -> Array:
         coming = round_ + jnp.arange(rounds)
-        return jax.lax.map(lambda index: engine.draw(setting, key, index), coming)
+        return jax.lax.map(lambda index: engine.draw(setting, (), key, index), coming)
 
     def fill(clients, params, key, ids, places, count):
         def make(index, made):

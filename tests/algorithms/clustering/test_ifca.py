@@ -3,10 +3,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from pfljax.algorithms.clustering.ifca import Server, ifca
+from pfljax.algorithms.clustering.ifca import ifca
 from pfljax.conformance import Case, toy
 from pfljax.core.training import learning_rate
-from pfljax.core.types import Cohort, Turn
 
 BYTES = (2 * toy.WHOLE, toy.WHOLE + 2 * 4)  # two models down; one and its choice up
 CONFORMANCE = [
@@ -45,23 +44,22 @@ def stepped(models, ids):
 )
 def test_ifca_against_numpy(averaging, step):
     states, drawn = toy.quadratic_game(ifca, clusters=3, averaging=averaging)
-    models = toy.flat(states[0].server.models)
+    models = toy.flat(states[0].server)
     assert len(np.unique(models, axis=0)) == 3
     used = set()
     for ids, state in zip(drawn, states[1:], strict=True):
         used |= {nearest(models, k) for k in ids}
         models = step(models, ids)
-        found = toy.flat(state.server.models)
+        found = toy.flat(state.server)
         np.testing.assert_allclose(found, models, rtol=1e-5, atol=1e-5)
-        assert state.server.round == state.round
     assert len(used) > 1
 
 
 def test_a_client_is_judged_by_the_model_of_least_training_loss():
     method = ifca(toy.quadratic(), toy.full_batch(), clusters=3)
     models = np.array([[9.0, 9, 9], [0, 2, 0], [1, -2, 1]])
-    server = Server(toy.unflat(models), jnp.int32(0))
-    turn = Turn(jax.random.key(0), jnp.int32(0), jnp.int32(1))
+    server = toy.unflat(models)
+    turn = toy.turn(jax.random.key(0), 0, 1)
     for k in range(4):
         data = toy.one(toy.quadratic_clients(), k)
         judged = toy.flat(method.personal(turn, server, (), data))
@@ -72,15 +70,13 @@ def test_gradient_averaging_divides_by_those_who_reported():
     local = toy.full_batch()._replace(learning_rate=lambda r: 0.5 / (r + 1))
     method = ifca(toy.quadratic(), local, clusters=2, averaging="gradients")
     upload = method.train(
-        Turn(jax.random.key(0), jnp.int32(1), jnp.int32(1)),
+        toy.turn(jax.random.key(0), 1, 1),
         toy.unflat(np.zeros((2, 3))), (), toy.one(toy.quadratic_clients(), 1),
     )[1]  # fmt: skip
     uploads = jax.tree.map(lambda leaf: jnp.stack([leaf] * 3), upload)
-    cohort = Cohort(
-        jnp.arange(3), jnp.ones(3), jnp.asarray([1.0, 0, 1]), jnp.ones(3), 3
-    )
-    server = Server(toy.unflat(np.zeros((2, 3))), jnp.int32(1))
-    models = toy.flat(method.aggregate(server, uploads, cohort).models)
+    cohort = toy.cohort([1.0, 0, 1], 3, round_=1)
+    server = toy.unflat(np.zeros((2, 3)))
+    models = toy.flat(method.aggregate(server, uploads, cohort))
     rate = learning_rate(local, 1)
     np.testing.assert_allclose(models[0], rate * toy.A[1] * toy.B[1], rtol=1e-6)
     np.testing.assert_array_equal(models[1], 0)

@@ -6,7 +6,6 @@ import pytest
 from pfljax.algorithms.decoupling.fedper import fedper
 from pfljax.algorithms.decoupling.fedrep import fedrep
 from pfljax.conformance import Case, toy
-from pfljax.core.types import Turn
 
 CONFORMANCE = [
     Case("fedper", bytes=(toy.BODY, toy.BODY)),
@@ -43,7 +42,7 @@ def test_a_client_is_judged_by_the_newest_body_under_its_own_head():
 @pytest.mark.parametrize("factory", [fedper, fedrep])
 def test_an_unseen_client_fits_a_head_to_the_newest_body(factory):
     method = factory(toy.quadratic(), toy.full_batch(), finetune=4)
-    turn = Turn(jax.random.key(0), jnp.int32(0), jnp.int32(0))
+    turn = toy.turn(jax.random.key(0), 0, 0)
     body = {"body": jnp.ones(2), "head": None}
     head = method.init_client(toy.unflat(np.ones(3)), jnp.int32(9), turn.key)
     judged = method.personal(turn, body, head, toy.one(toy.quadratic_clients(), 2))

@@ -7,7 +7,6 @@ import pytest
 
 from pfljax.algorithms.decoupling.lg_fedavg import lg_fedavg
 from pfljax.conformance import Case, toy
-from pfljax.core.types import Cohort, Turn
 
 MEAN = (toy.HEAD, toy.HEAD + toy.BODY + 1)  # and whether it is new
 CONFORMANCE = [
@@ -37,7 +36,7 @@ def test_lg_fedavg_against_numpy(weighting):
 
 def test_an_unseen_client_fits_a_body_under_the_newest_head():
     method = lg_fedavg(toy.quadratic(), toy.full_batch(), finetune=4)
-    turn = Turn(jax.random.key(0), jnp.int32(0), jnp.int32(0))
+    turn = toy.turn(jax.random.key(0), 0, 0)
     head = {"body": None, "head": jnp.ones(1)}
     body = method.init_client(toy.unflat(np.ones(3)), jnp.int32(9), turn.key)
     judged = method.personal(turn, head, body, toy.one(toy.quadratic_clients(), 2))
@@ -59,14 +58,14 @@ def test_who_never_took_part_is_judged_by_the_mean_of_the_others_bodies():
     newcomer = next(k for k in range(4) if k not in met)
     assert len(met) == 2  # one of them twice: it counts once, with its newest body
     toy.assert_same(states[-1].server.head, plain[-1].server)
-    toy.assert_same(clients.own, plain[-1].clients)
+    toy.assert_same(clients.body, plain[-1].clients)
     method = factory(toy.quadratic(), toy.full_batch())
     for state, bodies in ((states[0], [newcomer]), (states[-1], met)):
         for k in (newcomer, met[0]):
             own = jax.tree.map(lambda leaf, k=k: leaf[k], state.clients)
             judged = method.personal(None, state.server, own, None)
-            mean = state.clients.own["body"][np.array(bodies)].mean(0)
-            expected = mean if k == newcomer else own.own["body"]
+            mean = state.clients.body["body"][np.array(bodies)].mean(0)
+            expected = mean if k == newcomer else own.body["body"]
             np.testing.assert_allclose(judged["body"], expected, rtol=1e-5)
             np.testing.assert_array_equal(judged["head"], state.server.head["head"])
 
@@ -79,7 +78,7 @@ def test_a_client_that_does_not_report_does_not_count():
     new = jnp.array([True, True])
     heads = {"body": None, "head": jnp.ones((2, 1))}
     changes = {"body": jnp.array([[1.0, 2], [5, 6]]), "head": None}
-    reported = Cohort(jnp.arange(2), jnp.ones(2), jnp.array([1.0, 0]), jnp.ones(2), 4)
+    reported = toy.cohort(jnp.array([1.0, 0]), 4)
     after = method.aggregate(server, (heads, changes, new), reported)
     assert after.count == 1
     np.testing.assert_array_equal(after.total["body"], [1, 2])

@@ -7,7 +7,7 @@ from pfljax.algorithms.global_model.scaffold import Server, scaffold
 from pfljax.conformance import Case, toy
 from pfljax.core.keys import derive
 from pfljax.core.training import minibatch
-from pfljax.core.types import Local, Turn
+from pfljax.core.types import Local
 
 CONFORMANCE = [
     Case("scaffold", bytes=(2 * toy.WHOLE, 2 * toy.WHOLE)),
@@ -44,7 +44,7 @@ def turn_of(option, steps, batch_size=4):
     method = scaffold(toy.quadratic(), local, option=option)
     server = Server(toy.unflat([1.0, 2, 3]), toy.unflat([0.3, 0, -0.2]))
     c_k = toy.unflat([0.1, -0.4, 0.2])
-    turn = Turn(jax.random.key(3), jnp.int32(0), jnp.int32(steps))
+    turn = toy.turn(jax.random.key(3), 0, steps)
     data = toy.one(toy.noisy_clients(), 1)
     return method.train(turn, server, c_k, data), server, c_k, turn, data
 

@@ -21,7 +21,7 @@ def slope_of_mixed_logits(k, model):
 @pytest.mark.parametrize("adaptive", [True, False])
 def test_apfl_fedtorch_against_numpy(adaptive):
     states, drawn = toy.quadratic_game(apfl_fedtorch, alpha=0.3, adaptive=adaptive)
-    w, v = toy.flat(states[0].server), toy.flat(states[0].clients.own.v)
+    w, v = toy.flat(states[0].server), toy.flat(states[0].clients.v)
     alpha = np.full(4, 0.3)
     for ids, state in zip(drawn, states[1:], strict=True):
         uploads = []
@@ -39,7 +39,7 @@ def test_apfl_fedtorch_against_numpy(adaptive):
             uploads.append(own)
         w = np.mean(uploads, axis=0)
         np.testing.assert_allclose(toy.flat(state.server), w, rtol=1e-5, atol=1e-5)
-        kept = state.clients.own
+        kept = state.clients
         np.testing.assert_allclose(toy.flat(kept.v), v, rtol=1e-5, atol=1e-5)
         np.testing.assert_allclose(kept.alpha, alpha, rtol=1e-5)
 
@@ -50,8 +50,8 @@ def test_a_client_is_judged_by_mixed_logits():
     w, v = toy.unflat([1.0, 2, 3]), toy.unflat([0.0, 4, 1])
     batch = Batch.of_rows(jnp.ones((2, 4)))
     kept = method.init_client(v, 0, None)
-    for met, share in ((False, 0.0), (True, 0.25)):
-        model = method.personal(None, w, kept._replace(met=jnp.bool_(met)), None)
+    newcomer, own = method.newcomer(None, w, None), method.personal(None, w, kept, None)
+    for model, share in ((newcomer, 0.0), (own, 0.25)):
         expected = (1 - share) * task.predict(w, batch) + share * task.predict(v, batch)
         np.testing.assert_allclose(method.predict(model, batch), expected)
 

@@ -5,14 +5,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from pfljax.algorithms.interpolation.superfed import superfed
+from pfljax.algorithms.interpolation.superfed import Client, superfed
 from pfljax.conformance import Case, toy
 from pfljax.core import tree
 from pfljax.core.keys import derive
 from pfljax.core.losses import distance
-from pfljax.core.newcomers import Kept
 from pfljax.core.tree import square_cosine
-from pfljax.core.types import Turn
 
 CONFORMANCE = [
     Case("superfed", bytes=(toy.WHOLE, toy.WHOLE)),
@@ -54,7 +52,7 @@ def test_superfed_against_numpy(mixing):
     states, drawn = toy.quadratic_game(
         partial(superfed, rounds=4), 4, mixing=mixing, mu=MU, nu=NU, start=0.5
     )
-    w, v = toy.flat(states[0].server), toy.flat(states[0].clients.own)
+    w, v = toy.flat(states[0].server), toy.flat(states[0].clients.v)
     for ids, before, after in zip(drawn, states, states[1:], strict=False):
         uploads = []
         for k in ids:
@@ -65,15 +63,15 @@ def test_superfed_against_numpy(mixing):
             f, v[k] = mixed_training(w, v[k], k, draws(before, k, mixing, 3))
             uploads.append(f)
         if before.round < 2:
-            toy.assert_same(after.clients.own, before.clients.own)
+            toy.assert_same(after.clients.v, before.clients.v)
         w = np.average(uploads, axis=0, weights=toy.COUNTS[ids])
         np.testing.assert_allclose(toy.flat(after.server), w, rtol=1e-5, atol=2e-5)
-        np.testing.assert_allclose(toy.flat(after.clients.own), v, rtol=1e-5, atol=2e-5)
+        np.testing.assert_allclose(toy.flat(after.clients.v), v, rtol=1e-5, atol=2e-5)
 
 
 def test_every_local_model_has_its_own_seed():
     states, _ = toy.quadratic_game(superfed, rounds=0)
-    v = toy.flat(states[0].clients.own)
+    v = toy.flat(states[0].clients.v)
     assert len(np.unique(v, axis=0)) == 4
     assert np.abs(v - toy.flat(states[0].server)).min() > 0
 
@@ -104,10 +102,10 @@ def test_a_client_is_judged_by_w_and_once_mixed_at_one_half_of_its_path():
     method = superfed(toy.quadratic(), toy.full_batch(), start=0.5, rounds=10)
     w, v = toy.unflat([0.0, 2, 4]), toy.unflat([1.0, 0, 0])
     for finished, expected in ((5, [0.0, 2, 4]), (6, [0.5, 1, 2])):
-        turn = Turn(jax.random.key(0), jnp.int32(finished), jnp.int32(1))
-        judged = method.personal(turn, w, Kept(v, jnp.bool_(True)), None)
+        turn = toy.turn(jax.random.key(0), finished, 1)
+        judged = method.personal(turn, w, Client(v, jnp.bool_(True)), None)
         np.testing.assert_allclose(toy.flat(judged), expected)
-    toy.assert_same(method.endpoints(w, Kept(v, jnp.bool_(True))), (w, v))
+    toy.assert_same(method.endpoints(w, Client(v, jnp.bool_(True))), (w, v))
     assert float(tree.dot(w, v)) == 0
 
 

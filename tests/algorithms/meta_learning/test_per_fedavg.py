@@ -1,11 +1,9 @@
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from pfljax.algorithms.meta_learning.per_fedavg import VARIANTS, per_fedavg
 from pfljax.conformance import Case, toy
-from pfljax.core.types import Turn
 
 CONFORMANCE = [
     Case("per_fedavg", bytes=(toy.WHOLE, toy.WHOLE)),
@@ -38,7 +36,7 @@ def test_per_fedavg_against_numpy(variant):
 @pytest.mark.parametrize("adapt", [0, 1, 3])
 def test_a_client_is_judged_after_adaptation_on_all_its_rows(adapt):
     method = per_fedavg(toy.quadratic(), toy.full_batch(), inner_lr=INNER, adapt=adapt)
-    turn = Turn(jax.random.key(0), jnp.int32(0), jnp.int32(1))
+    turn = toy.turn(jax.random.key(0), 0, 1)
     data, w = toy.one(toy.noisy_clients(), 1), np.float32([1, 2, 3])
     judged = toy.flat(method.personal(turn, toy.unflat(w), (), data))
     b = np.asarray(data.examples.x[data.offset : data.offset + data.size, 1:])

@@ -17,7 +17,7 @@ LAM = 0.7
 def test_ditto_against_numpy(personal_epochs):
     options = {"lam": LAM, "personal_epochs": personal_epochs}
     states, drawn = toy.quadratic_game(ditto, **options)
-    w, v = toy.flat(states[0].server), toy.flat(states[0].clients.own)
+    w, v = toy.flat(states[0].server), toy.flat(states[0].clients)
     assert (v == w).all()
     steps = personal_epochs or 3
     for ids, state in zip(drawn, states[1:], strict=True):
@@ -27,7 +27,7 @@ def test_ditto_against_numpy(personal_epochs):
         uploads = [toy.descend(w, lambda x, k=k: toy.gradient(k, x)) for k in ids]
         w = np.average(uploads, axis=0, weights=toy.COUNTS[ids])
         np.testing.assert_allclose(toy.flat(state.server), w, rtol=1e-5, atol=1e-5)
-        np.testing.assert_allclose(toy.flat(state.clients.own), v, rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(toy.flat(state.clients), v, rtol=1e-5, atol=1e-5)
 
 
 def test_personal_epochs_need_epochs():

@@ -6,7 +6,6 @@ import pytest
 from pfljax.algorithms.multi_task.pfedme import pfedme
 from pfljax.conformance import Case, toy
 from pfljax.core.optimizers import sgd
-from pfljax.core.types import Turn
 
 CONFORMANCE = [
     Case("pfedme", bytes=(toy.WHOLE, toy.WHOLE)),
@@ -28,7 +27,7 @@ def pfedme_with_momentum(task, local, **options):
 def test_pfedme_against_numpy(warm):
     options = {"lam": LAM, "inner_lr": RATE, "inner_steps": 4, "beta": BETA}
     states, drawn = toy.quadratic_game(pfedme, **options, inner_decay=DECAY, warm=warm)
-    w, theta = toy.flat(states[0].server), toy.flat(states[0].clients.own)
+    w, theta = toy.flat(states[0].server), toy.flat(states[0].clients)
     for ids, state in zip(drawn, states[1:], strict=True):
         uploads = []
         for k in ids:
@@ -43,7 +42,7 @@ def test_pfedme_against_numpy(warm):
             uploads.append(own)
         w = (1 - BETA) * w + BETA * np.mean(uploads, axis=0)
         np.testing.assert_allclose(toy.flat(state.server), w, rtol=1e-5, atol=1e-5)
-        found = toy.flat(state.clients.own)
+        found = toy.flat(state.clients)
         np.testing.assert_allclose(found, theta, rtol=1e-5, atol=1e-5)
 
 
@@ -62,7 +61,7 @@ def test_superfeds_form_against_numpy():
     options = {"lam": LAM, "beta": BETA, "as_in": "superfed-code", "batch_size": 2}
     options |= {"weighting": "rows"}
     states, drawn = toy.quadratic_game(pfedme_with_momentum, **options)
-    w, kept = toy.flat(states[0].server), toy.flat(states[0].clients.own)
+    w, kept = toy.flat(states[0].server), toy.flat(states[0].clients)
     for ids, state in zip(drawn, states[1:], strict=True):
         uploads = []
         for k in ids:
@@ -78,7 +77,7 @@ def test_superfeds_form_against_numpy():
         mean = np.average(uploads, axis=0, weights=toy.COUNTS[ids])
         w = (1 - BETA) * w + BETA * mean
         np.testing.assert_allclose(toy.flat(state.server), w, rtol=1e-4, atol=1e-4)
-        found = toy.flat(state.clients.own)
+        found = toy.flat(state.clients)
         np.testing.assert_allclose(found, kept, rtol=1e-4, atol=1e-4)
 
 
@@ -96,11 +95,11 @@ def test_superfeds_form_of_less_work(steps):
             theta = theta - toy.RATE * speed
         own = own - toy.RATE * LAM * (own - theta)
     data, key = toy.one(toy.quadratic_clients(), 2), jax.random.key(0)
-    turn, start = Turn(key, jnp.int32(0), jnp.int32(steps)), toy.unflat(w)
+    turn, start = toy.turn(key, 0, steps), toy.unflat(w)
     client = method.init_client(start, jnp.int32(2), key)
     client, upload, metrics = method.train(turn, start, client, data)
     np.testing.assert_allclose(toy.flat(upload), own, rtol=1e-5)
-    np.testing.assert_allclose(toy.flat(client.own), theta, rtol=1e-5)
+    np.testing.assert_allclose(toy.flat(client), theta, rtol=1e-5)
     assert (metrics["loss"] > 0) == (steps > 0)
 
 
@@ -108,14 +107,13 @@ def test_an_unseen_client_fits_theta_near_w():
     options = {"lam": LAM, "inner_lr": RATE, "inner_steps": 4}
     method = pfedme(toy.quadratic(), toy.full_batch(), newcomer_steps=3, **options)
     w, data = np.array([1.0, -2, 3]), toy.one(toy.quadratic_clients(), 2)
-    turn = Turn(jax.random.key(0), jnp.int32(0), jnp.int32(0))
+    turn = toy.turn(jax.random.key(0), 0, 0)
     client = method.init_client(toy.unflat(np.zeros(3)), jnp.int32(2), turn.key)
-    judged = method.personal(turn, toy.unflat(w), client, data)
+    judged = method.newcomer(turn, toy.unflat(w), data)
     pulled = lambda x: toy.gradient(2, x) + LAM * (x - w)  # noqa: E731
     wanted = toy.descend(w, pulled, 3 * 4, RATE)
     np.testing.assert_allclose(toy.flat(judged), wanted, rtol=1e-5)
-    trained = client._replace(met=jnp.bool_(True))
-    own = method.personal(turn, toy.unflat(w), trained, data)
+    own = method.personal(turn, toy.unflat(w), client, data)
     np.testing.assert_array_equal(toy.flat(own), np.zeros(3))
 
 

@@ -349,7 +349,7 @@ def test_who_took_part_is_what_a_run_would_draw(start):
         for _ in range(e.participation.rounds):
             state, _ = sim.rounds(state, federation.train, np.int32(1))
         ever.append(int((sim.participations(state.key, state.round) > 0).sum()))
-        mixed.append(int(state.clients.met.sum()))
+        mixed.append(int(state.clients.mixed.sum()))
     assert took_part(e, (0, 1)) == (6.0, np.mean(ever), np.mean(mixed))
     assert (mixed == ever) == (start == 0)
     others = took_part(e.replace(algorithm="fedavg", hyper={}), (0, 1))

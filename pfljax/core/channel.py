@@ -1,0 +1,184 @@
+"""What may happen to an upload between a client and `aggregate`.
+
+    upload_k -> send (at the client: clipped, noised, ...) -> receive (at the server)
+
+A channel works with every method. A robust reducer is a channel too: it puts the
+robust value in the place of every upload, so that whatever mean the method takes is
+that value.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from pfljax import registry
+from pfljax.core import aggregation, tree
+from pfljax.core.keys import derive
+from pfljax.core.types import Array, Cohort, Key, Message, Upload
+
+
+class Channel(NamedTuple):
+    """How uploads travel; `state` is in `RunState.channel`."""
+
+    init: Callable[[], Any]  # the state before the first round
+    send: Callable[[Any, Key, Message, Upload], Upload]  # of one client
+    receive: Callable[[Any, Key, Upload, Cohort], tuple[Upload, Any]]  # stacked over M
+
+
+def nothing() -> Any:
+    """The state of a channel that remembers nothing."""
+    return ()
+
+
+def as_sent(state: Any, key: Key, message: Message, upload: Upload) -> Upload:
+    """The upload, untouched."""
+    return upload
+
+
+def as_received(
+    state: Any, key: Key, uploads: Upload, cohort: Cohort
+) -> tuple[Upload, Any]:
+    """The uploads, untouched, and the state as it was."""
+    return uploads, state
+
+
+def sending(send: Callable[[Key, Message, Upload], Upload]) -> Channel:
+    """A channel that remembers nothing and changes each upload at its client."""
+    return Channel(
+        init=nothing,
+        send=lambda state, key, message, upload: send(key, message, upload),
+        receive=as_received,
+    )
+
+
+def clip(*, norm: float = 1.0) -> Channel:
+    """Scales what a client changed to an L2 norm of at most `norm`, over all leaves.
+
+    McMahan et al., ICLR 2018, https://arxiv.org/abs/1710.06963 (section 2, flat
+    clipping). What changed is upload - message where both have one structure, as in
+    methods that send parameters back, else the upload itself, as in SCAFFOLD. A large
+    `norm` changes nothing.
+    """
+    registry.require("norm", norm, norm > 0, "a number > 0")
+
+    def send(key: Key, message: Message, upload: Upload) -> Upload:
+        start = origin(message, upload)
+        change = tree.sub(upload, start)
+        length = jnp.sqrt(tree.square_norm(change))
+        # Not above: there the upload keeps its bits.
+        shrunk = tree.axpy(norm / jnp.maximum(length, norm), change, start)
+        return tree.where(length > norm, shrunk, upload)
+
+    return sending(send)
+
+
+def gaussian(*, std: float = 0.01) -> Channel:
+    """Adds noise N(0, std^2) to every element of an upload; `std` = 0 adds none.
+
+    With `clip` before it, the Gaussian mechanism at the client (local differential
+    privacy): std = noise multiplier * norm.
+    """
+    registry.require("std", std, std >= 0, "a number >= 0")
+
+    def send(key: Key, message: Message, upload: Upload) -> Upload:
+        leaves, structure = jax.tree.flatten(upload)
+        keys = jax.random.split(key, len(leaves)) if leaves else []
+        noisy = [
+            leaf + std * jax.random.normal(leaf_key, leaf.shape, leaf.dtype)
+            if jnp.issubdtype(leaf.dtype, jnp.floating)
+            else leaf
+            for leaf, leaf_key in zip(leaves, keys, strict=True)
+        ]
+        return jax.tree.unflatten(structure, noisy)
+
+    return sending(send)
+
+
+def robust(reducer: aggregation.Reducer) -> Channel:
+    """A channel that puts `reducer` of the cohort's uploads in the place of each."""
+
+    def receive(
+        state: Any, key: Key, uploads: Upload, cohort: Cohort
+    ) -> tuple[Upload, Any]:
+        value = reducer(uploads, cohort.draws * cohort.mask)
+
+        def repeated(leaf: Array, upload: Array) -> Array:
+            return jnp.broadcast_to(leaf.astype(upload.dtype), upload.shape)
+
+        return jax.tree.map(repeated, value, uploads), state
+
+    return Channel(init=nothing, send=as_sent, receive=receive)
+
+
+def median() -> Channel:
+    """The median of each coordinate, for each upload (Yin et al., ICML 2018)."""
+    return robust(aggregation.median)
+
+
+def trimmed_mean(*, trim: float = 0.1) -> Channel:
+    """The trimmed mean in the place of each upload (Yin et al., ICML 2018)."""
+    return robust(aggregation.trimmed_mean(trim))
+
+
+def krum(*, byzantine: int = 1, chosen: int = 1) -> Channel:
+    """The (multi-)Krum mean in the place of each (Blanchard et al., NeurIPS 2017)."""
+    return robust(aggregation.krum(byzantine, chosen))
+
+
+CHANNELS: dict[str, Callable[..., Channel]] = {
+    "clip": clip,
+    "gaussian": gaussian,
+    "median": median,
+    "trimmed_mean": trimmed_mean,
+    "krum": krum,
+}
+
+
+def chain(channels: Sequence[Channel]) -> Channel:
+    """The channels one after another, each with a key and a state of its own."""
+
+    def send(states: Any, key: Key, message: Message, upload: Upload) -> Upload:
+        for index, channel in enumerate(channels):
+            own_key = derive(key, str(index))
+            upload = channel.send(states[index], own_key, message, upload)
+        return upload
+
+    def receive(
+        states: Any, key: Key, uploads: Upload, cohort: Cohort
+    ) -> tuple[Upload, Any]:
+        after = []
+        for index, channel in enumerate(channels):
+            own_key = derive(key, str(index))
+            uploads, state = channel.receive(states[index], own_key, uploads, cohort)
+            after.append(state)
+        return uploads, tuple(after)
+
+    return Channel(
+        init=lambda: tuple(channel.init() for channel in channels),
+        send=send,
+        receive=receive,
+    )
+
+
+def make(texts: Sequence[str]) -> Channel | None:
+    """The channel of names such as "clip:norm=1.0", in that order; None for no name.
+
+    Raises:
+      ValueError: a name or an option is unknown, or out of its range.
+    """
+    channels = []
+    for text in texts:
+        choice = registry.parse(text)
+        factory = registry.find("channel", CHANNELS, choice.name)
+        registry.check("channel", choice, factory)
+        channels.append(factory(**choice.kwargs))
+    return chain(channels) if channels else None
+
+
+def origin(message: Message, upload: Upload) -> Upload:
+    """What an upload is a change of: the message if it is shaped alike, else zero."""
+    shapes = [jax.tree.map(jnp.shape, each) for each in (message, upload)]
+    alike = jax.tree.structure(message) == jax.tree.structure(upload)
+    return message if alike and shapes[0] == shapes[1] else tree.zeros(upload)
