@@ -10,16 +10,14 @@ import io
 import tempfile
 import tokenize
 from collections.abc import Callable
-from functools import cache
 from pathlib import Path
-from typing import Any
 
 import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pfljax import engine, selection
+from pfljax import engine
 from pfljax.conformance import toy
 from pfljax.conformance.play import (
     ASKED,
@@ -42,7 +40,7 @@ OLD = (5, 2, 7, 0, 3, 6, 1, 4)  # client i of the renumbered toy is client OLD[i
 
 def compiles_once(played: Played) -> None:
     """A second call compiles nothing."""
-    chex.assert_equal(played.programs, [1] * ROUNDS)
+    chex.assert_equal(played.compiled, [1] * ROUNDS)
 
 
 def shapes_stay(played: Played) -> None:
@@ -94,6 +92,7 @@ def silence_is_absence(played: Played) -> None:
     unasked = _rounds(played, first, ROUNDS, absent)
     toy.assert_same(unheard.server, unasked.server)
     toy.assert_same(unheard.clients, unasked.clients)
+    toy.assert_same(unheard.participations, unasked.participations)
 
 
 def order_is_free(played: Played) -> None:
@@ -117,12 +116,16 @@ def order_is_free(played: Played) -> None:
     last = played.states[6]
     toy.assert_close(renumbered.server, last.server)
     toy.assert_close(renumbered.clients, _of(last, old))
+    toy.assert_same(renumbered.participations, last.participations[old])
 
 
 def outsiders_rest(played: Played) -> None:
     """A client outside the cohort is unchanged, bit for bit."""
     for before, after in zip(played.states, played.states[1:], strict=False):
-        outside = np.setdiff1d(np.arange(CLIENTS), _cohort(int(before.round)))
+        took_part = after.participations - before.participations
+        cohort = np.setdiff1d(after.cohort, CLIENTS)
+        chex.assert_trees_all_equal(np.flatnonzero(took_part), cohort)
+        outside = np.setdiff1d(np.arange(CLIENTS), cohort)
         chex.assert_shape(outside, (CLIENTS - ASKED,))
         toy.assert_same(_of(before, outside), _of(after, outside))
 
@@ -219,15 +222,6 @@ def _rounds(
     """The state after `count` more rounds; `state` is kept."""
     script = script or as_drawn()
     return played.program(toy.copy(state), played.train, count, script)[0]
-
-
-@cache
-def _cohort(round_: int) -> np.ndarray:
-    """Whom every method asks in this round, i32[ASKED]."""
-    nothing: Any = None
-    setting = engine.Setting(nothing, nothing, selection.uniform(ASKED, CLIENTS))
-    draw = jax.jit(lambda key, index: engine.draw(setting, (), key, index))
-    return np.asarray(draw(jax.random.key(1), round_))
 
 
 def _of(state: RunState, rows):

@@ -60,7 +60,7 @@ class Played(NamedTuple):
     program: Any  # jitted (state, train, count, script) -> (state, metrics)
     judge: Callable  # (state, train) -> personal models and their logits, CLIENTS + 1
     states: list[RunState]
-    programs: list[int]  # how many were compiled until after each call
+    compiled: list[int]  # how many were compiled until after each call
 
 
 def as_drawn() -> Script:
@@ -82,18 +82,18 @@ def play(case: Case) -> Played:
     context = registry.given(factory, rounds=ROUNDS)
     algorithm = factory(task, LOCAL, **case.options, **context)
     draw = selection.uniform(ASKED, CLIENTS)
-    setting = engine.Setting(algorithm, LOCAL, draw)
+    setting = engine.Setting(algorithm=algorithm, local=LOCAL, selection=draw)
     train, _ = toy.ragged()
     program = scripted(setting)
     acted = setting._replace(selection=follow(draw, as_drawn()))
     first = engine.init(acted, task, CLIENTS, jax.random.key(1))
     # Committed to a device, as a restored state and what a program returns are.
     states = [jax.device_put(first, jax.devices()[0])]
-    programs = []
+    compiled = []
     for _ in range(ROUNDS):
         state, _ = program(toy.copy(states[-1]), train, 1, as_drawn())
         states.append(state)
-        programs.append(program._cache_size())
+        compiled.append(program._cache_size())
     return Played(
         case=case,
         factory=factory,
@@ -103,7 +103,7 @@ def play(case: Case) -> Played:
         program=program,
         judge=judge(setting, task),
         states=states,
-        programs=programs,
+        compiled=compiled,
     )
 
 

@@ -1,10 +1,13 @@
-"""Penalties that a method adds to the data loss, for `fit`."""
+"""Penalties that a method adds to the data loss, and the loss of its own logits."""
 
 from collections.abc import Callable
 from typing import Any
 
+import jax.numpy as jnp
+import optax
+
 from pfljax.core import tree
-from pfljax.core.types import Array, Params
+from pfljax.core.types import Array, Batch, Params
 
 
 def proximal(
@@ -25,3 +28,12 @@ def distance(params: Params, anchor: Params, form: str = "squared") -> Array:
         raise ValueError(f"prox is {form!r}; known: 'squared', 'norm'")
     shift = tree.sub(params, anchor)
     return tree.square_norm(shift) / 2 if form == "squared" else tree.norms(shift)
+
+
+def cross_entropy(logits: Array, batch: Batch) -> Array:
+    """Mean cross-entropy of logits [B, K] over the rows that count, f32[].
+
+    For a method whose logits come from several models; `Task.loss` is that of one.
+    """
+    rows = optax.softmax_cross_entropy_with_integer_labels(logits, batch.y)
+    return jnp.sum(batch.mask * rows) / jnp.maximum(jnp.sum(batch.mask), 1)
