@@ -25,6 +25,11 @@ LOCAL = Local(0.1, batch_size=4, epochs=2, optimizer=sgd(0.9, 1e-3))
 TRAIN, TEST = toy.ragged()
 CLIENTS = len(TRAIN.size)
 RUNNING = 2 * 4  # mean and variance of four channels
+QUICK = ("fedavg", "scaffold", "ditto", "per_fedavg")  # the others are slow tests
+METHODS = [
+    pytest.param(name, marks=() if name in QUICK else pytest.mark.slow)
+    for name in algorithms.methods()
+]
 
 
 @cache
@@ -44,7 +49,7 @@ def judged(setting, state):
     return programs.judge(setting, view)(state, state.clients, ids, TRAIN, TEST)
 
 
-@pytest.mark.parametrize("name", algorithms.methods())
+@pytest.mark.parametrize("name", METHODS)
 def test_every_method_trains_statistics_and_stays_finite(name):
     factory = algorithms.method(name)
     method = factory(task(), LOCAL, **registry.given(factory, rounds=2))
