@@ -8,6 +8,15 @@ import pytest
 import pfljax
 
 HEAVY = ("jax", "flax", "matplotlib", "tensorflow_datasets", "tensorflow")
+READS = """
+import json, pathlib, tempfile
+from pfljax import Experiment
+from pfljax.runs import config, folder
+path = pathlib.Path(tempfile.mkdtemp())
+experiment = Experiment("ditto", dataset="mnist:every=10", rounds=3)
+(path / "config.json").write_text(json.dumps(config.to_dict(experiment)))
+assert folder.read_config(path) == experiment
+"""
 PLOTS_AND_SETS = ("matplotlib", "tensorflow_datasets", "tensorflow")
 
 
@@ -16,6 +25,8 @@ PLOTS_AND_SETS = ("matplotlib", "tensorflow_datasets", "tensorflow")
     [
         ("import pfljax", HEAVY),
         ("import pfljax.cli.main, pfljax.runs.settings, pfljax.registry", HEAVY),
+        ("import pfljax.runs.baseline, pfljax.runs.folder", HEAVY),
+        (READS, HEAVY),
         ("from pfljax import run, federate, task", PLOTS_AND_SETS),
         (
             "import pfljax.report, pfljax.cli.listing, pfljax.simulate.compare",

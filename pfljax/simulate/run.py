@@ -132,7 +132,15 @@ def _prepare(
     traffic = traffic_of(
         sim.setting.algorithm, sim.task, federation.num_clients, x.shape[1:]
     )
-    return Run(experiment, sim, federation, unseen, traffic, path, {})
+    return Run(
+        experiment=experiment,
+        sim=sim,
+        federation=federation,
+        unseen=unseen,
+        traffic=traffic,
+        path=path,
+        history={},
+    )
 
 
 def _run_rounds(run: Run, quiet: bool) -> None:
