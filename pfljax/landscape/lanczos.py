@@ -76,9 +76,12 @@ def lanczos(
         scale=jnp.float32(0),
     )
     last = jax.lax.fori_loop(0, steps, step, first)
-    beside = jnp.diag(last.off_diagonal[:-1], 1)
-    tridiagonal = jnp.diag(last.diagonal) + beside + beside.T
-    return tridiagonal, last.basis, last.off_diagonal[-1]
+    return _tridiagonal(last), last.basis, last.off_diagonal[-1]
+
+
+def _tridiagonal(state: Lanczos) -> Array:
+    beside = jnp.diag(state.off_diagonal[:-1], 1)
+    return jnp.diag(state.diagonal) + beside + beside.T
 
 
 def _orthogonal(basis: Array, w: Array) -> Array:

@@ -116,10 +116,7 @@ def of_client(
     def curvature(v: Array) -> Array:
         # Forward over reverse: the product is exact, and the matrix is never made.
         def product(batch: Batch) -> Array:
-            def gradient_at(w: Array) -> Array:
-                return gradient(batch, w)[1]
-
-            _, tangent = jax.jvp(gradient_at, (weights,), (v,))
+            _, (_, tangent) = jax.jvp(partial(gradient, batch), (weights,), (v,))
             return tangent
 
         return mean_over_rows(product, data, batch_size)

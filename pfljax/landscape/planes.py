@@ -91,10 +91,7 @@ def plane(
             f"{' not' if frame.stacked else ''} stacked over clients; give `through` "
             f"or `around` stacked={several}"
         )
-    # The weights of (center, u, v) at each point, alpha before beta.
-    grid = np.meshgrid(a, b, indexing="ij")
-    points = np.stack(grid, -1).reshape(-1, 2)
-    weights = np.insert(points, 0, 1, axis=1)
+    weights = _grid_weights(a, b)
     metrics = judge(
         task,
         models,
@@ -113,6 +110,13 @@ def plane(
         metrics=on_grid,
         marks=frame.marks,
     )
+
+
+def _grid_weights(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """The weights of (center, u, v) at each point, alpha before beta, f32[A * B, 3]."""
+    grid = np.meshgrid(a, b, indexing="ij")
+    points = np.stack(grid, -1).reshape(-1, 2)
+    return np.insert(points, 0, 1, axis=1)
 
 
 def penalty(

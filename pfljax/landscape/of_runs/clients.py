@@ -16,6 +16,7 @@ from pfljax.landscape.of_runs.record import METRICS, RHO, Landscape, finite_rows
 from pfljax.landscape.pairs import pairs
 from pfljax.landscape.sharpness import sharpness
 
+SHARPNESSES = ("greatest eigenvalue", "trace", "rise")
 MOST = 200  # clients in a matrix of pairs: 20,100 lines
 
 
@@ -87,12 +88,6 @@ def curvature_of(path: Path) -> Landscape:
     )
     traces = trace(run.task, models, rows, trace_key)
     steepness = sharpness(run.task, models, rows, rho=RHO)
-    # What is drawn and averaged; the table has the residual and the rows too.
-    sharpnesses = {
-        "greatest eigenvalue": leading.values[:, 0],
-        "trace": traces.value,
-        "rise": steepness.rise,
-    }
     columns = {
         "rows": np.asarray(rows.size),
         "greatest eigenvalue": leading.values[:, 0],
@@ -100,6 +95,8 @@ def curvature_of(path: Path) -> Landscape:
         "trace": traces.value,
         "rise": steepness.rise,
     }
+    # What is drawn and averaged; the table has the residual and the rows too.
+    sharpnesses = {name: columns[name] for name in SHARPNESSES}
     finite = finite_rows(sharpnesses)
     means = [
         _mean_and_span(name, values[finite])

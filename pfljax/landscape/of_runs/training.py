@@ -35,14 +35,7 @@ def training_of(path: Path, points: int = 11) -> Landscape:
     batch_size = run.sim.setting.local.batch_size
 
     t = np.linspace(0, 1, points)
-    lines = line(
-        run.task,
-        models,
-        last,
-        rows,
-        t=t,
-        batch_size=batch_size,
-    )
+    lines = line(run.task, models, last, rows, t=t, batch_size=batch_size)
     barriers = {name: barrier(lines, name) for name in METRICS}
 
     frame, shares = principal(models, [str(round_) for round_ in rounds])
