@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 
 import jax
+import jax.numpy as jnp
 
 if __name__ == "__main__":  # JAX counts devices when it starts
     jax.config.update("jax_num_cpu_devices", 2)
@@ -18,7 +19,9 @@ from pfljax.conformance import toy
 from pfljax.core.types import Local
 from pfljax.engine import mesh
 from pfljax.engine.paging import host, pages, records
+from pfljax.engine.paging import programs as paging
 from pfljax.engine.paging.disk import DiskStore
+from pfljax.engine.population import DevicePopulation
 
 METHODS = scaffold, superfed
 STORES = "host", "disk"
@@ -27,14 +30,29 @@ TRAIN, _ = toy.ragged()
 CUTS = ((3, 3, 3), (1, 2, 3, 1, 1, 1), (2, 3, 1, 3))  # of nine rounds in calls
 
 
-def game(method, grid=None):
+def worst(cohort, num_clients):
+    """The clients whose training loss was largest when they last took part."""
+
+    def update(losses, cohort, metrics):
+        return losses.at[cohort.ids].set(metrics["loss"], mode="drop")
+
+    return selection.Selection(
+        cohort,
+        choose=lambda losses, key: jnp.argsort(-losses)[:cohort],
+        init=lambda: jnp.full(num_clients, 1e3),
+        update=update,
+    )
+
+
+def game(method, grid=None, select=selection.uniform):
     """(setting, its compiled rounds, programs of a store, the first state)."""
     task, local = toy.classifier(), Local(0.1, 8)
     setting = engine.Setting(
-        method(task, local), local, selection.uniform(COHORT, CLIENTS), 1, grid
+        method(task, local), local, select(COHORT, CLIENTS), 1, grid
     )
-    client = pages.client_shape(setting, task)
-    programs = pages.programs(setting, task, client, CLIENTS, LONGEST)
+    client = paging.client_shape(setting, task)
+    longest = paging.longest(setting, client, CLIENTS, LONGEST)
+    programs = paging.programs(setting, task, client, CLIENTS, longest)
     rows = mesh.padded(CLIENTS, grid)
     first = jax.jit(lambda key: engine.init(setting, task, rows, key))
     first = first(jax.random.key(0))
@@ -50,40 +68,45 @@ def open_store(kind, folder, programs, keep=2):
     return DiskStore(folder / "clients", owner, programs.layout, keep, True)
 
 
-def open_stream(kind, folder, run, programs):
+def paged(kind, folder, run, programs):
     """A population that has not met anybody."""
     key = jax.random.key(0)
-    place = open_store(kind, folder, programs)
-    params = programs.params(key)
-    return pages.Stream(programs, run, place, key, params, lambda round_: [round_])
+    return pages.PagedPopulation(
+        programs=programs,
+        compiled=run,
+        store=open_store(kind, folder, programs),
+        key=key,
+        params=programs.params(key),
+        kept=lambda round_: [round_],
+    )
 
 
-def play(setting, run, first, cut, people=None):
+def play(setting, first, cut, population):
     """(server, all clients, training losses) after the rounds of these calls."""
     train = mesh.place(setting.mesh, TRAIN)
-    state = first if people is None else first._replace(clients=())
+    state = first
+    if isinstance(population, pages.PagedPopulation):
+        state = first._replace(clients=())
     state = jax.device_put(toy.copy(state), mesh.shardings(setting.mesh, state))
     losses = []
+    # The last call is expected to be shorter than it is.
     for count, ahead in zip(cut, (*cut[1:-1], 1, 0), strict=True):
-        if people is None:
-            state, trained = run(state, train, count)
-        else:  # the last call but one was expected to be shorter
-            state, trained = people.rounds(state, train, count, ahead)
+        state, trained = population.rounds(state, train, count, ahead)
         losses += np.asarray(trained["loss"])[:count].tolist()
-    clients = people.states(np.arange(CLIENTS)) if people else state.clients
-    own = jax.tree.map(lambda leaf: np.asarray(leaf)[:CLIENTS], clients)
-    return state.server, own, losses
+    clients = population.states(state, np.arange(CLIENTS))
+    clients = jax.tree.map(lambda leaf: np.asarray(leaf)[:CLIENTS], clients)
+    return state.server, clients, losses
 
 
 def check(method, folder, grid=None):
     """Plays from the devices and from the stores, however cut: the same bits."""
     setting, run, programs, first = game(method, grid)
     assert programs.resident == COHORT * LONGEST < CLIENTS
-    wanted = play(setting, run, first, CUTS[0])
+    wanted = play(setting, first, CUTS[0], DevicePopulation(run))
     for kind in STORES:
         for index, cut in enumerate(CUTS):
-            people = open_stream(kind, folder / f"{kind}{index}", run, programs)
-            toy.assert_same(play(setting, run, first, cut, people), wanted)
+            population = paged(kind, folder / f"{kind}{index}", run, programs)
+            toy.assert_same(play(setting, first, cut, population), wanted)
     return run, programs
 
 

@@ -18,7 +18,7 @@ from pfljax.runs import config
 from pfljax.runs.folder import read_config
 from pfljax.runtime import devices
 from pfljax.simulate.export import load_state
-from pfljax.simulate.population import population
+from pfljax.simulate.population import open_population
 
 TINY = Experiment(
     algorithm="superfed",
@@ -138,8 +138,10 @@ def assert_same_run(a: Path, b: Path):
 def last_state(folder):
     """The newest state of a run, with its clients from wherever they are stored."""
     sim, federation, state = load_state(folder)
-    if sim.programs is None:
+    if sim.paging is None:
         return state
     experiment = read_config(folder)
-    people = population(sim, experiment, folder, int(state.round), print, False)
-    return state._replace(clients=people.states(np.arange(federation.num_clients)))
+    done = int(state.round)
+    population = open_population(sim, experiment, folder, done, print, False)
+    ids = np.arange(federation.num_clients)
+    return state._replace(clients=population.states(state, ids))

@@ -30,7 +30,7 @@ from pfljax.core.types import ClientData, Examples
 from pfljax.data import Federation
 from pfljax.runtime.devices import use_compile_cache
 from pfljax.simulate import simulation
-from pfljax.simulate.population import population
+from pfljax.simulate.population import open_population
 
 POOL = 2000  # rows of all data, which clients share
 ROWS = 20  # of a client
@@ -75,7 +75,7 @@ def play(experiment: Experiment, federation: Federation, path: Path) -> dict[str
     shutil.rmtree(path, ignore_errors=True)
     path.mkdir(parents=True)
     sim = simulation.simulation(experiment, federation)
-    store: Any = population(sim, experiment, path, 0, print)
+    store: Any = open_population(sim, experiment, path, 0, print)
     state = sim.init(jax.random.key(0))
     rounds = experiment.participation.rounds
     done = 0
@@ -116,7 +116,7 @@ def sampled(sim: Any, store: Any, state: Any, federation: Federation) -> float:
         for part in (federation.train, federation.test)
     ]
     judge = sim.judges["personal"]
-    metrics = judge(state, store.states(ids), jnp.asarray(ids), *parts)
+    metrics = judge(state, store.states(state, ids), jnp.asarray(ids), *parts)
     return float(metrics["accuracy"].mean())
 
 

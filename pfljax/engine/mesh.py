@@ -271,10 +271,14 @@ def abstract(grid: Grid | None, value: Any, spec: PartitionSpec = WHOLE) -> Any:
 
 def shardings(grid: Grid | None, state: RunState) -> Any:
     """Where a state's leaves lie: `clients` in blocks, all else on every device."""
-    if grid is None:
-        first = jax.sharding.SingleDeviceSharding(jax.devices()[0])
-        return jax.tree.map(lambda leaf: first, state)
-    split = NamedSharding(grid.mesh, SPLIT)
-    everywhere = NamedSharding(grid.mesh, WHOLE)
+    split = sharding(grid, SPLIT)
+    everywhere = sharding(grid, WHOLE)
     on_all = jax.tree.map(lambda leaf: everywhere, state)
     return on_all._replace(clients=jax.tree.map(lambda leaf: split, state.clients))
+
+
+def sharding(grid: Grid | None, spec: PartitionSpec) -> Any:
+    """Where an array lies that is `SPLIT` in blocks or `WHOLE` on every device."""
+    if grid is None:
+        return jax.sharding.SingleDeviceSharding(jax.devices()[0])
+    return NamedSharding(grid.mesh, spec)

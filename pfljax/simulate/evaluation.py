@@ -8,7 +8,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from pfljax import engine
-from pfljax.core import tree
 from pfljax.core.keys import derive
 from pfljax.core.types import ClientData, RunState
 from pfljax.data import Federation
@@ -23,7 +22,6 @@ BY_CLIENT = {  # arrays of per_client.npz without an axis of evaluations
 
 Values = dict[str, np.ndarray]
 States = Callable[[np.ndarray], Any]  # ids -> their stacked states, padding behind
-_take = jax.jit(tree.take)
 
 
 def assess(
@@ -31,12 +29,9 @@ def assess(
     federation: Federation,
     unseen: Federation | None,
     state: RunState,
-    states: States | None = None,
+    states: States,
 ) -> tuple[list[dict[str, Any]], Values]:
-    """(records, metrics of each client by "model/split/metric") after this round.
-
-    `states` reads the clients of a store; None where `state` has all.
-    """
+    """(records, metrics of each client by "model/split/metric") after this round."""
     ids = np.arange(federation.num_clients)
     last_cohort = np.unique(np.asarray(state.cohort))
     never = np.asarray(state.participations) == 0
@@ -46,7 +41,6 @@ def assess(
         "never chosen": ids[never],
     }
     views = [view for view in sim.judges if view != "trained" or sim.trained]
-    states = states or _held(sim, state, len(ids))
     records, values = _judge(sim, views, state, federation, states, ids, groups)
     values["round"] = np.asarray(state.round)
     if unseen is None:
@@ -109,13 +103,6 @@ def splits_of(federation: Federation) -> list[str]:
     ]
 
 
-def _held(sim: Simulation, state: RunState, count: int) -> States:
-    """The `states` of `count` clients that `state` holds."""
-    if count <= sim.block:
-        return lambda ids: state.clients
-    return lambda ids: _take(state.clients, ids)
-
-
 def in_blocks(
     judge: Callable[..., Any], state: RunState, sim: Simulation, states: States,
     ids: np.ndarray, parts: tuple[ClientData, ...],
@@ -123,7 +110,7 @@ def in_blocks(
     """judge(state, clients, ids, *parts), block by block if there are many clients."""
     if len(ids) <= sim.block:
         return jax.device_get(judge(state, states(ids), jnp.asarray(ids), *parts))
-    found: Values = {}
+    by_client: Values = {}
     grid = sim.setting.mesh
     devices = grid.size if grid and grid.homes else 1
     for places in mesh.blocks(devices, len(ids), sim.block):
@@ -136,10 +123,10 @@ def in_blocks(
         judged = judge(state, states(ids[some]), jnp.asarray(ids[some]), *cut)
         real = places < len(ids)
         for name, values in jax.device_get(judged).items():
-            if name not in found:
-                found[name] = np.empty((len(ids), *values.shape[1:]), values.dtype)
-            found[name][places[real]] = values[real]
-    return found
+            if name not in by_client:
+                by_client[name] = np.empty((len(ids), *values.shape[1:]), values.dtype)
+            by_client[name][places[real]] = values[real]
+    return by_client
 
 
 def _by_span(sim: Simulation, state: RunState, rows: ClientData) -> Values:
@@ -181,17 +168,16 @@ def mixture(
     sim: Simulation,
     federation: Federation,
     state: RunState,
-    states: States | None = None,
+    states: States,
 ) -> tuple[dict[str, Any], Values]:
     """(figures over clients along the path of endpoints, arrays [C, 11])."""
     ids = np.arange(federation.num_clients)
-    held = states or _held(sim, state, len(ids))
     judge = sim.path
     assert judge is not None
 
     def judged(split: str) -> Values:
         rows = getattr(federation, split)
-        return in_blocks(judge, state, sim, held, ids, (rows,))
+        return in_blocks(judge, state, sim, states, ids, (rows,))
 
     path = programs.along_path(judged, splits_of(federation))
     arrays = {f"mixture/{name}": values for name, values in path.items()}

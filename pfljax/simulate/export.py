@@ -16,7 +16,7 @@ from pfljax.runs import checkpoint, checks, config, folder
 from pfljax.runs.provenance import of_run
 from pfljax.simulate import components, simulation
 from pfljax.simulate.federation import build_federation
-from pfljax.simulate.population import population
+from pfljax.simulate.population import open_population
 
 
 def load_state(
@@ -99,20 +99,25 @@ def personal_model(
     train = federation.train
     data = ClientData(train.examples, train.offset[client], train.size[client])
     turn = programs.turn_of(sim.setting, state, jnp.int32(client), data)
-    if sim.programs is None:
-        own = tree.take(state.clients, jnp.int32(client))
-    else:
-        own = _stored(path, sim, state, client)
+    client_state = _client_state(path, sim, state, client)
     took_part = programs.has_taken_part(state, jnp.int32(client))
     algorithm = sim.setting.algorithm
-    return programs.personal_model(algorithm, turn, state.server, own, data, took_part)
+    return programs.personal_model(
+        algorithm, turn, state.server, client_state, data, took_part
+    )
 
 
-def _stored(path: str | Path, sim: Any, state: RunState, client: int) -> Any:
-    """The state of a client in the store of the run."""
-    experiment, done = folder.read_config(Path(path)), int(state.round)
-    people = population(sim, experiment, Path(path), done, _say, writable=False)
-    stacked = people.states(np.asarray([client]))
+def _client_state(path: str | Path, sim: Any, state: RunState, client: int) -> Any:
+    """The state of a client, wherever the run keeps it."""
+    population = open_population(
+        sim,
+        folder.read_config(Path(path)),
+        Path(path),
+        int(state.round),
+        _say,
+        writable=False,
+    )
+    stacked = population.states(state, np.asarray([client]))
     return jax.tree.map(lambda leaf: leaf[0], stacked)
 
 

@@ -1,4 +1,4 @@
-"""Where the clients' states of a run live.
+"""Opens the clients of a run, wherever its settings want their states.
 
 device  all states in `RunState.clients`, the checkpoint holds them
 host    in host memory; the devices hold those of the coming rounds (`engine.paging`)
@@ -8,89 +8,95 @@ disk    the same in files of the run folder (`engine.paging.disk`)
 import functools
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import jax
 
-from pfljax.core.types import ClientData, RunState
 from pfljax.engine.paging import records
-from pfljax.engine.paging.disk import DiskStore, bytes_needed
+from pfljax.engine.paging.disk import ROWS, DiskStore, bytes_needed
 from pfljax.engine.paging.host import HostStore
-from pfljax.engine.paging.pages import Stream
-from pfljax.engine.paging.records import StoreError
+from pfljax.engine.paging.pages import PagedPopulation
+from pfljax.engine.paging.programs import Programs
+from pfljax.engine.paging.records import Store, StoreError
+from pfljax.engine.population import DevicePopulation, Population
 from pfljax.runs import checkpoint, config
 from pfljax.runs.settings import Experiment
 from pfljax.simulate.simulation import Simulation
 
-
-@dataclass
-class Resident:
-    """A population that lies on the devices whole; a `Stream` does the same."""
-
-    compiled: Callable[..., Any]  # engine.compile_rounds
-    states: Any = None
-
-    def rounds(
-        self, state: RunState, train: ClientData, count: int, ahead: int = 0
-    ) -> Any:
-        """(state, metrics) as `engine.rounds`."""
-        return self.compiled(state, train, count)
-
-    def save(self, round_: int, write: Callable[[], Any]) -> None:
-        """Runs `write`, which saves a checkpoint."""
-        write()
-
-    def planned(self) -> int:
-        """No rounds are read ahead."""
-        return 0
-
-    def committed(self) -> None:
-        """Nothing is waited for."""
+Say = Callable[[str], None]
 
 
-def population(
+def open_population(
     sim: Simulation,
     experiment: Experiment,
     path: Path,
     round_: int,
-    say: Callable[[str], None],
+    say: Say,
     writable: bool = True,
-) -> Resident | Stream:
+) -> Population:
     """The clients of the run in `path`, as they were after this round.
 
-    Raises a StoreError where the folder of the store is damaged or another run's.
+    Args:
+      sim: the compiled functions of the run.
+      experiment: its settings.
+      path: its folder.
+      round_: of the checkpoint that it goes on from, 0 for none.
+      say: takes warnings.
+      writable: rounds will be run; else states are read only.
+
+    Raises:
+      StoreError: the folder of the store is missing, damaged or another run's.
     """
-    programs = sim.programs
-    if programs is None:
-        return Resident(sim.rounds)
+    if sim.paging is None:
+        return DevicePopulation(sim.rounds)
     if jax.process_count() > 1:
         raise StoreError(
             f"store is {experiment.machine.store!r}, which one process alone can use; "
             "choose store 'device' for several"
         )
-    folder, layout, keep = path / "clients", programs.layout, experiment.output.keep
-    digest = config.digest(experiment)
-    owner = records.owner(
-        experiment.machine.store, digest, programs.num_clients, layout
-    )
-    there = records.read_description(folder, owner) is not None
-    if not there and (round_ or not writable):
-        raise StoreError(f"{folder} has no store.json; {records.GO_ON}")
-    if experiment.machine.store == "disk":
-        if writable:
-            _check_room(path, experiment, programs.num_clients, layout.nbytes, say)
-        store = DiskStore(folder, owner, layout, keep, writable)
-    else:
-        store = HostStore(folder, owner, layout)
+    keep = experiment.output.keep
+    checkpoints = path / "checkpoints"
+    store = _open_store(sim.paging, experiment, path, round_, say, writable)
     store.restore(round_)
     if writable:
-        saved = checkpoint.saved_rounds(path / "checkpoints")
-        store.keep(saved[-keep:])
+        store.keep(checkpoint.saved_rounds(checkpoints)[-keep:])
     key = jax.random.key(experiment.seed)
-    kept = functools.partial(_kept, path / "checkpoints", keep)
-    return Stream(programs, sim.rounds, store, key, programs.params(key), kept)
+    return PagedPopulation(
+        programs=sim.paging,
+        compiled=sim.rounds,
+        store=store,
+        key=key,
+        params=sim.paging.params(key),
+        kept=functools.partial(_kept, checkpoints, keep),
+    )
+
+
+def _open_store(
+    programs: Programs,
+    experiment: Experiment,
+    path: Path,
+    round_: int,
+    say: Say,
+    writable: bool,
+) -> Store:
+    """The store in the folder of the run; a new one before the first round."""
+    folder = path / "clients"
+    layout = programs.layout
+    owner = records.owner(
+        experiment.machine.store,
+        config.digest(experiment),
+        programs.num_clients,
+        layout,
+    )
+    exists = records.read_description(folder, owner) is not None
+    # After a checkpoint a new store would pass off first states as trained ones.
+    if not exists and (round_ or not writable):
+        raise StoreError(f"{folder} has no store.json; {records.GO_ON}")
+    if experiment.machine.store == "host":
+        return HostStore(folder, owner, layout)
+    if writable:
+        _check_room(path, experiment, programs.num_clients, layout.nbytes, say)
+    return DiskStore(folder, owner, layout, experiment.output.keep, writable)
 
 
 def _kept(folder: Path, keep: int, round_: int) -> list[int]:
@@ -99,7 +105,7 @@ def _kept(folder: Path, keep: int, round_: int) -> list[int]:
 
 
 def _check_room(
-    path: Path, experiment: Experiment, clients: int, nbytes: int, say: Any
+    path: Path, experiment: Experiment, clients: int, nbytes: int, say: Say
 ) -> None:
     """Warns where the disk may be too small for the clients that will take part."""
     writes = experiment.participation.rounds * experiment.participation.cohort
@@ -114,6 +120,8 @@ def _check_room(
 
 def _free(path: Path) -> int:
     """Bytes left on the disk, with those that the folder's own files take."""
-    rows = path / "clients" / "rows.bin"
-    own = rows.stat().st_blocks * 512 if rows.exists() else 0
-    return shutil.disk_usage(path).free + own
+    free = shutil.disk_usage(path).free
+    rows = path / "clients" / ROWS
+    if rows.exists():
+        free += rows.stat().st_blocks * 512  # not its size: most of it is holes
+    return free

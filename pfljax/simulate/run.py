@@ -16,6 +16,7 @@ from pfljax.core.communication import Traffic, traffic_of
 from pfljax.core.types import RunState, Task
 from pfljax.data import Federation
 from pfljax.engine import mesh
+from pfljax.engine.population import Population
 from pfljax.models import check_task
 from pfljax.runs import baseline, checkpoint, checks, config, folder
 from pfljax.runs.provenance import of_run, rows_of_run
@@ -25,7 +26,7 @@ from pfljax.runtime.processes import ask, check_same, first, holding, say
 from pfljax.runtime.progress import progress
 from pfljax.simulate import evaluation, simulation, width
 from pfljax.simulate.federation import build_federation
-from pfljax.simulate.population import population
+from pfljax.simulate.population import open_population
 from pfljax.simulate.simulation import Simulation
 
 CALL_SECONDS = 10.0  # aim of one call of the compiled rounds
@@ -42,7 +43,6 @@ class Run(NamedTuple):
     traffic: Traffic
     path: Path
     history: dict[str, list]  # of per_client.npz, by evaluation
-    people: Any = None  # pfljax.simulate.population
 
 
 def run(
@@ -150,9 +150,9 @@ def _run_rounds(run: Run, quiet: bool) -> None:
     done, total = int(state.round), experiment.participation.rounds
     if done and not quiet:
         say(f"pfljax: going on from round {done} of {total}")
-    people = population(run.sim, experiment, path, done, say)
-    run = run._replace(people=people)
-    unsaved, pace = 0.0, 0.0  # seconds
+    population = open_population(run.sim, experiment, path, done, say)
+    pace = 0.0  # seconds a round
+    unsaved = 0.0  # seconds
     digest = config.digest(experiment)
     with (
         checkpoint.writer(path / "checkpoints", digest, experiment.output.keep) as save,
@@ -160,27 +160,32 @@ def _run_rounds(run: Run, quiet: bool) -> None:
     ):
         while done < total:
             chunk = partial(_chunk, experiment, run.sim.longest, pace=pace)
-            count, start = people.planned() or chunk(done), time.monotonic()
+            started = time.monotonic()
+            # What is read ahead is run as it was planned: else it is read again.
+            count = population.planned() or chunk(done)
             ahead = chunk(done + count)
-            state, trained = people.rounds(state, run.federation.train, count, ahead)
+            train = run.federation.train
+            state, trained = population.rounds(state, train, count, ahead)
             trained = jax.device_get(trained)
-            seconds = ask(float, time.monotonic() - start)  # one clock for all
-            pace, done, unsaved = seconds / count, done + count, unsaved + seconds
+            seconds = ask(float, time.monotonic() - started)  # one clock for all
+            pace = seconds / count
+            done += count
+            unsaved += seconds
             lines += _log(run, trained, done, count, lines)
             figures = {"loss": lines[-1]["train_loss"]}
             if _evaluated(experiment, done):
-                records = _evaluate(run, state)
+                records = _evaluate(run, population, state)
                 lines[-1]["evaluations"] = records
                 figures["accuracy"] = evaluation.headline(records)
             ask(folder.append_lines, path / "metrics.jsonl", lines[-count:])
             timing = {"round": done, "rounds": count, "seconds": seconds}
             ask(folder.append_lines, path / "timing.jsonl", [timing])
             if _evaluated(experiment, done) or unsaved > SAVE_SECONDS:
-                people.save(done, partial(save, done, state))
+                population.save(done, partial(save, done, state))
                 unsaved = 0.0
             show(done, **figures)
-        people.committed()
-    _finish(run, state, lines)
+        population.committed()
+    _finish(run, population, state, lines)
 
 
 def _restore(run: Run) -> tuple[RunState, list[dict[str, Any]]]:
@@ -243,9 +248,11 @@ def _log(
     ]
 
 
-def _evaluate(run: Run, state: RunState) -> list[dict[str, Any]]:
+def _evaluate(
+    run: Run, population: Population, state: RunState
+) -> list[dict[str, Any]]:
     """The records of this evaluation; metrics of each client go to per_client.npz."""
-    states = run.people.states
+    states = partial(population.states, state)
     records, values = evaluation.assess(
         run.sim, run.federation, run.unseen, state, states
     )
@@ -265,12 +272,14 @@ def _arrays(run: Run, state: RunState) -> dict[str, np.ndarray]:
     }
 
 
-def _finish(run: Run, state: RunState, lines: list[dict[str, Any]]) -> None:
+def _finish(
+    run: Run, population: Population, state: RunState, lines: list[dict[str, Any]]
+) -> None:
     """Writes what only the end can tell: paths between endpoints, and the summary."""
     arrays = _arrays(run, state)
     mixture = None
     if run.sim.path is not None:
-        states = run.people.states
+        states = partial(population.states, state)
         mixture, paths = evaluation.mixture(run.sim, run.federation, state, states)
         arrays |= paths
     ask(folder.write_arrays, run.path / "per_client.npz", arrays)

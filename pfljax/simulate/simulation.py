@@ -12,7 +12,7 @@ from pfljax.core import tree
 from pfljax.core.types import ClientData, Key, RunState, Task
 from pfljax.data import Federation
 from pfljax.engine import Setting, mesh, placement
-from pfljax.engine.paging import pages
+from pfljax.engine.paging import programs as paging
 from pfljax.engine.state import first_clients, first_server
 from pfljax.evaluation import programs as evaluate
 from pfljax.evaluation.programs import View
@@ -35,7 +35,7 @@ class Simulation(NamedTuple):
     path: Callable[..., Any] | None  # evaluate.judge_path
     trained: bool  # clients are also judged after their own local training
     block: int  # clients judged in one call
-    programs: pages.Programs | None  # of a population in a store
+    paging: paging.Programs | None  # of a population in a store
 
 
 def truthful(
@@ -91,30 +91,30 @@ def _simulation(experiment: Experiment, shape: Shape, given: Given | None):
     longest = min(
         experiment.evaluation.eval_every, experiment.participation.rounds, LONGEST_CALL
     )
-    longest, programs = make_programs(experiment, setting, task, num_clients, longest)
+    longest, programs = make_paging(experiment, setting, task, num_clients, longest)
     return Simulation(
-        setting,
-        task,
-        make_init(setting, task, num_clients, stored=programs is not None),
-        engine.compile_rounds(setting, longest),
-        longest,
-        {view: make_judge(setting, task, view, block) for view in views},
-        evaluate.judge_path(setting, block) if algorithm.endpoints else None,
-        experiment.evaluation.trained,
-        pages.block(pages.client_shape(setting, task)),
-        programs,
+        setting=setting,
+        task=task,
+        init=make_init(setting, task, num_clients, stored=programs is not None),
+        rounds=engine.compile_rounds(setting, longest),
+        longest=longest,
+        judges={view: make_judge(setting, task, view, block) for view in views},
+        path=evaluate.judge_path(setting, block) if algorithm.endpoints else None,
+        trained=experiment.evaluation.trained,
+        block=paging.block(paging.client_shape(setting, task)),
+        paging=programs,
     )
 
 
-def make_programs(
+def make_paging(
     experiment: Experiment, setting: Setting, task: Task, num_clients: int, rounds: int
-) -> tuple[int, pages.Programs | None]:
+) -> tuple[int, paging.Programs | None]:
     """(rounds of one call, programs of a store; None where clients need none)."""
-    client = pages.client_shape(setting, task)
+    client = paging.client_shape(setting, task)
     if experiment.machine.store == "device" or not tree.nbytes(client):
         return rounds, None
-    rounds = pages.longest(setting, client, num_clients, rounds)
-    return rounds, pages.programs(setting, task, client, num_clients, rounds)
+    rounds = paging.longest(setting, client, num_clients, rounds)
+    return rounds, paging.programs(setting, task, client, num_clients, rounds)
 
 
 def make_init(
@@ -138,7 +138,7 @@ def make_init(
         lambda params, key: first_clients(algorithm, grid, params, rows, key),
         out_shardings=where.clients,
     )
-    params = pages.make_params(setting, task)
+    params = paging.make_params(setting, task)
 
     def init(key: Key) -> RunState:
         first = params(key)

@@ -1,8 +1,9 @@
 """Rounds of a population whose states lie in a store: rows come and go between calls.
 
-The cohorts of the coming rounds follow from the seed. Their clients' states are put on
-the devices, the rounds run in one call, and the states go back. While a call runs, the
-states of the call before are written, and those of the next one read:
+The cohorts of the coming rounds follow from the seed, and from what the selection has
+learned. Their clients' states are put on the devices, the rounds run in one call, and
+the states go back. While a call runs, the states of the call before are written, and
+those of the next one read:
 
     load (next)   from the store, or first states of clients that it has not met
     carry         what both calls need, from device to device
@@ -12,137 +13,18 @@ Nothing here takes time or memory in proportion to the number of clients, and no
 a run depends on it: keys derive from client ids.
 """
 
-import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
-from pfljax import engine
-from pfljax.core import tree
-from pfljax.core.keys import derive
-from pfljax.core.types import Array, ClientData, Key, RunState, Task
-from pfljax.engine import Setting, mesh
+from pfljax.core.types import ClientData, Key, Metrics, RunState
 from pfljax.engine.paging import records
-from pfljax.engine.paging.records import Layout, Store
+from pfljax.engine.paging.programs import Programs
+from pfljax.engine.paging.records import Store
 from pfljax.engine.rounds import FAR
-from pfljax.engine.state import INIT_BLOCK, first_params
-
-RESIDENT_BYTES = 2**27  # of client states on the devices in one call, if a round fits
-FILL_BYTES = 2**24  # of first states made at once
-BLOCK = 4096  # clients judged in one call, if their states fit
-
-
-class Programs(NamedTuple):
-    """What is compiled for a population in a store; shared by all seeds."""
-
-    drawn: Callable[[Key, Any], Array]  # (key, round) -> coming cohorts, i32[R, M]
-    params: Callable[[Key], Any]  # the first parameters
-    fill: Callable[..., Any]  # (clients, params, key, ids, places, count) -> clients
-    carry: Callable[..., Any]  # (clients, older clients, from, to) -> clients
-    layout: Layout
-    where: Any  # shardings of stacked clients
-    num_clients: int
-    resident: int  # U, states on the devices in a call
-    first: int  # first states made at once
-    rows: Callable[[int], int]  # stacked states up to equal blocks of the devices
-
-
-def client_shape(setting: Setting, task: Task) -> Any:
-    """The state of a client, as shapes."""
-
-    def one(key: Key) -> Any:
-        params = task.init(derive(key, "params"))
-        return engine.init_client(setting.algorithm, params, jnp.int32(0), key)
-
-    return jax.eval_shape(one, jax.eval_shape(jax.random.key, 0))
-
-
-def make_params(setting: Setting, task: Task) -> Callable[[Key], Any]:
-    """A jitted function key -> the first parameters, on every device of the mesh."""
-    everywhere = _where(setting, ()).round
-    return jax.jit(lambda key: first_params(task, key), out_shardings=everywhere)
-
-
-def _where(setting: Setting, client: Any) -> RunState:
-    """Shardings of a state with these clients."""
-    leaf: Any = 0
-    state = RunState(
-        key=leaf,
-        round=leaf,
-        server=leaf,
-        clients=client,
-        participations=leaf,
-        cohort=leaf,
-        selection=leaf,
-        channel=leaf,
-    )
-    return mesh.shardings(setting.mesh, state)
-
-
-def longest(setting: Setting, client: Any, num_clients: int, wanted: int) -> int:
-    """Rounds of one call, at most `wanted`, whose clients' states fit."""
-    nbytes = tree.nbytes(client)
-    if num_clients * nbytes <= RESIDENT_BYTES:
-        return wanted
-    fit = RESIDENT_BYTES // (setting.selection.cohort * nbytes)
-    return max(1, min(wanted, fit))
-
-
-def block(client: Any) -> int:
-    """Clients judged in one call, wherever their states are: its bits may differ."""
-    return _fitting(RESIDENT_BYTES, tree.nbytes(client), BLOCK)
-
-
-def programs(
-    setting: Setting, task: Task, client: Any, num_clients: int, rounds: int
-) -> Programs:
-    """The compiled parts, for calls of at most `rounds` rounds."""
-    algorithm, nbytes = setting.algorithm, tree.nbytes(client)
-    where = _where(setting, client).clients
-    jit = functools.partial(jax.jit, donate_argnums=0, out_shardings=where)
-
-    def drawn(key: Key, round_: Array) -> Array:
-        coming = round_ + jnp.arange(rounds)
-        return jax.lax.map(lambda index: engine.draw(setting, (), key, index), coming)
-
-    def fill(clients, params, key, ids, places, count):
-        def make(index, made):
-            one = engine.init_client(algorithm, params, ids[index], key)
-            return tree.put(made, index, one)
-
-        zeros = jax.tree.map(
-            lambda leaf: jnp.zeros((len(ids), *leaf.shape), leaf.dtype), client
-        )
-        made = jax.lax.fori_loop(0, count, make, zeros)
-        return tree.put(clients, places, made)
-
-    def carry(clients, older, rows, places):
-        return tree.put(clients, places, tree.take(older, rows))
-
-    def padded(count: int) -> int:
-        return mesh.padded(count, setting.mesh)
-
-    resident = padded(min(rounds * setting.selection.cohort, num_clients))
-    return Programs(
-        jax.jit(drawn),
-        make_params(setting, task),
-        jit(fill),
-        jit(carry),
-        records.layout(client),
-        where,
-        num_clients,
-        resident,
-        _fitting(FILL_BYTES, nbytes, INIT_BLOCK, num_clients),
-        padded,
-    )
-
-
-def _fitting(room: int, nbytes: int, *counts: int) -> int:
-    return max(1, min(room // max(1, nbytes), *counts))
 
 
 class Call(NamedTuple):
@@ -155,8 +37,8 @@ class Call(NamedTuple):
 
 
 @dataclass
-class Stream:
-    """A population in a store, and what is on its way."""
+class PagedPopulation:
+    """A `pfljax.engine.population.Population` in a store, and what is on its way."""
 
     programs: Programs
     compiled: Callable[..., Any]  # engine.compile_rounds
@@ -166,39 +48,49 @@ class Stream:
     kept: Callable[[int], list[int]]  # checkpoints that stay when this round is saved
     latest: Call | None = None  # has run; its states are the newest
     written: bool = True  # and the store has them
-    coming: Call | None = None  # read ahead; what `latest` holds is still missing
+    coming: Call | None = None  # read ahead; what `latest` has is still missing
     saving: tuple[Any, list[int]] | None = None  # a checkpoint on its way
 
     def rounds(
         self, state: RunState, train: ClientData, count: int, ahead: int = 0
-    ) -> Any:
-        """(state, metrics) as `engine.rounds`; reads on for `ahead` more rounds."""
-        done, call = int(state.round), self.coming
+    ) -> tuple[RunState, Metrics]:
+        """As `engine.rounds`; reads the clients of `ahead` more rounds meanwhile."""
+        done = int(state.round)
+        call = self.coming
         if call is None or (call.round, call.rounds) != (done, count):
-            call = self._prepare(done, count)
-        num_clients, resident = self.programs.num_clients, self.programs.resident
-        nobody = num_clients + np.arange(resident - len(call.ids))
-        ids = np.concatenate([call.ids, nobody]).astype(np.int32)
+            call = self._prepare(state.selection, done, count)
         state = state._replace(clients=self._carried(call))
-        state, metrics = self.compiled(state, train, count, ids)
-        self.settle()  # of the call before
-        call = call._replace(round=done + count, clients=state.clients)
-        self.latest, self.written, self.coming = call, False, None
+        # `state` is donated: `call.clients` is gone after this line.
+        state, metrics = self.compiled(state, train, count, self._resident_ids(call))
+        # JAX returns before the rounds have run, so what follows costs them no time.
+        # The call before is written before the next one is read: else a client of
+        # those two, but not of this one, would be read as it was before both.
+        self.settle()
+        self.latest = call._replace(round=done + count, clients=state.clients)
+        self.written = False
+        self.coming = None
         if ahead:
-            self.coming = self._prepare(done + count, ahead)
+            self.coming = self._prepare(state.selection, done + count, ahead)
         return state._replace(clients=()), metrics
 
     def planned(self) -> int:
-        """The rounds of the next call, if their clients are read already; else 0."""
+        """Rounds of the next call, if their clients are read already; else 0."""
         return self.coming.rounds if self.coming else 0
 
-    def states(self, ids: np.ndarray) -> Any:
-        """The stacked states of these clients, the last ones padding; none is kept."""
+    def states(self, state: RunState, ids: np.ndarray) -> Any:
+        """The stacked states of these clients; rows behind them are padding.
+
+        `state` must be the newest, for the store has no other.
+        """
         self.settle()
-        return self._load(ids, self.programs.rows(len(ids)))
+        size = self.programs.padded(len(ids))
+        return self._load(ids, size, np.arange(len(ids)))
 
     def save(self, round_: int, write: Callable[[], Any]) -> None:
-        """Runs `write`, which saves a checkpoint."""
+        """Runs `write`, which begins a checkpoint, after the store has its part."""
+        # The order is what a kill relies on: states in the store, the checkpoint before
+        # committed and its leftovers freed, the store on disk, and only then the
+        # checkpoint. A checkpoint without its states cannot come to be.
         self.settle()
         self.committed()
         self.store.save(round_)
@@ -209,59 +101,82 @@ class Stream:
         """Writes to the store what it lacks of the rounds that have run."""
         if self.written or self.latest is None:
             return
+        # Until a checkpoint is committed, a kill goes back to an older one: what that
+        # needs must not be written over.
         self.committed()
-        round_, _, ids, clients = self.latest
-        packed = records.pack(self.programs.layout, clients, len(ids))
-        self.store.write(round_, ids, packed)
+        call = self.latest
+        packed = records.pack(self.programs.layout, call.clients, len(call.ids))
+        self.store.write(call.round, call.ids, packed)
         self.written = True
 
     def committed(self) -> None:
-        """Waits for the checkpoint that is on its way."""
-        if self.saving is not None:
-            response, rounds = self.saving
-            if response is not None:
-                response.result()
-            self.store.keep(rounds)
-            self.saving = None
+        """Waits for the checkpoint that is on its way, and frees what it replaces."""
+        if self.saving is None:
+            return
+        response, rounds = self.saving
+        if response is not None:
+            response.result()
+        self.store.keep(rounds)
+        self.saving = None
 
-    def _prepare(self, round_: int, count: int) -> Call:
-        """Loads the clients of these rounds but for those that `latest` holds."""
-        drawn = np.asarray(self.programs.drawn(self.key, np.int32(round_)))
-        ids = np.unique(drawn[:count]).astype(np.int64)
-        ids = ids[ids < self.programs.num_clients]  # not an empty place
-        held = self.latest.ids if self.latest else ids[:0]
-        there = np.isin(ids, held, assume_unique=True)
-        clients = self._load(ids, self.programs.resident, ~there)
-        return Call(round_, count, ids, clients)
+    def _prepare(self, selection_state: Any, round_: int, count: int) -> Call:
+        """Loads the clients of these rounds but for those that `latest` has."""
+        programs = self.programs
+        cohorts = programs.cohorts(selection_state, self.key, np.int32(round_))
+        ids = np.unique(np.asarray(cohorts)[:count]).astype(np.int64)
+        ids = ids[ids < programs.num_clients]  # not an empty place
+        newest = self.latest.ids if self.latest else ids[:0]
+        from_store = ~np.isin(ids, newest, assume_unique=True)
+        clients = self._load(ids, programs.resident, np.flatnonzero(from_store))
+        return Call(round=round_, rounds=count, ids=ids, clients=clients)
+
+    def _resident_ids(self, call: Call) -> np.ndarray:
+        """i32[U], ascending: the ids of the call, then numbers of nobody."""
+        empty = self.programs.resident - len(call.ids)
+        nobody = self.programs.num_clients + np.arange(empty)
+        return np.concatenate([call.ids, nobody]).astype(np.int32)
 
     def _carried(self, call: Call) -> Any:
-        """The call's clients, with the states that `latest` holds."""
+        """The call's clients, with the states that `latest` has."""
         if self.latest is None:
             return call.clients
-        same = np.intersect1d(
+        _, from_rows, to_rows = np.intersect1d(
             self.latest.ids, call.ids, assume_unique=True, return_indices=True
         )
-        count = len(same[0])
-        if not count:
+        if not len(from_rows):
             return call.clients
-        rows, places = np.full((2, self.programs.resident), FAR, np.int32)
-        rows[:count], places[:count] = same[1:]
-        return self.programs.carry(call.clients, self.latest.clients, rows, places)
+        return self.programs.carry(
+            call.clients,
+            self.latest.clients,
+            _filled(from_rows, self.programs.resident),
+            _filled(to_rows, self.programs.resident),
+        )
 
-    def _load(self, ids: np.ndarray, size: int, wanted: Any = slice(None)) -> Any:
-        """`size` stacked states on the devices, the first those of the wanted `ids`."""
+    def _load(self, ids: np.ndarray, size: int, rows: np.ndarray) -> Any:
+        """`size` stacked states on the devices; of `ids`, those at `rows` are right."""
         programs = self.programs
-        places = np.arange(len(ids))[wanted]
-        found, there = self.store.read(ids[wanted])
+        stored, met = self.store.read(ids[rows])
         packed = np.zeros((size, programs.layout.nbytes), np.uint8)
-        packed[places] = found
+        packed[rows] = stored
         unpacked = records.unpack(programs.layout, packed)
-        clients = jax.device_put(unpacked, programs.where)
-        new = places[~there]
-        for start in range(0, len(new), programs.first):
-            some = new[start : start + programs.first]
-            rows = np.full((2, programs.first), FAR, np.int32)
-            rows[0, : len(some)], rows[1, : len(some)] = ids[some], some
-            count = np.int32(len(some))
-            clients = programs.fill(clients, self.params, self.key, *rows, count)
+        clients = jax.device_put(unpacked, programs.sharding)
+        new = rows[~met]
+        for start in range(0, len(new), programs.fill_size):
+            some = new[start : start + programs.fill_size]
+            clients = programs.fill(
+                clients,
+                self.params,
+                self.key,
+                _filled(ids[some], programs.fill_size),
+                _filled(some, programs.fill_size),
+                np.int32(len(some)),
+            )
         return clients
+
+
+def _filled(rows: np.ndarray, size: int) -> np.ndarray:
+    """i32[size]: `rows`, then rows past the end, which are not written."""
+    # Always of one size: another would be another program.
+    filled = np.full(size, FAR, np.int32)
+    filled[: len(rows)] = rows
+    return filled

@@ -1,7 +1,7 @@
 """The models of a finished run, read off its checkpoints."""
 
 from collections.abc import Callable
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -10,7 +10,6 @@ import jax.numpy as jnp
 import numpy as np
 from flax import linen as nn
 
-from pfljax.core import tree
 from pfljax.core.types import ClientData, Params, RunState, Task
 from pfljax.data import Federation
 from pfljax.engine import chunked_vmap
@@ -20,7 +19,7 @@ from pfljax.runs import checkpoint, config
 from pfljax.runs.folder import FolderError, read_config
 from pfljax.simulate.components import make_network, shape_of
 from pfljax.simulate.export import load_state
-from pfljax.simulate.population import population
+from pfljax.simulate.population import open_population
 from pfljax.simulate.simulation import Simulation, abstract
 
 
@@ -97,7 +96,7 @@ class Finished:
     @cached_property
     def states(self) -> Callable[[Any], Any]:
         """ids i[M] -> the stacked states of these clients, wherever they lie."""
-        held = population(
+        population = open_population(
             self.sim,
             read_config(self.path),
             self.path,
@@ -105,8 +104,7 @@ class Finished:
             print,
             writable=False,
         )
-        # Without a store of its own, a population is in the state itself.
-        return held.states or (lambda ids: tree.take(self.state.clients, ids))
+        return partial(population.states, self.state)
 
     def models(self, view: str = "personal") -> Params:
         """The models of all C clients, stacked [C, ...].

@@ -14,10 +14,12 @@ import stored
 from checkout import TESTS
 from pfljax import Experiment, run
 from pfljax.conformance.toy import assert_close, assert_same
-from pfljax.engine.paging import pages, records
+from pfljax.engine.paging import programs as paging
+from pfljax.engine.paging import records
 from pfljax.engine.paging.disk import DiskStore, bytes_needed
 from pfljax.engine.paging.host import HostStore
 from pfljax.engine.paging.records import StoreError
+from pfljax.engine.population import DevicePopulation
 from pfljax.runs import checks
 from pfljax.runs.checkpoint import CheckpointError
 from pfljax.runs.folder import FolderError
@@ -35,9 +37,18 @@ LAYOUT = records.layout(
 def test_every_store_and_every_cut_gives_the_same_bits(method, tmp_path):
     run, programs = stored.check(method, tmp_path)
     assert run._cache_size() == 2  # with all clients, and with those of a call
-    sizes = [f._cache_size() for f in (programs.drawn, programs.carry)]
+    sizes = [f._cache_size() for f in (programs.cohorts, programs.carry)]
     assert sizes == [1, 1]
     assert programs.fill._cache_size() <= 2  # of a call, and of those judged
+
+
+def test_a_selection_that_learns_is_paged_round_by_round(tmp_path):
+    """Whose states a round needs follows from the losses of the round before."""
+    setting, run, programs, first = stored.game(stored.ditto, select=stored.worst)
+    assert programs.resident == stored.COHORT
+    wanted = stored.play(setting, first, stored.CUTS[0], DevicePopulation(run))
+    population = stored.paged("host", tmp_path / "host", run, programs)
+    assert_same(stored.play(setting, first, (1,) * 9, population), wanted)
 
 
 @pytest.mark.slow
@@ -51,7 +62,7 @@ def test_every_store_gives_the_same_bits_on_two_devices(tmp_path):
 @pytest.mark.slow
 def test_a_run_ends_as_on_the_devices(tmp_path, monkeypatch):
     """Judged in blocks of 2; the last bits are XLA's, for programs differ."""
-    monkeypatch.setattr(pages, "BLOCK", 2)
+    monkeypatch.setattr(paging, "BLOCK", 2)
     for kind in ("device", "disk"):
         simulation._simulation.cache_clear()
         job = JOB.replace(store=kind, out=str(tmp_path / kind))

@@ -1,0 +1,136 @@
+"""What is compiled for a population in a store, and how much of it is held at once."""
+
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from pfljax import engine
+from pfljax.core import tree
+from pfljax.core.keys import derive
+from pfljax.core.types import Array, Key, Task
+from pfljax.engine import Setting, mesh
+from pfljax.engine.paging import records
+from pfljax.engine.paging.records import Layout
+from pfljax.engine.state import INIT_BLOCK, first_params
+from pfljax.selection.base import learns
+
+RESIDENT_BYTES = 2**27  # of client states on the devices in one call, if a round fits
+FILL_BYTES = 2**24  # of first states made at once
+BLOCK = 4096  # clients judged in one call, if their states fit
+
+
+class Programs(NamedTuple):
+    """The compiled functions of a population in a store; shared by all seeds.
+
+    Those of stacked clients donate the first argument.
+    """
+
+    cohorts: Callable[..., Array]  # (selection state, key, round) -> i32[R, M]
+    params: Callable[[Key], Any]  # the first parameters
+    fill: Callable[..., Any]  # (clients, params, key, ids, rows, count) -> clients
+    carry: Callable[..., Any]  # (clients, older clients, from, to) -> clients
+    layout: Layout
+    sharding: Any  # of each leaf of stacked clients
+    num_clients: int
+    resident: int  # U, states on the devices in a call
+    fill_size: int  # first states made at once
+    padded: Callable[[int], int]  # a count of rows up to equal blocks of the devices
+
+
+def client_shape(setting: Setting, task: Task) -> Any:
+    """The state of a client, as shapes."""
+
+    def one(key: Key) -> Any:
+        params = task.init(derive(key, "params"))
+        return engine.init_client(setting.algorithm, params, jnp.int32(0), key)
+
+    return jax.eval_shape(one, jax.eval_shape(jax.random.key, 0))
+
+
+def make_params(setting: Setting, task: Task) -> Callable[[Key], Any]:
+    """A jitted function key -> the first parameters, on every device of the mesh."""
+    everywhere = mesh.sharding(setting.mesh, mesh.WHOLE)
+    return jax.jit(lambda key: first_params(task, key), out_shardings=everywhere)
+
+
+def longest(setting: Setting, client: Any, num_clients: int, wanted: int) -> int:
+    """Rounds of one call, at most `wanted`, whose clients' states fit.
+
+    One where the selection learns: who takes part in a round must be known before the
+    call, and follows from the results of the round before.
+    """
+    if learns(setting.selection):
+        return 1
+    nbytes = tree.nbytes(client)
+    if num_clients * nbytes <= RESIDENT_BYTES:
+        return wanted
+    fit = RESIDENT_BYTES // (setting.selection.cohort * nbytes)
+    return max(1, min(wanted, fit))
+
+
+def block(client: Any) -> int:
+    """Clients judged in one call, wherever their states are: its bits may differ."""
+    return _fitting(RESIDENT_BYTES, tree.nbytes(client), BLOCK)
+
+
+def programs(
+    setting: Setting, task: Task, client: Any, num_clients: int, rounds: int
+) -> Programs:
+    """The compiled parts, for calls of at most `rounds` rounds."""
+    split = mesh.sharding(setting.mesh, mesh.SPLIT)
+    sharding = jax.tree.map(lambda leaf: split, client)
+    # The stacked clients are donated: with a copy, twice RESIDENT_BYTES would be held.
+    jit = functools.partial(jax.jit, donate_argnums=0, out_shardings=sharding)
+
+    def padded(count: int) -> int:
+        return mesh.padded(count, setting.mesh)
+
+    return Programs(
+        cohorts=jax.jit(_cohorts(setting, rounds)),
+        params=make_params(setting, task),
+        fill=jit(_fill(setting, client)),
+        carry=jit(_carry),
+        layout=records.layout(client),
+        sharding=sharding,
+        num_clients=num_clients,
+        resident=padded(min(rounds * setting.selection.cohort, num_clients)),
+        fill_size=_fitting(FILL_BYTES, tree.nbytes(client), INIT_BLOCK, num_clients),
+        padded=padded,
+    )
+
+
+def _cohorts(setting: Setting, rounds: int) -> Callable[..., Array]:
+    def cohorts(selection_state: Any, key: Key, round_: Array) -> Array:
+        coming = round_ + jnp.arange(rounds)
+        return jax.lax.map(
+            lambda index: engine.draw(setting, selection_state, key, index), coming
+        )
+
+    return cohorts
+
+
+def _fill(setting: Setting, client: Any) -> Callable[..., Any]:
+    def fill(clients, params, key, ids, rows, count):
+        def make(index, states):
+            state = engine.init_client(setting.algorithm, params, ids[index], key)
+            return tree.put(states, index, state)
+
+        zeros = jax.tree.map(
+            lambda leaf: jnp.zeros((len(ids), *leaf.shape), leaf.dtype), client
+        )
+        # One after another: random draws under vmap compile for seconds.
+        states = jax.lax.fori_loop(0, count, make, zeros)
+        return tree.put(clients, rows, states)
+
+    return fill
+
+
+def _carry(clients: Any, older: Any, from_rows: Array, to_rows: Array) -> Any:
+    return tree.put(clients, to_rows, tree.take(older, from_rows))
+
+
+def _fitting(room: int, nbytes: int, *counts: int) -> int:
+    return max(1, min(room // max(1, nbytes), *counts))

@@ -1,0 +1,81 @@
+"""The clients of a run, wherever their states lie between its rounds."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import jax
+import numpy as np
+
+from pfljax.core import tree
+from pfljax.core.types import ClientData, Metrics, RunState
+
+
+class Population(Protocol):
+    """Runs rounds, and reads and saves the states of clients.
+
+    `DevicePopulation` has all of them in `RunState.clients`;
+    `pfljax.engine.paging.pages.PagedPopulation` has them in a store.
+    """
+
+    def rounds(
+        self, state: RunState, train: ClientData, count: int, ahead: int = 0
+    ) -> tuple[RunState, Metrics]:
+        """(the state after `count` more rounds, metrics by round); donates `state`.
+
+        `ahead` rounds are expected in the next call: their clients may be read already.
+        """
+        ...
+
+    def planned(self) -> int:
+        """Rounds of the next call whose clients are read already; 0 for none."""
+        ...
+
+    def states(self, state: RunState, ids: np.ndarray) -> Any:
+        """The states of these clients after the rounds of `state`, stacked.
+
+        Rows behind the last of `ids` are padding.
+        """
+        ...
+
+    def save(self, round_: int, write: Callable[[], Any]) -> None:
+        """Saves what a checkpoint of this round needs, then calls `write` for it."""
+        ...
+
+    def committed(self) -> None:
+        """Waits until the checkpoint that was begun last is whole."""
+        ...
+
+
+@dataclass(frozen=True)
+class DevicePopulation:
+    """All clients in `RunState.clients`: the checkpoint has them, nothing is read."""
+
+    compiled: Callable[..., Any]  # engine.compile_rounds
+
+    def rounds(
+        self, state: RunState, train: ClientData, count: int, ahead: int = 0
+    ) -> tuple[RunState, Metrics]:
+        """See `Population`."""
+        return self.compiled(state, train, count)
+
+    def planned(self) -> int:
+        """See `Population`."""
+        return 0
+
+    def states(self, state: RunState, ids: np.ndarray) -> Any:
+        """See `Population`."""
+        num_clients = state.participations.shape[0]
+        if len(ids) == num_clients:  # all: no copy is made
+            return state.clients
+        return _take(state.clients, ids)
+
+    def save(self, round_: int, write: Callable[[], Any]) -> None:
+        """See `Population`."""
+        write()
+
+    def committed(self) -> None:
+        """See `Population`."""
+
+
+_take = jax.jit(tree.take)
