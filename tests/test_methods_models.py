@@ -9,7 +9,6 @@ import pytest
 
 from pfljax import algorithms, models, registry
 from pfljax.conformance import toy
-from pfljax.core import unaveraged
 from pfljax.core.optimizers import sgd
 from pfljax.core.types import Batch, ClientData, Examples, Local
 from pfljax.evaluation import programs
@@ -26,8 +25,6 @@ MODELS = {  # with the shape of a row
 OPTIONS = {"superfed": {"mixing": "layer", "start": 0.0}}
 FORMS = [
     *((method, OPTIONS.get(method, {})) for method in algorithms.methods()),
-    ("apfl", {"as_in": "fedjax"}),
-    ("pfedme", {"as_in": "superfed-code"}),
     ("lg_fedavg", {"mean_body": True}),
 ]
 QUICK = ("twonn", "char_lstm")  # to trace
@@ -56,7 +53,6 @@ def test_a_round_keeps_all_shapes_and_makes_logits(method, options, name):
     local = Local(0.1, batch_size=4, epochs=1, optimizer=sgd(0.9, 1e-4))
     given = registry.given(factory, rounds=4)
     algorithm = factory(task, local, **given, **options)
-    algorithm = unaveraged.leave_unsent(algorithm)
     pool = Examples(jnp.zeros((ROWS, *MODELS[name])), jnp.zeros(ROWS, jnp.int32))
 
     def play(key, zero):

@@ -47,7 +47,7 @@ def took_part(experiment: Experiment, seeds: Sequence[int]) -> Part:
     draws = _draws(settings, seeds, rounds)
     participants = (draws > 0).sum(1)
     part = Part(clients=float(clients), took_part=float(participants.mean()))
-    if settings.method.algorithm != "superfed":
+    if not settings.method.algorithm.startswith("superfed"):
         return part
     start = int(first_mixed(dict(settings.method.hyper)["start"], rounds))
     # Drawn more often at the end than when mixing began: drawn since.

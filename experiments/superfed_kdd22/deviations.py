@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from protocol import MNIST, applied, positive
+from protocol import METHODS, MNIST, Method, by_method, positive
 from shared.participation import took_part
 from shared.published import decimals, std_over_seeds
 from table1 import START as START_OF
@@ -37,31 +37,29 @@ from pfljax.sweep import sweep
 BASE = MNIST.replace(clients=50, rounds=20, validation=0.1)
 START = START_OF[50]["SuPerFed-MM"]
 NOISY = {"partition": "dirichlet_over_clients:alpha=100,balance=True"}
-RUNS: dict[str, tuple[str, dict[str, Any]]] = {  # method, and what differs
-    "FedAvg": ("FedAvg", {}),
-    "FedAvg, SGD": ("FedAvg", {"lr": 0.1, "momentum": 0.0, "weight_decay": 0.0}),
-    "SCAFFOLD": ("SCAFFOLD", {}),
-    "pFedMe, code": ("pFedMe", {}),
+PLAIN = {"momentum": 0.0, "weight_decay": 0.0}
+MM_HYPER = {"mixing": "model", "mu": 0.01, "nu": 1.0, **START}
+RUNS: dict[str, tuple[Method, dict[str, Any]]] = {  # and what differs from BASE
+    "FedAvg": (METHODS["FedAvg"], {}),
+    "FedAvg, SGD": (METHODS["FedAvg"], {"lr": 0.1, **PLAIN}),
+    "SCAFFOLD": (METHODS["SCAFFOLD"], {}),
+    "pFedMe, code": (METHODS["pFedMe"], {}),
     "pFedMe, paper": (
-        "pFedMe",
-        {"hyper": {"as_in": "paper", "weighting": "uniform", "inner_lr": 0.1}}
-        | {"lr": 0.03, "momentum": 0.0, "weight_decay": 0.0},
+        Method("pfedme", {"lam": 15.0, "inner_lr": 0.1}),
+        {"lr": 0.03, **PLAIN},
     ),
-    "APFL": ("APFL", {}),
-    "FedAvg, pair .4": ("FedAvg", NOISY | {"noise": "pair:rate=0.4"}),
+    "APFL": (METHODS["APFL"], {}),
+    "FedAvg, pair .4": (METHODS["FedAvg"], NOISY | {"noise": "pair:rate=0.4"}),
     "FedAvg, pair .4, legacy": (
-        "FedAvg",
+        METHODS["FedAvg"],
         NOISY | {"noise": "pair_legacy:rate=0.4"},
     ),
-    "FedProx, un-squared": ("FedProx", {}),
-    "FedProx, squared": ("FedProx", {"hyper": {"mu": 0.01, "prox": "squared"}}),
-    "Ditto, un-squared": ("Ditto", {}),
-    "Ditto, squared": ("Ditto", {"hyper": {"prox": "squared"}}),
-    "SuPerFed-MM, un-squared": ("SuPerFed-MM", {"hyper": START}),
-    "SuPerFed-MM, squared": (
-        "SuPerFed-MM",
-        {"hyper": START | {"prox": "squared"}},
-    ),
+    "FedProx, un-squared": (METHODS["FedProx"], {}),
+    "FedProx, squared": (Method("fedprox", {"mu": 0.01}), {}),
+    "Ditto, un-squared": (METHODS["Ditto"], {}),
+    "Ditto, squared": (Method("ditto", {"lam": 1.0, "personal_epochs": 5}), {}),
+    "SuPerFed-MM, un-squared": (Method("superfed_code", MM_HYPER), {}),
+    "SuPerFed-MM, squared": (Method("superfed", MM_HYPER), {}),
 }
 
 
@@ -127,10 +125,8 @@ PLACES: dict[str, tuple[Form, ...]] = {
 
 def experiment_of(name: str, rounds: int) -> Experiment:
     """The experiment of this name in RUNS."""
-    label, differs = RUNS[name]
-    more = {key: value for key, value in differs.items() if key != "hyper"}
-    experiment = applied(BASE, label, differs.get("hyper", {}))
-    return experiment.replace(rounds=rounds, label=name, **more)
+    method, differs = RUNS[name]
+    return by_method(BASE, method).replace(rounds=rounds, label=name, **differs)
 
 
 def by_seed(rows: Sequence[Mapping[str, Any]], form: Form, metric: str) -> np.ndarray:

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from protocol import CIFAR10, METHODS, MNIST, PUBLISHED, positive
+from protocol import CIFAR10, MNIST, PUBLISHED, positive
 from shared.participation import took_part
 from shared.published import published, std_over_seeds, tau
 
@@ -40,10 +40,9 @@ if TYPE_CHECKING:
 
 MU, NU = (0.0, 0.01, 0.1, 1.0), (0.0, 1.0, 2.0, 5.0)
 LABELS = {"model": "SuPerFed-MM", "layer": "SuPerFed-LM"}
-HYPER = {k: v for k, v in METHODS["SuPerFed-MM"].hyper.items() if k == "prox"}
-PAPER = CIFAR10.replace(algorithm="superfed", rounds=100, hyper=HYPER | {"start": 0.4})
+PAPER = CIFAR10.replace(algorithm="superfed_code", rounds=100, hyper={"start": 0.4})
 SMALL = MNIST.replace(
-    algorithm="superfed", rounds=20, hyper=PAPER.method.hyper, clients=500
+    algorithm="superfed_code", rounds=20, hyper={"start": 0.4}, clients=500
 )
 
 

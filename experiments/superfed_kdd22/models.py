@@ -3,7 +3,8 @@
 Hahn et al., KDD 2022, https://arxiv.org/abs/2109.07628. The library's models of the
 same architectures have biases, all their skips, and GroupNorm. Here ResNet9 has no skip
 around its first block, and MobileNet no padding of its depthwise filters. The only
-biases are those of batch normalisation.
+biases are those of batch normalisation, which the code's server never averages
+(`methods/_code.py`).
 """
 
 from collections.abc import Callable, Sequence

@@ -22,12 +22,10 @@ What was reached: APFL ahead of FedAvg, pFedMe and LG-FedAvg last, as published;
 from protocol import PROTOCOL, Column, main
 
 PROBLEM = PROTOCOL.replace(epochs=5, batch_size=20)
-CIFAR100 = PROBLEM.replace(
-    dataset="cifar100:size=28", model="resnet9_superfed:norm=batch_superfed"
-)
+CIFAR100 = PROBLEM.replace(dataset="cifar100:size=28", model="resnet9_superfed")
 TINY = PROBLEM.replace(
     dataset="tiny_imagenet",
-    model="mobilenet_superfed:norm=batch_superfed",
+    model="mobilenet_superfed",
     clients=200,
     lr=0.02,
 )
@@ -42,7 +40,7 @@ ALONE = {
 SMALL = {
     "CIFAR100": {
         "dataset": "cifar100_20k:size=28,every=4",
-        "model": "resnet9_superfed:norm=batch_superfed,stem=16",
+        "model": "resnet9_superfed:stem=16",
         "clients": 20,
         "rounds": 6,
     },

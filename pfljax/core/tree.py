@@ -62,22 +62,6 @@ def square_norm(a: Tree) -> Array:
     return dot(a, a)
 
 
-def norms(a: Tree) -> Array:
-    """Sum over leaves of the L2 norm, f32[]; its gradient at zero is zero, not NaN.
-
-    Running statistics are left out.
-    """
-
-    def norm(leaf: Array) -> Array:
-        square = jnp.sum(leaf * leaf)
-        positive = square > 0
-        return jnp.where(positive, jnp.sqrt(jnp.where(positive, square, 1.0)), 0.0)
-
-    return jnp.sum(
-        jnp.stack([jnp.float32(0), *map(norm, jax.tree.leaves(parameters(a)))])
-    )
-
-
 def take(stacked: Tree, rows: Array) -> Tree:
     """Rows of the leading axis; rows past the end are clipped to the last."""
     return jax.tree.map(lambda leaf: jnp.take(leaf, rows, axis=0, mode="clip"), stacked)

@@ -10,7 +10,6 @@ from flax import linen as nn
 from jax import lax
 
 from pfljax.core.types import Array
-from pfljax.core.unaveraged import UNSENT
 
 Layer = Callable[..., Any]
 
@@ -66,8 +65,6 @@ class BatchNorm(nn.Module):
     nothing (`pfljax.models.batch_norm`).
     """
 
-    bias: str = "bias"  # the name of that parameter
-
     @nn.compact
     def __call__(self, x: Array, mask: Array | None = None) -> Array:
         """Images [B, H, W, C], each channel of mean 0 and variance 1, then affine.
@@ -75,7 +72,7 @@ class BatchNorm(nn.Module):
         `mask` is f32[B], 0 for a row that only pads the batch; None: all rows count.
         """
         scale = self.param("scale", nn.initializers.ones, x.shape[-1:])
-        bias = self.param(self.bias, nn.initializers.zeros, x.shape[-1:])
+        bias = self.param("bias", nn.initializers.zeros, x.shape[-1:])
         rows = jnp.ones(len(x)) if mask is None else mask
         weight = rows[:, None, None, None]
         pixels = x.shape[1] * x.shape[2]
@@ -102,5 +99,4 @@ NORMS = {
     "group": GroupNorm,
     "batch": BatchNorm,
     "batch_running": partial(nn.BatchNorm, momentum=0.9),  # as torch's default
-    "batch_superfed": partial(BatchNorm, UNSENT),  # the server has no bias
 }

@@ -12,7 +12,6 @@ from flax import linen as nn
 from pfljax import algorithms, models, registry, selection
 from pfljax.core.optimizers import sgd
 from pfljax.core.types import Local, Task
-from pfljax.core.unaveraged import leave_unsent
 from pfljax.data import Federation
 from pfljax.engine import Setting, mesh
 from pfljax.registry import Choice
@@ -86,8 +85,7 @@ def make_setting(experiment: Experiment, task: Task, shape: Shape) -> Setting:
     local = make_local(experiment)
     factory = algorithms.method(experiment.method.algorithm)
     given = registry.given(factory, rounds=experiment.participation.rounds)
-    method = factory(task, local, **dict(experiment.method.hyper), **given)
-    algorithm = leave_unsent(method)
+    algorithm = factory(task, local, **dict(experiment.method.hyper), **given)
     if shape.sizes is None:
         chosen = selection.uniform(experiment.participation.cohort, shape.num_clients)
     else:

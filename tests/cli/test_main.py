@@ -89,8 +89,7 @@ def test_the_config_is_resolved_and_reruns_the_run(done, tmp_path):
     folder, again = done[0], tmp_path / "again"
     config = json_of(folder / "config.json")
     assert config["method"]["hyper"] == {
-        "mixing": "model", "mu": 0.01, "nu": 2.0, "prox": "squared",
-        "judge_untrained": False, "start": 0.0,
+        "mixing": "model", "mu": 0.01, "nu": 2.0, "start": 0.0,
     }  # fmt: skip
     code, _, errors = tiny.main(
         "run", "--config", folder / "config.json", "--out", again
@@ -366,7 +365,7 @@ def test_a_sweep_goes_on_and_is_told_again(tmp_path):
         (["run", "--config", "none.json"], "--config none.json cannot be read"),
         (
             ["run", "--algorithm", "foo"],
-            "unknown algorithm 'foo'; known: apfl, apfl_fedtorch, ditto",
+            "unknown algorithm 'foo'; known: apfl, ditto",
         ),
         (["run", "--rounds", "0"], "rounds is 0; expected at least 1"),
         (["sweep", "--over", "mu", "1"], "unknown name to sweep 'mu'; known: "),

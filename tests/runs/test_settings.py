@@ -122,8 +122,7 @@ def test_the_order_of_options_does_not_matter():
 def test_resolve_writes_all_options_label_and_folder():
     resolved = checks.resolve(Experiment(algorithm="ditto", hyper={"lam": 1.0}, seed=3))
     assert dict(resolved.method.hyper) == {
-        "lam": 1.0, "personal_epochs": None, "prox": "squared",
-        "judge_untrained": False,
+        "lam": 1.0, "personal_epochs": None,
     }  # fmt: skip
     assert resolved.output.label == "ditto lam=1.0"
     assert resolved.output.out == "runs/digits-ditto-s3"

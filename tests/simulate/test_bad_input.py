@@ -105,9 +105,6 @@ SETTINGS = {
     "mixing": (
         {"algorithm": "superfed", "hyper": {"mixing": "foo"}}, "known: model, layer",
     ),
-    "prox": (
-        {"algorithm": "fedprox", "hyper": {"prox": "foo"}}, "known: 'squared', 'norm'",
-    ),
     "variant": (
         {"algorithm": "per_fedavg", "hyper": {"variant": "x"}}, "known: first_order",
     ),

@@ -19,14 +19,12 @@ def fedrep(
     *,
     head_epochs: int | None = 10,
     finetune: int = 0,
-    weighting: str = "uniform",
 ) -> Algorithm:
-    """Builds FedRep; without a head it is FedAvg of the same `weighting`.
+    """Builds FedRep; without a head it is FedAvg with uniform weights.
 
     The body takes the budget of local training, the head `head_epochs` (None: the same
     budget). `finetune` steps of the head precede evaluation, as the authors' code does
-    after the last round: so an unseen client gets a head. SuPerFed's code weighs by
-    rows.
+    after the last round: so an unseen client gets a head.
     """
 
     train_head = head_training(task, local)
@@ -40,5 +38,5 @@ def fedrep(
         body, metrics = fit(loss, body, data, turn, local)
         return head, body, metrics
 
-    shared = fedper(task, local, finetune=finetune, weighting=weighting)
+    shared = fedper(task, local, finetune=finetune, weighting="uniform")
     return shared._replace(train=train)

@@ -3,6 +3,10 @@
     Server   w                Client  nothing
     Message  w                Upload  w_k, the params after local training
 Client k minimises  F_k(v) + mu / 2 ||v - w||^2  from v = w; the rest is FedAvg.
+
+Differs from the paper: Algorithm 2 draws clients by their size, with replacement, and
+averages uniformly (`--selection by_size`). The default here draws uniformly and weighs
+by rows, as FedAvg does.
 """
 
 from pfljax.algorithms.fedavg import fedavg
@@ -16,17 +20,16 @@ def fedprox(
     local: Local,
     *,
     mu: float = 0.01,
-    prox: str = "squared",
     finetune: int = 0,
 ) -> Algorithm:
     """Builds FedProx; `mu` = 0 is FedAvg, a large `mu` holds clients at w.
 
-    `prox` = "norm" is the un-squared per-tensor penalty of SuPerFed's code. Partial
-    work of stragglers is a matter of `pfljax.selection.stragglers`.
+    Partial work of stragglers is a matter of `pfljax.selection.stragglers`.
+    `finetune` steps are without the proximal term.
     """
 
     def train(turn, w, client, data):
-        near = proximal(w, mu, prox)
+        near = proximal(w, mu)
         w, metrics = fit(task.loss, w, data, turn, local, penalty=near)
         return client, w, metrics
 

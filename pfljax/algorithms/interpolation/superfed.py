@@ -9,8 +9,9 @@ In the first L = floor(start * rounds) rounds it is FedProx, v_k rests, and clie
 judged by w; after that, once it took part in mixing, by W at lambda = 1/2. Evaluation
 also reports the whole path (`endpoints`).
 
-Differs from the paper by option only, to be as the authors' code is: prox="norm" is its
-un-squared per-tensor penalty, judge_untrained its evaluation. Algorithm 1 as printed
+Differs from the paper: its tables judge each client by the best lambda of its path, of
+which lambda = 1/2 is one point. Its objective has the cosine term in the first L rounds
+as well, where lambda = 0; here the term begins with mixing. Algorithm 1 as printed
 starts v_k at w; text and code give it its own seed, and so does this.
 """
 
@@ -19,10 +20,10 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from pfljax.algorithms.global_model.fedprox import fedprox
+from pfljax.algorithms.fedavg import fedavg
 from pfljax.core import tree
 from pfljax.core.keys import derive
-from pfljax.core.losses import distance
+from pfljax.core.losses import proximal
 from pfljax.core.training import fit
 from pfljax.core.tree import square_cosine
 from pfljax.core.types import Algorithm, Local, Task
@@ -45,52 +46,53 @@ def superfed(
     mu: float = 0.01,
     nu: float = 2.0,
     start: float = 0.4,
-    prox: str = "squared",
-    judge_untrained: bool = False,
     rounds: int = 100,
 ) -> Algorithm:
     """Builds SuPerFed-MM (`mixing` = "model") or -LM ("layer").
 
     Mixing starts after `start` * `rounds` rounds. `start` = 1 is FedProx of coefficient
-    2 mu (prox="squared") or mu ("norm"); then `mu` = 0 is FedAvg. `judge_untrained`, as
-    in the authors' code: who never mixed is judged with the v it started with.
+    2 mu; then `mu` = 0 is FedAvg.
     """
     check(mixing, start)
-    pull = 2 * mu if prox == "squared" else mu  # the objective has no 1/2
-    shared = fedprox(task, local, mu=pull, prox=prox)
     first = first_mixed(start, rounds)
+
+    def near(w):
+        return proximal(w, 2 * mu)  # the objective has no 1/2
+
+    def personal(turn, w, client, data):  # rounds count as finished in an evaluation
+        mixing = client.mixed & (turn.round > first)
+        return tree.lerp(w, client.v, jnp.where(mixing, 0.5, 0.0))
+
+    return fedavg(task, local)._replace(
+        init_client=lambda *args: Client(task.init(args[-1]), jnp.bool_(False)),
+        train=phases(task, local, mixing, nu, first, near),
+        personal=personal,
+        endpoints=lambda w, client: (w, tree.where(client.mixed, client.v, w)),
+    )
+
+
+def phases(task, local, mixing, nu, first, near):
+    """The `train` of FedProx with the penalty `near(w)`, mixing from round `first`."""
+
+    def alone(turn, w, client, data):
+        w_f, metrics = fit(task.loss, w, data, turn, local, penalty=near(w))
+        return client, w_f, metrics
 
     def mix(turn, w, client, data):
         def loss(pair, batch, key):
             return mixed_loss(task, mixing, pair, batch, key)
 
         def penalty(pair):
-            near = pull * distance(pair[0], w, prox)
-            return near + nu * square_cosine(*pair)
+            return near(w)(pair[0]) + nu * square_cosine(*pair)
 
         pair, metrics = fit(loss, (w, client.v), data, turn, local, penalty=penalty)
         w_f, v = pair
         return Client(v, jnp.bool_(True)), w_f, metrics
 
-    def alone(turn, w, client, data):
-        return client, *shared.train(turn, w, (), data)[1:]
-
     def train(turn, w, client, data):
         return jax.lax.cond(turn.round < first, alone, mix, turn, w, client, data)
 
-    def personal(turn, w, client, data):  # rounds count as finished in an evaluation
-        mixing = client.mixed & (turn.round > first)
-        return tree.lerp(w, client.v, jnp.where(mixing, 0.5, 0.0))
-
-    def init_client(params, client_id, key):
-        return Client(task.init(key), jnp.bool_(judge_untrained))
-
-    return shared._replace(
-        init_client=init_client,
-        train=train,
-        personal=personal,
-        endpoints=lambda w, client: (w, tree.where(client.mixed, client.v, w)),
-    )
+    return train
 
 
 def first_mixed(start, rounds):

@@ -7,6 +7,9 @@ v = w - inner_lr grad f(w; D);  g = grad f(v; D');
 w <- w - rate (g - inner_lr H(w; D'') g)
 with the local learning rate as `rate`. The server takes the uniform mean. Client k is
 judged by w after `adapt` gradient steps of size inner_lr on all its training rows.
+
+D and D'' are drawn with replacement, D' is the minibatch of the step. No decay of the
+learning rate (`lr_decay`) lowers inner_lr.
 """
 
 import jax

@@ -18,21 +18,18 @@ def ditto(
     *,
     lam: float = 0.1,
     personal_epochs: int | None = None,
-    prox: str = "squared",
-    judge_untrained: bool = False,
 ) -> Algorithm:
     """Builds Ditto; `lam` = 0 trains v_k alone, a large `lam` ties it to w.
 
     v_k takes as many steps as w, on the same minibatches, unless `personal_epochs` says
-    otherwise. SuPerFed's code: personal_epochs=5, prox="norm", lam=1, and with
-    `judge_untrained` who never took part is judged by a v_k that was never trained.
+    otherwise.
     """
     shared = fedavg(task, local)
 
     def train(turn, w, v, data):
         _, upload, metrics = shared.train(turn, w, (), data)
         own_turn = with_epochs(turn, local, personal_epochs)
-        near = proximal(w, lam, prox)
+        near = proximal(w, lam)
         v, _ = fit(task.loss, v, data, own_turn, local, penalty=near)
         return v, upload, metrics
 
@@ -40,5 +37,5 @@ def ditto(
         init_client=lambda params, client_id, key: params,
         train=train,
         personal=lambda turn, w, v, data: v,
-        newcomer=None if judge_untrained else lambda turn, w, data: w,
+        newcomer=lambda turn, w, data: w,
     )

@@ -1,0 +1,41 @@
+"""APFL as SuPerFed's code has it: alpha is fixed, and w that of the round's start.
+
+With m = alpha v + (1 - alpha) w, where w is what the server sent, each step moves w_k
+by grad f(w_k) and v by alpha grad f(m). The server weighs by rows and keeps its biases
+(`_code`). In that code w has no weight decay; here it has that of `local`.
+"""
+
+import jax
+
+from pfljax.algorithms._code import keep_biases
+from pfljax.algorithms.fedavg import fedavg
+from pfljax.algorithms.interpolation.apfl import apfl
+from pfljax.core import tree
+from pfljax.core.training import fit
+from pfljax.core.types import Algorithm, Local, Task
+
+
+def apfl_code(
+    task: Task, local: Local, *, alpha: float = 0.25, judge_untrained: bool = False
+) -> Algorithm:
+    """Builds it. The code also judges who never took part by a mixture with a v that
+    was never trained: `judge_untrained`.
+    """
+    slope_of = jax.value_and_grad(task.loss)
+
+    def train(turn, received, own, data):
+        def gradient(pair, batch, key):
+            w, v = pair
+            value, slope_w = slope_of(w, batch, key)
+            _, slope_m = slope_of(tree.lerp(received, v, own.alpha), batch, key)
+            return value, (slope_w, tree.scale(slope_m, own.alpha))
+
+        start = received, own.v
+        pair, metrics = fit(task.loss, start, data, turn, local, gradient)
+        w, v = pair
+        return own._replace(v=v), w, metrics
+
+    method = apfl(task, local, alpha=alpha, adaptive=False)._replace(
+        train=train, aggregate=fedavg(task, local).aggregate
+    )
+    return keep_biases(method._replace(newcomer=None) if judge_untrained else method)

@@ -1,0 +1,33 @@
+"""Ditto as SuPerFed's code has it: an un-squared term, kept biases (`_code`).
+
+Client k also minimises  F_k(v) + lam sum_l ||v_l - w_l||  over the tensors l.
+"""
+
+from pfljax.algorithms._code import keep_biases, pulled
+from pfljax.algorithms.fedavg import fedavg
+from pfljax.algorithms.multi_task.ditto import ditto
+from pfljax.core.training import fit, with_epochs
+from pfljax.core.types import Algorithm, Local, Task
+
+
+def ditto_code(
+    task: Task,
+    local: Local,
+    *,
+    lam: float = 1.0,
+    personal_epochs: int | None = 5,
+    judge_untrained: bool = False,
+) -> Algorithm:
+    """Builds it. The code also judges who never took part by a v_k that was never
+    trained: `judge_untrained`.
+    """
+    shared = fedavg(task, local)
+
+    def train(turn, w, v, data):
+        _, upload, metrics = shared.train(turn, w, (), data)
+        own = with_epochs(turn, local, personal_epochs)
+        v, _ = fit(task.loss, v, data, own, local, penalty=pulled(w, lam))
+        return v, upload, metrics
+
+    method = ditto(task, local)._replace(train=train)
+    return keep_biases(method._replace(newcomer=None) if judge_untrained else method)

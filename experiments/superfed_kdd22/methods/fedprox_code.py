@@ -1,0 +1,19 @@
+"""FedProx as SuPerFed's code has it: an un-squared term, kept biases (`_code`).
+
+Client k minimises  F_k(v) + mu sum_l ||v_l - w_l||  over the tensors l.
+"""
+
+from pfljax.algorithms._code import keep_biases, pulled
+from pfljax.algorithms.global_model.fedprox import fedprox
+from pfljax.core.training import fit
+from pfljax.core.types import Algorithm, Local, Task
+
+
+def fedprox_code(task: Task, local: Local, *, mu: float = 0.01) -> Algorithm:
+    """Builds it; without biases `mu` = 0 is FedAvg."""
+
+    def train(turn, w, client, data):
+        w, metrics = fit(task.loss, w, data, turn, local, penalty=pulled(w, mu))
+        return client, w, metrics
+
+    return keep_biases(fedprox(task, local)._replace(train=train))

@@ -1,0 +1,13 @@
+"""FedRep as SuPerFed's code has it: weighed by rows, kept biases (`_code`)."""
+
+from pfljax.algorithms._code import keep_biases
+from pfljax.algorithms.decoupling.fedper import fedper
+from pfljax.algorithms.decoupling.fedrep import fedrep
+from pfljax.core.types import Algorithm, Local, Task
+
+
+def fedrep_code(task: Task, local: Local, *, head_epochs: int | None = 10) -> Algorithm:
+    """Builds it; the head takes `head_epochs` (None: as many as the body)."""
+    method = fedrep(task, local, head_epochs=head_epochs)
+    by_rows = fedper(task, local).aggregate
+    return keep_biases(method._replace(aggregate=by_rows))

@@ -1,0 +1,60 @@
+"""pFedMe as SuPerFed's code has it: theta trains an epoch before each step of w_k.
+
+theta minimises  f + lam sum_l ||theta_l - w_l||  by `local`, an epoch at a time, and
+after each epoch  w_k <- w_k - rate lam (w_k - theta). One optimizer, and its momentum,
+goes through all epochs of a round. The server weighs by rows and keeps its biases
+(`_code`).
+"""
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from pfljax.algorithms._code import keep_biases, pulled
+from pfljax.algorithms.fedavg import fedavg
+from pfljax.algorithms.multi_task.pfedme import pfedme
+from pfljax.core import tree
+from pfljax.core.training import learning_rate, over_batches, steps_per_epoch
+from pfljax.core.types import Algorithm, Local, Task
+
+
+def pfedme_code(task: Task, local: Local, *, lam: float = 15.0) -> Algorithm:
+    """Builds it; a budget that is no whole number of epochs cuts the last one short."""
+
+    def train(turn, w, last, data):
+        whole = steps_per_epoch(local, data.size)
+        epochs = -(-turn.steps // jnp.maximum(whole, 1))
+        rate = learning_rate(local, turn.round)
+        optimizer = local.optimizer(rate)
+
+        def epoch(index, carry):
+            w, start, total = carry
+            own = turn._replace(
+                key=jax.random.fold_in(turn.key, index),
+                steps=jnp.minimum(whole, turn.steps - index * whole),
+            )
+            step = step_of_theta(task, optimizer, pulled(w, lam))
+            end, metrics = over_batches(step, start, data, own, local)
+            w = tree.axpy(-rate * lam, tree.sub(w, end[0]), w)
+            return w, end, tree.add(total, metrics)
+
+        first = w, (w, optimizer.init(w)), {"loss": jnp.float32(0)}
+        w, (theta, _), total = jax.lax.fori_loop(0, epochs, epoch, first)
+        return theta, w, tree.scale(total, 1 / jnp.maximum(epochs, 1))
+
+    by_rows = fedavg(task, local).aggregate
+    method = pfedme(task, local)._replace(train=train, aggregate=by_rows)
+    return keep_biases(method)
+
+
+def step_of_theta(task, optimizer, penalty):
+    """A step of (theta, moments) on a minibatch."""
+
+    def step(carry, batch, key):
+        theta, moments = carry
+        value, slope = jax.value_and_grad(task.loss)(theta, batch, key)
+        slope = tree.add(slope, jax.grad(penalty)(theta))
+        updates, moments = optimizer.update(slope, moments, theta)
+        return (optax.apply_updates(theta, updates), moments), {"loss": value}
+
+    return step

@@ -1,0 +1,41 @@
+"""SuPerFed as its authors' code has it: an un-squared term, kept biases (`_code`).
+
+Each step minimises  F_k(W) + mu sum_l ||w_f,l - w_l|| + nu cos^2(w_f, v)  over the
+tensors l.
+"""
+
+import jax.numpy as jnp
+
+from pfljax.algorithms._code import keep_biases, pulled
+from pfljax.algorithms.interpolation.superfed import first_mixed, phases, superfed
+from pfljax.core.types import Algorithm, Local, Task
+
+
+def superfed_code(
+    task: Task,
+    local: Local,
+    *,
+    mixing: str = "model",
+    mu: float = 0.01,
+    nu: float = 2.0,
+    start: float = 0.4,
+    judge_untrained: bool = False,
+    rounds: int = 100,
+) -> Algorithm:
+    """Builds SuPerFed-MM (`mixing` = "model") or -LM ("layer").
+
+    The code also judges who never mixed with the v it started with: `judge_untrained`.
+    """
+    method = superfed(task, local, mixing=mixing, start=start, rounds=rounds)
+    first = first_mixed(start, rounds)
+
+    def init_client(params, client_id, key):
+        client = method.init_client(params, client_id, key)
+        return client._replace(mixed=jnp.bool_(judge_untrained))
+
+    return keep_biases(
+        method._replace(
+            init_client=init_client,
+            train=phases(task, local, mixing, nu, first, lambda w: pulled(w, mu)),
+        )
+    )
