@@ -57,7 +57,10 @@ def test_a_folder_of_methods_that_does_not_exist_is_told(tmp_path, monkeypatch):
     [
         ("iid", choose("iid")),
         ("shards:per_client=2", choose("shards", per_client=2)),
-        ("scaffold: server_lr = 0.5 , option=I", choose("scaffold", option="I", server_lr=0.5)),
+        (
+            "scaffold: server_lr = 0.5 , option=I",
+            choose("scaffold", option="I", server_lr=0.5),
+        ),
         (
             "x:flag=True,none=None,low=-1e-3",
             choose("x", flag=True, none=None, low=-1e-3),

@@ -51,7 +51,7 @@ def load_task(path: str | Path) -> Task:
     """The model of a run folder with its normalisation; it needs no data.
 
     `task.predict(params, Batch.of_rows(x))` makes logits of raw rows x [B, ...], of the
-    method's model (`apfl_fedtorch` has two networks in one).
+    method's model (a method may judge two networks in one).
 
     Raises:
       FolderError: the run was given a model of its own, which has its own task.

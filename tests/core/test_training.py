@@ -171,18 +171,8 @@ def test_a_second_training_takes_its_own_epochs():
         training.with_epochs(turn, Local(RATE, 4, epochs=None, steps=3), 5)
 
 
-@pytest.mark.parametrize(
-    ("form", "expected"), [("squared", 12.5 + 2), ("norm", 5.0 + 2)]
-)
-def test_distances(form, expected):
+def test_the_proximal_term_is_half_the_squared_distance():
     a, b = toy.unflat([4.0, 5, 1]), toy.unflat([1.0, 1, 3])
-    assert float(losses.distance(a, b, form)) == pytest.approx(expected)
-    slope = jax.grad(losses.distance)(a, a, form)
-    np.testing.assert_array_equal(toy.flat(slope), 0)  # not NaN
-    near = losses.proximal(b, 0.5, form)
-    assert float(near(a)) == pytest.approx(expected / 2, rel=1e-5)
-
-
-def test_an_unknown_distance_names_the_known():
-    with pytest.raises(ValueError, match="'squared', 'norm'"):
-        losses.distance(toy.unflat(START), toy.unflat(START), "cubed")
+    assert float(losses.proximal(b, 0.5)(a)) == pytest.approx(0.5 * (12.5 + 2))
+    slope = jax.grad(losses.proximal(a, 0.5))(a)
+    np.testing.assert_array_equal(toy.flat(slope), 0)
