@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import optax
 
 from pfljax.core.types import Local
@@ -41,3 +43,12 @@ def beside(
         return optax.partition(parts, labels)
 
     return local._replace(optimizer=optimizer)
+
+
+def within_one(rate: Any) -> optax.GradientTransformation:
+    """Gradient descent of numbers that stay within [0, 1]."""
+
+    def clip(updates, params):
+        return jax.tree.map(lambda u, p: jnp.clip(p + u, 0, 1) - p, updates, params)
+
+    return optax.chain(optax.sgd(rate), optax.stateless(clip))

@@ -13,9 +13,9 @@ import jax
 import jax.numpy as jnp
 
 from pfljax.algorithms.fedavg import fedavg
-from pfljax.algorithms.interpolation.apfl import apfl, within_one
+from pfljax.algorithms.interpolation.apfl import apfl
 from pfljax.core import tree
-from pfljax.core.optimizers import beside
+from pfljax.core.optimizers import beside, within_one
 from pfljax.core.training import fit
 from pfljax.core.types import Algorithm, Array, Local, Params, Task
 

@@ -8,15 +8,14 @@ w is the uniform mean of w_k. Client k is judged by m with the newest w, or by w
 before it ever took part.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import optax
 
 from pfljax.algorithms.fedavg import fedavg
 from pfljax.core import aggregation, tree
-from pfljax.core.optimizers import beside
+from pfljax.core.optimizers import beside, within_one
 from pfljax.core.training import fit
 from pfljax.core.types import Algorithm, Array, Local, Params, Task
 
@@ -50,8 +49,7 @@ def apfl(
     def train(turn, w, own, data):
         stepped = beside(local, ("model", "model", "other"), within_one)
         start = w, own.v, own.alpha
-        end, metrics = fit(task.loss, start, data, turn, stepped, gradient)
-        w, v, share = end
+        (w, v, share), metrics = fit(task.loss, start, data, turn, stepped, gradient)
         return Mixed(v, share), w, metrics
 
     return fedavg(task, local)._replace(
@@ -64,12 +62,3 @@ def apfl(
         newcomer=lambda turn, w, data: w,
         endpoints=lambda w, own: (w, own.v),
     )
-
-
-def within_one(rate: Any) -> optax.GradientTransformation:
-    """Gradient descent of numbers that stay within [0, 1]."""
-
-    def clip(updates, params):
-        return jax.tree.map(lambda u, p: jnp.clip(p + u, 0, 1) - p, updates, params)
-
-    return optax.chain(optax.sgd(rate), optax.stateless(clip))
