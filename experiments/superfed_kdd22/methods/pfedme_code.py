@@ -14,7 +14,12 @@ from pfljax.algorithms._code import keep_biases, pulled
 from pfljax.algorithms.fedavg import fedavg
 from pfljax.algorithms.multi_task.pfedme import pfedme
 from pfljax.core import tree
-from pfljax.core.training import learning_rate, over_batches, steps_per_epoch
+from pfljax.core.training import (
+    learning_rate,
+    over_batches,
+    penalised,
+    steps_per_epoch,
+)
 from pfljax.core.types import Algorithm, Local, Task
 
 
@@ -50,10 +55,11 @@ def pfedme_code(task: Task, local: Local, *, lam: float = 15.0) -> Algorithm:
 def step_of_theta(task, optimizer, penalty):
     """A step of (theta, moments) on a minibatch."""
 
+    direction = penalised(task.loss, penalty)
+
     def step(carry, batch, key):
         theta, moments = carry
-        value, slope = jax.value_and_grad(task.loss)(theta, batch, key)
-        slope = tree.add(slope, jax.grad(penalty)(theta))
+        (value, _), slope = direction(theta, batch, key)
         updates, moments = optimizer.update(slope, moments, theta)
         return (optax.apply_updates(theta, updates), moments), {"loss": value}
 
