@@ -13,6 +13,7 @@ from pfljax.core.types import ClientData, RunState
 from pfljax.data import Federation
 from pfljax.engine import mesh, placement
 from pfljax.evaluation import metrics, programs
+from pfljax.runs.settings import Experiment
 from pfljax.simulate.simulation import Simulation
 
 BY_CLIENT = {  # arrays of per_client.npz without an axis of evaluations
@@ -22,6 +23,12 @@ BY_CLIENT = {  # arrays of per_client.npz without an axis of evaluations
 
 Values = dict[str, np.ndarray]
 States = Callable[[np.ndarray], Any]  # ids -> their stacked states, padding behind
+
+
+def due(experiment: Experiment, round_: int) -> bool:
+    """Whether clients are judged after this round: every so many, and the last."""
+    last = experiment.participation.rounds
+    return round_ % experiment.evaluation.eval_every == 0 or round_ == last
 
 
 def assess(

@@ -10,39 +10,24 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
-import numpy as np
 
-from pfljax.core.communication import Traffic, traffic_of
-from pfljax.core.types import RunState, Task
+from pfljax.core.types import Metrics, RunState, Task
 from pfljax.data import Federation
 from pfljax.engine import mesh
 from pfljax.engine.population import Population
-from pfljax.models import check_task
 from pfljax.runs import baseline, checkpoint, checks, config, folder
-from pfljax.runs.provenance import of_run, rows_of_run
+from pfljax.runs.provenance import of_run
 from pfljax.runs.settings import Experiment
-from pfljax.runtime import devices
 from pfljax.runtime.processes import ask, check_same, first, holding, say
 from pfljax.runtime.progress import progress
-from pfljax.simulate import evaluation, simulation, width
+from pfljax.simulate import evaluation, results, simulation
+from pfljax.simulate.begin import Run, begin
 from pfljax.simulate.federation import build_federation
 from pfljax.simulate.population import open_population
-from pfljax.simulate.simulation import Simulation
+from pfljax.simulate.results import Line
 
 CALL_SECONDS = 10.0  # aim of one call of the compiled rounds
 SAVE_SECONDS = 60.0  # a checkpoint at least this often, if a round is not longer
-
-
-class Run(NamedTuple):
-    """What the run loop holds; all but `history` follows from the config."""
-
-    experiment: Experiment
-    sim: Simulation
-    federation: Federation
-    unseen: Federation | None
-    traffic: Traffic
-    path: Path
-    history: dict[str, list]  # of per_client.npz, by evaluation
 
 
 def run(
@@ -72,20 +57,26 @@ def run(
     checks.check(experiment, own_model=task is not None)
     experiment = checks.resolve(experiment)
     check_same("settings", repr(experiment))
-    path, quiet = Path(experiment.folder), quiet or not first()
+    path = Path(experiment.folder)
+    quiet = quiet or not first()
     with holding(folder.locked(path)):
         ask(folder.claim, path, experiment)
         ask(folder.check_python, path, federation, task)
-        if not ask(folder.complete, path, experiment.participation.rounds):
-            _run_rounds(_begin(experiment, federation, task, path, quiet), quiet)
+        if ask(folder.complete, path, experiment.participation.rounds):
+            _revisit(experiment, federation, path)
         else:
-            if federation is not None:
-                people = build_federation(experiment, federation)
-                ask(folder.check_data, path, of_run(*people, given=True))
-            ask(baseline.recount, path, experiment)
+            _run_rounds(begin(experiment, federation, task, path, quiet), quiet)
         if report:
             ask(_report, path)
     return ask(folder.read_json, path / "summary.json")
+
+
+def _revisit(experiment: Experiment, federation: Federation | None, path: Path) -> None:
+    """Holds a finished run to the data that are given, and to its baseline."""
+    if federation is not None:
+        training, unseen = build_federation(experiment, federation)
+        ask(folder.check_data, path, of_run(training, unseen, given=True))
+    ask(baseline.recount, path, experiment)
 
 
 def _report(path: Path) -> None:
@@ -95,224 +86,155 @@ def _report(path: Path) -> None:
         write_run_report(path)
 
 
-def _begin(
-    experiment: Experiment,
-    given: Federation | None,
-    task: Task | None,
-    path: Path,
-    quiet: bool,
-) -> Run:
-    """What is run, after all that could be wrong with it; its folder is described."""
-    devices.prepare()
-    people = build_federation(experiment, given)
-    manifest, rows = of_run(*people, given is not None), rows_of_run(*people)
-    check_same("data", manifest["sha256"])
-    ask(baseline.check, experiment.evaluation.baseline, manifest)
-    run = _prepare(experiment, *people, task, path)
-    ask(folder.begin, path, experiment, manifest, rows)
-    ask(width.remember, path, experiment, run.sim)
-    if not quiet:
-        say(f"pfljax: {simulation.choices(run.sim)}")
-    return run
+class Standing(NamedTuple):
+    """How far a run has come, between two calls of the compiled rounds."""
+
+    state: RunState
+    done: int  # rounds
+    lines: list[Line]  # the log of all of them
+    pace: float = 0.0  # seconds a round in the last call; 0 before the first
+    unsaved: float = 0.0  # seconds of training that no checkpoint holds
 
 
-def _prepare(
-    experiment: Experiment,
-    federation: Federation,
-    unseen: Federation | None,
-    task: Task | None,
-    path: Path,
-) -> Run:
-    x = federation.train.examples.x
-    if task is not None:
-        check_task(task, x.shape[1:], federation.num_classes)
-    sim = width.choose(experiment, federation, task, path)
-    federation = simulation.placed(sim, federation)
-    unseen = unseen and simulation.placed(sim, unseen)
-    traffic = traffic_of(
-        sim.setting.algorithm, sim.task, federation.num_clients, x.shape[1:]
-    )
-    return Run(
-        experiment=experiment,
-        sim=sim,
-        federation=federation,
-        unseen=unseen,
-        traffic=traffic,
-        path=path,
-        history={},
-    )
+class Chunk(NamedTuple):
+    """What one call of the compiled rounds gave."""
+
+    state: RunState
+    metrics: Metrics  # by round, on the host
+    rounds: int
+    seconds: float
 
 
 def _run_rounds(run: Run, quiet: bool) -> None:
     """All rounds that are left, then the summary."""
-    experiment, path = run.experiment, run.path
-    state, lines = _restore(run)
-    done, total = int(state.round), experiment.participation.rounds
-    if done and not quiet:
-        say(f"pfljax: going on from round {done} of {total}")
-    population = open_population(run.sim, experiment, path, done, say)
-    pace = 0.0  # seconds a round
-    unsaved = 0.0  # seconds
+    experiment = run.experiment
+    total = experiment.participation.rounds
+    standing = _restore(run)
+    if standing.done and not quiet:
+        say(f"pfljax: going on from round {standing.done} of {total}")
+    population = open_population(run.sim, experiment, run.path, standing.done, say)
+    checkpoints = run.path / "checkpoints"
     digest = config.digest(experiment)
+    cohort = experiment.participation.cohort
     with (
-        checkpoint.writer(path / "checkpoints", digest, experiment.output.keep) as save,
-        progress(total, done, experiment.participation.cohort, quiet) as show,
+        checkpoint.writer(checkpoints, digest, experiment.output.keep) as save,
+        progress(total, standing.done, cohort, quiet) as show,
     ):
-        while done < total:
-            chunk = partial(_chunk, experiment, run.sim.longest, pace=pace)
-            started = time.monotonic()
-            # What is read ahead is run as it was planned: else it is read again.
-            count = population.planned() or chunk(done)
-            ahead = chunk(done + count)
-            train = run.federation.train
-            state, trained = population.rounds(state, train, count, ahead)
-            trained = jax.device_get(trained)
-            seconds = ask(float, time.monotonic() - started)  # one clock for all
-            pace = seconds / count
-            done += count
-            unsaved += seconds
-            lines += _log(run, trained, done, count, lines)
-            figures = {"loss": lines[-1]["train_loss"]}
-            if _evaluated(experiment, done):
-                records = _evaluate(run, population, state)
-                lines[-1]["evaluations"] = records
-                figures["accuracy"] = evaluation.headline(records)
-            ask(folder.append_lines, path / "metrics.jsonl", lines[-count:])
-            timing = {"round": done, "rounds": count, "seconds": seconds}
-            ask(folder.append_lines, path / "timing.jsonl", [timing])
-            if _evaluated(experiment, done) or unsaved > SAVE_SECONDS:
-                population.save(done, partial(save, done, state))
-                unsaved = 0.0
-            show(done, **figures)
+        while standing.done < total:
+            chunk = _train(run, population, standing)
+            standing = _log(run, population, standing, chunk)
+            standing = _save_if_due(experiment, population, save, standing)
+            show(standing.done, **_figures(standing.lines[-1]))
         population.committed()
-    _finish(run, population, state, lines)
+    results.finish(run, population, standing.state, standing.lines)
 
 
-def _restore(run: Run) -> tuple[RunState, list[dict[str, Any]]]:
+def _restore(run: Run) -> Standing:
     """The last saved state and its log, or the first state and an empty log."""
-    digest, abstract = config.digest(run.experiment), simulation.abstract(run.sim)
+    digest = config.digest(run.experiment)
+    abstract = simulation.abstract(run.sim)
     state = checkpoint.restore(run.path / "checkpoints", abstract, digest, say)
     done = 0 if state is None else int(state.round)
-    due = partial(_evaluated, run.experiment)
-    lines = ask(folder.cut_lines, run.path / "metrics.jsonl", done, due)
+    lines = _cut_logs(run, done)
+    results.read_history(run, done)
+    if state is None:
+        state = run.sim.init(jax.random.key(run.experiment.seed))
+    # A first state is laid as a restored one lies, or the rounds compile twice.
+    state = jax.device_put(state, mesh.shardings(run.sim.setting.mesh, state))
+    return Standing(state=state, done=done, lines=lines)
+
+
+def _cut_logs(run: Run, done: int) -> list[Line]:
+    """The log up to round `done`; lines that no checkpoint follows are dropped."""
+    due = partial(evaluation.due, run.experiment)
+    log = run.path / "metrics.jsonl"
+    lines = ask(folder.cut_lines, log, done, due)
     ask(folder.cut_lines, run.path / "timing.jsonl", done)
     if len(lines) != done:
         raise folder.FolderError(
-            f"{run.path}/metrics.jsonl has {len(lines)} rounds, its checkpoint {done}; "
+            f"{log} has {len(lines)} rounds, its checkpoint {done}; "
             "the log was changed: start again with another --out"
         )
-    arrays = ask(folder.read_arrays, run.path / "per_client.npz")
-    if "round" in arrays:
-        kept = [r <= done and due(r) for r in arrays["round"]]
-        for name, array in arrays.items():
-            if name not in evaluation.BY_CLIENT:
-                run.history[name] = list(array[kept])
-    state = state or run.sim.init(jax.random.key(run.experiment.seed))
-    where = mesh.shardings(run.sim.setting.mesh, state)
-    return jax.device_put(state, where), lines  # as a restored one lies
+    return lines
 
 
-def _evaluated(experiment: Experiment, round_: int) -> bool:
-    return (
-        round_ % experiment.evaluation.eval_every == 0
-        or round_ == experiment.participation.rounds
+def _train(run: Run, population: Population, standing: Standing) -> Chunk:
+    """One call of the compiled rounds: up to the next evaluation, or a few seconds."""
+    pace = standing.pace
+    longest = run.sim.longest
+    started = time.monotonic()
+    # What is read ahead is run as it was planned: else it is read again.
+    count = population.planned() or _rounds_of_call(
+        run.experiment, longest, standing.done, pace
     )
+    ahead = _rounds_of_call(run.experiment, longest, standing.done + count, pace)
+    # The old state is donated: from here on nobody may read `standing.state`.
+    train = run.federation.train
+    state, metrics = population.rounds(standing.state, train, count, ahead)
+    metrics = jax.device_get(metrics)  # waits: the clock must see the rounds done
+    # By the clock of process 0. The pace decides how many rounds the next call has;
+    # processes that disagree on that wait for each other forever.
+    seconds = ask(float, time.monotonic() - started)
+    return Chunk(state=state, metrics=metrics, rounds=count, seconds=seconds)
 
 
-def _chunk(experiment: Experiment, longest: int, done: int, pace: float) -> int:
+def _rounds_of_call(
+    experiment: Experiment, longest: int, done: int, pace: float
+) -> int:
     """Rounds of the next call: to the next evaluation, but not much over 10 seconds.
 
     0 after the last.
     """
-    until = experiment.evaluation.eval_every - done % experiment.evaluation.eval_every
-    until = min(until, experiment.participation.rounds - done, longest)
+    every = experiment.evaluation.eval_every
+    to_evaluation = every - done % every
+    left = experiment.participation.rounds - done
+    # The first call is one round: nobody knows yet how long it takes.
     in_time = int(CALL_SECONDS / pace) if pace else 1
-    return min(until, max(1, in_time))
+    return min(to_evaluation, left, longest, max(1, in_time))
 
 
 def _log(
-    run: Run, trained: dict[str, np.ndarray], done: int, count: int, lines: list
-) -> list[dict[str, Any]]:
-    """The log's lines of the `count` rounds up to `done`."""
-    last = lines[-1] if lines else {"bytes_down": 0, "bytes_up": 0}
-    downs = np.cumsum(trained["asked"][:count]).astype(int) * run.traffic.down
-    ups = np.cumsum(trained["reported"][:count]).astype(int) * run.traffic.up
-    return [
-        {
-            "round": done - count + i + 1,
-            "train_loss": folder.number(trained["loss"][i]),
-            "bytes_down": last["bytes_down"] + int(downs[i]),
-            "bytes_up": last["bytes_up"] + int(ups[i]),
-        }
-        for i in range(count)
-    ]
-
-
-def _evaluate(
-    run: Run, population: Population, state: RunState
-) -> list[dict[str, Any]]:
-    """The records of this evaluation; metrics of each client go to per_client.npz."""
-    states = partial(population.states, state)
-    records, values = evaluation.assess(
-        run.sim, run.federation, run.unseen, state, states
+    run: Run, population: Population, standing: Standing, chunk: Chunk
+) -> Standing:
+    """Evaluates the chunk where that is due, and appends its rounds to the logs."""
+    done = standing.done + chunk.rounds
+    rounds = range(standing.done + 1, done + 1)
+    last = standing.lines[-1] if standing.lines else None
+    lines = results.log_lines(run, chunk.metrics, rounds, last)
+    if evaluation.due(run.experiment, done):
+        records = results.evaluate(run, population, chunk.state)
+        lines[-1]["evaluations"] = records
+    # Before the checkpoint: lines that no checkpoint follows are cut when the run goes
+    # on, but a checkpoint without its lines could not be gone on from.
+    ask(folder.append_lines, run.path / "metrics.jsonl", lines)
+    timing = {"round": done, "rounds": chunk.rounds, "seconds": chunk.seconds}
+    ask(folder.append_lines, run.path / "timing.jsonl", [timing])
+    return Standing(
+        state=chunk.state,
+        done=done,
+        lines=standing.lines + lines,
+        pace=chunk.seconds / chunk.rounds,
+        unsaved=standing.unsaved + chunk.seconds,
     )
-    for name, array in values.items():
-        run.history.setdefault(name, []).append(array)
-    ask(folder.write_arrays, run.path / "per_client.npz", _arrays(run, state))
-    return records
 
 
-def _arrays(run: Run, state: RunState) -> dict[str, np.ndarray]:
-    """per_client.npz: metrics [T, C] over the evaluations, and facts of the clients."""
-    stacked = {name: np.stack(arrays) for name, arrays in run.history.items()}
-    return stacked | {
-        "train_size": np.asarray(run.federation.train.size),
-        "test_size": np.asarray(run.federation.test.size),
-        "participations": np.asarray(state.participations),
-    }
+def _save_if_due(
+    experiment: Experiment,
+    population: Population,
+    save: checkpoint.Save,
+    standing: Standing,
+) -> Standing:
+    """A checkpoint after every evaluation, and at least once a minute."""
+    evaluated = evaluation.due(experiment, standing.done)
+    if not evaluated and standing.unsaved <= SAVE_SECONDS:
+        return standing
+    population.save(standing.done, partial(save, standing.done, standing.state))
+    return standing._replace(unsaved=0.0)
 
 
-def _finish(
-    run: Run, population: Population, state: RunState, lines: list[dict[str, Any]]
-) -> None:
-    """Writes what only the end can tell: paths between endpoints, and the summary."""
-    arrays = _arrays(run, state)
-    mixture = None
-    if run.sim.path is not None:
-        states = partial(population.states, state)
-        mixture, paths = evaluation.mixture(run.sim, run.federation, state, states)
-        arrays |= paths
-    ask(folder.write_arrays, run.path / "per_client.npz", arrays)
-    summary = {
-        "label": run.experiment.output.label,
-        "algorithm": run.experiment.method.algorithm,
-        "seed": run.experiment.seed,
-        "rounds": run.experiment.participation.rounds,
-        **evaluation.summary(lines, arrays),
-        "mixture": mixture,
-        "traffic": {
-            "down_per_client": run.traffic.down,
-            "up_per_client": run.traffic.up,
-            "down_total": lines[-1]["bytes_down"],
-            "up_total": lines[-1]["bytes_up"],
-        },
-        "worse_than_local": baseline.worse_than(
-            run.experiment.evaluation.baseline, arrays
-        ),
-    }
-    ask(folder.write_json, run.path / "summary.json", summary)
-    if _diverged(lines[-1]):
-        say(
-            f"pfljax: warning: {run.path} has diverged: losses of its last round are "
-            "not finite; choose a smaller lr"
-        )
-
-
-def _diverged(line: dict[str, Any]) -> bool:
-    """Whether the last training loss, or a mean test loss, is not finite."""
-    judged = [
-        record["metrics"]["loss"]["mean"]
-        for record in line["evaluations"]
-        if record["split"] == "test" and record["clients"] == "all"
-    ]
-    return None in (line["train_loss"], *judged)
+def _figures(line: Line) -> dict[str, Any]:
+    """What the progress bar shows after this round."""
+    figures = {"loss": line["train_loss"]}
+    if "evaluations" in line:
+        figures["accuracy"] = evaluation.headline(line["evaluations"])
+    return figures

@@ -83,7 +83,7 @@ def test_participations_are_what_was_drawn(arrays):
     federation, _ = build_federation(tiny.SEEN)
     sim = simulation.simulation(tiny.SEEN, federation)
     key = jax.random.key(tiny.SEEN.seed)
-    drawn = [engine.draw(sim.setting, key, r) for r in range(4)]
+    drawn = [engine.draw(sim.setting, (), key, r) for r in range(4)]
     count = np.bincount(np.concatenate(drawn), minlength=5)
     assert arrays["participations"].tolist() == count.tolist()
     assert arrays["train_size"].tolist() == federation.train.size.tolist()
@@ -220,7 +220,7 @@ def own(tmp_path_factory):
 
 def test_a_finished_run_is_held_to_the_clients_given(own):
     assert run(own, mine())["rounds"] == 2
-    assert folder.read_config(Path(own.out)).data.clients == 4
+    assert folder.read_config(Path(own.output.out)).data.clients == 4
     with pytest.raises(FolderError, match="begun on other data than these"):
         run(own, mine(seed=1))  # the same labels
     with pytest.raises(FolderError, match="given its own federation in Python"):
@@ -230,14 +230,14 @@ def test_a_finished_run_is_held_to_the_clients_given(own):
 @pytest.mark.parametrize("command", ["run --config {0}/config.json", "resume {0}",
                                      "export {0} --client 1"])  # fmt: skip
 def test_the_command_line_says_what_python_must_give(own, command):
-    code, _, errors = tiny.main(*command.format(own.out).split())
+    code, _, errors = tiny.main(*command.format(own.output.out).split())
     assert (code, errors.count("\n")) == (2, 1)
     assert "was given its own federation in Python; give the same there: " in errors
-    assert export.personal_model(own.out, 1, federation=mine())["head"]
+    assert export.personal_model(own.output.out, 1, federation=mine())["head"]
 
 
 def test_every_row_of_a_run_is_written_down(own):
-    with np.load(f"{own.out}/partition.npz") as told:
+    with np.load(f"{own.output.out}/partition.npz") as told:
         assert set(told) == {"row", "official", "offset", "size"}
         assert sorted(told["row"]) == list(range(60))
 
@@ -293,8 +293,10 @@ def test_another_baseline_counts_anew_and_redraws(tmp_path):
 
 def test_calls_are_cut_at_evaluations_and_after_ten_seconds():
     job = Experiment(rounds=25, eval_every=10)
-    assert experiment._chunk(job, 10, 0, 0.0) == 1  # nothing is known of the pace yet
-    assert experiment._chunk(job, 10, 1, 0.01) == 9
-    assert experiment._chunk(job, 10, 20, 0.01) == 5
-    assert experiment._chunk(job, 10, 10, 2.5) == 4
-    assert experiment._chunk(job, 10, 10, 60.0) == 1
+    assert (
+        experiment._rounds_of_call(job, 10, 0, 0.0) == 1
+    )  # nothing is known of the pace yet
+    assert experiment._rounds_of_call(job, 10, 1, 0.01) == 9
+    assert experiment._rounds_of_call(job, 10, 20, 0.01) == 5
+    assert experiment._rounds_of_call(job, 10, 10, 2.5) == 4
+    assert experiment._rounds_of_call(job, 10, 10, 60.0) == 1

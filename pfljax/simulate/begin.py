@@ -1,0 +1,89 @@
+"""Makes a run ready: its data, its compiled functions, its described folder.
+
+All that could be wrong with it is found here, before anything trains.
+"""
+
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from pfljax.core.communication import Traffic, traffic_of
+from pfljax.core.types import Task
+from pfljax.data import Federation
+from pfljax.models import check_task
+from pfljax.runs import baseline, folder
+from pfljax.runs.provenance import of_run, rows_of_run
+from pfljax.runs.settings import Experiment
+from pfljax.runtime import devices
+from pfljax.runtime.processes import ask, check_same, say
+from pfljax.simulate import simulation, width
+from pfljax.simulate.federation import build_federation
+from pfljax.simulate.simulation import Simulation
+
+
+class Run(NamedTuple):
+    """What the run loop holds; all but `history` follows from the config."""
+
+    experiment: Experiment
+    sim: Simulation
+    federation: Federation
+    unseen: Federation | None
+    traffic: Traffic
+    path: Path
+    history: dict[str, list[np.ndarray]]  # of per_client.npz, by evaluation
+
+
+def begin(
+    experiment: Experiment,
+    federation: Federation | None,
+    task: Task | None,
+    path: Path,
+    quiet: bool,
+) -> Run:
+    """The run in `path`, ready to go; its folder is described.
+
+    Raises:
+      ValueError: the data, the baseline or the width do not fit.
+      FolderError: the folder was begun on other data, or with another store.
+    """
+    # The number of devices is set before JAX starts; the data would start it.
+    devices.prepare()
+    training, unseen = build_federation(experiment, federation)
+    manifest = of_run(training, unseen, given=federation is not None)
+    rows = rows_of_run(training, unseen)
+    check_same("data", manifest["sha256"])
+    ask(baseline.check, experiment.evaluation.baseline, manifest)
+    run = _prepare(experiment, training, unseen, task, path)
+    # The folder is described last: corrected settings may then use the same one.
+    ask(folder.begin, path, experiment, manifest, rows)
+    ask(width.remember, path, experiment, run.sim)
+    if not quiet:
+        say(f"pfljax: {simulation.choices(run.sim)}")
+    return run
+
+
+def _prepare(
+    experiment: Experiment,
+    federation: Federation,
+    unseen: Federation | None,
+    task: Task | None,
+    path: Path,
+) -> Run:
+    """The compiled functions, and the data on the devices."""
+    input_shape = federation.train.examples.x.shape[1:]
+    if task is not None:
+        check_task(task, input_shape, federation.num_classes)
+    sim = width.choose(experiment, federation, task, path)
+    traffic = traffic_of(
+        sim.setting.algorithm, sim.task, federation.num_clients, input_shape
+    )
+    return Run(
+        experiment=experiment,
+        sim=sim,
+        federation=simulation.placed(sim, federation),
+        unseen=unseen and simulation.placed(sim, unseen),
+        traffic=traffic,
+        path=path,
+        history={},
+    )

@@ -1,0 +1,126 @@
+"""What a run writes while it goes, and at its end: log, metrics by client, summary."""
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from pfljax.core.types import Metrics, RunState
+from pfljax.engine.population import Population
+from pfljax.runs import baseline, folder
+from pfljax.runtime.processes import ask, say
+from pfljax.simulate import evaluation
+from pfljax.simulate.begin import Run
+
+Line = dict[str, Any]  # of metrics.jsonl, one a round
+
+
+def log_lines(
+    run: Run, metrics: Metrics, rounds: range, last: Line | None
+) -> list[Line]:
+    """The log of these rounds; bytes count on from those of the `last` line."""
+    total_down = last["bytes_down"] if last else 0
+    total_up = last["bytes_up"] if last else 0
+    lines = []
+    for i, round_ in enumerate(rounds):
+        # Counts are small integers of the device; bytes are sums of Python's own,
+        # which do not overflow.
+        total_down += int(metrics["asked"][i]) * run.traffic.down
+        total_up += int(metrics["reported"][i]) * run.traffic.up
+        line = {
+            "round": round_,
+            "train_loss": folder.number(metrics["loss"][i]),
+            "bytes_down": total_down,
+            "bytes_up": total_up,
+        }
+        lines.append(line)
+    return lines
+
+
+def evaluate(run: Run, population: Population, state: RunState) -> list[Line]:
+    """The records of this evaluation; metrics of each client go to per_client.npz."""
+    states = partial(population.states, state)
+    records, by_client = evaluation.assess(
+        run.sim, run.federation, run.unseen, state, states
+    )
+    for name, values in by_client.items():
+        run.history.setdefault(name, []).append(values)
+    ask(folder.write_arrays, run.path / "per_client.npz", _arrays(run, state))
+    return records
+
+
+def read_history(run: Run, done: int) -> None:
+    """Takes up the metrics of each client that were written up to round `done`."""
+    arrays = ask(folder.read_arrays, run.path / "per_client.npz")
+    if "round" not in arrays:
+        return
+    # The file is written before the checkpoint, so it may be ahead of it. An evaluation
+    # that is not due was the last one of fewer rounds.
+    kept = [r <= done and evaluation.due(run.experiment, r) for r in arrays["round"]]
+    for name, array in arrays.items():
+        if name not in evaluation.BY_CLIENT:
+            run.history[name] = list(array[kept])
+
+
+def _arrays(run: Run, state: RunState) -> dict[str, np.ndarray]:
+    """per_client.npz: metrics [T, C] over the evaluations, and facts of the clients."""
+    stacked = {name: np.stack(arrays) for name, arrays in run.history.items()}
+    facts = {
+        "train_size": np.asarray(run.federation.train.size),
+        "test_size": np.asarray(run.federation.test.size),
+        "participations": np.asarray(state.participations),
+    }
+    return stacked | facts
+
+
+def finish(
+    run: Run, population: Population, state: RunState, lines: list[Line]
+) -> None:
+    """Writes what only the end can tell: paths between endpoints, and the summary."""
+    arrays = _arrays(run, state)
+    mixture = None
+    if run.sim.path is not None:
+        states = partial(population.states, state)
+        mixture, paths = evaluation.mixture(run.sim, run.federation, state, states)
+        arrays |= paths
+    ask(folder.write_arrays, run.path / "per_client.npz", arrays)
+    summary = _summary(run, arrays, mixture, lines)
+    # A summary says that the run is complete, so it is written after all else.
+    ask(folder.write_json, run.path / "summary.json", summary)
+    if _diverged(lines[-1]):
+        say(
+            f"pfljax: warning: {run.path} has diverged: losses of its last round are "
+            "not finite; choose a smaller lr"
+        )
+
+
+def _summary(
+    run: Run, arrays: dict[str, np.ndarray], mixture: Any, lines: list[Line]
+) -> dict[str, Any]:
+    experiment = run.experiment
+    traffic = {
+        "down_per_client": run.traffic.down,
+        "up_per_client": run.traffic.up,
+        "down_total": lines[-1]["bytes_down"],
+        "up_total": lines[-1]["bytes_up"],
+    }
+    worse = baseline.worse_than(experiment.evaluation.baseline, arrays)
+    return {
+        "label": experiment.output.label,
+        "algorithm": experiment.method.algorithm,
+        "seed": experiment.seed,
+        "rounds": experiment.participation.rounds,
+        **evaluation.summary(lines, arrays),
+        "mixture": mixture,
+        "traffic": traffic,
+        "worse_than_local": worse,
+    }
+
+
+def _diverged(line: Line) -> bool:
+    """Whether the last training loss, or a mean test loss, is not finite."""
+    losses = [line["train_loss"]]
+    for record in line["evaluations"]:
+        if record["split"] == "test" and record["clients"] == "all":
+            losses.append(record["metrics"]["loss"]["mean"])
+    return None in losses  # JSON has no NaN: `folder.number` wrote None
