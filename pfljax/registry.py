@@ -10,11 +10,37 @@ import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
 from types import UnionType
-from typing import Any, NamedTuple, TypeVar, get_origin
+from typing import Annotated, Any, NamedTuple, TypeVar, get_origin
 
 Value = TypeVar("Value")
 FILLED_IN = ("rounds",)  # keywords that the experiment fills in, not the user
 COMMA_OUTSIDE_PARENTHESES = re.compile(r",(?![^(]*\))")
+
+
+class Range(NamedTuple):
+    """Which numbers an option takes, as part of its annotation.
+
+    It stands there and not in the factory, for a sweep calls factories with traced
+    numbers, which cannot be compared. `check` looks at every point of it before.
+    """
+
+    holds: Callable[[Any], bool]
+    expected: str
+
+
+INFINITY = float("inf")
+NotNegative = Annotated[
+    float, Range(lambda value: 0 <= value < INFINITY, "a finite number >= 0")
+]
+Positive = Annotated[
+    float, Range(lambda value: 0 < value < INFINITY, "a finite number > 0")
+]
+Share = Annotated[float, Range(lambda value: 0 <= value <= 1, "a number from 0 to 1")]
+Count = Annotated[int, Range(lambda value: value >= 0, "at least 0")]
+AtLeastOne = Annotated[int, Range(lambda value: value >= 1, "at least 1")]
+Epochs = Annotated[  # None for those of the local training
+    int | None, Range(lambda value: value is None or value >= 0, "at least 0, or None")
+]
 
 
 class Choice(NamedTuple):
@@ -110,7 +136,10 @@ def require(name: str, value: Any, holds: bool, expected: str) -> None:
 
 
 def check(kind: str, choice: Choice, factory: Callable) -> None:
-    """Raises a ValueError if `factory` lacks a parameter, needs one, or its type."""
+    """Raises a ValueError if `factory` lacks or needs a parameter, or its value.
+
+    A value has to be of the parameter's annotated type, and in its `Range`.
+    """
     known = options(factory)
     for key, value in choice.args:
         if key not in known:
@@ -121,14 +150,28 @@ def check(kind: str, choice: Choice, factory: Callable) -> None:
                 f"{kind} {choice.name!r}: {key} is {value!r}; expected "
                 f"{_expected(known[key])}"
             )
+        for limits in _ranges(known[key]):
+            require(key, value, limits.holds(value), limits.expected)
     for key, parameter in known.items():
         if parameter.default is parameter.empty and key not in choice.kwargs:
             raise ValueError(f"{kind} {choice.name!r} needs the parameter {key!r}")
 
 
+def _ranges(parameter: inspect.Parameter) -> list[Range]:
+    """The ranges in the parameter's annotation: one, or none."""
+    notes = getattr(parameter.annotation, "__metadata__", ())
+    return [note for note in notes if isinstance(note, Range)]
+
+
+def _type_of(parameter: inspect.Parameter) -> Any:
+    """The parameter's annotation without its range."""
+    kind = parameter.annotation
+    return kind.__origin__ if get_origin(kind) is Annotated else kind
+
+
 def _fits(value: Any, parameter: inspect.Parameter) -> bool:
     """Whether the value is of the parameter's annotated type, where that is plain."""
-    kind = parameter.annotation
+    kind = _type_of(parameter)
     if get_origin(kind) is Sequence:
         return _are_widths(value)
     # A function as default (an activation) wants a function; empty is a class.
@@ -152,7 +195,7 @@ def _are_widths(value: Any) -> bool:
 
 
 def _expected(parameter: inspect.Parameter) -> str:
-    kind = parameter.annotation
+    kind = _type_of(parameter)
     if get_origin(kind) is Sequence:
         name = "positive whole numbers in parentheses"
     else:

@@ -100,6 +100,33 @@ def test_wrong_options(choice, message):
         registry.check("algorithm", choice, algorithms.methods()["ditto"])
 
 
+@pytest.mark.parametrize(
+    ("choice", "message"),
+    [
+        (choose("ditto", lam=-1.0), "lam is -1.0; expected a finite number >= 0"),
+        (choose("ditto", lam=float("inf")), "lam is inf; expected a finite number"),
+        (choose("ditto", personal_epochs=-1), "is -1; expected at least 0, or None"),
+        (choose("apfl", alpha=1.5), "alpha is 1.5; expected a number from 0 to 1"),
+        (choose("apfl", alpha=float("nan")), "alpha is nan; expected a number from"),
+        (choose("ifca", clusters=0), "clusters is 0; expected at least 1"),
+        (choose("per_fedavg", delta=0.0), "delta is 0.0; expected a finite number > 0"),
+    ],
+)
+def test_options_out_of_range(choice, message):
+    with pytest.raises(ValueError, match=message):
+        registry.check("algorithm", choice, algorithms.method(choice.name))
+
+
+def test_every_number_of_a_method_has_a_range_that_holds_its_default():
+    for name, factory in algorithms.methods().items():
+        for option, parameter in registry.options(factory).items():
+            value = parameter.default
+            if isinstance(value, bool) or not isinstance(value, int | float | None):
+                continue
+            (limits,) = registry._ranges(parameter)
+            assert limits.holds(value), (name, option)
+
+
 def test_right_options():
     factory = algorithms.methods()["ditto"]
     registry.check("algorithm", choose("ditto", lam=1, personal_epochs=2), factory)

@@ -9,13 +9,14 @@ w <- sum_k n_k w_k / sum_k n_k; everybody is judged by w, or after
 from pfljax.core import aggregation
 from pfljax.core.training import finetuned, fit
 from pfljax.core.types import Algorithm, Local, Task
+from pfljax.registry import Count
 
 
 def fedavg(
     task: Task,
     local: Local,
     *,
-    finetune: int = 0,
+    finetune: Count = 0,
     reducer: aggregation.Reducer = aggregation.mean,
 ) -> Algorithm:
     """Builds FedAvg; `finetune` local steps, 0 for none, precede evaluation."""

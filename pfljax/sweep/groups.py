@@ -42,8 +42,8 @@ def grouped(points: Sequence[Point], task: Task | None = None) -> list[Group]:
     """The points by the program that runs them, in order of the first of each.
 
     First as if all swept numbers were traced, then by those that the method, tried once
-    a kind, lets be traced. SuPerFed over mu and start: both are numbers, but `start` is
-    looked at, for its range is checked: points of one start, and any mu, are a group.
+    a kind, lets be traced. IFCA over clusters and lr: both are numbers, but `clusters`
+    is a shape: points of one number of clusters, and any lr, are a group.
     """
     # A method is tried once a kind, for a trial traces its whole factory.
     traced_by_kind: dict[Any, Traced] = {}

@@ -62,7 +62,7 @@ SETTINGS = {
     "unseen-none": ({"unseen": 0.01}, "holds out 0 of 20 clients; hold out at least 1"),
     "unseen-most": ({"unseen": 0.8}, "holds out 16 of 20 .* leave the cohort of 5"),
     # names
-    "algorithm": ({"algorithm": "fedavgg"}, "unknown algorithm.*known: apfl, apfl_fed"),
+    "algorithm": ({"algorithm": "fedavgg"}, "unknown algorithm.*known: apfl, ditto"),
     "near": ({"algorithm": "fedavgg"}, "did you mean 'fedavg'"),
     "dataset": ({"dataset": "digitz"}, "unknown data set 'digitz'; known: .*digits"),
     "dataset-comma": ({"dataset": ","}, "unknown data set ','; known: cifar10, "),
@@ -109,10 +109,10 @@ SETTINGS = {
         {"algorithm": "per_fedavg", "hyper": {"variant": "x"}}, "known: first_order",
     ),
     "delta": (
-        {"algorithm": "per_fedavg", "hyper": {"delta": 0.0}}, "delta is 0.0, .* > 0",
+        {"algorithm": "per_fedavg", "hyper": {"delta": 0.0}}, "delta is 0.0; .* > 0",
     ),
     "start": (
-        {"algorithm": "superfed", "hyper": {"start": 1.5}}, "start is 1.5; expected a",
+        {"algorithm": "superfed", "hyper": {"start": 1.5}}, "1.5; expected a numb",
     ),
     "option": ({"algorithm": "scaffold", "hyper": {"option": "III"}}, "known: 'I'"),
     "clusters": ({"algorithm": "ifca", "hyper": {"clusters": 0}}, "expected at"),

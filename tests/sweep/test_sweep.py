@@ -62,7 +62,7 @@ def separate(experiment):
             theirs = getattr(federation, split)
             found = sim.judges["server"](state.server, theirs)
             judged[-1][f"server/{split}"] = judged[-1][f"personal/{split}"] = found
-            if not sim.personal_is_server:
+            if "personal" in sim.judges:
                 people = state.clients, ids, train, theirs
                 judged[-1][f"personal/{split}"] = sim.judges["personal"](state, *people)
     path = sim.path(state, state.clients, ids, test) if sim.path else {}
@@ -279,9 +279,9 @@ def grouped(experiment, over, **more):
 def test_what_changes_the_program_makes_another():
     over = {"mixing": ("model", "layer"), "mu": (0.0, 0.1), "start": (0.0, 0.5)}
     members, traced = grouped(SUPERFED, over | {"seed": (0, 1)})
-    assert [len(own) for own in members] == [4, 4, 4, 4]
-    assert {(p["mixing"], p["start"]) for p in members[0]} == {("model", 0.0)}
-    assert traced[0] == groups.Traced((), ("mu",), False)
+    assert [len(own) for own in members] == [8, 8]
+    assert {p["mixing"] for p in members[0]} == {"model"}
+    assert traced[0] == groups.Traced((), ("mu", "start"), False)
 
 
 def test_cohorts_that_cannot_be_cut_are_programs_of_their_own():

@@ -13,10 +13,11 @@ from pfljax.algorithms.interpolation.apfl import apfl
 from pfljax.core import tree
 from pfljax.core.training import fit
 from pfljax.core.types import Algorithm, Local, Task
+from pfljax.registry import Share
 
 
 def apfl_code(
-    task: Task, local: Local, *, alpha: float = 0.25, judge_untrained: bool = False
+    task: Task, local: Local, *, alpha: Share = 0.25, judge_untrained: bool = False
 ) -> Algorithm:
     """Builds it. The code also judges who never took part by a mixture with a v that
     was never trained: `judge_untrained`.

@@ -22,13 +22,14 @@ from pfljax.algorithms.interpolation.apfl import Mixed
 from pfljax.core import aggregation, tree
 from pfljax.core.training import learning_rate, over_batches
 from pfljax.core.types import Algorithm, Local, Task
+from pfljax.registry import Share
 
 
 def apfl_fedtorch(
     task: Task,
     local: Local,
     *,
-    alpha: float = 0.5,
+    alpha: Share = 0.5,
     adaptive: bool = True,
     weighting: str = "uniform",
 ) -> Algorithm:
@@ -37,8 +38,6 @@ def apfl_fedtorch(
     The mixed model's loss is the cross-entropy of what `task.predict` gives: dropout
     does not act on v.
     """
-    if not 0 <= alpha <= 1:
-        raise ValueError(f"alpha is {alpha}; expected 0 <= alpha <= 1")
     weights, slopes_of = aggregation.weighting(weighting), jax.grad(mixed_loss)
 
     def train(turn, w, own, data):

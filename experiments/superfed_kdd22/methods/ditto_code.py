@@ -8,14 +8,15 @@ from pfljax.algorithms.fedavg import fedavg
 from pfljax.algorithms.multi_task.ditto import ditto
 from pfljax.core.training import fit, with_epochs
 from pfljax.core.types import Algorithm, Local, Task
+from pfljax.registry import Epochs, NotNegative
 
 
 def ditto_code(
     task: Task,
     local: Local,
     *,
-    lam: float = 1.0,
-    personal_epochs: int | None = 5,
+    lam: NotNegative = 1.0,
+    personal_epochs: Epochs = 5,
     judge_untrained: bool = False,
 ) -> Algorithm:
     """Builds it. The code also judges who never took part by a v_k that was never

@@ -21,9 +21,10 @@ from pfljax.core.training import (
     steps_per_epoch,
 )
 from pfljax.core.types import Algorithm, Local, Task
+from pfljax.registry import NotNegative
 
 
-def pfedme_code(task: Task, local: Local, *, lam: float = 15.0) -> Algorithm:
+def pfedme_code(task: Task, local: Local, *, lam: NotNegative = 15.0) -> Algorithm:
     """Builds it; a budget that is no whole number of epochs cuts the last one short."""
 
     def train(turn, w, last, data):

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from pfljax.algorithms._code import keep_biases, pulled
 from pfljax.algorithms.interpolation.superfed import first_mixed, phases, superfed
 from pfljax.core.types import Algorithm, Local, Task
+from pfljax.registry import NotNegative, Share
 
 
 def superfed_code(
@@ -16,9 +17,9 @@ def superfed_code(
     local: Local,
     *,
     mixing: str = "model",
-    mu: float = 0.01,
-    nu: float = 2.0,
-    start: float = 0.4,
+    mu: NotNegative = 0.01,
+    nu: NotNegative = 2.0,
+    start: Share = 0.4,
     judge_untrained: bool = False,
     rounds: int = 100,
 ) -> Algorithm:

@@ -16,6 +16,7 @@ import jax.numpy as jnp
 from pfljax.core import aggregation, statistics, tree
 from pfljax.core.training import fit, full_gradient, learning_rate, mean_over_rows
 from pfljax.core.types import Algorithm, Array, Local, Params, Task
+from pfljax.registry import AtLeastOne
 
 
 class Upload(NamedTuple):
@@ -26,11 +27,9 @@ class Upload(NamedTuple):
 
 
 def ifca(
-    task: Task, local: Local, *, clusters: int = 2, averaging: str = "models"
+    task: Task, local: Local, *, clusters: AtLeastOne = 2, averaging: str = "models"
 ) -> Algorithm:
     """Builds IFCA; `clusters` = 1 is FedAvg with uniform weights."""
-    if clusters < 1:
-        raise ValueError(f"clusters is {clusters}; expected at least 1")
     if averaging not in ("models", "gradients"):
         raise ValueError(f"averaging is {averaging!r}; known: 'models', 'gradients'")
 

@@ -15,10 +15,11 @@ from pfljax.core import aggregation, tree
 from pfljax.core.keys import fold
 from pfljax.core.training import fit
 from pfljax.core.types import Algorithm, Local, Task
+from pfljax.registry import Count
 
 
 def fedper(
-    task: Task, local: Local, *, finetune: int = 0, weighting: str = "rows"
+    task: Task, local: Local, *, finetune: Count = 0, weighting: str = "rows"
 ) -> Algorithm:
     """Builds FedPer; without a head it is FedAvg, without a body local training.
 

@@ -11,14 +11,15 @@ from pfljax.algorithms.decoupling.fedper import fedper, head_training
 from pfljax.core import tree
 from pfljax.core.training import fit, with_epochs
 from pfljax.core.types import Algorithm, Local, Task
+from pfljax.registry import Count, Epochs
 
 
 def fedrep(
     task: Task,
     local: Local,
     *,
-    head_epochs: int | None = 10,
-    finetune: int = 0,
+    head_epochs: Epochs = 10,
+    finetune: Count = 0,
 ) -> Algorithm:
     """Builds FedRep; without a head it is FedAvg with uniform weights.
 

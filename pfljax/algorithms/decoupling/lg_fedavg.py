@@ -17,6 +17,7 @@ import jax.numpy as jnp
 from pfljax.algorithms.decoupling.fedper import fedper
 from pfljax.core import tree
 from pfljax.core.types import Algorithm, Local, Task
+from pfljax.registry import Count
 
 OTHER = {"body": "head", "head": "body"}
 
@@ -40,7 +41,7 @@ def lg_fedavg(
     task: Task,
     local: Local,
     *,
-    finetune: int = 0,
+    finetune: Count = 0,
     weighting: str = "rows",
     mean_body: bool = False,
 ) -> Algorithm:

@@ -13,14 +13,15 @@ from pfljax.algorithms.fedavg import fedavg
 from pfljax.core.losses import proximal
 from pfljax.core.training import fit
 from pfljax.core.types import Algorithm, Local, Task
+from pfljax.registry import Count, NotNegative
 
 
 def fedprox(
     task: Task,
     local: Local,
     *,
-    mu: float = 0.01,
-    finetune: int = 0,
+    mu: NotNegative = 0.01,
+    finetune: Count = 0,
 ) -> Algorithm:
     """Builds FedProx; `mu` = 0 is FedAvg, a large `mu` holds clients at w.
 

@@ -16,6 +16,7 @@ from pfljax.algorithms.fedavg import fedavg
 from pfljax.core import aggregation, statistics, tree
 from pfljax.core.training import finetuned, fit, full_gradient, learning_rate
 from pfljax.core.types import Algorithm, Local, Params, Task
+from pfljax.registry import Count, NotNegative
 
 
 class Server(NamedTuple):
@@ -37,8 +38,8 @@ def scaffold(
     local: Local,
     *,
     option: str = "II",
-    server_lr: float = 1.0,
-    finetune: int = 0,
+    server_lr: NotNegative = 1.0,
+    finetune: Count = 0,
 ) -> Algorithm:
     """Builds SCAFFOLD; the first round is FedAvg with uniform weights.
 

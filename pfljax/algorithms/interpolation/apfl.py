@@ -18,6 +18,7 @@ from pfljax.core import aggregation, tree
 from pfljax.core.optimizers import beside, within_one
 from pfljax.core.training import fit
 from pfljax.core.types import Algorithm, Array, Local, Params, Task
+from pfljax.registry import Share
 
 
 class Mixed(NamedTuple):
@@ -28,14 +29,12 @@ class Mixed(NamedTuple):
 
 
 def apfl(
-    task: Task, local: Local, *, alpha: float = 0.5, adaptive: bool = True
+    task: Task, local: Local, *, alpha: Share = 0.5, adaptive: bool = True
 ) -> Algorithm:
     """Builds APFL from `alpha`, which is learned if `adaptive`.
 
     Fixed, `alpha` = 0 is FedAvg with uniform weights and 1 local training.
     """
-    if not 0 <= alpha <= 1:
-        raise ValueError(f"alpha is {alpha}; expected 0 <= alpha <= 1")
     slope_of = jax.value_and_grad(task.loss)
 
     def gradient(params, batch, key):

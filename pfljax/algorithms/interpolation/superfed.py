@@ -27,6 +27,7 @@ from pfljax.core.losses import proximal
 from pfljax.core.training import fit
 from pfljax.core.tree import square_cosine
 from pfljax.core.types import Algorithm, Local, Task
+from pfljax.registry import NotNegative, Share
 
 MIXINGS = ("model", "layer")
 
@@ -43,9 +44,9 @@ def superfed(
     local: Local,
     *,
     mixing: str = "model",
-    mu: float = 0.01,
-    nu: float = 2.0,
-    start: float = 0.4,
+    mu: NotNegative = 0.01,
+    nu: NotNegative = 2.0,
+    start: Share = 0.4,
     rounds: int = 100,
 ) -> Algorithm:
     """Builds SuPerFed-MM (`mixing` = "model") or -LM ("layer").
@@ -53,7 +54,8 @@ def superfed(
     Mixing starts after `start` * `rounds` rounds. `start` = 1 is FedProx of coefficient
     2 mu; then `mu` = 0 is FedAvg.
     """
-    check(mixing, start)
+    if mixing not in MIXINGS:
+        raise ValueError(f"mixing is {mixing!r}; known: {', '.join(MIXINGS)}")
     first = first_mixed(start, rounds)
 
     def near(w):
@@ -98,14 +100,6 @@ def phases(task, local, mixing, nu, first, near):
 def first_mixed(start, rounds):
     """L, the first round that mixes, counted from 0."""
     return jnp.floor(start * rounds)
-
-
-def check(mixing, start):
-    """Refuses options out of range."""
-    if mixing not in MIXINGS:
-        raise ValueError(f"mixing is {mixing!r}; known: {', '.join(MIXINGS)}")
-    if not 0 <= start <= 1:
-        raise ValueError(f"start is {start}; expected a share of the rounds, 0 to 1")
 
 
 def mixed_loss(task, mixing, pair, batch, key):

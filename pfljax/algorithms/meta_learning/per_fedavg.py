@@ -19,6 +19,7 @@ from pfljax.core import aggregation, tree
 from pfljax.core.keys import derive
 from pfljax.core.training import fit, full_gradient, sample
 from pfljax.core.types import Algorithm, Local, Task
+from pfljax.registry import Count, NotNegative, Positive
 
 VARIANTS = ("first_order", "hessian", "hessian_free")
 
@@ -27,10 +28,10 @@ def per_fedavg(
     task: Task,
     local: Local,
     *,
-    inner_lr: float = 0.01,
+    inner_lr: NotNegative = 0.01,
     variant: str = "hessian",
-    delta: float = 1e-3,
-    adapt: int = 1,
+    delta: Positive = 1e-3,
+    adapt: Count = 1,
 ) -> Algorithm:
     """Builds Per-FedAvg; `inner_lr` = 0 is FedAvg with uniform weights.
 
@@ -39,8 +40,6 @@ def per_fedavg(
     """
     if variant not in VARIANTS:
         raise ValueError(f"variant is {variant!r}; known: {', '.join(VARIANTS)}")
-    if not delta > 0:
-        raise ValueError(f"delta is {delta}, by which is divided; expected delta > 0")
     grad, exact = jax.grad(task.loss), variant == "hessian"
 
     def train(turn, w, client, data):

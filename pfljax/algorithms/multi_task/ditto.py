@@ -10,14 +10,15 @@ from pfljax.algorithms.fedavg import fedavg
 from pfljax.core.losses import proximal
 from pfljax.core.training import fit, with_epochs
 from pfljax.core.types import Algorithm, Local, Task
+from pfljax.registry import Epochs, NotNegative
 
 
 def ditto(
     task: Task,
     local: Local,
     *,
-    lam: float = 0.1,
-    personal_epochs: int | None = None,
+    lam: NotNegative = 0.1,
+    personal_epochs: Epochs = None,
 ) -> Algorithm:
     """Builds Ditto; `lam` = 0 trains v_k alone, a large `lam` ties it to w.
 

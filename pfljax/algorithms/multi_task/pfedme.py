@@ -21,16 +21,17 @@ from pfljax.core import aggregation, statistics, tree
 from pfljax.core.optimizers import beside
 from pfljax.core.training import fit
 from pfljax.core.types import Algorithm, Local, Task
+from pfljax.registry import Count, NotNegative
 
 
 def pfedme(
     task: Task,
     local: Local,
     *,
-    lam: float = 15.0,
-    inner_steps: int = 5,
-    inner_lr: float = 0.1,
-    beta: float = 1.0,
+    lam: NotNegative = 15.0,
+    inner_steps: Count = 5,
+    inner_lr: NotNegative = 0.1,
+    beta: NotNegative = 1.0,
 ) -> Algorithm:
     """Builds pFedMe; `beta` = 0 or, by plain SGD, `lam` = 0 leaves w as it is.
 

@@ -44,8 +44,3 @@ def test_alpha_ends_at_the_border():
     turn = toy.turn(jax.random.key(0), 0, 3)
     kept, _, _ = method.train(turn, w, kept, data)
     assert kept.alpha == 0
-
-
-def test_alpha_out_of_range_is_refused():
-    with pytest.raises(ValueError, match="0 <= alpha <= 1"):
-        apfl(toy.quadratic(), toy.full_batch(), alpha=1.5)

@@ -327,8 +327,3 @@ def test_a_client_is_judged_by_mixed_logits():
     for model, share in ((newcomer, 0.0), (own, 0.25)):
         expected = (1 - share) * task.predict(w, batch) + share * task.predict(v, batch)
         np.testing.assert_allclose(fedtorch.predict(model, batch), expected)
-
-
-def test_alpha_out_of_range_is_refused():
-    with pytest.raises(ValueError, match="0 <= alpha <= 1"):
-        method("apfl_fedtorch")(toy.quadratic(), toy.full_batch(), alpha=1.5)
