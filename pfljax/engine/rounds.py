@@ -12,56 +12,33 @@ import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import chex
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from pfljax.core import aggregation, tree
-from pfljax.core.channel import Channel
 from pfljax.core.keys import derive
-from pfljax.core.training import budget
 from pfljax.core.types import (
-    Algorithm,
     Array,
     ClientData,
     Cohort,
-    Examples,
     Key,
-    Local,
     Metrics,
     RunState,
     Turn,
 )
 from pfljax.engine import mesh
 from pfljax.engine.chunked_vmap import over_clients
-from pfljax.engine.mesh import Grid
-from pfljax.selection import Selection
-
-FAR = np.iinfo(np.int32).max  # past the end: not written
-
-
-class Setting(NamedTuple):
-    """What stays the same in a run, beside the data."""
-
-    algorithm: Algorithm
-    local: Local
-    selection: Selection
-    width: int | None = None  # clients under one vmap; 1 is a loop, None all
-    mesh: Grid | None = None  # several devices (pfljax.engine.mesh); None for one
-    channel: Channel | None = None  # what happens to uploads on their way
-
-
-def draw(setting: Setting, learned: Any, key: Key, round_: Array) -> Array:
-    """Ids of the cohort of a round, i32[M].
-
-    Args:
-      setting: its selection.
-      learned: the selection's state before this round.
-      key: the run's key.
-      round_: i32[], 0 for the first.
-    """
-    cohort_key = derive(_round_key(key, round_), "cohort")
-    return setting.selection.choose(learned, cohort_key)
+from pfljax.engine.plan import (
+    FAR,
+    Turns,
+    cohort_of,
+    plan,
+    public_rows,
+    reporting_rows,
+    round_key,
+)
+from pfljax.engine.setting import Setting
 
 
 def one_round(
@@ -80,19 +57,18 @@ def one_round(
       resident: i32[U], ascending, the clients whose states `state.clients` holds; None
         for all.
       public: the rows of the server; None for none.
+
+    Raises:
+      ValueError: the method returns a state of another structure, shape or dtype.
     """
     turns = plan(setting, state, train, resident)
     clients, uploads, metrics = train_cohort(setting, state, train, turns, public)
     cohort = cohort_of(state, train, turns, public)
-    channel_state = state.channel
-    if setting.channel is not None:
-        channel_key = derive(cohort.key, "channel")
-        uploads, channel_state = setting.channel.receive(
-            channel_state, channel_key, uploads, cohort
-        )
-    reported = turns.mask.sum() > 0
+    uploads, channel_state = _receive(setting, state, uploads, cohort)
     server = setting.algorithm.aggregate(state.server, uploads, cohort)
-    server = tree.where(reported, server, state.server)
+    _assert_alike("aggregate", "server", state.server, server)
+    # Weights of a round without reports sum to 0: what `aggregate` made of them goes.
+    server = tree.where(_anybody(turns), server, state.server)
     counted = (turns.draws * turns.mask).astype(jnp.int32)
     after = RunState(
         key=state.key,
@@ -105,97 +81,47 @@ def one_round(
         selection=setting.selection.update(state.selection, cohort, metrics),
         channel=channel_state,
     )
+    return after, _means(turns, metrics)
+
+
+def _receive(
+    setting: Setting,
+    state: RunState,
+    uploads: Any,
+    cohort: Cohort,
+) -> tuple[Any, Any]:
+    """The uploads as the server gets them, and what the channel remembers."""
+    if setting.channel is None:
+        return uploads, state.channel
+    channel_key = derive(cohort.key, "channel")
+    return setting.channel.receive(state.channel, channel_key, uploads, cohort)
+
+
+def _anybody(turns: Turns) -> Array:
+    """Whether anybody reported, bool[]."""
+    return turns.mask.sum() > 0
+
+
+def _means(turns: Turns, metrics: Metrics) -> Metrics:
+    """Means over rows of those who reported, and how many were asked and reported."""
     weight = turns.weight * turns.mask
-    metrics = jax.tree.map(lambda leaf: aggregation.mean(leaf, weight), metrics)
-    metrics = jax.tree.map(lambda mean: jnp.where(reported, mean, jnp.nan), metrics)
-    metrics["asked"] = (turns.draws > 0).sum().astype(jnp.float32)
-    metrics["reported"] = turns.mask.sum()
-    return after, metrics
+    means = jax.tree.map(lambda leaf: aggregation.mean(leaf, weight), metrics)
+    reported = _anybody(turns)
+    means = jax.tree.map(lambda mean: jnp.where(reported, mean, jnp.nan), means)
+    means["asked"] = (turns.draws > 0).sum().astype(jnp.float32)
+    means["reported"] = turns.mask.sum()
+    return means
 
 
-class Turns(NamedTuple):
-    """The cohort of a round in the order in which it trains; [M], or [slots]."""
+class Shared(NamedTuple):
+    """What every device has whole in a round."""
 
-    ids: Array  # i32, num_clients for an empty slot
-    rows: Array  # i32, where `RunState.clients` keeps the client
-    steps: Array  # i32
-    size: Array  # i32
-    weight: Array  # f32
-    mask: Array  # f32
-    draws: Array  # f32, 0 for a second place of the same client
-    drawn: Array  # i32[M], ids in the order of the draw, whoever trains them
-
-
-def plan(
-    setting: Setting, state: RunState, train: ClientData, resident: Array | None
-) -> Turns:
-    """Who takes part in the coming round, with which work, dealt to the devices."""
-    selection = setting.selection
-    num_clients = train.size.shape[0]
-    work_key = derive(_round_key(state.key, state.round), "work")
-    ids = draw(setting, state.selection, state.key, state.round)
-    size = tree.take(train.size, ids)
-    steps, mask = selection.work(work_key, budget(setting.local, size))
-    draws = (ids < num_clients).astype(jnp.float32)  # not of an empty place
-    weight = size * draws
-    if selection.replacement:
-        weight = draws = count_draws(ids)
-        mask = mask * (draws > 0)
-    rows = ids if resident is None else jnp.searchsorted(resident, ids)
-    turns = Turns(
-        ids=ids,
-        rows=rows.astype(jnp.int32),
-        steps=steps,
-        size=size,
-        weight=weight,
-        mask=mask,
-        draws=draws,
-        drawn=ids,
-    )
-    if setting.mesh is None:
-        return turns
-    slots = mesh.deal(setting.mesh, ids, steps, num_clients)
-    zero = jnp.int32(0)
-    empty = Turns(
-        ids=jnp.int32(num_clients),
-        rows=jnp.int32(FAR),
-        steps=zero,
-        size=zero,
-        weight=zero,
-        mask=zero,
-        draws=zero,
-        drawn=zero,
-    )
-    dealt = jax.tree.map(
-        lambda leaf, none: jnp.append(leaf, none.astype(leaf.dtype))[slots],
-        turns,
-        empty,
-    )
-    # Held whole by every device: else sums over it would be exchanged.
-    return mesh.whole(setting.mesh, dealt._replace(drawn=ids))
-
-
-def cohort_of(
-    state: RunState, train: ClientData, turns: Turns, public: ClientData | None
-) -> Cohort:
-    """What the server may know of this round."""
-    return Cohort(
-        ids=turns.ids,
-        weight=turns.weight,
-        mask=turns.mask,
-        draws=turns.draws,
-        num_clients=train.size.shape[0],
-        round=state.round,
-        key=derive(_round_key(state.key, state.round), "server"),
-        public=public_rows(train.examples, public),
-    )
-
-
-def public_rows(pool: Examples, public: ClientData | None) -> ClientData:
-    """The rows of the server; none of `pool` where it has none."""
-    if public is not None:
-        return public
-    return ClientData(pool, offset=jnp.int32(0), size=jnp.int32(0))
+    server: Any
+    channel: Any  # the channel's state
+    round: Array  # i32[]
+    key: Key  # of this round
+    turns: Turns  # of all devices
+    public: ClientData | None
 
 
 def train_cohort(
@@ -206,69 +132,89 @@ def train_cohort(
     public: ClientData | None,
 ) -> tuple[Any, Any, Metrics]:
     """(states of all clients, uploads [M], metrics [M]) after the cohort's training."""
-    algorithm = setting.algorithm
     grid = setting.mesh
-    round_key = _round_key(state.key, state.round)
     num_clients = train.size.shape[0]
 
-    def locally(same, data, clients, turns):
-        server, channel_state, round_, key, everybody, public = same
+    def locally(shared: Shared, data: Any, clients: Any, turns: Turns) -> Any:
         examples, offset = data
 
-        def take_turn(client_id, steps, span, client):
+        def take_turn(client_id, steps, offset, size, client):
             turn = Turn(
-                key=client_key(key, client_id),
-                round=round_,
+                key=client_key(shared.key, client_id),
+                round=shared.round,
                 steps=steps,
                 id=client_id,
                 num_clients=num_clients,
-                public=public_rows(examples, public),
+                public=public_rows(examples, shared.public),
             )
-            message = algorithm.message(turn, server, client)
-            rows = ClientData(examples, *span)
-            client, upload, metrics = algorithm.train(turn, message, client, rows)
-            if setting.channel is not None:
-                channel_key = derive(turn.key, "channel")
-                upload = setting.channel.send(
-                    channel_state, channel_key, message, upload
-                )
-            return client, upload, metrics
+            rows = ClientData(examples, offset, size)
+            return _exchange(setting, shared, turn, client, rows)
 
-        client_states = mesh.fetch(grid, clients, everybody.rows, turns.rows)
+        client_states = mesh.fetch(grid, clients, shared.turns.rows, turns.rows)
         # An empty slot takes some client's offset; it reads no row.
         offset = tree.take(offset, mesh.inside(grid, turns.ids, offset))
         offset = mesh.inside(grid, offset, examples.y)
-        args = turns.ids, turns.steps, (offset, turns.size), client_states
+        args = turns.ids, turns.steps, offset, turns.size, client_states
         width = setting.width
         used = None
         if grid is not None:  # a part of the cohort, and empty slots
             width = width or -(-setting.selection.cohort // grid.size)
             used = (turns.rows < FAR).sum()
         new, uploads, metrics = over_clients(take_turn, args, turns.steps, width, used)
-        clients = mesh.store(grid, clients, written(everybody), written(turns), new)
+        everybodys_rows = reporting_rows(shared.turns)
+        clients = mesh.store(grid, clients, everybodys_rows, reporting_rows(turns), new)
         return clients, uploads, metrics
 
     # Turns go to every device, which owns states of others' turns, and in parts.
     specs = mesh.WHOLE, mesh.data(grid), mesh.SPLIT, mesh.SPLIT
-    dealt = turns._replace(drawn=turns.ids)  # of one length, to be split
-    same = state.server, state.channel, state.round, round_key, dealt, public
+    split_turns = turns._replace(drawn=turns.ids)  # of one length, to be split
+    shared = Shared(
+        server=state.server,
+        channel=state.channel,
+        round=state.round,
+        key=round_key(state.key, state.round),
+        turns=split_turns,
+        public=public,
+    )
     data = train.examples, train.offset
-    return mesh.over(grid, locally, *specs)(same, data, state.clients, dealt)
+    run = mesh.over(grid, locally, *specs)
+    return run(shared, data, state.clients, split_turns)
 
 
-def written(turns: Turns) -> Array:
-    """Where the new states of those who reported belong, i32[M]; FAR for others."""
-    return jnp.where(turns.mask > 0, turns.rows, FAR)
+def _exchange(
+    setting: Setting,
+    shared: Shared,
+    turn: Turn,
+    client: Any,
+    data: ClientData,
+) -> tuple[Any, Any, Metrics]:
+    """(new state, upload as it leaves the client, metrics) of one client's turn."""
+    algorithm = setting.algorithm
+    message = algorithm.message(turn, shared.server, client)
+    new_client, upload, metrics = algorithm.train(turn, message, client, data)
+    _assert_alike("train", "client", client, new_client)
+    if setting.channel is not None:
+        channel_key = derive(turn.key, "channel")
+        upload = setting.channel.send(shared.channel, channel_key, message, upload)
+    return new_client, upload, metrics
 
 
-def count_draws(ids: Array) -> Array:
-    """How often each client stands in the cohort, f32[M], in its first place; else 0.
+def _assert_alike(function: str, role: str, before: Any, after: Any) -> None:
+    """Refuses a new state that is not shaped as the old one, while it is traced.
 
-    A client drawn twice takes part once, with twice the weight.
+    Later it would be an error of the loop over rounds, which names no method, or a
+    dtype that the scatter casts in silence.
     """
-    same = ids[:, None] == ids[None]
-    first = jnp.argmax(same, axis=1) == jnp.arange(len(ids))
-    return same.sum(1) * first.astype(jnp.float32)
+    # Python numbers are states as well, and have no shape of their own.
+    states = [jax.tree.map(jnp.asarray, state) for state in (before, after)]
+    chex.assert_trees_all_equal_shapes_and_dtypes(
+        *states,
+        custom_message=(
+            f"the method's `{function}` returned another {role} state (tree 1) than it "
+            f"began with (tree 0); keep the structure, shapes and dtypes of `init`"
+        ),
+        exception_type=ValueError,
+    )
 
 
 def rounds(
@@ -316,7 +262,3 @@ def compile_rounds(setting: Setting, at_most: int) -> Callable[..., Any]:
 def client_key(key: Key, client_id: Array) -> Key:
     """A client's key of this round."""
     return jax.random.fold_in(derive(key, "turn"), client_id)
-
-
-def _round_key(key: Key, round_: Array) -> Key:
-    return jax.random.fold_in(derive(key, "round"), round_)

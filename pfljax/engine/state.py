@@ -9,7 +9,7 @@ from pfljax.core.keys import derive
 from pfljax.core.types import Algorithm, Array, Key, RunState, Task
 from pfljax.engine import mesh
 from pfljax.engine.mesh import Grid
-from pfljax.engine.rounds import Setting
+from pfljax.engine.setting import Setting
 
 INIT_BLOCK = 1024  # clients whose first states are made at once
 

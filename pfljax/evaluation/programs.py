@@ -19,7 +19,7 @@ from pfljax.core.keys import derive
 from pfljax.core.training import budget
 from pfljax.core.types import Algorithm, Array, ClientData, Cohort, RunState, Task, Turn
 from pfljax.engine import Setting, chunked_vmap, mesh
-from pfljax.engine.rounds import public_rows
+from pfljax.engine.plan import public_rows
 from pfljax.evaluation.metrics import (
     GRID,
     from_totals,

@@ -1,3 +1,5 @@
+import re
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -200,6 +202,50 @@ def test_a_late_client_starts_as_if_it_had_been_there():
     assert not np.allclose(toy.flat(late.v), toy.flat(tree.take(state.clients, 2).v))
     more = engine.init(setting, TASK, 9, key)
     toy.assert_close(tree.take(more.clients, jnp.arange(5)), state.clients, 1e-6)
+
+
+CHANGES = {
+    "structure": (lambda w: (w, w), "tree 1"),
+    "shape": (
+        lambda w: w | {"head": w["head"][None]},
+        r"'head': shapes: .* != \(1, 1\)",
+    ),
+    "dtype": (lambda w: w | {"head": jnp.int32(w["head"])}, "'head': .*int32"),
+}
+
+
+@pytest.mark.parametrize("changed", CHANGES)
+@pytest.mark.parametrize("function", ["train", "aggregate"])
+def test_a_state_of_another_form_is_refused_by_the_function_that_returned_it(
+    function, changed
+):
+    change, says = CHANGES[changed]
+    method = both()
+
+    def train(turn, w, client, data):
+        client, upload, metrics = method.train(turn, w, client, data)
+        return change(client), upload, metrics
+
+    def aggregate(server, uploads, cohort):
+        return change(method.aggregate(server, uploads, cohort))
+
+    wrong = {"train": train, "aggregate": aggregate}[function]
+    role = {"train": "client", "aggregate": "server"}[function]
+    with pytest.raises(
+        ValueError, match=f"`{function}` returned another {role}"
+    ) as error:
+        round_with(fixed([1, 2]), method._replace(**{function: wrong}))
+    assert re.search(says, str(error.value))
+
+
+def test_a_number_of_python_is_a_state():
+    method = both()._replace(init_client=lambda params, k, key: 0.0)
+
+    def train(turn, w, client, data):
+        return 1.0, *both().train(turn, w, client, data)[1:]
+
+    _, after, _ = round_with(fixed([1, 2]), method._replace(train=train))
+    np.testing.assert_array_equal(after.clients, [0, 1, 1, 0, 0, 0, 0, 0])
 
 
 def test_traffic_runs_nothing():

@@ -24,7 +24,7 @@ from pfljax.core.types import ClientData, Key, Metrics, RunState
 from pfljax.engine.paging import records
 from pfljax.engine.paging.programs import Programs
 from pfljax.engine.paging.records import Store
-from pfljax.engine.rounds import FAR
+from pfljax.engine.plan import FAR
 
 
 class Call(NamedTuple):
