@@ -20,6 +20,7 @@ from pfljax.conformance import toy
 from pfljax.core.types import Local
 from pfljax.engine import mesh, placement
 from pfljax.evaluation import programs
+from pfljax.evaluation.views import View
 
 WAYS = {  # settings of the mesh, by name
     "1": {"devices": 1},
@@ -78,7 +79,7 @@ def play(method, devices, width=1, select=None, at_home=False, lengths=(1, 3)):
         state, history = program(toy.copy(first), train, count)
         judged = {}
         if method is superfed:  # its clients and its server have models
-            judged = programs.judge(setting, programs.View("personal"), width)(
+            judged = programs.judge(setting, View("personal"), width)(
                 state, state.clients, jnp.arange(CLIENTS), train, test
             )
             different, whose = placement.different(grid, test)

@@ -11,7 +11,7 @@ from pfljax import algorithms, models, registry
 from pfljax.conformance import toy
 from pfljax.core.optimizers import sgd
 from pfljax.core.types import Batch, ClientData, Examples, Local
-from pfljax.evaluation import programs
+from pfljax.evaluation import views
 
 CLASSES, ROWS, CLIENTS, COHORT = 10, 12, 5, 2
 MODELS = {  # with the shape of a row
@@ -65,9 +65,7 @@ def test_a_round_keeps_all_shapes_and_makes_logits(method, options, name):
         uploads = jax.tree.map(lambda leaf: jnp.stack([leaf] * COHORT), upload)
         cohort = toy.cohort(jnp.ones(COHORT), CLIENTS)
         end = algorithm.aggregate(server, uploads, cohort)
-        model = programs.personal_model(
-            algorithm, turn, end, after, data, jnp.bool_(True)
-        )
+        model = views.personal_model(algorithm, turn, end, after, data, jnp.bool_(True))
         logits = algorithm.predict(model, Batch.of_rows(pool.x))
         return params, (server, client), (end, after), (message, upload), logits
 

@@ -13,7 +13,7 @@ from pfljax.conformance import toy
 from pfljax.core.optimizers import sgd
 from pfljax.core.types import Array, Batch, ClientData, Key, Local, RunState, Task
 from pfljax.engine import rounds
-from pfljax.evaluation.programs import View, model_of
+from pfljax.evaluation.views import View, model_of
 
 ROUNDS = 6
 ASKED = 5  # clients of a round

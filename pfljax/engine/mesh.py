@@ -1,11 +1,12 @@
-"""Clients over several devices: who trains whom, and how states travel.
+"""Clients over several devices: what lies where, and programs over all of them.
 
 The devices form one axis, "clients". Client states lie in blocks: device d owns rows
 d b .. (d + 1) b - 1. Server and keys lie on every device, so training itself needs no
-exchange. Who trains whom is a choice:
+exchange. Who trains whom (`engine.dealing`) is a choice:
 
 dealt  A round deals its cohort anew, largest client first to the least loaded device.
-       All data lie on every device; states travel to whoever trains them and back.
+       All data lie on every device; states travel to whoever trains them and back
+       (`engine.travel`).
 homes  Who owns a client's state has its rows as well, alone (`engine.placement`), and
        trains it. Only the sum of the uploads travels; the load is as even as the draw.
 
@@ -20,7 +21,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
-from pfljax.core import tree
 from pfljax.core.types import Array, RunState
 
 AXIS = "clients"
@@ -64,66 +64,28 @@ def make(count: int | None = None, homes: bool = False) -> Grid:
     return Grid(mesh, homes)
 
 
-def deal(grid: Grid, ids: Array, steps: Array, num_clients: int) -> Array:
-    """Who trains where: positions in the cohort, i32[D * Q], M for an empty slot.
-
-    Empty slots of a device come behind its others.
-    """
-    if grid.homes:
-        return at_home(ids, grid.size, padded(num_clients, grid) // grid.size)
-    return evenly(steps, grid.size)
-
-
-def at_home(ids: Array, devices: int, block: int) -> Array:
-    """Each client where its state is; Q = M, for all may be of one device."""
-    count = ids.shape[0]
-    home = jnp.minimum(ids // block, devices - 1)
-    at_device = home == jnp.arange(devices)[:, None]
-    slots = jnp.where(at_device, jnp.arange(count), count)
-    # Sorted, the empty slots come last: chunks of nothing but them are left out.
-    return jnp.sort(slots, axis=1).ravel()
-
-
-def evenly(steps: Array, devices: int) -> Array:
-    """The largest first to the least loaded device that has room.
-
-    Q = min(M, ceil(2 M / D)).
-    """
-    count = steps.shape[0]
-    room = min(count, -(-2 * count // devices))
-    order = jnp.argsort(-steps, stable=True)
-
-    def assign(index: Array, carry: Any) -> Any:
-        slots, load, taken = carry
-        member = order[index]
-        load_if_room = jnp.where(taken < room, load, jnp.iinfo(jnp.int32).max)
-        device = jnp.argmin(load_if_room)
-        slots = slots.at[device, taken[device]].set(member)
-        # One more than its steps: a client without steps takes a slot as well.
-        load = load.at[device].add(steps[member] + 1)
-        taken = taken.at[device].add(1)
-        return slots, load, taken
-
-    empty = jnp.full((devices, room), count, jnp.int32)
-    zero = jnp.zeros(devices, jnp.int32)
-    slots, _, _ = jax.lax.fori_loop(0, count, assign, (empty, zero, zero))
-    return slots.ravel()
-
-
 def over(grid: Grid | None, f: Callable[..., Any], *specs: PartitionSpec) -> Any:
     """`f` run by every device on its part of the arguments; all results are split."""
     if grid is None:
         return f
-    # check_vma would refuse loops whose carry starts the same on all devices.
     return jax.shard_map(
-        f, mesh=grid.mesh, in_specs=specs, out_specs=SPLIT, check_vma=False
+        f,
+        mesh=grid.mesh,
+        in_specs=specs,
+        out_specs=SPLIT,
+        # It would refuse loops whose carry starts the same on all devices.
+        check_vma=False,
     )
 
 
 def over_rows(
-    grid: Grid | None, f: Callable[..., Any], same: Any, pools: Any, split: Any,
+    grid: Grid | None,
+    f: Callable[..., Any],
+    same: Any,
+    pools: Any,
+    split: Any,
     count: int,
-) -> Any:  # fmt: skip
+) -> Any:
     """f(same, pools, split) with the `count` rows of `split` dealt in blocks; stacked
     results.
 
@@ -133,8 +95,10 @@ def over_rows(
     if grid is None:
         return f(same, pools, split)
     run = over(grid, f, WHOLE, data(grid), SPLIT)
-    results = run(same, pools, pad(grid, split, count))
-    return whole(grid, jax.tree.map(lambda leaf: leaf[:count], results))
+    padded_results = run(same, pools, pad(grid, split, count))
+    results = jax.tree.map(lambda leaf: leaf[:count], padded_results)
+    # Whole, for a process can read its own devices only.
+    return whole(grid, results)
 
 
 def data(grid: Grid | None) -> PartitionSpec:
@@ -149,73 +113,27 @@ def inside(grid: Grid | None, rows: Array, block: Array) -> Array:
     """
     if grid is None or not grid.homes:
         return rows
-    return rows - block.shape[0] * jax.lax.axis_index(AXIS)
-
-
-def fetch(grid: Grid | None, block: Any, rows: Array, local_rows: Array) -> Any:
-    """The states of the slots of this device, from whichever device owns them.
-
-    `block` holds this device's rows, `rows` i32[D * Q] the rows of everybody's slots,
-    `local_rows` i32[Q] those of its own slots. Bits travel unchanged.
-
-    Dealt, of 2 devices with clients 0 1 2 | 3 4 5, where device 0 trains 1 and 5, and
-    device 1 trains 2 and 3: `rows` is 1 5 2 3, `local_rows` of device 0 is 1 5. Each
-    device offers a row for each slot of all others, the right one where it owns it.
-    """
-    leaves = jax.tree.leaves(block)
-    if not leaves:
-        return block
-    if grid is None or grid.homes:
-        return tree.take(block, inside(grid, local_rows, leaves[0]))
-    size = leaves[0].shape[0]
-    wanted = rows.reshape(grid.size, -1)
-    # The row of an empty slot is past the end; it takes any, and reads none of it.
-    owner = jnp.minimum(local_rows // size, grid.size - 1)
-    slots = jnp.arange(wanted.shape[1])
-
-    def of_leaf(leaf: Array) -> Array:
-        offered = jnp.take(leaf, wanted % size, axis=0)
-        return jax.lax.all_to_all(offered, AXIS, 0, 0)[owner, slots]
-
-    return jax.tree.map(of_leaf, block)
-
-
-def store(
-    grid: Grid | None, block: Any, rows: Array, local_rows: Array, new: Any
-) -> Any:
-    """`block` with the `new` states of all slots that it owns; others are dropped.
-
-    `rows` and `local_rows` as in `fetch`, past the end for who is not to be written.
-    Dealt, everybody gets all new states, and keeps those of its block.
-    """
-    leaves = jax.tree.leaves(block)
-    if grid is None or not leaves:
-        return tree.put(block, local_rows, new)
-    size = leaves[0].shape[0]
-    written = local_rows
-    if not grid.homes:
-        written = rows
-        new = jax.tree.map(lambda leaf: jax.lax.all_gather(leaf, AXIS, tiled=True), new)
-    row = written - size * jax.lax.axis_index(AXIS)
-    # A negative number would count from the end: another's row is put past the end.
-    row = jnp.where((row >= 0) & (row < size), row, size)
-    return tree.put(block, row, new)
+    first_row = block.shape[0] * jax.lax.axis_index(AXIS)
+    return rows - first_row
 
 
 def padded(count: int, grid: Grid | None) -> int:
     """`count` rounded up to equal blocks."""
-    return count if grid is None else -(-count // grid.size) * grid.size
+    if grid is None:
+        return count
+    block = -(-count // grid.size)
+    return block * grid.size
 
 
 def pad(grid: Grid | None, stacked: Any, count: int | None = None) -> Any:
     """Rows of the leading axis up to `padded(count)`; new ones repeat the last."""
-
     if grid is None:
         return stacked
 
     def of_leaf(leaf: Array) -> Array:
-        more = padded(count or leaf.shape[0], grid) - leaf.shape[0]
-        widths = [(0, more)] + [(0, 0)] * (leaf.ndim - 1)
+        length = leaf.shape[0]
+        missing = padded(count or length, grid) - length
+        widths = [(0, missing)] + [(0, 0)] * (leaf.ndim - 1)
         return jnp.pad(leaf, widths, "edge")
 
     return jax.tree.map(of_leaf, stacked)
@@ -228,18 +146,20 @@ def blocks(devices: int, count: int, size: int) -> Iterator[np.ndarray]:
     """
     per_device = -(-count // devices)
     at_once = max(1, size // devices)
-    first = np.arange(devices)[:, None] * per_device
+    first_row = np.arange(devices)[:, None] * per_device
     for start in range(0, per_device, at_once):
+        in_block = np.arange(start, start + at_once)
         # All of one length: another would be another program.
-        chosen = np.minimum(np.arange(start, start + at_once), per_device - 1)
-        yield (first + chosen).ravel()
+        in_block = np.minimum(in_block, per_device - 1)
+        yield (first_row + in_block).ravel()
 
 
 def whole(grid: Grid | None, value: Any) -> Any:
     """`value` held by every device, inside of a compiled program."""
     if grid is None:
         return value
-    return jax.lax.with_sharding_constraint(value, NamedSharding(grid.mesh, WHOLE))
+    everywhere = NamedSharding(grid.mesh, WHOLE)
+    return jax.lax.with_sharding_constraint(value, everywhere)
 
 
 def place(grid: Grid | None, value: Any) -> Any:
@@ -263,18 +183,20 @@ def abstract(grid: Grid | None, value: Any, spec: PartitionSpec = WHOLE) -> Any:
     if grid is None:
         return value
     sharding = NamedSharding(grid.mesh, spec)
-    return jax.tree.map(
-        lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding),
-        value,
-    )
+
+    def of_leaf(leaf: Any) -> jax.ShapeDtypeStruct:
+        return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding)
+
+    return jax.tree.map(of_leaf, value)
 
 
 def shardings(grid: Grid | None, state: RunState) -> Any:
     """Where a state's leaves lie: `clients` in blocks, all else on every device."""
     split = sharding(grid, SPLIT)
     everywhere = sharding(grid, WHOLE)
+    clients = jax.tree.map(lambda leaf: split, state.clients)
     on_all = jax.tree.map(lambda leaf: everywhere, state)
-    return on_all._replace(clients=jax.tree.map(lambda leaf: split, state.clients))
+    return on_all._replace(clients=clients)
 
 
 def sharding(grid: Grid | None, spec: PartitionSpec) -> Any:

@@ -33,40 +33,61 @@ def layout(devices: int, parts: Parts) -> Layout:
     Raises:
       ValueError: the blocks have more than 2**31 - 1 rows together.
     """
-    spans = {
-        name: np.stack([np.asarray(part.offset), np.asarray(part.size)], axis=1)
-        for name, part in parts.items()
-    }
+    spans = {name: _spans(part) for name, part in parts.items()}
     count = len(next(iter(spans.values())))
     home = np.repeat(np.arange(devices), -(-count // devices))  # padded to blocks
-    residents = [home[:count] == device for device in range(devices)]
-    rows = [
-        np.unique(np.concatenate([_rows(span[at_home]) for span in spans.values()]))
-        for at_home in residents
-    ]
+    rows = []
+    for device in range(devices):
+        at_home = home[:count] == device
+        resident_spans = [span[at_home] for span in spans.values()]
+        # Parts may share rows, as clients may: a device holds each of them once.
+        resident_rows = [_rows(span) for span in resident_spans]
+        rows.append(np.unique(np.concatenate(resident_rows)))
     length = max(1, *map(len, rows))
     if devices * length > np.iinfo(np.int32).max:
         raise ValueError(
             f"{devices} blocks of {length} rows are more than 2**31 - 1 rows; choose "
             "fewer devices, or homes=False"
         )
-    offset = {}
-    for name, span in spans.items():
-        # The begin of its device's block: of nobody, and of who has no rows.
-        first_row = home * length
-        for at_home, block in zip(residents, rows, strict=True):
-            clients = np.flatnonzero(at_home & (span[:, 1] > 0))
-            # A client's rows lie side by side in the block as well, for it is sorted.
-            first_row[clients] += np.searchsorted(block, span[clients, 0])
-        offset[name] = first_row.astype(np.int32)
+    offset = {
+        name: _offsets(span, home, rows, length).astype(np.int32)
+        for name, span in spans.items()
+    }
     return Layout(rows=rows, length=length, offset=offset)
+
+
+def _spans(part: ClientData) -> np.ndarray:
+    """Offset and size of each client's rows, [C, 2]."""
+    offset = np.asarray(part.offset)
+    size = np.asarray(part.size)
+    return np.stack([offset, size], axis=1)
+
+
+def _offsets(
+    spans: np.ndarray,
+    home: np.ndarray,
+    rows: list[np.ndarray],
+    length: int,
+) -> np.ndarray:
+    """Where the rows of spans [C, 2] begin in the blocks of their devices `home`."""
+    # The begin of its device's block: of nobody, and of who has no rows.
+    offset = home * length
+    has_rows = spans[:, 1] > 0
+    for device, block in enumerate(rows):
+        at_home = home[: len(spans)] == device
+        clients = np.flatnonzero(at_home & has_rows)
+        # A client's rows lie side by side in the block as well, for it is sorted.
+        offset[clients] += np.searchsorted(block, spans[clients, 0])
+    return offset
 
 
 def _rows(spans: np.ndarray) -> np.ndarray:
     """The rows of spans [n, 2], offset and size; a span that comes twice is one."""
     offset, size = np.unique(spans, axis=0).T
+    # Counted through all spans, and moved to where each one lies in the pool.
     first = np.cumsum(size) - size
-    return np.arange(size.sum()) + np.repeat(offset - first, size)
+    counted = np.arange(size.sum())
+    return counted + np.repeat(offset - first, size)
 
 
 def place(grid: Grid, parts: Parts) -> Parts:
@@ -78,8 +99,8 @@ def place(grid: Grid, parts: Parts) -> Parts:
     def blocks(leaf: Any) -> jax.Array:
         # Called for the devices of this process only.
         def block(index: Any) -> np.ndarray:
-            device = (index[0].start or 0) // rows.length
-            chosen = rows.rows[device]
+            first_row = index[0].start or 0
+            chosen = rows.rows[first_row // rows.length]
             padded = np.zeros((rows.length, *leaf.shape[1:]), leaf.dtype)
             padded[: len(chosen)] = leaf[chosen]
             return padded
@@ -90,6 +111,7 @@ def place(grid: Grid, parts: Parts) -> Parts:
     def split(offset: Any) -> jax.Array:
         return jax.make_array_from_callback(offset.shape, sharding, offset.__getitem__)
 
+    # One pool for all parts: rows that two of them share are stored once.
     examples = Examples(*(blocks(np.asarray(leaf)) for leaf in pool))
     sizes = mesh.place(grid, {name: part.size for name, part in parts.items()})
     return {
@@ -102,14 +124,20 @@ def abstract(grid: Grid, parts: Parts) -> Parts:
     """What `place` would give, as shapes: nothing is copied."""
     rows = layout(grid.size, parts)
 
+    pool_length = grid.size * rows.length
+
     def stacked(count: int, leaf: Any) -> Any:
-        return jax.ShapeDtypeStruct((count, *leaf.shape[1:]), leaf.dtype)
+        shape = count, *leaf.shape[1:]
+        return jax.ShapeDtypeStruct(shape, leaf.dtype)
 
     def of_part(name: str, part: ClientData) -> ClientData:
-        pool = (stacked(grid.size * rows.length, leaf) for leaf in part.examples)
+        examples = Examples(
+            x=stacked(pool_length, part.examples.x),
+            y=stacked(pool_length, part.examples.y),
+        )
         offset = stacked(len(rows.offset[name]), part.offset)
         return ClientData(
-            examples=mesh.abstract(grid, Examples(*pool), mesh.SPLIT),
+            examples=mesh.abstract(grid, examples, mesh.SPLIT),
             offset=mesh.abstract(grid, offset, mesh.SPLIT),
             size=mesh.abstract(grid, part.size),
         )
@@ -124,6 +152,7 @@ def different(grid: Grid | None, part: ClientData) -> tuple[ClientData, np.ndarr
     spans a, b and c give a, b, c and an empty one. Offsets come from all processes.
     """
     size = np.asarray(part.size)
+    # At homes offsets are padded to equal blocks, and sizes are not.
     offset = _whole(part.offset)[: len(size)]
     spans = np.stack([offset, size], axis=1)
     different_spans, whose = np.unique(spans, axis=0, return_inverse=True)
@@ -137,18 +166,22 @@ def different(grid: Grid | None, part: ClientData) -> tuple[ClientData, np.ndarr
 
 
 def _by_device(
-    devices: int, length: int, spans: np.ndarray
+    devices: int,
+    length: int,
+    spans: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
     """(as many spans [n, 2] of each device, where each of the given ones is, i[n]).
 
     Empty spans fill up; they begin in the block of their device, of `length` rows.
     """
     home = spans[:, 0] // length  # ascending, as the offsets are
-    rank = np.arange(len(spans)) - np.searchsorted(home, home)  # on its device
-    table = np.zeros((devices, rank.max() + 1, 2), spans.dtype)
+    first_of_home = np.searchsorted(home, home)
+    rank = np.arange(len(spans)) - first_of_home  # on its device
+    most = rank.max() + 1
+    table = np.zeros((devices, most, 2), spans.dtype)
     table[..., 0] = length * np.arange(devices)[:, None]
     table[home, rank] = spans
-    return table.reshape(-1, 2), home * table.shape[1] + rank
+    return table.reshape(-1, 2), home * most + rank
 
 
 def _whole(value: Any) -> np.ndarray:

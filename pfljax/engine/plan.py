@@ -11,6 +11,7 @@ from pfljax.core.keys import derive
 from pfljax.core.training import budget
 from pfljax.core.types import Array, ClientData, Cohort, Examples, Key, RunState
 from pfljax.engine import mesh
+from pfljax.engine.dealing import deal
 from pfljax.engine.setting import Setting
 
 FAR = np.iinfo(np.int32).max  # past the end: not written
@@ -88,7 +89,7 @@ def plan(
 
 def dealt(grid: mesh.Grid, turns: Turns, num_clients: int) -> Turns:
     """The turns by device, [slots]; empty slots do nothing and weigh nothing."""
-    slots = mesh.deal(grid, turns.ids, turns.steps, num_clients)
+    slots = deal(grid, turns.ids, turns.steps, num_clients)
     zero = jnp.int32(0)
     empty = Turns(
         ids=jnp.int32(num_clients),

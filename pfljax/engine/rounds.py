@@ -27,7 +27,7 @@ from pfljax.core.types import (
     RunState,
     Turn,
 )
-from pfljax.engine import mesh
+from pfljax.engine import mesh, travel
 from pfljax.engine.chunked_vmap import over_clients
 from pfljax.engine.plan import (
     FAR,
@@ -150,7 +150,7 @@ def train_cohort(
             rows = ClientData(examples, offset, size)
             return _exchange(setting, shared, turn, client, rows)
 
-        client_states = mesh.fetch(grid, clients, shared.turns.rows, turns.rows)
+        client_states = travel.fetch(grid, clients, shared.turns.rows, turns.rows)
         # An empty slot takes some client's offset; it reads no row.
         offset = tree.take(offset, mesh.inside(grid, turns.ids, offset))
         offset = mesh.inside(grid, offset, examples.y)
@@ -162,7 +162,9 @@ def train_cohort(
             used = (turns.rows < FAR).sum()
         new, uploads, metrics = over_clients(take_turn, args, turns.steps, width, used)
         everybodys_rows = reporting_rows(shared.turns)
-        clients = mesh.store(grid, clients, everybodys_rows, reporting_rows(turns), new)
+        clients = travel.store(
+            grid, clients, everybodys_rows, reporting_rows(turns), new
+        )
         return clients, uploads, metrics
 
     # Turns go to every device, which owns states of others' turns, and in parts.
@@ -237,10 +239,13 @@ def rounds(
     def body(index: Array, carry: Any) -> Any:
         state, history = carry
         state, metrics = step(state, train, resident, public)
-        return state, jax.tree.map(lambda h, m: h.at[index].set(m), history, metrics)
+        return state, tree.put(history, index, metrics)
 
-    shapes = jax.eval_shape(step, state, train, resident, public)[1]
-    history = jax.tree.map(lambda m: jnp.zeros((at_most, *m.shape), m.dtype), shapes)
+    def of_rounds(metric: Any) -> Array:
+        return jnp.zeros((at_most, *metric.shape), metric.dtype)
+
+    _, shapes = jax.eval_shape(step, state, train, resident, public)
+    history = jax.tree.map(of_rounds, shapes)
     return jax.lax.fori_loop(0, count, body, (state, history))
 
 

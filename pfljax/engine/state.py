@@ -45,7 +45,11 @@ def first_server(setting: Setting, params: Any, num_clients: int, key: Key) -> R
 
 
 def first_clients(
-    algorithm: Algorithm, grid: Grid | None, params: Any, num_clients: int, key: Key
+    algorithm: Algorithm,
+    grid: Grid | None,
+    params: Any,
+    num_clients: int,
+    key: Key,
 ) -> Any:
     """The states of all clients before the first round, stacked.
 
@@ -53,13 +57,16 @@ def first_clients(
     past C belong to nobody.
     """
 
+    # One at a time up to a block: random draws under vmap compile for seconds.
+    batch_size = INIT_BLOCK if num_clients > INIT_BLOCK else None
+
     def locally(same: Any, ids: Array) -> Any:
-        # One at a time up to a block: random draws under vmap compile for seconds.
-        return jax.lax.map(
-            lambda k: init_client(algorithm, same[0], k, same[1]),
-            ids,
-            batch_size=INIT_BLOCK if num_clients > INIT_BLOCK else None,
-        )
+        params, key = same
+
+        def one(client_id: Array) -> Any:
+            return init_client(algorithm, params, client_id, key)
+
+        return jax.lax.map(one, ids, batch_size=batch_size)
 
     run = mesh.over(grid, locally, mesh.WHOLE, mesh.SPLIT)
     return run((params, key), jnp.arange(num_clients))

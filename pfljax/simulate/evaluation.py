@@ -12,15 +12,21 @@ from pfljax.core.keys import derive
 from pfljax.core.types import ClientData, RunState
 from pfljax.data import Federation
 from pfljax.engine import mesh, placement
-from pfljax.evaluation import metrics, programs
+from pfljax.evaluation import metrics, records
+from pfljax.evaluation.views import View
 from pfljax.runs.settings import Experiment
 from pfljax.simulate.simulation import Simulation
 
+SPLITS = ("test", "validation")
 BY_CLIENT = {  # arrays of per_client.npz without an axis of evaluations
-    "train_size", "test_size", "participations", "mixture/lambda",
-    *(f"mixture/{s}/{m}" for s in ("test", "validation") for m in metrics.METRICS),
-}  # fmt: skip
+    "train_size",
+    "test_size",
+    "participations",
+    "mixture/lambda",
+    *(f"mixture/{split}/{name}" for split in SPLITS for name in metrics.METRICS),
+}
 
+Record = dict[str, Any]
 Values = dict[str, np.ndarray]
 States = Callable[[np.ndarray], Any]  # ids -> their stacked states, padding behind
 
@@ -37,7 +43,7 @@ def assess(
     unseen: Federation | None,
     state: RunState,
     states: States,
-) -> tuple[list[dict[str, Any]], Values]:
+) -> tuple[list[Record], Values]:
     """(records, metrics of each client by "model/split/metric") after this round."""
     ids = np.arange(federation.num_clients)
     last_cohort = np.unique(np.asarray(state.cohort))
@@ -48,31 +54,36 @@ def assess(
         "never chosen": ids[never],
     }
     views = [view for view in sim.judges if view != "trained" or sim.trained]
-    records, values = _judge(sim, views, state, federation, states, ids, groups)
+    lines, values = _judge(sim, views, state, federation, states, ids, groups)
     values["round"] = np.asarray(state.round)
     if unseen is None:
-        return records, values
-    places = np.arange(unseen.num_clients)
-    more, arrays = _judge(
+        return lines, values
+    unseen_ids = np.arange(unseen.num_clients)
+    # Views after training too: whoever joins would train before it is judged.
+    unseen_lines, unseen_values = _judge(
         sim,
         list(sim.judges),
         state,
         unseen,
         states=lambda ids: newcomers(sim, state, ids),
-        ids=federation.num_clients + places,
-        groups={"unseen": places},
+        # Numbers past the end: keys of nobody who trains, and a newcomer's model.
+        ids=federation.num_clients + unseen_ids,
+        groups={"unseen": unseen_ids},
     )
-    values |= {f"unseen:{name}": array for name, array in arrays.items()}
-    return records + more, values
+    for name, array in unseen_values.items():
+        values[f"unseen:{name}"] = array
+    return lines + unseen_lines, values
 
 
 def newcomers(sim: Simulation, state: RunState, ids: np.ndarray) -> Any:
     """States of clients that never took part, stacked."""
     params = sim.task.init(derive(state.key, "params"))
     algorithm = sim.setting.algorithm
-    return jax.vmap(lambda k: engine.init_client(algorithm, params, k, state.key))(
-        jnp.asarray(ids)
-    )
+
+    def newcomer(client_id: jax.Array) -> Any:
+        return engine.init_client(algorithm, params, client_id, state.key)
+
+    return jax.vmap(newcomer)(jnp.asarray(ids))
 
 
 def _judge(
@@ -83,7 +94,7 @@ def _judge(
     states: States,
     ids: np.ndarray,
     groups: dict[str, np.ndarray],
-) -> tuple[list[dict[str, Any]], Values]:
+) -> tuple[list[Record], Values]:
     """Records and values of these clients, by view, on test and validation rows."""
 
     def judged(view: str, split: str) -> Values:
@@ -95,80 +106,98 @@ def _judge(
 
     splits = splits_of(federation)
     algorithm = sim.setting.algorithm
-    values = programs.by_client(algorithm, judged, views, splits)
+    values = records.by_client(algorithm, judged, views, splits)
     sizes = {split: np.asarray(getattr(federation, split).size) for split in splits}
-    records = programs.records(algorithm, values, sizes, groups)
-    return records, values
+    lines = records.records(algorithm, values, sizes, groups)
+    return lines, values
 
 
 def splits_of(federation: Federation) -> list[str]:
     """The splits, of test and validation, in which somebody has rows."""
-    return [
-        split
-        for split in ("test", "validation")
-        if np.asarray(getattr(federation, split).size).any()
-    ]
+    splits = []
+    for split in SPLITS:
+        sizes = np.asarray(getattr(federation, split).size)
+        if sizes.any():
+            splits.append(split)
+    return splits
 
 
 def in_blocks(
-    judge: Callable[..., Any], state: RunState, sim: Simulation, states: States,
-    ids: np.ndarray, parts: tuple[ClientData, ...],
-) -> Values:  # fmt: skip
+    judge: Callable[..., Any],
+    state: RunState,
+    sim: Simulation,
+    states: States,
+    ids: np.ndarray,
+    parts: tuple[ClientData, ...],
+) -> Values:
     """judge(state, clients, ids, *parts), block by block if there are many clients."""
     if len(ids) <= sim.block:
-        return jax.device_get(judge(state, states(ids), jnp.asarray(ids), *parts))
+        judged = judge(state, states(ids), jnp.asarray(ids), *parts)
+        return jax.device_get(judged)
     by_client: Values = {}
     grid = sim.setting.mesh
     devices = grid.size if grid and grid.homes else 1
-    for places in mesh.blocks(devices, len(ids), sim.block):
+    for block in mesh.blocks(devices, len(ids), sim.block):
         # Nobody is taken for the last one, but its offset must lie on its device.
-        some = np.minimum(places, len(ids) - 1)
-        cut = [
-            part._replace(offset=part.offset[places], size=part.size[some])
+        existing = np.minimum(block, len(ids) - 1)
+        block_parts = [
+            part._replace(offset=part.offset[block], size=part.size[existing])
             for part in parts
         ]
-        judged = judge(state, states(ids[some]), jnp.asarray(ids[some]), *cut)
-        real = places < len(ids)
+        block_ids = ids[existing]
+        judged = judge(state, states(block_ids), jnp.asarray(block_ids), *block_parts)
+        real = block < len(ids)
         for name, values in jax.device_get(judged).items():
             if name not in by_client:
                 by_client[name] = np.empty((len(ids), *values.shape[1:]), values.dtype)
-            by_client[name][places[real]] = values[real]
+            by_client[name][block[real]] = values[real]
     return by_client
 
 
 def _by_span(sim: Simulation, state: RunState, rows: ClientData) -> Values:
     """Metrics [C] of the server's model; clients with the same rows are judged once."""
     different, whose = placement.different(sim.setting.mesh, rows)
-    found = sim.judges["server"](state.server, different)
-    return {name: np.asarray(values)[whose] for name, values in found.items()}
+    by_span = sim.judges["server"](state.server, different)
+    return {name: np.asarray(values)[whose] for name, values in by_span.items()}
 
 
-def headline(records: list[dict[str, Any]], split: str = "test") -> float:
+def headline(lines: list[Record], split: str = "test") -> float:
     """Mean accuracy over all clients of the personal models, newest broadcast."""
-    wanted = {"model": "personal", "clients": "all", "split": split}
-    wanted["when"] = programs.View("personal").when
-    for record in records:
-        if all(record[key] == value for key, value in wanted.items()):
-            return record["metrics"]["accuracy"]["mean"]
+    wanted = {
+        "model": "personal",
+        "clients": "all",
+        "split": split,
+        "when": View("personal").when,
+    }
+    for line in lines:
+        if all(line[key] == value for key, value in wanted.items()):
+            return line["metrics"]["accuracy"]["mean"]
     return float("nan")
 
 
-def summary(lines: list[dict[str, Any]], arrays: Values) -> dict[str, Any]:
+def summary(lines: list[Record], arrays: Values) -> dict[str, Any]:
     """The last evaluation, the one chosen on validation rows, the best on test."""
     evaluated = [line for line in lines if "evaluations" in line]
-    keys = ("round", "evaluations")
     chosen = None
     if "personal/validation/accuracy" in arrays:
+        # A client without validation rows has NaN, and no say in the choice.
         accuracy = np.nanmean(arrays["personal/validation/accuracy"], axis=1)
-        line = evaluated[int(np.argmax(accuracy))]
-        chosen = {key: line[key] for key in keys}
+        chosen = _evaluation(evaluated[int(np.argmax(accuracy))])
     on_test = [headline(line["evaluations"]) for line in evaluated]
     best = int(np.argmax(on_test))
     return {
-        "last": {key: evaluated[-1][key] for key in keys},
+        "last": _evaluation(evaluated[-1]),
         "chosen_on_validation": chosen,
-        "best_on_test": {"round": evaluated[best]["round"], "accuracy": on_test[best]},
+        "best_on_test": {
+            "round": evaluated[best]["round"],
+            "accuracy": on_test[best],
+        },
     }
+
+
+def _evaluation(line: Record) -> Record:
+    """The round of a line of metrics, and its evaluations."""
+    return {"round": line["round"], "evaluations": line["evaluations"]}
 
 
 def mixture(
@@ -186,8 +215,8 @@ def mixture(
         rows = getattr(federation, split)
         return in_blocks(judge, state, sim, states, ids, (rows,))
 
-    path = programs.along_path(judged, splits_of(federation))
+    path = records.along_path(judged, splits_of(federation))
     arrays = {f"mixture/{name}": values for name, values in path.items()}
     arrays["mixture/lambda"] = np.asarray(metrics.GRID, np.float32)
     weight = np.asarray(federation.test.size)
-    return programs.mixture_summary(path, weight), arrays
+    return records.mixture_summary(path, weight), arrays

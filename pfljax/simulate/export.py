@@ -11,7 +11,7 @@ import numpy as np
 from pfljax.core import tree
 from pfljax.core.types import ClientData, RunState, Task
 from pfljax.data import Federation
-from pfljax.evaluation import programs
+from pfljax.evaluation import views
 from pfljax.runs import checkpoint, checks, config, folder
 from pfljax.runs.provenance import of_run
 from pfljax.simulate import components, simulation
@@ -98,11 +98,11 @@ def personal_model(
         )
     train = federation.train
     data = ClientData(train.examples, train.offset[client], train.size[client])
-    turn = programs.turn_of(sim.setting, state, jnp.int32(client), data)
+    turn = views.turn_of(sim.setting, state, jnp.int32(client), data)
     client_state = _client_state(path, sim, state, client)
-    took_part = programs.has_taken_part(state, jnp.int32(client))
+    took_part = views.has_taken_part(state, jnp.int32(client))
     algorithm = sim.setting.algorithm
-    return programs.personal_model(
+    return views.personal_model(
         algorithm, turn, state.server, client_state, data, took_part
     )
 

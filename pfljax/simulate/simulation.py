@@ -14,8 +14,8 @@ from pfljax.data import Federation
 from pfljax.engine import Setting, mesh, placement
 from pfljax.engine.paging import programs as paging
 from pfljax.engine.state import first_clients, first_server
-from pfljax.evaluation import programs as evaluate
-from pfljax.evaluation.programs import View
+from pfljax.evaluation import programs
+from pfljax.evaluation.views import View, views_of
 from pfljax.runs.settings import Experiment
 from pfljax.runtime import devices
 from pfljax.simulate.components import Shape, make_setting, make_task, shape_of
@@ -32,7 +32,7 @@ class Simulation(NamedTuple):
     rounds: Callable[..., Any]  # engine.compile_rounds
     longest: int  # rounds of one call of `rounds`
     judges: dict[str, Callable[..., Any]]  # by view
-    path: Callable[..., Any] | None  # evaluate.judge_path
+    path: Callable[..., Any] | None  # programs.judge_path
     trained: bool  # clients are also judged after their own local training
     block: int  # clients judged in one call
     paging: paging.Programs | None  # of a population in a store
@@ -86,7 +86,7 @@ def _simulation(experiment: Experiment, shape: Shape, given: Given | None):
     setting = make_setting(experiment, task, shape)
     algorithm, width, num_clients = setting.algorithm, setting.width, shape.num_clients
     trained = experiment.evaluation.trained or experiment.data.unseen > 0
-    views = evaluate.views_of(algorithm, trained)
+    views = views_of(algorithm, trained)
     block = width or experiment.participation.cohort  # clients judged at once
     longest = min(
         experiment.evaluation.eval_every, experiment.participation.rounds, LONGEST_CALL
@@ -99,7 +99,7 @@ def _simulation(experiment: Experiment, shape: Shape, given: Given | None):
         rounds=engine.compile_rounds(setting, longest),
         longest=longest,
         judges={view: make_judge(setting, task, view, block) for view in views},
-        path=evaluate.judge_path(setting, block) if algorithm.endpoints else None,
+        path=programs.judge_path(setting, block) if algorithm.endpoints else None,
         trained=experiment.evaluation.trained,
         block=paging.block(paging.client_shape(setting, task)),
         paging=programs,
@@ -195,5 +195,5 @@ def choices(sim: Simulation) -> str:
 def make_judge(setting: Setting, task: Task, view: str, block: int) -> Any:
     """The compiled evaluation of this view; `block` clients are judged at once."""
     if view == "server":
-        return evaluate.judge_server(setting, task)
-    return evaluate.judge(setting, View(view), block)
+        return programs.judge_server(setting, task)
+    return programs.judge(setting, View(view), block)

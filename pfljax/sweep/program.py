@@ -18,7 +18,8 @@ from pfljax.core import tree
 from pfljax.core.types import Array, ClientData, RunState, Task
 from pfljax.engine import Setting
 from pfljax.engine.rounds import rounds
-from pfljax.evaluation import programs
+from pfljax.evaluation import programs, records
+from pfljax.evaluation.views import View, views_of
 from pfljax.runs.settings import Experiment
 from pfljax.runtime.memory import free_bytes, needed_bytes
 from pfljax.simulate import components
@@ -245,12 +246,12 @@ def judged(
             different = ClientData(pool, *rows.different)
             metrics = programs.judge_server(setting, task)(state.server, different)
             return tree.take(metrics, rows.place)
-        judge = programs.judge(setting, programs.View(view), _block(setting))
+        judge = programs.judge(setting, View(view), _block(setting))
         each = ClientData(pool, *rows.own)
         return judge(state, state.clients, ids, train, each)
 
-    views = programs.views_of(algorithm)
-    return programs.by_client(algorithm, of_view, views, list(splits))
+    views = views_of(algorithm)
+    return records.by_client(algorithm, of_view, views, list(splits))
 
 
 def along_path(
@@ -266,7 +267,7 @@ def along_path(
         rows = ClientData(train.examples, *splits[split].own)
         return judge(state, state.clients, ids, rows)
 
-    return programs.along_path(of_split, list(splits))
+    return records.along_path(of_split, list(splits))
 
 
 def _block(setting: Setting) -> int:

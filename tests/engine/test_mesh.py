@@ -16,7 +16,7 @@ from checkout import TESTS
 from pfljax import algorithms
 from pfljax.conformance import toy
 from pfljax.core.types import ClientData, Examples
-from pfljax.engine import mesh, placement
+from pfljax.engine import dealing, mesh, placement
 from tiny import environment
 
 
@@ -129,7 +129,7 @@ def test_blocks_hold_everybody_and_as_many_of_each_device(count, size, devices):
 )
 def test_at_home_each_slot_is_on_its_clients_device(ids, devices):
     block = -(-13 // devices)
-    slots = np.asarray(mesh.at_home(jnp.asarray(ids), devices, block))
+    slots = np.asarray(dealing.at_home(jnp.asarray(ids), devices, block))
     assert sorted(slots[slots < len(ids)]) == list(range(len(ids)))
     for device, own in enumerate(slots.reshape(devices, -1)):
         real = own[own < len(ids)]
@@ -143,7 +143,7 @@ def test_at_home_each_slot_is_on_its_clients_device(ids, devices):
     devices=st.integers(1, 5),
 )
 def test_every_client_is_dealt_once_and_loads_are_even(steps, devices):
-    slots = np.asarray(mesh.evenly(jnp.asarray(steps, jnp.int32), devices))
+    slots = np.asarray(dealing.evenly(jnp.asarray(steps, jnp.int32), devices))
     places = slots.reshape(devices, -1)
     assert sorted(slots[slots < len(steps)]) == list(range(len(steps)))
     assert len(slots) - len(steps) == (slots == len(steps)).sum()
@@ -155,7 +155,9 @@ def test_every_client_is_dealt_once_and_loads_are_even(steps, devices):
 
 
 def test_dealing_gives_the_largest_client_a_device_of_its_own():
-    slots = mesh.evenly(jnp.asarray([10, 500, 20, 30, 40], jnp.int32), 2).reshape(2, -1)
+    slots = dealing.evenly(jnp.asarray([10, 500, 20, 30, 40], jnp.int32), 2).reshape(
+        2, -1
+    )
     assert slots.tolist() == [[1, 5, 5, 5, 5], [4, 3, 2, 0, 5]]
 
 

@@ -13,7 +13,7 @@ from flax import linen as nn
 from pfljax.core.types import ClientData, Params, RunState, Task
 from pfljax.data import Federation
 from pfljax.engine import chunked_vmap
-from pfljax.evaluation import programs
+from pfljax.evaluation import views
 from pfljax.report.runs import read_run
 from pfljax.runs import checkpoint, config
 from pfljax.runs.folder import FolderError, read_config
@@ -110,9 +110,9 @@ class Finished:
         """The models of all C clients, stacked [C, ...].
 
         "personal": those by which they are judged. "trained": after one more local
-        training from the newest broadcast, averaged with nobody (evaluate.View).
+        training from the newest broadcast, averaged with nobody (`views.View`).
         """
-        model_of = programs.model_of(self.sim.setting, programs.View(view))
+        model_of = views.model_of(self.sim.setting, views.View(view))
         train = self.federation.train
         ids = jnp.arange(self.federation.num_clients)
         width = self.sim.setting.width

@@ -1,0 +1,60 @@
+"""Who of a cohort trains on which device.
+
+A slot holds a position in the cohort, or M, one past its end, where it stays empty.
+"""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from pfljax.core.types import Array
+from pfljax.engine.mesh import Grid, padded
+
+
+def deal(grid: Grid, ids: Array, steps: Array, num_clients: int) -> Array:
+    """Who trains where: positions in the cohort, i32[D * Q], M for an empty slot.
+
+    Empty slots of a device come behind its others.
+    """
+    if grid.homes:
+        block = padded(num_clients, grid) // grid.size
+        return at_home(ids, grid.size, block)
+    return evenly(steps, grid.size)
+
+
+def at_home(ids: Array, devices: int, block: int) -> Array:
+    """Each client where its state is; Q = M, for all may be of one device."""
+    count = ids.shape[0]
+    home = jnp.minimum(ids // block, devices - 1)
+    at_device = home == jnp.arange(devices)[:, None]
+    slots = jnp.where(at_device, jnp.arange(count), count)
+    # Sorted, the empty slots come last: chunks of nothing but them are left out.
+    return jnp.sort(slots, axis=1).ravel()
+
+
+def evenly(steps: Array, devices: int) -> Array:
+    """The largest first to the least loaded device that has room.
+
+    Q = min(M, ceil(2 M / D)).
+    """
+    count = steps.shape[0]
+    # Twice the even share: a device of small clients takes more of them.
+    room = min(count, -(-2 * count // devices))
+    order = jnp.argsort(-steps, stable=True)
+
+    def assign(index: Array, carry: Any) -> Any:
+        slots, load, taken = carry
+        member = order[index]
+        load_if_room = jnp.where(taken < room, load, jnp.iinfo(jnp.int32).max)
+        device = jnp.argmin(load_if_room)
+        slots = slots.at[device, taken[device]].set(member)
+        # One more than its steps: a client without steps takes a slot as well.
+        load = load.at[device].add(steps[member] + 1)
+        taken = taken.at[device].add(1)
+        return slots, load, taken
+
+    empty = jnp.full((devices, room), count, jnp.int32)
+    zero = jnp.zeros(devices, jnp.int32)
+    slots, _, _ = jax.lax.fori_loop(0, count, assign, (empty, zero, zero))
+    return slots.ravel()

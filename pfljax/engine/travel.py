@@ -1,0 +1,80 @@
+"""How clients' states travel between the device that owns them and who trains them.
+
+Device d owns rows d b .. (d + 1) b - 1 of the clients. Both functions run on every
+device, inside of `mesh.over`. Bits travel unchanged.
+"""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from pfljax.core import tree
+from pfljax.core.types import Array
+from pfljax.engine.mesh import AXIS, Grid, inside
+
+
+def fetch(
+    grid: Grid | None,
+    block: Any,
+    rows: Array,
+    local_rows: Array,
+) -> Any:
+    """The states of the slots of this device, from whichever device owns them.
+
+    `block` holds this device's rows, `rows` i32[D * Q] the rows of everybody's slots,
+    `local_rows` i32[Q] those of its own slots.
+
+    Dealt, of 2 devices with clients 0 1 2 | 3 4 5, where device 0 trains 1 and 5, and
+    device 1 trains 2 and 3: `rows` is 1 5 2 3, `local_rows` of device 0 is 1 5. Each
+    device offers a row for each slot of all others, the right one where it owns it.
+    """
+    leaves = jax.tree.leaves(block)
+    if not leaves:
+        return block
+    if grid is None or grid.homes:
+        return tree.take(block, inside(grid, local_rows, leaves[0]))
+    size = leaves[0].shape[0]
+    wanted = rows.reshape(grid.size, -1)
+    # The row of an empty slot is past the end; it takes any, and reads none of it.
+    owner = jnp.minimum(local_rows // size, grid.size - 1)
+    slots = jnp.arange(wanted.shape[1])
+
+    def of_leaf(leaf: Array) -> Array:
+        offered = jnp.take(leaf, wanted % size, axis=0)
+        received = jax.lax.all_to_all(offered, AXIS, 0, 0)  # [D, Q, ...], by owner
+        return received[owner, slots]
+
+    return jax.tree.map(of_leaf, block)
+
+
+def store(
+    grid: Grid | None,
+    block: Any,
+    rows: Array,
+    local_rows: Array,
+    new: Any,
+) -> Any:
+    """`block` with the `new` states of all slots that it owns; others are dropped.
+
+    `rows` and `local_rows` as in `fetch`, past the end for who is not to be written.
+    Dealt, everybody gets all new states, and keeps those of its block.
+    """
+    leaves = jax.tree.leaves(block)
+    if grid is None or not leaves:
+        return tree.put(block, local_rows, new)
+    size = leaves[0].shape[0]
+    written_rows = local_rows
+    if not grid.homes:
+        written_rows = rows
+        new = jax.tree.map(_of_all_devices, new)
+    row = written_rows - size * jax.lax.axis_index(AXIS)
+    # A negative number would count from the end: another's row is put past the end.
+    in_block = (row >= 0) & (row < size)
+    row = jnp.where(in_block, row, size)
+    return tree.put(block, row, new)
+
+
+def _of_all_devices(leaf: Array) -> Array:
+    """The slots of all devices, [D * Q, ...], on each of them."""
+    return jax.lax.all_gather(leaf, AXIS, tiled=True)
