@@ -14,7 +14,7 @@ from pfljax.data import Federation
 from pfljax.engine import Setting, mesh, placement
 from pfljax.engine.paging import programs as paging
 from pfljax.engine.state import first_clients, first_server
-from pfljax.evaluation import programs
+from pfljax.evaluation.programs import judge, judge_path, judge_server
 from pfljax.evaluation.views import View, views_of
 from pfljax.runs.settings import Experiment
 from pfljax.runtime import devices
@@ -32,7 +32,7 @@ class Simulation(NamedTuple):
     rounds: Callable[..., Any]  # engine.compile_rounds
     longest: int  # rounds of one call of `rounds`
     judges: dict[str, Callable[..., Any]]  # by view
-    path: Callable[..., Any] | None  # programs.judge_path
+    path: Callable[..., Any] | None  # evaluation.programs.judge_path
     trained: bool  # clients are also judged after their own local training
     block: int  # clients judged in one call
     paging: paging.Programs | None  # of a population in a store
@@ -99,7 +99,7 @@ def _simulation(experiment: Experiment, shape: Shape, given: Given | None):
         rounds=engine.compile_rounds(setting, longest),
         longest=longest,
         judges={view: make_judge(setting, task, view, block) for view in views},
-        path=programs.judge_path(setting, block) if algorithm.endpoints else None,
+        path=judge_path(setting, block) if algorithm.endpoints else None,
         trained=experiment.evaluation.trained,
         block=paging.block(paging.client_shape(setting, task)),
         paging=programs,
@@ -195,5 +195,5 @@ def choices(sim: Simulation) -> str:
 def make_judge(setting: Setting, task: Task, view: str, block: int) -> Any:
     """The compiled evaluation of this view; `block` clients are judged at once."""
     if view == "server":
-        return programs.judge_server(setting, task)
-    return programs.judge(setting, View(view), block)
+        return judge_server(setting, task)
+    return judge(setting, View(view), block)
