@@ -1,9 +1,11 @@
 """What there is to choose from, as text for `pfljax list` and the README's table."""
 
+import importlib
 import inspect
 import re
 import sys
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from pfljax import algorithms, registry
 
@@ -25,20 +27,57 @@ def known(kind: str) -> Mapping[str, Callable]:
 
 
 def listing(kind: str) -> str:
-    """A line a name: what it is and its options with their defaults."""
-    lines = []
+    """A line a name: what it is and its options with their defaults.
+
+    Methods stand under their families, which are what a client keeps.
+    """
     factories = known(kind)
     width = 1 + max(map(len, factories))
+    if kind == "algorithms":
+        return _by_family(factories, width)
+    lines = []
     for name, factory in sorted(factories.items()):
-        source = sys.modules[factory.__module__] if kind == "algorithms" else factory
-        what = (inspect.getdoc(source) or "").split("\n")[0]
-        options = ", ".join(_option(p) for p in registry.options(factory).values())
-        lines.append(f"{name:{width}} {what}")
-        if options:
-            lines.append(f"{'':{width}}   {options}")
+        lines += _entry(name, factory, factory, width)
     if kind == "datasets":
         lines.append(f"{'':{width}} any of them: every=1, keeps one row of so many")
     return "\n".join(lines)
+
+
+def _by_family(factories: Mapping[str, Callable], width: int) -> str:
+    """A block a family, with its heading; methods of no family come first."""
+    families = algorithms.families()
+    blocks = []
+    for family in sorted(set(families.values())):
+        lines = [_heading(family)] if family else []
+        for name in sorted(factories):
+            if families[name] == family:
+                factory = factories[name]
+                # The file's docstring tells of the paper, the function's of options.
+                file = sys.modules[factory.__module__]
+                lines += _entry(name, factory, file, width)
+        blocks.append("\n".join(lines))
+    return "\n\n".join(blocks)
+
+
+def _heading(family: str) -> str:
+    """The family's name, and what its clients keep."""
+    package = importlib.import_module(f"pfljax.algorithms.{family}")
+    return f"[{family}] {_first_line(package)}".rstrip()
+
+
+def _entry(name: str, factory: Callable, source: Any, width: int) -> list[str]:
+    """The name with the first line of the source's docstring, and its options."""
+    lines = [f"{name:{width}} {_first_line(source)}"]
+    options = [_option(p) for p in registry.options(factory).values()]
+    if options:
+        lines.append(f"{'':{width}}   {', '.join(options)}")
+    return lines
+
+
+def _first_line(source: Any) -> str:
+    """The first line of a docstring; empty without one."""
+    text = inspect.getdoc(source) or ""
+    return text.partition("\n")[0]
 
 
 def _option(parameter: inspect.Parameter) -> str:
@@ -52,13 +91,24 @@ def _option(parameter: inspect.Parameter) -> str:
 def methods_table() -> str:
     """Markdown: each method's paper, what is kept, bytes a client and round."""
     rows = [
-        "| method | paper | server keeps | client keeps | down | up |",
-        "|---|---|---|---|---|---|",
+        "| method | family | paper | server keeps | client keeps | down | up |",
+        "|---|---|---|---|---|---|---|",
     ]
+    families = algorithms.families()
     for name, factory in sorted(algorithms.methods().items()):
-        paper, server, client = _header(sys.modules[factory.__module__].__doc__ or "")
+        file = sys.modules[factory.__module__]
+        paper, server, client = _header(file.__doc__ or "")
         down, up = _bytes(factory)
-        rows.append(f"| `{name}` | {paper} | {server} | {client} | {down:,} | {up:,} |")
+        cells = (
+            f"`{name}`",
+            families[name],
+            paper,
+            server,
+            client,
+            f"{down:,}",
+            f"{up:,}",
+        )
+        rows.append(f"| {' | '.join(cells)} |")
     return "\n".join(rows)
 
 

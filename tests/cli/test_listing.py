@@ -18,14 +18,14 @@ def table():
 
 def test_the_table_has_a_row_a_method_with_its_link(table):
     head, line, *rows = table.splitlines()
-    assert head.count("|") == line.count("|") == 7
+    assert head.count("|") == line.count("|") == 8
     assert [row.split("`")[1] for row in rows] == sorted(algorithms.methods())
     for row, factory in zip(rows, sorted_factories(), strict=True):
         doc = sys.modules[factory.__module__].__doc__
         link = row[row.index("](") + 2 :].split(")")[0]
         assert link.startswith("https://")
         assert link in doc
-        assert row.count("|") == 7
+        assert row.count("|") == 8
 
 
 def sorted_factories():
@@ -47,6 +47,27 @@ def test_the_readme_has_this_table(table):
     assert text.count("<!-- methods -->") == text.count("<!-- /methods -->") == 1
     between = text.split("<!-- methods -->")[1].split("<!-- /methods -->")[0]
     assert between.strip() == table
+
+
+def test_methods_stand_under_their_families(table):
+    families = algorithms.families()
+    for row in table.splitlines()[2:]:
+        _, name, family, *_ = (cell.strip() for cell in row.split("|"))
+        assert family == families[name.strip("`")]
+    first, *blocks = listing.listing("algorithms").split("\n\n")
+    assert _names(first) == ["fedavg", "local"]
+    headings = [block.splitlines()[0] for block in blocks]
+    assert "[decoupling] Clients keep a part of the network." in headings
+    for heading, block in zip(headings, blocks, strict=True):
+        family = heading.partition("]")[0].removeprefix("[")
+        members = sorted(name for name in families if families[name] == family)
+        assert _names(block) == members
+
+
+def _names(block):
+    """The names that lines of a listing begin with."""
+    lines = [line for line in block.splitlines() if line[0] not in " ["]
+    return [line.split()[0] for line in lines]
 
 
 def test_options_are_listed_with_their_defaults():
