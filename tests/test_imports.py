@@ -27,6 +27,7 @@ PLOTS_AND_SETS = ("matplotlib", "tensorflow_datasets", "tensorflow")
         ("import pfljax.cli.main, pfljax.runs.settings, pfljax.registry", HEAVY),
         ("import pfljax.runs.baseline, pfljax.runs.folder", HEAVY),
         (READS, HEAVY),
+        ("from pfljax.runs.exported import load_params", HEAVY),
         ("from pfljax import run, federate, task", PLOTS_AND_SETS),
         (
             "import pfljax.report, pfljax.cli.listing, pfljax.simulate.compare",

@@ -15,7 +15,7 @@ from pfljax.core.types import Local, Task
 from pfljax.data import Federation
 from pfljax.engine import Setting, mesh
 from pfljax.registry import Choice
-from pfljax.runs.settings import Experiment
+from pfljax.runs.settings import Experiment, Training
 
 # Clients under one vmap, by platform; None is the whole cohort. On CPUs a loop was
 # fastest for every model (experiments/speed/REPORT.md); others have not been measured.
@@ -35,21 +35,26 @@ class Shape(NamedTuple):
 
 def shape_of(experiment: Experiment, federation: Federation) -> Shape:
     """What the experiment's compiled functions depend on of the federation."""
-    by_size = experiment.participation.selection.name == "by_size"
+    sizes = None
+    if experiment.participation.selection.name == "by_size":
+        sizes = tuple(np.asarray(federation.train.size).tolist())
     return Shape(
-        federation.num_clients,
-        federation.train.examples.x.shape[1:],
-        federation.num_classes,
-        _hashable(federation.shift),
-        _hashable(federation.scale),
-        tuple(np.asarray(federation.train.size).tolist()) if by_size else None,
+        num_clients=federation.num_clients,
+        input_shape=federation.train.examples.x.shape[1:],
+        num_classes=federation.num_classes,
+        shift=_hashable(federation.shift),
+        scale=_hashable(federation.scale),
+        sizes=sizes,
     )
 
 
 def _hashable(value: Any) -> Any:
-    """A number, or the nested tuples of an array."""
-    value = np.asarray(value).tolist() if not isinstance(value, list) else value
-    return tuple(map(_hashable, value)) if isinstance(value, list) else value
+    """A number, or the nested tuples of an array: a key of `lru_cache`."""
+    if not isinstance(value, list):
+        value = np.asarray(value).tolist()
+    if isinstance(value, list):
+        return tuple(map(_hashable, value))
+    return value
 
 
 def make_task(experiment: Experiment, shape: Shape) -> Task:
@@ -84,36 +89,48 @@ def make_setting(experiment: Experiment, task: Task, shape: Shape) -> Setting:
     """Method, local training, selection and width; numbers may be traced (sweep)."""
     local = make_local(experiment)
     factory = algorithms.method(experiment.method.algorithm)
-    given = registry.given(factory, rounds=experiment.participation.rounds)
-    algorithm = factory(task, local, **dict(experiment.method.hyper), **given)
-    if shape.sizes is None:
-        chosen = selection.uniform(experiment.participation.cohort, shape.num_clients)
-    else:
-        chosen = selection.by_size(
-            experiment.participation.cohort, np.asarray(shape.sizes)
-        )
-    if experiment.participation.stragglers:
-        share, drop = (
-            experiment.participation.stragglers,
-            experiment.participation.drop_stragglers,
-        )
-        chosen = selection.stragglers(chosen, share, experiment.training.epochs, drop)
-    width = width_of(experiment)
-    several = experiment.machine.devices and experiment.machine.devices > 1
+    options = dict(experiment.method.hyper)
+    options |= registry.given(factory, rounds=experiment.participation.rounds)
     return Setting(
-        algorithm,
-        local,
-        chosen,
-        width,
-        mesh.make(experiment.machine.devices, experiment.machine.homes)
-        if several
-        else None,
+        algorithm=factory(task, local, **options),
+        local=local,
+        selection=make_selection(experiment, shape),
+        width=width_of(experiment),
+        mesh=make_mesh(experiment),
     )
+
+
+def make_selection(experiment: Experiment, shape: Shape) -> selection.Selection:
+    """Who takes part in a round, and how much of its work each client does."""
+    participation = experiment.participation
+    cohort = participation.cohort
+    if shape.sizes is None:
+        drawn = selection.uniform(cohort, shape.num_clients)
+    else:
+        drawn = selection.by_size(cohort, np.asarray(shape.sizes))
+    if not participation.stragglers:
+        return drawn
+    return selection.stragglers(
+        drawn,
+        participation.stragglers,
+        experiment.training.epochs,
+        participation.drop_stragglers,
+    )
+
+
+def make_mesh(experiment: Experiment) -> mesh.Grid | None:
+    """The devices that share the cohort; None for one."""
+    count = experiment.machine.devices
+    # A mesh of one device would compile another program, for nothing.
+    if count is None or count == 1:
+        return None
+    return mesh.make(count, experiment.machine.homes)
 
 
 def make_local(experiment: Experiment) -> Local:
     """How clients train in this experiment; its learning rate decays by round."""
-    rate, decay = experiment.training.lr, experiment.training.lr_decay
+    rate = experiment.training.lr
+    decay = experiment.training.lr_decay
 
     def schedule(round_: Any) -> Any:
         return rate * decay ** (round_ + 1)
@@ -138,20 +155,21 @@ def make_optimizer(experiment: Experiment) -> Callable[[Any], Any]:
     if choice.name == "sgd":
         if choice.args:
             raise ValueError("sgd takes its options from momentum and weight_decay")
-        numbers = experiment.training.momentum, experiment.training.weight_decay
-        return sgd(*(None if _is(value, 0) else value for value in numbers))
-    found: Any = getattr(optax, choice.name, None)
-    if not callable(found):
+        return _make_sgd(experiment.training)
+    constructor: Any = getattr(optax, choice.name, None)
+    if not callable(constructor):
         raise ValueError(
             f"unknown optimizer {choice.name!r}; known: sgd, and those of optax by "
             "name, such as adam"
         )
-    built: Any = functools.partial(found, **choice.kwargs)
+    build: Any = functools.partial(constructor, **choice.kwargs)
 
     def step(w: Any) -> Any:
-        optimizer = built(0.1)
+        optimizer = build(0.1)
         return optimizer.update(w, optimizer.init(w), w)
 
+    # optax has no list of its optimizers; losses and schedules are callable, too. Only
+    # a step tells, and shapes are enough for it.
     try:
         jax.eval_shape(step, jax.ShapeDtypeStruct((), np.float32))
     except (TypeError, ValueError, AttributeError) as error:
@@ -159,4 +177,14 @@ def make_optimizer(experiment: Experiment) -> Callable[[Any], Any]:
             f"optimizer {str(choice)!r} cannot be built ({error}); "
             "expected an optimizer of optax with its options, such as adam:b1=0.9"
         ) from None
-    return built
+    return build
+
+
+def _make_sgd(training: Training) -> Callable[[Any], Any]:
+    """SGD without the parts that are off for certain: they would cost state and time.
+
+    A traced number keeps its part, even where it is 0 in some points of a sweep.
+    """
+    momentum = None if _is(training.momentum, 0) else training.momentum
+    weight_decay = None if _is(training.weight_decay, 0) else training.weight_decay
+    return sgd(momentum, weight_decay)

@@ -13,6 +13,7 @@ from pfljax.core.types import ClientData, RunState, Task
 from pfljax.data import Federation
 from pfljax.evaluation import views
 from pfljax.runs import checkpoint, checks, config, folder
+from pfljax.runs.exported import load_params as load_params
 from pfljax.runs.provenance import of_run
 from pfljax.simulate import components, simulation
 from pfljax.simulate.federation import build_federation
@@ -29,18 +30,22 @@ def load_state(
     path = Path(path)
     experiment = folder.read_config(path)
     folder.check_python(path, federation, task)
-    people = build_federation(experiment, federation)
-    folder.check_data(path, of_run(*people, given=federation is not None))
-    federation, _ = people
-    here = experiment.replace(devices=1, homes=False)
-    sim = simulation.simulation(here, federation, task)
-    digest, place = config.digest(experiment), path / "checkpoints"
+    training, unseen = build_federation(experiment, federation)
+    manifest = of_run(training, unseen, given=federation is not None)
+    folder.check_data(path, manifest)
+    # One device is enough to read a model, wherever the run was trained.
+    on_one_device = experiment.replace(devices=1, homes=False)
+    sim = simulation.simulation(on_one_device, training, task)
     state = checkpoint.restore(
-        place, simulation.abstract(sim), digest, _say, repair=False
+        path / "checkpoints",
+        simulation.abstract(sim),
+        config.digest(experiment),
+        _say,
+        repair=False,
     )
     if state is None:
         raise folder.FolderError(f"{path} has no checkpoint yet; run it first")
-    return sim, federation, state
+    return sim, training, state
 
 
 def _say(line: str) -> None:
@@ -58,21 +63,21 @@ def load_task(path: str | Path) -> Task:
     """
     path = Path(path)
     experiment = folder.read_config(path)
-    about = folder.read_json(path / "partition.json")
+    manifest = folder.read_json(path / "partition.json")
     if checks.names_own_model(experiment.method.model):
         raise folder.FolderError(
             f"{path} has a model of its own, {str(experiment.method.model)!r}; take "
             "the task that was given to run(..., task=...)"
         )
-    if "input_shape" not in about:
+    if "input_shape" not in manifest:
         raise folder.FolderError(f"{path} is of an older pfljax; run it again")
     shape = components.Shape(
-        len(about["clients"]),
-        tuple(about["input_shape"]),
-        about["num_classes"],
-        about["shift"],
-        about["scale"],
-        None,
+        num_clients=len(manifest["clients"]),
+        input_shape=tuple(manifest["input_shape"]),
+        num_classes=manifest["num_classes"],
+        shift=manifest["shift"],
+        scale=manifest["scale"],
+        sizes=None,  # of who is drawn, which no model depends on
     )
     task = components.make_task(experiment, shape)
     algorithm = components.make_setting(experiment, task, shape).algorithm
@@ -152,18 +157,3 @@ def export(
         raise ValueError(f"the server of {path} keeps nothing; give --client")
     folder.write_arrays(out, arrays)
     return arrays
-
-
-def load_params(file: str | Path) -> dict[str, Any]:
-    """The nested dict of arrays that `export` wrote: what the model's `apply` takes."""
-    params: dict[str, Any] = {}
-    arrays = folder.read_arrays(Path(file))
-    if not arrays:
-        raise ValueError(f"{file} is not a file of `pfljax export`")
-    for name, array in arrays.items():
-        *outer, leaf = name.split("/")
-        inner = params
-        for part in outer:
-            inner = inner.setdefault(part, {})
-        inner[leaf] = array
-    return params

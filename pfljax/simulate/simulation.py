@@ -54,21 +54,23 @@ def simulation(
 ) -> Simulation:
     """The compiled functions; experiments that differ in seed alone share them."""
     shape = shape_of(experiment, federation)
-    same = experiment.replace(seed=0, out=None, label=None, baseline=None, keep=2)
+    # The experiment is a key of the cache: what no program depends on is made equal.
+    key = experiment.replace(seed=0, out=None, label=None, baseline=None, keep=2)
+    usable = experiment.participation.cohort
     # At home, devices that nobody of a cohort lives on hold rows and states as well.
-    usable = (
-        federation.num_clients
-        if experiment.machine.homes
-        else experiment.participation.cohort
-    )
-    same = same.replace(devices=devices.choose(experiment.machine.devices, usable))
-    if same.machine.store != "device":
-        same = same.replace(store="host")
-    return _simulation(same, shape, task and Given(task))
+    if experiment.machine.homes:
+        usable = federation.num_clients
+    key = key.replace(devices=devices.choose(experiment.machine.devices, usable))
+    if key.machine.store != "device":
+        key = key.replace(store="host")
+    return _simulation(key, shape, task and Given(task))
 
 
 class Given:
-    """A task of one's own as part of a key: equal if it is the very same."""
+    """A task of one's own as part of a key: equal if it is the very same.
+
+    Its functions have no other equality, and those of two models may look the same.
+    """
 
     def __init__(self, task: Task):
         self.task = task
@@ -81,17 +83,21 @@ class Given:
 
 
 @functools.lru_cache(maxsize=32)
-def _simulation(experiment: Experiment, shape: Shape, given: Given | None):
+def _simulation(
+    experiment: Experiment, shape: Shape, given: Given | None
+) -> Simulation:
     task = given.task if given else make_task(experiment, shape)
     setting = make_setting(experiment, task, shape)
-    algorithm, width, num_clients = setting.algorithm, setting.width, shape.num_clients
+    algorithm = setting.algorithm
+    num_clients = shape.num_clients
+    # Newcomers have nothing but a local training, so they are judged after it as well.
     trained = experiment.evaluation.trained or experiment.data.unseen > 0
     views = views_of(algorithm, trained)
-    block = width or experiment.participation.cohort  # clients judged at once
-    longest = min(
-        experiment.evaluation.eval_every, experiment.participation.rounds, LONGEST_CALL
-    )
+    block = setting.width or experiment.participation.cohort  # clients judged at once
+    rounds = experiment.participation.rounds
+    longest = min(experiment.evaluation.eval_every, rounds, LONGEST_CALL)
     longest, programs = make_paging(experiment, setting, task, num_clients, longest)
+    path = judge_path(setting, block) if algorithm.endpoints else None
     return Simulation(
         setting=setting,
         task=task,
@@ -99,7 +105,7 @@ def _simulation(experiment: Experiment, shape: Shape, given: Given | None):
         rounds=engine.compile_rounds(setting, longest),
         longest=longest,
         judges={view: make_judge(setting, task, view, block) for view in views},
-        path=judge_path(setting, block) if algorithm.endpoints else None,
+        path=path,
         trained=experiment.evaluation.trained,
         block=paging.block(paging.client_shape(setting, task)),
         paging=programs,
@@ -122,74 +128,76 @@ def make_init(
 ) -> Any:
     """A compiled function key -> the first state, where the mesh wants it.
 
-    If `stored`, without the clients: they are made as they are met. Compiled in parts,
-    for the bits of one part must not depend on whether there is another.
+    If `stored`, without the clients: they are made as they are met.
     """
-    algorithm, grid = setting.algorithm, setting.mesh
+    algorithm = setting.algorithm
+    grid = setting.mesh
     rows = mesh.padded(num_clients, grid)
     key: Any = jax.eval_shape(jax.random.key, 0)
     shapes = jax.eval_shape(lambda k: engine.init(setting, task, rows, k), key)
     where = mesh.shardings(grid, shapes)
-    server = jax.jit(
+    # Compiled in parts: within one program XLA fuses across them, and the bits of the
+    # server would depend on whether the clients are made with it or met later.
+    make_params = paging.make_params(setting, task)
+    make_server = jax.jit(
         lambda params, key: first_server(setting, params, num_clients, key),
         out_shardings=where._replace(clients=()),
     )
-    clients = jax.jit(
+    make_clients = jax.jit(
         lambda params, key: first_clients(algorithm, grid, params, rows, key),
         out_shardings=where.clients,
     )
-    params = paging.make_params(setting, task)
 
     def init(key: Key) -> RunState:
-        first = params(key)
-        state = server(first, key)
-        return state if stored else state._replace(clients=clients(first, key))
+        params = make_params(key)
+        state = make_server(params, key)
+        if stored:
+            return state
+        return state._replace(clients=make_clients(params, key))
 
     return init
 
 
 def abstract(sim: Simulation) -> RunState:
     """Shapes, dtypes and shardings of the run's state."""
-    shapes = jax.eval_shape(sim.init, jax.eval_shape(jax.random.key, 0))
-    return jax.tree.map(
-        lambda leaf, where: jax.ShapeDtypeStruct(
-            leaf.shape, leaf.dtype, sharding=where
-        ),
-        shapes,
-        mesh.shardings(sim.setting.mesh, shapes),
-    )
+    key = jax.eval_shape(jax.random.key, 0)
+    shapes = jax.eval_shape(sim.init, key)
+    shardings = mesh.shardings(sim.setting.mesh, shapes)
+
+    def place(leaf: Any, sharding: Any) -> Any:
+        return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding)
+
+    return jax.tree.map(place, shapes, shardings)
 
 
 def placed(sim: Simulation, federation: Federation) -> Federation:
     """The federation with its data on every device that takes part, or at home."""
     grid = sim.setting.mesh
     if grid is not None and grid.homes:
-        return dataclasses.replace(
-            federation, **placement.place(grid, federation.parts)
-        )
-    spans = [(part.offset, part.size) for part in federation.parts.values()]
-    pool, *spans = mesh.place(grid, (federation.train.examples, *spans))
-    parts = [ClientData(pool, *span) for span in spans]
-    return dataclasses.replace(
-        federation, **dict(zip(federation.parts, parts, strict=True))
-    )
+        parts = placement.place(grid, federation.parts)
+        return dataclasses.replace(federation, **parts)
+    # Train, validation and test share one pool of rows, which is placed once.
+    spans = {name: (part.offset, part.size) for name, part in federation.parts.items()}
+    pool, spans = mesh.place(grid, (federation.train.examples, spans))
+    parts = {name: ClientData(pool, *span) for name, span in spans.items()}
+    return dataclasses.replace(federation, **parts)
 
 
 def choices(sim: Simulation) -> str:
     """One line: what was chosen for this machine."""
-    count = sim.setting.mesh.size if sim.setting.mesh else 1
+    grid = sim.setting.mesh
     kind = jax.devices()[0].device_kind
     width = sim.setting.width or sim.setting.selection.cohort
     at_once = "one client" if width == 1 else f"{width} clients"
-    devices = f"{count} device{'s' * (count > 1)}"
+    devices = "1 device"
+    if grid is not None and grid.size > 1:
+        devices = f"{grid.size} devices"
     if jax.process_count() > 1:
         devices += f" of {jax.process_count()} processes"
-    placement = (
-        ", of those at home on it"
-        if sim.setting.mesh and sim.setting.mesh.homes
-        else ""
-    )
-    return f"{devices} ({kind}), each {at_once} at a time{placement}"
+    homes = ""
+    if grid is not None and grid.homes:
+        homes = ", of those at home on it"
+    return f"{devices} ({kind}), each {at_once} at a time{homes}"
 
 
 def make_judge(setting: Setting, task: Task, view: str, block: int) -> Any:
