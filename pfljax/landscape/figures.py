@@ -39,18 +39,18 @@ def draw_planes(planes: Mapping[str, Plane], metric: str = "loss") -> "Figure":
     from matplotlib.colors import LogNorm, Normalize
 
     scale = Normalize if accurate else LogNorm
+    norm = scale(levels[0], levels[-1])
     contours = []
     width = 3.0 * len(planes) + 0.8
     figure, panels = new_figure(width, 3.1, len(planes), sharey=True)
-    for axes, (title, plane), values in zip(
-        panels, planes.items(), panel_values, strict=True
-    ):
+    titled = zip(panels, planes.items(), panel_values, strict=True)
+    for axes, (title, plane), values in titled:
         finite = np.where(np.isfinite(values), values, worst)
         shown = finite.clip(levels[0], levels[-1])
         # contourf takes [y, x]: beta runs up.
         grid = (plane.alpha, plane.beta, shown.T, levels)
-        norm = scale(levels[0], levels[-1])
-        contours.append(axes.contourf(*grid, norm=norm))
+        filled = axes.contourf(*grid, norm=norm)
+        contours.append(filled)
         axes.contour(*grid, colors="white", linewidths=0.4)
         _mark(axes, plane)
         axes.set_title(title, fontsize=10)
@@ -58,7 +58,12 @@ def draw_planes(planes: Mapping[str, Plane], metric: str = "loss") -> "Figure":
         axes.set_aspect("equal")
     panels[0].set_ylabel("beta")
     # All panels share the levels, so one bar serves them.
-    figure.colorbar(contours[0], ax=panels, format="%.2g", label=metric)
+    figure.colorbar(
+        contours[0],
+        ax=panels,
+        format="%.2g",
+        label=metric,
+    )
     return figure
 
 
@@ -66,7 +71,8 @@ def _levels(values: Sequence[np.ndarray], metric: str) -> np.ndarray:
     """Ascending levels for all planes."""
     if not values:
         raise ValueError("planes is empty; expected one plane or more, by their titles")
-    finite = np.concatenate([panel[np.isfinite(panel)] for panel in values])
+    finite_values = [panel[np.isfinite(panel)] for panel in values]
+    finite = np.concatenate(finite_values)
     if not len(finite):
         raise ValueError(
             f"no {metric} on the planes is finite; expected models that have not "
@@ -152,37 +158,50 @@ def draw_line(
     ends = []
     styles = line_styles(list(lines))
     for (name, line), style in zip(lines.items(), styles, strict=True):
+        colour = style["color"]
         values = np.atleast_2d(line.metrics[metric])
         mean, low, high = over_clients(values.T)
         # One client has no spread.
         if len(values) > 1:
-            axes.fill_between(line.t, low, high, color=style["color"], **BAND)
+            axes.fill_between(line.t, low, high, color=colour, **BAND)
         axes.plot(line.t, mean, **style)
-        ends.append((mean[-1], name, style["color"]))
+        ends.append((mean[-1], name, colour))
+    # Lines may reach beyond their models: all of each is shown.
     positions = np.concatenate([line.t for line in lines.values()])
     axes.set(xlabel=xlabel, ylabel=metric)
     axes.set_xlim(positions.min(), positions.max())
+    # Labels go last: they are spread within the final limits.
     label_ends(axes, ends)
     return figure
 
 
 def draw_pairs(pairs: Pairs, metric: str = "loss") -> "Figure":
     """Two matrices over pairs of clients: barriers of a metric, and cosines."""
-    figure, panels = new_figure(7.2, 3.1, 2, sharey=True)
-    # (values, least, greatest colour): a barrier is 0 or more, a cosine at most 1.
-    matrices = {
-        f"barrier of the {metric}": (barrier(pairs.line, metric), 0, None),
-        "cosine of the parameters": (pairs.cosine, None, 1),
-    }
-    for axes, (title, matrix) in zip(panels, matrices.items(), strict=True):
-        values, low, high = matrix
-        image = axes.imshow(values, vmin=low, vmax=high, cmap="viridis")
-        axes.set_title(title, fontsize=10)
-        axes.set_xlabel("client")
-        axes.locator_params(integer=True)
-        figure.colorbar(image, ax=axes, format="%.3g", shrink=0.8)
-    panels[0].set_ylabel("client")
+    figure, (left, right) = new_figure(7.2, 3.1, 2, sharey=True)
+    barriers = barrier(pairs.line, metric)
+    # A barrier is 0 or more, a cosine at most 1: those ends of the colours are fixed.
+    _matrix(left, f"barrier of the {metric}", barriers, low=0)
+    _matrix(right, "cosine of the parameters", pairs.cosine, high=1)
+    left.set_ylabel("client")
     return figure
+
+
+def _matrix(
+    axes: "Axes",
+    title: str,
+    values: np.ndarray,
+    *,
+    low: float | None = None,
+    high: float | None = None,
+) -> None:
+    """Draws a matrix [K, K]; an end of its colours that is None is its own."""
+    image = axes.imshow(values, vmin=low, vmax=high, cmap="viridis")
+    axes.set_title(title, fontsize=10)
+    axes.set_xlabel("client")
+    axes.locator_params(integer=True)
+    figure = axes.get_figure()
+    assert figure is not None
+    figure.colorbar(image, ax=axes, format="%.3g", shrink=0.8)
 
 
 def draw_barriers(
@@ -191,12 +210,16 @@ def draw_barriers(
     """Barriers f64[R] between each round and the last, a panel a metric."""
     width = 3.4 * len(barriers)
     figure, panels = new_figure(width, 2.8, len(barriers))
+    # A panel has one line, so all have the first style.
+    (style,) = line_styles([""])
     for axes, (name, values) in zip(panels, barriers.items(), strict=True):
-        axes.plot(rounds, values, **line_styles([name])[0])
+        axes.plot(rounds, values, **style)
         axes.set(xlabel="round", ylabel=f"{name} barrier to the last")
-        highest = max(values[np.isfinite(values)], default=0.0)
+        finite = values[np.isfinite(values)]
+        highest = max(finite, default=0.0)
         # A little below 0, so that a line of no barrier is seen.
-        axes.set_ylim(-0.02 * max(1e-3, highest), None)
+        lowest = -0.02 * max(1e-3, highest)
+        axes.set_ylim(lowest, None)
     return figure
 
 
@@ -207,10 +230,12 @@ def draw_clients(values: Mapping[str, np.ndarray]) -> "Figure":
     """
     width = 3.2 * len(values)
     figure, panels = new_figure(width, 2.8, len(values))
+    (style,) = line_styles([""])
     for axes, (name, quantity) in zip(panels, values.items(), strict=True):
-        ordered = np.sort(quantity[np.isfinite(quantity)])
+        finite = quantity[np.isfinite(quantity)]
+        ordered = np.sort(finite)
         ranks = np.arange(1, len(ordered) + 1)
-        axes.plot(ranks, ordered, ".", **line_styles([name])[0])
+        axes.plot(ranks, ordered, ".", **style)
         axes.set(xlabel="clients, in the order of the value", ylabel=name)
         axes.locator_params(axis="x", integer=True)
     return figure
@@ -231,14 +256,16 @@ def draw_spectrum(
     _check_spectra(densities, eigenvalues)
     figure, (axes,) = new_figure(4.6, 3.1)
     styles = line_styles(list(densities))
+    highest = 0.0
     for (name, spectrum), style in zip(densities.items(), styles, strict=True):
         axes.semilogy(spectrum.grid, spectrum.density, label=name, **style)
+        peak = float(np.nanmax(spectrum.density))
+        highest = max(highest, peak)
         for value in np.ravel(eigenvalues.get(name, ())):
             axes.axvline(value, ymax=0.2, linewidth=1, **style)
-    peaks = [float(np.nanmax(spectrum.density)) for spectrum in densities.values()]
     # The bells' tails reach zero, which a logarithm cannot show.
-    highest = max(peaks)
-    axes.set_ylim(highest / 10**DECADES, 2 * highest)
+    lowest = highest / 10**DECADES
+    axes.set_ylim(lowest, 2 * highest)
     axes.set_xlabel("eigenvalue")
     axes.set_ylabel("density")
     axes.legend(frameon=False)

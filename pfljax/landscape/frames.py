@@ -123,40 +123,54 @@ def principal(models: Params, names: Sequence[str]) -> tuple[Frame, np.ndarray]:
             "as many names"
         )
     center = jax.tree.map(lambda leaf: np.asarray(leaf[-1]), models)
-    differences = jax.tree.map(
-        lambda leaf, last: np.asarray(leaf) - last, models, center
-    )
+    differences = jax.tree.map(_difference, models, center)
     rows = _flat(differences, number)
     if not np.isfinite(rows).all():
         raise ValueError("a model is not finite; give those before the run diverged")
-    # R is small beside the number of parameters: the Gram matrix [R, R] has the same
-    # eigenvalues as the covariance of the parameters.
-    squares, vectors = np.linalg.eigh(rows @ rows.T)
-    # `eigh` ascends: the leading two are the last; rounding may leave them below 0.
-    squares = squares[::-1][:2].clip(0)
-    vectors = vectors[:, ::-1][:, :2]
+    squares, vectors = _leading_two(rows)
     projections = vectors * np.sqrt(squares)
     # Directions of unit norm, as sums of the models, and then as long as the farthest.
-    reach = np.maximum(np.abs(projections).max(0), 1e-30)
+    farthest = np.abs(projections).max(0)
+    reach = np.maximum(farthest, 1e-30)
     norms = np.sqrt(np.maximum(squares, 1e-30))
-    weights = vectors / norms * reach
-    u, v = (_combined(differences, axis_weights) for axis_weights in weights.T)
+    u_weights, v_weights = (vectors / norms * reach).T
     positions = projections / reach
-    marks = {name: (x, y) for name, (x, y) in zip(names, positions, strict=True)}
+    marks: dict[str, Mark] = {}
+    for name, (alpha, beta) in zip(names, positions, strict=True):
+        marks[name] = (alpha, beta)
     total = max((rows**2).sum(), 1e-30)
-    shares = squares / total
-    return Frame(
+    frame = Frame(
         center=center,
-        u=u,
-        v=v,
+        u=_combined(differences, u_weights),
+        v=_combined(differences, v_weights),
         marks=marks,
-    ), shares
+    )
+    return frame, squares / total
+
+
+def _difference(leaf: Array, last: np.ndarray) -> np.ndarray:
+    """Each model's difference to the last one."""
+    return np.asarray(leaf) - last
+
+
+def _leading_two(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(squares f64[2], left vectors f64[R, 2]) of the two greatest singular values."""
+    # R is small beside the number of parameters: the Gram matrix [R, R] has the same
+    # eigenvalues as the covariance of the parameters.
+    gram = rows @ rows.T
+    squares, vectors = np.linalg.eigh(gram)
+    # `eigh` ascends: the leading two are the last; rounding may leave them below 0.
+    leading = squares[::-1][:2]
+    return leading.clip(0), vectors[:, ::-1][:, :2]
 
 
 def _flat(models: Params, number: int) -> np.ndarray:
     """The parameters of each model as one row, f64[R, D]."""
-    leaves = [leaf.reshape(number, -1) for leaf in jax.tree.leaves(models)]
-    return np.concatenate(leaves, 1).astype(np.float64)
+    rows = []
+    for leaf in jax.tree.leaves(models):
+        rows.append(leaf.reshape(number, -1))
+    # In float64: squares of small differences are summed over all parameters.
+    return np.concatenate(rows, axis=1).astype(np.float64)
 
 
 def _combined(models: Params, weights: np.ndarray) -> Params:
@@ -216,9 +230,15 @@ def _filterwise(key: Key, leaf: Array, outputs: int) -> Array:
     if leaf.ndim < 2:
         return jnp.zeros_like(leaf)
     normal = jax.random.normal(key, leaf.shape, leaf.dtype)
-    output_axis = outputs % leaf.ndim
-    inputs = tuple(axis for axis in range(leaf.ndim) if axis != output_axis)
-    leaf_square = jnp.square(leaf).sum(inputs, keepdims=True)
-    normal_square = jnp.square(normal).sum(inputs, keepdims=True)
-    norm = jnp.maximum(jnp.sqrt(normal_square), 1e-12)
-    return normal * jnp.sqrt(leaf_square) / norm
+    leaf_norm = _filter_norms(leaf, outputs)
+    normal_norm = jnp.maximum(_filter_norms(normal, outputs), 1e-12)
+    return normal * leaf_norm / normal_norm
+
+
+def _filter_norms(leaf: Array, outputs: int) -> Array:
+    """The norm of each filter, of the leaf's rank; outputs lie along one axis."""
+    axes = list(range(leaf.ndim))
+    # Over all that leads to an output, and not over the outputs.
+    axes.pop(outputs)
+    square = jnp.square(leaf).sum(tuple(axes), keepdims=True)
+    return jnp.sqrt(square)

@@ -92,28 +92,32 @@ def _program(predict, models, data, i, j, judging, inner, batch_size, width):
 
     def judged(model, k):
         rows = ClientData(data.examples, data.offset[k], data.size[k])
-        sums = totals(partial(predict, model), rows, batch_size)
+        of_model = partial(predict, model)
+        sums = totals(of_model, rows, batch_size)
         return stacked.if_finite(model, sums)
 
     def end(i, k):
-        return judged(tree.take(models, i), k)
+        model = tree.take(models, i)
+        return judged(model, k)
 
     def pair(i, j, clients):
         a = tree.take(models, i)
         b = tree.take(models, j)
 
         def at(t):
-            model = tree.lerp(a, b, t)
-            by_client = jax.lax.map(lambda k: judged(model, k), clients)
-            return jax.tree.map(lambda leaf: leaf.sum(0), by_client)
+            of_client = partial(judged, tree.lerp(a, b, t))
+            by_client = jax.lax.map(of_client, clients)
+            return _summed(by_client)
 
+        # One after another: only the pairs of a chunk lie in memory together.
         metrics = jax.lax.map(at, inner)
         return metrics, cosine(a, b), distance(a, b)
 
     num_models = jax.tree.leaves(models)[0].shape[0]
     num_clients = data.size.shape[0]
     # The ends: each model on each client's rows.
-    model, client = jnp.indices((num_models, num_clients)).reshape(2, -1)
+    grid = jnp.indices((num_models, num_clients))
+    model, client = grid.reshape(2, -1)
     end_work = data.size[client]
     ends = chunked_vmap.over_clients(end, (model, client), end_work, width)
     pair_work = data.size[judging].sum(1)
@@ -123,21 +127,33 @@ def _program(predict, models, data, i, j, judging, inner, batch_size, width):
 
     def along(ends, middle):
         ends = ends.reshape(num_models, num_clients, *ends.shape[1:])
+        # A pair's model against all the clients that judge it, whose sums are added.
         first = ends[i[:, None], judging].sum(1)
         last = ends[j[:, None], judging].sum(1)
-        return jnp.concatenate([first[:, None], middle, last[:, None]], 1)
+        parts = [first[:, None], middle, last[:, None]]
+        return jnp.concatenate(parts, axis=1)
 
     # Sums over rows are added before they are divided: as if one client held all.
-    metrics = from_totals(jax.tree.map(along, ends, middle))
+    sums = jax.tree.map(along, ends, middle)
+    metrics = from_totals(sums)
     return metrics, cosines, distances
+
+
+def _summed(by_client):
+    """Leaves summed over their leading axis."""
+    return jax.tree.map(lambda leaf: leaf.sum(0), by_client)
 
 
 def _square(i: np.ndarray, j: np.ndarray, values: np.ndarray) -> np.ndarray:
     """[K, K, ...] of values [P, ...] of pairs i <= j; [j, i] is the way back."""
-    size = i.max() + 1
-    square = np.empty((size, size, *values.shape[1:]), values.dtype)
-    is_line = values.ndim > 1
-    square[j, i] = values[:, ::-1] if is_line else values
+    num_models = i.max() + 1
+    rest = values.shape[1:]
+    square = np.empty((num_models, num_models, *rest), values.dtype)
+    # A line is walked the other way; a cosine and a distance are the same both ways.
+    if rest:
+        square[j, i] = values[:, ::-1]
+    else:
+        square[j, i] = values
     # Last, so that the diagonal holds the way forward.
     square[i, j] = values
     return square

@@ -43,9 +43,14 @@ def judged_clients(run: Run) -> np.ndarray | None:
 def client_accuracy(run: Run, which: Which, at: str) -> np.ndarray | None:
     """Accuracy f32[C] behind a record, at the last or the chosen round."""
     if which.model == "server":
-        return None if which.finetune else _at_moment(run, "server", at)
-    trained = which.when == "after local training"
-    return _at_moment(run, "trained" if trained else "personal", at)
+        # Of a fine-tuned server the run keeps statistics, and no array.
+        if which.finetune:
+            return None
+        return _at_moment(run, "server", at)
+    view = "personal"
+    if which.when == "after local training":
+        view = "trained"
+    return _at_moment(run, view, at)
 
 
 def mixture_accuracy(run: Run, choice: str) -> np.ndarray | None:
@@ -54,6 +59,7 @@ def mixture_accuracy(run: Run, choice: str) -> np.ndarray | None:
     validation = run.per_client.get("mixture/validation/accuracy")
     if test is None:
         return None
+    # Rounded: .4 and .6 are equally far from 1/2, and in float32 are not.
     distance = np.abs(run.per_client["mixture/lambda"] - 0.5).round(3)
     if choice == HALF:
         return test[:, distance.argmin()]
@@ -63,8 +69,10 @@ def mixture_accuracy(run: Run, choice: str) -> np.ndarray | None:
         return None
     # argmax takes the first of equals: the lambda nearest 1/2, then the smaller one.
     order = np.argsort(distance, kind="stable")
-    best = order[np.argmax(np.asarray(validation)[:, order], axis=1)]
-    return np.take_along_axis(test, best[:, None], 1)[:, 0]
+    by_preference = np.asarray(validation)[:, order]
+    best = order[np.argmax(by_preference, axis=1)]
+    chosen = np.take_along_axis(test, best[:, None], axis=1)
+    return chosen[:, 0]
 
 
 def share_worse_than_local(
@@ -78,10 +86,14 @@ def share_worse_than_local(
     if run.config["algorithm"] == "local" or accuracy is None:
         return float("nan")
     baseline = local_baseline(run, runs)
-    alone = None if baseline is None else _at_moment(baseline, "personal", at)
-    if alone is not None:
-        return worse_share(accuracy, alone)
-    return number(run.summary.get("worse_than_local") if at == LAST else None)
+    if baseline is not None:
+        alone = _at_moment(baseline, "personal", at)
+        if alone is not None:
+            return worse_share(accuracy, alone)
+    # A run that was given a baseline has the share, of its last round alone.
+    if at != LAST:
+        return float("nan")
+    return number(run.summary.get("worse_than_local"))
 
 
 def local_baseline(run: Run, runs: Sequence[Run]) -> Run | None:
@@ -89,16 +101,19 @@ def local_baseline(run: Run, runs: Sequence[Run]) -> Run | None:
 
     Same rows: the same SHA-256 of the partition.
     """
-    candidates = [
-        other
-        for other in runs
-        if other.config["algorithm"] == "local"
-        and other.config["seed"] == run.config["seed"]
-        and other.partition["sha256"] == run.partition["sha256"]
-    ]
+    candidates = []
+    for other in runs:
+        is_local = other.config["algorithm"] == "local"
+        same_seed = other.config["seed"] == run.config["seed"]
+        same_rows = other.partition["sha256"] == run.partition["sha256"]
+        if is_local and same_seed and same_rows:
+            candidates.append(other)
 
     def shared_settings(other: Run) -> int:
-        return sum(other.config.get(k) == v for k, v in run.config.items())
+        shared = 0
+        for name, value in run.config.items():
+            shared += other.config.get(name) == value
+        return shared
 
     return max(candidates, key=shared_settings, default=None)
 
@@ -115,4 +130,6 @@ def _at_moment(run: Run, view: str, at: str) -> np.ndarray | None:
     if accuracy is None or moment is None:
         return None
     evaluations = np.flatnonzero(run.per_client["round"] == moment["round"])
-    return accuracy[evaluations[0]] if len(evaluations) else None
+    if not len(evaluations):
+        return None
+    return accuracy[evaluations[0]]

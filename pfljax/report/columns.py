@@ -94,6 +94,10 @@ def numbers_of(metrics: dict[str, Any]) -> dict[str, float]:
     values = {"std_clients": number(accuracy.get("std"))}
     for key in ("weighted", "worst10", "best10"):
         values[key] = number(accuracy.get(key))
-    for name in ("accuracy", *(column.key for column in CALIBRATION)):
-        values[name] = number((metrics.get(name) or {}).get("mean"))
+    means = ["accuracy"]
+    means += [column.key for column in CALIBRATION]
+    for name in means:
+        # Old runs have not recorded every metric.
+        figures = metrics.get(name) or {}
+        values[name] = number(figures.get("mean"))
     return values

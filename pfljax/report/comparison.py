@@ -1,7 +1,7 @@
 """Figures of several runs: curves by rounds or bytes, and bars of the final numbers."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -60,12 +60,16 @@ def comparison_curves(
     figure, (axes,) = new_figure(6.4, 3.8)
     styles = group_styles(groups)
     curves = [seed_curves(group, by) for group in groups]
-    far = max((x[-1] for x, _ in curves if len(x)), default=0)
+    last_x = [x[-1] for x, _ in curves if len(x)]
+    far = max(last_x, default=0)
     ends = []
-    for group, style, (x, accuracy) in zip(groups, styles, curves, strict=True):
+    for group, style, curve in zip(groups, styles, curves, strict=True):
+        x, accuracy = curve
+        # Seeds that were evaluated at no common round have no curve.
         if len(x):
             last = _curve(axes, x, accuracy, style, far)
             ends.append((last, wrapped(group.label), style["color"]))
+    # Labels go last: they are spread within the final limits.
     _finish_curves(axes, by, log, far)
     label_ends(axes, ends)
     return figure
@@ -74,10 +78,12 @@ def comparison_curves(
 def comparison_clients(runs: Sequence[Run]) -> "Figure":
     """Each method's clients from best to worst: quantiles, their mean over seeds."""
     groups = group_runs(runs)
+    styles = group_styles(groups)
     figure, (axes,) = new_figure(6.4, 3.8)
+    # Quantiles, for the runs may have different numbers of clients.
     share = np.linspace(0, 100, 101)
     ends = []
-    for group, style in zip(groups, group_styles(groups), strict=True):
+    for group, style in zip(groups, styles, strict=True):
         quantiles = _client_quantiles(group, 100 - share)
         if quantiles:
             mean = np.mean(quantiles, axis=0)
@@ -95,8 +101,11 @@ def _client_quantiles(group: Group, percent: np.ndarray) -> list[np.ndarray]:
     quantiles = []
     for run in group.runs:
         accuracy = judged_clients(run)
-        if accuracy is not None and np.isfinite(accuracy).any():
-            finite = 100 * accuracy[np.isfinite(accuracy)]
+        if accuracy is None:
+            continue
+        # Clients without test rows are NaN.
+        finite = 100 * accuracy[np.isfinite(accuracy)]
+        if len(finite):
             quantiles.append(np.percentile(finite, percent))
     return quantiles
 
@@ -105,37 +114,55 @@ def comparison_bars(runs: Sequence[Run]) -> "Figure":
     """Final accuracy and its spread over clients, a bar a method, best on top."""
     groups = group_runs(runs)
     styles = group_styles(groups)
-    finals = [_finals(group) for group in groups]  # (accuracy [n], std [n]) a group
-    means = [over_seeds(accuracy)[0] for accuracy, _ in finals]
+    finals = [_finals(group) for group in groups]
+    means = [over_seeds(final.mean)[0] for final in finals]
     # From the bottom up: a method without a number lies lowest.
     order = np.argsort(np.nan_to_num(means, nan=-1), kind="stable")
     labels = [wrapped(groups[i].label) for i in order]
-    lines = max(label.count("\n") + 1 for label in labels)
-    height = 0.9 + max(0.42, 0.2 * lines) * len(groups)
-    figure, (left, right) = new_figure(
-        8.0, height, 2, sharey=True, width_ratios=[2.2, 1]
+    figure, panels = new_figure(
+        8.0,
+        _bars_height(labels),
+        2,
+        sharey=True,
+        width_ratios=[2.2, 1],
     )
+    left, right = panels
     for y, i in enumerate(order):
-        for axes, values in zip((left, right), finals[i], strict=True):
-            _bar(axes, y, values, styles[i]["color"])
+        colour = styles[i]["color"]
+        _bar(left, y, finals[i].mean, colour)
+        _bar(right, y, finals[i].std, colour)
     left.set_yticks(range(len(groups)), labels, parse_math=False)
+    # Beyond 100 there is room for the numbers, but no axis.
     left.set(xlabel="test accuracy (%), mean over clients", xlim=(0, 115))
     left.set_xticks(range(0, 101, 20))
     left.spines["bottom"].set_bounds(0, 100)
     right.set_xlabel("std over clients (points)")
-    right.set_xlim(0, right.get_xlim()[1] * 1.25)
-    for axes in (left, right):
+    widest = right.get_xlim()[1]
+    right.set_xlim(0, 1.25 * widest)
+    for axes in panels:
         axes.tick_params(axis="y", length=0)
     return figure
 
 
+def _bars_height(labels: Sequence[str]) -> float:
+    """Inches for a bar a label, as high as the label of most lines needs."""
+    lines = max(label.count("\n") + 1 for label in labels)
+    a_bar = max(0.42, 0.2 * lines)
+    return 0.9 + a_bar * len(labels)
+
+
 def group_styles(groups: Sequence[Group]) -> list[dict[str, Any]]:
     """A colour for each method, by its place in the sorted labels; local is grey."""
-    labels = sorted(group.label for group in groups)
-    baselines = [g.label for g in groups if g.runs[0].config["algorithm"] == "local"]
+    baselines = []
+    for group in groups:
+        if group.runs[0].config["algorithm"] == "local":
+            baselines.append(group.label)
     plain = baselines[0] if baselines else None
-    styles = dict(zip(labels, line_styles(labels, plain), strict=True))
-    return [styles[group.label] for group in groups]
+    # Sorted: the order of the folders must not change a method's colour.
+    labels = sorted(group.label for group in groups)
+    styles = line_styles(labels, plain)
+    style_of = dict(zip(labels, styles, strict=True))
+    return [style_of[group.label] for group in groups]
 
 
 def seed_curves(group: Group, by: str = "round") -> tuple[np.ndarray, np.ndarray]:
@@ -144,10 +171,15 @@ def seed_curves(group: Group, by: str = "round") -> tuple[np.ndarray, np.ndarray
     x is the round, or the mean over seeds of the MB sent so far, up and down.
     """
     curves = [accuracy_curve(run) for run in group.runs]
-    rounds = curves[0][0]
-    for other, _ in curves[1:]:
-        rounds = np.intersect1d(rounds, other)
-    accuracy = np.stack([100 * a[np.isin(r, rounds)] for r, a in curves])
+    # A mean over fewer seeds at some rounds would jump there.
+    rounds, _ = curves[0]
+    for other_rounds, _ in curves[1:]:
+        rounds = np.intersect1d(rounds, other_rounds)
+    common = []
+    for own_rounds, means in curves:
+        is_common = np.isin(own_rounds, rounds)
+        common.append(100 * means[is_common])
+    accuracy = np.stack(common)
     if by == "round":
         return rounds.astype(float), accuracy
     sent = [_megabytes(run, rounds) for run in group.runs]
@@ -158,20 +190,39 @@ def _megabytes(run: Run, rounds: np.ndarray) -> list[float]:
     """MB up and down of all clients up to each of these rounds."""
     sent = {}
     for line in run.rounds:
-        total = number(line.get("bytes_up")) + number(line.get("bytes_down"))
-        sent[line["round"]] = total / 1e6
+        up = number(line.get("bytes_up"))
+        down = number(line.get("bytes_down"))
+        sent[line["round"]] = (up + down) / 1e6
     return [sent.get(int(r), float("nan")) for r in rounds]
 
 
-def _finals(group: Group) -> tuple[np.ndarray, np.ndarray]:
-    """(mean over clients, std over clients) in percent, f[n] over seeds."""
-    by_seed = []
+class _Final(NamedTuple):
+    """Accuracy in percent after the last round, f[n] over seeds."""
+
+    mean: np.ndarray  # over clients
+    std: np.ndarray  # over clients
+
+
+def _finals(group: Group) -> _Final:
+    """The final accuracy of a method; NaN for a seed that has none."""
+    means = []
+    stds = []
     for run in group.runs:
-        records = judged_records(run.summary["last"]["evaluations"])
-        accuracy = (records[0]["metrics"].get("accuracy") or {}) if records else {}
-        by_seed.append([number(accuracy.get("mean")), number(accuracy.get("std"))])
-    mean, std = 100 * np.array(by_seed, float).T
-    return mean, std
+        accuracy = _judged_accuracy(run)
+        means.append(number(accuracy.get("mean")))
+        stds.append(number(accuracy.get("std")))
+    return _Final(
+        mean=100 * np.array(means, float),
+        std=100 * np.array(stds, float),
+    )
+
+
+def _judged_accuracy(run: Run) -> dict[str, Any]:
+    """Statistics over clients of the judged model; empty where there are none."""
+    records = judged_records(run.summary["last"]["evaluations"])
+    if not records:
+        return {}
+    return records[0]["metrics"].get("accuracy") or {}
 
 
 def _curve(
@@ -182,17 +233,27 @@ def _curve(
     A curve that ends before `far` goes on as a thin dotted line to its label.
     """
     mean = accuracy.mean(0)
-    std = std_over_seeds(accuracy) if len(accuracy) > 1 else np.zeros_like(mean)
+    last = float(mean[-1])
     # A method that sends nothing has no length on the axis of bytes: a level line.
     if far > 0 and x[-1] == 0:
-        axes.plot([0, far], [mean[-1]] * 2, **style)
-        return float(mean[-1])
-    axes.fill_between(x, mean - std, mean + std, color=style["color"], **BAND)
-    axes.plot(x, mean, marker="o" if len(x) == 1 else None, **style)
+        axes.plot([0, far], [last, last], **style)
+        return last
+    colour = style["color"]
+    # One seed has no spread: its std is NaN.
+    if len(accuracy) > 1:
+        std = std_over_seeds(accuracy)
+        axes.fill_between(x, mean - std, mean + std, color=colour, **BAND)
+    marker = "o" if len(x) == 1 else None
+    axes.plot(x, mean, marker=marker, **style)
     if x[-1] < far:
-        rest = {"color": style["color"], "linestyle": ":", "linewidth": 0.8}
-        axes.plot([x[-1], far], [mean[-1]] * 2, **rest)
-    return float(mean[-1])
+        axes.plot(
+            [x[-1], far],
+            [last, last],
+            color=colour,
+            linestyle=":",
+            linewidth=0.8,
+        )
+    return last
 
 
 def _bar(axes: "Axes", y: int, values: np.ndarray, colour: str) -> None:
@@ -206,12 +267,18 @@ def _bar(axes: "Axes", y: int, values: np.ndarray, colour: str) -> None:
         right = mean
     if count > 1:
         axes.errorbar(mean, y, xerr=std, color=INK, capsize=3, linewidth=1)
+        # Seeds side by side, for equal ones would hide one another.
         lanes = y + np.linspace(-0.18, 0.18, len(values))
         axes.plot(values, lanes, "o", color=colour, markersize=3.5)
         text = f"{mean:.1f} ± {std:.1f}"
         right = max(mean + std, np.nanmax(values))
     axes.annotate(
-        text, (right, y), (5, 0), textcoords="offset points", va="center", size=9
+        text,
+        (right, y),
+        (5, 0),
+        textcoords="offset points",
+        va="center",
+        size=9,
     )
 
 

@@ -1,32 +1,28 @@
-"""The settings of a run, as config.json has them: by name, or in groups.
+"""The settings of a run as pages show them: in the groups of its config.json.
 
 A name stands in one group only, so that the page of a run can show the groups and a
-comparison can speak of settings by their names alone.
+comparison can speak of settings by their names alone (`runs.config.by_name`).
 """
 
 from collections.abc import Container, Mapping
 from typing import Any
 
-OPTIONS = "hyper"  # the options of the method: one setting, no group
 UNGROUPED = ""  # title of the settings that stand in no group
 
 
 def by_group(
-    config: Mapping[str, Any], without: Container[str] = ()
+    nested: Mapping[str, Any], without: Container[str] = ()
 ) -> dict[str, dict[str, Any]]:
     """Settings by group and name; those of the names `without` are left out."""
+    # First, for a page begins with what belongs to no group.
     groups: dict[str, dict[str, Any]] = {UNGROUPED: {}}
-    for name, value in config.items():
-        if isinstance(value, Mapping) and name != OPTIONS:
-            groups[name] = {k: v for k, v in value.items() if k not in without}
-        elif name not in without:
-            groups[UNGROUPED][name] = value
+    for group, value in nested.items():
+        if isinstance(value, Mapping):
+            settings = value
+            title = group
+        else:
+            settings = {group: value}
+            title = UNGROUPED
+        kept = {name: settings[name] for name in settings if name not in without}
+        groups.setdefault(title, {}).update(kept)
     return groups
-
-
-def by_name(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings by name, whatever their group."""
-    settings: dict[str, Any] = {}
-    for group in by_group(config).values():
-        settings |= group
-    return settings

@@ -10,7 +10,7 @@ import numpy as np
 
 from pfljax.report.comparison import comparison_bars as comparison_bars
 from pfljax.report.comparison import comparison_curves as comparison_curves
-from pfljax.report.runs import Run, find_records, number, personal_is_server
+from pfljax.report.runs import Run, number, personal_is_server
 from pfljax.report.style import (
     BAND,
     GREY,
@@ -28,47 +28,6 @@ if TYPE_CHECKING:
 MOST_CLIENTS = 50  # drawn as bubbles; beyond them a heat map
 MOST_CLASSES = 30
 COLOURS = {"personal": PALETTE[0], "server": PALETTE[1], "training": GREY}
-CAPTIONS = {
-    "learning_curves": "Test accuracy and loss along the run: mean over all clients; "
-    "the band spans the 10th to the 90th percentile of clients. The dotted line marks "
-    "the round chosen on validation data; training loss is the mean of each round's "
-    "participants.",
-    "accuracy_histogram": "Test accuracy of each client at the last round; lines mark "
-    "the means over clients.",
-    "accuracy_by_client": "The same accuracies client by client, from the worst to the "
-    "best off; a line joins the two models of a client where clients are few.",
-    "label_distribution": "Rows of each class that each client holds.",
-    "lambda_curve": "Accuracy of the mixture (1 - λ) federated + λ local at the last "
-    "round: mean over clients; the band spans the 10th to the 90th percentile of "
-    "clients on test rows. The dotted line is the test mean with λ chosen by each "
-    "client on its validation rows.",
-}
-LANDSCAPES = {
-    "line": "Test accuracy along the straight line between the two models of each "
-    "client: mean over clients; the band spans the 10th to the 90th percentile of "
-    "clients. All metrics of every client: landscape/line.npz.",
-    "other": "Test accuracy along the straight line from each client's personal model "
-    "here (0) to its personal model of another run (1): mean over clients; the band "
-    "spans the 10th to the 90th percentile of clients.",
-    "pairs": "Between the personal models of all pairs of clients: the barrier of the "
-    "loss on the test rows of both (its excess over the straight line between the "
-    "ends), and the cosine of the angle between the parameters.",
-    "plane": "Loss of all test rows around the server's model, along two random "
-    "directions normalised filter by filter.",
-    "plane_surface": "The same plane as a surface.",
-    "hessian": "Loss of all test rows around the server's model, along the two leading "
-    "eigenvectors of the training loss's Hessian, each a tenth as long as the model.",
-    "curvature": "How sharp each client's personal model is on its own training rows: "
-    "the greatest eigenvalue of the Hessian, its trace, and how much the loss rises "
-    "within a ball of radius .05 (SAM), each from the least to the greatest.",
-    "hessian_surface": "The same plane as a surface.",
-    "hessian_spectrum": "Density of the eigenvalues of the training loss's Hessian at "
-    "the server's model; short lines: the two greatest.",
-    "training": "Barriers on the straight line from the server's model of each kept "
-    "round to its last one, on all test rows.",
-    "training_plane": "The server's way through the plane of its two principal "
-    "directions: loss of all test rows; marks are rounds.",
-}
 
 
 def learning_curves(run: Run) -> "Figure | None":
@@ -92,20 +51,24 @@ def accuracy_histogram(run: Run) -> "Figure | None":
     figure, (axes,) = new_figure(5.2, 3.2)
     bins = np.linspace(0, 100, 21)
     for model, text in models.items():
+        colour = COLOURS[model]
         values = 100 * run.per_client[f"{model}/test/accuracy"][-1]
         values = values[np.isfinite(values)]
+        # Of two models one is an outline, so that neither hides the other.
         filled = model == "personal" or len(models) == 1
         axes.hist(
             values,
             bins,  # type: ignore[arg-type]
-            color=COLOURS[model],
+            color=colour,
             histtype="stepfilled" if filled else "step",
             alpha=0.55 if filled else 1,
             linewidth=1.6,
         )
+        # The mean of no values is a warning, and NaN.
         mean = float(values.mean()) if len(values) else float("nan")
-        axes.axvline(mean, color=COLOURS[model], linewidth=1.2, linestyle="--")
-        axes.plot([], [], color=COLOURS[model], label=f"{text}, mean {mean:.1f}")
+        axes.axvline(mean, color=colour, linewidth=1.2, linestyle="--")
+        # A line without points: the legend shows a line for every model.
+        axes.plot([], [], color=colour, label=f"{text}, mean {mean:.1f}")
     axes.set(xlim=(0, 100), xlabel="test accuracy (%)", ylabel="clients")
     whole_ticks(axes.yaxis)
     figure.legend(loc="outside upper center", ncols=2, frameon=False)
@@ -118,8 +81,11 @@ def accuracy_by_client(run: Run) -> "Figure | None":
     if not models:
         return None
     figure, (axes,) = new_figure(5.2, 3.2)
-    last = {m: 100 * run.per_client[f"{m}/test/accuracy"][-1] for m in models}
-    order = np.argsort(next(iter(last.values())), kind="stable")  # NaN goes last
+    last = {}
+    for model in models:
+        last[model] = 100 * run.per_client[f"{model}/test/accuracy"][-1]
+    first = next(iter(last.values()))
+    order = np.argsort(first, kind="stable")  # NaN goes last
     rank = np.arange(1, len(order) + 1)
     few = len(order) <= MOST_CLIENTS
     if few and len(last) > 1:
@@ -149,14 +115,18 @@ def label_distribution(run: Run) -> "Figure | None":
     if counts.size == 0 or not counts.any():
         return None
     C, K = counts.shape
-    few = MOST_CLIENTS >= C and MOST_CLASSES >= K
-    figure, (axes,) = new_figure(min(8.4, 2.2 + 0.16 * C), min(5.2, 1.2 + 0.24 * K))
-    (_bubbles if few else _heat_map)(axes, counts)
-    axes.set(
-        xlabel="client", ylabel="class", xlim=(-0.6, C - 0.4), ylim=(-0.6, K - 0.4)
-    )
-    for axis in (axes.xaxis, axes.yaxis):
-        whole_ticks(axis)
+    width = min(8.4, 2.2 + 0.16 * C)
+    height = min(5.2, 1.2 + 0.24 * K)
+    figure, (axes,) = new_figure(width, height)
+    if MOST_CLIENTS >= C and MOST_CLASSES >= K:
+        _bubbles(axes, counts)
+    else:
+        _heat_map(axes, counts)
+    axes.set(xlabel="client", ylabel="class")
+    # Discs have a width: half a cell and more is left beside the outer ones.
+    axes.set(xlim=(-0.6, C - 0.4), ylim=(-0.6, K - 0.4))
+    whole_ticks(axes.xaxis)
+    whole_ticks(axes.yaxis)
     return figure
 
 
@@ -167,43 +137,36 @@ def lambda_curve(run: Run) -> "Figure | None":
         return None
     grid = run.per_client["mixture/lambda"]
     figure, (axes,) = new_figure(5.2, 3.2)
+    test_colour = PALETTE[0]
     mean, low, high = over_clients(100 * test.T)
-    axes.fill_between(grid, low, high, color=PALETTE[0], **BAND)
-    axes.plot(grid, mean, color=PALETTE[0])
-    ends = [(mean[-1], "test", PALETTE[0])]
+    axes.fill_between(grid, low, high, color=test_colour, **BAND)
+    axes.plot(grid, mean, color=test_colour)
+    ends = [(mean[-1], "test", test_colour)]
     validation = run.per_client.get("mixture/validation/accuracy")
     if validation is not None:
-        mean = over_clients(100 * validation.T)[0]
+        mean, _, _ = over_clients(100 * validation.T)
         axes.plot(grid, mean, color=GREY, linestyle="--")
         ends.append((mean[-1], "validation", GREY))
-    chosen = (run.summary.get("mixture") or {}).get("chosen_on_validation") or {}
-    if (chosen.get("accuracy") or {}).get("mean") is not None:
-        level = 100 * chosen["accuracy"]["mean"]
-        axes.axhline(level, color=PALETTE[1], linestyle=":")
-        ends.append((level, "λ chosen on\nvalidation", PALETTE[1]))
-    axes.set(xlabel="λ (0 federated, 1 local)", ylabel="accuracy (%)", xlim=(0, 1))
+    level = _chosen_level(run)
+    if level is not None:
+        colour = PALETTE[1]
+        axes.axhline(level, color=colour, linestyle=":")
+        ends.append((level, "λ chosen on\nvalidation", colour))
+    axes.set(xlabel="λ (0 federated, 1 local)", ylabel="accuracy (%)")
+    axes.set_xlim(0, 1)
     label_ends(axes, ends)
     return figure
 
 
-def caption(name: str, run: Run) -> str:
-    """What a figure shows, and at which moment its models were judged."""
-    if name not in ("learning_curves", "accuracy_histogram"):
-        return CAPTIONS[name]
-    evaluations = run.summary["last"]["evaluations"]
-    moments = {}  # the first record of a model is the one of per_client.npz
-    for record in find_records(evaluations, split="test", clients="all"):
-        tuned = f" + {record['finetune']} local steps" if record["finetune"] else ""
-        judged = f"{record['model']}{tuned}, {record['when']}"
-        moments.setdefault(record["model"], judged)
-    return f"{CAPTIONS[name]} Judged: {'; '.join(moments.values())}."
-
-
-def landscape_caption(kind: str) -> str:
-    """What a figure of `pfljax landscape` shows."""
-    return LANDSCAPES.get(
-        kind, f"The {kind} of the run, as `pfljax landscape` drew it."
-    )
+def _chosen_level(run: Run) -> float | None:
+    """Mean accuracy in percent with λ chosen on validation; None without it."""
+    mixture = run.summary.get("mixture") or {}
+    chosen = mixture.get("chosen_on_validation") or {}
+    accuracy = chosen.get("accuracy") or {}
+    mean = accuracy.get("mean")
+    if mean is None:
+        return None
+    return 100 * mean
 
 
 def over_clients(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -213,37 +176,44 @@ def over_clients(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray
     """
     values = np.where(np.isfinite(values), values, np.nan)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # a round without any client
+        # A round without any client is NaN, as it should be.
+        warnings.simplefilter("ignore", RuntimeWarning)
+        mean = np.nanmean(values, axis=1)
         low, high = np.nanpercentile(values, [10, 90], axis=1)
-        return np.nanmean(values, axis=1), low, high
+    return mean, low, high
 
 
 def models_of(run: Run) -> dict[str, str]:
     """Models with a number for each client, by what figures call them."""
+    # One curve hides the other where they are the same.
     if personal_is_server(run):
         return {"server": "server = personal"}
-    models = ("personal", "server")
-    return {m: m for m in models if f"{m}/test/accuracy" in run.per_client}
+    models = {}
+    for model in ("personal", "server"):
+        if f"{model}/test/accuracy" in run.per_client:
+            models[model] = model
+    return models
 
 
-def _curves(axes: "Axes", run: Run, models: dict[str, str], metric: str, scale: float):
+def _curves(
+    axes: "Axes", run: Run, models: dict[str, str], metric: str, scale: float
+) -> None:
     """Draws a metric of each model over rounds, named at the right end."""
     rounds = run.per_client["round"]
+    # A line through one point is not seen.
+    marker = "o" if len(rounds) == 1 else None
     ends = []
     for model, text in models.items():
         values = run.per_client.get(f"{model}/test/{metric}")
         if values is None:
             continue
+        colour = COLOURS[model]
         mean, low, high = over_clients(scale * values)
-        axes.fill_between(rounds, low, high, color=COLOURS[model], **BAND)
-        marker = "o" if len(rounds) == 1 else None
-        axes.plot(rounds, mean, color=COLOURS[model], marker=marker)
-        ends.append((mean[-1], text, COLOURS[model]))
+        axes.fill_between(rounds, low, high, color=colour, **BAND)
+        axes.plot(rounds, mean, color=colour, marker=marker)
+        ends.append((mean[-1], text, colour))
     if metric == "loss":
-        every_round = [line["round"] for line in run.rounds]
-        training = [number(line.get("train_loss")) for line in run.rounds]
-        axes.plot(every_round, training, color=GREY, linewidth=1, zorder=1)
-        ends.append((training[-1], "training", GREY))
+        ends.append(_training_curve(axes, run))
     chosen = run.summary.get("chosen_on_validation")
     if chosen:
         axes.axvline(chosen["round"], color=GREY, linewidth=1, linestyle=":")
@@ -252,12 +222,32 @@ def _curves(axes: "Axes", run: Run, models: dict[str, str], metric: str, scale: 
     label_ends(axes, ends)
 
 
+def _training_curve(axes: "Axes", run: Run) -> tuple[float, str, str]:
+    """Draws the training loss behind the others; its (end, name, colour)."""
+    rounds = []
+    losses = []
+    for line in run.rounds:
+        rounds.append(line["round"])
+        losses.append(number(line.get("train_loss")))
+    colour = COLOURS["training"]
+    axes.plot(rounds, losses, color=colour, linewidth=1, zorder=1)
+    return losses[-1], "training", colour
+
+
 def _bubbles(axes: "Axes", counts: np.ndarray) -> None:
     """A disc for each client and class, its area in proportion to the rows."""
     client, label = np.nonzero(counts)
-    area = counts[client, label] / counts.max()
-    axes.scatter(client, label, s=110 * area, color=PALETTE[0], alpha=0.8, linewidth=0)
-    text = f"area in proportion to rows, at most {counts.max()}"
+    most = counts.max()
+    area = counts[client, label] / most
+    axes.scatter(
+        client,
+        label,
+        s=110 * area,
+        color=PALETTE[0],
+        alpha=0.8,
+        linewidth=0,
+    )
+    text = f"area in proportion to rows, at most {most}"
     axes.set_title(text, color=GREY, size=9, loc="left")
     axes.grid(**GRID)
     axes.set_axisbelow(True)
@@ -269,10 +259,16 @@ def _heat_map(axes: "Axes", counts: np.ndarray) -> None:
     shown = np.where(counts == 0, np.nan, counts).T
     most = counts.max()
     image = axes.imshow(
-        shown, aspect="auto", origin="lower", cmap="Blues", vmin=-0.4 * most, vmax=most
+        shown,
+        aspect="auto",
+        origin="lower",
+        cmap="Blues",
+        # From below zero, else a single row is as good as white.
+        vmin=-0.4 * most,
+        vmax=most,
     )
     figure = axes.get_figure()
     assert figure is not None
     bar = figure.colorbar(image, ax=axes, label="rows", pad=0.01)
     bar.ax.spines["outline"].set_visible(False)
-    bar.ax.set_ylim(0, most)  # the scale starts below zero to keep one row visible
+    bar.ax.set_ylim(0, most)

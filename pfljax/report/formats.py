@@ -3,6 +3,7 @@
 import csv
 import io
 import math
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,7 +11,10 @@ import numpy as np
 from pfljax.report.columns import Column, Row, Table
 from pfljax.report.statistics import over_seeds
 
-BEST, SECOND, PLAIN = "best", "second", ""
+BEST = "best"
+SECOND = "second"
+PLAIN = ""
+MARKUP = "\\|*`<"  # letters that Markdown does not take as they are
 LATEX = {
     "\\": r"\textbackslash{}",
     "{": r"\{",
@@ -45,7 +49,8 @@ class Cell(NamedTuple):
 
 def headings(table: Table) -> list[str]:
     """Titles of all columns, as shown."""
-    return ["Method", "Model judged", *(c.title for c in table.columns), "n", "Round"]
+    titles = [column.title for column in table.columns]
+    return ["Method", "Model judged", *titles, "n", "Round"]
 
 
 def cells(table: Table) -> list[list[Cell]]:
@@ -53,22 +58,41 @@ def cells(table: Table) -> list[list[Cell]]:
     columns = [_column_cells(table, column) for column in table.columns]
     lines = []
     for i, row in enumerate(table.rows):
-        rounds = ", ".join(str(r) for r in sorted(set(row.rounds)))
-        names = [Cell(row.method), Cell(row.judged)]
-        values = [column[i] for column in columns]
-        lines.append([*names, *values, Cell(str(len(row.seeds))), Cell(rounds)])
+        # Seeds may have chosen different rounds on validation data.
+        rounds = sorted(set(row.rounds))
+        line = [
+            Cell(row.method),
+            Cell(row.judged),
+            *(column[i] for column in columns),
+            Cell(str(len(row.seeds))),
+            Cell(", ".join(map(str, rounds))),
+        ]
+        lines.append(line)
     return lines
 
 
 def markdown(table: Table) -> str:
     """A GitHub-style table, best of each column in bold."""
     header = [_markdown_escape(title) for title in headings(table)]
-    ruler = ["---", "---", *(["---:"] * (len(header) - 2))]
+    # Two columns of names, the others of numbers, which are set right.
+    numbers = len(header) - 2
+    ruler = ["---", "---", *["---:"] * numbers]
     lines = [header, ruler]
     for row in cells(table):
-        texts = [(_markdown_escape(cell.text), cell.mark) for cell in row]
-        lines.append([f"**{t}**" if mark == BEST else t for t, mark in texts])
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
+        lines.append([_markdown_cell(cell) for cell in row])
+    text = ""
+    for line in lines:
+        fields = " | ".join(line)
+        text += f"| {fields} |\n"
+    return text
+
+
+def _markdown_cell(cell: Cell) -> str:
+    """The text of a cell, bold if it is the best."""
+    text = _markdown_escape(cell.text)
+    if cell.mark == BEST:
+        return f"**{text}**"
+    return text
 
 
 def latex(table: Table) -> str:
@@ -77,11 +101,15 @@ def latex(table: Table) -> str:
     Needs \\usepackage{booktabs} and, as it is wide, \\usepackage{graphicx}.
     """
     marks = {BEST: r"\textbf{%s}", SECOND: r"\underline{%s}", PLAIN: "%s"}
-    lines = [[_latex_heading(title) for title in headings(table)]]
+    titles = [_latex_heading(title) for title in headings(table)]
+    header = _latex_line(titles)
+    body = []
     for row in cells(table):
-        lines.append([marks[cell.mark] % latex_escape(cell.text) for cell in row])
-    header, *body = [f"{' & '.join(line)} \\\\" for line in lines]
-    alignment = "ll" + "r" * (len(lines[0]) - 2)
+        fields = [marks[cell.mark] % latex_escape(cell.text) for cell in row]
+        body.append(_latex_line(fields))
+    # Names are set left, numbers right.
+    numbers = len(titles) - 2
+    alignment = "ll" + "r" * numbers
     return "\n".join(
         [
             r"\begin{table}",
@@ -105,13 +133,16 @@ def csv_means(table: Table) -> str:
     """Raw mean over seeds, std over seeds and count of each column, one row a row."""
     header = ["method", "model_judged", "n", "rounds"]
     for column in table.columns:
-        header += [f"{column.key}_mean", f"{column.key}_std_over_seeds"]
+        header.append(f"{column.key}_mean")
+        header.append(f"{column.key}_std_over_seeds")
     lines: list[list] = [header]
     for row in table.rows:
-        line = [row.method, row.judged, len(row.seeds), " ".join(map(str, row.rounds))]
+        # A comma would make a reader guess at the separator.
+        rounds = " ".join(map(str, row.rounds))
+        line = [row.method, row.judged, len(row.seeds), rounds]
         for column in table.columns:
             mean, std, _ = over_seeds(row.values[column.key])
-            line += [float(mean), float(std)]
+            line += [mean, std]
         lines.append(line)
     return csv_text(lines)
 
@@ -119,50 +150,77 @@ def csv_means(table: Table) -> str:
 def csv_seeds(table: Table) -> str:
     """Raw values, one line for each row and seed."""
     keys = [column.key for column in table.columns]
-    lines: list[list] = [["method", "model_judged", "seed", "round", *keys]]
+    header = ["method", "model_judged", "seed", "round", *keys]
+    lines: list[list] = [header]
     for row in table.rows:
-        for i, (seed, at) in enumerate(zip(row.seeds, row.rounds, strict=True)):
-            values = [float(row.values[c.key][i]) for c in table.columns]
-            lines.append([row.method, row.judged, seed, at, *values])
+        for i, seed in enumerate(row.seeds):
+            line = [row.method, row.judged, seed, row.rounds[i]]
+            for key in keys:
+                # Python's own float: its text has all digits.
+                line.append(float(row.values[key][i]))
+            lines.append(line)
     return csv_text(lines)
 
 
 def latex_escape(text: str) -> str:
     """`text` with LaTeX's special characters, Greek and line breaks made harmless."""
-    return "".join(LATEX.get(c, c) for c in " ".join(text.split()))
+    on_one_line = " ".join(text.split())
+    # Letter by letter: replaced one after another, a backslash would meet its own.
+    return "".join(LATEX.get(letter, letter) for letter in on_one_line)
+
+
+def _latex_line(fields: Sequence[str]) -> str:
+    """A line of a tabular."""
+    joined = " & ".join(fields)
+    return rf"{joined} \\"
 
 
 def _latex_heading(title: str) -> str:
-    """A title broken over lines at its comma and bracket, to keep columns narrow."""
-    parts = [latex_escape(p) for p in title.replace(" (", "\n(").split("\n")]
-    stacked = r" \\ ".join(parts)
-    return rf"\shortstack{{{stacked}}}" if len(parts) > 1 else stacked
+    """A title broken over lines at its bracket, to keep columns narrow."""
+    parts = title.replace(" (", "\n(").split("\n")
+    stacked = r" \\ ".join(latex_escape(part) for part in parts)
+    if len(parts) == 1:
+        return stacked
+    return rf"\shortstack{{{stacked}}}"
 
 
 def _markdown_escape(text: str) -> str:
     """`text` that neither ends a cell nor starts markup."""
-    text = " ".join(text.split())
-    return "".join(f"\\{c}" if c in "\\|*`<" else c for c in text)
+    on_one_line = " ".join(text.split())
+    escaped = ""
+    for letter in on_one_line:
+        if letter in MARKUP:
+            escaped += "\\"
+        escaped += letter
+    return escaped
 
 
 def _column_cells(table: Table, column: Column) -> list[Cell]:
     """The cells of a column; ties in what is shown share a mark."""
     shown = [_shown(row, column) for row in table.rows]
-    ranked = [
-        value
-        for row, (value, _) in zip(table.rows, shown, strict=True)
-        if row.ranked and column.better and not math.isnan(value)
-    ]
-    # Ranked are numbers as they are shown: what reads alike is marked alike.
-    order = sorted(set(ranked), key=lambda value: -column.better * value)
-    marks: dict[float, str] = {}
-    if len(ranked) > 1:  # one alone is best of nothing
-        marks = dict(zip(order, (BEST, SECOND), strict=False))
+    ranked = []
+    for row, (value, _) in zip(table.rows, shown, strict=True):
+        if row.ranked and not math.isnan(value):
+            ranked.append(value)
+    marks = _marks(ranked, column.better)
     column_cells = []
     for row, (value, text) in zip(table.rows, shown, strict=True):
-        mark = marks.get(value, PLAIN) if row.ranked else PLAIN
+        mark = PLAIN
+        # An oracle may equal the best, and is none.
+        if row.ranked:
+            mark = marks.get(value, PLAIN)
         column_cells.append(Cell(text, mark))
     return column_cells
+
+
+def _marks(ranked: Sequence[float], better: int) -> dict[float, str]:
+    """The marks of the best and the second value."""
+    # One alone is best of nothing.
+    if not better or len(ranked) < 2:
+        return {}
+    # Ranked are numbers as they are shown: what reads alike is marked alike.
+    order = sorted(set(ranked), key=lambda value: -better * value)
+    return dict(zip(order, (BEST, SECOND), strict=False))
 
 
 def _shown(row: Row, column: Column) -> tuple[float, str]:

@@ -64,25 +64,42 @@ def grid(
     header: Sequence[str], rows: Iterable[Iterable[Any]], caption: str = ""
 ) -> Grid:
     """A table of values, or of cells that are marked already."""
-    cells = [[_cell(value) for value in row] for row in rows]
-    kinds = [_kind([row[i].text for row in cells]) for i in range(len(header))]
-    return Grid(header=header, kinds=kinds, rows=cells, caption=caption)
+    cells = []
+    for row in rows:
+        cells.append([_cell(value) for value in row])
+    kinds = []
+    for i in range(len(header)):
+        texts = [row[i].text for row in cells]
+        kinds.append(_kind(texts))
+    return Grid(
+        header=header,
+        kinds=kinds,
+        rows=cells,
+        caption=caption,
+    )
 
 
 def comparison_grid(table: Table) -> Grid:
     """A comparison table, best and second of each column marked."""
-    return grid(formats.headings(table), formats.cells(table), table.caption)
+    header = formats.headings(table)
+    return grid(header, formats.cells(table), table.caption)
 
 
 def typed(value: Any) -> str:
     """A value as a reader types it."""
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    if isinstance(value, str):
+        return value
+    return json.dumps(value, ensure_ascii=False)
 
 
 def counted(values: Iterable[str]) -> str:
     """Texts, the same ones once with their number."""
-    counts = Counter(values).items()
-    return ", ".join(name if n == 1 else f"{n} × {name}" for name, n in counts)
+    texts = []
+    for text, count in Counter(values).items():
+        if count > 1:
+            text = f"{count} × {text}"
+        texts.append(text)
+    return ", ".join(texts)
 
 
 def percent(share: Any) -> str:
@@ -92,16 +109,21 @@ def percent(share: Any) -> str:
 
 def fixed(value: float, digits: int) -> str:
     """A number with `digits` decimals, a dash for NaN."""
-    return EMPTY if np.isnan(value) else f"{value:.{digits}f}"
+    if np.isnan(value):
+        return EMPTY
+    return f"{value:.{digits}f}"
 
 
+# Once a process: an environment keeps the templates that it has compiled.
 @functools.cache
 def _environment() -> jinja2.Environment:
     """What all templates know."""
     loader = jinja2.PackageLoader("pfljax.report")
     environment = jinja2.Environment(
         loader=loader,
+        # Labels and commands are a user's: they may hold any letters.
         autoescape=True,
+        # A name that is misspelt in a template is an error, not an empty field.
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -112,7 +134,8 @@ def _environment() -> jinja2.Environment:
     environment.filters["typed"] = typed
     environment.globals["zip"] = zip
     # No templates: the policy of a page knows its script by the hash of these letters.
-    for name, file in {"style": "page.css", "script": "page.js"}.items():
+    sources = {"style": "page.css", "script": "page.js"}
+    for name, file in sources.items():
         source, _, _ = loader.get_source(environment, file)
         environment.globals[name] = source
     return environment
@@ -124,11 +147,14 @@ def _base64(data: bytes) -> str:
 
 def _sha256(text: str) -> str:
     """The hash by which the page's policy knows its own script."""
-    return _base64(hashlib.sha256(text.encode()).digest())
+    digest = hashlib.sha256(text.encode()).digest()
+    return _base64(digest)
 
 
 def _cell(value: Any) -> formats.Cell:
-    return value if isinstance(value, formats.Cell) else formats.Cell(typed(value))
+    if isinstance(value, formats.Cell):
+        return value
+    return formats.Cell(typed(value))
 
 
 def _kind(texts: Sequence[str]) -> str:
@@ -136,4 +162,6 @@ def _kind(texts: Sequence[str]) -> str:
     filled = [text for text in texts if text not in ("", EMPTY)]
     if filled and all(NUMBER.fullmatch(text) for text in filled):
         return "number"
-    return "long" if any(len(text) > LONG for text in filled) else ""
+    if any(len(text) > LONG for text in filled):
+        return "long"
+    return ""

@@ -19,10 +19,15 @@ def key_figures(run: Run) -> list[Card]:
     cards += _mixture(run.summary.get("mixture") or {})
     cards += _worse_than_local(run.summary.get("worse_than_local"))
     if traffic:
-        cards += [_traffic("up", traffic), _traffic("down", traffic)]
+        cards.append(_traffic("up", traffic))
+        cards.append(_traffic("down", traffic))
     if run.seconds is not None:
-        note = "of the rounds alone: evaluations are apart"
-        cards.append(Card("Time of training", f"{run.seconds:.1f} s", note))
+        card = Card(
+            title="Time of training",
+            value=f"{run.seconds:.1f} s",
+            note="of the rounds alone: evaluations are apart",
+        )
+        cards.append(card)
     return cards
 
 
@@ -39,55 +44,70 @@ def _accuracy(title: str, moment: Mapping[str, Any]) -> list[Card]:
     judged = judged_records(moment["evaluations"])[:1]
     if not judged:
         return []
-    note = f"round {moment['round']}, {model_text(judged[0])}, {judged[0]['when']}"
-    for record in tests:
-        if record not in judged:
-            note += f"; {model_text(record)}: {_mean(record)} %"
-    return [Card(title, f"{_mean(judged[0])} %", note)]
+    (record,) = judged
+    note = f"round {moment['round']}, {model_text(record)}, {record['when']}"
+    for other in tests:
+        if other not in judged:
+            note += f"; {model_text(other)}: {_mean(other)} %"
+    value = f"{_mean(record)} %"
+    return [Card(title=title, value=value, note=note)]
 
 
 def _worst_tenth(moment: Mapping[str, Any]) -> list[Card]:
     """How far apart the clients are."""
-    judged = judged_records(moment["evaluations"])[:1]
-    accuracy = (judged[0]["metrics"].get("accuracy") or {}) if judged else {}
+    judged = judged_records(moment["evaluations"])
+    if not judged:
+        return []
+    # The first is the one that the tables and figures judge by.
+    accuracy = judged[0]["metrics"].get("accuracy")
     if not accuracy:
         return []
     std = percent(accuracy.get("std"))
     least = percent(accuracy.get("min"))
+    worst = percent(accuracy.get("worst10"))
     note = (
         f"mean of those clients; over all, standard deviation {std} points, "
         f"least {least} %"
     )
-    return [
-        Card("Worst tenth of clients", f"{percent(accuracy.get('worst10'))} %", note)
-    ]
+    card = Card(title="Worst tenth of clients", value=f"{worst} %", note=note)
+    return [card]
 
 
 def _mixture(mixture: Mapping[str, Any]) -> list[Card]:
     """Accuracy with lambda chosen on validation rows."""
-    accuracy = (mixture.get("chosen_on_validation") or {}).get("accuracy")
+    chosen = mixture.get("chosen_on_validation") or {}
+    accuracy = chosen.get("accuracy")
     if not accuracy:
         return []
-    value = f"{percent(accuracy.get('mean'))} %"
-    note = "each client's λ by its validation rows, mean over clients"
-    return [Card("Accuracy, λ chosen on validation", value, note)]
+    mean = percent(accuracy.get("mean"))
+    card = Card(
+        title="Accuracy, λ chosen on validation",
+        value=f"{mean} %",
+        note="each client's λ by its validation rows, mean over clients",
+    )
+    return [card]
 
 
 def _worse_than_local(share: float | None) -> list[Card]:
     """The share of clients that would do better alone."""
     if share is None:
         return []
-    return [Card("Clients worse off than with local training", f"{percent(share)} %")]
+    title = "Clients worse off than with local training"
+    return [Card(title=title, value=f"{percent(share)} %")]
 
 
 def _traffic(way: str, traffic: Mapping[str, Any]) -> Card:
     """Megabytes sent one way."""
     each = number(traffic.get(f"{way}_per_client")) / 1e6
     total = number(traffic.get(f"{way}_total")) / 1e6
-    note = f"by all clients; {each:.3f} MB a client and round"
-    return Card(f"Sent {way}", f"{total:.2f} MB", note)
+    return Card(
+        title=f"Sent {way}",
+        value=f"{total:.2f} MB",
+        note=f"by all clients; {each:.3f} MB a client and round",
+    )
 
 
 def _mean(record: Mapping[str, Any]) -> str:
     """Mean accuracy over clients, as percent."""
-    return percent((record["metrics"].get("accuracy") or {}).get("mean"))
+    accuracy = record["metrics"].get("accuracy") or {}
+    return percent(accuracy.get("mean"))

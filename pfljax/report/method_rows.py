@@ -17,6 +17,7 @@ from pfljax.report.clients import (
     which_of,
 )
 from pfljax.report.columns import CALIBRATION, COLUMNS, Row, numbers_of
+from pfljax.report.key_figures import model_text
 from pfljax.report.runs import Group, Run, find_records, judged_records, number
 
 MIXTURE_ROWS = {  # key of the summary -> what the table says
@@ -30,12 +31,12 @@ NO_RECORD = {"metrics": {}}
 
 def method_rows(group: Group, runs: Sequence[Run], at: str, clients: str) -> list[Row]:
     """A row for each judged model of a method, then those of its mixture."""
-    moments = [moment_of(run, at) or NO_MOMENT for run in group.runs]
-    judged = dict.fromkeys(
-        which_of(record)
-        for moment in moments
-        for record in judged_records(moment["evaluations"], clients)
-    )
+    # A dict keeps the order of the records; a set would not.
+    judged: dict[Which, None] = {}
+    for run in group.runs:
+        moment = moment_of(run, at) or NO_MOMENT
+        for record in judged_records(moment["evaluations"], clients):
+            judged[which_of(record)] = None
     rows = [_record_row(group, runs, at, clients, which) for which in judged]
     if at == LAST and clients == "all":
         rows += _mixture_rows(group, runs)
@@ -52,36 +53,55 @@ def _record_row(
     for run in group.runs:
         moment = moment_of(run, at) or NO_MOMENT
         tests = find_records(moment["evaluations"], split="test", clients=clients)
-        records = find_records(tests, **which._asdict())
-        metrics = (records[0] if records else NO_RECORD)["metrics"]
-        accuracy = client_accuracy(run, which, at) if clients == "all" else None
+        # A seed that lacks the record has a row of NaN among the others.
+        records = find_records(tests, **which._asdict()) or [NO_RECORD]
+        metrics = records[0]["metrics"]
         values = numbers_of(metrics) | _traffic(run, moment["round"])
+        # Arrays are kept of all clients alone.
+        accuracy = client_accuracy(run, which, at) if clients == "all" else None
         values["worse_than_local"] = share_worse_than_local(run, runs, accuracy, at)
         by_seed.append(values)
         rounds.append(moment["round"])
         twins = find_records(tests, model="server", finetune=which.finetune)
         is_server.append(any(twin["metrics"] == metrics for twin in twins))
     # A model that scores as the server's on every seed is the server's.
-    judged = which._replace(model="server") if all(is_server) else which
-    return _row(group, _judged_text(judged), True, rounds, by_seed)
+    if all(is_server):
+        which = which._replace(model="server")
+    judged = f"{model_text(which._asdict())}, {which.when}"
+    return _row(
+        group=group,
+        judged=judged,
+        ranked=True,
+        rounds=rounds,
+        by_seed=by_seed,
+    )
 
 
 def _mixture_rows(group: Group, runs: Sequence[Run]) -> list[Row]:
     """Rows over the ends of a mixture, for the choices of lambda that runs record."""
     rows = []
+    mixtures = [run.summary.get("mixture") or {} for run in group.runs]
     rounds = [run.summary["rounds"] for run in group.runs]
     for choice, text in MIXTURE_ROWS.items():
-        metrics = [(run.summary.get("mixture") or {}).get(choice) for run in group.runs]
-        if not any(metrics):
+        if not any(mixture.get(choice) for mixture in mixtures):
             continue
         by_seed = []
-        for run, recorded in zip(group.runs, metrics, strict=True):
+        for run, mixture in zip(group.runs, mixtures, strict=True):
+            metrics = mixture.get(choice) or {}
+            values = numbers_of(metrics) | _traffic(run, run.summary["rounds"])
             accuracy = mixture_accuracy(run, choice)
-            values = numbers_of(recorded or {}) | _traffic(run, run.summary["rounds"])
             share = share_worse_than_local(run, runs, accuracy, LAST)
             values["worse_than_local"] = share
             by_seed.append(values)
-        rows.append(_row(group, text, choice != ORACLE, rounds, by_seed))
+        row = _row(
+            group=group,
+            judged=text,
+            # Who chooses on test rows would be best without being better.
+            ranked=choice != ORACLE,
+            rounds=rounds,
+            by_seed=by_seed,
+        )
+        rows.append(row)
     return rows
 
 
@@ -93,26 +113,26 @@ def _row(
     by_seed: Sequence[Mapping[str, float]],
 ) -> Row:
     """A row of values per seed, from a mapping per seed."""
-    keys = [column.key for column in (*COLUMNS, *CALIBRATION)]
+    # With the columns of both tables: calibration shows the same rows.
+    values = {}
+    for column in (*COLUMNS, *CALIBRATION):
+        numbers = [seed[column.key] for seed in by_seed]
+        values[column.key] = np.array(numbers, float)
     return Row(
         method=group.label,
         judged=judged,
         ranked=ranked,
         seeds=tuple(run.config["seed"] for run in group.runs),
         rounds=tuple(rounds),
-        values={key: np.array([v[key] for v in by_seed], float) for key in keys},
+        values=values,
     )
-
-
-def _judged_text(which: Which) -> str:
-    """Which parameters were judged, and when."""
-    tuned = f" + {which.finetune} local steps" if which.finetune else ""
-    return f"{which.model}{tuned}, {which.when}"
 
 
 def _traffic(run: Run, at_round: int) -> dict[str, float]:
     """Bytes of all clients up to and with a round."""
-    line = next((line for line in run.rounds if line["round"] == at_round), {})
+    lines = [line for line in run.rounds if line["round"] == at_round]
+    # A moment that a run lacks is round 0, which no line is of.
+    line = lines[0] if lines else {}
     return {
         "mb_up": number(line.get("bytes_up")),
         "mb_down": number(line.get("bytes_down")),

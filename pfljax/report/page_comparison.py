@@ -5,7 +5,7 @@ from typing import Any
 
 from pfljax.report import html
 from pfljax.report.columns import Table
-from pfljax.report.config import by_group, by_name
+from pfljax.report.config import by_group
 from pfljax.report.formats import BEST, cells
 from pfljax.report.html import (
     EMPTY,
@@ -22,6 +22,8 @@ from pfljax.report.runs import UNIQUE_TO_A_RUN, Group, Run, differing_keys, numb
 CLIENTS = ("accuracy_over_clients", "bars")
 FACTS = ("dataset", "partition", "model")
 RUN_TITLES = ["Method", "Seed", "Folder", "Rows", "Training (s)", "Command"]
+DATA_CAPTION = "Data, by the SHA-256 of the rows and who holds them."
+MOST_NAMES = 3  # in a cell; of more, their number
 
 
 def comparison_page(
@@ -33,43 +35,52 @@ def comparison_page(
     """The page of several runs; the first of the tables has the key figures."""
     runs = [run for group in groups for run in group.runs]
     differing = differing_keys(runs)
-    calibration = [t for t in tables if t.name.endswith("_calibration")]
-    accuracy = [t for t in tables if not t.name.endswith("_calibration")]
+    accuracy = []
+    calibration = []
+    for table in tables:
+        is_calibration = table.name.endswith("_calibration")
+        same_kind = calibration if is_calibration else accuracy
+        same_kind.append(comparison_grid(table))
+    # What a run has of its own, as its seed, is shared by none.
+    unshared = {*differing, *UNIQUE_TO_A_RUN}
     return html.render(
         "comparison.html.j2",
         title="Comparison",
         facts=_comparison_facts(groups, runs, differing),
         key_figures=_best(tables[0]) if tables else [],
-        tables=[comparison_grid(table) for table in accuracy],
-        calibration=[comparison_grid(table) for table in calibration],
+        tables=accuracy,
+        calibration=calibration,
         curves=[p for p in pictures if p.name not in CLIENTS],
         client_pictures=[p for p in pictures if p.name in CLIENTS],
         landscapes=landscapes,
         differing=_differing(groups, differing),
-        shared=by_group(runs[0].settings, without={*differing, *UNIQUE_TO_A_RUN}),
-        data=_by_answer(
-            "Data, by the SHA-256 of the rows and who holds them.", runs, _data
-        ),
+        shared=by_group(runs[0].settings, without=unshared),
+        data=_by_answer(DATA_CAPTION, runs, _data),
         environments=_by_answer("Environments.", runs, _environment),
         runs=_each_run(groups),
     )
 
 
 def sweep_page(
-    about: Mapping[str, Any], table: Table, pictures: Sequence[Picture]
+    about: Mapping[str, Any],
+    config: Mapping[str, Any],
+    table: Table,
+    pictures: Sequence[Picture],
 ) -> str:
-    """The page of a sweep; `about` is its sweep.json."""
+    """The page of a sweep; `about` is its sweep.json, `config` its settings by name."""
     over = about["over"]
-    config = by_name(about["experiment"])
-    values = [[name, ", ".join(map(str, swept))] for name, swept in over.items()]
+    names = ", ".join(over)
+    rows = []
+    for name, values in over.items():
+        rows.append([name, ", ".join(map(str, values))])
     return html.render(
         "sweep.html.j2",
         title="Sweep",
-        facts=[f"{config['algorithm']} over {', '.join(over)}", *_facts(config)],
+        facts=[f"{config['algorithm']} over {names}", *_facts(config)],
         key_figures=_best(table),
         table=comparison_grid(table),
         curves=pictures,
-        swept=grid(["Swept", "Values"], values),
+        swept=grid(["Swept", "Values"], rows),
         settings=by_group(about["experiment"], without=over),
     )
 
@@ -79,10 +90,16 @@ def _comparison_facts(
 ) -> list[str]:
     """How much is compared, and what all runs share."""
     seeds = sorted({run.config["seed"] for run in runs})
-    facts = [f"{len(groups)} methods", f"{len(runs)} runs"]
-    facts.append(f"seeds {', '.join(map(str, seeds))}")
-    shared = {k: v for k, v in runs[0].config.items() if k not in differing}
-    return facts + _facts(shared)
+    seeds_text = ", ".join(map(str, seeds))
+    shared = dict(runs[0].config)
+    for name in differing:
+        shared.pop(name, None)
+    return [
+        f"{len(groups)} methods",
+        f"{len(runs)} runs",
+        f"seeds {seeds_text}",
+        *_facts(shared),
+    ]
 
 
 def _facts(config: Mapping[str, Any]) -> list[str]:
@@ -94,12 +111,18 @@ def _best(table: Table) -> list[Card]:
     """Who is best in each ranked column."""
     rows = cells(table)
     cards = []
+    # The first two columns name the method and its model.
     for i, column in enumerate(table.columns, start=2):
         best = [row for row in rows if row[i].mark == BEST]
-        if best:
-            names = [f"{row[0].text}: {row[1].text}" for row in best]
-            who = "; ".join(names) if len(best) < 3 else f"{len(best)} rows alike"
-            cards.append(Card(column.title, best[0][i].text, who))
+        if not best:
+            continue
+        names = [f"{row[0].text}: {row[1].text}" for row in best]
+        note = "; ".join(names)
+        # Ties of many rows would fill the card.
+        if len(best) >= MOST_NAMES:
+            note = f"{len(best)} rows alike"
+        card = Card(title=column.title, value=best[0][i].text, note=note)
+        cards.append(card)
     return cards
 
 
@@ -107,8 +130,10 @@ def _differing(groups: Sequence[Group], differing: Sequence[str]) -> Grid:
     """Settings that differ, method by method; no rows where none does."""
     rows = []
     for group in groups if differing else ():
+        # Runs of a group differ in their seeds alone: the first speaks for all.
         config = group.runs[0].config
-        rows.append([group.label, *(config.get(name) for name in differing)])
+        values = [config.get(name) for name in differing]
+        rows.append([group.label, *values])
     return grid(["Method", *differing], rows, "Settings that differ.")
 
 
@@ -116,14 +141,19 @@ def _by_answer(
     caption: str, runs: Sequence[Run], ask: Callable[[Run], dict[str, str]]
 ) -> Grid:
     """A row for each different answer of `ask`, with the runs that give it."""
-    runs_by_answer: dict[tuple[str, ...], list[str]] = {}
+    names_by_answer: dict[tuple[str, ...], list[str]] = {}
     for run in runs:
         answer = tuple(ask(run).values())
-        runs_by_answer.setdefault(answer, []).append(run.folder.name)
+        names = names_by_answer.setdefault(answer, [])
+        names.append(run.folder.name)
     rows = []
-    for answer, names in runs_by_answer.items():
-        rows.append([*answer, len(names) if len(names) > 3 else ", ".join(names)])
-    return grid([*ask(runs[0]), "Runs"], rows, caption)
+    for answer, names in names_by_answer.items():
+        who: Any = ", ".join(names)
+        if len(names) > MOST_NAMES:
+            who = len(names)
+        rows.append([*answer, who])
+    titles = [*ask(runs[0]), "Runs"]
+    return grid(titles, rows, caption)
 
 
 def _data(run: Run) -> dict[str, str]:
@@ -137,11 +167,13 @@ def _data(run: Run) -> dict[str, str]:
 
 
 def _environment(run: Run) -> dict[str, str]:
+    # Old folders have recorded less: what is not there is shown as a dash.
     environment = run.environment
-    packages = (environment.get("packages") or {}).items()
+    packages = environment.get("packages") or {}
+    versions = [f"{name} {version}" for name, version in packages.items()]
     return {
         "Python": str(environment.get("python", EMPTY)),
-        "Packages": ", ".join(f"{name} {version}" for name, version in packages),
+        "Packages": ", ".join(versions),
         "Platform": str(environment.get("platform", EMPTY)),
         "Processors": str(environment.get("processors", EMPTY)),
         "Devices": counted(environment.get("devices") or [EMPTY]),
@@ -153,14 +185,13 @@ def _each_run(groups: Sequence[Group]) -> Grid:
     rows = []
     for group in groups:
         for run in group.runs:
-            rows.append(
-                [
-                    group.label,
-                    run.config["seed"],
-                    run.folder.name,
-                    run.partition["sha256"][:12],
-                    fixed(number(run.seconds), 1),
-                    str(run.environment.get("command", EMPTY)),
-                ]
-            )
+            row = [
+                group.label,
+                run.config["seed"],
+                run.folder.name,
+                run.partition["sha256"][:12],
+                fixed(number(run.seconds), 1),
+                str(run.environment.get("command", EMPTY)),
+            ]
+            rows.append(row)
     return grid(RUN_TITLES, rows)

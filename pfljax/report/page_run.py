@@ -37,6 +37,7 @@ ARRAYS = {  # name in per_client.npz -> heading
 def run_page(run: Run, pictures: Sequence[Picture]) -> str:
     """The page of one run."""
     by_name = {picture.name: picture for picture in pictures}
+    # Taken out one after another: what is left are the landscapes.
     curves = [by_name.pop(name) for name in CURVES if name in by_name]
     of_clients = [by_name.pop(name) for name in CLIENTS if name in by_name]
     client_title, each_client = _each_client(run)
@@ -86,12 +87,14 @@ def _evaluations(moment: Mapping[str, Any]) -> Grid:
 def _mixture(mixture: Mapping[str, Any]) -> Grid:
     """The ways to set lambda, no rows where the method has no mixture."""
     rows = []
-    for key, name in MIXTURE_ROWS.items():
-        accuracy = (mixture.get(key) or {}).get("accuracy")
+    for choice, text in MIXTURE_ROWS.items():
+        metrics = mixture.get(choice) or {}
+        accuracy = metrics.get("accuracy")
         if accuracy:
-            rows.append([name, *_statistics(accuracy)])
+            rows.append([text, *_statistics(accuracy)])
+    titles = ["λ", *STATISTICS.values()]
     caption = "Mixture of the federated and the local end. Accuracy over clients."
-    return grid(["λ", *STATISTICS.values()], rows, caption)
+    return grid(titles, rows, caption)
 
 
 def _calibration(records: Sequence[Mapping[str, Any]]) -> Grid:
@@ -100,10 +103,12 @@ def _calibration(records: Sequence[Mapping[str, Any]]) -> Grid:
     for record in records:
         means = []
         for column in CALIBRATION:
-            mean = number((record["metrics"].get(column.key) or {}).get("mean"))
-            means.append(fixed(column.scale * mean, column.digits))
+            figures = record["metrics"].get(column.key) or {}
+            mean = column.scale * number(figures.get("mean"))
+            means.append(fixed(mean, column.digits))
         rows.append([*_judged(record), *means])
-    titles = [*JUDGED, *(column.title for column in CALIBRATION)]
+    titles = [*JUDGED]
+    titles += [column.title for column in CALIBRATION]
     return grid(titles, rows, "Calibration and loss, means over clients.")
 
 
@@ -124,33 +129,44 @@ def _each_client(run: Run) -> tuple[str, Grid]:
     C = len(columns["Client"])
     shown = list(range(C))
     title = f"Each of {C} clients"
+    # A page of all clients of a large federation would be megabytes.
     if C > MOST_CLIENTS:
         shown = _worst_clients(run, MOST_CLIENTS)
         title = f"The {MOST_CLIENTS} clients of least accuracy, of {C}"
-    rows = ([column[client] for column in columns.values()] for client in shown)
+    rows = []
+    for client in shown:
+        rows.append([column[client] for column in columns.values()])
     return title, grid([*columns], rows)
 
 
 def _worst_clients(run: Run, count: int) -> list[int]:
     """The clients that the first model serves worst; the first ones without a model."""
-    for model in models_of(run):
-        accuracy = run.per_client[f"{model}/test/accuracy"][-1]
-        return np.argsort(accuracy, kind="stable")[:count].tolist()
-    return list(range(count))
+    models = list(models_of(run))
+    if not models:
+        return list(range(count))
+    accuracy = run.per_client[f"{models[0]}/test/accuracy"][-1]
+    # Clients without rows are NaN, which go last.
+    order = np.argsort(accuracy, kind="stable")
+    return order[:count].tolist()
 
 
 def _client_columns(run: Run) -> dict[str, Sequence[Any]]:
     """Heading -> a value for each client."""
     histogram = np.asarray(run.partition["class_histogram"])
+    # A part of a federation keeps the ids that its clients have there.
     ids = run.partition.get("clients") or range(len(histogram))
     columns: dict[str, Sequence[Any]] = {"Client": ids}
     for name, heading in ARRAYS.items():
-        if name in run.per_client:
-            columns[heading] = run.per_client[name].tolist()
-    columns["Classes"] = (histogram > 0).sum(1).tolist()
-    for model, name in models_of(run).items():
-        last = 100 * run.per_client[f"{model}/test/accuracy"][-1].astype(float)
-        columns[f"Accuracy, {name} (%)"] = [fixed(value, 2) for value in last]
+        values = run.per_client.get(name)
+        if values is not None:
+            columns[heading] = values.tolist()
+    num_classes = (histogram > 0).sum(1)
+    columns["Classes"] = num_classes.tolist()
+    for model, text in models_of(run).items():
+        last = run.per_client[f"{model}/test/accuracy"][-1]
+        # In float64: a float32 times 100 would be rounded once more.
+        in_percent = 100 * last.astype(float)
+        columns[f"Accuracy, {text} (%)"] = [fixed(value, 2) for value in in_percent]
     return columns
 
 
@@ -165,11 +181,14 @@ def _environment(run: Run) -> dict[str, Any]:
 
 def _data(partition: Mapping[str, Any]) -> dict[str, Any]:
     """The manifest in few lines, without what it says of each client."""
-    hidden = (*BY_CLIENT, "unseen", "sha256")
-    lines = {name: value for name, value in partition.items() if name not in hidden}
+    lines = dict(partition)
+    # These are a line a client, or come last.
+    for name in (*BY_CLIENT, "unseen", "sha256"):
+        lines.pop(name, None)
     if partition.get("unseen"):
         lines["clients held out"] = len(partition["unseen"]["class_histogram"])
     for split, sizes in partition["sizes"].items():
+        # A federation without validation rows has an empty list of them.
         if sizes:
             spread = f"{min(sizes)} to {max(sizes)} a client"
             lines[f"rows to {split}"] = f"{sum(sizes)} in all, {spread}"

@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from pfljax.report.config import by_name
-from pfljax.runs import folder
+from pfljax.runs import config, folder
 from pfljax.runs.folder import DAMAGE
 
 NEEDED = {
@@ -36,21 +35,24 @@ def read_object(path: Path) -> dict[str, Any]:
         raise damaged(path, f"expected a JSON object, got {type(content).__name__}")
     known = content
     if path.name == "config.json":
-        _check_grouped(path, content)
-        known = by_name(content)
+        known = read_settings(path, content)
     missing = [key for key in NEEDED.get(path.name, ()) if key not in known]
     if missing:
         raise damaged(path, f"it lacks {', '.join(missing)}")
     return content
 
 
-def _check_grouped(path: Path, config: dict[str, Any]) -> None:
-    """Refuses settings that lie side by side, as they did before there were groups."""
-    if "algorithm" in config:
-        raise ValueError(
-            f"{path}: its settings are not grouped, so an older pfljax wrote it; "
-            "report it with that version, or run it again in a new folder"
-        )
+def read_settings(path: Path, nested: Any) -> dict[str, Any]:
+    """The settings in `path` by name, those too that this version no longer has.
+
+    Raises:
+        ValueError: they are not grouped, as an older version wrote them.
+    """
+    # A report shows what was run and runs nothing, so names are not checked.
+    try:
+        return config.by_name(nested)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
 
 
 def read_optional(path: Path) -> dict[str, Any]:
@@ -65,8 +67,10 @@ def read_lines(path: Path) -> tuple[dict[str, Any], ...]:
         for line in path.read_text(encoding="utf-8").splitlines():
             lines.append(json.loads(line))
     except DAMAGE as error:
+        # Lines read so far are whole: the next one is at fault.
         raise damaged(path, f"line {len(lines) + 1}: {error}") from error
-    if not lines or not all(isinstance(x, dict) and "round" in x for x in lines):
+    have_rounds = [isinstance(line, dict) and "round" in line for line in lines]
+    if not lines or not all(have_rounds):
         raise damaged(path, "expected a JSON object with a round on every line")
     return tuple(lines)
 
@@ -86,12 +90,24 @@ def read_seconds(path: Path) -> float | None:
     """Seconds of training: the sum over the calls in `path`; None without any."""
     if not path.is_file() or not path.stat().st_size:
         return None
-    seconds = [float(x["seconds"]) for x in read_lines(path) if "seconds" in x]
-    return sum(seconds) if seconds else None
+    seconds = []
+    for line in read_lines(path):
+        if "seconds" in line:
+            seconds.append(float(line["seconds"]))
+    # Not 0, which would be shown as a time.
+    if not seconds:
+        return None
+    return sum(seconds)
 
 
 def read_png(path: Path) -> tuple[bytes, int]:
     """(bytes, width in pixels) of an image; width 0 where it is no whole PNG."""
     png = path.read_bytes()
-    whole = png.startswith(b"\x89PNG\r\n\x1a\n") and png.endswith(b"IEND\xaeB`\x82")
-    return png, int.from_bytes(png[16:20], "big") if whole else 0
+    begins = png.startswith(b"\x89PNG\r\n\x1a\n")
+    ends = png.endswith(b"IEND\xaeB`\x82")
+    # A picture that is being written has no end yet.
+    if not begins or not ends:
+        return png, 0
+    # The header chunk is the first one, and the width its first field.
+    width = int.from_bytes(png[16:20], "big")
+    return png, width

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pfljax.report.config import by_group, by_name
+from pfljax.report.config import by_group
 from pfljax.report.read_files import (
     damaged,
     read_arrays,
@@ -19,10 +19,11 @@ from pfljax.report.read_files import (
     read_object,
     read_optional,
     read_seconds,
+    read_settings,
 )
 
-# They do not make another method.
 NO_DEFAULT = object()
+# They do not make another method.
 UNIQUE_TO_A_RUN = ("seed", "out", "baseline", "devices", "homes", "keep", "store")
 
 
@@ -58,9 +59,12 @@ def label_of(
     """
     if config.get("label"):
         return str(config["label"])
+    defaults = defaults or {}
+    hyper = config.get("hyper") or {}
     words = [str(config["algorithm"])]
-    for name, value in sorted((config.get("hyper") or {}).items()):
-        if (defaults or {}).get(name, NO_DEFAULT) != value:
+    for name, value in sorted(hyper.items()):
+        # None may be a value, so it cannot stand for an option without a default.
+        if defaults.get(name, NO_DEFAULT) != value:
             words.append(f"{name}={value}")
     return " ".join(words)
 
@@ -74,11 +78,12 @@ def read_run(folder: str | Path) -> Run:
     folder = Path(folder)
     _check_finished(folder)
     written = read_object(folder / "config.json")
-    config = by_name(written)
+    config = read_settings(folder / "config.json", written)
     summary = read_object(folder / "summary.json")
+    label = config.get("label") or summary.get("label") or label_of(config)
     run = Run(
         folder=folder,
-        label=str(config.get("label") or summary.get("label") or label_of(config)),
+        label=str(label),
         config=config,
         settings=by_group(written),
         environment=read_optional(folder / "environment.json"),
@@ -105,28 +110,35 @@ def group_runs(runs: Iterable[Run]) -> tuple[Group, ...]:
     for group in by_config.values():
         group.sort(key=lambda run: run.config["seed"])
         _check_seeds(group)
-    groups = by_config.values()
-    labels = _unique_labels([group[0] for group in groups])
-    return tuple(
-        Group(label, tuple(group)) for label, group in zip(labels, groups, strict=True)
-    )
+    firsts = [group[0] for group in by_config.values()]
+    labels = _unique_labels(firsts)
+    groups = []
+    for label, group in zip(labels, by_config.values(), strict=True):
+        groups.append(Group(label=label, runs=tuple(group)))
+    return tuple(groups)
 
 
 def differing_keys(runs: Sequence[Run]) -> list[str]:
     """Config keys, the seed and the folder aside, in which the runs differ."""
-    keys = sorted({key for run in runs for key in run.config} - set(UNIQUE_TO_A_RUN))
-    return [
-        key for key in keys if len({_plain(run.config.get(key)) for run in runs}) > 1
-    ]
+    names: set[str] = set()
+    for run in runs:
+        names.update(run.config)
+    differing = []
+    for name in sorted(names.difference(UNIQUE_TO_A_RUN)):
+        values = {_plain(run.config.get(name)) for run in runs}
+        if len(values) > 1:
+            differing.append(name)
+    return differing
 
 
 def find_records(evaluations: Iterable[dict], **wanted: Any) -> list[dict]:
     """Evaluation records whose fields equal `wanted`, e.g. model="server"."""
-    return [
-        record
-        for record in evaluations
-        if all(record.get(name) == value for name, value in wanted.items())
-    ]
+    records = []
+    for record in evaluations:
+        matches = [record.get(name) == value for name, value in wanted.items()]
+        if all(matches):
+            records.append(record)
+    return records
 
 
 def judged_records(evaluations: Iterable[dict], clients: str = "all") -> list[dict]:
@@ -138,7 +150,12 @@ def judged_records(evaluations: Iterable[dict], clients: str = "all") -> list[di
     tests = find_records(evaluations, split="test", clients=clients)
     if not any(record["model"] == "personal" for record in tests):
         return tests
-    return [r for r in tests if r["model"] == "personal" or r["finetune"]]
+    judged = []
+    for record in tests:
+        # A server that is fine-tuned on a client's rows is a personal model too.
+        if record["model"] == "personal" or record["finetune"]:
+            judged.append(record)
+    return judged
 
 
 def personal_is_server(run: Run) -> bool:
@@ -155,6 +172,7 @@ def accuracy_curve(run: Run) -> tuple[np.ndarray, np.ndarray]:
     rounds = []
     means = []
     for line in run.rounds:
+        # Most rounds are not evaluated.
         records = judged_records(line.get("evaluations") or ())
         if records:
             accuracy = records[0]["metrics"].get("accuracy") or {}
@@ -165,7 +183,10 @@ def accuracy_curve(run: Run) -> tuple[np.ndarray, np.ndarray]:
 
 def number(value: Any) -> float:
     """`value` as a float, NaN for None."""
-    return float("nan") if value is None else float(value)
+    # JSON has no NaN: a run writes null for a number that is not finite.
+    if value is None:
+        return float("nan")
+    return float(value)
 
 
 def _check_finished(folder: Path) -> None:
@@ -204,10 +225,16 @@ def _check_agreement(run: Run) -> None:
     T = len(run.per_client["round"])
     C = len(run.partition["class_histogram"])
     for model in ("personal", "server"):
-        shape = run.per_client.get(f"{model}/test/accuracy", np.empty((T, C))).shape
-        if shape != (T, C):
-            why = f"{model}/test/accuracy has shape {shape}, expected {(T, C)}"
-            raise damaged(run.folder / "per_client.npz", why)
+        accuracy = run.per_client.get(f"{model}/test/accuracy")
+        # Not every method has both models.
+        if accuracy is None:
+            continue
+        if accuracy.shape != (T, C):
+            why = f"{model}/test/accuracy has shape {accuracy.shape}"
+            raise damaged(
+                run.folder / "per_client.npz",
+                f"{why}, expected {(T, C)}",
+            )
 
 
 def _plain(value: Any) -> str:
@@ -217,7 +244,9 @@ def _plain(value: Any) -> str:
 
 def _config_key(run: Run) -> str:
     """The config without what tells one seed from another."""
-    kept = {k: v for k, v in run.config.items() if k not in UNIQUE_TO_A_RUN}
+    kept = dict(run.config)
+    for name in UNIQUE_TO_A_RUN:
+        kept.pop(name, None)
     return _plain(kept)
 
 
@@ -247,6 +276,7 @@ def _unique_labels(runs: Sequence[Run]) -> list[str]:
 
 def _short(value: Any) -> str:
     """A config value in few characters."""
-    if isinstance(value, dict):
-        return " ".join(f"{k}={v}" for k, v in sorted(value.items()))
-    return str(value)
+    if not isinstance(value, dict):
+        return str(value)
+    words = [f"{name}={option}" for name, option in sorted(value.items())]
+    return " ".join(words)

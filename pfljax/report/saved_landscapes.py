@@ -1,10 +1,9 @@
 """The pictures that `pfljax landscape` has put into run folders."""
 
-import itertools
 from collections.abc import Sequence
 from pathlib import Path
 
-from pfljax.report.figures import landscape_caption
+from pfljax.report.captions import landscape_caption
 from pfljax.report.html import Picture
 from pfljax.report.read_files import read_png
 from pfljax.report.runs import Group
@@ -39,12 +38,14 @@ def first_landscapes(groups: Sequence[Group]) -> list[Picture]:
     for group in groups:
         for picture in _of_first_run(group):
             kinds.setdefault(picture.name, []).append(picture)
-    sizes = [sum(len(p.png) for p in pictures) for pictures in kinds.values()]
-    totals = itertools.accumulate(sizes)
+    total = 0
     fitting = []
-    for pictures, total in zip(kinds.values(), totals, strict=True):
-        if total <= MOST_BYTES:
-            fitting += pictures
+    for pictures in kinds.values():
+        total += sum(len(picture.png) for picture in pictures)
+        # Whole kinds: one method's alone could not be compared.
+        if total > MOST_BYTES:
+            break
+        fitting += pictures
     return fitting
 
 
@@ -52,7 +53,12 @@ def _of_first_run(group: Group) -> list[Picture]:
     """The landscapes of the first run that has some, captions naming the run."""
     for run in group.runs:
         pictures = read_landscapes(run.folder / "figures")
-        if pictures:
-            name = f"{group.label}, seed {run.config['seed']}"
-            return [p._replace(caption=f"{name}. {p.caption}") for p in pictures]
+        if not pictures:
+            continue
+        name = f"{group.label}, seed {run.config['seed']}"
+        captioned = []
+        for picture in pictures:
+            caption = f"{name}. {picture.caption}"
+            captioned.append(picture._replace(caption=caption))
+        return captioned
     return []

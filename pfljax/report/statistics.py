@@ -10,9 +10,12 @@ import numpy as np
 def over_seeds(values: np.ndarray) -> tuple[float, float, int]:
     """(mean, sample std, count) of the defined values f[n]; NaN where too few."""
     defined = values[~np.isnan(values)]
-    if not len(defined):
+    count = len(defined)
+    if not count:
         return float("nan"), float("nan"), 0
-    return float(defined.mean()), float(std_over_seeds(defined)), len(defined)
+    mean = float(defined.mean())
+    std = float(std_over_seeds(defined))
+    return mean, std, count
 
 
 def std_over_seeds(values: np.ndarray) -> np.ndarray:

@@ -78,8 +78,10 @@ def label_ends(axes: "Axes", ends: Sequence[tuple[float, str, str]]) -> None:
     lines = np.array([text.count("\n") + 1 for _, text, _ in ends])
     low, high = axes.get_ylim()
     height = axes.get_figure().get_size_inches()[1]  # type: ignore[union-attr]
+    # In parts of the axes: labels keep their size, whatever the limits are.
     wanted = np.array([(y - low) / (high - low) for y, _, _ in ends])
-    centres = spread(np.clip(wanted, 0, 1), (0.05 + 0.17 * lines) / height)
+    sizes = (0.05 + 0.17 * lines) / height
+    centres = spread(np.clip(wanted, 0, 1), sizes)
     for (_, text, colour), y, centre in zip(ends, wanted, centres, strict=True):
         axes.plot(
             [1.0, 1.02, 1.035],
@@ -124,9 +126,12 @@ def spread(wanted: np.ndarray, sizes: np.ndarray) -> np.ndarray:
     for i in np.argsort(wanted, kind="stable"):
         block = np.array([i])
         while True:
-            offset = np.cumsum(sizes[block]) - sizes[block] / 2
-            room = max(0.0, 1 - float(sizes[block].sum()))
-            start = np.clip(np.mean(wanted[block] - offset), 0, room)
+            heights = sizes[block]
+            offset = np.cumsum(heights) - heights / 2
+            room = max(0.0, 1 - float(heights.sum()))
+            # Least squares: the mean of where each member wants the block to start.
+            wanted_start = np.mean(wanted[block] - offset)
+            start = np.clip(wanted_start, 0, room)
             centres[block] = start + offset
             # The tolerance lets blocks touch: rounding must not make them overlap.
             if not blocks or _top(blocks[-1], centres, sizes) <= start + 1e-9:
@@ -138,7 +143,8 @@ def spread(wanted: np.ndarray, sizes: np.ndarray) -> np.ndarray:
 
 def _top(block: np.ndarray, centres: np.ndarray, sizes: np.ndarray) -> float:
     """The upper edge of a block of labels."""
-    return float(centres[block[-1]] + sizes[block[-1]] / 2)
+    last = block[-1]
+    return float(centres[last] + sizes[last] / 2)
 
 
 def save_figure(figure: "Figure", stem: Path, truetype: bool = False) -> bytes:

@@ -52,18 +52,24 @@ def _parsed(text: str) -> list[dict[str, Any]]:
 
 def _without_the_last_run(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The rows before those of the run that the last row is of."""
-    last = _run_of(rows[-1], _swept(rows))
-    return [row for row in rows if _run_of(row, _swept(rows)) != last]
+    names = _swept(rows)
+    last = _run_of(rows[-1], names)
+    return [row for row in rows if _run_of(row, names) != last]
 
 
 def progress(rows: Rows, over: Mapping[str, Sequence[Any]]) -> str:
     """How many of the runs `over` names are in the table, where it is not all."""
-    asked = math.prod(len(values) for values in over.values())
-    wanted = {name: {value_text(value) for value in over[name]} for name in over}
+    # As texts: a value of sweep.json is a number, that of sweep.csv is not.
+    wanted = []
+    for values in over.values():
+        wanted.append({value_text(value) for value in values})
     runs = {tuple(value_text(row[name]) for name in over) for row in rows}
     done = 0
     for run in runs:
-        done += all(text in wanted[name] for name, text in zip(over, run, strict=True))
+        # Runs of earlier calls, with other values, are in the table as well.
+        matches = [text in values for text, values in zip(run, wanted, strict=True)]
+        done += all(matches)
+    asked = math.prod(len(values) for values in over.values())
     if done >= asked:
         return ""
     return f"{done} of {asked} runs are finished; the sweep's command runs the rest. "
@@ -77,11 +83,17 @@ def names_of(rows: Rows) -> list[str]:
 def final(rows: Rows) -> list[Mapping[str, Any]]:
     """The rows of each run's last round."""
     names = _swept(rows)
-    last: dict[tuple, int] = {}
+    # Run by run: where rounds are swept, each run has a last one of its own.
+    last_of: dict[tuple, int] = {}
     for row in rows:
         run = _run_of(row, names)
-        last[run] = max(row["round"], last.get(run, 0))
-    return [row for row in rows if row["round"] == last[_run_of(row, names)]]
+        last_of[run] = max(row["round"], last_of.get(run, 0))
+    last_rows = []
+    for row in rows:
+        run = _run_of(row, names)
+        if row["round"] == last_of[run]:
+            last_rows.append(row)
+    return last_rows
 
 
 def value_text(value: Any) -> str:
@@ -96,8 +108,10 @@ def value_text(value: Any) -> str:
     except (TypeError, ValueError):
         return str(value)
     short = f"{as_number:g}"
-    exact = float(short) == as_number and not isinstance(value, bool)
-    return short if exact else str(value)
+    # True is 1 as a number, and another value as a setting.
+    if isinstance(value, bool) or float(short) != as_number:
+        return str(value)
+    return short
 
 
 def _swept(rows: Rows) -> list[str]:

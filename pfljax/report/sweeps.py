@@ -51,13 +51,23 @@ def table(rows: Rows, progress: str = "") -> Table:
     points: dict[tuple[str, str], Seeds] = {}
     for row in final(rows):
         judged = JUDGED.get((row["judged"], str(row["lambda"])))
-        if judged and row["split"] == "test":
-            point = point_text(row, names) or "all seeds"
-            seeds = points.setdefault((point, judged), {})
-            values = seeds.setdefault(int(row.get("seed", 0)), {"round": row["round"]})
-            values |= _values(row)
-    lines = [_table_row(*point, seeds) for point, seeds in points.items()]
-    return Table("sweep", progress + CAPTION, SHOWN, tuple(lines))
+        # The table shows no lambda but 1/2 and those chosen.
+        if judged is None or row["split"] != "test":
+            continue
+        point = point_text(row, names) or "all seeds"
+        seeds = points.setdefault((point, judged), {})
+        seed = int(row.get("seed", 0))
+        values = seeds.setdefault(seed, {"round": row["round"]})
+        values.update(_values(row))
+    lines = []
+    for (point, judged), seeds in points.items():
+        lines.append(_table_row(point, judged, seeds))
+    return Table(
+        name="sweep",
+        caption=progress + CAPTION,
+        columns=SHOWN,
+        rows=tuple(lines),
+    )
 
 
 def _values(row: Mapping[str, Any]) -> dict[str, float]:
@@ -72,22 +82,25 @@ def _values(row: Mapping[str, Any]) -> dict[str, float]:
 def _table_row(point: str, judged: str, seeds: Seeds) -> Row:
     """A point, judged by one model, over its seeds."""
     by_seed = list(seeds.values())
+    values = {}
+    for column in SHOWN:
+        # A seed may lack a metric: its run was written by an older version.
+        numbers = [seed.get(column.key, np.nan) for seed in by_seed]
+        values[column.key] = np.array(numbers)
     return Row(
         method=point,
         judged=judged,
         ranked=not judged.startswith("oracle"),
         seeds=tuple(seeds),
-        rounds=tuple(int(values["round"]) for values in by_seed),
-        values={
-            column.key: np.array([v.get(column.key, np.nan) for v in by_seed])
-            for column in SHOWN
-        },
+        rounds=tuple(int(seed["round"]) for seed in by_seed),
+        values=values,
     )
 
 
 def point_text(row: Mapping[str, Any], names: Sequence[str]) -> str:
     """Names and values of a point; empty where nothing but seeds was swept."""
-    return " ".join(f"{name}={value_text(row[name])}" for name in names)
+    words = [f"{name}={value_text(row[name])}" for name in names]
+    return " ".join(words)
 
 
 def figure(rows: Rows) -> "Figure | None":
@@ -99,10 +112,13 @@ def figure(rows: Rows) -> "Figure | None":
     along = _axis(rows)
     if along is None:
         return None
-    ticks = sorted({value_text(row[along]) for row in rows}, key=float)
+    texts = {value_text(row[along]) for row in rows}
+    # Even steps: values are often powers of ten, with a zero among them.
+    ticks = sorted(texts, key=float)
     curves = _curves(rows, along)
     styles = line_styles(list(curves))
-    shifts = np.linspace(-0.02, 0.02, len(curves)) * len(ticks)  # whiskers side by side
+    # Whiskers side by side, for equal ones would hide one another.
+    shifts = np.linspace(-0.02, 0.02, len(curves)) * len(ticks)
     drawn, (axes,) = new_figure(6.4, 3.6)
     ends = []
     for label, style, shift in zip(curves, styles, shifts, strict=True):
@@ -112,7 +128,9 @@ def figure(rows: Rows) -> "Figure | None":
     axes.set_xlabel(along)
     axes.set_ylabel("test accuracy (%), mean over clients")
     axes.grid(axis="y", **GRID)
-    label_ends(axes, ends if len(ends) > 1 else ())
+    # One line alone has nothing to be told from, and no name.
+    if len(ends) > 1:
+        label_ends(axes, ends)
     return drawn
 
 
@@ -124,20 +142,30 @@ def _draw_curve(
     style: Mapping[str, Any],
 ) -> float:
     """Draws one line, moved right by `shift` ticks; its last mean, in percent."""
-    statistics = [over_seeds(100 * np.array(curve.get(tick, []))) for tick in ticks]
-    mean = np.array([mean for mean, _, _ in statistics])
-    std = np.array([std for _, std, _ in statistics])
+    means = []
+    stds = []
+    for tick in ticks:
+        # A point may not be finished yet.
+        accuracies = np.array(curve.get(tick, []))
+        mean, std, _ = over_seeds(100 * accuracies)
+        means.append(mean)
+        stds.append(std)
     x = np.arange(len(ticks)) + shift
-    axes.errorbar(x, mean, np.nan_to_num(std), marker="o", capsize=3, **style)
-    return float(mean[-1])
+    # One seed has no std: its whisker has no length.
+    whiskers = np.nan_to_num(stds)
+    axes.errorbar(x, np.array(means), whiskers, marker="o", capsize=3, **style)
+    return means[-1]
 
 
 def _axis(rows: Rows) -> str | None:
     """The swept number with most values, if there is one with two."""
-    values = {name: {value_text(row[name]) for row in rows} for name in names_of(rows)}
-    numbers = [name for name, texts in values.items() if all(map(_is_number, texts))]
-    most = max(numbers, key=lambda name: len(values[name]), default=None)
-    return most if most and len(values[most]) > 1 else None
+    counts = {}
+    for name in names_of(rows):
+        texts = {value_text(row[name]) for row in rows}
+        if len(texts) > 1 and all(_is_number(text) for text in texts):
+            counts[name] = len(texts)
+    # The first of those with as many.
+    return max(counts, key=lambda name: counts[name], default=None)
 
 
 def _is_number(text: str) -> bool:
@@ -154,7 +182,11 @@ def _curves(rows: Rows, along: str) -> dict[str, Curve]:
     curves: dict[str, Curve] = {}
     for row in final(rows):
         kind = (row["judged"], row["split"], row["metric"])
-        if kind == ("personal", "test", "accuracy"):
-            curve = curves.setdefault(point_text(row, rest), {})
-            curve.setdefault(value_text(row[along]), []).append(number(row["mean"]))
+        if kind != ("personal", "test", "accuracy"):
+            continue
+        label = point_text(row, rest)
+        tick = value_text(row[along])
+        curve = curves.setdefault(label, {})
+        accuracies = curve.setdefault(tick, [])
+        accuracies.append(number(row["mean"]))
     return curves

@@ -34,12 +34,15 @@ def comparison_table(
         clients: "all", "participants", "never chosen" or "unseen".
     """
     runs = [run for group in groups for run in group.runs]
-    rows = [row for g in groups for row in method_rows(g, runs, at, clients)]
+    rows = []
+    for group in groups:
+        rows += method_rows(group, runs, at, clients)
     name, moment = MOMENTS[at]
     caption = _caption(moment, clients)
     if clients != "all":
         name += f"_{clients.replace(' ', '_')}"
     differing = problem_differences(runs)
+    # Who has more rows to learn from is not better for that.
     if differing:
         rows = [row._replace(ranked=False) for row in rows]
         caption += (
@@ -51,9 +54,13 @@ def comparison_table(
 
 def problem_differences(runs: Sequence[Run]) -> list[str]:
     """The settings of the problem itself that differ between the runs."""
-    return [
-        name for name in PROBLEM if len({str(run.config.get(name)) for run in runs}) > 1
-    ]
+    differing = []
+    for name in PROBLEM:
+        # As texts, for a value may be a dict.
+        values = {str(run.config.get(name)) for run in runs}
+        if len(values) > 1:
+            differing.append(name)
+    return differing
 
 
 def calibration_table(table: Table) -> Table:

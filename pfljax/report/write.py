@@ -4,13 +4,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pfljax.report import comparison, figures, formats, sweeps
+from pfljax.report import captions, comparison, figures, formats, sweeps
 from pfljax.report.clients import CHOSEN, LAST
 from pfljax.report.columns import Table
 from pfljax.report.html import Picture
 from pfljax.report.page_comparison import comparison_page, sweep_page
 from pfljax.report.page_run import run_page
-from pfljax.report.read_files import read_object
+from pfljax.report.read_files import read_object, read_settings
 from pfljax.report.runs import Group, Run, group_runs, read_run
 from pfljax.report.saved_landscapes import first_landscapes, read_landscapes
 from pfljax.report.style import CSS_PIXELS, save_figure
@@ -42,11 +42,15 @@ def write_run_report(folder: str | Path) -> None:
     pictures = []
     for name, draw in DRAW.items():
         figure = draw(run)
-        if figure is not None:
-            caption = figures.caption(name, run)
-            pictures.append(_save_picture(figure, figure_folder / name, caption))
+        # Not every run has what every figure shows.
+        if figure is None:
+            continue
+        caption = captions.caption(name, run)
+        picture = _save_picture(figure, figure_folder / name, caption)
+        pictures.append(picture)
     pictures += read_landscapes(figure_folder)
-    _write(run.folder / "report.html", run_page(run, pictures))
+    page = run_page(run, pictures)
+    _write(run.folder / "report.html", page)
 
 
 def write_comparison(folders: Sequence[str | Path], out: str | Path) -> str:
@@ -69,12 +73,14 @@ def write_comparison(folders: Sequence[str | Path], out: str | Path) -> str:
     groups = group_runs(runs)
     out = _make_folder(Path(out))
     accuracy = _accuracy_tables(groups)
-    calibration = [calibration_table(t) for t in accuracy if t.name in CALIBRATED]
-    tables = [*accuracy, *(table for table in calibration if table.rows)]
+    calibration = _calibration_tables(accuracy)
+    tables = [*accuracy, *calibration]
     for table in tables:
         _write_table(table, out)
-    pictures = _comparison_pictures(runs, _make_folder(out / "figures"))
-    page = comparison_page(groups, tables, pictures, first_landscapes(groups))
+    figure_folder = _make_folder(out / "figures")
+    pictures = _comparison_pictures(runs, figure_folder)
+    landscapes = first_landscapes(groups)
+    page = comparison_page(groups, tables, pictures, landscapes)
     _write(out / "comparison.html", page)
     return "\n".join(_markdown(table) for table in accuracy)
 
@@ -85,28 +91,53 @@ def write_sweep_report(folder: str | Path, out: str | Path) -> str:
     comparison_sweep.csv (means), comparison_sweep_seeds.csv, .md and .tex.
 
     Raises:
-        ValueError: `folder` holds no finished run of a sweep.
+        ValueError: `folder` holds no finished run of a sweep, or an older version's.
     """
     rows = sweeps.read(folder)
+    file = Path(folder) / "sweep.json"
+    about = read_object(file)
+    # All is read before anything is written: a folder refused leaves no trace.
+    config = read_settings(file, about["experiment"])
     out = _make_folder(Path(out))
-    about = read_object(Path(folder) / "sweep.json")
-    progress = sweeps.progress(rows, about.get("asked", about["over"]))
+    # Values of earlier calls are in the table too; progress is that of the last call.
+    asked = about.get("asked", about["over"])
+    progress = sweeps.progress(rows, asked)
     table = sweeps.table(rows, progress)
     figure = sweeps.figure(rows)
     figure_folder = _make_folder(out / "figures")
     pictures = []
     if figure is not None:
         stem = figure_folder / "accuracy"
-        pictures.append(_save_picture(figure, stem, sweeps.FIGURE, truetype=True))
+        picture = _save_picture(figure, stem, sweeps.FIGURE, truetype=True)
+        pictures.append(picture)
     _write_table(table, out)
-    _write(out / "sweep.html", sweep_page(about, table, pictures))
+    page = sweep_page(about, config, table, pictures)
+    _write(out / "sweep.html", page)
     return _markdown(table)
 
 
 def _accuracy_tables(groups: Sequence[Group]) -> list[Table]:
     """The tables that have rows."""
-    kinds = ((LAST, "all"), (CHOSEN, "all"), (LAST, "never chosen"), (LAST, "unseen"))
-    tables = [comparison_table(groups, at, clients) for at, clients in kinds]
+    # Clients that never took part are judged after the last round alone.
+    kinds = (
+        (LAST, "all"),
+        (CHOSEN, "all"),
+        (LAST, "never chosen"),
+        (LAST, "unseen"),
+    )
+    tables = []
+    for at, clients in kinds:
+        table = comparison_table(groups, at, clients)
+        tables.append(table)
+    return [table for table in tables if table.rows]
+
+
+def _calibration_tables(accuracy: Sequence[Table]) -> list[Table]:
+    """Those that have rows: older runs have not recorded these metrics."""
+    tables = []
+    for table in accuracy:
+        if table.name in CALIBRATED:
+            tables.append(calibration_table(table))
     return [table for table in tables if table.rows]
 
 
@@ -132,10 +163,12 @@ def _comparison_pictures(runs: Sequence[Run], folder: Path) -> list[Picture]:
         "curves_by_bytes": comparison.comparison_curves(runs, "bytes", log=True),
         "accuracy_over_clients": comparison.comparison_clients(runs),
     }
-    return [
-        _save_picture(figure, folder / name, comparison.CAPTIONS[name], truetype=True)
-        for name, figure in drawn.items()
-    ]
+    pictures = []
+    for name, figure in drawn.items():
+        caption = comparison.CAPTIONS[name]
+        picture = _save_picture(figure, folder / name, caption, truetype=True)
+        pictures.append(picture)
+    return pictures
 
 
 def _save_picture(

@@ -27,11 +27,11 @@ def from_dict(nested: Mapping[str, Any]) -> Experiment:
     return Experiment(**ungrouped(nested))
 
 
-def ungrouped(nested: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of a config.json by name, as JSON types.
+def by_name(nested: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a config.json by name, as JSON types, whatever their names.
 
     Raises:
-      ValueError: it holds no settings, or not by group as this version writes them.
+      ValueError: it holds no settings, or not by group.
     """
     if isinstance(nested, Mapping) and "algorithm" in nested:
         raise ValueError(
@@ -41,16 +41,29 @@ def ungrouped(nested: Mapping[str, Any]) -> dict[str, Any]:
     if not isinstance(nested, Mapping) or "method" not in nested:
         raise ValueError("expected a JSON object with the settings of an experiment")
     values: dict[str, Any] = {}
-    for group, own in nested.items():
+    for group, settings in nested.items():
+        if isinstance(settings, Mapping):
+            values |= settings
+        else:
+            values[group] = settings
+    return values
+
+
+def ungrouped(nested: Mapping[str, Any]) -> dict[str, Any]:
+    """`by_name` of settings that this version knows.
+
+    Raises:
+      ValueError: as `by_name`, or a group or a setting is unknown.
+    """
+    values = by_name(nested)
+    for group, settings in nested.items():
         registry.find("group of settings", {**GROUPS, "seed": int}, group)
         if group == "seed":
-            values["seed"] = own
             continue
-        if not isinstance(own, Mapping):
-            raise ValueError(f"{group} is {own!r}; expected its settings by name")
-        for name in own:
+        if not isinstance(settings, Mapping):
+            raise ValueError(f"{group} is {settings!r}; expected its settings by name")
+        for name in settings:
             registry.find(f"setting of {group}", vars(GROUPS[group]()), name)
-        values |= own
     return values
 
 

@@ -58,30 +58,44 @@ def grouped(points: Sequence[Point], task: Task | None = None) -> list[Group]:
             traced_by_kind[kind] = numbers._replace(options=options)
         traced = traced_by_kind[kind]
         static = _static(experiment, traced)
-        if (static, shape) not in groups:
+        program = (static, shape)
+        if program not in groups:
+            # With the point's own numbers: a traced one is never looked at again.
             _check_built(experiment, shape, task)
-            groups[static, shape] = Group(static, shape, traced, points=[])
-        groups[static, shape].points.append(point)
+            groups[program] = Group(
+                experiment=static,
+                shape=shape,
+                traced=traced,
+                points=[],
+            )
+        groups[program].points.append(point)
     return [_with_largest_cohort(group) for group in groups.values()]
 
 
 def _with_largest_cohort(group: Group) -> Group:
     """The group as it is compiled: with slots for the largest of its cohorts."""
-    cohort = max(p.experiment.participation.cohort for p in group.points)
-    return group._replace(experiment=group.experiment.replace(cohort=cohort))
+    cohorts = [point.experiment.participation.cohort for point in group.points]
+    experiment = group.experiment.replace(cohort=max(cohorts))
+    return group._replace(experiment=experiment)
 
 
 def _numbers(point: Point) -> Traced:
     """All numbers among the swept names."""
-    names = point.values
-    hyper = point.experiment.method.hyper
+    swept = point.values
     participation = point.experiment.participation
+    settings = [name for name in NUMBERS if name in swept]
+    options = []
+    for name, value in point.experiment.method.hyper:
+        # A bool and an int choose among programs; a float is a number in one.
+        if name in swept and type(value) is float:
+            options.append(name)
     # Only a uniform cohort is the head of a larger one of the same key.
     uniform = participation.selection.name == "uniform"
+    can_be_cut = uniform and not participation.stragglers
     return Traced(
-        settings=tuple(name for name in NUMBERS if name in names),
-        options=tuple(n for n, v in hyper if n in names and type(v) is float),
-        cohort="cohort" in names and uniform and not participation.stragglers,
+        settings=tuple(settings),
+        options=tuple(options),
+        cohort="cohort" in swept and can_be_cut,
     )
 
 
@@ -90,19 +104,26 @@ def _traceable_options(
 ) -> tuple[str, ...]:
     """The options whose values the method does not look at while it is built."""
     model = task or components.make_task(experiment, shape)
-    return tuple(name for name in names if _traceable(experiment, shape, model, name))
+    traceable = []
+    for name in names:
+        if _traceable(experiment, shape, model, name):
+            traceable.append(name)
+    return tuple(traceable)
 
 
 def _traceable(experiment: Experiment, shape: Shape, model: Task, name: str) -> bool:
     """Whether the method is built without a look at the value of this option."""
 
     def build(value: Any) -> None:
-        hyper = dict(experiment.method.hyper) | {name: value}
+        hyper = dict(experiment.method.hyper)
+        hyper[name] = value
         changed = experiment.replace(hyper=hyper, devices=None)
         components.make_setting(changed, model, shape)
 
+    number = jax.ShapeDtypeStruct((), np.float32)
+    # An abstract number has no value: a factory that compares it raises.
     try:
-        jax.eval_shape(build, jax.ShapeDtypeStruct((), np.float32))
+        jax.eval_shape(build, number)
     except jax.errors.ConcretizationTypeError:
         return False
     return True
@@ -113,13 +134,18 @@ def _check_built(experiment: Experiment, shape: Shape, task: Task | None) -> Non
     if task is not None:
         check_task(task, shape.input_shape, shape.num_classes)
     model = task or components.make_task(experiment, shape)
-    components.make_setting(experiment.replace(devices=None), model, shape)
+    # A sweep deals whole runs to the devices: none is split over them.
+    on_one_device = experiment.replace(devices=None)
+    components.make_setting(on_one_device, model, shape)
 
 
 def _static(experiment: Experiment, traced: Traced) -> Experiment:
     """What of the experiment its program depends on; 1 for a cohort that is cut."""
-    shared: Any = flat(Experiment(), (*UNHASHED, *traced.settings))
+    # Defaults stand for all that may differ, so that equal programs compare equal.
+    defaults: Any = flat(Experiment(), (*UNHASHED, *traced.settings))
     if traced.cohort:
-        shared["cohort"] = 1
-    hyper = {k: v for k, v in experiment.method.hyper if k not in traced.options}
-    return experiment.replace(**shared, hyper=hyper, seed=0)
+        defaults["cohort"] = 1
+    hyper = dict(experiment.method.hyper)
+    for name in traced.options:
+        hyper.pop(name)
+    return experiment.replace(**defaults, hyper=hyper, seed=0)

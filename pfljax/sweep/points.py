@@ -3,9 +3,10 @@
 A name is a setting of `Experiment` or an option of the method.
 """
 
+import functools
 import hashlib
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,23 +31,41 @@ class Point(NamedTuple):
     digest: str  # of the settings and the rows: the name of the run's file
 
 
+class Dealt(NamedTuple):
+    """The clients of a run."""
+
+    federation: Federation
+    text: str  # tells them and their rows from others
+
+
 def combined(over: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
     """Every combination of the values; the last name changes fastest."""
-    values = [_values(name, swept) for name, swept in over.items()]
-    return [dict(zip(over, point, strict=True)) for point in itertools.product(*values)]
+    values_by_name = [_values(name, swept) for name, swept in over.items()]
+    combinations = []
+    for values in itertools.product(*values_by_name):
+        point = dict(zip(over, values, strict=True))
+        combinations.append(point)
+    return combinations
 
 
 def _values(name: str, values: Any) -> list[Any]:
     """The values to sweep, as Python's own."""
     if isinstance(values, str | int | float) or not len(values):
         raise ValueError(f"{name} is {values!r}; expected a list of values to sweep")
-    values = [v.item() if isinstance(v, np.generic) else v for v in values]
-    odd = [v for v in values if not isinstance(v, bool | int | float | str | None)]
-    if odd:
-        raise ValueError(f"{name} is {odd[0]!r}; expected numbers, texts, True or None")
-    if len(set(values)) < len(values):
-        raise ValueError(f"{name} is {values}; give every value once")
-    return values
+    swept = []
+    for value in values:
+        # NumPy's numbers are no JSON, and sweep.json names every value.
+        if isinstance(value, np.generic):
+            value = value.item()
+        if not isinstance(value, bool | int | float | str | None):
+            raise ValueError(
+                f"{name} is {value!r}; expected numbers, texts, True or None"
+            )
+        swept.append(value)
+    # Two runs of one point would have the same file.
+    if len(set(swept)) < len(swept):
+        raise ValueError(f"{name} is {swept}; give every value once")
+    return swept
 
 
 def settled(experiment: Experiment, values: Mapping[str, Any]) -> Experiment:
@@ -55,50 +74,68 @@ def settled(experiment: Experiment, values: Mapping[str, Any]) -> Experiment:
     Raises:
       ValueError: a name is neither.
     """
+    # What changes no number of a run makes no other run.
     fields = set(FIELDS) - {"hyper", *UNHASHED}
-    settings: Any = {n: value for n, value in values.items() if n in fields}
+    settings: dict[str, Any] = {}
+    options: dict[str, Any] = {}
+    for name, value in values.items():
+        record = settings if name in fields else options
+        record[name] = value
+    # Settings first: the method may be swept, and its options are then its own.
     experiment = experiment.replace(**settings)
     method = algorithms.method(experiment.method.algorithm)
-    known = dict.fromkeys([*registry.defaults(method), *fields], True)
+    names = [*registry.defaults(method), *fields]
+    known = dict.fromkeys(names, True)
     for name in values:
         registry.find("name to sweep", known, name)
-    options = {name: values[name] for name in values if name not in fields}
-    return experiment.replace(hyper=dict(experiment.method.hyper) | options)
+    hyper = dict(experiment.method.hyper) | options
+    return experiment.replace(hyper=hyper)
 
 
 def make(
     experiment: Experiment,
     over: Mapping[str, Sequence[Any]],
-    given: Any = None,
+    federation: Federation | Callable[[int], Federation] | None = None,
     task: Task | None = None,
 ) -> list[Point]:
     """The points of all combinations, checked.
 
-    `given` is a federation, a function of the seed that makes one, or None.
+    `federation` may be a function of the seed that makes one.
 
     Raises:
       ValueError: a name is unknown, or a value is wrong.
     """
-    given_by_seed: dict[int, Federation | None] = {}
-    dealt: dict[tuple, tuple[Federation, str]] = {}
+    of_seed = _of_seed(federation)
+    dealt: dict[tuple, Dealt] = {}
     points = []
     for values in combined(over):
         settings = settled(experiment, values)
-        if settings.seed not in given_by_seed:
-            given_by_seed[settings.seed] = _of_seed(given, settings.seed)
-        of_seed = given_by_seed[settings.seed]
-        settings = simulation.truthful(settings, of_seed, task)
-        checks.check(settings, own_model=task is not None)
-        _check_judged(settings)
-        settings = checks.resolve(settings)
+        custom = of_seed(settings.seed)
+        settings = _checked(settings, custom, task)
         # Points that differ in nothing of the rows share one federation.
         rows = tuple(flat(settings, ROWS).values())
         if rows not in dealt:
-            dealt[rows] = _dealt(settings, of_seed)
-        federation, clients = dealt[rows]
-        digest = _digest(settings, clients, with_rounds="rounds" in values)
-        points.append(Point(values, settings, federation, digest))
+            dealt[rows] = _dealt(settings, custom)
+        clients = dealt[rows]
+        digest = _digest(settings, clients.text, with_rounds="rounds" in values)
+        point = Point(
+            values=values,
+            experiment=settings,
+            federation=clients.federation,
+            digest=digest,
+        )
+        points.append(point)
     return points
+
+
+def _checked(
+    experiment: Experiment, federation: Federation | None, task: Task | None
+) -> Experiment:
+    """The settings of a point as its run has them, checked."""
+    experiment = simulation.truthful(experiment, federation, task)
+    checks.check(experiment, own_model=task is not None)
+    _check_judged(experiment)
+    return checks.resolve(experiment)
 
 
 def _digest(settings: Experiment, clients: str, *, with_rounds: bool) -> str:
@@ -126,18 +163,23 @@ def _check_judged(experiment: Experiment) -> None:
         )
 
 
-def _of_seed(given: Any, seed: int) -> Federation | None:
-    """The federation given for this seed."""
-    if given is None or isinstance(given, Federation):
-        return given
-    return given(seed)
+def _of_seed(
+    federation: Federation | Callable[[int], Federation] | None,
+) -> Callable[[int], Federation | None]:
+    """The federation of one's own as a function of the seed."""
+    if federation is None or isinstance(federation, Federation):
+        return lambda seed: federation
+    # Each seed's is made once: its rows may be many, and pools are known by identity.
+    return functools.cache(federation)
 
 
-def _dealt(experiment: Experiment, given: Federation | None) -> tuple[Federation, str]:
-    """(clients that train, a text that tells them and their rows from others)."""
-    federation, _ = build_federation(experiment, given)
-    manifest = of_run(federation, None, given is not None)
+def _dealt(experiment: Experiment, custom: Federation | None) -> Dealt:
+    """The clients that train."""
+    federation, _ = build_federation(experiment, custom)
+    manifest = of_run(federation, None, custom is not None)
     names = ["sha256", "x_crc32"]
-    if given:
+    # Rows of a data set follow from the settings; those of one's own do not.
+    if custom:
         names += ["clients", "shift", "scale"]
-    return federation, " ".join(str(manifest.get(name)) for name in names)
+    values = [str(manifest.get(name)) for name in names]
+    return Dealt(federation=federation, text=" ".join(values))

@@ -1,12 +1,12 @@
 """The rows of several federations as one pool, for the runs of one program."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
-from pfljax.core.types import Examples
+from pfljax.core.types import ClientData, Examples
 from pfljax.data import Federation
 
 SPLITS = ("test", "validation")
@@ -16,9 +16,9 @@ Span = tuple[Any, Any]  # offset and size
 class Rows(NamedTuple):
     """Whose rows are judged."""
 
-    own: Span  # i32[F, C], each client's
-    different: Span  # i32[F, U], without repeats
-    place: Any  # i32[F, C], which of them is a client's
+    spans: Span  # i32[F, C], each client's
+    unique: Span  # i32[F, U], the same without repeats
+    span_of_client: Any  # i32[F, C], which of the unique ones is a client's
 
 
 class Data(NamedTuple):
@@ -32,51 +32,90 @@ class Data(NamedTuple):
 def stack(federations: list[Federation]) -> Data:
     """The federations with one copy of every pool, on the host."""
     # Seeds of one data set often share its pool: by identity, for rows are many.
-    pools = {id(f.train.examples): f.train.examples for f in federations}
-    ends = np.cumsum([0, *(len(pool.y) for pool in pools.values())])
-    if ends[-1] > np.iinfo(np.int32).max:
-        raise ValueError(
-            f"the seeds' federations have {ends[-1]} rows together; at most 2**31 - 1 "
-            "are held: sweep fewer seeds at once"
-        )
-    starts = dict(zip(pools, ends, strict=False))
+    pools = {}
+    for federation in federations:
+        examples = federation.train.examples
+        pools[id(examples)] = examples
+    starts = _starts(pools)
+    train = [federation.train for federation in federations]
     judged = {}
     for split in SPLITS:
-        spans = _moved([getattr(f, split) for f in federations], starts)
-        if spans[1].any():
-            different, index = _different(*spans)
-            judged[split] = Rows(own=spans, different=different, place=index)
+        rows = [getattr(federation, split) for federation in federations]
+        spans = _moved(rows, starts)
+        _, size = spans
+        # A split without rows is left out: nothing is compiled for it.
+        if size.any():
+            judged[split] = _rows(spans)
     return Data(
         pool=jax.tree.map(_concatenate, *pools.values()),
-        train=_moved([f.train for f in federations], starts),
+        train=_moved(train, starts),
         judged=judged,
     )
 
 
-def _moved(rows: Sequence[Any], starts: dict[int, int]) -> Span:
+def _starts(pools: Mapping[int, Examples]) -> dict[int, int]:
+    """Where each pool begins in the joint one."""
+    starts = {}
+    end = 0
+    for identity, pool in pools.items():
+        starts[identity] = end
+        end += len(pool.y)
+    # Offsets are int32 on the device.
+    if end > np.iinfo(np.int32).max:
+        raise ValueError(
+            f"the seeds' federations have {end} rows together; at most 2**31 - 1 "
+            "are held: sweep fewer seeds at once"
+        )
+    return starts
+
+
+def _rows(spans: Span) -> Rows:
+    """The spans of one split, with and without repeats."""
+    unique, span_of_client = _unique(*spans)
+    return Rows(
+        spans=spans,
+        unique=unique,
+        span_of_client=span_of_client,
+    )
+
+
+def _moved(rows: Sequence[ClientData], starts: Mapping[int, int]) -> Span:
     """Spans i32[F, C] in the joint pool, where each pool begins at its `starts`."""
-    offset = [np.asarray(data.offset) + starts[id(data.examples)] for data in rows]
-    return np.stack(offset).astype(np.int32), np.stack([data.size for data in rows])
+    offsets = []
+    sizes = []
+    for data in rows:
+        start = starts[id(data.examples)]
+        offsets.append(np.asarray(data.offset) + start)
+        sizes.append(data.size)
+    offset = np.stack(offsets).astype(np.int32)
+    size = np.stack(sizes)
+    return offset, size
 
 
 def _concatenate(*parts: Any) -> np.ndarray:
     """The leaves of all pools one after another; a single one is not copied."""
     arrays = [np.asarray(part) for part in parts]
-    return np.concatenate(arrays) if len(arrays) > 1 else arrays[0]
+    if len(arrays) == 1:
+        return arrays[0]
+    return np.concatenate(arrays)
 
 
-def _different(offset: np.ndarray, size: np.ndarray) -> tuple[Span, np.ndarray]:
+def _unique(offset: np.ndarray, size: np.ndarray) -> tuple[Span, np.ndarray]:
     """(spans i32[F, U], index i32[F, C]): each federation's rows without repeats.
 
-    Federations with fewer different spans are padded by empty ones.
+    Federations with fewer unique spans are padded by empty ones.
     """
     uniques = []
     indices = []
     for spans in np.stack([offset, size], axis=2):
         unique, index = np.unique(spans, axis=0, return_inverse=True)
         uniques.append(unique)
+        # Some versions of NumPy give the index the shape of what it indexes.
         indices.append(index.ravel())
     most = max(len(unique) for unique in uniques)
-    padded = [np.pad(unique, ((0, most - len(unique)), (0, 0))) for unique in uniques]
+    padded = []
+    for unique in uniques:
+        empty = most - len(unique)
+        padded.append(np.pad(unique, ((0, empty), (0, 0))))
     offset, size = np.moveaxis(np.stack(padded), 2, 0)
     return (offset, size), np.stack(indices)

@@ -46,15 +46,19 @@ class Sweep:
           ValueError: the runs differ in the rounds of their evaluations or in their
             clients, or not all have this metric.
         """
-        known = set.intersection(*(set(result.metrics) for result in self.results))
+        metrics_by_run = [set(result.metrics) for result in self.results]
+        known = set.intersection(*metrics_by_run)
         if name not in known:
             names = ", ".join(sorted(known))
             raise ValueError(f"not all runs have the metric {name!r}; all have {names}")
-        metrics = [result.metrics[name] for result in self.results]
-        kinds = {
-            (*result.round.tolist(), values.shape[1])
-            for result, values in zip(self.results, metrics, strict=True)
-        }
+        metrics = []
+        kinds = set()
+        for result in self.results:
+            values = result.metrics[name]
+            metrics.append(values)
+            num_clients = values.shape[1]
+            kinds.add((*result.round.tolist(), num_clients))
+        # Equal shapes are not enough: row t must be the same round of each run.
         if len(kinds) > 1:
             raise ValueError(
                 "runs differ in the rounds of their evaluations or in their clients, "
@@ -69,14 +73,18 @@ class Sweep:
         client's was chosen: on its "validation" or (an "oracle") on its test rows.
         """
         for result in self.results:
-            for row in itertools.chain(_of_models(result), _of_mixtures(result)):
+            rows = itertools.chain(_of_models(result), _of_mixtures(result))
+            for row in rows:
+                # What is swept stands in the first columns.
                 yield result.values | row
 
     def table(self) -> str:
         """Markdown of the last evaluation: means over clients, ± std over seeds."""
+        # Here, for a sweep needs no report.
         from pfljax.report import formats, sweeps
 
-        return formats.markdown(sweeps.table([*self.rows()]))
+        rows = list(self.rows())
+        return formats.markdown(sweeps.table(rows))
 
 
 def _of_models(result: Result) -> Iterator[dict[str, Any]]:
@@ -84,21 +92,47 @@ def _of_models(result: Result) -> Iterator[dict[str, Any]]:
     for name, values in result.metrics.items():
         model, split, metric = name.split("/")
         for at, by_client in zip(result.round, values, strict=True):
-            judged = dict(zip(WHAT, (int(at), model, "", split, metric), strict=True))
-            yield judged | summarise(by_client, result.size[split], metric)
+            what = _what(
+                round_=int(at),
+                judged=model,
+                at_lambda="",
+                split=split,
+                metric=metric,
+            )
+            yield what | summarise(by_client, result.size[split], metric)
+
+
+def _what(
+    *, round_: int, judged: str, at_lambda: Any, split: str, metric: str
+) -> dict[str, Any]:
+    """The columns `WHAT` of a row."""
+    return {
+        "round": round_,
+        "judged": judged,
+        "lambda": at_lambda,
+        "split": split,
+        "metric": metric,
+    }
 
 
 def _of_mixtures(result: Result) -> Iterator[dict[str, Any]]:
     """Rows of the models between two endpoints, after the last round."""
-    at = int(result.round[-1])
+    last_round = int(result.round[-1])
     for name, values in result.path.items():
         split, metric = name.split("/")
         by_lambda: dict[Any, np.ndarray] = dict(zip(GRID, values.T, strict=True))
+        # On validation rows a lambda chosen there would judge itself.
         if split == "test":
             by_lambda |= _chosen(result.path, values)
-        for t, by_client in by_lambda.items():
-            judged = dict(zip(WHAT, (at, "mixture", t, split, metric), strict=True))
-            yield judged | summarise(by_client, result.size[split], metric)
+        for at_lambda, by_client in by_lambda.items():
+            what = _what(
+                round_=last_round,
+                judged="mixture",
+                at_lambda=at_lambda,
+                split=split,
+                metric=metric,
+            )
+            yield what | summarise(by_client, result.size[split], metric)
 
 
 def _chosen(path: Mapping[str, np.ndarray], values: np.ndarray) -> dict[str, Any]:
@@ -121,15 +155,22 @@ def write_table(path: Path, runs: Sweep) -> None:
 def add_to_table(path: Path, over: dict[str, list[Any]], result: Result) -> None:
     """Adds one run's rows to sweep.csv, in one write: a kill leaves whole runs."""
     text = io.StringIO(newline="")
-    one = Sweep(Experiment(), over, [result])
+    # The table names no setting of the experiment, so any one will do.
+    one = Sweep(
+        experiment=Experiment(),
+        over=over,
+        results=[result],
+    )
     _write_rows(text, one, header=not path.exists())
+    rows = text.getvalue().encode()
     with open(path, "ab") as file:
         # The text is longer than the buffer of the file, so it is written uncut.
-        file.write(text.getvalue().encode())
+        file.write(rows)
 
 
 def _write_rows(file: TextIO, runs: Sweep, *, header: bool) -> None:
-    writer = csv.DictWriter(file, [*runs.over, *WHAT, *FIGURES])
+    columns = [*runs.over, *WHAT, *FIGURES]
+    writer = csv.DictWriter(file, columns)
     if header:
         writer.writeheader()
     writer.writerows(runs.rows())
@@ -149,9 +190,11 @@ def claim(
     all_values = {name: list(values) for name, values in over.items()}
     if file.exists():
         before = folder.read_json(file)
-        _check_same(path, before, experiment, over)
+        _check_same(file, before, experiment, over)
         for name, values in all_values.items():
-            all_values[name] = list(dict.fromkeys([*before["over"][name], *values]))
+            joined = [*before["over"][name], *values]
+            # A dict keeps their order; a set would not.
+            all_values[name] = list(dict.fromkeys(joined))
     about = {
         "experiment": config.to_dict(experiment),
         "over": all_values,
@@ -163,26 +206,38 @@ def claim(
 
 
 def _check_same(
-    path: Path,
+    file: Path,
     before: Mapping[str, Any],
     experiment: Experiment,
     over: Mapping[str, Sequence],
 ) -> None:
     """Refuses to go on with a sweep of another experiment or of other names."""
-    changes = config.difference(config.from_dict(before["experiment"]), experiment)
+    try:
+        old = config.from_dict(before["experiment"])
+    except ValueError as error:
+        raise FolderError(f"{file}: {error}") from None
+    changes = config.difference(old, experiment)
     names = list(before["over"])
+    # Their order may differ: it orders the table, and makes no other run.
     if sorted(names) != sorted(over):
-        changes.append(f"swept: {', '.join(names)} -> {', '.join(over)}")
+        names_before = ", ".join(names)
+        names_now = ", ".join(over)
+        changes.append(f"swept: {names_before} -> {names_now}")
     if changes:
         raise FolderError(
-            f"{path} holds another sweep ({'; '.join(changes)}); choose another folder"
+            f"{file.parent} holds another sweep ({'; '.join(changes)}); "
+            "choose another folder"
         )
 
 
 def write(path: Path, result: Result) -> None:
     """A finished run, whole or not at all."""
     path.parent.mkdir(exist_ok=True)
-    arrays = {"round": result.round, "train_loss": result.train_loss}
+    arrays = {
+        "round": result.round,
+        "train_loss": result.train_loss,
+    }
+    # An .npz is flat: the fields that are dicts go by "field/name".
     for field in BY_NAME:
         for name, array in getattr(result, field).items():
             arrays[f"{field}/{name}"] = array
@@ -201,6 +256,7 @@ def read(path: Path, values: dict[str, Any]) -> Result:
         raise FolderError(f"{error}; remove it, and the sweep runs it again") from None
     fields = {field: {} for field in BY_NAME}
     for key, array in arrays.items():
+        # At the first slash alone: names of metrics have slashes too.
         field, _, name = key.partition("/")
         if field in fields:
             fields[field][name] = array

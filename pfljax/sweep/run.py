@@ -3,7 +3,7 @@
 import contextlib
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +11,13 @@ import jax
 import numpy as np
 
 from pfljax.core.types import Task
+from pfljax.data import Federation
 from pfljax.runs import folder
 from pfljax.runs.settings import Experiment, flat
 from pfljax.runtime import devices
 from pfljax.sweep import points, pool, program, results
 from pfljax.sweep.groups import Group, grouped
+from pfljax.sweep.one_run import Inputs, evaluations
 from pfljax.sweep.points import Point
 from pfljax.sweep.results import Result, Sweep
 
@@ -59,11 +61,12 @@ def sweep(
     devices.prepare()
     _check_call(at_once, lanes)
     asked = points.make(experiment, over, federation, task)
-    names = {name: list(dict.fromkeys(p.values[name] for p in asked)) for name in over}
+    names = _values_of(asked, over)
     with _holding(out) as path:
         done = _finished(path, asked)
         report = _reporter(len(asked), len(done), quiet)
         left = [point for point in asked if point.digest not in done]
+        # Before the folder is claimed: what a method refuses leaves no trace there.
         groups = grouped(left, task)
         all_values = results.claim(path, experiment, names) if path else names
         every = asked
@@ -75,13 +78,28 @@ def sweep(
             for point, result in _run(group, task, count, at_once, lanes):
                 done[point.digest] = result
                 if path:
+                    # The run's file first: a table may lack a run that is kept, and
+                    # is written anew, but never have one that is lost.
                     results.write(_file(path, point), result)
                     results.add_to_table(path / "sweep.csv", all_values, result)
                 report(len(done))
         if left:
             # Rows were added as runs finished; now they stand in the order of points.
             _tabulate(path, experiment, all_values, every)
-    return Sweep(experiment, names, [done[point.digest] for point in asked])
+    return Sweep(
+        experiment=experiment,
+        over=names,
+        results=[done[point.digest] for point in asked],
+    )
+
+
+def _values_of(asked: Sequence[Point], over: Iterable[str]) -> dict[str, list[Any]]:
+    """The values of each name as the points have them: Python's own, each once."""
+    values_by_name = {}
+    for name in over:
+        values = [point.values[name] for point in asked]
+        values_by_name[name] = list(dict.fromkeys(values))
+    return values_by_name
 
 
 def _check_call(at_once: int | None, lanes: int | None) -> None:
@@ -124,12 +142,18 @@ def _tabulate(
     """Writes sweep.csv of the runs that are finished, in the order of the points."""
     if path is None:
         return
-    finished = list(_finished(path, every).values())
+    finished = _finished(path, every)
     table = path / "sweep.csv"
-    if finished:
-        results.write_table(table, Sweep(experiment, over, finished))
-    else:
+    if not finished:
+        # One of a sweep that was there before would be taken for this one's.
         table.unlink(missing_ok=True)
+        return
+    runs = Sweep(
+        experiment=experiment,
+        over=over,
+        results=list(finished.values()),
+    )
+    results.write_table(table, runs)
 
 
 def _reporter(total: int, before: int, quiet: bool) -> Callable[[int], None]:
@@ -139,7 +163,9 @@ def _reporter(total: int, before: int, quiet: bool) -> Callable[[int], None]:
     def report(done: int) -> None:
         if quiet:
             return
-        seconds_a_run = (time.monotonic() - started) / (done - before)
+        seconds = time.monotonic() - started
+        # Runs that were finished before took none of this time.
+        seconds_a_run = seconds / (done - before)
         left = seconds_a_run * (total - done)
         print(f"{done} of {total} runs, {left:.0f} s left", file=sys.stderr, flush=True)
 
@@ -155,57 +181,83 @@ def _run(
 ) -> Iterator[tuple[Point, Result]]:
     """The points of one program with their results, as slices finish."""
     members = group.points
-    distinct = {id(point.federation): point.federation for point in members}
-    data = pool.stack(list(distinct.values()))
-    index = {key: i for i, key in enumerate(distinct)}
-    federations = [index[id(point.federation)] for point in members]
+    distinct, federations = _distinct_federations(members)
+    data = pool.stack(distinct)
     slices = program.run_all(
-        group.experiment,
-        group.shape,
-        data,
-        _inputs(group, federations),
-        min(num_devices, len(members)),
-        at_once,
-        lanes,
-        task,
+        experiment=group.experiment,
+        shape=group.shape,
+        data=data,
+        inputs=_inputs(group, federations),
+        num_devices=min(num_devices, len(members)),
+        at_once=at_once,
+        lanes=lanes,
+        task=task,
     )
-    rounds = np.asarray(program.evaluations(group.experiment))
-    for which, outputs in slices:
+    rounds = np.asarray(evaluations(group.experiment))
+    for which, outcomes in slices:
         for slot, run in enumerate(which):
-            one = jax.tree.map(lambda leaf, slot=slot: leaf[slot], outputs)
+            outcome = jax.tree.map(lambda leaf, slot=slot: leaf[slot], outcomes)
             result = Result(
                 values=members[run].values,
                 round=rounds,
-                train_loss=one.loss,
-                metrics=one.metrics,
-                path=one.path,
+                train_loss=outcome.loss,
+                metrics=outcome.metrics,
+                path=outcome.path,
                 size=_sizes(data, federations[run]),
             )
             yield members[run], result
 
 
+def _distinct_federations(
+    members: Sequence[Point],
+) -> tuple[list[Federation], list[int]]:
+    """(those of the points, each once; which of them is a point's)."""
+    distinct: list[Federation] = []
+    index_of: dict[int, int] = {}
+    federations = []
+    for point in members:
+        # By identity: comparing their rows would cost more than the runs.
+        identity = id(point.federation)
+        if identity not in index_of:
+            index_of[identity] = len(distinct)
+            distinct.append(point.federation)
+        federations.append(index_of[identity])
+    return distinct, federations
+
+
 def _sizes(data: pool.Data, federation: int) -> dict[str, np.ndarray]:
     """Rows of each client i32[C], by split."""
-    return {split: rows.own[1][federation] for split, rows in data.judged.items()}
+    sizes = {}
+    for split, rows in data.judged.items():
+        _, size = rows.spans
+        sizes[split] = size[federation]
+    return sizes
 
 
-def _inputs(group: Group, federations: list[int]) -> program.Inputs:
+def _inputs(group: Group, federations: list[int]) -> Inputs:
     """In what the points differ, as arrays over them."""
     settings = [flat(point.experiment) for point in group.points]
     options = [dict(setting["hyper"]) for setting in settings]
     cohorts = _column(settings, "cohort", np.int32)
     one_cohort = len(np.unique(cohorts)) == 1
-    return program.Inputs(
+    return Inputs(
         seed=_column(settings, "seed", np.int32),
         federation=np.array(federations, np.int32),
+        # Where all have the same, nothing of it is traced and no client masked.
         cohort=None if one_cohort else cohorts,
-        settings={name: _column(settings, name) for name in group.traced.settings},
-        hyper={name: _column(options, name) for name in group.traced.options},
+        settings=_columns(settings, group.traced.settings),
+        hyper=_columns(options, group.traced.options),
     )
 
 
-def _column(
-    records: Sequence[Mapping[str, Any]], name: str, dtype: Any = np.float32
-) -> np.ndarray:
+def _columns(
+    records: Sequence[Mapping[str, Any]], names: Sequence[str]
+) -> dict[str, np.ndarray]:
+    """A column f32 of each name."""
+    return {name: _column(records, name, np.float32) for name in names}
+
+
+def _column(records: Sequence[Mapping[str, Any]], name: str, dtype: Any) -> np.ndarray:
     """One value of every record."""
-    return np.array([record[name] for record in records], dtype)
+    values = [record[name] for record in records]
+    return np.array(values, dtype)

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from pfljax.report.runs import accuracy_curve, group_runs, label_of, read_run
+from pfljax.runs.folder import FolderError, read_config
 
 
 @pytest.fixture
@@ -44,6 +45,33 @@ def test_damaged_file_is_named(broken, name, text, message):
     (broken / name).write_text(text)
     with pytest.raises(ValueError, match=message):
         read_run(broken)
+
+
+def test_old_settings_are_refused_as_a_run_refuses_them(broken):
+    """A report and a run read config.json alike: one line for both."""
+    path = broken / "config.json"
+    path.write_text('{"algorithm": "fedavg", "seed": 0, "rounds": 40}')
+    with pytest.raises(FolderError, match="older pfljax") as of_run:
+        read_config(broken)
+    with pytest.raises(ValueError, match="older pfljax") as of_report:
+        read_run(broken)
+    line = "its settings are not grouped, so an older pfljax wrote it; "
+    assert line in str(of_run.value)
+    assert str(of_run.value).split(line)[1] == str(of_report.value).split(line)[1]
+    assert str(of_report.value).startswith(f"{path}: {line}")
+
+
+def test_a_setting_that_was_since_removed_is_reported(broken):
+    path = broken / "config.json"
+    nested = json.loads(path.read_text())
+    nested["method"]["judge_untrained"] = True
+    nested["gone"] = {"as_in": "a paper"}
+    path.write_text(json.dumps(nested))
+    with pytest.raises(FolderError, match="unknown setting of method"):
+        read_config(broken)
+    run = read_run(broken)
+    assert run.config["judge_untrained"] is True
+    assert run.settings["gone"] == {"as_in": "a paper"}
 
 
 def test_truncated_arrays_are_named(broken):

@@ -98,15 +98,31 @@ def test_close_values_are_points_of_their_own(rows):
     assert sweeps.value_text(True) == "True"
 
 
-def test_the_page_has_the_best_point_and_what_was_swept(rows, tmp_path):
-    with open(tmp_path / "sweep.csv", "w", newline="") as file:
+def write_sweep(folder, rows, experiment):
+    """The files of a sweep folder."""
+    with open(folder / "sweep.csv", "w", newline="") as file:
         table = csv.DictWriter(file, rows[0])
         table.writeheader()
         table.writerows(rows)
-    experiment = {"algorithm": "superfed", "mu": 7.5, "dataset": "digits", "lr": 0.25}
     over = {"mu": [0.0, 0.1], "mixing": ["model", "layer"], "seed": [5, 7]}
     about = json.dumps({"experiment": experiment, "over": over})
-    (tmp_path / "sweep.json").write_text(about)
+    (folder / "sweep.json").write_text(about)
+
+
+def test_a_sweep_of_ungrouped_settings_is_refused(rows, tmp_path):
+    write_sweep(tmp_path, rows, {"algorithm": "superfed", "dataset": "digits"})
+    with pytest.raises(ValueError, match=r"sweep\.json: .*older pfljax wrote it"):
+        write_sweep_report(tmp_path, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_page_has_the_best_point_and_what_was_swept(rows, tmp_path):
+    experiment = {
+        "method": {"algorithm": "superfed", "mu": 7.5},
+        "data": {"dataset": "digits"},
+        "training": {"lr": 0.25},
+    }
+    write_sweep(tmp_path, rows, experiment)
     write_sweep_report(tmp_path, tmp_path / "out")
     page = (tmp_path / "out" / "sweep.html").read_text("utf-8")
     assert '<dd class="value">85.00 ± 7.07</dd>' in page

@@ -20,7 +20,7 @@ from pfljax.runs.folder import FolderError
 from pfljax.runtime import memory
 from pfljax.simulate import simulation
 from pfljax.simulate.federation import build_federation
-from pfljax.sweep import groups, points, pool, results, sweep
+from pfljax.sweep import groups, one_run, points, pool, results, sweep
 from pfljax.sweep import program as runs
 from tiny import environment
 
@@ -40,9 +40,9 @@ DEVICES = """
 import jax, json, sys
 jax.config.update("jax_num_cpu_devices", 3)
 from pfljax import Experiment
-from pfljax.sweep import runs, sweep
-real = runs.run_all
-runs.run_all = lambda *args: print(args[4]) or real(*args)  # how many devices
+from pfljax.sweep import program, sweep
+real = program.run_all
+program.run_all = lambda **given: print(given["num_devices"]) or real(**given)
 fields, over, options = json.loads(sys.argv[1])
 sweep(Experiment(**fields), over, out=sys.argv[2], **options)
 """
@@ -54,7 +54,7 @@ def separate(experiment):
     sim = simulation.simulation(experiment, federation)
     train, test, ids = federation.train, federation.test, np.arange(6)
     state, losses, judged = sim.init(jax.random.key(experiment.seed)), [], []
-    for count in np.diff([0, *runs.evaluations(experiment)]):
+    for count in np.diff([0, *one_run.evaluations(experiment)]):
         state, history = sim.rounds(state, train, count)
         losses += list(history["loss"][:count])
         judged.append({})
@@ -170,8 +170,8 @@ def test_several_devices_change_nothing(tmp_path):
 
 
 def test_other_values_compile_nothing(monkeypatch):
-    traced, one_run = [], runs.one_run
-    monkeypatch.setattr(runs, "one_run", lambda *a: traced.append(1) or one_run(*a))
+    traced, trace = [], runs.one_run
+    monkeypatch.setattr(runs, "one_run", lambda *a: traced.append(1) or trace(*a))
     experiment = FEDAVG.replace(rounds=1, algorithm="fedprox")
     sweep(experiment, {"lr": (0.05, 0.1), "mu": [0.0], "cohort": (1, 3)})
     first = len(traced)
@@ -200,7 +200,7 @@ def test_rows_tested_by_all_are_judged_once():
         offset=federation.test.offset[[0, 0, 0, 0, *rest]],
         size=federation.test.size[[0, 0, 0, 0, *rest]],
     )
-    spans, place = pool._different(same.offset[None], same.size[None])
+    spans, place = pool._unique(same.offset[None], same.size[None])
     assert spans[0].shape == (1, 3)
     np.testing.assert_array_equal(spans[0][0, place[0]], same.offset)
     np.testing.assert_array_equal(spans[1][0, place[0]], same.size)
@@ -212,7 +212,7 @@ def plan_for(monkeypatch, free, R=10):
     monkeypatch.setattr(runs, "needed_bytes", lambda plan: 5 + 10 * plan.each)
     monkeypatch.setattr(runs, "free_bytes", lambda devices: free)
     plan = runs.Plan(FEDAVG, None, 1, 1, 1, (), None)  # pyright: ignore
-    return runs._fitting(plan, R, R, None, None)[1].each
+    return runs._fitting(plan, R, R, None, None).plan.each
 
 
 @pytest.mark.parametrize(
@@ -294,7 +294,9 @@ def test_cohorts_that_cannot_be_cut_are_programs_of_their_own():
 def test_seeds_of_other_shapes_are_programs_of_their_own():
     federation, _ = build_federation(FEDAVG)
     members, _ = grouped(
-        FEDAVG, {"seed": (0, 1)}, given=lambda seed: federation.take(range(5 + seed))
+        FEDAVG,
+        {"seed": (0, 1)},
+        federation=lambda seed: federation.take(range(5 + seed)),
     )
     assert len(members) == 2
 
@@ -308,9 +310,9 @@ def test_programs_of_their_own_equal_separate_runs():
 def test_a_sweep_goes_on_and_grows(tmp_path, monkeypatch):
     calls, run_all = [], runs.run_all
 
-    def counted(*args, **options):
-        calls.append(len(args[3].seed))
-        yield from run_all(*args, **options)
+    def counted(*, inputs, **options):
+        calls.append(len(inputs.seed))
+        yield from run_all(inputs=inputs, **options)
 
     monkeypatch.setattr(runs, "run_all", counted)
     whole = sweep(FEDAVG, {"lr": (0.05, 0.1, 0.2), "seed": (0, 1)}, out=tmp_path)
@@ -393,6 +395,16 @@ def test_another_sweep_is_refused(tmp_path):
     ):
         with pytest.raises(FolderError, match=told):
             results.claim(tmp_path, experiment, names)
+
+
+def test_a_sweep_of_ungrouped_settings_is_refused(tmp_path):
+    """Old folders are told as such, and no file of theirs is changed."""
+    old = {"experiment": config.written(FEDAVG), "over": {"lr": [0.1]}}
+    file = tmp_path / "sweep.json"
+    file.write_text(json.dumps(old))
+    with pytest.raises(FolderError, match=r"sweep\.json: .*older pfljax wrote it"):
+        results.claim(tmp_path, FEDAVG, {"lr": (0.1,)})
+    assert json.loads(file.read_text()) == old
 
 
 @pytest.mark.slow

@@ -1,0 +1,156 @@
+"""One run of a sweep as traced code: its rounds, its evaluations, its path."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from pfljax import engine, selection
+from pfljax.core import tree
+from pfljax.core.types import Array, ClientData, RunState, Task
+from pfljax.engine import Setting
+from pfljax.engine.rounds import rounds
+from pfljax.evaluation import programs, records
+from pfljax.evaluation.views import View, views_of
+from pfljax.runs.settings import Experiment
+from pfljax.simulate import components
+from pfljax.simulate.components import Shape
+from pfljax.sweep.pool import Data, Rows
+
+
+class Inputs(NamedTuple):
+    """In what runs differ, stacked over them."""
+
+    seed: Any  # i32
+    federation: Any  # i32, an index of Data
+    cohort: Any  # i32, or None where all have the same
+    settings: dict[str, Any]  # f32 each, fields of Experiment
+    hyper: dict[str, Any]  # f32 each, options of the method
+
+
+class Outcome(NamedTuple):
+    """What the runs gave, stacked over them."""
+
+    loss: Any  # f32[rounds], of training
+    metrics: dict[str, Any]  # "personal/test/accuracy", ...: f32[T, C]
+    path: dict[str, Any]  # "test/accuracy", ...: f32[C, 11] after the last round
+
+
+class Clients(NamedTuple):
+    """Whose rows train and whose are judged, in one run."""
+
+    train: ClientData
+    judged: dict[str, Rows]  # by split
+
+
+def one_run(
+    experiment: Experiment, shape: Shape, task: Task, data: Data, inputs: Inputs
+) -> Outcome:
+    """All rounds of one run, evaluated after every `eval_every` and the last."""
+    num_rounds = experiment.participation.rounds
+    every = min(experiment.evaluation.eval_every, num_rounds)
+    setting = setting_of(experiment, shape, task, inputs)
+    clients = _clients_of(data, inputs.federation)
+
+    def block(
+        state: RunState, count: Array
+    ) -> tuple[RunState, tuple[Array, dict[str, Array]]]:
+        # The last block may be shorter: `count` of its `every` rounds are run.
+        state, history = rounds(setting, state, clients.train, count, every)
+        metrics = judged(setting, task, state, clients)
+        return state, (history["loss"], metrics)
+
+    key = jax.random.key(inputs.seed)
+    first = engine.init(setting, task, shape.num_clients, key)
+    ends = [0, *evaluations(experiment)]
+    counts = jnp.diff(jnp.asarray(ends))
+    state, (loss, metrics) = jax.lax.scan(block, first, counts)
+    return Outcome(
+        # Blocks are padded to `every` rounds; only the last one is not full.
+        loss=loss.ravel()[:num_rounds],
+        metrics=metrics,
+        path=along_path(setting, state, clients),
+    )
+
+
+def _clients_of(data: Data, federation: Array) -> Clients:
+    """The clients of one federation."""
+    several = len(data.train[0]) > 1
+    # A constant index is no run's own, so that the lanes of a vmap share the spans.
+    index = federation if several else jnp.int32(0)
+    train, rows = tree.take((data.train, data.judged), index)
+    offset, size = train
+    return Clients(
+        train=ClientData(data.pool, offset, size),
+        judged=rows,
+    )
+
+
+def evaluations(experiment: Experiment) -> list[int]:
+    """Rounds finished at each evaluation."""
+    every = experiment.evaluation.eval_every
+    last = experiment.participation.rounds
+    return [*range(every, last, every), last]
+
+
+def setting_of(
+    experiment: Experiment, shape: Shape, task: Task, inputs: Inputs
+) -> Setting:
+    """The setting of one run, its numbers traced."""
+    hyper = dict(experiment.method.hyper) | inputs.hyper
+    of_run = experiment.replace(**inputs.settings, hyper=hyper)
+    setting = components.make_setting(of_run, task, shape)
+    if inputs.cohort is None:
+        return setting
+    # The cohort has slots for the largest one; a smaller one is its first clients.
+    drawn = selection.first(setting.selection, inputs.cohort, shape.num_clients)
+    return setting._replace(selection=drawn)
+
+
+def judged(
+    setting: Setting, task: Task, state: RunState, clients: Clients
+) -> dict[str, Array]:
+    """Metrics f32[C] by "model/split/metric"; the server's once a set of rows."""
+    algorithm = setting.algorithm
+    train = clients.train
+    ids = jnp.arange(len(train.size))
+
+    def of_server(rows: Rows) -> dict[str, Array]:
+        judge = programs.judge_server(setting, task)
+        unique = ClientData(train.examples, *rows.unique)
+        metrics = judge(state.server, unique)
+        return tree.take(metrics, rows.span_of_client)
+
+    def of_view(view: str, split: str) -> dict[str, Array]:
+        rows = clients.judged[split]
+        # The server's model is one for all: clients that share rows share its metrics.
+        if view == "server":
+            return of_server(rows)
+        judge = programs.judge(setting, View(view), _block(setting))
+        each = ClientData(train.examples, *rows.spans)
+        return judge(state, state.clients, ids, train, each)
+
+    views = views_of(algorithm)
+    splits = list(clients.judged)
+    return records.by_client(algorithm, of_view, views, splits)
+
+
+def along_path(setting: Setting, state: RunState, clients: Clients) -> dict[str, Array]:
+    """Metrics f32[C, 11] by "split/metric" between the endpoints, if there are any."""
+    if setting.algorithm.endpoints is None:
+        return {}
+    judge = programs.judge_path(setting, _block(setting))
+    pool = clients.train.examples
+    ids = jnp.arange(len(clients.train.size))
+
+    def of_split(split: str) -> dict[str, Array]:
+        spans = clients.judged[split].spans
+        rows = ClientData(pool, *spans)
+        return judge(state, state.clients, ids, rows)
+
+    return records.along_path(of_split, list(clients.judged))
+
+
+def _block(setting: Setting) -> int:
+    """Clients that are judged at once."""
+    return setting.width or setting.selection.cohort
