@@ -60,7 +60,6 @@ def grouped(points: Sequence[Point], task: Task | None = None) -> list[Group]:
         static = _static(experiment, traced)
         program = (static, shape)
         if program not in groups:
-            # With the point's own numbers: a traced one is never looked at again.
             _check_built(experiment, shape, task)
             groups[program] = Group(
                 experiment=static,
