@@ -27,12 +27,15 @@ def mask_and_mode(mask: Array, training: bool) -> AbstractContextManager[Any]:
         call: Callable[..., Any], args: Any, kwargs: Any, context: Any
     ) -> Any:
         layer = context.module
+        # Flax intercepts `setup` and helper methods too, which take no rows.
         if context.method_name != "__call__":
             return call(*args, **kwargs)
         if isinstance(layer, BatchNorm):
             kwargs = {"mask": mask, **kwargs}
         if isinstance(layer, nn.BatchNorm):
+            # What the module itself passes comes last, and wins.
             kwargs = {"mask": counted(mask, args[0]), **kwargs}
+            # A second positional argument would be `use_running_average`.
             if layer.use_running_average is None and len(args) == 1:
                 kwargs = {"use_running_average": not training, **kwargs}
         return call(*args, **kwargs)
@@ -49,6 +52,7 @@ def counting(model: nnx.Module, mask: Array) -> Iterator[None]:
         if isinstance(layer, nnx.BatchNorm)
     ]
     for layer in layers:
+        # Past NNX's own attributes: it would take the mask for a part of the state.
         object.__setattr__(layer, "__class__", _counting_rows(type(layer)))
         vars(layer)["mask_of_rows"] = mask
     yield
@@ -70,8 +74,10 @@ def counted(mask: Array, x: Array) -> Array:
             f"batch normalisation got x of shape {x.shape} in a batch of "
             f"{mask.shape[0]} rows; bring the axis of the rows to the front"
         )
-    rows = (mask > 0) | (mask.sum() == 0)
-    return rows.reshape(-1, *(1 for _ in x.shape[1:]))
+    nobody = mask.sum() == 0
+    rows = (mask > 0) | nobody
+    ones = (1,) * (x.ndim - 1)
+    return rows.reshape(-1, *ones)
 
 
 # One class for each kind of layer, a user's own among them: JAX never forgets a class.

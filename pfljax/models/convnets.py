@@ -24,6 +24,11 @@ from pfljax.models.layers import (
 )
 from pfljax.models.network import Network
 
+# Of ResNet9's residual blocks: the factor of the stem's channels, and the stride.
+STAGES = ((1, 1), (2, 1), (4, 2), (8, 2))
+# Of MobileNet's blocks: channels, and the stride of the depthwise convolution.
+SEPARABLE = ((64, 1), (128, 2), (256, 2), (512, 1))
+
 
 class Form(NamedTuple):
     """What the layers of a model have in common."""
@@ -51,7 +56,20 @@ class Form(NamedTuple):
 
     def head(self, num_classes: int) -> nn.Module:
         """256 units, then the logits."""
-        return nn.Sequential([*relu_layers(nn.Dense, (256,)), nn.Dense(num_classes)])
+        hidden = relu_layers(nn.Dense, (256,))
+        return nn.Sequential([*hidden, nn.Dense(num_classes)])
+
+    def residual(self, before: int, channels: int, stride: int) -> "Residual":
+        """Two convolutions of images with `before` channels, beside a skip."""
+        first = self.convolution(channels, stride=stride)
+        second = self.convolution(channels)
+        layers = [*self.normalised(first), nn.relu, *self.normalised(second)]
+        skip = None
+        # Images of as many channels are added as they are: no stage strides then.
+        if before != channels:
+            projection = self.convolution(channels, size=1, stride=stride)
+            skip = nn.Sequential(self.normalised(projection))
+        return Residual(branch=nn.Sequential(layers), skip=skip)
 
 
 class Residual(nn.Module):
@@ -62,7 +80,9 @@ class Residual(nn.Module):
 
     def __call__(self, x: Array) -> Array:
         """Images [B, H, W, C] -> [B, H', W', C']."""
-        skipped = x if self.skip is None else self.skip(x)
+        skipped = x
+        if self.skip is not None:
+            skipped = self.skip(x)
         return nn.relu(self.branch(x) + skipped)
 
 
@@ -78,51 +98,61 @@ class Depthwise(nn.Module):
         init = nn.initializers.lecun_normal()
         kernel = self.param("kernel", init, (3, 3, 1, channels))
         bias = self.param("bias", nn.initializers.zeros, (channels,))
-        return depthwise(x, kernel, self.stride, pad=1) + bias
+        filtered = depthwise(x, kernel, self.stride, pad=1)
+        return filtered + bias
 
 
 def resnet9(
     num_classes: int, *, stem: int = 64, norm: str = "group", conv: str = "auto"
 ) -> nn.Module:
     """ResNet9 with identity skips and biases; `stem` to 8 * `stem` channels."""
-    form = Form(norm, conv)
-    body = [add_channel, *form.normalised(form.convolution(stem, stride=2)), nn.relu]
-    body.append(partial(window_max, size=3, stride=2, pad=1))
+    form = Form(norm=norm, conv=conv)
+    first = form.convolution(stem, stride=2)
+    pool = partial(window_max, size=3, stride=2, pad=1)
+    body = [add_channel, *form.normalised(first), nn.relu, pool]
     before = stem
-    for times, stride in ((1, 1), (2, 1), (4, 2), (8, 2)):
-        channels = times * stem
-        first = form.normalised(form.convolution(channels, stride=stride))
-        second = form.normalised(form.convolution(channels))
-        branch = nn.Sequential([*first, nn.relu, *second])
-        skip = None
-        if before != channels:
-            one = form.convolution(channels, size=1, stride=stride)
-            skip = nn.Sequential(form.normalised(one))
-        body.append(Residual(branch, skip))
+    for factor, stride in STAGES:
+        channels = factor * stem
+        body.append(form.residual(before, channels, stride))
         before = channels
-    return Network(nn.Sequential([*body, mean_pixel]), form.head(num_classes))
+    body.append(mean_pixel)
+    return Network(
+        body=nn.Sequential(body),
+        head=form.head(num_classes),
+    )
 
 
 def mobilenet(
     num_classes: int, *, norm: str = "group", conv: str = "auto"
 ) -> nn.Module:
     """MobileNet of four depthwise separable blocks, with biases."""
-    form = Form(norm, conv)
+    form = Form(norm=norm, conv=conv)
     layers = [form.convolution(32, stride=2)]
-    for channels, stride in ((64, 1), (128, 2), (256, 2), (512, 1)):
-        layers += [Depthwise(stride), form.convolution(channels, size=1)]
+    for channels, stride in SEPARABLE:
+        pointwise = form.convolution(channels, size=1)
+        layers += [Depthwise(stride), pointwise]
     body = [add_channel]
     for layer in layers:
-        body += [*form.normalised(layer), nn.relu]
-    return Network(nn.Sequential([*body, mean_pixel]), form.head(num_classes))
+        body += form.normalised(layer)
+        body.append(nn.relu)
+    body.append(mean_pixel)
+    return Network(
+        body=nn.Sequential(body),
+        head=form.head(num_classes),
+    )
 
 
 def vgg9(num_classes: int, *, conv: str = "auto") -> nn.Module:
     """VGG9 with biases; it has no normalisation."""
-    form = Form("group", conv)
+    # No layer is normalised: the form's norm is never built.
+    form = Form(norm="group", conv=conv)
     body = [add_channel]
     for channels in (16, 32, 64, 128, 256, 512):
         body += [form.convolution(channels), nn.relu]
         if channels not in (64, 256):
             body.append(max_pool)
-    return Network(nn.Sequential([*body, flatten]), form.head(num_classes))
+    body.append(flatten)
+    return Network(
+        body=nn.Sequential(body),
+        head=form.head(num_classes),
+    )

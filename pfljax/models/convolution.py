@@ -29,10 +29,14 @@ def conv_for_platform(conv: str = "auto") -> Callable[..., Array]:
       ValueError: for another name.
     """
     if conv not in CONVOLUTIONS:
-        raise ValueError(f"conv is {conv!r}; choose one of {', '.join(CONVOLUTIONS)}")
-    if conv == "auto":
-        conv = "im2col" if jax.default_backend() == "cpu" else "lax"
-    return im2col if conv == "im2col" else lax.conv_general_dilated
+        known = ", ".join(CONVOLUTIONS)
+        raise ValueError(f"conv is {conv!r}; choose one of {known}")
+    automatic = conv == "auto"
+    # It holds each pixel h * w times: worth it where convolutions in loops are slow.
+    on_cpu = jax.default_backend() == "cpu"
+    if conv == "im2col" or (automatic and on_cpu):
+        return im2col
+    return lax.conv_general_dilated
 
 
 def im2col(
@@ -56,12 +60,21 @@ def im2col(
     Raises:
       ValueError: for groups, dilation, or inputs that are not two-dimensional images.
     """
-    _check(lhs, rhs, (lhs_dilation, rhs_dilation), feature_group_count)
-    product = partial(
-        jnp.matmul, precision=precision, preferred_element_type=preferred_element_type
+    _check_shapes(lhs, rhs)
+    _check_form(
+        groups=feature_group_count,
+        dilations=(lhs_dilation, rhs_dilation),
     )
-    columns = _patches(lhs, rhs.shape[:2], window_strides, padding)
-    return _project(product, columns, rhs.reshape(-1, rhs.shape[-1]))
+    product = partial(
+        jnp.matmul,
+        precision=precision,
+        preferred_element_type=preferred_element_type,
+    )
+    window = rhs.shape[:2]
+    outputs = rhs.shape[-1]
+    columns = _patches(lhs, window, window_strides, padding)
+    kernel = rhs.reshape(-1, outputs)
+    return _project(product, columns, kernel)
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(0,))
@@ -80,11 +93,15 @@ def _project_backward(product: Product, saved: Any, slope: Array) -> Any:
     The barrier keeps XLA from folding the transposition back into the product.
     """
     columns, kernel = saved
+    # One row a window, over all images: one product sums over both.
     dy = slope.reshape(-1, slope.shape[-1])
     x = columns.reshape(-1, columns.shape[-1])
-    kernel_transposed = lax.optimization_barrier(product(dy.T, x))
-    by_columns = product(slope, kernel.T).astype(columns.dtype)
-    return by_columns, kernel_transposed.T.astype(kernel.dtype)
+    transposed = lax.optimization_barrier(product(dy.T, x))
+    by_columns = product(slope, kernel.T)
+    # A product may come in a wider type, `preferred_element_type`.
+    by_columns = by_columns.astype(columns.dtype)
+    by_kernel = transposed.T.astype(kernel.dtype)
+    return by_columns, by_kernel
 
 
 _project.defvjp(_project_forward, _project_backward)
@@ -100,8 +117,8 @@ def max_pool(x: Array, pad: int = 0) -> Array:
       ValueError: for an image of fewer than 2x2 pixels.
     """
     if pad:
-        sides = ((0, 0), (pad, pad), (pad, pad), (0, 0))
-        x = jnp.pad(x, sides, constant_values=-jnp.inf)
+        sides = _all_sides(pad)
+        x = _padded(x, sides, fill=-jnp.inf)
     batch_size, h, w, channels = x.shape
     if min(h, w) < 2:
         raise ValueError(
@@ -111,8 +128,9 @@ def max_pool(x: Array, pad: int = 0) -> Array:
     rows = h // 2
     columns = w // 2
     even = x[:, : 2 * rows, : 2 * columns]
+    # Squares do not overlap: axes 2 and 4, whose gradient needs no scatter.
     squares = even.reshape(batch_size, rows, 2, columns, 2, channels)
-    return squares.max((2, 4))
+    return squares.max(axis=(2, 4))
 
 
 def window_max(x: Array, *, size: int, stride: int, pad: int) -> Array:
@@ -120,18 +138,29 @@ def window_max(x: Array, *, size: int, stride: int, pad: int) -> Array:
 
     `pad` adds rows and columns of -inf on every side.
     """
-    sides = [(pad, pad)] * 2
-    shifted = _shifted(x, (size, size), (stride, stride), sides, fill=-jnp.inf)
+    shifted = _shifted(
+        x,
+        window=(size, size),
+        strides=(stride, stride),
+        padding=_all_sides(pad),
+        fill=-jnp.inf,
+    )
     return reduce(jnp.maximum, shifted)
 
 
 def depthwise(x: Array, kernel: Array, stride: int, pad: int = 0) -> Array:
     """Each channel [B, H, W, C] under its own filter [h, w, 1, C]."""
-    sides = [(pad, pad)] * 2
-    shifted = _shifted(x, kernel.shape[:2], (stride, stride), sides)
-    weights = kernel.reshape(-1, kernel.shape[-1])
-    seen = (pixels * w for pixels, w in zip(shifted, weights, strict=True))
-    return reduce(jnp.add, seen)
+    shifted = _shifted(
+        x,
+        window=kernel.shape[:2],
+        strides=(stride, stride),
+        padding=_all_sides(pad),
+    )
+    channels = kernel.shape[-1]
+    weights = kernel.reshape(-1, channels)
+    # Summed in the order of the window's pixels, one after another.
+    terms = map(jnp.multiply, shifted, weights)
+    return reduce(jnp.add, terms)
 
 
 def _patches(
@@ -141,7 +170,8 @@ def _patches(
     padding: str | Sequence[tuple[int, int]],
 ) -> Array:
     """The pixels under each window: [B, H', W', h * w * I], in the kernel's order."""
-    return jnp.concatenate(_shifted(x, window, strides, padding), axis=-1)
+    shifted = _shifted(x, window, strides, padding)
+    return jnp.concatenate(shifted, axis=-1)
 
 
 def _shifted(
@@ -153,11 +183,13 @@ def _shifted(
 ) -> list[Array]:
     """What each pixel of the window sees of the images, h * w times [B, H', W', I]."""
     if isinstance(padding, str):
-        padding = lax.padtype_to_pads(x.shape[1:3], window, strides, padding)
-    sides = ((0, 0), *map(tuple, padding), (0, 0))
-    x = jnp.pad(x, sides, constant_values=fill)
-    rows = _starts(x.shape[1], window[0], strides[0])
-    columns = _starts(x.shape[2], window[1], strides[1])
+        image = x.shape[1:3]
+        padding = lax.padtype_to_pads(image, window, strides, padding)
+    x = _padded(x, padding, fill)
+    h, w = x.shape[1:3]
+    rows = _starts(h, window[0], strides[0])
+    columns = _starts(w, window[1], strides[1])
+    # Row by row, as a kernel [h, w, I, O] lies in memory.
     return [x[:, row, column] for row in rows for column in columns]
 
 
@@ -167,15 +199,32 @@ def _starts(size: int, width: int, stride: int) -> list[slice]:
     return [slice(start, start + last, stride) for start in range(width)]
 
 
-def _check(lhs: Array, rhs: Array, dilations: tuple[Any, Any], groups: int) -> None:
+def _all_sides(pad: int) -> Sequence[tuple[int, int]]:
+    """The same padding before and behind the rows, and the columns."""
+    return ((pad, pad), (pad, pad))
+
+
+def _padded(x: Array, padding: Sequence[tuple[int, int]], fill: float) -> Array:
+    """Images [B, H, W, C] with rows and columns of `fill` on their sides."""
+    none = (0, 0)
+    rows, columns = padding
+    sides = (none, tuple(rows), tuple(columns), none)
+    return jnp.pad(x, sides, constant_values=fill)
+
+
+def _check_shapes(lhs: Array, rhs: Array) -> None:
     if lhs.ndim != 4 or rhs.ndim != 4:
         raise ValueError(
             f"im2col got inputs {lhs.shape} and a kernel {rhs.shape}, expected "
             "[B, H, W, I] and [h, w, I, O]; use conv='lax'"
         )
+
+
+def _check_form(groups: int, dilations: Sequence[Sequence[int] | None]) -> None:
     if groups != 1:
         raise ValueError(
             f"im2col got feature_group_count={groups}, expected 1; use conv='lax'"
         )
-    if any(step != 1 for dilation in dilations for step in dilation or ()):
-        raise ValueError(f"im2col got dilations {dilations}; use conv='lax'")
+    for dilation in dilations:
+        if dilation is not None and any(step != 1 for step in dilation):
+            raise ValueError(f"im2col got dilations {dilations}; use conv='lax'")

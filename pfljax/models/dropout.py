@@ -25,8 +25,10 @@ class Dropout(nn.Module):
         """x with its dropped elements 0, the others times 1 / (1 - rate)."""
         if not self.has_rng("dropout"):
             return x
-        kept = keep(self.make_rng("dropout"), x.shape, self.rate)
-        return jnp.where(kept, x / (1 - self.rate), 0)
+        key = self.make_rng("dropout")
+        kept = keep(key, x.shape, self.rate)
+        scaled = x / (1 - self.rate)
+        return jnp.where(kept, scaled, 0)
 
 
 def keep(key: Key, shape: tuple[int, ...], rate: float) -> Array:
@@ -38,7 +40,11 @@ def keep(key: Key, shape: tuple[int, ...], rate: float) -> Array:
     if not 0 <= rate < 1:
         raise ValueError(f"the rate of dropout is {rate}; expected 0 <= rate < 1")
     words = jax.random.key_data(key).ravel()
-    index = jax.lax.iota(jnp.uint32, math.prod(shape))
+    size = math.prod(shape)
+    index = jax.lax.iota(jnp.uint32, size)
     # One word before each pass: masks of two keys are no shifts of each other.
-    bits = mix(mix(index ^ words[0]) ^ words[1])
-    return (bits >= jnp.uint32(rate * 2**32)).reshape(shape)
+    once = mix(index ^ words[0])
+    bits = mix(once ^ words[1])
+    # Whole numbers are compared: f32 has fewer bits than the hash.
+    threshold = jnp.uint32(rate * 2**32)
+    return (bits >= threshold).reshape(shape)

@@ -27,11 +27,20 @@ def outputs_first(network: nn.Module) -> set[str]:
 def _walk(module: nn.Module, path: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
     for name in getattr(module, "OUTPUTS_FIRST", ()):
         yield (*path, name)
+    for name, child in _children(module):
+        yield from _walk(child, (*path, name))
+
+
+def _children(module: nn.Module) -> Iterator[tuple[str, nn.Module]]:
+    """The modules in the fields of a module, by the names that Flax gives them."""
     for field in dataclasses.fields(module):
+        # Every Linen module has its parent as a field: upwards the walk has no end.
+        if field.name == "parent":
+            continue
         value: Any = getattr(module, field.name, None)
-        if isinstance(value, nn.Module) and field.name != "parent":
-            yield from _walk(value, (*path, field.name))
-        if isinstance(value, list | tuple):  # named as Flax names them
-            for i, each in enumerate(value):
-                if isinstance(each, nn.Module):
-                    yield from _walk(each, (*path, f"{field.name}_{i}"))
+        if isinstance(value, nn.Module):
+            yield field.name, value
+        if isinstance(value, list | tuple):
+            for i, element in enumerate(value):
+                if isinstance(element, nn.Module):
+                    yield f"{field.name}_{i}", element

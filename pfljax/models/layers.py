@@ -16,7 +16,8 @@ Layer = Callable[..., Any]
 
 def flatten(x: Array) -> Array:
     """Rows [B, ...] as vectors [B, d]."""
-    return x.reshape(x.shape[0], -1)
+    rows = x.shape[0]
+    return x.reshape(rows, -1)
 
 
 def add_channel(x: Array) -> Array:
@@ -76,13 +77,17 @@ class BatchNorm(nn.Module):
         rows = jnp.ones(len(x)) if mask is None else mask
         weight = rows[:, None, None, None]
         pixels = x.shape[1] * x.shape[2]
+        # A batch without rows divides by one: 0 / 0 would be NaN under any mask.
         count = jnp.maximum(rows.sum(), 1) * pixels
 
         def mean(y: Array) -> Array:
-            return (weight * y).sum((0, 1, 2)) / count
+            total = (weight * y).sum((0, 1, 2))
+            return total / count
 
+        # The variance of what is centred: E x^2 - (E x)^2 cancels in f32.
         centred = x - mean(x)
-        scaled = centred * lax.rsqrt(mean(centred**2) + 1e-5)
+        variance = mean(centred**2)
+        scaled = centred * lax.rsqrt(variance + 1e-5)
         return scaled * scale + bias
 
 
@@ -92,7 +97,9 @@ class GroupNorm(nn.Module):
     @nn.compact
     def __call__(self, x: Array) -> Array:
         """Images [B, H, W, C] -> the same shape."""
-        return nn.GroupNorm(num_groups=math.gcd(8, x.shape[-1]))(x)
+        channels = x.shape[-1]
+        norm = nn.GroupNorm(num_groups=math.gcd(8, channels))
+        return norm(x)
 
 
 NORMS = {

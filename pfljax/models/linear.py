@@ -19,7 +19,10 @@ class Linear(nn.Module):
     @nn.compact
     def __call__(self, x: Array) -> Array:
         """Outputs [B, features] of inputs [B, d]."""
+        # The axes say which is the fan-in: the spread is that of `nn.Dense`.
         init = nn.initializers.lecun_normal(in_axis=-1, out_axis=-2)
-        kernel = self.param("kernel", init, (self.features, x.shape[-1]))
+        inputs = x.shape[-1]
+        kernel = self.param("kernel", init, (self.features, inputs))
         bias = self.param("bias", nn.initializers.zeros, (self.features,))
-        return x @ kernel.T + bias
+        outputs = x @ kernel.T
+        return outputs + bias

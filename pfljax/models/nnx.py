@@ -49,38 +49,60 @@ def task_from_nnx(
     def apply(
         state: State, x: Array, mask: Array, part: str | None, key: Key | None
     ) -> tuple[Array, Params]:
-        rngs = _seed(streams, jax.random.key(0) if key is None else key)
+        training = key is not None
+        # In evaluation no stream is read, but a graph is merged with all its state.
+        seed = key if training else jax.random.key(0)
+        rngs = _seed(streams, seed)
         states = map(_fill, abstract, state)
         # copy: merged variables belong to the trace that calls them.
         model: Any = nnx.merge(graph, rngs, *states, copy=True)
-        model.eval() if key is None else model.train()
+        if training:
+            model.train()
+        else:
+            model.eval()
         with counting(model, mask):
-            outputs = getattr(model, part)(x) if part else model.head(model.body(x))
-        return outputs, to_dict(nnx.state(model, nnx.BatchStat))
+            outputs = _call(model, part, x)
+        statistics = nnx.state(model, nnx.BatchStat)
+        return outputs, to_dict(statistics)
 
+    def init(key: Key) -> Params:
+        model = factory(nnx.Rngs(key))
+        return _joined(nnx.state(model, *STATE))
+
+    order = []
+    for state in abstract:
+        for path, _ in nnx.to_flat_state(state):
+            order.append(_path(path)[:-1])
     return assemble(
-        init=lambda key: _joined(nnx.state(factory(nnx.Rngs(key)), *STATE)),
+        init=init,
         apply=apply,
         normalise=normaliser(input_shape, shift, scale),
         row=np.zeros((1, *input_shape), np.float32),
         loss=loss,
         shapes=_joined(abstract),
-        order=[
-            _path(path)[:-1]
-            for state in abstract
-            for path, _ in nnx.to_flat_state(state)
-        ],
+        order=order,
     )
 
 
 def to_dict(state: Any) -> Params:
     """The arrays of an NNX state as a nested dict; list positions become strings."""
     flat = nnx.traversals.flatten_mapping(nnx.to_pure_dict(state))
-    return unflatten_dict({_path(path): leaf for path, leaf in flat.items()})
+    named = {_path(path): leaf for path, leaf in flat.items()}
+    return unflatten_dict(named)
+
+
+def _call(model: Any, part: str | None, x: Array) -> Array:
+    """Outputs of one part of the model, or of both."""
+    if part is not None:
+        return getattr(model, part)(x)
+    features = model.body(x)
+    return model.head(features)
 
 
 def _joined(states: Any) -> Params:
-    return join(*map(to_dict, states))
+    """Parameters and statistics, in the order of `STATE`, as one nested dict."""
+    parameters, statistics = states
+    return join(to_dict(parameters), to_dict(statistics))
 
 
 def _path(path: Sequence[Any]) -> tuple[str, ...]:
@@ -88,7 +110,8 @@ def _path(path: Sequence[Any]) -> tuple[str, ...]:
 
 
 def _fill(abstract: Any, params: Params) -> Any:
-    state = jax.tree.map(lambda leaf: leaf, abstract)  # a copy: it is changed in place
+    # A copy: it is changed in place, and the next call starts from `abstract` again.
+    state = jax.tree.map(lambda leaf: leaf, abstract)
     nnx.replace_by_pure_dict(state, params)
     return state
 
@@ -96,12 +119,13 @@ def _fill(abstract: Any, params: Params) -> Any:
 def _seed(streams: Any, key: Key) -> Any:
     """The random streams of a module, all derived from `key`, their counters at 0."""
     leaves, structure = jax.tree.flatten(streams)
-    fresh = [
-        jax.random.fold_in(key, i)
-        if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
-        else jnp.zeros(leaf.shape, leaf.dtype)
-        for i, leaf in enumerate(leaves)
-    ]
+    fresh = []
+    for i, leaf in enumerate(leaves):
+        if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+            # By position: two layers with dropout must not share a mask.
+            fresh.append(jax.random.fold_in(key, i))
+        else:
+            fresh.append(jnp.zeros(leaf.shape, leaf.dtype))
     return jax.tree.unflatten(structure, fresh)
 
 
@@ -117,6 +141,7 @@ def _checked(module: Any) -> Any:
             f"the module has no attribute {' and no '.join(missing)}; write it as a "
             "`body` that makes features and a `head` that makes logits of them"
         )
+    # `...` takes what no filter before it took.
     *_, others = nnx.split(module, nnx.RngState, *STATE, ...)
     kinds = {type(leaf).__name__ for _, leaf in nnx.to_flat_state(others)}
     if kinds:

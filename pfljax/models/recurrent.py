@@ -15,6 +15,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from pfljax.core.types import Array
+from pfljax.models.layers import Layer
 from pfljax.models.network import Network
 
 
@@ -27,9 +28,15 @@ def char_lstm(
     layers: int = 2,
 ) -> nn.Module:
     """LEAF's next-character LSTM of token rows i32[T]; 819,920 with 80 characters."""
-    stack = [LSTM(hidden) for _ in range(layers)]
-    body = [Embedding(vocab, embedding), *stack, last_state]
-    return Network(nn.Sequential(body), nn.Dense(num_classes))
+    body: list[Layer] = [Embedding(vocab, embedding)]
+    # A module a layer: methods that mix by module (`Task.modules`) see each.
+    for _ in range(layers):
+        body.append(LSTM(hidden))
+    body.append(last_state)
+    return Network(
+        body=nn.Sequential(body),
+        head=nn.Dense(num_classes),
+    )
 
 
 class Embedding(nn.Module):
@@ -53,9 +60,11 @@ class Embedding(nn.Module):
                 "model than an LSTM for images"
             )
         init = nn.initializers.normal(1.0)
-        table = self.param("embedding", init, (self.vocab, self.features))
+        shape = (self.vocab, self.features)
+        table = self.param("embedding", init, shape)
+        steps_first = tokens.T.astype(jnp.int32)
         # A product, because the gradient of a gather is a slow scatter on CPUs.
-        return jax.nn.one_hot(tokens.T.astype(jnp.int32), self.vocab) @ table
+        return jax.nn.one_hot(steps_first, self.vocab) @ table
 
 
 class LSTM(nn.Module):
@@ -72,11 +81,14 @@ class LSTM(nn.Module):
     @property
     def OUTPUTS_FIRST(self) -> list[str]:  # noqa: N802, as the constant of other layers
         """The kernels of all layers."""
-        return [f"kernel_{of}{end}" for of in "ih" for end in self._ends()]
+        inputs = [f"kernel_i{end}" for end in self._ends()]
+        recurrent = [f"kernel_h{end}" for end in self._ends()]
+        return inputs + recurrent
 
     def _ends(self) -> list[str]:
         """Of the parameters' names, layer by layer."""
-        return ["", *(f"_{layer}" for layer in range(1, self.layers))]
+        later = [f"_{layer}" for layer in range(1, self.layers)]
+        return ["", *later]
 
     @nn.compact
     def __call__(self, x: Array) -> Array:
@@ -88,16 +100,18 @@ class LSTM(nn.Module):
     def _layer(self, x: Array, end: str) -> Array:
         """Hidden states of the layer whose parameters' names have this end."""
         initial = _uniform(self.hidden**-0.5)
+        gates = 4 * self.hidden
 
         def draw(name: str, *shape: int) -> Any:
-            return self.param(name + end, initial, (4 * self.hidden, *shape))
+            return self.param(name + end, initial, (gates, *shape))
 
         kernel_i = draw("kernel_i", x.shape[-1])
         kernel_h = draw("kernel_h", self.hidden)
-        bias = 0.0
+        projected = x @ kernel_i.T
         if self.bias:
-            bias = draw("bias_i") + draw("bias_h")
-        return unrolled(x @ kernel_i.T + bias, kernel_h)
+            # Two, as torch: each has the whole gradient, so their sum moves twice.
+            projected += draw("bias_i") + draw("bias_h")
+        return unrolled(projected, kernel_h)
 
 
 def last_state(h: Array) -> Array:
@@ -121,7 +135,8 @@ def unrolled(projected: Array, kernel: Array) -> Array:
 
     `kernel` [4H, H] is the recurrent one. The states before step 0 are zero.
     """
-    return _forward(projected, kernel)[0]
+    hidden, _ = _forward(projected, kernel)
+    return hidden
 
 
 def _forward(projected: Array, kernel: Array) -> tuple[Array, Any]:
@@ -140,10 +155,14 @@ def _forward(projected: Array, kernel: Array) -> tuple[Array, Any]:
         o = nn.sigmoid(o)
         c = f * c + i * g
         h = o * jnp.tanh(c)
-        return (h, c), (h, Gates(i, f, g, o, c))
+        after = Gates(i=i, f=f, g=g, o=o, c=c)
+        return (h, c), (h, after)
 
-    _, (hidden, gates) = jax.lax.scan(step, (zero, zero), projected)
-    return hidden, (hidden, gates, kernel)
+    start = (zero, zero)
+    _, (hidden, gates) = jax.lax.scan(step, start, projected)
+    # Gates are kept, 5 H numbers a step: to compute them again costs a product a step.
+    residuals = (hidden, gates, kernel)
+    return hidden, residuals
 
 
 def _backward(residuals: Any, cotangent: Array) -> tuple[Array, Array]:
@@ -156,7 +175,8 @@ def _backward(residuals: Any, cotangent: Array) -> tuple[Array, Array]:
 
     def step(carry: tuple[Array, Array], inputs: Any) -> Any:
         dh, dc = carry
-        slope, (i, f, g, o, c), c_before = inputs
+        slope, gates, c_before = inputs
+        i, f, g, o, c = gates
         tanh_c = jnp.tanh(c)
         dh = dh + slope
         dc = dc + dh * o * (1 - tanh_c**2)
@@ -164,18 +184,25 @@ def _backward(residuals: Any, cotangent: Array) -> tuple[Array, Array]:
         df = dc * c_before * f * (1 - f)
         dg = dc * i * (1 - g**2)
         do = dh * tanh_c * o * (1 - o)
+        # In the order of the kernel's rows.
         dgates = jnp.concatenate([di, df, dg, do], axis=-1)
-        return (dgates @ kernel, dc * f), dgates
+        before = (dgates @ kernel, dc * f)
+        return before, dgates
 
-    inputs = (cotangent, gates, _one_step_before(gates.c))
-    _, dgates = jax.lax.scan(step, (zero, zero), inputs, reverse=True)
-    dkernel = jnp.einsum("tbg,tbh->gh", dgates, _one_step_before(hidden))
+    start = (zero, zero)
+    c_before = _one_step_before(gates.c)
+    inputs = (cotangent, gates, c_before)
+    _, dgates = jax.lax.scan(step, start, inputs, reverse=True)
+    # Outside the loop: one product over all steps, not one a step and their sum.
+    h_before = _one_step_before(hidden)
+    dkernel = jnp.einsum("tbg,tbh->gh", dgates, h_before)
     return dgates, dkernel
 
 
 def _one_step_before(states: Array) -> Array:
     """States [T, ...] before each step, of those after it."""
-    return jnp.concatenate([jnp.zeros_like(states[:1]), states[:-1]])
+    zero = jnp.zeros_like(states[:1])
+    return jnp.concatenate([zero, states[:-1]])
 
 
 unrolled.defvjp(_forward, _backward)

@@ -64,13 +64,20 @@ def task(
     def apply(
         state: State, x: Array, mask: Array, part: str | None, key: Key | None
     ) -> tuple[Any, Params]:
-        run = None if part is None else lambda model, x: getattr(model, part)(x)
-        rngs = None if key is None else {"dropout": key}
-        variables = {"params": state.parameters, STATISTICS: state.statistics}
-        with mask_and_mode(mask, training=key is not None):
+        training = key is not None
+        variables = {
+            "params": state.parameters,
+            STATISTICS: state.statistics,
+        }
+        with mask_and_mode(mask, training):
             outputs, changed = module.apply(
-                variables, x, rngs=rngs, method=run, mutable=[STATISTICS]
+                variables,
+                x,
+                rngs={"dropout": key} if training else None,
+                method=_method_of(part),
+                mutable=[STATISTICS],
             )
+        # Without batch normalisation the collection is not there.
         return outputs, changed.get(STATISTICS, {})
 
     return assemble(
@@ -121,17 +128,24 @@ def assemble(
 
     def mean_loss(params: Params, batch: Batch, key: Key | None) -> Array:
         rows = row_loss(logits(params, batch, key), batch.y)
-        return jnp.sum(batch.mask * rows) / jnp.maximum(jnp.sum(batch.mask), 1)
+        total = jnp.sum(batch.mask * rows)
+        # An empty batch has the loss 0, not NaN: so steps a client without rows.
+        return total / jnp.maximum(jnp.sum(batch.mask), 1)
+
+    def head(params: Params, z: Array) -> Array:
+        return run(params, Batch.of_rows(z), "head", None)
 
     modules, num_modules = number_modules(shapes, order)
-    outputs = jax.eval_shape(predict, shapes, jax.eval_shape(Batch.of_rows, row))
+    # By shapes alone: nothing is computed or put on a device before a run.
+    batch = jax.eval_shape(Batch.of_rows, row)
+    outputs = jax.eval_shape(predict, shapes, batch)
     return Task(
         init=init,
         loss=mean_loss,
         logits=logits,
         features=features,
         predict=predict,
-        head=lambda params, z: run(params, Batch.of_rows(z), "head", None),
+        head=head,
         groups=group_leaves(shapes),
         modules=modules,
         num_modules=num_modules,
@@ -143,15 +157,21 @@ def _runner(apply: Apply, normalise: Callable[[Array], Array]) -> Callable[..., 
     """A function (params, batch, part, key) -> outputs, which carry statistics."""
 
     def run(params: Params, batch: Batch, part: str | None, key: Key | None) -> Array:
-        x = batch.x if part == "head" else normalise(batch.x)
+        x = batch.x
+        # The head's rows are features, not raw ones.
+        if part != "head":
+            x = normalise(x)
         state = apart(params)
         old = state.statistics
         # Statistics have no gradient but that of `following`.
         state = state._replace(statistics=jax.lax.stop_gradient(old))
         outputs, changed = apply(state, x, batch.mask, part, key)
+        # Decided at trace time: models without statistics pay nothing for them.
         if key is None or not old:
             return outputs
-        new = unflatten_dict(flatten_dict(old) | flatten_dict(changed))
+        # One part alone changes its own statistics; those of the other are old.
+        merged = flatten_dict(old) | flatten_dict(changed)
+        new = unflatten_dict(merged)
         # A batch without rows has no statistics.
         new = tree.where(batch.mask.sum() > 0, new, old)
         return statistics.following(outputs, old, new)
@@ -159,11 +179,20 @@ def _runner(apply: Apply, normalise: Callable[[Array], Array]) -> Callable[..., 
     return run
 
 
+def _method_of(part: str | None) -> Callable[..., Any] | None:
+    """What Linen's `apply` calls for one part; None: the module's `__call__`."""
+    if part is None:
+        return None
+    return lambda model, x: getattr(model, part)(x)
+
+
 def check_task(task: Task, input_shape: Sequence[int], num_classes: int) -> None:
     """Raises a ValueError unless the task makes logits [B, K] of rows of this shape."""
     params = jax.eval_shape(task.init, jax.random.key(0))
-    batch = Batch.of_rows(np.zeros((1, *input_shape), np.float32))
-    shape = jax.eval_shape(task.predict, params, batch).shape
+    row = np.zeros((1, *input_shape), np.float32)
+    logits = jax.eval_shape(task.predict, params, Batch.of_rows(row))
+    shape = logits.shape
+    # More logits are allowed: a federation may have a part of a data set's classes.
     if len(shape) != 2 or shape[1] < num_classes:
         raise ValueError(
             f"the task makes logits of shape {shape} of one row, expected "
@@ -191,7 +220,9 @@ def normaliser(
                 f"x has shape {x.shape}, expected rows of {expected}; "
                 "build the task with the input_shape of the data"
             )
-        return (x.astype(jnp.float32) - shift) / scale
+        # Rows are stored as they come, often uint8: a batch is cast, never the pool.
+        centred = x.astype(jnp.float32) - shift
+        return centred / scale
 
     return normalise
 
@@ -207,7 +238,8 @@ def group_leaves(params: Params) -> Params:
             f"the module has parameters in {sorted(params)}, expected submodules "
             "`body` and `head` alone; put each layer into one of them"
         )
-    return unflatten_dict({path: path[0] for path in flatten_dict(params)})
+    group = {path: path[0] for path in flatten_dict(params)}
+    return unflatten_dict(group)
 
 
 def number_modules(
@@ -230,7 +262,8 @@ def number_modules(
 
 def _choose_loss(loss: str) -> Callable[[Array, Array], Array]:
     if loss not in LOSSES:
-        raise ValueError(f"loss is {loss!r}; choose one of {', '.join(LOSSES)}")
+        known = ", ".join(LOSSES)
+        raise ValueError(f"loss is {loss!r}; choose one of {known}")
     return LOSSES[loss]
 
 
@@ -257,8 +290,11 @@ def _trace(module: nn.Module, row: np.ndarray) -> tuple[Params, list[tuple[str, 
         order.append(context.module.path)
         return call(*args, **kwargs)
 
+    def init() -> Any:
+        return module.init(jax.random.key(0), row)
+
     with nn.intercept_methods(record), mask_and_mode(jnp.ones(1), training=False):
-        variables = jax.eval_shape(lambda: module.init(jax.random.key(0), row))
+        variables = jax.eval_shape(init)
     if others := sorted(set(variables) - {"params", STATISTICS}):
         raise ValueError(
             f"the module has the collections {others}, expected params and "

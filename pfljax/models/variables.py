@@ -22,18 +22,24 @@ class State(NamedTuple):
 def join(parameters: Params, statistics: Params) -> Params:
     """One nested dict of both; a module has the same path in each."""
     flat = dict(flatten_dict(parameters))
-    for (*module, name), leaf in flatten_dict(statistics).items():
+    for path, leaf in flatten_dict(statistics).items():
+        *module, name = path
+        # The key of its own tells a statistic from a parameter of the same name.
         flat[(*module, STATISTICS, name)] = leaf
     return unflatten_dict(flat)
 
 
 def apart(params: Params) -> State:
     """The state of which `join` made `params`."""
-    state = State({}, {})
+    parameters = {}
+    statistics = {}
     for path, leaf in flatten_dict(params).items():
-        leaves = state.statistics if STATISTICS in path else state.parameters
+        leaves = statistics if STATISTICS in path else parameters
         leaves[without_key(path)] = leaf
-    return State(*map(unflatten_dict, state))
+    return State(
+        parameters=unflatten_dict(parameters),
+        statistics=unflatten_dict(statistics),
+    )
 
 
 def without_key(path: tuple[str, ...]) -> tuple[str, ...]:
@@ -44,9 +50,15 @@ def without_key(path: tuple[str, ...]) -> tuple[str, ...]:
 def to_linen(params: Params) -> dict[str, Any]:
     """The variables that a Linen module's `apply` takes."""
     state = apart(params)
-    return {"params": state.parameters, STATISTICS: state.statistics}
+    return {
+        "params": state.parameters,
+        STATISTICS: state.statistics,
+    }
 
 
 def from_linen(variables: Any) -> Params:
     """The parameters of a task, of the variables that a Linen module's `init` makes."""
-    return join(variables.get("params", {}), variables.get(STATISTICS, {}))
+    # Flax leaves out what is empty: a model of no layers, or of no running statistics.
+    parameters = variables.get("params", {})
+    statistics = variables.get(STATISTICS, {})
+    return join(parameters, statistics)

@@ -14,7 +14,7 @@ from pfljax.core import statistics, tree
 from pfljax.core.keys import derive
 from pfljax.core.optimizers import sgd
 from pfljax.core.training import fit, minibatch
-from pfljax.core.types import Batch, Local, Turn
+from pfljax.core.types import Batch, Local
 from pfljax.models.variables import apart, from_linen, to_linen
 
 KEY = jax.random.key(0)
@@ -91,7 +91,7 @@ def flax_step(module, optimizer):
 def test_a_clients_training_is_flax_with_mutable_statistics():
     local = Local(0.1, batch_size=4, optimizer=sgd(momentum=0.9, weight_decay=0.01))
     data, params = toy.one(toy.ragged()[0], 1), drawn()  # 20 rows: no batch is short
-    turn = Turn(KEY, jnp.int32(0), jnp.int32(9))
+    turn = toy.turn(KEY, round_=0, steps=9, client_id=1)
     ours, _ = jax.jit(lambda p: fit(LINEN.loss, p, data, turn, local))(params)
     optimizer = local.optimizer(0.1)
     step = flax_step(network(use_running_average=False), optimizer)
@@ -192,7 +192,8 @@ def test_linen_and_nnx_train_alike():
     shapes = jax.eval_shape(NNX.init, KEY)
     assert jax.tree.map(jnp.shape, shapes) == jax.tree.map(jnp.shape, second)
     local = Local(0.1, batch_size=4, epochs=2, optimizer=sgd(0.9, 0.01))
-    data, turn = toy.one(toy.ragged()[0], 2), Turn(KEY, jnp.int32(0), jnp.int32(4))
+    data = toy.one(toy.ragged()[0], 2)
+    turn = toy.turn(KEY, round_=0, steps=4, client_id=2)
     ends = [
         jax.jit(lambda p, task=task: fit(task.loss, p, data, turn, local))(params)
         for task, params in ((LINEN, first), (NNX, second))
