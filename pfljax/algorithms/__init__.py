@@ -34,25 +34,43 @@ def method(name: str) -> Callable:
 
 def families() -> dict[str, str]:
     """The family of every method; "" for one that lies in no folder of a family."""
-    return {name: ".".join(m.split(".")[2:-1]) for name, m in _modules().items()}
+    family = {}
+    for name, module in _modules().items():
+        # pfljax.algorithms.FAMILY.NAME, or pfljax.algorithms.NAME
+        folders = module.split(".")[2:-1]
+        family[name] = ".".join(folders)
+    return family
 
 
 def _modules() -> dict[str, str]:
     """The module of every method, by the method's name; none is imported."""
-    for folder in filter(None, os.environ.get("PFLJAX_METHODS", "").split(os.pathsep)):
+    _extend_path()
+    modules = {}
+    for _, module, is_family in pkgutil.iter_modules(__path__, f"{__name__}."):
+        inside = _in_family(module) if is_family else [module]
+        for path in inside:
+            name = path.split(".")[-1]
+            if not name.startswith("_"):
+                modules[name] = path
+    return modules
+
+
+def _extend_path() -> None:
+    """Makes the folders of `PFLJAX_METHODS` folders of this package."""
+    # Read at every call: tests and notebooks set it after the import.
+    variable = os.environ.get("PFLJAX_METHODS", "")
+    for folder in filter(None, variable.split(os.pathsep)):
         if not os.path.isdir(folder):
             raise ValueError(f"PFLJAX_METHODS has {folder!r}, which is no folder")
         if folder not in __path__:
             __path__.append(folder)
-    modules = {}
-    for _, module, is_family in pkgutil.iter_modules(__path__, "pfljax.algorithms."):
-        inside = [module]
-        if is_family:
-            paths = [str(Path(path, module.split(".")[-1])) for path in __path__]
-            inside = [m.name for m in pkgutil.iter_modules(paths, module + ".")]
-        names = {name.split(".")[-1]: name for name in inside}
-        modules |= {k: v for k, v in names.items() if not k.startswith("_")}
-    return modules
+
+
+def _in_family(module: str) -> list[str]:
+    """The modules in the folder of a family, found without importing it."""
+    family = module.split(".")[-1]
+    paths = [str(Path(path, family)) for path in __path__]
+    return [m.name for m in pkgutil.iter_modules(paths, f"{module}.")]
 
 
 def _function(module: str) -> Callable:

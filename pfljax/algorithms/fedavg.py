@@ -30,14 +30,16 @@ def fedavg(
 
     return Algorithm(
         init=lambda params, num_clients, key: params,
+        # Nothing is kept: an empty pytree has no leaf that could be stored.
         init_client=lambda params, client_id, key: (),
         message=lambda turn, w, client: w,
         train=train,
         aggregate=lambda w, uploads, cohort: reducer(
-            uploads, cohort.weight * cohort.mask
+            uploads, aggregation.by_rows(cohort)
         ),
         predict=task.predict,
         server_model=lambda w: w,
+        # None tells evaluation that one model is judged for all clients.
         personal=personal if finetune else None,
         adaptation_steps=finetune,
     )

@@ -16,9 +16,11 @@ def local(task: Task, local: Local) -> Algorithm:
 
     def train(turn, message, w, data):
         w, metrics = fit(task.loss, w, data, turn, local)
-        return w, (), metrics
+        upload = ()
+        return w, upload, metrics
 
     return Algorithm(
+        # Server, message and upload have no leaves: not a byte is sent.
         init=lambda params, num_clients, key: (),
         init_client=lambda params, client_id, key: params,
         message=lambda turn, server, w: (),

@@ -17,19 +17,35 @@ from pfljax.core.types import Array, Cohort
 Reducer = Callable[[Any, Array], Any]
 
 
-def weighting(name: str) -> Callable[[Cohort], Array]:
-    """Weights f32[M] of a cohort: "rows", those of each client, or "uniform".
+def averaging(weighting: str) -> Callable[[Any, Any, Cohort], Any]:
+    """An `aggregate` whose new server is the mean of the uploads.
+
+    Args:
+      weighting: what a client counts for, "rows" (`by_rows`) or "uniform" (`reported`).
 
     Raises:
-      ValueError: for another name.
+      ValueError: for another weighting.
     """
-    of = {
-        "rows": lambda cohort: cohort.weight * cohort.mask,
-        "uniform": lambda cohort: cohort.draws * cohort.mask,
-    }
-    if name not in of:
-        raise ValueError(f"weighting is {name!r}; known: {', '.join(of)}")
-    return of[name]
+    known = {"rows": by_rows, "uniform": reported}
+    if weighting not in known:
+        raise ValueError(f"weighting is {weighting!r}; known: {', '.join(known)}")
+    weight_of = known[weighting]
+
+    def aggregate(server: Any, uploads: Any, cohort: Cohort) -> Any:
+        return mean(uploads, weight_of(cohort))
+
+    return aggregate
+
+
+def by_rows(cohort: Cohort) -> Array:
+    """The rows of each client that reported, f32[M]."""
+    return cohort.weight * cohort.mask
+
+
+def reported(cohort: Cohort) -> Array:
+    """1 for each client that reported, f32[M]."""
+    # Drawn with replacement (`selection.by_size`), a client counts for every draw.
+    return cohort.draws * cohort.mask
 
 
 def mean(uploads: Any, weight: Array) -> Any:

@@ -38,7 +38,7 @@ def apfl_fedtorch(
     The mixed model's loss is the cross-entropy of what `task.predict` gives: dropout
     does not act on v.
     """
-    weights, slopes_of = aggregation.weighting(weighting), jax.grad(mixed_loss)
+    slopes_of = jax.grad(mixed_loss)
 
     def train(turn, w, own, data):
         rate = learning_rate(local, turn.round)
@@ -63,7 +63,7 @@ def apfl_fedtorch(
     return fedavg(task, local)._replace(
         init_client=lambda params, client_id, key: Mixed(params, jnp.float32(alpha)),
         train=train,
-        aggregate=lambda w, uploads, cohort: aggregation.mean(uploads, weights(cohort)),
+        aggregate=aggregation.averaging(weighting),
         personal=lambda turn, w, own, data: mixture(w, *own),
         newcomer=lambda turn, w, data: mixture(w, w, jnp.float32(0)),
         predict=lambda model, batch: mixed_logits(task, model, batch),

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from pfljax.algorithms.fedavg import fedavg
 from pfljax.core import aggregation, statistics, tree
 from pfljax.core.training import fit, full_gradient, learning_rate, mean_over_rows
 from pfljax.core.types import Algorithm, Array, Local, Params, Task
@@ -27,62 +28,76 @@ class Upload(NamedTuple):
 
 
 def ifca(
-    task: Task, local: Local, *, clusters: AtLeastOne = 2, averaging: str = "models"
+    task: Task,
+    local: Local,
+    *,
+    clusters: AtLeastOne = 2,
+    averaging: str = "models",
 ) -> Algorithm:
     """Builds IFCA; `clusters` = 1 is FedAvg with uniform weights."""
     if averaging not in ("models", "gradients"):
         raise ValueError(f"averaging is {averaging!r}; known: 'models', 'gradients'")
 
     def init(params, num_clients, key):
-        others = jax.vmap(task.init)(jax.random.split(key, clusters))
-        return jax.tree.map(lambda models, own: models.at[0].set(own), others, params)
+        keys = jax.random.split(key, clusters)
+        # Equal models would never part. The first is what all methods start from.
+        drawn = jax.vmap(task.init)(keys)
+        return jax.tree.map(lambda models, w: models.at[0].set(w), drawn, params)
 
     def nearest(models, data):
+        # In evaluation mode: noise of dropout must not choose the cluster.
         def losses(batch):
             return jax.vmap(lambda w: task.loss(w, batch, None))(models)
 
-        return jnp.argmin(mean_over_rows(losses, data, local.batch_size))
+        means = mean_over_rows(losses, data, local.batch_size)
+        return jnp.argmin(means)
 
     def train(turn, models, client, data):
         j = nearest(models, data)
-        w, choice = tree.take(models, j), jax.nn.one_hot(j, clusters)
+        w = tree.take(models, j)
+        choice = jax.nn.one_hot(j, clusters)
         if averaging == "models":
             w, metrics = fit(task.loss, w, data, turn, local)
-            return client, Upload(w, choice), metrics
+            return client, Upload(params=w, choice=choice), metrics
+        # This gradient is the training, in training mode by the turn's key.
         size = local.batch_size
         loss, grads = full_gradient(task.loss, w, data, size, turn.key)
-        return client, Upload(grads, choice), {"loss": loss}
+        return client, Upload(params=grads, choice=choice), {"loss": loss}
 
     def aggregate(models, uploads, cohort):
+        if averaging == "models":
+            return averaged(models, uploads, cohort)
         rate = learning_rate(local, cohort.round)
-        average = averaged if averaging == "models" else stepped
-        return average(models, uploads, cohort, rate)
+        return stepped(models, uploads, cohort, rate)
 
     def personal(turn, models, client, data):
         return tree.take(models, nearest(models, data))
 
-    return Algorithm(
+    return fedavg(task, local)._replace(
         init=init,
-        init_client=lambda params, client_id, key: (),
-        message=lambda turn, models, client: models,
         train=train,
         aggregate=aggregate,
         personal=personal,
-        predict=task.predict,
+        server_model=None,
     )
 
 
-def averaged(models, uploads, cohort, rate):
+def averaged(models, uploads, cohort):
     """Each model, the uniform mean of the uploads that chose it."""
-    member = uploads.choice * (cohort.draws * cohort.mask)[:, None]
+    reported = aggregation.reported(cohort)
+    member = uploads.choice * reported[:, None]
     return aggregation.segment_mean(uploads.params, member, models)
 
 
 def stepped(models, uploads, cohort, rate):
     """Each model, a step of rate / M along the sum of its own gradients."""
-    reported = cohort.draws * cohort.mask
-    member = uploads.choice * reported[:, None] / jnp.sum(reported)
-    mean = jax.tree.map(
-        lambda grads: jnp.tensordot(member, grads, axes=(0, 0)), uploads.params
-    )
-    return tree.sub(models, statistics.scale(mean, rate))
+    reported = aggregation.reported(cohort)
+    # By M, not by the members of a cluster: a small one takes small steps.
+    chosen = uploads.choice * reported[:, None]
+    member = chosen / jnp.sum(reported)
+
+    def summed(grads):
+        return jnp.tensordot(member, grads, axes=(0, 0))
+
+    slopes = jax.tree.map(summed, uploads.params)
+    return tree.sub(models, statistics.scale(slopes, rate))

@@ -27,16 +27,18 @@ def fedper(
     client gets a head. `weighting`: what a client counts for at the server, "rows" or
     "uniform".
     """
-    weights, train_head = aggregation.weighting(weighting), head_training(task, local)
+    train_head = head_training(task, local)
     in_body = tree.labelled(task.groups, "body")
 
     def train(turn, body, head, data):
-        params, metrics = fit(task.loss, tree.merge(body, head), data, turn, local)
+        start = tree.merge(body, head)
+        params, metrics = fit(task.loss, start, data, turn, local)
         body, head = tree.split(params, in_body)
         return head, body, metrics
 
     def personal(turn, body, head, data):
         if finetune:
+            # A stream apart: training has the same steps, judged or not.
             turn = fold(turn, "finetune")._replace(steps=jnp.int32(finetune))
             head = train_head(turn, body, head, data)
         return tree.merge(body, head)
@@ -46,10 +48,9 @@ def fedper(
         init_client=lambda params, client_id, key: tree.split(params, in_body)[1],
         message=lambda turn, body, head: body,
         train=train,
-        aggregate=lambda body, uploads, cohort: aggregation.mean(
-            uploads, weights(cohort)
-        ),
+        aggregate=aggregation.averaging(weighting),
         personal=personal,
+        # A body alone judges nobody.
         server_model=None,
         adaptation_steps=finetune,
     )
@@ -62,6 +63,8 @@ def head_training(task, local):
         def loss(head, batch, key):
             return task.loss(tree.merge(body, head), batch, key)
 
-        return fit(loss, head, data, fold(turn, "head"), local)[0]
+        # Its own key: the body's steps that follow draw other minibatches.
+        head, _ = fit(loss, head, data, fold(turn, "head"), local)
+        return head
 
     return train

@@ -27,12 +27,13 @@ def fedrep(
     budget). `finetune` steps of the head precede evaluation, as the authors' code does
     after the last round: so an unseen client gets a head.
     """
-
     train_head = head_training(task, local)
 
     def train(turn, body, head, data):
-        head = train_head(with_epochs(turn, local, head_epochs), body, head, data)
+        head_turn = with_epochs(turn, local, head_epochs)
+        head = train_head(head_turn, body, head, data)
 
+        # The head is a constant of this loss: momentum and decay leave it alone.
         def loss(body, batch, key):
             return task.loss(tree.merge(body, head), batch, key)
 

@@ -52,9 +52,13 @@ def lg_fedavg(
     body, and an unseen client's is as it was drawn. `finetune` steps of the body, with
     the head fixed, precede evaluation.
     """
-    turned = task._replace(groups=jax.tree.map(OTHER.__getitem__, task.groups))
-    method = fedper(turned, local, finetune=finetune, weighting=weighting)
-    return with_mean_body(method) if mean_body else method
+    # FedPer of a task whose body is called head, and whose head body.
+    groups = jax.tree.map(OTHER.__getitem__, task.groups)
+    exchanged = task._replace(groups=groups)
+    method = fedper(exchanged, local, finetune=finetune, weighting=weighting)
+    if mean_body:
+        return with_mean_body(method)
+    return method
 
 
 def with_mean_body(method: Algorithm) -> Algorithm:
@@ -63,35 +67,47 @@ def with_mean_body(method: Algorithm) -> Algorithm:
     assert judged_by is not None
 
     def init(params, num_clients, key):
-        nobody = tree.zeros(method.init_client(params, jnp.int32(0), key))
-        return Bodies(method.init(params, num_clients, key), nobody, jnp.float32(0))
+        body = method.init_client(params, jnp.int32(0), key)
+        return Bodies(
+            head=method.init(params, num_clients, key),
+            total=tree.zeros(body),
+            count=jnp.float32(0),
+        )
+
+    def init_client(params, client_id, key):
+        body = method.init_client(params, client_id, key)
+        return Kept(body=body, trained=jnp.bool_(False))
 
     def train(turn, head, kept, data):
         body, upload, metrics = method.train(turn, head, kept.body, data)
-        change = tree.axpy(-kept.trained.astype(jnp.float32), kept.body, body)
-        return Kept(body, jnp.bool_(True)), (upload, change, ~kept.trained), metrics
+        # The whole body at first, then its change: the sum has each body once.
+        in_sum = kept.trained.astype(jnp.float32)
+        change = tree.axpy(-in_sum, kept.body, body)
+        kept_now = Kept(body=body, trained=jnp.bool_(True))
+        return kept_now, (upload, change, ~kept.trained), metrics
 
     def aggregate(server, uploads, cohort):
         heads, changes, new = uploads
+        # By the mask alone: a client drawn twice has one body.
         summed = jax.tree.map(lambda leaf: jnp.tensordot(cohort.mask, leaf, 1), changes)
+        newcomers = jnp.sum(new * cohort.mask)
         return Bodies(
-            method.aggregate(server.head, heads, cohort),
-            tree.add(server.total, summed),
-            server.count + jnp.sum(new * cohort.mask),
+            head=method.aggregate(server.head, heads, cohort),
+            total=tree.add(server.total, summed),
+            count=server.count + newcomers,
         )
 
     def personal(turn, server, kept, data):
-        mean = tree.scale(server.total, 1 / jnp.maximum(server.count, 1))
-        first = kept.trained | (server.count == 0)
-        body = tree.where(first, kept.body, mean)
+        count = jnp.maximum(server.count, 1)
+        mean = tree.scale(server.total, 1 / count)
+        # Before anybody trained there is no mean.
+        own_body = kept.trained | (server.count == 0)
+        body = tree.where(own_body, kept.body, mean)
         return judged_by(turn, server.head, body, data)
-
-    def start(params, client_id, key):
-        return Kept(method.init_client(params, client_id, key), jnp.bool_(False))
 
     return method._replace(
         init=init,
-        init_client=start,
+        init_client=init_client,
         message=lambda turn, server, kept: server.head,
         train=train,
         aggregate=aggregate,

@@ -30,6 +30,7 @@ def fedprox(
     """
 
     def train(turn, w, client, data):
+        # A penalty, not a part of the loss: the loss reported is still F_k.
         near = proximal(w, mu)
         w, metrics = fit(task.loss, w, data, turn, local, penalty=near)
         return client, w, metrics

@@ -49,38 +49,49 @@ def scaffold(
     if option not in ("I", "II"):
         raise ValueError(f"option is {option!r}; known: 'I', 'II'")
     shared = fedavg(task, local, finetune=finetune)
+    slope_of = jax.value_and_grad(task.loss)
+
+    def init(params, num_clients, key):
+        return Server(x=params, c=tree.zeros(params))
 
     def train(turn, server, c_k, data):
+        x = server.x
         correction = tree.sub(server.c, c_k)
 
-        def corrected(*args):
-            value, grads = jax.value_and_grad(task.loss)(*args)
+        def corrected(y, batch, key):
+            value, grads = slope_of(y, batch, key)
             return value, tree.add(grads, correction)
 
-        y, metrics = fit(task.loss, server.x, data, turn, local, corrected)
+        y, metrics = fit(task.loss, x, data, turn, local, corrected)
+        dy = tree.sub(y, x)
         if option == "I":
-            size = local.batch_size
-            _, c_new = full_gradient(task.loss, server.x, data, size)
+            # In evaluation mode: a variate has no noise of dropout.
+            _, c_new = full_gradient(task.loss, x, data, local.batch_size)
         else:
-            path = turn.steps * learning_rate(local, turn.round)
-            mean_step = tree.scale(tree.sub(server.x, y), 1 / path)
-            c_new = tree.add(tree.sub(c_k, server.c), mean_step)
+            rate = learning_rate(local, turn.round)
+            path = turn.steps * rate
+            mean_slope = tree.scale(tree.sub(x, y), 1 / path)
+            away = tree.sub(c_k, server.c)
+            c_new = tree.add(away, mean_slope)
         # Running statistics follow the batches: no variate corrects them.
         c_new = statistics.without(c_new)
+        # Without steps the path is 0 and c_new is NaN; c_k stands.
         c_new = tree.where(turn.steps > 0, c_new, c_k)
-        return c_new, Upload(tree.sub(y, server.x), tree.sub(c_new, c_k)), metrics
+        dc = tree.sub(c_new, c_k)
+        return c_new, Upload(dy=dy, dc=dc), metrics
 
     def personal(turn, server, c_k, data):
         return finetuned(task.loss, server.x, data, turn, local, finetune)
 
+    def aggregate(server, uploads, cohort):
+        return averaged(server, uploads, cohort, server_lr)
+
     return shared._replace(
-        init=lambda params, num_clients, key: Server(params, tree.zeros(params)),
+        init=init,
         init_client=lambda params, client_id, key: tree.zeros(params),
         message=lambda turn, server, c_k: server,
         train=train,
-        aggregate=lambda server, uploads, cohort: averaged(
-            server, uploads, cohort, server_lr
-        ),
+        aggregate=aggregate,
         personal=personal if finetune else None,
         server_model=lambda server: server.x,
     )
@@ -88,8 +99,12 @@ def scaffold(
 
 def averaged(server, uploads, cohort, server_lr):
     """x + server_lr mean dy and c + |S| / N mean dc, over those who reported."""
-    reported = cohort.draws * cohort.mask
+    reported = aggregation.reported(cohort)
     mean = aggregation.mean(uploads, reported)
+    # |S| / N: then c stays the mean of all c_k, also of those who rest.
     share = reported.sum() / cohort.num_clients
-    x = tree.add(server.x, statistics.scale(mean.dy, server_lr))
-    return Server(x, tree.axpy(share, mean.dc, server.c))
+    move = statistics.scale(mean.dy, server_lr)
+    return Server(
+        x=tree.add(server.x, move),
+        c=tree.axpy(share, mean.dc, server.c),
+    )

@@ -39,25 +39,27 @@ def apfl(
 
     def gradient(params, batch, key):
         w, v, share = params
+        # The loss that is reported is of w, the federated model.
         value, slope_w = slope_of(w, batch, key)
-        _, slope_m = slope_of(tree.lerp(w, v, share), batch, key)
+        m = tree.lerp(w, v, share)
+        _, slope_m = slope_of(m, batch, key)
         slope_v = tree.scale(slope_m, share)
         slope_alpha = tree.dot(slope_m, tree.sub(v, w)) * float(adaptive)
         return value, (slope_w, slope_v, slope_alpha)
 
-    def train(turn, w, own, data):
+    def train(turn, w, mixed, data):
+        # alpha is no weight: neither momentum nor decay, and within [0, 1].
         stepped = beside(local, ("model", "model", "other"), within_one)
-        start = w, own.v, own.alpha
-        (w, v, share), metrics = fit(task.loss, start, data, turn, stepped, gradient)
-        return Mixed(v, share), w, metrics
+        start = (w, mixed.v, mixed.alpha)
+        end, metrics = fit(task.loss, start, data, turn, stepped, gradient)
+        w, v, share = end
+        return Mixed(v=v, alpha=share), w, metrics
 
     return fedavg(task, local)._replace(
         init_client=lambda params, client_id, key: Mixed(params, jnp.float32(alpha)),
         train=train,
-        aggregate=lambda w, uploads, cohort: aggregation.mean(
-            uploads, cohort.draws * cohort.mask
-        ),
-        personal=lambda turn, w, own, data: tree.lerp(w, own.v, own.alpha),
+        aggregate=aggregation.averaging("uniform"),
+        personal=lambda turn, w, mixed, data: tree.lerp(w, mixed.v, mixed.alpha),
         newcomer=lambda turn, w, data: w,
-        endpoints=lambda w, own: (w, own.v),
+        endpoints=lambda w, mixed: (w, mixed.v),
     )

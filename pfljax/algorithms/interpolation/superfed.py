@@ -58,18 +58,29 @@ def superfed(
         raise ValueError(f"mixing is {mixing!r}; known: {', '.join(MIXINGS)}")
     first = first_mixed(start, rounds)
 
-    def near(w):
-        return proximal(w, 2 * mu)  # the objective has no 1/2
+    def init_client(params, client_id, key):
+        # A seed of its own: v from w would leave no path between the two.
+        return Client(v=task.init(key), mixed=jnp.bool_(False))
 
-    def personal(turn, w, client, data):  # rounds count as finished in an evaluation
+    def near(w):
+        # The objective has no 1/2.
+        return proximal(w, 2 * mu)
+
+    def personal(turn, w, client, data):
+        # An evaluation counts rounds that are finished: one more than training does.
         mixing = client.mixed & (turn.round > first)
-        return tree.lerp(w, client.v, jnp.where(mixing, 0.5, 0.0))
+        share = jnp.where(mixing, 0.5, 0.0)
+        return tree.lerp(w, client.v, share)
+
+    def endpoints(w, client):
+        # A v that never trained is no end of a path: the path is w alone.
+        return w, tree.where(client.mixed, client.v, w)
 
     return fedavg(task, local)._replace(
-        init_client=lambda *args: Client(task.init(args[-1]), jnp.bool_(False)),
+        init_client=init_client,
         train=phases(task, local, mixing, nu, first, near),
         personal=personal,
-        endpoints=lambda w, client: (w, tree.where(client.mixed, client.v, w)),
+        endpoints=endpoints,
     )
 
 
@@ -84,14 +95,19 @@ def phases(task, local, mixing, nu, first, near):
         def loss(pair, batch, key):
             return mixed_loss(task, mixing, pair, batch, key)
 
-        def penalty(pair):
-            return near(w)(pair[0]) + nu * square_cosine(*pair)
+        pull = near(w)
 
-        pair, metrics = fit(loss, (w, client.v), data, turn, local, penalty=penalty)
+        def penalty(pair):
+            w_f, v = pair
+            return pull(w_f) + nu * square_cosine(w_f, v)
+
+        start = (w, client.v)
+        pair, metrics = fit(loss, start, data, turn, local, penalty=penalty)
         w_f, v = pair
-        return Client(v, jnp.bool_(True)), w_f, metrics
+        return Client(v=v, mixed=jnp.bool_(True)), w_f, metrics
 
     def train(turn, w, client, data):
+        # The round is traced: one program has both phases, and runs one.
         return jax.lax.cond(turn.round < first, alone, mix, turn, w, client, data)
 
     return train
@@ -104,13 +120,17 @@ def first_mixed(start, rounds):
 
 def mixed_loss(task, mixing, pair, batch, key):
     """The loss of a point between the two models, drawn anew at every step."""
+    w_f, v = pair
+    # Derived, for the key itself is that of dropout.
     t = draw_lambda(derive(key, "lambda"), task, mixing)
-    return task.loss(tree.lerp(pair[0], pair[1], t), batch, key)
+    point = tree.lerp(w_f, v, t)
+    return task.loss(point, batch, key)
 
 
 def draw_lambda(key, task, mixing):
     """lambda ~ U(0, 1): one number for the model, or one a module at its leaves."""
     if mixing == "model":
         return jax.random.uniform(key)
-    lambdas = jax.random.uniform(key, (task.num_modules,))
+    shape = (task.num_modules,)
+    lambdas = jax.random.uniform(key, shape)
     return jax.tree.map(lambda module: lambdas[module], task.modules)

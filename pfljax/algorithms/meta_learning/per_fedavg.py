@@ -12,6 +12,8 @@ D and D'' are drawn with replacement, D' is the minibatch of the step. No decay 
 learning rate (`lr_decay`) lowers inner_lr.
 """
 
+from functools import partial
+
 import jax
 
 from pfljax.algorithms.fedavg import fedavg
@@ -40,37 +42,45 @@ def per_fedavg(
     """
     if variant not in VARIANTS:
         raise ValueError(f"variant is {variant!r}; known: {', '.join(VARIANTS)}")
-    grad, exact = jax.grad(task.loss), variant == "hessian"
+    grad = jax.grad(task.loss)
+    slope_of = jax.value_and_grad(task.loss)
+    spacing = None if variant == "hessian" else delta
+
+    def meta_gradient(data, w, batch, key):
+        # Three batches, for the product of dependent gradients would be biased.
+        size = local.batch_size
+        first = sample(data, derive(key, "D"), size)
+        third = sample(data, derive(key, "D''"), size)
+        # The loss that is reported is of w, not of v after its inner step.
+        value, slope = slope_of(w, first, key)
+        v = tree.axpy(-inner_lr, slope, w)
+        g = grad(v, batch, key)
+        if variant == "first_order":
+            return value, g
+
+        def grad_of_third(w):
+            return grad(w, third, key)
+
+        turned = hessian_times(grad_of_third, w, g, spacing)
+        return value, tree.axpy(-inner_lr, turned, g)
 
     def train(turn, w, client, data):
-        def meta_gradient(w, batch, key):
-            first = sample(data, derive(key, "D"), local.batch_size)
-            third = sample(data, derive(key, "D''"), local.batch_size)
-            value, slope = jax.value_and_grad(task.loss)(w, first, key)
-            v = tree.axpy(-inner_lr, slope, w)
-            g = grad(v, batch, key)
-            if variant == "first_order":
-                return value, g
-            of_third = lambda w: grad(w, third, key)  # noqa: E731
-            turned = hessian_times(of_third, w, g, None if exact else delta)
-            return value, tree.axpy(-inner_lr, turned, g)
-
-        w, metrics = fit(task.loss, w, data, turn, local, meta_gradient)
+        gradient = partial(meta_gradient, data)
+        w, metrics = fit(task.loss, w, data, turn, local, gradient)
         return client, w, metrics
 
     def personal(turn, w, client, data):
+        # In evaluation mode: adaptation is a function of w and the rows alone.
         def step(_, w):
-            size = local.batch_size
-            _, grads = full_gradient(task.loss, w, data, size)
+            _, grads = full_gradient(task.loss, w, data, local.batch_size)
             return tree.axpy(-inner_lr, grads, w)
 
         return jax.lax.fori_loop(0, adapt, step, w)
 
     return fedavg(task, local)._replace(
         train=train,
-        aggregate=lambda w, uploads, cohort: aggregation.mean(
-            uploads, cohort.draws * cohort.mask
-        ),
+        # The objective is the mean of F_k over clients, whatever their rows.
+        aggregate=aggregation.averaging("uniform"),
         personal=personal,
         adaptation_steps=adapt,
     )
@@ -79,6 +89,9 @@ def per_fedavg(
 def hessian_times(grad, w, g, delta):
     """The Hessian at w times g: exact, or by gradients `delta` g before and behind."""
     if delta is None:
-        return jax.jvp(grad, (w,), (g,))[1]
-    ahead, behind = grad(tree.axpy(delta, g, w)), grad(tree.axpy(-delta, g, w))
-    return tree.scale(tree.sub(ahead, behind), 1 / (2 * delta))
+        _, product = jax.jvp(grad, (w,), (g,))
+        return product
+    ahead = grad(tree.axpy(delta, g, w))
+    behind = grad(tree.axpy(-delta, g, w))
+    change = tree.sub(ahead, behind)
+    return tree.scale(change, 1 / (2 * delta))

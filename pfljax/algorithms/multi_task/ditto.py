@@ -28,6 +28,7 @@ def ditto(
     shared = fedavg(task, local)
 
     def train(turn, w, v, data):
+        # The loss that is reported is of w: every method has a curve of it.
         _, upload, metrics = shared.train(turn, w, (), data)
         own_turn = with_epochs(turn, local, personal_epochs)
         near = proximal(w, lam)

@@ -42,32 +42,39 @@ def pfedme(
     uniform FedAvg of learning rate eta lam eta_p.
     """
     slope_of = jax.grad(task.loss)
+    uniform = aggregation.averaging("uniform")
 
     def nearer(theta, w, batch, key):
         def step(i, theta):
             # Running statistics follow the batches: nothing pulls them.
             away = statistics.without(tree.sub(theta, w))
-            pull = tree.axpy(lam, away, slope_of(theta, batch, key))
-            return tree.sub(theta, statistics.scale(pull, inner_lr))
+            slope = slope_of(theta, batch, key)
+            pull = tree.axpy(lam, away, slope)
+            move = statistics.scale(pull, inner_lr)
+            return tree.sub(theta, move)
 
         return jax.lax.fori_loop(0, inner_steps, step, theta)
 
     def gradient(params, batch, key):
         w, theta = params
+        # The loss that is reported is of theta, before its inner steps.
         value = task.loss(theta, batch, key)
         after = nearer(theta, w, batch, key)
         slope_w = statistics.scale(tree.sub(w, after), lam)
         # theta takes its whole change as it is, by the rate 1.
-        return value, (slope_w, tree.sub(theta, after))
+        change = tree.sub(theta, after)
+        return value, (slope_w, change)
 
     def train(turn, w, last, data):
-        stepped = beside(local, ("model", "other"), lambda rate: optax.scale(-1.0))
-        pair, metrics = fit(task.loss, (w, w), data, turn, stepped, gradient)
+        stepped = beside(local, ("model", "other"), whole_step)
+        # Both start at w: the theta of the last round is for evaluation alone.
+        start = (w, w)
+        pair, metrics = fit(task.loss, start, data, turn, stepped, gradient)
         w_k, theta = pair
         return theta, w_k, metrics
 
     def aggregate(w, uploads, cohort):
-        mean = aggregation.mean(uploads, cohort.draws * cohort.mask)
+        mean = uniform(w, uploads, cohort)
         return tree.lerp(w, mean, beta)
 
     return fedavg(task, local)._replace(
@@ -77,3 +84,8 @@ def pfedme(
         personal=lambda turn, w, theta, data: theta,
         newcomer=lambda turn, w, data: w,
     )
+
+
+def whole_step(rate):
+    """An optimizer whose step is the gradient itself, at any learning rate."""
+    return optax.scale(-1.0)
