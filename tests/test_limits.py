@@ -292,7 +292,6 @@ def test_drop_equals_keep_without_stragglers(averaged):
 def fixed_point(algorithm, local):
     """Where the server's model comes to rest on the quadratic clients, f32[3]."""
     setting = engine.Setting(algorithm, local, selection.uniform(4, 4))
-    setting = engine.Setting(algorithm, LOCAL, selection.uniform(4, 4))
     state = engine.init(setting, TASK, 4, jax.random.key(0))
     program = engine.compile_rounds(setting, 500)
     state, _ = program(state, toy.quadratic_clients(), 500)
