@@ -17,7 +17,6 @@ def fedavg(
     local: Local,
     *,
     finetune: Count = 0,
-    reducer: aggregation.Reducer = aggregation.mean,
 ) -> Algorithm:
     """Builds FedAvg; `finetune` local steps, 0 for none, precede evaluation."""
 
@@ -34,7 +33,7 @@ def fedavg(
         init_client=lambda params, client_id, key: (),
         message=lambda turn, w, client: w,
         train=train,
-        aggregate=lambda w, uploads, cohort: reducer(
+        aggregate=lambda w, uploads, cohort: aggregation.mean(
             uploads, aggregation.by_rows(cohort)
         ),
         predict=task.predict,

@@ -1,8 +1,8 @@
 """One value of many uploads. A reducer takes uploads stacked over M and a weight
 f32[M].
 
-Weight 0 means absent. `mean`, `median`, `trimmed_mean` and `krum` share one signature,
-so a method built with `reduce=krum` is that method under robust aggregation.
+Weight 0 means absent. `mean`, `median`, `trimmed_mean` and `krum` share one signature;
+`pfljax.core.channel` puts a robust one before the aggregation of any method.
 """
 
 from collections.abc import Callable

@@ -2,6 +2,7 @@
 
 from pfljax.selection.base import Selection as Selection
 from pfljax.selection.base import first as first
+from pfljax.selection.base import learns as learns
 from pfljax.selection.by_size import by_size as by_size
 from pfljax.selection.stragglers import stragglers as stragglers
 from pfljax.selection.uniform import uniform as uniform

@@ -3,7 +3,6 @@ import numpy as np
 
 from pfljax.algorithms.fedavg import fedavg
 from pfljax.conformance import Case, toy
-from pfljax.core import aggregation
 
 CONFORMANCE = [
     Case("fedavg", bytes=(toy.WHOLE, toy.WHOLE)),
@@ -27,12 +26,3 @@ def test_finetune_takes_steps_from_the_server_model_on_own_rows():
     tuned = toy.flat(method.personal(turn, toy.unflat(w), (), data))
     expected = toy.descend(w, lambda x: toy.gradient(2, x), steps=5)
     np.testing.assert_allclose(tuned, expected, rtol=1e-5)
-
-
-def test_another_reducer_takes_the_place_of_the_mean():
-    states, drawn = toy.quadratic_game(fedavg, rounds=1, reducer=aggregation.median)
-    w = toy.flat(states[0].server)
-    uploads = [toy.descend(w, lambda x, k=k: toy.gradient(k, x)) for k in drawn[0]]
-    np.testing.assert_allclose(
-        toy.flat(states[1].server), np.median(uploads, axis=0), rtol=1e-5, atol=1e-5
-    )

@@ -84,8 +84,6 @@ SETTINGS = {
     "hyper-pairs": ({"hyper": 3}, "hyper is 3; expected options by name"),
     "hyper-float": ({"hyper": {"finetune": 1.5}}, "finetune is 1.5; expected int"),
     "hyper-negative": ({"hyper": {"finetune": -1}}, "finetune is -1; expected"),
-    "reducer-text": ({"hyper": {"reducer": "median"}}, "reducer is 'median'"),
-    "reducer-call": ({"hyper": {"reducer": max}}, "reducer is .*no config can hold"),
     "mu-nan": (
         {"algorithm": "fedprox", "hyper": {"mu": NAN}}, "mu is nan; expected a finite",
     ),
