@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 
 from pfljax import registry
+from pfljax.registry import Choice
 from pfljax.core import aggregation, tree
 from pfljax.core.keys import derive
 from pfljax.core.types import Array, Cohort, Key, Message, Upload
@@ -162,15 +163,14 @@ def chain(channels: Sequence[Channel]) -> Channel:
     )
 
 
-def make(texts: Sequence[str]) -> Channel | None:
+def make(choices: Sequence[Choice]) -> Channel | None:
     """The channel of names such as "clip:norm=1.0", in that order; None for no name.
 
     Raises:
       ValueError: a name or an option is unknown, or out of its range.
     """
     channels = []
-    for text in texts:
-        choice = registry.parse(text)
+    for choice in choices:
         factory = registry.find("channel", CHANNELS, choice.name)
         registry.check("channel", choice, factory)
         channels.append(factory(**choice.kwargs))

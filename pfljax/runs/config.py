@@ -74,6 +74,7 @@ def written(experiment: Experiment) -> dict[str, Any]:
         if isinstance(value, Choice):
             values[name] = str(value)
     values["hyper"] = dict(values["hyper"])
+    values["channel"] = [str(choice) for choice in values["channel"]]
     return values
 
 

@@ -106,6 +106,11 @@ class Participation:
     drop_stragglers: bool = setting(
         False, "Throw the work of stragglers away, as FedAvg does."
     )
+    channel: tuple[Choice, ...] = setting(
+        (),
+        'What happens to uploads, in this order: "clip:norm=1.0", "gaussian:std=0.1", '
+        '"median", "trimmed_mean:trim=0.1", "krum:byzantine=1".',
+    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -185,6 +190,7 @@ class Settings(TypedDict, total=False):
     selection: str | Choice
     stragglers: float
     drop_stragglers: bool
+    channel: Iterable[str | Choice]
     eval_every: int
     trained: bool
     baseline: str | None
@@ -264,11 +270,18 @@ def _as_kept(field: dataclasses.Field, value: Any) -> Any:
     """A setting as its record keeps it; one of a wrong type as it is, for `check`."""
     if field.name == "hyper":
         return _pairs(value)
-    if field.type is Choice and isinstance(value, str):
-        return registry.parse(value)
+    if field.type is Choice:
+        return _parsed(value)
+    if field.name == "channel" and isinstance(value, list | tuple):
+        return tuple(_parsed(one) for one in value)
     if field.type is float:
         return number(value, 0.0)
     return value
+
+
+def _parsed(value: Any) -> Any:
+    """A Choice of its text."""
+    return registry.parse(value) if isinstance(value, str) else value
 
 
 def _pairs(options: Any) -> tuple[tuple[str, Any], ...]:

@@ -13,6 +13,7 @@ from pfljax.algorithms.global_model.scaffold import scaffold
 from pfljax.conformance import toy
 from pfljax.core import channel
 from pfljax.core.types import Cohort
+from pfljax.registry import parse
 
 TASK, LOCAL = toy.quadratic(), toy.full_batch()
 
@@ -27,7 +28,7 @@ def after_a_round(method, names, reports=(1, 1, 1, 1)):
         algorithm=method(TASK, LOCAL),
         local=LOCAL,
         selection=everybody,
-        channel=channel.make(names),
+        channel=channel.make([parse(name) for name in names]),
     )
     state = engine.init(setting, TASK, 4, jax.random.key(0))
     run = jax.jit(lambda state, data: engine.one_round(setting, state, data)[0])
@@ -113,7 +114,7 @@ def test_channels_act_in_the_order_given():
     upload = {"w": jnp.zeros(3)}
     lengths = []
     for names in (["gaussian:std=1e4", "clip:norm=1.0"], ["clip", "gaussian:std=1e4"]):
-        chain = channel.make(names)
+        chain = channel.make([parse(name) for name in names])
         sent = chain.send(chain.init(), jax.random.key(0), upload, upload)
         lengths.append(float(jnp.linalg.norm(sent["w"])))
     assert lengths[0] == pytest.approx(1, rel=1e-5)
@@ -150,4 +151,4 @@ def test_a_channel_keeps_its_state_in_the_run():
 )
 def test_bad_channels_are_told(names, expected):
     with pytest.raises(ValueError, match=expected):
-        channel.make(names)
+        channel.make([parse(name) for name in names])

@@ -1,4 +1,4 @@
-"""What a method, a selection and an evaluation are told of a round and a client."""
+"""Servers with rows by client, selections that learn, and who is a newcomer."""
 
 import jax
 import jax.numpy as jnp
@@ -15,40 +15,26 @@ from pfljax.selection import Selection
 TASK, LOCAL = toy.quadratic(), toy.full_batch()
 CLIENTS = len(toy.SIZES)
 ROWS = toy.noisy_clients()
-PUBLIC = ClientData(
-    Examples(jnp.full((5, 4), 7.0), jnp.zeros(5, jnp.int32)), jnp.int32(2), jnp.int32(3)
-)
-
 
 def remembering():
-    """A method whose server keeps what it was told, and a row a client, f32[C]."""
-    plain = fedavg(TASK, LOCAL)
+    """A method whose server keeps a row a client, f32[C]: client k adds k + 1 to its.
 
-    def init(params, num_clients, key):
-        return {"seen": jnp.zeros(num_clients), "round": jnp.int32(-1),
-                "key": key, "public": jnp.float32(0)}  # fmt: skip
+    Client k reports the loss k.
+    """
 
     def train(turn, message, client, data):
-        told = {"id": turn.id.astype(jnp.float32), "count": turn.public.size}
-        return client, told, {"loss": jnp.float32(turn.id)}
+        number = turn.id.astype(jnp.float32)
+        return client, number, {"loss": number}
 
-    def aggregate(server, uploads, cohort):
-        public = cohort.public
-        row = jnp.take(public.examples.x, public.offset, axis=0)[0]
-        return {
-            "seen": server["seen"].at[cohort.ids].add(uploads["id"] + 1, mode="drop"),
-            "round": cohort.round,
-            "key": cohort.key,
-            "public": row * public.size,
-        }
-
-    return plain._replace(
-        init=init,
-        message=lambda turn, server, client: server["seen"][turn.id],
+    return fedavg(TASK, LOCAL)._replace(
+        init=lambda params, num_clients, key: jnp.zeros(num_clients),
+        message=lambda turn, rows, client: rows[turn.id],
         train=train,
-        aggregate=aggregate,
+        aggregate=lambda rows, uploads, cohort: rows.at[cohort.ids].add(
+            uploads + 1, mode="drop"
+        ),
         server_model=None,
-        personal=lambda turn, server, client, data: server["seen"],
+        personal=lambda turn, rows, client, data: rows,
     )
 
 
@@ -57,36 +43,19 @@ def made(method, select):
     return setting, engine.init(setting, TASK, CLIENTS, jax.random.key(3))
 
 
-def test_aggregate_is_told_the_round_a_key_of_its_own_and_the_public_rows():
-    setting, state = made(remembering(), selection.uniform(3, CLIENTS))
-    run = jax.jit(lambda s: engine.one_round(setting, s, ROWS, public=PUBLIC)[0])
-    first = run(state)
-    second = run(first)
-    assert [int(first.server["round"]), int(second.server["round"])] == [0, 1]
-    assert second.server["public"] == 7 * 3
-    keys = [state.server["key"], first.server["key"], second.server["key"]]
-    assert len({tuple(jax.random.key_data(key).tolist()) for key in keys}) == 3
-
-
 def test_a_server_keeps_rows_by_client_in_training_and_in_evaluation():
     """In "trained" a client writes its own row of a copy, not client 0's."""
     setting, state = made(remembering(), selection.uniform(3, CLIENTS))
     state, _ = engine.one_round(setting, state, ROWS)
     took_part = np.asarray(state.participations) > 0
     wanted = np.where(took_part, np.arange(CLIENTS) + 1, 0)
-    np.testing.assert_array_equal(state.server["seen"], wanted)
+    np.testing.assert_array_equal(state.server, wanted)
     model_for = programs.model_of(setting, programs.View("trained"))
     for k in (0, 5):
         after = model_for(state, jnp.int32(k), (), toy.one(ROWS, k), None)
         np.testing.assert_array_equal(
             after, wanted + (np.arange(CLIENTS) == k) * (k + 1)
         )
-
-
-def test_without_public_rows_there_are_none():
-    setting, state = made(remembering(), selection.uniform(3, CLIENTS))
-    state, _ = engine.one_round(setting, state, ROWS)
-    assert state.server["public"] == 0
 
 
 def greedy(cohort):
