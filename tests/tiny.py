@@ -112,8 +112,11 @@ def options(experiment):
     default = config.written(Experiment()) | {"hyper": None}
     given = {k: v for k, v in config.written(experiment).items() if v != default[k]}
     given |= given.pop("hyper")
-    flags = [(f"--{name.replace('_', '-')}", str(v)) for name, v in given.items()]
-    return [word for pair in flags for word in pair]
+    flags = []
+    for name, value in given.items():
+        words = value if isinstance(value, list) else [value]
+        flags += [f"--{name.replace('_', '-')}", *map(str, words)]
+    return flags
 
 
 def assert_same_arrays(a, b):

@@ -166,6 +166,8 @@ def _setting(field: dataclasses.Field) -> tuple[str, Any, Any]:
     if kind is Choice:
         kind = str
         default = str(default)
+    elif kind == tuple[Choice, ...]:
+        kind = tuple[str, ...]
     kind = Annotated[kind, tyro.conf.arg(help=field.metadata["help"])]
     return field.name, kind, dataclasses.field(default=default)
 

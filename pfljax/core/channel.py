@@ -14,10 +14,10 @@ import jax
 import jax.numpy as jnp
 
 from pfljax import registry
-from pfljax.registry import Choice
 from pfljax.core import aggregation, tree
 from pfljax.core.keys import derive
 from pfljax.core.types import Array, Cohort, Key, Message, Upload
+from pfljax.registry import Choice
 
 
 class Channel(NamedTuple):

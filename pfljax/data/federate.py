@@ -1,10 +1,12 @@
 """Deals a data set to clients, and splits each client's rows."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from pfljax import registry
 from pfljax.core.types import ClientData, Examples
 from pfljax.data.arrays import OFFICIAL_TEST, OFFICIAL_TRAIN, Arrays, renumbered
 from pfljax.data.federation import Federation
@@ -38,6 +40,7 @@ def federate(
     rows: str = "train",
     test_from: str = "clients",
     noise: str = "none",
+    public: float = 0.0,
 ) -> Federation:
     """Deals `arrays` to clients and splits each client's rows.
 
@@ -59,18 +62,22 @@ def federate(
         noise: wrong labels for training and validation rows, such as "pair:rate=0.1";
             see `pfljax.data.label_noise.label_noise`. The rows are dealt by their true
             labels; the manifest counts the given ones.
+        public: share of the rows to deal that the server holds in their place, at
+            random: `Federation.public`. No client has them, and their labels are true.
 
     Raises:
         ValueError: for wrong fractions or names, or clients without rows.
     """
     _check_choices(arrays, rows, test_from)
+    _check_public(public, partition_name)
     label_turns = label_noise(noise, arrays.num_classes)
     # Clients that are tested on other rows keep none of theirs for it.
     if test_from != "clients":
         test = 0.0
     check_fractions(test, validation)
     params = dict(params or {})
-    dealt = _deal(arrays, partition_name, num_clients, seed, params, rows)
+    to_deal, public_rows = _set_aside(rows_to_deal(arrays, rows), public, seed)
+    dealt = _deal(arrays, partition_name, num_clients, seed, params, to_deal)
     _check_dealt(arrays, dealt, num_clients, test_from)
     # Seeds [seed, 1] and [seed, 2]: the split and the noise share no draw with the
     # partition, which has the seed alone.
@@ -87,7 +94,47 @@ def federate(
     settings |= {"rows": rows, "test_from": test_from, "noise": noise}
     if name == "natural":
         settings |= _left_out(arrays, dealt.order)
-    return _assemble(labelled, order, offsets, sizes, settings)
+    if len(public_rows):
+        settings |= {"public": public, "public_rows": len(public_rows)}
+    federation = _assemble(labelled, order, offsets, sizes, settings)
+    return replace(federation, public=_held_by_server(arrays, public_rows))
+
+
+def rows_to_deal(arrays: Arrays, rows: str) -> np.ndarray:
+    """Row numbers of the official "train" rows, or of "all"; i64[R]."""
+    if rows == "train":
+        return np.flatnonzero(arrays.official == OFFICIAL_TRAIN)
+    return np.arange(len(arrays.y))
+
+
+def _set_aside(
+    rows: np.ndarray, share: float, seed: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """(rows for the clients, int(share * R) rows for the server), both ascending."""
+    count = int(share * len(rows))
+    # A stream apart from those of partition, split and noise.
+    drawn = np.random.default_rng([seed, 3]).permutation(rows)
+    return np.sort(drawn[count:]), np.sort(drawn[:count])
+
+
+def _held_by_server(arrays: Arrays, rows: np.ndarray) -> ClientData | None:
+    """The server's rows as a client's data; None for no rows."""
+    if not len(rows):
+        return None
+    x: Any = arrays.x[rows]
+    y: Any = arrays.y[rows]
+    offset: Any = np.int32(0)
+    size: Any = np.int32(len(rows))
+    return ClientData(Examples(x, y), offset, size)
+
+
+def _check_public(share: float, partition_name: str | Partition) -> None:
+    registry.require("public", share, 0 <= share < 1, "a share, 0 <= share < 1")
+    if share and isinstance(partition_name, Partition):
+        raise ValueError(
+            f"public is {share}, but a ready Partition says itself who has which rows; "
+            "leave the server's rows out of it, and set Federation.public"
+        )
 
 
 def _join_test(
@@ -172,7 +219,7 @@ def _deal(
     num_clients: int | None,
     seed: int,
     params: dict[str, Any],
-    rows: str,
+    rows: np.ndarray,
 ) -> Partition:
     """The partition, in row numbers of `arrays`."""
     if isinstance(how, Partition):
@@ -181,15 +228,11 @@ def _deal(
         return how
     if num_clients is None and how != "natural":
         raise ValueError(f"partition {how!r} needs num_clients, got None")
-    if rows == "train":
-        chosen = np.flatnonzero(arrays.official == OFFICIAL_TRAIN)
-    else:
-        chosen = np.arange(len(arrays.y))
     if how == "natural" and arrays.client is not None:
-        # Counted anew, for some may have no row among the chosen.
-        params = {**params, "client": renumbered(arrays.client[chosen])}
-    dealt = partition(how, arrays.y[chosen], num_clients, seed, params)
-    return dealt._replace(order=chosen[dealt.order])
+        # Counted anew, for some may have no row among these.
+        params = {**params, "client": renumbered(arrays.client[rows])}
+    dealt = partition(how, arrays.y[rows], num_clients, seed, params)
+    return dealt._replace(order=rows[dealt.order])
 
 
 def _check_choices(arrays: Arrays, rows: str, test_from: str) -> None:

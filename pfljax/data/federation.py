@@ -24,6 +24,7 @@ class Federation:
     manifest: dict[str, Any]  # who holds how many rows of what, as JSON
     row: Any = None  # i32[N], number in the data set of each row of the pool
     official: Any = None  # u8[N], its official split: an index into OFFICIAL_NAMES
+    public: ClientData | None = None  # rows of the server, in a pool of their own
 
     @property
     def num_clients(self) -> int:

@@ -24,7 +24,11 @@ RANGES: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
     ("batch_size devices eval_every keep", _at_least_one, "at least 1"),
     ("width", _is_width, 'at least 1, or "auto"'),
     ("lr lr_decay", lambda value: 0 < value < float("inf"), "a positive number"),
-    ("test validation unseen", lambda value: 0 <= value < 1, "a share, 0 <= share < 1"),
+    (
+        "test validation unseen public",
+        lambda value: 0 <= value < 1,
+        "a share, 0 <= share < 1",
+    ),
     ("stragglers", lambda value: 0 <= value <= 1, "a share from 0 to 1"),
     ("momentum", lambda value: 0 <= value < 1, "0 <= momentum < 1"),
     ("weight_decay", lambda value: 0 <= value < float("inf"), "a finite number >= 0"),
@@ -42,9 +46,11 @@ def check(experiment: Experiment, own_model: bool = False) -> None:
     _check_model(experiment.method.model, own_model)
     method = experiment.method
     from pfljax import algorithms
+    from pfljax.core import channel
 
     factory = algorithms.method(method.algorithm)
     registry.check("algorithm", Choice(method.algorithm, method.hyper), factory)
+    channel.make(experiment.participation.channel)
 
 
 def check_values(experiment: Experiment) -> None:

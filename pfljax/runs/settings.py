@@ -6,7 +6,7 @@ does the group show: `experiment.participation.rounds`, and so in config.json.
 """
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypedDict, Unpack
 
 from pfljax import registry
@@ -63,6 +63,9 @@ class Data:
     )
     unseen: float = setting(
         0.0, "Share of the clients held out of training and judged as newcomers."
+    )
+    public: float = setting(
+        0.0, "Share of the rows that the server holds, for methods that use them."
     )
 
 
@@ -177,6 +180,7 @@ class Settings(TypedDict, total=False):
     rows: str
     noise: str | Choice
     unseen: float
+    public: float
     epochs: int | None
     steps: int | None
     batch_size: int
@@ -190,7 +194,7 @@ class Settings(TypedDict, total=False):
     selection: str | Choice
     stragglers: float
     drop_stragglers: bool
-    channel: Iterable[str | Choice]
+    channel: Sequence[str | Choice]
     eval_every: int
     trained: bool
     baseline: str | None

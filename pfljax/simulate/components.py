@@ -10,6 +10,7 @@ import optax
 from flax import linen as nn
 
 from pfljax import algorithms, models, registry, selection
+from pfljax.core import channel
 from pfljax.core.optimizers import sgd
 from pfljax.core.types import Local, Task
 from pfljax.data import Federation
@@ -97,6 +98,7 @@ def make_setting(experiment: Experiment, task: Task, shape: Shape) -> Setting:
         selection=make_selection(experiment, shape),
         width=width_of(experiment),
         mesh=make_mesh(experiment),
+        channel=channel.make(experiment.participation.channel),
     )
 
 

@@ -1,5 +1,6 @@
 """One evaluation of a run: every view, split and group of clients, and the summary."""
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -101,8 +102,9 @@ def _judge(
         rows = getattr(federation, split)
         if view == "server":
             return _by_span(sim, state, rows)
+        judge = functools.partial(sim.judges[view], public=federation.public)
         parts = federation.train, rows
-        return in_blocks(sim.judges[view], state, sim, states, ids, parts)
+        return in_blocks(judge, state, sim, states, ids, parts)
 
     splits = splits_of(federation)
     algorithm = sim.setting.algorithm

@@ -10,7 +10,7 @@ from pfljax.runtime.processes import say
 # The settings that decide who holds which rows.
 ROWS = (
     "dataset", "partition", "clients", "test", "validation", "stratified", "rows",
-    "test_from", "noise", "unseen", "seed",
+    "test_from", "noise", "unseen", "public", "seed",
 )  # fmt: skip
 
 
@@ -45,6 +45,7 @@ def _everybody(experiment: Experiment) -> Federation:
         rows=experiment.data.rows,
         test_from=experiment.data.test_from,
         noise=str(experiment.data.noise),
+        public=experiment.data.public,
     )
     _say_who_is_left_out(everybody)
     return everybody

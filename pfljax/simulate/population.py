@@ -12,6 +12,7 @@ from pathlib import Path
 
 import jax
 
+from pfljax.core.types import ClientData
 from pfljax.engine.paging import records
 from pfljax.engine.paging.disk import ROWS, DiskStore, bytes_needed
 from pfljax.engine.paging.host import HostStore
@@ -33,6 +34,7 @@ def open_population(
     round_: int,
     say: Say,
     writable: bool = True,
+    public: ClientData | None = None,
 ) -> Population:
     """The clients of the run in `path`, as they were after this round.
 
@@ -43,12 +45,14 @@ def open_population(
       round_: of the checkpoint that it goes on from, 0 for none.
       say: takes warnings.
       writable: rounds will be run; else states are read only.
+      public: the rows of the server, on the devices; None for none.
 
     Raises:
       StoreError: the folder of the store is missing, damaged or another run's.
     """
+    compiled = functools.partial(sim.rounds, public=public)
     if sim.paging is None:
-        return DevicePopulation(sim.rounds)
+        return DevicePopulation(compiled)
     if jax.process_count() > 1:
         raise StoreError(
             f"store is {experiment.machine.store!r}, which one process alone can use; "
@@ -63,7 +67,7 @@ def open_population(
     key = jax.random.key(experiment.seed)
     return PagedPopulation(
         programs=sim.paging,
-        compiled=sim.rounds,
+        compiled=compiled,
         store=store,
         key=key,
         params=sim.paging.params(key),

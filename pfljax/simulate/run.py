@@ -112,7 +112,14 @@ def _run_rounds(run: Run, quiet: bool) -> None:
     standing = _restore(run)
     if standing.done and not quiet:
         say(f"pfljax: going on from round {standing.done} of {total}")
-    population = open_population(run.sim, experiment, run.path, standing.done, say)
+    population = open_population(
+        run.sim,
+        experiment,
+        run.path,
+        standing.done,
+        say,
+        public=run.federation.public,
+    )
     checkpoints = run.path / "checkpoints"
     digest = config.digest(experiment)
     cohort = experiment.participation.cohort

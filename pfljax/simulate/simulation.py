@@ -173,6 +173,10 @@ def abstract(sim: Simulation) -> RunState:
 def placed(sim: Simulation, federation: Federation) -> Federation:
     """The federation with its data on every device that takes part, or at home."""
     grid = sim.setting.mesh
+    if federation.public is not None:
+        # Every device has all rows of the server, at home or not.
+        public = mesh.place(grid, federation.public)
+        federation = dataclasses.replace(federation, public=public)
     if grid is not None and grid.homes:
         parts = placement.place(grid, federation.parts)
         return dataclasses.replace(federation, **parts)

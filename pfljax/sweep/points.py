@@ -148,12 +148,13 @@ def _digest(settings: Experiment, clients: str, *, with_rounds: bool) -> str:
 
 def _check_judged(experiment: Experiment) -> None:
     """Refuses what a sweep does not do."""
-    asked = flat(experiment, ("trained", "unseen", "baseline"))
+    asked = flat(experiment, ("trained", "unseen", "baseline", "public"))
     wrong = [f"{name} is {value!r}" for name, value in asked.items() if value]
     if wrong:
         raise ValueError(
             f"{', '.join(wrong)}: a sweep judges the clients that train by their "
-            "personal and server models alone; use run for the rest"
+            "personal and server models alone, and its server holds no rows; use run "
+            "for the rest"
         )
     machine = experiment.machine
     if machine.homes or machine.store != "device":

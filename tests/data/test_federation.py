@@ -8,7 +8,10 @@ import sys
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from pfljax.data import load
 from pfljax.data.arrays import from_arrays
 from pfljax.data.federate import federate
 from pfljax.data.partitions.base import Partition, from_rows
@@ -286,3 +289,35 @@ def test_a_federation_starts_no_device():
         text=True,
     )
     assert done.stdout.split() == ["3"], done.stderr
+
+
+@settings(max_examples=20, deadline=None)
+@given(share=st.floats(0, 0.9), seed=st.integers(0, 50))
+def test_rows_of_the_server_are_nobodys_else(share, seed):
+    rng = np.random.default_rng(0)
+    x = np.arange(60.0, dtype=np.float32)[:, None]  # a row is its number
+    arrays = from_arrays(x, rng.integers(0, 3, 60), name="numbered")
+    found = federate(arrays, "iid", num_clients=3, seed=seed, public=share)
+    held = found.row
+    count = int(share * 60)
+    assert len(held) == 60 - count
+    if not count:
+        assert found.public is None
+        return
+    rows = np.asarray(found.public.examples.x)[:, 0].astype(int)
+    assert int(found.public.size) == len(rows) == count
+    assert sorted([*rows, *held]) == list(range(60))
+    np.testing.assert_array_equal(found.public.examples.y, arrays.y[rows])
+    assert found.manifest["public_rows"] == count
+    assert found.take([0]).public is found.public
+
+
+def test_without_public_rows_clients_have_what_they_had():
+    arrays = load("digits")
+    one = federate(arrays, "iid", num_clients=5, seed=3)
+    same = federate(arrays, "iid", num_clients=5, seed=3, public=0.0)
+    assert one.manifest == same.manifest
+    with pytest.raises(ValueError, match=r"public is 1\.0; expected a share"):
+        federate(arrays, "iid", num_clients=5, seed=3, public=1.0)
+    with pytest.raises(ValueError, match=r"set Federation\.public"):
+        federate(arrays, from_rows([[0, 1], [2, 3]]), num_clients=2, seed=0, public=0.1)

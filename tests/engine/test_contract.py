@@ -8,13 +8,13 @@ from pfljax import engine, selection
 from pfljax.algorithms.fedavg import fedavg
 from pfljax.algorithms.multi_task.ditto import ditto
 from pfljax.conformance import toy
-from pfljax.core.types import ClientData, Examples
 from pfljax.evaluation import programs
 from pfljax.selection import Selection
 
 TASK, LOCAL = toy.quadratic(), toy.full_batch()
 CLIENTS = len(toy.SIZES)
 ROWS = toy.noisy_clients()
+
 
 def remembering():
     """A method whose server keeps a row a client, f32[C]: client k adds k + 1 to its.

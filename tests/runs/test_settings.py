@@ -4,7 +4,7 @@ import dataclasses
 import json
 import re
 import typing
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -26,6 +26,8 @@ CHANGED = {  # another value of every setting that changes a number
     "stragglers": 0.1, "drop_stragglers": True, "test": 0.3, "validation": 0.2,
     "stratified": True, "test_from": "official", "rows": "all", "unseen": 0.1,
     "seed": 1, "noise": "pair:rate=0.1", "eval_every": 11, "trained": True, "width": 2,
+    "public": 0.1,
+    "channel": ["clip:norm=2.0"],
 }  # fmt: skip
 CONFIGS = {  # a foreign or broken config.json, and what the message tells
     "broken": ("{", "cannot be read"),
@@ -63,7 +65,11 @@ def test_names_are_unique_over_the_groups():
 def test_editors_know_every_setting_and_its_type():
     """`Settings` says twice what the records say: it must say the same."""
     told = typing.get_type_hints(settings.Settings)
-    given = {Choice: str | Choice, settings.FIELDS["hyper"].type: Mapping[str, Any]}
+    given = {
+        Choice: str | Choice,
+        settings.FIELDS["hyper"].type: Mapping[str, Any],
+        settings.FIELDS["channel"].type: Sequence[str | Choice],
+    }
     kept = {name: field.type for name, field in settings.FIELDS.items()}
     assert told == {name: given.get(kind, kind) for name, kind in kept.items()}
 

@@ -10,10 +10,11 @@ from flax import nnx
 
 import tiny
 from pfljax import Experiment, data, engine, models
+from pfljax.algorithms.fedavg import fedavg
 from pfljax.core.communication import traffic_of
 from pfljax.runs import folder
 from pfljax.runs.folder import FolderError
-from pfljax.simulate import export, simulation
+from pfljax.simulate import components, export, simulation
 from pfljax.simulate import run as experiment
 from pfljax.simulate.federation import build_federation
 
@@ -293,10 +294,32 @@ def test_another_baseline_counts_anew_and_redraws(tmp_path):
 
 def test_calls_are_cut_at_evaluations_and_after_ten_seconds():
     job = Experiment(rounds=25, eval_every=10)
-    assert (
-        experiment._rounds_of_call(job, 10, 0, 0.0) == 1
-    )  # nothing is known of the pace yet
+    # Nothing is known of the pace yet.
+    assert experiment._rounds_of_call(job, 10, 0, 0.0) == 1
     assert experiment._rounds_of_call(job, 10, 1, 0.01) == 9
     assert experiment._rounds_of_call(job, 10, 20, 0.01) == 5
     assert experiment._rounds_of_call(job, 10, 10, 2.5) == 4
     assert experiment._rounds_of_call(job, 10, 10, 60.0) == 1
+
+
+def test_channel_and_public_rows_reach_a_run(tmp_path, monkeypatch):
+    """The server has its rows at `aggregate`; a clipped run differs."""
+    sizes = []
+
+    def counting(task, local):
+        method = fedavg(task, local)
+
+        def aggregate(server, uploads, cohort):
+            sizes.append(cohort.public.examples.y.shape[0])
+            return method.aggregate(server, uploads, cohort)
+
+        return method._replace(aggregate=aggregate)
+
+    monkeypatch.setattr(components.algorithms, "method", lambda name: counting)
+    job = tiny.TINY.replace(algorithm="fedavg", hyper={}, rounds=1, public=0.1)
+    plain = run(job.replace(out=str(tmp_path / "plain")))
+    assert set(sizes) == {build_federation(job)[0].manifest["public_rows"]}
+    channel = ["clip:norm=0.001", "gaussian:std=0.0"]
+    clipped = run(job.replace(out=str(tmp_path / "clipped"), channel=channel))
+    first, second = (each["last"]["evaluations"][0] for each in (plain, clipped))
+    assert first["metrics"]["loss"]["mean"] != second["metrics"]["loss"]["mean"]
