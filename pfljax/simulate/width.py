@@ -92,7 +92,10 @@ def bytes_needed(sim: Simulation, federation: Federation) -> int:
     else:
         train = mesh.abstract(grid, federation.train)
     rounds: Any = sim.rounds
-    program = rounds.lower(simulation.abstract(sim), train, 1).compile()
+    public = federation.public
+    if public is not None:
+        public = mesh.abstract(grid, public)
+    program = rounds.lower(simulation.abstract(sim), train, 1, public=public).compile()
     return memory.needed_bytes(program)
 
 
@@ -122,11 +125,11 @@ def remember(path: Path, experiment: Experiment, sim: Simulation) -> None:
 
 def _one_round(sim: Simulation, federation: Federation) -> float:
     """Seconds of a round, the compilation and a first round apart."""
-    train = simulation.placed(sim, federation).train
+    federation = simulation.placed(sim, federation)
     state, taken = sim.init(jax.random.key(0)), 0.0
     for _ in range(2):
         start = time.perf_counter()
-        state, _ = sim.rounds(state, train, 1)
+        state, _ = sim.rounds(state, federation.train, 1, public=federation.public)
         jax.block_until_ready(state)
         taken = time.perf_counter() - start
     return taken
