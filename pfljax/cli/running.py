@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from pfljax.cli.options import Processes
-from pfljax.runs import folder
+from pfljax.runs import claims, folder
 from pfljax.runs.settings import Experiment
 from pfljax.runtime import devices, errors, processes
 
@@ -49,10 +49,10 @@ def run(
 
 def _finished(path: Path, experiment: Experiment) -> bool:
     """Whether nothing is left to do in the folder of this experiment."""
-    folder.check_python(path)
+    claims.check_python(path)
     if not folder.finished(path):
         return False
-    folder.claim(path, experiment)
+    claims.claim(path, experiment)
     counted = folder.read_config(path).evaluation.baseline
     same = counted == experiment.evaluation.baseline
     return same and folder.complete(path, experiment.participation.rounds)

@@ -9,16 +9,17 @@ from typing import Any
 
 import numpy as np
 
-from pfljax.runs import folder
+from pfljax.runs import claims, folder
 from pfljax.runs.settings import Experiment
 
 
 def worse_share(accuracy: np.ndarray, baseline: np.ndarray) -> float:
     """Share of clients whose accuracy [C] lies below that of the baseline run [C]."""
+    # A client without test rows has an accuracy of NaN, which is below nothing.
     both = np.isfinite(accuracy) & np.isfinite(baseline)
-    return (
-        float(np.mean(accuracy[both] < baseline[both])) if both.any() else float("nan")
-    )
+    if not both.any():
+        return float("nan")
+    return float(np.mean(accuracy[both] < baseline[both]))
 
 
 def check(baseline: str | None, manifest: Mapping[str, Any]) -> None:
@@ -28,7 +29,7 @@ def check(baseline: str | None, manifest: Mapping[str, Any]) -> None:
     path = Path(baseline)
     if not (path / "summary.json").exists():
         raise ValueError(f"baseline {path} is not a finished run; run it first")
-    if not folder.same_clients(folder.read_json(path / "partition.json"), manifest):
+    if not claims.same_clients(folder.read_json(path / "partition.json"), manifest):
         raise ValueError(
             f"baseline {path} is over other clients; "
             "run it with the same data settings and seed"
@@ -46,21 +47,20 @@ def worse_than(baseline: str | None, arrays: Mapping[str, np.ndarray]) -> float 
     if baseline is None:
         return None
     name = "personal/test/accuracy"
-    there = folder.read_arrays(Path(baseline) / "per_client.npz")
-    return worse_share(arrays[name][-1], there[name][-1])
+    local = folder.read_arrays(Path(baseline) / "per_client.npz")
+    return worse_share(arrays[name][-1], local[name][-1])
 
 
 def recount(path: Path, experiment: Experiment) -> None:
     """Counts a finished run anew if another baseline is given; its page goes."""
-    if folder.read_config(path).evaluation.baseline == experiment.evaluation.baseline:
+    baseline = experiment.evaluation.baseline
+    if folder.read_config(path).evaluation.baseline == baseline:
         return
-    check(experiment.evaluation.baseline, folder.read_json(path / "partition.json"))
-    share = worse_than(
-        experiment.evaluation.baseline, folder.read_arrays(path / "per_client.npz")
-    )
-    summary = folder.read_json(path / "summary.json") | {"worse_than_local": share}
-    folder.write_json(path / "summary.json", summary)
+    check(baseline, folder.read_json(path / "partition.json"))
+    share = worse_than(baseline, folder.read_arrays(path / "per_client.npz"))
+    summary = folder.read_json(path / "summary.json")
+    folder.write_json(path / "summary.json", summary | {"worse_than_local": share})
     (path / "report.html").unlink(missing_ok=True)
-    folder.set_unhashed(
-        path, baseline=experiment.evaluation.baseline
-    )  # last: a kill repeats it
+    # The settings are written last: after a kill they still name the old baseline, and
+    # all of this is done again.
+    claims.set_unhashed(path, baseline=baseline)

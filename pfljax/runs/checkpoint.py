@@ -7,7 +7,6 @@ when whole.
 
 import logging
 import shutil
-import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,10 +14,10 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from orbax.checkpoint import v1 as ocp
 
 from pfljax.core.types import RunState
+from pfljax.runs import checksum
 from pfljax.runtime.processes import ask, everywhere
 
 FORMAT = 1  # of the checkpoint; a reader refuses a greater one
@@ -54,15 +53,18 @@ def writer(folder: Path, config_hash: str, keep: int = 2) -> Iterator[Save]:
     ):
 
         def save(round_: int, state: RunState) -> Any:
+            crc = checksum.crc(state)
             meta = {
                 "format": FORMAT,
                 "config": config_hash,
-                "crc": (crc := _crc(state)),
-                "sum": _sum(state) if crc is None else None,
+                "crc": crc,
+                "sum": checksum.total(state) if crc is None else None,
                 "rows": _rows(state),
                 "devices": _devices(state),
             }
             parts = {"state": state, "meta": meta}
+            # Orbax copies the state to the host before it returns: then it may be
+            # donated, while a thread still writes.
             return checkpointer.save_checkpointables_async(round_, parts, force=True)
 
         yield save
@@ -91,16 +93,19 @@ def restore(
             raise
         except Exception as error:
             if _passing(error):
-                place, why = folder / str(round_), _first_line(error)
                 raise CheckpointError(
-                    f"{place} cannot be read now ({why}); nothing was deleted: mend "
+                    f"{folder / str(round_)} cannot be read now "
+                    f"({_first_line(error)}); nothing was deleted: mend "
                     "this and try again"
                 ) from error
             reason = error if isinstance(error, DamageError) else "Orbax cannot read it"
             say(f"the checkpoint of round {round_} is damaged: {reason}")
             continue
-        for later in rounds[rounds.index(round_) + 1 :] if repair else ():
-            ask(shutil.rmtree, folder / str(later))
+        # Only now that an older one was read: else a passing fault would delete all.
+        damaged = rounds[rounds.index(round_) + 1 :]
+        if repair:
+            for later in damaged:
+                ask(shutil.rmtree, folder / str(later))
         if round_ != rounds[-1]:
             say(f"taking the last good checkpoint, round {round_}")
         return state
@@ -114,11 +119,12 @@ def restore(
 
 def _passing(error: BaseException) -> bool:
     """Whether the machine refused the read: that tells nothing of the checkpoint."""
-    told = f"{error} {error.__cause__}"
-    refused = ("PERMISSION_DENIED", "Permission denied", "RESOURCE_EXHAUSTED")
-    return isinstance(error, MemoryError | PermissionError) or any(
-        word in told for word in refused
-    )
+    if isinstance(error, MemoryError | PermissionError):
+        return True
+    # Orbax passes on what TensorStore says as the text of another exception.
+    text = f"{error} {error.__cause__}"
+    refusals = ("PERMISSION_DENIED", "Permission denied", "RESOURCE_EXHAUSTED")
+    return any(refusal in text for refusal in refusals)
 
 
 def _first_line(error: BaseException) -> str:
@@ -152,8 +158,10 @@ def load(
 
 def _load(path: Path, abstract: RunState, config_hash: str | None) -> RunState:
     with _quiet():
-        place = str(path.resolve())  # Orbax takes absolute paths only
-        meta: Any = ocp.load_checkpointables(place, {"meta": None})["meta"]
+        directory = str(path.resolve())  # Orbax takes absolute paths only
+        # The JSON part first: a state of another config has other shapes, which Orbax
+        # would report as damage.
+        meta: Any = ocp.load_checkpointables(directory, {"meta": None})["meta"]
         if meta["format"] > FORMAT:
             raise CheckpointError(
                 f"{path} has format {meta['format']}, this pfljax reads formats up to "
@@ -169,15 +177,15 @@ def _load(path: Path, abstract: RunState, config_hash: str | None) -> RunState:
                 "go on with the store it was begun with"
             )
         saved = _with_rows(_placed(abstract), meta)
-        state: Any = ocp.load_checkpointables(place, {"state": saved})["state"]
+        state: Any = ocp.load_checkpointables(directory, {"state": saved})["state"]
     for old, new in zip(jax.tree.leaves(saved), jax.tree.leaves(state), strict=True):
         if old.dtype != new.dtype or old.shape != new.shape:
             raise DamageError(
                 f"expected {old.dtype}{old.shape}, got {new.dtype}{new.shape}"
             )
-    if meta["crc"] is not None and _crc(state) not in (meta["crc"], None):
+    if meta["crc"] is not None and checksum.crc(state) not in (meta["crc"], None):
         raise DamageError("its bytes do not match their checksum")
-    if meta.get("sum") is not None and _sum(state) != meta["sum"]:
+    if meta.get("sum") is not None and checksum.total(state) != meta["sum"]:
         raise DamageError("its bytes do not match their checksum")
     return _fit_rows(state, _placed(abstract))
 
@@ -210,19 +218,20 @@ def _with_rows(abstract: RunState, meta: dict[str, Any]) -> RunState:
 
     A run on another number of devices has its states padded to other equal blocks.
     """
-    rows, ours = meta.get("rows"), _rows(abstract)
+    rows = meta.get("rows")
+    ours = _rows(abstract)
     if rows is None or ours is None or rows == ours:
         return abstract
     if abs(rows - ours) >= max(meta["devices"], _devices(abstract)):
         raise DamageError(f"expected {ours} client states, got {rows}")
-    clients = jax.tree.map(
-        lambda leaf, where: jax.ShapeDtypeStruct(
-            (rows, *leaf.shape[1:]), leaf.dtype, sharding=where
-        ),
-        abstract.clients,
-        jax.tree.map(lambda _: abstract.round.sharding, abstract.clients),
-    )
-    return abstract._replace(clients=clients)
+    # The rows of another number of devices do not divide among ours.
+    everywhere = abstract.round.sharding
+
+    def as_saved(leaf: Any) -> Any:
+        shape = (rows, *leaf.shape[1:])
+        return jax.ShapeDtypeStruct(shape, leaf.dtype, sharding=everywhere)
+
+    return abstract._replace(clients=jax.tree.map(as_saved, abstract.clients))
 
 
 def _fit_rows(state: RunState, abstract: RunState) -> RunState:
@@ -237,36 +246,6 @@ def _fit_rows(state: RunState, abstract: RunState) -> RunState:
     return state._replace(
         clients=jax.tree.map(of_leaf, state.clients, abstract.clients)
     )
-
-
-def _crc(state: RunState) -> int | None:
-    """CRC-32 over the bytes of all leaves in order; None where no process has all."""
-    crc, leaves = 0, jax.tree.leaves(state)
-    if not all(a.is_fully_addressable or a.is_fully_replicated for a in leaves):
-        return None
-    for leaf in jax.tree.leaves(state):
-        if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
-            leaf = jax.random.key_data(leaf)
-        crc = zlib.crc32(np.ascontiguousarray(leaf).view(np.uint8).data, crc)
-    return crc
-
-
-def _sum(state: RunState) -> int:
-    """The same of a state that is spread over processes: bytes times odd numbers."""
-
-    def of_leaf(leaf: Any) -> Any:
-        if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
-            leaf = jax.random.key_data(leaf)
-        leaf = leaf.astype(jnp.uint8) if leaf.dtype == bool else leaf
-        bits = jax.lax.bitcast_convert_type(leaf, jnp.uint8).ravel()
-        place = jnp.arange(bits.size, dtype=jnp.uint32) * jnp.uint32(2654435761) | 1
-        return (bits * place).sum(dtype=jnp.uint32)
-
-    def total(state: RunState) -> Any:
-        sums = jnp.stack([of_leaf(leaf) for leaf in jax.tree.leaves(state)])
-        return (sums * jnp.arange(1, 2 * len(sums), 2, jnp.uint32)).sum()
-
-    return int(jax.jit(total, out_shardings=state.round.sharding)(state))
 
 
 def _context() -> Any:

@@ -45,6 +45,7 @@ def check(experiment: Experiment, own_model: bool = False) -> None:
     check_values(experiment)
     _check_model(experiment.method.model, own_model)
     method = experiment.method
+    # Here alone: methods load JAX, which a reader of a run folder does without.
     from pfljax import algorithms
     from pfljax.core import channel
 
@@ -97,10 +98,9 @@ def resolve(experiment: Experiment) -> Experiment:
 
     algorithm = experiment.method.algorithm
     defaults = registry.defaults(algorithms.method(algorithm))
-    hyper = defaults | {
-        name: number(value, defaults.get(name))
-        for name, value in experiment.method.hyper
-    }
+    hyper = dict(defaults)
+    for name, value in experiment.method.hyper:
+        hyper[name] = number(value, defaults.get(name))
     special = [f"{k}={v}" for k, v in hyper.items() if v != defaults.get(k)]
     label = experiment.output.label or " ".join([algorithm, *special])
     return experiment.replace(hyper=hyper, label=label, out=experiment.folder)

@@ -81,11 +81,15 @@ def written(experiment: Experiment) -> dict[str, Any]:
 def digest(experiment: Experiment) -> str:
     """SHA-256 of all settings that change a number of the rounds done so far."""
     left_out = UNHASHED
+    # A longer run has the same first rounds, so its old checkpoints are its own, unless
+    # a method goes by the number of rounds.
     if not looks_ahead(experiment):
         left_out = (*UNHASHED, "rounds")
     values = written(experiment)
     hashed = {name: values[name] for name in values if name not in left_out}
-    return hashlib.sha256(json.dumps(hashed, sort_keys=True).encode()).hexdigest()
+    # Sorted: the order in which settings are declared leaves the digest as it is.
+    text = json.dumps(hashed, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def looks_ahead(experiment: Experiment) -> bool:

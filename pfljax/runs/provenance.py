@@ -18,7 +18,7 @@ def of_run(
     set stands for them.
     """
     x = training.train.examples.x
-    about = {
+    described = {
         "unseen": unseen.manifest if unseen else None,
         "given": given,
         "input_shape": list(x.shape[1:]),
@@ -26,8 +26,8 @@ def of_run(
         "scale": np.asarray(training.scale).tolist(),
     }
     if given:
-        about["x_crc32"] = zlib.crc32(np.ascontiguousarray(x).view(np.uint8).data)
-    return training.manifest | about
+        described["x_crc32"] = zlib.crc32(np.ascontiguousarray(x).view(np.uint8).data)
+    return training.manifest | described
 
 
 def rows_of_run(
@@ -41,8 +41,15 @@ def rows_of_run(
     if training.row is None:  # a federation built by hand
         return {}
     arrays = {"row": training.row, "official": training.official}
-    for prefix, people in (("", training), ("unseen_", unseen)):
-        for name in ("offset", "size") if people else ():
-            spans = [np.asarray(getattr(getattr(people, part), name)) for part in PARTS]
-            arrays[prefix + name] = np.stack(spans)
+    arrays["offset"] = _spans(training, "offset")
+    arrays["size"] = _spans(training, "size")
+    if unseen is not None:
+        arrays["unseen_offset"] = _spans(unseen, "offset")
+        arrays["unseen_size"] = _spans(unseen, "size")
     return arrays
+
+
+def _spans(federation: Federation, field: str) -> np.ndarray:
+    """`offset` or `size` of each client's training, validation and test rows [3, C]."""
+    parts = [getattr(federation, part) for part in PARTS]
+    return np.stack([np.asarray(getattr(part, field)) for part in parts])

@@ -234,10 +234,14 @@ class Experiment:
         for name in values:
             registry.find("setting", FIELDS, name)
         values = {name: _as_kept(FIELDS[name], value) for name, value in values.items()}
+        seed = values.pop("seed", FIELDS["seed"].default)
+        grouped: dict[str, dict[str, Any]] = {group: {} for group in GROUPS}
+        for name, value in values.items():
+            grouped[HOME[name]][name] = value
+        # A frozen dataclass lets its own constructor assign in this way alone.
+        object.__setattr__(self, "seed", seed)
         for group, record in GROUPS.items():
-            own = {name: values[name] for name in values if HOME.get(name) == group}
-            object.__setattr__(self, group, record(**own))
-        object.__setattr__(self, "seed", values.get("seed", FIELDS["seed"].default))
+            object.__setattr__(self, group, record(**grouped[group]))
 
     @property
     def folder(self) -> str:

@@ -12,7 +12,7 @@ from pfljax.core.communication import Traffic, traffic_of
 from pfljax.core.types import Task
 from pfljax.data import Federation
 from pfljax.models import check_task
-from pfljax.runs import baseline, folder
+from pfljax.runs import baseline, claims
 from pfljax.runs.provenance import of_run, rows_of_run
 from pfljax.runs.settings import Experiment
 from pfljax.runtime import devices
@@ -56,7 +56,7 @@ def begin(
     ask(baseline.check, experiment.evaluation.baseline, manifest)
     run = _prepare(experiment, training, unseen, task, path)
     # The folder is described last: corrected settings may then use the same one.
-    ask(folder.begin, path, experiment, manifest, rows)
+    ask(claims.begin, path, experiment, manifest, rows)
     ask(width.remember, path, experiment, run.sim)
     if not quiet:
         say(f"pfljax: {simulation.choices(run.sim)}")

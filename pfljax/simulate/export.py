@@ -12,7 +12,7 @@ from pfljax.core import tree
 from pfljax.core.types import ClientData, RunState, Task
 from pfljax.data import Federation
 from pfljax.evaluation import views
-from pfljax.runs import checkpoint, checks, config, folder
+from pfljax.runs import checkpoint, checks, claims, config, folder
 from pfljax.runs.exported import load_params as load_params
 from pfljax.runs.provenance import of_run
 from pfljax.simulate import components, simulation
@@ -29,10 +29,10 @@ def load_state(
     """
     path = Path(path)
     experiment = folder.read_config(path)
-    folder.check_python(path, federation, task)
+    claims.check_python(path, federation, task)
     training, unseen = build_federation(experiment, federation)
     manifest = of_run(training, unseen, given=federation is not None)
-    folder.check_data(path, manifest)
+    claims.check_data(path, manifest)
     # One device is enough to read a model, wherever the run was trained.
     on_one_device = experiment.replace(devices=1, homes=False)
     sim = simulation.simulation(on_one_device, training, task)

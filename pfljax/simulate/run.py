@@ -15,7 +15,7 @@ from pfljax.core.types import Metrics, RunState, Task
 from pfljax.data import Federation
 from pfljax.engine import mesh
 from pfljax.engine.population import Population
-from pfljax.runs import baseline, checkpoint, checks, config, folder
+from pfljax.runs import baseline, checkpoint, checks, claims, config, folder
 from pfljax.runs.provenance import of_run
 from pfljax.runs.settings import Experiment
 from pfljax.runtime.processes import ask, check_same, first, holding, say
@@ -60,8 +60,8 @@ def run(
     path = Path(experiment.folder)
     quiet = quiet or not first()
     with holding(folder.locked(path)):
-        ask(folder.claim, path, experiment)
-        ask(folder.check_python, path, federation, task)
+        ask(claims.claim, path, experiment)
+        ask(claims.check_python, path, federation, task)
         if ask(folder.complete, path, experiment.participation.rounds):
             _revisit(experiment, federation, path)
         else:
@@ -75,7 +75,7 @@ def _revisit(experiment: Experiment, federation: Federation | None, path: Path) 
     """Holds a finished run to the data that are given, and to its baseline."""
     if federation is not None:
         training, unseen = build_federation(experiment, federation)
-        ask(folder.check_data, path, of_run(training, unseen, given=True))
+        ask(claims.check_data, path, of_run(training, unseen, given=True))
     ask(baseline.recount, path, experiment)
 
 

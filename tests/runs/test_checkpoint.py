@@ -14,7 +14,7 @@ import tiny
 from checkout import TESTS
 from pfljax.conformance.toy import assert_same
 from pfljax.core.types import RunState
-from pfljax.runs import checkpoint
+from pfljax.runs import checkpoint, checksum
 from pfljax.runs.checkpoint import CheckpointError
 
 # TensorStore complains of reads that a damaged file left open.
@@ -30,10 +30,14 @@ def make_state(round_):
     """A state of 12 clients whose leaves differ in type."""
     values = np.random.default_rng(round_).normal(size=(12, 5))
     return RunState(
-        jax.random.key(7),
-        jnp.int32(round_),
-        {"w": jnp.asarray(values[0], jnp.bfloat16), "count": jnp.uint8(round_)},
-        ({"v": jnp.asarray(values, jnp.float32)}, jnp.arange(12)),
+        key=jax.random.key(7),
+        round=jnp.int32(round_),
+        server={"w": jnp.asarray(values[0], jnp.bfloat16), "count": jnp.uint8(round_)},
+        clients=({"v": jnp.asarray(values, jnp.float32)}, jnp.arange(12)),
+        participations=jnp.arange(12),
+        cohort=jnp.arange(3),
+        selection=(),
+        channel=(),
     )
 
 
@@ -158,7 +162,7 @@ def test_the_last_good_one_replaces_a_damaged_one(tmp_path, damage):
 
 
 def test_a_changed_byte_is_found_by_the_checksum(tmp_path, monkeypatch):
-    monkeypatch.setattr(checkpoint, "_crc", lambda state: 1)
+    monkeypatch.setattr(checksum, "crc", lambda state: 1)
     save(tmp_path, 4)
     monkeypatch.undo()
     said = []

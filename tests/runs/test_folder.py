@@ -7,7 +7,7 @@ import pytest
 
 import tiny
 from pfljax import Experiment
-from pfljax.runs import checks, folder
+from pfljax.runs import checks, claims, folder
 from pfljax.runs.folder import FolderError
 
 MANIFEST = {"sha256": "abc", "clients": [0, 1]}
@@ -16,8 +16,8 @@ MANIFEST = {"sha256": "abc", "clients": [0, 1]}
 def begun(path, experiment=None, manifest=None):
     """A folder as it is when the rounds begin."""
     with folder.locked(path):
-        folder.claim(path, experiment or tiny.TINY)
-        folder.begin(path, experiment or tiny.TINY, manifest or MANIFEST)
+        claims.claim(path, experiment or tiny.TINY)
+        claims.begin(path, experiment or tiny.TINY, manifest or MANIFEST)
     return path
 
 
@@ -88,8 +88,8 @@ def test_other_rows_given_in_python_are_refused(tmp_path, other):
     with pytest.raises(FolderError, match="begun on other data than these"):
         begun(tmp_path, manifest=given | other)
     with pytest.raises(FolderError, match=r"its own federation in Python; .*tion=\.\."):
-        folder.check_python(tmp_path)
-    folder.check_python(tmp_path, federation="some")
+        claims.check_python(tmp_path)
+    claims.check_python(tmp_path, federation="some")
 
 
 def test_a_model_of_ones_own_is_asked_for(tmp_path):
@@ -97,8 +97,8 @@ def test_a_model_of_ones_own_is_asked_for(tmp_path):
     with pytest.raises(
         FolderError, match=r"its own task in Python; .* task=\.\.\.\), or"
     ):
-        folder.check_python(tmp_path)
-    folder.check_python(tmp_path, task="some")
+        claims.check_python(tmp_path)
+    claims.check_python(tmp_path, task="some")
 
 
 def test_another_baseline_is_written_down(tmp_path):

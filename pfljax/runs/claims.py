@@ -1,0 +1,161 @@
+"""A run folder belongs to one run: described once, and held against who comes back.
+
+Whoever goes on with other settings, other clients or another model is refused.
+"""
+
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pfljax.runs import checks, config
+from pfljax.runs.folder import (
+    FolderError,
+    complete,
+    read_config,
+    read_json,
+    write_arrays,
+    write_json,
+)
+from pfljax.runs.settings import Experiment, flat
+from pfljax.runtime import environment
+
+
+def claim(folder: Path, experiment: Experiment) -> None:
+    """Refuses a folder that holds a run with another config.
+
+    It may have more rounds than are done, unless its method goes by how many there will
+    be: a longer run is then another run.
+    """
+    if not (folder / "config.json").exists():
+        return
+    old = read_config(folder)
+    rounds = experiment.participation.rounds
+    reason = ""
+    if rounds != old.participation.rounds:
+        done = _logged_rounds(folder)
+        if config.looks_ahead(old):
+            reason = f"{old.method.algorithm} goes by how many rounds there will be; "
+        elif rounds <= done:
+            reason = f"{done} rounds are done: only more can be asked for; "
+        else:
+            old = old.replace(rounds=rounds)
+    changes = config.difference(old, experiment)
+    if changes:
+        raise FolderError(
+            f"{folder} holds a run with another config ({'; '.join(changes)}); {reason}"
+            "choose another --out"
+        )
+
+
+def _logged_rounds(folder: Path) -> int:
+    """Whole lines of the log, one a round; a half-written one has no end of line."""
+    log = folder / "metrics.jsonl"
+    return log.read_bytes().count(b"\n") if log.exists() else 0
+
+
+def begin(
+    path: Path,
+    experiment: Experiment,
+    manifest: Mapping[str, Any],
+    rows: Mapping[str, np.ndarray] | None = None,
+) -> None:
+    """Writes what describes the run, if it is not there; refuses other data.
+
+    `rows` is partition.npz. Other rounds, baseline and keep come into config.json.
+    """
+    check_data(path, manifest)
+    check_store(path, experiment.machine.store)
+    if (path / "config.json").exists():
+        changeable: Any = flat(experiment, ("rounds", "keep", "baseline"))
+        set_unhashed(path, **changeable)
+        _put_aside(path, experiment.participation.rounds)
+    described = {
+        "config.json": config.to_dict(experiment),
+        "environment.json": environment.now(),
+        "partition.json": manifest,
+    }
+    for name, value in described.items():
+        if not (path / name).exists():
+            write_json(path / name, value)
+    if rows and not (path / "partition.npz").exists():
+        write_arrays(path / "partition.npz", rows)
+
+
+def set_unhashed(path: Path, **changes: Any) -> None:
+    """Rewrites config.json where these settings, which leave the state, differ."""
+    old = read_config(path)
+    new = old.replace(**changes)
+    if new != old:
+        write_json(path / "config.json", config.to_dict(new))
+
+
+def _put_aside(folder: Path, rounds: int) -> None:
+    """Puts what tells of the end of a run that goes on to `rounds` into round-R/."""
+    summary = folder / "summary.json"
+    if complete(folder, rounds) or not summary.exists():
+        return
+    aside = folder / f"round-{read_json(summary)['rounds']}"
+    aside.mkdir(exist_ok=True)
+    # Copied, for the run that goes on appends to its evaluations.
+    shutil.copyfile(folder / "per_client.npz", aside / "per_client.npz")
+    landscape = (*folder.glob("landscape/*"), *folder.glob("figures/landscape_*"))
+    # The summary moves last: after a kill it is still there, and the rest follows.
+    for file in (*landscape, folder / "report.html", summary):
+        if file.exists():
+            file.replace(aside / file.name)
+
+
+def check_store(path: Path, store: str) -> None:
+    """Refuses to go on with another store of client states than the run's."""
+    config_file = path / "config.json"
+    ours = read_config(path).machine.store if config_file.exists() else store
+    if ours != store:
+        raise FolderError(
+            f"{path} keeps its client states in the store {ours!r}, not {store!r}; "
+            f"go on with store {ours!r}, or choose another --out"
+        )
+
+
+def check_python(path: Path, federation: Any = None, task: Any = None) -> None:
+    """Refuses a run that was given its federation or model in Python, without them."""
+    missing = []
+    manifest = path / "partition.json"
+    if federation is None and manifest.exists() and read_json(manifest).get("given"):
+        missing.append("federation")
+    if task is None and (path / "config.json").exists():
+        model = read_config(path).method.model
+        if checks.names_own_model(model):
+            missing.append("task")
+    if missing:
+        arguments = ", ".join(f"{name}=..." for name in missing)
+        raise FolderError(
+            f"{path} was given its own {' and '.join(missing)} in Python; give the "
+            f"same there: run(experiment, {arguments}), or the calls of "
+            f"pfljax.simulate.export with {arguments}"
+        )
+
+
+def check_data(path: Path, manifest: Mapping[str, Any]) -> None:
+    """Refuses data other than those of partition.json, if that is there."""
+    file = path / "partition.json"
+    if not file.exists():
+        return
+    begun = read_json(file)
+    same_origin = begun.get("given", False) == manifest.get("given", False)
+    if not same_origin or not same_clients(begun, manifest):
+        raise FolderError(
+            f"{path} was begun on other data than these; choose another --out, or give "
+            "the federation that it was begun with"
+        )
+
+
+def same_clients(a: Mapping[str, Any], b: Mapping[str, Any]) -> bool:
+    """Whether two manifests tell of the same clients with the same rows."""
+    keys = ["sha256", "clients"]
+    # Rows that were given in Python have no data set to name them, but a checksum.
+    if "x_crc32" in a and "x_crc32" in b:
+        keys.append("x_crc32")
+    return all(a.get(key) == b.get(key) for key in keys)
