@@ -20,7 +20,8 @@ def methods() -> dict[str, Callable]:
     Raises:
       ValueError: a folder of `PFLJAX_METHODS` is none, or a file has no such function.
     """
-    return {name: _function(module) for name, module in sorted(_modules().items())}
+    in_order = sorted(_modules().items())
+    return {name: _function(module) for name, module in in_order}
 
 
 def method(name: str) -> Callable:
@@ -46,7 +47,8 @@ def _modules() -> dict[str, str]:
     """The module of every method, by the method's name; none is imported."""
     _extend_path()
     modules = {}
-    for _, module, is_family in pkgutil.iter_modules(__path__, f"{__name__}."):
+    top = pkgutil.iter_modules(__path__, f"{__name__}.")
+    for _, module, is_family in top:
         inside = _in_family(module) if is_family else [module]
         for path in inside:
             name = path.split(".")[-1]

@@ -103,7 +103,7 @@ def robust(reducer: aggregation.Reducer) -> Channel:
     def receive(
         state: Any, key: Key, uploads: Upload, cohort: Cohort
     ) -> tuple[Upload, Any]:
-        value = reducer(uploads, cohort.draws * cohort.mask)
+        value = reducer(uploads, aggregation.reported(cohort))
 
         def repeated(leaf: Array, upload: Array) -> Array:
             return jnp.broadcast_to(leaf.astype(upload.dtype), upload.shape)

@@ -15,7 +15,9 @@ import optax
 Array: TypeAlias = jax.Array
 Key: TypeAlias = jax.Array  # a typed PRNG key, jax.random.key
 Params: TypeAlias = Any  # pytree of arrays, as a model's init returns them
-Metrics: TypeAlias = dict[str, Array]  # scalars of one client's local training
+# Scalars of one client's local training. "loss" is the data loss of what is stepped;
+# a penalty is apart, so that the curves of methods compare.
+Metrics: TypeAlias = dict[str, Array]
 # Whatever pytrees a method likes; their structure never changes in a run.
 Server: TypeAlias = Any
 Client: TypeAlias = Any

@@ -19,6 +19,8 @@ from pfljax.core.training import fit, full_gradient, learning_rate, mean_over_ro
 from pfljax.core.types import Algorithm, Array, Local, Params, Task
 from pfljax.registry import AtLeastOne
 
+AVERAGINGS = ("models", "gradients")
+
 
 class Upload(NamedTuple):
     """Trained parameters, or the gradient, and whom they are for."""
@@ -35,8 +37,9 @@ def ifca(
     averaging: str = "models",
 ) -> Algorithm:
     """Builds IFCA; `clusters` = 1 is FedAvg with uniform weights."""
-    if averaging not in ("models", "gradients"):
-        raise ValueError(f"averaging is {averaging!r}; known: 'models', 'gradients'")
+    if averaging not in AVERAGINGS:
+        known = ", ".join(map(repr, AVERAGINGS))
+        raise ValueError(f"averaging is {averaging!r}; known: {known}")
 
     def init(params, num_clients, key):
         keys = jax.random.split(key, clusters)
@@ -47,7 +50,8 @@ def ifca(
     def nearest(models, data):
         # In evaluation mode: noise of dropout must not choose the cluster.
         def losses(batch):
-            return jax.vmap(lambda w: task.loss(w, batch, None))(models)
+            loss_of = jax.vmap(task.loss, in_axes=(0, None, None))
+            return loss_of(models, batch, None)
 
         means = mean_over_rows(losses, data, local.batch_size)
         return jnp.argmin(means)

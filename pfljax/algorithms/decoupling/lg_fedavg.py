@@ -88,12 +88,16 @@ def with_mean_body(method: Algorithm) -> Algorithm:
 
     def aggregate(server, uploads, cohort):
         heads, changes, new = uploads
+
         # By the mask alone: a client drawn twice has one body.
-        summed = jax.tree.map(lambda leaf: jnp.tensordot(cohort.mask, leaf, 1), changes)
+        def summed(leaf):
+            return jnp.tensordot(cohort.mask, leaf, 1)
+
+        change = jax.tree.map(summed, changes)
         newcomers = jnp.sum(new * cohort.mask)
         return Bodies(
             head=method.aggregate(server.head, heads, cohort),
-            total=tree.add(server.total, summed),
+            total=tree.add(server.total, change),
             count=server.count + newcomers,
         )
 
@@ -101,7 +105,8 @@ def with_mean_body(method: Algorithm) -> Algorithm:
         count = jnp.maximum(server.count, 1)
         mean = tree.scale(server.total, 1 / count)
         # Before anybody trained there is no mean.
-        own_body = kept.trained | (server.count == 0)
+        nobody_trained = server.count == 0
+        own_body = kept.trained | nobody_trained
         body = tree.where(own_body, kept.body, mean)
         return judged_by(turn, server.head, body, data)
 

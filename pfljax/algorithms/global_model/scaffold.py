@@ -18,6 +18,8 @@ from pfljax.core.training import finetuned, fit, full_gradient, learning_rate
 from pfljax.core.types import Algorithm, Local, Params, Task
 from pfljax.registry import Count, NotNegative
 
+OPTIONS = ("I", "II")
+
 
 class Server(NamedTuple):
     """Global model and control variate."""
@@ -46,8 +48,9 @@ def scaffold(
     Written for plain SGD: with momentum or weight decay option II is no longer the mean
     gradient along the path.
     """
-    if option not in ("I", "II"):
-        raise ValueError(f"option is {option!r}; known: 'I', 'II'")
+    if option not in OPTIONS:
+        known = ", ".join(map(repr, OPTIONS))
+        raise ValueError(f"option is {option!r}; known: {known}")
     shared = fedavg(task, local, finetune=finetune)
     slope_of = jax.value_and_grad(task.loss)
 
@@ -76,7 +79,8 @@ def scaffold(
         # Running statistics follow the batches: no variate corrects them.
         c_new = statistics.without(c_new)
         # Without steps the path is 0 and c_new is NaN; c_k stands.
-        c_new = tree.where(turn.steps > 0, c_new, c_k)
+        moved = turn.steps > 0
+        c_new = tree.where(moved, c_new, c_k)
         dc = tree.sub(c_new, c_k)
         return c_new, Upload(dy=dy, dc=dc), metrics
 

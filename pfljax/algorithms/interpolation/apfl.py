@@ -44,7 +44,8 @@ def apfl(
         m = tree.lerp(w, v, share)
         _, slope_m = slope_of(m, batch, key)
         slope_v = tree.scale(slope_m, share)
-        slope_alpha = tree.dot(slope_m, tree.sub(v, w)) * float(adaptive)
+        apart = tree.sub(v, w)
+        slope_alpha = tree.dot(slope_m, apart) * float(adaptive)
         return value, (slope_w, slope_v, slope_alpha)
 
     def train(turn, w, mixed, data):

@@ -25,7 +25,6 @@ from pfljax.core import tree
 from pfljax.core.keys import derive
 from pfljax.core.losses import proximal
 from pfljax.core.training import fit
-from pfljax.core.tree import square_cosine
 from pfljax.core.types import Algorithm, Local, Task
 from pfljax.registry import NotNegative, Share
 
@@ -55,7 +54,8 @@ def superfed(
     2 mu; then `mu` = 0 is FedAvg.
     """
     if mixing not in MIXINGS:
-        raise ValueError(f"mixing is {mixing!r}; known: {', '.join(MIXINGS)}")
+        known = ", ".join(MIXINGS)
+        raise ValueError(f"mixing is {mixing!r}; known: {known}")
     first = first_mixed(start, rounds)
 
     def init_client(params, client_id, key):
@@ -99,7 +99,8 @@ def phases(task, local, mixing, nu, first, near):
 
         def penalty(pair):
             w_f, v = pair
-            return pull(w_f) + nu * square_cosine(w_f, v)
+            cosine = tree.square_cosine(w_f, v)
+            return pull(w_f) + nu * cosine
 
         start = (w, client.v)
         pair, metrics = fit(loss, start, data, turn, local, penalty=penalty)
@@ -108,7 +109,8 @@ def phases(task, local, mixing, nu, first, near):
 
     def train(turn, w, client, data):
         # The round is traced: one program has both phases, and runs one.
-        return jax.lax.cond(turn.round < first, alone, mix, turn, w, client, data)
+        resting = turn.round < first
+        return jax.lax.cond(resting, alone, mix, turn, w, client, data)
 
     return train
 

@@ -41,7 +41,8 @@ def per_fedavg(
     two gradients `delta` g apart on either side, "hessian" is exact.
     """
     if variant not in VARIANTS:
-        raise ValueError(f"variant is {variant!r}; known: {', '.join(VARIANTS)}")
+        known = ", ".join(VARIANTS)
+        raise ValueError(f"variant is {variant!r}; known: {known}")
     grad = jax.grad(task.loss)
     slope_of = jax.value_and_grad(task.loss)
     spacing = None if variant == "hessian" else delta
