@@ -30,10 +30,11 @@ def run(settings: Any, processes: Processes = ALONE) -> None:
     from pfljax.cli import running
     from pfljax.runs import checks
 
-    place = running.place(processes)
+    # The address first: half of one is told before the method loads JAX.
+    address = running.address(processes)
     experiment = options.experiment(settings)
     checks.check(experiment)
-    running.run(checks.resolve(experiment), place)
+    running.run(checks.resolve(experiment), address)
 
 
 def resume(
@@ -48,11 +49,11 @@ def resume(
     from pfljax.cli import running
     from pfljax.runs import folder
 
-    place = running.place(processes)
+    address = running.address(processes)
     experiment = folder.read_config(run).replace(out=str(run))
     if rounds is not None:
         experiment = experiment.replace(rounds=rounds)
-    running.run(experiment, place, begun=True)
+    running.run(experiment, address, begun=True)
 
 
 def sweep(settings: Any, over: Values) -> None:

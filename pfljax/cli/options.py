@@ -73,10 +73,8 @@ def with_settings(command: Callable, record: type) -> Callable:
 
     kind = Annotated[record, tyro.conf.arg(name="")]
     signature = inspect.signature(command)
-    parameters = [
-        own.replace(annotation=kind) if own.name == "settings" else own
-        for own in signature.parameters.values()
-    ]
+    parameters = dict(signature.parameters)
+    parameters["settings"] = parameters["settings"].replace(annotation=kind)
 
     @functools.wraps(command)
     def same(**arguments: Any) -> None:
@@ -85,7 +83,9 @@ def with_settings(command: Callable, record: type) -> Callable:
     # tyro reads the annotations of what is wrapped, wherever there is such a thing.
     del same.__wrapped__
     same.__annotations__ = command.__annotations__ | {"settings": kind}
-    same.__dict__["__signature__"] = signature.replace(parameters=parameters)
+    same.__dict__["__signature__"] = signature.replace(
+        parameters=list(parameters.values())
+    )
     return same
 
 
@@ -98,55 +98,66 @@ def experiment(chosen: Any) -> Experiment:
     """The experiment of a record's values."""
     if isinstance(chosen, _FromFile):
         return _from_file(chosen)
-    own: dict[str, Any] = {}
+    hyper: dict[str, Any] = {}
     values: dict[str, Any] = {"seed": chosen.seed}
     for group in dataclasses.fields(chosen):
         if group.name in settings.GROUPS:
             values |= vars(getattr(chosen, group.name))
         elif dataclasses.is_dataclass(group.type):
-            own = vars(getattr(chosen, group.name))
-            default = {f.name: f.default for f in dataclasses.fields(group.type)}
-            own = {name: v for name, v in own.items() if v != default[name]}
-    return Experiment(**values, hyper=own)
+            hyper = _changed(getattr(chosen, group.name))
+    return Experiment(**values, hyper=hyper)
+
+
+def _changed(options: Any) -> dict[str, Any]:
+    """The options of a record that differ from their defaults, by name."""
+    changed = {}
+    for field in dataclasses.fields(options):
+        value = getattr(options, field.name)
+        if value != field.default:
+            changed[field.name] = value
+    return changed
 
 
 def _value(args: Sequence[str], option: str) -> str | None:
     """The last value that stands behind `option`, before anything is parsed."""
-    found = None
+    last = None
     for i, arg in enumerate(args):
         name, equals, value = arg.partition("=")
         if name != option:
             continue
         if equals:
-            found = value
+            last = value
         elif i + 1 < len(args):
-            found = args[i + 1]
-    return found
+            last = args[i + 1]
+    return last
 
 
 def _check_names(args: Sequence[str], hyper: dict[str, Any]) -> None:
     """Raises a ValueError that lists the known options if one is unknown."""
-    defaults = {name: f.default for name, f in settings.FIELDS.items()} | hyper
+    # Before tyro, which knows of an unknown option but not which ones are near to it.
+    defaults = {name: field.default for name, field in settings.FIELDS.items()}
+    defaults |= hyper
     defaults.pop("hyper", None)
     switches = [f"no_{name}" for name, value in defaults.items() if value is False]
     names = [*defaults, *switches, "config", "help", "over", "no_distributed"]
-    options = {f"--{name.replace('_', '-')}": name for name in names}
-    options |= dict.fromkeys(OTHERS, "")
+    known = [f"--{name.replace('_', '-')}" for name in names]
+    known += OTHERS
     for arg in args:
         if arg.startswith("--"):
-            name = arg.partition("=")[0].replace("_", "-")
-            registry.find("option", options, name)
+            option = arg.partition("=")[0].replace("_", "-")
+            registry.find("option", dict.fromkeys(known), option)
 
 
 def _record(algorithm: str, factory: Callable | None, hyper: dict[str, Any]) -> type:
-    groups = [
-        _group(name, group.__doc__, [_setting(f) for f in dataclasses.fields(group)])
-        for name, group in settings.GROUPS.items()
-    ]
+    groups = []
+    for name, group in settings.GROUPS.items():
+        fields = [_setting(field) for field in dataclasses.fields(group)]
+        groups.append(_group(name, group.__doc__, fields))
     if hyper:
         about = (factory.__doc__ or algorithm).splitlines()[0]
-        own = [_option(name, default) for name, default in hyper.items()]
-        groups.insert(1, _group(algorithm, about, own))
+        options = [_option(name, default) for name, default in hyper.items()]
+        # Behind "method", whose options they are.
+        groups.insert(1, _group(algorithm, about, options))
     seed = _setting(settings.FIELDS["seed"])
     file = Annotated[str | None, tyro.conf.arg(help=CONFIG)]
     config_file = ("config", file, dataclasses.field(default=None))

@@ -9,7 +9,7 @@ from pfljax.runs.settings import Experiment
 from pfljax.runtime import devices, errors, processes
 
 
-def place(given: Processes) -> dict[str, Any] | None:
+def address(given: Processes) -> dict[str, Any] | None:
     """The arguments of `processes.connect`; None for a process that is alone.
 
     Raises:
@@ -19,13 +19,14 @@ def place(given: Processes) -> dict[str, Any] | None:
 
 
 def run(
-    experiment: Experiment, place: dict[str, Any] | None, begun: bool = False
+    experiment: Experiment, address: dict[str, Any] | None, begun: bool = False
 ) -> None:
     """Runs it, or says that it is finished; `begun` maybe on other devices."""
     path = Path(experiment.folder)
     page = path / "report.html"
-    if place is not None:
-        processes.connect(**place)
+    # Processes join before anything asks JAX for its devices: it starts but once.
+    if address is not None:
+        processes.connect(**address)
     if begun:
         here = devices.at_hand(experiment.machine.devices)
         experiment = experiment.replace(devices=here)

@@ -23,10 +23,13 @@ def grid(
     """
     experiments = list(experiments)
     if local:
-        own = [e for e in experiments if e.method.algorithm == "local"]
-        joins = experiments[0].replace(algorithm="local", hyper={}, label="local")
+        baselines = [e for e in experiments if e.method.algorithm == "local"]
         others = [e for e in experiments if e.method.algorithm != "local"]
-        experiments = [*(own or [joins]), *others]
+        if not baselines:
+            like = experiments[0]
+            baselines = [like.replace(algorithm="local", hyper={}, label="local")]
+        # First of all, for the others are counted against its finished run.
+        experiments = [*baselines, *others]
     labels = [str(checks.resolve(e).output.label) for e in experiments]
     names = [re.sub(r"[^A-Za-z0-9.=-]+", "-", label) for label in labels]
     if len(set(names)) < len(names):
@@ -36,10 +39,15 @@ def grid(
     runs = []
     for seed in seeds:
         for e, label, name in zip(experiments, labels, names, strict=True):
-            baseline = f"{out}/{names[0]}/s{seed}" if local else e.evaluation.baseline
-            baseline = None if e.method.algorithm == "local" else baseline
-            place = f"{out}/{name}/s{seed}"
-            runs.append(e.replace(seed=seed, label=label, out=place, baseline=baseline))
+            baseline = e.evaluation.baseline
+            if local:
+                baseline = f"{out}/{names[0]}/s{seed}"
+            if e.method.algorithm == "local":
+                baseline = None
+            seeded = e.replace(
+                seed=seed, label=label, out=f"{out}/{name}/s{seed}", baseline=baseline
+            )
+            runs.append(seeded)
     return runs
 
 
@@ -70,9 +78,11 @@ def compare(
     from pfljax.report import write_comparison
 
     runs = grid(experiments, seeds, out, local)
-    people: dict[int, Federation | None] = {
-        seed: federation(seed) if callable(federation) else federation for seed in seeds
-    }
+    # Made once a seed: all methods of a seed have the same clients.
+    federations: dict[int, Federation | None] = {}
+    for seed in seeds:
+        of_seed = federation(seed) if callable(federation) else federation
+        federations[seed] = of_seed
     for e in runs:
-        run(e, people[e.seed], task=task, quiet=quiet)
+        run(e, federations[e.seed], task=task, quiet=quiet)
     return write_comparison([Path(e.folder) for e in runs], Path(out))

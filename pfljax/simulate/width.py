@@ -32,21 +32,25 @@ def choose(
       ValueError: it needs more memory than there is.
     """
 
-    def made(width: int | None) -> Simulation:
+    def build(width: int | None) -> Simulation:
         return simulation.simulation(experiment.replace(width=width), federation, task)
 
+    wanted = experiment.machine.width
+    known = components.width_of(experiment)
     if experiment.machine.store != "device":  # pages are as large as they are made
-        return made(components.width_of(experiment))
-    if not isinstance(experiment.machine.width, int) and ask((path / FILE).exists):
-        return made(ask(folder.read_json, path / FILE)["width"])
-    if experiment.machine.width == "auto" and jax.process_count() == 1:
-        return made(_probed(experiment, federation, made))
-    widths = [components.width_of(experiment)]
-    if experiment.machine.width is None or experiment.machine.width == "auto":
-        widths = [
-            w for w in halves(experiment.participation.cohort) if w <= (widths[0] or w)
-        ]
-    return fitting(widths, made, federation)
+        return build(known)
+    if isinstance(wanted, int):
+        return fitting([wanted], build, federation)
+    # What is free may differ by now; another width would sum in another order.
+    if ask((path / FILE).exists):
+        return build(ask(folder.read_json, path / FILE)["width"])
+    # Several processes would time different widths as the fastest.
+    if wanted == "auto" and jax.process_count() == 1:
+        return build(_probed(experiment, federation, build))
+    widths = halves(experiment.participation.cohort)
+    if known is not None:
+        widths = [width for width in widths if width <= known]
+    return fitting(widths, build, federation)
 
 
 def halves(cohort: int) -> list[int]:
@@ -59,7 +63,7 @@ def halves(cohort: int) -> list[int]:
 
 def fitting(
     widths: Sequence[int | None],
-    made: Callable[[int | None], Simulation],
+    build: Callable[[int | None], Simulation],
     federation: Federation,
     limit: float | None = None,
 ) -> Simulation:
@@ -67,9 +71,10 @@ def fitting(
 
     None for what the machine has.
     """
-    needed, free = 0, 0.0
+    needed = 0
+    free = 0.0
     for width in widths:
-        sim = made(width)
+        sim = build(width)
         free = _free(sim) if limit is None else limit
         needed = bytes_needed(sim, federation)
         if needed <= free:
@@ -104,16 +109,17 @@ def _free(sim: Simulation) -> float:
     return ask(memory.free_bytes, sim.setting.mesh.size if sim.setting.mesh else 1)
 
 
-def _probed(experiment: Experiment, federation: Federation, made: Any) -> int:
+def _probed(experiment: Experiment, federation: Federation, build: Any) -> int:
     """The fastest width, by one timed round of each."""
     seconds: dict[int, float] = {}
     for width in reversed(halves(experiment.participation.cohort)):
-        sim = made(width)
+        sim = build(width)
+        # Widths ascend: whatever is wider needs more memory still.
         if bytes_needed(sim, federation) > _free(sim):
             break
         seconds[width] = _one_round(sim, federation)
     if not seconds:
-        fitting([1], made, federation)  # raises
+        fitting([1], build, federation)  # raises
     return min(seconds, key=seconds.__getitem__)
 
 
