@@ -33,9 +33,7 @@ def fedavg(
         init_client=lambda params, client_id, key: (),
         message=lambda turn, w, client: w,
         train=train,
-        aggregate=lambda w, uploads, cohort: aggregation.mean(
-            uploads, aggregation.by_rows(cohort)
-        ),
+        aggregate=aggregation.averaging("rows"),
         predict=task.predict,
         server_model=lambda w: w,
         # None tells evaluation that one model is judged for all clients.
