@@ -53,8 +53,13 @@ def mean(uploads: Any, weight: Array) -> Any:
 
     Divided last, so that over several devices all sums travel in one all-reduce.
     """
+    # Where nobody reported, 0 and not NaN.
     total = jnp.maximum(weight.sum(), jnp.finfo(jnp.float32).tiny)
-    return jax.tree.map(lambda leaf: jnp.tensordot(weight, leaf, 1) / total, uploads)
+
+    def of_leaf(leaf: Array) -> Array:
+        return jnp.tensordot(weight, leaf, 1) / total
+
+    return jax.tree.map(of_leaf, uploads)
 
 
 def median(uploads: Any, weight: Array) -> Any:
@@ -62,7 +67,9 @@ def median(uploads: Any, weight: Array) -> Any:
     present = weight > 0
 
     def of_leaf(leaf: Array) -> Array:
-        return jnp.nanmedian(jnp.where(_column(present, leaf), leaf, jnp.nan), axis=0)
+        # The number of those present is traced: shapes cannot leave the others out.
+        reported = jnp.where(_column(present, leaf), leaf, jnp.nan)
+        return jnp.nanmedian(reported, axis=0)
 
     return jax.tree.map(of_leaf, uploads)
 
@@ -83,9 +90,9 @@ def trimmed_mean(trim: float = 0.1) -> Reducer:
         kept = (rank >= cut) & (rank < count - cut)
 
         def of_leaf(leaf: Array) -> Array:
-            in_order = jnp.sort(
-                jnp.where(_column(present, leaf), leaf, jnp.inf), axis=0
-            )
+            # The absent sort behind all others, to ranks that are not kept.
+            reported = jnp.where(_column(present, leaf), leaf, jnp.inf)
+            in_order = jnp.sort(reported, axis=0)
             total = jnp.where(_column(kept, leaf), in_order, 0).sum(0)
             return total / jnp.maximum(kept.sum(), 1)
 
@@ -102,14 +109,18 @@ def krum(byzantine: int, chosen: int = 1) -> Reducer:
 
     def reducer(uploads: Any, weight: Array) -> Any:
         present = weight > 0
-        flat = jnp.concatenate(
-            [leaf.reshape(leaf.shape[0], -1) for leaf in jax.tree.leaves(uploads)], 1
-        )
-        square = jnp.sum((flat[:, None] - flat[None]) ** 2, -1)
-        other = present[None] & ~jnp.eye(len(weight), dtype=bool)
-        near = jnp.sort(jnp.where(other, square, jnp.inf), axis=1)
-        counted = jnp.arange(len(weight)) < present.sum() - byzantine - 2
-        score = jnp.where(present, jnp.where(counted, near, 0).sum(1), jnp.inf)
+        count = len(weight)
+        leaves = jax.tree.leaves(uploads)
+        flat = jnp.concatenate([leaf.reshape(count, -1) for leaf in leaves], 1)
+        # By differences: |a|^2 + |b|^2 - 2ab cancels where uploads are alike.
+        difference = flat[:, None] - flat[None]
+        square = jnp.sum(difference**2, -1)
+        other = present[None] & ~jnp.eye(count, dtype=bool)
+        nearest_first = jnp.sort(jnp.where(other, square, jnp.inf), axis=1)
+        counted = jnp.arange(count) < present.sum() - byzantine - 2
+        # Chosen by `where`: the distance of the absent is infinite, and 0 * inf is NaN.
+        score = jnp.where(counted, nearest_first, 0).sum(1)
+        score = jnp.where(present, score, jnp.inf)
         best = jnp.argsort(score)[:chosen]
         return mean(tree.take(uploads, best), jnp.ones(chosen))
 
@@ -125,9 +136,10 @@ def counted_mean(uploads: Any, counts: Any, default: Any) -> Any:
 
     def of_leaf(leaf: Array, count: Array, old: Array) -> Array:
         total = count.sum(0)
-        return jnp.where(
-            total > 0, (leaf * count).sum(0) / jnp.maximum(total, 1e-12), old
-        )
+        weighted = (leaf * count).sum(0)
+        # `where` computes both: neither may divide by 0.
+        means = weighted / jnp.maximum(total, 1e-12)
+        return jnp.where(total > 0, means, old)
 
     return jax.tree.map(of_leaf, uploads, counts, default)
 
@@ -141,12 +153,15 @@ def segment_mean(uploads: Any, member: Array, default: Any) -> Any:
 
     def of_leaf(leaf: Array, old: Array) -> Array:
         sums = jnp.tensordot(member, leaf, axes=(0, 0))
-        means = sums / _column(jnp.maximum(total, 1e-12), sums)
-        return jnp.where(_column(total > 0, sums), means, old)
+        positive = jnp.maximum(total, 1e-12)
+        means = sums / _column(positive, sums)
+        filled = _column(total > 0, sums)
+        return jnp.where(filled, means, old)
 
     return jax.tree.map(of_leaf, uploads, default)
 
 
 def _column(vector: Array, like: Array) -> Array:
     """`vector` [M] shaped to broadcast against `like` [M, ...]."""
-    return vector.reshape(vector.shape + (1,) * (like.ndim - 1))
+    ones = (1,) * (like.ndim - 1)
+    return vector.reshape(vector.shape + ones)

@@ -39,7 +39,10 @@ def as_sent(state: Any, key: Key, message: Message, upload: Upload) -> Upload:
 
 
 def as_received(
-    state: Any, key: Key, uploads: Upload, cohort: Cohort
+    state: Any,
+    key: Key,
+    uploads: Upload,
+    cohort: Cohort,
 ) -> tuple[Upload, Any]:
     """The uploads, untouched, and the state as it was."""
     return uploads, state
@@ -47,11 +50,11 @@ def as_received(
 
 def sending(send: Callable[[Key, Message, Upload], Upload]) -> Channel:
     """A channel that remembers nothing and changes each upload at its client."""
-    return Channel(
-        init=nothing,
-        send=lambda state, key, message, upload: send(key, message, upload),
-        receive=as_received,
-    )
+
+    def stateless(state: Any, key: Key, message: Message, upload: Upload) -> Upload:
+        return send(key, message, upload)
+
+    return Channel(init=nothing, send=stateless, receive=as_received)
 
 
 def clip(*, norm: float = 1.0) -> Channel:
@@ -85,13 +88,16 @@ def gaussian(*, std: float = 0.01) -> Channel:
 
     def send(key: Key, message: Message, upload: Upload) -> Upload:
         leaves, structure = jax.tree.flatten(upload)
-        keys = jax.random.split(key, len(leaves)) if leaves else []
-        noisy = [
-            leaf + std * jax.random.normal(leaf_key, leaf.shape, leaf.dtype)
-            if jnp.issubdtype(leaf.dtype, jnp.floating)
-            else leaf
-            for leaf, leaf_key in zip(leaves, keys, strict=True)
-        ]
+        if not leaves:  # no key can be split into none
+            return upload
+        keys = jax.random.split(key, len(leaves))
+        noisy = []
+        for leaf, leaf_key in zip(leaves, keys, strict=True):
+            # Counts and labels are no coordinates.
+            if jnp.issubdtype(leaf.dtype, jnp.floating):
+                noise = jax.random.normal(leaf_key, leaf.shape, leaf.dtype)
+                leaf = leaf + std * noise
+            noisy.append(leaf)
         return jax.tree.unflatten(structure, noisy)
 
     return sending(send)
@@ -101,12 +107,17 @@ def robust(reducer: aggregation.Reducer) -> Channel:
     """A channel that puts `reducer` of the cohort's uploads in the place of each."""
 
     def receive(
-        state: Any, key: Key, uploads: Upload, cohort: Cohort
+        state: Any,
+        key: Key,
+        uploads: Upload,
+        cohort: Cohort,
     ) -> tuple[Upload, Any]:
+        # Not by rows: they are a claim of the client, which may be an attacker.
         value = reducer(uploads, aggregation.reported(cohort))
 
         def repeated(leaf: Array, upload: Array) -> Array:
-            return jnp.broadcast_to(leaf.astype(upload.dtype), upload.shape)
+            leaf = leaf.astype(upload.dtype)
+            return jnp.broadcast_to(leaf, upload.shape)
 
         return jax.tree.map(repeated, value, uploads), state
 
@@ -140,27 +151,31 @@ CHANNELS: dict[str, Callable[..., Channel]] = {
 def chain(channels: Sequence[Channel]) -> Channel:
     """The channels one after another, each with a key and a state of its own."""
 
+    def init() -> Any:
+        return tuple(channel.init() for channel in channels)
+
     def send(states: Any, key: Key, message: Message, upload: Upload) -> Upload:
         for index, channel in enumerate(channels):
-            own_key = derive(key, str(index))
-            upload = channel.send(states[index], own_key, message, upload)
+            # By position, not by name: a channel may be there twice.
+            channel_key = derive(key, str(index))
+            upload = channel.send(states[index], channel_key, message, upload)
         return upload
 
     def receive(
-        states: Any, key: Key, uploads: Upload, cohort: Cohort
+        states: Any,
+        key: Key,
+        uploads: Upload,
+        cohort: Cohort,
     ) -> tuple[Upload, Any]:
-        after = []
+        new_states = []
         for index, channel in enumerate(channels):
-            own_key = derive(key, str(index))
-            uploads, state = channel.receive(states[index], own_key, uploads, cohort)
-            after.append(state)
-        return uploads, tuple(after)
+            channel_key = derive(key, str(index))
+            state = states[index]
+            uploads, state = channel.receive(state, channel_key, uploads, cohort)
+            new_states.append(state)
+        return uploads, tuple(new_states)
 
-    return Channel(
-        init=lambda: tuple(channel.init() for channel in channels),
-        send=send,
-        receive=receive,
-    )
+    return Channel(init=init, send=send, receive=receive)
 
 
 def make(choices: Sequence[Choice]) -> Channel | None:
@@ -179,6 +194,8 @@ def make(choices: Sequence[Choice]) -> Channel | None:
 
 def origin(message: Message, upload: Upload) -> Upload:
     """What an upload is a change of: the message if it is shaped alike, else zero."""
-    shapes = [jax.tree.map(jnp.shape, each) for each in (message, upload)]
-    alike = jax.tree.structure(message) == jax.tree.structure(upload)
-    return message if alike and shapes[0] == shapes[1] else tree.zeros(upload)
+    if jax.tree.structure(message) != jax.tree.structure(upload):
+        return tree.zeros(upload)
+    sent_shapes = jax.tree.map(jnp.shape, message)
+    upload_shapes = jax.tree.map(jnp.shape, upload)
+    return message if sent_shapes == upload_shapes else tree.zeros(upload)

@@ -19,12 +19,19 @@ class Traffic(NamedTuple):
 def shapes_of_client(input_shape: tuple[int, ...]) -> Any:
     """The data of a client with one row, as shapes, for `jax.eval_shape`."""
     shape: Any = jax.ShapeDtypeStruct
-    pool = Examples(shape((1, *input_shape), jnp.float32), shape((1,), jnp.int32))
-    return ClientData(pool, shape((), jnp.int32), shape((), jnp.int32))
+    number = shape((), jnp.int32)
+    pool = Examples(
+        x=shape((1, *input_shape), jnp.float32),
+        y=shape((1,), jnp.int32),
+    )
+    return ClientData(examples=pool, offset=number, size=number)
 
 
 def traffic_of(
-    algorithm: Algorithm, task: Task, num_clients: int, input_shape: tuple[int, ...]
+    algorithm: Algorithm,
+    task: Task,
+    num_clients: int,
+    input_shape: tuple[int, ...],
 ) -> Traffic:
     """Bytes of message and upload, from their shapes alone: nothing is run."""
 
@@ -41,8 +48,9 @@ def traffic_of(
             public=data,
         )
         message = algorithm.message(turn, server, client)
-        return message, algorithm.train(turn, message, client, data)[1]
+        _, upload, _ = algorithm.train(turn, message, client, data)
+        return message, upload
 
     data = shapes_of_client(input_shape)
     message, upload = jax.eval_shape(exchange, jax.random.key(0), data)
-    return Traffic(tree.nbytes(message), tree.nbytes(upload))
+    return Traffic(down=tree.nbytes(message), up=tree.nbytes(upload))

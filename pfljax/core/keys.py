@@ -4,15 +4,14 @@ import zlib
 
 import jax
 
-from pfljax.core.types import (
-    Key,
-    Turn,
-)
+from pfljax.core.types import Key, Turn
 
 
 def derive(key: Key, purpose: str) -> Key:
     """The key of a named purpose: streams of different names are independent."""
-    return jax.random.fold_in(key, zlib.crc32(purpose.encode()) & 0x7FFFFFFF)
+    # Not `hash`, which is another number in every process.
+    number = zlib.crc32(purpose.encode())
+    return jax.random.fold_in(key, number & 0x7FFFFFFF)
 
 
 def fold(turn: Turn, purpose: str) -> Turn:

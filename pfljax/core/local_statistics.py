@@ -50,46 +50,56 @@ def kept(method: Algorithm) -> Algorithm:
     endpoints = method.endpoints
 
     def init_client(params, client_id, key):
-        return Client(method.init_client(params, client_id, key), by_name(params))
+        state = method.init_client(params, client_id, key)
+        return Client(state=state, statistics=by_name(params))
+
+    def message(turn, server, client):
+        return unsent(method.message(turn, server, client.state))
 
     def train(turn, message, client, data):
         whole = filled(message, client.statistics)
         state, upload, metrics = method.train(turn, whole, client.state, data)
-        own = client.statistics | by_name(upload)
-        return Client(state, own), unsent(upload), metrics
+        # A method may send a part of its model: the statistics of the rest stay.
+        statistics = client.statistics | by_name(upload)
+        return Client(state=state, statistics=statistics), unsent(upload), metrics
 
-    def under_own(server, client):
+    def as_seen_by(client, server):
         return filled(unsent(server), client.statistics)
 
     def personal(turn, server, client, data):
-        server = under_own(server, client)
+        server = as_seen_by(client, server)
         if method.personal is None:
             assert method.server_model is not None
             return method.server_model(server)
         return method.personal(turn, server, client.state, data)
 
+    def path(server, client):
+        assert endpoints is not None
+        return endpoints(as_seen_by(client, server), client.state)
+
+    # The server of `kept` has no use for statistics: `dropped` leaves it the first.
     return dropped(method)._replace(
         init_client=init_client,
-        message=lambda turn, server, client: unsent(
-            method.message(turn, server, client.state)
-        ),
+        message=message,
         train=train,
         personal=personal,
-        endpoints=endpoints
-        and (lambda server, client: endpoints(under_own(server, client), client.state)),
+        endpoints=path if endpoints else None,
     )
 
 
 def unsent(a: Tree) -> Tree:
     """`a` without its statistics."""
-    return jax.tree_util.tree_map_with_path(
-        lambda path, leaf: UNSENT if is_statistic(path) else leaf, a
-    )
+
+    def parameter(path: Any, leaf: Any) -> Any:
+        return UNSENT if is_statistic(path) else leaf
+
+    return jax.tree_util.tree_map_with_path(parameter, a)
 
 
 def name_in_model(path: Any) -> str:
     """The names on a leaf's path, without the fields of a record around the model."""
-    return "/".join(str(key.key) for key in path if hasattr(key, "key"))
+    keys = [str(key.key) for key in path if hasattr(key, "key")]
+    return "/".join(keys)
 
 
 def by_name(a: Tree, name: Callable[[Any], str] = name_in_model) -> dict[str, Any]:
@@ -99,7 +109,9 @@ def by_name(a: Tree, name: Callable[[Any], str] = name_in_model) -> dict[str, An
 
 
 def filled(
-    a: Tree, statistics: dict[str, Any], name: Callable[[Any], str] = name_in_model
+    a: Tree,
+    statistics: dict[str, Any],
+    name: Callable[[Any], str] = name_in_model,
 ) -> Tree:
     """`a` with statistics where `unsent` took them."""
 
@@ -107,6 +119,7 @@ def filled(
         missing = is_statistic(path) and _is_unsent(leaf)
         return statistics[name(path)] if missing else leaf
 
+    # `()` has no leaves: without `is_leaf` nothing would be visited there.
     return jax.tree_util.tree_map_with_path(fill, a, is_leaf=_is_unsent)
 
 

@@ -12,7 +12,12 @@ from pfljax.core.types import Array, Batch, Params
 
 def proximal(anchor: Params, mu: Any) -> Callable[[Params], Array]:
     """params -> mu / 2 ||p - anchor||^2 (Li et al., FedProx, eq. 2)."""
-    return lambda params: mu * (tree.square_norm(tree.sub(params, anchor)) / 2)
+
+    def penalty(params: Params) -> Array:
+        shift = tree.sub(params, anchor)
+        return mu * (tree.square_norm(shift) / 2)
+
+    return penalty
 
 
 def cross_entropy(logits: Array, batch: Batch) -> Array:
@@ -21,4 +26,5 @@ def cross_entropy(logits: Array, batch: Batch) -> Array:
     For a method whose logits come from several models; `Task.loss` is that of one.
     """
     rows = optax.softmax_cross_entropy_with_integer_labels(logits, batch.y)
-    return jnp.sum(batch.mask * rows) / jnp.maximum(jnp.sum(batch.mask), 1)
+    count = jnp.maximum(jnp.sum(batch.mask), 1)  # no row counts: 0, not NaN
+    return jnp.sum(batch.mask * rows) / count

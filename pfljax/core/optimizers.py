@@ -19,18 +19,22 @@ def sgd(
     """
 
     def build(rate: Any) -> optax.GradientTransformation:
-        parts = [optax.scale_by_learning_rate(rate)]
-        if momentum is not None:
-            parts.insert(0, optax.trace(decay=momentum))
+        parts = []
+        # Decay comes before momentum, which so remembers it: torch's order.
         if weight_decay is not None:
-            parts.insert(0, optax.add_decayed_weights(weight_decay))
+            parts.append(optax.add_decayed_weights(weight_decay))
+        if momentum is not None:
+            parts.append(optax.trace(decay=momentum))
+        parts.append(optax.scale_by_learning_rate(rate))
         return optax.chain(*parts)
 
     return build
 
 
 def beside(
-    local: Local, labels: Any, other: Callable[[Any], optax.GradientTransformation]
+    local: Local,
+    labels: Any,
+    other: Callable[[Any], optax.GradientTransformation],
 ) -> Local:
     """Local training of a tuple whose parts have two optimizers.
 
@@ -39,7 +43,10 @@ def beside(
     """
 
     def optimizer(rate: Any) -> optax.GradientTransformation:
-        parts: dict[Any, Any] = {"model": local.optimizer(rate), "other": other(rate)}
+        parts: dict[Any, Any] = {
+            "model": local.optimizer(rate),
+            "other": other(rate),
+        }
         return optax.partition(parts, labels)
 
     return local._replace(optimizer=optimizer)

@@ -22,32 +22,53 @@ def index_shuffle(
     `index` is an integer array of any shape with values in [0, size); `size` (at most
     2**31) and `epoch` may be traced. One step takes O(1) time and memory.
     """
+    # A client without rows shuffles one: of none, no walk would end.
     size = jnp.maximum(jnp.asarray(size, jnp.uint32), 1)
-    bits = 32 - jax.lax.clz(jnp.maximum(size, MIN_DOMAIN) - 1)  # domain 2**bits
-    words = jax.random.key_data(key).ravel()
-    epoch = jnp.asarray(epoch).astype(jnp.uint32)
-    state = mix(words[0] ^ mix(words[1] ^ mix(epoch + jnp.uint32(GOLDEN))))
-    steps = jnp.arange(1, ROUNDS + 1, dtype=jnp.uint32) * jnp.uint32(GOLDEN)
-    round_keys = mix(state + steps)
+    domain = jnp.maximum(size, MIN_DOMAIN)
+    bits = 32 - jax.lax.clz(domain - 1)  # domain 2**bits
+    round_keys = _round_keys(key, jnp.asarray(epoch))
 
     def walk(carry: tuple[Array, Array]) -> tuple[Array, Array]:
-        place, outside = carry
-        place = jnp.where(outside, _feistel(place, bits, round_keys), place)
-        return place, place >= size
+        value, outside = carry
+        next_value = _feistel(value, bits, round_keys)
+        # Whose walk is over stays, while others of the array go on.
+        value = jnp.where(outside, next_value, value)
+        return value, value >= size
+
+    def any_outside(carry: tuple[Array, Array]) -> Array:
+        _, outside = carry
+        return jnp.any(outside)
 
     index = jnp.asarray(index).astype(jnp.uint32)
+    # Everybody takes one step at least, for every index is inside at first.
     start = index, jnp.ones(index.shape, bool)
-    end, _ = jax.lax.while_loop(lambda carry: jnp.any(carry[1]), walk, start)
+    end, _ = jax.lax.while_loop(any_outside, walk, start)
     return end.astype(jnp.int32)
 
 
-def _feistel(place: Array, bits: Array, round_keys: Array) -> Array:
+def _round_keys(key: Key, epoch: Array) -> Array:
+    """A word for each round of the network, u32[ROUNDS], of the key and the epoch."""
+    golden = jnp.uint32(GOLDEN)
+    words = jax.random.key_data(key).ravel()
+    # Mixed in between: XORed at once, a key and an epoch could cancel each other.
+    state = mix(epoch.astype(jnp.uint32) + golden)
+    state = mix(words[1] ^ state)
+    state = mix(words[0] ^ state)
+    numbers = jnp.arange(1, ROUNDS + 1, dtype=jnp.uint32)
+    return mix(state + numbers * golden)
+
+
+def _feistel(value: Array, bits: Array, round_keys: Array) -> Array:
     """A permutation of [0, 2**bits): each half in turn is masked by the other."""
+    one = jnp.uint32(1)
     low_bits = bits // 2
-    low_mask = (jnp.uint32(1) << low_bits) - 1
-    high_mask = (jnp.uint32(1) << (bits - low_bits)) - 1
-    low, high = place & low_mask, place >> low_bits
+    high_bits = bits - low_bits
+    low_mask = (one << low_bits) - 1
+    high_mask = (one << high_bits) - 1
+    low = value & low_mask
+    high = value >> low_bits
     for i in range(ROUNDS):
+        # Any function of the other half will do: XOR undoes itself.
         if i % 2:
             low ^= mix(high ^ round_keys[i]) & low_mask
         else:
@@ -57,6 +78,8 @@ def _feistel(place: Array, bits: Array, round_keys: Array) -> Array:
 
 def mix(word: Array) -> Array:
     """Finaliser of MurmurHash3: every input bit reaches every output bit."""
-    word = (word ^ (word >> 16)) * jnp.uint32(0x85EBCA6B)
-    word = (word ^ (word >> 13)) * jnp.uint32(0xC2B2AE35)
+    word ^= word >> 16
+    word *= jnp.uint32(0x85EBCA6B)
+    word ^= word >> 13
+    word *= jnp.uint32(0xC2B2AE35)
     return word ^ (word >> 16)

@@ -27,24 +27,38 @@ def is_statistic(path: Any) -> bool:
 
 def chosen(a: Tree) -> Tree:
     """True at every running statistic of `a`: a choice for `tree.split`."""
-    return jax.tree_util.tree_map_with_path(lambda path, leaf: is_statistic(path), a)
+
+    def at(path: Any, leaf: Any) -> bool:
+        return is_statistic(path)
+
+    return jax.tree_util.tree_map_with_path(at, a)
 
 
 def scale(a: Tree, factor: Any) -> Tree:
     """factor * a, but statistics as they are: their steps have the rate 1."""
-    return _of_parameters(lambda leaf: factor * leaf, a)
+
+    def scaled(path: Any, leaf: Any) -> Any:
+        return leaf if is_statistic(path) else factor * leaf
+
+    return jax.tree_util.tree_map_with_path(scaled, a)
 
 
 def without(a: Tree) -> Tree:
     """`a` with zeros in the place of statistics."""
-    return jax.tree_util.tree_map_with_path(
-        lambda path, leaf: jnp.zeros_like(leaf) if is_statistic(path) else leaf, a
-    )
+
+    def parameter(path: Any, leaf: Any) -> Any:
+        return jnp.zeros_like(leaf) if is_statistic(path) else leaf
+
+    return jax.tree_util.tree_map_with_path(parameter, a)
 
 
 def beside(optimizer: optax.GradientTransformation) -> optax.GradientTransformation:
     """The optimizer of parameters; statistics step by their gradient, at the rate 1."""
-    parts: dict[Any, Any] = {"parameters": optimizer, "statistics": optax.scale(-1.0)}
+    parts: dict[Any, Any] = {
+        "parameters": optimizer,
+        # The gradient is old - new: this step of rate 1 ends at the new value.
+        "statistics": optax.scale(-1.0),
+    }
     return optax.partition(parts, _labels)
 
 
@@ -64,21 +78,20 @@ def _following(outputs: Tree, old: Tree, new: Tree) -> tuple[Tree, Any]:
 
 def _slope(statistics: Any, cotangent: Tree) -> tuple[Tree, Tree, Tree]:
     old, new = statistics
-    # A second derivative, as of Per-FedAvg, sees a constant.
-    change = jax.tree.map(lambda x, y: jax.lax.stop_gradient(x - y), old, new)
-    return cotangent, change, jax.tree.map(jnp.zeros_like, new)
+
+    def change(old_leaf: jax.Array, new_leaf: jax.Array) -> jax.Array:
+        # A second derivative, as of Per-FedAvg, sees a constant.
+        return jax.lax.stop_gradient(old_leaf - new_leaf)
+
+    nothing = jax.tree.map(jnp.zeros_like, new)
+    return cotangent, jax.tree.map(change, old, new), nothing
 
 
 following.defvjp(_following, _slope)
 
 
 def _labels(params: Tree) -> Tree:
-    return jax.tree.map(
-        lambda yes: "statistics" if yes else "parameters", chosen(params)
-    )
+    def label(statistic: bool) -> str:
+        return "statistics" if statistic else "parameters"
 
-
-def _of_parameters(function: Any, a: Tree) -> Tree:
-    return jax.tree_util.tree_map_with_path(
-        lambda path, leaf: leaf if is_statistic(path) else function(leaf), a
-    )
+    return jax.tree.map(label, chosen(params))

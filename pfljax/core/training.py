@@ -64,15 +64,21 @@ def minibatch(data: ClientData, step: Array, key: Key, batch_size: int) -> Batch
     """Rows of a step: exact epochs, each shuffled anew, the last batch short."""
     size = jnp.maximum(data.size, 1)
     per_epoch = -(-size // batch_size)
-    place = step % per_epoch * batch_size + jnp.arange(batch_size)
-    shuffled = index_shuffle(jnp.minimum(place, size - 1), size, key, step // per_epoch)
-    return rows(data, shuffled, place < data.size)
+    epoch = step // per_epoch
+    first = step % per_epoch * batch_size
+    position = first + jnp.arange(batch_size)
+    # The shuffle is one of [0, size): padding takes the last row, under mask 0.
+    existing = jnp.minimum(position, size - 1)
+    index = index_shuffle(existing, size, key, epoch)
+    return rows(data, index, position < data.size)
 
 
 def sample(data: ClientData, key: Key, batch_size: int) -> Batch:
     """`batch_size` rows drawn uniformly with replacement."""
-    drawn = jax.random.randint(key, (batch_size,), 0, jnp.maximum(data.size, 1))
-    return rows(data, drawn, jnp.full(batch_size, data.size > 0))
+    size = jnp.maximum(data.size, 1)
+    drawn = jax.random.randint(key, (batch_size,), 0, size)
+    has_rows = jnp.full(batch_size, data.size > 0)
+    return rows(data, drawn, has_rows)
 
 
 def rows(data: ClientData, index: Array, valid: Array) -> Batch:
@@ -87,9 +93,11 @@ def in_batches(batch: Batch, batch_size: int) -> Batch:
     A model applied to each by `vmap` sees `batch_size` rows, as its batch normalisation
     must, however many are computed at once.
     """
-    return jax.tree.map(
-        lambda leaf: leaf.reshape(-1, batch_size, *leaf.shape[1:]), batch
-    )
+
+    def stacked(leaf: Array) -> Array:
+        return leaf.reshape(-1, batch_size, *leaf.shape[1:])
+
+    return jax.tree.map(stacked, batch)
 
 
 def over_batches(
@@ -113,16 +121,19 @@ def over_batches(
       local: its batch size.
       metrics: the names of the scalars that a step gives.
     """
-    order = derive(turn.key, "minibatches")
-    noise = derive(turn.key, "noise")
+    # Two streams: methods that draw noise, or none, see the same minibatches.
+    order_key = derive(turn.key, "minibatches")
+    noise_key = derive(turn.key, "noise")
 
     def body(index: Array, loop: Any) -> Any:
         carry, totals = loop
-        batch = minibatch(data, index, order, local.batch_size)
-        carry, values = step(carry, batch, jax.random.fold_in(noise, index))
+        batch = minibatch(data, index, order_key, local.batch_size)
+        step_key = jax.random.fold_in(noise_key, index)
+        carry, values = step(carry, batch, step_key)
         return carry, {name: totals[name] + values[name] for name in totals}
 
     zeros = {name: jnp.float32(0) for name in metrics}
+    # Under vmap it runs as many steps as the largest budget, and no more.
     carry, totals = jax.lax.fori_loop(0, turn.steps, body, (carry, zeros))
     steps = jnp.maximum(turn.steps, 1)
     return carry, {name: total / steps for name, total in totals.items()}
@@ -155,6 +166,7 @@ def fit(
     optimizer = optimizer_of(local, turn)
     direction = gradient or jax.value_and_grad(loss)
     names = ["loss"]
+    # While tracing: without a penalty there is no metric of it, and no zero to add.
     if penalty is not None:
         direction = penalised(loss, penalty)
         names = ["loss", "penalty"]
@@ -164,7 +176,9 @@ def fit(
         values, grads = direction(params, batch, key)
         updates, moments = optimizer.update(grads, moments, params)
         params = optax.apply_updates(params, updates)
-        return (params, moments), dict(zip(names, jax.tree.leaves(values), strict=True))
+        # `values` is the loss alone, or the pair of loss and penalty.
+        metrics = dict(zip(names, jax.tree.leaves(values), strict=True))
+        return (params, moments), metrics
 
     start = params, optimizer.init(params)
     (params, _), metrics = over_batches(step, start, data, turn, local, names)
@@ -173,15 +187,17 @@ def fit(
 
 def optimizer_of(local: Local, turn: Turn) -> optax.GradientTransformation:
     """The optimizer of this round; running statistics step outside of it."""
-    return statistics.beside(local.optimizer(learning_rate(local, turn.round)))
+    rate = learning_rate(local, turn.round)
+    return statistics.beside(local.optimizer(rate))
 
 
 def penalised(loss: Loss, penalty: Callable[[Any], Array]) -> Callable[..., Any]:
     """(params, batch, key) -> ((loss, penalty), gradient of their sum)."""
 
     def objective(params: Any, batch: Batch, key: Key) -> tuple[Array, Any]:
-        parts = loss(params, batch, key), penalty(params)
-        return parts[0] + parts[1], parts
+        data_loss = loss(params, batch, key)
+        added = penalty(params)
+        return data_loss + added, (data_loss, added)
 
     def direction(params: Any, batch: Batch, key: Key) -> tuple[Any, Any]:
         grads, parts = jax.grad(objective, has_aux=True)(params, batch, key)
@@ -191,27 +207,41 @@ def penalised(loss: Loss, penalty: Callable[[Any], Array]) -> Callable[..., Any]
 
 
 def finetuned(
-    loss: Loss, params: Any, data: ClientData, turn: Turn, local: Local, steps: int
+    loss: Loss,
+    params: Any,
+    data: ClientData,
+    turn: Turn,
+    local: Local,
+    steps: int,
 ) -> Any:
     """Parameters after `steps` minibatches before an evaluation, in a stream apart."""
     turn = fold(turn, "finetune")._replace(steps=jnp.int32(steps))
-    return fit(loss, params, data, turn, local)[0]
+    tuned, _ = fit(loss, params, data, turn, local)
+    return tuned
 
 
 def mean_over_rows(
-    value: Callable[[Batch], Any], data: ClientData, batch_size: int
+    value: Callable[[Batch], Any],
+    data: ClientData,
+    batch_size: int,
 ) -> Any:
     """Mean over the client's rows of `value`, itself a mean over a batch."""
     size = jnp.maximum(data.size, 1)
 
-    def add(index: Array, total: Any) -> Any:
-        place = index * batch_size + jnp.arange(batch_size)
-        batch = rows(data, jnp.minimum(place, size - 1), place < data.size)
-        return tree.axpy(batch.mask.sum() / size, value(batch), total)
+    def batch_of(index: Array) -> Batch:
+        position = index * batch_size + jnp.arange(batch_size)
+        existing = jnp.minimum(position, size - 1)
+        return rows(data, existing, position < data.size)
 
-    first = rows(data, jnp.zeros(batch_size, jnp.int32), jnp.zeros(batch_size, bool))
-    zero = tree.zeros(jax.eval_shape(value, first))
-    return jax.lax.fori_loop(0, -(-data.size // batch_size), add, zero)
+    def add(index: Array, total: Any) -> Any:
+        batch = batch_of(index)
+        # The last batch may be short: its mean weighs by its rows.
+        share = batch.mask.sum() / size
+        return tree.axpy(share, value(batch), total)
+
+    shapes = jax.eval_shape(lambda: value(batch_of(jnp.int32(0))))
+    batches = -(-data.size // batch_size)
+    return jax.lax.fori_loop(0, batches, add, tree.zeros(shapes))
 
 
 def full_gradient(

@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from pfljax.core import statistics, tree
+from pfljax.core import statistics
 from pfljax.core.types import Array
 
 Tree = Any
@@ -25,24 +25,41 @@ def sub(a: Tree, b: Tree) -> Tree:
 
 def scale(a: Tree, factor: Any) -> Tree:
     """factor * a, leaf by leaf."""
-    return jax.tree.map(lambda leaf: factor * leaf, a)
+
+    def scaled(leaf: Array) -> Array:
+        return factor * leaf
+
+    return jax.tree.map(scaled, a)
 
 
 def axpy(factor: Any, a: Tree, b: Tree) -> Tree:
     """factor * a + b, leaf by leaf."""
-    return jax.tree.map(lambda x, y: factor * x + y, a, b)
+
+    def of_leaves(x: Array, y: Array) -> Array:
+        return factor * x + y
+
+    return jax.tree.map(of_leaves, a, b)
 
 
 def lerp(a: Tree, b: Tree, t: Any) -> Tree:
     """(1 - t) a + t b; `t` is a number or a tree of numbers shaped as `a`."""
+
+    def of_leaves(x: Array, y: Array, s: Any) -> Array:
+        # Not x + s (y - x): at s = 1 this is y, bit for bit.
+        return (1 - s) * x + s * y
+
     if jax.tree.structure(t) != jax.tree.structure(a):
         t = jax.tree.map(lambda _: t, a)
-    return jax.tree.map(lambda x, y, s: (1 - s) * x + s * y, a, b, t)
+    return jax.tree.map(of_leaves, a, b, t)
 
 
 def where(condition: Array, a: Tree, b: Tree) -> Tree:
     """a if the scalar `condition` holds, else b."""
-    return jax.tree.map(lambda x, y: jnp.where(condition, x, y), a, b)
+
+    def of_leaves(x: Array, y: Array) -> Array:
+        return jnp.where(condition, x, y)
+
+    return jax.tree.map(of_leaves, a, b)
 
 
 def zeros(a: Tree) -> Tree:
@@ -52,9 +69,14 @@ def zeros(a: Tree) -> Tree:
 
 def dot(a: Tree, b: Tree) -> Array:
     """Inner product over all leaves but running statistics, f32[]."""
-    a, b = parameters(a), parameters(b)
-    products = jax.tree.map(lambda x, y: jnp.sum(x * y), a, b)
-    return jnp.sum(jnp.stack([jnp.float32(0), *jax.tree.leaves(products)]))
+
+    def of_leaves(x: Array, y: Array) -> Array:
+        return jnp.sum(x * y)
+
+    products = jax.tree.map(of_leaves, parameters(a), parameters(b))
+    # Trees may be empty: without a zero there would be nothing to stack.
+    terms = [jnp.float32(0), *jax.tree.leaves(products)]
+    return jnp.sum(jnp.stack(terms))
 
 
 def square_norm(a: Tree) -> Array:
@@ -64,14 +86,21 @@ def square_norm(a: Tree) -> Array:
 
 def take(stacked: Tree, rows: Array) -> Tree:
     """Rows of the leading axis; rows past the end are clipped to the last."""
-    return jax.tree.map(lambda leaf: jnp.take(leaf, rows, axis=0, mode="clip"), stacked)
+
+    def of_leaf(leaf: Array) -> Array:
+        # Else rows past the end would be NaN, whose product with mask 0 is NaN.
+        return jnp.take(leaf, rows, axis=0, mode="clip")
+
+    return jax.tree.map(of_leaf, stacked)
 
 
 def put(stacked: Tree, rows: Array, values: Tree) -> Tree:
     """`stacked` with `values` written at `rows`; rows past the end are dropped."""
-    return jax.tree.map(
-        lambda leaf, new: leaf.at[rows].set(new, mode="drop"), stacked, values
-    )
+
+    def of_leaves(leaf: Array, new: Array) -> Array:
+        return leaf.at[rows].set(new, mode="drop")
+
+    return jax.tree.map(of_leaves, stacked, values)
 
 
 def split(a: Tree, chosen: Tree) -> tuple[Tree, Tree]:
@@ -79,21 +108,35 @@ def split(a: Tree, chosen: Tree) -> tuple[Tree, Tree]:
 
     `chosen` has a bool at every leaf; `merge` undoes it.
     """
-    inside = jax.tree.map(lambda leaf, yes: leaf if yes else None, a, chosen)
-    outside = jax.tree.map(lambda leaf, yes: None if yes else leaf, a, chosen)
+
+    def if_chosen(leaf: Any, is_chosen: bool) -> Any:
+        return leaf if is_chosen else None
+
+    def if_not(leaf: Any, is_chosen: bool) -> Any:
+        return None if is_chosen else leaf
+
+    inside = jax.tree.map(if_chosen, a, chosen)
+    outside = jax.tree.map(if_not, a, chosen)
     return inside, outside
 
 
 def merge(a: Tree, b: Tree) -> Tree:
     """The tree whose leaves `split` dealt to `a` and `b`."""
-    return jax.tree.map(
-        lambda x, y: y if x is None else x, a, b, is_leaf=lambda leaf: leaf is None
-    )
+
+    def absent(leaf: Any) -> bool:
+        return leaf is None
+
+    def either(x: Any, y: Any) -> Any:
+        return y if absent(x) else x
+
+    # None is an empty tree to JAX: without `is_leaf` nothing would be visited there.
+    return jax.tree.map(either, a, b, is_leaf=absent)
 
 
 def parameters(a: Tree) -> Tree:
     """`a` without its running statistics, which are None."""
-    return split(a, statistics.chosen(a))[1]
+    _, without_statistics = split(a, statistics.chosen(a))
+    return without_statistics
 
 
 def labelled(labels: Tree, name: str) -> Tree:
@@ -103,19 +146,28 @@ def labelled(labels: Tree, name: str) -> Tree:
 
 def nbytes(a: Tree) -> int:
     """Bytes of all leaves; works on abstract arrays too."""
-    return sum(
-        math.prod(leaf.shape) * jnp.dtype(leaf.dtype).itemsize
-        for leaf in jax.tree.leaves(a)
-    )
+    total = 0
+    for leaf in jax.tree.leaves(a):
+        # Not `leaf.nbytes`, which shapes of `jax.eval_shape` do not have.
+        itemsize = jnp.dtype(leaf.dtype).itemsize
+        total += math.prod(leaf.shape) * itemsize
+    return total
 
 
 def paths(a: Tree, join: Callable[[Any], str] | None = None) -> dict[str, Any]:
     """Leaves by their path, 'module/kernel' style, in the order of the tree."""
-    join = join or (lambda path: jax.tree_util.keystr(path, simple=True, separator="/"))
-    return {join(path): leaf for path, leaf in jax.tree_util.tree_leaves_with_path(a)}
+    join = join or _with_slashes
+    leaves = jax.tree_util.tree_leaves_with_path(a)
+    return {join(path): leaf for path, leaf in leaves}
 
 
-def square_cosine(a, b):
+def _with_slashes(path: Any) -> str:
+    """A path of JAX's keys as text."""
+    return jax.tree_util.keystr(path, simple=True, separator="/")
+
+
+def square_cosine(a: Tree, b: Tree) -> Array:
     """cos^2 of the angle between two parameter trees, f32[]; 0 if one is zero."""
-    scale = tree.square_norm(a) * tree.square_norm(b)
-    return tree.dot(a, b) ** 2 / jnp.maximum(scale, 1e-12)
+    squares = square_norm(a) * square_norm(b)
+    # Squared, it needs no root, whose slope is infinite at zero.
+    return dot(a, b) ** 2 / jnp.maximum(squares, 1e-12)
