@@ -90,6 +90,7 @@ def silence_is_absence(played: Played) -> None:
     first = played.states[0]
     unheard = _rounds(played, first, ROUNDS, silent)
     unasked = _rounds(played, first, ROUNDS, absent)
+    # Not the whole state: `cohort` names who was asked, which differs.
     toy.assert_same(unheard.server, unasked.server)
     toy.assert_same(unheard.clients, unasked.clients)
     toy.assert_same(unheard.participations, unasked.participations)
@@ -104,16 +105,22 @@ def order_is_free(played: Played) -> None:
         drawn=old,
     )
     train = played.train
+    renumbered_train = ClientData(
+        examples=train.examples,
+        offset=train.offset[old],
+        size=train.size[old],
+    )
     first = played.states[0]
+    # The states begin renumbered as well: a new `init` would draw by the new numbers.
+    renumbered_first = first._replace(clients=_of(first, old))
     renumbered = _rounds(
-        played._replace(
-            train=ClientData(train.examples, train.offset[old], train.size[old])
-        ),
-        first._replace(clients=_of(first, old)),
+        played._replace(train=renumbered_train),
+        renumbered_first,
         ROUNDS,
         script,
     )
     last = played.states[6]
+    # Sums over the cohort have another order: equal but for rounding.
     toy.assert_close(renumbered.server, last.server)
     toy.assert_close(renumbered.clients, _of(last, old))
     toy.assert_same(renumbered.participations, last.participations[old])
@@ -123,7 +130,7 @@ def outsiders_rest(played: Played) -> None:
     """A client outside the cohort is unchanged, bit for bit."""
     for before, after in zip(played.states, played.states[1:], strict=False):
         took_part = after.participations - before.participations
-        cohort = np.setdiff1d(after.cohort, CLIENTS)
+        cohort = np.setdiff1d(after.cohort, CLIENTS)  # without the empty place
         chex.assert_trees_all_equal(np.flatnonzero(took_part), cohort)
         outside = np.setdiff1d(np.arange(CLIENTS), cohort)
         chex.assert_shape(outside, (CLIENTS - ASKED,))
@@ -135,10 +142,14 @@ def any_work_will_do(played: Played) -> None:
     script = as_drawn()
     ends = []
     for most in (0, 1, None):
-        steps = script.steps if most is None else jnp.full(PLACES, most)
-        state = _rounds(played, played.states[5], 1, script._replace(steps=steps))
+        work = script
+        if most is not None:
+            work = script._replace(steps=jnp.full(PLACES, most))
+        # Of the fifth state: some methods train nothing in their first rounds.
+        state = _rounds(played, played.states[5], 1, work)
         ends.append((state.server, state.clients))
     chex.assert_tree_all_finite(ends)
+    # Else a method that never trains would keep every law.
     if played.case.ignores_steps:
         return
     nothing, one_step, everything = map(_flat, ends)
@@ -161,6 +172,7 @@ def bytes_are_as_declared(played: Played) -> None:
 
 def test_rows_are_not_read(played: Played) -> None:
     """Neither training nor `personal` reads a test row."""
+    # A row of NaN that is read makes NaN of whatever it touches, even under mask 0.
     poisoned = _poisoned(played.train)
     last = played.states[6]
     among_poison = played._replace(train=poisoned)
@@ -186,7 +198,8 @@ def one_file_one_word_one_paper(played: Played) -> None:
 
 def lowers_for_accelerators(played: Played) -> None:
     """It lowers for CUDA and TPU at that platform's default width."""
-    given = played.states[0], played.train, 1, as_drawn()
+    args = played.states[0], played.train, 1, as_drawn()
+    # Platforms of one width share an export: lowering takes most of this law's time.
     platforms: dict[int | None, list[str]] = {}
     for platform in ("cuda", "tpu"):
         platforms.setdefault(WIDTHS.get(platform), []).append(platform)
@@ -194,7 +207,7 @@ def lowers_for_accelerators(played: Played) -> None:
         program = played.program
         if width != played.setting.width:
             program = scripted(played.setting._replace(width=width))
-        exported = jax.export.export(program, platforms=names)(*given)
+        exported = jax.export.export(program, platforms=names)(*args)
         chex.assert_equal(exported.platforms, tuple(names))
 
 
@@ -221,7 +234,10 @@ def _rounds(
 ) -> RunState:
     """The state after `count` more rounds; `state` is kept."""
     script = script or as_drawn()
-    return played.program(toy.copy(state), played.train, count, script)[0]
+    # The program donates its state, and laws look at one state again and again.
+    state = toy.copy(state)
+    after, _ = played.program(state, played.train, count, script)
+    return after
 
 
 def _of(state: RunState, rows):
@@ -236,12 +252,14 @@ def _flat(tree) -> np.ndarray:
 
 def _poisoned(train: ClientData) -> ClientData:
     """The same training rows among rows of NaN."""
-    in_train = np.zeros(len(train.examples.y), bool)
+    pool = train.examples
+    in_train = np.zeros(len(pool.y), bool)
     for offset, size in zip(train.offset, train.size, strict=True):
         in_train[offset : offset + size] = True
+    # Without a test row in the pool the law would hold of anything.
     assert not in_train.all()
-    x = jnp.where(in_train[:, None], train.examples.x, jnp.nan)
-    return train._replace(examples=Examples(x, train.examples.y))
+    x = jnp.where(in_train[:, None], pool.x, jnp.nan)
+    return train._replace(examples=Examples(x, pool.y))
 
 
 def _code_lines(source: str) -> int:

@@ -114,9 +114,12 @@ def scripted(setting: engine.Setting) -> Any:
         acted = setting._replace(selection=follow(setting.selection, script))
 
         def key_of(key: Key, client_id: Array) -> Key:
-            return client_key(key, jnp.take(script.drawn, client_id, mode="clip"))
+            # A renumbered client keeps its keys: only its number is another.
+            drawn_id = jnp.take(script.drawn, client_id, mode="clip")
+            return client_key(key, drawn_id)
 
         client_key = rounds.client_key
+        # While it is traced only: the program holds what the patch computed.
         with mock.patch.object(rounds, "client_key", key_of):
             return rounds.rounds(acted, state, train, count, ROUNDS)
 
@@ -130,7 +133,8 @@ def follow(draw: selection.Selection, script: Script) -> selection.Selection:
         number = script.number[draw.choose(state, key)]
         empty = jnp.full(PLACES - ASKED, CLIENTS, number.dtype)
         ids = jnp.concatenate([number, empty])
-        return jnp.where(script.asked, ids, CLIENTS)[script.order]
+        ids = jnp.where(script.asked, ids, CLIENTS)
+        return ids[script.order]
 
     def work(key: Key, steps: Array) -> tuple[Array, Array]:
         reports = script.reports * script.asked
@@ -154,16 +158,17 @@ def judge(setting: engine.Setting, task: Task) -> Any:
         def one(client_id, client, offset, size):
             rows = ClientData(train.examples, offset, size)
             personal = model_for(state, client_id, client, rows, None)
+            # Where rows are poisoned, NaN must come of the model alone.
             batch = Batch.of_rows(jnp.nan_to_num(train.examples.x))
             return personal, algorithm.predict(personal, batch)
 
+        def with_unseen(known, new):
+            new_row = jnp.asarray(new)[None]
+            return jnp.concatenate([known, new_row])
+
         ids = jnp.arange(CLIENTS + 1)
-        row = ids % CLIENTS
-        clients = jax.tree.map(
-            lambda all_, new: jnp.concatenate([all_, jnp.asarray(new)[None]]),
-            state.clients,
-            unseen,
-        )
-        return jax.vmap(one)(ids, clients, train.offset[row], train.size[row])
+        owner = ids % CLIENTS  # the last one has the rows of client 0
+        clients = jax.tree.map(with_unseen, state.clients, unseen)
+        return jax.vmap(one)(ids, clients, train.offset[owner], train.size[owner])
 
     return jax.jit(run)

@@ -12,8 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from pfljax import engine, models, selection
-from pfljax.core.keys import derive
 from pfljax.core.types import ClientData, Cohort, Examples, Local, Task, Turn
+from pfljax.engine.plan import round_key
 
 BODY = 4 * 16  # bytes of the classifier's body
 HEAD = 4 * 15  # and of its head
@@ -28,15 +28,24 @@ RATE = 0.1
 def deal(x, y, sizes, held_out=0):
     """(train, test): each client's `held_out` test rows lie behind its train rows."""
     sizes = np.asarray(sizes)
-    offset = np.cumsum(sizes + held_out) - sizes - held_out
-    pool = Examples(jnp.asarray(x, jnp.float32), jnp.asarray(y, jnp.int32))
+    lengths = sizes + held_out
+    offset = np.cumsum(lengths) - lengths
+    # One pool for both parts: that a method reads no test row can be seen.
+    pool = Examples(
+        x=jnp.asarray(x, jnp.float32),
+        y=jnp.asarray(y, jnp.int32),
+    )
 
     def part(offset, size):
         return ClientData(
-            pool, jnp.asarray(offset, jnp.int32), jnp.asarray(size, jnp.int32)
+            examples=pool,
+            offset=jnp.asarray(offset, jnp.int32),
+            size=jnp.asarray(size, jnp.int32),
         )
 
-    return part(offset, sizes), part(offset + sizes, np.full_like(sizes, held_out))
+    train = part(offset, sizes)
+    test = part(offset + sizes, np.full_like(sizes, held_out))
+    return train, test
 
 
 def one(data, k):
@@ -48,13 +57,17 @@ def ragged(held_out=2):
     """(train, test) of 8 clients with 3 to 20 rows [3] of 3 classes."""
     rng = np.random.default_rng(0)
     count = sum(SIZES) + held_out * len(SIZES)
-    return deal(rng.normal(size=(count, 3)), rng.integers(0, 3, count), SIZES, held_out)
+    x = rng.normal(size=(count, 3))
+    y = rng.integers(0, 3, count)
+    return deal(x, y, SIZES, held_out)
 
 
 @cache
 def classifier():
     """A perceptron with 16 parameters in its body and 15 in its head."""
-    return models.task(models.mlp(3, hidden=(4,)), (3,))
+    # One record for all: jitted functions of a task are cached by its identity.
+    model = models.mlp(3, hidden=(4,))
+    return models.task(model, (3,))
 
 
 def flat(params):
@@ -65,26 +78,42 @@ def flat(params):
 def unflat(vector):
     """The parameters of this vector."""
     vector = jnp.asarray(vector, jnp.float32)
-    return {"body": vector[..., :2], "head": vector[..., 2:]}
+    return {
+        "body": vector[..., :2],
+        "head": vector[..., 2:],
+    }
 
 
 def quadratic():
     """The task  mean of a / 2 ||w - b||^2  over rows x = (a, b)."""
 
+    def init(key):
+        return unflat(jax.random.normal(key, (3,)))
+
     def vector(params):
         return jnp.concatenate([params["body"], params["head"]])
 
     def loss(params, batch, key):
-        square = jnp.sum((vector(params) - batch.x[:, 1:]) ** 2, 1)
-        rows = batch.x[:, 0] * square / 2
-        return jnp.sum(batch.mask * rows) / jnp.maximum(batch.mask.sum(), 1)
+        curvature = batch.x[:, 0]
+        minimum = batch.x[:, 1:]
+        square = jnp.sum((vector(params) - minimum) ** 2, 1)
+        rows = curvature * square / 2
+        count = jnp.maximum(batch.mask.sum(), 1)
+        return jnp.sum(batch.mask * rows) / count
+
+    # It classifies nothing: its "logits" only have to depend on all parameters.
+    def logits(params, batch, key):
+        return batch.x[:, 1:] * vector(params)
+
+    def features(params, batch, key):
+        return batch.x[:, 1:3] * params["body"]
 
     return Task(
-        init=lambda key: unflat(jax.random.normal(key, (3,))),
+        init=init,
         loss=loss,
-        logits=lambda params, batch, key: batch.x[:, 1:] * vector(params),
-        features=lambda params, batch, key: batch.x[:, 1:3] * params["body"],
-        predict=lambda params, batch: batch.x[:, 1:] * vector(params),
+        logits=logits,
+        features=features,
+        predict=lambda params, batch: logits(params, batch, None),
         head=lambda params, z: z,
         groups={"body": "body", "head": "head"},
         modules={"body": 0, "head": 1},
@@ -96,13 +125,19 @@ def quadratic():
 def quadratic_clients():
     """4 clients; all rows of client k are (a_k, b_k)."""
     x = np.repeat(np.c_[A, B], COUNTS, axis=0)
-    return deal(x, np.zeros(len(x)), COUNTS)[0]
+    y = np.zeros(len(x))
+    train, _ = deal(x, y, COUNTS)
+    return train
 
 
 def noisy_clients():
     """8 ragged clients; rows have curvature 1 and differ in b: minibatches matter."""
-    b = np.random.default_rng(1).normal(size=(sum(SIZES), 3))
-    return deal(np.c_[np.ones(len(b)), b], np.zeros(len(b)), SIZES)[0]
+    count = sum(SIZES)
+    b = np.random.default_rng(1).normal(size=(count, 3))
+    x = np.c_[np.ones(count), b]
+    y = np.zeros(count)
+    train, _ = deal(x, y, SIZES)
+    return train
 
 
 def full_batch(epochs=3, rate=RATE):
@@ -113,10 +148,19 @@ def full_batch(epochs=3, rate=RATE):
 def play(algorithm, task, local, train, rounds=3, cohort=None, select=None):
     """The states after rounds 0 .. `rounds`, and the setting."""
     count = len(train.size)
-    select = select or selection.uniform(cohort or count, count)
-    setting = engine.Setting(algorithm, local, select)
+    setting = engine.Setting(
+        algorithm=algorithm,
+        local=local,
+        selection=select or selection.uniform(cohort or count, count),
+    )
+
+    # `train` is an argument: as a constant XLA would compute with it beforehand.
+    @jax.jit
+    def step(state, train):
+        after, _ = engine.one_round(setting, state, train)
+        return after
+
     states = [engine.init(setting, task, count, jax.random.key(0))]
-    step = jax.jit(lambda state, data: engine.one_round(setting, state, data)[0])
     for _ in range(rounds):
         states.append(step(states[-1], train))
     return states, setting
@@ -124,9 +168,11 @@ def play(algorithm, task, local, train, rounds=3, cohort=None, select=None):
 
 def quadratic_game(factory, rounds=3, cohort=3, epochs=3, batch_size=32, **options):
     """(states, cohort of each round) of a method on the quadratic clients."""
-    task, local = quadratic(), full_batch(epochs)._replace(batch_size=batch_size)
+    task = quadratic()
+    local = full_batch(epochs)._replace(batch_size=batch_size)
     algorithm = factory(task, local, **options)
-    states, _ = play(algorithm, task, local, quadratic_clients(), rounds, cohort)
+    train = quadratic_clients()
+    states, _ = play(algorithm, task, local, train, rounds, cohort)
     drawn = [np.asarray(state.cohort) for state in states[1:]]
     return states, drawn
 
@@ -145,25 +191,35 @@ def descend(w, gradient, steps=3, rate=RATE):
 
 def turn(key=None, round_=0, steps=1, client_id=0, num_clients=4):
     """A turn of one client, whose server holds no rows."""
-    nothing = Examples(jnp.zeros((1, 4)), jnp.zeros(1, jnp.int32))
+    # One row, for a pool without rows cannot be indexed; nobody owns it.
+    pool = Examples(
+        x=jnp.zeros((1, 4)),
+        y=jnp.zeros(1, jnp.int32),
+    )
+    nothing = ClientData(
+        examples=pool,
+        offset=jnp.int32(0),
+        size=jnp.int32(0),
+    )
     return Turn(
         key=jax.random.key(0) if key is None else key,
         round=jnp.int32(round_),
         steps=jnp.int32(steps),
         id=jnp.int32(client_id),
         num_clients=num_clients,
-        public=ClientData(nothing, jnp.int32(0), jnp.int32(0)),
+        public=nothing,
     )
 
 
 def cohort(mask, num_clients=4, round_=0, weight=None):
     """A cohort of the first clients, those of `mask` [M] 0 not reporting."""
     mask = jnp.asarray(mask, jnp.float32)
+    ones = jnp.ones(len(mask))
     return Cohort(
         ids=jnp.arange(len(mask)),
-        weight=jnp.ones(len(mask)) if weight is None else jnp.asarray(weight),
+        weight=ones if weight is None else jnp.asarray(weight),
         mask=mask,
-        draws=jnp.ones(len(mask)),
+        draws=ones,
         num_clients=num_clients,
         round=jnp.int32(round_),
         key=jax.random.key(0),
@@ -173,8 +229,7 @@ def cohort(mask, num_clients=4, round_=0, weight=None):
 
 def turn_key(state, k):
     """The key of client k in the coming round."""
-    key = jax.random.fold_in(derive(state.key, "round"), state.round)
-    return engine.client_key(key, k)
+    return engine.client_key(round_key(state.key, state.round), k)
 
 
 def copy(state):
@@ -187,8 +242,10 @@ def words(tree):
 
     def one(leaf):
         leaf = jnp.asarray(leaf)
-        is_key = jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
-        return np.asarray(jax.random.key_data(leaf) if is_key else leaf)
+        # NumPy knows no keys.
+        if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+            leaf = jax.random.key_data(leaf)
+        return np.asarray(leaf)
 
     return jax.tree.map(one, tree)
 

@@ -19,6 +19,11 @@ def full_work(key: Key, steps: Array) -> tuple[Array, Array]:
     return steps, jnp.ones(steps.shape, jnp.float32)
 
 
+def nothing() -> Any:
+    """The state of a selection that learns nothing."""
+    return ()
+
+
 def learns_nothing(state: Any, cohort: Cohort, metrics: Metrics) -> Any:
     """The state as it was."""
     return state
@@ -30,14 +35,15 @@ class Selection(NamedTuple):
     cohort: int  # M
     choose: Callable[[Any, Key], Array]  # (state, key) -> i32[M], C for an empty place
     work: Callable[[Key, Array], tuple[Array, Array]] = full_work  # -> budgets, mask
-    init: Callable[[], Any] = lambda: ()  # the state before the first round
+    init: Callable[[], Any] = nothing  # the state before the first round
     update: Callable[[Any, Cohort, Metrics], Any] = learns_nothing  # metrics f32[M]
     replacement: bool = False  # a client may be drawn twice; all weigh the same
 
 
 def learns(selection: Selection) -> bool:
     """Whether cohorts depend on the results of earlier rounds."""
-    return bool(jax.tree.leaves(jax.eval_shape(selection.init)))
+    state = jax.eval_shape(selection.init)
+    return bool(jax.tree.leaves(state))
 
 
 def first(selection: Selection, count: Array, num_clients: int) -> Selection:
@@ -45,13 +51,17 @@ def first(selection: Selection, count: Array, num_clients: int) -> Selection:
 
     Of `uniform` this is the cohort of that size.
     """
+    # The shapes stay those of the whole cohort: one program runs every size.
     taken = jnp.arange(selection.cohort) < count
 
     def work(key: Key, steps: Array) -> tuple[Array, Array]:
         steps, mask = selection.work(key, steps)
-        return jnp.where(taken, steps, 0), jnp.where(taken, mask, 0.0)
+        steps_taken = jnp.where(taken, steps, 0)
+        mask_taken = jnp.where(taken, mask, 0.0)
+        return steps_taken, mask_taken
 
     def choose(state: Any, key: Key) -> Array:
-        return jnp.where(taken, selection.choose(state, key), num_clients)
+        ids = selection.choose(state, key)
+        return jnp.where(taken, ids, num_clients)
 
     return selection._replace(choose=choose, work=work)

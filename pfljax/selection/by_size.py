@@ -23,7 +23,10 @@ def by_size(cohort: int, sizes: np.ndarray) -> Selection:
     ends = jnp.asarray(np.cumsum(sizes), jnp.int32)
 
     def choose(state: Any, key: Key) -> Array:
+        # A row at random, and who owns it: exact, for integers sum without rounding.
         row = jax.random.randint(key, (cohort,), 0, ends[-1])
-        return jnp.searchsorted(ends, row, side="right").astype(jnp.int32)
+        # From the right: who has no rows ends where the one before does.
+        owner = jnp.searchsorted(ends, row, side="right")
+        return owner.astype(jnp.int32)
 
     return Selection(cohort=cohort, choose=choose, replacement=True)

@@ -9,7 +9,10 @@ from pfljax.selection.base import Selection
 
 
 def stragglers(
-    selection: Selection, share: float, epochs: int | None, drop: bool = False
+    selection: Selection,
+    share: float,
+    epochs: int | None,
+    drop: bool = False,
 ) -> Selection:
     """`selection` whose round(share M) stragglers do part of their work, or none.
 
@@ -21,15 +24,22 @@ def stragglers(
         raise ValueError(
             f"the share of stragglers is {share}; expected 0 <= share <= 1"
         )
-    slow = jnp.arange(selection.cohort) < round(share * selection.cohort)
+    count = round(share * selection.cohort)
+    slow = jnp.arange(selection.cohort) < count
 
     def work(key: Key, steps: Array) -> tuple[Array, Array]:
         steps, mask = selection.work(derive(key, "work"), steps)
-        slots = epochs if epochs and epochs > 1 else jnp.maximum(steps, 2)
-        done = jax.random.randint(derive(key, "part"), steps.shape, 1, slots)
+        # What a part is counted in: whole epochs, or steps where there is one epoch.
+        units = jnp.maximum(steps, 2)
+        if epochs is not None and epochs > 1:
+            units = epochs
+        done = jax.random.randint(derive(key, "part"), steps.shape, 1, units)
+        # Exactly so many, at places of the cohort that change with the round.
         late = jax.random.permutation(derive(key, "who"), slow)
-        part = jnp.minimum(jnp.maximum(steps * done // slots, 1), steps)
-        kept = jnp.where(late, 0.0, mask) if drop else mask
-        return jnp.where(late, part, steps), kept
+        part = jnp.maximum(steps * done // units, 1)
+        part = jnp.minimum(part, steps)
+        if drop:
+            mask = jnp.where(late, 0.0, mask)
+        return jnp.where(late, part, steps), mask
 
     return selection._replace(work=work)

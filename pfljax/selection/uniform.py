@@ -1,8 +1,11 @@
 """Cohorts drawn uniformly, without replacement."""
 
+from typing import Any
+
 import jax.numpy as jnp
 
 from pfljax.core.shuffle import index_shuffle
+from pfljax.core.types import Array, Key
 from pfljax.selection.base import Selection
 
 
@@ -13,8 +16,9 @@ def uniform(cohort: int, num_clients: int) -> Selection:
             f"the cohort is {cohort}, but {num_clients} clients can be chosen; "
             f"choose 1 <= cohort <= {num_clients}"
         )
-    places = jnp.arange(cohort)
-    return Selection(
-        cohort=cohort,
-        choose=lambda state, key: index_shuffle(places, num_clients, key),
-    )
+
+    def choose(state: Any, key: Key) -> Array:
+        # The first ones of a shuffle that is never written out.
+        return index_shuffle(jnp.arange(cohort), num_clients, key)
+
+    return Selection(cohort=cohort, choose=choose)
