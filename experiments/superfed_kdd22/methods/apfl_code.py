@@ -1,5 +1,7 @@
-"""APFL as SuPerFed's code has it: alpha is fixed, and w that of the round's start.
+"""APFL as SuPerFed's code has it, KDD 2022, https://arxiv.org/abs/2109.07628.
 
+    Server   w                Client  v_k, alpha_k, which is fixed
+    Message  w                Upload  w_k, the federated params after local training
 With m = alpha v + (1 - alpha) w, where w is what the server sent, each step moves w_k
 by grad f(w_k) and v by alpha grad f(m). The server weighs by rows and keeps its biases
 (`_code`). In that code w has no weight decay; here it has that of `local`.

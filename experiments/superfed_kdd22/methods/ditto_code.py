@@ -1,6 +1,9 @@
-"""Ditto as SuPerFed's code has it: an un-squared term, kept biases (`_code`).
+"""Ditto as SuPerFed's code has it, KDD 2022, https://arxiv.org/abs/2109.07628.
 
-Client k also minimises  F_k(v) + lam sum_l ||v_l - w_l||  over the tensors l.
+    Server   w                Client  v_k, this client's own params
+    Message  w                Upload  FedAvg's
+Client k also minimises  F_k(v) + lam sum_l ||v_l - w_l||  over the tensors l. The
+server keeps its biases (`_code`).
 """
 
 from pfljax.algorithms._code import keep_biases, pulled

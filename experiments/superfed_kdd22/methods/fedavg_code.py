@@ -1,4 +1,9 @@
-"""FedAvg as SuPerFed's code has it: the server keeps its biases (`_code`)."""
+"""FedAvg as SuPerFed's code has it, KDD 2022, https://arxiv.org/abs/2109.07628.
+
+    Server   w                Client  nothing
+    Message  w                Upload  w_k, the params after local training
+The server keeps its biases (`_code`).
+"""
 
 from pfljax.algorithms._code import keep_biases
 from pfljax.algorithms.fedavg import fedavg

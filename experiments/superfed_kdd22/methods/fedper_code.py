@@ -1,4 +1,9 @@
-"""FedPer as SuPerFed's code has it: the server keeps its biases (`_code`)."""
+"""FedPer as SuPerFed's code has it, KDD 2022, https://arxiv.org/abs/2109.07628.
+
+    Server   b, the body      Client  h_k, this client's own head
+    Message  b                Upload  b_k, the body after local training
+The server keeps its biases (`_code`).
+"""
 
 from pfljax.algorithms._code import keep_biases
 from pfljax.algorithms.decoupling.fedper import fedper

@@ -1,6 +1,9 @@
-"""FedProx as SuPerFed's code has it: an un-squared term, kept biases (`_code`).
+"""FedProx as SuPerFed's code has it, KDD 2022, https://arxiv.org/abs/2109.07628.
 
-Client k minimises  F_k(v) + mu sum_l ||v_l - w_l||  over the tensors l.
+    Server   w                Client  nothing
+    Message  w                Upload  w_k, the params after local training
+Client k minimises  F_k(v) + mu sum_l ||v_l - w_l||  over the tensors l. The server
+keeps its biases (`_code`).
 """
 
 from pfljax.algorithms._code import keep_biases, pulled

@@ -1,4 +1,9 @@
-"""FedRep as SuPerFed's code has it: weighed by rows, kept biases (`_code`)."""
+"""FedRep as SuPerFed's code has it, KDD 2022, https://arxiv.org/abs/2109.07628.
+
+    Server   b, the body      Client  h_k, this client's own head
+    Message  b                Upload  b_k, the body after local training
+The server weighs by rows and keeps its biases (`_code`).
+"""
 
 from pfljax.algorithms._code import keep_biases
 from pfljax.algorithms.decoupling.fedper import fedper

@@ -1,5 +1,7 @@
-"""pFedMe as SuPerFed's code has it: theta trains an epoch before each step of w_k.
+"""pFedMe as SuPerFed's code has it, KDD 2022, https://arxiv.org/abs/2109.07628.
 
+    Server   w                Client  theta_k
+    Message  w                Upload  w_k
 theta minimises  f + lam sum_l ||theta_l - w_l||  by `local`, an epoch at a time, and
 after each epoch  w_k <- w_k - rate lam (w_k - theta). One optimizer, and its momentum,
 goes through all epochs of a round. The server weighs by rows and keeps its biases

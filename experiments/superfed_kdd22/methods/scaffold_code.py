@@ -1,7 +1,9 @@
-"""SCAFFOLD for the tables of SuPerFed's code: the server keeps its biases (`_code`).
+"""SCAFFOLD for the tables of SuPerFed's code, KDD 2022, https://arxiv.org/abs/2109.07628.
 
-The control variate c is no parameter: it goes on as the mean of c_k. (SCAFFOLD in that
-code is FedAvg; see REPORT.md.)
+    Server   x, c             Client  c_k, this client's control variate
+    Message  x, c             Upload  dy = y - x and dc = c_k+ - c_k
+The server keeps its biases (`_code`). The control variate c is no parameter: it goes on
+as the mean of c_k. (SCAFFOLD in that code is FedAvg; see REPORT.md.)
 """
 
 from pfljax.algorithms._code import biases_of

@@ -1,7 +1,9 @@
-"""SuPerFed as its authors' code has it: an un-squared term, kept biases (`_code`).
+"""SuPerFed as its authors' code has it, KDD 2022, https://arxiv.org/abs/2109.07628.
 
+    Server   w                Client  v_k, whether it ever mixed
+    Message  w                Upload  w_k, the federated params after local training
 Each step minimises  F_k(W) + mu sum_l ||w_f,l - w_l|| + nu cos^2(w_f, v)  over the
-tensors l.
+tensors l. The server keeps its biases (`_code`).
 """
 
 import jax.numpy as jnp

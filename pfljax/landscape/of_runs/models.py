@@ -118,17 +118,20 @@ class Finished:
         width = self.sim.setting.width
 
         @jax.jit
-        def all_models(state: RunState, clients: Any, train: ClientData) -> Params:
+        def all_models(
+            state: RunState, clients: Any, train: ClientData, public: Any
+        ) -> Params:
             def one(k: Any, client: Any, offset: Any, size: Any) -> Params:
                 rows = ClientData(train.examples, offset, size)
-                return model_of(state, k, client, rows)
+                return model_of(state, k, client, rows, public)
 
             arguments = (ids, clients, train.offset, train.size)
             return chunked_vmap.over_clients(one, arguments, train.size, width)
 
         # The clients are an argument of their own: they may lie outside of the state.
         server_state = self.state._replace(clients=())
-        return all_models(server_state, self._clients(), train)
+        public = self.federation.public
+        return all_models(server_state, self._clients(), train, public)
 
     @cached_property
     def ends(self) -> Callable[[Any], tuple[Params, Params]]:
