@@ -48,14 +48,17 @@ def shapes_stay(played: Played) -> None:
     states = [toy.words(state) for state in played.states]
     chex.assert_trees_all_equal_shapes_and_dtypes(*states)
     chex.assert_tree_all_finite(states)
-    assert [int(state.round) for state in played.states] == list(range(ROUNDS + 1))
+    rounds = [int(state.round) for state in played.states]
+    chex.assert_equal(rounds, list(range(ROUNDS + 1)))
 
 
 def cuts_are_free(played: Played) -> None:
     """Rounds may be cut anywhere."""
     half = _rounds(played, played.states[0], 3)
+    whole = _rounds(played, half, 3)
+    # The states were played a round a call.
     toy.assert_same(half, played.states[3])
-    toy.assert_same(_rounds(played, half, 3), played.states[6])
+    toy.assert_same(whole, played.states[6])
 
 
 def restores(played: Played) -> None:
@@ -67,7 +70,8 @@ def restores(played: Played) -> None:
             save(3, saved)
         restored = checkpoint.restore(folder, saved, "toy")
     assert restored is not None, "nothing was saved"
-    toy.assert_same(_rounds(played, restored, 3), played.states[6])
+    continued = _rounds(played, restored, 3)
+    toy.assert_same(continued, played.states[6])
 
 
 def width_and_padding_are_free(played: Played) -> None:
@@ -78,7 +82,9 @@ def width_and_padding_are_free(played: Played) -> None:
     first = first._replace(cohort=first.cohort[:ASKED])  # there is no empty place
     state, _ = program(first, played.train, ROUNDS)
     last = played.states[6]
-    toy.assert_close((state.server, state.clients), (last.server, last.clients))
+    # Another width may be compiled to sums in another order.
+    toy.assert_close(state.server, last.server)
+    toy.assert_close(state.clients, last.clients)
 
 
 def silence_is_absence(played: Played) -> None:
@@ -166,7 +172,8 @@ def newcomers_are_judged(played: Played) -> None:
 def bytes_are_as_declared(played: Played) -> None:
     """Declared bytes are the leaves of message and upload."""
     assert played.case.bytes is not None, "no bytes are declared"
-    traffic = traffic_of(played.setting.algorithm, played.task, CLIENTS, (3,))
+    algorithm = played.setting.algorithm
+    traffic = traffic_of(algorithm, played.task, CLIENTS, (3,))
     chex.assert_equal(tuple(traffic), tuple(played.case.bytes))
 
 
@@ -176,20 +183,25 @@ def test_rows_are_not_read(played: Played) -> None:
     poisoned = _poisoned(played.train)
     last = played.states[6]
     among_poison = played._replace(train=poisoned)
-    toy.assert_same(_rounds(among_poison, played.states[0], ROUNDS), last)
+    trained = _rounds(among_poison, played.states[0], ROUNDS)
+    toy.assert_same(trained, last)
     personal, logits = played.judge(last, played.train)
-    toy.assert_same(played.judge(last, poisoned)[0], personal)
-    chex.assert_shape(logits, (CLIENTS + 1, len(poisoned.examples.y), 3))
+    personal_among_poison, _ = played.judge(last, poisoned)
+    toy.assert_same(personal_among_poison, personal)
+    count = len(poisoned.examples.y)
+    chex.assert_shape(logits, (CLIENTS + 1, count, 3))
     chex.assert_tree_all_finite(logits)
 
 
 def one_file_one_word_one_paper(played: Played) -> None:
     """File, function and key are one word; a table, a link, under 100 code lines."""
+    name = played.case.name
     path = Path(inspect.getsourcefile(played.factory) or "")
     source = path.read_text()
-    chex.assert_equal(path.stem, played.case.name)
-    chex.assert_equal(played.factory.__name__, played.case.name)
-    docstring = ast.get_docstring(ast.parse(source)) or ""
+    chex.assert_equal(path.stem, name)
+    chex.assert_equal(played.factory.__name__, name)
+    module = ast.parse(source)
+    docstring = ast.get_docstring(module) or ""
     missing = [word for word in TABLE if word not in docstring]
     assert not missing, f"the docstring of {path} lacks {missing}"
     count = _code_lines(source)
@@ -230,7 +242,10 @@ LAWS: dict[str, Callable[[Played], None]] = {
 
 
 def _rounds(
-    played: Played, state: RunState, count: int, script: Script | None = None
+    played: Played,
+    state: RunState,
+    count: int,
+    script: Script | None = None,
 ) -> RunState:
     """The state after `count` more rounds; `state` is kept."""
     script = script or as_drawn()
@@ -264,8 +279,11 @@ def _poisoned(train: ClientData) -> ClientData:
 
 def _code_lines(source: str) -> int:
     """Lines with code: no blanks, comments or docstrings."""
+    code = (tokenize.NAME, tokenize.OP, tokenize.NUMBER)
     lines = set()
+    # Not by the first letters of a line: a docstring may hold a "#", or code.
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
-        if token.type in (tokenize.NAME, tokenize.OP, tokenize.NUMBER):
-            lines.add(token.start[0])
+        if token.type in code:
+            line, _ = token.start
+            lines.add(line)
     return len(lines)

@@ -85,14 +85,16 @@ def play(case: Case) -> Played:
     setting = engine.Setting(algorithm=algorithm, local=LOCAL, selection=draw)
     train, _ = toy.ragged()
     program = scripted(setting)
-    acted = setting._replace(selection=follow(draw, as_drawn()))
+    script = as_drawn()
+    acted = setting._replace(selection=follow(draw, script))
     first = engine.init(acted, task, CLIENTS, jax.random.key(1))
     # Committed to a device, as a restored state and what a program returns are.
     states = [jax.device_put(first, jax.devices()[0])]
     compiled = []
     for _ in range(ROUNDS):
-        state, _ = program(toy.copy(states[-1]), train, 1, as_drawn())
-        states.append(state)
+        before = toy.copy(states[-1])
+        after, _ = program(before, train, 1, script)
+        states.append(after)
         compiled.append(program._cache_size())
     return Played(
         case=case,
@@ -138,7 +140,8 @@ def follow(draw: selection.Selection, script: Script) -> selection.Selection:
 
     def work(key: Key, steps: Array) -> tuple[Array, Array]:
         reports = script.reports * script.asked
-        return jnp.minimum(steps, script.steps), reports[script.order]
+        mask = reports[script.order]
+        return jnp.minimum(steps, script.steps), mask
 
     return draw._replace(cohort=PLACES, choose=choose, work=work)
 

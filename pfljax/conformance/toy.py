@@ -20,7 +20,14 @@ HEAD = 4 * 15  # and of its head
 WHOLE = BODY + HEAD
 SIZES = (3, 20, 7, 12, 5, 9, 16, 4)
 A = np.array([0.5, 1.0, 2.0, 1.5])  # curvature of each quadratic client
-B = np.array([[1.0, 0, 2], [-1, 2, 0.5], [0.5, -2, 1], [3, 1, -1]])  # its minimum
+B = np.array(  # its minimum
+    [
+        [1.0, 0, 2],
+        [-1, 2, 0.5],
+        [0.5, -2, 1],
+        [3, 1, -1],
+    ]
+)
 COUNTS = np.array([2, 5, 3, 4])  # its rows
 RATE = 0.1
 
@@ -50,7 +57,11 @@ def deal(x, y, sizes, held_out=0):
 
 def one(data, k):
     """The data of client k alone."""
-    return ClientData(data.examples, data.offset[k], data.size[k])
+    return ClientData(
+        examples=data.examples,
+        offset=data.offset[k],
+        size=data.size[k],
+    )
 
 
 def ragged(held_out=2):
@@ -72,7 +83,8 @@ def classifier():
 
 def flat(params):
     """A quadratic's parameters as one vector, NumPy."""
-    return np.concatenate([params["body"], params["head"]], -1)
+    parts = [params["body"], params["head"]]
+    return np.concatenate(parts, -1)
 
 
 def unflat(vector):
@@ -185,6 +197,7 @@ def gradient(k, w):
 def descend(w, gradient, steps=3, rate=RATE):
     """`steps` of gradient descent from w."""
     for _ in range(steps):
+        # Not in place: `w` belongs to who called.
         w = w - rate * gradient(w)
     return w
 

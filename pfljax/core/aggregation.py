@@ -31,7 +31,11 @@ def averaging(weighting: str) -> Callable[[Any, Any, Cohort], Any]:
         raise ValueError(f"weighting is {weighting!r}; known: {', '.join(known)}")
     weight_of = known[weighting]
 
-    def aggregate(server: Any, uploads: Any, cohort: Cohort) -> Any:
+    def aggregate(
+        server: Any,
+        uploads: Any,
+        cohort: Cohort,
+    ) -> Any:
         return mean(uploads, weight_of(cohort))
 
     return aggregate
@@ -127,14 +131,22 @@ def krum(byzantine: int, chosen: int = 1) -> Reducer:
     return reducer
 
 
-def counted_mean(uploads: Any, counts: Any, default: Any) -> Any:
+def counted_mean(
+    uploads: Any,
+    counts: Any,
+    default: Any,
+) -> Any:
     """Mean of each element over the uploads that hold it; nobody's keeps `default`.
 
     `counts` is shaped as `uploads` and holds weights, 0 where an upload lacks the
     element.
     """
 
-    def of_leaf(leaf: Array, count: Array, old: Array) -> Array:
+    def of_leaf(
+        leaf: Array,
+        count: Array,
+        old: Array,
+    ) -> Array:
         total = count.sum(0)
         weighted = (leaf * count).sum(0)
         # `where` computes both: neither may divide by 0.
@@ -144,7 +156,11 @@ def counted_mean(uploads: Any, counts: Any, default: Any) -> Any:
     return jax.tree.map(of_leaf, uploads, counts, default)
 
 
-def segment_mean(uploads: Any, member: Array, default: Any) -> Any:
+def segment_mean(
+    uploads: Any,
+    member: Array,
+    default: Any,
+) -> Any:
     """Weighted mean by segment: `member` f32[M, K] holds the weight of m in segment k.
 
     Returns leaves [K, ...]; an empty segment keeps its row of `default`.

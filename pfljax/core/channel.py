@@ -33,7 +33,12 @@ def nothing() -> Any:
     return ()
 
 
-def as_sent(state: Any, key: Key, message: Message, upload: Upload) -> Upload:
+def as_sent(
+    state: Any,
+    key: Key,
+    message: Message,
+    upload: Upload,
+) -> Upload:
     """The upload, untouched."""
     return upload
 
@@ -51,7 +56,12 @@ def as_received(
 def sending(send: Callable[[Key, Message, Upload], Upload]) -> Channel:
     """A channel that remembers nothing and changes each upload at its client."""
 
-    def stateless(state: Any, key: Key, message: Message, upload: Upload) -> Upload:
+    def stateless(
+        state: Any,
+        key: Key,
+        message: Message,
+        upload: Upload,
+    ) -> Upload:
         return send(key, message, upload)
 
     return Channel(init=nothing, send=stateless, receive=as_received)
@@ -67,7 +77,11 @@ def clip(*, norm: float = 1.0) -> Channel:
     """
     registry.require("norm", norm, norm > 0, "a number > 0")
 
-    def send(key: Key, message: Message, upload: Upload) -> Upload:
+    def send(
+        key: Key,
+        message: Message,
+        upload: Upload,
+    ) -> Upload:
         start = origin(message, upload)
         change = tree.sub(upload, start)
         length = jnp.sqrt(tree.square_norm(change))
@@ -86,7 +100,11 @@ def gaussian(*, std: float = 0.01) -> Channel:
     """
     registry.require("std", std, std >= 0, "a number >= 0")
 
-    def send(key: Key, message: Message, upload: Upload) -> Upload:
+    def send(
+        key: Key,
+        message: Message,
+        upload: Upload,
+    ) -> Upload:
         leaves, structure = jax.tree.flatten(upload)
         if not leaves:  # no key can be split into none
             return upload
@@ -154,7 +172,12 @@ def chain(channels: Sequence[Channel]) -> Channel:
     def init() -> Any:
         return tuple(channel.init() for channel in channels)
 
-    def send(states: Any, key: Key, message: Message, upload: Upload) -> Upload:
+    def send(
+        states: Any,
+        key: Key,
+        message: Message,
+        upload: Upload,
+    ) -> Upload:
         for index, channel in enumerate(channels):
             # By position, not by name: a channel may be there twice.
             channel_key = derive(key, str(index))

@@ -15,7 +15,10 @@ GOLDEN = 0x9E3779B9  # 2**32 / golden ratio: spreads the rounds
 
 
 def index_shuffle(
-    index: Array, size: Array | int, key: Key, epoch: Array | int = 0
+    index: Array,
+    size: Array | int,
+    key: Key,
+    epoch: Array | int = 0,
 ) -> Array:
     """Where the shuffle (key, epoch) of [0, size) sends `index`.
 
@@ -58,7 +61,11 @@ def _round_keys(key: Key, epoch: Array) -> Array:
     return mix(state + numbers * golden)
 
 
-def _feistel(value: Array, bits: Array, round_keys: Array) -> Array:
+def _feistel(
+    value: Array,
+    bits: Array,
+    round_keys: Array,
+) -> Array:
     """A permutation of [0, 2**bits): each half in turn is masked by the other."""
     one = jnp.uint32(1)
     low_bits = bits // 2

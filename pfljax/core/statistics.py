@@ -63,7 +63,11 @@ def beside(optimizer: optax.GradientTransformation) -> optax.GradientTransformat
 
 
 @jax.custom_vjp
-def following(outputs: Tree, old: Tree, new: Tree) -> Tree:
+def following(
+    outputs: Tree,
+    old: Tree,
+    new: Tree,
+) -> Tree:
     """`outputs`, such as logits; the gradient with respect to `old` is old - new.
 
     So it is whatever is made of the outputs, and however often: only a factor between
@@ -72,7 +76,11 @@ def following(outputs: Tree, old: Tree, new: Tree) -> Tree:
     return outputs
 
 
-def _following(outputs: Tree, old: Tree, new: Tree) -> tuple[Tree, Any]:
+def _following(
+    outputs: Tree,
+    old: Tree,
+    new: Tree,
+) -> tuple[Tree, Any]:
     return outputs, (old, new)
 
 

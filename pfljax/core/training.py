@@ -48,7 +48,11 @@ def budget(local: Local, size: Array) -> Array:
     return local.epochs * steps_per_epoch(local, size)
 
 
-def with_epochs(turn: Turn, local: Local, epochs: int | None) -> Turn:
+def with_epochs(
+    turn: Turn,
+    local: Local,
+    epochs: int | None,
+) -> Turn:
     """The turn with its budget scaled to `epochs`; None leaves it as it is."""
     if epochs is None:
         return turn
@@ -60,7 +64,12 @@ def with_epochs(turn: Turn, local: Local, epochs: int | None) -> Turn:
     return turn._replace(steps=turn.steps * epochs // local.epochs)
 
 
-def minibatch(data: ClientData, step: Array, key: Key, batch_size: int) -> Batch:
+def minibatch(
+    data: ClientData,
+    step: Array,
+    key: Key,
+    batch_size: int,
+) -> Batch:
     """Rows of a step: exact epochs, each shuffled anew, the last batch short."""
     size = jnp.maximum(data.size, 1)
     per_epoch = -(-size // batch_size)
@@ -73,7 +82,11 @@ def minibatch(data: ClientData, step: Array, key: Key, batch_size: int) -> Batch
     return rows(data, index, position < data.size)
 
 
-def sample(data: ClientData, key: Key, batch_size: int) -> Batch:
+def sample(
+    data: ClientData,
+    key: Key,
+    batch_size: int,
+) -> Batch:
     """`batch_size` rows drawn uniformly with replacement."""
     size = jnp.maximum(data.size, 1)
     drawn = jax.random.randint(key, (batch_size,), 0, size)
@@ -81,7 +94,11 @@ def sample(data: ClientData, key: Key, batch_size: int) -> Batch:
     return rows(data, drawn, has_rows)
 
 
-def rows(data: ClientData, index: Array, valid: Array) -> Batch:
+def rows(
+    data: ClientData,
+    index: Array,
+    valid: Array,
+) -> Batch:
     """The client's rows at `index` [B], in storage type; mask from `valid` [B]."""
     x, y = tree.take(data.examples, data.offset + index)
     return Batch(x, y, valid.astype(jnp.float32))
@@ -171,7 +188,11 @@ def fit(
         direction = penalised(loss, penalty)
         names = ["loss", "penalty"]
 
-    def step(carry: Any, batch: Batch, key: Key) -> tuple[Any, Metrics]:
+    def step(
+        carry: Any,
+        batch: Batch,
+        key: Key,
+    ) -> tuple[Any, Metrics]:
         params, moments = carry
         values, grads = direction(params, batch, key)
         updates, moments = optimizer.update(grads, moments, params)
@@ -194,12 +215,20 @@ def optimizer_of(local: Local, turn: Turn) -> optax.GradientTransformation:
 def penalised(loss: Loss, penalty: Callable[[Any], Array]) -> Callable[..., Any]:
     """(params, batch, key) -> ((loss, penalty), gradient of their sum)."""
 
-    def objective(params: Any, batch: Batch, key: Key) -> tuple[Array, Any]:
+    def objective(
+        params: Any,
+        batch: Batch,
+        key: Key,
+    ) -> tuple[Array, Any]:
         data_loss = loss(params, batch, key)
         added = penalty(params)
         return data_loss + added, (data_loss, added)
 
-    def direction(params: Any, batch: Batch, key: Key) -> tuple[Any, Any]:
+    def direction(
+        params: Any,
+        batch: Batch,
+        key: Key,
+    ) -> tuple[Any, Any]:
         grads, parts = jax.grad(objective, has_aux=True)(params, batch, key)
         return parts, grads
 

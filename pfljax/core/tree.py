@@ -32,7 +32,11 @@ def scale(a: Tree, factor: Any) -> Tree:
     return jax.tree.map(scaled, a)
 
 
-def axpy(factor: Any, a: Tree, b: Tree) -> Tree:
+def axpy(
+    factor: Any,
+    a: Tree,
+    b: Tree,
+) -> Tree:
     """factor * a + b, leaf by leaf."""
 
     def of_leaves(x: Array, y: Array) -> Array:
@@ -41,10 +45,18 @@ def axpy(factor: Any, a: Tree, b: Tree) -> Tree:
     return jax.tree.map(of_leaves, a, b)
 
 
-def lerp(a: Tree, b: Tree, t: Any) -> Tree:
+def lerp(
+    a: Tree,
+    b: Tree,
+    t: Any,
+) -> Tree:
     """(1 - t) a + t b; `t` is a number or a tree of numbers shaped as `a`."""
 
-    def of_leaves(x: Array, y: Array, s: Any) -> Array:
+    def of_leaves(
+        x: Array,
+        y: Array,
+        s: Any,
+    ) -> Array:
         # Not x + s (y - x): at s = 1 this is y, bit for bit.
         return (1 - s) * x + s * y
 
@@ -53,7 +65,11 @@ def lerp(a: Tree, b: Tree, t: Any) -> Tree:
     return jax.tree.map(of_leaves, a, b, t)
 
 
-def where(condition: Array, a: Tree, b: Tree) -> Tree:
+def where(
+    condition: Array,
+    a: Tree,
+    b: Tree,
+) -> Tree:
     """a if the scalar `condition` holds, else b."""
 
     def of_leaves(x: Array, y: Array) -> Array:
@@ -94,7 +110,11 @@ def take(stacked: Tree, rows: Array) -> Tree:
     return jax.tree.map(of_leaf, stacked)
 
 
-def put(stacked: Tree, rows: Array, values: Tree) -> Tree:
+def put(
+    stacked: Tree,
+    rows: Array,
+    values: Tree,
+) -> Tree:
     """`stacked` with `values` written at `rows`; rows past the end are dropped."""
 
     def of_leaves(leaf: Array, new: Array) -> Array:

@@ -52,7 +52,11 @@ def over_clients(
     return jax.tree.map(as_given, stacked)
 
 
-def _first_chunks(f: Callable[..., Any], chunks: tuple, count: Array) -> Any:
+def _first_chunks(
+    f: Callable[..., Any],
+    chunks: tuple,
+    count: Array,
+) -> Any:
     """`f` over the first `count` of stacked chunks; zeros stand for the others."""
     length = jax.tree.leaves(chunks)[0].shape[0]
 

@@ -12,7 +12,12 @@ from pfljax.core.types import Array
 from pfljax.engine.mesh import Grid, padded
 
 
-def deal(grid: Grid, ids: Array, steps: Array, num_clients: int) -> Array:
+def deal(
+    grid: Grid,
+    ids: Array,
+    steps: Array,
+    num_clients: int,
+) -> Array:
     """Who trains where: positions in the cohort, i32[D * Q], M for an empty slot.
 
     Empty slots of a device come behind its others.
@@ -23,11 +28,17 @@ def deal(grid: Grid, ids: Array, steps: Array, num_clients: int) -> Array:
     return evenly(steps, grid.size)
 
 
-def at_home(ids: Array, devices: int, block: int) -> Array:
+def at_home(
+    ids: Array,
+    devices: int,
+    block: int,
+) -> Array:
     """Each client where its state is; Q = M, for all may be of one device."""
     count = ids.shape[0]
+    # An empty place has the id C, which may lie past the last block.
     home = jnp.minimum(ids // block, devices - 1)
-    at_device = home == jnp.arange(devices)[:, None]
+    device = jnp.arange(devices)[:, None]
+    at_device = home == device
     slots = jnp.where(at_device, jnp.arange(count), count)
     # Sorted, the empty slots come last: chunks of nothing but them are left out.
     return jnp.sort(slots, axis=1).ravel()
@@ -42,13 +53,16 @@ def evenly(steps: Array, devices: int) -> Array:
     # Twice the even share: a device of small clients takes more of them.
     room = min(count, -(-2 * count // devices))
     order = jnp.argsort(-steps, stable=True)
+    endless = jnp.iinfo(jnp.int32).max
 
     def assign(index: Array, carry: Any) -> Any:
         slots, load, taken = carry
         member = order[index]
-        load_if_room = jnp.where(taken < room, load, jnp.iinfo(jnp.int32).max)
+        has_room = taken < room
+        load_if_room = jnp.where(has_room, load, endless)
         device = jnp.argmin(load_if_room)
-        slots = slots.at[device, taken[device]].set(member)
+        slot = taken[device]
+        slots = slots.at[device, slot].set(member)
         # One more than its steps: a client without steps takes a slot as well.
         load = load.at[device].add(steps[member] + 1)
         taken = taken.at[device].add(1)
@@ -56,5 +70,6 @@ def evenly(steps: Array, devices: int) -> Array:
 
     empty = jnp.full((devices, room), count, jnp.int32)
     zero = jnp.zeros(devices, jnp.int32)
-    slots, _, _ = jax.lax.fori_loop(0, count, assign, (empty, zero, zero))
+    start = empty, zero, zero
+    slots, _, _ = jax.lax.fori_loop(0, count, assign, start)
     return slots.ravel()

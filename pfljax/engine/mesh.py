@@ -106,7 +106,11 @@ def data(grid: Grid | None) -> PartitionSpec:
     return SPLIT if grid and grid.homes else WHOLE
 
 
-def inside(grid: Grid | None, rows: Array, block: Array) -> Array:
+def inside(
+    grid: Grid | None,
+    rows: Array,
+    block: Array,
+) -> Array:
     """Numbers of rows among those of all devices as numbers in this device's `block`.
 
     Unchanged where every device has all rows.
@@ -125,7 +129,11 @@ def padded(count: int, grid: Grid | None) -> int:
     return block * grid.size
 
 
-def pad(grid: Grid | None, stacked: Any, count: int | None = None) -> Any:
+def pad(
+    grid: Grid | None,
+    stacked: Any,
+    count: int | None = None,
+) -> Any:
     """Rows of the leading axis up to `padded(count)`; new ones repeat the last."""
     if grid is None:
         return stacked
@@ -139,7 +147,11 @@ def pad(grid: Grid | None, stacked: Any, count: int | None = None) -> Any:
     return jax.tree.map(of_leaf, stacked)
 
 
-def blocks(devices: int, count: int, size: int) -> Iterator[np.ndarray]:
+def blocks(
+    devices: int,
+    count: int,
+    size: int,
+) -> Iterator[np.ndarray]:
     """`count` clients about `size` at a time, as many of each device's block, i64[n].
 
     Numbers may come twice, and be past the end: nobody's.
@@ -178,7 +190,11 @@ def place(grid: Grid | None, value: Any) -> Any:
     return jax.tree.map(of_leaf, value)
 
 
-def abstract(grid: Grid | None, value: Any, spec: PartitionSpec = WHOLE) -> Any:
+def abstract(
+    grid: Grid | None,
+    value: Any,
+    spec: PartitionSpec = WHOLE,
+) -> Any:
     """`value` so placed, as shapes: nothing is copied."""
     if grid is None:
         return value

@@ -35,7 +35,12 @@ def round_key(key: Key, round_: Array) -> Key:
     return jax.random.fold_in(derive(key, "round"), round_)
 
 
-def draw(setting: Setting, learned: Any, key: Key, round_: Array) -> Array:
+def draw(
+    setting: Setting,
+    learned: Any,
+    key: Key,
+    round_: Array,
+) -> Array:
     """Ids of the cohort of a round, i32[M].
 
     Args:
@@ -87,7 +92,11 @@ def plan(
     return turns if setting.mesh is None else dealt(setting.mesh, turns, num_clients)
 
 
-def dealt(grid: mesh.Grid, turns: Turns, num_clients: int) -> Turns:
+def dealt(
+    grid: mesh.Grid,
+    turns: Turns,
+    num_clients: int,
+) -> Turns:
     """The turns by device, [slots]; empty slots do nothing and weigh nothing."""
     slots = deal(grid, turns.ids, turns.steps, num_clients)
     zero = jnp.int32(0)

@@ -19,7 +19,11 @@ class Population(Protocol):
     """
 
     def rounds(
-        self, state: RunState, train: ClientData, count: int, ahead: int = 0
+        self,
+        state: RunState,
+        train: ClientData,
+        count: int,
+        ahead: int = 0,
     ) -> tuple[RunState, Metrics]:
         """(the state after `count` more rounds, metrics by round); donates `state`.
 
@@ -54,7 +58,11 @@ class DevicePopulation:
     compiled: Callable[..., Any]  # engine.compile_rounds
 
     def rounds(
-        self, state: RunState, train: ClientData, count: int, ahead: int = 0
+        self,
+        state: RunState,
+        train: ClientData,
+        count: int,
+        ahead: int = 0,
     ) -> tuple[RunState, Metrics]:
         """See `Population`."""
         return self.compiled(state, train, count)

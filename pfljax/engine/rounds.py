@@ -135,7 +135,12 @@ def train_cohort(
     grid = setting.mesh
     num_clients = train.size.shape[0]
 
-    def locally(shared: Shared, data: Any, clients: Any, turns: Turns) -> Any:
+    def locally(
+        shared: Shared,
+        data: Any,
+        clients: Any,
+        turns: Turns,
+    ) -> Any:
         examples, offset = data
 
         def take_turn(client_id, steps, offset, size, client):
@@ -201,7 +206,12 @@ def _exchange(
     return new_client, upload, metrics
 
 
-def _assert_alike(function: str, role: str, before: Any, after: Any) -> None:
+def _assert_alike(
+    function: str,
+    role: str,
+    before: Any,
+    after: Any,
+) -> None:
     """Refuses a new state that is not shaped as the old one, while it is traced.
 
     Later it would be an error of the loop over rounds, which names no method, or a

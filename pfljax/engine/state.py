@@ -14,7 +14,12 @@ from pfljax.engine.setting import Setting
 INIT_BLOCK = 1024  # clients whose first states are made at once
 
 
-def init(setting: Setting, task: Task, num_clients: int, key: Key) -> RunState:
+def init(
+    setting: Setting,
+    task: Task,
+    num_clients: int,
+    key: Key,
+) -> RunState:
     """The state before the first round; leaves of `clients` have a leading axis C."""
     params = first_params(task, key)
     state = first_server(setting, params, num_clients, key)
@@ -28,7 +33,12 @@ def first_params(task: Task, key: Key) -> Any:
     return task.init(derive(key, "params"))
 
 
-def first_server(setting: Setting, params: Any, num_clients: int, key: Key) -> RunState:
+def first_server(
+    setting: Setting,
+    params: Any,
+    num_clients: int,
+    key: Key,
+) -> RunState:
     """The state before the first round, without the clients."""
     channel = setting.channel
     nobody = jnp.full(setting.selection.cohort, num_clients, jnp.int32)
@@ -72,7 +82,12 @@ def first_clients(
     return run((params, key), jnp.arange(num_clients))
 
 
-def init_client(algorithm: Algorithm, params: Any, client_id: Array, key: Key) -> Any:
+def init_client(
+    algorithm: Algorithm,
+    params: Any,
+    client_id: Array,
+    key: Key,
+) -> Any:
     """The state of a client that has never taken part; also for clients never seen."""
     client_key = jax.random.fold_in(derive(key, "clients"), client_id)
     return algorithm.init_client(params, client_id, client_key)

@@ -22,7 +22,10 @@ class Dissimilarity(NamedTuple):
 
 
 def dissimilarity(
-    task: Task, params: Params, data: ClientData, batch_size: int = 64
+    task: Task,
+    params: Params,
+    data: ClientData,
+    batch_size: int = 64,
 ) -> Dissimilarity:
     """B(w) and V(w) at `params` over all clients; jittable.
 
@@ -31,15 +34,18 @@ def dissimilarity(
     few are in memory. A client without rows has no weight. At a stationary
     point of f, B is infinite, or NaN where all gradients are zero.
     """
-    share = data.size / jnp.maximum(data.size.sum(), 1)
+    total_size = jnp.maximum(data.size.sum(), 1)
+    share = data.size / total_size
 
     def gradient(offset: Array, size: Array) -> Params:
-        own = ClientData(data.examples, offset, size)
-        return full_gradient(task.loss, params, own, batch_size)[1]
+        client_data = ClientData(data.examples, offset, size)
+        _, grads = full_gradient(task.loss, params, client_data, batch_size)
+        return grads
 
     def add(total: Params, client: tuple[Array, ...]) -> tuple[Params, None]:
         p, *span = client
-        return tree.axpy(p, gradient(*span), total), None
+        total = tree.axpy(p, gradient(*span), total)
+        return total, None
 
     clients = share, data.offset, data.size
     mean, _ = jax.lax.scan(add, tree.zeros(params), clients)
@@ -47,9 +53,11 @@ def dissimilarity(
     def squares(total: Array, client: tuple[Array, ...]) -> tuple[Array, None]:
         p, *span = client
         client_gradient = gradient(*span)
+        shift = tree.sub(client_gradient, mean)
         size = tree.square_norm(client_gradient)
-        distance = tree.square_norm(tree.sub(client_gradient, mean))
-        return total + p * jnp.stack([size, distance]), None
+        distance = tree.square_norm(shift)
+        total += p * jnp.stack([size, distance])
+        return total, None
 
     # A second pass, since the distances need the mean of the first.
     (size, variance), _ = jax.lax.scan(squares, jnp.zeros(2), clients)

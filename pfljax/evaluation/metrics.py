@@ -74,7 +74,8 @@ def totals(
     offsets = jnp.arange(at_once or rows_per_pass(batch_size))
 
     def count(batch: Batch) -> dict[str, Array]:
-        return _counts(predict(batch), batch.y, batch.mask)
+        logits = predict(batch)
+        return _counts(logits, batch.y, batch.mask)
 
     def add(index: Array, total: dict[str, Array]) -> dict[str, Array]:
         row = index * offsets.size + offsets
@@ -84,9 +85,20 @@ def totals(
         by_batch = jax.vmap(count)(in_batches(batch, batch_size))
         return tree.add(total, _sums(by_batch))
 
-    zero = dict.fromkeys(("rows", "top1", "top5", "loss"), jnp.float32(0))
-    zero |= dict.fromkeys(("binned", "correct", "confidence"), jnp.zeros(BINS))
-    zero |= dict.fromkeys(("batches", "ece", "mce"), jnp.float32(0))
+    nothing = jnp.float32(0)
+    no_bins = jnp.zeros(BINS)
+    zero = {
+        "rows": nothing,
+        "top1": nothing,
+        "top5": nothing,
+        "loss": nothing,
+        "binned": no_bins,
+        "correct": no_bins,
+        "confidence": no_bins,
+        "batches": nothing,
+        "ece": nothing,
+        "mce": nothing,
+    }
     passes = -(-data.size // offsets.size)
     return jax.lax.fori_loop(0, passes, add, zero)
 
@@ -108,16 +120,22 @@ def from_totals(total: dict[str, Array]) -> dict[str, Array]:
     }
 
 
-def _counts(logits: Array, y: Array, mask: Array) -> dict[str, Array]:
+def _counts(
+    logits: Array,
+    y: Array,
+    mask: Array,
+) -> dict[str, Array]:
     """Per row, zero where masked: 1, hits, loss, one-hot confidence bin.
 
     Logits that are not finite hit nothing, though `argmax` names one of them.
     """
     logits = logits.astype(jnp.float32)
     log_p = jax.nn.log_softmax(logits)
-    label_log_p = jnp.take_along_axis(log_p, y[:, None], 1)
+    label = y[:, None]
+    label_log_p = jnp.take_along_axis(log_p, label, 1)
     countable = mask * jnp.isfinite(label_log_p[:, 0])
-    top1 = countable * (jnp.argmax(logits, 1) == y)
+    predicted = jnp.argmax(logits, 1)
+    top1 = countable * (predicted == y)
     # The label's rank is the number of classes that are as likely, itself included.
     rank = (log_p >= label_log_p).sum(1)
     top5 = countable * (rank <= 5)
@@ -144,23 +162,27 @@ def _sums(by_batch: dict[str, Array]) -> dict[str, Array]:
     # The last pass may end with batches of padding alone.
     filled = per_batch["rows"] > 0
     sums = jax.tree.map(lambda leaf: leaf.sum(0), per_batch)
-    return sums | {
-        "batches": filled.sum().astype(jnp.float32),
-        "ece": jnp.where(filled, ece, 0).sum(),
-        "mce": jnp.where(filled, mce, 0).sum(),
-    }
+    sums["batches"] = filled.sum().astype(jnp.float32)
+    sums["ece"] = jnp.where(filled, ece, 0).sum()
+    sums["mce"] = jnp.where(filled, mce, 0).sum()
+    return sums
 
 
 def _calibration(total: dict[str, Array]) -> tuple[Array, Array]:
     """(ECE, MCE) from sums by bin [..., BINS]."""
     gap = jnp.abs(total["correct"] - total["confidence"])
-    ece = gap.sum(-1) / jnp.maximum(total["rows"], 1)
-    mce = jnp.max(gap / jnp.maximum(total["binned"], 1), -1)
+    count = jnp.maximum(total["rows"], 1)
+    ece = gap.sum(-1) / count
+    # An empty bin has no gap: its 0 is not the maximum.
+    by_bin = gap / jnp.maximum(total["binned"], 1)
+    mce = jnp.max(by_bin, -1)
     return ece, mce
 
 
 def summarise(
-    values: np.ndarray, weight: np.ndarray, name: str = "accuracy"
+    values: np.ndarray,
+    weight: np.ndarray,
+    name: str = "accuracy",
 ) -> dict[str, float | None]:
     """Figures over clients of the metric `name`, [C]; `weight` [C] counts test rows.
 
@@ -203,5 +225,7 @@ def pick_lambda(path: np.ndarray, metric: np.ndarray) -> np.ndarray:
     # In this order `argmax`, which takes the first of equals, settles ties.
     distance = np.abs(np.asarray(GRID) - 0.5)
     order = np.argsort(distance, kind="stable")
-    best = order[np.argmax(path[:, order], axis=1)]
-    return np.take_along_axis(metric, best[:, None], 1)[:, 0]
+    in_order = path[:, order]
+    best = order[np.argmax(in_order, axis=1)]
+    chosen = np.take_along_axis(metric, best[:, None], 1)
+    return chosen[:, 0]

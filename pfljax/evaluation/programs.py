@@ -40,6 +40,7 @@ def judge(
         _, work = test_spans
 
         def one(client_id, client, train_span, test_span):
+            # The model is made of training rows alone; test rows are read after it.
             train = rows_of(setting, train_pool, *train_span)
             model = model_for(state, client_id, client, train, public)
             test = rows_of(setting, test_pool, *test_span)
@@ -83,6 +84,7 @@ def judge_server(setting: Setting, task: Task) -> Callable[..., dict[str, Array]
 
     def run(server, rows):
         count = len(rows.size)
+        # Where there are many spans, the devices are busy with whole ones.
         parts = 1 if count >= 4 * devices else devices
         split = cut(rows, parts, rows_per_pass(batch_size))
         by_part = mesh.over_rows(
@@ -97,7 +99,11 @@ def judge_server(setting: Setting, task: Task) -> Callable[..., dict[str, Array]
     return jax.jit(run)
 
 
-def cut(rows: ClientData, parts: int, at_once: int) -> tuple[Array, Array]:
+def cut(
+    rows: ClientData,
+    parts: int,
+    at_once: int,
+) -> tuple[Array, Array]:
     """(offset, size) i32[U * parts] of each span's parts, in the order of its rows.
 
     All but the last are of whole passes of `at_once` rows, so that minibatches stay
@@ -138,8 +144,9 @@ def judge_path(
             if algorithm.newcomer is not None:
                 b = tree.where(has_taken_part(state, client_id), b, a)
             data = rows_of(setting, pool, offset, size)
+            points = jnp.asarray(GRID)
             # One point after another: eleven models a client would fill the memory.
-            return jax.lax.map(lambda t: score_at(t, a, b, data), jnp.asarray(GRID))
+            return jax.lax.map(lambda t: score_at(t, a, b, data), points)
 
         return chunked_vmap.over_clients(one, split, work, width)
 
@@ -152,7 +159,12 @@ def judge_path(
     return jax.jit(run)
 
 
-def rows_of(setting: Setting, pool: Any, offset: Array, size: Array) -> ClientData:
+def rows_of(
+    setting: Setting,
+    pool: Any,
+    offset: Array,
+    size: Array,
+) -> ClientData:
     """A client's rows in the pool of this device."""
     offset = mesh.inside(setting.mesh, offset, pool.y)
     return ClientData(pool, offset, size)

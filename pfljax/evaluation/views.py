@@ -72,7 +72,8 @@ def has_taken_part(state: RunState, client_id: Array) -> Array:
     """Whether this client ever reported, bool[]; those held out have numbers past C."""
     counts = state.participations
     known = client_id < counts.shape[0]
-    return known & (jnp.take(counts, client_id, mode="clip") > 0)
+    count = jnp.take(counts, client_id, mode="clip")
+    return known & (count > 0)
 
 
 def personal_model(

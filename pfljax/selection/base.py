@@ -24,7 +24,11 @@ def nothing() -> Any:
     return ()
 
 
-def learns_nothing(state: Any, cohort: Cohort, metrics: Metrics) -> Any:
+def learns_nothing(
+    state: Any,
+    cohort: Cohort,
+    metrics: Metrics,
+) -> Any:
     """The state as it was."""
     return state
 
@@ -46,7 +50,11 @@ def learns(selection: Selection) -> bool:
     return bool(jax.tree.leaves(state))
 
 
-def first(selection: Selection, count: Array, num_clients: int) -> Selection:
+def first(
+    selection: Selection,
+    count: Array,
+    num_clients: int,
+) -> Selection:
     """The first `count` places of `selection`, i32[] and maybe traced; others empty.
 
     Of `uniform` this is the cohort of that size.
