@@ -34,6 +34,8 @@ from pfljax.core.types import ClientData, Examples, RunState
 from pfljax.runs import checkpoint
 from pfljax.simulate.components import WIDTHS
 
+Law = Callable[[Played], None]
+
 TABLE = ("Server ", "Client ", "Message ", "Upload ", "https://")
 OLD = (5, 2, 7, 0, 3, 6, 1, 4)  # client i of the renumbered toy is client OLD[i]
 
@@ -223,7 +225,7 @@ def lowers_for_accelerators(played: Played) -> None:
         chex.assert_equal(exported.platforms, tuple(names))
 
 
-LAWS: dict[str, Callable[[Played], None]] = {
+LAWS: dict[str, Law] = {
     "1": compiles_once,
     "2": shapes_stay,
     "3 cut": cuts_are_free,

@@ -7,8 +7,8 @@ from typing import NamedTuple
 import jax
 
 from pfljax import algorithms
-from pfljax.conformance.laws import LAWS, bytes_are_as_declared
-from pfljax.conformance.play import Case, play
+from pfljax.conformance.laws import LAWS, Law, bytes_are_as_declared
+from pfljax.conformance.play import Case, Played, play
 
 
 class Verdict(NamedTuple):
@@ -47,16 +47,34 @@ def check(case: Case) -> Iterator[Verdict]:
         try:
             played = play(case)
         except Exception as error:
-            yield Verdict(case.label, "it can be played", error)
+            yield Verdict(
+                label=case.label,
+                law="it can be played",
+                error=error,
+            )
             return
         for number, law in LAWS.items():
+            # By default options from the command line, nobody has declared any bytes.
             if law is bytes_are_as_declared and case.bytes is None:
                 continue
-            says = (inspect.getdoc(law) or "").splitlines()[0]
-            text = f"{number}: {says}"
-            try:
-                law(played)
-            except Exception as error:
-                yield Verdict(case.label, text, error)
-            else:
-                yield Verdict(case.label, text, None)
+            yield Verdict(
+                label=case.label,
+                law=f"{number}: {_says(law)}",
+                error=_error(law, played),
+            )
+
+
+def _says(law: Law) -> str:
+    """What a law says: the first line of its docstring."""
+    docstring = inspect.getdoc(law) or ""
+    return docstring.splitlines()[0]
+
+
+def _error(law: Law, played: Played) -> Exception | None:
+    """What the law raises of this method; None where it holds."""
+    try:
+        law(played)
+    except Exception as error:
+        # A law that cannot be judged is broken too: a method may fail in any of them.
+        return error
+    return None

@@ -157,7 +157,15 @@ def full_batch(epochs=3, rate=RATE):
     return Local(rate, batch_size=32, epochs=epochs)
 
 
-def play(algorithm, task, local, train, rounds=3, cohort=None, select=None):
+def play(
+    algorithm,
+    task,
+    local,
+    train,
+    rounds=3,
+    cohort=None,
+    select=None,
+):
     """The states after rounds 0 .. `rounds`, and the setting."""
     count = len(train.size)
     setting = engine.Setting(
@@ -202,7 +210,13 @@ def descend(w, gradient, steps=3, rate=RATE):
     return w
 
 
-def turn(key=None, round_=0, steps=1, client_id=0, num_clients=4):
+def turn(
+    key=None,
+    round_=0,
+    steps=1,
+    client_id=0,
+    num_clients=4,
+):
     """A turn of one client, whose server holds no rows."""
     # One row, for a pool without rows cannot be indexed; nobody owns it.
     pool = Examples(

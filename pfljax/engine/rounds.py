@@ -135,41 +135,19 @@ def train_cohort(
     grid = setting.mesh
     num_clients = train.size.shape[0]
 
-    def locally(
-        shared: Shared,
-        data: Any,
-        clients: Any,
-        turns: Turns,
-    ) -> Any:
+    def locally(shared: Shared, data: Any, clients: Any, turns: Turns) -> Any:
         examples, offset = data
-
-        def take_turn(client_id, steps, offset, size, client):
-            turn = Turn(
-                key=client_key(shared.key, client_id),
-                round=shared.round,
-                steps=steps,
-                id=client_id,
-                num_clients=num_clients,
-                public=public_rows(examples, shared.public),
-            )
-            rows = ClientData(examples, offset, size)
-            return _exchange(setting, shared, turn, client, rows)
-
         client_states = travel.fetch(grid, clients, shared.turns.rows, turns.rows)
         # An empty slot takes some client's offset; it reads no row.
         offset = tree.take(offset, mesh.inside(grid, turns.ids, offset))
         offset = mesh.inside(grid, offset, examples.y)
-        args = turns.ids, turns.steps, offset, turns.size, client_states
-        width = setting.width
-        used = None
-        if grid is not None:  # a part of the cohort, and empty slots
-            width = width or -(-setting.selection.cohort // grid.size)
-            used = (turns.rows < FAR).sum()
-        new, uploads, metrics = over_clients(take_turn, args, turns.steps, width, used)
-        everybodys_rows = reporting_rows(shared.turns)
-        clients = travel.store(
-            grid, clients, everybodys_rows, reporting_rows(turns), new
+        rows = ClientData(examples, offset, turns.size)
+        new_states, uploads, metrics = _train_here(
+            setting, shared, num_clients, turns, client_states, rows
         )
+        everybodys_rows = reporting_rows(shared.turns)
+        local_rows = reporting_rows(turns)
+        clients = travel.store(grid, clients, everybodys_rows, local_rows, new_states)
         return clients, uploads, metrics
 
     # Turns go to every device, which owns states of others' turns, and in parts.
@@ -186,6 +164,37 @@ def train_cohort(
     data = train.examples, train.offset
     run = mesh.over(grid, locally, *specs)
     return run(shared, data, state.clients, split_turns)
+
+
+def _train_here(
+    setting: Setting,
+    shared: Shared,
+    num_clients: int,
+    turns: Turns,
+    client_states: Any,
+    rows: ClientData,
+) -> tuple[Any, Any, Metrics]:
+    """(new states, uploads, metrics) of this device's turns, chunk after chunk."""
+
+    def take_turn(client_id, steps, offset, size, client):
+        turn = Turn(
+            key=client_key(shared.key, client_id),
+            round=shared.round,
+            steps=steps,
+            id=client_id,
+            num_clients=num_clients,
+            public=public_rows(rows.examples, shared.public),
+        )
+        data = ClientData(rows.examples, offset, size)
+        return _exchange(setting, shared, turn, client, data)
+
+    width = setting.width
+    used = None
+    if setting.mesh is not None:  # a part of the cohort, and empty slots
+        width = width or -(-setting.selection.cohort // setting.mesh.size)
+        used = (turns.rows < FAR).sum()
+    args = turns.ids, turns.steps, rows.offset, rows.size, client_states
+    return over_clients(take_turn, args, turns.steps, width, used)
 
 
 def _exchange(

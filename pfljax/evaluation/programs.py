@@ -48,7 +48,14 @@ def judge(
 
         return chunked_vmap.over_clients(one, split, work, width)
 
-    def run(state, clients, ids, train, test, public=None):
+    def run(
+        state,
+        clients,
+        ids,
+        train,
+        test,
+        public=None,
+    ):
         # Clients travel with `split`: here they would go to every device whole.
         same = state._replace(clients=()), public
         pools = train.examples, test.examples
