@@ -56,7 +56,7 @@ def test_steps_of_a_round_are_those_of_the_peers(name):
     w, sizes = ready.workload, np.asarray(ready.train.size)
     counts = measure.steps(ready, key, 3, 2)
     for i, round_ in enumerate((3, 4)):
-        ids = engine.draw(ready.setting, key, jnp.int32(round_))
+        ids = engine.draw(ready.setting, (), key, jnp.int32(round_))
         expected = [w.epochs * math.ceil(sizes[k] / w.batch_size) for k in ids]
         assert counts[i].tolist() == expected
         assert len(set(ids.tolist())) == w.cohort

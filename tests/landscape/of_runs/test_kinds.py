@@ -8,7 +8,6 @@ import pytest
 
 import tiny
 from pfljax import landscape, models
-from pfljax.cli import main
 from pfljax.conformance import toy
 from pfljax.evaluation.metrics import METRICS
 from pfljax.landscape import curvature
@@ -20,10 +19,11 @@ ANY = Path("any")
 
 
 def test_the_command_names_the_kinds_that_there_are():
-    assert tuple(command.KINDS) == main.LANDSCAPES
     code, out, _ = tiny.main("landscape", "--help")
     assert code == 0
-    assert ", ".join(main.LANDSCAPES) in " ".join(out.split())
+    *kinds, last = command.KINDS
+    words = "".join(c for c in out if c.isalpha() or c == ",")  # no frame, no breaks
+    assert f"{','.join(kinds)}or{last}" in words
 
 
 @pytest.mark.parametrize("kind", command.KINDS)
