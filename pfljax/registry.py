@@ -177,7 +177,8 @@ def _fits(value: Any, parameter: inspect.Parameter) -> bool:
     # A function as default (an activation) wants a function; empty is a class.
     if callable(parameter.default) and parameter.default is not parameter.empty:
         return callable(value)
-    if kind is Any or not isinstance(kind, type | UnionType):
+    # An option that says no type takes any value.
+    if kind in (Any, parameter.empty) or not isinstance(kind, type | UnionType):
         return True
     # Python's bool is an int, but True is no number of clients.
     if isinstance(value, bool):

@@ -139,3 +139,23 @@ def test_what_the_experiment_fills_in_is_no_option():
     assert "rounds" not in registry.options(factory)
     assert registry.given(factory, rounds=7, seed=1) == {"rounds": 7}
     assert registry.given(algorithms.methods()["fedavg"], rounds=7) == {}
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("def broken(:", "the method 'broken' cannot be imported: .*invalid syntax"),
+        ("import no_such_module", "cannot be imported: No module named 'no_such"),
+    ],
+)
+def test_a_file_that_cannot_be_imported_is_one_line(folder, source, expected):
+    (folder / "broken.py").write_text(source)
+    with pytest.raises(ValueError, match=expected):
+        algorithms.method("broken")
+
+
+def test_an_option_without_a_type_takes_any_value(folder):
+    (folder / "plain.py").write_text("def plain(task, local, *, a=1.0):\n    pass\n")
+    factory = algorithms.method("plain")
+    for value in (1.0, 2, "x"):
+        registry.check("algorithm", choose("plain", a=value), factory)

@@ -78,7 +78,13 @@ def _in_family(module: str) -> list[str]:
 def _function(module: str) -> Callable:
     """The function of a method's file."""
     name = module.split(".")[-1]
-    file = importlib.import_module(module)
+    try:
+        file = importlib.import_module(module)
+    except (ImportError, SyntaxError) as error:
+        raise ValueError(
+            f"the method {name!r} cannot be imported: {error}; mend its file, or take "
+            "it out of the folders of PFLJAX_METHODS"
+        ) from error
     function = getattr(file, name, None)
     if not callable(function):
         raise ValueError(

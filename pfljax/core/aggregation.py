@@ -115,6 +115,8 @@ def krum(byzantine: int, chosen: int = 1) -> Reducer:
         present = weight > 0
         count = len(weight)
         leaves = jax.tree.leaves(uploads)
+        if not leaves:  # a method that sends nothing
+            return uploads
         flat = jnp.concatenate([leaf.reshape(count, -1) for leaf in leaves], 1)
         # By differences: |a|^2 + |b|^2 - 2ab cancels where uploads are alike.
         difference = flat[:, None] - flat[None]
@@ -125,8 +127,9 @@ def krum(byzantine: int, chosen: int = 1) -> Reducer:
         # Chosen by `where`: the distance of the absent is infinite, and 0 * inf is NaN.
         score = jnp.where(counted, nearest_first, 0).sum(1)
         score = jnp.where(present, score, jnp.inf)
+        # Those absent come last, and do not count where fewer than `chosen` reported.
         best = jnp.argsort(score)[:chosen]
-        return mean(tree.take(uploads, best), jnp.ones(chosen))
+        return mean(tree.take(uploads, best), present[best].astype(jnp.float32))
 
     return reducer
 

@@ -2,9 +2,10 @@
 
     upload_k -> send (at the client: clipped, noised, ...) -> receive (at the server)
 
-A channel works with every method. A robust reducer is a channel too: it puts the
-robust value in the place of every upload, so that whatever mean the method takes is
-that value.
+A channel works with every method that averages what it is sent. A robust reducer is a
+channel too: it puts the robust value in the place of every upload, so that whatever
+mean the method takes is that value. (IFCA's clusters would be mixed by it.) What
+clients do to uploads comes before what the server does, whatever their order.
 """
 
 from collections.abc import Callable, Sequence
@@ -153,7 +154,12 @@ def trimmed_mean(*, trim: float = 0.1) -> Channel:
 
 
 def krum(*, byzantine: int = 1, chosen: int = 1) -> Channel:
-    """The (multi-)Krum mean in the place of each (Blanchard et al., NeurIPS 2017)."""
+    """The (multi-)Krum mean in the place of each (Blanchard et al., NeurIPS 2017).
+
+    Of fewer reports than `chosen`, all; of byzantine + 2 or fewer, those asked first.
+    """
+    registry.require("byzantine", byzantine, byzantine >= 0, "at least 0")
+    registry.require("chosen", chosen, chosen >= 1, "at least 1")
     return robust(aggregation.krum(byzantine, chosen))
 
 

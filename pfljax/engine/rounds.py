@@ -209,6 +209,11 @@ def _exchange(
     message = algorithm.message(turn, shared.server, client)
     new_client, upload, metrics = algorithm.train(turn, message, client, data)
     _assert_alike("train", "client", client, new_client)
+    if "loss" not in metrics:
+        raise ValueError(
+            f"the method's `train` returned the metrics {sorted(metrics)}; give the "
+            'data loss as "loss"'
+        )
     if setting.channel is not None:
         channel_key = derive(turn.key, "channel")
         upload = setting.channel.send(shared.channel, channel_key, message, upload)

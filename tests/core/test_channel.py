@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from pfljax import engine, selection
 from pfljax.algorithms.fedavg import fedavg
 from pfljax.algorithms.global_model.scaffold import scaffold
+from pfljax.algorithms.local import local
 from pfljax.conformance import toy
 from pfljax.core import channel
 from pfljax.core.types import Cohort
@@ -109,6 +110,19 @@ def test_a_robust_value_takes_the_place_of_the_mean(name, oracle):
     np.testing.assert_allclose(toy.flat(after.server), wanted, rtol=1e-5, atol=1e-6)
 
 
+def test_krum_of_fewer_reports_than_it_chooses_is_their_mean():
+    before, after = after_a_round(fedavg, ["krum:chosen=9"], reports=(1, 0, 1, 1))
+    _, uploads = uploads_of(before)
+    wanted = uploads[[0, 2, 3]].mean(0)
+    np.testing.assert_allclose(toy.flat(after.server), wanted, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", channel.CHANNELS)
+def test_a_method_that_sends_nothing_takes_any_channel(name):
+    toy.assert_same(after_a_round(local, [name])[1].clients,
+                    after_a_round(local, [])[1].clients)  # fmt: skip
+
+
 def test_channels_act_in_the_order_given():
     """Noise of length 1e4 is clipped only where the clipping comes after it."""
     upload = {"w": jnp.zeros(3)}
@@ -147,6 +161,8 @@ def test_a_channel_keeps_its_state_in_the_run():
         (["cilp"], "unknown channel 'cilp'.*did you mean 'clip'"),
         (["clip:size=1"], "unknown parameter 'size'"),
         (["trimmed_mean:trim=0.5"], "expected 0 <= trim < 0.5"),
+        (["krum:byzantine=-1"], "byzantine is -1; expected at least 0"),
+        (["krum:chosen=0"], "chosen is 0; expected at least 1"),
     ],
 )
 def test_bad_channels_are_told(names, expected):

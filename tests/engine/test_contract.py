@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from pfljax import engine, selection
 from pfljax.algorithms.fedavg import fedavg
@@ -111,3 +112,13 @@ def test_who_never_reported_is_a_newcomer():
         model = judge(state, jnp.int32(k), client, toy.one(ROWS, 0), None)
         np.testing.assert_array_equal(toy.flat(model), wanted)
     assert not np.allclose(v[1], w)
+
+
+def test_metrics_without_a_loss_are_refused_before_anything_runs():
+    def train(turn, message, client, data):
+        return client, message, {"accuracy": jnp.float32(0)}
+
+    method = fedavg(TASK, LOCAL)._replace(train=train)
+    setting, state = made(method, selection.uniform(3, CLIENTS))
+    with pytest.raises(ValueError, match=r"metrics \['accuracy'\]; give the data loss"):
+        jax.eval_shape(lambda s: engine.one_round(setting, s, ROWS), state)
