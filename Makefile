@@ -1,36 +1,45 @@
 # make demo: a comparison of methods on real data. make test: lint, types and tests.
+# make fast: the tests alone.
 # make slow: the tests of killed runs, several devices and processes, and long ones.
+# make abuse: random kills, wrong inputs, full disks, bit flips; half an hour.
+VENV ?= .venv
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VERSION := $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])')
 PINS := $(wildcard .ci/constraints-$(VERSION).txt)
-PIP := .venv/bin/python -m pip install --quiet --no-compile --disable-pip-version-check $(PINS:%=-c %)
+PIP := $(VENV)/bin/python -m pip install --quiet --no-compile --disable-pip-version-check $(PINS:%=-c %)
 
-.PHONY: demo test slow table clean
+.PHONY: demo test fast slow abuse table clean
 
-demo: .venv/installed
-	.venv/bin/python experiments/digits.py
+demo: $(VENV)/installed
+	$(VENV)/bin/python experiments/digits.py
 
-test: .venv/tested
-	.venv/bin/ruff check .
-	.venv/bin/ruff format --check .
-	.venv/bin/pyright --pythonpath .venv/bin/python
-	.venv/bin/lint-imports --no-logo --no-cache
-	.venv/bin/pytest -n 2 --dist worksteal -m "not slow"
+test: $(VENV)/tested
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/pyright --pythonpath $(VENV)/bin/python
+	$(VENV)/bin/lint-imports --no-logo --no-cache
+	$(MAKE) fast
 
-slow: .venv/tested
-	.venv/bin/pytest -n 2 --dist worksteal -m slow
+fast: $(VENV)/tested
+	$(VENV)/bin/pytest -n 2 --dist worksteal -m "not slow"
 
-table: .venv/installed
-	.venv/bin/pfljax list algorithms --markdown
+slow: $(VENV)/tested
+	$(VENV)/bin/pytest -n 2 --dist worksteal -m slow
 
-.venv/installed: pyproject.toml $(PINS)
-	$(PYTHON) -m venv .venv
+abuse: $(VENV)/tested
+	PYTHONPATH=tests $(VENV)/bin/python -m abuse
+
+table: $(VENV)/installed
+	$(VENV)/bin/pfljax list algorithms --markdown
+
+$(VENV)/installed: pyproject.toml $(PINS)
+	$(PYTHON) -m venv $(VENV)
 	$(PIP) -e .
 	touch $@
 
-.venv/tested: .venv/installed
+$(VENV)/tested: $(VENV)/installed
 	$(PIP) -e '.[test]'
 	touch $@
 
 clean:
-	rm -rf .venv
+	rm -rf $(VENV)

@@ -9,7 +9,7 @@ sample std over seeds 0, 1, 2: local 98.79 (.42), FedAvg 89.16 (2.31), FedPer 98
 (.55), Ditto 98.04 (.49), SuPerFed-MM 98.60 (.28), SuPerFed-LM 98.69 (.16).
 """
 
-import argparse
+from shared import script
 
 from pfljax.runs.settings import Experiment
 from pfljax.runtime.devices import use_compile_cache
@@ -24,21 +24,20 @@ METHODS = {
 }
 
 
-def main() -> None:
-    """Runs what is not finished, then prints the table."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", default="runs/digits")
-    parser.add_argument("--rounds", type=int, default=100)
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    given = parser.parse_args()
+def main(
+    out: str = "runs/digits",
+    rounds: script.Positive = 100,
+    seeds: script.Seeds = (0, 1, 2),
+) -> None:
+    """Runs what is not finished of five methods and local training on digits."""
     use_compile_cache()
     experiments = [
-        Experiment(algorithm=name, hyper=hyper, label=label, rounds=given.rounds)
+        Experiment(algorithm=name, hyper=hyper, label=label, rounds=rounds)
         for label, (name, hyper) in METHODS.items()
     ]
-    print(compare(experiments, given.seeds, given.out))
-    print(f"figures and tables: {given.out}/comparison.html")
+    print(compare(experiments, seeds, out))
+    print(f"figures and tables: {out}/comparison.html")
 
 
 if __name__ == "__main__":
-    main()
+    script.run(main)

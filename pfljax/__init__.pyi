@@ -14,4 +14,5 @@ from .data.federation import Federation as Federation
 from .engine.rounds import Setting as Setting
 from .models.task import task as task
 from .runs.settings import Experiment as Experiment
+from .runtime.programs import forget_programs as forget_programs
 from .simulate.run import run as run

@@ -1,12 +1,35 @@
 """Settings of all tests, before JAX starts: compiled on the CPU, quickly."""
 
+import importlib
 import os
 import sys
 
+import pytest
+
 # Programs of the tests run for milliseconds: most of a test's time is compilation.
 FAST = "--xla_backend_optimization_level=0"
+# In one piece: small programs gain nothing by being compiled on several threads.
+FAST += " --xla_cpu_parallel_codegen_split_count=1"
 if sys.version_info < (3, 12):  # jaxlib 0.10; newer ones refuse the flag
     FAST += " --xla_cpu_use_fusion_emitters=false"
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 if os.environ["JAX_PLATFORMS"] == "cpu":
     os.environ.setdefault("XLA_FLAGS", FAST)
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A folder of one's own methods, of any name, forgotten afterwards."""
+    package = importlib.import_module("pfljax.algorithms")
+    families = set(package.families().values()) - {""}
+    for name in ("", *families):
+        module = importlib.import_module(f"{package.__name__}.{name}".rstrip("."))
+        monkeypatch.setattr(module, "__path__", list(module.__path__))
+    monkeypatch.setenv("PFLJAX_METHODS", str(tmp_path))
+    yield tmp_path
+    # In another test a method of the same name is another file.
+    for name, module in list(sys.modules.items()):
+        inside = [getattr(module, "__file__", None), *getattr(module, "__path__", ())]
+        first = next(filter(None, inside), "")
+        if name.startswith(f"{package.__name__}.") and str(tmp_path) in first:
+            del sys.modules[name]

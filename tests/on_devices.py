@@ -82,7 +82,7 @@ def play(method, devices, width=1, select=None, at_home=False, lengths=(1, 3)):
             judged = programs.judge(setting, View("personal"), width)(
                 state, state.clients, jnp.arange(CLIENTS), train, test
             )
-            different, whose = placement.different(grid, test)
+            different, whose = placement.distinct(grid, test)
             judge = programs.judge_server(setting, task)
             judged["server"] = judge(state.server, different)["loss"][whose]
         own = jax.tree.map(lambda leaf: leaf[:CLIENTS], state.clients)

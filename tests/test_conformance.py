@@ -5,27 +5,13 @@ round (law 11) is engine/test_mesh.py. What a method declares stands in its own 
 file, `CONFORMANCE`: a list of cases.
 """
 
-import importlib.util
-
 import pytest
 
-from checkout import TESTS
-from pfljax import algorithms, conformance
+import declared
+from pfljax import conformance
 from pfljax.conformance.laws import LAWS
 
-
-def declared(name):
-    """The cases that the method's own test file declares."""
-    files = list(TESTS.glob(f"algorithms/**/test_{name}.py"))
-    assert files, f"write tests/algorithms/.../test_{name}.py, with CONFORMANCE"
-    spec = importlib.util.spec_from_file_location(f"declared_{name}", files[0])
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    assert module.CONFORMANCE[0][:2] == (name, {})
-    return module.CONFORMANCE
-
-
-CASES = [case for name in algorithms.methods() for case in declared(name)]
+CASES = [case for cases in declared.of_all().values() for case in cases]
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.label)

@@ -42,6 +42,18 @@ def _short(run):
     return wrapped
 
 
+def test_the_readme_prints_the_accuracy_of_the_personal_models(blocks, here, capsys):
+    head, _, _ = blocks[0].partition("params =")
+    exec(head, {})
+    printed = float(capsys.readouterr().out)
+    with np.load("runs/mine/per_client.npz") as arrays:
+        personal = arrays["personal/test/accuracy"][-1].mean()
+        server = arrays["server/test/accuracy"][-1].mean()
+    assert printed == pytest.approx(personal, abs=1e-6)
+    # Else the line would also be right with the other model.
+    assert abs(personal - server) > 0.05
+
+
 @pytest.mark.slow
 def test_the_readmes_python_runs_and_goes_on(blocks, here, capsys):
     quick, own, exported, _ = blocks
@@ -52,7 +64,7 @@ def test_the_readmes_python_runs_and_goes_on(blocks, here, capsys):
         exec(quick, names)
         exec(own, names)
     assert "| fedper |" in capsys.readouterr().out
-    assert names["params"]["body"]["kernel"].shape == (8, 16)
+    assert names["params"]["body"]["kernel"].shape == (64, 16)
     arrays = data.load("digits")
     assert (arrays.shift, arrays.scale) == (0.0, 16.0)
     run = Experiment(model="mlp", out="runs/x")

@@ -1,19 +1,21 @@
-import importlib
+import inspect
+import os
+import re
+from pathlib import Path
+from typing import Any
 
+import jax
+import jax.numpy as jnp
+import numpy as np
 import pytest
 
 import tiny
-from pfljax import algorithms, registry
-from pfljax.registry import choose
-
-
-@pytest.fixture
-def folder(tmp_path, monkeypatch):
-    """A folder of one's own methods, forgotten afterwards."""
-    package = importlib.import_module("pfljax.algorithms")
-    monkeypatch.setattr(package, "__path__", list(package.__path__))
-    monkeypatch.setenv("PFLJAX_METHODS", str(tmp_path))
-    return tmp_path
+from pfljax import Experiment, algorithms, data, models, registry
+from pfljax.conformance import toy
+from pfljax.core import channel
+from pfljax.data import label_noise
+from pfljax.registry import annotations, choose
+from pfljax.runs import checks
 
 
 def test_every_method_is_found_by_its_file():
@@ -72,6 +74,27 @@ def test_choices_are_read(text, choice):
     assert registry.parse(str(choice)) == choice
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("clip:norm=1,norm=2", "'clip:norm=1,norm=2' gives norm twice; give it once"),
+        ("mlp:hidden={[1]:2}", r"'\{\[1\]:2\}' is no value of an option; expected a"),
+        ("mlp:hidden={1: 2}", "is no value of an option"),
+        ("mlp:hidden=[[8]]", "is no value of an option"),
+        ("mlp:hidden=b'8'", "is no value of an option"),
+        ("mlp:hidden=" + "-" * 9999 + "1", "is no value of an option"),
+    ],
+)
+def test_values_that_no_option_has(text, expected):
+    with pytest.raises(ValueError, match=expected):
+        registry.parse(text)
+
+
+def test_lists_become_tuples_for_choices_are_hashed():
+    assert choose("mlp", hidden=[8, 8]) == choose("mlp", hidden=(8, 8))
+    assert {registry.parse("mlp:hidden=[8]")} == {choose("mlp", hidden=[8])}
+
+
 @pytest.mark.parametrize("text", ["shards:2", "shards:=2", "shards:per_client="])
 def test_malformed_choices(text):
     with pytest.raises(ValueError, match="not of the form name:key=value"):
@@ -110,6 +133,9 @@ def test_wrong_options(choice, message):
         (choose("apfl", alpha=float("nan")), "alpha is nan; expected a number from"),
         (choose("ifca", clusters=0), "clusters is 0; expected at least 1"),
         (choose("per_fedavg", delta=0.0), "delta is 0.0; expected a finite number > 0"),
+        (choose("fedavg", finetune=2**31), "finetune is 2147483648; .* below 2.*31"),
+        (choose("ditto", personal_epochs=2**40), r"a number below 2\*\*31"),
+        (choose("ifca", clusters=2**31), r"clusters is .* a number below 2\*\*31"),
     ],
 )
 def test_options_out_of_range(choice, message):
@@ -123,8 +149,9 @@ def test_every_number_of_a_method_has_a_range_that_holds_its_default():
             value = parameter.default
             if isinstance(value, bool) or not isinstance(value, int | float | None):
                 continue
-            (limits,) = registry._ranges(parameter)
-            assert limits.holds(value), (name, option)
+            ranges = annotations.ranges(parameter.annotation)
+            assert ranges, (name, option)
+            registry.check("algorithm", choose(name, **{option: value}), factory)
 
 
 def test_right_options():
@@ -144,14 +171,89 @@ def test_what_the_experiment_fills_in_is_no_option():
 @pytest.mark.parametrize(
     ("source", "expected"),
     [
-        ("def broken(:", "the method 'broken' cannot be imported: .*invalid syntax"),
-        ("import no_such_module", "cannot be imported: No module named 'no_such"),
+        ("def broken(:", "broken.py:1: SyntaxError: invalid syntax; mend"),
+        ("import no_such_module", "broken.py:1: ModuleNotFoundError: No module named"),
+        ("import os\n\nos.no_such", "broken.py:3: AttributeError: module 'os' has no"),
+        ("x = 1 / 0", "broken.py:1: ZeroDivisionError: division by zero; mend its"),
     ],
 )
 def test_a_file_that_cannot_be_imported_is_one_line(folder, source, expected):
-    (folder / "broken.py").write_text(source)
-    with pytest.raises(ValueError, match=expected):
+    file = folder / "broken.py"
+    file.write_text(source)
+    wanted = f"the method 'broken' cannot be imported: {file.parent}/{expected}"
+    with pytest.raises(ValueError, match=re.escape(wanted)) as error:
         algorithms.method("broken")
+    assert "\n" not in str(error.value)
+
+
+def test_a_broken_file_leaves_the_other_methods(folder):
+    known = tiny.main("list", "algorithms")
+    (folder / "broken.py").write_text("x = 1 / 0")
+    (folder / "empty.py").write_text("")
+    code, out, errors = tiny.main("list", "algorithms")
+    assert (code, out) == known[:2]
+    first, second = errors.splitlines()
+    assert f"{folder}/broken.py:1: ZeroDivisionError" in first
+    assert f"{folder}/empty.py has no function 'empty'" in second
+    code, _, errors = tiny.main("run", "--algorithm", "broken")
+    assert (code, errors.count("\n")) == (2, 1)
+    assert f"{folder}/broken.py:1: ZeroDivisionError" in errors
+
+
+@pytest.mark.parametrize("name", ["fedavg", "ditto"])  # of no family, and of one
+def test_a_method_of_ones_own_does_not_hide_one_of_the_library(folder, name):
+    file = folder / f"{name}.py"
+    theirs = Path(inspect.getsourcefile(inspect.unwrap(algorithms.method(name))))
+    file.write_text(f"def {name}(task, local):\n    return None\n")
+    says = f"{file} and {theirs} are both the method '{name}'; give one of them"
+    for use in (algorithms.methods, algorithms.importable, algorithms.families):
+        with pytest.raises(ValueError, match=re.escape(says)):
+            use()
+    for command in (["list", "algorithms"], ["run", "--algorithm", "local"]):
+        code, _, errors = tiny.main(*command)
+        assert (code, errors.count("\n")) == (2, 1)
+        assert says in errors
+
+
+METHOD = """
+from pfljax.algorithms.fedavg import fedavg
+from pfljax.algorithms.{family}._shared import RATE
+
+
+def {name}(task, local, *, rate=RATE):
+    return fedavg(task, local)
+"""
+
+
+@pytest.mark.parametrize("init", [True, False], ids=["package", "no package"])
+@pytest.mark.parametrize("family", ["decoupling", "quantum"])
+def test_a_folder_of_ones_own_has_families(folder, family, init):
+    """New ones, and those of the library, which keep the methods that they had."""
+    inside = folder / family
+    inside.mkdir()
+    if init:
+        (inside / "__init__.py").write_text("")
+    (inside / "_shared.py").write_text("RATE = 2.0\n")
+    (inside / "mine.py").write_text(METHOD.format(family=family, name="mine"))
+    (folder / "_other").mkdir()
+    (folder / "_other" / "ignored.py").write_text("")
+    assert registry.defaults(algorithms.method("mine")) == {"rate": 2.0}
+    families = algorithms.families()
+    assert (families["mine"], families["fedper"]) == (family, "decoupling")
+    assert "ignored" not in families
+    assert {"mine", "fedper"} <= set(algorithms.methods())
+
+
+def test_two_folders_of_ones_own_have_a_name_once(folder, monkeypatch):
+    for part in ("a", "b"):
+        (folder / part).mkdir()
+        (folder / part / "mine.py").write_text("def mine(task, local):\n    pass\n")
+    variable = os.pathsep.join([f"{folder}/a", f"{folder}/a/", f"{folder}/b"])
+    monkeypatch.setenv("PFLJAX_METHODS", f"{folder}/a{os.pathsep}{folder}/a/")
+    assert "mine" in algorithms.methods()  # one folder, twice
+    monkeypatch.setenv("PFLJAX_METHODS", variable)
+    with pytest.raises(ValueError, match=r"b/mine.py and .*a/mine.py are both"):
+        algorithms.method("local")
 
 
 def test_an_option_without_a_type_takes_any_value(folder):
@@ -159,3 +261,88 @@ def test_an_option_without_a_type_takes_any_value(folder):
     factory = algorithms.method("plain")
     for value in (1.0, 2, "x"):
         registry.check("algorithm", choose("plain", a=value), factory)
+
+
+def built(name, **options):
+    """A method's record, by a call of its factory."""
+    return algorithms.method(name)(toy.quadratic(), toy.full_batch(), **options)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("ditto", {"lam": -1}, "^ditto: lam is -1; expected a finite number >= 0"),
+        ("ditto", {"lam": np.float32(-1)}, "^ditto: lam is -1.0; expected"),
+        ("ditto", {"lam": jnp.float32(-1)}, "^ditto: lam is -1.0; expected"),
+        ("ditto", {"lam": jnp.ones(2)}, "lam is Array.*; expected float"),
+        ("ditto", {"lam": "x"}, "^ditto: lam is 'x'; expected float, such as 0.1$"),
+        ("ifca", {"clusters": True}, "clusters is True; expected int"),
+        ("fedper", {"finetune": 1.5}, "finetune is 1.5; expected int"),
+    ],
+)
+def test_a_factory_checks_its_own_options(name, options, message):
+    with pytest.raises(ValueError, match=message):
+        built(name, **options)
+
+
+def factories():
+    """(name, factory, its first arguments) of all that are chosen by name."""
+    labels = np.arange(100) % 10
+    methods = algorithms.methods().items()
+    made = [(*pair, (toy.quadratic(), toy.full_batch())) for pair in methods]
+    made += [(*pair, ()) for pair in channel.CHANNELS.items()]
+    made += [(*pair, (10,)) for pair in models.MODELS.items()]
+    made += [(*pair, (10,)) for pair in label_noise.NOISES.items()]
+    made += [(*pair, (labels, 4, 0)) for pair in data.PARTITIONS.items()]
+    return made
+
+
+def test_no_factory_with_options_lacks_the_check():
+    class Foreign:
+        pass
+
+    for about, factory, arguments in factories():
+        for option, parameter in registry.options(factory).items():
+            if parameter.annotation is Any:
+                continue
+            refusal = f"{about}: {option} is <.*Foreign.*; expected"
+            with pytest.raises(ValueError, match=refusal):
+                factory(*arguments, **{option: Foreign()})
+
+
+def test_every_number_of_a_factory_has_a_range():
+    for about, factory, _ in factories():
+        for option, parameter in registry.options(factory).items():
+            if {int, float} & {*annotations.alternatives(parameter.annotation)}:
+                assert annotations.ranges(parameter.annotation), (about, option)
+
+
+def test_numbers_that_jax_traces_are_let_through():
+    """A sweep has checked every point of them before."""
+
+    def value_of(lam):
+        built("ditto", lam=lam)
+        return lam
+
+    batch = jnp.asarray([-1.0, 1.0])
+    assert jax.jit(value_of)(-1.0) == -1
+    assert jax.vmap(value_of)(batch).tolist() == [-1, 1]
+    assert jax.eval_shape(value_of, 1.0).shape == ()
+
+
+def test_a_method_without_the_decorator_is_checked_at_the_edge(folder):
+    plain = (
+        "from pfljax.registry import NotNegative\n"
+        "def undecorated(task, local, *, lam: NotNegative = 0.1):\n"
+        "    return lam\n"
+    )
+    (folder / "undecorated.py").write_text(plain)
+    with pytest.raises(ValueError, match=r"'undecorated': lam is -1.0; expected"):
+        checks.check(Experiment("undecorated", hyper={"lam": -1.0}))
+    assert algorithms.method("undecorated")(None, None, lam=-1.0) == -1.0
+
+
+def test_a_checked_factory_keeps_its_signature():
+    parameters = inspect.signature(algorithms.method("ditto")).parameters
+    assert list(parameters) == ["task", "local", "lam", "personal_epochs"]
+    assert algorithms.method("ditto").__name__ == "ditto"

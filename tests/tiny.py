@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from pfljax import Experiment
-from pfljax.cli import main as cli
+from pfljax.cli import parser
 from pfljax.runs import config
 from pfljax.runs.folder import read_config
 from pfljax.runtime import devices
@@ -75,7 +75,7 @@ def main(*args):
     sys.argv, devices.use_compile_cache = ["pfljax", *map(str, args)], lambda: None
     try:
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors):
-            cli.main()
+            parser.run(sys.argv[1:])
     except SystemExit as stop:
         code = stop.code
     finally:
@@ -103,8 +103,8 @@ def unfinished(folder, place):
 
 def parsed(*flags):
     """The experiment of `pfljax run FLAGS`."""
-    command = cli._parsed(["run", *flags])
-    return cli.options.experiment(command.keywords["settings"])
+    command = parser._parsed(["run", *flags])
+    return parser.options.experiment(command.keywords["settings"])
 
 
 def options(experiment):

@@ -13,17 +13,18 @@ cohorts of 100: 0.032, 0.024, 0.033 and 0.024 s a round with 1,000, 10,000, 100,
 1,000,000 clients.
 """
 
-import argparse
 import resource
 import shutil
 import statistics
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import tyro
+from tyro.conf import Positional
 
 from pfljax import Experiment
 from pfljax.core.types import ClientData, Examples
@@ -132,14 +133,12 @@ def show(clients: int, facts: dict[str, Any]) -> None:
     )
 
 
-def main() -> None:
+def main(
+    what: Positional[Literal["memory", "disk", "population"]], out: str = "runs/million"
+) -> None:
     """Measures one of the three."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", choices=("memory", "disk", "population"))
-    parser.add_argument("--out", default="runs/million")
-    options = parser.parse_args()
     use_compile_cache()
-    path = Path(options.out)
+    path = Path(out)
     cases = {
         "memory": [(HEAD, 1_000_000, 64)],
         "disk": [(WHOLE, 100_000, 784)],
@@ -148,11 +147,11 @@ def main() -> None:
             for clients in (1_000, 10_000, 100_000, 1_000_000)
         ],
     }
-    for experiment, clients, inputs in cases[options.what]:
+    for experiment, clients, inputs in cases[what]:
         experiment = experiment.replace(clients=clients)
         show(clients, play(experiment, federation(clients, inputs), path))
         shutil.rmtree(path)
 
 
 if __name__ == "__main__":
-    main()
+    tyro.cli(main)

@@ -10,7 +10,6 @@ The figures and what follows from them are in experiments/speed.md. `ours` is
 as a chunk [1, 1, bytes] of an array over the B+tree.
 """
 
-import argparse
 import os
 import random
 import shutil
@@ -19,10 +18,13 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Literal
 
 import jax
 import numpy as np
 import tensorstore as ts
+import tyro
+from tyro.conf import Positional
 
 from pfljax.engine.paging import records
 from pfljax.engine.paging.disk import DiskStore
@@ -277,21 +279,21 @@ def _same(kind: str, folder: Path) -> bool:
     return bool((met == met_before).all() and (rows[met] == wanted[met]).all())
 
 
-def main() -> None:
-    """Measures every store."""
-    parser = argparse.ArgumentParser(description="Stores of client states.")
-    parser.add_argument("what", choices=("speed", "growth", "kills", "child"))
-    parser.add_argument("--only", choices=STORES, help="one store (default: all)")
-    parser.add_argument("--out", default="runs/stores", help="an empty folder")
-    given = parser.parse_args()
-    if given.what == "child":
-        child(given.only, Path(given.out))
-    for kind in [given.only] if given.only else STORES:
-        folder = Path(given.out) / kind
+def main(
+    what: Positional[Literal["speed", "growth", "kills", "child"]],
+    only: Literal[tuple(STORES)] | None = None,
+    out: Path = Path("runs/stores"),
+) -> None:
+    """Measures every store, or `only` one, in an empty folder."""
+    if what == "child":
+        assert only is not None
+        child(only, out)
+    for kind in [only] if only else STORES:
+        folder = out / kind
         shutil.rmtree(folder, ignore_errors=True)
-        {"speed": speed, "growth": growth, "kills": kills}[given.what](kind, folder)
+        {"speed": speed, "growth": growth, "kills": kills}[what](kind, folder)
         shutil.rmtree(folder, ignore_errors=True)
 
 
 if __name__ == "__main__":
-    main()
+    tyro.cli(main)

@@ -9,12 +9,14 @@ parameters are written into the model, which then predicts its rows 100 at a tim
 Prints points a second as the bench reads them.
 """
 
-import argparse
 import json
 import time
+from typing import Literal
 
 import torch
+import tyro
 from torch import nn
+from tyro.conf import Positional
 
 # (clients, rows of each, axes)
 CASES = {
@@ -64,29 +66,25 @@ def weights_of(axes: int, axis: list[float]) -> list[list[float]]:
     return [[1 - a - b, a, b] for a in axis for b in axis]
 
 
-def main() -> None:
-    """Times one landscape after a short warm-up."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("landscape", choices=CASES)
-    parser.add_argument("--points", type=int, default=21, help="along an axis")
-    options = parser.parse_args()
-    clients, rows, axes = CASES[options.landscape]
+def main(landscape: Positional[Literal["plane", "lines"]], points: int = 21) -> None:
+    """Times one landscape of `points` along an axis, after a short warm-up."""
+    clients, rows, axes = CASES[landscape]
     torch.manual_seed(0)
     x = torch.randn(clients, rows, 3, 32, 32)
     y = torch.randint(10, (clients, rows))
     ends = [twocnn() for _ in range(axes + 1)]
     model = twocnn()
-    axis = torch.linspace(0, 1, options.points).tolist()
-    points = weights_of(axes, axis)
+    axis = torch.linspace(0, 1, points).tolist()
+    weights_by_point = weights_of(axes, axis)
     judge(model, x[0], y[0])  # warms up
     start = time.perf_counter()
     for client in range(clients):
-        for weights in points:
+        for weights in weights_by_point:
             write_mixture(model, ends, weights)
             judge(model, x[client], y[client])
-    rate = clients * len(points) / (time.perf_counter() - start)
+    rate = clients * len(weights_by_point) / (time.perf_counter() - start)
     print("JSON", json.dumps({"client_steps_per_s": rate}))
 
 
 if __name__ == "__main__":
-    main()
+    tyro.cli(main)

@@ -17,16 +17,15 @@ barrier of the loss (mean, greatest), accuracy at the ends and midway, cosine:
     SuPerFed-LM, after    .001, 0.25   .627  .852   .559
 """
 
-import argparse
 import time
 from pathlib import Path
 
 import numpy as np
-from protocol import METHODS, MNIST, positive
+from protocol import METHODS, MNIST
+from shared import script
 
 from pfljax import landscape
 from pfljax.report.style import save_figure
-from pfljax.runtime import errors
 from pfljax.runtime.devices import use_compile_cache
 from pfljax.simulate.run import run
 
@@ -56,20 +55,14 @@ def told(found: landscape.Pairs) -> str:
     )
 
 
-@errors.in_one_line()
-@errors.stopped_at_once()
-def main() -> None:
+def main(rounds: script.Positive = ROUNDS, out: str = "runs/superfed-barriers") -> None:
     """Trains what is not trained, judges all pairs, and draws them."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=positive, default=ROUNDS)
-    parser.add_argument("--out", default="runs/superfed-barriers")
-    given = parser.parse_args()
     use_compile_cache()
     for label, (when, more) in CASES.items():
         method = METHODS[label]
         experiment = MNIST.replace(
             algorithm=method.algorithm, hyper={**method.hyper, **more}, label=label,
-            clients=100, rounds=given.rounds, out=f"{given.out}/{label}",
+            clients=100, rounds=rounds, out=f"{out}/{label}",
         )  # fmt: skip
         run(experiment)
         done = landscape.Finished(experiment.folder)
@@ -80,8 +73,8 @@ def main() -> None:
         seconds = time.monotonic() - start
         print(f"{label}, {when}: {told(found)}; {seconds:.0f} s", flush=True)
         figure = landscape.draw_pairs(found, "loss")
-        save_figure(figure, Path(given.out) / f"pairs_{label}")
+        save_figure(figure, Path(out) / f"pairs_{label}")
 
 
 if __name__ == "__main__":
-    main()
+    script.run(main)

@@ -16,21 +16,21 @@ One form with three seeds (`--only "pFedMe, code"`) took 3.5 min on one of two
 busy cores.
 """
 
-import argparse
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
-from protocol import METHODS, MNIST, Method, by_method, positive
+from protocol import METHODS, MNIST, Method, by_method
+from shared import script
 from shared.participation import took_part
 from shared.published import decimals, std_over_seeds
 from table1 import START as START_OF
+from tyro.conf import arg
 
 from pfljax.report import sweeps
 from pfljax.runs.folder import read_json
 from pfljax.runs.settings import Experiment
-from pfljax.runtime import errors
 from pfljax.runtime.devices import use_compile_cache
 from pfljax.sweep import sweep
 
@@ -164,30 +164,30 @@ def markdown(found: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
     return "\n".join(lines) + "\n"
 
 
-@errors.in_one_line()
-@errors.stopped_at_once()
-def main() -> None:
+def main(
+    seeds: script.Seeds = (0, 1, 2),
+    rounds: script.Positive = BASE.participation.rounds,
+    only: Annotated[
+        tuple[Literal[tuple(RUNS)], ...],
+        arg(help="By default all.", metavar="FORM ..."),
+    ] = (),
+    out: str = "runs/superfed-deviations",
+) -> None:
     """Runs what is not finished, and prints both forms of each place."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    parser.add_argument("--rounds", type=positive, default=BASE.participation.rounds)
-    parser.add_argument("--only", nargs="+", choices=[*RUNS], default=[*RUNS])
-    parser.add_argument("--out", default="runs/superfed-deviations")
-    given = parser.parse_args()
     use_compile_cache()
-    out = Path(given.out)
-    places = {name: out / name.replace(", ", "-").replace(" ", "-") for name in RUNS}
-    for name in given.only:
-        experiment, place = experiment_of(name, given.rounds), places[name]
-        sweep(experiment, {"seed": given.seeds}, out=place, quiet=False)
-        found = {n: ran(p, given.rounds, given.seeds) for n, p in places.items()}
+    folder = Path(out)
+    places = {name: folder / name.replace(", ", "-").replace(" ", "-") for name in RUNS}
+    for name in only or RUNS:
+        experiment, place = experiment_of(name, rounds), places[name]
+        sweep(experiment, {"seed": seeds}, out=place, quiet=False)
+        found = {n: ran(p, rounds, seeds) for n, p in places.items()}
         table = markdown({n: rows for n, rows in found.items() if rows})
-        part = took_part(BASE.replace(rounds=given.rounds), given.seeds)
+        part = took_part(BASE.replace(rounds=rounds), seeds)
         text = (
-            f"{given.rounds} rounds, seeds {given.seeds}; clients that took part: "
+            f"{rounds} rounds, seeds {list(seeds)}; clients that took part: "
             f"{part.sentence()}\n\n{table}"
         )
-        (out / "table.md").write_text(text, encoding="utf-8")
+        (folder / "table.md").write_text(text, encoding="utf-8")
     print(text)
 
 
@@ -205,4 +205,4 @@ def ran(place: Path, rounds: int, seeds: Sequence[int]) -> list[dict[str, Any]]:
 
 
 if __name__ == "__main__":
-    main()
+    script.run(main)

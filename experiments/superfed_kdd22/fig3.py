@@ -15,22 +15,22 @@ by three seeds, and nu does nothing yet; `REPORT.md`. At the small scale with on
 seed the sweep took 466 s on one core, --separate 1,142 s.
 """
 
-import argparse
 import csv
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
-from protocol import CIFAR10, MNIST, PUBLISHED, positive
+from protocol import CIFAR10, MNIST, PUBLISHED
+from shared import script
 from shared.participation import took_part
 from shared.published import published, std_over_seeds, tau
+from tyro.conf import arg
 
 from pfljax.report.style import new_figure, save_figure
 from pfljax.runs import folder
 from pfljax.runs.settings import Experiment
-from pfljax.runtime import errors
 from pfljax.runtime.devices import use_compile_cache
 from pfljax.simulate.run import run
 from pfljax.sweep import Sweep, sweep
@@ -144,30 +144,25 @@ def pace(ran: int, seconds: float) -> str:
     return f"{ran} points ran in {seconds:.0f} s{each}"
 
 
-@errors.in_one_line()
-@errors.stopped_at_once()
-def main() -> None:
+def main(
+    scale: Literal["small", "paper"] = "small",
+    seeds: script.Seeds = (0, 1, 2),
+    rounds: script.Rounds = None,
+    separate: Annotated[bool, arg(help="A run for each point, no sweep.")] = False,
+    out: Annotated[str | None, arg(help="Else runs/superfed-fig3-SCALE.")] = None,
+) -> None:
     """Runs the grid and draws it beside the published one."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--scale", choices=("small", "paper"), default="small")
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    parser.add_argument("--rounds", type=positive, help="in place of the scale's")
-    parser.add_argument("--separate", action="store_true")
-    parser.add_argument("--out", help="default runs/superfed-fig3-SCALE")
-    given = parser.parse_args()
-    out = Path(given.out or f"runs/superfed-fig3-{given.scale}")
-    experiment = {"small": SMALL, "paper": PAPER}[given.scale]
-    experiment = experiment.replace(
-        rounds=given.rounds or experiment.participation.rounds
-    )
-    over = {"mixing": (*LABELS,), "mu": MU, "nu": NU, "seed": tuple(given.seeds)}
+    path = Path(out or f"runs/superfed-fig3-{scale}")
+    experiment = {"small": SMALL, "paper": PAPER}[scale]
+    experiment = experiment.replace(rounds=rounds or experiment.participation.rounds)
+    over = {"mixing": (*LABELS,), "mu": MU, "nu": NU, "seed": seeds}
     use_compile_cache()
-    if given.separate:
+    if separate:
         start = time.perf_counter()
-        ran = separately(experiment, over, out / "separate")
+        ran = separately(experiment, over, path / "separate")
         print(f"one after another: {pace(ran, time.perf_counter() - start)}")
         return
-    found = together(experiment, over, out)
+    found = together(experiment, over, path)
     grids: dict[str, np.ndarray] = {}
     both: dict[str, tuple[np.ndarray, np.ndarray]] = {}
     theirs_on, ours_on = told_of(PAPER), told_of(experiment)
@@ -177,11 +172,11 @@ def main() -> None:
         print(f"{label}: Kendall's tau with the published grid {rank:.2f}")
         published_as, here_as = f"{label}, published\n", f"{label}, here\n"
         grids |= {published_as + theirs_on: told, here_as + ours_on: ours}
-    print(f"clients that took part: {took_part(experiment, given.seeds).sentence()}")
-    save_figure(figure(grids), out / "fig3")
-    write_table(both, out)
-    print(f"see {out}/fig3.png and table.csv")
+    print(f"clients that took part: {took_part(experiment, seeds).sentence()}")
+    save_figure(figure(grids), path / "fig3")
+    write_table(both, path)
+    print(f"see {path}/fig3.png and table.csv")
 
 
 if __name__ == "__main__":
-    main()
+    script.run(main)

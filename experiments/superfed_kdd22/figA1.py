@@ -16,20 +16,20 @@ What was reached: FedAvg's global model is the flatter one (`REPORT.md`). The sm
 scale took 5 min a seed on one core.
 """
 
-import argparse
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 import jax
 import numpy as np
-from protocol import METHODS, MNIST, positive
+from protocol import METHODS, MNIST
+from shared import script
 from shared.published import std_over_seeds
+from tyro.conf import arg
 
 from pfljax import landscape
 from pfljax.report.style import save_figure
 from pfljax.runs import checks
-from pfljax.runtime import errors
 from pfljax.runtime.devices import use_compile_cache
 from pfljax.simulate.run import run
 from pfljax.sweep.points import combined
@@ -118,38 +118,39 @@ def trained(label: str, scale: str, seed: int, out: Path) -> landscape.Finished:
     return landscape.Finished(experiment.folder)
 
 
-@errors.in_one_line()
-@errors.stopped_at_once()
-def main() -> None:
+def main(
+    scale: Literal["small", "paper"] = "small",
+    points: Annotated[script.Positive, arg(help="Along each axis, odd.")] = 21,
+    seeds: script.Seeds = (0, 1, 2),
+    out: Annotated[str | None, arg(help="Else runs/superfed-figA1-SCALE.")] = None,
+) -> None:
     """Trains what is not trained, draws the planes of a seed, and measures all."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--scale", choices=tuple(ROUNDS), default="small")
-    parser.add_argument("--points", type=positive, default=21)
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    parser.add_argument("--out", help="default runs/superfed-figA1-SCALE")
-    given = parser.parse_args()
-    if given.points % 2 == 0 or given.points < 3:
-        parser.error("--points: the center is a point of an odd number only, from 3")
-    combined({"seed": given.seeds})  # refused now, and not after the first seed
-    checks.check(MNIST.replace(seed=min(given.seeds)))
-    out = Path(given.out or f"runs/superfed-figA1-{given.scale}")
+    if points % 2 == 0 or points < 3:
+        raise ValueError(
+            f"--points is {points}; expected an odd number from 3: the center is a "
+            "point of such a number only"
+        )
+    # Refused now, and not after the first seed.
+    combined({"seed": seeds})
+    checks.check(MNIST.replace(seed=min(seeds)))
+    folder = Path(out or f"runs/superfed-figA1-{scale}")
     use_compile_cache()
     found: dict[str, list[Measured]] = {label: [] for label in LABELS}
     text = ""
-    for count, seed in enumerate(given.seeds, 1):
+    for count, seed in enumerate(seeds, 1):
         planes = {}
         for label in LABELS:
-            done = trained(label, given.scale, seed, out)
-            planes[label] = surface(done, given.points)
+            done = trained(label, scale, seed, folder)
+            planes[label] = surface(done, points)
             found[label].append(measured(done, planes[label]))
-        if seed == given.seeds[0]:
-            save_figure(landscape.draw_planes(planes), out / "figA1")
-        seeds = ", ".join(map(str, given.seeds[:count]))
-        run_as = f"{MNIST.data.dataset}, 500 clients, {ROUNDS[given.scale]} rounds"
-        text = f"{run_as}, seeds {seeds}\n\n{markdown(found)}"
-        (out / "table.md").write_text(text, encoding="utf-8")
-    print(f"{text}\nsee {out}/figA1.png")
+        if seed == seeds[0]:
+            save_figure(landscape.draw_planes(planes), folder / "figA1")
+        seeds_so_far = ", ".join(map(str, seeds[:count]))
+        run_as = f"{MNIST.data.dataset}, 500 clients, {ROUNDS[scale]} rounds"
+        text = f"{run_as}, seeds {seeds_so_far}\n\n{markdown(found)}"
+        (folder / "table.md").write_text(text, encoding="utf-8")
+    print(f"{text}\nsee {folder}/figA1.png")
 
 
 if __name__ == "__main__":
-    main()
+    script.run(main)

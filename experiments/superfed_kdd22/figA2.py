@@ -13,20 +13,20 @@ by 5 and 6 (`REPORT.md`). The paper prints no numbers to put beside them. The sm
 scale with one seed took 91 s on one core.
 """
 
-import argparse
 import csv
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
 from protocol import experiment_of
+from shared import script
 from shared.published import std_over_seeds
 from table1 import COLUMNS
+from tyro.conf import arg
 
 from pfljax.evaluation.metrics import GRID
 from pfljax.report.style import BAND, PALETTE, new_figure, save_figure
 from pfljax.report.style import GRID as LINES
-from pfljax.runtime import errors
 from pfljax.runtime.devices import use_compile_cache
 from pfljax.sweep import Sweep, sweep
 
@@ -72,37 +72,36 @@ def write_table(curves: dict[str, np.ndarray], out: Path) -> None:
                 writer.writerow((label, t, *row))
 
 
-@errors.in_one_line()
-@errors.stopped_at_once()
-def main() -> None:
+def main(
+    scale: Literal["small", "paper"] = "small",
+    seeds: script.Seeds = (0, 1, 2),
+    runs: Annotated[
+        str | None, arg(help="Of Table 1, else runs/superfed-table1-SCALE.")
+    ] = None,
+    out: Annotated[str | None, arg(help="Else runs/superfed-figA2-SCALE.")] = None,
+) -> None:
     """Runs what is not finished, prints the curves and draws them."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--scale", choices=("small", "paper"), default="small")
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    parser.add_argument("--runs", help="of Table 1; default runs/superfed-table1-SCALE")
-    parser.add_argument("--out", help="default runs/superfed-figA2-SCALE")
-    given = parser.parse_args()
     use_compile_cache()
-    runs = Path(given.runs or f"runs/superfed-table1-{given.scale}")
+    table1 = Path(runs or f"runs/superfed-table1-{scale}")
     curves = {}
     for label in LABELS:
-        experiment = experiment_of(COLUMN, label, given.scale == "small")
-        place = runs / COLUMN.name / label
-        found = sweep(experiment, {"seed": given.seeds}, out=place, quiet=False)
+        experiment = experiment_of(COLUMN, label, scale == "small")
+        place = table1 / COLUMN.name / label
+        found = sweep(experiment, {"seed": seeds}, out=place, quiet=False)
         curves[label] = curve(found)
         mean = curves[label][0]
         flat = sum(mean >= mean.max() - 1)
         told = " ".join(f"{value:.1f}" for value in mean)
         print(f"{label}: {told}; within a point of the best at {flat} of 11 lambdas")
-        if len(given.seeds) > 1:
+        if len(seeds) > 1:
             spread = " ".join(f"{value:.1f}" for value in curves[label][2])
             print(f"{label}, std over seeds: {spread}")
-    out = Path(given.out or f"runs/superfed-figA2-{given.scale}")
-    out.mkdir(parents=True, exist_ok=True)
-    save_figure(figure(curves), out / "figA2")
-    write_table(curves, out)
-    print(f"see {out}/figA2.png and table.csv")
+    folder = Path(out or f"runs/superfed-figA2-{scale}")
+    folder.mkdir(parents=True, exist_ok=True)
+    save_figure(figure(curves), folder / "figA2")
+    write_table(curves, folder)
+    print(f"see {folder}/figA2.png and table.csv")
 
 
 if __name__ == "__main__":
-    main()
+    script.run(main)

@@ -20,6 +20,7 @@ from pfljax.models.convnets import Residual
 from pfljax.models.convolution import depthwise, window_max
 from pfljax.models.layers import NORMS, add_channel, flatten, mean_pixel, relu_layers
 from pfljax.models.recurrent import Embedding, last_state
+from pfljax.registry import AtLeastOne, checked
 
 XAVIER = nn.initializers.glorot_normal()
 BARE = {"use_bias": False, "kernel_init": XAVIER}
@@ -33,6 +34,7 @@ def twonn_superfed(num_classes: int) -> nn.Module:
     return Network(nn.Sequential(body), head((200,), num_classes))
 
 
+@checked
 def twocnn_superfed(num_classes: int, *, conv: str = "auto") -> nn.Module:
     """TwoCNN: head 200-200-K; 722,800 parameters on 28x28x3 images."""
     body: Layers = [add_channel]
@@ -48,8 +50,9 @@ def twocnn_superfed(num_classes: int, *, conv: str = "auto") -> nn.Module:
     return Network(nn.Sequential([*body, flatten]), head((200, 200), num_classes))
 
 
+@checked
 def resnet9_superfed(
-    num_classes: int, *, stem: int = 64, norm: str = "batch", conv: str = "auto"
+    num_classes: int, *, stem: AtLeastOne = 64, norm: str = "batch", conv: str = "auto"
 ) -> nn.Module:
     """5,054,784 parameters with 100 classes of 3-channel images; `stem` channels."""
     body = [add_channel, *normalised(norm, square(stem, conv, stride=2)), nn.relu]
@@ -67,6 +70,7 @@ def resnet9_superfed(
     return Network(nn.Sequential([*body, mean_pixel]), head((256,), num_classes))
 
 
+@checked
 def mobilenet_superfed(
     num_classes: int, *, norm: str = "batch", conv: str = "auto"
 ) -> nn.Module:
@@ -80,6 +84,7 @@ def mobilenet_superfed(
     return Network(nn.Sequential([*body, mean_pixel]), head((256,), num_classes))
 
 
+@checked
 def vgg9_superfed(num_classes: int, *, conv: str = "auto") -> nn.Module:
     """1,718,416 parameters with 62 classes of 28x28x1 images; no normalisation."""
     body: Layers = [add_channel]
@@ -90,7 +95,8 @@ def vgg9_superfed(num_classes: int, *, conv: str = "auto") -> nn.Module:
     return Network(nn.Sequential([*body, flatten]), head((256,), num_classes))
 
 
-def char_lstm_superfed(num_classes: int, *, hidden: int = 256) -> nn.Module:
+@checked
+def char_lstm_superfed(num_classes: int, *, hidden: AtLeastOne = 256) -> nn.Module:
     """NextCharLM: 821,024 parameters with 100 characters.
 
     Both layers are one module, as torch's LSTM is: SuPerFed-LM draws one lambda.

@@ -25,17 +25,17 @@ A column of a table is one problem. For each method it is one sweep over the see
 OUT/COLUMN/METHOD: killed, the same command goes on with the runs that are not finished.
 """
 
-import argparse
 import os
 import re
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import forms  # noqa: F401  makes the models of the code known
 import numpy as np
+from tyro.conf import arg
 
 from pfljax import registry
 from pfljax.report import sweeps
@@ -49,6 +49,7 @@ from pfljax.sweep import sweep
 # What the replications share lies beside the papers' folders, in no package.
 sys.path.append(str(Path(__file__).parents[1]))
 import greatest
+from shared import script
 from shared.participation import took_part
 from shared.published import GREATEST, ORACLE, Cell, cells, published, write
 
@@ -158,104 +159,139 @@ def by_method(
     )
 
 
-def positive(text: str) -> int:
-    """An option's whole number of at least 1, for argparse."""
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"is {number}; expected at least 1")
-    return number
+class Asked(NamedTuple):
+    """What of a table is wanted, and how."""
+
+    scale: str  # "small" or "paper"
+    seeds: Sequence[int]
+    columns: Sequence[str]  # their names
+    only: Sequence[str]  # methods
+    rounds: int | None  # None for the scale's
+    dataset: str | None  # None for the columns' own
+    authors_settings: bool
+    table: bool  # of what is finished; nothing is run
+
+    @property
+    def suffix(self) -> str:
+        """What tells its folder from those of other scales and settings."""
+        parts = [self.scale]
+        if self.rounds:
+            parts.append(f"{self.rounds}-rounds")
+        if self.dataset:
+            parts.append(re.sub(r"[^\w.=,-]+", "_", self.dataset))
+        if self.authors_settings:
+            parts.append("authors-settings")
+        return "-".join(parts)
 
 
-def arguments(doc: str, out: str, columns: Sequence[Column]) -> argparse.Namespace:
-    """The options that all tables have."""
-    parser = argparse.ArgumentParser(description=doc.splitlines()[0])
-    parser.add_argument("--scale", choices=("small", "paper"), default="small")
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    names = [column.name for column in columns]
-    quick = [column.name for column in columns if column.quick]
-    told = f"default: all, and at small scale {', '.join(quick)}"
-    parser.add_argument("--columns", nargs="+", choices=names, help=told)
-    rows = [*dict.fromkeys(label for column in columns for label in column.methods)]
-    parser.add_argument("--only", nargs="+", choices=rows, default=rows)
-    parser.add_argument("--rounds", type=positive, help="in place of the scale's")
-    parser.add_argument("--dataset", help="in place of the columns' own")
-    parser.add_argument(
-        "--authors-settings",
-        action="store_true",
-        help="with what the authors' commands set for one method alone (Table 2)",
-    )
-    parser.add_argument(
-        "--table",
-        action="store_true",
-        help="of what is finished of --columns and --only; nothing is run",
-    )
-    parser.add_argument("--out", help=f"default {out}-SCALE and what of these is given")
-    given = parser.parse_args()
-    own = [f"{given.rounds}-rounds"] if given.rounds else []
-    own += [re.sub(r"[^\w.=,-]+", "_", given.dataset)] if given.dataset else []
-    own += ["authors-settings"] if given.authors_settings else []
-    given.out = Path(given.out or "-".join([out, given.scale, *own]))
-    everything = given.table or given.scale == "paper"
-    given.columns = given.columns or (names if everything else quick)
-    return given
-
-
-@errors.in_one_line()
-@errors.stopped_at_once()
 def main(
     doc: str,
-    out: str,
-    columns: Sequence[Column],
+    folder: str,
+    problems: Sequence[Column],
     metrics: Mapping[str, str] = ACCURACY,
+) -> list[Cell]:
+    """The cells of a table of these problems, as the command line asks for it.
+
+    `doc` is what its help begins with, `folder` the beginning of the default one.
+    `metrics` names what is measured, and its name among the published numbers.
+    """
+    names = tuple(column.name for column in problems)
+    quick = tuple(column.name for column in problems if column.quick)
+    labels = tuple(dict.fromkeys(label for c in problems for label in c.methods))
+    default_columns = f"By default all, and at small scale {', '.join(quick)}."
+
+    def table_of(
+        scale: Literal["small", "paper"] = "small",
+        seeds: script.Seeds = (0, 1, 2),
+        columns: Annotated[
+            tuple[Literal[names], ...], arg(help=default_columns, metavar="COLUMN ...")
+        ] = (),
+        only: Annotated[
+            tuple[Literal[labels], ...],
+            arg(help="By default all.", metavar="METHOD ..."),
+        ] = (),
+        rounds: script.Rounds = None,
+        dataset: Annotated[
+            str | None, arg(help="In place of the columns' own.")
+        ] = None,
+        authors_settings: Annotated[
+            bool,
+            arg(help="What the authors' commands set for one method alone (Table 2)."),
+        ] = False,
+        table: Annotated[
+            bool, arg(help="Of what is finished of --columns and --only; runs nothing.")
+        ] = False,
+        out: Annotated[
+            str | None, arg(help=f"Else {folder}-SCALE and what of these is given.")
+        ] = None,
+    ) -> list[Cell]:
+        every_column = table or scale == "paper"
+        asked = Asked(
+            scale=scale,
+            seeds=seeds,
+            columns=columns or (names if every_column else quick),
+            only=only or labels,
+            rounds=rounds,
+            dataset=dataset,
+            authors_settings=authors_settings,
+            table=table,
+        )
+        path = Path(out or f"{folder}-{asked.suffix}")
+        return make_table(asked, problems, metrics, path)
+
+    table_of.__doc__ = doc.splitlines()[0]
+    return script.run(table_of)
+
+
+def make_table(
+    asked: Asked, columns: Sequence[Column], metrics: Mapping[str, str], out: Path
 ) -> list[Cell]:
     """Runs what is not finished of what was asked for, and writes the table.
 
     The table has all that is finished in the folder; with --table, of what was asked.
-    `metrics` names what is measured, and its name among the published numbers. Returns
-    the table's cells. Exit code 1 if a cell was left out, which the last line names, or
-    nothing is finished.
+    Returns the table's cells. Exit code 1 if a cell was left out, which the last line
+    names, or nothing is finished.
     """
-    given = arguments(doc, out, columns)
     use_compile_cache()
     every = [(column, label) for column in columns for label in column.methods]
     wanted = [
         (c, label)
         for c, label in every
-        if c.name in given.columns and label in given.only
+        if c.name in asked.columns and label in asked.only
     ]
-    left = [(c.name, label) for c, label in wanted if not fill(given, c, label)]
-    found: list[Cell] = []
-    for column, label in wanted if given.table else every:
-        found += measured(given.out / column.name / label, column, label, metrics)
-    wrong = [] if found else [f"no run is finished in {given.out}"]
-    if found:
-        print(write(given.out, found), flush=True)
+    left = [(c.name, label) for c, label in wanted if not fill(asked, c, label, out)]
+    finished: list[Cell] = []
+    for column, label in wanted if asked.table else every:
+        finished += measured(out / column.name / label, column, label, metrics)
+    wrong = [] if finished else [f"no run is finished in {out}"]
+    if finished:
+        print(write(out, finished), flush=True)
     if left:
         wrong.append(f"left out: {'; '.join(map(', '.join, left))}")
     if wrong:
         raise SystemExit("\n".join(wrong))
-    return found
+    return finished
 
 
-def fill(given: argparse.Namespace, column: Column, label: str) -> bool:
+def fill(asked: Asked, column: Column, label: str, out: Path) -> bool:
     """Runs one cell's sweep over seeds, or what is left of it; False if it cannot."""
-    if given.table:
+    if asked.table:
         return True
-    small, alone = given.scale == "small", given.authors_settings
-    experiment = experiment_of(column, label, small, alone)
-    named = {"rounds": given.rounds, "dataset": given.dataset}
+    small = asked.scale == "small"
+    experiment = experiment_of(column, label, small, asked.authors_settings)
+    named = {"rounds": asked.rounds, "dataset": asked.dataset}
     named = {name: value for name, value in named.items() if value is not None}
     print(f"{column.name}, {label}", file=sys.stderr, flush=True)
-    place = given.out / column.name / label
+    folder = out / column.name / label
     try:
         experiment = experiment.replace(**named)
-        found = sweep(experiment, {"seed": given.seeds}, out=place, quiet=False)
+        results = sweep(experiment, {"seed": asked.seeds}, out=folder, quiet=False)
     except errors.KINDS as error:
         if os.environ.get("PFLJAX_TRACE"):
             raise
         print(f"not run: {error}", file=sys.stderr, flush=True)
         return False
-    greatest.keep(place, found)
+    greatest.keep(folder, results)
     return True
 
 

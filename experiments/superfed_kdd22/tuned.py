@@ -16,20 +16,20 @@ What was reached: pFedMe goes from the last place to the third, tau .82 without 
 (`REPORT.md`). The small scale took 28 min on two busy cores.
 """
 
-import argparse
 import csv
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
-from protocol import MNIST, NOTHING, applied, positive
+from protocol import MNIST, NOTHING, applied
+from shared import script
 from shared.participation import Part, took_part
 from shared.published import decimals, ranks, std_over_seeds, tau
 from table1 import START
+from tyro.conf import arg
 
 from pfljax.runs.settings import Experiment
-from pfljax.runtime import errors
 from pfljax.runtime.devices import use_compile_cache
 from pfljax.sweep import Sweep, points, sweep
 
@@ -152,28 +152,29 @@ def markdown(lines: Sequence[Line], base: Experiment, part: Part) -> str:
     )
 
 
-@errors.in_one_line()
-@errors.stopped_at_once()
-def main() -> None:
+def main(
+    scale: Literal["small", "paper"] = "small",
+    seeds: script.Seeds = (0, 1, 2),
+    only: Annotated[
+        tuple[Literal[tuple(GRID)], ...],
+        arg(help="By default all.", metavar="METHOD ..."),
+    ] = (),
+    rounds: script.Rounds = None,
+    out: Annotated[str | None, arg(help="Else runs/superfed-tuned-SCALE.")] = None,
+) -> None:
     """Tunes what is not tuned; the table has all that is, of these rounds and seeds."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--scale", choices=tuple(SCALES), default="small")
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    parser.add_argument("--only", nargs="+", choices=[*GRID], default=[*GRID])
-    parser.add_argument("--rounds", type=positive, help="in place of the scale's")
-    parser.add_argument("--out", help="default runs/superfed-tuned-SCALE")
-    given = parser.parse_args()
-    out = Path(given.out or f"runs/superfed-tuned-{given.scale}")
-    base = SCALES[given.scale]
-    base = base.replace(rounds=given.rounds or base.participation.rounds)
-    points.combined({"seed": given.seeds})  # refused now, and not after the first grid
+    folder = Path(out or f"runs/superfed-tuned-{scale}")
+    base = SCALES[scale]
+    base = base.replace(rounds=rounds or base.participation.rounds)
+    # Refused now, and not after the first grid.
+    points.combined({"seed": seeds})
     use_compile_cache()
-    for label in given.only:
-        made = line(base, label, given.seeds, out)
-        kept = [x for x in saved(out) if (x.method, x.of) != (label, made.of)]
-        lines = [*(old for old in kept if old.of == made.of), made]
-        text = markdown(lines, base, took_part(base, given.seeds))
-        write(out, [*kept, made], text)
+    for label in only or GRID:
+        tuned = line(base, label, seeds, folder)
+        kept = [x for x in saved(folder) if (x.method, x.of) != (label, tuned.of)]
+        lines = [*(old for old in kept if old.of == tuned.of), tuned]
+        text = markdown(lines, base, took_part(base, seeds))
+        write(folder, [*kept, tuned], text)
     print(text)
 
 
@@ -202,4 +203,4 @@ def write(out: Path, lines: Sequence[Line], text: str) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    script.run(main)

@@ -1,6 +1,7 @@
 """A peer: a command that runs a workload in another simulator and prints its rate."""
 
 import json
+import math
 import shlex
 import subprocess
 
@@ -37,7 +38,7 @@ def ask(command: str, workload: str, method: str) -> float:
     """Local steps per second in the peer's last JSON line, `client_steps_per_s`.
 
     Raises:
-      ValueError: for a command that fails or prints no such line.
+      ValueError: for a command that fails, or prints no such line or no rate.
     """
     filled = command.replace(WORKLOAD, workload).replace(METHOD, method)
     words = shlex.split(filled)
@@ -53,10 +54,16 @@ def ask(command: str, workload: str, method: str) -> float:
     lines = [line for line in process.stdout.splitlines() if line.startswith(MARK)]
     try:
         figures = json.loads(lines[-1][len(MARK) :])
-        return float(figures["client_steps_per_s"])
+        rate = float(figures["client_steps_per_s"])
     except (IndexError, KeyError, TypeError, ValueError):
         printed = lines[-1] if lines else "nothing of the kind"
         raise ValueError(
             f"the peer {words[0]!r} printed {printed}; expected a line "
             'JSON {"client_steps_per_s": ...}'
         ) from None
+    if not 0 < rate < math.inf:
+        raise ValueError(
+            f"the peer {words[0]!r} told of {rate} steps a second; expected a finite "
+            "number > 0"
+        )
+    return rate

@@ -16,12 +16,13 @@ import numpy as np
 from pfljax import models
 from pfljax.bench import against, cost, table
 from pfljax.bench.flops import product_flops
-from pfljax.bench.measure import spread
+from pfljax.bench.measure import check_counts, spread
 from pfljax.core.types import Batch, ClientData, Examples, Task
 from pfljax.landscape import line, plane, pooled, through
 from pfljax.models import task as make_task
 from pfljax.registry import find
 from pfljax.runs.folder import write_json
+from pfljax.runtime import files
 
 SHAPE = (32, 32, 3)
 CLASSES = 10
@@ -143,8 +144,7 @@ def run(
     Raises:
       ValueError: for an unknown name, no repeats, or a peer that fails.
     """
-    if min(repeats, points or 2) < 1:
-        raise ValueError(f"repeats is {repeats}, points {points}; expected 1 or more")
+    check_counts(points=points, repeats=repeats)
     known = CASES if jax.default_backend() == "cpu" else CASES | ACCELERATED
     cases = {name: find("landscape", known, name) for name in names}
     if peer is not None:
@@ -157,8 +157,7 @@ def run(
         results.append({"landscape": name, **figures})
         # Each at once: a long bench shows how far it is.
         print(_line(results[-1]), file=sys.stderr, flush=True)
-    folder = Path(out)
-    folder.mkdir(parents=True, exist_ok=True)
+    folder = files.make_folder(Path(out))
     written = {"machine": table.machine(peak), "results": results}
     write_json(folder / "landscapes.json", written)
     return "\n".join([*HEAD, *map(_line, results)])

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pfljax import engine
+from pfljax import engine, selection
 from pfljax.bench.workloads import Ready
 from pfljax.core.training import budget
 from pfljax.core.types import Key, RunState
@@ -35,6 +35,13 @@ class Sample(NamedTuple):
     steps: int  # real local steps, those of data
     executed: int  # steps that the lanes ran, waiting ones included
     evaluation: float | None  # seconds of one evaluation
+
+
+def check_counts(**counts: int | None) -> None:
+    """Raises a ValueError for a count below 1; None stands for a number of its own."""
+    for name, count in counts.items():
+        if count is not None and count < 1:
+            raise ValueError(f"{name} is {count}; expected at least 1")
 
 
 def compile_program(ready: Ready, state: RunState, rounds: int) -> Program:
@@ -102,10 +109,25 @@ def warm_up(program: Program, ready: Ready, state: RunState) -> RunState:
 
 
 def steps(ready: Ready, key: Key, first: int, rounds: int) -> np.ndarray:
-    """Local steps i[rounds, M] of each drawn client in rounds `first`, ..."""
+    """Local steps i[rounds, M] of each drawn client in rounds `first`, ...
+
+    Raises:
+      ValueError: the selection learns, so who is drawn is not known beforehand.
+    """
     setting = ready.setting
-    round_numbers = first + jnp.arange(rounds)
-    ids = jax.vmap(lambda r: engine.draw(setting, (), key, r))(round_numbers)
+    if selection.learns(setting.selection):
+        raise ValueError(
+            "the selection learns from each round, so steps cannot be counted before "
+            "the rounds are run; expected one that does not, such as uniform"
+        )
+
+    # Its state is the first one still.
+    learned = setting.selection.init()
+
+    def ids_of(round_: jax.Array) -> jax.Array:
+        return engine.draw(setting, learned, key, round_)
+
+    ids = jax.vmap(ids_of)(first + jnp.arange(rounds))
     sizes = ready.train.size[ids]
     return np.asarray(budget(setting.local, sizes))
 

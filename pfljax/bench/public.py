@@ -13,6 +13,7 @@ import jax
 import numpy as np
 
 from pfljax import data
+from pfljax.bench import measure
 from pfljax.bench.workloads import SEED, WORKLOADS
 from pfljax.data import Federation
 from pfljax.runs.checks import resolve
@@ -21,11 +22,20 @@ from pfljax.runtime import devices
 from pfljax.simulate import simulation
 from pfljax.simulate.run import run
 
+ROUNDS = 20  # of one timed call
 TEST = 96  # rows of each client beside the training rows of W1
 
 
-def compare(rounds: int = 20, repeats: int = 3) -> dict[str, Any]:
-    """Seconds of `rounds` rounds bare and by `run`, in turn, and the share kept."""
+def compare(rounds: int | None = None, repeats: int = 3) -> dict[str, Any]:
+    """Seconds of `rounds` rounds bare and by `run`, in turn, and the share kept.
+
+    None are `ROUNDS`.
+
+    Raises:
+      ValueError: no rounds or repeats.
+    """
+    rounds = ROUNDS if rounds is None else rounds
+    measure.check_counts(rounds=rounds, repeats=repeats)
     # Before JAX starts: the settings of devices cannot be changed later.
     devices.prepare()
     clients = federation()

@@ -11,7 +11,7 @@ from pfljax.bench import against, cost, figure, landscape, measure, table
 from pfljax.bench.workloads import WORKLOADS, Ready, build
 from pfljax.registry import find
 from pfljax.runs.folder import write_json
-from pfljax.runtime import devices
+from pfljax.runtime import devices, files
 
 Result = dict[str, Any]
 
@@ -53,8 +53,7 @@ def run(
         )
     cases = _cases(names or list(WORKLOADS), methods)
     _check(cases, rounds, repeats, peer)
-    folder = Path(out)
-    folder.mkdir(parents=True, exist_ok=True)
+    folder = files.make_folder(Path(out))
     devices.prepare()
     peak = cost.peak_flops(jax.devices())
     machine = table.machine(peak)
@@ -86,9 +85,7 @@ def _check(
 ) -> None:
     for name, _ in cases:
         find("workload", WORKLOADS, name)
-    for key, value in (("rounds", rounds), ("repeats", repeats)):
-        if value is not None and value < 1:
-            raise ValueError(f"{key} is {value}; expected at least 1")
+    measure.check_counts(rounds=rounds, repeats=repeats)
     if peer is not None:
         against.check(peer, cases)
 

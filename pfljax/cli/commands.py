@@ -124,8 +124,10 @@ def export(
     folder.read_config(run)  # first of all it must be a run
     name = "server" if client is None else f"client-{client}"
     file = out or run / f"{name}.npz"
+    from pfljax.runtime import devices
     from pfljax.simulate import export as exporting
 
+    devices.check()
     for key, array in exporting.export(run, client, file).items():
         print(f"{key:40} {array.dtype}{list(array.shape)}")
     if client is not None:
@@ -155,12 +157,17 @@ def landscape(
     from pfljax.runtime import devices
 
     devices.use_compile_cache()
+    devices.check()
     wanted = {"points": points, "tolerance": tolerance, "other": other}
     print(command.landscape(run, kind, **wanted))
 
 
 def list_(
-    kind: Positional[Literal["algorithms", "models", "datasets", "partitions"]],
+    kind: Positional[
+        Literal[
+            "algorithms", "models", "datasets", "partitions", "selections", "channels"
+        ]
+    ],
     markdown: Annotated[bool, arg(help="The table of methods.")] = False,
 ) -> None:
     """Prints names to choose from, with their options and defaults.
@@ -170,6 +177,8 @@ def list_(
     from pfljax.cli import listing
 
     print(listing.methods_table() if markdown else listing.listing(kind))
+    for error in listing.broken(kind):
+        print(error, file=sys.stderr)
 
 
 def prepare(
@@ -211,15 +220,18 @@ def bench(
         arg(help="W1 by `pfljax run`, with all that it writes, beside the engine."),
     ] = False,
 ) -> None:
-    """Measures this machine on W1 to W7, or plane and lines, alone or with a peer.
+    """Times W1 to W7, or plane and lines, alone or beside a peer.
 
     Such as: pfljax bench W1 W3
     """
     from pfljax.bench import public as public_run
     from pfljax.bench import run as measure
+    from pfljax.runtime import devices
 
+    devices.prepare()
+    devices.check()
     if public:
-        print(public_run.sentence(public_run.compare(rounds or 20, repeats)))
+        print(public_run.sentence(public_run.compare(rounds, repeats)))
         return
     measured = measure(
         workloads,
@@ -233,16 +245,31 @@ def bench(
 
 
 def conformance(
-    names: Annotated[Positional[tuple[str, ...]], arg(help="Methods, such as ditto.")],
+    names: Annotated[
+        Positional[tuple[str, ...]],
+        arg(help="Methods, such as ditto, or with options: ditto:lam=0.0."),
+    ],
+    bytes: Annotated[
+        tuple[int, int] | None,
+        arg(
+            metavar="DOWN UP",
+            help="What they send of the toy's model: body 64, head 60 bytes.",
+        ),
+    ] = None,
+    ignores_steps: Annotated[
+        bool, arg(help="Their uploads are the same whatever the steps.")
+    ] = False,
 ) -> None:
     """Holds methods to the laws that every method obeys.
 
     Such as: PFLJAX_METHODS=FOLDER pfljax conformance NAME
     """
     from pfljax.conformance import run as verdicts
+    from pfljax.runtime import devices
 
+    devices.check()
     failed = False
-    for verdict in verdicts(names):
+    for verdict in verdicts(names, bytes, ignores_steps):
         print(verdict, flush=True)
         failed |= verdict.error is not None
     if failed:

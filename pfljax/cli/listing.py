@@ -9,21 +9,46 @@ from typing import Any
 
 from pfljax import algorithms, registry
 
-KINDS = ("algorithms", "models", "datasets", "partitions")
+KINDS = (
+    "algorithms",
+    "models",
+    "datasets",
+    "partitions",
+    "selections",
+    "channels",
+)
 EXAMPLE = "twonn on 28 x 28 images, 199,210 parameters"  # whose bytes the table gives
 
 
 def known(kind: str) -> Mapping[str, Callable]:
-    """The registry of a kind, by name."""
+    """The registry of a kind, by name, without methods whose files are broken."""
     if kind == "algorithms":
-        return algorithms.methods()
+        sound, _ = algorithms.importable()
+        return sound
+    # The others load JAX or the readers of data: each only where it is asked for.
     if kind == "models":
         from pfljax.models import MODELS
 
         return MODELS
+    if kind == "selections":
+        from pfljax.selection import SELECTIONS
+
+        return SELECTIONS
+    if kind == "channels":
+        from pfljax.core.channel import CHANNELS
+
+        return CHANNELS
     from pfljax import data
 
     return data.DATASETS if kind == "datasets" else data.PARTITIONS
+
+
+def broken(kind: str) -> list[str]:
+    """A line for each name of a kind that cannot be chosen: a method's broken file."""
+    if kind != "algorithms":
+        return []
+    _, errors = algorithms.importable()
+    return errors
 
 
 def listing(kind: str) -> str:
@@ -95,7 +120,7 @@ def methods_table() -> str:
         "|---|---|---|---|---|---|---|",
     ]
     families = algorithms.families()
-    for name, factory in sorted(algorithms.methods().items()):
+    for name, factory in sorted(known("algorithms").items()):
         file = sys.modules[factory.__module__]
         paper, server, client = _header(file.__doc__ or "")
         down, up = _bytes(factory)

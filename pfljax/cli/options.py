@@ -1,9 +1,8 @@
-"""The options of `pfljax run`: the settings of an experiment and its method's own."""
+"""From the options of a command to the experiment that they say."""
 
 import dataclasses
 import functools
 import inspect
-import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,11 +10,13 @@ from typing import Annotated, Any
 import tyro
 
 from pfljax import registry
-from pfljax.registry import Choice
-from pfljax.runs import config, settings
+from pfljax.cli import records
+from pfljax.cli.records import FromFile
+from pfljax.registry import annotations
+from pfljax.runs import checks, config, settings
 from pfljax.runs.settings import Experiment
-
-CONFIG = "Another run's config.json instead of options; only --out may stand beside it."
+from pfljax.runtime import documents
+from pfljax.runtime.files import FileError
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,9 +31,6 @@ class Processes:
     ] = None
     processes: Annotated[int | None, tyro.conf.arg(help="How many there are.")] = None
     process: Annotated[int | None, tyro.conf.arg(help="Which this is, from 0.")] = None
-
-
-OTHERS = [f"--{field.name}" for field in dataclasses.fields(Processes)]
 
 
 def values(given: Sequence[Sequence[str]]) -> dict[str, list[Any]]:
@@ -52,51 +50,83 @@ def record(args: Sequence[str]) -> type:
     The method's own depend on which one `args` names.
 
     Raises:
-      ValueError: an option or the method is unknown; the message lists the known ones.
+      ValueError: the method is unknown; the message lists the known ones.
     """
-    if _value(args, "--config") is not None:
-        return _FromFile
-    algorithm = _value(args, "--algorithm") or Experiment().method.algorithm
-    factory = None
-    hyper: dict[str, Any] = {}
-    if args:  # else only the commands are listed, and JAX is left alone
-        from pfljax import algorithms
+    if value_of("--config", args) is not None:
+        return FromFile
+    algorithm = value_of("--algorithm", args) or Experiment().method.algorithm
+    if not args:  # only the commands are listed, and JAX is left alone
+        return records.of_settings(algorithm, None, {})
+    from pfljax import algorithms
 
-        factory = algorithms.method(algorithm)
-        hyper = registry.defaults(factory)
-    _check_names(args, hyper)
-    return _record(algorithm, factory, hyper)
+    factory = algorithms.method(algorithm)
+    checks.check_option_names(algorithm, factory)
+    method_options = registry.options(factory)
+    return records.of_settings(algorithm, factory, method_options)
 
 
-def with_settings(command: Callable, record: type) -> Callable:
-    """The command with these options where it says `settings`, without a prefix."""
+def record_of_all_methods() -> type:
+    """The record that completion knows: names of methods, and the options of them all.
 
-    kind = Annotated[record, tyro.conf.arg(name="")]
-    signature = inspect.signature(command)
-    parameters = dict(signature.parameters)
-    parameters["settings"] = parameters["settings"].replace(annotation=kind)
+    A shell completes by a script that was printed once, and cannot ask for a method's.
+    """
+    from pfljax import algorithms
 
-    @functools.wraps(command)
-    def same(**arguments: Any) -> None:
-        command(**arguments)
+    known, _ = algorithms.importable()
+    method_options: dict[str, inspect.Parameter] = {}
+    for factory in known.values():
+        method_options |= registry.options(factory)
+    for name, option in method_options.items():
+        # What one method needs is no option of another: none has to be given.
+        kind = annotations.written(option) | None
+        method_options[name] = option.replace(default=None, annotation=kind)
+    return records.of_settings("methods", None, method_options, names=tuple(known))
 
-    # tyro reads the annotations of what is wrapped, wherever there is such a thing.
-    del same.__wrapped__
-    same.__annotations__ = command.__annotations__ | {"settings": kind}
-    same.__dict__["__signature__"] = signature.replace(
-        parameters=list(parameters.values())
-    )
-    return same
+
+def value_of(option: str, args: Sequence[str]) -> str | None:
+    """The last value that stands behind `option`, before anything is parsed."""
+    last = None
+    for i, arg in enumerate(args):
+        name, equals, value = arg.partition("=")
+        if name != option:
+            continue
+        if equals:
+            last = value
+        elif i + 1 < len(args):
+            last = args[i + 1]
+    return last
+
+
+def kept(command: Callable, record: type | None = None) -> Callable:
+    """What tyro is to call for a command: it keeps the arguments, and runs nothing.
+
+    What the command raises is then no error of the command line's. Its parameters are
+    the command's; `settings` among them has the options of `record`, without a prefix.
+    """
+    parameters = dict(inspect.signature(command).parameters)
+    if record is not None:
+        options = Annotated[record, tyro.conf.arg(name="")]
+        parameters["settings"] = parameters["settings"].replace(annotation=options)
+
+    def keep(*values: Any, **arguments: Any) -> Callable[[], None]:
+        return functools.partial(command, *values, **arguments)
+
+    # tyro reads a function by these three. `functools.wraps` would lead it past them,
+    # to the command itself.
+    keep.__doc__ = command.__doc__
+    keep.__annotations__ = {name: p.annotation for name, p in parameters.items()}
+    keep.__dict__["__signature__"] = inspect.Signature(list(parameters.values()))
+    return keep
 
 
 def from_file(chosen: Any) -> bool:
     """Whether the options are those beside --config."""
-    return isinstance(chosen, _FromFile)
+    return isinstance(chosen, FromFile)
 
 
 def experiment(chosen: Any) -> Experiment:
     """The experiment of a record's values."""
-    if isinstance(chosen, _FromFile):
+    if isinstance(chosen, FromFile):
         return _from_file(chosen)
     hyper: dict[str, Any] = {}
     values: dict[str, Any] = {"seed": chosen.seed}
@@ -118,93 +148,14 @@ def _changed(options: Any) -> dict[str, Any]:
     return changed
 
 
-def _value(args: Sequence[str], option: str) -> str | None:
-    """The last value that stands behind `option`, before anything is parsed."""
-    last = None
-    for i, arg in enumerate(args):
-        name, equals, value = arg.partition("=")
-        if name != option:
-            continue
-        if equals:
-            last = value
-        elif i + 1 < len(args):
-            last = args[i + 1]
-    return last
-
-
-def _check_names(args: Sequence[str], hyper: dict[str, Any]) -> None:
-    """Raises a ValueError that lists the known options if one is unknown."""
-    # Before tyro, which knows of an unknown option but not which ones are near to it.
-    defaults = {name: field.default for name, field in settings.FIELDS.items()}
-    defaults |= hyper
-    defaults.pop("hyper", None)
-    switches = [f"no_{name}" for name, value in defaults.items() if value is False]
-    names = [*defaults, *switches, "config", "help", "over", "no_distributed"]
-    known = [f"--{name.replace('_', '-')}" for name in names]
-    known += OTHERS
-    for arg in args:
-        if arg.startswith("--"):
-            option = arg.partition("=")[0].replace("_", "-")
-            registry.find("option", dict.fromkeys(known), option)
-
-
-def _record(algorithm: str, factory: Callable | None, hyper: dict[str, Any]) -> type:
-    groups = []
-    for name, group in settings.GROUPS.items():
-        fields = [_setting(field) for field in dataclasses.fields(group)]
-        groups.append(_group(name, group.__doc__, fields))
-    if hyper:
-        about = (factory.__doc__ or algorithm).splitlines()[0]
-        options = [_option(name, default) for name, default in hyper.items()]
-        # Behind "method", whose options they are.
-        groups.insert(1, _group(algorithm, about, options))
-    seed = _setting(settings.FIELDS["seed"])
-    file = Annotated[str | None, tyro.conf.arg(help=CONFIG)]
-    config_file = ("config", file, dataclasses.field(default=None))
-    return dataclasses.make_dataclass("Options", [*groups, seed, config_file])
-
-
-def _group(name: str, about: str | None, fields: list) -> tuple[str, Any, Any]:
-    """A field for a group: its options stand below a heading of their own in --help."""
-    fields = [field for field in fields if field[0] != "hyper"]
-    group = dataclasses.make_dataclass(name, fields, namespace={"__doc__": about})
-    return name, group, dataclasses.field(default_factory=group)
-
-
-def _setting(field: dataclasses.Field) -> tuple[str, Any, Any]:
-    kind: Any = field.type
-    default: Any = field.default
-    if kind is Choice:
-        kind = str
-        default = str(default)
-    elif kind == tuple[Choice, ...]:
-        kind = tuple[str, ...]
-    kind = Annotated[kind, tyro.conf.arg(help=field.metadata["help"])]
-    return field.name, kind, dataclasses.field(default=default)
-
-
-def _option(name: str, default: Any) -> tuple[str, Any, Any]:
-    kind: Any = type(default)
-    if default is None:
-        kind = int | None
-    return name, kind, dataclasses.field(default=default)
-
-
-@dataclasses.dataclass(frozen=True)
-class _FromFile:
-    """The options beside --config."""
-
-    config: Annotated[str, tyro.conf.arg(help=CONFIG)]
-    out: Annotated[str | None, tyro.conf.arg(help="Run folder, else the file's.")] = (
-        None
-    )
-
-
-def _from_file(chosen: _FromFile) -> Experiment:
+def _from_file(chosen: FromFile) -> Experiment:
     """The experiment of a config.json, in another folder if --out says so."""
     try:
-        nested = json.loads(Path(chosen.config).read_text())
+        nested = documents.read(Path(chosen.config), edited=True)
+    except FileError as error:
+        raise FileError(f"--config {error}") from None
+    try:
         written = config.from_dict(nested)
-    except (OSError, ValueError) as error:
+    except ValueError as error:
         raise ValueError(f"--config {chosen.config} cannot be read: {error}") from None
     return written.replace(out=chosen.out) if chosen.out else written

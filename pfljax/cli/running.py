@@ -6,27 +6,32 @@ from typing import Any
 from pfljax.cli.options import Processes
 from pfljax.runs import claims, folder
 from pfljax.runs.settings import Experiment
-from pfljax.runtime import devices, errors, processes
+from pfljax.runtime import devices, errors, meeting, processes
 
 
 def address(given: Processes) -> dict[str, Any] | None:
-    """The arguments of `processes.connect`; None for a process that is alone.
+    """The arguments of `meeting.connect`; None for a process that is alone.
 
     Raises:
       ValueError: the address of the processes is half given, or none.
     """
-    return processes.address(**vars(given))
+    return meeting.address(**vars(given))
 
 
 def run(
     experiment: Experiment, address: dict[str, Any] | None, begun: bool = False
 ) -> None:
     """Runs it, or says that it is finished; `begun` maybe on other devices."""
-    path = Path(experiment.folder)
-    page = path / "report.html"
     # Processes join before anything asks JAX for its devices: it starts but once.
     if address is not None:
-        processes.connect(**address)
+        meeting.connect(**address)
+    with meeting.ending_together():
+        _run(experiment, begun)
+
+
+def _run(experiment: Experiment, begun: bool) -> None:
+    path = Path(experiment.folder)
+    page = path / "report.html"
     if begun:
         here = devices.at_hand(experiment.machine.devices)
         experiment = experiment.replace(devices=here)
@@ -35,12 +40,11 @@ def run(
         return
     devices.use_compile_cache()
     # Here alone: a finished run is answered without the engine.
-    from pfljax.simulate import evaluation
     from pfljax.simulate.run import run as run_rounds
 
     with errors.stopped_at_once():
         summary = run_rounds(experiment)
-    accuracy = evaluation.headline(summary["last"]["evaluations"])
+    accuracy = summary["last"]["personal"]["accuracy"]
     _print(
         f"{experiment.method.algorithm}: accuracy {accuracy:.4f} on test rows, mean "
         "over clients, each by the model it uses, "
@@ -54,6 +58,7 @@ def _finished(path: Path, experiment: Experiment) -> bool:
     if not folder.finished(path):
         return False
     claims.claim(path, experiment)
+    folder.check_unchanged(path)
     counted = folder.read_config(path).evaluation.baseline
     same = counted == experiment.evaluation.baseline
     return same and folder.complete(path, experiment.participation.rounds)

@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import jax
 
-from pfljax import algorithms
-from pfljax.conformance.laws import LAWS, Law, bytes_are_as_declared
+from pfljax import algorithms, registry
+from pfljax.conformance.laws import LAWS, OF_STEPS, Law, bytes_are_as_declared
 from pfljax.conformance.play import Case, Played, play
 
 
@@ -17,23 +17,44 @@ class Verdict(NamedTuple):
     label: str  # the method and its options
     law: str  # its number, and what it says
     error: Exception | None  # None where it holds
+    unjudged: str = ""  # why it cannot be judged
 
     def __str__(self) -> str:
+        if self.unjudged:
+            return f"skip  {self.label}  {self.law}: {self.unjudged}"
         if self.error is None:
             return f"pass  {self.label}  {self.law}"
         reason = " ".join(str(self.error).split())
         return f"FAIL  {self.label}  {self.law}: {type(self.error).__name__}: {reason}"
 
 
-def run(names: Iterable[str]) -> Iterator[Verdict]:
-    """The verdicts on these methods, law by law, each by its default options.
+def run(
+    names: Iterable[str],
+    bytes: tuple[int, int] | None = None,
+    ignores_steps: bool = False,
+) -> Iterator[Verdict]:
+    """The verdicts on these methods, law by law.
+
+    Args:
+      names: of methods, with options if need be: "ifca:averaging=gradients".
+      bytes: that all of them declare, down and up; those of `Case`.
+      ignores_steps: of all of them, as in `Case`.
 
     Raises:
-      ValueError: a name is unknown; nothing was run then.
+      ValueError: there is no name, or a name or an option is unknown or missing;
+        nothing was run then.
     """
-    cases = [Case(name) for name in names]
-    for case in cases:
-        algorithms.method(case.name)
+    cases = []
+    for text in names:
+        choice = registry.parse(text)
+        registry.check("algorithm", choice, algorithms.method(choice.name))
+        case = Case(choice.name, choice.kwargs, bytes, ignores_steps)
+        cases.append(case)
+    if not cases:
+        raise ValueError(
+            "no method is given; expected pfljax conformance NAME ..., such as ditto "
+            "or ditto:lam=0.0"
+        )
     for case in cases:
         yield from check(case)
 
@@ -54,14 +75,24 @@ def check(case: Case) -> Iterator[Verdict]:
             )
             return
         for number, law in LAWS.items():
-            # By default options from the command line, nobody has declared any bytes.
-            if law is bytes_are_as_declared and case.bytes is None:
-                continue
+            said = f"{number}: {_says(law)}"
+            unjudged = _unjudged(law, case)
+            error = None if unjudged else _error(law, played)
             yield Verdict(
                 label=case.label,
-                law=f"{number}: {_says(law)}",
-                error=_error(law, played),
+                law=said,
+                error=error,
+                unjudged=unjudged,
             )
+
+
+def _unjudged(law: Law, case: Case) -> str:
+    """Why a law cannot be judged of this case; "" where it can."""
+    if law is bytes_are_as_declared and case.bytes is None:
+        return "no bytes are declared; give --bytes DOWN UP, or those of the Case"
+    if law in OF_STEPS and case.ignores_steps:
+        return "its uploads are the same whatever the steps"
+    return ""
 
 
 def _says(law: Law) -> str:

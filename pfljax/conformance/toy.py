@@ -1,6 +1,6 @@
 """Small federations and models for the tests.
 
-`ragged` rows to classify, and quadratic clients f_k(w) = a_k / 2 ||w - b_k||^2, whose
+`ragged` rows to classify, and quadratic clients f_k(w) = a_k / 2 ||w - b_k||^2, where
 methods are known in closed form.
 """
 
@@ -20,14 +20,7 @@ HEAD = 4 * 15  # and of its head
 WHOLE = BODY + HEAD
 SIZES = (3, 20, 7, 12, 5, 9, 16, 4)
 A = np.array([0.5, 1.0, 2.0, 1.5])  # curvature of each quadratic client
-B = np.array(  # its minimum
-    [
-        [1.0, 0, 2],
-        [-1, 2, 0.5],
-        [0.5, -2, 1],
-        [3, 1, -1],
-    ]
-)
+B = np.array([[1.0, 0, 2], [-1, 2, 0.5], [0.5, -2, 1], [3, 1, -1]])  # its minimum
 COUNTS = np.array([2, 5, 3, 4])  # its rows
 RATE = 0.1
 
@@ -78,7 +71,17 @@ def classifier():
     """A perceptron with 16 parameters in its body and 15 in its head."""
     # One record for all: jitted functions of a task are cached by its identity.
     model = models.mlp(3, hidden=(4,))
-    return models.task(model, (3,))
+    return traced_once(models.task(model, (3,)))
+
+
+def traced_once(task):
+    """The task, whose model is traced once for all methods and programs.
+
+    Most of the time in which a small program is traced goes to Flax.
+    """
+    functions = ("init", "loss", "logits", "features", "predict", "head")
+    jitted = {name: jax.jit(getattr(task, name), inline=True) for name in functions}
+    return task._replace(**jitted)
 
 
 def flat(params):

@@ -6,15 +6,20 @@ Weight 0 means absent. `mean`, `median`, `trimmed_mean` and `krum` share one sig
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Annotated, Any
 
 import jax
 import jax.numpy as jnp
 
+from pfljax import registry
 from pfljax.core import tree
 from pfljax.core.types import Array, Cohort
+from pfljax.registry import AtLeastOne, Count, Range, checked
 
 Reducer = Callable[[Any, Array], Any]
+Trimmed = Annotated[  # half of them at either end would leave nobody
+    float, Range(lambda value: 0 <= value < 0.5, "0 <= trim < 0.5")
+]
 
 
 def averaging(weighting: str) -> Callable[[Any, Any, Cohort], Any]:
@@ -27,8 +32,7 @@ def averaging(weighting: str) -> Callable[[Any, Any, Cohort], Any]:
       ValueError: for another weighting.
     """
     known = {"rows": by_rows, "uniform": reported}
-    if weighting not in known:
-        raise ValueError(f"weighting is {weighting!r}; known: {', '.join(known)}")
+    registry.require_known("weighting", weighting, known)
     weight_of = known[weighting]
 
     def aggregate(
@@ -78,13 +82,12 @@ def median(uploads: Any, weight: Array) -> Any:
     return jax.tree.map(of_leaf, uploads)
 
 
-def trimmed_mean(trim: float = 0.1) -> Reducer:
+@checked
+def trimmed_mean(trim: Trimmed = 0.1) -> Reducer:
     """Mean of each coordinate without its floor(trim m) largest and smallest of m.
 
     Yin et al., ICML 2018. trim = 0 is the unweighted mean.
     """
-    if not 0 <= trim < 0.5:
-        raise ValueError(f"trim is {trim}; expected 0 <= trim < 0.5")
 
     def reducer(uploads: Any, weight: Array) -> Any:
         present = weight > 0
@@ -105,7 +108,8 @@ def trimmed_mean(trim: float = 0.1) -> Reducer:
     return reducer
 
 
-def krum(byzantine: int, chosen: int = 1) -> Reducer:
+@checked
+def krum(byzantine: Count, chosen: AtLeastOne = 1) -> Reducer:
     """Mean of the `chosen` uploads with the nearest m - byzantine - 2 neighbours.
 
     Blanchard et al., NeurIPS 2017; chosen > 1 is Multi-Krum.

@@ -2,10 +2,14 @@
 
     upload_k -> send (at the client: clipped, noised, ...) -> receive (at the server)
 
-A channel works with every method that averages what it is sent. A robust reducer is a
-channel too: it puts the robust value in the place of every upload, so that whatever
-mean the method takes is that value. (IFCA's clusters would be mixed by it.) What
-clients do to uploads comes before what the server does, whatever their order.
+What a client changed is its upload without its origin (`Algorithm.origin`): the message
+of most methods, zeros where the upload is a difference already. A leaf without an
+origin, such as IFCA's choice of a cluster, is no change and passes as it is.
+
+A robust reducer is a channel too: it puts the robust value in the place of every
+upload, so that whatever mean the method takes is that value. Uploads that have leaves
+without an origin would be mixed by it: with those methods it is refused. What clients
+do to uploads comes before what the server does, whatever their order.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,17 +19,26 @@ import jax
 import jax.numpy as jnp
 
 from pfljax import registry
-from pfljax.core import aggregation, tree
+from pfljax.core import aggregation, origins, tree
 from pfljax.core.keys import derive
-from pfljax.core.types import Array, Cohort, Key, Message, Upload
-from pfljax.registry import Choice
+from pfljax.core.types import (
+    Algorithm,
+    Array,
+    Client,
+    Cohort,
+    Key,
+    Message,
+    Origin,
+    Upload,
+)
+from pfljax.registry import AtLeastOne, Choice, Count, NotNegative, Positive, checked
 
 
 class Channel(NamedTuple):
     """How uploads travel; `state` is in `RunState.channel`."""
 
     init: Callable[[], Any]  # the state before the first round
-    send: Callable[[Any, Key, Message, Upload], Upload]  # of one client
+    send: Callable[[Any, Key, Origin, Upload], Upload]  # of one client
     receive: Callable[[Any, Key, Upload, Cohort], tuple[Upload, Any]]  # stacked over M
 
 
@@ -37,7 +50,7 @@ def nothing() -> Any:
 def as_sent(
     state: Any,
     key: Key,
-    message: Message,
+    origin: Origin,
     upload: Upload,
 ) -> Upload:
     """The upload, untouched."""
@@ -54,76 +67,90 @@ def as_received(
     return uploads, state
 
 
-def sending(send: Callable[[Key, Message, Upload], Upload]) -> Channel:
+def sending(send: Callable[[Key, Origin, Upload], Upload]) -> Channel:
     """A channel that remembers nothing and changes each upload at its client."""
 
     def stateless(
         state: Any,
         key: Key,
-        message: Message,
+        origin: Origin,
         upload: Upload,
     ) -> Upload:
-        return send(key, message, upload)
+        return send(key, origin, upload)
 
     return Channel(init=nothing, send=stateless, receive=as_received)
 
 
-def clip(*, norm: float = 1.0) -> Channel:
+@checked
+def clip(*, norm: Positive = 1.0) -> Channel:
     """Scales what a client changed to an L2 norm of at most `norm`, over all leaves.
 
     McMahan et al., ICLR 2018, https://arxiv.org/abs/1710.06963 (section 2, flat
-    clipping). What changed is upload - message where both have one structure, as in
-    methods that send parameters back, else the upload itself, as in SCAFFOLD. A large
-    `norm` changes nothing.
+    clipping). What changed is upload - origin. A large `norm` changes nothing, a small
+    one sends the origin. Counts and flags are no coordinates: they pass.
     """
-    registry.require("norm", norm, norm > 0, "a number > 0")
 
     def send(
         key: Key,
-        message: Message,
+        origin: Origin,
         upload: Upload,
     ) -> Upload:
-        start = origin(message, upload)
-        change = tree.sub(upload, start)
+        start, values, others = origins.parts(origin, upload)
+        change = tree.sub(values, start)
         length = jnp.sqrt(tree.square_norm(change))
-        # Not above: there the upload keeps its bits.
         shrunk = tree.axpy(norm / jnp.maximum(length, norm), change, start)
-        return tree.where(length > norm, shrunk, upload)
+        # Not above the norm: there the upload keeps its bits.
+        clipped = tree.where(length > norm, shrunk, values)
+        return tree.merge(clipped, others)
 
     return sending(send)
 
 
-def gaussian(*, std: float = 0.01) -> Channel:
-    """Adds noise N(0, std^2) to every element of an upload; `std` = 0 adds none.
+@checked
+def gaussian(*, std: NotNegative = 0.01) -> Channel:
+    """Adds noise N(0, std^2) to every element of a change; `std` = 0 adds none.
 
     With `clip` before it, the Gaussian mechanism at the client (local differential
     privacy): std = noise multiplier * norm.
     """
-    registry.require("std", std, std >= 0, "a number >= 0")
 
     def send(
         key: Key,
-        message: Message,
+        origin: Origin,
         upload: Upload,
     ) -> Upload:
         leaves, structure = jax.tree.flatten(upload)
         if not leaves:  # no key can be split into none
             return upload
         keys = jax.random.split(key, len(leaves))
-        noisy = []
-        for leaf, leaf_key in zip(leaves, keys, strict=True):
-            # Counts and labels are no coordinates.
-            if jnp.issubdtype(leaf.dtype, jnp.floating):
-                noise = jax.random.normal(leaf_key, leaf.shape, leaf.dtype)
-                leaf = leaf + std * noise
-            noisy.append(leaf)
-        return jax.tree.unflatten(structure, noisy)
+        leaf_keys = jax.tree.unflatten(structure, list(keys))
+
+        def noisy(leaf: Array, start: Any, leaf_key: Key) -> Array:
+            if not origins.is_change(leaf, start):
+                return leaf
+            noise = jax.random.normal(leaf_key, leaf.shape, leaf.dtype)
+            return leaf + std * noise
+
+        return jax.tree.map(noisy, upload, origin, leaf_keys)
 
     return sending(send)
 
 
-def robust(reducer: aggregation.Reducer) -> Channel:
-    """A channel that puts `reducer` of the cohort's uploads in the place of each."""
+def robust(name: str, reducer: aggregation.Reducer) -> Channel:
+    """A channel that puts `reducer` of the cohort's uploads in the place of each.
+
+    Its `send` raises a ValueError for uploads that have leaves without an origin.
+    """
+
+    def send(state: Any, key: Key, origin: Origin, upload: Upload) -> Upload:
+        names = origins.absent(origin, upload)
+        if names:
+            raise ValueError(
+                f"channel {name!r} puts one value in the place of every upload, but "
+                f"uploads of this method differ by a part that is no change: "
+                f"{', '.join(names)}; choose another channel, such as clip"
+            )
+        return upload
 
     def receive(
         state: Any,
@@ -140,27 +167,27 @@ def robust(reducer: aggregation.Reducer) -> Channel:
 
         return jax.tree.map(repeated, value, uploads), state
 
-    return Channel(init=nothing, send=as_sent, receive=receive)
+    return Channel(init=nothing, send=send, receive=receive)
 
 
 def median() -> Channel:
     """The median of each coordinate, for each upload (Yin et al., ICML 2018)."""
-    return robust(aggregation.median)
+    return robust("median", aggregation.median)
 
 
-def trimmed_mean(*, trim: float = 0.1) -> Channel:
+@checked
+def trimmed_mean(*, trim: aggregation.Trimmed = 0.1) -> Channel:
     """The trimmed mean in the place of each upload (Yin et al., ICML 2018)."""
-    return robust(aggregation.trimmed_mean(trim))
+    return robust("trimmed_mean", aggregation.trimmed_mean(trim))
 
 
-def krum(*, byzantine: int = 1, chosen: int = 1) -> Channel:
+@checked
+def krum(*, byzantine: Count = 1, chosen: AtLeastOne = 1) -> Channel:
     """The (multi-)Krum mean in the place of each (Blanchard et al., NeurIPS 2017).
 
     Of fewer reports than `chosen`, all; of byzantine + 2 or fewer, those asked first.
     """
-    registry.require("byzantine", byzantine, byzantine >= 0, "at least 0")
-    registry.require("chosen", chosen, chosen >= 1, "at least 1")
-    return robust(aggregation.krum(byzantine, chosen))
+    return robust("krum", aggregation.krum(byzantine, chosen))
 
 
 CHANNELS: dict[str, Callable[..., Channel]] = {
@@ -181,13 +208,13 @@ def chain(channels: Sequence[Channel]) -> Channel:
     def send(
         states: Any,
         key: Key,
-        message: Message,
+        origin: Origin,
         upload: Upload,
     ) -> Upload:
         for index, channel in enumerate(channels):
             # By position, not by name: a channel may be there twice.
             channel_key = derive(key, str(index))
-            upload = channel.send(states[index], channel_key, message, upload)
+            upload = channel.send(states[index], channel_key, origin, upload)
         return upload
 
     def receive(
@@ -221,10 +248,27 @@ def make(choices: Sequence[Choice]) -> Channel | None:
     return chain(channels) if channels else None
 
 
-def origin(message: Message, upload: Upload) -> Upload:
-    """What an upload is a change of: the message if it is shaped alike, else zero."""
-    if jax.tree.structure(message) != jax.tree.structure(upload):
-        return tree.zeros(upload)
-    sent_shapes = jax.tree.map(jnp.shape, message)
-    upload_shapes = jax.tree.map(jnp.shape, upload)
-    return message if sent_shapes == upload_shapes else tree.zeros(upload)
+def sent(
+    channel: Channel,
+    algorithm: Algorithm,
+    state: Any,
+    key: Key,
+    message: Message,
+    client: Client,
+    upload: Upload,
+) -> Upload:
+    """The upload as it leaves its client; `client` is the state before training.
+
+    Raises:
+      ValueError: the method's origin is not shaped as its upload, or the channel cannot
+        do with it.
+    """
+    origin = algorithm.origin(message, client, upload)
+    if not origins.fits(origin, upload):
+        raise ValueError(
+            "a channel acts on what a client changed, but this method's uploads are "
+            "shaped otherwise than their origin, which is the message unless "
+            "`Algorithm.origin` says otherwise; give it, with zeros where the upload "
+            "is a difference and None at leaves that are no change"
+        )
+    return channel.send(state, key, origin, upload)

@@ -5,8 +5,19 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from pfljax.core import tree
-from pfljax.core.types import Algorithm, ClientData, Examples, Key, Task, Turn
+from pfljax.core import channel, tree
+from pfljax.core.channel import Channel
+from pfljax.core.types import (
+    Algorithm,
+    ClientData,
+    Examples,
+    Key,
+    Message,
+    Origin,
+    Task,
+    Turn,
+    Upload,
+)
 
 
 class Traffic(NamedTuple):
@@ -27,15 +38,43 @@ def shapes_of_client(input_shape: tuple[int, ...]) -> Any:
     return ClientData(examples=pool, offset=number, size=number)
 
 
+class Exchange(NamedTuple):
+    """What one client and the server send each other in a round, as shapes."""
+
+    message: Message
+    origin: Origin
+    upload: Upload
+
+
 def traffic_of(
     algorithm: Algorithm,
     task: Task,
     num_clients: int,
     input_shape: tuple[int, ...],
+    through: Channel | None = None,
 ) -> Traffic:
-    """Bytes of message and upload, from their shapes alone: nothing is run."""
+    """Bytes of message and upload, those of `exchange_of`."""
+    exchange = exchange_of(algorithm, task, num_clients, input_shape, through)
+    return Traffic(
+        down=tree.nbytes(exchange.message),
+        up=tree.nbytes(exchange.upload),
+    )
 
-    def exchange(key: Key, data: ClientData) -> tuple[Any, Any]:
+
+def exchange_of(
+    algorithm: Algorithm,
+    task: Task,
+    num_clients: int,
+    input_shape: tuple[int, ...],
+    through: Channel | None = None,
+) -> Exchange:
+    """What is sent in a round, traced: nothing is run.
+
+    Raises:
+      ValueError: uploads of this method cannot go `through` this channel.
+    """
+
+    def exchange(key: Key, data: ClientData) -> Exchange:
         params = task.init(key)
         server = algorithm.init(params, num_clients, key)
         client = algorithm.init_client(params, jnp.int32(0), key)
@@ -49,8 +88,12 @@ def traffic_of(
         )
         message = algorithm.message(turn, server, client)
         _, upload, _ = algorithm.train(turn, message, client, data)
-        return message, upload
+        if through is not None:
+            upload = channel.sent(
+                through, algorithm, through.init(), key, message, client, upload
+            )
+        origin = algorithm.origin(message, client, upload)
+        return Exchange(message=message, origin=origin, upload=upload)
 
     data = shapes_of_client(input_shape)
-    message, upload = jax.eval_shape(exchange, jax.random.key(0), data)
-    return Traffic(down=tree.nbytes(message), up=tree.nbytes(upload))
+    return jax.eval_shape(exchange, jax.random.key(0), data)

@@ -1,8 +1,24 @@
 """What a method declares of running statistics where it does not average them.
 
-`dropped` and `kept` change a method whose messages and uploads are parameters, or a
-part of them, as FedPer's bodies are. Who sends differences or several models, as
-SCAFFOLD and IFCA do, averages statistics.
+`kept(method)` leaves statistics with each client, `dropped(method)` with nobody. The
+method's own functions still see whole models. Before a model travels, `unsent` takes
+its statistics out, and where it arrives `filled` puts others in: the client's own, or
+in the server those that the model began with.
+
+    whole                               {"scale": 2.0, "batch_stats": {"mean": 10.0}}
+    unsent(whole)                       {"scale": 2.0, "batch_stats": {"mean": ()}}
+    filled(.., {"batch_stats/mean": 9})  {"scale": 2.0, "batch_stats": {"mean": 9}}
+
+Two things may stand in a tree where a statistic was: `()`, which is not sent and will
+be filled in, and None, which `tree.split` dealt to another part, as FedPer deals heads,
+and which stays. Names are of two kinds as well. A client's statistics have the names in
+its model (`name_in_model`), whatever record is around it in a message or an upload. A
+server may be a record of two models, whose statistics only the whole path
+(`jax.tree_util.keystr`) tells apart.
+
+Both take a method whose messages and uploads are parameters, or a part of them, as
+FedPer's bodies are. Who sends differences or several models, as SCAFFOLD and IFCA do,
+averages statistics.
 """
 
 from collections.abc import Callable
@@ -10,7 +26,7 @@ from typing import Any, NamedTuple
 
 import jax
 
-from pfljax.core.statistics import is_statistic
+from pfljax.core.statistics import by_kind, is_statistic
 from pfljax.core.types import Algorithm
 
 Tree = Any
@@ -26,21 +42,6 @@ class Client(NamedTuple):
     statistics: dict[str, Any]  # by their names in the model
 
 
-def dropped(method: Algorithm) -> Algorithm:
-    """The method, whose server keeps the statistics that the model began with."""
-
-    def train(turn, message, client, data):
-        client, upload, metrics = method.train(turn, message, client, data)
-        return client, unsent(upload), metrics
-
-    def aggregate(server, uploads, cohort):
-        mean = method.aggregate(unsent(server), uploads, cohort)
-        began = by_name(server, jax.tree_util.keystr)
-        return filled(mean, began, jax.tree_util.keystr)
-
-    return method._replace(train=train, aggregate=aggregate)
-
-
 def kept(method: Algorithm) -> Algorithm:
     """The method, whose clients keep their own statistics, which are never sent.
 
@@ -48,6 +49,7 @@ def kept(method: Algorithm) -> Algorithm:
     not trained yet has the statistics that the model began with; so has the server.
     """
     endpoints = method.endpoints
+    judged_by = _judged_by(method)
 
     def init_client(params, client_id, key):
         state = method.init_client(params, client_id, key)
@@ -63,15 +65,11 @@ def kept(method: Algorithm) -> Algorithm:
         statistics = client.statistics | by_name(upload)
         return Client(state=state, statistics=statistics), unsent(upload), metrics
 
-    def as_seen_by(client, server):
-        return filled(unsent(server), client.statistics)
-
     def personal(turn, server, client, data):
-        server = as_seen_by(client, server)
-        if method.personal is None:
-            assert method.server_model is not None
-            return method.server_model(server)
-        return method.personal(turn, server, client.state, data)
+        return judged_by(turn, as_seen_by(client, server), client.state, data)
+
+    def origin(message, client, upload):
+        return unsent(method.origin(message, client.state, upload))
 
     def path(server, client):
         assert endpoints is not None
@@ -84,28 +82,56 @@ def kept(method: Algorithm) -> Algorithm:
         train=train,
         personal=personal,
         endpoints=path if endpoints else None,
+        origin=origin,
     )
+
+
+def dropped(method: Algorithm) -> Algorithm:
+    """The method, whose server keeps the statistics that the model began with."""
+
+    def train(turn, message, client, data):
+        client, upload, metrics = method.train(turn, message, client, data)
+        return client, unsent(upload), metrics
+
+    def aggregate(server, uploads, cohort):
+        mean = method.aggregate(unsent(server), uploads, cohort)
+        # A server may be a record of two models: whole paths tell theirs apart.
+        began = by_name(server, jax.tree_util.keystr)
+        return filled(mean, began, jax.tree_util.keystr)
+
+    def origin(message, client, upload):
+        return unsent(method.origin(message, client, upload))
+
+    return method._replace(train=train, aggregate=aggregate, origin=origin)
+
+
+def _judged_by(method: Algorithm) -> Callable[..., Any]:
+    """The method's `personal`, or the server's model where it has none."""
+    if method.personal is not None:
+        return method.personal
+    server_model = method.server_model
+    assert server_model is not None
+    return lambda turn, server, client, data: server_model(server)
+
+
+def as_seen_by(client: Client, server: Tree) -> Tree:
+    """The server with the statistics of this client."""
+    return filled(unsent(server), client.statistics)
 
 
 def unsent(a: Tree) -> Tree:
     """`a` without its statistics."""
-
-    def parameter(path: Any, leaf: Any) -> Any:
-        return UNSENT if is_statistic(path) else leaf
-
-    return jax.tree_util.tree_map_with_path(parameter, a)
+    return by_kind(a, statistic=lambda leaf: UNSENT)
 
 
 def name_in_model(path: Any) -> str:
-    """The names on a leaf's path, without the fields of a record around the model."""
+    """The names on a leaf's path, without the fields of a record around the model.
+
+    A message may be a record and the upload a bare model: in both, a statistic has one
+    name.
+    """
     keys = [str(key.key) for key in path if hasattr(key, "key")]
     return "/".join(keys)
-
-
-def by_name(a: Tree, name: Callable[[Any], str] = name_in_model) -> dict[str, Any]:
-    """The statistics of `a`."""
-    leaves = jax.tree_util.tree_leaves_with_path(a)
-    return {name(path): leaf for path, leaf in leaves if is_statistic(path)}
 
 
 def filled(
@@ -113,7 +139,11 @@ def filled(
     statistics: dict[str, Any],
     name: Callable[[Any], str] = name_in_model,
 ) -> Tree:
-    """`a` with statistics where `unsent` took them."""
+    """`a` with statistics where `unsent` took them; their names are those of `by_name`.
+
+    Raises:
+      KeyError: one of them has no statistic of its name.
+    """
 
     def fill(path: Any, leaf: Any) -> Any:
         missing = is_statistic(path) and _is_unsent(leaf)
@@ -125,3 +155,9 @@ def filled(
 
 def _is_unsent(leaf: Any) -> bool:
     return isinstance(leaf, tuple) and leaf == UNSENT
+
+
+def by_name(a: Tree, name: Callable[[Any], str] = name_in_model) -> dict[str, Any]:
+    """The statistics of `a`, by the `name` of their path."""
+    leaves = jax.tree_util.tree_leaves_with_path(a)
+    return {name(path): leaf for path, leaf in leaves if is_statistic(path)}

@@ -1,7 +1,13 @@
 """How a client takes steps: `fit`, on the one loop over minibatches, `over_batches`.
 
-A method changes local training by giving `fit` another loss, a penalty beside it, or in
-place of the loss's own gradient a function (params, batch, key) -> (loss, gradient).
+`fit` steps parameters by an optimizer. A method changes local training by giving it
+another loss, a penalty beside the loss, or another gradient, never by a loop of its
+own. A method whose steps alternate gives `over_batches` its own step. FedProx, whole:
+
+    def penalty(w_k):
+        return mu / 2 * tree.square_norm(tree.sub(w_k, w))
+
+    w_k, metrics = fit(task.loss, w, data, turn, local, penalty=penalty)
 """
 
 from collections.abc import Callable, Sequence
@@ -13,7 +19,7 @@ import optax
 
 from pfljax.core import statistics, tree
 from pfljax.core.keys import derive, fold
-from pfljax.core.shuffle import index_shuffle
+from pfljax.core.minibatches import minibatch, rows, steps_per_epoch
 from pfljax.core.types import (
     Array,
     Batch,
@@ -27,94 +33,101 @@ from pfljax.core.types import (
 
 Loss = Callable[[Any, Batch, Key], Array]
 Gradient = Callable[[Any, Batch, Key], tuple[Array, Any]]  # (data loss, gradient)
+# A gradient whose losses have names: (metrics, gradient).
+Direction = Callable[[Any, Batch, Key], tuple[Metrics, Any]]
 Step = Callable[[Any, Batch, Key], tuple[Any, Metrics]]  # carry -> (carry, metrics)
 
 
-def learning_rate(local: Local, round_: Array) -> Any:
-    """The learning rate of this round (0 for the first), traced or not."""
-    rate = local.learning_rate
-    return rate(round_) if callable(rate) else rate
-
-
-def steps_per_epoch(local: Local, size: Array) -> Array:
-    """Batches that cover `size` rows, the last one short if need be; i32[...]."""
-    return -(-size // local.batch_size)
-
-
-def budget(local: Local, size: Array) -> Array:
-    """Steps of a client with `size` training rows; i32[...]."""
-    if local.epochs is None:
-        return jnp.full_like(size, local.steps or 0)
-    return local.epochs * steps_per_epoch(local, size)
-
-
-def with_epochs(
+def fit(
+    loss: Loss,
+    params: Any,
+    data: ClientData,
     turn: Turn,
     local: Local,
-    epochs: int | None,
-) -> Turn:
-    """The turn with its budget scaled to `epochs`; None leaves it as it is."""
-    if epochs is None:
-        return turn
-    if local.epochs is None:
-        raise ValueError(
-            f"one part is to train {epochs} epochs, but local training counts steps; "
-            "give epochs instead of steps, or None for as many steps"
-        )
-    return turn._replace(steps=turn.steps * epochs // local.epochs)
+    gradient: Gradient | None = None,
+    penalty: Callable[[Any], Array] | None = None,
+) -> tuple[Any, Metrics]:
+    """Parameters after `turn.steps` minibatch steps, and means over the steps.
 
+    The optimizer starts afresh. "loss" is the data loss at the model that is stepped,
+    before its step; "penalty" is apart, so that the losses of methods compare.
 
-def minibatch(
-    data: ClientData,
-    step: Array,
-    key: Key,
-    batch_size: int,
-) -> Batch:
-    """Rows of a step: exact epochs, each shuffled anew, the last batch short."""
-    size = jnp.maximum(data.size, 1)
-    per_epoch = -(-size // batch_size)
-    epoch = step // per_epoch
-    first = step % per_epoch * batch_size
-    position = first + jnp.arange(batch_size)
-    # The shuffle is one of [0, size): padding takes the last row, under mask 0.
-    existing = jnp.minimum(position, size - 1)
-    index = index_shuffle(existing, size, key, epoch)
-    return rows(data, index, position < data.size)
-
-
-def sample(
-    data: ClientData,
-    key: Key,
-    batch_size: int,
-) -> Batch:
-    """`batch_size` rows drawn uniformly with replacement."""
-    size = jnp.maximum(data.size, 1)
-    drawn = jax.random.randint(key, (batch_size,), 0, size)
-    has_rows = jnp.full(batch_size, data.size > 0)
-    return rows(data, drawn, has_rows)
-
-
-def rows(
-    data: ClientData,
-    index: Array,
-    valid: Array,
-) -> Batch:
-    """The client's rows at `index` [B], in storage type; mask from `valid` [B]."""
-    x, y = tree.take(data.examples, data.offset + index)
-    return Batch(x, y, valid.astype(jnp.float32))
-
-
-def in_batches(batch: Batch, batch_size: int) -> Batch:
-    """A batch of whole batches as a stack of them, leaves [B / batch_size, ...].
-
-    A model applied to each by `vmap` sees `batch_size` rows, as its batch normalisation
-    must, however many are computed at once.
+    Args:
+      loss: (params, batch, key) -> f32[].
+      params: what is stepped.
+      data: the client's training rows.
+      turn: the client's budget and key.
+      local: batch size, learning rate and optimizer.
+      gradient: (params, batch, key) -> (data loss, gradient), in place of that of
+        `loss`.
+      penalty: params -> f32[], added to the loss; not beside `gradient`.
     """
+    optimizer = optimizer_of(local, turn)
+    # Decided while tracing: who has no penalty has no metric of it either.
+    if penalty is None:
+        direction = plain(gradient or jax.value_and_grad(loss))
+        names = ("loss",)
+    else:
+        direction = penalised(loss, penalty)
+        names = ("loss", "penalty")
 
-    def stacked(leaf: Array) -> Array:
-        return leaf.reshape(-1, batch_size, *leaf.shape[1:])
+    def step(
+        carry: Any,
+        batch: Batch,
+        key: Key,
+    ) -> tuple[Any, Metrics]:
+        params, moments = carry
+        metrics, grads = direction(params, batch, key)
+        updates, moments = optimizer.update(grads, moments, params)
+        params = optax.apply_updates(params, updates)
+        return (params, moments), metrics
 
-    return jax.tree.map(stacked, batch)
+    start = params, optimizer.init(params)
+    (params, _), metrics = over_batches(step, start, data, turn, local, names)
+    return params, metrics
+
+
+def optimizer_of(local: Local, turn: Turn) -> optax.GradientTransformation:
+    """The optimizer of this round; running statistics step outside of it."""
+    rate = learning_rate(local, turn.round)
+    return statistics.beside(local.optimizer(rate))
+
+
+def plain(gradient: Gradient) -> Direction:
+    """The direction of this gradient; the metric is its loss."""
+
+    def direction(
+        params: Any,
+        batch: Batch,
+        key: Key,
+    ) -> tuple[Metrics, Any]:
+        loss, grads = gradient(params, batch, key)
+        return {"loss": loss}, grads
+
+    return direction
+
+
+def penalised(loss: Loss, penalty: Callable[[Any], Array]) -> Direction:
+    """The direction of loss + penalty; each of the two is a metric."""
+
+    def objective(
+        params: Any,
+        batch: Batch,
+        key: Key,
+    ) -> tuple[Array, Metrics]:
+        data_loss = loss(params, batch, key)
+        added = penalty(params)
+        return data_loss + added, {"loss": data_loss, "penalty": added}
+
+    def direction(
+        params: Any,
+        batch: Batch,
+        key: Key,
+    ) -> tuple[Metrics, Any]:
+        grads, metrics = jax.grad(objective, has_aux=True)(params, batch, key)
+        return metrics, grads
+
+    return direction
 
 
 def over_batches(
@@ -156,83 +169,33 @@ def over_batches(
     return carry, {name: total / steps for name, total in totals.items()}
 
 
-def fit(
-    loss: Loss,
-    params: Any,
-    data: ClientData,
+def learning_rate(local: Local, round_: Array) -> Any:
+    """The learning rate of this round (0 for the first), traced or not."""
+    rate = local.learning_rate
+    return rate(round_) if callable(rate) else rate
+
+
+def budget(local: Local, size: Array) -> Array:
+    """Steps of a client with `size` training rows; i32[...]."""
+    if local.epochs is None:
+        return jnp.full_like(size, local.steps or 0)
+    return local.epochs * steps_per_epoch(local, size)
+
+
+def with_epochs(
     turn: Turn,
     local: Local,
-    gradient: Gradient | None = None,
-    penalty: Callable[[Any], Array] | None = None,
-) -> tuple[Any, Metrics]:
-    """Parameters after `turn.steps` minibatch steps, and means over the steps.
-
-    The optimizer starts afresh. "loss" is the data loss at the model that is stepped,
-    before its step; "penalty" is apart, so that the losses of methods compare.
-
-    Args:
-      loss: (params, batch, key) -> f32[].
-      params: what is stepped.
-      data: the client's training rows.
-      turn: the client's budget and key.
-      local: batch size, learning rate and optimizer.
-      gradient: (params, batch, key) -> (data loss, gradient), in place of that of
-        `loss`.
-      penalty: params -> f32[], added to the loss; not beside `gradient`.
-    """
-    optimizer = optimizer_of(local, turn)
-    direction = gradient or jax.value_and_grad(loss)
-    names = ["loss"]
-    # While tracing: without a penalty there is no metric of it, and no zero to add.
-    if penalty is not None:
-        direction = penalised(loss, penalty)
-        names = ["loss", "penalty"]
-
-    def step(
-        carry: Any,
-        batch: Batch,
-        key: Key,
-    ) -> tuple[Any, Metrics]:
-        params, moments = carry
-        values, grads = direction(params, batch, key)
-        updates, moments = optimizer.update(grads, moments, params)
-        params = optax.apply_updates(params, updates)
-        # `values` is the loss alone, or the pair of loss and penalty.
-        metrics = dict(zip(names, jax.tree.leaves(values), strict=True))
-        return (params, moments), metrics
-
-    start = params, optimizer.init(params)
-    (params, _), metrics = over_batches(step, start, data, turn, local, names)
-    return params, metrics
-
-
-def optimizer_of(local: Local, turn: Turn) -> optax.GradientTransformation:
-    """The optimizer of this round; running statistics step outside of it."""
-    rate = learning_rate(local, turn.round)
-    return statistics.beside(local.optimizer(rate))
-
-
-def penalised(loss: Loss, penalty: Callable[[Any], Array]) -> Callable[..., Any]:
-    """(params, batch, key) -> ((loss, penalty), gradient of their sum)."""
-
-    def objective(
-        params: Any,
-        batch: Batch,
-        key: Key,
-    ) -> tuple[Array, Any]:
-        data_loss = loss(params, batch, key)
-        added = penalty(params)
-        return data_loss + added, (data_loss, added)
-
-    def direction(
-        params: Any,
-        batch: Batch,
-        key: Key,
-    ) -> tuple[Any, Any]:
-        grads, parts = jax.grad(objective, has_aux=True)(params, batch, key)
-        return parts, grads
-
-    return direction
+    epochs: int | None,
+) -> Turn:
+    """The turn with its budget scaled to `epochs`; None leaves it as it is."""
+    if epochs is None:
+        return turn
+    if local.epochs is None:
+        raise ValueError(
+            f"one part is to train {epochs} epochs, but local training counts steps; "
+            "give epochs instead of steps, or None for as many steps"
+        )
+    return turn._replace(steps=turn.steps * epochs // local.epochs)
 
 
 def finetuned(

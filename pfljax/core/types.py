@@ -5,12 +5,16 @@ client axis, the round axis, keys, gather and scatter. Axis letters: C clients, 
 cohort, N rows of the pool, B batch.
 """
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
 import optax
+
+from pfljax import registry
+from pfljax.registry import AtLeastOne, Epochs, NotNegative
 
 Array: TypeAlias = jax.Array
 Key: TypeAlias = jax.Array  # a typed PRNG key, jax.random.key
@@ -23,6 +27,7 @@ Server: TypeAlias = Any
 Client: TypeAlias = Any
 Message: TypeAlias = Any
 Upload: TypeAlias = Any
+Origin: TypeAlias = Any  # shaped as an upload, None at leaves that are no change
 Personal: TypeAlias = Any
 
 
@@ -74,14 +79,31 @@ class Task(NamedTuple):
     num_classes: int  # K
 
 
-class Local(NamedTuple):
-    """How a client trains. Numbers may be traced."""
+@dataclasses.dataclass(frozen=True)
+class Local:
+    """How a client trains. Numbers may be traced.
 
-    learning_rate: Any  # float, or a function of the round (0, 1, ...)
-    batch_size: int  # rows a step; the last batch of an epoch may be short
-    epochs: int | None = 1  # passes over the client's rows; give this ...
-    steps: int | None = None  # ... or the number of steps
+    Raises:
+      ValueError: a number is out of its range, or epochs and steps are both given.
+    """
+
+    learning_rate: NotNegative | Callable[..., Any]  # may be a function of the round
+    batch_size: AtLeastOne  # rows a step; the last batch of an epoch may be short
+    epochs: Epochs = 1  # passes over the client's rows; None for ...
+    steps: Epochs = None  # ... a number of steps
     optimizer: Callable[[Any], optax.GradientTransformation] = optax.sgd
+
+    def __post_init__(self) -> None:
+        registry.check_values("Local", Local, vars(self))
+        if self.epochs is not None and self.steps is not None:
+            raise ValueError(
+                f"Local: epochs is {self.epochs} and steps is {self.steps}; give one "
+                "of them, and None for the other"
+            )
+
+    def _replace(self, **changes: Any) -> "Local":
+        """A copy with some fields changed, checked; as of the NamedTuples here."""
+        return dataclasses.replace(self, **changes)
 
 
 class Turn(NamedTuple):
@@ -108,6 +130,11 @@ class Cohort(NamedTuple):
     public: ClientData  # the rows that the server holds; size 0 where there are none
 
 
+def of_message(message: Message, client: Client, upload: Upload) -> Origin:
+    """The message: the origin of an upload that is the message, trained."""
+    return message
+
+
 class Algorithm(NamedTuple):
     """A federated learning method: functions of one client, but for `aggregate`.
 
@@ -128,6 +155,11 @@ class Algorithm(NamedTuple):
     newcomer: Callable[[Turn, Server, ClientData], Personal] | None = None
     endpoints: Callable[[Server, Client], tuple[Params, Params]] | None = None
     adaptation_steps: int = 0  # local steps that `personal` takes before an evaluation
+    parts: tuple[str, ...] = ()  # of `Task.groups`: a run refuses a model without them
+    # What an upload is a change of, for channels: what a client sends that takes no
+    # step. Zeros where the upload is a difference; None at leaves that say for whom it
+    # is, or count. The client's state is that before training.
+    origin: Callable[[Message, Client, Upload], Origin] = of_message
 
 
 class RunState(NamedTuple):

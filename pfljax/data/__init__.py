@@ -2,6 +2,7 @@
 
 from pfljax.data.arrays import Arrays as Arrays
 from pfljax.data.arrays import from_arrays as from_arrays
+from pfljax.data.by_hand import check_federation as check_federation
 from pfljax.data.federate import federate as federate
 from pfljax.data.federation import Federation as Federation
 from pfljax.data.partitions import PARTITIONS as PARTITIONS

@@ -1,11 +1,14 @@
 """The record of a data set as arrays, checked at the edge."""
 
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from pfljax.data.edge import Classes, as_array, brief, check_numbers, narrowed
+from pfljax.registry import checked
+
 OFFICIAL_NAMES = ("train", "test", "validation")
+OWN = "given by the user"  # the source of rows that no published data set names
 OFFICIAL_TRAIN, OFFICIAL_TEST, OFFICIAL_VALIDATION = range(3)
 
 
@@ -24,28 +27,31 @@ class Arrays(NamedTuple):
     class_names: tuple[str, ...]
 
 
+@checked
 def from_arrays(
     x: Any,
     y: Any,
     *,
     client: Any = None,
     official: Any = None,
-    num_classes: int | None = None,
+    num_classes: Classes = None,
     shift: Any = None,
     scale: Any = None,
     name: str = "arrays",
-    source: str = "given by the user",
-    class_names: Sequence[str] | None = None,
+    source: str = OWN,
+    class_names: Any = None,
 ) -> Arrays:
     """The data set of rows `x` [N, ...] with labels `y` i[N].
 
     Args:
-        x: uint8 stays uint8; other integers become int32, floats float32.
+        x: uint8 stays uint8; other integers become int32, floats float32, and must
+            lie in their range.
         y: integers from 0.
         client: whom each row belongs to, [N] of any sortable type; kept as 0 .. C-1 in
             sorted order.
         official: 0 train, 1 test, 2 validation for each row; all train by default.
-        num_classes: K; the largest label + 1 by default, at most the number of rows.
+        num_classes: K, at most 2**20; the largest label + 1 by default, at most the
+            number of rows.
         shift: (x - shift) / scale is what models see; 0 by default.
         scale: 255 by default for uint8, else 1.
         name: what reports call it.
@@ -53,30 +59,33 @@ def from_arrays(
         class_names: K names; "0", "1", ... by default.
 
     Raises:
-        ValueError: for empty data, unequal lengths, wrong types, NaN or infinity.
+        ValueError: for empty or masked data, unequal lengths, wrong types, NaN,
+            infinity, and numbers beyond 32 bits.
     """
-    x = _checked_x(np.asarray(x))
-    y = np.asarray(y)
+    x = _checked_x(as_array("x", x))
+    y = as_array("y", y)
     _check_length("y", y, len(x))
     y = _checked_y(y, num_classes)
     if num_classes is None:
         num_classes = int(y.max()) + 1
-    names = tuple(class_names or map(str, range(num_classes)))
-    if len(names) != num_classes:
-        raise ValueError(
-            f"{len(names)} class_names for {num_classes} classes; give one a class"
-        )
+    if shift is None:
+        shift = 0.0
+    if scale is None:
+        scale = 255.0 if x.dtype == np.uint8 else 1.0
+    row = x.shape[1:]
+    check_numbers("shift", shift, row, zero=True)
+    check_numbers("scale", scale, row, zero=False)
     return Arrays(
         x=x,
         y=y,
         client=_checked_client(client, len(x)),
         official=_checked_official(official, len(x)),
         num_classes=int(num_classes),
-        shift=0.0 if shift is None else shift,
-        scale=_checked_scale(scale, x),
+        shift=shift,
+        scale=scale,
         name=name,
         source=source,
-        class_names=names,
+        class_names=_checked_names(class_names, int(num_classes)),
     )
 
 
@@ -96,7 +105,7 @@ def _checked_x(x: np.ndarray) -> np.ndarray:
     if x.dtype == np.uint8:
         return x
     if x.dtype.kind in "iu":
-        return x.astype(np.int32)
+        return narrowed("x", x, np.int32)
     if x.dtype.kind != "f":
         raise ValueError(f"x is of type {x.dtype}; expected uint8, integers or floats")
     finite = np.isfinite(x).reshape(len(x), -1)
@@ -106,7 +115,7 @@ def _checked_x(x: np.ndarray) -> np.ndarray:
             f"x holds NaN or infinity in {len(bad)} of {len(x)} rows, first in row "
             f"{bad[0]}; remove or repair these rows"
         )
-    return x.astype(np.float32)
+    return narrowed("x", x, np.float32)
 
 
 def _checked_y(y: np.ndarray, num_classes: int | None) -> np.ndarray:
@@ -132,7 +141,7 @@ def _checked_y(y: np.ndarray, num_classes: int | None) -> np.ndarray:
 def _checked_client(client: Any, rows: int) -> np.ndarray | None:
     if client is None:
         return None
-    client = np.asarray(client)
+    client = as_array("client", client)
     _check_length("client", client, rows)
     if client.dtype.kind not in "iuSU":
         raise ValueError(
@@ -144,7 +153,7 @@ def _checked_client(client: Any, rows: int) -> np.ndarray | None:
 def _checked_official(official: Any, rows: int) -> np.ndarray:
     if official is None:
         return np.zeros(rows, np.uint8)
-    official = np.asarray(official)
+    official = as_array("official", official)
     _check_length("official", official, rows)
     if not np.isin(official, range(len(OFFICIAL_NAMES))).all():
         raise ValueError(
@@ -153,13 +162,21 @@ def _checked_official(official: Any, rows: int) -> np.ndarray:
     return official.astype(np.uint8)
 
 
-def _checked_scale(scale: Any, x: np.ndarray) -> Any:
-    if scale is None:
-        return 255.0 if x.dtype == np.uint8 else 1.0
-    usable = np.isfinite(scale) & (np.asarray(scale) != 0)
-    if not np.all(usable):
-        raise ValueError(f"scale is {scale}; x is divided by it: choose a number > 0")
-    return scale
+def _checked_names(names: Any, num_classes: int) -> tuple[str, ...]:
+    if names is None:
+        return tuple(map(str, range(num_classes)))
+    are_texts = isinstance(names, list | tuple) and all(
+        isinstance(name, str) for name in names
+    )
+    if not are_texts:
+        raise ValueError(
+            f"class_names is {brief(names)}; expected a list of {num_classes} texts"
+        )
+    if len(names) != num_classes:
+        raise ValueError(
+            f"{len(names)} class_names for {num_classes} classes; give one a class"
+        )
+    return tuple(names)
 
 
 def _check_length(name: str, values: np.ndarray, rows: int) -> None:

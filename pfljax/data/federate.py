@@ -1,39 +1,40 @@
 """Deals a data set to clients, and splits each client's rows."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from pfljax import registry
 from pfljax.core.types import ClientData, Examples
-from pfljax.data.arrays import OFFICIAL_TEST, OFFICIAL_TRAIN, Arrays, renumbered
+from pfljax.data import dealing_checks as checks
+from pfljax.data import public_rows
+from pfljax.data.arrays import OFFICIAL_TRAIN, Arrays, renumbered
+from pfljax.data.edge import ClientsOrNone, Seed
 from pfljax.data.federation import Federation
 from pfljax.data.label_noise import Noise, label_noise, turn
 from pfljax.data.manifest import describe
-from pfljax.data.partitions import partition
-from pfljax.data.partitions.base import Partition, check_partition, rank
+from pfljax.data.partitions import named, partition
+from pfljax.data.partitions.base import Partition, rank
 from pfljax.data.split import (
     TEST,
     TRAIN,
     VALIDATION,
+    Split,
     check_fractions,
     shared_test,
     split_rows,
 )
 
-ROWS = ("train", "all")
-TEST_FROM = ("clients", "official", "official_classes", "official_own")
 
-
+@registry.checked
 def federate(
     arrays: Arrays,
     partition_name: str | Partition,
     *,
-    num_clients: int | None,
-    seed: int,
-    params: Mapping[str, Any] | None = None,
+    num_clients: ClientsOrNone,
+    seed: Seed,
+    params: Any = None,
     test: float = 0.2,
     validation: float = 0.1,
     stratified: bool = False,
@@ -46,10 +47,11 @@ def federate(
 
     Args:
         arrays: what `load` or `from_arrays` returned.
-        partition_name: a key of `PARTITIONS`, or a `Partition` of rows of `arrays`.
+        partition_name: a key of `PARTITIONS`, alone or with its parameters, such as
+            "shards:per_client=3"; or a `Partition` of rows of `arrays`.
         num_clients: C; None where the partition knows it ("natural", a Partition).
         seed: of the partition and of the split.
-        params: parameters of the partition.
+        params: parameters of the partition, by name; None for its defaults.
         test: a client with n rows keeps int(test * n) for test ...
         validation: ... and int(validation * n) for validation: both are shares of n.
         stratified: take these rows evenly over the client's labels.
@@ -66,95 +68,76 @@ def federate(
             random: `Federation.public`. No client has them, and their labels are true.
 
     Raises:
-        ValueError: for wrong fractions or names, or clients without rows.
+        ValueError: for wrong types, fractions or names, or clients without rows.
     """
-    _check_choices(arrays, rows, test_from)
-    _check_public(public, partition_name)
+    checks.check_call(arrays, partition_name, params, rows, test_from, public)
     label_turns = label_noise(noise, arrays.num_classes)
-    # Clients that are tested on other rows keep none of theirs for it.
-    if test_from != "clients":
-        test = 0.0
-    check_fractions(test, validation)
-    params = dict(params or {})
-    to_deal, public_rows = _set_aside(rows_to_deal(arrays, rows), public, seed)
-    dealt = _deal(arrays, partition_name, num_clients, seed, params, to_deal)
-    _check_dealt(arrays, dealt, num_clients, test_from)
+    test = _kept_for_test(test, validation, test_from)
+    how, params = _way_of_dealing(partition_name, params)
+    to_deal, withheld = public_rows.set_aside(_rows_to_deal(arrays, rows), public, seed)
+    dealt = _deal(arrays, how, num_clients, seed, params, to_deal)
+    checks.check_dealt(arrays, dealt, num_clients, test_from)
     # Seeds [seed, 1] and [seed, 2]: the split and the noise share no draw with the
     # partition, which has the seed alone.
-    rng = np.random.default_rng([seed, 1])
-    order, sizes = split_rows(dealt, arrays.y, test, validation, stratified, rng)
-    offsets = dealt.offset + np.cumsum(sizes, axis=0) - sizes
+    split = split_rows(dealt, arrays.y, test, validation, stratified, [seed, 1])
     # After the partition, which goes by true labels; before official test rows join.
-    labelled = _mislabelled(arrays, order, dealt, sizes, label_turns, seed)
-    if test_from != "clients":
-        order = _join_test(arrays, order, dealt, test_from, offsets, sizes)
-    name = partition_name if isinstance(partition_name, str) else "given"
-    settings: dict[str, Any] = {"partition": name, "params": params, "seed": seed}
-    settings |= {"test": test, "validation": validation, "stratified": stratified}
-    settings |= {"rows": rows, "test_from": test_from, "noise": noise}
-    if name == "natural":
-        settings |= _left_out(arrays, dealt.order)
-    if len(public_rows):
-        settings |= {"public": public, "public_rows": len(public_rows)}
-    federation = _assemble(labelled, order, offsets, sizes, settings)
-    return replace(federation, public=_held_by_server(arrays, public_rows))
+    labelled = _mislabelled(arrays, split, dealt, label_turns, seed)
+    split = _with_official_test(arrays, split, dealt, test_from)
+    settings: dict[str, Any] = {
+        "partition": how if isinstance(how, str) else "given",
+        "params": params,
+        "seed": seed,
+        "test": test,
+        "validation": validation,
+        "stratified": stratified,
+        "rows": rows,
+        "test_from": test_from,
+        "noise": noise,
+        **_left_out(arrays, how, dealt.order),
+        **public_rows.settings(public, withheld),
+    }
+    server_data = public_rows.held_by_server(arrays, withheld)
+    return _assemble(labelled, split, settings, server_data)
 
 
-def rows_to_deal(arrays: Arrays, rows: str) -> np.ndarray:
+def _kept_for_test(test: float, validation: float, test_from: str) -> float:
+    """The share of its rows that a client keeps for test, checked."""
+    # Clients that are tested on other rows keep none of theirs for it.
+    share = test if test_from == "clients" else 0.0
+    check_fractions(share, validation)
+    return share
+
+
+def _rows_to_deal(arrays: Arrays, rows: str) -> np.ndarray:
     """Row numbers of the official "train" rows, or of "all"; i64[R]."""
     if rows == "train":
         return np.flatnonzero(arrays.official == OFFICIAL_TRAIN)
     return np.arange(len(arrays.y))
 
 
-def _set_aside(
-    rows: np.ndarray, share: float, seed: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """(rows for the clients, int(share * R) rows for the server), both ascending."""
-    count = int(share * len(rows))
-    # A stream apart from those of partition, split and noise.
-    drawn = np.random.default_rng([seed, 3]).permutation(rows)
-    return np.sort(drawn[count:]), np.sort(drawn[:count])
+def _with_official_test(
+    arrays: Arrays, split: Split, dealt: Partition, test_from: str
+) -> Split:
+    """The split with official test rows behind the others, for the clients to share.
+
+    The split as it is where clients are tested on rows of their own.
+    """
+    if test_from == "clients":
+        return split
+    test_rows, offset, size = shared_test(arrays, split.order, dealt, test_from)
+    behind = len(split.order) + offset
+    return Split(
+        order=np.concatenate([split.order, test_rows]),
+        offsets=np.stack([*split.offsets[:TEST], behind]),
+        sizes=np.stack([*split.sizes[:TEST], size]),
+    )
 
 
-def _held_by_server(arrays: Arrays, rows: np.ndarray) -> ClientData | None:
-    """The server's rows as a client's data; None for no rows."""
-    if not len(rows):
-        return None
-    x: Any = arrays.x[rows]
-    y: Any = arrays.y[rows]
-    offset: Any = np.int32(0)
-    size: Any = np.int32(len(rows))
-    return ClientData(Examples(x, y), offset, size)
-
-
-def _check_public(share: float, partition_name: str | Partition) -> None:
-    registry.require("public", share, 0 <= share < 1, "a share, 0 <= share < 1")
-    if share and isinstance(partition_name, Partition):
-        raise ValueError(
-            f"public is {share}, but a ready Partition says itself who has which rows; "
-            "leave the server's rows out of it, and set Federation.public"
-        )
-
-
-def _join_test(
-    arrays: Arrays,
-    order: np.ndarray,
-    dealt: Partition,
-    test_from: str,
-    offsets: np.ndarray,
-    sizes: np.ndarray,
-) -> np.ndarray:
-    """`order` with official test rows behind it; sets their `offsets` and `sizes`."""
-    test_rows, offset, size = shared_test(arrays, order, dealt, test_from)
-    offsets[TEST] = offset + len(order)
-    sizes[TEST] = size
-    return np.concatenate([order, test_rows])
-
-
-def _left_out(arrays: Arrays, dealt_rows: np.ndarray) -> dict[str, list[int]]:
+def _left_out(
+    arrays: Arrays, how: str | Partition, dealt_rows: np.ndarray
+) -> dict[str, list[int]]:
     """What the manifest says of natural clients without a dealt row, if any."""
-    if arrays.client is None:
+    if how != "natural" or arrays.client is None:
         return {}
     everybody = np.unique(arrays.client)
     missing = np.setdiff1d(everybody, arrays.client[dealt_rows]).tolist()
@@ -163,18 +146,17 @@ def _left_out(arrays: Arrays, dealt_rows: np.ndarray) -> dict[str, list[int]]:
 
 def _mislabelled(
     arrays: Arrays,
-    order: np.ndarray,
+    split: Split,
     dealt: Partition,
-    sizes: np.ndarray,
     noise: Noise | None,
     seed: int,
 ) -> Arrays:
     """The data set with noisy labels at the clients' rows to learn from, or at all."""
     if noise is None:
         return arrays
-    learnt = np.repeat(sizes[TRAIN] + sizes[VALIDATION], dealt.size)
+    learnt = np.repeat(split.sizes[TRAIN] + split.sizes[VALIDATION], dealt.size)
     noisy = (rank(dealt.size) < learnt) | noise.tests_too
-    rows = order[noisy]
+    rows = split.order[noisy]
     labels = arrays.y.copy()
     labels[rows] = turn(labels[rows], noise.matrix, [seed, 2])
     return arrays._replace(y=labels)
@@ -182,12 +164,12 @@ def _mislabelled(
 
 def _assemble(
     arrays: Arrays,
-    order: np.ndarray,
-    offsets: np.ndarray,
-    sizes: np.ndarray,
+    split: Split,
     settings: dict[str, Any],
+    server_data: ClientData | None,
 ) -> Federation:
-    """The federation of pool rows `order`; offsets and sizes are i64[3, C]."""
+    """The federation whose pool and clients are as the split says."""
+    order, offsets, sizes = split
     if len(order) > np.iinfo(np.int32).max:
         raise ValueError(f"the pool has {len(order)} rows; at most 2**31 - 1 are held")
     # NumPy arrays: the pool stays on the host until a run is placed on its devices.
@@ -210,7 +192,18 @@ def _assemble(
         manifest=describe(arrays, order, offsets, sizes, settings),
         row=order.astype(np.int32),
         official=arrays.official[order],
+        public=server_data,
     )
+
+
+def _way_of_dealing(
+    partition_name: str | Partition, params: Mapping[str, Any] | None
+) -> tuple[str | Partition, dict[str, Any]]:
+    """(name of the partition, or a ready one; its parameters)."""
+    params = dict(params or {})
+    if isinstance(partition_name, Partition):
+        return partition_name, params
+    return named(partition_name, params)
 
 
 def _deal(
@@ -233,41 +226,3 @@ def _deal(
         params = {**params, "client": renumbered(arrays.client[rows])}
     dealt = partition(how, arrays.y[rows], num_clients, seed, params)
     return dealt._replace(order=rows[dealt.order])
-
-
-def _check_choices(arrays: Arrays, rows: str, test_from: str) -> None:
-    if rows not in ROWS:
-        raise ValueError(f"unknown rows {rows!r}; known: {', '.join(ROWS)}")
-    if test_from not in TEST_FROM:
-        raise ValueError(
-            f"unknown test_from {test_from!r}; known: {', '.join(TEST_FROM)}"
-        )
-    if test_from != "clients" and not np.any(arrays.official == OFFICIAL_TEST):
-        raise ValueError(
-            f"test_from is {test_from!r}, but data set {arrays.name!r} has no official "
-            "test rows; choose test_from='clients'"
-        )
-
-
-def _check_dealt(
-    arrays: Arrays, dealt: Partition, num_clients: int | None, test_from: str
-) -> None:
-    """ValueError for rows out of range, held twice or leaked, and empty clients."""
-    dealt_clients = len(dealt.size)
-    if num_clients not in (None, dealt_clients):
-        raise ValueError(
-            f"num_clients is {num_clients}, the partition has {dealt_clients}"
-        )
-    check_partition(dealt, len(arrays.y))
-    empty = int(np.sum(dealt.size == 0))
-    if empty:
-        raise ValueError(
-            f"{empty} of {dealt_clients} clients have no rows; choose fewer clients, "
-            "or min_size >= 1 where the partition has it"
-        )
-    official = arrays.official[dealt.order]
-    if test_from != "clients" and np.any(official == OFFICIAL_TEST):
-        raise ValueError(
-            f"test_from is {test_from!r}, but clients hold official test rows; "
-            "choose rows='train' or test_from='clients'"
-        )

@@ -1,12 +1,18 @@
 """A federation: clients as compressed rows of one pool, in train, validation, test."""
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
 from pfljax.core.types import ClientData
+from pfljax.data.edge import Seed, as_integers
 from pfljax.data.manifest import subset
+from pfljax.registry import Range, checked
+
+HeldOut = Annotated[
+    float, Range(lambda value: 0 < value < 1, "a fraction above 0 and below 1")
+]
 
 
 @dataclass(frozen=True)
@@ -50,10 +56,13 @@ class Federation:
         }
         return replace(self, manifest=subset(self.manifest, ids.tolist()), **parts)
 
-    def hold_out(self, fraction: float, seed: int) -> tuple["Federation", "Federation"]:
+    @checked
+    def hold_out(
+        self, fraction: HeldOut, seed: Seed
+    ) -> tuple["Federation", "Federation"]:
         """(kept, unseen): int(fraction * C) clients at random, out of training."""
         num_unseen = int(fraction * self.num_clients)
-        if not (0 < fraction < 1 and num_unseen > 0):
+        if not num_unseen:
             raise ValueError(
                 f"fraction is {fraction} of {self.num_clients} clients; choose a "
                 f"fraction with 1 <= int(fraction * {self.num_clients}) < all of them"
@@ -65,9 +74,9 @@ class Federation:
 
 
 def _checked_ids(ids: Any, num_clients: int) -> np.ndarray:
-    clients = np.asarray(ids)
-    if clients.ndim != 1 or len(clients) == 0 or clients.dtype.kind not in "iu":
-        raise ValueError(f"client ids are {ids!r}; expected integers [M], M >= 1")
+    clients = as_integers("client ids", ids, "[M], M >= 1")
+    if not len(clients):
+        raise ValueError("client ids are none; expected integers [M], M >= 1")
     if clients.min() < 0 or clients.max() >= num_clients:
         raise ValueError(
             f"client ids span {clients.min()} .. {clients.max()}; the federation has "

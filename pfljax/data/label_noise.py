@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pfljax import registry
+from pfljax.registry import Share, checked
 
 
 class Noise(NamedTuple):
@@ -23,17 +24,19 @@ def none(num_classes: int) -> None:
     return None
 
 
-def pair(num_classes: int, *, rate: float) -> Noise:
+@checked
+def pair(num_classes: int, *, rate: Share) -> Noise:
     """A label turns into the next class at this rate, the last into the first."""
-    _check("pair", num_classes, rate)
+    _check_classes("pair", num_classes)
     kept = np.eye(num_classes)
     following = kept[(np.arange(num_classes) + 1) % num_classes]
     return Noise((1 - rate) * kept + rate * following)
 
 
-def symmetric(num_classes: int, *, rate: float) -> Noise:
+@checked
+def symmetric(num_classes: int, *, rate: Share) -> Noise:
     """A label turns at this rate, into every other class alike."""
-    _check("symmetric", num_classes, rate)
+    _check_classes("symmetric", num_classes)
     other = rate / (num_classes - 1)
     return Noise((1 - rate - other) * np.eye(num_classes) + other)
 
@@ -57,10 +60,8 @@ def label_noise(text: str, num_classes: int) -> Noise | None:
     return maker(num_classes, **choice.kwargs)
 
 
-def _check(name: str, num_classes: int, rate: float) -> None:
-    """Raises a ValueError for a rate that is no share, or a single class."""
-    if not 0 <= rate <= 1:
-        raise ValueError(f"noise {name!r}: rate is {rate}; expected 0 <= rate <= 1")
+def _check_classes(name: str, num_classes: int) -> None:
+    """Raises a ValueError for a single class, which can turn into no other."""
     if num_classes < 2:
         raise ValueError(f"noise {name!r} needs two classes, got {num_classes}")
 

@@ -1,5 +1,7 @@
 """Each client's rows into train, validation and test; test sets shared by clients."""
 
+from typing import NamedTuple
+
 import numpy as np
 
 from pfljax.data.arrays import OFFICIAL_TEST, Arrays
@@ -7,6 +9,14 @@ from pfljax.data.partitions.base import Partition, offsets, rank
 
 MAX_BYTES = 2**31  # of test rows that "official_classes" may copy
 TRAIN, VALIDATION, TEST = range(3)  # parts of a client's rows, in the pool's order
+
+
+class Split(NamedTuple):
+    """Which rows the pool has, and where in it each client's parts lie."""
+
+    order: np.ndarray  # i64[R], row numbers, by client and then by part
+    offsets: np.ndarray  # i64[3, C], into `order`: train, validation, test
+    sizes: np.ndarray  # i64[3, C]
 
 
 def check_fractions(test: float, validation: float) -> None:
@@ -27,9 +37,10 @@ def split_rows(
     test: float,
     validation: float,
     stratified: bool,
-    rng: np.random.Generator,
-) -> tuple[np.ndarray, np.ndarray]:
-    """(rows i64[R] by client and then train | validation | test, sizes i64[3, C])."""
+    seed: list[int],
+) -> Split:
+    """Each client's rows, shuffled, as train | validation | test."""
+    rng = np.random.default_rng(seed)
     size = dealt.size
     test_size = (test * size).astype(np.int64)
     validation_size = (validation * size).astype(np.int64)
@@ -43,7 +54,11 @@ def split_rows(
         by_client = np.lexsort((lot, part, client))
     else:
         by_client = np.lexsort((lot, client))
-    return dealt.order[by_client], sizes
+    return Split(
+        order=dealt.order[by_client],
+        offsets=dealt.offset + np.cumsum(sizes, axis=0) - sizes,
+        sizes=sizes,
+    )
 
 
 def _even_parts(

@@ -1,7 +1,7 @@
 """The client axis and the round axis, on one device or many."""
 
+from pfljax.engine.cohort_training import client_key as client_key
 from pfljax.engine.plan import draw as draw
-from pfljax.engine.rounds import client_key as client_key
 from pfljax.engine.rounds import compile_rounds as compile_rounds
 from pfljax.engine.rounds import one_round as one_round
 from pfljax.engine.setting import Setting as Setting

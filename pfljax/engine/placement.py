@@ -2,7 +2,13 @@
 
 The pool lies in blocks, one a device: the rows of that device's clients, each row once.
 Offsets count in all blocks, one behind the other. Every process makes the blocks of its
-own devices only.
+own devices only. Four clients on two devices, of which 2 and 3 share their rows:
+
+    client          0     1     2     3
+    in the pool     4 5   0 1   2 3   2 3
+    home            0     0     1     1
+    blocks          0 1 4 5           2 3 - -     the second one is filled up
+    offset          2     0     4     4           in both blocks, 4 rows each
 """
 
 from typing import Any, NamedTuple
@@ -20,7 +26,7 @@ Parts = dict[str, ClientData]  # of the same clients, over one pool
 
 
 class Layout(NamedTuple):
-    """Which rows lie where."""
+    """Which rows lie in the blocks, and where those of each client begin."""
 
     rows: list[np.ndarray]  # of the pool, ascending, by device
     length: int  # rows of a block: the most of any device
@@ -92,39 +98,44 @@ def _rows(spans: np.ndarray) -> np.ndarray:
 
 def place(grid: Grid, parts: Parts) -> Parts:
     """The clients with each device's rows and offsets on that device."""
-    rows = layout(grid.size, parts)
+    blocks = layout(grid.size, parts)
     pool = next(iter(parts.values())).examples
     sharding = NamedSharding(grid.mesh, mesh.SPLIT)
 
-    def blocks(leaf: Any) -> jax.Array:
-        # Called for the devices of this process only.
-        def block(index: Any) -> np.ndarray:
-            first_row = index[0].start or 0
-            chosen = rows.rows[first_row // rows.length]
-            padded = np.zeros((rows.length, *leaf.shape[1:]), leaf.dtype)
-            padded[: len(chosen)] = leaf[chosen]
-            return padded
+    def in_blocks(leaf: Any) -> jax.Array:
+        leaf = np.asarray(leaf)
 
-        shape = grid.size * rows.length, *leaf.shape[1:]
-        return jax.make_array_from_callback(shape, sharding, block)
+        # Called for the devices of this process only.
+        def block_at(index: Any) -> np.ndarray:
+            first_row = index[0].start or 0
+            resident_rows = blocks.rows[first_row // blocks.length]
+            block = np.zeros((blocks.length, *leaf.shape[1:]), leaf.dtype)
+            block[: len(resident_rows)] = leaf[resident_rows]
+            return block
+
+        shape = grid.size * blocks.length, *leaf.shape[1:]
+        return jax.make_array_from_callback(shape, sharding, block_at)
 
     def split(offset: Any) -> jax.Array:
         return jax.make_array_from_callback(offset.shape, sharding, offset.__getitem__)
 
     # One pool for all parts: rows that two of them share are stored once.
-    examples = Examples(*(blocks(np.asarray(leaf)) for leaf in pool))
+    examples = Examples(x=in_blocks(pool.x), y=in_blocks(pool.y))
     sizes = mesh.place(grid, {name: part.size for name, part in parts.items()})
     return {
-        name: ClientData(examples, split(rows.offset[name]), size)
+        name: ClientData(
+            examples=examples,
+            offset=split(blocks.offset[name]),
+            size=size,
+        )
         for name, size in sizes.items()
     }
 
 
 def abstract(grid: Grid, parts: Parts) -> Parts:
     """What `place` would give, as shapes: nothing is copied."""
-    rows = layout(grid.size, parts)
-
-    pool_length = grid.size * rows.length
+    blocks = layout(grid.size, parts)
+    pool_length = grid.size * blocks.length
 
     def stacked(count: int, leaf: Any) -> Any:
         shape = count, *leaf.shape[1:]
@@ -135,7 +146,7 @@ def abstract(grid: Grid, parts: Parts) -> Parts:
             x=stacked(pool_length, part.examples.x),
             y=stacked(pool_length, part.examples.y),
         )
-        offset = stacked(len(rows.offset[name]), part.offset)
+        offset = stacked(len(blocks.offset[name]), part.offset)
         return ClientData(
             examples=mesh.abstract(grid, examples, mesh.SPLIT),
             offset=mesh.abstract(grid, offset, mesh.SPLIT),
@@ -145,7 +156,7 @@ def abstract(grid: Grid, parts: Parts) -> Parts:
     return {name: of_part(name, part) for name, part in parts.items()}
 
 
-def different(grid: Grid | None, part: ClientData) -> tuple[ClientData, np.ndarray]:
+def distinct(grid: Grid | None, part: ClientData) -> tuple[ClientData, np.ndarray]:
     """(spans without repeats, which of them is whose, i[C]).
 
     Where homes are, each device has as many, its own, in a block: two devices with
@@ -155,13 +166,13 @@ def different(grid: Grid | None, part: ClientData) -> tuple[ClientData, np.ndarr
     # At homes offsets are padded to equal blocks, and sizes are not.
     offset = _whole(part.offset)[: len(size)]
     spans = np.stack([offset, size], axis=1)
-    different_spans, whose = np.unique(spans, axis=0, return_inverse=True)
+    distinct_spans, whose = np.unique(spans, axis=0, return_inverse=True)
     whose = whose.ravel()
     if grid is not None and grid.homes:
         length = part.examples.y.shape[0] // grid.size
-        different_spans, order = _by_device(grid.size, length, different_spans)
+        distinct_spans, order = _by_device(grid.size, length, distinct_spans)
         whose = order[whose]
-    offset, size = jnp.asarray(different_spans.T)
+    offset, size = jnp.asarray(distinct_spans.T)
     return part._replace(offset=offset, size=size), whose
 
 

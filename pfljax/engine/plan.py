@@ -1,4 +1,17 @@
-"""Who takes part in a round, with which work, and on which device."""
+"""Who takes part in a round, with which work, and on which device.
+
+A cohort has M places; several devices have slots, often more than M. `Turns` says of
+each who stands there and what they do. No place or slot is ever left out, for shapes
+must stay: one that nobody fills, or a client for the second time, has a mask of 0, and
+nothing that it makes is kept. Client 3, of 8 steps, drawn twice of five clients:
+
+            one device   dealt to two devices    why
+    ids     3 0 3        3 0 5 | 3 5 5           5, one past the last, is nobody
+    draws   2 1 0        2 1 0 | 0 0 0           3 counts twice, in its first place
+    mask    1 1 0        1 1 0 | 0 0 0
+    rows    3 0 3        3 0 - | 3 - -           - is FAR: not read, not written
+    drawn   3 0 3        3 0 3                   as drawn, in any layout
+"""
 
 from typing import Any, NamedTuple
 
@@ -18,16 +31,16 @@ FAR = np.iinfo(np.int32).max  # past the end: not written
 
 
 class Turns(NamedTuple):
-    """The cohort of a round in the order in which it trains; [M], or [slots]."""
+    """The cohort of a round, an entry a turn: [M] by place, or [slots] by device."""
 
-    ids: Array  # i32, num_clients for an empty slot
-    rows: Array  # i32, where `RunState.clients` keeps the client
-    steps: Array  # i32
-    size: Array  # i32
-    weight: Array  # f32
-    mask: Array  # f32
-    draws: Array  # f32, 0 for a second place of the same client
-    drawn: Array  # i32[M], ids in the order of the draw, whoever trains them
+    ids: Array  # i32, who it is; C for nobody
+    rows: Array  # i32, where `RunState.clients` has the client; FAR for nobody
+    steps: Array  # i32, local steps to take
+    size: Array  # i32, training rows
+    weight: Array  # f32, for means by rows
+    mask: Array  # f32, 1 for who reports
+    draws: Array  # f32, how often the client was drawn; 0 in its second place
+    drawn: Array  # i32[M], ids by place, whoever trains them
 
 
 def round_key(key: Key, round_: Array) -> Key:
@@ -69,27 +82,48 @@ def plan(
     size = tree.take(train.size, ids)
     work_key = derive(round_key(state.key, state.round), "work")
     steps, mask = selection.work(work_key, budget(setting.local, size))
-    draws = (ids < num_clients).astype(jnp.float32)  # not of an empty place
-    weight = size * draws
-    if selection.replacement:
-        draws = count_draws(ids)
-        # Rows have made their clients likelier already: they do not weigh as well.
-        weight = draws
-        mask = mask * (draws > 0)
-    rows = ids
-    if resident is not None:
-        rows = jnp.searchsorted(resident, ids)
+    # An empty place has the id C.
+    draws = (ids < num_clients).astype(jnp.float32)
     turns = Turns(
         ids=ids,
-        rows=rows.astype(jnp.int32),
+        rows=_rows_of(ids, resident),
         steps=steps,
         size=size,
-        weight=weight,
+        weight=size * draws,
         mask=mask,
         draws=draws,
         drawn=ids,
     )
+    if selection.replacement:
+        turns = counted_once(turns)
     return turns if setting.mesh is None else dealt(setting.mesh, turns, num_clients)
+
+
+def _rows_of(ids: Array, resident: Array | None) -> Array:
+    """The rows of these clients in `RunState.clients`, which has all, or `resident`."""
+    rows = ids if resident is None else jnp.searchsorted(resident, ids)
+    return rows.astype(jnp.int32)
+
+
+def counted_once(turns: Turns) -> Turns:
+    """The turns, where a client drawn several times counts in its first place alone."""
+    draws = count_draws(turns.ids)
+    return turns._replace(
+        # Rows have made their clients likelier already: they do not weigh as well.
+        weight=draws,
+        mask=turns.mask * (draws > 0),
+        draws=draws,
+    )
+
+
+def count_draws(ids: Array) -> Array:
+    """How often each client stands in the cohort, f32[M], in its first place; else 0.
+
+    A client drawn twice takes part once, with twice the weight.
+    """
+    same = ids[:, None] == ids[None]
+    first = jnp.argmax(same, axis=1) == jnp.arange(len(ids))
+    return same.sum(1) * first.astype(jnp.float32)
 
 
 def dealt(
@@ -118,16 +152,6 @@ def dealt(
     by_slot = jax.tree.map(of_field, turns, empty)
     # Held whole by every device: else sums over it would be exchanged.
     return mesh.whole(grid, by_slot._replace(drawn=turns.drawn))
-
-
-def count_draws(ids: Array) -> Array:
-    """How often each client stands in the cohort, f32[M], in its first place; else 0.
-
-    A client drawn twice takes part once, with twice the weight.
-    """
-    same = ids[:, None] == ids[None]
-    first = jnp.argmax(same, axis=1) == jnp.arange(len(ids))
-    return same.sum(1) * first.astype(jnp.float32)
 
 
 def reporting_rows(turns: Turns) -> Array:

@@ -42,8 +42,11 @@ class Population(Protocol):
         """
         ...
 
-    def save(self, round_: int, write: Callable[[], Any]) -> None:
-        """Saves what a checkpoint of this round needs, then calls `write` for it."""
+    def save(self, round_: int, write: Callable[..., Any]) -> None:
+        """Saves what a checkpoint of this round needs, then calls `write` for it.
+
+        `write` takes the checksum of what was saved as `clients`.
+        """
         ...
 
     def committed(self) -> None:
@@ -78,7 +81,7 @@ class DevicePopulation:
             return state.clients
         return _take(state.clients, ids)
 
-    def save(self, round_: int, write: Callable[[], Any]) -> None:
+    def save(self, round_: int, write: Callable[..., Any]) -> None:
         """See `Population`."""
         write()
 

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from pfljax.core import tree
-from pfljax.core.training import in_batches, rows
+from pfljax.core.minibatches import in_batches, rows
 from pfljax.core.types import Array, Batch, ClientData
 
 ROWS = {"cpu": 64, "accelerator": 1024}
@@ -157,15 +157,23 @@ def _counts(
 
 def _sums(by_batch: dict[str, Array]) -> dict[str, Array]:
     """Sums over rows, with the calibration errors summed over the batches."""
-    per_batch = jax.tree.map(lambda leaf: leaf.sum(1), by_batch)
+
+    def over_rows(leaf: Array) -> Array:
+        return leaf.sum(1)
+
+    def over_batches(leaf: Array) -> Array:
+        return leaf.sum(0)
+
+    per_batch = jax.tree.map(over_rows, by_batch)
     ece, mce = _calibration(per_batch)
     # The last pass may end with batches of padding alone.
     filled = per_batch["rows"] > 0
-    sums = jax.tree.map(lambda leaf: leaf.sum(0), per_batch)
-    sums["batches"] = filled.sum().astype(jnp.float32)
-    sums["ece"] = jnp.where(filled, ece, 0).sum()
-    sums["mce"] = jnp.where(filled, mce, 0).sum()
-    return sums
+    errors = {
+        "batches": filled.astype(jnp.float32),
+        "ece": jnp.where(filled, ece, 0),
+        "mce": jnp.where(filled, mce, 0),
+    }
+    return jax.tree.map(over_batches, per_batch | errors)
 
 
 def _calibration(total: dict[str, Array]) -> tuple[Array, Array]:

@@ -64,7 +64,11 @@ def model_of(setting: Setting, view: View) -> Callable[..., Any]:
 
     models = {"personal": personal, "trained": trained}
     if view.model not in models:
-        raise ValueError(f"view {view.model!r} is unknown; known: {', '.join(models)}")
+        known = " or ".join(map(repr, models))
+        raise ValueError(
+            f"the view {view.model!r} is not of single clients; give {known}, or judge "
+            "the server's one model by `programs.judge_server`"
+        )
     return models[view.model]
 
 
@@ -116,17 +120,12 @@ def turn_of(
     )
 
 
-def after_training(
-    algorithm: Algorithm,
-    turn: Turn,
-    server: Any,
-    client: Any,
-    data: ClientData,
-) -> Any:
-    """The personal model after one local training, averaged with nobody."""
-    message = algorithm.message(turn, server, client)
-    client, upload, _ = algorithm.train(turn, message, client, data)
-    alone = Cohort(
+def cohort_of_one(turn: Turn, data: ClientData) -> Cohort:
+    """The cohort in which the client of this turn is alone.
+
+    By its true number, and among as many clients: a server may keep rows by client.
+    """
+    return Cohort(
         ids=turn.id[None],
         weight=jnp.asarray(data.size, jnp.float32)[None],
         mask=jnp.ones(1),
@@ -136,10 +135,24 @@ def after_training(
         key=derive(turn.key, "server"),
         public=turn.public,
     )
-    # A method may make its personal model of the server's state alone: a cohort of one
-    # gives the state in which only this client's upload counts.
+
+
+def after_training(
+    algorithm: Algorithm,
+    turn: Turn,
+    server: Any,
+    client: Any,
+    data: ClientData,
+) -> Any:
+    """The personal model after one local training, averaged with nobody.
+
+    A method makes it of the server's state and the client's, so the upload has to reach
+    a server: a copy, to which this client alone reports.
+    """
+    message = algorithm.message(turn, server, client)
+    client, upload, _ = algorithm.train(turn, message, client, data)
     uploads = jax.tree.map(lambda leaf: leaf[None], upload)
-    server = algorithm.aggregate(server, uploads, alone)
+    server = algorithm.aggregate(server, uploads, cohort_of_one(turn, data))
     turn = turn._replace(round=turn.round + 1)  # one more is finished
     took_part = jnp.bool_(True)
     return personal_model(algorithm, turn, server, client, data, took_part)

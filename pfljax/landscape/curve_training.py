@@ -5,7 +5,6 @@ that span it.
 """
 
 from collections.abc import Callable
-from functools import lru_cache
 from typing import Any
 
 import jax
@@ -20,6 +19,7 @@ from pfljax.core.types import Array, Batch, ClientData, Key, Local, Params, Task
 from pfljax.engine import chunked_vmap
 from pfljax.landscape import stacked
 from pfljax.landscape.curves import curve_weights, mix, separate
+from pfljax.runtime.programs import kept
 
 
 def train_curve(
@@ -69,7 +69,7 @@ def train_curve(
 
 
 # Kept by loss and setting, so that a second training of one task traces nothing.
-@lru_cache(maxsize=32)
+@kept
 def _curve_trainer(loss: Loss, local: Local, kind: str, bends: int) -> Any:
     """The program (ends [2, ...], data, key) -> points, for one client or for all."""
     t = np.linspace(0, 1, bends + 2)
@@ -144,7 +144,7 @@ def train_simplex(
     return stacked.call(program, (points, data, key), None)
 
 
-@lru_cache(maxsize=32)
+@kept
 def _simplex_trainer(loss: Loss, local: Local, count: int, beta: float) -> Any:
     """The program (points [n, ...], data, key) -> points, for one client or for all."""
 
@@ -210,17 +210,38 @@ def _fit(
 def _for_all(train: Callable[..., Params]) -> Callable[..., Params]:
     """`train` of one client, or of each of C in chunks; client k's key folds in k."""
 
-    def run(points: Params, data: ClientData, key: Key, width: int) -> Params:
+    def train_all(
+        points: Params,
+        data: ClientData,
+        key: Key,
+        width: int,
+    ) -> Params:
         if not data.offset.ndim:
             return train(points, data, key)
 
-        def one(points: Params, offset: Array, size: Array, key: Key) -> Params:
-            return train(points, ClientData(data.examples, offset, size), key)
+        def train_one(
+            points: Params,
+            offset: Array,
+            size: Array,
+            key: Key,
+        ) -> Params:
+            rows = ClientData(data.examples, offset, size)
+            return train(points, rows, key)
 
-        ids = jnp.arange(len(data.offset))
-        # By id, not by position in a chunk: the chunk changes no result.
-        keys = jax.vmap(jax.random.fold_in, (None, 0))(key, ids)
-        arguments = (points, data.offset, data.size, keys)
-        return chunked_vmap.over_clients(one, arguments, data.size, width)
+        arguments = (
+            points,
+            data.offset,
+            data.size,
+            _client_keys(key, len(data.offset)),
+        )
+        return chunked_vmap.over_clients(train_one, arguments, data.size, width)
 
-    return jax.jit(run, static_argnums=3)
+    return jax.jit(train_all, static_argnums=3)
+
+
+def _client_keys(key: Key, count: int) -> Key:
+    """A key for each client, [count]."""
+    ids = jnp.arange(count)
+    # By id, not by position in a chunk: the chunk changes no result.
+    fold_in = jax.vmap(jax.random.fold_in, (None, 0))
+    return fold_in(key, ids)

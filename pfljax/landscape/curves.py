@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from pfljax import registry
 from pfljax.core.types import Array, ClientData, Params, Task
 from pfljax.evaluation.metrics import GRID
 from pfljax.landscape import stacked
@@ -26,8 +27,7 @@ def curve_weights(kind: str, count: int, t: Any) -> Array:
     length in t. Garipov et al., NeurIPS 2018, https://arxiv.org/abs/1802.10026
     (Section 3.2).
     """
-    if kind not in KINDS:
-        raise ValueError(f"kind is {kind!r}; known: {', '.join(KINDS)}")
+    registry.require_known("kind", kind, KINDS)
     t = jnp.asarray(t, jnp.float32)[..., None]
     k = np.arange(count)
     if kind == "chain":
@@ -83,13 +83,19 @@ def _arc(task: Task, points: list[Params], weights: np.ndarray) -> np.ndarray:
     """Lengths up to each of the models of weights [T, n], f64[T] or f64[C, T]."""
     clients = stacked.num_clients(task, points[0], "points")
     gram = _gram(points, clients or 1)
-    steps = np.diff(weights.astype(np.float64), axis=0)
+    weights = weights.astype(np.float64)
+    steps = np.diff(weights, axis=0)
     # |sum_i s_i p_i|^2 = s' G s, since the weights s of a step add up to 0.
     squares = np.einsum("ti,cij,tj->ct", steps, gram, steps)
-    lengths = np.sqrt(np.maximum(squares, 0))
+    # A step of length 0 may be rounded to less.
+    squares = np.maximum(squares, 0)
+    lengths = np.sqrt(squares)
+    arc = np.cumsum(lengths, axis=1)
     # The first model lies at length 0.
-    arc = np.insert(np.cumsum(lengths, 1), 0, 0, axis=1)
-    return arc if clients else arc[0]
+    arc = np.insert(arc, 0, 0, axis=1)
+    if clients is None:
+        return arc[0]
+    return arc
 
 
 def _gram(points: list[Params], clients: int) -> np.ndarray:

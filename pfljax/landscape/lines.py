@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from pfljax.core import tree
-from pfljax.core.training import in_batches, rows
+from pfljax.core.minibatches import in_batches, rows
 from pfljax.core.types import Array, Batch, ClientData, Params, Task
 from pfljax.evaluation.metrics import GRID, even_passes, rows_per_pass, score
 from pfljax.landscape import stacked

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from pfljax import registry
 from pfljax.core.types import ClientData, Task
 from pfljax.landscape.frames import Frame, Mark
 from pfljax.landscape.lines import Positions, ascending, judge
@@ -136,8 +137,7 @@ def penalty(
     Raises:
       ValueError: the form is unknown, or alpha or beta does not ascend.
     """
-    if form not in PENALTIES:
-        raise ValueError(f"form is {form!r}; known: {', '.join(PENALTIES)}")
+    registry.require_known("form", form, PENALTIES)
     alphas = ascending(alpha, "alpha")
     betas = ascending(beta, "beta")
     a, b = np.meshgrid(alphas, betas, indexing="ij")

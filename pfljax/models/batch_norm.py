@@ -34,7 +34,7 @@ def mask_and_mode(mask: Array, training: bool) -> AbstractContextManager[Any]:
             kwargs = {"mask": mask, **kwargs}
         if isinstance(layer, nn.BatchNorm):
             # What the module itself passes comes last, and wins.
-            kwargs = {"mask": counted(mask, args[0]), **kwargs}
+            kwargs = {"mask": rows_of(mask, args[0]), **kwargs}
             # A second positional argument would be `use_running_average`.
             if layer.use_running_average is None and len(args) == 1:
                 kwargs = {"use_running_average": not training, **kwargs}
@@ -44,7 +44,7 @@ def mask_and_mode(mask: Array, training: bool) -> AbstractContextManager[Any]:
 
 
 @contextmanager
-def counting(model: nnx.Module, mask: Array) -> Iterator[None]:
+def masked(model: nnx.Module, mask: Array) -> Iterator[None]:
     """Within it, batch normalisation in the NNX `model` counts the rows of `mask`."""
     layers = [
         layer
@@ -53,15 +53,15 @@ def counting(model: nnx.Module, mask: Array) -> Iterator[None]:
     ]
     for layer in layers:
         # Past NNX's own attributes: it would take the mask for a part of the state.
-        object.__setattr__(layer, "__class__", _counting_rows(type(layer)))
-        vars(layer)["mask_of_rows"] = mask
+        object.__setattr__(layer, "__class__", _masked_kind(type(layer)))
+        vars(layer)["row_mask"] = mask
     yield
     for layer in layers:
         # The state of the model is read after the call, and the mask is no part of it.
-        del vars(layer)["mask_of_rows"]
+        del vars(layer)["row_mask"]
 
 
-def counted(mask: Array, x: Array) -> Array:
+def rows_of(mask: Array, x: Array) -> Array:
     """The mask of rows, bool, shaped to broadcast against x [B, ...].
 
     If no row counts, all do: the mean of nothing is NaN.
@@ -82,11 +82,11 @@ def counted(mask: Array, x: Array) -> Array:
 
 # One class for each kind of layer, a user's own among them: JAX never forgets a class.
 @cache
-def _counting_rows(kind: type) -> type:
+def _masked_kind(kind: type) -> type:
     """The kind of batch normalisation that looks up its mask."""
 
     def call(layer: Any, x: Array, *args: Any, **kwargs: Any) -> Any:
-        kwargs = {"mask": counted(layer.mask_of_rows, x), **kwargs}
+        kwargs = {"mask": rows_of(layer.row_mask, x), **kwargs}
         return kind.__call__(layer, x, *args, **kwargs)
 
-    return type(f"Counting{kind.__name__}", (kind,), {"__call__": call})
+    return type(f"Masked{kind.__name__}", (kind,), {"__call__": call})

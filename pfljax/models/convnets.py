@@ -22,7 +22,8 @@ from pfljax.models.layers import (
     mean_pixel,
     relu_layers,
 )
-from pfljax.models.network import Network
+from pfljax.models.network import Classes, Network
+from pfljax.registry import AtLeastOne, checked
 
 # Of ResNet9's residual blocks: the factor of the stem's channels, and the stride.
 STAGES = ((1, 1), (2, 1), (4, 2), (8, 2))
@@ -102,8 +103,13 @@ class Depthwise(nn.Module):
         return filtered + bias
 
 
+@checked
 def resnet9(
-    num_classes: int, *, stem: int = 64, norm: str = "group", conv: str = "auto"
+    num_classes: Classes,
+    *,
+    stem: AtLeastOne = 64,
+    norm: str = "group",
+    conv: str = "auto",
 ) -> nn.Module:
     """ResNet9 with identity skips and biases; `stem` to 8 * `stem` channels."""
     form = Form(norm=norm, conv=conv)
@@ -122,8 +128,9 @@ def resnet9(
     )
 
 
+@checked
 def mobilenet(
-    num_classes: int, *, norm: str = "group", conv: str = "auto"
+    num_classes: Classes, *, norm: str = "group", conv: str = "auto"
 ) -> nn.Module:
     """MobileNet of four depthwise separable blocks, with biases."""
     form = Form(norm=norm, conv=conv)
@@ -142,7 +149,8 @@ def mobilenet(
     )
 
 
-def vgg9(num_classes: int, *, conv: str = "auto") -> nn.Module:
+@checked
+def vgg9(num_classes: Classes, *, conv: str = "auto") -> nn.Module:
     """VGG9 with biases; it has no normalisation."""
     # No layer is normalised: the form's norm is never built.
     form = Form(norm="group", conv=conv)

@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from pfljax import registry
 from pfljax.core.types import Array
 
 CONVOLUTIONS = ("auto", "im2col", "lax")
@@ -28,9 +29,7 @@ def conv_for_platform(conv: str = "auto") -> Callable[..., Array]:
     Raises:
       ValueError: for another name.
     """
-    if conv not in CONVOLUTIONS:
-        known = ", ".join(CONVOLUTIONS)
-        raise ValueError(f"conv is {conv!r}; choose one of {known}")
+    registry.require_known("conv", conv, CONVOLUTIONS)
     automatic = conv == "auto"
     # It holds each pixel h * w times: worth it where convolutions in loops are slow.
     on_cpu = jax.default_backend() == "cpu"

@@ -1,8 +1,13 @@
 """What every model is: a body and a head."""
 
+from typing import Annotated
+
 from flax import linen as nn
 
 from pfljax.core.types import Array
+from pfljax.registry import INT32, Range
+
+Classes = Annotated[int, Range(lambda count: count >= 2, "2 or more"), INT32]
 
 
 class Network(nn.Module):

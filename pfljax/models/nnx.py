@@ -5,13 +5,14 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from flax import nnx
 from flax.traverse_util import unflatten_dict
 
+from pfljax import registry
 from pfljax.core.types import Array, Key, Params, Task
-from pfljax.models.batch_norm import counting
-from pfljax.models.task import assemble, normaliser
+from pfljax.models.assembly import Apply, assemble, one_row
+from pfljax.models.batch_norm import masked
+from pfljax.models.normaliser import normaliser
 from pfljax.models.variables import State, join
 
 STATE = (nnx.Param, nnx.BatchStat)
@@ -38,32 +39,17 @@ def task_from_nnx(
       input_shape: the shape of one raw row x, without the batch axis.
       shift: subtracted from x, a number or an array that broadcasts to a row.
       scale: x - shift is divided by it.
-      loss: the loss of a row, a name in `pfljax.models.task.LOSSES`.
+      loss: the loss of a row, a name in `pfljax.models.assembly.LOSSES`.
 
     Raises:
       ValueError: for a module without `body` and `head`, or with other state.
     """
+    if isinstance(factory, nnx.Module) or not callable(factory):
+        expected = "a function nnx.Rngs -> nnx.Module, such as the module's class"
+        registry.require_a("factory", factory, (), expected)
+    row = one_row(input_shape)
     module = nnx.eval_shape(lambda: _checked(factory(nnx.Rngs(0))))
     graph, streams, *abstract = nnx.split(module, nnx.RngState, *STATE)
-
-    def apply(
-        state: State, x: Array, mask: Array, part: str | None, key: Key | None
-    ) -> tuple[Array, Params]:
-        training = key is not None
-        # In evaluation no stream is read, but a graph is merged with all its state.
-        seed = key if training else jax.random.key(0)
-        rngs = _seed(streams, seed)
-        states = map(_fill, abstract, state)
-        # copy: merged variables belong to the trace that calls them.
-        model: Any = nnx.merge(graph, rngs, *states, copy=True)
-        if training:
-            model.train()
-        else:
-            model.eval()
-        with counting(model, mask):
-            outputs = _call(model, part, x)
-        statistics = nnx.state(model, nnx.BatchStat)
-        return outputs, to_dict(statistics)
 
     def init(key: Key) -> Params:
         model = factory(nnx.Rngs(key))
@@ -75,13 +61,38 @@ def task_from_nnx(
             order.append(_path(path)[:-1])
     return assemble(
         init=init,
-        apply=apply,
+        apply=_forward(graph, streams, abstract),
         normalise=normaliser(input_shape, shift, scale),
-        row=np.zeros((1, *input_shape), np.float32),
+        row=row,
         loss=loss,
         shapes=_joined(abstract),
         order=order,
     )
+
+
+def _forward(graph: Any, streams: Any, abstract: Sequence[Any]) -> Apply:
+    """The forward pass of a module split into these, as `assemble` wants it."""
+
+    def apply(
+        state: State, x: Array, mask: Array, part: str | None, key: Key | None
+    ) -> tuple[Array, Params]:
+        training = key is not None
+        # In evaluation no stream is read, but a graph is merged with all its state.
+        seed = key if training else jax.random.key(0)
+        rngs = _seed(streams, seed)
+        filled = map(_fill, abstract, state)
+        # NNX wants a copy: merged variables belong to the trace that calls them.
+        model: Any = nnx.merge(graph, rngs, *filled, copy=True)
+        if training:
+            model.train()
+        else:
+            model.eval()
+        with masked(model, mask):
+            outputs = _call(model, part, x)
+        statistics = nnx.state(model, nnx.BatchStat)
+        return outputs, to_dict(statistics)
+
+    return apply
 
 
 def to_dict(state: Any) -> Params:
@@ -109,11 +120,12 @@ def _path(path: Sequence[Any]) -> tuple[str, ...]:
     return tuple(map(str, path))
 
 
-def _fill(abstract: Any, params: Params) -> Any:
-    # A copy: it is changed in place, and the next call starts from `abstract` again.
-    state = jax.tree.map(lambda leaf: leaf, abstract)
-    nnx.replace_by_pure_dict(state, params)
-    return state
+def _fill(abstract: Any, arrays: Params) -> Any:
+    """The abstract state of a module with these arrays in it."""
+    # NNX fills a state in place: this one is new, for the next call needs `abstract`.
+    fresh = jax.tree.map(lambda leaf: leaf, abstract)
+    nnx.replace_by_pure_dict(fresh, arrays)
+    return fresh
 
 
 def _seed(streams: Any, key: Key) -> Any:

@@ -16,16 +16,18 @@ from flax import linen as nn
 
 from pfljax.core.types import Array
 from pfljax.models.layers import Layer
-from pfljax.models.network import Network
+from pfljax.models.network import Classes, Network
+from pfljax.registry import AtLeastOne, checked
 
 
+@checked
 def char_lstm(
-    num_classes: int,
+    num_classes: Classes,
     *,
-    vocab: int = 80,
-    embedding: int = 8,
-    hidden: int = 256,
-    layers: int = 2,
+    vocab: AtLeastOne = 80,
+    embedding: AtLeastOne = 8,
+    hidden: AtLeastOne = 256,
+    layers: AtLeastOne = 2,
 ) -> nn.Module:
     """LEAF's next-character LSTM of token rows i32[T]; 819,920 with 80 characters."""
     body: list[Layer] = [Embedding(vocab, embedding)]

@@ -17,11 +17,14 @@ from pfljax.models.convolution import conv_for_platform, max_pool
 from pfljax.models.dropout import Dropout
 from pfljax.models.layers import Layer, add_channel, flatten, relu_layers
 from pfljax.models.linear import Linear
+from pfljax.models.network import Classes
 from pfljax.models.network import Network as Network
 from pfljax.models.recurrent import char_lstm as char_lstm
+from pfljax.registry import checked
 
 
-def logistic(num_classes: int) -> nn.Module:
+@checked
+def logistic(num_classes: Classes) -> nn.Module:
     """Multinomial logistic regression: its one layer is the head."""
     return Network(
         body=nn.Sequential([flatten]),
@@ -29,18 +32,21 @@ def logistic(num_classes: int) -> nn.Module:
     )
 
 
-def mlp(num_classes: int, *, hidden: Sequence[int] = (64,)) -> nn.Module:
+@checked
+def mlp(num_classes: Classes, *, hidden: Sequence[int] = (64,)) -> nn.Module:
     """Perceptron with ReLU after each of the `hidden` layers; head: the last layer."""
     layers = [flatten, *relu_layers(nn.Dense, hidden)]
     return _network(layers, num_classes)
 
 
-def twonn(num_classes: int) -> nn.Module:
+@checked
+def twonn(num_classes: Classes) -> nn.Module:
     """McMahan's 2NN, 200-200 with bias: 199,210 parameters on MNIST."""
     return mlp(num_classes, hidden=(200, 200))
 
 
-def twocnn(num_classes: int, *, conv: str = "auto") -> nn.Module:
+@checked
+def twocnn(num_classes: Classes, *, conv: str = "auto") -> nn.Module:
     """McMahan's CNN: 5x5x32, 5x5x64, 512, K: 1,663,370 parameters on MNIST."""
     convolution = _convolution(conv, kernel_size=(5, 5), padding="SAME")
     body = [add_channel]
@@ -51,7 +57,8 @@ def twocnn(num_classes: int, *, conv: str = "auto") -> nn.Module:
     return _network(body, num_classes)
 
 
-def cifar_cnn(num_classes: int, *, conv: str = "auto") -> nn.Module:
+@checked
+def cifar_cnn(num_classes: Classes, *, conv: str = "auto") -> nn.Module:
     """pfl-research's CNN: 3x3x32, 3x3x64, pool, 128, dropout; 1,626,442 on CIFAR-10."""
     convolution = _convolution(conv, kernel_size=(3, 3), padding="VALID")
     body = [
@@ -70,8 +77,9 @@ def cifar_cnn(num_classes: int, *, conv: str = "auto") -> nn.Module:
     return _network(body, num_classes)
 
 
+@checked
 def gn_cnn(
-    num_classes: int, *, channels: Sequence[int] = (32, 64), conv: str = "auto"
+    num_classes: Classes, *, channels: Sequence[int] = (32, 64), conv: str = "auto"
 ) -> nn.Module:
     """Small CNN: 3x3 convolution, GroupNorm, ReLU, 2x2 pool for each of `channels`.
 
@@ -112,12 +120,6 @@ def model(name: str, num_classes: int, **params: Any) -> nn.Module:
     factory = registry.find("model", MODELS, name)
     choice = registry.choose(name, **params)
     registry.check("model", choice, factory)
-    for key, value in params.items():
-        # `type`, for True is an int as well.
-        if type(value) is int and value < 1:
-            raise ValueError(f"model {name!r}: {key} is {value}; expected at least 1")
-    if num_classes < 2:
-        raise ValueError(f"num_classes is {num_classes}, expected 2 or more")
     return factory(num_classes, **params)
 
 

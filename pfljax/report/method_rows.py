@@ -17,8 +17,9 @@ from pfljax.report.clients import (
     which_of,
 )
 from pfljax.report.columns import CALIBRATION, COLUMNS, Row, numbers_of
+from pfljax.report.groups import Group
 from pfljax.report.key_figures import model_text
-from pfljax.report.runs import Group, Run, find_records, judged_records, number
+from pfljax.report.runs import Run, find_records, judged_records, number
 
 MIXTURE_ROWS = {  # key of the summary -> what the table says
     CHOSEN: "λ chosen on validation",

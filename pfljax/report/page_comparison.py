@@ -7,6 +7,7 @@ from pfljax.report import html
 from pfljax.report.columns import Table
 from pfljax.report.config import by_group
 from pfljax.report.formats import BEST, cells
+from pfljax.report.groups import UNIQUE_TO_A_RUN, Group, differing_keys
 from pfljax.report.html import (
     EMPTY,
     Card,
@@ -17,7 +18,7 @@ from pfljax.report.html import (
     fixed,
     grid,
 )
-from pfljax.report.runs import UNIQUE_TO_A_RUN, Group, Run, differing_keys, number
+from pfljax.report.runs import Run, number
 
 CLIENTS = ("accuracy_over_clients", "bars")
 FACTS = ("dataset", "partition", "model")

@@ -6,58 +6,28 @@ from typing import Any
 
 import numpy as np
 
-from pfljax.runs import config, folder
-from pfljax.runs.folder import DAMAGE
-
-NEEDED = {
-    "config.json": ("algorithm", "seed", "rounds"),
-    "partition.json": ("num_classes", "sizes", "sha256"),
-    "summary.json": ("rounds", "last"),
-    "sweep.json": ("experiment", "over"),
-}
-
-
-def damaged(path: Path, why: Any) -> ValueError:
-    """The error for a file that cannot be used."""
-    return ValueError(
-        f"{path} is missing or damaged ({why}); "
-        "run the experiment again in a new folder"
-    )
-
-
-def read_object(path: Path) -> dict[str, Any]:
-    """The JSON object in `path`, with the keys that its kind of file needs."""
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except DAMAGE as error:
-        raise damaged(path, error) from error
-    if not isinstance(content, dict):
-        raise damaged(path, f"expected a JSON object, got {type(content).__name__}")
-    known = content
-    if path.name == "config.json":
-        known = read_settings(path, content)
-    missing = [key for key in NEEDED.get(path.name, ()) if key not in known]
-    if missing:
-        raise damaged(path, f"it lacks {', '.join(missing)}")
-    return content
+from pfljax.runs import config, folder, forms
+from pfljax.runtime import documents
+from pfljax.runtime.documents import damaged
+from pfljax.runtime.files import DAMAGE, FileError
 
 
 def read_settings(path: Path, nested: Any) -> dict[str, Any]:
     """The settings in `path` by name, those too that this version no longer has.
 
     Raises:
-        ValueError: they are not grouped, as an older version wrote them.
+        FileError: they are not grouped, as an older version wrote them.
     """
     # A report shows what was run and runs nothing, so names are not checked.
     try:
         return config.by_name(nested)
     except ValueError as error:
-        raise ValueError(f"{path}: {error}") from None
+        raise FileError(f"{path}: {error}") from None
 
 
 def read_optional(path: Path) -> dict[str, Any]:
     """The JSON object in `path`, empty where there is no file."""
-    return read_object(path) if path.is_file() else {}
+    return folder.read_json(path) if path.is_file() else {}
 
 
 def read_lines(path: Path) -> tuple[dict[str, Any], ...]:
@@ -69,9 +39,12 @@ def read_lines(path: Path) -> tuple[dict[str, Any], ...]:
     except DAMAGE as error:
         # Lines read so far are whole: the next one is at fault.
         raise damaged(path, f"line {len(lines) + 1}: {error}") from error
-    have_rounds = [isinstance(line, dict) and "round" in line for line in lines]
-    if not lines or not all(have_rounds):
+    if not lines:
         raise damaged(path, "expected a JSON object with a round on every line")
+    for number, line in enumerate(lines, start=1):
+        wrong = documents.misfit(line, forms.LINE, f"line {number}")
+        if wrong:
+            raise damaged(path, wrong)
     return tuple(lines)
 
 
@@ -93,7 +66,7 @@ def read_seconds(path: Path) -> float | None:
     seconds = []
     for line in read_lines(path):
         if "seconds" in line:
-            seconds.append(float(line["seconds"]))
+            seconds.append(line["seconds"])
     # Not 0, which would be shown as a time.
     if not seconds:
         return None

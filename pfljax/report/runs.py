@@ -1,11 +1,9 @@
-"""Run folders as records: read, checked, named, and grouped over seeds.
+"""Run folders as records: read, checked and named.
 
 The files of a run folder are written by `pfljax.simulate`; nothing here changes them.
 """
 
-import itertools
-import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,18 +11,19 @@ import numpy as np
 
 from pfljax.report.config import by_group
 from pfljax.report.read_files import (
-    damaged,
     read_arrays,
     read_lines,
-    read_object,
     read_optional,
     read_seconds,
     read_settings,
 )
+from pfljax.runs import log
+from pfljax.runs.folder import read_json
+from pfljax.runs.forms import SETTINGS
+from pfljax.runtime.documents import damaged, misfit
+from pfljax.runtime.files import FileError
 
 NO_DEFAULT = object()
-# They do not make another method.
-UNIQUE_TO_A_RUN = ("seed", "out", "baseline", "devices", "homes", "keep", "store")
 
 
 class Run(NamedTuple):
@@ -41,13 +40,6 @@ class Run(NamedTuple):
     per_client: dict[str, np.ndarray]  # "personal/test/accuracy" f32[T, C], ...
     summary: dict[str, Any]
     seconds: float | None  # wall time of training, where it was recorded
-
-
-class Group(NamedTuple):
-    """Runs whose configs differ in seed and folders alone, by seed."""
-
-    label: str
-    runs: tuple[Run, ...]
 
 
 def label_of(
@@ -73,13 +65,19 @@ def read_run(folder: str | Path) -> Run:
     """The run in `folder`.
 
     Raises:
-        ValueError: no run is there, it is unfinished, or one of its files is damaged.
+        ValueError: no run is there, or it is unfinished.
+        FileError: one of its files is damaged.
     """
     folder = Path(folder)
-    _check_finished(folder)
-    written = read_object(folder / "config.json")
+    _check_begun(folder)
+    written = read_json(folder / "config.json")
+    # Before whether it is finished: no version finishes what it cannot read.
     config = read_settings(folder / "config.json", written)
-    summary = read_object(folder / "summary.json")
+    wrong = misfit(config, SETTINGS)
+    if wrong:
+        raise damaged(folder / "config.json", wrong)
+    _check_finished(folder)
+    summary = read_json(folder / "summary.json")
     label = config.get("label") or summary.get("label") or label_of(config)
     run = Run(
         folder=folder,
@@ -96,39 +94,6 @@ def read_run(folder: str | Path) -> Run:
     )
     _check_agreement(run)
     return run
-
-
-def group_runs(runs: Iterable[Run]) -> tuple[Group, ...]:
-    """The runs by config without the seed, in order of appearance, labels made unique.
-
-    Raises:
-        ValueError: two runs have the same config and seed.
-    """
-    by_config: dict[str, list[Run]] = {}
-    for run in runs:
-        by_config.setdefault(_config_key(run), []).append(run)
-    for group in by_config.values():
-        group.sort(key=lambda run: run.config["seed"])
-        _check_seeds(group)
-    firsts = [group[0] for group in by_config.values()]
-    labels = _unique_labels(firsts)
-    groups = []
-    for label, group in zip(labels, by_config.values(), strict=True):
-        groups.append(Group(label=label, runs=tuple(group)))
-    return tuple(groups)
-
-
-def differing_keys(runs: Sequence[Run]) -> list[str]:
-    """Config keys, the seed and the folder aside, in which the runs differ."""
-    names: set[str] = set()
-    for run in runs:
-        names.update(run.config)
-    differing = []
-    for name in sorted(names.difference(UNIQUE_TO_A_RUN)):
-        values = {_plain(run.config.get(name)) for run in runs}
-        if len(values) > 1:
-            differing.append(name)
-    return differing
 
 
 def find_records(evaluations: Iterable[dict], **wanted: Any) -> list[dict]:
@@ -189,8 +154,8 @@ def number(value: Any) -> float:
     return float(value)
 
 
-def _check_finished(folder: Path) -> None:
-    """Refuses what is not a run folder, and a run that has not finished."""
+def _check_begun(folder: Path) -> None:
+    """Refuses what is not a run folder."""
     if not folder.is_dir():
         raise ValueError(f"{folder} is not a folder; give the --out folder of a run")
     if not (folder / "config.json").is_file():
@@ -198,9 +163,13 @@ def _check_finished(folder: Path) -> None:
             f"{folder} is not a run folder: it has no config.json; "
             "give the --out folder of `pfljax run`"
         )
+
+
+def _check_finished(folder: Path) -> None:
+    """Refuses a run that has not finished."""
     if not (folder / "summary.json").is_file():
-        log = folder / "metrics.jsonl"
-        done = log.read_bytes().count(b"\n") if log.is_file() else 0
+        lines = folder / "metrics.jsonl"
+        done = lines.read_bytes().count(b"\n") if lines.is_file() else 0
         raise ValueError(
             f"{folder} is unfinished: {done} rounds are logged and there is no "
             "summary.json; finish it with `pfljax resume`"
@@ -209,19 +178,40 @@ def _check_finished(folder: Path) -> None:
 
 def _read_partition(path: Path) -> dict[str, Any]:
     """The manifest, with its histogram [C][K] "class_histogram"."""
-    partition = read_object(path)
-    if not partition.get("class_histogram"):
-        raise damaged(path, "it lacks class_histogram")
+    partition = read_json(path)
+    _check_counts(path, partition)
+    # Newcomers are clients of the same kind.
+    if partition.get("unseen"):
+        _check_counts(path, partition["unseen"])
     return partition
+
+
+def _check_counts(path: Path, clients: Mapping[str, Any]) -> None:
+    """Refuses counts by client that are not of the same clients and classes."""
+    num_classes = clients["num_classes"]
+    histogram = clients["class_histogram"]
+    widths = {len(counts) for counts in histogram}
+    if widths != {num_classes}:
+        why = f"class_histogram has rows of {sorted(widths)} classes"
+        raise damaged(path, f"{why}, expected {num_classes}")
+    for part, sizes in clients["sizes"].items():
+        # A federation without validation rows has an empty list of them.
+        if len(sizes) not in (0, len(histogram)):
+            why = f"sizes of {part!r} has {len(sizes)} clients"
+            raise damaged(path, f"{why}, expected {len(histogram)}")
 
 
 def _check_agreement(run: Run) -> None:
     """Refuses a folder whose files tell of different runs or rounds."""
+    change = log.changed(run.folder, run.summary)
+    if change:
+        raise FileError(f"{change}; put it back, or run again in a new folder")
     logged = run.rounds[-1]["round"]
     summarised = run.summary["rounds"]
     if logged != summarised:
         why = f"its last round is {logged}, but summary.json tells of {summarised}"
         raise damaged(run.folder / "metrics.jsonl", why)
+    file = run.folder / "per_client.npz"
     T = len(run.per_client["round"])
     C = len(run.partition["class_histogram"])
     for model in ("personal", "server"):
@@ -231,52 +221,7 @@ def _check_agreement(run: Run) -> None:
             continue
         if accuracy.shape != (T, C):
             why = f"{model}/test/accuracy has shape {accuracy.shape}"
-            raise damaged(
-                run.folder / "per_client.npz",
-                f"{why}, expected {(T, C)}",
-            )
-
-
-def _plain(value: Any) -> str:
-    """A text that is equal for equal JSON values."""
-    return json.dumps(value, sort_keys=True)
-
-
-def _config_key(run: Run) -> str:
-    """The config without what tells one seed from another."""
-    kept = dict(run.config)
-    for name in UNIQUE_TO_A_RUN:
-        kept.pop(name, None)
-    return _plain(kept)
-
-
-def _check_seeds(group: Sequence[Run]) -> None:
-    """Refuses a seed that is there twice: it would count as two."""
-    for a, b in itertools.pairwise(group):
-        if a.config["seed"] == b.config["seed"]:
-            raise ValueError(
-                f"{a.folder} and {b.folder} have the same config and seed "
-                f"{a.config['seed']}; give one of them"
-            )
-
-
-def _unique_labels(runs: Sequence[Run]) -> list[str]:
-    """Labels; runs that share one are told apart by the config keys that differ."""
-    labels = []
-    for run in runs:
-        twins = [other for other in runs if other.label == run.label]
-        differing = [key for key in differing_keys(twins) if key != "label"]
-        settings = [f"{key}={_short(run.config.get(key))}" for key in differing]
-        if settings:
-            labels.append(f"{run.label} ({', '.join(settings)})")
-        else:
-            labels.append(run.label)
-    return labels
-
-
-def _short(value: Any) -> str:
-    """A config value in few characters."""
-    if not isinstance(value, dict):
-        return str(value)
-    words = [f"{name}={option}" for name, option in sorted(value.items())]
-    return " ".join(words)
+            raise damaged(file, f"{why}, expected {(T, C)}")
+        # A client without test rows has NaN.
+        if np.any((accuracy < 0) | (accuracy > 1)):
+            raise damaged(file, f"{model}/test/accuracy is not within 0 and 1")

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pfljax.report.captions import landscape_caption
+from pfljax.report.groups import Group
 from pfljax.report.html import Picture
 from pfljax.report.read_files import read_png
-from pfljax.report.runs import Group
 from pfljax.report.style import CSS_PIXELS, DPI
 
 MOST_BYTES = 3_000_000  # of PNG in a comparison; a page stays under 5 MB

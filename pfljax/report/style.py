@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pfljax.runtime import files
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
@@ -158,9 +160,11 @@ def save_figure(figure: "Figure", stem: Path, truetype: bool = False) -> bytes:
     settings: dict[Any, Any] = SETTINGS | {"pdf.fonttype": 42 if truetype else 3}
     with matplotlib.rc_context(settings):
         figure.savefig(image, format="png", dpi=DPI, metadata={"Software": None})
-        stem.with_suffix(".png").write_bytes(image.getvalue())
+        with files.whole(stem.with_suffix(".png")) as part:
+            part.write_bytes(image.getvalue())
         # The PNG settled the layout; a second time costs a third of the whole.
         figure.set_layout_engine("none")
         dates = {"CreationDate": None, "Producer": None}
-        figure.savefig(stem.with_suffix(".pdf"), metadata=dates)
+        with files.whole(stem.with_suffix(".pdf")) as part:
+            figure.savefig(part, format="pdf", metadata=dates)
     return image.getvalue()

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pfljax.report.read_files import damaged
-from pfljax.runs.folder import DAMAGE
+from pfljax.runtime.documents import damaged
+from pfljax.runtime.files import DAMAGE
 
 Rows = Sequence[Mapping[str, Any]]
 FIRST_OF_JUDGED = "round"  # the columns before it are what was swept

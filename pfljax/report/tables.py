@@ -11,8 +11,9 @@ import numpy as np
 
 from pfljax.report.clients import CHOSEN, LAST
 from pfljax.report.columns import CALIBRATION, COLUMNS, Table
+from pfljax.report.groups import Group
 from pfljax.report.method_rows import method_rows
-from pfljax.report.runs import Group, Run
+from pfljax.report.runs import Run
 
 PROBLEM = (
     "dataset", "partition", "clients", "noise", "test", "test_from", "rows", "unseen",

@@ -7,14 +7,17 @@ from typing import TYPE_CHECKING
 from pfljax.report import captions, comparison, figures, formats, sweeps
 from pfljax.report.clients import CHOSEN, LAST
 from pfljax.report.columns import Table
+from pfljax.report.groups import Group, group_runs
 from pfljax.report.html import Picture
 from pfljax.report.page_comparison import comparison_page, sweep_page
 from pfljax.report.page_run import run_page
-from pfljax.report.read_files import read_object, read_settings
-from pfljax.report.runs import Group, Run, group_runs, read_run
+from pfljax.report.read_files import read_settings
+from pfljax.report.runs import Run, read_run
 from pfljax.report.saved_landscapes import first_landscapes, read_landscapes
 from pfljax.report.style import CSS_PIXELS, save_figure
 from pfljax.report.tables import calibration_table, comparison_table
+from pfljax.runs.folder import check_foreign, read_json
+from pfljax.runtime import files
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -35,10 +38,11 @@ def write_run_report(folder: str | Path) -> None:
     The page also shows the landscapes that are in figures/.
 
     Raises:
-        ValueError: `folder` is no run, unfinished or damaged.
+        ValueError: `folder` is no run, or unfinished.
+        FileError: a file there is damaged, or cannot be written.
     """
     run = read_run(folder)
-    figure_folder = _make_folder(run.folder / "figures")
+    figure_folder = files.make_folder(run.folder / "figures")
     pictures = []
     for name, draw in DRAW.items():
         figure = draw(run)
@@ -50,7 +54,7 @@ def write_run_report(folder: str | Path) -> None:
         pictures.append(picture)
     pictures += read_landscapes(figure_folder)
     page = run_page(run, pictures)
-    _write(run.folder / "report.html", page)
+    files.write_text(run.folder / "report.html", page)
 
 
 def write_comparison(folders: Sequence[str | Path], out: str | Path) -> str:
@@ -65,23 +69,25 @@ def write_comparison(folders: Sequence[str | Path], out: str | Path) -> str:
     many kinds as fit.
 
     Raises:
-        ValueError: no folder, or one is no run, unfinished, damaged or there twice.
+        ValueError: no folder, or one is no run, unfinished or there twice.
+        FileError: a file there is damaged, or cannot be written.
     """
     if not folders:
         raise ValueError("no run folder was given; give at least one")
+    check_foreign(Path(out) / "comparison.html")
     runs = [read_run(folder) for folder in folders]
     groups = group_runs(runs)
-    out = _make_folder(Path(out))
+    out = files.make_folder(Path(out))
     accuracy = _accuracy_tables(groups)
     calibration = _calibration_tables(accuracy)
     tables = [*accuracy, *calibration]
     for table in tables:
         _write_table(table, out)
-    figure_folder = _make_folder(out / "figures")
+    figure_folder = files.make_folder(out / "figures")
     pictures = _comparison_pictures(runs, figure_folder)
     landscapes = first_landscapes(groups)
     page = comparison_page(groups, tables, pictures, landscapes)
-    _write(out / "comparison.html", page)
+    files.write_text(out / "comparison.html", page)
     return "\n".join(_markdown(table) for table in accuracy)
 
 
@@ -91,20 +97,21 @@ def write_sweep_report(folder: str | Path, out: str | Path) -> str:
     comparison_sweep.csv (means), comparison_sweep_seeds.csv, .md and .tex.
 
     Raises:
-        ValueError: `folder` holds no finished run of a sweep, or an older version's.
+        ValueError: `folder` holds no finished run of a sweep.
+        FileError: a file there is damaged, an older version's, or cannot be written.
     """
     rows = sweeps.read(folder)
     file = Path(folder) / "sweep.json"
-    about = read_object(file)
+    about = read_json(file)
     # All is read before anything is written: a folder refused leaves no trace.
     config = read_settings(file, about["experiment"])
-    out = _make_folder(Path(out))
+    out = files.make_folder(Path(out))
     # Values of earlier calls are in the table too; progress is that of the last call.
     asked = about.get("asked", about["over"])
     progress = sweeps.progress(rows, asked)
     table = sweeps.table(rows, progress)
     figure = sweeps.figure(rows)
-    figure_folder = _make_folder(out / "figures")
+    figure_folder = files.make_folder(out / "figures")
     pictures = []
     if figure is not None:
         stem = figure_folder / "accuracy"
@@ -112,7 +119,7 @@ def write_sweep_report(folder: str | Path, out: str | Path) -> str:
         pictures.append(picture)
     _write_table(table, out)
     page = sweep_page(about, config, table, pictures)
-    _write(out / "sweep.html", page)
+    files.write_text(out / "sweep.html", page)
     return _markdown(table)
 
 
@@ -144,10 +151,10 @@ def _calibration_tables(accuracy: Sequence[Table]) -> list[Table]:
 def _write_table(table: Table, out: Path) -> None:
     """One table in all formats."""
     stem = f"comparison_{table.name}"
-    _write(out / f"{stem}.csv", formats.csv_means(table))
-    _write(out / f"{stem}_seeds.csv", formats.csv_seeds(table))
-    _write(out / f"{stem}.md", _markdown(table))
-    _write(out / f"{stem}.tex", formats.latex(table))
+    files.write_text(out / f"{stem}.csv", formats.csv_means(table))
+    files.write_text(out / f"{stem}_seeds.csv", formats.csv_seeds(table))
+    files.write_text(out / f"{stem}.md", _markdown(table))
+    files.write_text(out / f"{stem}.tex", formats.latex(table))
 
 
 def _markdown(table: Table) -> str:
@@ -178,14 +185,3 @@ def _save_picture(
     png = save_figure(figure, stem, truetype)
     width = round(CSS_PIXELS * figure.get_size_inches()[0])
     return Picture(name=stem.name, png=png, width=width, caption=caption)
-
-
-def _make_folder(folder: Path) -> Path:
-    """`folder`, which is there from now on."""
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
-
-
-def _write(path: Path, text: str) -> None:
-    """`text` as UTF-8."""
-    path.write_text(text, encoding="utf-8")

@@ -1,48 +1,45 @@
 """Saves and restores the state of a run. The only file that imports Orbax.
 
 A checkpoint of round r holds the `RunState` and a JSON part: format, hash of the
-config, CRC of the state. Orbax writes it in the background and renames it into place
-when whole.
+config, checksums (`checkpoint_meta`). Orbax writes it in the background and renames it
+into place when whole.
 """
 
-import logging
-import shutil
+import itertools
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 from orbax.checkpoint import v1 as ocp
 
 from pfljax.core.types import RunState
-from pfljax.runs import checksum
+from pfljax.runs import checkpoint_meta, checkpoint_rows, checksum
+from pfljax.runs.checkpoint_meta import DamageError, Meta
+from pfljax.runs.noise import quiet, quiet_read
+from pfljax.runtime import documents, files
+from pfljax.runtime.files import CheckpointError
 from pfljax.runtime.processes import ask, everywhere
 
-FORMAT = 1  # of the checkpoint; a reader refuses a greater one
-Save = Callable[[int, RunState], Any]
-
-
-class CheckpointError(RuntimeError):
-    """No checkpoint can be used; the message says why and what to do."""
-
-
-class DamageError(ValueError):
-    """A checkpoint that reads, but is not what was saved."""
+Save = Callable[..., Any]
+ROUND = re.compile("0|[1-9][0-9]*")  # the name of a checkpoint
 
 
 @contextmanager
 def writer(folder: Path, config_hash: str, keep: int = 2) -> Iterator[Save]:
-    """Gives save(round, state), asynchronous and atomic; waits for the last at the end.
+    """Gives save(round, state, log, clients), asynchronous and atomic.
 
-    The newest `keep` checkpoints stay. The state may be donated as soon as save
-    returns; the `result()` of what it returns waits until it is committed.
+    `log` and `clients` are the checksums of the run's log up to this round and of the
+    client states in its store. It waits for the last one. The newest `keep`
+    checkpoints stay. The state may be donated as soon as save returns; the `result()`
+    of what it returns waits until it is committed.
     """
     policies: Any = ocp.training.preservation_policies
     decisions: Any = ocp.training.save_decision_policies
     with (
-        _quiet(),
+        quiet(),
         _context(),
         ocp.training.Checkpointer(
             str(folder.resolve()),
@@ -51,23 +48,50 @@ def writer(folder: Path, config_hash: str, keep: int = 2) -> Iterator[Save]:
             cleanup_tmp_directories=True,
         ) as checkpointer,
     ):
+        pending: list[Any] = []  # the save that Orbax may still be writing
 
-        def save(round_: int, state: RunState) -> Any:
-            crc = checksum.crc(state)
-            meta = {
-                "format": FORMAT,
-                "config": config_hash,
-                "crc": crc,
-                "sum": checksum.total(state) if crc is None else None,
-                "rows": _rows(state),
-                "devices": _devices(state),
-            }
-            parts = {"state": state, "meta": meta}
+        def wait() -> None:
+            # Orbax gives each save a thread with an event loop: three open files that
+            # only its result() gives back.
+            while pending:
+                pending.pop().result()
+
+        def save(
+            round_: int,
+            state: RunState,
+            log: int | None = None,
+            clients: int | None = None,
+        ) -> Any:
+            wait()
+            meta = _meta(config_hash, round_, state, log, clients)
+            parts = {"state": state, "meta": checkpoint_meta.to_json(meta)}
             # Orbax copies the state to the host before it returns: then it may be
             # donated, while a thread still writes.
-            return checkpointer.save_checkpointables_async(round_, parts, force=True)
+            response = checkpointer.save_checkpointables_async(
+                round_, parts, force=True
+            )
+            pending.append(response)
+            return response
 
         yield save
+        wait()
+
+
+def _meta(
+    config_hash: str, round_: int, state: RunState, log: int | None, clients: int | None
+) -> Meta:
+    """What the checkpoint of this state says of itself."""
+    crc = checksum.crc(state)
+    return Meta(
+        round=round_,
+        config=config_hash,
+        log=log,
+        clients=clients,
+        crc=crc,
+        sum=checksum.total(state) if crc is None else None,
+        rows=checkpoint_rows.rows_of(state),
+        devices=checkpoint_rows.devices_of(state),
+    )
 
 
 def restore(
@@ -81,10 +105,11 @@ def restore(
 
     `abstract` gives shapes, dtypes and, for other devices than it was saved on,
     shardings. Damaged checkpoints are named through `say` and the one before is tried;
-    with `repair`, for a run that goes on, they are deleted. Raises CheckpointError if
-    the config is another's (`config_hash` None skips this), the format is newer, or
-    none can be read.
+    with `repair`, for a run that goes on, they are put aside. Raises CheckpointError if
+    the config is another's (`config_hash` None skips this), the format is another, none
+    can be read, or the folder holds what is no checkpoint.
     """
+    ask(_refuse_odd_entries, folder)
     rounds = ask(saved_rounds, folder)
     for round_ in reversed(rounds):
         try:
@@ -95,19 +120,21 @@ def restore(
             if _passing(error):
                 raise CheckpointError(
                     f"{folder / str(round_)} cannot be read now "
-                    f"({_first_line(error)}); nothing was deleted: mend "
+                    f"({_first_line(error)}); nothing was changed: mend "
                     "this and try again"
                 ) from error
             reason = error if isinstance(error, DamageError) else "Orbax cannot read it"
             say(f"the checkpoint of round {round_} is damaged: {reason}")
             continue
-        # Only now that an older one was read: else a passing fault would delete all.
-        damaged = rounds[rounds.index(round_) + 1 :]
-        if repair:
-            for later in damaged:
-                ask(shutil.rmtree, folder / str(later))
         if round_ != rounds[-1]:
             say(f"taking the last good checkpoint, round {round_}")
+        # Only now that an older one was read, and not deleted: some other program, or
+        # a machine with more memory, may read it.
+        for other in rounds:
+            damaged = other > round_ or not ask(_is_listed, folder / str(other))
+            if repair and damaged:
+                aside = ask(_put_aside, folder / str(other))
+                say(f"the damaged one of round {other} is kept as {aside}")
         return state
     if rounds:
         raise CheckpointError(
@@ -135,7 +162,60 @@ def saved_rounds(folder: Path) -> list[int]:
     """Rounds with a finished checkpoint, ascending."""
     if not folder.is_dir():
         return []
-    return sorted(int(path.name) for path in folder.iterdir() if path.name.isdigit())
+    return sorted(
+        int(path.name)
+        for path in folder.iterdir()
+        if ROUND.fullmatch(path.name) and path.is_dir()
+    )
+
+
+def _refuse_odd_entries(folder: Path) -> None:
+    """Refuses links and pipes, and files that have the name of a checkpoint."""
+    if not folder.exists():
+        return
+    odd = files.odd_entry(folder)
+    for path in folder.iterdir():
+        if ROUND.fullmatch(path.name) and not path.is_dir():
+            odd = odd or f"{path} is a file; expected a checkpoint; remove it"
+    if odd:
+        raise CheckpointError(odd)
+
+
+def _is_listed(path: Path) -> bool:
+    """Whether Orbax can list it, which it does with all before it writes another."""
+    try:
+        documents.read(path / "_CHECKPOINT_METADATA")
+    except files.FileError:
+        return False
+    return True
+
+
+def _put_aside(path: Path) -> str:
+    """Renames a damaged checkpoint to a name that is none, which comes back."""
+    names = (f"{path.name}.damaged{copy or ''}" for copy in itertools.count())
+    free = (path.with_name(name) for name in names if not path.with_name(name).exists())
+    return str(path.rename(next(free)))
+
+
+def log_checksum(folder: Path, round_: int) -> int | None:
+    """What the checkpoint of this round says of the run's log."""
+    return read_meta(folder, round_).log
+
+
+def read_meta(folder: Path, round_: int) -> Meta:
+    """What the checkpoint of this round says of itself.
+
+    Raises:
+      CheckpointError: it is of another format.
+      DamageError: it is not what was written.
+    """
+    path = folder / str(round_)
+    if not _is_listed(path):
+        raise DamageError("its _CHECKPOINT_METADATA is missing or damaged")
+    with quiet_read():
+        directory = str(path.resolve())  # Orbax takes absolute paths only
+        content: Any = ocp.load_checkpointables(directory, {"meta": None})["meta"]
+    return checkpoint_meta.from_json(path, content)
 
 
 def load(
@@ -157,37 +237,32 @@ def load(
 
 
 def _load(path: Path, abstract: RunState, config_hash: str | None) -> RunState:
-    with _quiet():
-        directory = str(path.resolve())  # Orbax takes absolute paths only
-        # The JSON part first: a state of another config has other shapes, which Orbax
-        # would report as damage.
-        meta: Any = ocp.load_checkpointables(directory, {"meta": None})["meta"]
-        if meta["format"] > FORMAT:
-            raise CheckpointError(
-                f"{path} has format {meta['format']}, this pfljax reads formats up to "
-                f"{FORMAT}; upgrade pfljax"
-            )
-        if config_hash is not None and meta["config"] != config_hash:
-            raise CheckpointError(
-                f"{path} was saved by a run with another config; use its own folder"
-            )
-        if "rows" in meta and (meta["rows"] is None) != (_rows(abstract) is None):
-            raise CheckpointError(
-                f"{path} was saved by a run with another store of its client states; "
-                "go on with the store it was begun with"
-            )
-        saved = _with_rows(_placed(abstract), meta)
+    # The JSON part first: a state of another config has other shapes, which Orbax
+    # would report as damage.
+    meta = read_meta(path.parent, int(path.name))
+    if config_hash is not None and meta.config != config_hash:
+        raise CheckpointError(
+            f"{path} was saved by a run with another config; use its own folder"
+        )
+    if (meta.rows is None) != (checkpoint_rows.rows_of(abstract) is None):
+        raise CheckpointError(
+            f"{path} was saved by a run with another store of its client states; "
+            "go on with the store it was begun with"
+        )
+    saved = checkpoint_rows.as_saved(_placed(abstract), meta)
+    with quiet_read():
+        directory = str(path.resolve())
         state: Any = ocp.load_checkpointables(directory, {"state": saved})["state"]
     for old, new in zip(jax.tree.leaves(saved), jax.tree.leaves(state), strict=True):
         if old.dtype != new.dtype or old.shape != new.shape:
             raise DamageError(
                 f"expected {old.dtype}{old.shape}, got {new.dtype}{new.shape}"
             )
-    if meta["crc"] is not None and checksum.crc(state) not in (meta["crc"], None):
+    if meta.crc is not None and checksum.crc(state) not in (meta.crc, None):
         raise DamageError("its bytes do not match their checksum")
-    if meta.get("sum") is not None and checksum.total(state) != meta["sum"]:
+    if meta.sum is not None and checksum.total(state) != meta.sum:
         raise DamageError("its bytes do not match their checksum")
-    return _fit_rows(state, _placed(abstract))
+    return checkpoint_rows.fitted(state, _placed(abstract))
 
 
 def _placed(abstract: RunState) -> RunState:
@@ -201,67 +276,8 @@ def _placed(abstract: RunState) -> RunState:
     return jax.tree.map(place, abstract)
 
 
-def _rows(state: RunState) -> int | None:
-    """Rows of the client states; more than clients where devices share them."""
-    leaves = jax.tree.leaves(state.clients)
-    return leaves[0].shape[0] if leaves else None
-
-
-def _devices(state: RunState) -> int:
-    """Devices that share the client states."""
-    leaves = jax.tree.leaves(state.clients)
-    return len(leaves[0].sharding.device_set) if leaves else 1
-
-
-def _with_rows(abstract: RunState, meta: dict[str, Any]) -> RunState:
-    """The same with the saved number of client rows, each device holding all of them.
-
-    A run on another number of devices has its states padded to other equal blocks.
-    """
-    rows = meta.get("rows")
-    ours = _rows(abstract)
-    if rows is None or ours is None or rows == ours:
-        return abstract
-    if abs(rows - ours) >= max(meta["devices"], _devices(abstract)):
-        raise DamageError(f"expected {ours} client states, got {rows}")
-    # The rows of another number of devices do not divide among ours.
-    everywhere = abstract.round.sharding
-
-    def as_saved(leaf: Any) -> Any:
-        shape = (rows, *leaf.shape[1:])
-        return jax.ShapeDtypeStruct(shape, leaf.dtype, sharding=everywhere)
-
-    return abstract._replace(clients=jax.tree.map(as_saved, abstract.clients))
-
-
-def _fit_rows(state: RunState, abstract: RunState) -> RunState:
-    """The state with as many client rows as `abstract`; what is cut is padding."""
-
-    def of_leaf(leaf: Any, wanted: Any) -> Any:
-        rows = jnp.minimum(jnp.arange(wanted.shape[0]), leaf.shape[0] - 1)
-        return jax.device_put(leaf[rows], wanted.sharding)
-
-    if _rows(state) == _rows(abstract):
-        return state
-    return state._replace(
-        clients=jax.tree.map(of_leaf, state.clients, abstract.clients)
-    )
-
-
 def _context() -> Any:
     """Weights are noise to a compressor: written raw, four times as fast."""
     context = ocp.Context()
     context.array.saving.use_compression = False
     return context
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Orbax logs long traces for what is raised as well."""
-    logger = logging.getLogger("absl")
-    level = logger.level
-    logger.setLevel(logging.CRITICAL)
-    try:
-        yield
-    finally:
-        logger.setLevel(level)

@@ -5,25 +5,28 @@ from typing import Any, get_args, get_origin
 
 from pfljax import registry
 from pfljax.registry import Choice
-from pfljax.runs.settings import FIELDS, Experiment, flat, number
+from pfljax.runs import chosen
+from pfljax.runs.settings import FIELDS, Experiment, flat
 
-SELECTIONS = ("uniform", "by_size")
 STORES = ("device", "host", "disk")
-
-
-def _at_least_one(value: int) -> bool:
-    return value >= 1
+# Options of commands that are no settings.
+OF_COMMANDS = ("config", "over", "distributed", "coordinator", "processes", "process")
 
 
 def _is_width(value: int | str) -> bool:
     return value >= 1 if isinstance(value, int) else value == "auto"
 
 
+def _is_in_32_bits(value: int | str) -> bool:
+    return isinstance(value, str) or registry.INT32.holds(value)
+
+
+COUNTS = "clients cohort rounds epochs steps batch_size devices eval_every keep"
 RANGES: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
-    ("clients cohort rounds epochs steps", _at_least_one, "at least 1"),
-    ("batch_size devices eval_every keep", _at_least_one, "at least 1"),
+    (COUNTS, registry.AT_LEAST_ONE.holds, registry.AT_LEAST_ONE.expected),
     ("width", _is_width, 'at least 1, or "auto"'),
-    ("lr lr_decay", lambda value: 0 < value < float("inf"), "a positive number"),
+    (f"{COUNTS} width", _is_in_32_bits, registry.INT32.expected),
+    ("lr lr_decay", registry.POSITIVE.holds, registry.POSITIVE.expected),
     (
         "test validation unseen public",
         lambda value: 0 <= value < 1,
@@ -31,27 +34,48 @@ RANGES: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
     ),
     ("stragglers", lambda value: 0 <= value <= 1, "a share from 0 to 1"),
     ("momentum", lambda value: 0 <= value < 1, "0 <= momentum < 1"),
-    ("weight_decay", lambda value: 0 <= value < float("inf"), "a finite number >= 0"),
+    ("weight_decay", registry.NOT_NEGATIVE.holds, registry.NOT_NEGATIVE.expected),
     ("seed", lambda value: 0 <= value < 2**31, "0 <= seed < 2**31"),
     ("store", STORES.__contains__, f"one of {', '.join(STORES)}"),
 )
 
 
-def check(experiment: Experiment, own_model: bool = False) -> None:
+def check(
+    experiment: Experiment, own_model: bool = False, own_data: bool = False
+) -> None:
     """Raises a ValueError that names each wrong setting and what was expected.
 
     `own_model`: a model is given in Python, and `model` is the name of that.
+    `own_data`: so is a federation, and `dataset` and `partition` are mere names.
     """
     check_values(experiment)
     _check_model(experiment.method.model, own_model)
-    method = experiment.method
     # Here alone: methods load JAX, which a reader of a run folder does without.
     from pfljax import algorithms
-    from pfljax.core import channel
 
+    method = experiment.method
     factory = algorithms.method(method.algorithm)
+    check_option_names(method.algorithm, factory)
     registry.check("algorithm", Choice(method.algorithm, method.hyper), factory)
-    channel.make(experiment.participation.channel)
+    from_python = []
+    if own_model:
+        from_python.append("model")
+    if own_data:
+        from_python += ["dataset", "partition"]
+    chosen.check(experiment, from_python)
+
+
+def check_option_names(algorithm: str, factory: Callable) -> None:
+    """Raises a ValueError for an option that has the name of a setting.
+
+    Neither a command line nor a sweep could tell the two apart.
+    """
+    for name in registry.options(factory):
+        if name in FIELDS or name in OF_COMMANDS:
+            raise ValueError(
+                f"the method {algorithm!r} has an option {name!r}, which is the name "
+                "of a setting; give it another name"
+            )
 
 
 def check_values(experiment: Experiment) -> None:
@@ -97,12 +121,14 @@ def resolve(experiment: Experiment) -> Experiment:
     from pfljax import algorithms
 
     algorithm = experiment.method.algorithm
-    defaults = registry.defaults(algorithms.method(algorithm))
-    hyper = dict(defaults)
-    for name, value in experiment.method.hyper:
-        hyper[name] = number(value, defaults.get(name))
+    factory = algorithms.method(algorithm)
+    defaults = registry.defaults(factory)
+    options = defaults | dict(experiment.method.hyper)
+    method = Choice(algorithm, tuple(options.items()))
+    hyper = registry.in_floats(method, factory).kwargs
     special = [f"{k}={v}" for k, v in hyper.items() if v != defaults.get(k)]
     label = experiment.output.label or " ".join([algorithm, *special])
+    experiment = chosen.in_floats(experiment)
     return experiment.replace(hyper=hyper, label=label, out=experiment.folder)
 
 
@@ -125,7 +151,9 @@ def _is_a(value: Any, kind: Any) -> bool:
 
 def _kind_name(kind: Any) -> str:
     if kind is Choice:
-        return "str"
+        return "a name"
+    if kind == tuple[Choice, ...]:
+        return 'names, such as "clip:norm=1.0 gaussian:std=0.1"'
     return kind.__name__ if isinstance(kind, type) else str(kind)
 
 
@@ -135,13 +163,10 @@ def _out_of_range(experiment: Experiment) -> Iterator[str]:
         for name in names.split():
             if values[name] is not None and not fits(values[name]):
                 yield f"{name} is {values[name]!r}; expected {expected}"
-    selection = experiment.participation.selection
-    if selection.name not in SELECTIONS or selection.args:
-        known = ", ".join(SELECTIONS)
-        yield f"selection is {str(selection)!r}; expected one of {known}"
 
 
 def _at_odds(experiment: Experiment) -> Iterator[str]:
+    yield from _odd_texts(experiment)
     yield from _odd_work(experiment)
     yield from _odd_cohort(experiment)
     machine = experiment.machine
@@ -150,6 +175,17 @@ def _at_odds(experiment: Experiment) -> Iterator[str]:
             f"homes is set, but store is {machine.store!r}, whose states lie on no "
             'device; choose store="device"'
         )
+
+
+def _odd_texts(experiment: Experiment) -> Iterator[str]:
+    """Texts that no file system or page takes."""
+    for name in ("out", "label", "baseline"):
+        text = flat(experiment)[name]
+        if text is None:
+            continue
+        # Surrogates are what Python makes of bytes that are no UTF-8.
+        if "\0" in text or any("\ud800" <= letter <= "\udfff" for letter in text):
+            yield f"{name} is {text!r}; expected text without zero bytes, in UTF-8"
 
 
 def _odd_work(experiment: Experiment) -> Iterator[str]:
@@ -178,5 +214,5 @@ def _odd_cohort(experiment: Experiment) -> Iterator[str]:
         )
     if experiment.participation.drop_stragglers and not stragglers:
         yield "drop_stragglers is set, but stragglers is 0; give their share"
-    if stragglers and not round(stragglers * cohort):
+    if 0 < stragglers <= 1 and not round(stragglers * cohort):
         yield f"stragglers is {stragglers}, which is nobody in a cohort of {cohort}"

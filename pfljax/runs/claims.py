@@ -13,14 +13,24 @@ import numpy as np
 from pfljax.runs import checks, config
 from pfljax.runs.folder import (
     FolderError,
+    check_unchanged,
     complete,
     read_config,
     read_json,
+    read_summary,
     write_arrays,
     write_json,
 )
 from pfljax.runs.settings import Experiment, flat
-from pfljax.runtime import environment
+from pfljax.runtime import documents, environment, files
+
+# What of partition.json tells its clients and their rows from others. No data set names
+# rows of one's own, but checksums do; see runs/provenance.py.
+CLIENTS = ("sha256", "clients")
+CONTENT = (
+    "input_shape", "shift", "scale", "x_crc32", "x_sample_crc32", "labels_crc32",
+    "spans_crc32", "public_crc32", "public_sample_crc32", "public_labels_crc32",
+)  # fmt: skip
 
 
 def claim(folder: Path, experiment: Experiment) -> None:
@@ -80,6 +90,8 @@ def begin(
     for name, value in described.items():
         if not (path / name).exists():
             write_json(path / name, value)
+        # What the report could not be written of is told before anything trains.
+        read_json(path / name)
     if rows and not (path / "partition.npz").exists():
         write_arrays(path / "partition.npz", rows)
 
@@ -97,10 +109,19 @@ def _put_aside(folder: Path, rounds: int) -> None:
     summary = folder / "summary.json"
     if complete(folder, rounds) or not summary.exists():
         return
-    aside = folder / f"round-{read_json(summary)['rounds']}"
-    aside.mkdir(exist_ok=True)
+    written = read_summary(folder)
+    if written is None:
+        # A damaged one tells of no end that could be kept.
+        summary.unlink()
+        return
+    check_unchanged(folder)
+    evaluations = folder / "per_client.npz"
+    if not evaluations.is_file():
+        raise documents.damaged(evaluations, "it is not there")
+    aside = files.make_folder(folder / f"round-{written['rounds']}")
     # Copied, for the run that goes on appends to its evaluations.
-    shutil.copyfile(folder / "per_client.npz", aside / "per_client.npz")
+    with files.whole(aside / evaluations.name) as part:
+        shutil.copyfile(evaluations, part)
     landscape = (*folder.glob("landscape/*"), *folder.glob("figures/landscape_*"))
     # The summary moves last: after a kill it is still there, and the rest follows.
     for file in (*landscape, folder / "report.html", summary):
@@ -120,7 +141,11 @@ def check_store(path: Path, store: str) -> None:
 
 
 def check_python(path: Path, federation: Any = None, task: Any = None) -> None:
-    """Refuses a run that was given its federation or model in Python, without them."""
+    """Refuses a run that was given its federation or model in Python, without them.
+
+    And one whose model only an older pfljax makes.
+    """
+    check_model(path)
     missing = []
     manifest = path / "partition.json"
     if federation is None and manifest.exists() and read_json(manifest).get("given"):
@@ -135,6 +160,23 @@ def check_python(path: Path, federation: Any = None, task: Any = None) -> None:
             f"{path} was given its own {' and '.join(missing)} in Python; give the "
             f"same there: run(experiment, {arguments}), or the calls of "
             f"pfljax.simulate.export with {arguments}"
+        )
+
+
+def check_model(path: Path) -> None:
+    """Refuses a run of the time when "auto" was another model for rows of one axis."""
+    manifest = path / "partition.json"
+    if not (path / "config.json").exists() or not manifest.exists():
+        return
+    described = read_json(manifest)
+    # Since then the model that "auto" stands for is written there.
+    is_older = "model" not in described
+    has_vectors = len(described.get("input_shape", ())) == 1
+    if is_older and has_vectors and read_config(path).method.model.name == "auto":
+        raise FolderError(
+            f"{path} is of an older pfljax, whose model 'auto' was logistic for such "
+            "rows and now is mlp; use it with that version, or run it again with "
+            "model logistic and another --out"
         )
 
 
@@ -153,9 +195,9 @@ def check_data(path: Path, manifest: Mapping[str, Any]) -> None:
 
 
 def same_clients(a: Mapping[str, Any], b: Mapping[str, Any]) -> bool:
-    """Whether two manifests tell of the same clients with the same rows."""
-    keys = ["sha256", "clients"]
-    # Rows that were given in Python have no data set to name them, but a checksum.
-    if "x_crc32" in a and "x_crc32" in b:
-        keys.append("x_crc32")
-    return all(a.get(key) == b.get(key) for key in keys)
+    """Whether two manifests tell of the same clients with the same rows.
+
+    What one of them lacks, as older folders do, tells nothing.
+    """
+    common = [name for name in CONTENT if name in a and name in b]
+    return all(a.get(name) == b.get(name) for name in (*CLIENTS, *common))

@@ -35,8 +35,8 @@ def by_name(nested: Mapping[str, Any]) -> dict[str, Any]:
     """
     if isinstance(nested, Mapping) and "algorithm" in nested:
         raise ValueError(
-            "its settings are not grouped, so an older pfljax wrote it; choose another "
-            "--out to run it again, or go on with that version"
+            "an older pfljax wrote it, whose settings are not grouped; finish it with "
+            "that version, or run it again with another --out"
         )
     if not isinstance(nested, Mapping) or "method" not in nested:
         raise ValueError("expected a JSON object with the settings of an experiment")

@@ -16,10 +16,8 @@ round-R/          what told of the end at round R, before the run went on beyond
 figures/, report.html
 """
 
-import json
-import zipfile
-import zlib
-from collections.abc import Callable, Iterator, Mapping
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -27,58 +25,86 @@ from typing import Any
 import filelock
 import numpy as np
 
-from pfljax.runs import checks, config
+from pfljax.runs import checks, config, forms, log
 from pfljax.runs.settings import Experiment
+from pfljax.runtime import documents, files
+from pfljax.runtime.files import FileError, FolderError
 
-DAMAGE = (  # what reading a broken .npz or JSON file raises
-    ValueError,
-    KeyError,
-    OSError,
-    EOFError,
-    NotImplementedError,  # a zip header that names an unknown compression
-    RuntimeError,  # a zip header that claims encryption
-    zipfile.BadZipFile,
-    zlib.error,
+FILES = (
+    ".lock",
+    "config.json",
+    "environment.json",
+    "executor.json",
+    "metrics.jsonl",
+    "partition.json",
+    "partition.npz",
+    "per_client.npz",
+    "report.html",
+    "summary.json",
+    "sweep.csv",
+    "sweep.json",
+    "timing.jsonl",
 )
+FOLDERS = ("checkpoints", "clients", "landscape", "figures", "runs")
 MARKS = {"run": "config.json", "sweep": "sweep.json"}  # who has a folder
-
-
-class FolderError(RuntimeError):
-    """The run folder cannot be used; the message says why and what to do."""
 
 
 def finished(folder: Path) -> bool:
     """Whether the run in `folder` is complete, report and all."""
-    return (folder / "summary.json").exists() and drawn(folder)
+    return read_summary(folder) is not None and drawn(folder)
 
 
 def drawn(folder: Path) -> bool:
-    """Whether the report and its figures are there."""
-    return (folder / "report.html").exists() and (folder / "figures").is_dir()
+    """Whether the report, whole, and its figures are there."""
+    page = folder / "report.html"
+    if not page.is_file() or not (folder / "figures").is_dir():
+        return False
+    return page.read_bytes().rstrip().endswith(b"</html>")
 
 
 @contextmanager
 def locked(folder: Path, kind: str = "run") -> Iterator[None]:
     """Makes `folder` if need be and holds it: one process at a time runs in it.
 
-    `kind` is "run" or "sweep".
+    `kind` is "run" or "sweep". An error before anything is written leaves no folder
+    that was not there.
     """
     lock = filelock.FileLock(folder / ".lock")
+    new_folders = [path for path in (folder, *folder.parents) if not path.exists()]
+    try:
+        _hold(folder, kind, lock)
+        yield
+    except BaseException:
+        _leave_no_trace(folder, lock, new_folders)
+        raise
+    finally:
+        lock.release()
+
+
+def _hold(folder: Path, kind: str, lock: filelock.BaseFileLock) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         # Before the lock: its file would be the first of ours in a stranger's folder.
         _refuse_strangers(folder, kind)
+        _refuse_odd_entries(folder)
         lock.acquire(blocking=False)
     except filelock.Timeout:
         raise FolderError(f"another process is running in {folder}") from None
     except OSError as error:
-        raise FolderError(
-            f"cannot write to {folder} ({error.strerror}); choose another --out"
-        ) from None
-    try:
-        yield
-    finally:
-        lock.release()
+        raise FolderError(files.refusal(folder, error)) from None
+
+
+def _leave_no_trace(
+    folder: Path, lock: filelock.BaseFileLock, new_folders: Sequence[Path]
+) -> None:
+    """Removes the lock where there is nothing else, and the folders that are new."""
+    # While it is held: another process may have made one of its own.
+    if lock.is_locked and [path.name for path in folder.iterdir()] == [".lock"]:
+        (folder / ".lock").unlink()
+    for path in new_folders:
+        # One that is not empty stays; the name of another was too long to be made.
+        with contextlib.suppress(OSError):
+            path.rmdir()
 
 
 def _refuse_strangers(folder: Path, kind: str) -> None:
@@ -92,18 +118,71 @@ def _refuse_strangers(folder: Path, kind: str) -> None:
         )
 
 
+def _refuse_odd_entries(folder: Path) -> None:
+    odd = files.odd_entry(folder)
+    for path in folder.iterdir():
+        expected_folder = path.name in FOLDERS
+        if path.is_dir() != expected_folder and _is_ours(path.name):
+            kind = "folder" if path.is_dir() else "file"
+            expected = "folder" if expected_folder else "file"
+            odd = odd or f"{path} is a {kind}; expected a {expected}; remove it"
+    if odd:
+        raise FolderError(odd)
+
+
+def _is_ours(name: str) -> bool:
+    """Whether a file or folder of this name is one that a run writes."""
+    return name in FOLDERS or name in FILES or name.endswith(files.PART)
+
+
+def check_foreign(file: Path) -> None:
+    """Refuses to write `file` over what a run or sweep keeps in its folder."""
+    whole = file.absolute()
+    for parent in whole.parents:
+        is_run = any((parent / mark).exists() for mark in MARKS.values())
+        # Other projects have a config.json, too, but not the lock of a run.
+        is_run = is_run and (parent / ".lock").exists()
+        if is_run and _is_ours(whole.relative_to(parent).parts[0]):
+            raise FolderError(
+                f"{file} is a file of the run itself; choose another --out"
+            )
+
+
+def read_summary(folder: Path) -> dict[str, Any] | None:
+    """summary.json; None where there is none, or none that can be read.
+
+    What it says follows from the last checkpoint and the log, so the end of the run
+    makes it again.
+    """
+    try:
+        return read_json(folder / "summary.json")
+    except FileError:
+        return None
+
+
 def complete(folder: Path, rounds: int) -> bool:
     """Whether the run in `folder` has come to the end of this many rounds."""
-    summary = folder / "summary.json"
-    return summary.exists() and read_json(summary)["rounds"] == rounds
+    summary = read_summary(folder)
+    return summary is not None and summary["rounds"] == rounds
 
 
-def read_json(path: Path) -> Any:
-    """The value in a JSON file."""
-    try:
-        return json.loads(path.read_text())
-    except (OSError, ValueError) as error:
-        raise FolderError(f"{path} cannot be read: {error}") from None
+def check_unchanged(folder: Path) -> None:
+    """Refuses a finished run whose log is not what was written."""
+    change = log.changed(folder, read_summary(folder) or {})
+    if change:
+        raise FolderError(
+            f"{change}; it cannot be made again from what is there: put it back, or "
+            "run again with another --out"
+        )
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """The object in a JSON file, of the form that its name stands for.
+
+    Raises:
+      FileError: it cannot be read, or is not what was written.
+    """
+    return documents.read(path, forms.FORMS.get(path.name))
 
 
 def number(value: Any) -> float | None:
@@ -120,57 +199,23 @@ def read_config(folder: Path) -> Experiment:
         experiment = config.from_dict(read_json(path))
         checks.check_values(experiment)
     except ValueError as error:
-        raise FolderError(f"{path} is not the config of a run: {error}") from None
+        raise FolderError(f"{path}: {error}") from None
     return experiment
 
 
-def write_json(path: Path, value: Any) -> None:
-    """Writes the file whole or not at all."""
-    # A rename within a folder is atomic: readers see the old file or the new one.
-    part = path.with_name(path.name + ".part")
-    part.write_text(json.dumps(value, indent=1, allow_nan=False) + "\n")
-    part.replace(path)
-
-
-def append_lines(path: Path, lines: list[dict[str, Any]]) -> None:
-    """Appends one JSON object a line, in one write."""
-    text = "".join(json.dumps(line, allow_nan=False) + "\n" for line in lines)
-    with open(path, "a") as file:
-        file.write(text)
-
-
-def cut_lines(
-    path: Path, last_round: int, evaluated: Callable[[int], bool] = lambda _: True
-) -> list[dict[str, Any]]:
-    """Drops lines of rounds after `last_round`, and a half-written one; the rest.
-
-    Evaluations at rounds that are not `evaluated` are dropped from theirs.
-    """
-    kept = []
-    text = path.read_text() if path.exists() else ""
-    for line in text.splitlines():
-        try:
-            record = json.loads(line)
-            round_ = record["round"]
-            if round_ > last_round:
-                continue
-            if not evaluated(round_):  # it was the last of a run that now goes on
-                record.pop("evaluations", None)
-            kept.append(record)
-        except (ValueError, KeyError, TypeError):
-            break  # a line half written by a kill; nothing follows it
-    part = path.with_name(path.name + ".part")
-    part.write_text("".join(json.dumps(r, allow_nan=False) + "\n" for r in kept))
-    part.replace(path)
-    return kept
+def write_json(path: Path, value: Mapping[str, Any]) -> None:
+    """Writes the object and its checksum, whole or not at all."""
+    documents.write(path, value)
 
 
 def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
     """Writes an .npz whole or not at all."""
-    part = path.with_name(path.name + ".part")
-    with open(part, "wb") as file:
-        np.savez(file, allow_pickle=False, **arrays)
-    part.replace(path)
+    if any(array.dtype.hasobject for array in arrays.values()):
+        raise TypeError("arrays of objects cannot be written; expected numbers or text")
+    columns: Any = dict(arrays)
+    with files.whole(path) as part, open(part, "wb") as file:
+        # Without `allow_pickle`: NumPy before 2.2 took it for the name of an array.
+        np.savez(file, **columns)
 
 
 def read_arrays(path: Path) -> dict[str, np.ndarray]:
@@ -180,5 +225,5 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
     try:
         with np.load(path) as archive:
             return dict(archive)
-    except DAMAGE as error:
+    except files.DAMAGE as error:
         raise FolderError(f"{path} is damaged: {error}") from None

@@ -38,7 +38,37 @@ def cores() -> int:
 def at_hand(wanted: int | None) -> int | None:
     """`wanted` devices, or None where there are fewer than a run had."""
     prepare()
-    return wanted if wanted is None or wanted <= len(jax.devices()) else None
+    return wanted if wanted is None or wanted <= len(check()) else None
+
+
+def check(wanted: int | None = None) -> list[Any]:
+    """All devices, of which a run wants so many: asked before data are made.
+
+    Raises:
+      ValueError: JAX has none of those that JAX_PLATFORMS names, or fewer than wanted.
+    """
+    # Of a platform whose plugin is missing JAX says nothing: it fails an assertion.
+    try:
+        devices = jax.devices()
+    except (RuntimeError, AssertionError) as error:
+        raise ValueError(_no_device(error)) from None
+    if wanted is not None and wanted > len(devices):
+        raise ValueError(
+            f"devices is {wanted}, but JAX has {len(devices)} ({devices[0].platform}); "
+            f"choose at most {len(devices)}"
+        )
+    return devices
+
+
+def _no_device(error: Exception) -> str:
+    """Why JAX has no device, in one line."""
+    asked = _config.jax_platforms or ""
+    reason, *_ = str(error).splitlines() or ["it is not installed"]
+    reason = reason.partition(" (set JAX_PLATFORMS")[0]
+    return (
+        f"JAX_PLATFORMS is {asked!r}, but JAX finds no such device ({reason}); unset "
+        "it, or install what JAX needs for that device, such as pfljax[cuda12]"
+    )
 
 
 def choose(wanted: int | None, cohort: int) -> int:
@@ -60,12 +90,7 @@ def choose(wanted: int | None, cohort: int) -> int:
 
 
 def _check_available(wanted: int, num_processes: int, usable: int) -> None:
-    devices = jax.devices()
-    if wanted > len(devices):
-        raise ValueError(
-            f"devices is {wanted}, but JAX has {len(devices)} ({devices[0].platform}); "
-            f"choose at most {len(devices)}"
-        )
+    check(wanted)
     most = num_processes * usable
     if wanted % num_processes or wanted > most:
         raise ValueError(

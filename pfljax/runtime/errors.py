@@ -4,6 +4,8 @@ A user's mistake has exit code 2, Ctrl-C 130.
 """
 
 import contextlib
+import ctypes
+import errno
 import os
 import signal
 import sys
@@ -12,6 +14,12 @@ from pathlib import Path
 from typing import Any
 
 KINDS = (ValueError, RuntimeError, OSError, MemoryError)
+NO_READER = 141  # the exit code of a program whose output nobody reads, 128 + SIGPIPE
+STOPPED = "pfljax: stopped"
+RESUMES = "pfljax: stopped; the same command goes on from what is saved"
+LESS_MEMORY = "choose a smaller model, cohort or width, or --store disk"
+
+_abort_handlers: list[Any] = []  # C calls them: they must never be freed
 
 
 @contextlib.contextmanager
@@ -19,15 +27,64 @@ def in_one_line(program: str | None = None) -> Iterator[None]:
     """Ends the program on an error of these kinds; PFLJAX_TRACE shows where it was.
 
     Around a block, or as a decorator. `program` stands before the message; by default
-    it is the name of the script.
+    it is the name of the script. Where nobody reads on, as after `| head`, it ends
+    without a word.
     """
     try:
-        yield
+        with _flushed():
+            yield
+    except BrokenPipeError:
+        _discard_output()
+        sys.exit(NO_READER)
     except KINDS as error:
         if os.environ.get("PFLJAX_TRACE"):
             raise
-        print(f"{program or Path(sys.argv[0]).name}: {error}", file=sys.stderr)
+        print(
+            f"{program or Path(sys.argv[0]).name}: {sentence(error)}", file=sys.stderr
+        )
+        if isinstance(error, OSError):
+            _discard_output()
         sys.exit(2)
+
+
+@contextlib.contextmanager
+def _flushed() -> Iterator[None]:
+    """Writes out at the end what was printed, while errors are still told."""
+    try:
+        yield
+    except SystemExit:
+        _flush()
+        raise
+    _flush()
+
+
+def _flush() -> None:
+    if sys.stdout is not None:
+        sys.stdout.flush()
+
+
+def _discard_output() -> None:
+    """Leads stdout to nowhere where it cannot be written to.
+
+    Python flushes it once more at exit, and would tell of the same error in a trace.
+    """
+    try:
+        _flush()
+    except OSError:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+
+
+def sentence(error: BaseException) -> str:
+    """What an error says, in one line, and what to do where the system says it."""
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    if isinstance(error, OSError) and error.errno == errno.EMFILE:
+        return f"{lines[0]}; raise `ulimit -n`"
+    if isinstance(error, MemoryError) and not str(error):
+        return f"out of memory; {LESS_MEMORY}"
+    if lines[0].startswith("RESOURCE_EXHAUSTED"):
+        return f"{lines[0]}; {LESS_MEMORY}"
+    return lines[0]
 
 
 @contextlib.contextmanager
@@ -47,7 +104,37 @@ def leave(*_: Any) -> None:
     A run is safe against that; an exception would be lost where it falls into a
     callback of the runtime.
     """
-    line = "pfljax: stopped; the same command goes on from what is saved"
-    print(f"\n{line}", file=sys.stderr, flush=True)
-    # No handler at exit runs, so none waits for a thread that still writes.
-    os._exit(130)
+    end(f"\n{RESUMES}", 130)
+
+
+def stop_on_interrupt() -> None:
+    """From now on Ctrl-C ends the program at once, with a line."""
+    signal.signal(signal.SIGINT, lambda *_: end(f"\n{STOPPED}", 130))
+
+
+def end(line: str, code: int) -> None:
+    """Ends the program with a line on stderr, from whatever thread.
+
+    No handler at exit runs, so none waits for a thread or for another process.
+    """
+    # Not print: it may hold the stream's lock in the very call that was interrupted.
+    with contextlib.suppress(OSError):
+        os.write(2, f"{line}\n".encode())
+    os._exit(code)
+
+
+def tell_abort(line: str) -> None:
+    """From now on an abort ends with this line and exit code 2.
+
+    C++ aborts where it finds no memory or loses another process: nothing is raised.
+    """
+    if os.name != "posix":
+        return
+    kind = ctypes.CFUNCTYPE(None, ctypes.c_int)
+    handler = kind(lambda _: end(line, 2))
+    _abort_handlers.append(handler)
+    # Python's own handlers run between two of its steps, which an abort never reaches.
+    c_signal = ctypes.CDLL(None).signal
+    c_signal.argtypes = [ctypes.c_int, ctypes.c_void_p]
+    c_signal.restype = ctypes.c_void_p
+    c_signal(signal.SIGABRT, ctypes.cast(handler, ctypes.c_void_p))

@@ -7,19 +7,19 @@ import jax.numpy as jnp
 import numpy as np
 
 from pfljax.core.types import Array, Key
+from pfljax.registry import AtLeastOne, checked
 from pfljax.selection.base import Selection
 
 
-def by_size(cohort: int, sizes: np.ndarray) -> Selection:
+@checked
+def by_size(cohort: AtLeastOne, sizes: np.ndarray) -> Selection:
     """`cohort` clients with replacement, in proportion to their rows `sizes` [C].
 
     FedProx, Algorithm 2: uploads are averaged with one weight a draw, not by rows. A
     client drawn twice trains once and counts twice. O(cohort log num_clients) work.
     """
-    if cohort < 1 or np.min(sizes) < 0 or np.sum(sizes) == 0:
-        raise ValueError(
-            f"expected cohort >= 1 and rows to choose by; got {cohort}, {sizes}"
-        )
+    if np.min(sizes) < 0 or np.sum(sizes) == 0:
+        raise ValueError(f"expected rows to choose by, at least one; got {sizes}")
     ends = jnp.asarray(np.cumsum(sizes), jnp.int32)
 
     def choose(state: Any, key: Key) -> Array:

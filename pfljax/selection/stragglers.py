@@ -5,13 +5,15 @@ import jax.numpy as jnp
 
 from pfljax.core.keys import derive
 from pfljax.core.types import Array, Key
+from pfljax.registry import Epochs, Share, checked
 from pfljax.selection.base import Selection
 
 
+@checked
 def stragglers(
     selection: Selection,
-    share: float,
-    epochs: int | None,
+    share: Share,
+    epochs: Epochs,
     drop: bool = False,
 ) -> Selection:
     """`selection` whose round(share M) stragglers do part of their work, or none.
@@ -20,10 +22,6 @@ def stragglers(
     uniformly; with `drop` its work is thrown away, as FedAvg does (FedProx, section
     5.2).
     """
-    if not 0 <= share <= 1:
-        raise ValueError(
-            f"the share of stragglers is {share}; expected 0 <= share <= 1"
-        )
     count = round(share * selection.cohort)
     slow = jnp.arange(selection.cohort) < count
 

@@ -18,6 +18,7 @@ from pfljax.runs.settings import Experiment
 from pfljax.runtime import devices
 from pfljax.runtime.processes import ask, check_same, say
 from pfljax.simulate import simulation, width
+from pfljax.simulate.components import chosen_model
 from pfljax.simulate.federation import build_federation
 from pfljax.simulate.simulation import Simulation
 
@@ -49,14 +50,18 @@ def begin(
     """
     # The number of devices is set before JAX starts; the data would start it.
     devices.prepare()
+    devices.check(experiment.machine.devices)
     training, unseen = build_federation(experiment, federation)
     manifest = of_run(training, unseen, given=federation is not None)
     rows = rows_of_run(training, unseen)
-    check_same("data", manifest["sha256"])
+    identity = [manifest.get(name) for name in (*claims.CLIENTS, *claims.CONTENT)]
+    check_same("data", repr(identity))
     ask(baseline.check, experiment.evaluation.baseline, manifest)
     run = _prepare(experiment, training, unseen, task, path)
     # The folder is described last: corrected settings may then use the same one.
-    ask(claims.begin, path, experiment, manifest, rows)
+    model = chosen_model(experiment, tuple(manifest["input_shape"]))
+    described = manifest | {"model": str(model)}
+    ask(claims.begin, path, experiment, described, rows)
     ask(width.remember, path, experiment, run.sim)
     if not quiet:
         say(f"pfljax: {simulation.choices(run.sim)}")
@@ -76,7 +81,11 @@ def _prepare(
         check_task(task, input_shape, federation.num_classes)
     sim = width.choose(experiment, federation, task, path)
     traffic = traffic_of(
-        sim.setting.algorithm, sim.task, federation.num_clients, input_shape
+        sim.setting.algorithm,
+        sim.task,
+        federation.num_clients,
+        input_shape,
+        through=sim.setting.channel,
     )
     return Run(
         experiment=experiment,

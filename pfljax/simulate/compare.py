@@ -1,13 +1,14 @@
 """Several methods on the same clients, cohorts and minibatches, over several seeds."""
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from pfljax.core.types import Task
 from pfljax.data import Federation
 from pfljax.runs import checks
 from pfljax.runs.settings import Experiment
+from pfljax.simulate import given
 from pfljax.simulate.run import run
 
 
@@ -21,7 +22,7 @@ def grid(
 
     Local training joins them as the baseline of all, unless `local` is False.
     """
-    experiments = list(experiments)
+    experiments = given.experiments(experiments)
     if local:
         baselines = [e for e in experiments if e.method.algorithm == "local"]
         others = [e for e in experiments if e.method.algorithm != "local"]
@@ -32,12 +33,19 @@ def grid(
         experiments = [*baselines, *others]
     labels = [str(checks.resolve(e).output.label) for e in experiments]
     names = [re.sub(r"[^A-Za-z0-9.=-]+", "-", label) for label in labels]
+    for label, name in zip(labels, names, strict=True):
+        # "." and ".." are folders that are there already.
+        if not name.strip("."):
+            raise ValueError(
+                f"label is {label!r}, which names no folder of its own; expected "
+                "letters or digits in it"
+            )
     if len(set(names)) < len(names):
         raise ValueError(
             f"two experiments have one label: {labels}; set Experiment.label"
         )
     runs = []
-    for seed in seeds:
+    for seed in given.seeds(seeds):
         for e, label, name in zip(experiments, labels, names, strict=True):
             baseline = e.evaluation.baseline
             if local:
@@ -53,7 +61,7 @@ def grid(
 
 def compare(
     experiments: Iterable[Experiment],
-    seeds: Sequence[int],
+    seeds: Iterable[int],
     out: str,
     *,
     federation: Federation | Callable[[int], Federation] | None = None,
@@ -74,15 +82,18 @@ def compare(
       task: a model of your own for all methods, as `run` takes it.
       local: local training joins as the baseline.
       quiet: no progress on stderr.
+
+    Raises:
+      ValueError: an argument is not what it has to be, or a setting is wrong.
     """
     from pfljax.report import write_comparison
 
+    given.check_path("out", out, "a folder, such as 'runs/compared'")
+    seeds = given.seeds(seeds)
     runs = grid(experiments, seeds, out, local)
     # Made once a seed: all methods of a seed have the same clients.
-    federations: dict[int, Federation | None] = {}
-    for seed in seeds:
-        of_seed = federation(seed) if callable(federation) else federation
-        federations[seed] = of_seed
+    of_seed = given.by_seed(federation)
+    federations = {seed: of_seed(seed) for seed in seeds}
     for e in runs:
         run(e, federations[e.seed], task=task, quiet=quiet)
     return write_comparison([Path(e.folder) for e in runs], Path(out))

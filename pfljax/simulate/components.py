@@ -1,22 +1,21 @@
 """The parts of a run, from its settings: task, local training, cohorts, setting."""
 
-import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-import optax
 from flax import linen as nn
 
 from pfljax import algorithms, models, registry, selection
-from pfljax.core import channel
-from pfljax.core.optimizers import sgd
+from pfljax.core import channel, optimizers
 from pfljax.core.types import Local, Task
 from pfljax.data import Federation
 from pfljax.engine import Setting, mesh
 from pfljax.registry import Choice
-from pfljax.runs.settings import Experiment, Training
+from pfljax.runs.groups import Training
+from pfljax.runs.settings import Experiment
+from pfljax.simulate import methods
 
 # Clients under one vmap, by platform; None is the whole cohort. On CPUs a loop was
 # fastest for every model (experiments/speed/REPORT.md); others have not been measured.
@@ -37,7 +36,7 @@ class Shape(NamedTuple):
 def shape_of(experiment: Experiment, federation: Federation) -> Shape:
     """What the experiment's compiled functions depend on of the federation."""
     sizes = None
-    if experiment.participation.selection.name == "by_size":
+    if registry.given(_selection(experiment), sizes=True):
         sizes = tuple(np.asarray(federation.train.size).tolist())
     return Shape(
         num_clients=federation.num_clients,
@@ -66,17 +65,23 @@ def make_task(experiment: Experiment, shape: Shape) -> Task:
 
 def make_network(experiment: Experiment, shape: Shape) -> nn.Module:
     """The layers of the model."""
-    choice = experiment.method.model
-    if choice.name == "auto":
-        choice = Choice(default_model(shape.input_shape))
+    choice = chosen_model(experiment, shape.input_shape)
     return models.model(choice.name, shape.num_classes, **choice.kwargs)
 
 
+def chosen_model(experiment: Experiment, input_shape: tuple[int, ...]) -> Choice:
+    """The model of the settings, or what "auto" is for rows of this shape."""
+    choice = experiment.method.model
+    return Choice(default_model(input_shape)) if choice.name == "auto" else choice
+
+
 def default_model(input_shape: tuple[int, ...]) -> str:
-    """A model for rows of this shape: flat, grey or coloured images."""
-    if len(input_shape) == 1:
-        return "logistic"
-    return "mlp" if len(input_shape) == 2 or input_shape[-1] == 1 else "gn_cnn"
+    """A model for rows of this shape: vectors, grey or coloured images.
+
+    Each has a body and a head, so that every method can be run on it.
+    """
+    grey = len(input_shape) <= 2 or input_shape[-1] == 1
+    return "mlp" if grey else "gn_cnn"
 
 
 def width_of(experiment: Experiment) -> int | None:
@@ -89,11 +94,12 @@ def width_of(experiment: Experiment) -> int | None:
 def make_setting(experiment: Experiment, task: Task, shape: Shape) -> Setting:
     """Method, local training, selection and width; numbers may be traced (sweep)."""
     local = make_local(experiment)
-    factory = algorithms.method(experiment.method.algorithm)
+    name = experiment.method.algorithm
+    factory = algorithms.method(name)
     options = dict(experiment.method.hyper)
     options |= registry.given(factory, rounds=experiment.participation.rounds)
     return Setting(
-        algorithm=factory(task, local, **options),
+        algorithm=methods.build(name, task, local, options),
         local=local,
         selection=make_selection(experiment, shape),
         width=width_of(experiment),
@@ -105,11 +111,14 @@ def make_setting(experiment: Experiment, task: Task, shape: Shape) -> Setting:
 def make_selection(experiment: Experiment, shape: Shape) -> selection.Selection:
     """Who takes part in a round, and how much of its work each client does."""
     participation = experiment.participation
-    cohort = participation.cohort
-    if shape.sizes is None:
-        drawn = selection.uniform(cohort, shape.num_clients)
-    else:
-        drawn = selection.by_size(cohort, np.asarray(shape.sizes))
+    factory = _selection(experiment)
+    clients = registry.given(
+        factory,
+        num_clients=shape.num_clients,
+        sizes=np.asarray(shape.sizes),
+    )
+    options = participation.selection.kwargs
+    drawn = factory(participation.cohort, **clients, **options)
     if not participation.stragglers:
         return drawn
     return selection.stragglers(
@@ -118,6 +127,12 @@ def make_selection(experiment: Experiment, shape: Shape) -> selection.Selection:
         experiment.training.epochs,
         participation.drop_stragglers,
     )
+
+
+def _selection(experiment: Experiment) -> Callable[..., selection.Selection]:
+    """The factory of who takes part."""
+    name = experiment.participation.selection.name
+    return registry.find("selection", selection.SELECTIONS, name)
 
 
 def make_mesh(experiment: Experiment) -> mesh.Grid | None:
@@ -152,34 +167,11 @@ def _is(value: Any, number: float) -> bool:
 
 
 def make_optimizer(experiment: Experiment) -> Callable[[Any], Any]:
-    """The optimizer as a function of the learning rate, tried on a single number."""
+    """The optimizer as a function of the learning rate."""
     choice = experiment.training.optimizer
     if choice.name == "sgd":
-        if choice.args:
-            raise ValueError("sgd takes its options from momentum and weight_decay")
         return _make_sgd(experiment.training)
-    constructor: Any = getattr(optax, choice.name, None)
-    if not callable(constructor):
-        raise ValueError(
-            f"unknown optimizer {choice.name!r}; known: sgd, and those of optax by "
-            "name, such as adam"
-        )
-    build: Any = functools.partial(constructor, **choice.kwargs)
-
-    def step(w: Any) -> Any:
-        optimizer = build(0.1)
-        return optimizer.update(w, optimizer.init(w), w)
-
-    # optax has no list of its optimizers; losses and schedules are callable, too. Only
-    # a step tells, and shapes are enough for it.
-    try:
-        jax.eval_shape(step, jax.ShapeDtypeStruct((), np.float32))
-    except (TypeError, ValueError, AttributeError) as error:
-        raise ValueError(
-            f"optimizer {str(choice)!r} cannot be built ({error}); "
-            "expected an optimizer of optax with its options, such as adam:b1=0.9"
-        ) from None
-    return build
+    return optimizers.of_optax(choice)
 
 
 def _make_sgd(training: Training) -> Callable[[Any], Any]:
@@ -189,4 +181,4 @@ def _make_sgd(training: Training) -> Callable[[Any], Any]:
     """
     momentum = None if _is(training.momentum, 0) else training.momentum
     weight_decay = None if _is(training.weight_decay, 0) else training.weight_decay
-    return sgd(momentum, weight_decay)
+    return optimizers.sgd(momentum, weight_decay)

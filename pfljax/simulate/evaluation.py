@@ -158,23 +158,41 @@ def in_blocks(
 
 def _by_span(sim: Simulation, state: RunState, rows: ClientData) -> Values:
     """Metrics [C] of the server's model; clients with the same rows are judged once."""
-    different, whose = placement.different(sim.setting.mesh, rows)
+    different, whose = placement.distinct(sim.setting.mesh, rows)
     by_span = sim.judges["server"](state.server, different)
     return {name: np.asarray(values)[whose] for name, values in by_span.items()}
 
 
-def headline(lines: list[Record], split: str = "test") -> float:
-    """Mean accuracy over all clients of the personal models, newest broadcast."""
-    wanted = {
-        "model": "personal",
-        "clients": "all",
-        "split": split,
-        "when": View("personal").when,
-    }
+def figures(lines: list[Record], split: str = "test") -> dict[str, dict[str, float]]:
+    """Means over all clients by model and metric, after the newest broadcast.
+
+    "personal" is the model that each client uses, "server" the server's one model,
+    where the method has one.
+    """
+    wanted = {"clients": "all", "split": split, "when": View("personal").when}
+    by_model = {}
     for line in lines:
         if all(line[key] == value for key, value in wanted.items()):
-            return line["metrics"]["accuracy"]["mean"]
-    return float("nan")
+            metrics = line["metrics"].items()
+            means = {name: metric["mean"] for name, metric in metrics}
+            by_model[line["model"]] = means
+    return by_model
+
+
+def headline(lines: list[Record]) -> float:
+    """Mean test accuracy over all clients, each by the model that it uses."""
+    personal = figures(lines).get("personal", {})
+    return personal.get("accuracy", float("nan"))
+
+
+def by_name(summary: dict[str, Any]) -> dict[str, Any]:
+    """A summary.json with the `figures` of its evaluations beside their records."""
+    named = dict(summary)
+    for name in ("last", "chosen_on_validation"):
+        evaluation = summary.get(name)
+        if evaluation is not None:
+            named[name] = evaluation | figures(evaluation["evaluations"])
+    return named
 
 
 def summary(lines: list[Record], arrays: Values) -> dict[str, Any]:

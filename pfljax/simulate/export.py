@@ -10,12 +10,13 @@ import numpy as np
 
 from pfljax.core import tree
 from pfljax.core.types import ClientData, RunState, Task
-from pfljax.data import Federation
+from pfljax.data import Federation, check_federation
 from pfljax.evaluation import views
+from pfljax.registry import require_a
 from pfljax.runs import checkpoint, checks, claims, config, folder
 from pfljax.runs.exported import load_params as load_params
 from pfljax.runs.provenance import of_run
-from pfljax.simulate import components, simulation
+from pfljax.simulate import components, given, simulation
 from pfljax.simulate.federation import build_federation
 from pfljax.simulate.population import open_population
 
@@ -27,8 +28,12 @@ def load_state(
 
     A run that was given its federation, or its model, in Python needs them here again.
     """
+    given.check_path("path", path)
+    given.check_task(task)
     path = Path(path)
     experiment = folder.read_config(path)
+    if federation is not None:
+        check_federation(federation)
     claims.check_python(path, federation, task)
     training, unseen = build_federation(experiment, federation)
     manifest = of_run(training, unseen, given=federation is not None)
@@ -61,9 +66,11 @@ def load_task(path: str | Path) -> Task:
     Raises:
       FolderError: the run was given a model of its own, which has its own task.
     """
+    given.check_path("path", path)
     path = Path(path)
     experiment = folder.read_config(path)
     manifest = folder.read_json(path / "partition.json")
+    claims.check_model(path)
     if checks.names_own_model(experiment.method.model):
         raise folder.FolderError(
             f"{path} has a model of its own, {str(experiment.method.model)!r}; take "
@@ -95,6 +102,7 @@ def personal_model(
     Clients are counted among those that train: client k is number `clients[k]` of the
     partition (partition.json). Clients held out (`unseen`) have no state to export.
     """
+    require_a("client", client, (int, np.integer), "the number of a client, from 0 on")
     sim, federation, state = load_state(path, federation, task)
     if not 0 <= client < federation.num_clients:
         raise ValueError(
@@ -149,6 +157,9 @@ def export(
         raise ValueError(
             f"{out.parent} is not a folder; make it, or choose another --out"
         )
+    if out.is_dir():
+        raise ValueError(f"{out} is a folder; expected a file, such as {out}/model.npz")
+    folder.check_foreign(out)
     if client is None:
         model = server_model(path, federation, task)
     else:

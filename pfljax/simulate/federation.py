@@ -21,7 +21,8 @@ def build_federation(
 
     Raises a ValueError where too few clients train, or none has test rows.
     """
-    training, unseen = _hold_out(experiment, given or _everybody(experiment))
+    everybody = _everybody(experiment) if given is None else given
+    training, unseen = _hold_out(experiment, everybody)
     if not np.asarray(training.test.size).any():
         raise ValueError(
             f"no client has test rows (test is {experiment.data.test}); "

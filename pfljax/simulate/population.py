@@ -61,7 +61,10 @@ def open_population(
     keep = experiment.output.keep
     checkpoints = path / "checkpoints"
     store = _open_store(sim.paging, experiment, path, round_, say, writable)
-    store.restore(round_)
+    if round_:
+        store.restore(round_, checkpoint.read_meta(checkpoints, round_).clients)
+    else:
+        store.restore(0)
     if writable:
         store.keep(checkpoint.saved_rounds(checkpoints)[-keep:])
     key = jax.random.key(experiment.seed)

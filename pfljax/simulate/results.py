@@ -1,5 +1,6 @@
 """What a run writes while it goes, and at its end: log, metrics by client, summary."""
 
+import math
 from functools import partial
 from typing import Any
 
@@ -7,18 +8,23 @@ import numpy as np
 
 from pfljax.core.types import Metrics, RunState
 from pfljax.engine.population import Population
-from pfljax.runs import baseline, folder
+from pfljax.runs import baseline, folder, log
+from pfljax.runs.log import Line
 from pfljax.runtime.processes import ask, say
 from pfljax.simulate import evaluation
 from pfljax.simulate.begin import Run
 
-Line = dict[str, Any]  # of metrics.jsonl, one a round
+COUNTS = ("asked", "reported")  # of clients; they are in the line as bytes
 
 
 def log_lines(
     run: Run, metrics: Metrics, rounds: range, last: Line | None
 ) -> list[Line]:
-    """The log of these rounds; bytes count on from those of the `last` line."""
+    """The log of these rounds; bytes count on from those of the `last` line.
+
+    Every number that the method tells of its training is there as "train_NAME".
+    """
+    names = [name for name in sorted(metrics) if name not in COUNTS]
     total_down = last["bytes_down"] if last else 0
     total_up = last["bytes_up"] if last else 0
     lines = []
@@ -27,13 +33,12 @@ def log_lines(
         # which do not overflow.
         total_down += int(metrics["asked"][i]) * run.traffic.down
         total_up += int(metrics["reported"][i]) * run.traffic.up
-        line = {
-            "round": round_,
-            "train_loss": folder.number(metrics["loss"][i]),
-            "bytes_down": total_down,
-            "bytes_up": total_up,
-        }
-        lines.append(line)
+        line: Line = {"round": round_}
+        for name in names:
+            # A number a round; what is an array by round has no place in a line.
+            if metrics[name].ndim == 1:
+                line[f"train_{name}"] = folder.number(metrics[name][i])
+        lines.append(line | {"bytes_down": total_down, "bytes_up": total_up})
     return lines
 
 
@@ -52,13 +57,15 @@ def evaluate(run: Run, population: Population, state: RunState) -> list[Line]:
 def read_history(run: Run, done: int) -> None:
     """Takes up the metrics of each client that were written up to round `done`."""
     arrays = ask(folder.read_arrays, run.path / "per_client.npz")
-    if "round" not in arrays:
+    if "round" not in arrays or arrays["round"].dtype.kind not in "iu":
         return
     # The file is written before the checkpoint, so it may be ahead of it. An evaluation
     # that is not due was the last one of fewer rounds.
-    kept = [r <= done and evaluation.due(run.experiment, r) for r in arrays["round"]]
+    rounds = arrays["round"].ravel().tolist()
+    kept = [r <= done and evaluation.due(run.experiment, r) for r in rounds]
     for name, array in arrays.items():
-        if name not in evaluation.BY_CLIENT:
+        # Others are not ours: without them the checksum of the log is another.
+        if name not in evaluation.BY_CLIENT and array.shape[:1] == (len(rounds),):
             run.history[name] = list(array[kept])
 
 
@@ -87,11 +94,9 @@ def finish(
     summary = _summary(run, arrays, mixture, lines)
     # A summary says that the run is complete, so it is written after all else.
     ask(folder.write_json, run.path / "summary.json", summary)
-    if _diverged(lines[-1]):
-        say(
-            f"pfljax: warning: {run.path} has diverged: losses of its last round are "
-            "not finite; choose a smaller lr"
-        )
+    reason = _diverged(lines, run.federation.num_classes)
+    if reason:
+        say(f"pfljax: warning: {run.path} has diverged: {reason}; choose a smaller lr")
 
 
 def _summary(
@@ -104,6 +109,7 @@ def _summary(
         "down_total": lines[-1]["bytes_down"],
         "up_total": lines[-1]["bytes_up"],
     }
+    checksums = ask(log.of_files, run.path)
     worse = baseline.worse_than(experiment.evaluation.baseline, arrays)
     return {
         "label": experiment.output.label,
@@ -114,13 +120,32 @@ def _summary(
         "mixture": mixture,
         "traffic": traffic,
         "worse_than_local": worse,
+        "checksums": checksums,
     }
 
 
-def _diverged(line: Line) -> bool:
-    """Whether the last training loss, or a mean test loss, is not finite."""
-    losses = [line["train_loss"]]
-    for record in line["evaluations"]:
+def _diverged(lines: list[Line], num_classes: int) -> str:
+    """Why the run is taken for one that has diverged; "" for one that has not.
+
+    The last training loss is held against that of a guess, ln K, and of the first
+    round. Either alone would warn of runs that are sound: of a cohort that is hard to
+    learn, or of an untrained model that begins a little above ln K.
+    """
+    last = lines[-1]
+    losses = [last["train_loss"]]
+    for record in last["evaluations"]:
         if record["split"] == "test" and record["clients"] == "all":
             losses.append(record["metrics"]["loss"]["mean"])
-    return None in losses  # JSON has no NaN: `folder.number` wrote None
+    if None in losses:  # JSON has no NaN: `folder.number` wrote None
+        return "losses of its last round are not finite"
+    loss = last["train_loss"]
+    guess = math.log(num_classes)
+    # None of the first round stands for a loss past any number.
+    first = lines[0]["train_loss"] or math.inf
+    has_risen = loss > guess and loss > 2 * first
+    if loss > 2 * guess or has_risen:
+        return (
+            f"its training loss is {loss:.4g} in the last round, {first:.4g} in the "
+            f"first, and {guess:.4g} for a guess"
+        )
+    return ""

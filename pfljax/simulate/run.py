@@ -12,13 +12,20 @@ from typing import Any, NamedTuple
 import jax
 
 from pfljax.core.types import Metrics, RunState, Task
-from pfljax.data import Federation
+from pfljax.data import Federation, check_federation
 from pfljax.engine import mesh
 from pfljax.engine.population import Population
-from pfljax.runs import baseline, checkpoint, checks, claims, config, folder
+from pfljax.runs import baseline, checkpoint, checks, claims, config, folder, log
 from pfljax.runs.provenance import of_run
 from pfljax.runs.settings import Experiment
-from pfljax.runtime.processes import ask, check_same, first, holding, say
+from pfljax.runtime.processes import (
+    ask,
+    check_same,
+    everywhere,
+    first,
+    holding,
+    say,
+)
 from pfljax.runtime.progress import progress
 from pfljax.simulate import evaluation, results, simulation
 from pfljax.simulate.begin import Run, begin
@@ -40,6 +47,11 @@ def run(
 ) -> dict[str, Any]:
     """Runs the experiment in its folder, or what is left of it; the summary.
 
+    `summary["last"]["personal"]["accuracy"]` is the mean over all clients on their test
+    rows after the last round, each by the model that it uses; "server" in its place is
+    the server's one model, and there are other metrics. `["evaluations"]` has all that
+    was judged, as summary.json has it.
+
     Args:
       experiment: the settings; a finished run may get more rounds.
       federation: clients of your own; `dataset` and `partition` are then mere names.
@@ -53,8 +65,12 @@ def run(
       FolderError: the folder holds another run or cannot be written.
       CheckpointError: none of its checkpoints can be used.
     """
+    if federation is not None:
+        check_federation(federation)
     experiment = simulation.truthful(experiment, federation, task)
-    checks.check(experiment, own_model=task is not None)
+    checks.check(
+        experiment, own_model=task is not None, own_data=federation is not None
+    )
     experiment = checks.resolve(experiment)
     check_same("settings", repr(experiment))
     path = Path(experiment.folder)
@@ -68,11 +84,12 @@ def run(
             _run_rounds(begin(experiment, federation, task, path, quiet), quiet)
         if report:
             ask(_report, path)
-    return ask(folder.read_json, path / "summary.json")
+    return evaluation.by_name(ask(folder.read_json, path / "summary.json"))
 
 
 def _revisit(experiment: Experiment, federation: Federation | None, path: Path) -> None:
-    """Holds a finished run to the data that are given, and to its baseline."""
+    """Holds a finished run to its files, the data that are given, and its baseline."""
+    ask(folder.check_unchanged, path)
     if federation is not None:
         training, unseen = build_federation(experiment, federation)
         ask(claims.check_data, path, of_run(training, unseen, given=True))
@@ -92,6 +109,7 @@ class Standing(NamedTuple):
     state: RunState
     done: int  # rounds
     lines: list[Line]  # the log of all of them
+    log: int  # checksum of the log
     pace: float = 0.0  # seconds a round in the last call; 0 before the first
     unsaved: float = 0.0  # seconds of training that no checkpoint holds
 
@@ -142,27 +160,48 @@ def _restore(run: Run) -> Standing:
     abstract = simulation.abstract(run.sim)
     state = checkpoint.restore(run.path / "checkpoints", abstract, digest, say)
     done = 0 if state is None else int(state.round)
-    lines = _cut_logs(run, done)
-    results.read_history(run, done)
+    lines, checksum = _read_log(run, done)
     if state is None:
         state = run.sim.init(jax.random.key(run.experiment.seed))
     # A first state is laid as a restored one lies, or the rounds compile twice.
     state = jax.device_put(state, mesh.shardings(run.sim.setting.mesh, state))
-    return Standing(state=state, done=done, lines=lines)
+    return Standing(state=state, done=done, lines=lines, log=checksum)
 
 
-def _cut_logs(run: Run, done: int) -> list[Line]:
-    """The log up to round `done`; lines that no checkpoint follows are dropped."""
+def _read_log(run: Run, done: int) -> tuple[list[Line], int]:
+    """(the log up to round `done`, its checksum), held to what the checkpoint says.
+
+    Lines that no checkpoint follows are dropped.
+    """
     due = partial(evaluation.due, run.experiment)
-    log = run.path / "metrics.jsonl"
-    lines = ask(folder.cut_lines, log, done, due)
-    ask(folder.cut_lines, run.path / "timing.jsonl", done)
-    if len(lines) != done:
+    file = run.path / "metrics.jsonl"
+    lines = ask(log.read, file, done, due)
+    results.read_history(run, done)
+    expected = None
+    if done:
+        # Orbax reads on all processes at once: one alone would wait for the others.
+        expected = everywhere(checkpoint.log_checksum, run.path / "checkpoints", done)
+    in_order = [line["round"] for line in lines] == list(range(1, done + 1))
+    checksum = _checksum(run, lines)
+    if not in_order or checksum is None or expected not in (None, checksum):
         raise folder.FolderError(
-            f"{log} has {len(lines)} rounds, its checkpoint {done}; "
-            "the log was changed: start again with another --out"
+            f"{file} or per_client.npz beside it is not what was written up to round "
+            f"{done}, which the checkpoint is of: put them back, or start again with "
+            "another --out"
         )
-    return lines
+    # Only now: what is refused is left as it was found.
+    ask(log.rewrite, file, lines)
+    timing = run.path / "timing.jsonl"
+    ask(log.rewrite, timing, ask(log.read, timing, done))
+    return lines, checksum
+
+
+def _checksum(run: Run, lines: list[Line]) -> int | None:
+    """That of the lines and the history; None where the history lacks evaluations."""
+    try:
+        return log.checksum(lines, run.history, run.experiment.evaluation.eval_every)
+    except IndexError:
+        return None
 
 
 def _train(run: Run, population: Population, standing: Standing) -> Chunk:
@@ -213,13 +252,16 @@ def _log(
         lines[-1]["evaluations"] = records
     # Before the checkpoint: lines that no checkpoint follows are cut when the run goes
     # on, but a checkpoint without its lines could not be gone on from.
-    ask(folder.append_lines, run.path / "metrics.jsonl", lines)
+    ask(log.append, run.path / "metrics.jsonl", lines)
     timing = {"round": done, "rounds": chunk.rounds, "seconds": chunk.seconds}
-    ask(folder.append_lines, run.path / "timing.jsonl", [timing])
+    ask(log.append, run.path / "timing.jsonl", [timing])
+    newest = {name: values[-1:] for name, values in run.history.items()}
+    every = run.experiment.evaluation.eval_every
     return Standing(
         state=chunk.state,
         done=done,
         lines=standing.lines + lines,
+        log=log.checksum(lines, newest, every, standing.log),
         pace=chunk.seconds / chunk.rounds,
         unsaved=standing.unsaved + chunk.seconds,
     )
@@ -235,7 +277,8 @@ def _save_if_due(
     evaluated = evaluation.due(experiment, standing.done)
     if not evaluated and standing.unsaved <= SAVE_SECONDS:
         return standing
-    population.save(standing.done, partial(save, standing.done, standing.state))
+    write = partial(save, standing.done, standing.state, standing.log)
+    population.save(standing.done, write)
     return standing._replace(unsaved=0.0)
 
 

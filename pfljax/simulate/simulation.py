@@ -1,7 +1,6 @@
 """From an `Experiment` to what runs: data and compiled functions."""
 
 import dataclasses
-import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -18,6 +17,8 @@ from pfljax.evaluation.programs import judge, judge_path, judge_server
 from pfljax.evaluation.views import View, views_of
 from pfljax.runs.settings import Experiment
 from pfljax.runtime import devices
+from pfljax.runtime.programs import kept
+from pfljax.simulate import given
 from pfljax.simulate.components import Shape, make_setting, make_task, shape_of
 
 LONGEST_CALL = 1000  # rounds of one call: the length of the buffer of training metrics
@@ -41,7 +42,13 @@ class Simulation(NamedTuple):
 def truthful(
     experiment: Experiment, federation: Federation | None, task: Task | None
 ) -> Experiment:
-    """The experiment with the count of clients and the model that are given."""
+    """The experiment with the count of clients and the model that are given.
+
+    Raises:
+      ValueError: one of them is something else.
+    """
+    given.check_experiment(experiment)
+    given.check_task(task)
     if federation is not None:
         experiment = experiment.replace(clients=federation.num_clients)
     if task is not None and experiment.method.model.name == "auto":
@@ -82,11 +89,9 @@ class Given:
         return isinstance(other, Given) and other.task is self.task
 
 
-@functools.lru_cache(maxsize=32)
-def _simulation(
-    experiment: Experiment, shape: Shape, given: Given | None
-) -> Simulation:
-    task = given.task if given else make_task(experiment, shape)
+@kept
+def _simulation(experiment: Experiment, shape: Shape, own: Given | None) -> Simulation:
+    task = own.task if own else make_task(experiment, shape)
     setting = make_setting(experiment, task, shape)
     algorithm = setting.algorithm
     num_clients = shape.num_clients

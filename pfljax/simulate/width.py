@@ -15,9 +15,9 @@ from pfljax.data import Federation
 from pfljax.engine import mesh, placement
 from pfljax.runs import folder
 from pfljax.runs.settings import Experiment
-from pfljax.runtime import memory
+from pfljax.runtime import documents, memory
 from pfljax.runtime.processes import ask
-from pfljax.simulate import components, simulation
+from pfljax.simulate import components, simulation, size
 from pfljax.simulate.simulation import Simulation
 
 FILE = "executor.json"  # the width that was chosen: a resumed run keeps its bits
@@ -37,13 +37,15 @@ def choose(
 
     wanted = experiment.machine.width
     known = components.width_of(experiment)
+    # XLA aborts the process where it compiles what is far too large.
+    size.check(build(known))
     if experiment.machine.store != "device":  # pages are as large as they are made
         return build(known)
     if isinstance(wanted, int):
         return fitting([wanted], build, federation)
     # What is free may differ by now; another width would sum in another order.
     if ask((path / FILE).exists):
-        return build(ask(folder.read_json, path / FILE)["width"])
+        return build(ask(_remembered, path / FILE, experiment.participation.cohort))
     # Several processes would time different widths as the fastest.
     if wanted == "auto" and jax.process_count() == 1:
         return build(_probed(experiment, federation, build))
@@ -51,6 +53,18 @@ def choose(
     if known is not None:
         widths = [width for width in widths if width <= known]
     return fitting(widths, build, federation)
+
+
+def _remembered(file: Path, cohort: int) -> int | None:
+    """The width that was chosen before.
+
+    Raises:
+      FileError: no run can have chosen it.
+    """
+    width = folder.read_json(file)["width"]
+    if width is not None and width > cohort:
+        raise documents.damaged(file, f"width is {width}, but the cohort {cohort}")
+    return width
 
 
 def halves(cohort: int) -> list[int]:
@@ -75,7 +89,7 @@ def fitting(
     free = 0.0
     for width in widths:
         sim = build(width)
-        free = _free(sim) if limit is None else limit
+        free = size.free(sim) if limit is None else limit
         needed = bytes_needed(sim, federation)
         if needed <= free:
             return sim
@@ -104,18 +118,13 @@ def bytes_needed(sim: Simulation, federation: Federation) -> int:
     return memory.needed_bytes(program)
 
 
-def _free(sim: Simulation) -> float:
-    """Free bytes of a device; process 0 tells, for all must choose alike."""
-    return ask(memory.free_bytes, sim.setting.mesh.size if sim.setting.mesh else 1)
-
-
 def _probed(experiment: Experiment, federation: Federation, build: Any) -> int:
     """The fastest width, by one timed round of each."""
     seconds: dict[int, float] = {}
     for width in reversed(halves(experiment.participation.cohort)):
         sim = build(width)
         # Widths ascend: whatever is wider needs more memory still.
-        if bytes_needed(sim, federation) > _free(sim):
+        if bytes_needed(sim, federation) > size.free(sim):
             break
         seconds[width] = _one_round(sim, federation)
     if not seconds:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from pfljax.core.communication import traffic_of
 from pfljax.core.types import Task
 from pfljax.models import check_task
 from pfljax.runs.config import UNHASHED
@@ -135,7 +136,14 @@ def _check_built(experiment: Experiment, shape: Shape, task: Task | None) -> Non
     model = task or components.make_task(experiment, shape)
     # A sweep deals whole runs to the devices: none is split over them.
     on_one_device = experiment.replace(devices=None)
-    components.make_setting(on_one_device, model, shape)
+    setting = components.make_setting(on_one_device, model, shape)
+    traffic_of(
+        setting.algorithm,
+        model,
+        shape.num_clients,
+        shape.input_shape,
+        through=setting.channel,
+    )
 
 
 def _static(experiment: Experiment, traced: Traced) -> Experiment:

@@ -3,7 +3,6 @@
 A name is a setting of `Experiment` or an option of the method.
 """
 
-import functools
 import hashlib
 import itertools
 from collections.abc import Callable, Mapping, Sequence
@@ -14,11 +13,11 @@ import numpy as np
 from pfljax import algorithms, registry
 from pfljax.core.types import Task
 from pfljax.data import Federation
-from pfljax.runs import checks, config
+from pfljax.runs import checks, claims, config
 from pfljax.runs.config import UNHASHED
 from pfljax.runs.provenance import of_run
 from pfljax.runs.settings import FIELDS, Experiment, flat
-from pfljax.simulate import simulation
+from pfljax.simulate import components, given, simulation
 from pfljax.simulate.federation import ROWS, build_federation
 
 
@@ -40,6 +39,8 @@ class Dealt(NamedTuple):
 
 def combined(over: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
     """Every combination of the values; the last name changes fastest."""
+    expected = 'values by name, such as {"lr": [0.1, 0.2]}'
+    registry.require_a("over", over, Mapping, expected)
     values_by_name = [_values(name, swept) for name, swept in over.items()]
     combinations = []
     for values in itertools.product(*values_by_name):
@@ -50,8 +51,14 @@ def combined(over: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
 
 def _values(name: str, values: Any) -> list[Any]:
     """The values to sweep, as Python's own."""
-    if isinstance(values, str | int | float) or not len(values):
-        raise ValueError(f"{name} is {values!r}; expected a list of values to sweep")
+    expected = "a list of values to sweep"
+    if isinstance(values, np.ndarray):
+        values = values.tolist()  # a number, where it has no axis
+    if isinstance(values, str):
+        registry.require_a(name, values, (), expected)
+    registry.require_a(name, values, Sequence, expected)
+    if not values:
+        raise ValueError(f"{name} is {values!r}; expected {expected}, one at least")
     swept = []
     for value in values:
         # NumPy's numbers are no JSON, and sweep.json names every value.
@@ -105,8 +112,9 @@ def make(
     Raises:
       ValueError: a name is unknown, or a value is wrong.
     """
-    of_seed = _of_seed(federation)
+    of_seed = given.by_seed(federation)
     dealt: dict[tuple, Dealt] = {}
+    digests: dict[str, dict[str, Any]] = {}
     points = []
     for values in combined(over):
         settings = settled(experiment, values)
@@ -117,7 +125,13 @@ def make(
         if rows not in dealt:
             dealt[rows] = _dealt(settings, custom)
         clients = dealt[rows]
-        digest = _digest(settings, clients.text, with_rounds="rounds" in values)
+        text = f"{clients.text}{_model_text(settings, clients.federation)}"
+        digest = _digest(settings, text, with_rounds="rounds" in values)
+        if digest in digests:
+            raise ValueError(
+                f"{values} and {digests[digest]} are one run; give one of them"
+            )
+        digests[digest] = values
         point = Point(
             values=values,
             experiment=settings,
@@ -133,9 +147,22 @@ def _checked(
 ) -> Experiment:
     """The settings of a point as its run has them, checked."""
     experiment = simulation.truthful(experiment, federation, task)
-    checks.check(experiment, own_model=task is not None)
+    checks.check(
+        experiment, own_model=task is not None, own_data=federation is not None
+    )
     _check_judged(experiment)
     return checks.resolve(experiment)
+
+
+def _model_text(experiment: Experiment, federation: Federation) -> str:
+    """The model that "auto" is for vectors: it was another once, whose runs are kept.
+
+    "" for all others, so that their files keep their names.
+    """
+    input_shape = federation.train.examples.x.shape[1:]
+    if experiment.method.model.name != "auto" or len(input_shape) > 1:
+        return ""
+    return f" {components.default_model(input_shape)}"
 
 
 def _digest(settings: Experiment, clients: str, *, with_rounds: bool) -> str:
@@ -164,23 +191,13 @@ def _check_judged(experiment: Experiment) -> None:
         )
 
 
-def _of_seed(
-    federation: Federation | Callable[[int], Federation] | None,
-) -> Callable[[int], Federation | None]:
-    """The federation of one's own as a function of the seed."""
-    if federation is None or isinstance(federation, Federation):
-        return lambda seed: federation
-    # Each seed's is made once: its rows may be many, and pools are known by identity.
-    return functools.cache(federation)
-
-
 def _dealt(experiment: Experiment, custom: Federation | None) -> Dealt:
     """The clients that train."""
     federation, _ = build_federation(experiment, custom)
     manifest = of_run(federation, None, custom is not None)
     names = ["sha256", "x_crc32"]
     # Rows of a data set follow from the settings; those of one's own do not.
-    if custom:
-        names += ["clients", "shift", "scale"]
+    if "spans_crc32" in manifest:
+        names += ["clients", *claims.CONTENT]
     values = [str(manifest.get(name)) for name in names]
     return Dealt(federation=federation, text=" ".join(values))

@@ -15,7 +15,8 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from pfljax.core.types import Task
 from pfljax.runs.settings import Experiment
 from pfljax.runtime.memory import free_bytes, needed_bytes
-from pfljax.simulate import components
+from pfljax.runtime.programs import kept
+from pfljax.simulate import components, size
 from pfljax.simulate.components import Shape
 from pfljax.sweep.one_run import Inputs, Outcome, one_run
 from pfljax.sweep.pool import Data
@@ -30,7 +31,7 @@ class Plan(NamedTuple):
     experiment: Experiment  # what the runs share; the cohort is the largest
     shape: Shape
     devices: int
-    each: int  # runs of one device in one call
+    per_call: int  # runs of one device in one call
     lanes: int  # of them under one vmap
     leaves: tuple[jax.ShapeDtypeStruct, ...]  # of (Data, Inputs of one run)
     treedef: Any
@@ -69,7 +70,7 @@ def run_all(
         experiment=experiment,
         shape=shape,
         devices=num_devices,
-        each=1,
+        per_call=1,
         lanes=1,
         leaves=leaves,
         treedef=treedef,
@@ -78,14 +79,11 @@ def run_all(
     everywhere, split = _shardings(num_devices)
     # Once, for all slices: the pool is the largest argument.
     data = jax.device_put(data, everywhere)
-    each = fitting.plan.each
-    size = num_devices * each
-    slots = _deal(inputs.cohort, num_runs, num_devices, each)
-    for start in range(0, len(slots), size):
-        runs = slots[start : start + size]
+    calls = _deal(inputs.cohort, num_runs, num_devices, fitting.plan.per_call)
+    for runs in calls:
         part = jax.device_put(_rows(inputs, runs), split)
         outcome = jax.device_get(fitting.program(data, part))
-        # The slots left over in the last slice repeat a run: it is given out once.
+        # What is left over in the last call repeats a run: it is given out once.
         which, first = np.unique(runs, return_index=True)
         yield which, _rows(outcome, first)
 
@@ -109,59 +107,65 @@ def _abstract_arguments(
     return tuple(leaves), treedef
 
 
-def _deal(cohort: Any, num_runs: int, devices: int, each: int) -> np.ndarray:
-    """Which run stands in each slot, i[slices * devices * each].
+def _deal(cohort: Any, num_runs: int, devices: int, per_call: int) -> np.ndarray:
+    """The runs of each call, device by device, i[calls, devices * per_call].
 
-    The longest first, dealt in turn to the devices; the last fills what is left. Of
-    cohorts 1, 2, 3, 4, 5, 2 devices and 2 runs each: 4 2 | 3 1 (one slice), 0 0 | 0 0.
+    The longest first, dealt in turn to the devices; the last fills what is left. Five
+    runs with cohorts 1, 2, 3, 4, 5, on 2 devices, 2 runs of each in a call: first runs
+    4 2 on one device and 3 1 on the other, then 0 0 and 0 0.
     """
     order = np.arange(num_runs)
     if cohort is not None:
         order = np.argsort(-cohort, kind="stable")
-    slots_left = -num_runs % (devices * each)
-    fill = np.repeat(order[-1:], slots_left)
+    left_over = -num_runs % (devices * per_call)
+    fill = np.repeat(order[-1:], left_over)
     order = np.append(order, fill)
     # Dealt in turn, neighbours go to different devices; a sharding wants each
     # device's runs side by side.
-    dealt = order.reshape(-1, each, devices)
-    return dealt.swapaxes(1, 2).ravel()
+    dealt = order.reshape(-1, per_call, devices)
+    return dealt.swapaxes(1, 2).reshape(-1, devices * per_call)
 
 
 def _fitting(
     plan: Plan, num_runs: int, at_once: int, lanes: int | None, task: Task | None
 ) -> Compiled:
-    """The program with as few slices of equal size as memory allows.
+    """The program with as few calls of equal size as memory allows.
 
     If what is asked for needs too much, one run is compiled as well: both tell what a
-    further run needs, if all need alike. Where that was too little, slices are halved.
+    further run needs, if all need alike. Where that was too little, calls are halved.
+    Of 10 runs on one device with 50 bytes free, where 10 in a call need 105 and one 15:
+    a further run needs 10, so 3 fit beside the first, and there are 3 calls of 4.
     """
-    a_device = -(-num_runs // plan.devices)
-    most = _equal(a_device, max(1, at_once // plan.devices))
-    chosen = _compiled_for(plan, most, lanes, task)
     free = free_bytes(plan.devices)
+    # XLA aborts the process where it compiles what is far too large.
+    model = task or components.make_task(plan.experiment, plan.shape)
+    size.check_model(model, free)
+    per_device = -(-num_runs // plan.devices)
+    asked = _equal(per_device, max(1, at_once // plan.devices))
+    chosen = _compiled_for(plan, asked, lanes, task)
     if chosen.need > free:
         single = _compiled_for(plan, 1, lanes, task)
         _check_fits(single, free)
-        bytes_a_run = (chosen.need - single.need) / (most - 1)
+        bytes_a_run = (chosen.need - single.need) / (asked - 1)
         further = int((free - single.need) / bytes_a_run)
-        each = _equal(a_device, 1 + further)
-        chosen = _compiled_for(plan, each, lanes, task)
+        fewer = _equal(per_device, 1 + further)
+        chosen = _compiled_for(plan, fewer, lanes, task)
     # Memory need not grow evenly: the estimate may still be too much.
-    while chosen.need > free and chosen.plan.each > 1:
-        half = chosen.plan.each // 2
+    while chosen.need > free and chosen.plan.per_call > 1:
+        half = chosen.plan.per_call // 2
         chosen = _compiled_for(plan, half, lanes, task)
     return chosen
 
 
 def _compiled_for(
-    plan: Plan, each: int, lanes: int | None, task: Task | None
+    plan: Plan, per_call: int, lanes: int | None, task: Task | None
 ) -> Compiled:
-    """The program with `each` runs a device."""
+    """The program with so many runs of a device in one call."""
     # A vmap gains nothing on a CPU and takes the memory of all its runs.
-    wanted = 1 if jax.default_backend() == "cpu" else each
+    wanted = 1 if jax.default_backend() == "cpu" else per_call
     if lanes is not None:
         wanted = lanes
-    plan = plan._replace(each=each, lanes=min(wanted, each))
+    plan = plan._replace(per_call=per_call, lanes=min(wanted, per_call))
     # A task of one's own has no hash that would tell it from another.
     program = _compiled(plan) if task is None else _compile(plan, task)
     return Compiled(program=program, plan=plan, need=needed_bytes(program))
@@ -179,13 +183,12 @@ def _check_fits(single: Compiled, free: float) -> None:
 
 
 def _equal(count: int, most: int) -> int:
-    """Size of the fewest equal slices of `count` that hold at most `most`."""
-    slices = -(-count // most)
-    return -(-count // slices)
+    """Size of the fewest equal calls that hold `count` runs, at most `most` each."""
+    calls = -(-count // most)
+    return -(-count // calls)
 
 
-# Bounded: a program holds device memory as long as it is remembered.
-@functools.lru_cache(maxsize=16)
+@kept
 def _compiled(plan: Plan) -> Any:
     task = components.make_task(plan.experiment, plan.shape)
     return _compile(plan, task)
@@ -199,7 +202,7 @@ def _compile(plan: Plan, task: Task) -> Any:
     def on_device(data: Data, inputs: Inputs) -> Outcome:
         run = functools.partial(one_run, plan.experiment, plan.shape, task, data)
         # Without the loop around it, where one vmap holds all.
-        if plan.lanes == plan.each > 1:
+        if plan.lanes == plan.per_call > 1:
             return jax.vmap(run)(inputs)
         batch = plan.lanes if plan.lanes > 1 else None
         return jax.lax.map(run, inputs, batch_size=batch)
@@ -214,7 +217,7 @@ def _compile(plan: Plan, task: Task) -> Any:
     )
 
     def of_all_slots(leaf: jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:
-        slots = plan.devices * plan.each
+        slots = plan.devices * plan.per_call
         return jax.ShapeDtypeStruct((slots, *leaf.shape), leaf.dtype)
 
     jitted = jax.jit(program, in_shardings=(everywhere, split))

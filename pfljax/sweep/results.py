@@ -14,10 +14,9 @@ from pfljax.evaluation.metrics import FIGURES, GRID, pick_lambda, summarise
 from pfljax.runs import config, folder
 from pfljax.runs.folder import FolderError
 from pfljax.runs.settings import Experiment
-from pfljax.runtime import environment
+from pfljax.runtime import environment, files
 
 WHAT = ("round", "judged", "lambda", "split", "metric")  # columns of the tidy table
-BY_NAME = ("metrics", "path", "size")  # the fields of Result that are dicts
 
 
 class Result(NamedTuple):
@@ -146,10 +145,11 @@ def _chosen(path: Mapping[str, np.ndarray], values: np.ndarray) -> dict[str, Any
 
 def write_table(path: Path, runs: Sweep) -> None:
     """sweep.csv, whole or not at all; a figure that is not finite is left empty."""
-    part = path.with_name(path.name + ".part")
-    with open(part, "w", newline="", encoding="utf-8") as file:
+    with (
+        files.whole(path) as part,
+        open(part, "w", newline="", encoding="utf-8") as file,
+    ):
         _write_rows(file, runs, header=True)
-    part.replace(path)
 
 
 def add_to_table(path: Path, over: dict[str, list[Any]], result: Result) -> None:
@@ -163,7 +163,7 @@ def add_to_table(path: Path, over: dict[str, list[Any]], result: Result) -> None
     )
     _write_rows(text, one, header=not path.exists())
     rows = text.getvalue().encode()
-    with open(path, "ab") as file:
+    with files.told(path), open(path, "ab") as file:
         # The text is longer than the buffer of the file, so it is written uncut.
         file.write(rows)
 
@@ -228,43 +228,3 @@ def _check_same(
             f"{file.parent} holds another sweep ({'; '.join(changes)}); "
             "choose another folder"
         )
-
-
-def write(path: Path, result: Result) -> None:
-    """A finished run, whole or not at all."""
-    path.parent.mkdir(exist_ok=True)
-    arrays = {
-        "round": result.round,
-        "train_loss": result.train_loss,
-    }
-    # An .npz is flat: the fields that are dicts go by "field/name".
-    for field in BY_NAME:
-        for name, array in getattr(result, field).items():
-            arrays[f"{field}/{name}"] = array
-    folder.write_arrays(path, arrays)
-
-
-def read(path: Path, values: dict[str, Any]) -> Result:
-    """A finished run.
-
-    Raises:
-      FolderError: the file is damaged, or of another kind.
-    """
-    try:
-        arrays = folder.read_arrays(path)
-    except FolderError as error:
-        raise FolderError(f"{error}; remove it, and the sweep runs it again") from None
-    fields = {field: {} for field in BY_NAME}
-    for key, array in arrays.items():
-        # At the first slash alone: names of metrics have slashes too.
-        field, _, name = key.partition("/")
-        if field in fields:
-            fields[field][name] = array
-    if not fields["metrics"]:
-        raise FolderError(f"{path} is no run of this pfljax's sweeps; remove it")
-    return Result(
-        values=values,
-        round=arrays["round"],
-        train_loss=arrays["train_loss"],
-        **fields,
-    )

@@ -12,10 +12,12 @@ import numpy as np
 
 from pfljax.core.types import Task
 from pfljax.data import Federation
+from pfljax.registry import require, require_a
 from pfljax.runs import folder
 from pfljax.runs.settings import Experiment, flat
 from pfljax.runtime import devices
-from pfljax.sweep import points, pool, program, results
+from pfljax.simulate import given
+from pfljax.sweep import points, pool, program, results, run_files
 from pfljax.sweep.groups import Group, grouped
 from pfljax.sweep.one_run import Inputs, evaluations
 from pfljax.sweep.points import Point
@@ -58,8 +60,10 @@ def sweep(
       FolderError: `out` holds something else.
       MemoryError: not even one run fits.
     """
+    given.check_experiment(experiment)
     devices.prepare()
-    _check_call(at_once, lanes)
+    devices.check(experiment.machine.devices)
+    _check_call(at_once, lanes, out)
     asked = points.make(experiment, over, federation, task)
     names = _values_of(asked, over)
     with _holding(out) as path:
@@ -77,11 +81,7 @@ def sweep(
             count = devices.choose(experiment.machine.devices, len(group.points))
             for point, result in _run(group, task, count, at_once, lanes):
                 done[point.digest] = result
-                if path:
-                    # The run's file first: a table may lack a run that is kept, and
-                    # is written anew, but never have one that is lost.
-                    results.write(_file(path, point), result)
-                    results.add_to_table(path / "sweep.csv", all_values, result)
+                _keep(path, all_values, point, result)
                 report(len(done))
         if left:
             # Rows were added as runs finished; now they stand in the order of points.
@@ -102,12 +102,15 @@ def _values_of(asked: Sequence[Point], over: Iterable[str]) -> dict[str, list[An
     return values_by_name
 
 
-def _check_call(at_once: int | None, lanes: int | None) -> None:
+def _check_call(at_once: int | None, lanes: int | None, out: str | Path | None) -> None:
     for name, value in {"at_once": at_once, "lanes": lanes}.items():
-        if value is not None and value < 1:
-            raise ValueError(f"{name} is {value}; expected at least 1")
+        if value is not None:
+            require_a(name, value, int, "a whole number, at least 1, or None")
+            require(name, value, value >= 1, "at least 1")
     if jax.process_count() > 1:
         raise ValueError("a sweep runs in one process, with all devices of one machine")
+    if out is not None:
+        given.check_path("out", out, "a folder, such as 'runs/sweep', or None")
 
 
 @contextlib.contextmanager
@@ -124,6 +127,18 @@ def _file(path: Path, point: Point) -> Path:
     return path / "runs" / f"{point.digest}.npz"
 
 
+def _keep(
+    path: Path | None, over: dict[str, list], point: Point, result: Result
+) -> None:
+    """Adds a finished run to the folder: its file, and its rows of sweep.csv."""
+    if path is None:
+        return
+    # The run's file first: a table may lack a run that is kept, and is written anew,
+    # but never have one that is lost.
+    run_files.write(_file(path, point), result)
+    results.add_to_table(path / "sweep.csv", over, result)
+
+
 def _finished(path: Path | None, asked: list[Point]) -> dict[str, Result]:
     """The results in the folder, by digest."""
     finished = {}
@@ -132,7 +147,7 @@ def _finished(path: Path | None, asked: list[Point]) -> dict[str, Result]:
     for point in asked:
         file = _file(path, point)
         if file.exists():
-            finished[point.digest] = results.read(file, point.values)
+            finished[point.digest] = run_files.read(file, point.values)
     return finished
 
 

@@ -12,7 +12,7 @@ from pfljax.algorithms.global_model.scaffold import scaffold
 from pfljax.algorithms.meta_learning.per_fedavg import per_fedavg
 from pfljax.conformance import toy
 from pfljax.core import tree
-from pfljax.core.training import rows
+from pfljax.core.minibatches import rows
 from pfljax.core.types import Local
 
 BODY = nn.Sequential([nn.Dense(8), nn.relu, models.Dropout(0.5)])

@@ -50,6 +50,15 @@ def test_power_law_sizes_are_those_of_the_peers():
 
 
 @pytest.mark.usefixtures("spans_only")
+def test_steps_of_a_selection_that_learns_are_not_counted():
+    ready = build("W1")
+    learning = ready.setting.selection._replace(init=lambda: jnp.zeros(3))
+    setting = ready.setting._replace(selection=learning)
+    with pytest.raises(ValueError, match="the selection learns from each round"):
+        measure.steps(ready._replace(setting=setting), jax.random.key(0), 0, 2)
+
+
+@pytest.mark.usefixtures("spans_only")
 @pytest.mark.parametrize("name", workloads.WORKLOADS)
 def test_steps_of_a_round_are_those_of_the_peers(name):
     ready, key = build(name), jax.random.key(0)
@@ -235,6 +244,22 @@ def test_wrong_settings_are_told_before_anything_runs(options, message, tmp_path
 def test_a_peer_that_is_not_there_is_told():
     with pytest.raises(ValueError, match="'no-such-simulator' cannot be run"):
         against.ask("no-such-simulator --workload {workload}", "W1", "fedavg")
+
+
+@pytest.mark.parametrize("rate", ["0", "-1", "NaN", "Infinity"])
+def test_a_peer_without_a_rate_is_told(rate):
+    peer = f"""echo 'JSON {{"client_steps_per_s": {rate}}}'"""
+    with pytest.raises(ValueError, match=r"'echo' told of .*; expected a finite numb"):
+        against.ask(peer, "W1", "fedavg")
+
+
+@pytest.mark.parametrize("option", ["rounds", "repeats"])
+@pytest.mark.parametrize("what", [["--public"], ["W1"], ["plane"]])
+def test_nothing_is_timed_without_rounds_or_repeats(option, what, tmp_path):
+    code, _, errors = tiny.main("bench", *what, f"--{option}", 0, "--out", tmp_path)
+    assert code == 2
+    name = "points" if what == ["plane"] and option == "rounds" else option
+    assert errors == f"pfljax: {name} is 0; expected at least 1\n"
 
 
 def test_an_unknown_method_is_told():

@@ -1,6 +1,5 @@
 """The command line, from `run` to `export`."""
 
-import json
 import re
 import shutil
 import subprocess
@@ -10,9 +9,9 @@ import numpy as np
 import pytest
 
 import tiny
-from pfljax.cli import listing
-from pfljax.cli import main as cli
+from pfljax.cli import listing, parser
 from pfljax.runs import settings
+from pfljax.runs.folder import read_json, write_json
 from pfljax.simulate import run
 from pfljax.simulate.federation import build_federation
 
@@ -50,7 +49,7 @@ def times(folder):
 
 
 def json_of(path):
-    return json.loads(path.read_text())
+    return read_json(path)
 
 
 def test_run_says_what_came_out(done):
@@ -137,7 +136,7 @@ def test_run_again_with_another_baseline_counts_anew(done, tmp_path):
     assert "is a run of 'superfed', but worse_than_local is counted" in errors
     config = json_of(alone / "config.json")
     config["method"] |= {"algorithm": "local", "hyper": {}}
-    (alone / "config.json").write_text(json.dumps(config))
+    write_json(alone / "config.json", config)
     code, out, errors = tiny.main("run", *tiny.options(job))
     assert (code, errors) == (0, "")
     assert "round 4; see" in out
@@ -224,7 +223,7 @@ def test_too_many_rounds_can_be_taken_back(longer, tmp_path):
     half = shutil.copytree(longer[1], tmp_path / "half")
     config = json_of(half / "config.json")
     config["participation"]["rounds"] = 5000
-    (half / "config.json").write_text(json.dumps(config))
+    write_json(half / "config.json", config)
     (half / "summary.json").unlink()
     code, _, errors = tiny.main("resume", half, "--rounds", 4)
     assert code == 0, errors
@@ -302,7 +301,23 @@ def test_help_is_quick_and_loads_nothing():
     done = subprocess.run([sys.executable, "-c", HELP], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "usage: pfljax" in done.stdout
-    assert all(f"• {name} " in done.stdout for name in cli.COMMANDS)
+    blocks = done.stdout.split("\n\n")[2:-1]
+    listed = {}
+    for block in blocks:
+        heading, *lines = block.splitlines()
+        names = [line.split()[0] for line in lines if line[2] != " "]
+        listed[heading] = names
+    assert listed == {
+        "Run:": ["run", "resume", "sweep"],
+        "Look at runs:": ["report", "landscape", "export"],
+        "Names and data:": ["list", "prepare"],
+        "Check:": ["conformance", "bench"],
+    }
+    assert "pfljax run --algorithm ditto --lam 1.0" in done.stdout
+
+
+def test_pfljax_alone_prints_the_same_overview():
+    assert tiny.main() == tiny.main("-h") == (0, f"{parser.overview()}\n", "")
 
 
 def test_help_of_run_has_every_setting_and_the_options_of_the_method():
@@ -358,12 +373,13 @@ def test_a_sweep_goes_on_and_is_told_again(tmp_path):
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (["rnu"], "command 'rnu' is unknown; known: run, resume, sweep, report"),
+        (["rnu"], "unknown command 'rnu'; known: bench, conformance, export"),
+        (["--bogus"], "unknown command '--bogus'; known: bench, conformance, export"),
         (["resume", "."], ". is not a run folder: it has no config.json"),
         (["export", "."], ". is not a run folder: it has no config.json"),
         (["report", "none"], "none is not a folder"),
         (["prepare", "digits"], "'digits' needs no preparing"),
-        (["run", "--config", "none.json"], "--config none.json cannot be read"),
+        (["run", "--config", "none.json"], "--config none.json is missing"),
         (
             ["run", "--algorithm", "foo"],
             "unknown algorithm 'foo'; known: apfl, ditto",
@@ -385,14 +401,33 @@ def test_mistakes_are_one_line(args, message):
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (["run", "--rounds", "many"], "--rounds"),
-        (["run", "--cohrot", "3"], "--cohort"),
-        (["run", "--algorithm", "ditto", "--mu", "1"], "--mu"),
-        (["run", "--config", "x.json", "--rounds", "3"], "--rounds"),
-        (["list", "methods"], "algorithms"),
+        (["run", "--bogus"], "`pfljax run` has no option --bogus; see `pfljax run --h"),
+        (["run", "--over", "lr", "1"], "`pfljax run` has no option --over; see"),
+        (["sweep", "--distributed"], "`pfljax sweep` has no option --distributed"),
+        (["run", "--cohrot", "3"], "--cohrot (did you mean --cohort?); see `pfljax"),
+        (
+            ["landscape", "x", "--poins", "3"],
+            "`pfljax landscape` has no option --poins",
+        ),
+        (
+            ["landscape", "x", "--poins", "3"],
+            "--points?); see `pfljax landscape --help",
+        ),
+        (
+            ["run", "--algorithm", "ditto", "--mu", "1"],
+            "no option --mu; see `pfljax run --algorithm ditto --help`",
+        ),
+        (["run", "--config", "x.json", "--rounds", "3"], "has no option --rounds"),
+        (["run", "--rounds", "many"], "--rounds is 'many'; expected int; see `pfljax"),
+        (
+            ["export", "run", "--client=first"],
+            "--client is 'first'; expected int | None; see `pfljax export --help`",
+        ),
+        (["run", "extra"], "`pfljax run` takes no extra; see `pfljax run --help`"),
+        (["resume", "x", "y"], "`pfljax resume` takes no y; see"),
+        (["resume"], "`pfljax resume` needs PATH (A run folder); see"),
+        (["list", "methods"], "'partitions', 'selections', 'channels'); see `pfljax l"),
         (["sweep"], "--over"),
-        (["export", "run", "--client", "first"], "first"),
-        (["resume"], "run"),
     ],
 )
 def test_unknown_options_and_values_name_the_known(args, message):

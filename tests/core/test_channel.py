@@ -1,19 +1,29 @@
 """What may happen to an upload, against NumPy, and its limits."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from flax import linen as nn
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pfljax import engine, selection
+import declared
+from pfljax import algorithms, engine, models, registry, selection
+from pfljax.algorithms.clustering import ifca as ifca_file
+from pfljax.algorithms.clustering.ifca import ifca
+from pfljax.algorithms.decoupling import lg_fedavg as lg_file
+from pfljax.algorithms.decoupling.lg_fedavg import Kept, lg_fedavg
 from pfljax.algorithms.fedavg import fedavg
-from pfljax.algorithms.global_model.scaffold import scaffold
+from pfljax.algorithms.global_model.scaffold import Upload, scaffold
 from pfljax.algorithms.local import local
 from pfljax.conformance import toy
-from pfljax.core import channel
-from pfljax.core.types import Cohort
+from pfljax.core import channel, tree
+from pfljax.core.communication import exchange_of
+from pfljax.core.local_statistics import dropped, kept
+from pfljax.core.types import Cohort, of_message
 from pfljax.registry import parse
 
 TASK, LOCAL = toy.quadratic(), toy.full_batch()
@@ -57,12 +67,119 @@ def test_clip_scales_the_change_to_the_norm(norm, seed):
         np.testing.assert_array_equal(clipped, upload)
 
 
-def test_clip_of_what_is_a_difference_already_is_of_the_whole():
-    """SCAFFOLD's upload: the message has another structure."""
-    server = scaffold(TASK, LOCAL).init(toy.unflat(np.ones(3)), 4, None)
-    upload = {"dy": jnp.asarray([3.0, 4])}
-    sent = channel.clip(norm=1.0).send((), jax.random.key(0), server, upload)
-    np.testing.assert_allclose(sent["dy"], [0.6, 0.8], rtol=1e-6)
+def test_counts_and_flags_are_no_coordinates():
+    upload = {"new": jnp.asarray(True), "count": jnp.int32(9), "w": jnp.ones(4)}
+    origin = jax.tree.map(jnp.zeros_like, upload)
+    for name, changed in [("clip:norm=1.0", 0.5 * np.ones(4)), ("gaussian:std=0", 1)]:
+        chain = channel.make([parse(name)])
+        sent = chain.send(chain.init(), jax.random.key(0), origin, upload)
+        assert sent["new"].dtype == bool
+        assert sent["count"].dtype == jnp.int32
+        assert (sent["new"], sent["count"]) == (True, 9)
+        np.testing.assert_allclose(sent["w"], changed, rtol=1e-6)
+
+
+def through(name, method, message, client, upload):
+    """The upload behind a channel."""
+    only = channel.make([parse(name)])
+    key = jax.random.key(0)
+    return channel.sent(only, method, only.init(), key, message, client, upload)
+
+
+def an_exchange(method):
+    """(message, client, upload) of client 0 before it ever took part; any upload."""
+    task = toy.classifier()
+    params = task.init(jax.random.key(0))
+    server = method.init(params, 4, jax.random.key(1))
+    client = method.init_client(params, jnp.int32(0), jax.random.key(2))
+    message = method.message(toy.turn(), server, client)
+    shapes = exchange_of(method, task, 4, (3,)).upload
+    rng = np.random.default_rng(0)
+
+    def any_of(leaf):
+        return jnp.asarray(rng.normal(size=leaf.shape), leaf.dtype)
+
+    return message, client, jax.tree.map(any_of, shapes)
+
+
+CASES = [case for cases in declared.of_all().values() for case in cases]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.label)
+def test_clip_of_any_method_is_of_what_a_client_changed(case):
+    """A large norm changes no bit; a tiny one leaves the origin, and what has none."""
+    factory = algorithms.method(case.name)
+    options = {**case.options, **registry.given(factory, rounds=2)}
+    method = factory(toy.classifier(), LOCAL, **options)
+    message, client, upload = an_exchange(method)
+    same = through("clip:norm=1e30", method, message, client, upload)
+    toy.assert_same(same, upload)
+    start = through("clip:norm=1e-30", method, message, client, upload)
+    origin = method.origin(message, client, upload)
+    wanted = jax.tree.map(lambda a, b: a if b is None else b, upload, origin)
+    toy.assert_close(start, wanted, tolerance=1e-20)
+
+
+def test_a_difference_is_clipped_whole():
+    method = scaffold(TASK, LOCAL)
+    server = method.init(toy.unflat(np.ones(3)), 4, None)
+    nothing = toy.unflat(np.zeros(3))
+    upload = Upload(dy=toy.unflat([3, 4, 0]), dc=nothing)
+    sent = through("clip:norm=1.0", method, server, nothing, upload)
+    np.testing.assert_allclose(toy.flat(sent.dy), [0.6, 0.8, 0], rtol=1e-6)
+
+
+def test_ifca_is_clipped_and_noised_around_the_model_that_was_trained():
+    method = ifca(TASK, LOCAL, clusters=3)
+    models = toy.unflat([[9, 9, 9], [5, 5, 5], [1, 1, 1]])
+    choice = jnp.asarray([0.0, 1, 0])
+    upload = ifca_file.Upload(params=toy.unflat([5, 5, 8]), choice=choice)
+    sent = through("clip:norm=1.0", method, models, (), upload)
+    np.testing.assert_allclose(toy.flat(sent.params), [5, 5, 6], rtol=1e-6)
+    noisy = through("gaussian:std=0.5", method, models, (), upload)
+    assert (toy.flat(noisy.params) != [5, 5, 8]).all()
+    for each in (sent, noisy):
+        np.testing.assert_array_equal(each.choice, choice)
+
+
+def test_a_newcomers_body_is_a_change_of_the_body_that_it_had():
+    method = lg_fedavg(TASK, LOCAL, mean_body=True)
+    head = {"body": None, "head": jnp.ones(1)}
+    body = {"body": jnp.asarray([5.0, 5]), "head": None}
+    sums = {True: [0, 0.0], False: [5, 5.0]}
+    for trained, start in sums.items():
+        kept = Kept(body=body, trained=jnp.bool_(trained))
+        change = {"body": jnp.asarray(start) + jnp.asarray([3.0, 4]), "head": None}
+        upload = lg_file.Upload(head=head, change=change, is_new=~kept.trained)
+        sent = through("clip:norm=1.0", method, head, kept, upload)
+        moved = np.asarray(sent.change["body"]) - start
+        np.testing.assert_allclose(moved, [0.6, 0.8], rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["median", "trimmed_mean", "krum"])
+def test_uploads_that_say_for_whom_they_are_take_no_robust_value(name):
+    says = f"channel '{name}' puts one value .* by a part that is no change: choice; ch"
+    with pytest.raises(ValueError, match=says):
+        after_a_round(ifca, [name])
+    with pytest.raises(ValueError, match="no change: is_new; choose another"):
+        after_a_round(partial(lg_fedavg, mean_body=True), [name])
+
+
+def test_an_upload_without_an_origin_is_told_before_anything_runs():
+    method = scaffold(TASK, LOCAL)._replace(origin=of_message)
+    with pytest.raises(ValueError, match=r"shaped otherwise than .*Algorithm\.origin"):
+        exchange_of(method, TASK, 4, (4,), through=channel.clip())
+    exchange_of(method, TASK, 4, (4,))
+
+
+@pytest.mark.parametrize("wrap", [kept, dropped])
+def test_statistics_that_are_not_sent_have_no_origin(wrap):
+    """The messages of `dropped` have them, its uploads do not."""
+    network = nn.Sequential([nn.Dense(4), nn.BatchNorm(momentum=0.9), nn.relu])
+    task = models.task(models.Network(network, nn.Dense(3)), (3,))
+    method = wrap(fedavg(task, LOCAL))
+    exchange = exchange_of(method, task, 4, (3,), through=channel.clip())
+    assert tree.nbytes(exchange.origin) == tree.nbytes(exchange.upload)
 
 
 def test_clipped_uploads_are_what_the_server_averages():
@@ -156,8 +273,8 @@ def test_a_channel_keeps_its_state_in_the_run():
 @pytest.mark.parametrize(
     ("names", "expected"),
     [
-        (["clip:norm=0"], "norm is 0; expected a number > 0"),
-        (["gaussian:std=-1.0"], "std is -1.0; expected a number >= 0"),
+        (["clip:norm=0"], "channel 'clip': norm is 0; expected a finite number > 0"),
+        (["gaussian:std=-1.0"], "channel 'gaussian': std is -1.0; expected a finite"),
         (["cilp"], "unknown channel 'cilp'.*did you mean 'clip'"),
         (["clip:size=1"], "unknown parameter 'size'"),
         (["trimmed_mean:trim=0.5"], "expected 0 <= trim < 0.5"),

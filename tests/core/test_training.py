@@ -1,3 +1,5 @@
+import re
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -6,6 +8,7 @@ import pytest
 
 from pfljax.conformance import toy
 from pfljax.core import keys, losses, optimizers, training
+from pfljax.core.minibatches import minibatch
 from pfljax.core.types import ClientData, Local
 
 RATE, MOMENTUM, DECAY = 0.1, 0.9, 0.05
@@ -20,9 +23,7 @@ def turn_of(key=0, steps=5, round_=0):
 def batches(data, turn, count, batch_size=4):
     """Mean b and the number of rows of the first `count` minibatches."""
     key = keys.derive(turn.key, "minibatches")
-    found = [
-        training.minibatch(data, jnp.int32(s), key, batch_size) for s in range(count)
-    ]
+    found = [minibatch(data, jnp.int32(s), key, batch_size) for s in range(count)]
     return [np.average(b.x[:, 1:], axis=0, weights=b.mask) for b in found]
 
 
@@ -83,23 +84,6 @@ def test_ragged_clients_under_vmap_equal_each_alone():
         toy.assert_close(found, expected, 1e-6)
 
 
-@pytest.mark.parametrize(("size", "batch_size"), [(10, 4), (8, 4), (3, 4), (1, 1)])
-def test_every_epoch_visits_every_row_once(size, batch_size):
-    data, _ = toy.deal(np.arange(30)[:, None], np.arange(30), [7, size, 23 - size])
-    data, key = toy.one(data, 1), jax.random.key(5)
-    per_epoch, orders = -(-size // batch_size), []
-    step = jax.jit(lambda s: training.minibatch(data, s, key, batch_size))
-    for epoch in range(4):
-        found = [step(epoch * per_epoch + s) for s in range(per_epoch)]
-        mask = np.concatenate([b.mask for b in found])
-        rows = np.concatenate([b.y for b in found])
-        assert [int(b.mask.sum()) for b in found[:-1]] == [batch_size] * (per_epoch - 1)
-        assert sorted(rows[mask == 1]) == list(range(7, 7 + size))
-        assert set(rows) <= set(range(7, 7 + size))  # padding holds own rows too
-        orders.append(tuple(rows[mask == 1]))
-    assert size < 4 or len(set(orders)) > 1
-
-
 def test_steps_in_place_of_epochs():
     sizes = jnp.asarray([1, 4, 5, 100])
     assert training.budget(Local(RATE, 4, epochs=3), sizes).tolist() == [3, 3, 6, 75]
@@ -137,20 +121,8 @@ def test_mean_over_rows(k):
     np.testing.assert_allclose(found["loss"], loss, rtol=1e-5)
 
 
-def test_sample_draws_own_rows_with_replacement():
-    data, _ = toy.deal(np.arange(30)[:, None], np.arange(30), [7, 5, 18])
-    batch = training.sample(toy.one(data, 1), jax.random.key(0), 400)
-    counts = np.bincount(batch.y, minlength=30)
-    assert counts[7:12].min() > 50
-    assert counts.sum() == counts[7:12].sum() == 400
-    assert (batch.mask == 1).all()
-
-
 def test_a_client_without_rows_takes_no_part():
     data, _ = toy.deal(np.ones((4, 4)), np.zeros(4), [4, 0])
-    batch = training.minibatch(toy.one(data, 1), jnp.int32(0), jax.random.key(0), 3)
-    assert not batch.mask.any()
-    assert not training.sample(toy.one(data, 1), jax.random.key(0), 3).mask.any()
     params, metrics = trained(Local(RATE, 4), turn_of(steps=0), toy.one(data, 1))
     np.testing.assert_array_equal(toy.flat(params), START)
     assert metrics["loss"] == 0
@@ -176,3 +148,24 @@ def test_the_proximal_term_is_half_the_squared_distance():
     assert float(losses.proximal(b, 0.5)(a)) == pytest.approx(0.5 * (12.5 + 2))
     slope = jax.grad(losses.proximal(a, 0.5))(a)
     np.testing.assert_array_equal(toy.flat(slope), 0)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"learning_rate": -1.0}, "Local: learning_rate is -1.0; expected a finite"),
+        ({"learning_rate": "x"}, "learning_rate is 'x'; expected float | a function"),
+        ({"batch_size": 0}, "Local: batch_size is 0; expected at least 1"),
+        ({"batch_size": 1.5}, "Local: batch_size is 1.5; expected int"),
+        ({"epochs": -1}, "Local: epochs is -1; expected at least 0, or None"),
+        ({"steps": 3}, "Local: epochs is 1 and steps is 3; give one of them"),
+    ],
+)
+def test_local_training_that_cannot_be(values, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        Local(**{"learning_rate": RATE, "batch_size": 4, **values})
+
+
+def test_the_numbers_of_local_training_may_be_traced():
+    rates = jax.vmap(lambda rate: Local(rate, 4).learning_rate)(jnp.array([-1.0, 1.0]))
+    assert rates.tolist() == [-1, 1]

@@ -169,7 +169,6 @@ def test_rows_given_in_python_are_known_by_their_bytes(arrays):
     told = manifest(arrays.x, True)
     assert told == manifest(arrays.x, True) == json.loads(json.dumps(told))
     assert told != manifest(255 - arrays.x, True)
-    assert "x_crc32" not in manifest(arrays.x, False)
     assert (told["input_shape"], told["shift"], told["scale"]) == ([2], 0.0, 255.0)
 
 
@@ -321,3 +320,13 @@ def test_without_public_rows_clients_have_what_they_had():
         federate(arrays, "iid", num_clients=5, seed=3, public=1.0)
     with pytest.raises(ValueError, match=r"set Federation\.public"):
         federate(arrays, from_rows([[0, 1], [2, 3]]), num_clients=2, seed=0, public=0.1)
+
+
+def test_a_partition_may_be_written_with_its_parameters(arrays):
+    one = federate(arrays, "shards:per_client=3", num_clients=4, seed=0)
+    apart = {"params": {"per_client": 3}, "num_clients": 4, "seed": 0}
+    other = federate(arrays, "shards", **apart)
+    assert one.manifest == other.manifest
+    assert one.manifest["params"] == {"per_client": 3}
+    with pytest.raises(ValueError, match=r"'shards:per_client=3' has .* give one of"):
+        federate(arrays, "shards:per_client=3", **apart)

@@ -166,5 +166,7 @@ def test_views_say_when_and_refuse_what_is_not_there():
     setting, _ = made(fedper)
     with pytest.raises(ValueError, match="no server model; judge 'personal'"):
         programs.judge_server(setting, TASK)
-    with pytest.raises(ValueError, match="known: personal, trained"):
-        programs.judge(setting, View("mine"))
+    for view in ("mine", "server"):
+        says = f"'{view}' is not of single clients; give 'personal' or 'trained', or"
+        with pytest.raises(ValueError, match=f"{says}.*judge_server"):
+            programs.judge(setting, View(view))

@@ -209,7 +209,7 @@ def test_factories_make_linen_modules():
         ("mlp", 1, {}, "expected 2 or more"),
         ("mlp", 10, {"width": 3}, "unknown parameter .width.; known: hidden"),
         ("logistic", 10, {"l2": 1}, "known: none"),
-        ("twocnn", 10, {"conv": "fft"}, "choose one of auto"),
+        ("twocnn", 10, {"conv": "fft"}, "known: auto"),
         ("resnet9", 10, {"stem": 0}, "stem is 0; expected at least 1"),
         ("char_lstm", 10, {"hidden": -1}, "hidden is -1; expected at least 1"),
         ("char_lstm", 10, {"layers": 0}, "layers is 0; expected at least 1"),

@@ -12,8 +12,9 @@ from pfljax import models
 from pfljax.conformance import toy
 from pfljax.core import statistics, tree
 from pfljax.core.keys import derive
+from pfljax.core.minibatches import minibatch
 from pfljax.core.optimizers import sgd
-from pfljax.core.training import fit, minibatch
+from pfljax.core.training import fit
 from pfljax.core.types import Batch, Local
 from pfljax.models.variables import apart, from_linen, to_linen
 

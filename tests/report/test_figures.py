@@ -6,7 +6,8 @@ import pytest
 from matplotlib.text import Text
 
 from pfljax.report import comparison, figures
-from pfljax.report.runs import group_runs, read_run
+from pfljax.report.groups import group_runs
+from pfljax.report.runs import read_run
 from pfljax.report.style import PALETTE, line_styles, spread
 
 

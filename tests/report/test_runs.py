@@ -4,8 +4,10 @@ import shutil
 import numpy as np
 import pytest
 
-from pfljax.report.runs import accuracy_curve, group_runs, label_of, read_run
+from pfljax.report.groups import group_runs
+from pfljax.report.runs import accuracy_curve, label_of, read_run
 from pfljax.runs.folder import FolderError, read_config
+from pfljax.runtime.files import FileError
 
 
 @pytest.fixture
@@ -28,11 +30,11 @@ def test_read_run_gives_what_was_written(run_folder):
         ("config.json", "{", "config.json is missing or damaged"),
         ("config.json", '{"method": {"algorithm": "x"}}', "lacks seed, rounds"),
         ("config.json", '{"algorithm": "x", "seed": 0}', "an older pfljax wrote it"),
-        ("partition.json", "[]", "expected a JSON object, got list"),
+        ("partition.json", "[]", "it is a list; expected a JSON object"),
         (
             "partition.json",
             '{"num_classes": 2, "sizes": {}, "sha256": ""}',
-            "lacks class",
+            "lacks class_histogram",
         ),
         ("summary.json", '{"rounds": 40}', "lacks last"),
         ("metrics.jsonl", '{"round": 1}\n{"rou', "line 2"),
@@ -43,22 +45,29 @@ def test_read_run_gives_what_was_written(run_folder):
 )
 def test_damaged_file_is_named(broken, name, text, message):
     (broken / name).write_text(text)
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(FileError, match=message):
         read_run(broken)
 
 
-def test_old_settings_are_refused_as_a_run_refuses_them(broken):
-    """A report and a run read config.json alike: one line for both."""
+@pytest.mark.parametrize("finished", [True, False])
+def test_old_settings_are_refused_as_a_run_refuses_them(broken, finished):
+    """A report and a run read config.json alike: one line for both.
+
+    A report of an unfinished one must not say to resume it, which is refused.
+    """
+    if not finished:
+        (broken / "summary.json").unlink()
     path = broken / "config.json"
     path.write_text('{"algorithm": "fedavg", "seed": 0, "rounds": 40}')
     with pytest.raises(FolderError, match="older pfljax") as of_run:
         read_config(broken)
-    with pytest.raises(ValueError, match="older pfljax") as of_report:
+    with pytest.raises(FileError, match="older pfljax") as of_report:
         read_run(broken)
-    line = "its settings are not grouped, so an older pfljax wrote it; "
-    assert line in str(of_run.value)
-    assert str(of_run.value).split(line)[1] == str(of_report.value).split(line)[1]
-    assert str(of_report.value).startswith(f"{path}: {line}")
+    assert str(of_run.value) == str(of_report.value)
+    assert str(of_run.value) == (
+        f"{path}: an older pfljax wrote it, whose settings are not grouped; finish it "
+        "with that version, or run it again with another --out"
+    )
 
 
 def test_a_setting_that_was_since_removed_is_reported(broken):
@@ -77,7 +86,7 @@ def test_a_setting_that_was_since_removed_is_reported(broken):
 def test_truncated_arrays_are_named(broken):
     path = broken / "per_client.npz"
     path.write_bytes(path.read_bytes()[:4000])
-    with pytest.raises(ValueError, match=r"per_client\.npz is missing or damaged"):
+    with pytest.raises(FileError, match=r"per_client\.npz is missing or damaged"):
         read_run(broken)
 
 
@@ -86,14 +95,14 @@ def test_arrays_of_another_federation_are_refused(broken):
         arrays = dict(file)
     arrays["personal/test/accuracy"] = arrays["personal/test/accuracy"][:, :3]
     np.savez(broken / "per_client.npz", **arrays)
-    with pytest.raises(ValueError, match=r"shape \(10, 3\), expected \(10, 20\)"):
+    with pytest.raises(FileError, match=r"shape \(10, 3\), expected \(10, 20\)"):
         read_run(broken)
 
 
 @pytest.mark.parametrize("name", ["partition.json", "metrics.jsonl", "per_client.npz"])
 def test_missing_file_is_named(broken, name):
     (broken / name).unlink()
-    with pytest.raises(ValueError, match=f"{name} is missing"):
+    with pytest.raises(FileError, match=f"{name} is missing"):
         read_run(broken)
 
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from pfljax.report import formats, sweeps, write_sweep_report
+from pfljax.runtime.files import FileError
 
 ACCURACY = {  # (mu, mixing) -> of seeds 0 and 1
     (0.0, "model"): (0.5, 0.7),
@@ -77,7 +78,7 @@ def test_unfinished_and_damaged_sweeps_are_told(tmp_path):
         sweeps.read(tmp_path)
     for text in ("", "lr,round\n", "lr,round,metric,mean\n0.1,one,accuracy,0.5\n"):
         (tmp_path / "sweep.csv").write_text(text)
-        with pytest.raises(ValueError, match=r"sweep\.csv is missing or damaged"):
+        with pytest.raises(FileError, match=r"sweep\.csv is missing or damaged"):
             sweeps.read(tmp_path)
 
 
@@ -111,7 +112,7 @@ def write_sweep(folder, rows, experiment):
 
 def test_a_sweep_of_ungrouped_settings_is_refused(rows, tmp_path):
     write_sweep(tmp_path, rows, {"algorithm": "superfed", "dataset": "digits"})
-    with pytest.raises(ValueError, match=r"sweep\.json: .*older pfljax wrote it"):
+    with pytest.raises(FileError, match=r"sweep\.json: .*older pfljax wrote it"):
         write_sweep_report(tmp_path, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from pfljax.report.columns import COLUMNS
-from pfljax.report.runs import group_runs, read_run
+from pfljax.report.groups import group_runs
+from pfljax.report.runs import read_run
 from pfljax.report.tables import CHOSEN, calibration_table, comparison_table
 
 

@@ -1,5 +1,7 @@
 """What is saved comes back bit for bit, and what cannot be used is told in one line."""
 
+import gc
+import os
 import shutil
 import subprocess
 import sys
@@ -14,7 +16,7 @@ import tiny
 from checkout import TESTS
 from pfljax.conformance.toy import assert_same
 from pfljax.core.types import RunState
-from pfljax.runs import checkpoint, checksum
+from pfljax.runs import checkpoint, checkpoint_meta, checksum
 from pfljax.runs.checkpoint import CheckpointError
 
 # TensorStore complains of reads that a damaged file left open.
@@ -106,10 +108,10 @@ def test_the_state_may_be_donated_as_soon_as_save_returns(tmp_path):
 
 
 def test_too_new_a_format_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(checkpoint, "FORMAT", 2)
+    monkeypatch.setattr(checkpoint_meta, "FORMAT", 3)
     save(tmp_path, 1)
     monkeypatch.undo()
-    with pytest.raises(CheckpointError, match=r"has format 2, .* upgrade pfljax$"):
+    with pytest.raises(CheckpointError, match=r"has format 3, .* upgrade pfljax$"):
         restore(tmp_path)
 
 
@@ -148,17 +150,123 @@ def empty(folder):
     folder.mkdir()
 
 
-@pytest.mark.parametrize("damage", [flip, truncate, drop_metadata, drop_state, empty])
-def test_the_last_good_one_replaces_a_damaged_one(tmp_path, damage):
+def rename_config(folder):
+    """One letter of the config's digest: another run's, it seems."""
+    (folder / "meta" / "_strings.json").write_text('{"config":"abd"}')
+
+
+def cut_strings(folder):
+    (folder / "meta" / "_strings.json").write_text("{")
+
+
+def of_another_round(folder):
+    shutil.rmtree(folder)
+    shutil.copytree(folder.parent / "4", folder)
+
+
+DAMAGES = [flip, truncate, drop_metadata, drop_state, empty]
+DAMAGES += [rename_config, cut_strings, of_another_round]
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_the_last_good_one_replaces_a_damaged_one(tmp_path, damage, capfd):
     save(tmp_path, 4, 6)
     damage(tmp_path / "6")
     said = []
     assert_same(restore(tmp_path, said), make_state(4))
     assert said[0].startswith("the checkpoint of round 6 is damaged: ")
-    assert said[1:] == ["taking the last good checkpoint, round 4"]
+    assert said[1:] == [
+        "taking the last good checkpoint, round 4",
+        f"the damaged one of round 6 is kept as {tmp_path / '6.damaged'}",
+    ]
     assert all("\n" not in line for line in said)
+    gc.collect()
+    assert capfd.readouterr().err == ""
     save(tmp_path, 6)  # the damaged one is out of the way
     assert_same(restore(tmp_path), make_state(6))
+
+
+def test_a_damaged_one_stays_readable_beside_the_others(tmp_path):
+    save(tmp_path, 4, 6)
+    for number in ("", "1"):
+        shutil.copytree(tmp_path / "4", tmp_path / "aside")
+        drop_metadata(tmp_path / "6")
+        restore(tmp_path)
+        assert (tmp_path / f"6.damaged{number}" / "state").is_dir()
+        (tmp_path / "aside").rename(tmp_path / "6")
+    restore(tmp_path, [])
+    assert checkpoint.saved_rounds(tmp_path) == [4]
+
+
+@pytest.mark.parametrize("text", ["3", "[]", "", "{"])
+def test_an_older_one_that_cannot_be_listed_is_put_aside(tmp_path, text):
+    save(tmp_path, 4, 6)
+    (tmp_path / "4" / "_CHECKPOINT_METADATA").write_text(text)
+    said = []
+    assert_same(restore(tmp_path, said), make_state(6))
+    aside = tmp_path / "4.damaged"
+    assert said == [f"the damaged one of round 4 is kept as {aside}"]
+    save(tmp_path, 8)
+    assert checkpoint.saved_rounds(tmp_path) == [6, 8]
+
+
+@pytest.mark.parametrize("text", [None, "3", ""])
+def test_the_newest_that_cannot_be_listed_is_damaged(tmp_path, text):
+    save(tmp_path, 4, 6)
+    metadata = tmp_path / "6" / "_CHECKPOINT_METADATA"
+    metadata.unlink() if text is None else metadata.write_text(text)
+    said = []
+    assert_same(restore(tmp_path, said), make_state(4))
+    assert "the checkpoint of round 6 is damaged: its _CHECKPOINT_METADATA" in said[0]
+    assert checkpoint.saved_rounds(tmp_path) == [4]
+
+
+def test_a_pipe_deep_in_a_checkpoint_is_refused(tmp_path):
+    save(tmp_path, 4)
+    metadata = tmp_path / "4" / "_CHECKPOINT_METADATA"
+    metadata.unlink()
+    os.mkfifo(metadata)
+    with pytest.raises(CheckpointError, match="_CHECKPOINT_METADATA is a pipe"):
+        restore(tmp_path)
+
+
+def test_a_checkpoint_of_an_older_version_is_refused(tmp_path, monkeypatch):
+    to_json = checkpoint_meta.to_json
+    monkeypatch.setattr(
+        checkpoint_meta, "to_json", lambda meta: to_json(meta) | {"format": 1}
+    )
+    save(tmp_path, 1)
+    with pytest.raises(CheckpointError, match="is of an older pfljax; finish the run"):
+        restore(tmp_path)
+
+
+def make_file(path):
+    path.write_text("")
+
+
+def make_loop(path):
+    path.symlink_to(path)
+
+
+def make_link(path):
+    path.symlink_to(path.parent / "4")
+
+
+@pytest.mark.parametrize("make", [make_file, make_loop, make_link, os.mkfifo])
+def test_what_is_no_checkpoint_is_refused(tmp_path, make):
+    save(tmp_path, 4)
+    make(tmp_path / "7")
+    with pytest.raises(CheckpointError, match=r"7 is a .*; remove it"):
+        restore(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["²", "٣", "007", "1.5", "-3", "notes"])
+def test_other_names_are_no_checkpoints(tmp_path, name):
+    save(tmp_path, 4)
+    (tmp_path / name).mkdir()
+    assert checkpoint.saved_rounds(tmp_path) == [4]
+    assert_same(restore(tmp_path), make_state(4))
+    save(tmp_path, 5)
 
 
 def test_a_changed_byte_is_found_by_the_checksum(tmp_path, monkeypatch):
@@ -193,7 +301,9 @@ def test_what_the_machine_refuses_is_no_damage(tmp_path, monkeypatch, error):
 
     monkeypatch.setattr(checkpoint, "_load", refuse)
     said = []
-    with pytest.raises(CheckpointError, match=r"cannot be read now .* nothing was"):
+    with pytest.raises(
+        CheckpointError, match=r"cannot be read now .* nothing was changed"
+    ):
         restore(tmp_path, said)
     assert said == []
     assert checkpoint.saved_rounds(tmp_path) == [4, 6]

@@ -1,16 +1,24 @@
 """Files of a run folder: whole or not there, and claimed by one run."""
 
 import json
+import os
 
 import numpy as np
 import pytest
 
 import tiny
 from pfljax import Experiment
-from pfljax.runs import checks, claims, folder
+from pfljax.runs import checks, claims, folder, log
 from pfljax.runs.folder import FolderError
+from pfljax.runtime.files import FileError
 
-MANIFEST = {"sha256": "abc", "clients": [0, 1]}
+MANIFEST = {
+    "sha256": "abc",
+    "clients": [0, 1],
+    "num_classes": 2,
+    "sizes": {"train": [3, 4]},
+    "class_histogram": [[1, 2], [4, 0]],
+}
 
 
 def begun(path, experiment=None, manifest=None):
@@ -31,9 +39,10 @@ def test_a_begun_run_is_described(tmp_path):
 
 
 def test_a_run_is_finished_with_its_report(tmp_path):
-    (tmp_path / "summary.json").write_text("{}")
+    last = {"round": 3, "evaluations": []}
+    folder.write_json(tmp_path / "summary.json", {"rounds": 3, "last": last})
     assert not folder.finished(tmp_path)
-    (tmp_path / "report.html").write_text("")
+    (tmp_path / "report.html").write_text("<html></html>\n")
     assert not folder.finished(tmp_path)  # its figures are missing
     (tmp_path / "figures").mkdir()
     assert folder.finished(tmp_path)
@@ -122,7 +131,16 @@ def test_a_folder_of_somebody_else_is_left_alone(tmp_path):
 def test_a_damaged_partition_is_named(tmp_path):
     begun(tmp_path)
     (tmp_path / "partition.json").write_text("{")
-    with pytest.raises(FolderError, match=r"partition.json cannot be read: "):
+    with pytest.raises(FileError, match=r"partition.json is missing or damaged "):
+        begun(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["config", "environment", "partition"])
+@pytest.mark.parametrize("text", ["[]", "3", '{"packages": 1}', "\x00"])
+def test_a_damaged_description_is_told_before_the_rounds(tmp_path, name, text):
+    begun(tmp_path)
+    (tmp_path / f"{name}.json").write_text(text)
+    with pytest.raises(FileError, match=rf"{name}\.json(:| is missing or damaged)"):
         begun(tmp_path)
 
 
@@ -135,24 +153,26 @@ def test_json_is_written_whole_or_not_at_all(tmp_path):
 
 
 def test_lines_after_the_checkpoint_and_half_lines_are_cut(tmp_path):
-    log = tmp_path / "log.jsonl"
+    file = tmp_path / "log.jsonl"
     lines = [{"round": r, "loss": r / 3} for r in range(1, 6)]
-    folder.append_lines(log, lines[:2])
-    folder.append_lines(log, lines[2:])
-    whole = log.read_text()
-    log.write_text(whole + '{"round": 6, "lo')
-    assert folder.cut_lines(log, 9) == lines
-    assert log.read_text() == whole
-    assert folder.cut_lines(log, 3) == lines[:3]
-    assert [json.loads(line) for line in log.read_text().splitlines()] == lines[:3]
-    assert folder.cut_lines(tmp_path / "none.jsonl", 3) == []
+    log.append(file, lines[:2])
+    log.append(file, lines[2:])
+    whole = file.read_text()
+    file.write_text(whole + '{"round": 6, "lo')
+    assert log.read(file, 9) == lines
+    assert log.read(file, 3) == lines[:3]
+    log.rewrite(file, lines[:3])
+    assert [json.loads(line) for line in file.read_text().splitlines()] == lines[:3]
+    assert log.read(tmp_path / "none.jsonl", 3) == []
 
 
-@pytest.mark.parametrize("line", ["3", "{}", '{"round": null}', "\x00\x00"])
+@pytest.mark.parametrize(
+    "line", ["3", "{}", '{"round": 2, "loss": NaN}', '{"round": null}', "\x00\x00"]
+)
 def test_lines_after_a_damaged_one_are_cut(tmp_path, line):
-    log = tmp_path / "log.jsonl"
-    log.write_text('{"round": 1}\n' + line + '\n{"round": 3}\n')
-    assert folder.cut_lines(log, 9) == [{"round": 1}]
+    file = tmp_path / "log.jsonl"
+    file.write_text('{"round": 1}\n' + line + '\n{"round": 3}\n')
+    assert log.read(file, 9) == [{"round": 1}]
 
 
 def test_arrays_come_back_and_damage_is_named(tmp_path):
@@ -174,3 +194,52 @@ def test_json_has_no_nan():
 def test_the_default_folder_tells_data_method_and_seed():
     experiment = Experiment(algorithm="ditto", dataset="synthetic:alpha=0.5", seed=2)
     assert checks.resolve(experiment).folder == "runs/synthetic-ditto-s2"
+
+
+def test_a_config_of_another_project_is_no_run(tmp_path):
+    (tmp_path / "config.json").write_text("{}")
+    report = tmp_path / "runs" / "report" / "comparison.html"
+    folder.check_foreign(report)
+    (tmp_path / ".lock").write_text("")
+    with pytest.raises(FolderError, match="is a file of the run itself"):
+        folder.check_foreign(report)
+
+
+def link(path):
+    path.symlink_to(path.parent.parent / "elsewhere")
+
+
+def pipe(path):
+    os.mkfifo(path)
+
+
+def make_directory(path):
+    path.mkdir()
+
+
+@pytest.mark.parametrize("name", [".lock", "config.json", "metrics.jsonl"])
+@pytest.mark.parametrize("make", [link, pipe, make_directory])
+def test_what_is_no_file_is_refused(tmp_path, name, make):
+    path = tmp_path / "run"
+    path.mkdir()
+    (path / "config.json.part").write_text("")
+    (tmp_path / "elsewhere").write_text("not ours")
+    if name != "config.json":
+        (path / "config.json").write_text("{}")
+    make(path / name)
+    with (
+        pytest.raises(FolderError, match=f"{name} is a .*; remove it"),
+        folder.locked(path),
+    ):
+        pass
+    assert (tmp_path / "elsewhere").read_text() == "not ours"
+
+
+def test_a_file_in_place_of_the_checkpoints_is_refused(tmp_path):
+    (tmp_path / "config.json").write_text("{}")
+    (tmp_path / "checkpoints").write_text("")
+    with (
+        pytest.raises(FolderError, match="checkpoints is a file; expected a folder"),
+        folder.locked(tmp_path),
+    ):
+        pass

@@ -30,11 +30,14 @@ CHANGED = {  # another value of every setting that changes a number
     "channel": ["clip:norm=2.0"],
 }  # fmt: skip
 CONFIGS = {  # a foreign or broken config.json, and what the message tells
-    "broken": ("{", "cannot be read"),
-    "list": ("[1, 2]", "expected a JSON object with the settings"),
-    "number": ("3", "expected a JSON object with the settings"),
+    "broken": ("{", "missing or damaged"),
+    "list": ("[1, 2]", "it is a list; expected a JSON object"),
+    "number": ("3", "it is 3; expected a JSON object"),
     "foreign": ('{"name": "vit", "layers": 3}', "expected a JSON object with the"),
-    "flat": ('{"algorithm": "ditto", "lam": 1}', "an older pfljax wrote it; choose an"),
+    "flat": (
+        '{"algorithm": "ditto", "lam": 1}',
+        "an older pfljax wrote it, whose sett",
+    ),
     "group": ('{"method": {}, "date": {}}', "unknown group of settings 'date'; known:"),
     "in no group": ('{"method": 3}', "method is 3; expected its settings by name"),
     "unknown": ('{"method": {"lam": 1}}', "unknown setting of method 'lam'; known: al"),
@@ -68,7 +71,7 @@ def test_editors_know_every_setting_and_its_type():
     given = {
         Choice: str | Choice,
         settings.FIELDS["hyper"].type: Mapping[str, Any],
-        settings.FIELDS["channel"].type: Sequence[str | Choice],
+        settings.FIELDS["channel"].type: str | Sequence[str | Choice] | None,
     }
     kept = {name: field.type for name, field in settings.FIELDS.items()}
     assert told == {name: given.get(kind, kind) for name, kind in kept.items()}
@@ -82,6 +85,12 @@ def test_names_with_options_are_parsed_once():
     assert {one} == {one.replace(dataset="synthetic:alpha=1.0, rows=3")}
     with pytest.raises(ValueError, match="'mnist:every' is not of the form"):
         Experiment(dataset="mnist:every")
+
+
+def test_channels_are_one_text_or_several():
+    one = Experiment(channel="clip:norm=1.0 gaussian:std=0.1")
+    assert one == Experiment(channel=["clip:norm=1.0", "gaussian:std=0.1"])
+    assert Experiment(channel=None) == Experiment(channel="") == Experiment()
 
 
 def test_an_unknown_setting_is_named_with_its_neighbour():

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import tiny
-from pfljax.runs import folder
-from pfljax.runtime import processes
+from pfljax.runs import folder, log
+from pfljax.runtime import meeting
 
 pytestmark = pytest.mark.slow
 JOB = tiny.TINY.replace(algorithm="fedper", hyper={}, cohort=4, rounds=24, eval_every=4)
@@ -99,7 +99,7 @@ def _logged(path):
 
 def _assert_same(path, alone):
     """The same results, and each round in the log once."""
-    lines = folder.cut_lines(path / "metrics.jsonl", JOB.participation.rounds)
+    lines = log.read(path / "metrics.jsonl", JOB.participation.rounds)
     assert [line["round"] for line in lines] == list(
         range(1, JOB.participation.rounds + 1)
     )
@@ -178,7 +178,7 @@ def test_half_given_options_are_one_line(args, told):
 
 def test_options_of_the_processes_are_no_settings():
     place = {"coordinator": "a:1", "processes": 2, "process": 0}
-    assert processes.address(False, **place) == place
+    assert meeting.address(False, **place) == place
     nothing = dict.fromkeys(place)
-    assert processes.address(True, **nothing) == nothing
-    assert processes.address(False, **nothing) is None
+    assert meeting.address(True, **nothing) == nothing
+    assert meeting.address(False, **nothing) is None

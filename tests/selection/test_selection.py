@@ -97,13 +97,25 @@ def test_stragglers_leave_the_cohort_and_are_the_same_for_all():
     np.testing.assert_array_equal(kept, dropped.work(key, jnp.full(4, 20))[0])
 
 
-@pytest.mark.parametrize("cohort", [0, -1, 9])
-def test_a_cohort_that_cannot_be(cohort):
-    with pytest.raises(ValueError, match=f"the cohort is {cohort}, but 8 clients"):
+@pytest.mark.parametrize(
+    ("cohort", "expected"),
+    [
+        (0, "uniform: cohort is 0; expected at least 1"),
+        (-1, "uniform: cohort is -1; expected at least 1"),
+        (9, "the cohort is 9, but 8 clients"),
+    ],
+)
+def test_a_cohort_that_cannot_be(cohort, expected):
+    with pytest.raises(ValueError, match=expected):
         selection.uniform(cohort, 8)
 
 
-@pytest.mark.parametrize(("cohort", "sizes"), [(0, [1]), (2, [0, 0]), (2, [3, -1])])
+def test_a_cohort_by_size_has_at_least_one():
+    with pytest.raises(ValueError, match="by_size: cohort is 0; expected at least 1"):
+        selection.by_size(0, np.array([1]))
+
+
+@pytest.mark.parametrize(("cohort", "sizes"), [(2, [0, 0]), (2, [3, -1])])
 def test_sizes_that_cannot_be(cohort, sizes):
     with pytest.raises(ValueError, match="rows to choose by"):
         selection.by_size(cohort, np.array(sizes))
@@ -111,5 +123,7 @@ def test_sizes_that_cannot_be(cohort, sizes):
 
 @pytest.mark.parametrize("share", [-0.1, 1.1])
 def test_a_share_that_cannot_be(share):
-    with pytest.raises(ValueError, match="0 <= share <= 1"):
+    with pytest.raises(
+        ValueError, match=f"stragglers: share is {share}; expected a number from"
+    ):
         selection.stragglers(selection.uniform(2, 4), share, 5)

@@ -134,6 +134,12 @@ def test_clients_and_a_model_of_ones_own(tmp_path, monkeypatch):
         compare([job], (0,), str(tmp_path / "out"), **given | {"federation": mine(1)})
 
 
+@pytest.mark.parametrize("label", ["..", ".", "...."])
+def test_a_label_that_names_another_folder_is_refused(label):
+    with pytest.raises(ValueError, match="which names no folder of its own"):
+        grid([Experiment("fedavg", label=label)], [0], "out", local=False)
+
+
 def test_local_may_be_left_out():
     planned = grid(GRID, (0,), "out", local=False)
     assert [e.method.algorithm for e in planned] == ["fedavg", "ditto"]

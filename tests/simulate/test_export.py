@@ -1,13 +1,12 @@
 """What is exported is the model that was judged."""
 
-import json
-
 import numpy as np
 import pytest
 
 import tiny
 from pfljax.core import tree
 from pfljax.core.types import Batch
+from pfljax.runs.folder import read_json, write_json
 from pfljax.simulate import export
 
 
@@ -46,6 +45,7 @@ def test_the_server_scores_as_reported(folder, loaded):
     assert code == 0, errors
     assert out.endswith(f"written to {folder}/server.npz\n")
     params = export.load_params(folder / "server.npz")
+    (folder / "server.npz").unlink()  # other tests look at this folder, too
     told = np.load(folder / "per_client.npz")["server/test/accuracy"][-1]
     found = [accuracy(params, loaded, k) for k in range(len(told))]
     np.testing.assert_allclose(found, told, rtol=1e-6)
@@ -70,6 +70,22 @@ def test_a_client_that_is_not_there(folder, client, tmp_path):
     message = f"client is {client}; this run has clients 0 to 4; those held out .* no s"
     with pytest.raises(ValueError, match=message):
         export.export(folder, client, tmp_path / "no.npz")
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["config.json", "per_client.npz", "figures/learning_curves.png", "checkpoints/x"],
+)
+def test_a_file_of_the_run_is_not_written_over(folder, name):
+    before = {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
+    with pytest.raises(RuntimeError, match=f"{name} is a file of the run itself"):
+        export.export(folder, None, folder / name)
+    assert {path: path.stat().st_mtime_ns for path in folder.rglob("*")} == before
+
+
+def test_a_folder_is_no_file_to_write_to(folder, tmp_path):
+    with pytest.raises(ValueError, match=r"is a folder; expected a file, such as"):
+        export.export(folder, None, tmp_path)
 
 
 def test_a_run_without_a_checkpoint(folder, tmp_path):
@@ -106,9 +122,9 @@ def test_nested_names_become_nested_dicts(tmp_path):
 def test_a_run_of_more_devices_is_read_and_goes_on(folder, tmp_path):
     half = tiny.unfinished(folder, tmp_path / "half")
     config = half / "config.json"
-    told = json.loads(config.read_text())
+    told = read_json(config)
     told["machine"] |= {"devices": 512, "homes": True}
-    config.write_text(json.dumps(told))
+    write_json(config, told)
     assert export.load_state(half)[2].round == 2
     assert tiny.main("resume", half)[0] == 0
     given = (f / "per_client.npz" for f in (half, folder))

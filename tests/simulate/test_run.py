@@ -1,6 +1,7 @@
 """What a run writes while it goes, and when it refuses to go on."""
 
 import json
+import shutil
 from pathlib import Path
 
 import jax
@@ -12,8 +13,10 @@ import tiny
 from pfljax import Experiment, data, engine, models
 from pfljax.algorithms.fedavg import fedavg
 from pfljax.core.communication import traffic_of
+from pfljax.report.runs import read_run
 from pfljax.runs import folder
-from pfljax.runs.folder import FolderError
+from pfljax.runs.folder import FolderError, read_arrays, write_arrays
+from pfljax.runtime.files import FileError
 from pfljax.simulate import components, export, simulation
 from pfljax.simulate import run as experiment
 from pfljax.simulate.federation import build_federation
@@ -107,6 +110,15 @@ def test_records_agree_with_the_clients(lines, arrays):
     assert some["count"] == 3
 
 
+def test_a_run_gives_its_figures_by_name(done, arrays):
+    last = run(tiny.SEEN.replace(out=str(done)))["last"]
+    for model in ("personal", "server"):
+        for metric in ("accuracy", "loss"):
+            expected = arrays[f"{model}/test/{metric}"][-1].mean()
+            assert last[model][metric] == pytest.approx(expected, rel=1e-6)
+    assert last["round"] == 4
+
+
 def test_the_summary_tells_last_and_chosen_apart(lines, summary, arrays):
     assert summary["last"] == {"round": 4, "evaluations": lines[3]["evaluations"]}
     on_validation = arrays["personal/validation/accuracy"].mean(1)
@@ -150,13 +162,90 @@ def test_a_run_that_diverges_ends_with_a_report(tmp_path, capsys):
     assert (tmp_path / "report.html").exists()
 
 
+def test_penalties_are_logged_beside_the_loss(tmp_path):
+    job = tiny.TINY.replace(algorithm="fedprox", hyper={"mu": 1.0}, out=str(tmp_path))
+    run(job.replace(rounds=2))
+    log = (tmp_path / "metrics.jsonl").read_text()
+    lines = [json.loads(line) for line in log.splitlines()]
+    assert [list(line)[:3] for line in lines] == [
+        ["round", "train_loss", "train_penalty"]
+    ] * 2
+    assert all(line["train_penalty"] > 0 for line in lines)
+
+
 def test_a_changed_log_is_refused(done, tmp_path):
     half = tiny.unfinished(done, tmp_path / "half")
     (half / "metrics.jsonl").write_text('{"round": 1}\n')
-    with pytest.raises(
-        FolderError, match="has 1 rounds, its checkpoint 2; the log was"
-    ):
+    with pytest.raises(FolderError, match="not what was written up to round 2"):
         run(tiny.SEEN.replace(out=str(half)))
+    assert (half / "metrics.jsonl").read_text() == '{"round": 1}\n'
+
+
+def edit_loss(folder):
+    log = folder / "metrics.jsonl"
+    log.write_text(log.read_text().replace('"train_loss": ', '"train_loss": 1', 1))
+
+
+def swap_lines(folder):
+    log = folder / "metrics.jsonl"
+    first, second, *others = log.read_text().splitlines(keepends=True)
+    log.write_text("".join([second, first, *others]))
+
+
+def zero_accuracy(folder):
+    file = folder / "per_client.npz"
+    arrays = read_arrays(file)
+    arrays["personal/test/accuracy"] *= 0
+    write_arrays(file, arrays)
+
+
+def drop_metrics(folder):
+    (folder / "per_client.npz").unlink()
+
+
+DAMAGE = [edit_loss, swap_lines, zero_accuracy, drop_metrics]
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_a_log_that_is_not_the_checkpoints_is_refused(done, tmp_path, damage):
+    half = tiny.unfinished(done, tmp_path / "half")
+    damage(half)
+    with pytest.raises(FolderError, match="not what was written up to round 2"):
+        run(tiny.SEEN.replace(out=str(half)))
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_a_finished_run_whose_log_changed_says_so(done, tmp_path, damage):
+    folder = tmp_path / "run"
+    shutil.copytree(done, folder)
+    damage(folder)
+    with pytest.raises(FolderError, match="it cannot be made again from what is there"):
+        run(tiny.SEEN.replace(out=str(folder)))
+    with pytest.raises(FileError, match="run again"):
+        read_run(folder)
+
+
+@pytest.mark.parametrize("text", [None, "", "{}", '{"rounds": 4'])
+def test_a_missing_summary_is_made_again(done, tmp_path, text):
+    folder = tmp_path / "run"
+    shutil.copytree(done, folder)
+    summary = folder / "summary.json"
+    summary.unlink()
+    if text is not None:
+        summary.write_text(text)
+    run(tiny.SEEN.replace(out=str(folder)))
+    assert summary.read_bytes() == (done / "summary.json").read_bytes()
+
+
+def test_a_cut_report_is_made_again(done, tmp_path):
+    folder = tmp_path / "run"
+    shutil.copytree(done, folder)
+    page = folder / "report.html"
+    whole = page.read_bytes()
+    page.write_bytes(whole[:100])
+    experiment.run(tiny.SEEN.replace(out=str(folder)), quiet=True)
+    assert len(page.read_bytes()) > len(whole) / 2
+    assert page.read_text().rstrip().endswith("</html>")
 
 
 def test_damaged_results_are_refused(done, tmp_path):

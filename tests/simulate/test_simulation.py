@@ -49,7 +49,7 @@ def test_who_is_judged_by_the_servers_model(federation, algorithm, hyper, same):
 @pytest.mark.parametrize(
     ("shape", "model"),
     [
-        ((60,), "logistic"),
+        ((60,), "mlp"),
         ((8, 8), "mlp"),
         ((28, 28, 1), "mlp"),
         ((32, 32, 3), "gn_cnn"),

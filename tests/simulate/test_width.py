@@ -1,14 +1,13 @@
 """Widths: from the table, by a probe, within memory; a resumed run keeps its own."""
 
-import json
-
 import jax
 import numpy as np
 import pytest
 
 from pfljax import run
 from pfljax.core import tree
-from pfljax.simulate import simulation
+from pfljax.runs.folder import read_json
+from pfljax.simulate import simulation, size
 from pfljax.simulate import width as executor
 from pfljax.simulate.federation import build_federation
 from tiny import TINY
@@ -53,7 +52,7 @@ def test_what_does_not_fit_is_one_line():
 
 
 def test_more_memory_is_free_than_a_megabyte():
-    assert executor._free(made(1)) > 1e6
+    assert size.free(made(1)) > 1e6
 
 
 def test_a_probe_is_remembered(tmp_path, monkeypatch):
@@ -64,7 +63,7 @@ def test_a_probe_is_remembered(tmp_path, monkeypatch):
     )
     run(experiment, quiet=True, report=False)
     path = tmp_path / "auto"
-    assert json.loads((path / "executor.json").read_text()) == {"width": 2}
+    assert read_json(path / "executor.json") == {"width": 2}
     monkeypatch.delattr(executor, "_one_round")
     federation, _ = build_federation(experiment)
     assert executor.choose(experiment, federation, None, path).setting.width == 2
@@ -101,7 +100,7 @@ def test_what_was_free_once_is_kept_by_a_resumed_run(tmp_path):
     experiment = DIGITS.replace(out=str(tmp_path / "run"))
     run(experiment, quiet=True, report=False)
     file = tmp_path / "run" / "executor.json"
-    assert json.loads(file.read_text()) == {"width": 1}
+    assert read_json(file) == {"width": 1}
     file.write_text('{"width": 2}')
     federation, _ = build_federation(experiment)
     sim = executor.choose(experiment, federation, None, tmp_path / "run")

@@ -20,7 +20,7 @@ from pfljax.runs.folder import FolderError
 from pfljax.runtime import memory
 from pfljax.simulate import simulation
 from pfljax.simulate.federation import build_federation
-from pfljax.sweep import groups, one_run, points, pool, results, sweep
+from pfljax.sweep import groups, one_run, points, pool, results, run_files, sweep
 from pfljax.sweep import program as runs
 from tiny import environment
 
@@ -164,7 +164,7 @@ def test_several_devices_change_nothing(tmp_path):
     over = {"cohort": (1, 2, 3), "seed": (0, 1)}
     made = points.make(FEDAVG, over)  # the number of devices is none of their settings
     files = [tmp_path / "out" / "runs" / f"{point.digest}.npz" for point in made]
-    found = [results.read(f, p.values) for f, p in zip(files, made, strict=True)]
+    found = [run_files.read(f, p.values) for f, p in zip(files, made, strict=True)]
     assert_same(results.Sweep(FEDAVG, over, found), cohorts())
     assert [result.round.tolist() for result in found] == [[2, 3]] * 6
 
@@ -209,10 +209,12 @@ def test_rows_tested_by_all_are_judged_once():
 def plan_for(monkeypatch, free, R=10):
     """Runs of one call where a program of n runs needs 5 + 10 n bytes."""
     monkeypatch.setattr(runs, "_compiled", lambda plan: plan)
-    monkeypatch.setattr(runs, "needed_bytes", lambda plan: 5 + 10 * plan.each)
+    monkeypatch.setattr(runs, "needed_bytes", lambda plan: 5 + 10 * plan.per_call)
+    monkeypatch.setattr(runs.components, "make_task", lambda *_: None)
+    monkeypatch.setattr(runs.size, "check_model", lambda *_: None)
     monkeypatch.setattr(runs, "free_bytes", lambda devices: free)
     plan = runs.Plan(FEDAVG, None, 1, 1, 1, (), None)  # pyright: ignore
-    return runs._fitting(plan, R, R, None, None).plan.each
+    return runs._fitting(plan, R, R, None, None).plan.per_call
 
 
 @pytest.mark.parametrize(
@@ -245,18 +247,35 @@ def test_memory_is_told():
         ({"mixing": ["model", "lyer"]}, "mixing is 'lyer'; known: model, layer"),
         ({"mu": [[0.1], 0.2]}, r"mu is \[0.1\]; expected numbers, texts"),
         ({"trained": [True]}, "trained is True: a sweep judges"),
-        ({"lr": [0.1, -1.0]}, "lr is -1.0; expected a positive number"),
-        ({"lr": 0.1}, "lr is 0.1; expected a list"),
+        ({"lr": [0.1, -1.0]}, "lr is -1.0; expected a finite number > 0"),
+        ({"lr": 0.1}, "lr is 0.1, of type float; expected a list"),
         ({"lr": [0.1, 0.1]}, "give every value once"),
         ({"cohort": [3, 7]}, "cohort is 7, but there are 6 clients"),
         ({"seed": [-1]}, "seed is -1"),
         ({"seed": ()}, "seed is .*; expected a list"),
+        ({"channel": ["clip:norm=0"]}, "channel 'clip': norm is 0; expected"),
+        (
+            {"channel": [("median",)]},
+            r"channel is \('median',\); expected numbers, tex",
+        ),
+        ({"channel": [None, ""]}, "'channel': None} are one run; give one of them"),
     ],
 )
 def test_what_cannot_be_swept_is_refused(over, told, monkeypatch):
     monkeypatch.setattr(runs, "run_all", None)  # before anything runs
     with pytest.raises(ValueError, match=told):
         sweep(SUPERFED, over)
+
+
+def test_a_channel_is_swept_by_what_stands_behind_its_option():
+    texts = [None, "clip:norm=0.1", "clip:norm=0.1 gaussian:std=0.1"]
+    swept = points.make(SUPERFED, {"channel": texts})
+    names = [
+        [str(choice) for choice in point.experiment.participation.channel]
+        for point in swept
+    ]
+    assert names == [[], ["clip:norm=0.1"], ["clip:norm=0.1", "gaussian:std=0.1"]]
+    assert len(groups.grouped(swept)) == 3
 
 
 @pytest.mark.parametrize("more", [{"homes": True}, {"store": "disk"}])
@@ -446,11 +465,11 @@ def test_the_table_has_every_finished_run_of_a_sweep_that_was_stopped(
             raise KeyboardInterrupt
         write(path, result)
 
-    write, over = results.write, {"lr": [0.1], "seed": [3, 0]}
+    write, over = run_files.write, {"lr": [0.1], "seed": [3, 0]}
     first = sweep(FEDAVG, over, out=tmp_path)
     whole = runs_told(tmp_path)
     assert list(whole) == [("0.1", "3"), ("0.1", "0")]
-    monkeypatch.setattr(results, "write", stop)
+    monkeypatch.setattr(run_files, "write", stop)
     with pytest.raises(KeyboardInterrupt):
         sweep(FEDAVG, over | {"seed": [1, 2]}, out=tmp_path)
     monkeypatch.undo()

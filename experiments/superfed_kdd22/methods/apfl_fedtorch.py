@@ -22,9 +22,10 @@ from pfljax.algorithms.interpolation.apfl import Mixed
 from pfljax.core import aggregation, tree
 from pfljax.core.training import learning_rate, over_batches
 from pfljax.core.types import Algorithm, Local, Task
-from pfljax.registry import Share
+from pfljax.registry import Share, checked
 
 
+@checked
 def apfl_fedtorch(
     task: Task,
     local: Local,

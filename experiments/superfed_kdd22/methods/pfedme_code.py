@@ -16,16 +16,15 @@ from pfljax.algorithms._code import keep_biases, pulled
 from pfljax.algorithms.fedavg import fedavg
 from pfljax.algorithms.multi_task.pfedme import pfedme
 from pfljax.core import tree
-from pfljax.core.training import (
-    learning_rate,
-    over_batches,
-    penalised,
-    steps_per_epoch,
-)
+from pfljax.core.minibatches import steps_per_epoch
+from pfljax.core.training import learning_rate, over_batches, penalised
 from pfljax.core.types import Algorithm, Local, Task
-from pfljax.registry import NotNegative
+from pfljax.registry import NotNegative, checked
+
+METRICS = ("loss", "penalty")
 
 
+@checked
 def pfedme_code(task: Task, local: Local, *, lam: NotNegative = 15.0) -> Algorithm:
     """Builds it; a budget that is no whole number of epochs cuts the last one short."""
 
@@ -42,11 +41,12 @@ def pfedme_code(task: Task, local: Local, *, lam: NotNegative = 15.0) -> Algorit
                 steps=jnp.minimum(whole, turn.steps - index * whole),
             )
             step = step_of_theta(task, optimizer, pulled(w, lam))
-            end, metrics = over_batches(step, start, data, own, local)
+            end, metrics = over_batches(step, start, data, own, local, METRICS)
             w = tree.axpy(-rate * lam, tree.sub(w, end[0]), w)
             return w, end, tree.add(total, metrics)
 
-        first = w, (w, optimizer.init(w)), {"loss": jnp.float32(0)}
+        zeros = dict.fromkeys(METRICS, jnp.float32(0))
+        first = w, (w, optimizer.init(w)), zeros
         w, (theta, _), total = jax.lax.fori_loop(0, epochs, epoch, first)
         return theta, w, tree.scale(total, 1 / jnp.maximum(epochs, 1))
 
@@ -62,8 +62,9 @@ def step_of_theta(task, optimizer, penalty):
 
     def step(carry, batch, key):
         theta, moments = carry
-        (value, _), slope = direction(theta, batch, key)
+        metrics, slope = direction(theta, batch, key)
         updates, moments = optimizer.update(slope, moments, theta)
-        return (optax.apply_updates(theta, updates), moments), {"loss": value}
+        theta = optax.apply_updates(theta, updates)
+        return (theta, moments), metrics
 
     return step

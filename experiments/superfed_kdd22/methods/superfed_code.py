@@ -11,9 +11,10 @@ import jax.numpy as jnp
 from pfljax.algorithms._code import keep_biases, pulled
 from pfljax.algorithms.interpolation.superfed import first_mixed, phases, superfed
 from pfljax.core.types import Algorithm, Local, Task
-from pfljax.registry import NotNegative, Share
+from pfljax.registry import AtLeastOne, NotNegative, Share, checked
 
 
+@checked
 def superfed_code(
     task: Task,
     local: Local,
@@ -23,7 +24,7 @@ def superfed_code(
     nu: NotNegative = 2.0,
     start: Share = 0.4,
     judge_untrained: bool = False,
-    rounds: int = 100,
+    rounds: AtLeastOne = 100,
 ) -> Algorithm:
     """Builds SuPerFed-MM (`mixing` = "model") or -LM ("layer").
 

@@ -8,7 +8,7 @@ gradients: w_j <- w_j - rate / M  sum of grad F_k(w_j) over those. Client k is j
 the model of least training loss.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -16,8 +16,8 @@ import jax.numpy as jnp
 from pfljax.algorithms.fedavg import fedavg
 from pfljax.core import aggregation, statistics, tree
 from pfljax.core.training import fit, full_gradient, learning_rate, mean_over_rows
-from pfljax.core.types import Algorithm, Array, Local, Params, Task
-from pfljax.registry import AtLeastOne
+from pfljax.core.types import Algorithm, Local, Params, Task
+from pfljax.registry import AtLeastOne, checked, require_known
 
 AVERAGINGS = ("models", "gradients")
 
@@ -26,9 +26,10 @@ class Upload(NamedTuple):
     """Trained parameters, or the gradient, and whom they are for."""
 
     params: Params
-    choice: Array  # f32[K], one-hot
+    choice: Any  # f32[K], one-hot
 
 
+@checked
 def ifca(
     task: Task,
     local: Local,
@@ -37,9 +38,7 @@ def ifca(
     averaging: str = "models",
 ) -> Algorithm:
     """Builds IFCA; `clusters` = 1 is FedAvg with uniform weights."""
-    if averaging not in AVERAGINGS:
-        known = ", ".join(map(repr, AVERAGINGS))
-        raise ValueError(f"averaging is {averaging!r}; known: {known}")
+    require_known("averaging", averaging, AVERAGINGS)
 
     def init(params, num_clients, key):
         keys = jax.random.split(key, clusters)
@@ -47,17 +46,8 @@ def ifca(
         drawn = jax.vmap(task.init)(keys)
         return jax.tree.map(lambda models, w: models.at[0].set(w), drawn, params)
 
-    def nearest(models, data):
-        # In evaluation mode: noise of dropout must not choose the cluster.
-        def losses(batch):
-            loss_of = jax.vmap(task.loss, in_axes=(0, None, None))
-            return loss_of(models, batch, None)
-
-        means = mean_over_rows(losses, data, local.batch_size)
-        return jnp.argmin(means)
-
     def train(turn, models, client, data):
-        j = nearest(models, data)
+        j = nearest(task, models, data, local.batch_size)
         w = tree.take(models, j)
         choice = jax.nn.one_hot(j, clusters)
         if averaging == "models":
@@ -75,7 +65,8 @@ def ifca(
         return stepped(models, uploads, cohort, rate)
 
     def personal(turn, models, client, data):
-        return tree.take(models, nearest(models, data))
+        j = nearest(task, models, data, local.batch_size)
+        return tree.take(models, j)
 
     return fedavg(task, local)._replace(
         init=init,
@@ -83,7 +74,32 @@ def ifca(
         aggregate=aggregate,
         personal=personal,
         server_model=None,
+        origin=trained_model if averaging == "models" else no_model,
     )
+
+
+# The choice says for whom an upload is: it is no change.
+def trained_model(models, client, upload):
+    """The model that the client trained: its upload began there."""
+    chosen = tree.take(models, jnp.argmax(upload.choice))
+    return Upload(params=chosen, choice=None)
+
+
+def no_model(models, client, upload):
+    """Zeros: a gradient is a change already."""
+    return Upload(params=tree.zeros(upload.params), choice=None)
+
+
+def nearest(task, models, data, batch_size):
+    """j, the number of the model with the least mean loss on the client's rows."""
+
+    # In evaluation mode: noise of dropout must not choose the cluster.
+    def losses(batch):
+        loss_of = jax.vmap(task.loss, in_axes=(0, None, None))
+        return loss_of(models, batch, None)
+
+    means = mean_over_rows(losses, data, batch_size)
+    return jnp.argmin(means)
 
 
 def averaged(models, uploads, cohort):

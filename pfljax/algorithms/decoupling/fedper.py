@@ -15,9 +15,10 @@ from pfljax.core import aggregation, tree
 from pfljax.core.keys import fold
 from pfljax.core.training import fit
 from pfljax.core.types import Algorithm, Local, Task
-from pfljax.registry import Count
+from pfljax.registry import Count, checked
 
 
+@checked
 def fedper(
     task: Task, local: Local, *, finetune: Count = 0, weighting: str = "rows"
 ) -> Algorithm:
@@ -31,8 +32,7 @@ def fedper(
     in_body = tree.labelled(task.groups, "body")
 
     def train(turn, body, head, data):
-        start = tree.merge(body, head)
-        params, metrics = fit(task.loss, start, data, turn, local)
+        params, metrics = fit(task.loss, tree.merge(body, head), data, turn, local)
         body, head = tree.split(params, in_body)
         return head, body, metrics
 
@@ -53,6 +53,8 @@ def fedper(
         # A body alone judges nobody.
         server_model=None,
         adaptation_steps=finetune,
+        # A run without one of them would be another method's, under this name.
+        parts=("body", "head"),
     )
 
 
@@ -64,7 +66,6 @@ def head_training(task, local):
             return task.loss(tree.merge(body, head), batch, key)
 
         # Its own key: the body's steps that follow draw other minibatches.
-        head, _ = fit(loss, head, data, fold(turn, "head"), local)
-        return head
+        return fit(loss, head, data, fold(turn, "head"), local)[0]
 
     return train

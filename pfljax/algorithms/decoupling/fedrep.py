@@ -11,9 +11,10 @@ from pfljax.algorithms.decoupling.fedper import fedper, head_training
 from pfljax.core import tree
 from pfljax.core.training import fit, with_epochs
 from pfljax.core.types import Algorithm, Local, Task
-from pfljax.registry import Count, Epochs
+from pfljax.registry import Count, Epochs, checked
 
 
+@checked
 def fedrep(
     task: Task,
     local: Local,

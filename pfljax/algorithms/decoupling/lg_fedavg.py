@@ -17,7 +17,7 @@ import jax.numpy as jnp
 from pfljax.algorithms.decoupling.fedper import fedper
 from pfljax.core import tree
 from pfljax.core.types import Algorithm, Local, Task
-from pfljax.registry import Count
+from pfljax.registry import Count, checked
 
 OTHER = {"body": "head", "head": "body"}
 
@@ -37,6 +37,15 @@ class Kept(NamedTuple):
     trained: Any  # bool[], whether its body is in the server's sum
 
 
+class Upload(NamedTuple):
+    """What a client sends with `mean_body`."""
+
+    head: Any
+    change: Any  # of its body since the server last had it in the sum
+    is_new: Any  # bool[], whether it was not in the sum yet
+
+
+@checked
 def lg_fedavg(
     task: Task,
     local: Local,
@@ -79,35 +88,26 @@ def with_mean_body(method: Algorithm) -> Algorithm:
         return Kept(body=body, trained=jnp.bool_(False))
 
     def train(turn, head, kept, data):
-        body, upload, metrics = method.train(turn, head, kept.body, data)
+        body, head, metrics = method.train(turn, head, kept.body, data)
         # The whole body at first, then its change: the sum has each body once.
         in_sum = kept.trained.astype(jnp.float32)
         change = tree.axpy(-in_sum, kept.body, body)
-        kept_now = Kept(body=body, trained=jnp.bool_(True))
-        return kept_now, (upload, change, ~kept.trained), metrics
+        upload = Upload(head=head, change=change, is_new=~kept.trained)
+        return Kept(body=body, trained=jnp.bool_(True)), upload, metrics
+
+    def origin(head, kept, upload):
+        # A newcomer sends its whole body, which was another before it trained.
+        nothing = tree.zeros(kept.body)
+        change = tree.where(kept.trained, nothing, kept.body)
+        return Upload(head=head, change=change, is_new=None)
 
     def aggregate(server, uploads, cohort):
-        heads, changes, new = uploads
-
-        # By the mask alone: a client drawn twice has one body.
-        def summed(leaf):
-            return jnp.tensordot(cohort.mask, leaf, 1)
-
-        change = jax.tree.map(summed, changes)
-        newcomers = jnp.sum(new * cohort.mask)
-        return Bodies(
-            head=method.aggregate(server.head, heads, cohort),
-            total=tree.add(server.total, change),
-            count=server.count + newcomers,
-        )
+        total, count = summed(server, uploads, cohort)
+        head = method.aggregate(server.head, uploads.head, cohort)
+        return Bodies(head=head, total=total, count=count)
 
     def personal(turn, server, kept, data):
-        count = jnp.maximum(server.count, 1)
-        mean = tree.scale(server.total, 1 / count)
-        # Before anybody trained there is no mean.
-        nobody_trained = server.count == 0
-        own_body = kept.trained | nobody_trained
-        body = tree.where(own_body, kept.body, mean)
+        body = body_for_evaluation(server, kept)
         return judged_by(turn, server.head, body, data)
 
     return method._replace(
@@ -117,4 +117,27 @@ def with_mean_body(method: Algorithm) -> Algorithm:
         train=train,
         aggregate=aggregate,
         personal=personal,
+        origin=origin,
     )
+
+
+def summed(server, uploads, cohort):
+    """(sum of the bodies, how many they are) after a round's changes."""
+
+    # By the mask alone: a client drawn twice has one body.
+    def over_cohort(leaf):
+        return jnp.tensordot(cohort.mask, leaf, 1)
+
+    change = jax.tree.map(over_cohort, uploads.change)
+    newcomers = jnp.sum(uploads.is_new * cohort.mask)
+    return tree.add(server.total, change), server.count + newcomers
+
+
+def body_for_evaluation(server, kept):
+    """The client's body; the mean of all bodies if it has not taken part yet."""
+    count = jnp.maximum(server.count, 1)
+    mean = tree.scale(server.total, 1 / count)
+    # Before anybody trained there is no mean.
+    nobody_trained = server.count == 0
+    own_body = kept.trained | nobody_trained
+    return tree.where(own_body, kept.body, mean)

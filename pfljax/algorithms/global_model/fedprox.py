@@ -13,9 +13,10 @@ from pfljax.algorithms.fedavg import fedavg
 from pfljax.core.losses import proximal
 from pfljax.core.training import fit
 from pfljax.core.types import Algorithm, Local, Task
-from pfljax.registry import Count, NotNegative
+from pfljax.registry import Count, NotNegative, checked
 
 
+@checked
 def fedprox(
     task: Task,
     local: Local,

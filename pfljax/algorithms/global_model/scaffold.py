@@ -16,7 +16,7 @@ from pfljax.algorithms.fedavg import fedavg
 from pfljax.core import aggregation, statistics, tree
 from pfljax.core.training import finetuned, fit, full_gradient, learning_rate
 from pfljax.core.types import Algorithm, Local, Params, Task
-from pfljax.registry import Count, NotNegative
+from pfljax.registry import Count, NotNegative, checked, require_known
 
 OPTIONS = ("I", "II")
 
@@ -35,6 +35,7 @@ class Upload(NamedTuple):
     dc: Params
 
 
+@checked
 def scaffold(
     task: Task,
     local: Local,
@@ -48,9 +49,7 @@ def scaffold(
     Written for plain SGD: with momentum or weight decay option II is no longer the mean
     gradient along the path.
     """
-    if option not in OPTIONS:
-        known = ", ".join(map(repr, OPTIONS))
-        raise ValueError(f"option is {option!r}; known: {known}")
+    require_known("option", option, OPTIONS)
     shared = fedavg(task, local, finetune=finetune)
     slope_of = jax.value_and_grad(task.loss)
 
@@ -59,28 +58,16 @@ def scaffold(
 
     def train(turn, server, c_k, data):
         x = server.x
-        correction = tree.sub(server.c, c_k)
-
-        def corrected(y, batch, key):
-            value, grads = slope_of(y, batch, key)
-            return value, tree.add(grads, correction)
-
-        y, metrics = fit(task.loss, x, data, turn, local, corrected)
+        gradient = corrected(slope_of, tree.sub(server.c, c_k))
+        y, metrics = fit(task.loss, x, data, turn, local, gradient)
         dy = tree.sub(y, x)
         if option == "I":
             # In evaluation mode: a variate has no noise of dropout.
             _, c_new = full_gradient(task.loss, x, data, local.batch_size)
         else:
-            rate = learning_rate(local, turn.round)
-            path = turn.steps * rate
-            mean_slope = tree.scale(tree.sub(x, y), 1 / path)
-            away = tree.sub(c_k, server.c)
-            c_new = tree.add(away, mean_slope)
-        # Running statistics follow the batches: no variate corrects them.
-        c_new = statistics.without(c_new)
-        # Without steps the path is 0 and c_new is NaN; c_k stands.
-        moved = turn.steps > 0
-        c_new = tree.where(moved, c_new, c_k)
+            path = turn.steps * learning_rate(local, turn.round)
+            c_new = along_path(server, c_k, y, path)
+        c_new = settled(c_new, c_k, turn.steps)
         dc = tree.sub(c_new, c_k)
         return c_new, Upload(dy=dy, dc=dc), metrics
 
@@ -98,7 +85,34 @@ def scaffold(
         aggregate=aggregate,
         personal=personal if finetune else None,
         server_model=lambda server: server.x,
+        # dy and dc are changes already.
+        origin=lambda server, c_k, upload: tree.zeros(upload),
     )
+
+
+def corrected(slope_of, correction):
+    """The gradient of a local step: the data's and c - c_k."""
+
+    def gradient(y, batch, key):
+        value, grads = slope_of(y, batch, key)
+        return value, tree.add(grads, correction)
+
+    return gradient
+
+
+def along_path(server, c_k, y, path):
+    """Option II: c_k - c + (x - y) / path, of which the quotient is the mean slope."""
+    mean_slope = tree.scale(tree.sub(server.x, y), 1 / path)
+    away = tree.sub(c_k, server.c)
+    return tree.add(away, mean_slope)
+
+
+def settled(c_new, c_k, steps):
+    """c_k+ as the client keeps it: c_k stands where no step was taken."""
+    # Running statistics follow the batches: no variate corrects them.
+    c_new = statistics.without(c_new)
+    # Without steps the path is 0 and c_new is NaN.
+    return tree.where(steps > 0, c_new, c_k)
 
 
 def averaged(server, uploads, cohort, server_lr):

@@ -18,7 +18,7 @@ from pfljax.core import aggregation, tree
 from pfljax.core.optimizers import beside, within_one
 from pfljax.core.training import fit
 from pfljax.core.types import Algorithm, Array, Local, Params, Task
-from pfljax.registry import Share
+from pfljax.registry import Share, checked
 
 
 class Mixed(NamedTuple):
@@ -28,6 +28,7 @@ class Mixed(NamedTuple):
     alpha: Array  # f32[]
 
 
+@checked
 def apfl(
     task: Task, local: Local, *, alpha: Share = 0.5, adaptive: bool = True
 ) -> Algorithm:
@@ -52,8 +53,7 @@ def apfl(
         # alpha is no weight: neither momentum nor decay, and within [0, 1].
         stepped = beside(local, ("model", "model", "other"), within_one)
         start = (w, mixed.v, mixed.alpha)
-        end, metrics = fit(task.loss, start, data, turn, stepped, gradient)
-        w, v, share = end
+        (w, v, share), metrics = fit(task.loss, start, data, turn, stepped, gradient)
         return Mixed(v=v, alpha=share), w, metrics
 
     return fedavg(task, local)._replace(

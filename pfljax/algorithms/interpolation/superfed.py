@@ -26,7 +26,7 @@ from pfljax.core.keys import derive
 from pfljax.core.losses import proximal
 from pfljax.core.training import fit
 from pfljax.core.types import Algorithm, Local, Task
-from pfljax.registry import NotNegative, Share
+from pfljax.registry import AtLeastOne, NotNegative, Share, checked, require_known
 
 MIXINGS = ("model", "layer")
 
@@ -38,6 +38,7 @@ class Client(NamedTuple):
     mixed: Any  # bool[], whether v was ever trained
 
 
+@checked
 def superfed(
     task: Task,
     local: Local,
@@ -46,16 +47,14 @@ def superfed(
     mu: NotNegative = 0.01,
     nu: NotNegative = 2.0,
     start: Share = 0.4,
-    rounds: int = 100,
+    rounds: AtLeastOne = 100,
 ) -> Algorithm:
     """Builds SuPerFed-MM (`mixing` = "model") or -LM ("layer").
 
     Mixing starts after `start` * `rounds` rounds. `start` = 1 is FedProx of coefficient
     2 mu; then `mu` = 0 is FedAvg.
     """
-    if mixing not in MIXINGS:
-        known = ", ".join(MIXINGS)
-        raise ValueError(f"mixing is {mixing!r}; known: {known}")
+    require_known("mixing", mixing, MIXINGS)
     first = first_mixed(start, rounds)
 
     def init_client(params, client_id, key):

@@ -19,13 +19,15 @@ import jax
 from pfljax.algorithms.fedavg import fedavg
 from pfljax.core import aggregation, tree
 from pfljax.core.keys import derive
-from pfljax.core.training import fit, full_gradient, sample
+from pfljax.core.minibatches import sample
+from pfljax.core.training import fit, full_gradient
 from pfljax.core.types import Algorithm, Local, Task
-from pfljax.registry import Count, NotNegative, Positive
+from pfljax.registry import Count, NotNegative, Positive, checked, require_known
 
 VARIANTS = ("first_order", "hessian", "hessian_free")
 
 
+@checked
 def per_fedavg(
     task: Task,
     local: Local,
@@ -40,9 +42,7 @@ def per_fedavg(
     "first_order" drops the Hessian H, "hessian_free" takes H g from the difference of
     two gradients `delta` g apart on either side, "hessian" is exact.
     """
-    if variant not in VARIANTS:
-        known = ", ".join(VARIANTS)
-        raise ValueError(f"variant is {variant!r}; known: {known}")
+    require_known("variant", variant, VARIANTS)
     grad = jax.grad(task.loss)
     slope_of = jax.value_and_grad(task.loss)
     spacing = None if variant == "hessian" else delta
@@ -71,12 +71,8 @@ def per_fedavg(
         return client, w, metrics
 
     def personal(turn, w, client, data):
-        # In evaluation mode: adaptation is a function of w and the rows alone.
-        def step(_, w):
-            _, grads = full_gradient(task.loss, w, data, local.batch_size)
-            return tree.axpy(-inner_lr, grads, w)
-
-        return jax.lax.fori_loop(0, adapt, step, w)
+        size = local.batch_size
+        return adapted(task.loss, w, data, size, steps=adapt, rate=inner_lr)
 
     return fedavg(task, local)._replace(
         train=train,
@@ -85,6 +81,17 @@ def per_fedavg(
         personal=personal,
         adaptation_steps=adapt,
     )
+
+
+def adapted(loss, w, data, batch_size, *, steps, rate):
+    """w after `steps` gradient steps of size `rate` on all of the client's rows."""
+
+    # In evaluation mode: adaptation is a function of w and the rows alone.
+    def step(_, w):
+        _, grads = full_gradient(loss, w, data, batch_size)
+        return tree.axpy(-rate, grads, w)
+
+    return jax.lax.fori_loop(0, steps, step, w)
 
 
 def hessian_times(grad, w, g, delta):

@@ -10,9 +10,10 @@ from pfljax.algorithms.fedavg import fedavg
 from pfljax.core.losses import proximal
 from pfljax.core.training import fit, with_epochs
 from pfljax.core.types import Algorithm, Local, Task
-from pfljax.registry import Epochs, NotNegative
+from pfljax.registry import Epochs, NotNegative, checked
 
 
+@checked
 def ditto(
     task: Task,
     local: Local,

@@ -21,9 +21,10 @@ from pfljax.core import aggregation, statistics, tree
 from pfljax.core.optimizers import beside
 from pfljax.core.training import fit
 from pfljax.core.types import Algorithm, Local, Task
-from pfljax.registry import Count, NotNegative
+from pfljax.registry import Count, NotNegative, checked
 
 
+@checked
 def pfedme(
     task: Task,
     local: Local,
@@ -41,25 +42,18 @@ def pfedme(
     the learning rate (`lr_decay`) lowers. One local step of `inner_steps` = 1 is
     uniform FedAvg of learning rate eta lam eta_p.
     """
-    slope_of = jax.grad(task.loss)
+    grad = jax.grad(task.loss)
     uniform = aggregation.averaging("uniform")
-
-    def nearer(theta, w, batch, key):
-        def step(i, theta):
-            # Running statistics follow the batches: nothing pulls them.
-            away = statistics.without(tree.sub(theta, w))
-            slope = slope_of(theta, batch, key)
-            pull = tree.axpy(lam, away, slope)
-            move = statistics.scale(pull, inner_lr)
-            return tree.sub(theta, move)
-
-        return jax.lax.fori_loop(0, inner_steps, step, theta)
 
     def gradient(params, batch, key):
         w, theta = params
         # The loss that is reported is of theta, before its inner steps.
         value = task.loss(theta, batch, key)
-        after = nearer(theta, w, batch, key)
+
+        def pull(theta):
+            return pulled(grad(theta, batch, key), theta, w, lam)
+
+        after = descended(pull, theta, inner_steps, inner_lr)
         slope_w = statistics.scale(tree.sub(w, after), lam)
         # theta takes its whole change as it is, by the rate 1.
         change = tree.sub(theta, after)
@@ -84,6 +78,23 @@ def pfedme(
         personal=lambda turn, w, theta, data: theta,
         newcomer=lambda turn, w, data: w,
     )
+
+
+def pulled(slope, theta, w, lam):
+    """slope + lam (theta - w), the gradient of an inner step."""
+    # Running statistics follow the batches: nothing pulls them.
+    away = statistics.without(tree.sub(theta, w))
+    return tree.axpy(lam, away, slope)
+
+
+def descended(gradient, theta, steps, rate):
+    """theta after `steps` inner steps of size `rate`."""
+
+    def step(_, theta):
+        move = statistics.scale(gradient(theta), rate)
+        return tree.sub(theta, move)
+
+    return jax.lax.fori_loop(0, steps, step, theta)
 
 
 def whole_step(rate):

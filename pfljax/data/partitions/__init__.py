@@ -33,6 +33,17 @@ PARTITIONS: dict[str, Callable[..., Partition]] = {
 }
 
 
+def named(text: str, params: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """(name, parameters) of "shards:per_client=3", or of a name and its `params`."""
+    choice = registry.parse(text)
+    if choice.args and params:
+        raise ValueError(
+            f"partition {text!r} has parameters, and params is {params}; give one of "
+            "the two"
+        )
+    return choice.name, choice.kwargs or params
+
+
 def partition(
     name: str,
     labels: Any,

@@ -5,6 +5,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from pfljax.data.edge import as_integers, brief
+
 UNUSED = -1  # the owner of a row that no client holds
 
 
@@ -26,12 +28,22 @@ def from_owner(owner: np.ndarray, num_clients: int) -> Partition:
 
 
 def from_rows(rows_of_client: Sequence[Sequence[int] | np.ndarray]) -> Partition:
-    """The partition given by one list of row numbers for each client."""
-    if not rows_of_client:
-        raise ValueError("expected one list of rows for each client, got no list")
-    size = np.array([len(rows) for rows in rows_of_client], np.int64)
-    order = np.concatenate([np.asarray(rows, np.int64) for rows in rows_of_client])
-    return Partition(order=order, offset=offsets(size), size=size)
+    """The partition given by one list of row numbers for each client.
+
+    Raises:
+        ValueError: there is no list, or a client's rows are no whole numbers.
+    """
+    if not isinstance(rows_of_client, Sequence | np.ndarray) or not len(rows_of_client):
+        raise ValueError(
+            f"rows of clients are {brief(rows_of_client)}; expected one list of rows "
+            "for each client"
+        )
+    lists = [
+        as_integers(f"rows of client {number}", rows, "[n]").astype(np.int64)
+        for number, rows in enumerate(rows_of_client)
+    ]
+    size = np.array([len(rows) for rows in lists], np.int64)
+    return Partition(order=np.concatenate(lists), offset=offsets(size), size=size)
 
 
 def offsets(size: np.ndarray) -> np.ndarray:
@@ -51,13 +63,7 @@ def checked_labels(labels: Any, num_clients: int) -> np.ndarray:
     Raises:
         ValueError: labels that are no integers, or fewer rows than clients.
     """
-    labels = np.asarray(labels)
-    if labels.ndim != 1 or labels.dtype.kind not in "iu":
-        raise ValueError(
-            f"labels are {labels.dtype}{list(labels.shape)}; expected integers [N]"
-        )
-    if num_clients < 1:
-        raise ValueError(f"num_clients is {num_clients}; choose at least 1")
+    labels = as_integers("labels", labels)
     if num_clients > len(labels):
         raise ValueError(
             f"num_clients is {num_clients}, but there are {len(labels)} rows; "
@@ -68,7 +74,23 @@ def checked_labels(labels: Any, num_clients: int) -> np.ndarray:
 
 def check_partition(partition: Partition, num_rows: int) -> None:
     """ValueError unless `partition` deals some of `num_rows` rows, each once."""
+    for name, values in partition._asdict().items():
+        if not isinstance(values, np.ndarray):
+            raise ValueError(
+                f"a Partition's {name} is {brief(values)}; expected an array of "
+                "integers: from_rows makes a Partition of lists"
+            )
+        as_integers(f"a Partition's {name}s", values)
     order = partition.order
+    if len(partition.offset) != len(partition.size):
+        raise ValueError(
+            f"a Partition has {len(partition.offset)} offsets and "
+            f"{len(partition.size)} sizes; expected one of each a client"
+        )
+    if np.any(partition.size < 0):
+        raise ValueError(
+            f"a Partition has a client of {partition.size.min()} rows; expected >= 0"
+        )
     if np.any(partition.offset != offsets(partition.size)):
         raise ValueError("a Partition's rows must be grouped by client, without gaps")
     if np.sum(partition.size) != len(order):
@@ -98,7 +120,18 @@ def equal_sizes(num_rows: int, num_clients: int) -> np.ndarray:
 
 
 def apportion(total: int, share: np.ndarray) -> np.ndarray:
-    """Whole numbers i64[C] that sum to `total`, as `share` by largest remainder."""
+    """Whole numbers i64[C] that sum to `total`, as `share` by largest remainder.
+
+    Raises:
+        ValueError: the shares are beyond what a float64 holds.
+    """
+    with np.errstate(over="ignore"):
+        largest = max(total, 1) * np.sum(share)
+    if not 0 < largest < np.inf:
+        raise ValueError(
+            f"shares of the rows from {np.min(share):.2g} to {np.max(share):.2g} are "
+            "beyond a float64; choose a smaller sigma or exponent"
+        )
     exact = total * share / np.sum(share)
     count = np.floor(exact).astype(np.int64)
     missing = total - int(np.sum(count))

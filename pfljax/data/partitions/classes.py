@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from pfljax.data.edge import Clients, Seed
 from pfljax.data.partitions.base import (
     UNUSED,
     Partition,
@@ -11,10 +12,12 @@ from pfljax.data.partitions.base import (
     equal_sizes,
     from_owner,
 )
+from pfljax.registry import AtLeastOne, checked
 
 
+@checked
 def classes(
-    labels: Any, num_clients: int, seed: int, *, per_client: int = 2
+    labels: Any, num_clients: Clients, seed: Seed, *, per_client: AtLeastOne = 2
 ) -> Partition:
     """Client k has class k mod K and per_client - 1 others (NIID-Bench, #k).
 
@@ -40,7 +43,7 @@ def _owned_classes(
     num_clients: int, num_classes: int, per_client: int, rng: np.random.Generator
 ) -> np.ndarray:
     """bool[C, K]: class k mod K and per_client - 1 random others for client k."""
-    if not 1 <= per_client <= num_classes:
+    if per_client > num_classes:
         raise ValueError(
             f"per_client is {per_client}, but there are {num_classes} classes; "
             f"choose 1 <= per_client <= {num_classes}"

@@ -5,10 +5,11 @@ client has a mixture over the classes. They differ in who draws when: client by 
 as published, or all clients at once, which is less skewed.
 """
 
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
+from pfljax.data.edge import Clients, Seed
 from pfljax.data.partitions.base import (
     UNUSED,
     Partition,
@@ -17,15 +18,25 @@ from pfljax.data.partitions.base import (
     from_owner,
     repair,
 )
+from pfljax.registry import Count, Range, checked
+
+# Drawn on the host: smaller than any number of a compiled program. Beyond, sums and
+# quotients of the draws leave the range of a float64.
+Alpha = Annotated[
+    float,
+    Range(lambda value: 0 < value < float("inf"), "a finite number > 0"),
+    Range(lambda value: 1e-300 <= value <= 1e200, "a number from 1e-300 to 1e200"),
+]
 
 
+@checked
 def dirichlet_over_clients(
     labels: Any,
-    num_clients: int,
-    seed: int,
+    num_clients: Clients,
+    seed: Seed,
     *,
-    alpha: float = 0.5,
-    min_size: int = 1,
+    alpha: Alpha = 0.5,
+    min_size: Count = 1,
     balance: bool = False,
 ) -> Partition:
     """Each class is divided over the clients by one draw of Dir(alpha 1_C).
@@ -35,7 +46,6 @@ def dirichlet_over_clients(
     large alpha is IID in labels and sizes, a small one gives a class to few clients.
     """
     labels = checked_labels(labels, num_clients)
-    _check_alpha(alpha)
     rng = np.random.default_rng(seed)
     owner = np.full(len(labels), UNUSED)
     size = np.zeros(num_clients, np.int64)
@@ -53,8 +63,9 @@ def dirichlet_over_clients(
     return from_owner(repair(owner, num_clients, min_size, rng), num_clients)
 
 
+@checked
 def dirichlet_over_classes_by_client(
-    labels: Any, num_clients: int, seed: int, *, alpha: float = 0.5
+    labels: Any, num_clients: Clients, seed: Seed, *, alpha: Alpha = 0.5
 ) -> Partition:
     """Client after client draws q_k ~ Dir(alpha p) and takes its rows, one by one.
 
@@ -69,7 +80,6 @@ def dirichlet_over_classes_by_client(
     `pytest tests/data/partitions/test_dirichlet.py -k largest_class`.
     """
     labels = checked_labels(labels, num_clients)
-    _check_alpha(alpha)
     rng = np.random.default_rng(seed)
     left = np.bincount(labels)
     concentration = alpha * left / len(labels)
@@ -81,8 +91,9 @@ def dirichlet_over_classes_by_client(
     return _deal(labels, counts, rng)
 
 
+@checked
 def dirichlet_over_classes_at_once(
-    labels: Any, num_clients: int, seed: int, *, alpha: float = 0.5
+    labels: Any, num_clients: Clients, seed: Seed, *, alpha: Alpha = 0.5
 ) -> Partition:
     """Each client has a mixture q_k ~ Dir(alpha p), and all clients draw at once.
 
@@ -92,17 +103,11 @@ def dirichlet_over_classes_at_once(
     figures. Sizes are equal within one row and every row is used.
     """
     labels = checked_labels(labels, num_clients)
-    _check_alpha(alpha)
     rng = np.random.default_rng(seed)
     supply = np.bincount(labels)
     size = equal_sizes(len(labels), num_clients)
     mixture = _mixtures(alpha * supply / len(labels), num_clients, rng)
     return _deal(labels, _take_at_once(mixture, size, supply, rng), rng)
-
-
-def _check_alpha(alpha: float) -> None:
-    if not (np.isfinite(alpha) and alpha > 0):
-        raise ValueError(f"alpha is {alpha}; choose a number > 0")
 
 
 def _over_allowed(share: np.ndarray, allowed: np.ndarray) -> np.ndarray:

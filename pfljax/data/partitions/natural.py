@@ -4,23 +4,31 @@ from typing import Any
 
 import numpy as np
 
+from pfljax.data.edge import ClientsOrNone, Seed, as_integers, told
 from pfljax.data.partitions.base import Partition, from_owner
+from pfljax.registry import checked
 
 
 def by_client(client_ids: Any) -> Partition:
     """The partition of data that name the client of every row: ids i[N], 0 .. C-1."""
-    ids = np.asarray(client_ids)
-    integers = ids.ndim == 1 and len(ids) > 0 and ids.dtype.kind in "iu"
-    if not integers or ids.min() < 0:
+    ids = as_integers("client ids", client_ids, ">= 0 [N]")
+    if not len(ids) or ids.min() < 0:
         raise ValueError(
-            f"client ids are {ids.dtype}{list(ids.shape)}; expected integers >= 0 [N]"
+            f"client ids are {told(ids)}; expected integers >= 0 [N], N >= 1"
+        )
+    # Also before memory is asked for, which a stray id would take all of.
+    if ids.max() >= len(ids):
+        raise ValueError(
+            f"the largest client id is {ids.max()}, but there are {len(ids)} rows: ids "
+            "are 0 .. C-1; renumber them by np.unique(ids, return_inverse=True)[1]"
         )
     num_clients = int(ids.max()) + 1
     return from_owner(ids.astype(np.int64), num_clients)
 
 
+@checked
 def natural(
-    labels: Any, num_clients: int | None, seed: int, *, client: Any = None
+    labels: Any, num_clients: ClientsOrNone, seed: Seed, *, client: Any = None
 ) -> Partition:
     """The clients that the data set itself names: writers, users, its own tasks.
 

@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from pfljax.data.edge import Clients, Seed
 from pfljax.data.partitions.base import (
     Partition,
     apportion,
@@ -11,9 +12,11 @@ from pfljax.data.partitions.base import (
     checked_labels,
     from_owner,
 )
+from pfljax.registry import Count, NotNegative, checked
 
 
-def iid(labels: Any, num_clients: int, seed: int) -> Partition:
+@checked
+def iid(labels: Any, num_clients: Clients, seed: Seed) -> Partition:
     """Every row once, at random; sizes differ by one row at most."""
     labels = checked_labels(labels, num_clients)
     rng = np.random.default_rng(seed)
@@ -23,47 +26,42 @@ def iid(labels: Any, num_clients: int, seed: int) -> Partition:
     return from_owner(owner, num_clients)
 
 
+@checked
 def quantity_power_law(
     labels: Any,
-    num_clients: int,
-    seed: int,
+    num_clients: Clients,
+    seed: Seed,
     *,
-    exponent: float = 1.0,
-    min_size: int = 1,
+    exponent: NotNegative = 1.0,
+    min_size: Count = 1,
 ) -> Partition:
     """Rows at random, size of client k proportional to (k + 1) ** -exponent.
 
     exponent = 0 is `iid`. Every row is used; nobody has less than `min_size`.
     """
     labels = checked_labels(labels, num_clients)
-    _check_not_negative("exponent", exponent)
     rng = np.random.default_rng(seed)
     share = np.arange(1, num_clients + 1, dtype=float) ** -exponent
     return _by_share(len(labels), share, min_size, rng)
 
 
+@checked
 def quantity_lognormal(
     labels: Any,
-    num_clients: int,
-    seed: int,
+    num_clients: Clients,
+    seed: Seed,
     *,
-    sigma: float = 1.0,
-    min_size: int = 1,
+    sigma: NotNegative = 1.0,
+    min_size: Count = 1,
 ) -> Partition:
     """Rows at random, sizes proportional to draws of LogNormal(0, sigma).
 
     sigma = 0 is `iid`. Every row is used; nobody has less than `min_size`.
     """
     labels = checked_labels(labels, num_clients)
-    _check_not_negative("sigma", sigma)
     rng = np.random.default_rng(seed)
     share = rng.lognormal(0.0, sigma, num_clients)
     return _by_share(len(labels), share, min_size, rng)
-
-
-def _check_not_negative(name: str, value: float) -> None:
-    if not (np.isfinite(value) and value >= 0):
-        raise ValueError(f"{name} is {value}; choose a number >= 0")
 
 
 def _by_share(

@@ -4,11 +4,14 @@ from typing import Any
 
 import numpy as np
 
+from pfljax.data.edge import Clients, Seed
 from pfljax.data.partitions.base import Partition, checked_labels, from_owner
+from pfljax.registry import AtLeastOne, checked
 
 
+@checked
 def shards(
-    labels: Any, num_clients: int, seed: int, *, per_client: int = 2
+    labels: Any, num_clients: Clients, seed: Seed, *, per_client: AtLeastOne = 2
 ) -> Partition:
     """Rows sorted by label, cut into C * per_client shards, dealt at random.
 
@@ -21,8 +24,9 @@ def shards(
     return from_owner(owner_of_shard[shard], num_clients)
 
 
+@checked
 def shards_in_order(
-    labels: Any, num_clients: int, seed: int, *, per_client: int = 2
+    labels: Any, num_clients: Clients, seed: Seed, *, per_client: AtLeastOne = 2
 ) -> Partition:
     """As `shards`, but shard i goes to client i mod C, as in SuPerFed's code.
 
@@ -37,11 +41,11 @@ def _shard_of_row(labels: np.ndarray, num_clients: int, per_client: int) -> np.n
     """i64[N], the shard of every row: labels in order, ties in the order of the data.
 
     Raises:
-        ValueError: `per_client` is below 1, or asks for more shards than rows.
+        ValueError: `per_client` asks for more shards than rows.
     """
     num_rows = len(labels)
     num_shards = num_clients * per_client
-    if per_client < 1 or num_shards > num_rows:
+    if num_shards > num_rows:
         raise ValueError(
             f"per_client is {per_client} for {num_clients} clients on {num_rows} "
             f"rows; choose 1 <= per_client <= {num_rows // num_clients}"

@@ -3,8 +3,6 @@
 import contextlib
 import json
 import os
-import tempfile
-import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -12,6 +10,10 @@ from typing import Any
 import numpy as np
 
 from pfljax.data.arrays import Arrays, from_arrays
+from pfljax.data.sources import archives
+from pfljax.data.sources.scratch import scratch
+
+ABOUT = ("num_classes", "name", "source", "class_names")
 
 
 def folder() -> Path:
@@ -28,12 +30,7 @@ def path(name: str) -> Path:
 
 def write(arrays: Arrays) -> Path:
     """Stores `arrays` without their clients; returns the file."""
-    about = {
-        "num_classes": arrays.num_classes,
-        "name": arrays.name,
-        "source": arrays.source,
-        "class_names": arrays.class_names,
-    }
+    about = {name: getattr(arrays, name) for name in ABOUT}
     columns = {
         "x": arrays.x,
         "y": arrays.y,
@@ -46,9 +43,8 @@ def write(arrays: Arrays) -> Path:
 def store(name: str, columns: Mapping[str, Any]) -> Path:
     """Stores arrays by name; whoever reads meanwhile sees the old file or the new."""
     target = path(name)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
-        file = Path(scratch) / target.name
+    with scratch(target.parent) as folder:
+        file = folder / target.name
         np.savez(file, **columns)
         # A rename within one folder is one step: nobody reads half a file.
         os.replace(file, target)
@@ -57,22 +53,26 @@ def store(name: str, columns: Mapping[str, Any]) -> Path:
 
 def read(name: str) -> Arrays:
     """The stored data set; ValueError where its file is damaged."""
-    with opened(name) as stored:
-        about = json.loads(str(stored["about"]))
+    with opened(name, "x", "y", "official", "about") as stored:
+        about = _about(name, str(stored["about"]))
         return from_arrays(
             stored["x"], stored["y"], official=stored["official"], **about
         )
 
 
 @contextlib.contextmanager
-def opened(name: str) -> Iterator[Mapping[str, np.ndarray]]:
+def opened(name: str, *columns: str) -> Iterator[Mapping[str, np.ndarray]]:
     """The stored arrays by name; an error in the block becomes one of the file."""
-    try:
-        # Without pickles: a file from elsewhere cannot run code.
-        with np.load(path(name), allow_pickle=False) as stored:
-            yield stored
-    except (zipfile.BadZipFile, KeyError, EOFError, OSError, ValueError) as error:
-        raise ValueError(
-            f"the cached data set {path(name)} cannot be read ({error}); remove it "
-            f"and run: pfljax prepare {name}"
-        ) from error
+    mend = f"remove it and run: pfljax prepare {name}"
+    with archives.opened(path(name), columns, mend=mend) as stored:
+        yield stored
+
+
+def _about(name: str, text: str) -> dict[str, Any]:
+    """What the file of `name` says of its arrays."""
+    about = json.loads(text)
+    if not isinstance(about, dict) or sorted(about) != sorted(ABOUT):
+        raise ValueError(f"its 'about' is of another layout; expected {list(ABOUT)}")
+    if about["name"] != name:
+        raise ValueError(f"it holds the data set {about['name']!r}")
+    return about

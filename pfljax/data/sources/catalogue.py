@@ -6,11 +6,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from pfljax import registry
 from pfljax.data.arrays import Arrays, from_arrays
-from pfljax.data.sources import cache, cifar, imported, shakespeare
+from pfljax.data.sources import archives, cache, cifar, imported, shakespeare
 from pfljax.data.sources import tfds as prepared
 from pfljax.data.sources.embedded import digits
 from pfljax.data.sources.leaf import leaf
@@ -18,6 +16,7 @@ from pfljax.data.sources.synthetic import synthetic, synthetic_iid
 from pfljax.data.sources.tfds import MissingDataset as MissingDataset
 from pfljax.data.sources.transforms import resized, thinned
 
+NPZ = "expected an .npz archive, as np.savez writes it, with x and y"
 NEED_NO_PREPARING = ("digits", "synthetic", "synthetic_iid", "npz", "leaf")
 
 
@@ -98,17 +97,18 @@ def emnist(*, config: str = "byclass", data_dir: str | Path | None = None) -> Ar
 
 def npz(*, path: str) -> Arrays:
     """Arrays from an .npz file with x, y and, if wanted, client and official."""
-    if not Path(path).is_file():
+    file = Path(path)
+    if not file.is_file():
         raise ValueError(f"no file {path!r}; give path= an .npz file with x and y")
-    with np.load(path, allow_pickle=False) as stored:
-        missing = sorted({"x", "y"} - set(stored.files))
-        if missing:
-            raise ValueError(f"{path!r} lacks {missing[0]!r}; it has {stored.files}")
-        optional = {}
-        for column in ("client", "official"):
-            if column in stored.files:
-                optional[column] = stored[column]
-        return from_arrays(stored["x"], stored["y"], name=Path(path).stem, **optional)
+    optional = ("client", "official")
+    with archives.opened(file, ("x", "y"), optional, mend=NPZ) as stored:
+        return from_arrays(
+            stored["x"],
+            stored["y"],
+            client=stored.get("client"),
+            official=stored.get("official"),
+            name=file.stem,
+        )
 
 
 DATASETS: dict[str, Callable[..., Arrays]] = {

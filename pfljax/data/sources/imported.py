@@ -18,7 +18,7 @@ def _store_cifar100_20k(raw_dir: Path) -> Path:
     """The first 20,000 + 5,000 images of CIFAR-100 in their order, fine labels."""
     file = raw_archives.first(raw_dir / "packed", "cifar100_20k5k_webp.npz")
     # Train and test, in the order of OFFICIAL_NAMES.
-    parts = list(raw_archives.cifar(file).values())
+    parts = list(raw_archives.cifar(file, len(CIFAR100)).values())
     size = [len(part["label"]) for part in parts]
     arrays = from_arrays(
         np.concatenate([part["image"] for part in parts]),
@@ -71,8 +71,8 @@ def read(name: str) -> Arrays:
 def texts() -> dict[str, str]:
     """The stored texts of Shakespeare's roles, by role in sorted order."""
     check(shakespeare.NAME)
-    with cache.opened(shakespeare.NAME) as stored:
-        text_of_role = json.loads(stored["json"].tobytes())
+    with cache.opened(shakespeare.NAME, "json") as stored:
+        text_of_role = shakespeare.parsed(stored["json"].tobytes())
     return dict(sorted(text_of_role.items()))
 
 

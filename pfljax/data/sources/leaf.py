@@ -8,6 +8,7 @@ it drops rows and users.
 """
 
 import json
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,8 +16,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pfljax.data.arrays import OFFICIAL_NAMES, Arrays, from_arrays, renumbered
-from pfljax.data.sources import characters
+from pfljax.data.edge import Classes, brief
+from pfljax.data.sources import archives, characters
+from pfljax.registry import checked
 
+MOST_UNNAMED = 1000  # classes; more than that are given, or are fewer than rows
 PARTS = OFFICIAL_NAMES[:2]  # the names of the folders
 
 
@@ -28,7 +32,8 @@ class UserRows(NamedTuple):
     y: np.ndarray  # [n]
 
 
-def leaf(*, path: str, alphabet: str = "leaf", classes: int | None = None) -> Arrays:
+@checked
+def leaf(*, path: str, alphabet: str = "leaf", classes: Classes = None) -> Arrays:
     """The data set below `path`, its users the natural clients.
 
     A user's rows may lie in several files. Texts become u8[N, T], the indices of
@@ -40,8 +45,6 @@ def leaf(*, path: str, alphabet: str = "leaf", classes: int | None = None) -> Ar
     Raises:
         ValueError: no such folder or alphabet, or files of another layout.
     """
-    if classes is not None and classes < 1:
-        raise ValueError(f"classes is {classes}; choose at least 1, or leave it out")
     letters = characters.alphabet(alphabet)
     lists = [
         (index, rows)
@@ -73,10 +76,22 @@ def leaf(*, path: str, alphabet: str = "leaf", classes: int | None = None) -> Ar
     # FEMNIST: the files hold each image as one row of grey values.
     if x.shape[1:] == (784,):
         x = x.reshape(-1, 28, 28, 1)
-    num_classes = classes or int(y.max()) + 1
-    return from_arrays(
-        x, y, client=client, official=official, name=name, num_classes=num_classes
-    )
+    with archives.about(Path(path), "mend the rows, or give classes=K"):
+        return from_arrays(
+            x,
+            y,
+            client=client,
+            official=official,
+            name=name,
+            num_classes=classes or _classes(y),
+        )
+
+
+def _classes(y: np.ndarray) -> int | None:
+    """K by the labels; None where they may be ids, which `from_arrays` decides."""
+    if y.dtype.kind in "iu" and y.max() < MOST_UNNAMED:
+        return int(y.max()) + 1
+    return None
 
 
 def _check_alike(users: list[UserRows], path: str) -> None:
@@ -88,7 +103,7 @@ def _check_alike(users: list[UserRows], path: str) -> None:
 
 def _users(folder: Path, letters: str) -> Iterator[UserRows]:
     """The rows of each user of each file."""
-    files = sorted(folder.glob("*.json"))
+    files = sorted(file for file in folder.glob("*.json") if file.is_file())
     if not files:
         raise ValueError(
             f"{folder} has no .json file; expected LEAF's folders train and test; name "
@@ -109,16 +124,29 @@ def _lists(file: Path) -> list[tuple[str, list[Any], list[Any]]]:
         content = json.loads(file.read_text("utf-8"))
         for user in content["users"]:
             rows = content["user_data"][user]
-            lists.append((user, rows["x"], rows["y"]))
+            lists.append((user, list(rows["x"]), list(rows["y"])))
             if len(rows["x"]) != len(rows["y"]):
                 uneven.append(user)
-    except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{file} is not of LEAF's layout: {error!r}") from error
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        raise ValueError(
+            f"{file} is not of LEAF's layout: {type(error).__name__} {brief(error)}; "
+            'expected {"users": [user], "user_data": {user: {"x": rows, "y": labels}}}'
+        ) from error
     if uneven:
         raise ValueError(
             f"{file}: user {uneven[0]!r} has another number of x than of y"
         )
+    _check_once([user for user, _, _ in lists], file)
     return lists
+
+
+def _check_once(users: list[str], file: Path) -> None:
+    twice = [user for user, count in Counter(users).items() if count > 1]
+    if twice:
+        raise ValueError(
+            f"{file} lists user {twice[0]!r} twice, and its rows would count twice; "
+            f"list every user once ({len(twice)} such users)"
+        )
 
 
 def _encoded(
@@ -140,7 +168,7 @@ def _encoded(
         return rows.reshape(len(x), -1), labels
     try:
         return np.asarray(x, np.float32), np.asarray(y)
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, OverflowError) as error:
         raise ValueError(
-            f"{whose} has rows that are not numbers of one shape ({error})"
+            f"{whose} has rows that are not numbers of one shape ({brief(error)})"
         ) from error

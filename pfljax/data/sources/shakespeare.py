@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from pfljax.data.arrays import OFFICIAL_TEST, OFFICIAL_TRAIN, Arrays, from_arrays
-from pfljax.data.sources import characters
+from pfljax.data.sources import archives, characters
 
 NAME = "shakespeare_roles"
 FILE = "packed/shakespeare_roles.json.xz"  # {"play/ROLE": text}, below the raw folder
@@ -97,13 +97,27 @@ def read(raw_dir: Path) -> dict[str, str]:
     file = raw_dir / FILE
     if not file.is_file():
         raise FileNotFoundError(f"no {file.name} in {file.parent}")
+    with archives.about(file, "fetch it again"):
+        try:
+            content = lzma.decompress(file.read_bytes())
+        except lzma.LZMAError as error:
+            raise ValueError(f"it is no whole xz file: {error}") from error
+        return parsed(content)
+
+
+def parsed(content: bytes) -> dict[str, str]:
+    """The text of each role, of JSON.
+
+    Raises:
+        ValueError: the JSON is broken, or not {role: text}.
+    """
     try:
-        texts = json.loads(lzma.decompress(file.read_bytes()))
-    except (lzma.LZMAError, ValueError) as error:
-        raise ValueError(f"{file} cannot be read ({error}); fetch it again") from error
+        texts = json.loads(content)
+    except RecursionError as error:
+        raise ValueError("its JSON is nested too deep") from error
     types = {type(text) for text in texts.values()} if isinstance(texts, dict) else None
     if types != {str}:
-        raise ValueError(f"{file} is of another layout; expected {{role: text}}")
+        raise ValueError("it is of another layout; expected {role: text}")
     return texts
 
 

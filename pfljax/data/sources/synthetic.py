@@ -3,13 +3,19 @@
 import numpy as np
 
 from pfljax.data.arrays import Arrays, from_arrays
+from pfljax.registry import AtLeastOne, Count, NotNegative, checked
 
 FEATURES = 60
 CLASSES = 10
 
 
+@checked
 def synthetic(
-    *, alpha: float = 1.0, beta: float = 1.0, clients: int = 30, seed: int = 0
+    *,
+    alpha: NotNegative = 1.0,
+    beta: NotNegative = 1.0,
+    clients: AtLeastOne = 30,
+    seed: Count = 0,
 ) -> Arrays:
     """Synthetic(alpha, beta): x f32[N, 60], ten classes, one model for each client.
 
@@ -18,7 +24,6 @@ def synthetic(
     and beta are standard deviations (the paper reads as variances: the same for 0 and
     1). The paper's split is `federate(..., "natural", test=0.1, validation=0)`.
     """
-    _check_deviations(alpha=alpha, beta=beta)
     size, rng = _start(clients, seed)
     u = rng.normal(0, alpha, clients)
     centre = rng.normal(0, beta, clients)
@@ -29,7 +34,8 @@ def synthetic(
     return _sample(name, size, mean, weight, bias, rng)
 
 
-def synthetic_iid(*, clients: int = 30, seed: int = 0) -> Arrays:
+@checked
+def synthetic_iid(*, clients: AtLeastOne = 30, seed: Count = 0) -> Arrays:
     """Synthetic-IID: sizes as `synthetic`, one W, b ~ N(0, 1) and v = 0 for all."""
     size, rng = _start(clients, seed)
     shared_weight = rng.normal(0, 1, (FEATURES, CLASSES))
@@ -69,16 +75,6 @@ def _sample(
 
 def _start(clients: int, seed: int) -> tuple[np.ndarray, np.random.Generator]:
     """(rows of each client i64[C], int(LogNormal(4, 2)) + 50; the generator)."""
-    if clients < 1:
-        raise ValueError(f"clients is {clients}; choose at least 1")
-    if seed < 0:
-        raise ValueError(f"seed is {seed}; choose a whole number >= 0")
     rng = np.random.default_rng(seed)
     size = rng.lognormal(4, 2, clients).astype(np.int64) + 50
     return size, rng
-
-
-def _check_deviations(**deviations: float) -> None:
-    for name, value in deviations.items():
-        if not (np.isfinite(value) and value >= 0):
-            raise ValueError(f"{name} is {value}; choose a standard deviation >= 0")

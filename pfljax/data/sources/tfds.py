@@ -9,7 +9,6 @@ import importlib.util
 import io
 import os
 import re
-import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ import numpy as np
 
 from pfljax.data.arrays import OFFICIAL_NAMES, Arrays, from_arrays
 from pfljax.data.sources import raw_archives
+from pfljax.data.sources.scratch import scratch
 
 BATCH = 1000  # records read at once
 NAME = re.compile(r"[A-Za-z]\w*(/[\w.\-]+)?(:[\w.*]+)?")  # set/config:version
@@ -74,10 +74,9 @@ def build_from_raw(name: str, raw_dir: Path, home: Path) -> None:
         raise MissingDataset(
             f"cannot prepare {name!r} from raw archives: {error}"
         ) from error
-    home.mkdir(parents=True, exist_ok=True)
     # Written beside the target, so that the finished folder is put there by a rename.
-    with tempfile.TemporaryDirectory(dir=home) as scratch:
-        builder = _builder(name, scratch, file_format="array_record")
+    with scratch(home) as workspace:
+        builder = _builder(name, str(workspace), file_format="array_record")
         for feature, names in class_names.items():
             builder.info.features[feature].names = list(names)
         generators = {split: _examples(rows) for split, rows in columns.items()}
@@ -89,10 +88,10 @@ def build_from_raw(name: str, raw_dir: Path, home: Path) -> None:
         )
         _quietly(builder, config)
         written = Path(builder.data_dir)
-        target = home / written.relative_to(scratch)
+        target = home / written.relative_to(workspace)
         if target.exists():
             # Moved aside, for a folder is not renamed onto one that has files.
-            os.rename(target, Path(scratch) / "old")
+            os.rename(target, workspace / "old")
         _move(written, target)
 
 
@@ -104,9 +103,8 @@ def download(name: str, home: Path) -> None:
             "raw archives, or install TensorFlow to download it: "
             "pip install 'pfljax[prepare]'"
         )
-    home.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=home) as scratch:
-        builder = _builder(name, scratch, file_format="array_record")
+    with scratch(home) as workspace:
+        builder = _builder(name, str(workspace), file_format="array_record")
         try:
             _quietly(builder, None)
         except OSError as error:
@@ -115,7 +113,7 @@ def download(name: str, home: Path) -> None:
                 "network? Else give raw_dir= a folder of raw archives"
             ) from error
         written = Path(builder.data_dir)
-        _move(written, home / written.relative_to(scratch))
+        _move(written, home / written.relative_to(workspace))
 
 
 def _builder(name: str, data_dir: str | None, **options: Any) -> Any:
@@ -127,11 +125,10 @@ def _builder(name: str, data_dir: str | None, **options: Any) -> Any:
         return tfds.builder(name, data_dir=data_dir, **options)
     except tfds.core.DatasetNotFoundError as error:
         raise UnknownDataset(f"TFDS has no data set {name!r}") from error
-    except ValueError as error:
+    except (ValueError, AssertionError) as error:
         # Of a config or version, over many lines: the last words say which.
-        raise ValueError(
-            f"TFDS has no data set {name!r}: {' '.join(str(error).split())[-200:]}"
-        ) from error
+        said = " ".join(str(error).split()).rsplit('": ', 1)[-1]
+        raise ValueError(f"TFDS has no data set {name!r}: {said[-200:]}") from error
 
 
 def _quietly(builder: Any, config: Any) -> None:

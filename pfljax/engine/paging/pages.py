@@ -86,16 +86,16 @@ class PagedPopulation:
         size = self.programs.padded(len(ids))
         return self._load(ids, size, np.arange(len(ids)))
 
-    def save(self, round_: int, write: Callable[[], Any]) -> None:
+    def save(self, round_: int, write: Callable[..., Any]) -> None:
         """Runs `write`, which begins a checkpoint, after the store has its part."""
         # The order is what a kill relies on: states in the store, the checkpoint before
         # committed and its leftovers freed, the store on disk, and only then the
         # checkpoint. A checkpoint without its states cannot come to be.
         self.settle()
         self.committed()
-        self.store.save(round_)
+        checksum = self.store.save(round_)
         kept = self.kept(round_)
-        self.saving = write(), kept
+        self.saving = write(clients=checksum), kept
 
     def settle(self) -> None:
         """Writes to the store what it lacks of the rounds that have run."""
@@ -122,13 +122,27 @@ class PagedPopulation:
     def _prepare(self, selection_state: Any, round_: int, count: int) -> Call:
         """Loads the clients of these rounds but for those that `latest` has."""
         programs = self.programs
-        cohorts = programs.cohorts(selection_state, self.key, np.int32(round_))
-        ids = np.unique(np.asarray(cohorts)[:count]).astype(np.int64)
-        ids = ids[ids < programs.num_clients]  # not an empty place
-        newest = self.latest.ids if self.latest else ids[:0]
-        from_store = ~np.isin(ids, newest, assume_unique=True)
-        clients = self._load(ids, programs.resident, np.flatnonzero(from_store))
-        return Call(round=round_, rounds=count, ids=ids, clients=clients)
+        first_round = np.int32(round_)
+        cohorts = programs.cohorts(selection_state, self.key, first_round)
+        # The program draws a fixed number of rounds: those past the call do not count.
+        drawn = np.asarray(cohorts)[:count]
+        ids = np.unique(drawn).astype(np.int64)
+        # An empty place has the number after the last client's.
+        ids = ids[ids < programs.num_clients]
+        rows = self._rows_to_load(ids)
+        return Call(
+            round=round_,
+            rounds=count,
+            ids=ids,
+            clients=self._load(ids, programs.resident, rows),
+        )
+
+    def _rows_to_load(self, ids: np.ndarray) -> np.ndarray:
+        """Where in `ids` those clients stand that `latest` does not have, i64[n]."""
+        if self.latest is None:
+            return np.arange(len(ids))
+        is_newest = np.isin(ids, self.latest.ids, assume_unique=True)
+        return np.flatnonzero(~is_newest)
 
     def _resident_ids(self, call: Call) -> np.ndarray:
         """i32[U], ascending: the ids of the call, then numbers of nobody."""

@@ -1,7 +1,5 @@
 """The record of a client in a store, and whose store it is."""
 
-import json
-import os
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -9,12 +7,21 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from pfljax.registry import AtLeastOne, Count
+from pfljax.runtime import documents, files
+from pfljax.runtime.files import StoreError
+
 FORMAT = 1  # of the folder; a reader refuses a greater one
+FORM: dict[str, Any] = {
+    "format": AtLeastOne,
+    "store": str,
+    "config": str,
+    "clients": AtLeastOne,
+    "leaves": list,
+    "slots?": AtLeastOne,
+    "oldest?": Count,
+}
 GO_ON = "put back the run's own folder, or start again with another --out"
-
-
-class StoreError(RuntimeError):
-    """The client states of a run cannot be used; the message says why."""
 
 
 class Store(Protocol):
@@ -25,8 +32,14 @@ class Store(Protocol):
     calls `restore` with the round of the newest checkpoint.
     """
 
-    def restore(self, round_: int) -> None:
-        """Makes the records those after this round, 0 for none; called first."""
+    def restore(self, round_: int, checksum: int | None = None) -> None:
+        """Makes the records those after this round, 0 for none; called first.
+
+        `checksum` is what `save` gave at this round; None is not compared.
+
+        Raises:
+          StoreError: they are not what was saved.
+        """
         ...
 
     def read(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -37,8 +50,12 @@ class Store(Protocol):
         """Keeps what these clients are after `round_` rounds."""
         ...
 
-    def save(self, round_: int) -> None:
-        """Makes lasting what a checkpoint of this round needs; called before it."""
+    def save(self, round_: int) -> int:
+        """Makes lasting what a checkpoint of this round needs; called before it.
+
+        Gives a checksum of it, which the checkpoint keeps: by that a record that is
+        missing or of another round is known, though it looks like one never written.
+        """
         ...
 
     def keep(self, rounds: list[int]) -> None:
@@ -125,36 +142,31 @@ def owner(kind: str, config: str, num_clients: int, layout: Layout) -> Owner:
 def write_description(folder: Path, owner: Owner, **more: Any) -> None:
     """Writes store.json, whole and lasting."""
     content = {"format": FORMAT, **owner._asdict(), **more}
-    part = folder / "store.json.part"
-    part.write_text(json.dumps(content) + "\n")
-    # In this order a reader sees the old file or the new one, power failure or not.
-    sync(part)
-    part.replace(folder / "store.json")
-    sync(folder)
+    documents.write(folder / "store.json", content, lasting=True)
 
 
 def read_description(folder: Path, owner: Owner) -> dict[str, Any] | None:
     """The content of store.json, or None if there is none.
 
     Raises:
-      StoreError: it is damaged, of a newer format, or another run's.
+      FileError: it is damaged.
+      StoreError: it is of a newer format, or another run's.
     """
     file = folder / "store.json"
     if not file.exists():
         return None
-    try:
-        content = json.loads(file.read_text())
-        version = content["format"]
-        theirs = Owner(**{name: content[name] for name in Owner._fields})
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise StoreError(f"{file} is damaged ({error}); {GO_ON}") from None
+    odd = files.odd_entry(folder)
+    if odd:
+        raise StoreError(odd)
+    content = documents.read(file, FORM)
+    version = content["format"]
     if version > FORMAT:
         raise StoreError(
             f"{folder} has format {version}, this pfljax reads formats up to {FORMAT}; "
             "upgrade pfljax"
         )
     for name, ours in owner._asdict().items():
-        saved = getattr(theirs, name)
+        saved = content[name]
         if saved != ours:
             raise StoreError(
                 f"{folder} holds the client states of another run: its {name} is "
@@ -163,10 +175,10 @@ def read_description(folder: Path, owner: Owner) -> dict[str, Any] | None:
     return content
 
 
-def sync(path: Path) -> None:
-    """Waits until a file, or the names in a folder, have reached the disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+def differs(folder: Path, round_: int) -> StoreError:
+    """The error for a store that does not have what was saved at this round."""
+    return StoreError(
+        f"{folder} is damaged: some of its client states are missing or not those "
+        f"saved at round {round_}; delete {folder.parent}/checkpoints/{round_} to go "
+        "back to the checkpoint before, or start again with another --out"
+    )

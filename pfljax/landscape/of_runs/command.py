@@ -18,6 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from pfljax import registry
 from pfljax.landscape.figures import draw_line
 from pfljax.landscape.of_runs import clients, lines, surfaces, training
 from pfljax.landscape.of_runs.record import Landscape
@@ -25,6 +26,7 @@ from pfljax.report import write_run_report
 from pfljax.report.formats import csv_text
 from pfljax.report.style import save_figure
 from pfljax.runs import folder
+from pfljax.runtime import files
 
 TO_PERSONAL = "t, from the server's model (0) to the client's own (1)"
 TO_OTHER_RUN = "t, from this run's models (0) to the other's (1)"
@@ -106,8 +108,7 @@ def landscape(path: Path, kind: str = "line", **options: Any) -> str:
 
 
 def _check(kind: str, options: Options) -> None:
-    if kind not in KINDS:
-        raise ValueError(f"kind is {kind!r}; known: {', '.join(KINDS)}")
+    registry.require_known("kind", kind, KINDS)
     for name, value in options._asdict().items():
         if value is None or name in KINDS[kind].options:
             continue
@@ -119,17 +120,14 @@ def _check(kind: str, options: Options) -> None:
 
 
 def _write_tables(out: Path, name: str, landscape: Landscape) -> None:
-    out.mkdir(exist_ok=True)
+    files.make_folder(out)
     folder.write_arrays(out / f"{name}.npz", landscape.arrays)
-    # Under another name first: a reader never sees half a table.
-    part = out / f"{name}.csv.part"
-    part.write_text(csv_text(landscape.rows))
-    part.replace(out / f"{name}.csv")
+    files.write_text(out / f"{name}.csv", csv_text(landscape.rows))
 
 
 def _write_figures(out: Path, name: str, landscape: Landscape) -> list[str]:
     """The figures' names, without their ends."""
-    out.mkdir(exist_ok=True)
+    files.make_folder(out)
     stems = []
     for end, figure in landscape.figures.items():
         stem = f"landscape_{name}{end}"

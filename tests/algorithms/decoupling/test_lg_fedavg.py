@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from pfljax.algorithms.decoupling.lg_fedavg import lg_fedavg
+from pfljax.algorithms.decoupling.lg_fedavg import Upload, lg_fedavg
 from pfljax.conformance import Case, toy
 
 MEAN = (toy.HEAD, toy.HEAD + toy.BODY + 1)  # and whether it is new
@@ -79,6 +79,7 @@ def test_a_client_that_does_not_report_does_not_count():
     heads = {"body": None, "head": jnp.ones((2, 1))}
     changes = {"body": jnp.array([[1.0, 2], [5, 6]]), "head": None}
     reported = toy.cohort(jnp.array([1.0, 0]), 4)
-    after = method.aggregate(server, (heads, changes, new), reported)
+    uploads = Upload(head=heads, change=changes, is_new=new)
+    after = method.aggregate(server, uploads, reported)
     assert after.count == 1
     np.testing.assert_array_equal(after.total["body"], [1, 2])

@@ -6,7 +6,7 @@ import pytest
 from pfljax.algorithms.global_model.scaffold import Server, scaffold
 from pfljax.conformance import Case, toy
 from pfljax.core.keys import derive
-from pfljax.core.training import minibatch
+from pfljax.core.minibatches import minibatch
 from pfljax.core.types import Local
 
 CONFORMANCE = [
@@ -79,5 +79,5 @@ def test_a_client_without_steps_keeps_its_variate(option):
 
 
 def test_an_unknown_option_names_the_known():
-    with pytest.raises(ValueError, match="'III'; known: 'I', 'II'"):
+    with pytest.raises(ValueError, match="'III'; known: I, II"):
         scaffold(toy.quadratic(), toy.full_batch(), option="III")

@@ -205,6 +205,26 @@ def test_users_with_test_rows_only_are_in_the_manifest(tmp_path, train, left_out
         ),
         ('{"users": ["a"], "user_data": {"a": {"x": ["ab"]}}}', "KeyError"),
         ('{"users": ["a"], "user_data": {"a": [1, 2]}}', "TypeError"),
+        ('{"users": 3}', "TypeError"),
+        ('{"users": [["a"]], "user_data": {}}', "TypeError"),
+        ("[" * 100_000, "LEAF's layout: RecursionError .*; expected {.users.: "),
+        (
+            '{"users": ["a", "a"], "user_data": {"a": {"x": [[1]], "y": [0]}}}',
+            r"all.json lists user 'a' twice, .* list every user once",
+        ),
+        (
+            '{"users": ["a"], "user_data": {"a": {"x": [[1]], "y": [1000000]}}}',
+            "largest label is 1000000, but there are 2 rows: .* or give classes=K",
+        ),
+        (
+            '{"users": ["a"], "user_data": {"a": {"x": [[1]], "y": [1.5]}}}',
+            "labels are of type float64; expected integers",
+        ),
+        (
+            '{"users": ["a"], "user_data": {"a": {"x": [[1%s]], "y": [1]}}}'
+            % ("0" * 400),
+            "user 'a' has rows that are not numbers of one shape",
+        ),
     ],
 )
 def test_other_files_are_one_line(tmp_path, content, told):
@@ -212,8 +232,18 @@ def test_other_files_are_one_line(tmp_path, content, told):
         (tmp_path / part).mkdir()
         if content:
             (tmp_path / part / "all.json").write_text(content)
-    with pytest.raises(ValueError, match=told):
+    with pytest.raises(ValueError, match=told) as error:
         load("leaf", path=str(tmp_path))
+    assert "\n" not in str(error.value)
+    assert str(tmp_path) in str(error.value)
+
+
+@pytest.mark.parametrize("classes", [0, -1, 2.5, "3", 2**40])
+def test_classes_are_a_whole_number(tmp_path, classes):
+    for part in ("train", "test"):
+        write(tmp_path, part, "all.json", {"a": ([[1.0]], [0])})
+    with pytest.raises(ValueError, match=rf"classes is {classes!r}; expected"):
+        load("leaf", path=str(tmp_path), classes=classes)
 
 
 def test_another_alphabet_is_refused(tmp_path):

@@ -295,7 +295,7 @@ def test_raw_archives_become_a_tfds_set_and_a_cache(cache_dir, tmp_path, monkeyp
             assert _pairs(found.x[rows], found.y[rows]) == _pairs(*made[prefix])
         assert found.official.tolist() == [0] * 40 + [1] * 20
         assert (found.num_classes, found.scale) == (10, 255.0)
-    assert not [f for f in cache_dir.iterdir() if f.name.startswith("tmp")]
+    assert not list(cache_dir.rglob(".pfljax-*"))
 
 
 def test_raw_archives_are_imported_again_where_they_are_given(cache_dir, tmp_path):

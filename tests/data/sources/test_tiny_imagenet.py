@@ -92,9 +92,9 @@ BAD = [
     ("wnids.txt", lambda file: file.unlink(), r"no wnids.txt in"),
     ("wnids.txt", lambda file: file.write_text("\n"), r"wnids.txt is empty"),
     ("words.txt", lambda file: file.write_text("cat"), r"line 1 of .*other than 2 fie"),
-    (TRAIN, _truncate, r"n01443537_0.JPEG cannot be decoded"),
+    (TRAIN, _truncate, r"n01443537_0.JPEG cannot be read"),
     (TRAIN, lambda file: save(file, picture(0)[:, :32]), r"32 x 64 pixels; expected"),
-    ("val/images/val_1.JPEG", lambda file: file.unlink(), r"val_1.JPEG cannot be dec"),
+    ("val/images/val_1.JPEG", lambda file: file.unlink(), r"val_1.JPEG cannot be read"),
     (VAL, lambda file: file.unlink(), r"no val_annotations.txt in"),
     (VAL, lambda file: file.write_text(f"a.JPEG\tn1{BOX}"), r"'n1', which is not in"),
     (

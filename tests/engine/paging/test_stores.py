@@ -1,6 +1,5 @@
 """Client states in host memory or on disk: the bits of a run on the devices alone."""
 
-import json
 import os
 import shutil
 import subprocess
@@ -9,6 +8,7 @@ import sys
 import jax
 import numpy as np
 import pytest
+from small_stores import BYTES, LAYOUT, disk, held, host, stored_records
 
 import stored
 from checkout import TESTS
@@ -17,20 +17,15 @@ from pfljax.conformance.toy import assert_close, assert_same
 from pfljax.engine.paging import programs as paging
 from pfljax.engine.paging import records
 from pfljax.engine.paging.disk import DiskStore, bytes_needed
-from pfljax.engine.paging.host import HostStore
 from pfljax.engine.paging.records import StoreError
 from pfljax.engine.population import DevicePopulation
 from pfljax.runs import checks
 from pfljax.runs.checkpoint import CheckpointError
-from pfljax.runs.folder import FolderError
+from pfljax.runs.folder import FolderError, read_json, write_json
 from pfljax.simulate import export, population, simulation
 from tiny import SEEN, environment, last_state, main, options
 
 JOB = SEEN.replace(algorithm="fedper", hyper={})
-BYTES = 40
-LAYOUT = records.layout(
-    {"a": jax.ShapeDtypeStruct((9,), np.float32), "b": jax.ShapeDtypeStruct((), "i4")}
-)
 
 
 @pytest.mark.parametrize("method", stored.METHODS)
@@ -76,33 +71,12 @@ def test_a_run_ends_as_on_the_devices(tmp_path, monkeypatch):
     assert_close(*models)
 
 
-def owner(kind="disk", clients=6):
-    return records.owner(kind, "abc", clients, LAYOUT)
-
-
-def disk(folder, keep=2, clients=6, writable=True):
-    return DiskStore(folder / "clients", owner("disk", clients), LAYOUT, keep, writable)
-
-
-def host(folder, clients=6):
-    return HostStore(folder / "clients", owner("host", clients), LAYOUT)
-
-
-def stored_records(rng, count):
-    return rng.integers(0, 256, (count, BYTES)).astype(np.uint8)
-
-
-def held(place, clients=6):
-    """What a store holds: {client: bytes}."""
-    found, there = place.read(np.arange(clients))
-    return {k: found[k].tobytes() for k in range(clients) if there[k]}
-
-
 @pytest.mark.parametrize("keep", [1, 2, 3])
 @pytest.mark.parametrize("kind", ["host", "disk"])
 def test_every_kept_checkpoint_can_be_gone_back_to(kind, keep, tmp_path):
     """At any moment, as after a kill: in calls, before and after a checkpoint."""
     rng, now, past = np.random.default_rng(keep), {}, {0: {}}
+    sums = {0: None}
 
     def open_in(folder, writable=True):
         return host(folder) if kind == "host" else disk(folder, keep, 6, writable)
@@ -113,10 +87,10 @@ def test_every_kept_checkpoint_can_be_gone_back_to(kind, keep, tmp_path):
         for round_, wanted in past.items():
             for writable in (False, True) if round_ == max(past) else (False,):
                 place = open_in(copy, writable)
-                place.restore(round_)
+                place.restore(round_, sums[round_])
                 assert held(place) == wanted
         place = open_in(copy, False)  # the writer has forgotten what was later
-        place.restore(max(past))
+        place.restore(max(past), sums[max(past)])
         assert held(place) == past[max(past)]
 
     (tmp_path / "run").mkdir()
@@ -130,7 +104,7 @@ def test_every_kept_checkpoint_can_be_gone_back_to(kind, keep, tmp_path):
         assert held(place) == now
         if rng.random() < 0.4:
             check(f"{round_}a")
-            place.save(round_)
+            sums[round_] = place.save(round_)
             check(f"{round_}b")
             past[round_] = dict(now)
             past = {r: past[r] for r in sorted(past)[-keep:]}
@@ -193,34 +167,6 @@ def test_records_are_the_bytes_of_all_leaves():
         records.layout(jax.eval_shape(jax.random.key, 0))
 
 
-def damage(folder, name):
-    file = folder / "clients" / name
-    content = bytearray(file.read_bytes())
-    content[: BYTES * 3 * 6] = bytes(len(content[: BYTES * 3 * 6]))
-    file.write_bytes(content)
-
-
-def test_damage_and_strangers_are_told_in_one_line(tmp_path):
-    place = disk(tmp_path)
-    place.write(1, np.asarray([2]), np.ones((1, BYTES), np.uint8))
-    with pytest.raises(StoreError, match="its clients is 6, not 7; put back"):
-        disk(tmp_path, clients=7)
-    with pytest.raises(StoreError, match="its store is 'disk', not 'host'"):
-        host(tmp_path)
-    damage(tmp_path, "rows.bin")
-    with pytest.raises(StoreError, match=r"the state of client 2 in .* is damaged"):
-        disk(tmp_path).read(np.asarray([2]))
-    (tmp_path / "clients" / "rows.bin").write_bytes(b"")
-    with pytest.raises(StoreError, match=r"rows.bin is damaged: 0 bytes, expected 720"):
-        disk(tmp_path)
-    (tmp_path / "clients" / "store.json").write_text("{")
-    with pytest.raises(StoreError, match=r"store.json is damaged"):
-        disk(tmp_path)
-    (tmp_path / "clients" / "store.json").write_text(json.dumps({"format": 2}))
-    with pytest.raises(StoreError, match=r"store.json is damaged|upgrade"):
-        disk(tmp_path)
-
-
 @pytest.fixture(scope="module")
 def on_disk(tmp_path_factory):
     """The folder of a finished run with its clients on disk."""
@@ -242,9 +188,9 @@ def test_a_run_goes_on_with_its_own_store_only(on_disk, tmp_path):
     for kind in ("device", "host"):
         with pytest.raises(FolderError, match=f"in the store 'disk', not '{kind}'; go"):
             run(job.replace(store=kind), quiet=True, report=False)
-    fields = json.loads((folder / "config.json").read_text())
+    fields = read_json(folder / "config.json")
     fields["machine"]["store"] = "device"
-    (folder / "config.json").write_text(json.dumps(fields))
+    write_json(folder / "config.json", fields)
     with pytest.raises(CheckpointError, match="another store of its client states"):
         run(job, quiet=True, report=False)
 
@@ -278,10 +224,3 @@ def test_too_small_a_disk_is_told(tmp_path, monkeypatch):
     assert not said
     population._check_room(tmp_path, job, 10**6, 10**12, said.append)
     assert said[0].startswith("pfljax: warning: the states of the clients may take 50")
-
-
-def test_a_full_disk_is_one_line(tmp_path, monkeypatch):
-    place = disk(tmp_path)
-    monkeypatch.setattr("pfljax.engine.paging.disk.os.pwrite", lambda *args: 1)
-    with pytest.raises(StoreError, match="is full; make room, and the same command"):
-        place.write(1, np.asarray([2]), np.ones((1, BYTES), np.uint8))

@@ -34,11 +34,14 @@ def call(monkeypatch, tmp_path, capsys):
 
     def called(name, *options):
         module = importlib.import_module(name)
+        script = importlib.import_module("shared.script")
         monkeypatch.setattr(sys, "argv", [f"{name}.py", *options])
         monkeypatch.chdir(tmp_path)
-        table = getattr(module, "COLUMNS", None) if "table" in name else None
         try:
-            module.main(*(("A table.", "runs/table", table) if table else ()))
+            if "table" in name:
+                module.main("A table.", "runs/table", module.COLUMNS)
+            else:
+                script.run(module.main)
             code = 0
         except SystemExit as error:
             code = error.code
@@ -193,7 +196,7 @@ def test_numbers_below_one_are_refused(name, option, call):
     for number in ("0", "-1", "x"):
         code, _, told = call(name, option, number)
         assert code == 2
-        assert f"argument {option}: " in told
+        assert f"Error parsing {option}: " in told
 
 
 def test_tables_keep_what_was_tuned_before_on_the_same_seeds(call, monkeypatch):
@@ -238,7 +241,8 @@ def test_deviations_keep_what_ran_before(call, monkeypatch, tmp_path):
         rows = [f"0,{R},personal,,test,{metric},.5\n" for metric in metrics]
         head = "seed,round,judged,lambda,split,metric,mean\n"
         (out / "sweep.csv").write_text(head + "".join(rows))
-        write_json(out / "sweep.json", {"experiment": config.to_dict(experiment)})
+        told = {"experiment": config.to_dict(experiment), "over": {}}
+        write_json(out / "sweep.json", told)
 
     participation = importlib.import_module("shared.participation")
     monkeypatch.setattr(module, "took_part", lambda *_: participation.Part(5, 5))
@@ -287,7 +291,9 @@ def test_points_run_one_by_one_are_told_with_their_pace(call, monkeypatch):
     assert out == "one after another: 8 points ran in 0 s, 0.0 s a point\n"
     for e in made[1:3]:
         Path(e.output.out).mkdir(parents=True)
-        write_json(Path(e.output.out) / "summary.json", {"rounds": 2})
+        last = {"round": 2, "evaluations": []}
+        told = {"rounds": 2, "last": last}
+        write_json(Path(e.output.out) / "summary.json", told)
     assert "6 points ran" in call("fig3", *one_by_one)[1]
     assert module.pace(0, 1.0) == "0 points ran in 1 s"
 

@@ -1,0 +1,42 @@
+"""The options of the experiments' scripts: a script's are the parameters of its `main`.
+
+Each script ends with `script.run(main)`.
+"""
+
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import tyro
+from tyro.conf import arg
+from tyro.constructors import PrimitiveConstructorSpec
+
+from pfljax.runtime import errors
+
+
+def run(main: Callable[..., Any]) -> Any:
+    """What `main` returns, called with the options of the command line.
+
+    A user's mistake is one line, and Ctrl-C ends the program at once.
+    """
+    with errors.in_one_line(), errors.stopped_at_once():
+        return tyro.cli(main)
+
+
+def _positive(texts: list[str]) -> int:
+    number = int(texts[0])
+    if number < 1:
+        raise ValueError(f"{number}; expected at least 1")
+    return number
+
+
+# Refused while the options are read: a script may have run for minutes before it asks.
+AT_LEAST_ONE: PrimitiveConstructorSpec = PrimitiveConstructorSpec(
+    nargs=1,
+    metavar="INT",
+    instance_from_str=_positive,
+    is_instance=lambda value: value is None or isinstance(value, int),
+    str_from_instance=lambda value: [str(value)],
+)
+Positive = Annotated[int, AT_LEAST_ONE]
+Rounds = Annotated[int | None, AT_LEAST_ONE, arg(help="In place of the scale's.")]
+Seeds = Annotated[tuple[int, ...], arg(help="A run of each.")]

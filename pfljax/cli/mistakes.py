@@ -1,0 +1,97 @@
+"""What is wrong with the options of a command, in one line."""
+
+import dataclasses
+import inspect
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from tyro.conf import Positional
+
+from pfljax import registry
+from pfljax.cli.options import value_of
+from pfljax.registry import annotations
+
+# Of tyro's messages. A rule, of ASCII where stderr has no more, lies between what is
+# wrong and what tyro advises.
+FRAME = "│╭╮╰╯ "
+RULES = ("─", "---")
+EXTRA = re.compile(r"Unrecognized .*?options: (.*)")
+WRONG = re.compile(r"Error parsing (--[\w-]+):")
+MISSING = re.compile(r"Missing from [^:]*: (\S+) (.*) \(required\)")
+
+
+def check_names(name: str, command: Callable, args: Sequence[str]) -> None:
+    """Raises a ValueError for an option that the command lacks, with the nearest.
+
+    Before tyro, which does not know the nearest.
+    """
+    known = options_of(command)
+    for arg in args:
+        option = arg.partition("=")[0].replace("_", "-")
+        if not arg.startswith("--") or option in known:
+            continue
+        nearest = registry.near(option.strip("-"), [key.strip("-") for key in known])
+        hint = f" (did you mean --{nearest[0]}?)" if nearest else ""
+        raise ValueError(
+            f"`pfljax {name}` has no option {option}{hint}; see {_help(name, args)}"
+        )
+
+
+def options_of(command: Callable) -> dict[str, Any]:
+    """The type of every option of a command, by its name as it is typed."""
+    options: dict[str, Any] = {"--help": bool}
+    for parameter in inspect.signature(command).parameters.values():
+        options |= dict(_options(parameter.name, parameter.annotation))
+    return options
+
+
+def _options(name: str, annotation: Any) -> Iterator[tuple[str, Any]]:
+    """(option, type) of a parameter, or of each field where it is a dataclass."""
+    notes = getattr(annotation, "__metadata__", ())
+    kind = annotation.__origin__ if notes else annotation
+    if dataclasses.is_dataclass(kind):
+        for field in dataclasses.fields(kind):
+            yield from _options(field.name, field.type)
+        return
+    if Positional in notes:
+        return
+    typed = name.replace("_", "-")
+    yield f"--{typed}", kind
+    if kind is bool:
+        yield f"--no-{typed}", kind
+
+
+def sentence(name: str, command: Callable, args: Sequence[str], boxed: str) -> str:
+    """What tyro says is wrong, in a box of several lines, as a line of ours."""
+    said = _first_paragraph(boxed).rstrip(".")
+    if extra := EXTRA.match(said):
+        said = f"`pfljax {name}` takes no {extra[1]}"
+    elif missing := MISSING.match(said):
+        said = f"`pfljax {name}` needs {missing[1]} ({missing[2].rstrip('.')})"
+    elif wrong := WRONG.match(said):
+        option = wrong[1]
+        expected = annotations.described(options_of(command)[option])
+        said = f"{option} is {value_of(option, args)!r}; expected {expected}"
+    return f"{said}; see {_help(name, args)}"
+
+
+def _help(name: str, args: Sequence[str]) -> str:
+    """The command that lists the options; those of the method too, if one is named."""
+    method = value_of("--algorithm", args)
+    named = f"--algorithm {method} " if method else ""
+    return f"`pfljax {name} {named}--help`"
+
+
+def _first_paragraph(boxed: str) -> str:
+    """The text below the title of tyro's frame, up to the first rule, as one line."""
+    words = []
+    for line in boxed.splitlines()[1:]:
+        text = line.strip(FRAME)
+        is_rule = text.startswith(RULES)
+        # In ASCII a rule lies below the title, too.
+        if is_rule and words:
+            break
+        if not is_rule:
+            words += text.split()
+    return " ".join(words)

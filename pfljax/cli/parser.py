@@ -1,0 +1,106 @@
+"""From the arguments of the program to a command that is called."""
+
+import contextlib
+import inspect
+import io
+from collections.abc import Callable, Sequence
+
+import tyro
+
+from pfljax import registry
+from pfljax.cli import commands, mistakes, options
+from pfljax.runtime import errors, limits
+
+ABOUT = """Personalised federated learning, simulated."""
+MORE = """`pfljax COMMAND --help` lists the options of a command, and `pfljax run
+--algorithm ditto --help` those of the method as well. `pfljax --tyro-print-completion
+bash` prints what a shell completes them by (also zsh, fish and tcsh)."""
+
+GROUPS: dict[str, dict[str, Callable]] = {
+    "Run": {
+        "run": commands.run,
+        "resume": commands.resume,
+        "sweep": commands.sweep,
+    },
+    "Look at runs": {
+        "report": commands.report,
+        "landscape": commands.landscape,
+        "export": commands.export,
+    },
+    "Names and data": {
+        "list": commands.list_,
+        "prepare": commands.prepare,
+    },
+    "Check": {
+        "conformance": commands.conformance,
+        "bench": commands.bench,
+    },
+}
+COMMANDS = {
+    name: command for group in GROUPS.values() for name, command in group.items()
+}
+COMPLETION = "--tyro-print-completion"
+SHELLS: dict[str, None] = {"bash": None, "zsh": None, "fish": None, "tcsh": None}
+OF_A_METHOD = ("run", "sweep")  # whose options depend on the method
+
+
+def run(args: Sequence[str]) -> None:
+    """Runs the command of the arguments; a user's error is a line and exit code 2."""
+    with errors.in_one_line("pfljax"):
+        if not args or args[0] in ("-h", "--help"):
+            print(overview())
+            return
+        limits.check()
+        command = _parsed(args)
+        command()
+
+
+def overview() -> str:
+    """The commands below their headings: what each does, and how it is typed.
+
+    tyro would list them in one box, without headings.
+    """
+    lines = ["usage: pfljax COMMAND ...", "", ABOUT]
+    for heading, group in GROUPS.items():
+        lines += ["", f"{heading}:"]
+        for name, command in group.items():
+            about, *_, example = (inspect.getdoc(command) or "").splitlines()
+            lines.append(f"  {name:12} {about}")
+            lines.append(f"  {'':12}   {example.removeprefix('Such as: ')}")
+    return "\n".join([*lines, "", MORE])
+
+
+def _parsed(args: Sequence[str]) -> Callable[[], None]:
+    """The command with its arguments, ready to be called.
+
+    Raises:
+      ValueError: the arguments are wrong.
+    """
+    name = args[0]
+    if name == COMPLETION:
+        registry.find("shell", SHELLS, " ".join(args[1:]))
+        of_a_method = options.record_of_all_methods()
+    else:
+        registry.find("command", COMMANDS, name)
+        of_a_method = options.record(args[1:] if name in OF_A_METHOD else ())
+    functions = {}
+    for key, command in COMMANDS.items():
+        record = of_a_method if key in OF_A_METHOD else None
+        functions[key] = options.kept(command, record)
+    if name in functions:
+        mistakes.check_names(name, functions[name], args[1:])
+    boxed = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(boxed):
+            return tyro.extras.subcommand_cli_from_dict(
+                functions,
+                prog="pfljax",
+                description=ABOUT,
+                args=args,
+                config=(tyro.conf.OmitArgPrefixes,),
+            )
+    except SystemExit as stop:
+        if not stop.code:
+            raise
+        said = mistakes.sentence(name, functions[name], args, boxed.getvalue())
+        raise ValueError(said) from None

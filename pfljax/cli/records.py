@@ -1,0 +1,102 @@
+"""The settings as a dataclass, for tyro makes an option of each field of one.
+
+A group of settings is a dataclass in it, so that `--help` has a heading a group.
+"""
+
+import dataclasses
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from inspect import Parameter
+from typing import Annotated, Any, Literal
+
+import tyro
+
+from pfljax.registry import Choice, annotations
+from pfljax.runs import settings
+
+CONFIG = "Another run's config.json instead of options; only --out may stand beside it."
+Field = tuple[str, Any, Any]  # as `dataclasses.make_dataclass` takes it
+
+
+@dataclasses.dataclass(frozen=True)
+class FromFile:
+    """The options beside --config."""
+
+    config: Annotated[str, tyro.conf.arg(help=CONFIG)]
+    out: Annotated[str | None, tyro.conf.arg(help="Run folder, else the file's.")] = (
+        None
+    )
+
+
+def of_settings(
+    algorithm: str,
+    factory: Callable | None,
+    own: Mapping[str, Parameter],
+    names: tuple[str, ...] = (),
+) -> type:
+    """The settings by group, and the method's `own` options.
+
+    With the `names` of methods, `--algorithm` takes one of these alone.
+    """
+    fields = []
+    for name, group in settings.GROUPS.items():
+        fields.append(_settings_group(name, group, names))
+        if name == "method" and own:
+            fields.append(_method_group(algorithm, factory, own))
+    fields.append(_setting(settings.FIELDS["seed"]))
+    file = Annotated[str | None, tyro.conf.arg(help=CONFIG)]
+    fields.append(("config", file, dataclasses.field(default=None)))
+    # By keyword alone: an option without a default may stand before others.
+    return dataclasses.make_dataclass("Options", fields, kw_only=True)
+
+
+def _settings_group(name: str, group: type, names: tuple[str, ...]) -> Field:
+    """The settings of a group."""
+    fields = []
+    for field in dataclasses.fields(group):
+        # The method's own options have names of their own.
+        if field.name != "hyper":
+            fields.append(_setting(field))
+        if field.name == "algorithm" and names:
+            default = dataclasses.field(default=field.default)
+            fields[-1] = (field.name, Literal[names], default)
+    return _group(name, group.__doc__, fields)
+
+
+def _method_group(
+    algorithm: str, factory: Callable | None, own: Mapping[str, Parameter]
+) -> Field:
+    """The method's own options, below the first line of its docstring."""
+    about = inspect.getdoc(factory) or algorithm
+    fields = []
+    for name, option in own.items():
+        default = option.default
+        if default is option.empty:
+            default = dataclasses.MISSING
+        kind = annotations.written(option)
+        fields.append((name, kind, dataclasses.field(default=default)))
+    return _group(algorithm, about.partition("\n")[0], fields)
+
+
+def _group(name: str, about: str | None, fields: Iterable[Field]) -> Field:
+    """A field whose options stand below a heading of their own."""
+    fields = list(fields)
+    namespace = {"__doc__": about}
+    group = dataclasses.make_dataclass(name, fields, namespace=namespace, kw_only=True)
+    needed = [field for *_, field in fields if field.default is dataclasses.MISSING]
+    if needed:
+        return name, group, dataclasses.field()
+    return name, group, dataclasses.field(default_factory=group)
+
+
+def _setting(field: dataclasses.Field) -> Field:
+    """The option of a setting; of a Choice, its text."""
+    kind: Any = field.type
+    default: Any = field.default
+    if kind is Choice:
+        kind = str
+        default = str(default)
+    elif kind == tuple[Choice, ...]:
+        kind = tuple[str, ...]
+    help_text = tyro.conf.arg(help=field.metadata["help"])
+    return field.name, Annotated[kind, help_text], dataclasses.field(default=default)

@@ -1,0 +1,173 @@
+"""Rounds by a script: who is asked, who reports, how much is done, with whose keys.
+
+The script is an input of the compiled rounds. One program plays whatever a law wants to
+see, and nothing is compiled for it.
+"""
+
+from functools import cache
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from pfljax import engine
+from pfljax.conformance import toy
+from pfljax.core import tree
+from pfljax.core.channel import Channel
+from pfljax.core.origins import parts
+from pfljax.core.types import (
+    Algorithm,
+    Array,
+    Cohort,
+    Key,
+    Metrics,
+    Origin,
+    Turn,
+    Upload,
+)
+from pfljax.engine.rounds import rounds
+from pfljax.selection import Selection
+
+ROUNDS = 6
+ASKED = 5  # clients of a round
+PLACES = ASKED + 1  # of the cohort: the last one stays empty
+CLIENTS = len(toy.SIZES)
+MANY = 1000  # more steps than anybody's budget
+
+
+class Script(NamedTuple):
+    """Who does what; M places of the cohort."""
+
+    cohorts: Array  # i32[ROUNDS, M], who stands in each place; CLIENTS for nobody
+    reports: Array  # f32[M], 0 for who trains in vain, and for nobody
+    steps: Array  # i32[M], at most so many
+    keys: Array  # key[ROUNDS, CLIENTS], of each client's turns
+    held_back: Array  # bool[], whether clients upload the origin of what they changed
+
+
+@cache
+def as_written() -> Script:
+    """Everybody does all the work."""
+    rng = np.random.default_rng(0)
+    everybody = np.tile(np.arange(CLIENTS), (ROUNDS, 1))
+    asked = rng.permuted(everybody, axis=1)[:, :ASKED]
+    cohorts = np.pad(asked, [(0, 0), (0, 1)], constant_values=CLIENTS)
+    reports = np.arange(PLACES) < ASKED
+    return Script(
+        cohorts=jnp.asarray(cohorts, jnp.int32),
+        reports=jnp.asarray(reports, jnp.float32),
+        steps=jnp.full(PLACES, MANY),
+        keys=jax.random.split(jax.random.key(2), (ROUNDS, CLIENTS)),
+        held_back=jnp.bool_(False),
+    )
+
+
+def without_empty_places(script: Script) -> Script:
+    """The same rounds in a cohort of as many places as are taken."""
+    return script._replace(
+        cohorts=script.cohorts[:, :ASKED],
+        reports=script.reports[:ASKED],
+        steps=script.steps[:ASKED],
+    )
+
+
+def renumbered(script: Script, old: Any) -> Script:
+    """The rounds of a script, where client `old[i]` is called i; the last place first.
+
+    Each client keeps its keys: only its number is another.
+    """
+    new = jnp.argsort(old)
+    nobody = jnp.append(new, CLIENTS)
+    cohorts = nobody[script.cohorts]
+    return script._replace(
+        cohorts=cohorts[:, ::-1],
+        reports=script.reports[::-1],
+        steps=script.steps[::-1],
+        keys=script.keys[:, old],
+    )
+
+
+def compile_rounds(setting: engine.Setting) -> Any:
+    """The rounds of a setting, jitted as (state, train, count, script).
+
+    Selection and channel of the setting give way to the script's. The state is donated.
+    """
+
+    def run(state, train, count, script):
+        acted = setting._replace(
+            algorithm=_with_keys(script.keys, setting.algorithm),
+            selection=selection_of(script),
+            channel=counting(script.held_back),
+        )
+        return rounds(acted, state, train, count, ROUNDS)
+
+    return jax.jit(run, donate_argnums=0)
+
+
+def selection_of(script: Script) -> Selection:
+    """The cohorts of the script; the selection's state counts the rounds."""
+
+    def choose(round_: Array, key: Key) -> Array:
+        return script.cohorts[round_]
+
+    def work(key: Key, steps: Array) -> tuple[Array, Array]:
+        return jnp.minimum(steps, script.steps), script.reports
+
+    def update(round_: Array, cohort: Cohort, metrics: Metrics) -> Array:
+        return round_ + 1
+
+    return Selection(
+        cohort=script.cohorts.shape[1],
+        choose=choose,
+        work=work,
+        init=lambda: jnp.int32(0),
+        update=update,
+    )
+
+
+def counting(held_back: Array) -> Channel:
+    """A channel that remembers how many uploads it was given.
+
+    With `held_back`, bool[], a client sends the origin of what it changed.
+    """
+
+    def send(
+        count: Array,
+        key: Key,
+        origin: Origin,
+        upload: Upload,
+    ) -> Upload:
+        start, values, others = parts(origin, upload)
+        values = tree.where(held_back, start, values)
+        return tree.merge(values, others)
+
+    def receive(
+        count: Array,
+        key: Key,
+        uploads: Upload,
+        cohort: Cohort,
+    ) -> tuple[Upload, Array]:
+        return uploads, count + cohort.mask.sum()
+
+    return Channel(init=lambda: jnp.float32(0), send=send, receive=receive)
+
+
+def _with_keys(keys: Array, algorithm: Algorithm) -> Algorithm:
+    """The method, whose turns have these keys [ROUNDS, CLIENTS].
+
+    The engine makes a turn's key of the client's number, so a renumbered client would
+    draw other minibatches; here it keeps those of its old number (`renumbered`). Keys
+    that are an input need not be compiled either.
+    """
+
+    def keyed(turn: Turn) -> Turn:
+        return turn._replace(key=keys[turn.round, turn.id])
+
+    def message(turn, server, client):
+        return algorithm.message(keyed(turn), server, client)
+
+    def train(turn, message, client, data):
+        return algorithm.train(keyed(turn), message, client, data)
+
+    return algorithm._replace(message=message, train=train)

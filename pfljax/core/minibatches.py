@@ -1,0 +1,77 @@
+"""Which of a client's rows a step sees.
+
+A client's rows are `size` rows of the pool, behind its `offset`; nothing is copied or
+stored in another order. `minibatch` computes the numbers of the rows of one step from
+the step's own number: an epoch is a permutation of the client's rows, cut into batches.
+The last batch of an epoch may be short, and is padded under mask 0. Of a client with 5
+rows, in batches of 2:
+
+    step    0     1     2     3     4     5
+    rows    1 4   3 2   0 -   0 3   4 2   1 -
+    mask    1 1   1 1   1 0   1 1   1 1   1 0
+"""
+
+import jax
+import jax.numpy as jnp
+
+from pfljax.core import tree
+from pfljax.core.shuffle import index_shuffle
+from pfljax.core.types import Array, Batch, ClientData, Key, Local
+
+
+def steps_per_epoch(local: Local, size: Array) -> Array:
+    """Batches that cover `size` rows, the last one short if need be; i32[...]."""
+    return -(-size // local.batch_size)
+
+
+def minibatch(
+    data: ClientData,
+    step: Array,
+    key: Key,
+    batch_size: int,
+) -> Batch:
+    """Rows of a step: exact epochs, each shuffled anew, the last batch short."""
+    size = jnp.maximum(data.size, 1)
+    per_epoch = -(-size // batch_size)
+    epoch = step // per_epoch
+    first = step % per_epoch * batch_size
+    position = first + jnp.arange(batch_size)
+    # The shuffle is one of [0, size): padding takes the last row, under mask 0.
+    existing = jnp.minimum(position, size - 1)
+    index = index_shuffle(existing, size, key, epoch)
+    return rows(data, index, position < data.size)
+
+
+def sample(
+    data: ClientData,
+    key: Key,
+    batch_size: int,
+) -> Batch:
+    """`batch_size` rows drawn uniformly with replacement."""
+    size = jnp.maximum(data.size, 1)
+    drawn = jax.random.randint(key, (batch_size,), 0, size)
+    has_rows = jnp.full(batch_size, data.size > 0)
+    return rows(data, drawn, has_rows)
+
+
+def rows(
+    data: ClientData,
+    index: Array,
+    valid: Array,
+) -> Batch:
+    """The client's rows at `index` [B], in storage type; mask from `valid` [B]."""
+    x, y = tree.take(data.examples, data.offset + index)
+    return Batch(x, y, valid.astype(jnp.float32))
+
+
+def in_batches(batch: Batch, batch_size: int) -> Batch:
+    """A batch of whole batches as a stack of them, leaves [B / batch_size, ...].
+
+    A model applied to each by `vmap` sees `batch_size` rows, as its batch normalisation
+    must, however many are computed at once.
+    """
+
+    def stacked(leaf: Array) -> Array:
+        return leaf.reshape(-1, batch_size, *leaf.shape[1:])
+
+    return jax.tree.map(stacked, batch)

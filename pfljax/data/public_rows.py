@@ -1,0 +1,34 @@
+"""The rows that the server holds in place of clients, their labels true."""
+
+from typing import Any
+
+import numpy as np
+
+from pfljax.core.types import ClientData, Examples
+from pfljax.data.arrays import Arrays
+
+
+def set_aside(
+    rows: np.ndarray, share: float, seed: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """(rows for the clients, int(share * R) rows for the server), both ascending."""
+    count = int(share * len(rows))
+    # A stream apart from those of partition, split and noise.
+    drawn = np.random.default_rng([seed, 3]).permutation(rows)
+    return np.sort(drawn[count:]), np.sort(drawn[:count])
+
+
+def held_by_server(arrays: Arrays, rows: np.ndarray) -> ClientData | None:
+    """The server's rows as a client's data; None for no rows."""
+    if not len(rows):
+        return None
+    x: Any = arrays.x[rows]
+    y: Any = arrays.y[rows]
+    offset: Any = np.int32(0)
+    size: Any = np.int32(len(rows))
+    return ClientData(Examples(x, y), offset, size)
+
+
+def settings(share: float, rows: np.ndarray) -> dict[str, Any]:
+    """What the manifest says of the server's rows, if it has any."""
+    return {"public": share, "public_rows": len(rows)} if len(rows) else {}

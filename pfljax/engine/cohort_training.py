@@ -1,0 +1,172 @@
+"""The local training of a cohort, on one device or several.
+
+Every device runs `_train_here` on its own turns. It fetches the states of these clients
+from the devices that own them, trains them chunk after chunk, and stores the new states
+with their owners. On one device the same functions run, and nothing travels. Of six
+clients, 0 1 2 on device 0 and 3 4 5 on device 1, the cohort 1 5 2 3 may be dealt so:
+
+    device 0   fetches 1, and 5 from device 1   trains 1 5   stores 5 on device 1
+    device 1   fetches 3, and 2 from device 0   trains 2 3   stores 2 on device 0
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+
+from pfljax.core import channel, tree
+from pfljax.core.keys import derive
+from pfljax.core.types import (
+    Array,
+    ClientData,
+    Examples,
+    Key,
+    Metrics,
+    RunState,
+    Turn,
+)
+from pfljax.engine import contract, mesh, travel
+from pfljax.engine.chunked_vmap import over_clients
+from pfljax.engine.plan import FAR, Turns, public_rows, reporting_rows, round_key
+from pfljax.engine.setting import Setting
+
+
+class Shared(NamedTuple):
+    """What every device has whole in a round."""
+
+    server: Any
+    channel: Any  # the channel's state
+    round: Array  # i32[]
+    key: Key  # of this round
+    turns: Turns  # of all devices
+    public: ClientData | None
+
+
+class Pool(NamedTuple):
+    """The rows of a device: everybody's, or with homes those of its own clients."""
+
+    examples: Examples
+    offset: Array  # i32[clients whose rows these are]
+
+
+def train_cohort(
+    setting: Setting,
+    state: RunState,
+    train: ClientData,
+    turns: Turns,
+    public: ClientData | None,
+) -> tuple[Any, Any, Metrics]:
+    """(states of all clients, uploads [M], metrics [M]) after the cohort's training."""
+    num_clients = train.size.shape[0]
+
+    def on_device(shared: Shared, pool: Pool, clients: Any, turns: Turns) -> Any:
+        return _train_here(setting, num_clients, shared, pool, clients, turns)
+
+    # A device needs its own turns, and those of all, for it owns states of others'.
+    # `drawn` may be of another length than the slots, which could not be split.
+    turns = turns._replace(drawn=turns.ids)
+    shared = Shared(
+        server=state.server,
+        channel=state.channel,
+        round=state.round,
+        key=round_key(state.key, state.round),
+        turns=turns,
+        public=public,
+    )
+    pool = Pool(examples=train.examples, offset=train.offset)
+    grid = setting.mesh
+    rows_lie = mesh.data(grid)
+    run = mesh.over(grid, on_device, mesh.WHOLE, rows_lie, mesh.SPLIT, mesh.SPLIT)
+    return run(shared, pool, state.clients, turns)
+
+
+def _train_here(
+    setting: Setting,
+    num_clients: int,
+    shared: Shared,
+    pool: Pool,
+    clients: Any,
+    turns: Turns,
+) -> tuple[Any, Any, Metrics]:
+    """(this device's block of states, uploads, metrics) after this device's turns."""
+    grid = setting.mesh
+    states = travel.fetch(grid, clients, shared.turns.rows, turns.rows)
+    data = _rows_of(grid, pool, turns)
+    new_states, uploads, metrics = _take_turns(
+        setting, num_clients, shared, turns, states, data
+    )
+    everybodys_rows = reporting_rows(shared.turns)
+    local_rows = reporting_rows(turns)
+    clients = travel.store(grid, clients, everybodys_rows, local_rows, new_states)
+    return clients, uploads, metrics
+
+
+def _rows_of(grid: mesh.Grid | None, pool: Pool, turns: Turns) -> ClientData:
+    """The training rows of these turns, as this device numbers them."""
+    # An empty slot takes some client's offset; it reads no row.
+    offset = tree.take(pool.offset, mesh.inside(grid, turns.ids, pool.offset))
+    offset = mesh.inside(grid, offset, pool.examples.y)
+    return ClientData(pool.examples, offset, turns.size)
+
+
+def _take_turns(
+    setting: Setting,
+    num_clients: int,
+    shared: Shared,
+    turns: Turns,
+    states: Any,
+    data: ClientData,
+) -> tuple[Any, Any, Metrics]:
+    """(new states, uploads, metrics) of these turns, chunk after chunk."""
+
+    def take_turn(client_id, steps, offset, size, client):
+        turn = Turn(
+            key=client_key(shared.key, client_id),
+            round=shared.round,
+            steps=steps,
+            id=client_id,
+            num_clients=num_clients,
+            public=public_rows(data.examples, shared.public),
+        )
+        rows = ClientData(data.examples, offset, size)
+        return _exchange(setting, shared, turn, client, rows)
+
+    width = setting.width
+    used = None
+    # A part of the cohort, and empty slots behind it, whose chunks are left out.
+    if setting.mesh is not None:
+        width = width or -(-setting.selection.cohort // setting.mesh.size)
+        used = (turns.rows < FAR).sum()
+    args = turns.ids, turns.steps, data.offset, data.size, states
+    return over_clients(take_turn, args, turns.steps, width, used)
+
+
+def _exchange(
+    setting: Setting,
+    shared: Shared,
+    turn: Turn,
+    client: Any,
+    data: ClientData,
+) -> tuple[Any, Any, Metrics]:
+    """(new state, upload as it leaves the client, metrics) of one client's turn."""
+    algorithm = setting.algorithm
+    message = algorithm.message(turn, shared.server, client)
+    new_client, upload, metrics = algorithm.train(turn, message, client, data)
+    contract.check_state(algorithm, "train", "client", client, new_client)
+    contract.check_metrics(metrics)
+    if setting.channel is not None:
+        channel_key = derive(turn.key, "channel")
+        upload = channel.sent(
+            setting.channel,
+            algorithm,
+            shared.channel,
+            channel_key,
+            message,
+            client,
+            upload,
+        )
+    return new_client, upload, metrics
+
+
+def client_key(key: Key, client_id: Array) -> Key:
+    """A client's key of this round."""
+    return jax.random.fold_in(derive(key, "turn"), client_id)

@@ -1,0 +1,67 @@
+"""What a method has to return, checked while its functions are traced."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from pfljax.core.types import Algorithm, Metrics
+
+
+def check_metrics(metrics: Metrics) -> None:
+    """Refuses training metrics without a loss, which every table needs."""
+    if "loss" not in metrics:
+        raise ValueError(
+            f"the method's `train` returned the metrics {sorted(metrics)}; give the "
+            'data loss as "loss"'
+        )
+
+
+def check_state(
+    algorithm: Algorithm,
+    role: str,
+    owner: str,
+    before: Any,
+    after: Any,
+) -> None:
+    """Refuses a new state that is not shaped as the old one, while it is traced.
+
+    It is what the function `role` of the method, such as "train", made of the state of
+    its `owner`, "client" or "server". Later it would be an error of the loop over
+    rounds, which names no method, or a dtype that the scatter casts in silence.
+    """
+    change = _first_change(before, after)
+    if change is None:
+        return
+    # By the role: the function may be a lambda, or have any name. It was written in
+    # `ditto` if it is `ditto.<locals>.train`.
+    function = getattr(algorithm, role)
+    written_in = getattr(function, "__qualname__", repr(function)).partition(".")[0]
+    raise ValueError(
+        f"{written_in}: `{role}` returned another {owner} state than it began with: "
+        f"{change}; keep the structure, shapes and dtypes of `init`"
+    )
+
+
+def _first_change(before: Any, after: Any) -> str | None:
+    """The first leaf that two states do not share, and how it was and is."""
+    old = _forms(before)
+    new = _forms(after)
+    for path in old | new:
+        was = old.get(path, "missing")
+        now = new.get(path, "missing")
+        if was != now:
+            return f"the leaf {path or 'itself'} is {now}, expected {was}"
+    was = jax.tree.structure(before)
+    now = jax.tree.structure(after)
+    return None if was == now else f"it is {now}, expected {was}"
+
+
+def _forms(state: Any) -> dict[str, str]:
+    """The dtype and the shape of each leaf, such as "float32[3, 4]", by its path."""
+    forms = {}
+    for path, leaf in jax.tree_util.tree_leaves_with_path(state):
+        # Python numbers are states as well, and have no shape of their own.
+        leaf = jnp.asarray(leaf)
+        forms[jax.tree_util.keystr(path)] = f"{leaf.dtype}{list(leaf.shape)}"
+    return forms

@@ -1,0 +1,160 @@
+"""From a model's forward pass to a `Task`, whatever library the model is written in.
+
+Linen (`task.py`) and NNX (`nnx.py`) differ in how a module is called. What a method
+needs beside that is made here: logits, features and loss of a batch, statistics that
+follow it in training mode, and which leaf belongs to which part and module.
+"""
+
+from collections.abc import Callable, Sequence
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from flax.traverse_util import flatten_dict, unflatten_dict
+
+from pfljax import registry
+from pfljax.core import statistics, tree
+from pfljax.core.types import Array, Batch, Key, Params, Task
+from pfljax.models.variables import apart, without_key
+
+LOSSES = {"cross_entropy": optax.softmax_cross_entropy_with_integer_labels}
+PARTS = ("body", "head")
+# (state, x, mask, part, key) -> (outputs, new statistics), as `assemble` says.
+Apply = Callable[..., tuple[Array, Params]]
+
+
+def assemble(
+    *,
+    init: Callable[[Key], Params],
+    apply: Apply,
+    normalise: Callable[[Array], Array],
+    row: np.ndarray,
+    loss: str,
+    shapes: Params,
+    order: Sequence[tuple[str, ...]],
+) -> Task:
+    """The task of a model's `apply`.
+
+    Args:
+      init: key -> params.
+      apply: (state, x, mask, part, key) -> (outputs, new statistics) of rows x, of
+        which those of `mask` count; `part` is "body", "head" or None for both. A key is
+        training mode, None evaluation mode.
+      normalise: raw x -> f32.
+      row: one raw row, [1, *input_shape].
+      loss: a name in `LOSSES`.
+      shapes: params, abstract or not; its top level is "body" and "head".
+      order: the paths of the modules, first to last; absent ones come after, sorted.
+    """
+    registry.require_known("loss", loss, LOSSES)
+    row_loss = LOSSES[loss]
+    run = _runner(apply, normalise)
+
+    def logits(params: Params, batch: Batch, key: Key | None) -> Array:
+        return run(params, batch, None, key)
+
+    def features(params: Params, batch: Batch, key: Key | None) -> Array:
+        return run(params, batch, "body", key)
+
+    def predict(params: Params, batch: Batch) -> Array:
+        return logits(params, batch, None)
+
+    def mean_loss(params: Params, batch: Batch, key: Key | None) -> Array:
+        rows = row_loss(logits(params, batch, key), batch.y)
+        total = jnp.sum(batch.mask * rows)
+        # An empty batch has the loss 0, not NaN: so steps a client without rows.
+        return total / jnp.maximum(jnp.sum(batch.mask), 1)
+
+    def head(params: Params, z: Array) -> Array:
+        return run(params, Batch.of_rows(z), "head", None)
+
+    modules, num_modules = number_modules(shapes, order)
+    # By shapes alone: nothing is computed or put on a device before a run.
+    batch = jax.eval_shape(Batch.of_rows, row)
+    outputs = jax.eval_shape(predict, shapes, batch)
+    return Task(
+        init=init,
+        loss=mean_loss,
+        logits=logits,
+        features=features,
+        predict=predict,
+        head=head,
+        groups=group_leaves(shapes),
+        modules=modules,
+        num_modules=num_modules,
+        num_classes=outputs.shape[-1],
+    )
+
+
+def _runner(apply: Apply, normalise: Callable[[Array], Array]) -> Callable[..., Array]:
+    """A function (params, batch, part, key) -> outputs, which carry statistics."""
+
+    def run(params: Params, batch: Batch, part: str | None, key: Key | None) -> Array:
+        x = batch.x
+        # The head's rows are features, not raw ones.
+        if part != "head":
+            x = normalise(x)
+        state = apart(params)
+        old = state.statistics
+        # Statistics have no gradient but that of `following`.
+        state = state._replace(statistics=jax.lax.stop_gradient(old))
+        outputs, changed = apply(state, x, batch.mask, part, key)
+        # Decided at trace time: models without statistics pay nothing for them.
+        if key is None or not old:
+            return outputs
+        # One part alone changes its own statistics; those of the other are old.
+        merged = flatten_dict(old) | flatten_dict(changed)
+        new = unflatten_dict(merged)
+        # A batch without rows has no statistics.
+        new = tree.where(batch.mask.sum() > 0, new, old)
+        return statistics.following(outputs, old, new)
+
+    return run
+
+
+def one_row(input_shape: Sequence[int]) -> np.ndarray:
+    """A raw row of zeros, f32[1, *input_shape].
+
+    Raises:
+      ValueError: the shape is none of a row.
+    """
+    expected = "the shape of one row, without the batch axis, such as (8,) or (28, 28)"
+    registry.require_a("input_shape", input_shape, (tuple, list), expected)
+    for size in input_shape:
+        whole = isinstance(size, int | np.integer) and size > 0
+        registry.require("input_shape", input_shape, whole, expected)
+    return np.zeros((1, *input_shape), np.float32)
+
+
+def group_leaves(params: Params) -> Params:
+    """ "body" or "head" at every leaf: the name of the submodule that it is in.
+
+    Raises:
+      ValueError: for parameters outside of these two.
+    """
+    if not set(params) <= set(PARTS):
+        raise ValueError(
+            f"the module has parameters in {sorted(params)}, expected submodules "
+            "`body` and `head` alone; put each layer into one of them"
+        )
+    group = {path: path[0] for path in flatten_dict(params)}
+    return unflatten_dict(group)
+
+
+def number_modules(
+    params: Params, order: Sequence[tuple[str, ...]] = ()
+) -> tuple[Params, int]:
+    """(module index at every leaf, number of modules).
+
+    A module is what owns leaves: a layer's kernel and bias share one index, and so do
+    the scale and the running statistics of a normalisation.
+    """
+    owner = {path: without_key(path)[:-1] for path in flatten_dict(params)}
+    owners = sorted(set(owner.values()))
+    called = [path for path in order if path in owners]
+    # A dict keeps the first place of each: modules in the order of their first call.
+    distinct = dict.fromkeys([*called, *owners])
+    index = {path: number for number, path in enumerate(distinct)}
+    numbers = {path: index[module] for path, module in owner.items()}
+    return unflatten_dict(numbers), len(index)

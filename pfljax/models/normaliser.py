@@ -1,0 +1,51 @@
+"""Raw rows to the numbers that a model takes, inside the compiled program."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from pfljax.core.types import Array
+
+
+def normaliser(
+    input_shape: Sequence[int], shift: Any, scale: Any
+) -> Callable[[Array], Array]:
+    """A function raw x [B, *input_shape] -> (x - shift) / scale, f32.
+
+    Raises:
+      ValueError: for a shift or scale that does not broadcast to a row or a scale with
+        a zero; and from that function, for rows of another shape.
+    """
+    expected = tuple(input_shape)
+    shift = np.asarray(shift, np.float32)
+    scale = np.asarray(scale, np.float32)
+    _check_normalisation(expected, shift, scale)
+
+    def normalise(x: Array) -> Array:
+        if x.shape[1:] != expected:
+            raise ValueError(
+                f"x has shape {x.shape}, expected rows of {expected}; "
+                "build the task with the input_shape of the data"
+            )
+        # Rows are stored as they come, often uint8: a batch is cast, never the pool.
+        centred = x.astype(jnp.float32) - shift
+        return centred / scale
+
+    return normalise
+
+
+def _check_normalisation(row: tuple[int, ...], shift: Any, scale: Any) -> None:
+    for name, value in (("shift", shift), ("scale", scale)):
+        try:
+            fits = np.broadcast_shapes(value.shape, row) == row
+        except ValueError:
+            fits = False
+        if not fits or not np.isfinite(value).all():
+            raise ValueError(
+                f"{name} has shape {value.shape}, expected finite numbers of a shape "
+                f"that broadcasts to a row, {row}"
+            )
+    if (scale == 0).any():
+        raise ValueError("scale has a zero, by which x is divided; use 1 there")

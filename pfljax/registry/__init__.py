@@ -1,0 +1,36 @@
+"""Names to things: algorithms, models, data sets; and `Choice`, name and arguments.
+
+A choice is written "shards:per_client=2" on the command line and in config.json. What
+it names is made by a factory, whose annotated options say which values they take.
+"""
+
+from pfljax.registry.choices import Choice as Choice
+from pfljax.registry.choices import choose as choose
+from pfljax.registry.choices import literal as literal
+from pfljax.registry.choices import parse as parse
+from pfljax.registry.factories import check as check
+from pfljax.registry.factories import check_values as check_values
+from pfljax.registry.factories import checked as checked
+from pfljax.registry.factories import defaults as defaults
+from pfljax.registry.factories import given as given
+from pfljax.registry.factories import in_floats as in_floats
+from pfljax.registry.factories import options as options
+from pfljax.registry.names import find as find
+from pfljax.registry.names import near as near
+from pfljax.registry.names import require as require
+from pfljax.registry.names import require_a as require_a
+from pfljax.registry.names import require_known as require_known
+from pfljax.registry.ranges import AT_LEAST_ONE as AT_LEAST_ONE
+from pfljax.registry.ranges import AT_LEAST_ZERO as AT_LEAST_ZERO
+from pfljax.registry.ranges import BELOW_ONE as BELOW_ONE
+from pfljax.registry.ranges import INT32 as INT32
+from pfljax.registry.ranges import LARGEST as LARGEST
+from pfljax.registry.ranges import NOT_NEGATIVE as NOT_NEGATIVE
+from pfljax.registry.ranges import POSITIVE as POSITIVE
+from pfljax.registry.ranges import AtLeastOne as AtLeastOne
+from pfljax.registry.ranges import Count as Count
+from pfljax.registry.ranges import Epochs as Epochs
+from pfljax.registry.ranges import NotNegative as NotNegative
+from pfljax.registry.ranges import Positive as Positive
+from pfljax.registry.ranges import Range as Range
+from pfljax.registry.ranges import Share as Share

@@ -1,0 +1,70 @@
+"""`Choice`, a registered name with its arguments, and how it is written."""
+
+import ast
+import re
+from typing import Any, NamedTuple
+
+COMMA_OUTSIDE_PARENTHESES = re.compile(r",(?![^(]*\))")
+
+
+class Choice(NamedTuple):
+    """A registered name with its arguments, sorted by name."""
+
+    name: str
+    args: tuple[tuple[str, Any], ...] = ()
+
+    @property
+    def kwargs(self) -> dict[str, Any]:
+        """The arguments as a dict."""
+        return dict(self.args)
+
+    def __str__(self) -> str:
+        pairs = ",".join(f"{key}={value}" for key, value in self.args)
+        return f"{self.name}:{pairs}" if pairs else self.name
+
+
+def choose(name: str, **kwargs: Any) -> Choice:
+    """A choice in Python: `choose("shards", per_client=2)`."""
+    pairs = []
+    for key, value in sorted(kwargs.items()):
+        # Choices are hashed, and a list cannot be.
+        pairs.append((key, tuple(value) if isinstance(value, list) else value))
+    return Choice(name, tuple(pairs))
+
+
+def parse(text: str) -> Choice:
+    """The choice written as "name" or "name:key=value,key=(value,value)"."""
+    name, _, pairs = text.partition(":")
+    if not name.strip():
+        raise ValueError(f"{text!r} has no name; expected name or name:key=value")
+    kwargs = {}
+    for pair in filter(None, COMMA_OUTSIDE_PARENTHESES.split(pairs)):
+        key, _, value = map(str.strip, pair.partition("="))
+        if not key or not value:
+            raise ValueError(f"{text!r} is not of the form name:key=value,key=value")
+        if key in kwargs:
+            raise ValueError(f"{text!r} gives {key} twice; give it once")
+        kwargs[key] = literal(value)
+    return choose(name.strip(), **kwargs)
+
+
+def literal(text: str) -> Any:
+    """The number, bool, None or tuple of them written in `text`, else the text itself.
+
+    Raises:
+      ValueError: it is another Python value, such as a dict.
+    """
+    try:
+        value = ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return text
+    except (TypeError, MemoryError, RecursionError):
+        # Python read it as far as a dict with a list for a key, or too many brackets.
+        value = {}
+    parts = value if isinstance(value, tuple | list) else (value,)
+    if not all(isinstance(part, bool | int | float | str | None) for part in parts):
+        raise ValueError(
+            f"{text!r} is no value of an option; expected a number, a text, True, "
+            "False, None, or several in parentheses"
+        )
+    return tuple(value) if isinstance(value, list) else value  # for choices are hashed

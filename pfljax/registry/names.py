@@ -1,0 +1,59 @@
+"""Names among those that are known, and values as they must be; else a ValueError."""
+
+import difflib
+import reprlib
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, TypeVar
+
+Value = TypeVar("Value")
+
+
+def find(kind: str, known: Mapping[str, Value], name: str) -> Value:
+    """`known[name]`, or a ValueError that lists the known names."""
+    if not isinstance(name, str) or name not in known:
+        raise ValueError(unknown(kind, known, name))
+    return known[name]
+
+
+def near(name: str, known: Iterable[str]) -> list[str]:
+    """The known names that one which is none of them may have meant."""
+    names = sorted(known)
+    # A name that others begin with is nearer to them than to one of equal length.
+    longer = [other for other in names if other.startswith(name)]
+    return longer or difflib.get_close_matches(name, names, n=1)
+
+
+def unknown(kind: str, known: Mapping[str, Any], name: str) -> str:
+    """What is wrong with a name that is none of the known."""
+    if not isinstance(name, str):
+        return f"{kind} {name!r} is no name; expected a text"
+    nearest = near(name, known)
+    hint = f"; did you mean {' or '.join(map(repr, nearest))}?" if nearest else ""
+    names = ", ".join(sorted(known)) or "none"
+    return f"unknown {kind} {name!r}; known: {names}{hint}"
+
+
+def require(name: str, value: Any, holds: bool, expected: str) -> None:
+    """Raises a ValueError unless it `holds`: what came, and what was expected."""
+    if not holds:
+        raise ValueError(f"{name} is {value!r}; expected {expected}")
+
+
+def require_a(
+    name: str, value: Any, kind: type | tuple[type, ...], expected: str
+) -> None:
+    """Raises a ValueError unless the value is of this kind: what came, and of which.
+
+    `expected` also says what to do. True and False are no numbers.
+    """
+    if isinstance(value, kind) and (kind is bool or not isinstance(value, bool)):
+        return
+    # In one line: the text of an array has several.
+    came = " ".join(f"{reprlib.repr(value)}, of type {type(value).__name__}".split())
+    raise ValueError(f"{name} is {came}; expected {expected}")
+
+
+def require_known(name: str, value: str, known: Collection[str]) -> None:
+    """Raises a ValueError that lists the known values unless `value` is one of them."""
+    if value not in known:
+        raise ValueError(f"{name} is {value!r}; known: {', '.join(known)}")

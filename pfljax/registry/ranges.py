@@ -1,0 +1,39 @@
+"""Which numbers an option takes, written beside its type: `lam: NotNegative = 0.1`."""
+
+from collections.abc import Callable
+from typing import Annotated, Any, NamedTuple
+
+
+class Range(NamedTuple):
+    """Which numbers an option takes, as part of its annotation.
+
+    `checked` reads it where a factory is called, and `check` where a choice is made.
+    """
+
+    holds: Callable[[Any], bool]
+    expected: str
+
+
+# Programs compute in float32: beyond these a number would be infinite there, or 0.
+LARGEST = (2 - 2.0**-23) * 2.0**127
+NOT_NEGATIVE = Range(
+    lambda value: 0 <= value <= LARGEST, "a finite number >= 0 (up to 3.4e38)"
+)
+POSITIVE = Range(
+    lambda value: 2.0**-126 <= value <= LARGEST,
+    "a finite number > 0 (in float32, from 1.2e-38 to 3.4e38)",
+)
+BELOW_ONE = Range(lambda value: 0 <= value < 1, "a number >= 0 and below 1")
+AT_LEAST_ZERO = Range(lambda value: value >= 0, "at least 0")
+AT_LEAST_ONE = Range(lambda value: value >= 1, "at least 1")
+# A compiled program counts in 32 bits: beyond them it would wrap, in silence.
+INT32 = Range(lambda value: value < 2**31, "a number below 2**31")
+
+NotNegative = Annotated[float, NOT_NEGATIVE]
+Positive = Annotated[float, POSITIVE]
+Share = Annotated[float, Range(lambda value: 0 <= value <= 1, "a number from 0 to 1")]
+Count = Annotated[int, AT_LEAST_ZERO, INT32]
+AtLeastOne = Annotated[int, AT_LEAST_ONE, INT32]
+Epochs = Annotated[  # None for those of the local training
+    int | None, AT_LEAST_ZERO._replace(expected="at least 0, or None"), INT32
+]

@@ -1,0 +1,106 @@
+"""What settings choose by name: their factories, and the checks by these.
+
+Imports stand inside the functions: whoever only reads a run folder loads no JAX.
+"""
+
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+from pfljax import registry
+from pfljax.registry import Choice
+from pfljax.runs.settings import Experiment, flat
+
+KINDS = {  # what messages call a setting's choices
+    "dataset": "data set",
+    "partition": "partition",
+    "noise": "noise",
+    "model": "model",
+    "selection": "selection",
+    "channel": "channel",
+}
+
+
+def check(experiment: Experiment, given: Collection[str] = ()) -> None:
+    """Raises a ValueError for a name or an option that is unknown, or out of range.
+
+    `given` are settings that are mere names: a run has their things in Python.
+    """
+    from pfljax.core import optimizers
+
+    for setting, kind in KINDS.items():
+        if setting in given:
+            continue
+        for choice in _choices(experiment, setting):
+            factory = _factory(setting, choice)
+            # Of a data set TFDS says whether it knows the name.
+            if factory is None and setting != "dataset":
+                registry.find(kind, _factories(setting), choice.name)
+            if factory is not None:
+                registry.check(kind, _without_every(setting, choice), factory)
+    optimizers.check(experiment.training.optimizer)
+
+
+def in_floats(experiment: Experiment) -> Experiment:
+    """The experiment with 1 as 1.0 in every choice that takes a float: they are one.
+
+    Names that are unknown stay as they are.
+    """
+    changed: dict[str, Any] = {}
+    for setting in ("optimizer", *KINDS):
+        choices = []
+        for choice in _choices(experiment, setting):
+            factory = _factory(setting, choice)
+            if factory is not None:
+                choice = registry.in_floats(choice, factory)
+            choices.append(choice)
+        if choices:
+            changed[setting] = choices if setting == "channel" else choices[0]
+    return experiment.replace(**changed)
+
+
+def _choices(experiment: Experiment, setting: str) -> tuple[Choice, ...]:
+    """The choices of a setting: one, but for channels; none of a wrong type."""
+    value = flat(experiment)[setting]
+    if isinstance(value, Choice):
+        return (value,)
+    several = value if isinstance(value, tuple) else ()
+    return tuple(choice for choice in several if isinstance(choice, Choice))
+
+
+def _factory(setting: str, choice: Choice) -> Callable | None:
+    """What makes the choice; None for a name that is unknown."""
+    if setting == "optimizer":
+        import optax
+
+        named = getattr(optax, choice.name, None)
+        return named if callable(named) else None
+    return _factories(setting).get(choice.name)
+
+
+def _factories(setting: str) -> Mapping[str, Callable]:
+    """The factories of a setting, by name."""
+    from pfljax import data, models, selection
+    from pfljax.core import channel
+    from pfljax.data.label_noise import NOISES
+
+    known: dict[str, Mapping[str, Callable]] = {
+        "dataset": data.DATASETS,
+        "partition": data.PARTITIONS,
+        "noise": NOISES,
+        "model": {"auto": _auto, **models.MODELS},
+        "selection": selection.SELECTIONS,
+        "channel": channel.CHANNELS,
+    }
+    return known[setting]
+
+
+def _auto() -> None:
+    """The model "auto", which takes no options: the rows choose another."""
+
+
+def _without_every(setting: str, choice: Choice) -> Choice:
+    """The choice of a data set without `every`, which all of them take."""
+    if setting != "dataset":
+        return choice
+    pairs = [pair for pair in choice.args if pair[0] != "every"]
+    return choice._replace(args=tuple(pairs))

@@ -1,0 +1,158 @@
+"""The groups of an experiment's settings: a record for what they speak of.
+
+Each field is a setting, with its type, its default, and its text in `--help`.
+"""
+
+import dataclasses
+from typing import Any
+
+from pfljax import registry
+from pfljax.registry import Choice
+
+
+def setting(default: Any, text: str) -> Any:
+    """A field with its help text."""
+    return dataclasses.field(default=default, metadata={"help": text})
+
+
+@dataclasses.dataclass(frozen=True)
+class Method:
+    """The method, its own options, and the model that it trains."""
+
+    algorithm: str = setting(
+        "fedavg", "The method; `pfljax list algorithms` names them."
+    )
+    hyper: tuple[tuple[str, Any], ...] = setting(
+        (), 'The method\'s options, such as {"mu": 0.01}.'
+    )
+    model: Choice = setting(
+        Choice("auto"),
+        'The model; `pfljax list models` names them. "auto" goes by the shape of x.',
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class Data:
+    """Which rows there are, and which client has them for what."""
+
+    dataset: Choice = setting(
+        Choice("digits"), "The data set; `pfljax list datasets` names them."
+    )
+    partition: Choice = setting(
+        registry.choose("shards", per_client=2),
+        "How rows are dealt to clients; `pfljax list partitions` names the ways.",
+    )
+    clients: int | None = setting(
+        20, "Number of clients; None takes the natural clients of the data set."
+    )
+    test: float = setting(0.2, "Share of each client's rows held for testing.")
+    validation: float = setting(0.1, "Share of each client's rows held for validation.")
+    stratified: bool = setting(False, "Split each client's rows class by class.")
+    test_from: str = setting(
+        "clients",
+        '"clients" own rows, the "official" test set, its "official_classes", or the '
+        'natural client\'s, "official_own".',
+    )
+    rows: str = setting("train", 'Deal the official "train" rows, or "all".')
+    noise: Choice = setting(
+        Choice("none"),
+        'Wrong training labels: "pair:rate=0.1", "symmetric:rate=0.2".',
+    )
+    unseen: float = setting(
+        0.0, "Share of the clients held out of training and judged as newcomers."
+    )
+    public: float = setting(
+        0.0, "Share of the rows that the server holds, for methods that use them."
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class Training:
+    """What a client of a cohort does with its rows."""
+
+    epochs: int | None = setting(
+        5, "Local passes over a client's rows a round; None if `steps` is given."
+    )
+    steps: int | None = setting(None, "Local steps a round, instead of `epochs`.")
+    batch_size: int = setting(
+        10, "Rows of a local step; the last batch of an epoch may be short."
+    )
+    lr: float = setting(0.05, "Local learning rate.")
+    lr_decay: float = setting(1.0, "Round r = 1, 2, ... trains at lr * lr_decay**r.")
+    momentum: float = setting(
+        0.0, 'Momentum of "sgd", torch\'s convention; starts afresh every round.'
+    )
+    weight_decay: float = setting(
+        0.0, 'Weight decay of "sgd", coupled with the gradient.'
+    )
+    optimizer: Choice = setting(
+        Choice("sgd"), '"sgd", or any optax optimizer by name, such as "adam:b1=0.9".'
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class Participation:
+    """How many rounds there are, and who takes part in one."""
+
+    rounds: int = setting(100, "Communication rounds.")
+    cohort: int = setting(5, "Clients that take part in a round.")
+    selection: Choice = setting(
+        Choice("uniform"),
+        '"uniform" without replacement, or "by_size" with replacement; '
+        "`pfljax list selections`.",
+    )
+    stragglers: float = setting(
+        0.0, "Share of each cohort that does only part of its work."
+    )
+    drop_stragglers: bool = setting(
+        False, "Throw the work of stragglers away, as FedAvg does."
+    )
+    channel: tuple[Choice, ...] = setting(
+        (),
+        'What happens to uploads, in this order: "clip:norm=1.0", "gaussian:std=0.1", '
+        '"median", "trimmed_mean:trim=0.1"; `pfljax list channels` names them.',
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class Evaluation:
+    """When clients are judged, and against what."""
+
+    eval_every: int = setting(10, "Rounds between two evaluations.")
+    trained: bool = setting(
+        False, "Judge clients also after their own local training, before averaging."
+    )
+    baseline: str | None = setting(
+        None,
+        "Run folder of local training, for the share of clients worse off than it.",
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class Machine:
+    """How the work is laid out on this machine."""
+
+    width: int | str | None = setting(
+        None, 'Clients that train at once on a device; "auto" tries, None knows.'
+    )
+    devices: int | None = setting(
+        None, "Devices that share the cohort; None takes what is fastest here."
+    )
+    homes: bool = setting(
+        False,
+        "Rows and states of a client lie on one device, which trains it; else cohorts "
+        "are dealt anew.",
+    )
+    store: str = setting(
+        "device",
+        'Where client states lie: "device", or more of them in "host" memory, "disk".',
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class Output:
+    """What is written, under which names."""
+
+    out: str | None = setting(None, "Run folder; None is runs/DATASET-ALGORITHM-sSEED.")
+    label: str | None = setting(None, "Name in tables and figures.")
+    keep: int = setting(2, "Checkpoints to keep.")

@@ -1,0 +1,78 @@
+"""What is given in Python to a run, a comparison or a sweep, checked at the door."""
+
+import functools
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from pfljax.core.types import Task
+from pfljax.data import Federation, check_federation
+from pfljax.registry import require, require_a
+from pfljax.runs.settings import Experiment
+
+AN_EXPERIMENT = 'an Experiment, such as Experiment("ditto", rounds=3)'
+A_TASK = "a Task, such as models.task(module, input_shape) or models.task_from_nnx"
+A_FOLDER = "the folder of a run, such as 'runs/x'"
+
+
+def check_experiment(experiment: Any) -> None:
+    """Raises a ValueError unless it is an Experiment."""
+    require_a("experiment", experiment, Experiment, AN_EXPERIMENT)
+
+
+def check_task(task: Any) -> None:
+    """Raises a ValueError unless it is a Task, or None."""
+    if task is not None:
+        require_a("task", task, Task, A_TASK)
+
+
+def check_path(name: str, path: Any, expected: str = A_FOLDER) -> None:
+    """Raises a ValueError unless it can be a path."""
+    require_a(name, path, (str, Path), expected)
+
+
+def experiments(values: Any) -> list[Experiment]:
+    """The experiments of a comparison, one at least."""
+    listed = _listed("experiments", values, f"a list of them: [{AN_EXPERIMENT}]")
+    for value in listed:
+        require_a("one of the experiments", value, Experiment, AN_EXPERIMENT)
+    return listed
+
+
+def seeds(values: Any) -> list[int]:
+    """The seeds of a comparison, one at least."""
+    listed = _listed("seeds", values, "a list of them, such as [0, 1, 2]")
+    for value in listed:
+        require_a("one of the seeds", value, int, "a whole number")
+    # A seed that is there twice would count as two runs.
+    require("seeds", listed, len(set(listed)) == len(listed), "each seed once")
+    return listed
+
+
+def _listed(name: str, values: Any, expected: str) -> list[Any]:
+    """The values of anything that can be gone through, a generator included."""
+    # A text can be, too, letter by letter.
+    if not isinstance(values, Iterable) or isinstance(values, str):
+        require_a(name, values, (), expected)
+    listed = list(values)
+    if not listed:
+        raise ValueError(f"{name} is empty; expected {expected}")
+    return listed
+
+
+def by_seed(federation: Any) -> Callable[[int], Federation | None]:
+    """The federation of one's own as a function of the seed; it is made once a seed."""
+    if federation is None:
+        return lambda seed: None
+    if not callable(federation):
+        check_federation(federation)
+        return lambda seed: federation
+
+    # Kept: its rows may be many, and pools are known by identity.
+    @functools.cache
+    def made(seed: int) -> Federation:
+        of_seed: Any = federation(seed)
+        check_federation(of_seed)
+        return of_seed
+
+    return made

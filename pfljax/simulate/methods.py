@@ -1,0 +1,161 @@
+"""A method as a run has it: built for its model, and held to the contract at the edge.
+
+A method of one's own may hold any mistake. Its functions are called while they are
+traced, before anything trains: what they raise is told with the line of their file.
+"""
+
+import functools
+import inspect
+import os
+import traceback
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+import pfljax
+from pfljax import algorithms
+from pfljax.core.types import Algorithm, Local, Task
+from pfljax.registry import require_a
+
+# The parameters of a method's functions: what the engine calls them with.
+PARAMETERS = {
+    "init": ("params", "num_clients", "key"),
+    "init_client": ("params", "client_id", "key"),
+    "message": ("turn", "server", "client"),
+    "train": ("turn", "message", "client", "data"),
+    "aggregate": ("server", "uploads", "cohort"),
+    "predict": ("params", "batch"),
+    "server_model": ("server",),
+    "personal": ("turn", "server", "client", "data"),
+    "newcomer": ("turn", "server", "data"),
+    "endpoints": ("server", "client"),
+}
+COUNTS = {  # what a function returns as a tuple
+    "train": ("client", "upload", "metrics"),
+    "endpoints": ("params", "params"),
+}
+OPTIONAL = ("server_model", "personal", "newcomer", "endpoints")
+LIBRARY = Path(pfljax.__file__).parent
+
+
+def build(name: str, task: Task, local: Local, options: Mapping[str, Any]) -> Algorithm:
+    """The method of this name for a model.
+
+    Raises:
+      ValueError: an option is wrong, the model lacks a part that the method needs, or
+        the method's own file is at fault.
+    """
+    factory = algorithms.method(name)
+    file = algorithms.file_of(name)
+    if LIBRARY in file.parents:
+        algorithm = factory(task, local, **options)
+    else:
+        algorithm = _own(factory, file, task, local, options)
+    _check_parts(name, algorithm, task)
+    return algorithm
+
+
+def _check_parts(name: str, algorithm: Algorithm, task: Task) -> None:
+    """Refuses a model without a part that the method treats apart."""
+    model_parts = set(jax.tree.leaves(task.groups))
+    missing = [part for part in algorithm.parts if part not in model_parts]
+    if missing:
+        raise ValueError(
+            f"{name} sends one part of a model and keeps the other, but the model has "
+            f"no parameters in its {' and '.join(missing)}; choose one with a body and "
+            "a head, such as model mlp"
+        )
+
+
+def _own(
+    factory: Callable,
+    file: Path,
+    task: Task,
+    local: Local,
+    options: Mapping[str, Any],
+) -> Algorithm:
+    """The method of a user's file, whose functions tell of their mistakes."""
+    algorithm = _telling("factory", factory, file)(task, local, **options)
+    functions = {}
+    for role, parameters in PARAMETERS.items():
+        function: Any = getattr(algorithm, role)
+        if function is None and role in OPTIONAL:
+            continue
+        _check_call(
+            f"{file}: `{role}` of the method {file.stem!r}", function, parameters
+        )
+        functions[role] = _telling(role, function, file)
+    return algorithm._replace(**functions)
+
+
+def _check_call(owner: str, function: Any, parameters: tuple[str, ...]) -> None:
+    """Refuses what cannot be called with these."""
+    expected = f"a function of ({', '.join(parameters)})"
+    if not callable(function):
+        require_a(owner, function, (), expected)
+    try:
+        signature = inspect.signature(function)
+    except ValueError:
+        return  # of a builtin, which has none to look at
+    try:
+        signature.bind(*parameters)
+    except TypeError:
+        raise ValueError(f"{owner} takes {signature}; expected {expected}") from None
+
+
+def _telling(role: str, function: Any, file: Path) -> Callable:
+    """The function; what its file is to blame for names the line."""
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            result = function(*args, **kwargs)
+        # A file of the user's may raise anything; what others raise goes through.
+        except Exception as error:
+            if not _is_to_blame(role, error, file):
+                raise
+            raise ValueError(
+                f"`{role}` of the method {file.stem!r} failed at "
+                f"{algorithms.told(error, file)}; mend its file"
+            ) from error
+        _check_result(f"{file}: `{role}` of the method {file.stem!r}", role, result)
+        return result
+
+    return call
+
+
+def _is_to_blame(role: str, error: Exception, file: Path) -> bool:
+    """Whether the innermost code, of the user's file and pfljax, is the file's."""
+    # A sweep asks by it which options may be traced.
+    if role == "factory" and isinstance(error, jax.errors.ConcretizationTypeError):
+        return False
+    innermost = None
+    for frame in traceback.extract_tb(error.__traceback__):
+        path = Path(os.path.abspath(frame.filename))
+        # Frames of JAX and others beneath say nothing of whose fault it is.
+        if path == Path(os.path.abspath(file)) or LIBRARY in path.parents:
+            innermost = path
+    return innermost is not None and LIBRARY not in innermost.parents
+
+
+def _check_result(owner: str, role: str, result: Any) -> None:
+    """Refuses what a function returned where the engine could not say whose it is."""
+    if role == "factory":
+        expected = "an Algorithm of pfljax.core.types"
+        require_a(f"what {owner} returned", result, Algorithm, expected)
+        return
+    count = COUNTS.get(role)
+    is_tuple = isinstance(result, tuple)
+    if count and not (is_tuple and len(result) == len(count)):
+        expected = f"({', '.join(count)})"
+        require_a(f"what {owner} returned", result, (), expected)
+    if role == "train":
+        expected = "a dict of arrays by name"
+        require_a(f"the metrics of {owner}", result[2], Mapping, expected)
+    for leaf in jax.tree.leaves(result):
+        is_number = isinstance(leaf, jax.Array | np.ndarray | np.generic | complex)
+        if not is_number and not isinstance(leaf, bool | int | float):
+            require_a(f"a leaf of what {owner} returned", leaf, (), "arrays alone")

@@ -1,0 +1,86 @@
+"""Refuses what is far too large for the machine, before anything of it is compiled.
+
+XLA does not raise where it compiles such a program: it aborts the process. Counted is
+the least that a run holds; what its programs need beyond that, `width` asks of XLA.
+"""
+
+import math
+from typing import Any
+
+import jax
+
+from pfljax.core import tree
+from pfljax.core.types import Task
+from pfljax.engine.paging import programs as paging
+from pfljax.runtime import memory
+from pfljax.runtime.processes import ask
+from pfljax.simulate import simulation
+from pfljax.simulate.simulation import Simulation
+
+MOST_NUMBERS = 2**31 - 1  # of one array of a model: XLA counts them in 32 bits
+GB = 1e9
+
+
+def free(sim: Simulation) -> float:
+    """Free bytes of a device; process 0 tells, for all must choose alike."""
+    return ask(memory.free_bytes, sim.setting.mesh.size if sim.setting.mesh else 1)
+
+
+def check(sim: Simulation) -> None:
+    """Refuses a model, or states of clients, that no device of this machine can hold.
+
+    Raises:
+      ValueError: they are too large; with the numbers, and what to choose.
+    """
+    room = free(sim)
+    params = check_model(sim.task, room)
+    leaves = jax.tree.leaves(simulation.abstract(sim))
+    needed = sum(map(_bytes_on_a_device, leaves))
+    # Whoever trains at the same time does so on a copy of its own.
+    clients_at_once = sim.setting.width or 1
+    needed += clients_at_once * params
+    if sim.paging is not None:
+        needed += _bytes_of_pages(sim, sim.paging.resident)
+    if needed > room:
+        raise ValueError(
+            f"states of server and clients take {needed / GB:.2f} GB on each device, "
+            f"and {room / GB:.2f} GB are free; choose a smaller model, fewer clients "
+            "or a smaller width, or --store disk"
+        )
+
+
+def _bytes_of_pages(sim: Simulation, resident: int) -> int:
+    """Bytes of the clients that come from a store for one call, on each device."""
+    client = paging.client_shape(sim.setting, sim.task)
+    devices = sim.setting.mesh.size if sim.setting.mesh else 1
+    return resident // devices * tree.nbytes(client)
+
+
+def check_model(task: Task, room: float) -> int:
+    """Bytes of the model's parameters.
+
+    Raises:
+      ValueError: they are more than `room`, or too many in one array.
+    """
+    shapes = jax.eval_shape(task.init, jax.eval_shape(jax.random.key, 0))
+    counts = [math.prod(leaf.shape) for leaf in jax.tree.leaves(shapes)]
+    needed = tree.nbytes(shapes)
+    text = f"the model has {sum(counts)} parameters, {needed / GB:.2f} GB"
+    if needed > room:
+        raise ValueError(
+            f"{text}, and {room / GB:.2f} GB are free on a device; choose a smaller one"
+        )
+    if max(counts, default=0) > MOST_NUMBERS:
+        raise ValueError(
+            f"{text}, of which one array has {max(counts)}; choose a smaller model: "
+            f"an array has at most {MOST_NUMBERS}"
+        )
+    return needed
+
+
+def _bytes_on_a_device(leaf: Any) -> int:
+    """Bytes of an abstract array's part on one device."""
+    shape = leaf.shape
+    if leaf.sharding is not None:
+        shape = leaf.sharding.shard_shape(shape)
+    return math.prod(shape) * leaf.dtype.itemsize

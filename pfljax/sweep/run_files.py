@@ -1,0 +1,87 @@
+"""The file of each finished run of a sweep: its arrays, and whose they are."""
+
+import json
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pfljax.runs import folder
+from pfljax.runs.folder import FolderError
+from pfljax.runtime import files
+from pfljax.sweep.results import Result
+
+BY_NAME = ("metrics", "path", "size")  # the fields of Result that are dicts
+POINT = "point"  # the array that says whose they are, in JSON
+
+
+def write(path: Path, result: Result) -> None:
+    """A finished run, whole or not at all; its digest is the name of the file."""
+    files.make_folder(path.parent)
+    arrays = {
+        "round": result.round,
+        "train_loss": result.train_loss,
+    }
+    # An .npz is flat: the fields that are dicts go by "field/name".
+    for field in BY_NAME:
+        for name, array in getattr(result, field).items():
+            arrays[f"{field}/{name}"] = array
+    point = {
+        "digest": path.stem,
+        "values": result.values,
+        "crc32": _crc(arrays),
+    }
+    folder.write_arrays(path, {**arrays, POINT: np.array(json.dumps(point))})
+
+
+def read(path: Path, values: dict[str, Any]) -> Result:
+    """The finished run at the point `values`.
+
+    Raises:
+      FolderError: the file is damaged, another run's, or of another kind.
+    """
+    try:
+        arrays = folder.read_arrays(path)
+    except FolderError as error:
+        raise FolderError(f"{error}; remove it, and the sweep runs it again") from None
+    point = _parsed(arrays.pop(POINT, None))
+    # One file may stand in the place of another, and be whole.
+    ours = {"digest": path.stem, "values": values, "crc32": _crc(arrays)}
+    if point != ours:
+        words = ", ".join(f"{name}={value}" for name, value in values.items())
+        raise FolderError(
+            f"{path} is damaged, or not of the run with {words}; remove it, and the "
+            "sweep runs it again"
+        )
+    fields = {field: {} for field in BY_NAME}
+    for key, array in arrays.items():
+        # At the first slash alone: names of metrics have slashes too.
+        field, _, name = key.partition("/")
+        if field in fields:
+            fields[field][name] = array
+    return Result(
+        values=values,
+        round=arrays["round"],
+        train_loss=arrays["train_loss"],
+        **fields,
+    )
+
+
+def _parsed(point: np.ndarray | None) -> Any:
+    """What the file says of itself; None where that is no JSON."""
+    try:
+        return json.loads(str(point))
+    except ValueError:
+        return None
+
+
+def _crc(arrays: Mapping[str, np.ndarray]) -> int:
+    """CRC-32 of the arrays with their names, types and shapes."""
+    checksum = 0
+    for name, array in sorted(arrays.items()):
+        head = f"{name} {array.dtype.str} {array.shape}"
+        checksum = zlib.crc32(head.encode(), checksum)
+        checksum = zlib.crc32(np.ascontiguousarray(array).tobytes(), checksum)
+    return checksum

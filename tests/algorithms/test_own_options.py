@@ -1,0 +1,74 @@
+"""Options of one's own methods: set by name, of values that a config holds."""
+
+import re
+
+import pytest
+
+import tiny
+from pfljax import Experiment, algorithms
+from pfljax.runs import checks
+
+FEDAVG = "from pfljax.algorithms.fedavg import fedavg\n"
+
+
+def write(folder, options):
+    file = folder / "mine.py"
+    file.write_text(f"{FEDAVG}def mine({options}):\n    return fedavg(task, local)\n")
+    return file
+
+
+@pytest.mark.parametrize("options", ["lam=1.0", "lam=1.0, *, mu=2.0"])
+def test_a_positional_option_is_told_at_once(folder, options):
+    file = write(folder, f"task, local, {options}")
+    expected = (
+        f"{file}: the option 'lam' of 'mine' is positional; make it keyword-only: "
+        "def mine(task, local, *, lam=...)"
+    )
+    with pytest.raises(ValueError, match=re.escape(expected)):
+        algorithms.method("mine")
+    code, _, errors = tiny.main("run", "--algorithm", "mine", "--lam", "2")
+    assert (code, errors) == (2, f"pfljax: {expected}\n")
+
+
+@pytest.mark.parametrize("default", ["(1, 2)", "print", "{}"])
+def test_a_default_that_no_config_holds_is_told_at_once(folder, default):
+    file = write(folder, f"task, local, *, lam={default}")
+    expected = f"{file}: the option 'lam' of 'mine' has the default "
+    with pytest.raises(ValueError, match=re.escape(expected)):
+        algorithms.method("mine")
+
+
+def test_an_option_without_a_default_is_asked_for(folder):
+    write(folder, "task, local, *, mu: float, lam: float = 1.0")
+    told = tiny.parsed("--algorithm", "mine", "--mu", "2")
+    assert dict(told.method.hyper) == {"mu": 2.0}
+    code, _, errors = tiny.main("run", "--algorithm", "mine")
+    assert (code, errors.count("\n")) == (2, 1)
+    assert "`pfljax run` needs --mu (FLOAT); see `pfljax run --algorithm" in errors
+
+
+@pytest.mark.parametrize("name", ["steps", "config"])
+def test_an_option_with_the_name_of_a_setting_is_told(folder, name):
+    write(folder, f"task, local, *, {name}=1")
+    expected = f"'mine' has an option {name!r}, which is the name of a setting; give"
+    with pytest.raises(ValueError, match=expected):
+        checks.check(Experiment("mine"))
+    code, _, errors = tiny.main("run", "--algorithm", "mine")
+    assert (code, errors.count("\n")) == (2, 1)
+    assert expected in errors
+
+
+def test_a_shell_completes_names_of_methods_and_their_options(folder):
+    write(folder, "task, local, *, needed: float, zeal: float = 1.0")
+    code, script, _ = tiny.main("--tyro-print-completion", "bash")
+    assert not code
+    for word in ('"ditto"', '"mine"', '"--needed"', '"--zeal"', '"--lam"'):
+        assert word in script.replace("'", '"')
+
+
+@pytest.mark.parametrize("shell", ["foo", ""])
+def test_a_shell_that_tyro_does_not_know_is_told(shell):
+    told = tiny.main("--tyro-print-completion", *filter(None, [shell]))
+    known = f"pfljax: unknown shell {shell!r}; known: bash, fish, tcsh, zsh"
+    assert told[:2] == (2, "")
+    assert told[2].startswith(known)

@@ -1,0 +1,166 @@
+"""The program around the commands: Ctrl-C, aborts, closed pipes, terminals, limits."""
+
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+import tiny
+
+AT_IMPORT = """
+import os, signal, sys
+class Interrupts:
+    def find_spec(self, name, path=None, target=None):
+        if name == {module!r}:
+            {action}
+sys.meta_path.insert(0, Interrupts())
+from pfljax.cli.main import main
+main()
+"""
+INTERRUPT = "os.kill(os.getpid(), signal.SIGINT)"
+READY = "print('ready', flush=True)"
+RUN = ["run", "--clients", "6", "--cohort", "3", "--rounds", "40", "--model", "mlp"]
+# More rounds than any machine runs before the signal comes.
+ENDLESS = [*RUN, "--rounds", "1000000"]
+ASCII = {
+    "LC_ALL": "C",
+    "PYTHONUTF8": "0",
+    "PYTHONCOERCECLOCALE": "0",
+    "PYTHONIOENCODING": "ascii",
+}
+
+
+def python(program, *args, **options):
+    return subprocess.run(
+        [sys.executable, "-c", program, *args],
+        capture_output=True, text=True, timeout=300, **options,
+    )  # fmt: skip
+
+
+def shell(command):
+    """bash's answer; `pfljax` in the command is this one."""
+    pfljax = f"{shlex.quote(sys.executable)} -m pfljax"
+    command = command.replace("pfljax", pfljax)
+    return subprocess.run(
+        ["bash", "-c", command], capture_output=True, text=True, timeout=300
+    )
+
+
+@pytest.mark.parametrize("module", ["tyro", "jax", "flax", "numpy"])
+def test_ctrl_c_while_it_imports_is_one_line(module, tmp_path):
+    program = AT_IMPORT.format(module=module, action=INTERRUPT)
+    done = python(program, *RUN, "--out", str(tmp_path / "run"))
+    assert (done.returncode, done.stdout) == (130, "")
+    assert done.stderr == "\npfljax: stopped\n"
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("delay", [0, 0.2, 0.5, 1, 1.5, 2, 3, 4, 6, 9])
+def test_ctrl_c_at_any_moment_is_one_line(delay, tmp_path):
+    program = AT_IMPORT.format(module="pfljax.cli.parser", action=READY)
+    process = subprocess.Popen(
+        [sys.executable, "-c", program, *ENDLESS, "--out", str(tmp_path / "run")],
+        env=tiny.environment(tmp_path / "xla"),
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert process.stdout.readline() == "ready\n"
+    time.sleep(delay)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130, errors
+    assert errors.splitlines()[-1].startswith("pfljax: stopped")
+    assert "Traceback" not in errors
+
+
+def test_the_library_leaves_the_handlers_alone():
+    program = """
+import signal
+before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGABRT)]
+import pfljax, pfljax.cli.main, pfljax.runtime.meeting
+pfljax.run
+assert before == [signal.getsignal(n) for n in (signal.SIGINT, signal.SIGABRT)]
+import os
+os.abort()
+"""
+    done = python(program)
+    assert done.returncode == -signal.SIGABRT
+    assert not done.stderr
+
+
+def test_an_abort_below_python_ends_with_a_line():
+    program = AT_IMPORT.format(module="jax", action="os.abort()")
+    done = python(program, *RUN)
+    assert done.returncode == 2
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith("pfljax: the runtime below Python gave up (see above), mos")
+
+
+def test_a_reader_that_left_is_no_error():
+    here, there = os.pipe()
+    os.close(here)
+    command = [sys.executable, "-m", "pfljax", "list", "algorithms"]
+    try:
+        done = subprocess.run(command, stdout=there, stderr=subprocess.PIPE)
+    finally:
+        os.close(there)
+    assert (done.returncode, done.stderr) == (141, b"")
+
+
+def test_help_to_a_reader_that_left_is_no_error():
+    done = shell("set -o pipefail; pfljax run --help | (exec <&-; sleep 5)")
+    assert (done.returncode, done.stderr) == (141, "")
+
+
+def test_a_full_disk_behind_stdout_is_one_line():
+    done = shell("pfljax list algorithms > /dev/full")
+    assert done.returncode == 2
+    assert done.stderr == "pfljax: [Errno 28] No space left on device\n"
+
+
+def test_closed_streams_are_no_error_and_no_file_takes_their_place():
+    done = shell("pfljax list algorithms >&- 2>&- <&-")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    program = """
+import os
+os.close(2)
+from pfljax.cli import streams
+streams.make_safe()
+print(open(os.devnull).fileno())
+"""
+    assert int(python(program).stdout) > 2
+
+
+def test_signs_that_the_terminal_lacks_are_escaped():
+    program = (
+        "from pfljax.cli import streams; streams.make_safe(); import sys; "
+        "print('.5 \\xb1 .1'); print('\\u2026', file=sys.stderr)"
+    )
+    done = python(program, env=os.environ | ASCII)
+    assert (done.returncode, done.stdout) == (0, ".5 \\xb1 .1\n")
+    assert done.stderr == "\\u2026\n"
+
+
+def test_a_method_of_any_sign_is_told_in_ascii():
+    done = tiny.command_line("run", "--algorithm", "±", env=os.environ | ASCII)
+    assert done.returncode == 2
+    assert done.stderr.startswith("pfljax: unknown algorithm ")
+
+
+def test_too_few_open_files_are_one_line():
+    done = shell("ulimit -n 20; pfljax run")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == (
+        "pfljax: only 20 files may be open at once, expected at least 64: raise "
+        "`ulimit -n`\n"
+    )
+
+
+def test_a_small_address_space_ends_with_a_line():
+    done = shell("ulimit -v 700000; pfljax run --model mlp --rounds 1")
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1].startswith("pfljax: ")

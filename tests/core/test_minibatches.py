@@ -1,0 +1,40 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from pfljax.conformance import toy
+from pfljax.core.minibatches import minibatch, sample
+
+
+@pytest.mark.parametrize(("size", "batch_size"), [(10, 4), (8, 4), (3, 4), (1, 1)])
+def test_every_epoch_visits_every_row_once(size, batch_size):
+    data, _ = toy.deal(np.arange(30)[:, None], np.arange(30), [7, size, 23 - size])
+    data, key = toy.one(data, 1), jax.random.key(5)
+    per_epoch, orders = -(-size // batch_size), []
+    step = jax.jit(lambda s: minibatch(data, s, key, batch_size))
+    for epoch in range(4):
+        found = [step(epoch * per_epoch + s) for s in range(per_epoch)]
+        mask = np.concatenate([b.mask for b in found])
+        rows = np.concatenate([b.y for b in found])
+        assert [int(b.mask.sum()) for b in found[:-1]] == [batch_size] * (per_epoch - 1)
+        assert sorted(rows[mask == 1]) == list(range(7, 7 + size))
+        assert set(rows) <= set(range(7, 7 + size))  # padding holds own rows too
+        orders.append(tuple(rows[mask == 1]))
+    assert size < 4 or len(set(orders)) > 1
+
+
+def test_sample_draws_own_rows_with_replacement():
+    data, _ = toy.deal(np.arange(30)[:, None], np.arange(30), [7, 5, 18])
+    batch = sample(toy.one(data, 1), jax.random.key(0), 400)
+    counts = np.bincount(batch.y, minlength=30)
+    assert counts[7:12].min() > 50
+    assert counts.sum() == counts[7:12].sum() == 400
+    assert (batch.mask == 1).all()
+
+
+def test_a_client_without_rows_has_no_row_that_counts():
+    data, _ = toy.deal(np.ones((4, 4)), np.zeros(4), [4, 0])
+    data, key = toy.one(data, 1), jax.random.key(0)
+    assert not minibatch(data, jnp.int32(0), key, 3).mask.any()
+    assert not sample(data, key, 3).mask.any()

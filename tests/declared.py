@@ -1,0 +1,26 @@
+"""What the methods declare for conformance, each in its own test file."""
+
+import importlib.util
+
+from checkout import TESTS
+from pfljax import algorithms
+
+
+def of_method(name):
+    """The cases `CONFORMANCE` of the method's own test file; the first is the default.
+
+    A list of `pfljax.conformance.Case`.
+    """
+    files = list(TESTS.glob(f"algorithms/**/test_{name}.py"))
+    assert files, f"write tests/algorithms/.../test_{name}.py, with CONFORMANCE"
+    spec = importlib.util.spec_from_file_location(f"declared_{name}", files[0])
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    default = module.CONFORMANCE[0]
+    assert default[:2] == (name, {})
+    return module.CONFORMANCE
+
+
+def of_all():
+    """The cases of every method, by its name."""
+    return {name: of_method(name) for name in algorithms.methods()}

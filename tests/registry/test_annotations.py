@@ -1,0 +1,156 @@
+"""What an annotation lets an option be, in Python, on a command line and in a run."""
+
+import re
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import pytest
+
+import tiny
+from pfljax import Experiment, algorithms, models, registry
+from pfljax.registry import NotNegative, choose
+from pfljax.runs import checks, config
+
+SOURCE = """
+from __future__ import annotations
+from typing import Literal
+from pfljax.algorithms.fedavg import fedavg
+from pfljax.registry import NotNegative
+
+def annotated(
+    task, local, *,
+    lam: NotNegative = 0,
+    rate: float | None = None,
+    bound: NotNegative | None = None,
+    word: str | None = None,
+    kind: Literal["mean", "sum"] = "mean",
+    often: Literal["auto"] | int = "auto",
+    untyped=None,
+):
+    return fedavg(task, local)
+"""
+
+
+@pytest.fixture
+def annotated(folder):
+    (folder / "annotated.py").write_text(SOURCE)
+    return algorithms.method("annotated")
+
+
+@pytest.mark.parametrize(
+    ("flags", "value"),
+    [
+        (("--lam", "0.5"), 0.5),
+        (("--rate", "0.5"), 0.5),
+        (("--bound", "0.5"), 0.5),
+        (("--word", "abc"), "abc"),
+        (("--kind", "sum"), "sum"),
+        (("--often", "3"), 3),
+        (("--untyped", "0.5"), 0.5),
+        (("--untyped", "abc"), "abc"),
+    ],
+)
+def test_the_command_line_takes_what_the_annotation_says(annotated, flags, value):
+    told = tiny.parsed("--algorithm", "annotated", *flags)
+    assert dict(told.method.hyper) == {flags[0].strip("-"): value}
+
+
+@pytest.mark.parametrize("flags", [("--rate", "None"), ("--word", "None")])
+def test_none_is_none(annotated, flags):
+    assert tiny.parsed("--algorithm", "annotated", *flags).method.hyper == ()
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (("--rate", "x"), "--rate is 'x'; expected float | None; see `pfljax run"),
+        (("--often", "x"), "--often is 'x'; expected 'auto' | int; see"),
+        (("--kind", "c"), "invalid choice 'c' for argument '--kind'. Expected one of"),
+        (("--bound", "-1"), "'annotated': bound is -1.0; expected a finite number >="),
+    ],
+)
+def test_the_command_line_refuses_the_rest(annotated, flags, message):
+    code, out, errors = tiny.main("run", "--algorithm", "annotated", *flags)
+    assert (code, out, errors.count("\n")) == (2, "", 1)
+    assert message in errors
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "expected"),
+    [
+        ("kind", "c", "kind is 'c'; expected 'mean' | 'sum', such as 'mean'"),
+        ("rate", "x", "rate is 'x'; expected float | None"),
+        ("bound", -1, "bound is -1; expected a finite number >= 0"),
+        ("often", "x", "often is 'x'; expected 'auto' | int, such as 'auto'"),
+        ("often", True, "often is True; expected 'auto' | int"),
+        ("lam", -1, "lam is -1; expected a finite number >= 0"),
+    ],
+)
+def test_python_refuses_the_rest(annotated, option, value, expected):
+    with pytest.raises(ValueError, match=re.escape(expected)):
+        checks.check(Experiment("annotated", hyper={option: value}))
+
+
+def test_a_whole_number_is_a_float_by_the_annotation(annotated):
+    whole = checks.resolve(Experiment("annotated", hyper={"rate": 1, "often": 2}))
+    other = checks.resolve(Experiment("annotated", hyper={"rate": 1.0, "often": 2}))
+    assert config.digest(whole) == config.digest(other)
+    resolved = dict(whole.method.hyper)
+    assert type(resolved["rate"]) is type(resolved["lam"]) is float
+    assert type(resolved["often"]) is int
+
+
+@pytest.mark.parametrize(
+    ("whole", "as_float"),
+    [
+        ({"channel": "clip:norm=1"}, {"channel": "clip:norm=1.0"}),
+        (
+            {"partition": "dirichlet_over_clients:alpha=1"},
+            {"partition": "dirichlet_over_clients:alpha=1.0"},
+        ),
+        ({"noise": "pair:rate=0"}, {"noise": "pair:rate=0.0"}),
+        ({"optimizer": "adam:eps=1"}, {"optimizer": "adam:eps=1.0"}),
+        ({"optimizer": "adam:b1=0"}, {"optimizer": "adam:b1=0.0"}),
+        ({"dataset": "synthetic:alpha=1"}, {"dataset": "synthetic:alpha=1.0"}),
+    ],
+)
+def test_choices_of_1_and_of_1_0_are_one_run(whole, as_float):
+    one, other = (checks.resolve(Experiment(**given)) for given in (whole, as_float))
+    assert config.digest(one) == config.digest(other)
+    assert config.difference(one, other) == []
+
+
+def test_counts_stay_whole():
+    kept = Experiment(partition="shards:per_client=2", channel="krum:byzantine=1")
+    resolved = checks.resolve(kept)
+    assert str(resolved.data.partition) == "shards:per_client=2"
+    assert str(resolved.participation.channel[0]) == "krum:byzantine=1"
+
+
+def test_ranges_count_wherever_they_stand():
+    def factory(*, several: Sequence[int] = (2,), odd: Any = 1, plain=1.0):
+        pass
+
+    def mixed(*, rate: NotNegative | Literal["auto"] | None = None):
+        pass
+
+    registry.check("", choose("x", several=(1, 2), odd="any", plain="any"), factory)
+    for value in (1, "auto", None):
+        registry.check("", choose("x", rate=value), mixed)
+    with pytest.raises(ValueError, match="rate is -1; expected a finite number >= 0"):
+        registry.check("", choose("x", rate=-1), mixed)
+    with pytest.raises(ValueError, match=r"several is .0,.; expected positive whole"):
+        registry.check("", choose("x", several=(0,)), factory)
+
+
+@pytest.mark.parametrize("name", sorted(models.MODELS))
+@pytest.mark.parametrize("count", [-1, 0, 1])
+def test_no_model_has_fewer_than_two_classes(name, count):
+    expected = f"^{name}: num_classes is {count}; expected 2 or more$"
+    with pytest.raises(ValueError, match=expected):
+        models.MODELS[name](count)
+
+
+def test_superfed_takes_no_negative_rounds():
+    with pytest.raises(ValueError, match="superfed: rounds is -3; expected at least 1"):
+        algorithms.method("superfed")(None, None, rounds=-3)

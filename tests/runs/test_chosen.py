@@ -1,0 +1,45 @@
+"""Names and options that settings choose by: told before a folder is looked at."""
+
+import pytest
+
+import tiny
+from pfljax import Experiment
+from pfljax.runs import checks, config
+from pfljax.runs.folder import write_json
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"partition": "shardz"}, "unknown partition 'shardz'; known: classes, "),
+        ({"partition": "shards:per=2"}, "partition 'shards': unknown parameter"),
+        ({"model": "mpl"}, "unknown model 'mpl'; known: "),
+        ({"model": "mlp:hiden=(8,)"}, "model 'mlp': unknown parameter 'hiden'"),
+        ({"model": "auto:hidden=(8,)"}, "model 'auto': unknown parameter 'hidden'"),
+        ({"noise": "pairs"}, "unknown noise 'pairs'; known: none, pair, symmetric"),
+        ({"dataset": "digits:size=3"}, "data set 'digits': unknown parameter"),
+        ({"selection": "by_sizes"}, "unknown selection 'by_sizes'; known: by_size"),
+        ({"channel": "clap"}, "unknown channel 'clap'; known: clip, "),
+        ({"optimizer": "adamm"}, "unknown optimizer 'adamm'; known: sgd, and"),
+        ({"optimizer": "adam:b1=2"}, "optimizer 'adam': b1 is 2; expected a"),
+        ({"optimizer": "sgd:b1=2"}, "sgd takes its options from momentum and"),
+    ],
+)
+def test_a_wrong_name_is_told_before_the_folder_is_looked_at(tmp_path, wrong, message):
+    job = Experiment("local", out=str(tmp_path))
+    write_json(tmp_path / "config.json", config.to_dict(checks.resolve(job)))
+    code, out, errors = tiny.main("run", *tiny.options(job.replace(**wrong)))
+    assert (code, out, errors.count("\n")) == (2, "", 1)
+    assert message in errors
+
+
+def test_what_is_given_in_python_has_any_name():
+    job = Experiment(dataset="mine", partition="by hand", model="own")
+    checks.check(job, own_model=True, own_data=True)
+    with pytest.raises(ValueError, match="unknown partition 'by hand'"):
+        checks.check(job, own_model=True)
+
+
+def test_every_tenth_row_of_any_data_set():
+    checks.check(Experiment(dataset="digits:every=10"))
+    checks.check(Experiment(dataset="kmnist:every=10"))  # of TFDS

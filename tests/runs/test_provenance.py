@@ -1,0 +1,194 @@
+"""A run goes on with the very rows that it was begun on, or not at all."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import tiny
+from pfljax.data import federate, from_arrays
+from pfljax.runs import fingerprint
+from pfljax.runs.folder import FolderError
+from pfljax.runs.provenance import of_run
+from pfljax.simulate import run as simulate
+from pfljax.sweep import points
+
+RNG = np.random.default_rng(0)
+X, Y = RNG.random((60, 4), np.float32), np.arange(60) % 3
+SETTINGS = tiny.TINY.replace(algorithm="fedavg", hyper={}, momentum=0.0)
+
+
+@pytest.fixture
+def described(monkeypatch):
+    """Runs get as far as their folder is described."""
+
+    def stop(run):
+        raise LookupError
+
+    monkeypatch.setattr(simulate, "_restore", stop)
+
+
+def begin(job, federation=None):
+    with pytest.raises(LookupError):
+        simulate.run(job, federation, quiet=True, report=False)
+
+
+def made(**options):
+    arrays = from_arrays(X, Y, shift=0.5, scale=2.0)
+    return federate(arrays, "iid", num_clients=6, seed=0, public=0.1, **options)
+
+
+def over(federation, name="train", **changes):
+    """The federation over a pool (or public rows) with these changes."""
+    if name == "public":
+        examples = federation.public.examples._replace(**changes)
+        return replace(federation, public=federation.public._replace(examples=examples))
+    examples = federation.train.examples._replace(**changes)
+    parts = {
+        k: part._replace(examples=examples) for k, part in federation.parts.items()
+    }
+    return replace(federation, **parts)
+
+
+def one_changed(values):
+    """The array with another last value."""
+    changed = values.copy()
+    changed.reshape(-1)[-1] = 1 - changed.reshape(-1)[-1]
+    return changed
+
+
+def swapped(federation):
+    return replace(federation, train=federation.test, test=federation.train)
+
+
+def shorter(federation):
+    """The last client tests on a row less."""
+    size = federation.test.size.copy()
+    size[-1] -= 1
+    return replace(federation, test=federation.test._replace(size=size))
+
+
+OTHERS = {
+    "x": lambda f: over(f, x=one_changed(f.train.examples.x)),
+    "y": lambda f: over(f, y=one_changed(f.train.examples.y) % 3),
+    "scale": lambda f: replace(f, scale=3.0),
+    "scale-by-channel": lambda f: replace(f, scale=np.float32([2, 2, 2, 2.5])),
+    "shift": lambda f: replace(f, shift=0.25),
+    "swap": swapped,
+    "test": shorter,
+    "public-x": lambda f: over(f, "public", x=one_changed(f.public.examples.x)),
+    "public-y": lambda f: over(f, "public", y=one_changed(f.public.examples.y) % 3),
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_a_federation_of_ones_own_is_the_same_or_refused(name, tmp_path, described):
+    job = SETTINGS.replace(out=str(tmp_path))
+    federation = made(test=0.4, validation=0.1)
+    begin(job, federation)
+    begin(job, made(test=0.4, validation=0.1))
+    with pytest.raises(FolderError, match="begun on other data than these; choose ano"):
+        simulate.run(job, OTHERS[name](federation), quiet=True)
+
+
+@pytest.mark.parametrize("unseen", [0.0, 0.4])
+def test_newcomers_spans_are_held_to_as_well(unseen):
+    def manifest(federation):
+        if not unseen:
+            return of_run(federation, None, True)
+        return of_run(*federation.hold_out(unseen, 0), True)
+
+    assert manifest(made()) == manifest(made())
+    assert manifest(swapped(made()))["spans_crc32"] != manifest(made())["spans_crc32"]
+
+
+def npz(folder, x):
+    np.savez(folder / "d.npz", x=x, y=Y)
+    return {"dataset": f"npz:path={folder}/d.npz", "partition": "iid"}
+
+
+def leaf(folder, x):
+    for part in ("train", "test"):
+        (folder / "d" / part).mkdir(parents=True, exist_ok=True)
+        rows = {str(k): {"x": x[k::6].tolist(), "y": [0, 1] * 5} for k in range(6)}
+        content = {"users": list(rows), "user_data": rows}
+        (folder / "d" / part / "all.json").write_text(json.dumps(content))
+    return {"dataset": f"leaf:path={folder}/d", "partition": "natural"}
+
+
+@pytest.mark.parametrize("write", [npz, leaf])
+def test_files_of_ones_own_are_the_same_or_refused(write, tmp_path, described):
+    job = SETTINGS.replace(out=str(tmp_path / "run"), **write(tmp_path, X))
+    begin(job)
+    begin(job)
+    write(tmp_path, one_changed(X))
+    with pytest.raises(FolderError, match="begun on other data than these"):
+        simulate.run(job, quiet=True)
+
+
+def test_older_folders_go_on_as_they_did(tmp_path, described):
+    job = SETTINGS.replace(out=str(tmp_path))
+    begin(job, made())
+    file = tmp_path / "partition.json"
+    known = json.loads(file.read_text())
+    older = {k: v for k, v in known.items() if "crc32" not in k} | {
+        "x_crc32": known["x_crc32"]
+    }
+    file.write_text(json.dumps(older))
+    begin(job, made())
+    with pytest.raises(FolderError, match="begun on other data"):
+        simulate.run(job, OTHERS["x"](made()), quiet=True)
+    del older["x_crc32"], older["shift"], older["scale"], older["input_shape"]
+    file.write_text(json.dumps(older))
+    begin(job, made())
+
+
+def test_a_sweep_knows_rows_of_ones_own_by_their_content(tmp_path):
+    def digest(federation=None, **settings):
+        job = SETTINGS.replace(**settings)
+        return points.make(job, {"lr": [0.1]}, federation)[0].digest
+
+    same = digest(made())
+    assert same == digest(lambda seed: made())
+    for other in OTHERS.values():
+        assert digest(other(made())) != same
+    before = digest(**npz(tmp_path, X))
+    assert before == digest(**npz(tmp_path, X))
+    assert before != digest(**npz(tmp_path, one_changed(X)))
+
+
+def test_published_data_sets_are_known_by_name():
+    arrays = from_arrays(X, Y, source="Somebody 2020")
+    found = federate(arrays, "iid", num_clients=6, seed=0)
+    assert not [name for name in of_run(found, None, False) if "crc32" in name]
+    assert "x_crc32" in of_run(found, None, True)
+
+
+def test_many_rows_are_known_by_a_sample(monkeypatch):
+    monkeypatch.setattr(fingerprint, "FULL_BYTES", 1000)
+    monkeypatch.setattr(fingerprint, "SAMPLE_BYTES", 1600)
+    assert list(fingerprint.of_rows("x", np.zeros(250, np.float32))) == ["x_crc32"]
+    x = RNG.random((3000, 4), np.float32)
+    known = fingerprint.of_rows("x", x)
+    assert list(known) == ["x_sample_crc32"]
+    assert known == fingerprint.of_rows("x", x.copy())
+    rows = fingerprint.sampled(3000, 16)
+    assert len(rows) == pytest.approx(101 + 128, abs=5)
+    assert np.diff(rows).max() < 3 * 3000 / 101  # evenly spread
+    for row in (0, 63, 2936, 2999, rows[100]):
+        changed = x.copy()
+        changed[row, 2] += 1
+        assert fingerprint.of_rows("x", changed) != known
+    for other in (x[::-1], x[:-1], x + 1, np.roll(x, 1, axis=0)):
+        assert fingerprint.of_rows("x", other) != known
+    # The weakness of a sample: a row that is not of it.
+    changed = x.copy()
+    changed[np.setdiff1d(np.arange(3000), rows)[0]] += 1
+    assert fingerprint.of_rows("x", changed) == known
+
+
+def test_the_sample_is_the_same_on_every_machine():
+    assert fingerprint.sampled(7, 10).tolist() == list(range(7))
+    rows = fingerprint.sampled(10**9, 3136)
+    assert (rows[64], rows[-65], len(rows)) == (40856, 999974749, 21527)

@@ -1,0 +1,53 @@
+"""Devices that are not there are told before data are made."""
+
+import os
+
+import jax
+import pytest
+
+import tiny
+from pfljax.runtime import devices
+from pfljax.simulate import begin
+
+
+@pytest.mark.parametrize("platform", ["nonsense", "cuda", "tpu"])
+def test_a_platform_without_devices_is_one_line(platform, tmp_path):
+    env = os.environ | {"JAX_PLATFORMS": platform}
+    done = tiny.command_line("list", "models", env=env)
+    assert done.returncode == 0  # it needs no device
+    done = tiny.command_line("run", "--rounds", 1, "--out", tmp_path / "run", env=env)
+    if not done.returncode:
+        pytest.skip(f"this machine has a {platform}")
+    errors = done.stderr
+    assert (done.returncode, done.stdout, errors.count("\n")) == (2, "", 1)
+    expected = f"pfljax: JAX_PLATFORMS is '{platform}', but JAX finds no such device ("
+    assert errors.startswith(expected)
+    assert "; unset it, or install" in errors
+
+
+@pytest.mark.parametrize(
+    "command", [["bench", "W1"], ["conformance", "fedavg"], ["landscape", "."]]
+)
+def test_every_command_tells_of_it(command):
+    env = os.environ | {"JAX_PLATFORMS": "nonsense"}
+    done = tiny.command_line(*command, env=env)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert "JAX_PLATFORMS is 'nonsense', but JAX finds no" in done.stderr
+
+
+def test_more_devices_than_there_are_is_told_before_data_are_made(
+    monkeypatch, tmp_path
+):
+    def data_are_made(*_):
+        raise AssertionError("data are made")
+
+    monkeypatch.setattr(begin, "build_federation", data_are_made)
+    many = tiny.TINY.replace(devices=999)
+    with pytest.raises(ValueError, match="devices is 999, but JAX has"):
+        begin.begin(many, None, None, tmp_path, quiet=True)
+
+
+def test_fewer_devices_are_no_error():
+    assert devices.check() == devices.check(1) == jax.devices()
+    assert devices.at_hand(999) is None
+    assert devices.at_hand(1) == 1

@@ -1,0 +1,193 @@
+"""Arguments of wrong types are one line: what was expected, what came, what to do."""
+
+import re
+
+import numpy as np
+import pytest
+from flax import linen, nnx
+
+import tiny
+from pfljax import Experiment, data, models, run
+from pfljax.models import task, task_from_nnx
+from pfljax.simulate.compare import compare, grid
+from pfljax.simulate.export import load_params, load_task, personal_model, server_model
+from pfljax.sweep import sweep
+
+X, Y = np.ones((8, 4), np.float32), np.arange(8) % 2
+JOB = Experiment(out="/proc/never")
+A_MODULE = linen.Dense(2)
+
+
+def net(size=3):
+    """An NNX module, made."""
+    return nnx.Linear(4, size, rngs=nnx.Rngs(0))
+
+
+RUNS = {
+    "none": ((None,), {}, "experiment is None, of type NoneType; expected an Experim"),
+    "dict": (({"rounds": 3},), {}, "experiment is {'rounds': 3}, of type dict"),
+    "name": (("fedavg",), {}, "is 'fedavg', of type str; .* such as Experiment"),
+    "arrays": (
+        (JOB, data.from_arrays(X, Y)),
+        {},
+        "federation is .*; expected a Federation: data.fed",
+    ),
+    "tuple": (
+        (JOB, (X, Y)),
+        {},
+        "federation is .*; expected a Federation: data.federate",
+    ),
+    "module": ((JOB,), {"task": A_MODULE}, "task is .*, of type Dense; .* models.task"),
+    "task-name": ((JOB,), {"task": "mlp"}, "task is 'mlp', of type str; expected a T"),
+    "int": ((Experiment(hyper={1: 2}),), {}, "parameter 1 is no name"),
+}
+TASKS = {
+    "int": (4, r"input_shape is 4, of type int; .* such as \(8,\)"),
+    "none": (None, "input_shape is None"),
+    "negative": ((-4,), r"input_shape is \(-4,\); expected the shape of one row"),
+    "zero": ((0,), r"input_shape is \(0,\); expected"),
+    "text": (("a",), r"input_shape is \('a',\); expected"),
+    "float": ((4.0,), r"input_shape is \(4.0,\); expected"),
+}
+COMPARISONS = {
+    "none": (([], [0]), {}, r"experiments is empty; expected a list of them: \[an"),
+    "one": ((JOB, [0]), {}, "experiments is .*, of type Experiment; expected a list"),
+    "names": ((["fedavg"], [0]), {}, "one of the experiments is 'fedavg', of type str"),
+    "name": (("fedavg", [0]), {}, "experiments is 'fedavg', of type str; .* a list"),
+    "seed": (([JOB], 0), {}, r"seeds is 0, of type int; expected a list .* \[0, 1, 2"),
+    "no-seeds": (([JOB], []), {}, "seeds is empty; expected a list"),
+    "seed-text": (([JOB], "01"), {}, "seeds is '01', of type str"),
+    "seed-twice": (([JOB], [0, 0]), {}, r"seeds is \[0, 0\]; expected each seed once"),
+    "seed-float": (([JOB], [0.5]), {}, "one of the seeds is 0.5, of type float"),
+    "federation": (
+        ([JOB], [0]), {"federation": 3}, "federation is .*; expected a Federation"
+    ),
+    "federation-none": (
+        ([JOB], [4]), {"federation": lambda seed: None},
+        "federation is .*; expected a Federation",
+    ),
+    "out": (([JOB], [0], None), {}, "out is None, of type NoneType; expected a folder"),
+}  # fmt: skip
+SWEEPS = {
+    "none": ((None,), {}, "over is None, of type NoneType; .* values by name, such"),
+    "list": (([1],), {}, r"over is \[1\], of type list; expected values by name"),
+    "generator": (({"lr": (i for i in ())},), {}, "of type generator; expected a list"),
+    "int-name": (({1: [2]},), {}, "name to sweep 1 is no name; expected a text"),
+    "number": (({"lr": 0.1},), {}, "lr is 0.1, of type float; expected a list"),
+    "array": (({"lr": np.array(0.1)},), {}, "lr is 0.1, of type float; expected"),
+    "federation": (({},), {"federation": 3}, "federation is .*; expected a Federation"),
+    "federation-none": (
+        ({"lr": [0.1]},), {"federation": lambda seed: None},
+        "federation is .*; expected a Federation",
+    ),
+    "task": (({},), {"task": "mlp"}, "task is 'mlp', of type str"),
+    "lanes": (({},), {"lanes": "x"}, "lanes is 'x', of type str; expected a whole"),
+    "at-once": (({},), {"at_once": 0}, "at_once is 0; expected at least 1"),
+    "out": (({},), {"out": 3}, "out is 3, of type int; expected a folder"),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory):
+    return tiny.finished(tmp_path_factory.mktemp("given"))[0]
+
+
+def refusal(function, *args, **options):
+    """The message in which the call ends: one line of bearable length."""
+    with pytest.raises(ValueError, match=r"\w") as error:
+        function(*args, **options)
+    text = str(error.value)
+    assert "\n" not in text
+    assert len(text) < 400
+    return text
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_arguments_of_run(name):
+    args, options, message = RUNS[name]
+    text = refusal(run, *args, **options)
+    assert re.search(message, text)
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_shapes_of_a_task(name):
+    shape, message = TASKS[name]
+    text = refusal(task, models.model("mlp", 3), shape)
+    assert re.search(message, text)
+    text = refusal(task_from_nnx, nnx.Linear, shape)
+    assert re.search(message, text)
+
+
+@pytest.mark.parametrize("factory", [net(), 3, None])
+def test_a_factory_is_a_function(factory):
+    text = refusal(task_from_nnx, factory, (4,))
+    assert re.search("factory is .*; expected a function nnx.Rngs", text)
+
+
+def test_a_task_of_another_library():
+    text = refusal(task, "mlp", (4,))
+    assert re.search("module is str", text)
+    text = refusal(models.model, "mlp", "x")
+    assert re.search("num_classes is 'x'; expected int", text)
+
+
+@pytest.mark.parametrize("name", COMPARISONS)
+def test_arguments_of_compare(name):
+    (experiments, seeds, *out), options, message = COMPARISONS[name]
+    folder = out[0] if out else "/proc/never"
+    text = refusal(compare, experiments, seeds, folder, **options)
+    assert re.search(message, text)
+
+
+def test_seeds_and_experiments_may_be_generators():
+    experiments = grid((JOB.replace(label=name) for name in "ab"), iter([1, 2]), "out")
+    assert [e.seed for e in experiments] == [1, 1, 1, 2, 2, 2]
+
+
+@pytest.mark.parametrize("name", SWEEPS)
+def test_arguments_of_sweep(name):
+    args, options, message = SWEEPS[name]
+    text = refusal(sweep, Experiment(), *args, **options)
+    assert re.search(message, text)
+
+
+def test_a_sweep_of_no_experiment():
+    text = refusal(sweep, "fedavg", {"lr": [0.1]})
+    assert re.search("experiment is 'fedavg', of type str", text)
+
+
+@pytest.mark.parametrize("client", ["a", 1.5, None, True])
+def test_a_client_is_a_number(done, client):
+    text = refusal(personal_model, done, client)
+    assert re.search("client is .*, of type .*; expected the number", text)
+
+
+@pytest.mark.parametrize("use", [load_task, server_model, load_params])
+def test_a_path_is_a_path(use):
+    text = refusal(use, None)
+    assert re.search("is None, of type NoneType; expected", text)
+    text = refusal(use, 3)
+    assert re.search("is 3, of type int; expected", text)
+
+
+def test_own_data_of_an_export(done):
+    text = refusal(personal_model, done, 1, 3)
+    assert re.search("federation is .*; expected a Federation", text)
+    text = refusal(personal_model, done, 1, None, "mlp")
+    assert re.search("task is 'mlp', of type str", text)
+
+
+@pytest.mark.parametrize("names", [("a", "a/b"), ("a/b", "a"), ("a/b", "a/b/c")])
+def test_foreign_parameters(names, tmp_path):
+    file = tmp_path / "a.npz"
+    np.savez(file, **dict.fromkeys(names, X))
+    text = refusal(load_params, file)
+    assert re.search("not a file of `pfljax export`.* is an array and holds", text)
+
+
+def test_parameters_that_are_no_archive(tmp_path):
+    np.save(tmp_path / "a.npy", X)
+    (tmp_path / "a.txt").write_text("a")
+    for name in ("a.npy", "a.txt"):
+        text = refusal(load_params, tmp_path / name)
+        assert re.search("a file of `pfljax export`, an .npz", text)

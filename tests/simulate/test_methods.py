@@ -1,0 +1,232 @@
+"""Broken methods of one's own, and models that lack what a method needs."""
+
+import importlib
+import json
+import re
+
+import jax
+import pytest
+
+import tiny
+from pfljax import Experiment, algorithms, run
+from pfljax.runs import checks, config
+from pfljax.runs.folder import FolderError
+from pfljax.runs.provenance import of_run
+from pfljax.simulate import components, methods
+from pfljax.simulate.export import load_task
+from pfljax.simulate.federation import build_federation
+from pfljax.sweep import points, sweep
+
+SHAPE = components.Shape(20, (8, 8), 10, 0.0, 1.0, None)
+MODULE = """from pfljax.algorithms.fedavg import fedavg
+from pfljax.core.training import fit
+def mym(task, local, *, lam: float = 0.1):
+    def broken{parameters}:
+        {body}
+    return fedavg(task, local)._replace({role}=broken)
+"""
+ARGUMENTS = {
+    role: f"({', '.join(names)})" for role, names in methods.PARAMETERS.items()
+}
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A folder of one's own methods, forgotten afterwards."""
+    package = importlib.import_module("pfljax.algorithms")
+    monkeypatch.setattr(package, "__path__", list(package.__path__))
+    monkeypatch.setenv("PFLJAX_METHODS", str(tmp_path))
+    yield tmp_path
+    importlib.sys.modules.pop("pfljax.algorithms.mym", None)
+
+
+def build(algorithm="mym", model="logistic", shape=SHAPE):
+    """The setting of a run of this method, and its task."""
+    experiment = Experiment(algorithm, model=model)
+    task = components.make_task(experiment, shape)
+    return components.make_setting(experiment, task, shape).algorithm, task
+
+
+def call(role, algorithm, task):
+    """A trace of one function of a record on what is right for `init`."""
+    params = jax.eval_shape(task.init, jax.random.key(0))
+    count = len(methods.PARAMETERS[role])
+    return jax.eval_shape(getattr(algorithm, role), *[params] * count)
+
+
+def told(error, *parts):
+    """The message is one line that has these parts."""
+    text = str(error.value)
+    assert "\n" not in text
+    for part in parts:
+        assert part in text, text
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        (
+            "def mym():\n    pass",
+            ":1: mym() makes no method; expected mym(task, local)",
+        ),
+        (
+            "\ndef mym(task, local, lam):\n    pass",
+            ":2: mym(task, local, lam) makes no",
+        ),
+        ("def mym(task, local):\n    return 3", "returned is 3, of type int; expected"),
+        ("def mym(task, local):\n    raise KeyError('a')", ":2: KeyError: 'a'; mend"),
+        ("def mym(task, local):\n    a, b = (1,)", ":2: ValueError: not enough values"),
+    ],
+)
+def test_factories(folder, source, expected):
+    (folder / "mym.py").write_text(source)
+    with pytest.raises(ValueError, match="mym") as error:
+        build()
+    told(error, f"{folder}/mym.py", expected)
+
+
+@pytest.mark.parametrize(
+    ("role", "parameters", "body", "expected"),
+    [
+        ("train", "(turn, data)", "pass", "takes (turn, data); expected a function of"),
+        ("init", None, "raise IndexError('boom')", "mym.py:5: IndexError: boom; mend"),
+        ("train", None, "raise IndexError('boom')", "mym.py:5: IndexError: boom; mend"),
+        ("aggregate", None, "return server.w", "mym.py:5: AttributeError: 'dict'"),
+        (
+            "message", None, "return 1 if server['head']['bias'][0] > 0 else 0",
+            "mym.py:5: TracerBoolConversionError: Attempted boolean conversion",
+        ),
+        (
+            "personal", None, "return server['head']['bias'] @ server",
+            "mym.py:5: TypeError: ",
+        ),
+        ("train", None, "return 3", "is 3, of type int; expected (client, upload, me"),
+        ("train", None, "return client, 0, 1", "metrics of .* is 1, of type int"),
+        ("endpoints", None, "return server", "expected (params, params)"),
+        ("predict", None, "return 'x'", "a leaf of what .* returned is 'x', of type s"),
+    ],
+)  # fmt: skip
+def test_functions(folder, role, parameters, body, expected):
+    values = {"role": role, "body": body}
+    values["parameters"] = parameters or ARGUMENTS[role]
+    (folder / "mym.py").write_text(MODULE.format(**values))
+    with pytest.raises(ValueError, match="mym") as error:
+        call(role, *build())
+    text = str(error.value)
+    told(error, f"{folder}/mym.py", f"`{role}`")
+    assert re.search(expected.replace("(", r"\(").replace(")", r"\)"), text), text
+
+
+def test_a_function_that_is_none(folder):
+    source = MODULE.format(role="train", parameters=ARGUMENTS["train"], body="pass")
+    (folder / "mym.py").write_text(source.replace("train=broken", "train=None"))
+    with pytest.raises(
+        ValueError, match="of type NoneType; expected a function of"
+    ) as e:
+        build()
+    told(e, f"{folder}/mym.py")
+
+
+def test_a_relative_folder_names_the_line_as_well(folder, monkeypatch):
+    monkeypatch.chdir(folder.parent)
+    monkeypatch.setenv("PFLJAX_METHODS", folder.name)
+    (folder / "mym.py").write_text("def mym(task, local):\n    raise KeyError('a')")
+    with pytest.raises(ValueError, match=rf"{folder.name}/mym.py:2: KeyError: 'a'"):
+        build()
+
+
+def test_faults_of_pfljax_keep_their_traceback(folder, monkeypatch):
+    def fault(*args):
+        raise KeyError("ours")
+
+    source = MODULE.format(
+        role="init", parameters=ARGUMENTS["init"], body="return fit(1, 2, 3, 4, 5)"
+    )
+    (folder / "mym.py").write_text(source)
+    with pytest.raises(AttributeError):
+        call("init", *build())
+    # One of the library's is not looked at.
+    algorithm, _ = build("fedavg")
+    assert not hasattr(algorithm.train, "__wrapped__")
+
+
+def test_a_method_that_is_sound_is_as_it_was(folder):
+    (folder / "mym.py").write_text(
+        "from pfljax.algorithms.multi_task.ditto import ditto\n"
+        "def mym(task, local, *, lam: float = 0.1):\n"
+        "    if lam > 2:\n        raise ValueError('lam is large')\n"
+        "    return ditto(task, local, lam=lam)\n"
+    )
+    algorithm, _ = build()
+    assert algorithm.train.__wrapped__.__qualname__ == "ditto.<locals>.train"
+    assert algorithm.endpoints is None
+    small = tiny.TINY.replace(algorithm="mym", hyper={}, rounds=1)
+    # The factory looks at `lam`: each value is a program of its own.
+    swept = sweep(small, {"lam": [0.1, 0.2]})
+    assert len(swept.results) == 2
+
+
+@pytest.mark.parametrize("algorithm", ["fedper", "fedrep", "lg_fedavg"])
+def test_a_model_without_a_body_is_refused(algorithm, tmp_path):
+    job = tiny.TINY.replace(algorithm=algorithm, hyper={}, out=str(tmp_path / "run"))
+    message = f"{algorithm} sends one part .* no parameters in its body; choose .* mlp"
+    with pytest.raises(ValueError, match=message) as error:
+        run(job.replace(model="logistic"), quiet=True)
+    told(error)
+    assert not (tmp_path / "run" / "config.json").exists()
+    with pytest.raises(ValueError, match=message):
+        sweep(job.replace(model="logistic"), {"lr": [0.1]})
+
+
+@pytest.mark.parametrize("shape", [(60,), (8, 8), (28, 28, 1), (32, 32, 3)])
+def test_what_auto_stands_for_has_a_body_and_a_head(shape):
+    _, task = build("fedper", "auto", SHAPE._replace(input_shape=shape))
+    assert set(jax.tree.leaves(task.groups)) == {"body", "head"}
+
+
+def older(path, model="auto", shape=(60,)):
+    """A folder as a pfljax wrote it whose model "auto" was logistic for vectors."""
+    experiment = checks.resolve(Experiment(model=model, out=str(path)))
+    path.mkdir()
+    (path / "config.json").write_text(json.dumps(config.to_dict(experiment)))
+    federation, _ = build_federation(experiment)
+    manifest = of_run(federation, None, given=False) | {"input_shape": shape}
+    (path / "partition.json").write_text(json.dumps(manifest))
+    return experiment
+
+
+def test_a_run_of_the_old_auto_is_refused(tmp_path):
+    job = older(tmp_path / "run")
+    says = (
+        "older pfljax, whose model 'auto' was logistic .* now is mlp; .*another --out"
+    )
+    for use in (lambda: run(job, quiet=True), lambda: load_task(tmp_path / "run")):
+        with pytest.raises(FolderError, match=says):
+            use()
+
+
+@pytest.mark.parametrize(
+    ("model", "shape"), [("logistic", (60,)), ("auto", (8, 8)), ("auto", (32, 32, 3))]
+)
+def test_older_runs_of_the_same_model_are_not(tmp_path, model, shape):
+    older(tmp_path / "run", model, shape)
+    assert load_task(tmp_path / "run").num_classes == 10
+
+
+def test_results_of_the_old_auto_are_not_taken_for_new_ones(monkeypatch):
+    job = Experiment(dataset="synthetic", partition="iid", cohort=2)
+    (new,) = points.make(job, {})
+    monkeypatch.setattr(components, "default_model", lambda shape: "logistic")
+    (old,) = points.make(job, {})
+    assert old.digest != new.digest
+    digits = Experiment(cohort=2)
+    (one,) = points.make(digits, {})
+    monkeypatch.undo()
+    (same,) = points.make(digits, {})
+    assert one.digest == same.digest
+
+
+def test_a_run_says_which_model_it_took(tmp_path):
+    manifest = json.loads((tiny.finished(tmp_path)[0] / "partition.json").read_text())
+    assert manifest["model"] == "mlp:hidden=(8,)"
+    assert algorithms.file_of("ditto").name == "ditto.py"

@@ -1,0 +1,90 @@
+"""What is far too large is refused with its numbers before it is compiled."""
+
+import jax
+import pytest
+
+import tiny
+from pfljax.core import tree
+from pfljax.runtime import memory
+from pfljax.simulate import simulation, size, width
+from pfljax.simulate.federation import build_federation
+
+DITTO = tiny.TINY.replace(algorithm="ditto", hyper={}, devices=1)
+
+
+@pytest.fixture(scope="module")
+def federation():
+    return build_federation(DITTO)[0]
+
+
+def made(federation, **changes):
+    return simulation.simulation(DITTO.replace(**changes), federation)
+
+
+def refuse_to_compile(*_):
+    raise AssertionError("it was compiled")
+
+
+@pytest.mark.parametrize("store", ["device", "disk"])
+@pytest.mark.parametrize(
+    ("hidden", "told"),
+    [
+        (10**7, "100000760000010 parameters, 400003.04 GB, and 8.00 GB are free on a "),
+        (60000, "3604560010 parameters, 14.42 GB, and 8.00 GB are free on a device; c"),
+    ],
+)
+def test_a_large_model_is_refused(
+    federation, monkeypatch, tmp_path, store, hidden, told
+):
+    monkeypatch.setattr(memory, "free_bytes", lambda devices: 8e9)
+    monkeypatch.setattr(width, "bytes_needed", refuse_to_compile)
+    large = DITTO.replace(model=f"mlp:hidden=({hidden},{hidden})", store=store)
+    with pytest.raises(ValueError, match="choose a smaller one") as raised:
+        width.choose(large, federation, None, tmp_path)
+    assert told in str(raised.value)
+
+
+def test_an_array_that_xla_cannot_count_is_refused(federation):
+    task = made(federation, model="mlp:hidden=(60000,60000)").task
+    with pytest.raises(ValueError, match="one array has 3600000000; choose a smaller"):
+        size.check_model(task, 1e12)
+
+
+def test_states_of_clients_count(federation, monkeypatch):
+    sim = made(federation, width=1)
+    state = jax.eval_shape(sim.init, jax.random.key(0))
+    least = tree.nbytes((state.server, state.clients))
+    # Never more than what its compiled program needs: that is asked afterwards.
+    most = width.bytes_needed(sim, federation)
+    monkeypatch.setattr(memory, "free_bytes", lambda devices: least)
+    with pytest.raises(ValueError, match="states of server and clients take "):
+        size.check(sim)
+    monkeypatch.setattr(memory, "free_bytes", lambda devices: most)
+    size.check(sim)
+
+
+def test_a_store_holds_fewer_clients(federation, monkeypatch):
+    stored = made(federation, store="disk", width=1)
+    held = stored.paging.resident * tree.nbytes(
+        jax.eval_shape(made(federation).init, jax.random.key(0)).clients
+    )
+    monkeypatch.setattr(memory, "free_bytes", lambda devices: held // 6)
+    with pytest.raises(ValueError, match="states of server and clients"):
+        size.check(stored)
+
+
+def test_the_limit_of_the_address_space_counts(monkeypatch):
+    resource = pytest.importorskip("resource")
+    before = memory.free_bytes(1)
+    used = memory._address_space()
+    assert used == float("inf")
+    limit = (before_used() + 10**6, resource.RLIM_INFINITY)
+    monkeypatch.setattr(resource, "getrlimit", lambda kind: limit)
+    assert memory.free_bytes(1) < 2e6 < before
+
+
+def before_used():
+    """Bytes of address space that this process has by now."""
+    with open("/proc/self/status") as status:
+        [line] = [line for line in status if line.startswith("VmSize")]
+    return int(line.split()[1]) * 1024

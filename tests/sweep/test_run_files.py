@@ -1,0 +1,140 @@
+"""The file of a run of a sweep is read for that run, or refused in one line."""
+
+import json
+import os
+import shutil
+
+import numpy as np
+import pytest
+
+from pfljax.runs import folder
+from pfljax.runs.folder import FolderError
+from pfljax.runtime.files import FileError
+from pfljax.sweep import results, run_files
+from pfljax.sweep.results import Result
+from tiny import TINY
+
+VALUES = [{"mu": 0.0, "seed": 1}, {"mu": 0.1, "seed": 1}]
+NAMES = ["0123456789abcdef", "fedcba9876543210"]
+
+
+def result(values):
+    rng = np.random.default_rng(int(10 * values["mu"]))
+    return Result(
+        values=values,
+        round=np.asarray([2, 3]),
+        train_loss=rng.random(3, np.float32),
+        metrics={"personal/test/accuracy": rng.random((2, 6), np.float32)},
+        path={"test/accuracy": rng.random((6, 11), np.float32)},
+        size={"test": np.arange(6, dtype=np.int32)},
+    )
+
+
+@pytest.fixture
+def written(tmp_path):
+    """The files of two runs."""
+    paths = [tmp_path / "runs" / f"{name}.npz" for name in NAMES]
+    for path, values in zip(paths, VALUES, strict=True):
+        run_files.write(path, result(values))
+    return paths
+
+
+def test_a_run_comes_back(written):
+    for path, values in zip(written, VALUES, strict=True):
+        run = run_files.read(path, values)
+        wanted = result(values)
+        assert run.values == values
+        assert run.train_loss.tobytes() == wanted.train_loss.tobytes()
+        for field in run_files.BY_NAME:
+            ours, theirs = getattr(run, field), getattr(wanted, field)
+            assert list(ours) == list(theirs)
+            assert all(ours[n].tobytes() == theirs[n].tobytes() for n in ours)
+
+
+def swap(a, b):
+    a.rename(a.with_suffix(".old"))
+    b.rename(a)
+    a.with_suffix(".old").rename(b)
+
+
+def change(**arrays):
+    """Writes the file anew with other arrays, as NumPy does; None leaves one out."""
+
+    def damage(path, _):
+        content = folder.read_arrays(path) | arrays
+        np.savez(path, **{k: v for k, v in content.items() if v is not None})
+
+    return damage
+
+
+def cut(path, _):
+    path.write_bytes(path.read_bytes()[:-40])
+
+
+DAMAGES = {
+    "swapped": swap,
+    "copied": lambda a, b: shutil.copy(b, a),
+    "cut": cut,
+    "empty": lambda a, _: np.savez(a),
+    "foreign": lambda a, _: np.savez(a, weights=np.zeros(3)),
+    "without rounds": change(round=None),
+    "without metrics": change(**{"metrics/personal/test/accuracy": None}),
+    "a metric of another name": change(**{"metrics/accuracy": np.zeros((2, 6))}),
+    "another shape": change(**{"metrics/personal/test/accuracy": np.zeros((2, 20))}),
+    "another number": change(train_loss=np.zeros(3, np.float32)),
+    "of nobody": change(point=None),
+    "of no JSON": change(point=np.array("{")),
+    "of a list": change(point=np.array("[]")),
+}
+
+
+@pytest.mark.parametrize("how", DAMAGES)
+def test_another_file_in_its_place_is_refused(written, how):
+    DAMAGES[how](*written)
+    with pytest.raises(FolderError, match=r"0123456789abcdef\.npz is damaged.* remove"):
+        run_files.read(written[0], VALUES[0])
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        [],
+        {},
+        None,
+        {"experiment": {}, "over": {"mu": 3}},
+        {"experiment": {}, "over": {"mu": [[0.1]]}},
+        {"experiment": {}, "over": ["mu"]},
+        {"experiment": [], "over": {"mu": [0.1]}},
+    ],
+)
+def test_a_sweep_of_another_form_is_told(tmp_path, content):
+    (tmp_path / "sweep.json").write_text(json.dumps(content))
+    with pytest.raises(FileError, match=r"sweep\.json is missing or damaged"):
+        results.claim(tmp_path, TINY, {"mu": (0.1,)})
+
+
+def link(path):
+    path.symlink_to(path.parent.parent)
+
+
+@pytest.mark.parametrize("make", [link, os.mkfifo])
+def test_what_is_no_file_among_the_runs_is_refused(tmp_path, make):
+    (tmp_path / "sweep.json").write_text("{}")
+    (tmp_path / "runs").mkdir()
+    make(tmp_path / "runs" / f"{NAMES[0]}.npz")
+    with (
+        pytest.raises(FolderError, match=r"npz is a .*; remove it"),
+        folder.locked(tmp_path, "sweep"),
+    ):
+        pass
+
+
+@pytest.mark.parametrize("make", [link, os.mkfifo, lambda path: path.write_text("")])
+def test_a_file_in_place_of_the_runs_is_refused(tmp_path, make):
+    (tmp_path / "sweep.json").write_text("{}")
+    make(tmp_path / "runs")
+    with (
+        pytest.raises(FolderError, match=r"runs is a .*; remove it"),
+        folder.locked(tmp_path, "sweep"),
+    ):
+        pass
