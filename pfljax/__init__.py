@@ -4,6 +4,21 @@ The public names are those of `__init__.pyi`. They load on first use, so that im
 the package costs nothing.
 """
 
-import lazy_loader
 
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+def __getattr__(name: str) -> object:
+    # Here, and not above: until the command line stands ready for Ctrl-C, every import
+    # is a moment at which that ends in a traceback.
+    import sys
+
+    import lazy_loader
+
+    attribute, names, public = lazy_loader.attach_stub(__name__, __file__)
+    globals().update(__getattr__=attribute, __dir__=names, __all__=public)
+    return getattr(sys.modules[__name__], name)
+
+
+def __dir__() -> list[str]:
+    import lazy_loader
+
+    _, names, _ = lazy_loader.attach_stub(__name__, __file__)
+    return names()

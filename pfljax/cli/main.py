@@ -1,13 +1,13 @@
 """The entry point of the command line.
 
-It stands ready for Ctrl-C, an abort and a reader that leaves before anything heavy is
-imported: JAX takes seconds, and what is raised meanwhile would end in its depths.
+It stands ready for Ctrl-C before anything else is imported, and for an abort and a
+reader that leaves before anything heavy is: JAX takes seconds, and what is raised
+meanwhile would end in its depths.
 """
 
 import sys
 
-from pfljax.cli import streams
-from pfljax.runtime import errors
+from pfljax.runtime import interrupts
 
 ABORTED = (
     "pfljax: the runtime below Python gave up (see above), mostly for want of memory "
@@ -17,7 +17,10 @@ ABORTED = (
 
 def main() -> None:
     """Runs the command of the arguments."""
-    errors.stop_on_interrupt()
+    interrupts.stop_on_interrupt()
+    from pfljax.cli import streams
+    from pfljax.runtime import errors
+
     errors.tell_abort(ABORTED)
     streams.make_safe()
     from pfljax.cli import parser

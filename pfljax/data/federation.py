@@ -11,7 +11,8 @@ from pfljax.data.manifest import subset
 from pfljax.registry import Range, checked
 
 HeldOut = Annotated[
-    float, Range(lambda value: 0 < value < 1, "a fraction above 0 and below 1")
+    float,
+    Range(lambda value: 0 < value < 1, "a fraction above 0 and below 1", on_host=True),
 ]
 
 

@@ -54,7 +54,7 @@ def broken_range(value: Any, kind: Any) -> Range | None:
     if value is None:
         return None
     for limits in _notes(kind):
-        if isinstance(limits, Range) and not limits.holds(value):
+        if isinstance(limits, Range) and not limits.takes(value):
             return limits
     # Of a union, the ranges of another type say nothing.
     broken = [broken_range(value, part) for part in _parts(kind) if fits(value, part)]

@@ -1,5 +1,6 @@
 """Which numbers an option takes, written beside its type: `lam: NotNegative = 0.1`."""
 
+import ctypes
 from collections.abc import Callable
 from typing import Annotated, Any, NamedTuple
 
@@ -12,18 +13,35 @@ class Range(NamedTuple):
 
     holds: Callable[[Any], bool]
     expected: str
+    on_host: bool = False  # Python or NumPy computes with it, in float64
+
+    def takes(self, value: Any) -> bool:
+        """Whether it holds of the value, and of what programs make of it in float32.
+
+        There .9999999999 is 1, which a range up to 1 may exclude.
+        """
+        if not self.holds(value):
+            return False
+        if self.on_host or not isinstance(value, float):
+            return True
+        return self.holds(ctypes.c_float(value).value)
 
 
 # Programs compute in float32: beyond these a number would be infinite there, or 0.
 LARGEST = (2 - 2.0**-23) * 2.0**127
+SMALLEST = 2.0**-126
 NOT_NEGATIVE = Range(
-    lambda value: 0 <= value <= LARGEST, "a finite number >= 0 (up to 3.4e38)"
+    lambda value: value == 0 or SMALLEST <= value <= LARGEST,
+    "a finite number >= 0 (in float32, 0 or from 1.2e-38 to 3.4e38)",
 )
 POSITIVE = Range(
-    lambda value: 2.0**-126 <= value <= LARGEST,
+    lambda value: SMALLEST <= value <= LARGEST,
     "a finite number > 0 (in float32, from 1.2e-38 to 3.4e38)",
 )
-BELOW_ONE = Range(lambda value: 0 <= value < 1, "a number >= 0 and below 1")
+BELOW_ONE = Range(
+    lambda value: 0 <= value < 1,
+    "a number >= 0 and below 1 (in float32, up to 0.99999994)",
+)
 AT_LEAST_ZERO = Range(lambda value: value >= 0, "at least 0")
 AT_LEAST_ONE = Range(lambda value: value >= 1, "at least 1")
 # A compiled program counts in 32 bits: beyond them it would wrap, in silence.

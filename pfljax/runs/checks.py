@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, get_args, get_origin
 
 from pfljax import registry
-from pfljax.registry import Choice
+from pfljax.registry import Choice, Range
 from pfljax.runs import chosen
 from pfljax.runs.settings import FIELDS, Experiment, flat
 
@@ -22,21 +22,18 @@ def _is_in_32_bits(value: int | str) -> bool:
 
 
 COUNTS = "clients cohort rounds epochs steps batch_size devices eval_every keep"
-RANGES: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
-    (COUNTS, registry.AT_LEAST_ONE.holds, registry.AT_LEAST_ONE.expected),
-    ("width", _is_width, 'at least 1, or "auto"'),
-    (f"{COUNTS} width", _is_in_32_bits, registry.INT32.expected),
-    ("lr lr_decay", registry.POSITIVE.holds, registry.POSITIVE.expected),
-    (
-        "test validation unseen public",
-        lambda value: 0 <= value < 1,
-        "a share, 0 <= share < 1",
-    ),
-    ("stragglers", lambda value: 0 <= value <= 1, "a share from 0 to 1"),
-    ("momentum", lambda value: 0 <= value < 1, "0 <= momentum < 1"),
-    ("weight_decay", registry.NOT_NEGATIVE.holds, registry.NOT_NEGATIVE.expected),
-    ("seed", lambda value: 0 <= value < 2**31, "0 <= seed < 2**31"),
-    ("store", STORES.__contains__, f"one of {', '.join(STORES)}"),
+SHARE = Range(lambda value: 0 <= value < 1, "a share, 0 <= share < 1", on_host=True)
+RANGES: tuple[tuple[str, Range], ...] = (
+    (COUNTS, registry.AT_LEAST_ONE),
+    ("width", Range(_is_width, 'at least 1, or "auto"')),
+    (f"{COUNTS} width", registry.INT32._replace(holds=_is_in_32_bits)),
+    ("lr lr_decay", registry.POSITIVE),
+    ("test validation unseen public", SHARE),
+    ("stragglers", Range(lambda value: 0 <= value <= 1, "a share from 0 to 1")),
+    ("momentum", registry.BELOW_ONE),
+    ("weight_decay", registry.NOT_NEGATIVE),
+    ("seed", Range(lambda value: 0 <= value < 2**31, "0 <= seed < 2**31")),
+    ("store", Range(STORES.__contains__, f"one of {', '.join(STORES)}")),
 )
 
 
@@ -159,10 +156,10 @@ def _kind_name(kind: Any) -> str:
 
 def _out_of_range(experiment: Experiment) -> Iterator[str]:
     values = flat(experiment)
-    for names, fits, expected in RANGES:
+    for names, limits in RANGES:
         for name in names.split():
-            if values[name] is not None and not fits(values[name]):
-                yield f"{name} is {values[name]!r}; expected {expected}"
+            if values[name] is not None and not limits.takes(values[name]):
+                yield f"{name} is {values[name]!r}; expected {limits.expected}"
 
 
 def _at_odds(experiment: Experiment) -> Iterator[str]:

@@ -111,7 +111,7 @@ def _is(value: Any, kind: Any) -> bool:
         return False
     if get_origin(kind) is Annotated:
         plain, *ranges = get_args(kind)
-        return _is(value, plain) and all(limits.holds(value) for limits in ranges)
+        return _is(value, plain) and all(limits.takes(value) for limits in ranges)
     # Python's bool is an int, but true is no number of clients.
     if isinstance(value, bool) and kind is not PLAIN:
         return kind is bool

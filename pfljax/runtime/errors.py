@@ -13,10 +13,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from pfljax.runtime import interrupts
+
 KINDS = (ValueError, RuntimeError, OSError, MemoryError)
 NO_READER = 141  # the exit code of a program whose output nobody reads, 128 + SIGPIPE
-STOPPED = "pfljax: stopped"
-RESUMES = "pfljax: stopped; the same command goes on from what is saved"
 LESS_MEMORY = "choose a smaller model, cohort or width, or --store disk"
 
 _abort_handlers: list[Any] = []  # C calls them: they must never be freed
@@ -91,36 +91,11 @@ def sentence(error: BaseException) -> str:
 def stopped_at_once() -> Iterator[None]:
     """Around what resumes, a block or a function: Ctrl-C ends the program at once."""
     # A handler, not KeyboardInterrupt, which JAX's callbacks would swallow.
-    before = signal.signal(signal.SIGINT, leave)
+    before = signal.signal(signal.SIGINT, interrupts.leave)
     try:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
-
-
-def leave(*_: Any) -> None:
-    """Ctrl-C of a program that resumes: leaves at once, as a kill would.
-
-    A run is safe against that; an exception would be lost where it falls into a
-    callback of the runtime.
-    """
-    end(f"\n{RESUMES}", 130)
-
-
-def stop_on_interrupt() -> None:
-    """From now on Ctrl-C ends the program at once, with a line."""
-    signal.signal(signal.SIGINT, lambda *_: end(f"\n{STOPPED}", 130))
-
-
-def end(line: str, code: int) -> None:
-    """Ends the program with a line on stderr, from whatever thread.
-
-    No handler at exit runs, so none waits for a thread or for another process.
-    """
-    # Not print: it may hold the stream's lock in the very call that was interrupted.
-    with contextlib.suppress(OSError):
-        os.write(2, f"{line}\n".encode())
-    os._exit(code)
 
 
 def tell_abort(line: str) -> None:
@@ -131,7 +106,7 @@ def tell_abort(line: str) -> None:
     if os.name != "posix":
         return
     kind = ctypes.CFUNCTYPE(None, ctypes.c_int)
-    handler = kind(lambda _: end(line, 2))
+    handler = kind(lambda _: interrupts.end(line, 2))
     _abort_handlers.append(handler)
     # Python's own handlers run between two of its steps, which an abort never reaches.
     c_signal = ctypes.CDLL(None).signal

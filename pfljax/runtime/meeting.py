@@ -16,7 +16,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from pfljax.runtime import devices, errors
+from pfljax.runtime import devices, errors, interrupts
 
 TOKEN = "PFLJAX_TOKEN"  # environment variable: a secret that all processes know
 # Seconds. JAX waits twice for as long: until it is heard, and until all have come.
@@ -154,4 +154,4 @@ def ending_together() -> Iterator[None]:
         if not jax.distributed.is_initialized() or not PEER_GONE.search(str(error)):
             raise
         # At once: at exit JAX would wait for the one that is gone.
-        errors.end(LOST, 2)
+        interrupts.end(LOST, 2)

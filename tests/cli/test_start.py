@@ -21,6 +21,17 @@ sys.meta_path.insert(0, Interrupts())
 from pfljax.cli.main import main
 main()
 """
+FIRST = """
+import os, signal, sys
+before = set(sys.modules)
+def first(*_):
+    print(*sorted(set(sys.modules) - before), flush=True)
+    os._exit(0)
+signal.signal = first
+from pfljax.cli.main import main
+main()
+"""
+PARTS = ("pfljax", "pfljax.cli", "pfljax.cli.main", "pfljax.runtime")
 INTERRUPT = "os.kill(os.getpid(), signal.SIGINT)"
 READY = "print('ready', flush=True)"
 RUN = ["run", "--clients", "6", "--cohort", "3", "--rounds", "40", "--model", "mlp"]
@@ -50,7 +61,14 @@ def shell(command):
     )
 
 
-@pytest.mark.parametrize("module", ["tyro", "jax", "flax", "numpy"])
+def test_nothing_is_imported_before_it_stands_ready_for_ctrl_c():
+    done = python(FIRST)
+    assert done.stdout.split() == [*PARTS, "pfljax.runtime.interrupts"]
+
+
+@pytest.mark.parametrize(
+    "module", ["pfljax.runtime.errors", "lazy_loader", "tyro", "jax", "flax", "numpy"]
+)
 def test_ctrl_c_while_it_imports_is_one_line(module, tmp_path):
     program = AT_IMPORT.format(module=module, action=INTERRUPT)
     done = python(program, *RUN, "--out", str(tmp_path / "run"))

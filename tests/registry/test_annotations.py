@@ -2,13 +2,13 @@
 
 import re
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import pytest
 
 import tiny
 from pfljax import Experiment, algorithms, models, registry
-from pfljax.registry import NotNegative, choose
+from pfljax.registry import NotNegative, Range, choose
 from pfljax.runs import checks, config
 
 SOURCE = """
@@ -154,3 +154,19 @@ def test_no_model_has_fewer_than_two_classes(name, count):
 def test_superfed_takes_no_negative_rounds():
     with pytest.raises(ValueError, match="superfed: rounds is -3; expected at least 1"):
         algorithms.method("superfed")(None, None, rounds=-3)
+
+
+OPEN = Range(lambda value: 0 < value < 1, "a number above 0 and below 1")
+
+
+@pytest.mark.parametrize("value", [0.9999999999, 1e-60])
+def test_a_range_excludes_what_rounds_to_its_bound_in_float32(value):
+    def half_open(*, rate: Annotated[float, OPEN] = 0.5):
+        """A factory of one's own."""
+
+    def drawn_on_host(*, rate: Annotated[float, OPEN._replace(on_host=True)] = 0.5):
+        """One whose number no compiled program sees."""
+
+    with pytest.raises(ValueError, match=r"rate is .*; expected a number ab"):
+        registry.check("thing", choose("mine", rate=value), half_open)
+    registry.check("thing", choose("mine", rate=value), drawn_on_host)

@@ -48,7 +48,20 @@ SETTINGS = {
     "lr-zero-in-float32": ({"lr": 1e-320}, "lr is 1e-320; .* from 1.2e-38"),
     "lr-infinite-in-float32": ({"lr": 1e39}, "lr is 1e.39; .* to 3.4e38"),
     "decay-zero": ({"lr_decay": 0.0}, "lr_decay is 0.0; expected a finite number > 0"),
-    "momentum-one": ({"momentum": 1.0}, "momentum is 1.0; expected 0 <= momentum < 1"),
+    "momentum-one": ({"momentum": 1.0}, "momentum is 1.0; expected a number >= 0 and"),
+    "momentum-one-in-float32": (
+        {"momentum": 0.9999999999}, "momentum is 0.9999999999; .* up to 0.99999994",
+    ),
+    "decay-zero-in-float32": ({"weight_decay": 1e-60}, "weight_decay is 1e-60; .*0 or"),
+    "b1-one-in-float32": (
+        {"optimizer": "adam:b1=0.9999999999"}, "'adam': b1 is 0.9999999999; expected",
+    ),
+    "b2-one-in-float32": (
+        {"optimizer": "adam:b2=0.9999999999"}, "'adam': b2 is 0.9999999999; expected",
+    ),
+    "eps-zero-in-float32": (
+        {"optimizer": "adam:eps=1e-60"}, "'adam': eps is 1e-60; .*0 or from 1.2e-38",
+    ),
     "momentum-nan": ({"momentum": NAN}, "momentum is nan; expected"),
     "decay-negative": ({"weight_decay": -1.0}, "weight_decay is -1.0; expected a fini"),
     "decay-inf": ({"weight_decay": INF}, "weight_decay is inf; expected a finite"),

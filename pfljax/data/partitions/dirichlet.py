@@ -24,8 +24,12 @@ from pfljax.registry import Count, Range, checked
 # quotients of the draws leave the range of a float64.
 Alpha = Annotated[
     float,
-    Range(lambda value: 0 < value < float("inf"), "a finite number > 0"),
-    Range(lambda value: 1e-300 <= value <= 1e200, "a number from 1e-300 to 1e200"),
+    Range(lambda value: 0 < value < float("inf"), "a finite number > 0", on_host=True),
+    Range(
+        lambda value: 1e-300 <= value <= 1e200,
+        "a number from 1e-300 to 1e200",
+        on_host=True,
+    ),
 ]
 
 

@@ -14,7 +14,7 @@ import tiny
 from pfljax.data import MissingDataset
 from pfljax.runs import config
 from pfljax.runs.folder import FolderError, write_json
-from pfljax.runtime import errors
+from pfljax.runtime import interrupts
 from pfljax.simulate import simulation
 from pfljax.simulate.federation import build_federation
 from pfljax.sweep import Sweep
@@ -267,7 +267,7 @@ def test_ctrl_c_ends_a_script_at_once_and_what_was_is_restored(call, monkeypatch
     monkeypatch.setattr(module, "line", lambda *_: seen.append(now()) or 1 / 0)
     with pytest.raises(ZeroDivisionError):
         call("tuned", "--only", "FedAvg")
-    assert seen == [errors.leave]
+    assert seen == [interrupts.leave]
     assert now() == before
 
 
