@@ -118,6 +118,34 @@ def test_an_abort_below_python_ends_with_a_line():
     assert last.startswith("pfljax: the runtime below Python gave up (see above), mos")
 
 
+# A thread of C, which Python does not know, aborts while nobody has memory left and the
+# main thread keeps Python's lock.
+ABORT_WITHOUT_MEMORY = """
+import ctypes, resource, signal
+from pfljax.runtime import errors
+errors.tell_abort("pfljax: of all lines, 100 % this one")
+errors.tell_abort("pfljax: 100 % told")
+libc = ctypes.PyDLL(None)
+thread = ctypes.c_ulong()
+libc.pthread_create(ctypes.byref(thread), None, libc.pause, None)
+libc.malloc.restype = ctypes.c_void_p
+libc.malloc.argtypes = [ctypes.c_size_t]
+resource.setrlimit(resource.RLIMIT_AS, (1, 1))
+for size in (2**20, 2**12, 2**6, 2**4):
+    while libc.malloc(size):
+        pass
+libc.pthread_kill(thread, int(signal.SIGABRT))
+libc.sleep(60)
+"""
+
+
+def test_an_abort_without_memory_and_without_the_lock_ends_with_a_line():
+    started = time.monotonic()
+    done = python(ABORT_WITHOUT_MEMORY)
+    assert (done.returncode, done.stderr) == (2, "pfljax: 100 % told\n")
+    assert time.monotonic() - started < 30
+
+
 def test_a_reader_that_left_is_no_error():
     here, there = os.pipe()
     os.close(here)
