@@ -10,6 +10,7 @@ import importlib
 import inspect
 import os
 import pkgutil
+import signal
 import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -139,10 +140,18 @@ def _in_folder(folder: Path, package: str) -> Iterator[Source]:
 
 def _function(name: str, source: Source) -> Callable:
     """The function of a method's file."""
+    # Python would say that there is no such module.
+    if not source.file.is_file():
+        raise ValueError(
+            f"the method {name!r} cannot be imported: {source.file} is no file; "
+            "expected Python code; remove it from the folders of PFLJAX_METHODS"
+        )
     try:
         module = importlib.import_module(source.module)
-    # A file of the user's may raise anything.
-    except Exception as error:
+    # A file of the user's may raise anything, and leave the program.
+    except BaseException as error:
+        if is_ctrl_c(error):
+            raise
         raise ValueError(
             f"the method {name!r} cannot be imported: {told(error, source.file)}; "
             "mend its file, or take it out of the folders of PFLJAX_METHODS"
@@ -200,7 +209,16 @@ def _check_options(name: str, file: Path, function: Callable) -> None:
             )
 
 
-def told(error: Exception, file: Path) -> str:
+def is_ctrl_c(error: BaseException) -> bool:
+    """Whether somebody at the keyboard raised it, and no file.
+
+    Where Ctrl-C ends the program at once, as on the command line, nobody can have.
+    """
+    raises = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    return raises and isinstance(error, KeyboardInterrupt)
+
+
+def told(error: BaseException, file: Path) -> str:
     """FILE:LINE: what went wrong, by the last line of the file that was reached."""
     kind = type(error).__name__
     # JAX explains its errors in paragraphs; the first line says what came.
@@ -212,4 +230,4 @@ def told(error: Exception, file: Path) -> str:
     path = os.path.abspath(file)
     lines = [frame.lineno for frame in frames if frame.filename == path]
     line = f"{file}:{lines[-1]}" if lines else str(file)
-    return f"{line}: {kind}: {message}"
+    return f"{line}: {kind}: {message}" if message else f"{line}: {kind}"

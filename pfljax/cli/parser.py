@@ -9,7 +9,7 @@ import tyro
 
 from pfljax import registry
 from pfljax.cli import commands, mistakes, options
-from pfljax.runtime import errors, limits
+from pfljax.runtime import errors, limits, xla_flags
 
 ABOUT = """Personalised federated learning, simulated."""
 MORE = """`pfljax COMMAND --help` lists the options of a command, and `pfljax run
@@ -51,6 +51,7 @@ def run(args: Sequence[str]) -> None:
             print(overview())
             return
         limits.check()
+        xla_flags.check()
         command = _parsed(args)
         command()
 

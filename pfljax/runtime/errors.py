@@ -6,9 +6,11 @@ A user's mistake has exit code 2, Ctrl-C 130.
 import contextlib
 import ctypes
 import errno
+import logging
 import mmap
 import os
 import platform
+import re
 import signal
 import struct
 import sys
@@ -28,6 +30,10 @@ END = struct.Struct("<10s2sQ1sI2s10s2s")
 SYSCALL = b"\x0f\x05"
 WRITE = (bytes.fromhex("b801000000 bf02000000"), b"\x48\xbe")  # eax = 1, edi = 2; rsi
 EXIT = (SYSCALL, bytes.fromhex("b8e7000000 bf02000000"), SYSCALL)  # eax = 231, edi = 2
+# A callback of a program fails far from Python: its trace arrives as text.
+FRAME = re.compile(r'^ *File "(?P<file>.*)", line (?P<line>\d+)')
+OF_JAX = ("/jax/_src/", "/jaxlib/")
+CALLBACK_LOGS = ("jax._src.callback", "jax._src.debugging")  # of that trace as well
 
 _abort_handlers: list[Any] = []  # C calls them: they must never be freed
 
@@ -40,6 +46,10 @@ def in_one_line(program: str | None = None) -> Iterator[None]:
     it is the name of the script. Where nobody reads on, as after `| head`, it ends
     without a word.
     """
+    tracing = bool(os.environ.get("PFLJAX_TRACE"))
+    if not tracing:
+        for name in CALLBACK_LOGS:
+            logging.getLogger(name).setLevel(logging.CRITICAL)
     try:
         with _flushed():
             yield
@@ -47,11 +57,14 @@ def in_one_line(program: str | None = None) -> Iterator[None]:
         _discard_output()
         sys.exit(NO_READER)
     except KINDS as error:
-        if os.environ.get("PFLJAX_TRACE"):
+        if tracing:
             raise
-        print(
-            f"{program or Path(sys.argv[0]).name}: {sentence(error)}", file=sys.stderr
-        )
+        line = f"{program or Path(sys.argv[0]).name}: {sentence(error)}"
+        if _callback_failure(error):
+            _discard_output()
+            # At exit JAX would wait for the callback, and tell of it twice more.
+            interrupts.end(line, 2)
+        print(line, file=sys.stderr)
         if isinstance(error, OSError):
             _discard_output()
         sys.exit(2)
@@ -85,9 +98,27 @@ def _discard_output() -> None:
         os.dup2(nowhere, sys.stdout.fileno())
 
 
+def _callback_failure(error: BaseException) -> str | None:
+    """FILE:LINE: what was raised in a callback of a program; None for other errors."""
+    lines = str(error).splitlines()
+    if not lines or "callback" not in lines[0].lower():
+        return None
+    place = None
+    for number, text in enumerate(lines):
+        frame = FRAME.match(text)
+        if frame and not any(part in frame["file"] for part in OF_JAX):
+            place = f"{frame['file']}:{frame['line']}"
+            raised = [line for line in lines[number:] if not line.startswith(" ")]
+    if place is None:
+        return None
+    return ": ".join([place, *raised[:1]])
+
+
 def sentence(error: BaseException) -> str:
     """What an error says, in one line, and what to do where the system says it."""
     lines = str(error).strip().splitlines() or [type(error).__name__]
+    if callback := _callback_failure(error):
+        return f"a callback of the program failed at {callback}; mend its file"
     if isinstance(error, OSError) and error.errno == errno.EMFILE:
         return f"{lines[0]}; raise `ulimit -n`"
     if isinstance(error, MemoryError) and not str(error):

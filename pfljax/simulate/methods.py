@@ -114,8 +114,8 @@ def _telling(role: str, function: Any, file: Path) -> Callable:
         try:
             result = function(*args, **kwargs)
         # A file of the user's may raise anything; what others raise goes through.
-        except Exception as error:
-            if not _is_to_blame(role, error, file):
+        except BaseException as error:
+            if algorithms.is_ctrl_c(error) or not _is_to_blame(role, error, file):
                 raise
             raise ValueError(
                 f"`{role}` of the method {file.stem!r} failed at "
@@ -127,7 +127,7 @@ def _telling(role: str, function: Any, file: Path) -> Callable:
     return call
 
 
-def _is_to_blame(role: str, error: Exception, file: Path) -> bool:
+def _is_to_blame(role: str, error: BaseException, file: Path) -> bool:
     """Whether the innermost code, of the user's file and pfljax, is the file's."""
     # A sweep asks by it which options may be traced.
     if role == "factory" and isinstance(error, jax.errors.ConcretizationTypeError):

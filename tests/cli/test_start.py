@@ -146,6 +146,28 @@ def test_an_abort_without_memory_and_without_the_lock_ends_with_a_line():
     assert time.monotonic() - started < 30
 
 
+@pytest.mark.parametrize(
+    ("flags", "reason"),
+    [
+        ("--bogus", "Unknown flag in XLA_FLAGS: --bogus"),
+        ("--xla_cpu_enable_fast_math=maybe", "Couldn't interpret value maybe for flag"),
+        ("bogus", 'Could not open file "bogus" to read flags'),
+    ],
+)
+def test_flags_that_xla_cannot_read_are_one_line(flags, reason):
+    done = tiny.command_line("run", env=os.environ | {"XLA_FLAGS": flags})
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert f"pfljax: XLA_FLAGS is {flags!r}, which XLA cannot read ({reason}" in (
+        done.stderr
+    )
+
+
+def test_flags_that_xla_knows_are_taken():
+    flags = {"XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
+    done = tiny.command_line("list", "models", env=os.environ | flags)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_a_reader_that_left_is_no_error():
     here, there = os.pipe()
     os.close(here)

@@ -30,6 +30,22 @@ ARGUMENTS = {
 }
 
 
+CALLING = """import jax
+from pfljax.algorithms.fedavg import fedavg
+def broken(w):
+    raise ValueError("too small")
+def mym(task, local):
+    def loss(params, batch, key):
+        {call}
+        return task.loss(params, batch, key)
+    return fedavg(task._replace(loss=loss), local)
+"""
+CALLS = (
+    "jax.debug.callback(broken, jax.tree.leaves(params)[0].sum())",
+    "jax.pure_callback(broken, batch.y, jax.lax.stop_gradient(batch.y))",
+)
+
+
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     """A folder of one's own methods, forgotten afterwards."""
@@ -230,3 +246,19 @@ def test_a_run_says_which_model_it_took(tmp_path):
     manifest = json.loads((tiny.finished(tmp_path)[0] / "partition.json").read_text())
     assert manifest["model"] == "mlp:hidden=(8,)"
     assert algorithms.file_of("ditto").name == "ditto.py"
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_a_callback_that_fails_is_one_line(folder, tmp_path, call):
+    file = folder / "mym.py"
+    if "pure" in call:  # what nobody uses is not called
+        call = f"batch = batch._replace(y={call})"
+    file.write_text(CALLING.format(call=call))
+    small = tiny.TINY.replace(algorithm="mym", hyper={}, out=str(tmp_path / "run"))
+    done = tiny.command_line("run", *tiny.options(small))
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1] == (
+        f"pfljax: a callback of the program failed at {file}:4: ValueError: too small; "
+        "mend its file"
+    )
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,45 @@
+"""Asks XLA whether it can read `XLA_FLAGS`: else it ends the process, in words of C++.
+
+In a process of its own, for about half a second, and only where the variable is set.
+"""
+
+import functools
+import os
+import re
+import subprocess
+import sys
+
+# XLA reads its flags for the first client; one of the CPU needs no device.
+PROBE = "from jaxlib import xla_client; xla_client.make_cpu_client()"
+COMPLAINT = re.compile(r"^[EF]\d{4} .*?\] (.*?)\.?$", re.MULTILINE)
+
+
+def check() -> None:
+    """Refuses to begin with flags that XLA cannot read.
+
+    Raises:
+      ValueError: with the flags, and what XLA says of them.
+    """
+    flags = os.environ.get("XLA_FLAGS", "")
+    if not flags.strip():
+        return
+    if complaint := _complaint(flags):
+        raise ValueError(
+            f"XLA_FLAGS is {flags!r}, which XLA cannot read ({complaint}); mend it, "
+            "or unset it"
+        )
+
+
+@functools.cache
+def _complaint(flags: str) -> str | None:
+    """What XLA says of the flags as it ends a process; None where it takes them."""
+    probe = subprocess.run(
+        [sys.executable, "-c", PROBE],
+        env=os.environ | {"XLA_FLAGS": flags},
+        capture_output=True,
+        text=True,
+        errors="replace",
+    )
+    complaint = COMPLAINT.search(probe.stderr)
+    # An end for another reason tells nothing of the flags.
+    return complaint[1] if probe.returncode and complaint else None
