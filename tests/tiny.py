@@ -15,10 +15,9 @@ import numpy as np
 from pfljax import Experiment
 from pfljax.cli import parser
 from pfljax.runs import config
-from pfljax.runs.folder import read_config
 from pfljax.runtime import devices
 from pfljax.simulate.export import load_state
-from pfljax.simulate.population import open_population
+from pfljax.simulate.population import open_to_read
 
 TINY = Experiment(
     algorithm="superfed",
@@ -143,8 +142,6 @@ def last_state(folder):
     sim, federation, state = load_state(folder)
     if sim.paging is None:
         return state
-    experiment = read_config(folder)
-    done = int(state.round)
-    population = open_population(sim, experiment, folder, done, print, False)
+    population = open_to_read(sim, folder, state, print)
     ids = np.arange(federation.num_clients)
     return state._replace(clients=population.states(state, ids))

@@ -89,7 +89,7 @@ def restores(played: Played) -> None:
             save(3, saved)
         restored = checkpoint.restore(folder, saved, "toy")
     assert restored is not None, "nothing was saved"
-    continued = replayed(played, restored, 3)
+    continued = replayed(played, restored.state, 3)
     toy.assert_same(continued, played.states[6])
 
 

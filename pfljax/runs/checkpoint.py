@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 from orbax.checkpoint import v1 as ocp
@@ -22,6 +22,14 @@ from pfljax.runs.noise import quiet, quiet_read
 from pfljax.runtime import documents, files
 from pfljax.runtime.files import CheckpointError
 from pfljax.runtime.processes import ask, everywhere
+
+
+class Saved(NamedTuple):
+    """What a checkpoint holds."""
+
+    state: RunState
+    meta: Meta
+
 
 Save = Callable[..., Any]
 ROUND = re.compile("0|[1-9][0-9]*")  # the name of a checkpoint
@@ -100,8 +108,8 @@ def restore(
     config_hash: str | None,
     say: Callable[[str], None] = print,
     repair: bool = True,
-) -> RunState | None:
-    """The newest good state in `folder`, or None if nothing was ever saved there.
+) -> Saved | None:
+    """The newest good checkpoint in `folder`, or None if nothing was ever saved there.
 
     `abstract` gives shapes, dtypes and, for other devices than it was saved on,
     shardings. Damaged checkpoints are named through `say` and the one before is tried;
@@ -113,7 +121,7 @@ def restore(
     rounds = ask(saved_rounds, folder)
     for round_ in reversed(rounds):
         try:
-            state = everywhere(_load, folder / str(round_), abstract, config_hash)
+            saved = everywhere(_load, folder / str(round_), abstract, config_hash)
         except CheckpointError:
             raise
         except Exception as error:
@@ -135,7 +143,7 @@ def restore(
             if repair and damaged:
                 aside = ask(_put_aside, folder / str(other))
                 say(f"the damaged one of round {other} is kept as {aside}")
-        return state
+        return saved
     if rounds:
         raise CheckpointError(
             f"none of the checkpoints in {folder} can be read; "
@@ -197,11 +205,6 @@ def _put_aside(path: Path) -> str:
     return str(path.rename(next(free)))
 
 
-def log_checksum(folder: Path, round_: int) -> int | None:
-    """What the checkpoint of this round says of the run's log."""
-    return read_meta(folder, round_).log
-
-
 def read_meta(folder: Path, round_: int) -> Meta:
     """What the checkpoint of this round says of itself.
 
@@ -227,7 +230,7 @@ def load(
     """
     path = folder / str(round_)
     try:
-        return _load(path, abstract, config_hash)
+        return _load(path, abstract, config_hash).state
     except CheckpointError:
         raise
     except Exception as error:
@@ -236,7 +239,7 @@ def load(
         ) from error
 
 
-def _load(path: Path, abstract: RunState, config_hash: str | None) -> RunState:
+def _load(path: Path, abstract: RunState, config_hash: str | None) -> Saved:
     # The JSON part first: a state of another config has other shapes, which Orbax
     # would report as damage.
     meta = read_meta(path.parent, int(path.name))
@@ -262,7 +265,7 @@ def _load(path: Path, abstract: RunState, config_hash: str | None) -> RunState:
         raise DamageError("its bytes do not match their checksum")
     if meta.sum is not None and checksum.total(state) != meta.sum:
         raise DamageError("its bytes do not match their checksum")
-    return checkpoint_rows.fitted(state, _placed(abstract))
+    return Saved(checkpoint_rows.fitted(state, _placed(abstract)), meta)
 
 
 def _placed(abstract: RunState) -> RunState:

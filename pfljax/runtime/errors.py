@@ -104,6 +104,7 @@ def _callback_failure(error: BaseException) -> str | None:
     if not lines or "callback" not in lines[0].lower():
         return None
     place = None
+    raised: list[str] = []
     for number, text in enumerate(lines):
         frame = FRAME.match(text)
         if frame and not any(part in frame["file"] for part in OF_JAX):

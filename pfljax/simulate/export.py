@@ -18,7 +18,7 @@ from pfljax.runs.exported import load_params as load_params
 from pfljax.runs.provenance import of_run
 from pfljax.simulate import components, given, simulation
 from pfljax.simulate.federation import build_federation
-from pfljax.simulate.population import open_population
+from pfljax.simulate.population import open_to_read
 
 
 def load_state(
@@ -41,16 +41,16 @@ def load_state(
     # One device is enough to read a model, wherever the run was trained.
     on_one_device = experiment.replace(devices=1, homes=False)
     sim = simulation.simulation(on_one_device, training, task)
-    state = checkpoint.restore(
+    saved = checkpoint.restore(
         path / "checkpoints",
         simulation.abstract(sim),
         config.digest(experiment),
         _say,
         repair=False,
     )
-    if state is None:
+    if saved is None:
         raise folder.FolderError(f"{path} has no checkpoint yet; run it first")
-    return sim, training, state
+    return sim, training, saved.state
 
 
 def _say(line: str) -> None:
@@ -123,14 +123,7 @@ def personal_model(
 
 def _client_state(path: str | Path, sim: Any, state: RunState, client: int) -> Any:
     """The state of a client, wherever the run keeps it."""
-    population = open_population(
-        sim,
-        folder.read_config(Path(path)),
-        Path(path),
-        int(state.round),
-        _say,
-        writable=False,
-    )
+    population = open_to_read(sim, Path(path), state, _say)
     stacked = population.states(state, np.asarray([client]))
     return jax.tree.map(lambda leaf: leaf[0], stacked)
 

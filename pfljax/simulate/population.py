@@ -12,7 +12,7 @@ from pathlib import Path
 
 import jax
 
-from pfljax.core.types import ClientData
+from pfljax.core.types import ClientData, RunState
 from pfljax.engine.paging import records
 from pfljax.engine.paging.disk import ROWS, DiskStore, bytes_needed
 from pfljax.engine.paging.host import HostStore
@@ -20,7 +20,8 @@ from pfljax.engine.paging.pages import PagedPopulation
 from pfljax.engine.paging.programs import Programs
 from pfljax.engine.paging.records import Store, StoreError
 from pfljax.engine.population import DevicePopulation, Population
-from pfljax.runs import checkpoint, config
+from pfljax.runs import checkpoint, config, folder
+from pfljax.runs.checkpoint_meta import Meta
 from pfljax.runs.settings import Experiment
 from pfljax.simulate.simulation import Simulation
 
@@ -31,18 +32,18 @@ def open_population(
     sim: Simulation,
     experiment: Experiment,
     path: Path,
-    round_: int,
+    saved: Meta | None,
     say: Say,
     writable: bool = True,
     public: ClientData | None = None,
 ) -> Population:
-    """The clients of the run in `path`, as they were after this round.
+    """The clients of the run in `path`, as they were at this checkpoint.
 
     Args:
       sim: the compiled functions of the run.
       experiment: its settings.
       path: its folder.
-      round_: of the checkpoint that it goes on from, 0 for none.
+      saved: what the checkpoint that it goes on from says of itself; None for none.
       say: takes warnings.
       writable: rounds will be run; else states are read only.
       public: the rows of the server, on the devices; None for none.
@@ -60,11 +61,9 @@ def open_population(
         )
     keep = experiment.output.keep
     checkpoints = path / "checkpoints"
+    round_ = saved.round if saved else 0
     store = _open_store(sim.paging, experiment, path, round_, say, writable)
-    if round_:
-        store.restore(round_, checkpoint.read_meta(checkpoints, round_).clients)
-    else:
-        store.restore(0)
+    store.restore(round_, saved.clients if saved else None)
     if writable:
         store.keep(checkpoint.saved_rounds(checkpoints)[-keep:])
     key = jax.random.key(experiment.seed)
@@ -78,6 +77,15 @@ def open_population(
     )
 
 
+def open_to_read(sim: Simulation, path: Path, state: RunState, say: Say) -> Population:
+    """The clients of a run as they were at this state, which its folder has saved."""
+    saved = None
+    if sim.paging is not None:
+        saved = checkpoint.read_meta(path / "checkpoints", int(state.round))
+    experiment = folder.read_config(path)
+    return open_population(sim, experiment, path, saved, say, writable=False)
+
+
 def _open_store(
     programs: Programs,
     experiment: Experiment,
@@ -87,7 +95,7 @@ def _open_store(
     writable: bool,
 ) -> Store:
     """The store in the folder of the run; a new one before the first round."""
-    folder = path / "clients"
+    clients = path / "clients"
     layout = programs.layout
     owner = records.owner(
         experiment.machine.store,
@@ -95,20 +103,20 @@ def _open_store(
         programs.num_clients,
         layout,
     )
-    exists = records.read_description(folder, owner) is not None
+    exists = records.read_description(clients, owner) is not None
     # After a checkpoint a new store would pass off first states as trained ones.
     if not exists and (round_ or not writable):
-        raise StoreError(f"{folder} has no store.json; {records.GO_ON}")
+        raise StoreError(f"{clients} has no store.json; {records.GO_ON}")
     if experiment.machine.store == "host":
-        return HostStore(folder, owner, layout)
+        return HostStore(clients, owner, layout)
     if writable:
         _check_room(path, experiment, programs.num_clients, layout.nbytes, say)
-    return DiskStore(folder, owner, layout, experiment.output.keep, writable)
+    return DiskStore(clients, owner, layout, experiment.output.keep, writable)
 
 
-def _kept(folder: Path, keep: int, round_: int) -> list[int]:
+def _kept(checkpoints: Path, keep: int, round_: int) -> list[int]:
     """The rounds of the checkpoints that stay when this one is saved as well."""
-    return sorted({*checkpoint.saved_rounds(folder), round_})[-keep:]
+    return sorted({*checkpoint.saved_rounds(checkpoints), round_})[-keep:]
 
 
 def _check_room(

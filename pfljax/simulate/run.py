@@ -16,12 +16,12 @@ from pfljax.data import Federation, check_federation
 from pfljax.engine import mesh
 from pfljax.engine.population import Population
 from pfljax.runs import baseline, checkpoint, checks, claims, config, folder, log
+from pfljax.runs.checkpoint_meta import Meta
 from pfljax.runs.provenance import of_run
 from pfljax.runs.settings import Experiment
 from pfljax.runtime.processes import (
     ask,
     check_same,
-    everywhere,
     first,
     holding,
     say,
@@ -127,14 +127,14 @@ def _run_rounds(run: Run, quiet: bool) -> None:
     """All rounds that are left, then the summary."""
     experiment = run.experiment
     total = experiment.participation.rounds
-    standing = _restore(run)
+    standing, meta = _restore(run)
     if standing.done and not quiet:
         say(f"pfljax: going on from round {standing.done} of {total}")
     population = open_population(
         run.sim,
         experiment,
         run.path,
-        standing.done,
+        meta,
         say,
         public=run.federation.public,
     )
@@ -154,33 +154,35 @@ def _run_rounds(run: Run, quiet: bool) -> None:
     results.finish(run, population, standing.state, standing.lines)
 
 
-def _restore(run: Run) -> Standing:
-    """The last saved state and its log, or the first state and an empty log."""
+def _restore(run: Run) -> tuple[Standing, Meta | None]:
+    """The last saved state and its log, or the first state and an empty log.
+
+    And what the checkpoint says of itself, None without one.
+    """
     digest = config.digest(run.experiment)
     abstract = simulation.abstract(run.sim)
-    state = checkpoint.restore(run.path / "checkpoints", abstract, digest, say)
-    done = 0 if state is None else int(state.round)
-    lines, checksum = _read_log(run, done)
-    if state is None:
-        state = run.sim.init(jax.random.key(run.experiment.seed))
+    saved = checkpoint.restore(run.path / "checkpoints", abstract, digest, say)
+    meta = saved.meta if saved else None
+    lines, checksum = _read_log(run, meta)
+    first = run.sim.init
+    state = saved.state if saved else first(jax.random.key(run.experiment.seed))
     # A first state is laid as a restored one lies, or the rounds compile twice.
     state = jax.device_put(state, mesh.shardings(run.sim.setting.mesh, state))
-    return Standing(state=state, done=done, lines=lines, log=checksum)
+    done = meta.round if meta else 0
+    return Standing(state=state, done=done, lines=lines, log=checksum), meta
 
 
-def _read_log(run: Run, done: int) -> tuple[list[Line], int]:
-    """(the log up to round `done`, its checksum), held to what the checkpoint says.
+def _read_log(run: Run, meta: Meta | None) -> tuple[list[Line], int]:
+    """(the log up to the checkpoint, its checksum), held to what that says.
 
     Lines that no checkpoint follows are dropped.
     """
+    done = meta.round if meta else 0
     due = partial(evaluation.due, run.experiment)
     file = run.path / "metrics.jsonl"
     lines = ask(log.read, file, done, due)
     results.read_history(run, done)
-    expected = None
-    if done:
-        # Orbax reads on all processes at once: one alone would wait for the others.
-        expected = everywhere(checkpoint.log_checksum, run.path / "checkpoints", done)
+    expected = meta.log if meta else None
     in_order = [line["round"] for line in lines] == list(range(1, done + 1))
     checksum = _checksum(run, lines)
     if not in_order or checksum is None or expected not in (None, checksum):

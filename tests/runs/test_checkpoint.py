@@ -55,7 +55,8 @@ def save(folder, *rounds, keep=2):
 
 def restore(folder, said=None, expected=None, config=CONFIG):
     say = ([] if said is None else said).append
-    return checkpoint.restore(folder, expected or abstract(), config, say)
+    saved = checkpoint.restore(folder, expected or abstract(), config, say)
+    return saved and saved.state
 
 
 def over_devices(state):

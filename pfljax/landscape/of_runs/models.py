@@ -19,7 +19,7 @@ from pfljax.runs import checkpoint, config
 from pfljax.runs.folder import FolderError, read_config
 from pfljax.simulate.components import make_network, shape_of
 from pfljax.simulate.export import load_state
-from pfljax.simulate.population import open_population
+from pfljax.simulate.population import open_to_read
 from pfljax.simulate.simulation import Simulation, abstract
 
 
@@ -96,14 +96,7 @@ class Finished:
     @cached_property
     def states(self) -> Callable[[Any], Any]:
         """ids i[M] -> the stacked states of these clients, wherever they lie."""
-        population = open_population(
-            self.sim,
-            read_config(self.path),
-            self.path,
-            int(self.state.round),
-            print,
-            writable=False,
-        )
+        population = open_to_read(self.sim, self.path, self.state, print)
         return partial(population.states, self.state)
 
     def models(self, view: str = "personal") -> Params:

@@ -19,7 +19,7 @@ from pfljax.engine.paging import records
 from pfljax.engine.paging.disk import DiskStore, bytes_needed
 from pfljax.engine.paging.records import StoreError
 from pfljax.engine.population import DevicePopulation
-from pfljax.runs import checks
+from pfljax.runs import checkpoint, checks
 from pfljax.runs.checkpoint import CheckpointError
 from pfljax.runs.folder import FolderError, read_json, write_json
 from pfljax.simulate import export, population, simulation
@@ -224,3 +224,17 @@ def test_too_small_a_disk_is_told(tmp_path, monkeypatch):
     assert not said
     population._check_room(tmp_path, job, 10**6, 10**12, said.append)
     assert said[0].startswith("pfljax: warning: the states of the clients may take 50")
+
+
+def test_a_resume_reads_once_what_its_checkpoint_says(on_disk, tmp_path, monkeypatch):
+    folder = reopened(on_disk, tmp_path / "run")
+    rounds = []
+    read = checkpoint.read_meta
+
+    def counted(checkpoints, round_):
+        rounds.append(round_)
+        return read(checkpoints, round_)
+
+    monkeypatch.setattr(checkpoint, "read_meta", counted)
+    run(JOB.replace(store="disk", out=str(folder)), quiet=True, report=False)
+    assert len(rounds) == 1
