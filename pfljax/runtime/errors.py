@@ -161,7 +161,7 @@ def tell_abort(line: str) -> None:
 
 
 def _machine_code(line: str) -> Any:
-    """`interrupts.end(line, 2)` in instructions of the processor; None where it is another.
+    """`interrupts.end(line, 2)` in the processor's instructions; None for others.
 
     A thread that aborts for want of memory, or while another holds Python's lock,
     cannot run Python. No function of the C library alone does both calls.

@@ -1,6 +1,9 @@
 """What the system allows a process, where too little of it would end in a trace."""
 
+import math
 import os
+import re
+from pathlib import Path
 
 FEWEST_FILES = 64  # a run has about thirty open at once
 
@@ -21,3 +24,32 @@ def check() -> None:
             f"only {files} files may be open at once, expected at least "
             f"{FEWEST_FILES}: raise `ulimit -n`"
         )
+
+
+def check_address_space(fewest: float) -> None:
+    """Refuses what would wait for ever where `ulimit -v` leaves fewer bytes.
+
+    Raises:
+      MemoryError: with what is left, and how to raise it.
+    """
+    left = address_space()
+    if left < fewest:
+        raise MemoryError(
+            f"{left / 2**30:.1f} GiB of address space are left, expected at least "
+            f"{fewest / 2**30:.1f}: raise `ulimit -v`"
+        )
+
+
+def address_space() -> float:
+    """Bytes that `ulimit -v` leaves this process; infinity where nothing is limited."""
+    status = Path("/proc/self/status")
+    if not status.exists():
+        return math.inf
+    import resource  # of POSIX alone
+
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if limit == resource.RLIM_INFINITY:
+        return math.inf
+    line = re.search(r"VmSize:\s+(\d+) kB", status.read_text())
+    used = int(line[1]) * 1024 if line else 0
+    return max(0, limit - used)

@@ -7,6 +7,8 @@ from typing import Any
 
 import jax
 
+from pfljax.runtime import limits
+
 
 def needed_bytes(program: Any) -> int:
     """Bytes that one call of a compiled program holds on a device; 0 if unknown.
@@ -31,7 +33,7 @@ def free_bytes(num_devices: int) -> float:
     if all(stats):
         return min(s["bytes_limit"] - s["bytes_in_use"] for s in stats if s)
     # CPU devices have no statistics, and share the memory of the machine.
-    return min(_available_memory(), _address_space()) / len(devices)
+    return min(_available_memory(), limits.address_space()) / len(devices)
 
 
 def _available_memory() -> float:
@@ -41,18 +43,3 @@ def _available_memory() -> float:
         return math.inf
     line = re.search(r"MemAvailable:\s+(\d+) kB", meminfo.read_text())
     return int(line[1]) * 1024 if line else math.inf
-
-
-def _address_space() -> float:
-    """Bytes that `ulimit -v` leaves this process; infinity where nothing is limited."""
-    status = Path("/proc/self/status")
-    if not status.exists():
-        return math.inf
-    import resource  # of POSIX alone
-
-    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
-    if limit == resource.RLIM_INFINITY:
-        return math.inf
-    line = re.search(r"VmSize:\s+(\d+) kB", status.read_text())
-    used = int(line[1]) * 1024 if line else 0
-    return max(0, limit - used)

@@ -5,7 +5,7 @@ import pytest
 
 import tiny
 from pfljax.core import tree
-from pfljax.runtime import memory
+from pfljax.runtime import limits, memory
 from pfljax.simulate import simulation, size, width
 from pfljax.simulate.federation import build_federation
 
@@ -76,7 +76,7 @@ def test_a_store_holds_fewer_clients(federation, monkeypatch):
 def test_the_limit_of_the_address_space_counts(monkeypatch):
     resource = pytest.importorskip("resource")
     before = memory.free_bytes(1)
-    used = memory._address_space()
+    used = limits.address_space()
     assert used == float("inf")
     limit = (before_used() + 10**6, resource.RLIM_INFINITY)
     monkeypatch.setattr(resource, "getrlimit", lambda kind: limit)
