@@ -169,8 +169,7 @@ def nbytes(a: Tree) -> int:
     total = 0
     for leaf in jax.tree.leaves(a):
         # Not `leaf.nbytes`, which shapes of `jax.eval_shape` do not have.
-        itemsize = jnp.dtype(leaf.dtype).itemsize
-        total += math.prod(leaf.shape) * itemsize
+        total += math.prod(leaf.shape) * leaf.dtype.itemsize
     return total
 
 

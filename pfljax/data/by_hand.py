@@ -9,12 +9,19 @@ from pfljax.core.types import ClientData, Examples
 from pfljax.data.edge import MOST_CLASSES, brief, check_numbers, told
 from pfljax.data.federation import Federation
 from pfljax.data.manifest import PER_CLIENT
+from pfljax.runtime import documents
 
 X_TYPES = ("uint8", "int32", "float32")
-# What runs and reports read of a manifest.
-MANIFEST = (
-    "dataset", "num_classes", "sha256", "sizes", "official_names", *PER_CLIENT,
-)  # fmt: skip
+MANIFEST = {  # what runs and reports read of it, as JSON has it
+    "dataset": str,
+    "num_classes": int,
+    "sha256": str,
+    "sizes": {str: [int]},
+    "official_names": [str],
+    "clients": [int],
+    "class_histogram": [[int]],
+    "official": [[int]],
+}
 MEND = "data.federate(arrays, data.from_rows(...)) makes one"
 
 
@@ -181,8 +188,12 @@ def _check_manifest(federation: Federation) -> None:
         raise ValueError(
             f"manifest lacks {', '.join(missing)}; it says who holds which rows: {MEND}"
         )
+    wrong = documents.misfit(dict(manifest), MANIFEST, "the manifest")
+    if wrong:
+        raise ValueError(f"{wrong} in the manifest: {MEND}")
+    counts = [manifest[name] for name in PER_CLIENT] + list(manifest["sizes"].values())
     clients = manifest["clients"]
-    if not isinstance(clients, list) or len(clients) != federation.num_clients:
+    if any(len(values) != federation.num_clients for values in counts):
         raise ValueError(
             f"manifest tells of clients {brief(clients)}; expected the numbers of "
             f"{federation.num_clients}: {MEND}"

@@ -32,6 +32,8 @@ CONTENT = (
     "spans_crc32", "public_crc32", "public_sample_crc32", "public_labels_crc32",
 )  # fmt: skip
 
+CHECKSUMS = {"x_crc32": "full", "x_sample_crc32": "sampled"}  # by PFLJAX_CHECKSUM
+
 
 def claim(folder: Path, experiment: Experiment) -> None:
     """Refuses a folder that holds a run with another config.
@@ -186,11 +188,26 @@ def check_data(path: Path, manifest: Mapping[str, Any]) -> None:
     if not file.exists():
         return
     begun = read_json(file)
+    _check_comparable(file, begun, manifest)
     same_origin = begun.get("given", False) == manifest.get("given", False)
     if not same_origin or not same_clients(begun, manifest):
         raise FolderError(
             f"{path} was begun on other data than these; choose another --out, or give "
             "the federation that it was begun with"
+        )
+
+
+def _check_comparable(
+    file: Path, begun: Mapping[str, Any], manifest: Mapping[str, Any]
+) -> None:
+    """Refuses checksums of one's own rows that are of other modes, so tell nothing."""
+    theirs = [mode for name, mode in CHECKSUMS.items() if name in begun]
+    ours = [mode for name, mode in CHECKSUMS.items() if name in manifest]
+    if theirs and ours and not set(theirs) & set(ours):
+        raise FolderError(
+            f"{file} has the {theirs[0]} checksum of the rows, to which the {ours[0]} "
+            f"one cannot be compared; set PFLJAX_CHECKSUM={theirs[0]}, or choose "
+            "another --out"
         )
 
 

@@ -131,5 +131,5 @@ def _short(value: Any) -> str:
     """The value as JSON, in few characters."""
     if isinstance(value, dict | list):
         return NAMES[type(value)]
-    text = json.dumps(value)
+    text = json.dumps(value, default=repr)
     return text if len(text) < 60 else text[:57] + "..."

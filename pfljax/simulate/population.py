@@ -6,7 +6,6 @@ disk    the same in files of the run folder (`engine.paging.disk`)
 """
 
 import functools
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,7 +13,7 @@ import jax
 
 from pfljax.core.types import ClientData, RunState
 from pfljax.engine.paging import records
-from pfljax.engine.paging.disk import ROWS, DiskStore, bytes_needed
+from pfljax.engine.paging.disk import DiskStore
 from pfljax.engine.paging.host import HostStore
 from pfljax.engine.paging.pages import PagedPopulation
 from pfljax.engine.paging.programs import Programs
@@ -23,6 +22,7 @@ from pfljax.engine.population import DevicePopulation, Population
 from pfljax.runs import checkpoint, config, folder
 from pfljax.runs.checkpoint_meta import Meta
 from pfljax.runs.settings import Experiment
+from pfljax.simulate import room
 from pfljax.simulate.simulation import Simulation
 
 Say = Callable[[str], None]
@@ -51,6 +51,8 @@ def open_population(
     Raises:
       StoreError: the folder of the store is missing, damaged or another run's.
     """
+    if writable:
+        room.check(path, sim, experiment, say)
     compiled = functools.partial(sim.rounds, public=public)
     if sim.paging is None:
         return DevicePopulation(compiled)
@@ -62,7 +64,7 @@ def open_population(
     keep = experiment.output.keep
     checkpoints = path / "checkpoints"
     round_ = saved.round if saved else 0
-    store = _open_store(sim.paging, experiment, path, round_, say, writable)
+    store = _open_store(sim.paging, experiment, path, round_, writable)
     store.restore(round_, saved.clients if saved else None)
     if writable:
         store.keep(checkpoint.saved_rounds(checkpoints)[-keep:])
@@ -91,7 +93,6 @@ def _open_store(
     experiment: Experiment,
     path: Path,
     round_: int,
-    say: Say,
     writable: bool,
 ) -> Store:
     """The store in the folder of the run; a new one before the first round."""
@@ -109,34 +110,9 @@ def _open_store(
         raise StoreError(f"{clients} has no store.json; {records.GO_ON}")
     if experiment.machine.store == "host":
         return HostStore(clients, owner, layout)
-    if writable:
-        _check_room(path, experiment, programs.num_clients, layout.nbytes, say)
     return DiskStore(clients, owner, layout, experiment.output.keep, writable)
 
 
 def _kept(checkpoints: Path, keep: int, round_: int) -> list[int]:
     """The rounds of the checkpoints that stay when this one is saved as well."""
     return sorted({*checkpoint.saved_rounds(checkpoints), round_})[-keep:]
-
-
-def _check_room(
-    path: Path, experiment: Experiment, clients: int, nbytes: int, say: Say
-) -> None:
-    """Warns where the disk may be too small for the clients that will take part."""
-    writes = experiment.participation.rounds * experiment.participation.cohort
-    wanted = bytes_needed(clients, nbytes, writes, experiment.output.keep)
-    free = _free(path)
-    if wanted > free:
-        say(
-            f"pfljax: warning: the states of the clients may take {wanted / 1e9:.1f} GB"
-            f" of disk, but {path} has {free / 1e9:.1f} GB left"
-        )
-
-
-def _free(path: Path) -> int:
-    """Bytes left on the disk, with those that the folder's own files take."""
-    free = shutil.disk_usage(path).free
-    rows = path / "clients" / ROWS
-    if rows.exists():
-        free += rows.stat().st_blocks * 512  # not its size: most of it is holes
-    return free

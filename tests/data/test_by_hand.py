@@ -127,6 +127,22 @@ BY_HAND = {
         lambda: replace(made(), manifest={}),
         "manifest lacks dataset, num_classes, sha256, .* says who holds which rows",
     ),
+    "manifest-number": (
+        lambda: replace(made(), manifest=GOOD.manifest | {"num_classes": "10"}),
+        r'num_classes is "10"; expected a whole number in the manifest: data.federate',
+    ),
+    "manifest-sizes": (
+        lambda: replace(made(), manifest=GOOD.manifest | {"sizes": {"a": [1, "2"]}}),
+        r'a\[1\] is "2"; expected a whole number in the manifest',
+    ),
+    "manifest-numpy": (
+        lambda: replace(made(), manifest=GOOD.manifest | {"sha256": np.int64(3)}),
+        r"sha256 is .*3.*; expected a text in the manifest",
+    ),
+    "manifest-short": (
+        lambda: replace(made(), manifest=GOOD.manifest | {"class_histogram": [[1]]}),
+        "manifest tells of clients .*; expected the numbers of 4",
+    ),
     "manifestlist": (lambda: replace(made(), manifest=[]), r"manifest is \[\]; exp"),
     "clients": (
         lambda: replace(made(), manifest=GOOD.manifest | {"clients": [0]}),

@@ -2,12 +2,14 @@
 
 import json
 import os
+import zipfile
 
 import numpy as np
 import pytest
 
 import tiny
 from pfljax import Experiment
+from pfljax.data.sources import cache
 from pfljax.runs import checks, claims, folder, log
 from pfljax.runs.folder import FolderError
 from pfljax.runtime.files import FileError
@@ -243,3 +245,21 @@ def test_a_file_in_place_of_the_checkpoints_is_refused(tmp_path):
         folder.locked(tmp_path),
     ):
         pass
+
+
+def test_an_archive_has_the_arrays_that_were_given_and_no_other(tmp_path, monkeypatch):
+    """NumPy before 2.2 takes any keyword of savez for the name of an array."""
+    names = []
+    savez = np.savez
+
+    def counted(file, **columns):
+        names.extend(columns)
+        savez(file, **columns)
+
+    monkeypatch.setattr(np, "savez", counted)
+    folder.write_arrays(tmp_path / "a.npz", {"a": np.arange(3), "b/c": np.ones(2)})
+    monkeypatch.setenv("PFLJAX_DATA_DIR", str(tmp_path))
+    cache.store("mine", {"x": np.arange(3)})
+    assert names == ["a", "b/c", "x"]
+    with zipfile.ZipFile(tmp_path / "a.npz") as archive:
+        assert archive.namelist() == ["a.npy", "b/c.npy"]

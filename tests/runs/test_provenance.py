@@ -192,3 +192,25 @@ def test_the_sample_is_the_same_on_every_machine():
     assert fingerprint.sampled(7, 10).tolist() == list(range(7))
     rows = fingerprint.sampled(10**9, 3136)
     assert (rows[64], rows[-65], len(rows)) == (40856, 999974749, 21527)
+
+
+def test_the_checksum_is_chosen(monkeypatch):
+    monkeypatch.setattr(fingerprint, "FULL_BYTES", 1000)
+    small, large = np.zeros((10, 4), np.float32), np.zeros((100, 4), np.float32)
+    for mode, names in (
+        ("full", (["x_crc32"], ["x_crc32", "x_sample_crc32"])),
+        ("sampled", (["x_sample_crc32"], ["x_sample_crc32"])),
+    ):
+        monkeypatch.setenv("PFLJAX_CHECKSUM", mode)
+        assert tuple(list(fingerprint.of_rows("x", x)) for x in (small, large)) == names
+    monkeypatch.setenv("PFLJAX_CHECKSUM", "none")
+    with pytest.raises(ValueError, match="CHECKSUM is 'none'; expected full or sampl"):
+        fingerprint.of_rows("x", small)
+
+
+def test_rows_that_no_checksum_compares_are_refused(tmp_path, described, monkeypatch):
+    job = SETTINGS.replace(out=str(tmp_path))
+    begin(job, made(test=0.4, validation=0.1))
+    monkeypatch.setenv("PFLJAX_CHECKSUM", "sampled")
+    with pytest.raises(FolderError, match=r"set PFLJAX_CHECKSUM=full, or choose anot"):
+        simulate.run(job, made(test=0.4, validation=0.1), quiet=True)

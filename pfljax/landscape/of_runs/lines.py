@@ -12,6 +12,7 @@ from pfljax.evaluation import metrics
 from pfljax.landscape.barriers import barrier, flat_range, midpoint
 from pfljax.landscape.lines import Between, Line, between, line
 from pfljax.landscape.of_runs.models import Finished
+from pfljax.runs import claims, folder
 from pfljax.simulate import evaluation
 
 TABLE = ("accuracy", "loss")
@@ -133,10 +134,9 @@ def _to_other_run(
 
 
 def _check_same_rows(a: Finished, b: Finished) -> None:
-    # The hash is of the rows as they were dealt: seed and partition are in it.
-    hashes = [run.federation.manifest.get("sha256") for run in (a, b)]
-    sizes = [run.federation.num_clients for run in (a, b)]
-    if hashes[0] != hashes[1] or sizes[0] != sizes[1]:
+    # Their rows as well as who holds which: rows of one's own have no other name.
+    manifests = [folder.read_json(run.path / "partition.json") for run in (a, b)]
+    if not claims.same_clients(*manifests):
         raise ValueError(
             f"the clients of {b.path} are not those of {a.path}: their rows differ; "
             "choose runs of one data set, partition and seed"

@@ -22,7 +22,7 @@ from pfljax.engine.population import DevicePopulation
 from pfljax.runs import checkpoint, checks
 from pfljax.runs.checkpoint import CheckpointError
 from pfljax.runs.folder import FolderError, read_json, write_json
-from pfljax.simulate import export, population, simulation
+from pfljax.simulate import export, simulation
 from tiny import SEEN, environment, last_state, main, options
 
 JOB = SEEN.replace(algorithm="fedper", hyper={})
@@ -215,15 +215,6 @@ def test_a_lost_store_is_one_line(on_disk, tmp_path):
 def test_an_unknown_store_is_refused():
     with pytest.raises(ValueError, match="store is 'tape'; expected one of device, h"):
         checks.check(Experiment(store="tape"))
-
-
-def test_too_small_a_disk_is_told(tmp_path, monkeypatch):
-    said = []
-    job = Experiment(store="disk", rounds=10, cohort=5)
-    population._check_room(tmp_path, job, 10**6, 4000, said.append)
-    assert not said
-    population._check_room(tmp_path, job, 10**6, 10**12, said.append)
-    assert said[0].startswith("pfljax: warning: the states of the clients may take 50")
 
 
 def test_a_resume_reads_once_what_its_checkpoint_says(on_disk, tmp_path, monkeypatch):

@@ -1,0 +1,76 @@
+"""How much disk the folder of a run may take, told before it trains."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+from pfljax.core import tree
+from pfljax.engine.paging import disk
+from pfljax.engine.paging.programs import Programs
+from pfljax.runs.settings import Experiment
+from pfljax.simulate import simulation
+from pfljax.simulate.simulation import Simulation
+
+GB = 1e9
+NUMBER = 4  # bytes of a metric in per_client.npz
+METRICS = 4  # of a model and split
+# Each is written whole, beside the one before it.
+COPIES = 2
+
+
+def check(
+    path: Path, sim: Simulation, experiment: Experiment, say: Callable[[str], None]
+) -> None:
+    """Warns where the disk may be too small for what a run will write."""
+    needed = bytes_needed(sim, experiment)
+    free = _free(path)
+    if needed > free:
+        say(
+            f"pfljax: warning: the run may take {needed / GB:.1f} GB of disk, its "
+            f"checkpoints and what it keeps of clients, but {path} has "
+            f"{free / GB:.1f} GB left; choose another --out, a smaller model or --keep "
+            "1, or make room"
+        )
+
+
+def bytes_needed(sim: Simulation, experiment: Experiment) -> int:
+    """At most these bytes: checkpoints, states in a store, and evaluations."""
+    state = simulation.abstract(sim)
+    # The oldest goes when the newest is whole.
+    checkpoints = experiment.output.keep + 1
+    needed = checkpoints * tree.nbytes(state)
+    needed += _of_evaluations(sim, experiment, state.participations.shape[0])
+    if sim.paging is not None:
+        needed += _of_store(sim.paging, experiment)
+    return needed
+
+
+def _of_store(programs: Programs, experiment: Experiment) -> int:
+    """Bytes of the states in a store: of whoever will have taken part."""
+    clients = programs.num_clients
+    nbytes = programs.layout.nbytes
+    keep = experiment.output.keep
+    writes = experiment.participation.rounds * experiment.participation.cohort
+    if experiment.machine.store == "disk":
+        return disk.bytes_needed(clients, nbytes, writes, keep)
+    # In host memory: each checkpoint has a file of all.
+    return (keep + 1) * min(clients, writes) * nbytes
+
+
+def _of_evaluations(sim: Simulation, experiment: Experiment, clients: int) -> int:
+    """Bytes of per_client.npz: a number a client, metric, model, split and time."""
+    every = experiment.evaluation.eval_every
+    times = -(-experiment.participation.rounds // every)
+    # Those who train, on test and validation rows, and as many newcomers at most.
+    arrays = METRICS * 2 * 2 * (len(sim.judges) + 1)
+    return COPIES * times * arrays * clients * NUMBER
+
+
+def _free(path: Path) -> int:
+    """Bytes left on the disk, with those that the run's own files take."""
+    free = shutil.disk_usage(path).free
+    for name in ("clients", "checkpoints"):
+        for file in (path / name).rglob("*"):
+            # Not its size: the rows of a store are mostly holes.
+            free += file.lstat().st_blocks * 512
+    return free

@@ -1,0 +1,29 @@
+"""Lines to another run are between clients that have the very same rows."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from pfljax.landscape.of_runs import lines
+from pfljax.runs import folder
+
+ABOUT = {
+    "num_classes": 2, "sizes": {"train": [1, 1]}, "class_histogram": [[1, 0], [0, 1]],
+    "sha256": "abc", "clients": [0, 1], "x_crc32": 1, "labels_crc32": 2,
+}  # fmt: skip
+
+
+def finished(place, **changes):
+    place.mkdir()
+    folder.write_json(place / "partition.json", ABOUT | changes)
+    manifest = ABOUT | changes
+    federation = SimpleNamespace(manifest=manifest, num_clients=2)
+    return SimpleNamespace(path=place, federation=federation)
+
+
+@pytest.mark.parametrize("changes", [{"x_crc32": 3}, {"clients": [0, 2]}])
+def test_other_rows_of_ones_own_are_no_end(changes, tmp_path):
+    run = finished(tmp_path / "a")
+    lines._check_same_rows(run, finished(tmp_path / "b"))
+    with pytest.raises(ValueError, match="their rows differ; choose runs of one data"):
+        lines._check_same_rows(run, finished(tmp_path / "c", **changes))
