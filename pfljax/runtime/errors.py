@@ -5,7 +5,6 @@ A user's mistake has exit code 2, Ctrl-C 130.
 
 import contextlib
 import ctypes
-import errno
 import logging
 import mmap
 import os
@@ -18,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from pfljax.runtime import interrupts
+from pfljax.runtime import files, interrupts
 
 KINDS = (ValueError, RuntimeError, OSError, MemoryError)
 NO_READER = 141  # the exit code of a program whose output nobody reads, 128 + SIGPIPE
@@ -120,8 +119,8 @@ def sentence(error: BaseException) -> str:
     lines = str(error).strip().splitlines() or [type(error).__name__]
     if callback := _callback_failure(error):
         return f"a callback of the program failed at {callback}; mend its file"
-    if isinstance(error, OSError) and error.errno == errno.EMFILE:
-        return f"{lines[0]}; raise `ulimit -n`"
+    if isinstance(error, OSError) and error.errno in files.MEND:
+        return f"{lines[0]}; {files.MEND[error.errno]}"
     if isinstance(error, MemoryError) and not str(error):
         return f"out of memory; {LESS_MEMORY}"
     if lines[0].startswith("RESOURCE_EXHAUSTED"):

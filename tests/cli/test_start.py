@@ -2,6 +2,7 @@
 
 import os
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -187,7 +188,31 @@ def test_help_to_a_reader_that_left_is_no_error():
 def test_a_full_disk_behind_stdout_is_one_line():
     done = shell("pfljax list algorithms > /dev/full")
     assert done.returncode == 2
-    assert done.stderr == "pfljax: [Errno 28] No space left on device\n"
+    assert done.stderr == (
+        "pfljax: [Errno 28] No space left on device; make room on the disk; the same "
+        "command then goes on\n"
+    )
+
+
+@pytest.mark.slow
+def test_a_recovery_says_nothing_of_asyncio(tmp_path):
+    finished, _, _ = tiny.finished(tmp_path)
+    folder = tiny.unfinished(finished, tmp_path / "run")
+    newest = folder / "checkpoints" / "2"
+    shutil.copytree(newest, folder / "checkpoints" / "4")
+    # What Orbax finds damaged in the midst of a read, its tasks still under way.
+    for file in (newest.with_name("4")).rglob("d/*"):
+        file.write_bytes(file.read_bytes()[:10])
+    job = tiny.SEEN.replace(out=str(folder))
+    done = tiny.command_line("run", *tiny.options(job))
+    assert done.returncode == 0, done.stderr
+    assert "the checkpoint of round 4 is damaged" in done.stdout + done.stderr
+    for word in ("asyncio", "Traceback", "Task ", "never retrieved", "never awaited"):
+        assert word not in done.stderr
+    # A plain resume, from what the recovery has left.
+    (folder / "summary.json").unlink()
+    done = tiny.command_line("run", *tiny.options(job))
+    assert (done.returncode, "asyncio" in done.stderr) == (0, False)
 
 
 def test_closed_streams_are_no_error_and_no_file_takes_their_place():
