@@ -5,6 +5,7 @@ A user's mistake has exit code 2, Ctrl-C 130.
 
 import contextlib
 import ctypes
+import errno
 import logging
 import mmap
 import os
@@ -21,6 +22,8 @@ from pfljax.runtime import files, interrupts
 
 KINDS = (ValueError, RuntimeError, OSError, MemoryError)
 NO_READER = 141  # the exit code of a program whose output nobody reads, 128 + SIGPIPE
+# Whoever reads is told so as well: the other refusals are of a file, which is named.
+SCARCE = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE)
 LESS_MEMORY = "choose a smaller model, cohort or width, or --store disk"
 
 # write(2, line, its length); exit_group(2) for Linux on x86-64: the opcodes, and the
@@ -119,7 +122,7 @@ def sentence(error: BaseException) -> str:
     lines = str(error).strip().splitlines() or [type(error).__name__]
     if callback := _callback_failure(error):
         return f"a callback of the program failed at {callback}; mend its file"
-    if isinstance(error, OSError) and error.errno in files.MEND:
+    if isinstance(error, OSError) and error.errno in SCARCE:
         return f"{lines[0]}; {files.MEND[error.errno]}"
     if isinstance(error, MemoryError) and not str(error):
         return f"out of memory; {LESS_MEMORY}"

@@ -1,5 +1,6 @@
 """The program around the commands: Ctrl-C, aborts, closed pipes, terminals, limits."""
 
+import errno
 import os
 import shlex
 import shutil
@@ -11,6 +12,7 @@ import time
 import pytest
 
 import tiny
+from pfljax.runtime import errors
 
 AT_IMPORT = """
 import os, signal, sys
@@ -192,6 +194,11 @@ def test_a_full_disk_behind_stdout_is_one_line():
         "pfljax: [Errno 28] No space left on device; make room on the disk; the same "
         "command then goes on\n"
     )
+
+
+def test_a_file_that_may_not_be_read_is_not_told_as_written():
+    refused = PermissionError(errno.EACCES, "Permission denied", "a.npz")
+    assert errors.sentence(refused) == "[Errno 13] Permission denied: 'a.npz'"
 
 
 @pytest.mark.slow
