@@ -79,15 +79,22 @@ def main(wanted: list[str]) -> int:
     with surroundings.workplace("folders") as folder:
         forked.preload()
         rows = []
-        for name in FOUND:
-            base = prepared(name, folder / name)
+        for key in _bases(wanted):
+            base = prepared(key, folder / key)
             counts: Counter[str] = Counter()
-            for file, damage in _trials(base, wanted):
-                counts[_trial(base, file, damage).kind] += 1
-            row = {"folder": name, "trials": counts.total()}
+            for name, damage in _trials(base, wanted):
+                counts[_trial(base, name, damage).kind] += 1
+            row = {"folder": key, "trials": counts.total()}
             rows.append(row | {word: counts[word] for word in ("right", *WORDS)})
     print(surroundings.table(rows), flush=True)
     return int(any(row[kind] for row in rows for kind in answers.FAULTS))
+
+
+def _bases(wanted: list[str]) -> list[str]:
+    """The folders that the words name, or all where one of them names none."""
+    named = [word.partition(":")[0] for word in wanted]
+    every = not named or not set(named) <= set(FOUND)
+    return [key for key in FOUND if every or key in named]
 
 
 WORDS = tuple(kind for kind in answers.CLASSES if kind != "harmless")
@@ -126,19 +133,46 @@ def _take_back(folder: Path) -> None:
 
 
 def _trials(base: Base, wanted: list[str]) -> Iterator[tuple[str, str]]:
-    draw = surroundings.chance("folders", base.name)
-    for path in sorted(base.found.rglob("*")):
-        file = str(path.relative_to(base.found))
-        if not path.is_file() or not read(base, file):
-            continue
+    for name in files(base):
         for damage in DAMAGES:
+            trial = f"{base.name}: {name}: {damage}"
+            draw = surroundings.chance("folders", trial)
             chosen = draw.random() < SHARE * surroundings.SCALE
             if wanted:
-                chosen = any(
-                    word in f"{base.name}: {file}: {damage}" for word in wanted
-                )
+                chosen = any(word in trial for word in wanted)
             if chosen:
-                yield file, damage
+                yield name, damage
+
+
+def files(base: Base) -> dict[str, Path]:
+    """The files that the command reads, by names that each run of it gives again.
+
+    Orbax draws the names of its `d/*`. Here they are numbers, the smallest file first.
+    """
+    named: dict[str, Path] = {}
+    drawn: Counter[str] = Counter()
+    paths = [path for path in base.found.rglob("*") if path.is_file()]
+    for path in sorted(paths, key=_by_name_or_size):
+        file = path.relative_to(base.found)
+        name = str(file)
+        if not read(base, name):
+            continue
+        if _is_drawn(path):
+            folder = str(file.parent)
+            name = f"{folder}/{drawn[folder]}"
+            drawn[folder] += 1
+        named[name] = file
+    return named
+
+
+def _is_drawn(path: Path) -> bool:
+    return path.parent.name == "d"
+
+
+def _by_name_or_size(path: Path) -> tuple[Path, int, bytes]:
+    if _is_drawn(path):
+        return path.parent, path.stat().st_size, path.read_bytes()
+    return path, 0, b""
 
 
 def read(base: Base, file: str) -> bool:
@@ -149,7 +183,8 @@ def read(base: Base, file: str) -> bool:
     return top not in unread
 
 
-def _trial(base: Base, file: str, damage: str) -> Answer:
+def _trial(base: Base, name: str, damage: str) -> Answer:
+    file = str(files(base)[name])
     place = base.found.with_name("trial")
     shutil.copytree(base.found, place)
     if damage == "of another run":
@@ -158,7 +193,7 @@ def _trial(base: Base, file: str, damage: str) -> Answer:
         DAMAGES[damage](place / file)
     answer = outcome(base, place, file)
     if answer.kind not in ("right", "good"):
-        text = f"{answer.kind}: [{base.name}: {file}: {damage}] {answer.line[:300]}"
+        text = f"{answer.kind}: [{base.name}: {name}: {damage}] {answer.line[:300]}"
         print(text, flush=True)
     shutil.rmtree(place)
     return answer

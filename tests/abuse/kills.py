@@ -89,7 +89,9 @@ def main(wanted: list[str]) -> int:
             print(surroundings.table(rows[-1:]), flush=True)
     print(f"\nkills: {sum(row['kills'] for row in rows)}")
     print(surroundings.table(rows), flush=True)
-    return int(any(row["wrong"] + row["refused"] + row["unclean"] for row in rows))
+    # What was done counts, not what was planned: commands may end before their kill.
+    faults = ("wrong", "refused", "unclean", "too few")
+    return int(any(row.get(fault) for row in rows for fault in faults))
 
 
 def _prepared(name: str, folder: Path) -> Setting:
@@ -156,6 +158,7 @@ def _of_kind(setting: Setting, folder: Path) -> dict:
         else:
             shutil.rmtree(place)
     row = _row(setting.name, trials)
+    row["too few"] = max(0, wanted - row["kills"])
     row["seconds"] = round(time.monotonic() - began)
     return row
 

@@ -7,13 +7,15 @@ import tempfile
 
 import pytest
 
-from abuse import answers, inputs, kills
+from abuse import answers, folders, inputs, jobs, kills
 
 # Program and the share of its trials: a few of each.
 SAMPLE = {
     ("kills", "save", "disk", "import"): "0.02",
     ("inputs",): "0.02",
     ("flips", "device", "disk"): "0.06",
+    ("folders", "disk: clients/slots.bin: cut", "disk: config.json: a pipe"): "1",
+    ("processes", "0"): "1",
     ("limits", "disk", "file size", "read-only"): "0.04",
 }
 
@@ -46,6 +48,21 @@ def test_a_full_run_has_a_thousand_kills_and_1500_inputs():
     assert len(given) >= 1500
     names = [wrong.name for _, wrong in given]
     assert len(set(names)) == len(names)
+
+
+def test_files_have_the_same_names_whatever_orbax_draws(tmp_path):
+    names = []
+    for drawn in (("a1", "b2"), ("f0", "c3")):
+        found = tmp_path / drawn[0]
+        (found / "checkpoints" / "3" / "d").mkdir(parents=True)
+        (found / "config.json").write_text("{}")
+        for name, text in zip(drawn, ("longer", "short"), strict=True):
+            (found / "checkpoints" / "3" / "d" / name).write_text(text)
+        base = folders.Base("disk", jobs.JOBS["disk"], found, found, found, found)
+        named = folders.files(base)
+        assert (found / named["checkpoints/3/d/0"]).read_text() == "short"
+        names.append(list(named))
+    assert names[0] == names[1]
 
 
 @pytest.mark.parametrize(
