@@ -15,7 +15,7 @@ SAMPLE = {
     ("inputs",): "0.02",
     ("flips", "device", "disk"): "0.06",
     ("folders", "disk: clients/slots.bin: cut", "disk: config.json: a pipe"): "1",
-    ("processes", "0"): "1",
+    ("processes", "3"): "1",
     ("limits", "disk", "file size", "read-only"): "0.04",
 }
 
