@@ -15,6 +15,8 @@ if sys.version_info < (3, 12):  # jaxlib 0.10; newer ones refuse the flag
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 if os.environ["JAX_PLATFORMS"] == "cpu":
     os.environ.setdefault("XLA_FLAGS", FAST)
+    # Each command asks XLA in half a second whether it can read them: here it can.
+    os.environ["PFLJAX_XLA_FLAGS_READ"] = os.environ["XLA_FLAGS"]
 
 
 @pytest.fixture

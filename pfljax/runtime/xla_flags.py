@@ -3,7 +3,6 @@
 In a process of its own, for about half a second, and only where the variable is set.
 """
 
-import functools
 import os
 import re
 import subprocess
@@ -11,6 +10,8 @@ import sys
 
 # XLA reads its flags for the first client; one of the CPU needs no device.
 PROBE = "from jaxlib import xla_client; xla_client.make_cpu_client()"
+# Flags that were read once: processes that this one starts need not ask again.
+READ = "PFLJAX_XLA_FLAGS_READ"
 COMPLAINT = re.compile(r"^[EF]\d{4} .*?\] (.*?)\.?$", re.MULTILINE)
 
 
@@ -21,16 +22,16 @@ def check() -> None:
       ValueError: with the flags, and what XLA says of them.
     """
     flags = os.environ.get("XLA_FLAGS", "")
-    if not flags.strip():
+    if not flags.strip() or flags == os.environ.get(READ):
         return
     if complaint := _complaint(flags):
         raise ValueError(
             f"XLA_FLAGS is {flags!r}, which XLA cannot read ({complaint}); mend it, "
             "or unset it"
         )
+    os.environ[READ] = flags
 
 
-@functools.cache
 def _complaint(flags: str) -> str | None:
     """What XLA says of the flags as it ends a process; None where it takes them."""
     probe = subprocess.run(
