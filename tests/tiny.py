@@ -41,8 +41,12 @@ run(Experiment(**json.loads(sys.argv[1])), quiet=True, report=False)
 
 
 def environment(cache, **more):
-    """Environment of a subprocess that shares compiled programs in `cache`."""
+    """Environment of a subprocess that shares compiled programs in `cache`.
+
+    It imports what this process would, such as the same pfljax and these files.
+    """
     return os.environ | {
+        "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
         "JAX_COMPILATION_CACHE_DIR": str(cache),
         "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
         "PYTHONUNBUFFERED": "1",

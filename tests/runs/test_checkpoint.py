@@ -13,7 +13,6 @@ import pytest
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 import tiny
-from checkout import TESTS
 from pfljax.conformance.toy import assert_same
 from pfljax.core.types import RunState
 from pfljax.runs import checkpoint, checkpoint_meta, checksum
@@ -341,9 +340,7 @@ def test_restored_on_another_number_of_devices(tmp_path):
     save(tmp_path / "one", 3)
     done = subprocess.run(
         [sys.executable, __file__, str(tmp_path)],
-        env=tiny.environment(
-            tmp_path / "xla", JAX_NUM_CPU_DEVICES=str(DEVICES), PYTHONPATH=str(TESTS)
-        ),
+        env=tiny.environment(tmp_path / "xla", JAX_NUM_CPU_DEVICES=str(DEVICES)),
         capture_output=True, text=True, timeout=300,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
