@@ -1,8 +1,10 @@
 # make demo: a comparison of methods on real data. make test: lint, types and tests.
 # make fast: the tests alone.
 # make slow: the tests of killed runs, several devices and processes, and long ones.
+# TESTS=tests/runs/test_leaks.py: of the fast or the slow ones those of these files.
 # make abuse: random kills, wrong inputs, full disks, bit flips; half an hour.
 VENV ?= .venv
+TESTS = tests
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VERSION := $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])')
 PINS := $(wildcard .ci/constraints-$(VERSION).txt)
@@ -21,10 +23,10 @@ test: $(VENV)/tested
 	$(MAKE) fast
 
 fast: $(VENV)/tested
-	$(VENV)/bin/pytest -n 2 --dist worksteal -m "not slow"
+	$(VENV)/bin/pytest -n 2 --dist worksteal -m "not slow" $(TESTS)
 
 slow: $(VENV)/tested
-	$(VENV)/bin/pytest -n 2 --dist worksteal -m slow
+	$(VENV)/bin/pytest -n 2 --dist worksteal -m slow $(TESTS)
 
 abuse: $(VENV)/tested
 	PYTHONPATH=tests $(VENV)/bin/python -m abuse
