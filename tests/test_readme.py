@@ -1,6 +1,7 @@
 """The Python of the README runs as it stands, twice in the same folders."""
 
 import re
+import tomllib
 
 import numpy as np
 import pytest
@@ -52,6 +53,16 @@ def test_the_readme_prints_the_accuracy_of_the_personal_models(blocks, here, cap
     assert printed == pytest.approx(personal, abs=1e-6)
     # Else the line would also be right with the other model.
     assert abs(personal - server) > 0.05
+
+
+def test_the_readme_names_the_lowest_versions_of_pyproject():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    bounds = re.findall(r"([\w-]+)>=([\d.]+)", " ".join(project["dependencies"]))
+    text = README.read_text("utf-8")
+    sentence = re.search(r"lowest versions of .*?: (.*?) and so on", text, re.DOTALL)
+    named = re.findall(r"\b([a-z-]+) (\d[\d.]*\d)", sentence[1])
+    assert {"jax", "flax", "numpy"} <= dict(named).keys()
+    assert set(named) <= set(bounds)
 
 
 @pytest.mark.slow

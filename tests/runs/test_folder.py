@@ -181,7 +181,9 @@ def test_arrays_come_back_and_damage_is_named(tmp_path):
     path = tmp_path / "a.npz"
     assert folder.read_arrays(path) == {}
     folder.write_arrays(path, {"a/b": np.arange(3.0)})
-    assert folder.read_arrays(path)["a/b"].tolist() == [0, 1, 2]
+    arrays = folder.read_arrays(path)
+    assert list(arrays) == ["a/b"]  # NumPy 2.0 wrote options of `savez` as arrays
+    assert arrays["a/b"].tolist() == [0, 1, 2]
     path.write_bytes(path.read_bytes()[:50])
     with pytest.raises(FolderError, match=r"a\.npz is damaged: "):
         folder.read_arrays(path)
