@@ -108,7 +108,7 @@ class Standing(NamedTuple):
 
     state: RunState
     done: int  # rounds
-    lines: list[Line]  # the log of all of them
+    last: Line | None  # the newest of its log, which is a file: it may get long
     log: int  # checksum of the log
     pace: float = 0.0  # seconds a round in the last call; 0 before the first
     unsaved: float = 0.0  # seconds of training that no checkpoint holds
@@ -149,9 +149,10 @@ def _run_rounds(run: Run, quiet: bool) -> None:
             chunk = _train(run, population, standing)
             standing = _log(run, population, standing, chunk)
             standing = _save_if_due(experiment, population, save, standing)
-            show(standing.done, **_figures(standing.lines[-1]))
+            show(standing.done, **_figures(standing))
         population.committed()
-    results.finish(run, population, standing.state, standing.lines)
+    lines, _ = _read_log(run, standing.done, standing.log)
+    results.finish(run, population, standing.state, lines)
 
 
 def _restore(run: Run) -> tuple[Standing, Meta | None]:
@@ -163,26 +164,36 @@ def _restore(run: Run) -> tuple[Standing, Meta | None]:
     abstract = simulation.abstract(run.sim)
     saved = checkpoint.restore(run.path / "checkpoints", abstract, digest, say)
     meta = saved.meta if saved else None
-    lines, checksum = _read_log(run, meta)
+    lines, checksum = _take_up_log(run, meta)
     first = run.sim.init
     state = saved.state if saved else first(jax.random.key(run.experiment.seed))
     # A first state is laid as a restored one lies, or the rounds compile twice.
     state = jax.device_put(state, mesh.shardings(run.sim.setting.mesh, state))
     done = meta.round if meta else 0
-    return Standing(state=state, done=done, lines=lines, log=checksum), meta
+    last = lines[-1] if lines else None
+    return Standing(state=state, done=done, last=last, log=checksum), meta
 
 
-def _read_log(run: Run, meta: Meta | None) -> tuple[list[Line], int]:
+def _take_up_log(run: Run, meta: Meta | None) -> tuple[list[Line], int]:
     """(the log up to the checkpoint, its checksum), held to what that says.
 
     Lines that no checkpoint follows are dropped.
     """
     done = meta.round if meta else 0
+    results.read_history(run, done)
+    lines, checksum = _read_log(run, done, meta.log if meta else None)
+    # Only now: what is refused is left as it was found.
+    ask(log.rewrite, run.path / "metrics.jsonl", lines)
+    timing = run.path / "timing.jsonl"
+    ask(log.rewrite, timing, ask(log.read, timing, done))
+    return lines, checksum
+
+
+def _read_log(run: Run, done: int, expected: int | None) -> tuple[list[Line], int]:
+    """The log up to round `done`, and its checksum: the `expected` one, if any."""
     due = partial(evaluation.due, run.experiment)
     file = run.path / "metrics.jsonl"
     lines = ask(log.read, file, done, due)
-    results.read_history(run, done)
-    expected = meta.log if meta else None
     in_order = [line["round"] for line in lines] == list(range(1, done + 1))
     checksum = _checksum(run, lines)
     if not in_order or checksum is None or expected not in (None, checksum):
@@ -191,10 +202,6 @@ def _read_log(run: Run, meta: Meta | None) -> tuple[list[Line], int]:
             f"{done}, which the checkpoint is of: put them back, or start again with "
             "another --out"
         )
-    # Only now: what is refused is left as it was found.
-    ask(log.rewrite, file, lines)
-    timing = run.path / "timing.jsonl"
-    ask(log.rewrite, timing, ask(log.read, timing, done))
     return lines, checksum
 
 
@@ -247,8 +254,7 @@ def _log(
     """Evaluates the chunk where that is due, and appends its rounds to the logs."""
     done = standing.done + chunk.rounds
     rounds = range(standing.done + 1, done + 1)
-    last = standing.lines[-1] if standing.lines else None
-    lines = results.log_lines(run, chunk.metrics, rounds, last)
+    lines = results.log_lines(run, chunk.metrics, rounds, standing.last)
     if evaluation.due(run.experiment, done):
         records = results.evaluate(run, population, chunk.state)
         lines[-1]["evaluations"] = records
@@ -262,7 +268,7 @@ def _log(
     return Standing(
         state=chunk.state,
         done=done,
-        lines=standing.lines + lines,
+        last=lines[-1],
         log=log.checksum(lines, newest, every, standing.log),
         pace=chunk.seconds / chunk.rounds,
         unsaved=standing.unsaved + chunk.seconds,
@@ -284,8 +290,11 @@ def _save_if_due(
     return standing._replace(unsaved=0.0)
 
 
-def _figures(line: Line) -> dict[str, Any]:
+def _figures(standing: Standing) -> dict[str, Any]:
     """What the progress bar shows after this round."""
+    line = standing.last
+    if line is None:
+        return {}
     figures = {"loss": line["train_loss"]}
     if "evaluations" in line:
         figures["accuracy"] = evaluation.headline(line["evaluations"])
