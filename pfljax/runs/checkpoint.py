@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import jax
 from orbax.checkpoint import v1 as ocp
+from orbax.checkpoint._src.serialization import tensorstore_utils
 
 from pfljax.core.types import RunState
 from pfljax.runs import checkpoint_meta, checkpoint_rows, checksum
@@ -48,6 +49,7 @@ def writer(folder: Path, config_hash: str, keep: int = 2) -> Iterator[Save]:
     decisions: Any = ocp.training.save_decision_policies
     with (
         quiet(),
+        _uncounted(),
         _context(),
         ocp.training.Checkpointer(
             str(folder.resolve()),
@@ -277,6 +279,18 @@ def _placed(abstract: RunState) -> RunState:
         return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding)
 
     return jax.tree.map(place, abstract)
+
+
+@contextmanager
+def _uncounted() -> Iterator[None]:
+    """Orbax logs bytes that TensorStore counts, who leaks 20 kB an answer: not here."""
+    count = "get_tensorstore_raw_bytes"
+    asked = getattr(tensorstore_utils, count, None)  # not in every Orbax
+    setattr(tensorstore_utils, count, lambda *_, **__: 0)
+    try:
+        yield
+    finally:
+        setattr(tensorstore_utils, count, asked)
 
 
 def _context() -> Any:

@@ -292,9 +292,7 @@ def _save_if_due(
 
 def _figures(standing: Standing) -> dict[str, Any]:
     """What the progress bar shows after this round."""
-    line = standing.last
-    if line is None:
-        return {}
+    line = standing.last or {"train_loss": None}
     figures = {"loss": line["train_loss"]}
     if "evaluations" in line:
         figures["accuracy"] = evaluation.headline(line["evaluations"])
