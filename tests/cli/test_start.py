@@ -92,7 +92,7 @@ def test_ctrl_c_at_any_moment_is_one_line(delay, tmp_path):
     assert process.stdout.readline() == "ready\n"
     time.sleep(delay)
     process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=60)
+    _, errors = process.communicate(timeout=300)
     assert process.returncode == 130, errors
     assert errors.splitlines()[-1].startswith("pfljax: stopped")
     assert "Traceback" not in errors
