@@ -60,7 +60,7 @@ def test_the_readme_names_the_lowest_versions_of_pyproject():
     bounds = re.findall(r"([\w-]+)>=([\d.]+)", " ".join(project["dependencies"]))
     text = README.read_text("utf-8")
     sentence = re.search(r"lowest versions of .*?: (.*?) and so on", text, re.DOTALL)
-    named = re.findall(r"\b([a-z-]+) (\d[\d.]*\d)", sentence[1])
+    named = re.findall(r"\b([a-z-]+)\s(\d[\d.]*\d)", sentence[1])
     assert {"jax", "flax", "numpy"} <= dict(named).keys()
     assert set(named) <= set(bounds)
 
