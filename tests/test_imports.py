@@ -18,6 +18,7 @@ experiment = Experiment("ditto", dataset="mnist:every=10", rounds=3)
 assert folder.read_config(path) == experiment
 """
 PLOTS_AND_SETS = ("matplotlib", "tensorflow_datasets", "tensorflow")
+LATER = ("orbax.checkpoint", "flax.nnx", "scipy", "jinja2", "tqdm", "chex", "PIL")
 
 
 @pytest.mark.parametrize(
@@ -28,7 +29,9 @@ PLOTS_AND_SETS = ("matplotlib", "tensorflow_datasets", "tensorflow")
         ("import pfljax.runs.baseline, pfljax.runs.folder", HEAVY),
         (READS, HEAVY),
         ("from pfljax.runs.exported import load_params", HEAVY),
-        ("from pfljax import run, federate, task", PLOTS_AND_SETS),
+        ("from pfljax import run, federate, task", (*PLOTS_AND_SETS, *LATER)),
+        ("import pfljax.cli.running, pfljax.models", (*PLOTS_AND_SETS, *LATER)),
+        ("from pfljax.runs.checkpoint import restore", LATER),
         (
             "import pfljax.report, pfljax.cli.listing, pfljax.simulate.compare",
             PLOTS_AND_SETS,

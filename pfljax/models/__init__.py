@@ -1,12 +1,15 @@
 """Models behind `Task`: a zoo in Flax Linen, and adapters for Linen and NNX modules."""
 
+from typing import TYPE_CHECKING
+
+import lazy_loader
+
 from pfljax.models.convolution import conv_for_platform as conv_for_platform
 from pfljax.models.convolution import im2col as im2col
 from pfljax.models.convolution import max_pool as max_pool
 from pfljax.models.dropout import Dropout as Dropout
 from pfljax.models.linear import Linear as Linear
 from pfljax.models.network import Network as Network
-from pfljax.models.nnx import task_from_nnx as task_from_nnx
 from pfljax.models.recurrent import LSTM as LSTM
 from pfljax.models.recurrent import char_lstm as char_lstm
 from pfljax.models.small import MODELS as MODELS
@@ -19,3 +22,9 @@ from pfljax.models.small import twocnn as twocnn
 from pfljax.models.small import twonn as twonn
 from pfljax.models.task import check_task as check_task
 from pfljax.models.task import task as task
+
+if TYPE_CHECKING:
+    from pfljax.models.nnx import task_from_nnx as task_from_nnx
+
+# Its import takes as long as those of Linen and Optax, and few have models in NNX.
+__getattr__, *_ = lazy_loader.attach(__name__, submod_attrs={"nnx": ["task_from_nnx"]})

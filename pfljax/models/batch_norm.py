@@ -1,16 +1,14 @@
 """What batch normalisation within a module is told of its batch: mask and mode.
 
 A user's module calls its layers with x alone, however deep they lie. Flax Linen lets
-calls be intercepted; of NNX, the layers themselves are found in the module.
+calls be intercepted; for NNX see `nnx_batch_norm`.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
-from functools import cache
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 from flax import linen as nn
-from flax import nnx
 
 from pfljax.core.types import Array
 from pfljax.models.layers import BatchNorm
@@ -43,24 +41,6 @@ def mask_and_mode(mask: Array, training: bool) -> AbstractContextManager[Any]:
     return nn.intercept_methods(with_mask)
 
 
-@contextmanager
-def masked(model: nnx.Module, mask: Array) -> Iterator[None]:
-    """Within it, batch normalisation in the NNX `model` counts the rows of `mask`."""
-    layers = [
-        layer
-        for _, layer in nnx.iter_modules(model)
-        if isinstance(layer, nnx.BatchNorm)
-    ]
-    for layer in layers:
-        # Past NNX's own attributes: it would take the mask for a part of the state.
-        object.__setattr__(layer, "__class__", _masked_kind(type(layer)))
-        vars(layer)["row_mask"] = mask
-    yield
-    for layer in layers:
-        # The state of the model is read after the call, and the mask is no part of it.
-        del vars(layer)["row_mask"]
-
-
 def rows_of(mask: Array, x: Array) -> Array:
     """The mask of rows, bool, shaped to broadcast against x [B, ...].
 
@@ -78,15 +58,3 @@ def rows_of(mask: Array, x: Array) -> Array:
     rows = (mask > 0) | nobody
     ones = (1,) * (x.ndim - 1)
     return rows.reshape(-1, *ones)
-
-
-# One class for each kind of layer, a user's own among them: JAX never forgets a class.
-@cache
-def _masked_kind(kind: type) -> type:
-    """The kind of batch normalisation that looks up its mask."""
-
-    def call(layer: Any, x: Array, *args: Any, **kwargs: Any) -> Any:
-        kwargs = {"mask": rows_of(layer.row_mask, x), **kwargs}
-        return kind.__call__(layer, x, *args, **kwargs)
-
-    return type(f"Masked{kind.__name__}", (kind,), {"__call__": call})

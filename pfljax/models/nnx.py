@@ -11,7 +11,7 @@ from flax.traverse_util import unflatten_dict
 from pfljax import registry
 from pfljax.core.types import Array, Key, Params, Task
 from pfljax.models.assembly import Apply, assemble, one_row
-from pfljax.models.batch_norm import masked
+from pfljax.models.nnx_batch_norm import masked
 from pfljax.models.normaliser import normaliser
 from pfljax.models.variables import State, join
 

@@ -1,26 +1,32 @@
 """Saves and restores the state of a run. The only file that imports Orbax.
 
+It does so where the first checkpoint is read or written: the import takes longer than
+small runs train.
+
 A checkpoint of round r holds the `RunState` and a JSON part: format, hash of the
 config, checksums (`checkpoint_meta`). Orbax writes it in the background and renames it
 into place when whole.
 """
 
-import itertools
-import re
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
-from orbax.checkpoint import v1 as ocp
 
 from pfljax.core.types import RunState
 from pfljax.runs import checkpoint_meta, checkpoint_rows, checksum
+from pfljax.runs.checkpoint_folder import (
+    is_listed,
+    put_aside,
+    refuse_odd_entries,
+    saved_rounds,
+)
 from pfljax.runs.checkpoint_meta import DamageError, Meta
 from pfljax.runs.noise import quiet, quiet_read
-from pfljax.runtime import documents, files
 from pfljax.runtime.files import CheckpointError
 from pfljax.runtime.processes import ask, everywhere
 
@@ -33,7 +39,6 @@ class Saved(NamedTuple):
 
 
 Save = Callable[..., Any]
-ROUND = re.compile("0|[1-9][0-9]*")  # the name of a checkpoint
 
 
 @contextmanager
@@ -45,19 +50,9 @@ def writer(folder: Path, config_hash: str, keep: int = 2) -> Iterator[Save]:
     checkpoints stay. The state may be donated as soon as save returns; the `result()`
     of what it returns waits until it is committed.
     """
-    policies: Any = ocp.training.preservation_policies
-    decisions: Any = ocp.training.save_decision_policies
-    with (
-        quiet(),
-        _uncounted(),
-        _context(),
-        ocp.training.Checkpointer(
-            str(folder.resolve()),
-            save_decision_policy=decisions.FixedIntervalPolicy(1),
-            preservation_policy=policies.LatestN(keep),
-            cleanup_tmp_directories=True,
-        ) as checkpointer,
-    ):
+    with ExitStack() as stack:
+        # Opened by the first save: until then nothing needs Orbax.
+        checkpointer = cache(partial(stack.enter_context, _checkpointer(folder, keep)))
         pending: list[Any] = []  # the save that Orbax may still be writing
 
         def wait() -> None:
@@ -77,7 +72,7 @@ def writer(folder: Path, config_hash: str, keep: int = 2) -> Iterator[Save]:
             parts = {"state": state, "meta": checkpoint_meta.to_json(meta)}
             # Orbax copies the state to the host before it returns: then it may be
             # donated, while a thread still writes.
-            response = checkpointer.save_checkpointables_async(
+            response = checkpointer().save_checkpointables_async(
                 round_, parts, force=True
             )
             pending.append(response)
@@ -85,6 +80,33 @@ def writer(folder: Path, config_hash: str, keep: int = 2) -> Iterator[Save]:
 
         yield save
         wait()
+
+
+@contextmanager
+def _checkpointer(folder: Path, keep: int) -> Iterator[Any]:
+    """Orbax's writer of checkpoints in `folder`, which clears up what others left."""
+    ocp = _orbax()
+    policies: Any = ocp.training.preservation_policies
+    decisions: Any = ocp.training.save_decision_policies
+    with (
+        quiet(),
+        _uncounted(),
+        _context(),
+        ocp.training.Checkpointer(
+            str(folder.resolve()),
+            save_decision_policy=decisions.FixedIntervalPolicy(1),
+            preservation_policy=policies.LatestN(keep),
+            cleanup_tmp_directories=True,
+        ) as checkpointer,
+    ):
+        yield checkpointer
+
+
+def _orbax() -> Any:
+    """Orbax, imported only now."""
+    from orbax.checkpoint import v1
+
+    return v1
 
 
 def _meta(
@@ -119,8 +141,11 @@ def restore(
     the config is another's (`config_hash` None skips this), the format is another, none
     can be read, or the folder holds what is no checkpoint.
     """
-    ask(_refuse_odd_entries, folder)
+    ask(refuse_odd_entries, folder)
     rounds = ask(saved_rounds, folder)
+    if rounds:
+        # Before any is read: an import that fails tells nothing of a checkpoint.
+        _orbax()
     for round_ in reversed(rounds):
         try:
             saved = everywhere(_load, folder / str(round_), abstract, config_hash)
@@ -141,9 +166,9 @@ def restore(
         # Only now that an older one was read, and not deleted: some other program, or
         # a machine with more memory, may read it.
         for other in rounds:
-            damaged = other > round_ or not ask(_is_listed, folder / str(other))
+            damaged = other > round_ or not ask(is_listed, folder / str(other))
             if repair and damaged:
-                aside = ask(_put_aside, folder / str(other))
+                aside = ask(put_aside, folder / str(other))
                 say(f"the damaged one of round {other} is kept as {aside}")
         return saved
     if rounds:
@@ -168,45 +193,6 @@ def _first_line(error: BaseException) -> str:
     return (str(error) or type(error).__name__).splitlines()[0][:200]
 
 
-def saved_rounds(folder: Path) -> list[int]:
-    """Rounds with a finished checkpoint, ascending."""
-    if not folder.is_dir():
-        return []
-    return sorted(
-        int(path.name)
-        for path in folder.iterdir()
-        if ROUND.fullmatch(path.name) and path.is_dir()
-    )
-
-
-def _refuse_odd_entries(folder: Path) -> None:
-    """Refuses links and pipes, and files that have the name of a checkpoint."""
-    if not folder.exists():
-        return
-    odd = files.odd_entry(folder)
-    for path in folder.iterdir():
-        if ROUND.fullmatch(path.name) and not path.is_dir():
-            odd = odd or f"{path} is a file; expected a checkpoint; remove it"
-    if odd:
-        raise CheckpointError(odd)
-
-
-def _is_listed(path: Path) -> bool:
-    """Whether Orbax can list it, which it does with all before it writes another."""
-    try:
-        documents.read(path / "_CHECKPOINT_METADATA")
-    except files.FileError:
-        return False
-    return True
-
-
-def _put_aside(path: Path) -> str:
-    """Renames a damaged checkpoint to a name that is none, which comes back."""
-    names = (f"{path.name}.damaged{copy or ''}" for copy in itertools.count())
-    free = (path.with_name(name) for name in names if not path.with_name(name).exists())
-    return str(path.rename(next(free)))
-
-
 def read_meta(folder: Path, round_: int) -> Meta:
     """What the checkpoint of this round says of itself.
 
@@ -215,11 +201,11 @@ def read_meta(folder: Path, round_: int) -> Meta:
       DamageError: it is not what was written.
     """
     path = folder / str(round_)
-    if not _is_listed(path):
+    if not is_listed(path):
         raise DamageError("its _CHECKPOINT_METADATA is missing or damaged")
     with quiet_read():
         directory = str(path.resolve())  # Orbax takes absolute paths only
-        content: Any = ocp.load_checkpointables(directory, {"meta": None})["meta"]
+        content: Any = _orbax().load_checkpointables(directory, {"meta": None})["meta"]
     return checkpoint_meta.from_json(path, content)
 
 
@@ -231,6 +217,7 @@ def load(
     Raises a CheckpointError where it cannot be read.
     """
     path = folder / str(round_)
+    _orbax()  # outside of the try: as in `restore`
     try:
         return _load(path, abstract, config_hash).state
     except CheckpointError:
@@ -257,7 +244,8 @@ def _load(path: Path, abstract: RunState, config_hash: str | None) -> Saved:
     saved = checkpoint_rows.as_saved(_placed(abstract), meta)
     with quiet_read():
         directory = str(path.resolve())
-        state: Any = ocp.load_checkpointables(directory, {"state": saved})["state"]
+        loaded: Any = _orbax().load_checkpointables(directory, {"state": saved})
+    state = loaded["state"]
     for old, new in zip(jax.tree.leaves(saved), jax.tree.leaves(state), strict=True):
         if old.dtype != new.dtype or old.shape != new.shape:
             raise DamageError(
@@ -300,6 +288,6 @@ def _uncounted() -> Iterator[None]:
 
 def _context() -> Any:
     """Weights are noise to a compressor: written raw, four times as fast."""
-    context = ocp.Context()
+    context = _orbax().Context()
     context.array.saving.use_compression = False
     return context

@@ -100,8 +100,15 @@ def _check_available(wanted: int, num_processes: int, usable: int) -> None:
 
 
 def use_compile_cache() -> None:
-    """Keeps compiled programs between runs, unless JAX is told of a place itself."""
-    if not os.environ.get("JAX_COMPILATION_CACHE_DIR"):
+    """Keeps compiled programs between runs, all of them, unless the user has said else.
+
+    Where, JAX_COMPILATION_CACHE_DIR says; from how many seconds of compilation on,
+    JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS does.
+    """
+    if not _config.jax_compilation_cache_dir:
         cache = Path.home() / ".cache" / "pfljax" / "xla"
         jax.config.update("jax_compilation_cache_dir", str(cache))
-        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
+    # JAX's own threshold is a second: of a small run it keeps nothing. Even what takes
+    # milliseconds to compile is read in fewer.
+    if "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS" not in os.environ:
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)

@@ -40,6 +40,8 @@ class Started(NamedTuple):
 
 def preload() -> None:
     """Loads what a command needs, all but a backend."""
+    import orbax.checkpoint  # noqa: F401
+
     import pfljax.cli.running
     import pfljax.conformance.toy
     import pfljax.landscape

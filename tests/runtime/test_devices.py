@@ -51,3 +51,31 @@ def test_fewer_devices_are_no_error():
     assert devices.check() == devices.check(1) == jax.devices()
     assert devices.at_hand(999) is None
     assert devices.at_hand(1) == 1
+
+
+@pytest.fixture
+def compile_cache(monkeypatch):
+    """JAX's (folder, threshold) after `use_compile_cache`; the tests' own come back."""
+    threshold = "jax_persistent_cache_min_compile_time_secs"
+    names = ("jax_compilation_cache_dir", threshold)
+    before = {name: getattr(jax.config, name) for name in names}
+    monkeypatch.delenv(threshold.upper(), raising=False)
+
+    def chosen(folder):
+        jax.config.update("jax_compilation_cache_dir", folder)
+        jax.config.update(threshold, 1.0)
+        devices.use_compile_cache()
+        return tuple(getattr(jax.config, name) for name in names)
+
+    yield chosen
+    for name, value in before.items():
+        jax.config.update(name, value)
+
+
+def test_small_programs_are_kept_wherever_the_cache_is(compile_cache, monkeypatch):
+    folder, threshold = compile_cache(None)
+    assert folder.endswith(".cache/pfljax/xla")
+    assert threshold == 0
+    assert compile_cache("elsewhere") == ("elsewhere", 0)
+    monkeypatch.setenv("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "1")
+    assert compile_cache("elsewhere") == ("elsewhere", 1)

@@ -1,0 +1,44 @@
+"""What batch normalisation within an NNX module is told of its batch: the mask.
+
+A user's module calls its layers with x alone; they are found in the module.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
+
+from flax import nnx
+
+from pfljax.core.types import Array
+from pfljax.models.batch_norm import rows_of
+
+
+@contextmanager
+def masked(model: nnx.Module, mask: Array) -> Iterator[None]:
+    """Within it, batch normalisation in the NNX `model` counts the rows of `mask`."""
+    layers = [
+        layer
+        for _, layer in nnx.iter_modules(model)
+        if isinstance(layer, nnx.BatchNorm)
+    ]
+    for layer in layers:
+        # Past NNX's own attributes: it would take the mask for a part of the state.
+        object.__setattr__(layer, "__class__", _masked_kind(type(layer)))
+        vars(layer)["row_mask"] = mask
+    yield
+    for layer in layers:
+        # The state of the model is read after the call, and the mask is no part of it.
+        del vars(layer)["row_mask"]
+
+
+# One class for each kind of layer, a user's own among them: JAX never forgets a class.
+@cache
+def _masked_kind(kind: type) -> type:
+    """The kind of batch normalisation that looks up its mask."""
+
+    def call(layer: Any, x: Array, *args: Any, **kwargs: Any) -> Any:
+        kwargs = {"mask": rows_of(layer.row_mask, x), **kwargs}
+        return kind.__call__(layer, x, *args, **kwargs)
+
+    return type(f"Masked{kind.__name__}", (kind,), {"__call__": call})
