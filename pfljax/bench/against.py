@@ -45,7 +45,10 @@ def ask(command: str, workload: str, method: str) -> float:
     try:
         process = subprocess.run(words, capture_output=True, text=True)
     except OSError as error:
-        raise ValueError(f"the peer {words[0]!r} cannot be run: {error}") from None
+        reason = error.strerror or error
+        raise ValueError(
+            f"the peer {words[0]!r} cannot be run ({reason}); give another --against"
+        ) from None
     if process.returncode:
         messages = process.stderr.strip().splitlines() or ["no message"]
         raise ValueError(

@@ -38,10 +38,10 @@ class Sample(NamedTuple):
 
 
 def check_counts(**counts: int | None) -> None:
-    """Raises a ValueError for a count below 1; None stands for a number of its own."""
+    """Raises a ValueError for a count that no program counts to; None is unchosen."""
     for name, count in counts.items():
-        if count is not None and count < 1:
-            raise ValueError(f"{name} is {count}; expected at least 1")
+        if count is not None and not 1 <= count < 2**31:
+            raise ValueError(f"{name} is {count}; expected at least 1, below 2**31")
 
 
 def compile_program(ready: Ready, state: RunState, rounds: int) -> Program:

@@ -36,7 +36,10 @@ class Processes:
 def values(given: Sequence[Sequence[str]]) -> dict[str, list[Any]]:
     """What --over NAME VALUE VALUE ... says: numbers, True, None, and other texts."""
     over = {}
-    for name, *texts in given:
+    for words in given:
+        if not words:
+            raise ValueError("--over names nothing; give --over NAME VALUE VALUE, say")
+        name, *texts = words
         name = name.replace("-", "_")
         if name in over:
             raise ValueError(f"--over {name} is given twice; give all values at once")

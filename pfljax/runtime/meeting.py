@@ -63,6 +63,8 @@ def _check(coordinator: Any, processes: Any, process: Any) -> None:
     host, _, port = coordinator.rpartition(":")
     if not host or not port.isdecimal() or not 0 < int(port) < 2**16:
         raise ValueError(f"--coordinator is {coordinator!r}; expected HOST:PORT")
+    if processes >= 2**31:  # JAX would not take it
+        raise ValueError(f"--processes is {processes}; expected a number below 2**31")
     if not 0 <= process < processes:
         raise ValueError(
             f"--process is {process} of --processes {processes}; "

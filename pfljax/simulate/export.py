@@ -152,6 +152,9 @@ def export(
         )
     if out.is_dir():
         raise ValueError(f"{out} is a folder; expected a file, such as {out}/model.npz")
+    # The file takes the place of what is there: not of /dev/null, say.
+    if out.exists() and not out.is_file():
+        raise ValueError(f"{out} is a pipe or a device; expected a file")
     folder.check_foreign(out)
     if client is None:
         model = server_model(path, federation, task)

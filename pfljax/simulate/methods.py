@@ -4,11 +4,12 @@ A method of one's own may hold any mistake. Its functions are called while they 
 traced, before anything trains: what they raise is told with the line of their file.
 """
 
+import contextlib
 import functools
 import inspect
 import os
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,8 @@ COUNTS = {  # what a function returns as a tuple
     "endpoints": ("params", "params"),
 }
 OPTIONAL = ("server_model", "personal", "newcomer", "endpoints")
+# What Python and JAX raise of values of other types and shapes.
+MISFITS = (TypeError, AttributeError, LookupError, AssertionError, ArithmeticError)
 LIBRARY = Path(pfljax.__file__).parent
 
 
@@ -89,6 +92,29 @@ def _own(
         )
         functions[role] = _telling(role, function, file)
     return algorithm._replace(**functions)
+
+
+@contextlib.contextmanager
+def fitting(name: str) -> Iterator[None]:
+    """Tells of a method of one's own that passes on what does not fit its functions.
+
+    The engine or a function of pfljax then fails at it, where no file is to blame.
+    Faults of pfljax may look the same: the error is the cause of the one that is told.
+    """
+    try:
+        yield
+    except MISFITS as error:
+        file = algorithms.file_of(name)
+        if LIBRARY in file.parents:
+            raise
+        kind = type(error).__name__
+        # JAX explains its errors in paragraphs; the first line says what came.
+        came = str(error).partition("\n")[0]
+        raise ValueError(
+            f"what the functions of the method {name!r} return does not fit together "
+            f"({kind}: {came}); mend {file} (see pfljax conformance {name}); "
+            "PFLJAX_TRACE=1 shows where it was"
+        ) from error
 
 
 def _check_call(owner: str, function: Any, parameters: tuple[str, ...]) -> None:

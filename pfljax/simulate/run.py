@@ -27,7 +27,7 @@ from pfljax.runtime.processes import (
     say,
 )
 from pfljax.runtime.progress import progress
-from pfljax.simulate import evaluation, results, simulation
+from pfljax.simulate import evaluation, methods, results, simulation
 from pfljax.simulate.begin import Run, begin
 from pfljax.simulate.federation import build_federation
 from pfljax.simulate.population import open_population
@@ -81,7 +81,8 @@ def run(
         if ask(folder.complete, path, experiment.participation.rounds):
             _revisit(experiment, federation, path)
         else:
-            _run_rounds(begin(experiment, federation, task, path, quiet), quiet)
+            with methods.fitting(experiment.method.algorithm):
+                _run_rounds(begin(experiment, federation, task, path, quiet), quiet)
         if report:
             ask(_report, path)
     return evaluation.by_name(ask(folder.read_json, path / "summary.json"))

@@ -31,12 +31,14 @@ DAMAGES: dict[str, Damage] = {
     "a folder": lambda path, good: path.mkdir(),
     "a link to itself": lambda path, good: path.symlink_to(path),
     "a pipe": lambda path, good: os.mkfifo(path),
-    "an .npy": lambda path, good: path.write_bytes(_npy()),
-    "another .npz": lambda path, good: path.write_bytes(_npz(z=np.arange(3))),
+    "an .npy": lambda path, good: path.write_bytes(npy()),
+    "another .npz": lambda path, good: path.write_bytes(npz(z=np.arange(3))),
     "an .npz of objects": lambda path, good: path.write_bytes(
-        _npz(x=np.array([{}], object), y=np.array([None]))
+        npz(x=np.array([{}], object), y=np.array([None]))
     ),
 }
+# What a cache says of itself.
+ABOUT = {"num_classes": 10, "name": "mnist", "source": "", "class_names": None}
 NPZ = "npz:path={T}/d.npz"
 LEAF = "leaf:path={T}/leaf"
 OF_LEAF = {"partition": "natural", "clients": "None", "test_from": "official_own"}
@@ -45,17 +47,17 @@ OF_LEAF = {"partition": "natural", "clients": "None", "test_from": "official_own
 def table() -> Iterator[Input]:
     """Every damage of every kind of file."""
     for damage in DAMAGES:
-        yield _input("npz", damage, "d.npz", _data({"dataset": NPZ}), _good_npz())
+        yield _input("npz", damage, "d.npz", _data({"dataset": NPZ}), good_npz())
         leaf = _data({"dataset": LEAF, "cohort": 2} | OF_LEAF)
         yield _input("leaf", damage, "leaf/train/a.json", leaf, _good_leaf())
         cached = _data({"dataset": "mnist"})
-        yield _input("cache", damage, "data/mnist.npz", cached, _good_cache())
+        yield _input("cache", damage, "data/mnist.npz", cached, good_cache())
         config = ("run", "--config={T}/c.json")
         yield _input("config", damage, "c.json", config, b"")
         for name in ("images-idx3", "labels-idx1"):
             file = f"raw/mnist/train-{name}-ubyte.gz"
             prepare = ("prepare", "mnist", "--raw={T}/raw")
-            yield _input(f"raw {name}", damage, file, prepare, _good_idx(name))
+            yield _input(f"raw {name}", damage, file, prepare, good_idx(name))
     for name, bad in WRONG_LEAF.items():
         leaf = _data({"dataset": LEAF, "cohort": 2} | OF_LEAF)
         good = json.dumps(bad).encode()
@@ -71,7 +73,7 @@ def _input(
     kind: str, damage: str, file: str, args: tuple[str, ...], good: bytes
 ) -> Input:
     def make(place: Path) -> None:
-        _surround(kind, place)
+        surround(kind, place)
         path = place / file
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.exists():
@@ -83,7 +85,7 @@ def _input(
     return Input(f"{kind}: {file} is {damage}", args, names=names, make=make)
 
 
-def _surround(kind: str, place: Path) -> None:
+def surround(kind: str, place: Path) -> None:
     """The other files that belong to the damaged one."""
     if kind == "leaf":
         (place / "leaf" / "train").mkdir(parents=True)
@@ -94,16 +96,18 @@ def _surround(kind: str, place: Path) -> None:
         folder.mkdir(parents=True)
         for part in ("train", "t10k"):
             for name in ("images-idx3", "labels-idx1"):
-                (folder / f"{part}-{name}-ubyte.gz").write_bytes(_good_idx(name))
+                (folder / f"{part}-{name}-ubyte.gz").write_bytes(good_idx(name))
 
 
-def _npy() -> bytes:
+def npy() -> bytes:
+    """An array by itself."""
     file = io.BytesIO()
     np.save(file, np.arange(3))
     return file.getvalue()
 
 
-def _npz(**arrays: np.ndarray) -> bytes:
+def npz(**arrays: np.ndarray) -> bytes:
+    """An archive of arrays, of objects too."""
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w") as archive:
         for name, array in arrays.items():
@@ -112,15 +116,16 @@ def _npz(**arrays: np.ndarray) -> bytes:
     return file.getvalue()
 
 
-def _good_npz() -> bytes:
+def good_npz() -> bytes:
+    """Rows of one's own."""
     rows = np.random.default_rng(0).normal(size=(120, 4)).astype(np.float32)
-    return _npz(x=rows, y=np.arange(120) % 3)
+    return npz(x=rows, y=np.arange(120) % 3)
 
 
-def _good_cache() -> bytes:
-    about = {"num_classes": 10, "name": "mnist", "source": "", "class_names": None}
+def good_cache(about: object = ABOUT) -> bytes:
+    """A cache of MNIST, right but for what it says of itself."""
     draw = np.random.default_rng(0)
-    return _npz(
+    return npz(
         x=draw.integers(0, 256, (300, 28, 28, 1), dtype=np.uint8),
         y=np.arange(300) % 10,
         official=np.zeros(300, np.uint8),
@@ -145,7 +150,8 @@ def _good_leaf() -> bytes:
     return json.dumps(_leaf()).encode()
 
 
-def _good_idx(name: str) -> bytes:
+def good_idx(name: str) -> bytes:
+    """One of the raw archives of MNIST, of 60 rows."""
     shape = (60, 28, 28) if name.startswith("images") else (60,)
     values = np.arange(np.prod(shape)).reshape(shape) % 10
     head = bytes([0, 0, 8, values.ndim]) + np.array(shape, ">u4").tobytes()

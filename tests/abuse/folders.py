@@ -116,13 +116,14 @@ def prepared(name: str, folder: Path) -> Base:
     jobs.finish(job._replace(args=[*job.args, *seed]), base.other)
     shutil.copytree(base.whole, base.found)
     if FOUND[name] == "middle":
-        _take_back(base.found)
+        take_back(base.found, rounds=9)
     return base
 
 
-def _take_back(folder: Path) -> None:
-    """The folder as it was before its last checkpoint, or before its last run."""
-    for name in ("summary.json", "report.html", "checkpoints/9", "clients/round-9.npz"):
+def take_back(folder: Path, rounds: int) -> None:
+    """The folder as it was before its last checkpoint, or before its last runs."""
+    last = f"checkpoints/{rounds}", f"clients/round-{rounds}.npz"
+    for name in ("summary.json", "report.html", *last):
         path = folder / name
         if path.is_dir():
             shutil.rmtree(path)

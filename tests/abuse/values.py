@@ -80,6 +80,9 @@ class Input(NamedTuple):
     names: tuple[str, ...] = ()  # the answer has one of them
     may: str = ""  # why it may be accepted
     make: Callable[..., Any] | None = None  # makes files in the folder of the trial
+    env: tuple[tuple[str, str], ...] = ()  # of the environment, {T} for that folder
+    whole: bool = False  # run to its end: its answer comes late
+    check: Callable[..., Any] | None = None  # raises where an accepted one ended wrong
 
 
 def flags(settings: dict[str, Any]) -> list[str]:

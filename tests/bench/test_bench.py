@@ -242,7 +242,7 @@ def test_wrong_settings_are_told_before_anything_runs(options, message, tmp_path
 
 
 def test_a_peer_that_is_not_there_is_told():
-    with pytest.raises(ValueError, match="'no-such-simulator' cannot be run"):
+    with pytest.raises(ValueError, match=r"'no-such-simulator' cannot be run .*; give"):
         against.ask("no-such-simulator --workload {workload}", "W1", "fedavg")
 
 
@@ -253,13 +253,15 @@ def test_a_peer_without_a_rate_is_told(rate):
         against.ask(peer, "W1", "fedavg")
 
 
+@pytest.mark.parametrize("count", [0, 2**31])
 @pytest.mark.parametrize("option", ["rounds", "repeats"])
 @pytest.mark.parametrize("what", [["--public"], ["W1"], ["plane"]])
-def test_nothing_is_timed_without_rounds_or_repeats(option, what, tmp_path):
-    code, _, errors = tiny.main("bench", *what, f"--{option}", 0, "--out", tmp_path)
+def test_nothing_is_timed_of_counts_without_sense(count, option, what, tmp_path):
+    code, _, errors = tiny.main("bench", *what, f"--{option}", count, "--out", tmp_path)
     assert code == 2
     name = "points" if what == ["plane"] and option == "rounds" else option
-    assert errors == f"pfljax: {name} is 0; expected at least 1\n"
+    expected = "expected at least 1, below 2**31"
+    assert errors == f"pfljax: {name} is {count}; {expected}\n"
 
 
 def test_an_unknown_method_is_told():

@@ -148,3 +148,10 @@ def test_a_proof_is_of_its_process_challenge_and_token(monkeypatch):
 def test_by_default_a_lost_process_is_told_within_two_minutes():
     assert 2 * meeting.COMING <= LIMIT
     assert meeting.SILENCE < LIMIT
+
+
+def test_more_processes_than_jax_can_count_are_refused():
+    with pytest.raises(
+        ValueError, match=r"--processes is .*expected a .* below 2\*\*31"
+    ):
+        meeting.address(False, "localhost:1", 2**31, 0)

@@ -1,5 +1,7 @@
 """What is exported is the model that was judged."""
 
+import os
+
 import numpy as np
 import pytest
 
@@ -86,6 +88,14 @@ def test_a_file_of_the_run_is_not_written_over(folder, name):
 def test_a_folder_is_no_file_to_write_to(folder, tmp_path):
     with pytest.raises(ValueError, match=r"is a folder; expected a file, such as"):
         export.export(folder, None, tmp_path)
+
+
+def test_a_pipe_is_not_replaced_by_a_file(folder, tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with pytest.raises(ValueError, match=r"is a pipe or a device; expected a file"):
+        export.export(folder, None, pipe)
+    assert pipe.is_fifo()
 
 
 def test_a_run_without_a_checkpoint(folder, tmp_path):

@@ -166,6 +166,28 @@ def test_faults_of_pfljax_keep_their_traceback(folder, monkeypatch):
     assert not hasattr(algorithm.train, "__wrapped__")
 
 
+@pytest.mark.parametrize(
+    ("role", "body"),
+    [
+        ("init", "return None"),
+        ("aggregate", "return server['body']"),
+        ("aggregate", "return 3"),
+    ],
+)
+def test_functions_that_do_not_fit_together(folder, tmp_path, role, body):
+    values = {"role": role, "body": body, "parameters": ARGUMENTS[role]}
+    (folder / "mym.py").write_text(MODULE.format(**values))
+    small = tiny.TINY.replace(algorithm="mym", hyper={}, out=str(tmp_path / "run"))
+    with pytest.raises(ValueError, match="'mym' return does not fit together") as error:
+        run(small, quiet=True)
+    told(error, f"mend {folder}/mym.py", "conformance mym")
+
+
+def test_a_fault_of_pfljax_is_no_misfit():
+    with pytest.raises(KeyError, match="ours"), methods.fitting("fedavg"):
+        raise KeyError("ours")
+
+
 def test_a_method_that_is_sound_is_as_it_was(folder):
     (folder / "mym.py").write_text(
         "from pfljax.algorithms.multi_task.ditto import ditto\n"

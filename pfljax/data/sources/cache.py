@@ -17,9 +17,24 @@ ABOUT = ("num_classes", "name", "source", "class_names")
 
 
 def folder() -> Path:
-    """The cache: the environment variable PFLJAX_DATA_DIR, or one under ~/.cache."""
+    """The cache: the environment variable PFLJAX_DATA_DIR, or one under ~/.cache.
+
+    Raises:
+      ValueError: it is no UTF-8, which the writers of records want.
+    """
     chosen = os.environ.get("PFLJAX_DATA_DIR")
+    if chosen:
+        _check_text(chosen)
     return Path(chosen) if chosen else Path.home() / ".cache" / "pfljax" / "data"
+
+
+def _check_text(chosen: str) -> None:
+    try:
+        chosen.encode()
+    except UnicodeEncodeError:
+        raise ValueError(
+            f"PFLJAX_DATA_DIR is {chosen!r}; expected a folder whose name is UTF-8"
+        ) from None
 
 
 def path(name: str) -> Path:

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from pfljax.data.sources import scratch
+from pfljax.data.sources import cache, scratch
 from pfljax.runtime.files import FileError
 
 
@@ -25,6 +25,12 @@ def test_a_folder_to_write_in_leaves_nothing(tmp_path):
         scratch.scratch(tmp_path / "file"),
     ):
         pass
+
+
+def test_a_cache_whose_name_is_no_text_is_refused(monkeypatch):
+    monkeypatch.setenv("PFLJAX_DATA_DIR", "\udcff")
+    with pytest.raises(ValueError, match=r"PFLJAX_DATA_DIR is .*; expected .* UTF-8"):
+        cache.folder()
 
 
 KILLED = """
