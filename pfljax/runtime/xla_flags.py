@@ -12,15 +12,20 @@ import sys
 PROBE = "from jaxlib import xla_client; xla_client.make_cpu_client()"
 # Flags that were read once: processes that this one starts need not ask again.
 READ = "PFLJAX_XLA_FLAGS_READ"
+DEVICES = "JAX_NUM_CPU_DEVICES"  # JAX takes -2 for a number, and fails late at 0
 COMPLAINT = re.compile(r"^[EF]\d{4} .*?\] (.*?)\.?$", re.MULTILINE)
 
 
 def check() -> None:
-    """Refuses to begin with flags that XLA cannot read.
+    """Refuses to begin with flags that XLA cannot read, or devices without a number.
 
     Raises:
-      ValueError: with the flags, and what XLA says of them.
+      ValueError: with the flags, and what XLA says of them; or with the number.
     """
+    count = os.environ.get(DEVICES)
+    # -1 is JAX's own word for none said.
+    if count and count != "-1" and not (count.isdecimal() and int(count) > 0):
+        raise ValueError(f"{DEVICES} is {count!r}; expected a number from 1 on")
     flags = os.environ.get("XLA_FLAGS", "")
     if not flags.strip() or flags == os.environ.get(READ):
         return
