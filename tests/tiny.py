@@ -6,6 +6,7 @@ import io
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -75,6 +76,8 @@ def main(*args):
     """`pfljax ARGS` in this process: exit code, stdout, stderr."""
     out, errors, code = io.StringIO(), io.StringIO(), 0
     before, cache = sys.argv, devices.use_compile_cache
+    # A command leaves at Ctrl-C, as the tests after it do not.
+    interrupted = signal.getsignal(signal.SIGINT)
     sys.argv, devices.use_compile_cache = ["pfljax", *map(str, args)], lambda: None
     try:
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors):
@@ -83,6 +86,7 @@ def main(*args):
         code = stop.code
     finally:
         sys.argv, devices.use_compile_cache = before, cache
+        signal.signal(signal.SIGINT, interrupted)
     return code, out.getvalue(), errors.getvalue()
 
 
