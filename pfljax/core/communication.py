@@ -95,5 +95,6 @@ def exchange_of(
         origin = algorithm.origin(message, client, upload)
         return Exchange(message=message, origin=origin, upload=upload)
 
+    key: Any = jax.eval_shape(jax.random.key, 0)
     data = shapes_of_client(input_shape)
-    return jax.eval_shape(exchange, jax.random.key(0), data)
+    return jax.eval_shape(exchange, key, data)

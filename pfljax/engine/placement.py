@@ -14,7 +14,6 @@ own devices only. Four clients on two devices, of which 2 and 3 share their rows
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax.sharding import NamedSharding
 
@@ -172,7 +171,8 @@ def distinct(grid: Grid | None, part: ClientData) -> tuple[ClientData, np.ndarra
         length = part.examples.y.shape[0] // grid.size
         distinct_spans, order = _by_device(grid.size, length, distinct_spans)
         whose = order[whose]
-    offset, size = jnp.asarray(distinct_spans.T)
+    # Of NumPy: each operation of JAX would be a program of its own.
+    offset, size = distinct_spans.T.astype(np.int32)
     return part._replace(offset=offset, size=size), whose
 
 

@@ -121,10 +121,12 @@ def _trace(module: nn.Module, row: np.ndarray) -> tuple[Params, list[tuple[str, 
         order.append(context.module.path)
         return call(*args, **kwargs)
 
+    # The mask is made within the trace, for out of it JAX would compile it.
     def init() -> Any:
-        return module.init(jax.random.key(0), row)
+        with mask_and_mode(jnp.ones(1), training=False):
+            return module.init(jax.random.key(0), row)
 
-    with nn.intercept_methods(record), mask_and_mode(jnp.ones(1), training=False):
+    with nn.intercept_methods(record):
         variables = jax.eval_shape(init)
     if others := sorted(set(variables) - {"params", STATISTICS}):
         raise ValueError(

@@ -39,6 +39,7 @@ class Saved(NamedTuple):
 
 
 Save = Callable[..., Any]
+SHARED_BYTES = 2**24  # the least share of an array that a device writes
 
 
 @contextmanager
@@ -287,7 +288,12 @@ def _uncounted() -> Iterator[None]:
 
 
 def _context() -> Any:
-    """Weights are noise to a compressor: written raw, four times as fast."""
+    """How Orbax writes arrays."""
     context = _orbax().Context()
-    context.array.saving.use_compression = False
+    saving = context.array.saving
+    # Weights are noise to a compressor: written raw, four times as fast.
+    saving.use_compression = False
+    # Devices that hold the same array share its writing. Each cuts out its share by a
+    # program of its own, which takes longer to compile than so few bytes to write.
+    saving.min_slice_bytes_for_replica_parallel = SHARED_BYTES
     return context

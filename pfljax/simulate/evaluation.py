@@ -133,8 +133,9 @@ def in_blocks(
     parts: tuple[ClientData, ...],
 ) -> Values:
     """judge(state, clients, ids, *parts), block by block if there are many clients."""
+    ids = ids.astype(np.int32)  # as JAX has them: it would compile the conversion
     if len(ids) <= sim.block:
-        judged = judge(state, states(ids), jnp.asarray(ids), *parts)
+        judged = judge(state, states(ids), ids, *parts)
         return jax.device_get(judged)
     by_client: Values = {}
     grid = sim.setting.mesh
@@ -147,7 +148,7 @@ def in_blocks(
             for part in parts
         ]
         block_ids = ids[existing]
-        judged = judge(state, states(block_ids), jnp.asarray(block_ids), *block_parts)
+        judged = judge(state, states(block_ids), block_ids, *block_parts)
         real = block < len(ids)
         for name, values in jax.device_get(judged).items():
             if name not in by_client:
