@@ -7,7 +7,7 @@ from typing import Any
 
 import jax
 
-from pfljax.bench import against, cost, figure, landscape, measure, table
+from pfljax.bench import against, cost, figure, landscape, measure, startup, table
 from pfljax.bench.workloads import WORKLOADS, Ready, build
 from pfljax.registry import find
 from pfljax.runs.folder import write_json
@@ -29,7 +29,8 @@ def run(
     """A Markdown table of what was measured; results.json and bench.png in `out`.
 
     Args:
-      names: workloads, keys of `WORKLOADS`; none: all. Or of `landscape.CASES`.
+      names: workloads, keys of `WORKLOADS`; none: all. Or of `landscape.CASES`, or
+        "startup", what a run costs before and after its rounds.
       rounds: of one timed call; None: the workload's own number. Of a landscape, points
         along an axis.
       repeats: timed calls of each workload, each followed by one of the peer.
@@ -50,6 +51,15 @@ def run(
             peer=peer,
             out=out,
             scale=scale,
+        )
+    if startup.NAME in names:
+        return startup.run(
+            names,
+            rounds=rounds,
+            repeats=repeats,
+            methods=methods,
+            peer=peer,
+            out=out,
         )
     cases = _cases(names or list(WORKLOADS), methods)
     _check(cases, rounds, repeats, peer)

@@ -220,7 +220,7 @@ def bench(
         arg(help="W1 by `pfljax run`, with all that it writes, beside the engine."),
     ] = False,
 ) -> None:
-    """Times W1 to W7, or plane and lines, alone or beside a peer.
+    """Times W1 to W7, or plane and lines, alone or beside a peer; or startup.
 
     Such as: pfljax bench W1 W3
     """

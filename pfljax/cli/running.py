@@ -6,7 +6,7 @@ from typing import Any
 from pfljax.cli.options import Processes
 from pfljax.runs import claims, folder
 from pfljax.runs.settings import Experiment
-from pfljax.runtime import devices, errors, meeting, processes
+from pfljax.runtime import devices, errors, meeting, milestones, processes
 
 
 def address(given: Processes) -> dict[str, Any] | None:
@@ -42,8 +42,10 @@ def _run(experiment: Experiment, begun: bool) -> None:
     # Here alone: a finished run is answered without the engine.
     from pfljax.simulate.run import run as run_rounds
 
+    milestones.reached("begins")
     with errors.stopped_at_once():
         summary = run_rounds(experiment)
+    milestones.reached("ends")
     accuracy = summary["last"]["personal"]["accuracy"]
     _print(
         f"{experiment.method.algorithm}: accuracy {accuracy:.4f} on test rows, mean "

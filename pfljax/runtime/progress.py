@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from pfljax.runtime import milestones
+
 Show = Callable[..., None]
 
 
@@ -22,6 +24,7 @@ def progress(total: int, done: int, cohort: int, quiet: bool = False) -> Iterato
         with tqdm(total=total, initial=done, unit="round") as bar:
 
             def show(round_: int, **figures: Any) -> None:
+                milestones.reached("round")
                 rounds_a_second = measure(round_, "accuracy" in figures)
                 postfix = _written(figures)
                 if rounds_a_second:
@@ -33,6 +36,7 @@ def progress(total: int, done: int, cohort: int, quiet: bool = False) -> Iterato
         return
 
     def line(round_: int, **figures: Any) -> None:
+        milestones.reached("round")
         evaluated = "accuracy" in figures
         rounds_a_second = measure(round_, evaluated)
         # A log gets a line an evaluation, a bar would be a line a round.
