@@ -18,6 +18,8 @@ ABORTED = (
 def main() -> None:
     """Runs the command of the arguments."""
     interrupts.stop_on_interrupt()
+    import gc
+
     from pfljax.cli import streams
     from pfljax.runtime import errors
 
@@ -25,4 +27,8 @@ def main() -> None:
     streams.make_safe()
     from pfljax.cli import parser
 
-    parser.run(sys.argv[1:])
+    try:
+        parser.run(sys.argv[1:])
+    finally:
+        # Python ends with a search of all objects for garbage: of JAX's, half a second.
+        gc.freeze()

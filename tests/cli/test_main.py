@@ -38,6 +38,16 @@ assert time.process_time() < 1, time.process_time()
 """
 
 
+ENDS = """
+import gc, sys
+from pfljax.cli.main import main
+try:
+    main()
+finally:
+    print(gc.get_freeze_count() > len(sys.modules))
+"""
+
+
 @pytest.fixture(scope="module")
 def done(tmp_path_factory):
     return tiny.finished(tmp_path_factory.getbasetemp())
@@ -314,6 +324,13 @@ def test_help_is_quick_and_loads_nothing():
         "Check:": ["conformance", "bench"],
     }
     assert "pfljax run --algorithm ditto --lam 1.0" in done.stdout
+
+
+@pytest.mark.parametrize("args", [[], ["nonsense"]])
+def test_python_ends_without_a_search_of_all_objects(args):
+    command = [sys.executable, "-c", ENDS, *args]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.stdout.splitlines()[-1] == "True", done.stderr
 
 
 def test_pfljax_alone_prints_the_same_overview():
