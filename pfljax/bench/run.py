@@ -54,12 +54,7 @@ def run(
         )
     if startup.NAME in names:
         return startup.run(
-            names,
-            rounds=rounds,
-            repeats=repeats,
-            methods=methods,
-            peer=peer,
-            out=out,
+            names, rounds=rounds, repeats=repeats, methods=methods, peer=peer, out=out
         )
     cases = _cases(names or list(WORKLOADS), methods)
     _check(cases, rounds, repeats, peer)
