@@ -5,11 +5,12 @@ from typing import TYPE_CHECKING
 import lazy_loader
 
 from pfljax.models.convolution import conv_for_platform as conv_for_platform
+from pfljax.models.convolution import convolve as convolve
 from pfljax.models.convolution import im2col as im2col
-from pfljax.models.convolution import max_pool as max_pool
 from pfljax.models.dropout import Dropout as Dropout
 from pfljax.models.linear import Linear as Linear
 from pfljax.models.network import Network as Network
+from pfljax.models.pooling import max_pool as max_pool
 from pfljax.models.recurrent import LSTM as LSTM
 from pfljax.models.recurrent import char_lstm as char_lstm
 from pfljax.models.small import MODELS as MODELS

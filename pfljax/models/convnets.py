@@ -13,7 +13,7 @@ from flax import linen as nn
 
 from pfljax import registry
 from pfljax.core.types import Array
-from pfljax.models.convolution import conv_for_platform, depthwise, max_pool, window_max
+from pfljax.models.convolution import conv_for_platform, convolve
 from pfljax.models.layers import (
     NORMS,
     Layer,
@@ -23,6 +23,7 @@ from pfljax.models.layers import (
     relu_layers,
 )
 from pfljax.models.network import Classes, Network
+from pfljax.models.pooling import max_pool, window_max
 from pfljax.registry import AtLeastOne, checked
 
 # Of ResNet9's residual blocks: the factor of the stem's channels, and the stride.
@@ -99,7 +100,13 @@ class Depthwise(nn.Module):
         init = nn.initializers.lecun_normal()
         kernel = self.param("kernel", init, (3, 3, 1, channels))
         bias = self.param("bias", nn.initializers.zeros, (channels,))
-        filtered = depthwise(x, kernel, self.stride, pad=1)
+        filtered = convolve(
+            x,
+            kernel,
+            window_strides=(self.stride, self.stride),
+            padding=((1, 1), (1, 1)),
+            feature_group_count=channels,
+        )
         return filtered + bias
 
 

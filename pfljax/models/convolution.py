@@ -1,44 +1,48 @@
-"""Convolution and pooling that stay fast under a client axis and in loops.
+"""Convolution whose gradients are convolutions too, each in the form that is fast.
 
-XLA's CPU convolution is about twenty times slower inside a loop, and a `vmap` over
-clients makes grouped convolutions of per-client kernels. `im2col` is slices, one
-concatenation and one matrix product: nothing of that happens to it.
+The gradients in the images and in the kernel are linear in both of their operands, as
+the convolution is. So each of the three has the two others for its gradients, and one
+rule says how it is computed on the platform that it is lowered for, and one how under
+`vmap`, where kernels by client would make a grouped convolution.
 """
 
 from collections.abc import Callable, Sequence
-from functools import partial, reduce
+from functools import cache, partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax import lax
+from jax.custom_batching import custom_vmap
 
 from pfljax import registry
 from pfljax.core.types import Array
+from pfljax.models import convolution_forms
+from pfljax.models.convolution_forms import Form
+from pfljax.models.windows import Window, sides_of
 
 CONVOLUTIONS = ("auto", "im2col", "lax")
-Product = Callable[..., Array]
+# JAX declares no types for it: of two operands and a form.
+_with_gradients: Any = partial(jax.custom_vjp, nondiff_argnums=(2,))
 
 
 def conv_for_platform(conv: str = "auto") -> Callable[..., Array]:
     """The convolution for `nn.Conv(conv_general_dilated=...)`.
 
     Args:
-      conv: "im2col", "lax", or "auto": im2col on CPU, lax elsewhere.
+      conv: "auto", `convolve`; "im2col", the same by matrix products everywhere; or
+        "lax", XLA's with JAX's gradients.
 
     Raises:
       ValueError: for another name.
     """
     registry.require_known("conv", conv, CONVOLUTIONS)
-    automatic = conv == "auto"
-    # It holds each pixel h * w times: worth it where convolutions in loops are slow.
-    on_cpu = jax.default_backend() == "cpu"
-    if conv == "im2col" or (automatic and on_cpu):
-        return im2col
-    return lax.conv_general_dilated
+    if conv == "lax":
+        return lax.conv_general_dilated
+    return im2col if conv == "im2col" else convolve
 
 
-def im2col(
+def convolve(
     lhs: Array,
     rhs: Array,
     window_strides: Sequence[int],
@@ -50,180 +54,151 @@ def im2col(
     feature_group_count: int = 1,
     precision: Any = None,
     preferred_element_type: Any = None,
+    columns: bool = False,
 ) -> Array:
-    """Convolution of images [B, H, W, I] with a kernel [h, w, I, O]: [B, H', W', O].
+    """Convolution of images [B, H, W, I] with a kernel [h, w, I / groups, O].
 
     Takes the arguments of `lax.conv_general_dilated`, and is always NHWC and HWIO as
-    Flax calls it: `dimension_numbers` is not read.
+    Flax calls it: `dimension_numbers` is not read. Gradients of any order, in reverse.
+
+    Args:
+      columns: by products of the pixels under each window, on every platform.
+
+    Returns:
+      [B, H', W', O], in `preferred_element_type` where it is given.
 
     Raises:
-      ValueError: for groups, dilation, or inputs that are not two-dimensional images.
+      ValueError: for other ranks, groups that do not divide the channels, or
+        `lhs_dilation`.
     """
-    _check_shapes(lhs, rhs)
-    _check_form(
+    _check(lhs, rhs, lhs_dilation, feature_group_count)
+    window = Window(
+        size=_pair(rhs.shape[:2]),
+        strides=_pair(window_strides),
+        dilation=_pair(rhs_dilation or (1, 1)),
+    )
+    sides = sides_of(padding, lhs.shape[1:3], window)
+    form = Form(
+        window=window._replace(padding=sides),
+        image=_pair(lhs.shape[1:3]),
+        channels=lhs.shape[-1],
+        outputs=rhs.shape[-1],
         groups=feature_group_count,
-        dilations=(lhs_dilation, rhs_dilation),
-    )
-    product = partial(
-        jnp.matmul,
         precision=precision,
-        preferred_element_type=preferred_element_type,
+        columns=columns,
     )
-    window = rhs.shape[:2]
-    outputs = rhs.shape[-1]
-    columns = _patches(lhs, window, window_strides, padding)
-    kernel = rhs.reshape(-1, outputs)
-    return _project(product, columns, kernel)
+    wider = preferred_element_type or jnp.result_type(lhs, rhs)
+    return _convolve(lhs.astype(wider), rhs.astype(wider), form)
 
 
-@partial(jax.custom_vjp, nondiff_argnums=(0,))
-def _project(product: Product, columns: Array, kernel: Array) -> Array:
-    """columns [..., d] times kernel [d, O], with a gradient in the faster order."""
-    return product(columns, kernel)
+im2col = partial(convolve, columns=True)
 
 
-def _project_forward(product: Product, columns: Array, kernel: Array) -> Any:
-    return product(columns, kernel), (columns, kernel)
+@_with_gradients
+def _convolve(x: Array, kernel: Array, form: Form) -> Array:
+    return _operation("forward", form)(x, kernel)
 
 
-def _project_backward(product: Product, saved: Any, slope: Array) -> Any:
-    """The kernel's gradient as (dY^T X)^T, faster on CPU than X^T dY.
-
-    The barrier keeps XLA from folding the transposition back into the product.
-    """
-    columns, kernel = saved
-    # One row a window, over all images: one product sums over both.
-    dy = slope.reshape(-1, slope.shape[-1])
-    x = columns.reshape(-1, columns.shape[-1])
-    transposed = lax.optimization_barrier(product(dy.T, x))
-    by_columns = product(slope, kernel.T)
-    # A product may come in a wider type, `preferred_element_type`.
-    by_columns = by_columns.astype(columns.dtype)
-    by_kernel = transposed.T.astype(kernel.dtype)
-    return by_columns, by_kernel
+@_with_gradients
+def _by_images(slope: Array, kernel: Array, form: Form) -> Array:
+    """The gradient in the images, of `slope` [B, H', W', O]."""
+    return _operation("by_images", form)(slope, kernel)
 
 
-_project.defvjp(_project_forward, _project_backward)
+@_with_gradients
+def _by_kernel(x: Array, slope: Array, form: Form) -> Array:
+    """The gradient in the kernel, of `slope` [B, H', W', O]."""
+    return _operation("by_kernel", form)(x, slope)
 
 
-def max_pool(x: Array, pad: int = 0) -> Array:
-    """Maximum of each 2x2 square: [B, H, W, C] -> [B, (H + 2 pad) // 2, ..., C].
+def _keeping(function: Callable[..., Array]) -> Callable[..., Any]:
+    """`function` as the forward pass that keeps its two operands."""
 
-    `pad` adds rows and columns of -inf on every side, as torch does; an odd last row
-    or column is dropped.
+    def forward(first: Array, second: Array, form: Form) -> Any:
+        return function(first, second, form), (first, second)
 
-    Raises:
-      ValueError: for an image of fewer than 2x2 pixels.
-    """
-    if pad:
-        sides = _all_sides(pad)
-        x = _padded(x, sides, fill=-jnp.inf)
-    batch_size, h, w, channels = x.shape
-    if min(h, w) < 2:
-        raise ValueError(
-            f"max_pool got an image of {h}x{w} pixels, expected 2x2 or more; "
-            "choose a model with fewer pools or larger images"
+    return forward
+
+
+def _of_convolve(form: Form, kept: Any, slope: Array) -> tuple[Array, Array]:
+    x, kernel = kept
+    return _by_images(slope, kernel, form), _by_kernel(x, slope, form)
+
+
+def _of_by_images(form: Form, kept: Any, x: Array) -> tuple[Array, Array]:
+    slope, kernel = kept
+    return _convolve(x, kernel, form), _by_kernel(x, slope, form)
+
+
+def _of_by_kernel(form: Form, kept: Any, kernel: Array) -> tuple[Array, Array]:
+    x, slope = kept
+    return _by_images(slope, kernel, form), _convolve(x, kernel, form)
+
+
+_convolve.defvjp(_keeping(_convolve), _of_convolve)
+_by_images.defvjp(_keeping(_by_images), _of_by_images)
+_by_kernel.defvjp(_keeping(_by_kernel), _of_by_kernel)
+
+
+@cache
+def _operation(name: str, form: Form) -> Callable[[Array, Array], Array]:
+    """One of the three by its name, for operands of one form."""
+    ours = convolution_forms.OURS[name]
+    on_cpu = partial(ours, form=form)
+    by_columns = partial(ours, form=form._replace(columns=True))
+    elsewhere = by_columns
+    if not form.columns:
+        elsewhere = partial(convolution_forms.BY_LAX[name], form=form)
+
+    @custom_vmap
+    def operation(first: Array, second: Array) -> Array:
+        return lax.platform_dependent(first, second, cpu=on_cpu, default=elsewhere)
+
+    @operation.def_vmap
+    def over_axis(size: int, batched: Any, first: Array, second: Array) -> Any:
+        if not batched[1] and name != "by_kernel":
+            # One kernel for all: they are so many more images.
+            return _folded(operation, first, second), True
+        operands = [
+            operand if has_axis else jnp.broadcast_to(operand, (size, *operand.shape))
+            for operand, has_axis in zip((first, second), batched, strict=True)
+        ]
+        result = lax.platform_dependent(
+            *operands,
+            cpu=lambda *each: lax.map(lambda pair: operation(*pair), each),
+            # Of kernels by client XLA makes groups, whose gradients GPUs are slow at.
+            default=jax.vmap(by_columns),
         )
-    rows = h // 2
-    columns = w // 2
-    even = x[:, : 2 * rows, : 2 * columns]
-    # Squares do not overlap: axes 2 and 4, whose gradient needs no scatter.
-    squares = even.reshape(batch_size, rows, 2, columns, 2, channels)
-    return squares.max(axis=(2, 4))
+        return result, True
+
+    return operation
 
 
-def window_max(x: Array, *, size: int, stride: int, pad: int) -> Array:
-    """Maximum of each square of `size` pixels: [B, H, W, C] -> [B, H', W', C].
-
-    `pad` adds rows and columns of -inf on every side.
-    """
-    shifted = _shifted(
-        x,
-        window=(size, size),
-        strides=(stride, stride),
-        padding=_all_sides(pad),
-        fill=-jnp.inf,
-    )
-    return reduce(jnp.maximum, shifted)
+def _folded(operation: Callable[..., Array], first: Array, second: Array) -> Array:
+    """The operation over the first two axes of `first`, as over one."""
+    lead = first.shape[:2]
+    result = operation(first.reshape(-1, *first.shape[2:]), second)
+    return result.reshape(*lead, *result.shape[1:])
 
 
-def depthwise(x: Array, kernel: Array, stride: int, pad: int = 0) -> Array:
-    """Each channel [B, H, W, C] under its own filter [h, w, 1, C]."""
-    shifted = _shifted(
-        x,
-        window=kernel.shape[:2],
-        strides=(stride, stride),
-        padding=_all_sides(pad),
-    )
-    channels = kernel.shape[-1]
-    weights = kernel.reshape(-1, channels)
-    # Summed in the order of the window's pixels, one after another.
-    terms = map(jnp.multiply, shifted, weights)
-    return reduce(jnp.add, terms)
+def _pair(steps: Sequence[int]) -> tuple[int, int]:
+    rows, columns = steps
+    return rows, columns
 
 
-def _patches(
-    x: Array,
-    window: Sequence[int],
-    strides: Sequence[int],
-    padding: str | Sequence[tuple[int, int]],
-) -> Array:
-    """The pixels under each window: [B, H', W', h * w * I], in the kernel's order."""
-    shifted = _shifted(x, window, strides, padding)
-    return jnp.concatenate(shifted, axis=-1)
-
-
-def _shifted(
-    x: Array,
-    window: Sequence[int],
-    strides: Sequence[int],
-    padding: str | Sequence[tuple[int, int]],
-    fill: float = 0.0,
-) -> list[Array]:
-    """What each pixel of the window sees of the images, h * w times [B, H', W', I]."""
-    if isinstance(padding, str):
-        image = x.shape[1:3]
-        padding = lax.padtype_to_pads(image, window, strides, padding)
-    x = _padded(x, padding, fill)
-    h, w = x.shape[1:3]
-    rows = _starts(h, window[0], strides[0])
-    columns = _starts(w, window[1], strides[1])
-    # Row by row, as a kernel [h, w, I, O] lies in memory.
-    return [x[:, row, column] for row in rows for column in columns]
-
-
-def _starts(size: int, width: int, stride: int) -> list[slice]:
-    """Along one axis: what each pixel of a window sees, window after window."""
-    last = size - width + 1
-    return [slice(start, start + last, stride) for start in range(width)]
-
-
-def _all_sides(pad: int) -> Sequence[tuple[int, int]]:
-    """The same padding before and behind the rows, and the columns."""
-    return ((pad, pad), (pad, pad))
-
-
-def _padded(x: Array, padding: Sequence[tuple[int, int]], fill: float) -> Array:
-    """Images [B, H, W, C] with rows and columns of `fill` on their sides."""
-    none = (0, 0)
-    rows, columns = padding
-    sides = (none, tuple(rows), tuple(columns), none)
-    return jnp.pad(x, sides, constant_values=fill)
-
-
-def _check_shapes(lhs: Array, rhs: Array) -> None:
+def _check(
+    lhs: Array, rhs: Array, lhs_dilation: Sequence[int] | None, groups: int
+) -> None:
     if lhs.ndim != 4 or rhs.ndim != 4:
         raise ValueError(
-            f"im2col got inputs {lhs.shape} and a kernel {rhs.shape}, expected "
+            f"a convolution got inputs {lhs.shape} and a kernel {rhs.shape}, expected "
             "[B, H, W, I] and [h, w, I, O]; use conv='lax'"
         )
-
-
-def _check_form(groups: int, dilations: Sequence[Sequence[int] | None]) -> None:
-    if groups != 1:
+    if lhs.shape[-1] != rhs.shape[2] * groups or rhs.shape[-1] % groups:
         raise ValueError(
-            f"im2col got feature_group_count={groups}, expected 1; use conv='lax'"
+            f"a convolution of {groups} groups got {lhs.shape[-1]} channels and a "
+            f"kernel {rhs.shape}, expected [h, w, channels / groups, outputs], outputs "
+            "a multiple of the groups"
         )
-    for dilation in dilations:
-        if dilation is not None and any(step != 1 for step in dilation):
-            raise ValueError(f"im2col got dilations {dilations}; use conv='lax'")
+    if lhs_dilation is not None and any(step != 1 for step in lhs_dilation):
+        raise ValueError(f"a convolution got lhs_dilation {lhs_dilation}; conv='lax'")

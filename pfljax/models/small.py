@@ -13,12 +13,13 @@ from flax import linen as nn
 
 from pfljax import registry
 from pfljax.models.convnets import mobilenet, resnet9, vgg9
-from pfljax.models.convolution import conv_for_platform, max_pool
+from pfljax.models.convolution import conv_for_platform
 from pfljax.models.dropout import Dropout
 from pfljax.models.layers import Layer, add_channel, flatten, relu_layers
 from pfljax.models.linear import Linear
 from pfljax.models.network import Classes
 from pfljax.models.network import Network as Network
+from pfljax.models.pooling import max_pool
 from pfljax.models.recurrent import char_lstm as char_lstm
 from pfljax.registry import checked
 

@@ -1,119 +1,184 @@
+"""Convolutions beside XLA's own, with JAX's gradients."""
+
+import operator
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import lax
 
-from pfljax.models import convolution
+from pfljax.models import convolution, convolution_forms
 
 NUMBERS = ("NHWC", "HWIO", "NHWC")
+# name: (image, channels, kernel, outputs, options)
+CASES = {
+    "twocnn": ((7, 8), 16, (5, 5), 4, {"padding": "SAME"}),
+    "few channels": ((7, 8), 3, (5, 5), 4, {"padding": ((1, 1), (1, 1))}),
+    "one channel": ((7, 8), 1, (3, 3), 4, {"padding": "SAME"}),
+    "valid": ((7, 8), 16, (3, 3), 4, {"padding": "VALID"}),
+    "uneven": ((9, 7), 16, (3, 2), 4, {"padding": ((2, 0), (0, 1))}),
+    "wide padding": ((7, 8), 16, (3, 3), 4, {"padding": ((3, 3), (3, 3))}),
+    "smaller than the kernel": ((2, 2), 16, (3, 3), 4, {"padding": "SAME"}),
+    "1x1": ((7, 8), 16, (1, 1), 4, {"padding": "SAME"}),
+    "strides": ((7, 8), 16, (3, 3), 4, {"strides": (2, 1), "padding": "SAME"}),
+    "wide strides": ((7, 8), 16, (2, 2), 4, {"strides": (1, 3), "padding": "VALID"}),
+    "dilation": ((9, 8), 16, (3, 3), 4, {"rhs_dilation": (2, 1), "padding": "SAME"}),
+    "groups": ((7, 8), 32, (3, 3), 6, {"feature_group_count": 2, "padding": "SAME"}),
+    "depthwise": ((7, 8), 5, (3, 3), 5, {"feature_group_count": 5, "padding": "SAME"}),
+    "two a channel": (
+        (7, 8),
+        3,
+        (3, 3),
+        6,
+        {"feature_group_count": 3, "padding": "SAME"},
+    ),
+}
 
 
 def draw(*shape, seed=0):
     return np.random.default_rng(seed).normal(size=shape).astype(np.float32)
 
 
-def both(convolution, x, kernel, strides, padding):
+def operands(name, *lead):
+    """(images, kernel, options) of a case, with leading axes."""
+    image, channels, kernel, outputs, options = CASES[name]
+    options = {"strides": (1, 1)} | options
+    groups = options.get("feature_group_count", 1)
+    x = draw(*lead, 2, *image, channels)
+    k = draw(*lead, *kernel, channels // groups, outputs, seed=1)
+    return x, k, options
+
+
+def result(function, options, x, kernel):
+    """The convolution, its gradients, and the gradients of a function of these."""
+    options = dict(options)
+    fixed = (options.pop("strides"), options.pop("padding"))
+
     def total(x, kernel):
-        y = convolution(x, kernel, strides, padding, dimension_numbers=NUMBERS)
+        y = function(x, kernel, *fixed, dimension_numbers=NUMBERS, **options)
         return jnp.sum(jnp.sin(y)), y
 
-    (_, y), gradient = jax.value_and_grad(total, (0, 1), has_aux=True)(x, kernel)
-    return y, gradient
+    def of_gradients(x, kernel):
+        first, _ = jax.grad(total, (0, 1), has_aux=True)(x, kernel)
+        return sum(jnp.sum(jnp.cos(leaf)) for leaf in first), first
+
+    second, first = jax.grad(of_gradients, (0, 1), has_aux=True)(x, kernel)
+    return total(x, kernel)[1], first, second
 
 
-@pytest.mark.parametrize(
-    ("kernel", "strides", "padding"),
-    [
-        (5, (1, 1), "SAME"),  # twocnn
-        (5, (1, 1), ((1, 1), (1, 1))),
-        (3, (1, 1), "SAME"),  # gn_cnn
-        (3, (2, 1), "SAME"),
-        (3, (2, 2), "VALID"),
-        (2, (1, 3), ((0, 1), (2, 0))),
-    ],
-)
-def test_im2col_is_lax_conv_in_value_and_gradient(kernel, strides, padding):
-    x, k = draw(2, 7, 8, 3), draw(kernel, kernel, 3, 4, seed=1)
-    run = jax.jit(both, static_argnums=(0, 3, 4))
-    ours = run(convolution.im2col, x, k, strides, padding)
-    theirs = run(lax.conv_general_dilated, x, k, strides, padding)
+def assert_equal(ours, theirs, tolerance=1e-4):
     for a, b in zip(jax.tree.leaves(ours), jax.tree.leaves(theirs), strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4)
+        scale = np.abs(b).max()
+        np.testing.assert_allclose(a / scale, b / scale, atol=tolerance)
 
 
-def test_im2col_stays_a_matrix_product_under_vmap():
-    x, k = draw(4, 2, 6, 6, 1), draw(4, 3, 3, 1, 2, seed=1)
-    each = jax.vmap(lambda x, k: convolution.im2col(x, k, (1, 1), "SAME"))
-    jaxpr = str(jax.make_jaxpr(each)(x, k))
-    assert "dot_general" in jaxpr
-    assert "conv_general_dilated" not in jaxpr
+@pytest.mark.parametrize("name", CASES)
+def test_value_and_gradients_are_those_of_lax(name):
+    x, kernel, options = operands(name)
+    theirs = jax.jit(partial(result, lax.conv_general_dilated, options))(x, kernel)
+    for ours in (convolution.convolve, convolution.im2col):
+        assert_equal(jax.jit(partial(result, ours, options))(x, kernel), theirs)
+
+
+@pytest.mark.parametrize("name", ["twocnn", "strides", "groups"])
+def test_clients_with_kernels_of_their_own_are_convolved_each(name):
+    x, kernel, options = operands(name, 2, 3)  # runs, clients
+    ours = partial(result, convolution.convolve, options)
+    found = jax.jit(jax.vmap(jax.vmap(ours)))(x, kernel)
+    theirs = jax.jit(partial(result, lax.conv_general_dilated, options))
+    for place in np.ndindex(2, 3):
+        of_client = jax.tree.map(operator.itemgetter(place), found)
+        assert_equal(of_client, theirs(x[place], kernel[place]))
+
+
+def test_clients_with_one_kernel_are_so_many_more_images():
+    x, _, options = operands("twocnn", 3)
+    _, kernel, _ = operands("twocnn")
+    each = jax.vmap(partial(result, convolution.convolve, options), (0, None))
+    theirs = jax.vmap(partial(result, lax.conv_general_dilated, options), (0, None))
+    assert_equal(jax.jit(each)(x, kernel), jax.jit(theirs)(x, kernel))
+    over = jax.vmap(lambda x: convolution.convolve(x, kernel, (1, 1), "SAME"))
+    # No loop: a single convolution.
+    assert "while" not in jax.jit(over).lower(x).as_text()
+
+
+def test_large_images_are_read_by_blocks(monkeypatch):
+    x, kernel, options = operands("twocnn")
+    theirs = result(lax.conv_general_dilated, options, x, kernel)
+    monkeypatch.setattr(convolution_forms, "LARGE", 0)
+    monkeypatch.setattr(convolution_forms, "BLOCK", 900)  # three of seven rows
+    calls = []
+    slid = convolution_forms._slid
+    monkeypatch.setattr(
+        convolution_forms, "_slid", lambda *args: calls.append(args) or slid(*args)
+    )
+    convolution._operation.cache_clear()
+    ours = result(convolution.convolve, options, x, kernel)
+    convolution._operation.cache_clear()
+    assert_equal(ours, theirs)
+    assert {block.shape[0] for _, block, _ in calls} == {3, 1}
+
+
+def kinds(platform, function, *operands):
+    """Names of StableHLO's operations in the function lowered for a platform."""
+    traced = jax.jit(function).trace(*operands)
+    text = traced.lower(lowering_platforms=(platform,)).as_text()
+    return {word for word in ("convolution", "dot_general") if word in text}
+
+
+@pytest.mark.parametrize("platform", ["cpu", "cuda", "tpu"])
+def test_the_platform_is_that_of_the_lowering(platform):
+    x, kernel, options = operands("few channels")
+
+    def gradients(x, kernel):
+        return result(convolution.convolve, options, x, kernel)
+
+    expected = {"dot_general"} if platform == "cpu" else {"convolution"}
+    assert kinds(platform, gradients, x, kernel) == expected
+
+
+@pytest.mark.parametrize("platform", ["cuda", "tpu"])
+def test_kernels_by_client_are_matrix_products_elsewhere(platform):
+    x, kernel, options = operands("twocnn", 3)
+    each = jax.vmap(partial(result, convolution.convolve, options))
+    assert kinds(platform, each, x, kernel) == {"dot_general"}
+
+
+def test_a_wider_type_is_that_of_the_result():
+    x, kernel = draw(1, 4, 4, 16), draw(3, 3, 16, 2)
+    half = x.astype(jnp.bfloat16), kernel.astype(jnp.bfloat16)
+    given = (*half, (1, 1), "SAME")
+    assert convolution.convolve(*given).dtype == jnp.bfloat16
+    wide = convolution.convolve(*given, preferred_element_type=jnp.float32)
+    theirs = lax.conv_general_dilated(
+        *given, dimension_numbers=NUMBERS, preferred_element_type=jnp.float32
+    )
+    np.testing.assert_allclose(wide, theirs, rtol=1e-5, atol=1e-5)
+    gradient = jax.grad(
+        lambda x: convolution.convolve(x, half[1], (1, 1), "SAME").sum()
+    )
+    assert gradient(half[0]).dtype == jnp.bfloat16
 
 
 @pytest.mark.parametrize(
-    "options",
-    [{"feature_group_count": 2}, {"rhs_dilation": (2, 1)}, {"lhs_dilation": (1, 2)}],
-)
-def test_im2col_refuses_what_it_cannot_do(options):
-    with pytest.raises(ValueError, match="use conv='lax'"):
-        convolution.im2col(
-            draw(1, 4, 4, 2), draw(3, 3, 2, 2), (1, 1), "SAME", **options
-        )
+    ("x", "kernel", "options", "said"),
+    [
+        ((1, 4, 2), (3, 2, 2), {}, r"\[B, H, W, I\]"),
+        ((1, 4, 4, 3), (3, 3, 2, 2), {}, "3 channels"),
+        ((1, 4, 4, 4), (3, 3, 2, 3), {"feature_group_count": 2}, "2 groups"),
+        ((1, 4, 4, 2), (3, 3, 2, 2), {"lhs_dilation": (1, 2)}, "conv='lax'"),
+    ],
+)  # fmt: skip
+def test_what_it_cannot_do_is_told(x, kernel, options, said):
+    with pytest.raises(ValueError, match=said):
+        convolution.convolve(draw(*x), draw(*kernel), (1, 1), "SAME", **options)
 
 
-def test_im2col_refuses_other_ranks():
-    with pytest.raises(ValueError, match=r"\[B, H, W, I\]"):
-        convolution.im2col(draw(1, 4, 2), draw(3, 2, 2), (1,), "SAME")
-
-
-def test_platform_chooses_the_convolution(monkeypatch):
+def test_the_convolution_of_a_name():
+    assert convolution.conv_for_platform() is convolution.convolve
     assert convolution.conv_for_platform("im2col") is convolution.im2col
     assert convolution.conv_for_platform("lax") is lax.conv_general_dilated
-    monkeypatch.setattr(jax, "default_backend", lambda: "cpu")
-    assert convolution.conv_for_platform() is convolution.im2col
-    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
-    assert convolution.conv_for_platform() is lax.conv_general_dilated
     with pytest.raises(ValueError, match="known: auto, im2col, lax"):
         convolution.conv_for_platform("winograd")
-
-
-@pytest.mark.parametrize(("size", "pad"), [(6, 0), (7, 0), (6, 1), (7, 1)])
-def test_max_pool_is_reduce_window(size, pad):
-    x = draw(2, size, size, 3)
-    sides = ((0, 0), (pad, pad), (pad, pad), (0, 0))
-    window = (1, 2, 2, 1)
-    expected = lax.reduce_window(x, -jnp.inf, lax.max, window, window, sides)
-    np.testing.assert_array_equal(convolution.max_pool(x, pad), expected)
-
-
-def test_max_pool_gives_the_gradient_to_the_maximum():
-    gradient = jax.grad(lambda x: jnp.sum(convolution.max_pool(x, 1)))(draw(1, 4, 4, 1))
-    assert set(np.unique(gradient)) == {0.0, 1.0}
-    assert gradient.sum() == 9
-
-
-def test_max_pool_refuses_images_without_a_square():
-    with pytest.raises(ValueError, match="1x4 pixels"):
-        convolution.max_pool(draw(2, 1, 4, 3))
-
-
-@pytest.mark.parametrize("pad", [0, 1])
-@pytest.mark.parametrize("stride", [1, 2])
-def test_depthwise_is_a_grouped_convolution(stride, pad):
-    x, k = draw(2, 9, 8, 5), draw(3, 3, 1, 5, seed=1)
-    wanted = lax.conv_general_dilated(
-        x, k, (stride, stride), [(pad, pad)] * 2,
-        dimension_numbers=NUMBERS, feature_group_count=5,
-    )  # fmt: skip
-    found = convolution.depthwise(x, k, stride, pad)
-    np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
-
-
-@pytest.mark.parametrize("size", [7, 8, 14])
-def test_window_max_is_reduce_window(size):
-    x = draw(2, size, size, 3)
-    sides = ((0, 0), (1, 1), (1, 1), (0, 0))
-    wanted = lax.reduce_window(x, -np.inf, lax.max, (1, 3, 3, 1), (1, 2, 2, 1), sides)
-    np.testing.assert_array_equal(
-        convolution.window_max(x, size=3, stride=2, pad=1), wanted
-    )

@@ -1,0 +1,252 @@
+"""A convolution and its two gradients, in the forms that they are computed in.
+
+`OURS` and `BY_LAX` hold "forward" of (x, kernel), "by_images" of (slope, kernel) and
+"by_kernel" of (x, slope), each also given the `Form`. Which form is fast on a CPU, in a
+loop, is measured in experiments/speed/REPORT.md.
+"""
+
+from collections.abc import Callable
+from functools import partial, reduce
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from pfljax.core.types import Array
+from pfljax.models.windows import Window, padded, reach, shifted
+
+NUMBERS = ("NHWC", "HWIO", "NHWC")
+# Of so few channels XLA's convolution fills no vector; of one it has a form of its own.
+FEW_CHANNELS = range(2, 16)
+# Bytes of a slope: one that outgrows a core's cache is read block by block.
+LARGE = 1_500_000
+BLOCK = 400_000
+Operation = Callable[..., Array]
+
+
+class Form(NamedTuple):
+    """All that is static of a convolution."""
+
+    window: Window
+    image: tuple[int, int]  # rows and columns
+    channels: int
+    outputs: int
+    groups: int = 1
+    precision: Any = None
+    columns: bool = False  # by matrix products, wherever it runs
+
+    @property
+    def slope(self) -> tuple[int, int]:
+        """Rows and columns of what the convolution gives."""
+        covered = reach(self.window)
+        steps = self.window.strides
+        before_and_behind = self.window.padding
+        sizes = zip(self.image, before_and_behind, covered, steps, strict=True)
+        h, w = ((size + sum(pad) - last) // step + 1 for size, pad, last, step in sizes)
+        return h, w
+
+
+def by_lax(x: Array, kernel: Array, form: Form) -> Array:
+    """XLA's convolution."""
+    return lax.conv_general_dilated(
+        x,
+        kernel,
+        window_strides=form.window.strides,
+        padding=form.window.padding,
+        rhs_dilation=form.window.dilation,
+        dimension_numbers=NUMBERS,
+        feature_group_count=form.groups,
+        precision=form.precision,
+    )
+
+
+def by_columns(x: Array, kernel: Array, form: Form) -> Array:
+    """The pixels under each window, [B, H', W', h * w * I], times the kernel."""
+    columns = _columns(x, form)
+    flat = kernel.reshape(-1, form.outputs)
+    return jnp.matmul(columns, flat, precision=form.precision)
+
+
+def by_channel(x: Array, kernel: Array, form: Form) -> Array:
+    """Each channel under its own filter: one multiply and add a pixel of the window."""
+    weights = kernel.reshape(-1, form.channels)
+    # Summed in the order of the window's pixels, one after another.
+    terms = map(jnp.multiply, shifted(x, form.window), weights)
+    return reduce(jnp.add, terms)
+
+
+def images_of(forward: Operation, slope: Array, kernel: Array, form: Form) -> Array:
+    """The gradient in the images of one of the forms above, by JAX."""
+    shape = (len(slope), *form.image, form.channels)
+    images = jax.ShapeDtypeStruct(shape, slope.dtype)
+    turned = jax.linear_transpose(lambda x: forward(x, kernel, form), images)
+    (gradient,) = turned(slope)
+    return gradient
+
+
+def kernel_of(forward: Operation, x: Array, slope: Array, form: Form) -> Array:
+    """The gradient in the kernel of one of the forms above, by JAX."""
+    shape = (*form.window.size, form.channels // form.groups, form.outputs)
+    kernel = jax.ShapeDtypeStruct(shape, x.dtype)
+    turned = jax.linear_transpose(lambda kernel: forward(x, kernel, form), kernel)
+    (gradient,) = turned(slope)
+    return gradient
+
+
+def columns_kernel(x: Array, slope: Array, form: Form) -> Array:
+    """The kernel's gradient as (dY^T X)^T, faster on CPU than X^T dY.
+
+    The barrier keeps XLA from folding the transposition back into the product.
+    """
+    columns = _columns(x, form)
+    # One row a window, over all images: one product sums over both.
+    dy = slope.reshape(-1, form.outputs)
+    flat = columns.reshape(-1, columns.shape[-1])
+    product = jnp.matmul(dy.T, flat, precision=form.precision)
+    transposed = lax.optimization_barrier(product)
+    return transposed.T.reshape(*form.window.size, form.channels, form.outputs)
+
+
+def turned_images(slope: Array, kernel: Array, form: Form) -> Array:
+    """The gradient in the images as a convolution of the slope, for strides of 1."""
+    flipped = kernel[::-1, ::-1].transpose(0, 1, 3, 2)
+    last = [n - 1 for n in reach(form.window)]
+    sides = [
+        (end - before, end - behind)
+        for end, (before, behind) in zip(last, form.window.padding, strict=True)
+    ]
+    return by_lax(slope, flipped, _with_padding(form, sides))
+
+
+def turned_kernel(x: Array, slope: Array, form: Form) -> Array:
+    """The gradient in the kernel as a convolution of channels with the slope.
+
+    x as [I, H, W, B], and the slope as the kernel [H', W', B, O], for strides of 1: the
+    only form of it that XLA's CPU convolution is fast at, within a loop.
+    """
+    images = padded(x, form.window.padding).transpose(3, 1, 2, 0)
+    kernel = slope.transpose(1, 2, 0, 3)
+    rows = len(kernel)
+    # The slope is read once a channel: by blocks of rows that stay in the cache.
+    step = rows
+    size = _bytes(slope)
+    if size > LARGE:
+        step = max(1, rows * BLOCK // size)
+    behind = reach(form.window)[0] - 1
+    gradients = []
+    for row in range(0, rows, step):
+        block = kernel[row : row + step]
+        seen = images[:, row : row + len(block) + behind]
+        gradients.append(_slid(seen, block, form))
+    return reduce(jnp.add, gradients).transpose(1, 2, 0, 3)
+
+
+def forward(x: Array, kernel: Array, form: Form) -> Array:
+    """The convolution, in the form that is fast."""
+    return _fast(form)(x, kernel, form)
+
+
+def by_images(slope: Array, kernel: Array, form: Form) -> Array:
+    """The gradient in the images, in the form that is fast."""
+    fast = _fast(form)
+    # Large images: the product reads them once, and so few windows overlap little.
+    if fast is by_lax and _bytes(slope) <= LARGE:
+        return turned_images(slope, kernel, form)
+    if fast is by_lax:
+        fast = by_columns
+    return images_of(fast, slope, kernel, form)
+
+
+def by_kernel(x: Array, slope: Array, form: Form) -> Array:
+    """The gradient in the kernel, in the form that is fast."""
+    fast = _fast(form)
+    if fast is by_lax:
+        return turned_kernel(x, slope, form)
+    if fast is by_columns:
+        return columns_kernel(x, slope, form)
+    return kernel_of(fast, x, slope, form)
+
+
+def _fast(form: Form) -> Operation:
+    """Which of the forms a convolution without groups, or by channel, takes."""
+    if form.groups > 1:
+        return by_channel
+    if form.columns or form.channels in FEW_CHANNELS or not _slides(form):
+        return by_columns
+    return by_lax
+
+
+def _slides(form: Form) -> bool:
+    """Whether XLA's fast convolution takes it and its gradients: it takes no strides
+    with profit, no image smaller than the kernel, and no padding beyond it."""
+    window = form.window
+    covered = reach(window)
+    sizes = zip((*form.image, *form.slope), covered * 2, strict=True)
+    return (
+        window.strides == (1, 1)
+        and window.size != (1, 1)
+        and all(size >= last for size, last in sizes)
+        and all(
+            max(pad) < last for pad, last in zip(window.padding, covered, strict=True)
+        )
+    )
+
+
+def _in_groups(operation: Operation) -> Operation:
+    """The operation of each group by itself, but for groups of a single channel."""
+
+    def over_groups(first: Array, second: Array, form: Form) -> Array:
+        if form.groups == 1 or form.groups == form.channels == form.outputs:
+            return operation(first, second, form)
+        one = form._replace(
+            groups=1,
+            channels=form.channels // form.groups,
+            outputs=form.outputs // form.groups,
+        )
+        # Channels are the last axis of all that is here.
+        pairs = zip(
+            jnp.split(first, form.groups, axis=-1),
+            jnp.split(second, form.groups, axis=-1),
+            strict=True,
+        )
+        return jnp.concatenate([operation(*pair, one) for pair in pairs], axis=-1)
+
+    return over_groups
+
+
+def _columns(x: Array, form: Form) -> Array:
+    """The pixels under each window: [B, H', W', h * w * I], in the kernel's order."""
+    return jnp.concatenate(shifted(x, form.window), axis=-1)
+
+
+def _with_padding(form: Form, sides: Any) -> Form:
+    return form._replace(window=form.window._replace(padding=tuple(sides)))
+
+
+def _slid(images: Array, kernel: Array, form: Form) -> Array:
+    """The kernel over images that are padded, a step of it a pixel of the window."""
+    return lax.conv_general_dilated(
+        images,
+        kernel,
+        window_strides=form.window.dilation,
+        padding="VALID",
+        dimension_numbers=NUMBERS,
+        precision=form.precision,
+    )
+
+
+def _bytes(array: Array) -> int:
+    return array.size * array.dtype.itemsize
+
+
+OURS: dict[str, Operation] = {
+    "forward": _in_groups(forward),
+    "by_images": _in_groups(by_images),
+    "by_kernel": _in_groups(by_kernel),
+}
+BY_LAX: dict[str, Operation] = {
+    "forward": by_lax,
+    "by_images": partial(images_of, by_lax),
+    "by_kernel": partial(kernel_of, by_lax),
+}

@@ -1,0 +1,47 @@
+"""Pooling of images by slices, which stay fast in loops and under `vmap`."""
+
+from functools import reduce
+
+import jax.numpy as jnp
+
+from pfljax.core.types import Array
+from pfljax.models.windows import Window, all_sides, padded, shifted
+
+
+def max_pool(x: Array, pad: int = 0) -> Array:
+    """Maximum of each 2x2 square: [B, H, W, C] -> [B, (H + 2 pad) // 2, ..., C].
+
+    `pad` adds rows and columns of -inf on every side, as torch does; an odd last row
+    or column is dropped.
+
+    Raises:
+      ValueError: for an image of fewer than 2x2 pixels.
+    """
+    if pad:
+        sides = all_sides(pad)
+        x = padded(x, sides, fill=-jnp.inf)
+    batch_size, h, w, channels = x.shape
+    if min(h, w) < 2:
+        raise ValueError(
+            f"max_pool got an image of {h}x{w} pixels, expected 2x2 or more; "
+            "choose a model with fewer pools or larger images"
+        )
+    rows = h // 2
+    columns = w // 2
+    even = x[:, : 2 * rows, : 2 * columns]
+    # Squares do not overlap: axes 2 and 4, whose gradient needs no scatter.
+    squares = even.reshape(batch_size, rows, 2, columns, 2, channels)
+    return squares.max(axis=(2, 4))
+
+
+def window_max(x: Array, *, size: int, stride: int, pad: int) -> Array:
+    """Maximum of each square of `size` pixels: [B, H, W, C] -> [B, H', W', C].
+
+    `pad` adds rows and columns of -inf on every side.
+    """
+    window = Window(
+        size=(size, size),
+        strides=(stride, stride),
+        padding=all_sides(pad),
+    )
+    return reduce(jnp.maximum, shifted(x, window, fill=-jnp.inf))

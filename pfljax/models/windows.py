@@ -1,0 +1,64 @@
+"""Windows that slide over images, and what each of their pixels sees."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import jax.numpy as jnp
+from jax import lax
+
+from pfljax.core.types import Array
+
+Sides = tuple[tuple[int, int], tuple[int, int]]
+
+
+class Window(NamedTuple):
+    """A window over images; each pair is of rows and columns."""
+
+    size: tuple[int, int]
+    strides: tuple[int, int] = (1, 1)
+    padding: Sides = ((0, 0), (0, 0))  # before and behind
+    dilation: tuple[int, int] = (1, 1)  # of the window's own pixels
+
+
+def reach(window: Window) -> tuple[int, int]:
+    """Pixels from the first that a window covers to its last, rows and columns."""
+    h, w = ((n - 1) * d + 1 for n, d in zip(window.size, window.dilation, strict=True))
+    return h, w
+
+
+def sides_of(
+    padding: str | Sequence[tuple[int, int]], image: Sequence[int], window: Window
+) -> Sides:
+    """ "SAME", "VALID" or pairs, as pairs."""
+    if isinstance(padding, str):
+        padding = lax.padtype_to_pads(image, reach(window), window.strides, padding)
+    rows, columns = padding
+    return (rows[0], rows[1]), (columns[0], columns[1])
+
+
+def all_sides(pad: int) -> Sides:
+    """The same padding before and behind the rows, and the columns."""
+    return (pad, pad), (pad, pad)
+
+
+def padded(x: Array, sides: Sides, fill: float = 0.0) -> Array:
+    """Images [B, H, W, C] with rows and columns of `fill` on their sides."""
+    rows, columns = sides
+    return jnp.pad(x, ((0, 0), rows, columns, (0, 0)), constant_values=fill)
+
+
+def shifted(x: Array, window: Window, fill: float = 0.0) -> list[Array]:
+    """What each pixel of the window sees of the images, h * w times [B, H', W', C]."""
+    x = padded(x, window.padding, fill)
+    rows = _seen(x.shape[1], window, axis=0)
+    columns = _seen(x.shape[2], window, axis=1)
+    # Row by row, as a kernel [h, w, I, O] lies in memory.
+    return [x[:, row, column] for row in rows for column in columns]
+
+
+def _seen(length: int, window: Window, axis: int) -> list[slice]:
+    """Along one axis: what each pixel of a window sees, window after window."""
+    last = length - reach(window)[axis] + 1
+    offsets = (n * window.dilation[axis] for n in range(window.size[axis]))
+    step = window.strides[axis]
+    return [slice(offset, offset + last, step) for offset in offsets]
