@@ -25,7 +25,6 @@ A column of a table is one problem. For each method it is one sweep over the see
 OUT/COLUMN/METHOD: killed, the same command goes on with the runs that are not finished.
 """
 
-import os
 import re
 import sys
 from collections.abc import Mapping, Sequence
@@ -287,7 +286,7 @@ def fill(asked: Asked, column: Column, label: str, out: Path) -> bool:
         experiment = experiment.replace(**named)
         results = sweep(experiment, {"seed": asked.seeds}, out=folder, quiet=False)
     except errors.KINDS as error:
-        if os.environ.get("PFLJAX_TRACE"):
+        if errors.tracing():
             raise
         print(f"not run: {error}", file=sys.stderr, flush=True)
         return False

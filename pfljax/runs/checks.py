@@ -5,7 +5,7 @@ from typing import Any, get_args, get_origin
 
 from pfljax import registry
 from pfljax.registry import Choice, Range
-from pfljax.runs import chosen
+from pfljax.runs import chosen, fingerprint
 from pfljax.runs.settings import FIELDS, Experiment, flat
 
 STORES = ("device", "host", "disk")
@@ -49,7 +49,11 @@ def check(
     _check_model(experiment.method.model, own_model)
     # Here alone: methods load JAX, which a reader of a run folder does without.
     from pfljax import algorithms
+    from pfljax.runtime import devices
 
+    devices.check_precision()
+    # Read where rows are given alone, but told in every run: it was meant for one.
+    fingerprint.mode()
     method = experiment.method
     factory = algorithms.method(method.algorithm)
     check_option_names(method.algorithm, factory)

@@ -28,14 +28,24 @@ ENDS = 64  # rows at either end of them
 WEYL = np.uint64(0x9E3779B97F4A7C15)  # 2**64 over the golden ratio: spreads evenly
 
 
-def of_rows(name: str, x: np.ndarray) -> dict[str, int]:
-    """{"NAME_crc32": checksum} of rows x [N, ...], {"NAME_sample_crc32": ...}, or both.
+def mode() -> str | None:
+    """The one that PFLJAX_CHECKSUM says; None leaves it to the size of the rows.
 
     Raises:
       ValueError: PFLJAX_CHECKSUM is neither full nor sampled.
     """
     wanted = os.environ.get(VARIABLE) or None
     registry.require(VARIABLE, wanted, wanted in (None, *MODES), " or ".join(MODES))
+    return wanted
+
+
+def of_rows(name: str, x: np.ndarray) -> dict[str, int]:
+    """{"NAME_crc32": checksum} of rows x [N, ...], {"NAME_sample_crc32": ...}, or both.
+
+    Raises:
+      ValueError: PFLJAX_CHECKSUM is neither full nor sampled.
+    """
+    wanted = mode()
     checksums = {}
     if wanted == "full" or (wanted is None and x.nbytes <= FULL_BYTES):
         checksums[f"{name}_crc32"] = _crc32(x)

@@ -17,6 +17,7 @@ figures/, report.html
 """
 
 import contextlib
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -46,6 +47,7 @@ FILES = (
     "timing.jsonl",
 )
 FOLDERS = ("checkpoints", "clients", "landscape", "figures", "runs")
+PICTURE = re.compile(rb'<img alt="([\w ]+)"')  # of the page: the name of a figure
 MARKS = {"run": "config.json", "sweep": "sweep.json"}  # who has a folder
 
 
@@ -55,11 +57,23 @@ def finished(folder: Path) -> bool:
 
 
 def drawn(folder: Path) -> bool:
-    """Whether the report, whole, and its figures are there."""
+    """Whether the report, whole, and the figures that it shows are there."""
     page = folder / "report.html"
     if not page.is_file() or not (folder / "figures").is_dir():
         return False
-    return page.read_bytes().rstrip().endswith(b"</html>")
+    content = page.read_bytes()
+    if not content.rstrip().endswith(b"</html>"):
+        return False
+    shown = [name.decode().replace(" ", "_") for name in PICTURE.findall(content)]
+    return all(_is_whole_figure(folder / "figures" / name) for name in shown)
+
+
+def _is_whole_figure(stem: Path) -> bool:
+    """Whether the files of a figure hold something."""
+    # A report draws no landscape: without its picture the page is written anew.
+    kinds = (".png",) if stem.name.startswith("landscape_") else (".png", ".pdf")
+    files_of_it = [stem.with_name(stem.name + kind) for kind in kinds]
+    return all(file.is_file() and file.stat().st_size for file in files_of_it)
 
 
 @contextmanager

@@ -45,7 +45,7 @@ def read(
             round_ = record["round"]
             if round_ > last_round:
                 continue
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             break  # a line half written by a kill; nothing follows it
         if not evaluated(round_):  # it was the last of a run that now goes on
             record.pop("evaluations", None)

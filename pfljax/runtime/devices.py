@@ -60,6 +60,15 @@ def check(wanted: int | None = None) -> list[Any]:
     return devices
 
 
+def check_precision() -> None:
+    """Raises a ValueError where JAX makes float64 of numbers: pfljax is of float32."""
+    if _config.jax_enable_x64:
+        raise ValueError(
+            "JAX_ENABLE_X64 is set, but pfljax trains in float32; unset it, or set "
+            "jax_enable_x64 to False"
+        )
+
+
 def _no_device(error: Exception) -> str:
     """Why JAX has no device, in one line."""
     asked = _config.jax_platforms or ""

@@ -36,8 +36,14 @@ EXIT = (SYSCALL, bytes.fromhex("b8e7000000 bf02000000"), SYSCALL)  # eax = 231, 
 FRAME = re.compile(r'^ *File "(?P<file>.*)", line (?P<line>\d+)')
 OF_JAX = ("/jax/_src/", "/jaxlib/")
 CALLBACK_LOGS = ("jax._src.callback", "jax._src.debugging")  # of that trace as well
+NO = ("", "0")  # of an environment variable that says yes or no
 
 _abort_handlers: list[Any] = []  # C calls them: they must never be freed
+
+
+def tracing() -> bool:
+    """Whether PFLJAX_TRACE, an environment variable, asks for tracebacks."""
+    return os.environ.get("PFLJAX_TRACE", "") not in NO
 
 
 @contextlib.contextmanager
@@ -48,8 +54,7 @@ def in_one_line(program: str | None = None) -> Iterator[None]:
     it is the name of the script. Where nobody reads on, as after `| head`, it ends
     without a word.
     """
-    tracing = bool(os.environ.get("PFLJAX_TRACE"))
-    if not tracing:
+    if not tracing():
         for name in CALLBACK_LOGS:
             logging.getLogger(name).setLevel(logging.CRITICAL)
     try:
@@ -59,7 +64,7 @@ def in_one_line(program: str | None = None) -> Iterator[None]:
         _discard_output()
         sys.exit(NO_READER)
     except KINDS as error:
-        if tracing:
+        if tracing():
             raise
         line = f"{program or Path(sys.argv[0]).name}: {sentence(error)}"
         if _callback_failure(error):

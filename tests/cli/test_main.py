@@ -127,13 +127,22 @@ def test_run_again_does_nothing(done):
     assert times(folder) == before
 
 
-def test_lost_figures_are_drawn_again(done, tmp_path):
+@pytest.mark.parametrize(
+    "lose",
+    [
+        shutil.rmtree,
+        lambda figures: (figures / "learning_curves.png").unlink(),
+        lambda figures: (figures / "lambda_curve.pdf").write_bytes(b""),
+    ],
+)
+def test_lost_figures_are_drawn_again(done, tmp_path, lose):
     folder = shutil.copytree(done[0], tmp_path / "run")
-    shutil.rmtree(folder / "figures")
+    lose(folder / "figures")
     code, _, errors = tiny.main("resume", folder)
     assert code == 0, errors
     drawn = {path.name for path in (folder / "figures").iterdir()}
     assert drawn == {p.name for p in (done[0] / "figures").iterdir()}
+    assert all(path.stat().st_size for path in (folder / "figures").iterdir())
     assert "is finished" in tiny.main("resume", folder)[1]
 
 
@@ -451,3 +460,16 @@ def test_unknown_options_and_values_name_the_known(args, message):
     code, _, errors = tiny.main(*args)
     assert (code, errors.count("\n")) == (2, 1)
     assert message in errors
+
+
+@pytest.mark.parametrize("no", ["", "0"])
+def test_a_trace_that_is_not_asked_for_is_not_shown(no, monkeypatch):
+    monkeypatch.setenv("PFLJAX_TRACE", no)
+    code, _, errors = tiny.main("list", "models", "--bogus")
+    assert (code, errors.count("\n")) == (2, 1)
+
+
+def test_a_trace_that_is_asked_for_is_shown(monkeypatch):
+    monkeypatch.setenv("PFLJAX_TRACE", "1")
+    with pytest.raises(ValueError, match="has no option --bogus"):
+        tiny.main("list", "models", "--bogus")

@@ -169,7 +169,15 @@ def test_lines_after_the_checkpoint_and_half_lines_are_cut(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "line", ["3", "{}", '{"round": 2, "loss": NaN}', '{"round": null}', "\x00\x00"]
+    "line",
+    [
+        "3",
+        "{}",
+        '{"round": 2, "loss": NaN}',
+        '{"round": null}',
+        "\x00\x00",
+        pytest.param("[" * 100_000, id="deep"),
+    ],
 )
 def test_lines_after_a_damaged_one_are_cut(tmp_path, line):
     file = tmp_path / "log.jsonl"

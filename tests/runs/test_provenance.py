@@ -208,6 +208,14 @@ def test_the_checksum_is_chosen(monkeypatch):
         fingerprint.of_rows("x", small)
 
 
+def test_a_wrong_mode_is_told_in_every_run(tmp_path, monkeypatch):
+    monkeypatch.setenv("PFLJAX_CHECKSUM", "bogus")
+    job = SETTINGS.replace(out=str(tmp_path / "run"))
+    with pytest.raises(ValueError, match="PFLJAX_CHECKSUM is 'bogus'; expected full o"):
+        simulate.run(job, quiet=True)
+    assert not (tmp_path / "run").exists()
+
+
 def test_rows_that_no_checksum_compares_are_refused(tmp_path, described, monkeypatch):
     job = SETTINGS.replace(out=str(tmp_path))
     begin(job, made(test=0.4, validation=0.1))
