@@ -152,6 +152,11 @@ def _function(name: str, source: Source) -> Callable:
     except BaseException as error:
         if is_ctrl_c(error):
             raise
+        if _is_of_jax_variable(error):
+            raise ValueError(
+                f"JAX cannot read an environment variable ({error}); mend it, or unset "
+                "it"
+            ) from error
         raise ValueError(
             f"the method {name!r} cannot be imported: {told(error, source.file)}; "
             "mend its file, or take it out of the folders of PFLJAX_METHODS"
@@ -218,13 +223,23 @@ def is_ctrl_c(error: BaseException) -> bool:
     return raises and isinstance(error, KeyboardInterrupt)
 
 
+def _is_of_jax_variable(error: BaseException) -> bool:
+    """Whether JAX's import failed at a variable: the first file that needs it fails."""
+    if not isinstance(error, ValueError):
+        return False
+    *_, innermost = traceback.extract_tb(error.__traceback__)
+    return Path(innermost.filename).parts[-3:] == ("jax", "_src", "config.py")
+
+
 def told(error: BaseException, file: Path) -> str:
     """FILE:LINE: what went wrong, by the last line of the file that was reached."""
     kind = type(error).__name__
     # JAX explains its errors in paragraphs; the first line says what came.
     message = str(error).partition("\n")[0]
     if isinstance(error, SyntaxError):
-        return f"{error.filename}:{error.lineno}: {kind}: {error.msg}"
+        # Bytes that are no text at all have neither a name nor a line.
+        place = f"{error.filename}:{error.lineno}" if error.filename else str(file)
+        return f"{place}: {kind}: {error.msg}"
     frames = traceback.extract_tb(error.__traceback__)
     # Python knows files by their absolute paths; PFLJAX_METHODS may have others.
     path = os.path.abspath(file)

@@ -1,5 +1,6 @@
 """What a method has to return, checked while its functions are traced."""
 
+import inspect
 from typing import Any
 
 import jax
@@ -30,20 +31,22 @@ def check_state(
     its `owner`, "client" or "server". Later it would be an error of the loop over
     rounds, which names no method, or a dtype that the scatter casts in silence.
     """
-    change = _first_change(before, after)
+    change = first_change(before, after)
     if change is None:
         return
     # By the role: the function may be a lambda, or have any name. It was written in
     # `ditto` if it is `ditto.<locals>.train`.
     function = getattr(algorithm, role)
     written_in = getattr(function, "__qualname__", repr(function)).partition(".")[0]
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    where = f"; mend {code.co_filename}:{code.co_firstlineno}" if code else ""
     raise ValueError(
         f"{written_in}: `{role}` returned another {owner} state than it began with: "
-        f"{change}; keep the structure, shapes and dtypes of `init`"
+        f"{change}; keep the structure, shapes and dtypes of `init`{where}"
     )
 
 
-def _first_change(before: Any, after: Any) -> str | None:
+def first_change(before: Any, after: Any) -> str | None:
     """The first leaf that two states do not share, and how it was and is."""
     old = _forms(before)
     new = _forms(after)

@@ -53,12 +53,17 @@ def build(name: str, task: Task, local: Local, options: Mapping[str, Any]) -> Al
     """
     factory = algorithms.method(name)
     file = algorithms.file_of(name)
-    if LIBRARY in file.parents:
-        algorithm = factory(task, local, **options)
-    else:
+    if is_own(name):
         algorithm = _own(factory, file, task, local, options)
+    else:
+        algorithm = factory(task, local, **options)
     _check_parts(name, algorithm, task)
     return algorithm
+
+
+def is_own(name: str) -> bool:
+    """Whether the method's file is none of pfljax."""
+    return LIBRARY not in algorithms.file_of(name).parents
 
 
 def _check_parts(name: str, algorithm: Algorithm, task: Task) -> None:
@@ -103,10 +108,10 @@ def fitting(name: str) -> Iterator[None]:
     """
     try:
         yield
-    except MISFITS as error:
-        file = algorithms.file_of(name)
-        if LIBRARY in file.parents:
+    except (*MISFITS, ValueError) as error:
+        if not is_own(name) or is_told(error):
             raise
+        file = algorithms.file_of(name)
         kind = type(error).__name__
         # JAX explains its errors in paragraphs; the first line says what came.
         came = str(error).partition("\n")[0]
@@ -115,6 +120,16 @@ def fitting(name: str) -> Iterator[None]:
             f"({kind}: {came}); mend {file} (see pfljax conformance {name}); "
             "PFLJAX_TRACE=1 shows where it was"
         ) from error
+
+
+def is_told(error: BaseException) -> bool:
+    """Whether pfljax refused something itself: JAX raises ValueErrors as well."""
+    if not isinstance(error, ValueError):
+        return False
+    *_, innermost = traceback.extract_tb(error.__traceback__)
+    within = LIBRARY in Path(os.path.abspath(innermost.filename)).parents
+    # JAX takes its own frames out, so that what it raises ends at our call of it.
+    return within and (innermost.line or "").startswith("raise")
 
 
 def _check_call(owner: str, function: Any, parameters: tuple[str, ...]) -> None:

@@ -18,7 +18,7 @@ from pfljax.evaluation.views import View, views_of
 from pfljax.runs.settings import Experiment
 from pfljax.runtime import devices
 from pfljax.runtime.programs import kept
-from pfljax.simulate import given
+from pfljax.simulate import given, judged
 from pfljax.simulate.components import Shape, make_setting, make_task, shape_of
 
 LONGEST_CALL = 1000  # rounds of one call: the length of the buffer of training metrics
@@ -95,6 +95,8 @@ def _simulation(experiment: Experiment, shape: Shape, own: Given | None) -> Simu
     setting = make_setting(experiment, task, shape)
     algorithm = setting.algorithm
     num_clients = shape.num_clients
+    name = experiment.method.algorithm
+    judged.check(name, setting, task, num_clients, shape.input_shape)
     # Newcomers have nothing but a local training, so they are judged after it as well.
     trained = experiment.evaluation.trained or experiment.data.unseen > 0
     views = views_of(algorithm, trained)

@@ -15,7 +15,7 @@ from pfljax.core.types import Task
 from pfljax.models import check_task
 from pfljax.runs.config import UNHASHED
 from pfljax.runs.settings import Experiment, flat
-from pfljax.simulate import components
+from pfljax.simulate import components, judged
 from pfljax.simulate.components import Shape
 from pfljax.sweep.points import Point
 
@@ -137,6 +137,8 @@ def _check_built(experiment: Experiment, shape: Shape, task: Task | None) -> Non
     # A sweep deals whole runs to the devices: none is split over them.
     on_one_device = experiment.replace(devices=None)
     setting = components.make_setting(on_one_device, model, shape)
+    name = experiment.method.algorithm
+    judged.check(name, setting, model, shape.num_clients, shape.input_shape)
     traffic_of(
         setting.algorithm,
         model,

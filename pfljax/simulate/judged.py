@@ -1,0 +1,121 @@
+"""What a method of one's own is judged by, traced before anything is compiled.
+
+An evaluation would take logits of any shape: `argmax` and the labels broadcast.
+"""
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from pfljax import algorithms
+from pfljax.core.communication import shapes_of_client
+from pfljax.core.types import Batch, ClientData, Key, Task, Turn
+from pfljax.engine import Setting
+from pfljax.engine.contract import first_change
+from pfljax.simulate import methods
+
+
+def check(
+    name: str,
+    setting: Setting,
+    task: Task,
+    num_clients: int,
+    input_shape: tuple[int, ...],
+) -> None:
+    """Refuses a method of one's own whose models give no logits [B, K].
+
+    Raises:
+      ValueError: it names the method, its file and the function that is at fault.
+    """
+    if not methods.is_own(name):
+        return
+    algorithm = setting.algorithm
+    batch_size = setting.local.batch_size
+    batch = _shapes_of_batch(batch_size, input_shape)
+
+    def judge(key: Key, data: ClientData, batch: Batch) -> None:
+        params = task.init(key)
+        server = algorithm.init(params, num_clients, key)
+        client = algorithm.init_client(params, jnp.int32(0), key)
+        turn = Turn(
+            key=key,
+            round=jnp.int32(0),
+            steps=jnp.int32(1),
+            id=jnp.int32(0),
+            num_clients=num_clients,
+            public=data,
+        )
+
+        def logits(
+            role: str, model: Any, predict: Callable = algorithm.predict
+        ) -> None:
+            with _fitting(name, role):
+                made = predict(model, batch)
+            _check_logits(name, made, batch_size, task.num_classes)
+
+        if algorithm.server_model is not None:
+            logits("server_model", algorithm.server_model(server), task.predict)
+        if algorithm.personal is None:
+            if algorithm.server_model is not None:
+                logits("server_model", algorithm.server_model(server))
+            return
+        model = algorithm.personal(turn, server, client, data)
+        logits("personal", model)
+        if algorithm.newcomer is not None:
+            newcomer = algorithm.newcomer(turn, server, data)
+            _check_newcomer(name, model, newcomer)
+
+    key: Any = jax.eval_shape(jax.random.key, 0)
+    jax.eval_shape(judge, key, shapes_of_client(input_shape), batch)
+
+
+def _shapes_of_batch(batch_size: int, input_shape: tuple[int, ...]) -> Any:
+    """A minibatch as shapes."""
+    shape: Any = jax.ShapeDtypeStruct
+    return Batch(
+        x=shape((batch_size, *input_shape), jnp.float32),
+        y=shape((batch_size,), jnp.int32),
+        mask=shape((batch_size,), jnp.float32),
+    )
+
+
+@contextlib.contextmanager
+def _fitting(name: str, role: str) -> Iterator[None]:
+    """Around `predict`: a model that it cannot take is told by who gave it."""
+    try:
+        yield
+    # Layers raise errors of their own where parameters are missing.
+    except Exception as error:
+        if methods.is_told(error):
+            raise
+        came = str(error).partition("\n")[0]
+        raise ValueError(
+            f"what `{role}` of the method {name!r} returned does not fit what predicts "
+            f"by it ({type(error).__name__}: {came}); expected a model; mend "
+            f"{algorithms.file_of(name)} (see pfljax conformance {name})"
+        ) from error
+
+
+def _check_logits(name: str, logits: Any, batch_size: int, num_classes: int) -> None:
+    expected = (batch_size, num_classes)
+    is_one = isinstance(logits, jax.Array)
+    if is_one and logits.shape == expected:
+        return
+    came = f"shape {list(logits.shape)}" if is_one else f"a {type(logits).__name__}"
+    raise ValueError(
+        f"`predict` of the method {name!r} returned logits of {came}; expected [B, K], "
+        f"here {list(expected)}: a row of {num_classes} logits for each of "
+        f"{batch_size} rows; mend {algorithms.file_of(name)}"
+    )
+
+
+def _check_newcomer(name: str, personal: Any, newcomer: Any) -> None:
+    change = first_change(personal, newcomer)
+    if change is not None:
+        raise ValueError(
+            f"`newcomer` of the method {name!r} returned another model than "
+            f"`personal`: {change}; mend {algorithms.file_of(name)}"
+        )

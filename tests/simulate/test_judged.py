@@ -1,0 +1,107 @@
+"""Models of methods of one's own that cannot be judged, and states that change."""
+
+import jax
+import pytest
+
+import tiny
+from pfljax import algorithms, forget_programs, run
+from pfljax.registry import require
+from pfljax.simulate import methods
+from pfljax.sweep import sweep
+
+
+def told(error, *parts):
+    """The message is one line that has these parts."""
+    text = str(error.value)
+    assert "\n" not in text
+    for part in parts:
+        assert part in text, text
+
+
+WRONG = """import jax, jax.numpy as jnp
+from pfljax.algorithms.fedavg import fedavg
+from pfljax.algorithms.multi_task.ditto import ditto
+def mym(task, local):
+    m = {base}(task, local)
+    return m._replace({role}={body})
+"""
+
+
+@pytest.mark.parametrize(
+    ("role", "body", "expected"),
+    [
+        (
+            "predict",
+            "lambda p, b: m.predict(p, b)[:1]",
+            r"of shape \[1, 10\]; expected",
+        ),
+        (
+            "predict",
+            "lambda p, b: jnp.zeros((len(b.x), 3))",
+            r"of shape \[20, 3\]; exp",
+        ),
+        ("predict", "lambda p, b: jnp.zeros(3)", r"shape \[3\]; .* here \[20, 10\]"),
+        ("predict", "lambda p, b: (1, 2)", r"of a tuple; expected \[B, K\]"),
+        ("personal", "lambda t, w, v, d: None", "returned does not fit what predicts"),
+        ("personal", "lambda t, w, v, d: {}", "returned does not fit what predicts"),
+        ("server_model", "lambda w: 3", "returned does not fit what predicts"),
+        ("newcomer", "lambda t, w, d: 3", "another model than `personal`: the leaf"),
+    ],
+)
+def test_models_that_cannot_be_judged(folder, tmp_path, role, body, expected):
+    base = "fedavg" if role == "server_model" else "ditto"
+    forget_programs()  # those of another test's file of this name
+    (folder / "mym.py").write_text(WRONG.format(base=base, role=role, body=body))
+    small = tiny.TINY.replace(algorithm="mym", hyper={}, out=str(tmp_path / "run"))
+    for use in (lambda: run(small, quiet=True), lambda: sweep(small, {"seed": [0]})):
+        with pytest.raises(ValueError, match=expected) as error:
+            use()
+        told(error, f"`{role}` of the method 'mym'", f"mend {folder}/mym.py")
+
+
+@pytest.mark.parametrize(
+    ("role", "body"),
+    [
+        ("train", "lambda t, w, c, d: (jnp.zeros(3), *m.train(t, w, c, d)[1:])"),
+        ("aggregate", "lambda w, u, c: jax.tree.map(jnp.sum, w)"),
+        ("aggregate", "lambda w, u, c: 3"),
+    ],
+)
+def test_another_state_names_the_file(folder, tmp_path, role, body):
+    forget_programs()  # those of another test's file of this name
+    (folder / "mym.py").write_text(WRONG.format(base="ditto", role=role, body=body))
+    small = tiny.TINY.replace(algorithm="mym", hyper={}, out=str(tmp_path / "run"))
+    with pytest.raises(ValueError, match=f"mym: `{role}` returned another") as error:
+        run(small, quiet=True)
+    told(error, f"; mend {folder}/mym.py:6")
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "nul"])
+def test_a_file_that_is_no_text_is_named(folder, encoding):
+    code = "def mym(task, local):\n    pass\n"
+    data = b"\0" + code.encode() if encoding == "nul" else code.encode(encoding)
+    (folder / "mym.py").write_bytes(data)
+    with pytest.raises(ValueError, match="the method 'mym' cannot be imp") as error:
+        algorithms.method("mym")
+    told(error, f"{folder}/mym.py: SyntaxError: ")
+
+
+def test_a_variable_that_jax_cannot_read_is_no_fault_of_a_method(tmp_path):
+    env = tiny.environment(tmp_path, JAX_DEBUG_NANS="maybe")
+    done = tiny.command_line("run", "--algorithm", "fedavg", env=env, cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr == (
+        "pfljax: JAX cannot read an environment variable (invalid truth value 'maybe' "
+        "for environment 'JAX_DEBUG_NANS'); mend it, or unset it\n"
+    )
+
+
+def test_what_jax_refuses_of_a_method_names_it(folder):
+    (folder / "mym.py").write_text("def mym(task, local):\n    pass\n")
+    misfit = pytest.raises(ValueError, match=r"fit together \(ValueError: ")
+    with misfit as e, methods.fitting("mym"):
+        jax.numpy.broadcast_to(jax.numpy.zeros(3), (2,))
+    told(e, f"mend {folder}/mym.py")
+    less = pytest.raises(ValueError, match="lr is 3; expected less")
+    with less, methods.fitting("mym"):
+        require("lr", 3, False, "less")
