@@ -141,7 +141,8 @@ def assert_same_run(a: Path, b: Path):
 
     for name in ("metrics.jsonl", "summary.json", "partition.json"):
         assert (a / name).read_text() == (b / name).read_text(), name
-    assert_same_arrays(a / "per_client.npz", b / "per_client.npz")
+    for name in ("per_client.npz", "partition.npz"):
+        assert_same_arrays(a / name, b / name)
     assert_same(last_state(a), last_state(b))
 
 

@@ -15,13 +15,14 @@ from pfljax.runs.folder import (
     FolderError,
     check_unchanged,
     complete,
+    read_arrays,
     read_config,
     read_json,
     read_summary,
     write_arrays,
     write_json,
 )
-from pfljax.runs.settings import Experiment, flat
+from pfljax.runs.settings import HOME, Experiment, flat
 from pfljax.runtime import documents, environment, files
 
 # What of partition.json tells its clients and their rows from others. No data set names
@@ -94,16 +95,36 @@ def begin(
             write_json(path / name, value)
         # What the report could not be written of is told before anything trains.
         read_json(path / name)
-    if rows and not (path / "partition.npz").exists():
-        write_arrays(path / "partition.npz", rows)
+    _write_rows(path / "partition.npz", rows or {})
+
+
+def _write_rows(file: Path, rows: Mapping[str, np.ndarray]) -> None:
+    """Writes partition.npz where it is not that: it follows from data and settings."""
+    try:
+        written = read_arrays(file)
+    except FolderError:  # damaged
+        written = {}
+    same = written.keys() == rows.keys() and all(
+        written[name].dtype == rows[name].dtype
+        and np.array_equal(written[name], rows[name])
+        for name in rows
+    )
+    if rows and not same:
+        write_arrays(file, rows)
 
 
 def set_unhashed(path: Path, **changes: Any) -> None:
     """Rewrites config.json where these settings, which leave the state, differ."""
     old = read_config(path)
     new = old.replace(**changes)
-    if new != old:
-        write_json(path / "config.json", config.to_dict(new))
+    if new == old:
+        return
+    values = config.written(new)
+    # The others as they are: a later version may have more, of which no checksum knows.
+    settings = read_json(path / "config.json")
+    for name in changes:
+        settings.setdefault(HOME[name], {})[name] = values[name]
+    write_json(path / "config.json", settings)
 
 
 def _put_aside(folder: Path, rounds: int) -> None:

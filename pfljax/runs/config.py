@@ -11,6 +11,7 @@ from pfljax.runs.settings import GROUPS, HOME, Experiment, flat
 
 # These change no number of the run.
 UNHASHED = ("out", "label", "baseline", "devices", "homes", "keep", "store")
+CHANGEABLE = (*UNHASHED, "rounds")  # by going on
 
 
 def to_dict(experiment: Experiment) -> dict[str, Any]:
@@ -84,7 +85,7 @@ def digest(experiment: Experiment) -> str:
     # A longer run has the same first rounds, so its old checkpoints are its own, unless
     # a method goes by the number of rounds.
     if not looks_ahead(experiment):
-        left_out = (*UNHASHED, "rounds")
+        left_out = CHANGEABLE
     values = written(experiment)
     hashed = {name: values[name] for name in values if name not in left_out}
     # Sorted: the order in which settings are declared leaves the digest as it is.

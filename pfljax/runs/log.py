@@ -13,10 +13,18 @@ from typing import Any
 
 import numpy as np
 
-from pfljax.runtime import files
+from pfljax.runs import config
+from pfljax.runtime import documents, files
 
 Line = dict[str, Any]
-CHECKED = ("metrics.jsonl", "per_client.npz")  # by the summary of a finished run
+SETTINGS = "config.json"  # known by the settings that change a number
+CHECKED = (  # by the summary of a finished run
+    "metrics.jsonl",
+    "per_client.npz",
+    "partition.json",
+    "partition.npz",
+    SETTINGS,
+)
 
 
 def append(path: Path, lines: Sequence[Line]) -> None:
@@ -87,11 +95,18 @@ def checksum(
 
 def of_files(folder: Path) -> dict[str, int | None]:
     """CRC-32 of each file of `CHECKED`; None for one that is not there."""
-    sums: dict[str, int | None] = {}
-    for name in CHECKED:
-        file = folder / name
-        sums[name] = zlib.crc32(file.read_bytes()) if file.is_file() else None
-    return sums
+    return {name: _of_file(folder / name) for name in CHECKED}
+
+
+def _of_file(file: Path) -> int | None:
+    if not file.is_file():
+        return None
+    if file.name != SETTINGS:
+        return zlib.crc32(file.read_bytes())
+    # As they are written: a later version, which has more of them, finds the same.
+    settings = config.by_name(documents.read(file))
+    kept = {name: settings[name] for name in settings if name not in config.CHANGEABLE}
+    return documents.crc(kept)
 
 
 def changed(folder: Path, summary: Mapping[str, Any]) -> str | None:
@@ -99,10 +114,16 @@ def changed(folder: Path, summary: Mapping[str, Any]) -> str | None:
     written = summary.get("checksums")
     if not isinstance(written, Mapping):  # of an older version
         return None
-    for name, crc in of_files(folder).items():
+    for name in CHECKED:
+        # An older version, or a federation made by hand, may have none of this file.
+        if written.get(name) is None:
+            continue
+        crc = _of_file(folder / name)
         if crc is None:
             return f"{folder / name} is missing"
-        if crc != written.get(name):
+        if crc != written[name] and name == SETTINGS:
+            return f"{folder / name} and summary.json beside it are of different runs"
+        if crc != written[name]:
             return f"{folder / name} is damaged or was changed after the run"
     return None
 

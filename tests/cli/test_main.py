@@ -27,6 +27,14 @@ FIGURES = (
     "label_distribution",
     "lambda_curve",
 )
+RESULTS = (
+    "summary.json",
+    "metrics.jsonl",
+    "per_client.npz",
+    "partition.json",
+    "partition.npz",
+)
+OTHER = tiny.SEEN.replace(seed=5)
 HELP = """
 import sys, time
 from pfljax.cli.main import main
@@ -205,6 +213,55 @@ def longer(tmp_path_factory):
     for name in ("landscape/line.npz", "figures/landscape_line.png"):
         (half / name).write_text("of round 3")
     return whole, half
+
+
+@pytest.fixture(scope="module")
+def other(done, tmp_path_factory):
+    """The same run of another seed."""
+    folder = tmp_path_factory.mktemp("other") / "run"
+    code, _, errors = tiny.main("run", *tiny.options(OTHER.replace(out=str(folder))))
+    assert code == 0, errors
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("names", "told"),
+    [
+        (["partition.json"], "partition.json is damaged or was changed after the run"),
+        (["partition.npz"], "partition.npz is damaged or was changed after the run"),
+        (RESULTS, "config.json and summary.json beside it are of different runs"),
+    ],
+)
+@pytest.mark.parametrize("command", ["resume", "report"])
+def test_files_of_another_seed_are_not_taken_for_the_run_s(
+    done, other, tmp_path, names, told, command
+):
+    folder = shutil.copytree(done[0], tmp_path / "run")
+    for name in names:
+        shutil.copyfile(other / name, folder / name)
+    code, out, errors = tiny.main(command, folder)
+    assert (code, out, errors.count("\n")) == (2, "", 1)
+    assert f"{folder}/{told}; " in errors
+
+
+@pytest.mark.parametrize("content", ["other", b"", b"PK junk"])
+def test_rows_of_another_seed_are_made_again(done, other, tmp_path, content):
+    half = tiny.unfinished(done[0], tmp_path / "half")
+    raw = (other / "partition.npz").read_bytes() if content == "other" else content
+    (half / "partition.npz").write_bytes(raw)
+    code, _, errors = tiny.main("resume", half)
+    assert code == 0, errors
+    tiny.assert_same_run(done[0], half)
+
+
+def test_a_folder_of_an_older_version_stays_readable(done, tmp_path):
+    folder = shutil.copytree(done[0], tmp_path / "run")
+    summary = json_of(folder / "summary.json")
+    kept = ("metrics.jsonl", "per_client.npz")
+    summary["checksums"] = {name: summary["checksums"][name] for name in kept}
+    write_json(folder / "summary.json", summary)
+    (folder / "partition.npz").unlink()
+    assert "is finished" in tiny.main("resume", folder)[1]
 
 
 @pytest.mark.parametrize("how", ["run", "resume"])
