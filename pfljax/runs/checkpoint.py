@@ -20,6 +20,7 @@ import jax
 from pfljax.core.types import RunState
 from pfljax.runs import checkpoint_meta, checkpoint_rows, checksum
 from pfljax.runs.checkpoint_folder import (
+    check_key,
     is_listed,
     put_aside,
     refuse_odd_entries,
@@ -213,10 +214,7 @@ def read_meta(folder: Path, round_: int) -> Meta:
 def load(
     folder: Path, round_: int, abstract: RunState, config_hash: str | None
 ) -> RunState:
-    """The state saved after this round; `restore` takes the newest.
-
-    Raises a CheckpointError where it cannot be read.
-    """
+    """The state saved after this round, or a CheckpointError; see `restore`."""
     path = folder / str(round_)
     _orbax()  # outside of the try: as in `restore`
     try:
@@ -242,6 +240,8 @@ def _load(path: Path, abstract: RunState, config_hash: str | None) -> Saved:
             f"{path} was saved by a run with another store of its client states; "
             "go on with the store it was begun with"
         )
+    ours: Any = jax.config
+    check_key(path, ours.jax_default_prng_impl)
     saved = checkpoint_rows.as_saved(_placed(abstract), meta)
     with quiet_read():
         directory = str(path.resolve())

@@ -8,6 +8,7 @@ from pfljax.runtime import documents, files
 from pfljax.runtime.files import CheckpointError
 
 ROUND = re.compile("0|[1-9][0-9]*")  # the name of a checkpoint
+KEYS = ("threefry2x32", "rbg", "unsafe_rbg")  # kinds of random keys
 
 
 def saved_rounds(folder: Path) -> list[int]:
@@ -40,6 +41,22 @@ def is_listed(path: Path) -> bool:
     except files.FileError:
         return False
     return True
+
+
+def check_key(path: Path, here: str) -> None:
+    """Refuses a checkpoint whose key is of another kind of JAX's than that `here`."""
+    # Orbax writes the kind beside the arrays. Where that is damaged, what it reads of
+    # them tells.
+    file = path / "state" / "array_metadatas" / "process_0"
+    text = file.read_text(errors="replace") if file.is_file() else ""
+    saved = next(
+        (kind for kind in KEYS if f'"random_key_impl": "{kind}"' in text), here
+    )
+    if saved != here:
+        raise CheckpointError(
+            f"{path} was saved with JAX_DEFAULT_PRNG_IMPL={saved}, and here it is "
+            f"{here}; nothing was changed: set it to {saved} and try again"
+        )
 
 
 def put_aside(path: Path) -> str:

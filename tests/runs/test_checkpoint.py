@@ -309,6 +309,25 @@ def test_what_the_machine_refuses_is_no_damage(tmp_path, monkeypatch, error):
     assert checkpoint.saved_rounds(tmp_path) == [4, 6]
 
 
+@pytest.mark.parametrize("kind", ["rbg", "unsafe_rbg"])
+def test_the_checkpoint_of_another_kind_of_key_is_refused(tmp_path, kind):
+    save(tmp_path, 4)
+    jax.config.update("jax_default_prng_impl", kind)
+    said = []
+    try:
+        with pytest.raises(
+            CheckpointError,
+            match=f"/4 was saved with JAX_DEFAULT_PRNG_IMPL=threefry2x32, .* {kind}; ",
+        ):
+            restore(tmp_path, said)
+        save(tmp_path / "ours", 4)
+        assert_same(restore(tmp_path / "ours"), make_state(4))
+    finally:
+        jax.config.update("jax_default_prng_impl", "threefry2x32")
+    assert said == []
+    assert_same(restore(tmp_path), make_state(4))
+
+
 def test_a_half_written_one_is_ignored_and_cleaned_up(tmp_path):
     save(tmp_path, 4)
     half = tmp_path / "6.orbax-checkpoint-tmp"
