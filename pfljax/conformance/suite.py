@@ -1,6 +1,7 @@
 """Methods of the registry against the laws."""
 
 import inspect
+import itertools
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
@@ -44,8 +45,12 @@ def run(
       ValueError: there is no name, or a name or an option is unknown or missing;
         nothing was run then.
     """
+    expected = "a list of methods, such as ['ditto']"
+    if not isinstance(names, Iterable) or isinstance(names, str):
+        registry.require_a("names", names, (), expected)
     cases = []
     for text in names:
+        registry.require_a("one of the names", text, str, "that of a method")
         choice = registry.parse(text)
         registry.check("algorithm", choice, algorithms.method(choice.name))
         case = Case(choice.name, choice.kwargs, bytes, ignores_steps)
@@ -55,8 +60,8 @@ def run(
             "no method is given; expected pfljax conformance NAME ..., such as ditto "
             "or ditto:lam=0.0"
         )
-    for case in cases:
-        yield from check(case)
+    # No `yield` here: what is wrong is told at the call.
+    return itertools.chain.from_iterable(map(check, cases))
 
 
 def check(case: Case) -> Iterator[Verdict]:

@@ -91,6 +91,9 @@ def _runner(apply: Apply, normalise: Callable[[Array], Array]) -> Callable[..., 
     """A function (params, batch, part, key) -> outputs, which carry statistics."""
 
     def run(params: Params, batch: Batch, part: str | None, key: Key | None) -> Array:
+        if not hasattr(batch, "x"):
+            expected = "a Batch: Batch.of_rows(x) makes one of raw rows x"
+            registry.require_a("batch", batch, Batch, expected)
         x = batch.x
         # The head's rows are features, not raw ones.
         if part != "head":

@@ -44,10 +44,16 @@ def task_from_nnx(
     Raises:
       ValueError: for a module without `body` and `head`, or with other state.
     """
-    if isinstance(factory, nnx.Module) or not callable(factory):
-        expected = "a function nnx.Rngs -> nnx.Module, such as the module's class"
+    expected = "a function nnx.Rngs -> nnx.Module, such as the module's class"
+    if isinstance(factory, nnx.Module):
         registry.require_a("factory", factory, (), expected)
     row = one_row(input_shape)
+    # NNX's classes hide the signature of what they call.
+    if isinstance(factory, type):
+        made = factory.__init__
+        registry.require_call("factory", made, ("self", "rngs"), expected)
+    else:
+        registry.require_call("factory", factory, ("rngs",), expected)
     module = nnx.eval_shape(lambda: _checked(factory(nnx.Rngs(0))))
     graph, streams, *abstract = nnx.split(module, nnx.RngState, *STATE)
 

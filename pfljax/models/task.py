@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import linen as nn
 
+from pfljax import registry
 from pfljax.core.statistics import STATISTICS
 from pfljax.core.types import Array, Batch, Key, Params, Task
 from pfljax.models.assembly import PARTS, Apply, assemble, one_row
@@ -49,6 +50,11 @@ def task(
             f"module is {type(module).__name__}, expected an instance of "
             "flax.linen.Module; for Flax NNX use pfljax.models.task_from_nnx"
         )
+    for part in PARTS:
+        made = getattr(module, part, None)
+        if made is not None and not callable(made):
+            expected = "a module, such as flax.linen.Dense(10)"
+            registry.require_a(f"the module's {part}", made, (), expected)
     row = one_row(input_shape)
     shapes, order = _trace(module, row)
 

@@ -19,6 +19,7 @@ from pfljax.registry.names import find as find
 from pfljax.registry.names import near as near
 from pfljax.registry.names import require as require
 from pfljax.registry.names import require_a as require_a
+from pfljax.registry.names import require_call as require_call
 from pfljax.registry.names import require_known as require_known
 from pfljax.registry.ranges import AT_LEAST_ONE as AT_LEAST_ONE
 from pfljax.registry.ranges import AT_LEAST_ZERO as AT_LEAST_ZERO

@@ -1,8 +1,9 @@
 """Names among those that are known, and values as they must be; else a ValueError."""
 
 import difflib
+import inspect
 import reprlib
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 Value = TypeVar("Value")
@@ -51,6 +52,22 @@ def require_a(
     # In one line: the text of an array has several.
     came = " ".join(f"{reprlib.repr(value)}, of type {type(value).__name__}".split())
     raise ValueError(f"{name} is {came}; expected {expected}")
+
+
+def require_call(
+    name: str, function: Any, parameters: Sequence[str], expected: str
+) -> None:
+    """Raises a ValueError unless it can be called with these, by their places."""
+    if not callable(function):
+        require_a(name, function, (), expected)
+    try:
+        signature = inspect.signature(function)
+    except ValueError:
+        return  # of a builtin, which has none to look at
+    try:
+        signature.bind(*parameters)
+    except TypeError:
+        raise ValueError(f"{name} takes {signature}; expected {expected}") from None
 
 
 def require_known(name: str, value: str, known: Collection[str]) -> None:

@@ -6,6 +6,7 @@ does the group show: `experiment.participation.rounds`, and so in config.json.
 """
 
 import dataclasses
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypedDict, Unpack
 
@@ -145,9 +146,12 @@ def _as_kept(field: dataclasses.Field, value: Any) -> Any:
         return _parsed(value)
     if field.name == "channel":
         return _channels(value)
-    if field.type is float:
+    if field.type is float and type(value) is int:
         # 1 and 1.0 are one run, so they must have one digest.
-        return float(value) if type(value) is int else value
+        try:
+            return float(value)
+        except OverflowError:
+            return math.inf if value > 0 else -math.inf  # as 1e400 is
     return value
 
 

@@ -60,7 +60,10 @@ def address(
 
 
 def _check(coordinator: Any, processes: Any, process: Any) -> None:
-    host, _, port = coordinator.rpartition(":")
+    for name, value in (("processes", processes), ("process", process)):
+        if type(value) is not int:
+            raise ValueError(f"--{name} is {value!r}; expected a whole number")
+    host, _, port = str(coordinator).rpartition(":")
     if not host or not port.isdecimal() or not 0 < int(port) < 2**16:
         raise ValueError(f"--coordinator is {coordinator!r}; expected HOST:PORT")
     if processes >= 2**31:  # JAX would not take it
@@ -84,9 +87,10 @@ def connect(
     where another process is lost.
 
     Raises:
-      ValueError: no cluster is found and nothing is given, or the processes have
-        different values of PFLJAX_TOKEN.
+      ValueError: no cluster is found and nothing is given, an argument is missing or
+        odd, or the processes have different values of PFLJAX_TOKEN.
     """
+    address(False, coordinator, processes, process)  # JAX would wait, or abort
     devices.prepare()
     # JAX would catch SIGTERM to save; a run is safe against a kill, so it may end.
     jax.config.update("jax_enable_preemption_service", False)

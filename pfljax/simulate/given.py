@@ -7,7 +7,7 @@ from typing import Any
 
 from pfljax.core.types import Task
 from pfljax.data import Federation, check_federation
-from pfljax.registry import require, require_a
+from pfljax.registry import require, require_a, require_call
 from pfljax.runs.settings import Experiment
 
 AN_EXPERIMENT = 'an Experiment, such as Experiment("ditto", rounds=3)'
@@ -67,6 +67,8 @@ def by_seed(federation: Any) -> Callable[[int], Federation | None]:
     if not callable(federation):
         check_federation(federation)
         return lambda seed: federation
+    expected = "a function of the seed that makes a Federation, or a Federation"
+    require_call("federation", federation, ("seed",), expected)
 
     # Kept: its rows may be many, and pools are known by identity.
     @functools.cache

@@ -5,6 +5,7 @@ An evaluation would take logits of any shape: `argmax` and the labels broadcast.
 
 import contextlib
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import jax
@@ -32,44 +33,51 @@ def check(
     """
     if not methods.is_own(name):
         return
+    judge = partial(_judge, name, setting, task, num_clients)
+    key: Any = jax.eval_shape(jax.random.key, 0)
+    batch = _shapes_of_batch(setting.local.batch_size, input_shape)
+    jax.eval_shape(judge, key, shapes_of_client(input_shape), batch)
+
+
+def _judge(
+    name: str,
+    setting: Setting,
+    task: Task,
+    num_clients: int,
+    key: Key,
+    data: ClientData,
+    batch: Batch,
+) -> None:
+    """Predicts a batch by each model that an evaluation asks the method for."""
     algorithm = setting.algorithm
-    batch_size = setting.local.batch_size
-    batch = _shapes_of_batch(batch_size, input_shape)
+    params = task.init(key)
+    server = algorithm.init(params, num_clients, key)
+    client = algorithm.init_client(params, jnp.int32(0), key)
+    turn = Turn(
+        key=key,
+        round=jnp.int32(0),
+        steps=jnp.int32(1),
+        id=jnp.int32(0),
+        num_clients=num_clients,
+        public=data,
+    )
 
-    def judge(key: Key, data: ClientData, batch: Batch) -> None:
-        params = task.init(key)
-        server = algorithm.init(params, num_clients, key)
-        client = algorithm.init_client(params, jnp.int32(0), key)
-        turn = Turn(
-            key=key,
-            round=jnp.int32(0),
-            steps=jnp.int32(1),
-            id=jnp.int32(0),
-            num_clients=num_clients,
-            public=data,
-        )
+    def predicted(role: str, model: Any, predict: Callable) -> None:
+        with _fitting(name, role):
+            logits = predict(model, batch)
+        _check_logits(name, logits, batch.y.size, task.num_classes)
 
-        def logits(
-            role: str, model: Any, predict: Callable = algorithm.predict
-        ) -> None:
-            with _fitting(name, role):
-                made = predict(model, batch)
-            _check_logits(name, made, batch_size, task.num_classes)
-
-        if algorithm.server_model is not None:
-            logits("server_model", algorithm.server_model(server), task.predict)
+    if algorithm.server_model is not None:
+        model = algorithm.server_model(server)
+        predicted("server_model", model, task.predict)
         if algorithm.personal is None:
-            if algorithm.server_model is not None:
-                logits("server_model", algorithm.server_model(server))
-            return
+            predicted("server_model", model, algorithm.predict)
+    if algorithm.personal is not None:
         model = algorithm.personal(turn, server, client, data)
-        logits("personal", model)
+        predicted("personal", model, algorithm.predict)
         if algorithm.newcomer is not None:
             newcomer = algorithm.newcomer(turn, server, data)
             _check_newcomer(name, model, newcomer)
-
-    key: Any = jax.eval_shape(jax.random.key, 0)
-    jax.eval_shape(judge, key, shapes_of_client(input_shape), batch)
 
 
 def _shapes_of_batch(batch_size: int, input_shape: tuple[int, ...]) -> Any:

@@ -6,7 +6,6 @@ traced, before anything trains: what they raise is told with the line of their f
 
 import contextlib
 import functools
-import inspect
 import os
 import traceback
 from collections.abc import Callable, Iterator, Mapping
@@ -19,7 +18,7 @@ import numpy as np
 import pfljax
 from pfljax import algorithms
 from pfljax.core.types import Algorithm, Local, Task
-from pfljax.registry import require_a
+from pfljax.registry import require_a, require_call
 
 # The parameters of a method's functions: what the engine calls them with.
 PARAMETERS = {
@@ -135,16 +134,7 @@ def is_told(error: BaseException) -> bool:
 def _check_call(owner: str, function: Any, parameters: tuple[str, ...]) -> None:
     """Refuses what cannot be called with these."""
     expected = f"a function of ({', '.join(parameters)})"
-    if not callable(function):
-        require_a(owner, function, (), expected)
-    try:
-        signature = inspect.signature(function)
-    except ValueError:
-        return  # of a builtin, which has none to look at
-    try:
-        signature.bind(*parameters)
-    except TypeError:
-        raise ValueError(f"{owner} takes {signature}; expected {expected}") from None
+    require_call(owner, function, parameters, expected)
 
 
 def _telling(role: str, function: Any, file: Path) -> Callable:

@@ -63,7 +63,7 @@ def sweep(
     given.check_experiment(experiment)
     devices.prepare()
     devices.check(experiment.machine.devices)
-    _check_call(at_once, lanes, out)
+    _check_call(over, at_once, lanes, out)
     asked = points.make(experiment, over, federation, task)
     names = _values_of(asked, over)
     with _holding(out) as path:
@@ -102,7 +102,9 @@ def _values_of(asked: Sequence[Point], over: Iterable[str]) -> dict[str, list[An
     return values_by_name
 
 
-def _check_call(at_once: int | None, lanes: int | None, out: str | Path | None) -> None:
+def _check_call(
+    over: Any, at_once: int | None, lanes: int | None, out: str | Path | None
+) -> None:
     for name, value in {"at_once": at_once, "lanes": lanes}.items():
         if value is not None:
             require_a(name, value, int, "a whole number, at least 1, or None")
@@ -111,6 +113,9 @@ def _check_call(at_once: int | None, lanes: int | None, out: str | Path | None) 
         raise ValueError("a sweep runs in one process, with all devices of one machine")
     if out is not None:
         given.check_path("out", out, "a folder, such as 'runs/sweep', or None")
+    if over == {}:
+        expected = 'values by name, such as {"lr": [0.1, 0.2]}'
+        raise ValueError(f"over is empty; expected {expected}")
 
 
 @contextlib.contextmanager

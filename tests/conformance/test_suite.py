@@ -142,6 +142,8 @@ def test_rows_that_are_of_no_client_break_law_5(folder):
     ("names", "says"),
     [
         ([], "no method is given; expected pfljax conformance NAME"),
+        ("rows", "names is 'rows', of type str; expected a list of methods"),
+        ([3], "one of the names is 3, of type int; expected that of a method"),
         (["rows"], "algorithm 'rows' needs the parameter 'near'"),
         (["rows:far=1"], "unknown parameter 'far'"),
     ],
@@ -149,7 +151,7 @@ def test_rows_that_are_of_no_client_break_law_5(folder):
 def test_what_cannot_be_played_is_told_before_anything_runs(folder, names, says):
     (folder / "rows.py").write_text(ROWS)
     with pytest.raises(ValueError, match=says):
-        next(conformance.run(names))
+        conformance.run(names)
 
 
 def test_an_origin_that_is_none_is_a_broken_law(folder):
@@ -182,4 +184,4 @@ def test_a_broken_law_is_exit_code_1(folder, capsys):
 
 def test_an_unknown_method_is_told_before_anything_runs():
     with pytest.raises(ValueError, match="unknown algorithm 'dito'"):
-        next(conformance.run(["ditto", "dito"]))
+        conformance.run(["ditto", "dito"])

@@ -150,6 +150,26 @@ def test_by_default_a_lost_process_is_told_within_two_minutes():
     assert meeting.SILENCE < LIMIT
 
 
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("x", 2, 0), "coordinator is 'x'; expected HOST:PORT"),
+        (("127.0.0.1:0", 1, 0), "coordinator is '127.0.0.1:0'; expected HOST:PORT"),
+        ((3, 2, 0), "coordinator is 3; expected HOST:PORT"),
+        (("x:1", 2, 5), "process is 5 of --processes 2; expected 0 <= process < 2"),
+        (("x:1", "2", 0), "processes is '2'; expected a whole number"),
+        (("x:1", 2, None), "belong together; missing: --process"),
+    ],
+)
+def test_odd_arguments_are_told_before_anything_waits(arguments, message, monkeypatch):
+    def meet(*args, **options):
+        raise AssertionError("it waits")
+
+    monkeypatch.setattr("jax.distributed.initialize", meet)
+    with pytest.raises(ValueError, match=message):
+        meeting.connect(*arguments)
+
+
 def test_more_processes_than_jax_can_count_are_refused():
     with pytest.raises(
         ValueError, match=r"--processes is .*expected a .* below 2\*\*31"

@@ -2,6 +2,7 @@
 
 import re
 
+import jax
 import numpy as np
 import pytest
 from flax import linen, nnx
@@ -39,6 +40,8 @@ RUNS = {
     ),
     "module": ((JOB,), {"task": A_MODULE}, "task is .*, of type Dense; .* models.task"),
     "task-name": ((JOB,), {"task": "mlp"}, "task is 'mlp', of type str; expected a T"),
+    "too-large": ((Experiment(lr=10**400),), {}, "lr is inf; expected"),
+    "too-small": ((Experiment(test=-(10**400)),), {}, "test is -inf; expected"),
     "int": ((Experiment(hyper={1: 2}),), {}, "parameter 1 is no name"),
 }
 TASKS = {
@@ -66,24 +69,32 @@ COMPARISONS = {
         ([JOB], [4]), {"federation": lambda seed: None},
         "federation is .*; expected a Federation",
     ),
+    "federation-of-nothing": (
+        ([JOB], [4]), {"federation": lambda: None},
+        r"federation takes \(\); expected a function of the seed",
+    ),
     "out": (([JOB], [0], None), {}, "out is None, of type NoneType; expected a folder"),
 }  # fmt: skip
 SWEEPS = {
     "none": ((None,), {}, "over is None, of type NoneType; .* values by name, such"),
     "list": (([1],), {}, r"over is \[1\], of type list; expected values by name"),
     "generator": (({"lr": (i for i in ())},), {}, "of type generator; expected a list"),
+    "empty": (({},), {}, "over is empty; expected values by name, such as"),
+    "too-large": (({"lr": [10**400]},), {}, "lr is inf; expected"),
     "int-name": (({1: [2]},), {}, "name to sweep 1 is no name; expected a text"),
     "number": (({"lr": 0.1},), {}, "lr is 0.1, of type float; expected a list"),
     "array": (({"lr": np.array(0.1)},), {}, "lr is 0.1, of type float; expected"),
-    "federation": (({},), {"federation": 3}, "federation is .*; expected a Federation"),
+    "federation": (
+        ({"lr": [0.1]},), {"federation": 3}, "federation is .*; expected a Federation"
+    ),
     "federation-none": (
         ({"lr": [0.1]},), {"federation": lambda seed: None},
         "federation is .*; expected a Federation",
     ),
-    "task": (({},), {"task": "mlp"}, "task is 'mlp', of type str"),
-    "lanes": (({},), {"lanes": "x"}, "lanes is 'x', of type str; expected a whole"),
-    "at-once": (({},), {"at_once": 0}, "at_once is 0; expected at least 1"),
-    "out": (({},), {"out": 3}, "out is 3, of type int; expected a folder"),
+    "task": (({"lr": [0.1]},), {"task": "mlp"}, "task is 'mlp', of type str"),
+    "lanes": (({"lr": [0.1]},), {"lanes": "x"}, "lanes is 'x', of type str; exp"),
+    "at-once": (({"lr": [0.1]},), {"at_once": 0}, "at_once is 0; expected at least 1"),
+    "out": (({"lr": [0.1]},), {"out": 3}, "out is 3, of type int; expected a folder"),
 }  # fmt: skip
 
 
@@ -122,6 +133,33 @@ def test_shapes_of_a_task(name):
 def test_a_factory_is_a_function(factory):
     text = refusal(task_from_nnx, factory, (4,))
     assert re.search("factory is .*; expected a function nnx.Rngs", text)
+
+
+class Bare(nnx.Module):
+    """It does not take nnx.Rngs."""
+
+    def __init__(self):
+        pass
+
+
+def test_a_module_that_cannot_be_made():
+    text = refusal(task_from_nnx, Bare, (4,))
+    assert re.search("factory takes .*; expected a function nnx.Rngs", text)
+    text = refusal(task, models.Network(A_MODULE, 3), (4,))
+    assert re.search("the module's head is 3, of type int; expected a module", text)
+
+
+def test_raw_rows_are_no_batch():
+    model = task(models.model("mlp", 3), (4,))
+    text = refusal(model.predict, model.init(jax.random.key(0)), X)
+    assert re.search("batch is .*, of type ndarray; expected a Batch: Batch.of_r", text)
+
+
+def test_a_data_set_has_a_name():
+    text = refusal(data.load, 3)
+    assert text == (
+        "name is 3, of type int; expected that of a data set, such as 'digits'"
+    )
 
 
 def test_a_task_of_another_library():

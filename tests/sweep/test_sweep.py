@@ -281,7 +281,7 @@ def test_a_channel_is_swept_by_what_stands_behind_its_option():
 @pytest.mark.parametrize("more", [{"homes": True}, {"store": "disk"}])
 def test_clients_of_a_sweep_have_no_place_of_their_own(more):
     with pytest.raises(ValueError, match="a sweep deals whole runs to the devices"):
-        sweep(SUPERFED.replace(**more), {})
+        sweep(SUPERFED.replace(**more), {"seed": [0]})
 
 
 def test_a_slice_of_no_run_is_refused():

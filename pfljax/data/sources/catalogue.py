@@ -137,6 +137,7 @@ def load(name: str, *, every: int = 1, **params: Any) -> Arrays:
 
 
 def _whole(name: str, params: dict[str, Any]) -> Arrays:
+    registry.require_a("name", name, str, "that of a data set, such as 'digits'")
     choice = registry.choose(name, **params)
     if name in DATASETS:
         registry.check("data set", choice, DATASETS[name])
