@@ -1,15 +1,20 @@
 """What is given in Python to a run, a comparison or a sweep, checked at the door."""
 
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from pfljax.core.types import Task
-from pfljax.data import Federation, check_federation
+from pfljax.data import DATASETS, Federation, check_federation
 from pfljax.registry import require, require_a, require_call
-from pfljax.runs.settings import Experiment
+from pfljax.runs.settings import Experiment, flat
 
+# The settings by which `federate` deals rows; its manifest has them.
+DEALT = (
+    "dataset", "partition", "test", "validation", "stratified", "rows", "test_from",
+    "noise",
+)  # fmt: skip
 AN_EXPERIMENT = 'an Experiment, such as Experiment("ditto", rounds=3)'
 A_TASK = "a Task, such as models.task(module, input_shape) or models.task_from_nnx"
 A_FOLDER = "the folder of a run, such as 'runs/x'"
@@ -18,6 +23,38 @@ A_FOLDER = "the folder of a run, such as 'runs/x'"
 def check_experiment(experiment: Any) -> None:
     """Raises a ValueError unless it is an Experiment."""
     require_a("experiment", experiment, Experiment, AN_EXPERIMENT)
+
+
+def check_dealing(experiment: Experiment, federation: Federation) -> None:
+    """Refuses settings of rows that are not those the federation was made with.
+
+    Defaults say nothing, nor does the manifest of a federation that was made by hand.
+
+    Raises:
+      ValueError: with the first such setting, and what the federation has of it.
+    """
+    defaults = flat(Experiment(), DEALT)
+    for name, value in flat(experiment, DEALT).items():
+        theirs = federation.manifest.get(name)
+        if value == defaults[name] or theirs is None:
+            continue
+        if not _is_theirs(name, value, federation.manifest):
+            raise ValueError(
+                f"{name} is {str(value)!r}, but the federation that is given was made "
+                f"with {theirs!r}: it would not apply; leave it out"
+            )
+
+
+def _is_theirs(name: str, value: Any, manifest: Mapping[str, Any]) -> bool:
+    """Whether a setting is what the manifest tells."""
+    if name == "partition":
+        params = manifest.get("params", {})
+        has_options = all(params.get(key) == given for key, given in value.args)
+        return value.name == manifest[name] and has_options
+    # Of one's own rows the data set is a mere name, but not that of another.
+    if name == "dataset":
+        return value.name not in DATASETS or value.name == manifest[name]
+    return (str(value) if name == "noise" else value) == manifest[name]
 
 
 def check_task(task: Any) -> None:

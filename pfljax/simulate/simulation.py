@@ -50,6 +50,7 @@ def truthful(
     given.check_experiment(experiment)
     given.check_task(task)
     if federation is not None:
+        given.check_dealing(experiment, federation)
         experiment = experiment.replace(clients=federation.num_clients)
     if task is not None and experiment.method.model.name == "auto":
         experiment = experiment.replace(model="own")

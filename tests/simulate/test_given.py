@@ -12,6 +12,7 @@ from pfljax import Experiment, data, models, run
 from pfljax.models import task, task_from_nnx
 from pfljax.simulate.compare import compare, grid
 from pfljax.simulate.export import load_params, load_task, personal_model, server_model
+from pfljax.simulate.given import check_dealing
 from pfljax.sweep import sweep
 
 X, Y = np.ones((8, 4), np.float32), np.arange(8) % 2
@@ -229,3 +230,33 @@ def test_parameters_that_are_no_archive(tmp_path):
     for name in ("a.npy", "a.txt"):
         text = refusal(load_params, tmp_path / name)
         assert re.search("a file of `pfljax export`, an .npz", text)
+
+
+ROWS = data.from_arrays(np.arange(90.0).reshape(30, 3), np.arange(30) % 3, name="mine")
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        (
+            {"partition": "dirichlet_over_clients:alpha=0.1"},
+            "made with 'iid': it would",
+        ),
+        ({"dataset": "synthetic"}, "made with 'mine': it would not apply; leave it"),
+        ({"test": 0.4}, "test is '0.4', but the federation that is given was made wi"),
+        ({"noise": "pair:rate=0.1"}, "was made with 'none'"),
+    ],
+)
+def test_settings_that_do_not_apply_to_the_clients_given(settings, told):
+    clients = data.federate(ROWS, "iid", num_clients=3, seed=0)
+    with pytest.raises(ValueError, match=told):
+        run(JOB.replace(**settings), clients)
+
+
+def test_settings_that_the_clients_given_were_made_with():
+    settings = {"test": 0.4, "noise": "pair:rate=0.1"}
+    dealt = data.federate(
+        ROWS, "shards", num_clients=3, seed=0, params={"per_client": 3}, **settings
+    )
+    job = JOB.replace(dataset="mine", partition="shards:per_client=3", **settings)
+    check_dealing(job, dealt)
