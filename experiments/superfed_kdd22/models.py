@@ -15,10 +15,10 @@ from flax import linen as nn
 
 from pfljax import registry
 from pfljax.core.types import Array
-from pfljax.models import LSTM, Network, conv_for_platform, max_pool
+from pfljax.models import LSTM, Network, conv_for_platform, convolve, max_pool
 from pfljax.models.convnets import Residual
-from pfljax.models.convolution import depthwise, window_max
 from pfljax.models.layers import NORMS, add_channel, flatten, mean_pixel, relu_layers
+from pfljax.models.pooling import window_max
 from pfljax.models.recurrent import Embedding, last_state
 from pfljax.registry import AtLeastOne, checked
 
@@ -142,8 +142,15 @@ class Depthwise(nn.Module):
     @nn.compact
     def __call__(self, x: Array) -> Array:
         """Images [B, H, W, C] -> [B, H', W', C]."""
-        kernel = self.param("kernel", XAVIER, (3, 3, 1, x.shape[-1]))
-        return depthwise(x, kernel, self.stride, pad=0)
+        channels = x.shape[-1]
+        kernel = self.param("kernel", XAVIER, (3, 3, 1, channels))
+        return convolve(
+            x,
+            kernel,
+            window_strides=(self.stride, self.stride),
+            padding="VALID",
+            feature_group_count=channels,
+        )
 
 
 MODELS = {
