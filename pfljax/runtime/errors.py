@@ -110,16 +110,16 @@ def _callback_failure(error: BaseException) -> str | None:
     lines = str(error).splitlines()
     if not lines or "callback" not in lines[0].lower():
         return None
-    place = None
+    source = None
     raised: list[str] = []
     for number, text in enumerate(lines):
         frame = FRAME.match(text)
         if frame and not any(part in frame["file"] for part in OF_JAX):
-            place = f"{frame['file']}:{frame['line']}"
+            source = f"{frame['file']}:{frame['line']}"
             raised = [line for line in lines[number:] if not line.startswith(" ")]
-    if place is None:
+    if source is None:
         return None
-    return ": ".join([place, *raised[:1]])
+    return ": ".join([source, *raised[:1]])
 
 
 def sentence(error: BaseException) -> str:

@@ -177,10 +177,7 @@ def _restore(run: Run) -> tuple[Standing, Meta | None]:
 
 
 def _take_up_log(run: Run, meta: Meta | None) -> tuple[list[Line], int]:
-    """(the log up to the checkpoint, its checksum), held to what that says.
-
-    Lines that no checkpoint follows are dropped.
-    """
+    """(the log up to the checkpoint alone, its checksum), held to what that says."""
     done = meta.round if meta else 0
     results.read_history(run, done)
     lines, checksum = _read_log(run, done, meta.log if meta else None)
