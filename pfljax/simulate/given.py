@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from pfljax.core.types import Task
-from pfljax.data import DATASETS, Federation, check_federation
+from pfljax.data import DATASETS, PARTITIONS, Federation, check_federation
 from pfljax.registry import require, require_a, require_call
 from pfljax.runs.settings import Experiment, flat
 
@@ -48,10 +48,13 @@ def check_dealing(experiment: Experiment, federation: Federation) -> None:
 def _is_theirs(name: str, value: Any, manifest: Mapping[str, Any]) -> bool:
     """Whether a setting is what the manifest tells."""
     if name == "partition":
+        # Of rows dealt by hand it is a mere name, but not that of another.
+        if value.name not in PARTITIONS:
+            return True
         params = manifest.get("params", {})
         has_options = all(params.get(key) == given for key, given in value.args)
         return value.name == manifest[name] and has_options
-    # Of one's own rows the data set is a mere name, but not that of another.
+    # So is the data set of one's own rows.
     if name == "dataset":
         return value.name not in DATASETS or value.name == manifest[name]
     return (str(value) if name == "noise" else value) == manifest[name]

@@ -260,3 +260,8 @@ def test_settings_that_the_clients_given_were_made_with():
     )
     job = JOB.replace(dataset="mine", partition="shards:per_client=3", **settings)
     check_dealing(job, dealt)
+
+
+def test_names_of_no_partition_and_no_data_set_say_nothing():
+    dealt = data.federate(ROWS, "iid", num_clients=3, seed=0)
+    check_dealing(JOB.replace(dataset="ours", partition="given"), dealt)
