@@ -61,6 +61,28 @@ def traffic_of(
     )
 
 
+def first_turn(
+    algorithm: Algorithm,
+    task: Task,
+    num_clients: int,
+    key: Key,
+    data: ClientData,
+) -> tuple[Any, Any, Turn]:
+    """(server, client, turn) of client 0 in the first round, for one step; to trace."""
+    params = task.init(key)
+    server = algorithm.init(params, num_clients, key)
+    client = algorithm.init_client(params, jnp.int32(0), key)
+    turn = Turn(
+        key=key,
+        round=jnp.int32(0),
+        steps=jnp.int32(1),
+        id=jnp.int32(0),
+        num_clients=num_clients,
+        public=data,
+    )
+    return server, client, turn
+
+
 def exchange_of(
     algorithm: Algorithm,
     task: Task,
@@ -75,17 +97,7 @@ def exchange_of(
     """
 
     def exchange(key: Key, data: ClientData) -> Exchange:
-        params = task.init(key)
-        server = algorithm.init(params, num_clients, key)
-        client = algorithm.init_client(params, jnp.int32(0), key)
-        turn = Turn(
-            key=key,
-            round=jnp.int32(0),
-            steps=jnp.int32(1),
-            id=jnp.int32(0),
-            num_clients=num_clients,
-            public=data,
-        )
+        server, client, turn = first_turn(algorithm, task, num_clients, key, data)
         message = algorithm.message(turn, server, client)
         _, upload, _ = algorithm.train(turn, message, client, data)
         if through is not None:

@@ -12,8 +12,8 @@ import jax
 import jax.numpy as jnp
 
 from pfljax import algorithms
-from pfljax.core.communication import shapes_of_client
-from pfljax.core.types import Batch, ClientData, Key, Task, Turn
+from pfljax.core.communication import first_turn, shapes_of_client
+from pfljax.core.types import Batch, ClientData, Key, Task
 from pfljax.engine import Setting
 from pfljax.engine.contract import first_change
 from pfljax.simulate import methods
@@ -50,17 +50,7 @@ def _judge(
 ) -> None:
     """Predicts a batch by each model that an evaluation asks the method for."""
     algorithm = setting.algorithm
-    params = task.init(key)
-    server = algorithm.init(params, num_clients, key)
-    client = algorithm.init_client(params, jnp.int32(0), key)
-    turn = Turn(
-        key=key,
-        round=jnp.int32(0),
-        steps=jnp.int32(1),
-        id=jnp.int32(0),
-        num_clients=num_clients,
-        public=data,
-    )
+    server, client, turn = first_turn(algorithm, task, num_clients, key, data)
 
     def predicted(role: str, model: Any, predict: Callable) -> None:
         with _fitting(name, role):
