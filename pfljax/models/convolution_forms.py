@@ -178,18 +178,16 @@ def _fast(form: Form) -> Operation:
 
 
 def _slides(form: Form) -> bool:
-    """Whether XLA's fast convolution takes it and its gradients: it takes no strides
-    with profit, no image smaller than the kernel, and no padding beyond it."""
+    """Whether XLA's fast convolution takes it and both of its gradients."""
     window = form.window
-    covered = reach(window)
-    sizes = zip((*form.image, *form.slope), covered * 2, strict=True)
-    return (
-        window.strides == (1, 1)
-        and window.size != (1, 1)
-        and all(size >= last for size, last in sizes)
-        and all(
-            max(pad) < last for pad, last in zip(window.padding, covered, strict=True)
-        )
+    if window.strides != (1, 1) or window.size == (1, 1):
+        return False
+    axes = zip(form.image, form.slope, reach(window), window.padding, strict=True)
+    # It is slow where the kernel is larger than the image; a gradient's padding must
+    # not be negative.
+    return all(
+        covered <= min(size, of_slope) and max(pad) < covered
+        for size, of_slope, covered, pad in axes
     )
 
 
