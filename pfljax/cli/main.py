@@ -21,9 +21,9 @@ def main() -> None:
     import gc
 
     from pfljax.cli import streams
-    from pfljax.runtime import errors
+    from pfljax.runtime import aborts
 
-    errors.tell_abort(ABORTED)
+    aborts.tell(ABORTED)
     streams.make_safe()
     from pfljax.cli import parser
 

@@ -49,9 +49,7 @@ def check(
     _check_model(experiment.method.model, own_model)
     # Here alone: methods load JAX, which a reader of a run folder does without.
     from pfljax import algorithms
-    from pfljax.runtime import devices
 
-    devices.check_precision()
     # Read where rows are given alone, but told in every run: it was meant for one.
     fingerprint.mode()
     method = experiment.method

@@ -30,7 +30,11 @@ def _plain(leaf: Any) -> Any:
 
 
 def total(state: RunState) -> int:
-    """The same of a state that is spread over processes: bytes times odd numbers."""
+    """A checksum of a state spread over processes, computed where its parts lie.
+
+    The sum of all bytes, each times a factor of its place, modulo 2**32: sums add up
+    alike in any order, so over any devices and processes, as a CRC does not.
+    """
 
     def of_state(state: RunState) -> Any:
         sums = jnp.stack([_sum_of_leaf(leaf) for leaf in jax.tree.leaves(state)])
@@ -45,8 +49,7 @@ def _sum_of_leaf(leaf: Any) -> Any:
     if leaf.dtype == bool:
         leaf = leaf.astype(jnp.uint8)  # bitcasts refuse a bool
     data = jax.lax.bitcast_convert_type(leaf, jnp.uint8).ravel()
-    # Integers modulo 2**32 add up alike in any order, so over any devices. An odd
-    # factor can be undone modulo 2**32: every change of a byte changes the sum.
+    # An odd factor can be undone modulo 2**32: every change of a byte changes the sum.
     position = jnp.arange(data.size, dtype=jnp.uint32)
     factor = position * jnp.uint32(2654435761) | 1
     return (data * factor).sum(dtype=jnp.uint32)

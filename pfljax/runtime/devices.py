@@ -45,8 +45,14 @@ def check(wanted: int | None = None) -> list[Any]:
     """All devices, of which a run wants so many: asked before data are made.
 
     Raises:
-      ValueError: JAX has none of those that JAX_PLATFORMS names, or fewer than wanted.
+      ValueError: JAX has none of those that JAX_PLATFORMS names, or fewer than
+        wanted, or makes float64 of numbers: pfljax is of float32.
     """
+    if _config.jax_enable_x64:
+        raise ValueError(
+            "JAX_ENABLE_X64 is set, but pfljax trains in float32; unset it, or set "
+            "jax_enable_x64 to False"
+        )
     # Of a platform whose plugin is missing JAX says nothing: it fails an assertion.
     try:
         devices = jax.devices()
@@ -58,15 +64,6 @@ def check(wanted: int | None = None) -> list[Any]:
             f"choose at most {len(devices)}"
         )
     return devices
-
-
-def check_precision() -> None:
-    """Raises a ValueError where JAX makes float64 of numbers: pfljax is of float32."""
-    if _config.jax_enable_x64:
-        raise ValueError(
-            "JAX_ENABLE_X64 is set, but pfljax trains in float32; unset it, or set "
-            "jax_enable_x64 to False"
-        )
 
 
 def _no_device(error: Exception) -> str:

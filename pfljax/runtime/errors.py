@@ -4,19 +4,14 @@ A user's mistake has exit code 2, Ctrl-C 130.
 """
 
 import contextlib
-import ctypes
 import errno
 import logging
-import mmap
 import os
-import platform
 import re
 import signal
-import struct
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from pfljax.runtime import files, interrupts
 
@@ -26,19 +21,11 @@ NO_READER = 141  # the exit code of a program whose output nobody reads, 128 + S
 SCARCE = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE)
 LESS_MEMORY = "choose a smaller model, cohort or width, or --store disk"
 
-# write(2, line, its length); exit_group(2) for Linux on x86-64: the opcodes, and the
-# address and the length between them.
-END = struct.Struct("<10s2sQ1sI2s10s2s")
-SYSCALL = b"\x0f\x05"
-WRITE = (bytes.fromhex("b801000000 bf02000000"), b"\x48\xbe")  # eax = 1, edi = 2; rsi
-EXIT = (SYSCALL, bytes.fromhex("b8e7000000 bf02000000"), SYSCALL)  # eax = 231, edi = 2
 # A callback of a program fails far from Python: its trace arrives as text.
 FRAME = re.compile(r'^ *File "(?P<file>.*)", line (?P<line>\d+)')
 OF_JAX = ("/jax/_src/", "/jaxlib/")
 CALLBACK_LOGS = ("jax._src.callback", "jax._src.debugging")  # of that trace as well
 NO = ("", "0")  # of an environment variable that says yes or no
-
-_abort_handlers: list[Any] = []  # C calls them: they must never be freed
 
 
 def tracing() -> bool:
@@ -145,47 +132,3 @@ def stopped_at_once() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
-
-
-def tell_abort(line: str) -> None:
-    """From now on an abort ends with this line and exit code 2.
-
-    C++ aborts where it finds no memory or loses another process: nothing is raised.
-    """
-    if os.name != "posix":
-        return
-    handler = _machine_code(line)
-    if handler is None:  # Python tells, if it has memory and its lock
-        handler = ctypes.CFUNCTYPE(None, ctypes.c_int)(
-            lambda _: interrupts.end(line, 2)
-        )
-    _abort_handlers.append(handler)
-    # Python's own handlers run between two of its steps, which an abort never reaches.
-    c_signal = ctypes.CDLL(None).signal
-    c_signal.argtypes = [ctypes.c_int, ctypes.c_void_p]
-    c_signal.restype = ctypes.c_void_p
-    c_signal(signal.SIGABRT, ctypes.cast(handler, ctypes.c_void_p))
-
-
-def _machine_code(line: str) -> Any:
-    """`interrupts.end(line, 2)` in the processor's instructions; None for others.
-
-    A thread that aborts for want of memory, or while another holds Python's lock,
-    cannot run Python. No function of the C library alone does both calls.
-    """
-    if sys.platform != "linux" or platform.machine() != "x86_64":
-        return None
-    text = f"{line}\n".encode()
-    try:
-        page = mmap.mmap(
-            -1,
-            END.size + len(text),
-            flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS,
-            prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC,
-        )
-    except OSError:  # a hardened system lets nobody write what is run
-        return None
-    code = (ctypes.c_char * len(page)).from_buffer(page)
-    address = ctypes.addressof(code) + END.size
-    code.raw = END.pack(*WRITE, address, b"\xba", len(text), *EXIT) + text
-    return code

@@ -16,7 +16,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from pfljax.runtime import devices, errors, interrupts
+from pfljax.runtime import aborts, devices, interrupts
 
 TOKEN = "PFLJAX_TOKEN"  # environment variable: a secret that all processes know
 # Seconds. JAX waits twice for as long: until it is heard, and until all have come.
@@ -100,7 +100,7 @@ def connect(
     who = f"{processes or ''} processes".strip()
     # JAX's own threads tell of a lost process by an abort, and so does a meeting that
     # fails: it holds Python's lock, so that no thread of ours could speak.
-    errors.tell_abort(NEVER_MET.format(processes=who, seconds=2 * COMING))
+    aborts.tell(NEVER_MET.format(processes=who, seconds=2 * COMING))
     try:
         jax.distributed.initialize(
             coordinator,
@@ -117,7 +117,7 @@ def connect(
             f"--distributed: no cluster was found ({DETECTED}); give --coordinator "
             "HOST:PORT --processes N --process I"
         ) from error
-    errors.tell_abort(LOST)
+    aborts.tell(LOST)
     with ending_together():
         _check_token()
 

@@ -134,8 +134,10 @@ def take_back(folder: Path, rounds: int) -> None:
 
 
 def _trials(base: Base, wanted: list[str]) -> Iterator[tuple[str, str]]:
-    for name in files(base):
+    for name, file in files(base).items():
         for damage in DAMAGES:
+            if damage == "of another run" and not (base.other / _part(file)).exists():
+                continue
             trial = f"{base.name}: {name}: {damage}"
             draw = surroundings.chance("folders", trial)
             chosen = draw.random() < SHARE * surroundings.SCALE
@@ -189,7 +191,7 @@ def _trial(base: Base, name: str, damage: str) -> Answer:
     place = base.found.with_name("trial")
     shutil.copytree(base.found, place)
     if damage == "of another run":
-        _other(base, place, file)
+        _other(base, place, Path(file))
     else:
         DAMAGES[damage](place / file)
     answer = outcome(base, place, file)
@@ -200,13 +202,15 @@ def _trial(base: Base, name: str, damage: str) -> Answer:
     return answer
 
 
-def _other(base: Base, place: Path, file: str) -> None:
+def _part(file: Path) -> Path:
+    """What is another run's: the file, or the whole checkpoint that it is of."""
+    return Path(*file.parts[:2]) if file.parts[0] == "checkpoints" else file
+
+
+def _other(base: Base, place: Path, file: Path) -> None:
     """The same file of a run of another seed; of a checkpoint, the whole of it."""
-    top = Path(file).parts
-    part = Path(*top[:2]) if top[0] == "checkpoints" else Path(file)
+    part = _part(file)
     given = base.other / part
-    if not given.exists():
-        return
     if given.is_dir():
         shutil.rmtree(place / part)
         shutil.copytree(given, place / part)

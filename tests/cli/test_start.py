@@ -126,9 +126,9 @@ def test_an_abort_below_python_ends_with_a_line():
 # main thread keeps Python's lock.
 ABORT_WITHOUT_MEMORY = """
 import ctypes, resource, signal
-from pfljax.runtime import errors
-errors.tell_abort("pfljax: of all lines, 100 % this one")
-errors.tell_abort("pfljax: 100 % told")
+from pfljax.runtime import aborts
+aborts.tell("pfljax: of all lines, 100 % this one")
+aborts.tell("pfljax: 100 % told")
 libc = ctypes.PyDLL(None)
 thread = ctypes.c_ulong()
 libc.pthread_create(ctypes.byref(thread), None, libc.pause, None)
