@@ -11,7 +11,7 @@ from tyro.conf import Positional, UseAppendAction, arg
 
 from pfljax.cli import options
 from pfljax.cli.options import Processes
-from pfljax.runtime import errors
+from pfljax.runtime import errors, limits
 
 ALONE = Processes()
 RunFolder = Annotated[Path, arg(help="A run folder.")]
@@ -73,6 +73,7 @@ def sweep(settings: Any, over: Values) -> None:
     from pfljax.runtime import devices
     from pfljax.sweep import sweep as run_all
 
+    limits.check_address_space(limits.OF_A_RUN)
     devices.use_compile_cache()
     with errors.stopped_at_once():
         run_all(experiment, values, out=out, quiet=False)
@@ -156,6 +157,7 @@ def landscape(
     from pfljax.landscape.of_runs import command
     from pfljax.runtime import devices
 
+    limits.check_address_space(limits.OF_A_RUN)
     devices.use_compile_cache()
     devices.check()
     wanted = {"points": points, "tolerance": tolerance, "other": other}

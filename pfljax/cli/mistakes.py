@@ -21,15 +21,24 @@ WRONG = re.compile(r"Error parsing (--[\w-]+):")
 MISSING = re.compile(r"Missing from [^:]*: (\S+) (.*) \(required\)")
 
 
-def check_names(name: str, command: Callable, args: Sequence[str]) -> None:
+def check_options(name: str, command: Callable, args: Sequence[str]) -> None:
     """Raises a ValueError for an option that the command lacks, with the nearest.
 
-    Before tyro, which does not know the nearest.
+    And for a switch that is given a value. Before tyro, which knows neither the nearest
+    nor whose value it was.
     """
     known = options_of(command)
     for arg in args:
-        option = arg.partition("=")[0].replace("_", "-")
-        if not arg.startswith("--") or option in known:
+        typed, given, value = arg.partition("=")
+        option = typed.replace("_", "-")
+        if not arg.startswith("--"):
+            continue
+        if given and known.get(option) is bool:
+            raise ValueError(
+                f"{option} is {value!r}, but it is a switch, which takes no value; "
+                f"expected {option} alone; see {_help(name, args)}"
+            )
+        if option in known:
             continue
         nearest = registry.near(option.strip("-"), [key.strip("-") for key in known])
         hint = f" (did you mean --{nearest[0]}?)" if nearest else ""

@@ -89,7 +89,7 @@ def _parsed(args: Sequence[str]) -> Callable[[], None]:
         record = of_a_method if key in OF_A_METHOD else None
         functions[key] = options.kept(command, record)
     if name in functions:
-        mistakes.check_names(name, functions[name], args[1:])
+        mistakes.check_options(name, functions[name], args[1:])
     boxed = io.StringIO()
     try:
         with contextlib.redirect_stderr(boxed):

@@ -6,7 +6,7 @@ from typing import Any
 from pfljax.cli.options import Processes
 from pfljax.runs import claims, folder
 from pfljax.runs.settings import Experiment
-from pfljax.runtime import devices, errors, meeting, milestones, processes
+from pfljax.runtime import devices, errors, limits, meeting, milestones, processes
 
 
 def address(given: Processes) -> dict[str, Any] | None:
@@ -38,6 +38,7 @@ def _run(experiment: Experiment, begun: bool) -> None:
     if processes.ask(_finished, path, experiment):
         _print(f"{path} is finished; see {page}")
         return
+    limits.check_address_space(limits.OF_A_RUN)
     devices.use_compile_cache()
     # Here alone: a finished run is answered without the engine.
     from pfljax.simulate.run import run as run_rounds

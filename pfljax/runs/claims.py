@@ -15,7 +15,6 @@ from pfljax.runs.folder import (
     FolderError,
     check_unchanged,
     complete,
-    read_arrays,
     read_config,
     read_json,
     read_summary,
@@ -95,22 +94,10 @@ def begin(
             write_json(path / name, value)
         # What the report could not be written of is told before anything trains.
         read_json(path / name)
-    _write_rows(path / "partition.npz", rows or {})
-
-
-def _write_rows(file: Path, rows: Mapping[str, np.ndarray]) -> None:
-    """Writes partition.npz where it is not that: it follows from data and settings."""
-    try:
-        written = read_arrays(file)
-    except FolderError:  # damaged
-        written = {}
-    same = written.keys() == rows.keys() and all(
-        written[name].dtype == rows[name].dtype
-        and np.array_equal(written[name], rows[name])
-        for name in rows
-    )
-    if rows and not same:
-        write_arrays(file, rows)
+    if rows:
+        # Always: it follows from data and settings, and the file that is there may be
+        # damaged where no array of it tells.
+        write_arrays(path / "partition.npz", rows)
 
 
 def set_unhashed(path: Path, **changes: Any) -> None:

@@ -143,7 +143,7 @@ def _as_kept(field: dataclasses.Field, value: Any) -> Any:
     if field.name == "hyper":
         return _pairs(value)
     if field.type is Choice:
-        return _parsed(value)
+        return _parsed(field.name, value)
     if field.name == "channel":
         return _channels(value)
     if field.type is float and type(value) is int:
@@ -155,9 +155,14 @@ def _as_kept(field: dataclasses.Field, value: Any) -> Any:
     return value
 
 
-def _parsed(value: Any) -> Any:
+def _parsed(setting: str, value: Any) -> Any:
     """A Choice of its text."""
-    return registry.parse(value) if isinstance(value, str) else value
+    if not isinstance(value, str):
+        return value
+    try:
+        return registry.parse(value)
+    except ValueError as error:
+        raise ValueError(f"{setting}: {error}") from None
 
 
 def _channels(value: Any) -> Any:
@@ -166,7 +171,9 @@ def _channels(value: Any) -> Any:
         return ()
     if isinstance(value, str):
         value = value.split()
-    return tuple(map(_parsed, value)) if isinstance(value, list | tuple) else value
+    if not isinstance(value, list | tuple):
+        return value
+    return tuple(_parsed("channel", text) for text in value)
 
 
 def _pairs(options: Any) -> tuple[tuple[str, Any], ...]:

@@ -6,6 +6,9 @@ import re
 from pathlib import Path
 
 FEWEST_FILES = 64  # a run has about thirty open at once
+# Address space that the smallest run takes on two cores when all is imported. With less
+# the C library may end the program where it begins a thread, and no handler is asked.
+OF_A_RUN = 1.5 * 2**30
 
 
 def check() -> None:
@@ -27,7 +30,7 @@ def check() -> None:
 
 
 def check_address_space(fewest: float) -> None:
-    """Refuses what would wait for ever where `ulimit -v` leaves fewer bytes.
+    """Refuses what cannot go well where `ulimit -v` leaves fewer bytes.
 
     Raises:
       MemoryError: with what is left, and how to raise it.

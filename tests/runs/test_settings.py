@@ -83,7 +83,7 @@ def test_names_with_options_are_parsed_once():
     assert one.method.model == registry.choose("mlp", hidden=(8,))
     assert one == Experiment(dataset=one.data.dataset, model=one.method.model)
     assert {one} == {one.replace(dataset="synthetic:alpha=1.0, rows=3")}
-    with pytest.raises(ValueError, match="'mnist:every' is not of the form"):
+    with pytest.raises(ValueError, match="dataset: 'mnist:every' is not of the form"):
         Experiment(dataset="mnist:every")
 
 
