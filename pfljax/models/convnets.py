@@ -1,9 +1,10 @@
-"""ResNet9, MobileNet and VGG9 of the sizes that SuPerFed's experiments have.
+"""ResNet-18, and ResNet9, MobileNet and VGG9 of the sizes in SuPerFed's experiments.
 
 Hahn et al., KDD 2022, https://arxiv.org/abs/2109.07628; blocks of He et al., 2016,
 https://arxiv.org/abs/1512.03385, and Howard et al., 2017,
-https://arxiv.org/abs/1704.04861. With biases, all skips, and GroupNorm unless told
-otherwise.
+https://arxiv.org/abs/1704.04861. All have GroupNorm unless told otherwise, for clients
+of few classes (Hsieh et al., ICML 2020, https://arxiv.org/abs/1910.00189), and all
+skips; the three of SuPerFed have biases.
 """
 
 from functools import partial
@@ -28,6 +29,8 @@ from pfljax.registry import AtLeastOne, checked
 
 # Of ResNet9's residual blocks: the factor of the stem's channels, and the stride.
 STAGES = ((1, 1), (2, 1), (4, 2), (8, 2))
+# Of ResNet-18's stages of two blocks: the same, the stride being that of the first.
+STAGES_OF_TWO = ((1, 1), (2, 2), (4, 2), (8, 2))
 # Of MobileNet's blocks: channels, and the stride of the depthwise convolution.
 SEPARABLE = ((64, 1), (128, 2), (256, 2), (512, 1))
 
@@ -37,6 +40,7 @@ class Form(NamedTuple):
 
     norm: str
     conv: str
+    use_bias: bool = True  # of convolutions
 
     def convolution(self, channels: int, size: int = 3, stride: int = 1) -> nn.Module:
         """A square convolution; images keep their size, but for the stride."""
@@ -45,6 +49,7 @@ class Form(NamedTuple):
             kernel_size=(size, size),
             strides=stride,
             padding=size // 2,
+            use_bias=self.use_bias,
             conv_general_dilated=conv_for_platform(self.conv),
         )
 
@@ -132,6 +137,36 @@ def resnet9(
     return Network(
         body=nn.Sequential(body),
         head=form.head(num_classes),
+    )
+
+
+@checked
+def resnet18(
+    num_classes: Classes,
+    *,
+    stem: AtLeastOne = 64,
+    norm: str = "group",
+    conv: str = "auto",
+) -> nn.Module:
+    """ResNet-18 for small images: 11,173,962 parameters on CIFAR-10.
+
+    Its first convolution is 3x3 without a stride, and no pool follows. `stem` to
+    8 * `stem` channels.
+    """
+    # A bias before a normalisation is subtracted again.
+    form = Form(norm=norm, conv=conv, use_bias=False)
+    first = form.convolution(stem)
+    body = [add_channel, *form.normalised(first), nn.relu]
+    before = stem
+    for factor, stride in STAGES_OF_TWO:
+        channels = factor * stem
+        body.append(form.residual(before, channels, stride))
+        body.append(form.residual(channels, channels, stride=1))
+        before = channels
+    body.append(mean_pixel)
+    return Network(
+        body=nn.Sequential(body),
+        head=nn.Dense(num_classes),
     )
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from flax import linen as nn
 
 from pfljax import registry
-from pfljax.models.convnets import mobilenet, resnet9, vgg9
+from pfljax.models.convnets import mobilenet, resnet9, resnet18, vgg9
 from pfljax.models.convolution import conv_for_platform
 from pfljax.models.dropout import Dropout
 from pfljax.models.layers import Layer, add_channel, flatten, relu_layers
@@ -105,6 +105,7 @@ MODELS: dict[str, Callable[..., nn.Module]] = {
     "cifar_cnn": cifar_cnn,
     "gn_cnn": gn_cnn,
     "resnet9": resnet9,
+    "resnet18": resnet18,
     "mobilenet": mobilenet,
     "vgg9": vgg9,
     "char_lstm": char_lstm,

@@ -21,9 +21,12 @@ SHAPES = {
     "cifar_cnn": (8, 8, 3),
     "char_lstm": (12,),
     "resnet9": (28, 28, 3),
+    "resnet18": (8, 8, 3),
     "mobilenet": (40, 40, 3),
     "vgg9": (28, 28),
 }
+# Of the models that take seconds to compile.
+NARROW = {"resnet18": {"stem": 8}}
 
 
 def build(name, shape, classes=10, **params):
@@ -89,6 +92,23 @@ def test_deep_networks_have_the_widths_of_superfeds(name, shape, classes, body, 
     assert count(task, "head") == head
 
 
+def test_resnet18_has_the_layers_of_the_paper():
+    """He et al., 2016, table 1, with the stem of their section 4.2 and no biases."""
+    channels = np.array([64, 128, 256, 512])
+    before = np.array([64, 64, 128, 256])
+    # Four convolutions a stage; the first stage has no projection.
+    convolutions = 9 * (before * channels + 3 * channels**2)
+    projections = (before * channels)[1:]
+    # Scale and bias of every normalisation: the stem's, and the projections' too.
+    norms = 2 * (64 + 4 * channels.sum() + channels[1:].sum())
+    body = 9 * 3 * 64 + convolutions.sum() + projections.sum() + norms
+    for norm in ("group", "batch"):
+        task = build("resnet18", (32, 32, 3), norm=norm)
+        assert count(task, "body") == body
+        assert count(task, "head") == 513 * 10
+        assert count(task) == 11_173_962
+
+
 def test_narrow_networks_are_narrow_in_every_layer():
     wide, narrow = (
         jax.tree.leaves(shapes_of(build("resnet9", (28, 28, 3), **stem)))
@@ -102,6 +122,7 @@ def test_narrow_networks_are_narrow_in_every_layer():
     ("name", "side", "sides"),
     [
         ("resnet9", 28, [14, 7, 4, 2]),
+        ("resnet18", 32, [32, 16, 8, 4]),
         ("mobilenet", 64, [32, 16, 8]),
         ("vgg9", 28, [28, 14, 7, 3]),
     ],
@@ -136,7 +157,7 @@ def test_groups_and_modules_label_every_leaf(name):
 
 @pytest.mark.parametrize("name", models.MODELS)
 def test_predict_is_head_of_features_and_uint8_is_float(name):
-    task = build(name, SHAPES[name])
+    task = build(name, SHAPES[name], **NARROW.get(name, {}))
     x = np.random.default_rng(0).integers(0, 17, (3, *SHAPES[name]), np.uint8)
 
     params = draw_params(task)
