@@ -6,6 +6,7 @@ A process of its own, for JAX counts devices when it starts.
 import json
 import re
 import sys
+from unittest import mock
 
 import jax
 import jax.numpy as jnp
@@ -17,8 +18,9 @@ from pfljax.algorithms.fedavg import fedavg
 from pfljax.algorithms.global_model.scaffold import scaffold
 from pfljax.algorithms.interpolation.superfed import superfed
 from pfljax.conformance import toy
+from pfljax.core.aggregation import Averaging
 from pfljax.core.types import Local
-from pfljax.engine import mesh, placement
+from pfljax.engine import mesh, placement, summing
 from pfljax.evaluation import programs
 from pfljax.evaluation.views import View
 
@@ -91,6 +93,26 @@ def play(method, devices, width=1, select=None, at_home=False, lengths=(1, 3)):
     return found
 
 
+def averages(method):
+    """Whether the method's server is a mean of the uploads."""
+    aggregate = method(toy.classifier(), Local(0.1, 4)).aggregate
+    return isinstance(aggregate, Averaging)
+
+
+def stacked_and_summed(method, **way):
+    """Two rounds on two devices in which one client is absent, both ways."""
+
+    def work(key, steps):
+        return steps, (jnp.arange(COHORT) != 1).astype(jnp.float32)
+
+    select = selection.uniform(COHORT, CLIENTS)._replace(work=work)
+    found = {}
+    for name, size in (("stacked", summing.STACKED_BYTES), ("summed", 0)):
+        with mock.patch.object(summing, "STACKED_BYTES", size):
+            found[name] = play(method, 2, select=select, lengths=(2,), **way)
+    return found
+
+
 def listed(tree):
     """The leaves as lists; JSON keeps each bit of a float."""
     return [np.asarray(leaf).tolist() for leaf in jax.tree.leaves(tree)]
@@ -103,6 +125,11 @@ def main():
     by_size = selection.by_size(COHORT, np.asarray(next(clients()).size))
     found["by_size"] = {w: play(fedavg, int(w), 2, by_size) for w in ("1", "2")}
     every = algorithms.methods().items()
+    found["means"] = {
+        name: stacked_and_summed(method) for name, method in every if averages(method)
+    }
+    found["means"]["of two lanes"] = stacked_and_summed(fedavg, width=2)
+    found["means"]["at home"] = stacked_and_summed(fedavg, at_home=True)
     found["every"] = {name: play(m, 2, lengths=())["exchanges"] for name, m in every}
     with open(sys.argv[1], "w") as file:
         json.dump(found, file)

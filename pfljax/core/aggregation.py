@@ -5,6 +5,7 @@ Weight 0 means absent. `mean`, `median`, `trimmed_mean` and `krum` share one sig
 `pfljax.core.channel` puts a robust one before the aggregation of any method.
 """
 
+import dataclasses
 from collections.abc import Callable
 from typing import Annotated, Any
 
@@ -22,7 +23,22 @@ Trimmed = Annotated[  # half of them at either end would leave nobody
 ]
 
 
-def averaging(weighting: str) -> Callable[[Any, Any, Cohort], Any]:
+@dataclasses.dataclass(frozen=True)
+class Averaging:
+    """An `aggregate` whose new server is the weighted mean of the uploads.
+
+    A record, so that the engine knows it, and may sum the uploads as they come where
+    all of them would fill the memory (`pfljax.engine.summing`).
+    """
+
+    weight_of: Callable[[Cohort], Array]  # f32[M], 0 for the absent
+
+    def __call__(self, server: Any, uploads: Any, cohort: Cohort) -> Any:
+        """The mean of the stacked uploads."""
+        return mean(uploads, self.weight_of(cohort))
+
+
+def averaging(weighting: str) -> Averaging:
     """An `aggregate` whose new server is the mean of the uploads.
 
     Args:
@@ -33,16 +49,7 @@ def averaging(weighting: str) -> Callable[[Any, Any, Cohort], Any]:
     """
     known = {"rows": by_rows, "uniform": reported}
     registry.require_known("weighting", weighting, known)
-    weight_of = known[weighting]
-
-    def aggregate(
-        server: Any,
-        uploads: Any,
-        cohort: Cohort,
-    ) -> Any:
-        return mean(uploads, weight_of(cohort))
-
-    return aggregate
+    return Averaging(known[weighting])
 
 
 def by_rows(cohort: Cohort) -> Array:
@@ -57,17 +64,22 @@ def reported(cohort: Cohort) -> Array:
 
 
 def mean(uploads: Any, weight: Array) -> Any:
-    """Weighted mean, summed in the cohort's order.
+    """Weighted mean, summed in the cohort's order."""
+
+    def of_leaf(leaf: Array) -> Array:
+        return jnp.tensordot(weight, leaf, 1)
+
+    return over_weight(jax.tree.map(of_leaf, uploads), weight)
+
+
+def over_weight(weighted_sum: Any, weight: Array) -> Any:
+    """The mean, of a sum of uploads times their weights f32[M].
 
     Divided last, so that over several devices all sums travel in one all-reduce.
     """
     # Where nobody reported, 0 and not NaN.
     total = jnp.maximum(weight.sum(), jnp.finfo(jnp.float32).tiny)
-
-    def of_leaf(leaf: Array) -> Array:
-        return jnp.tensordot(weight, leaf, 1) / total
-
-    return jax.tree.map(of_leaf, uploads)
+    return jax.tree.map(lambda leaf: leaf / total, weighted_sum)
 
 
 def median(uploads: Any, weight: Array) -> Any:

@@ -1,13 +1,54 @@
 """Many clients on one device: some at a time under one vmap, chunk after chunk."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from pfljax.core import tree
 from pfljax.core.types import Array
+
+
+class Chunks(NamedTuple):
+    """Clients in the order of their work, cut into chunks of `width`.
+
+    The last chunk is filled with the client of least work, who adds none to its time.
+    """
+
+    width: int
+    order: Array  # i32[M], largest first
+    filled: Array  # i32[chunks * width], `order` and the filling
+
+    @classmethod
+    def of(cls, steps: Array, width: int) -> "Chunks":
+        """The chunks of clients whose work is `steps` i32[M]."""
+        order = jnp.argsort(-steps, stable=True)
+        filling = jnp.repeat(order[-1:], -steps.shape[0] % width)
+        return cls(width, order, jnp.concatenate([order, filling]))
+
+    @property
+    def lanes(self) -> tuple[int, ...]:
+        """The axes of a chunk: one at a time needs no vmap, and no axis of length 1."""
+        return (self.width,) if self.width > 1 else ()
+
+    def cut(self, by_client: Any) -> Any:
+        """Leaves [M, ...] as [chunks, *lanes, ...]."""
+
+        def of_leaf(leaf: Array) -> Array:
+            return leaf[self.filled].reshape(-1, *self.lanes, *leaf.shape[1:])
+
+        return jax.tree.map(of_leaf, by_client)
+
+    def as_given(self, by_chunk: Any) -> Any:
+        """Leaves [chunks, *lanes, ...] as [M, ...], in the order given."""
+        place_in_order = jnp.argsort(self.order)
+
+        def of_leaf(leaf: Array) -> Array:
+            by_client = leaf.reshape(-1, *leaf.shape[1 + len(self.lanes) :])
+            return by_client[place_in_order]
+
+        return jax.tree.map(of_leaf, by_chunk)
 
 
 def over_clients(
@@ -26,48 +67,80 @@ def over_clients(
     count = steps.shape[0]
     if width is None or width >= count:
         return jax.vmap(f)(*args)
-    order = jnp.argsort(-steps, stable=True)
-    # The last chunk is filled with the client of least work, who adds none to its time.
-    filling = jnp.repeat(order[-1:], -count % width)
-    padded = jnp.concatenate([order, filling])
-    # One at a time needs no vmap, and no axis of length 1 in each of its products.
-    lanes = (width,) if width > 1 else ()
-    one_chunk = jax.vmap(f) if lanes else f
-
-    def chunked(leaf: Array) -> Array:
-        return leaf[padded].reshape(-1, *lanes, *leaf.shape[1:])
-
-    chunks = jax.tree.map(chunked, args)
+    chunks = Chunks.of(steps, width)
+    one_chunk = jax.vmap(f) if chunks.lanes else f
     if used is None:
-        stacked = jax.lax.map(lambda chunk: one_chunk(*chunk), chunks)
-    else:
-        chunks_used = -(-used // width)
-        stacked = _first_chunks(one_chunk, chunks, chunks_used)
-    place_in_order = jnp.argsort(order)
+        stacked = jax.lax.map(lambda chunk: one_chunk(*chunk), chunks.cut(args))
+        return chunks.as_given(stacked)
 
-    def as_given(leaf: Array) -> Array:
-        by_client = leaf.reshape(-1, *leaf.shape[1 + len(lanes) :])
-        return by_client[place_in_order]
+    def nothing_summed(*chunk: Any) -> Any:
+        return one_chunk(*chunk), ()
 
-    return jax.tree.map(as_given, stacked)
+    none = chunks.cut(jnp.zeros(count))
+    stacked, _ = _loop(nothing_summed, chunks.cut(args), none, -(-used // width))
+    return chunks.as_given(stacked)
 
 
-def _first_chunks(
+def sum_over_clients(
     f: Callable[..., Any],
-    chunks: tuple,
-    count: Array,
-) -> Any:
-    """`f` over the first `count` of stacked chunks; zeros stand for the others."""
-    length = jax.tree.leaves(chunks)[0].shape[0]
+    args: tuple,
+    weight: Array,
+    steps: Array,
+    width: int,
+    used: Array | None = None,
+) -> tuple[Any, Any]:
+    """As `over_clients`, of which a part is summed: (stacked results, sum).
 
-    def step(index: Array, results: Any) -> Any:
-        chunk = tree.take(chunks, index)
-        return tree.put(results, index, f(*chunk))
+    `f` returns (result, term). Terms are added chunk after chunk, each times its
+    `weight` f32[M], and never stacked. A term of weight 0 adds nothing, even infinite.
+    """
+    chunks = Chunks.of(steps, width)
+    one_chunk = jax.vmap(f) if chunks.lanes else f
+    # The filling has counted already, in its own place.
+    first_place = jnp.arange(chunks.filled.shape[0]) < steps.shape[0]
+    weights = jnp.where(first_place, weight[chunks.filled], 0)
+    weights = weights.reshape(-1, *chunks.lanes)
+    count: Any = len(weights) if used is None else -(-used // width)
+    stacked, total = _loop(one_chunk, chunks.cut(args), weights, count)
+    return chunks.as_given(stacked), total
+
+
+def _loop(f: Callable[..., Any], chunks: tuple, weights: Array, count: Any) -> Any:
+    """(stacked results, sum) of `f` over the first `count` chunks.
+
+    Zeros stand for the results of the others. `weights` are [chunks, *lanes].
+    """
+    length = weights.shape[0]
+
+    def step(index: Array, carry: Any) -> Any:
+        results, total = carry
+        chunk, weight = tree.take((chunks, weights), index)
+        result, term = f(*chunk)
+        total = tree.add(total, _weighted(term, weight))
+        return tree.put(results, index, result), total
+
+    def first() -> Any:
+        chunk, weight = jax.tree.map(lambda leaf: leaf[0], (chunks, weights))
+        result, term = f(*chunk)
+        return result, _weighted(term, weight)
 
     def zeros(shape: Any) -> Array:
         return jnp.zeros((length, *shape.shape), shape.dtype)
 
-    first_chunk = jax.tree.map(lambda leaf: leaf[0], chunks)
-    shapes = jax.eval_shape(f, *first_chunk)
+    result, term = jax.eval_shape(first)
+    start = jax.tree.map(zeros, result), tree.zeros(term)
     # `lax.map` would run all chunks: only this loop may end at a traced count.
-    return jax.lax.fori_loop(0, count, step, jax.tree.map(zeros, shapes))
+    return jax.lax.fori_loop(0, count, step, start)
+
+
+def _weighted(term: Any, weight: Array) -> Any:
+    """The term times its weight, summed over the lanes that `weight` has."""
+
+    def of_leaf(leaf: Array) -> Array:
+        ones = (1,) * (leaf.ndim - weight.ndim)
+        factor = weight.reshape(*weight.shape, *ones)
+        # Chosen by `where`: the product of 0 and what is not finite is NaN.
+        product = jnp.where(factor != 0, factor * leaf, 0)
+        return product.sum(0) if weight.ndim else product
+
+    return jax.tree.map(of_leaf, term)

@@ -25,9 +25,10 @@ from pfljax.core.types import (
     Turn,
 )
 from pfljax.engine import contract, mesh, travel
-from pfljax.engine.chunked_vmap import over_clients
+from pfljax.engine.chunked_vmap import over_clients, sum_over_clients
 from pfljax.engine.plan import FAR, Turns, public_rows, reporting_rows, round_key
 from pfljax.engine.setting import Setting
+from pfljax.engine.summing import clients_at_once
 
 
 class Shared(NamedTuple):
@@ -54,12 +55,16 @@ def train_cohort(
     train: ClientData,
     turns: Turns,
     public: ClientData | None,
+    weight: Array | None = None,
 ) -> tuple[Any, Any, Metrics]:
-    """(states of all clients, uploads [M], metrics [M]) after the cohort's training."""
+    """(states of all clients, uploads [M], metrics [M]) after the cohort's training.
+
+    Of uploads that have a `weight` f32[M] there is the sum of each device, [D, ...].
+    """
     num_clients = train.size.shape[0]
 
-    def on_device(shared: Shared, pool: Pool, clients: Any, turns: Turns) -> Any:
-        return _train_here(setting, num_clients, shared, pool, clients, turns)
+    def on_device(shared: Shared, pool: Pool, clients: Any, turns: Any) -> Any:
+        return _train_here(setting, num_clients, shared, pool, clients, *turns)
 
     # A device needs its own turns, and those of all, for it owns states of others'.
     # `drawn` may be of another length than the slots, which could not be split.
@@ -76,7 +81,7 @@ def train_cohort(
     grid = setting.mesh
     rows_lie = mesh.data(grid)
     run = mesh.over(grid, on_device, mesh.WHOLE, rows_lie, mesh.SPLIT, mesh.SPLIT)
-    return run(shared, pool, state.clients, turns)
+    return run(shared, pool, state.clients, (turns, weight))
 
 
 def _train_here(
@@ -86,13 +91,14 @@ def _train_here(
     pool: Pool,
     clients: Any,
     turns: Turns,
+    weight: Array | None,
 ) -> tuple[Any, Any, Metrics]:
     """(this device's block of states, uploads, metrics) after this device's turns."""
     grid = setting.mesh
     states = travel.fetch(grid, clients, shared.turns.rows, turns.rows)
     data = _rows_of(grid, pool, turns)
     new_states, uploads, metrics = _take_turns(
-        setting, num_clients, shared, turns, states, data
+        setting, num_clients, shared, turns, weight, states, data
     )
     everybodys_rows = reporting_rows(shared.turns)
     local_rows = reporting_rows(turns)
@@ -113,6 +119,7 @@ def _take_turns(
     num_clients: int,
     shared: Shared,
     turns: Turns,
+    weight: Array | None,
     states: Any,
     data: ClientData,
 ) -> tuple[Any, Any, Metrics]:
@@ -130,14 +137,24 @@ def _take_turns(
         rows = ClientData(data.examples, offset, size)
         return _exchange(setting, shared, turn, client, rows)
 
-    width = setting.width
+    width = clients_at_once(setting, turns.ids.shape[0])
     used = None
     # A part of the cohort, and empty slots behind it, whose chunks are left out.
     if setting.mesh is not None:
-        width = width or -(-setting.selection.cohort // setting.mesh.size)
         used = (turns.rows < FAR).sum()
     args = turns.ids, turns.steps, data.offset, data.size, states
-    return over_clients(take_turn, args, turns.steps, width, used)
+    if weight is None:
+        return over_clients(take_turn, args, turns.steps, width, used)
+
+    def upload_apart(*args: Any) -> Any:
+        new_state, upload, metrics = take_turn(*args)
+        return (new_state, metrics), upload
+
+    (new_states, metrics), total = sum_over_clients(
+        upload_apart, args, weight, turns.steps, width, used
+    )
+    # With an axis of devices, as uploads have one of clients.
+    return new_states, jax.tree.map(lambda leaf: leaf[None], total), metrics
 
 
 def _exchange(

@@ -37,7 +37,8 @@ def check_state(
     # By the role: the function may be a lambda, or have any name. It was written in
     # `ditto` if it is `ditto.<locals>.train`.
     function = getattr(algorithm, role)
-    written_in = getattr(function, "__qualname__", repr(function)).partition(".")[0]
+    unnamed = type(function).__name__
+    written_in = getattr(function, "__qualname__", unnamed).partition(".")[0]
     code = getattr(inspect.unwrap(function), "__code__", None)
     where = f"; mend {code.co_filename}:{code.co_firstlineno}" if code else ""
     raise ValueError(

@@ -4,6 +4,7 @@
     chunks of `width` clients: vmap of message -> train         (cohort_training)
         -> channel.send; scatter the clients' new states
     channel.receive -> aggregate; selection.update              (here)
+    where the aggregate is a mean, large uploads are summed     (summing)
 
 Keys derive from seed, round, client id and purpose, so results depend neither on
 `width` nor on how the rounds are cut into calls.
@@ -25,7 +26,7 @@ from pfljax.core.types import (
     Metrics,
     RunState,
 )
-from pfljax.engine import contract, mesh
+from pfljax.engine import contract, mesh, summing
 from pfljax.engine.cohort_training import train_cohort
 from pfljax.engine.plan import Turns, cohort_of, plan
 from pfljax.engine.setting import Setting
@@ -52,10 +53,17 @@ def one_round(
       ValueError: the method returns a state of another structure, shape or dtype.
     """
     turns = plan(setting, state, train, resident)
-    clients, uploads, metrics = train_cohort(setting, state, train, turns, public)
     cohort = cohort_of(state, train, turns, public)
-    uploads, channel_state = _receive(setting, state, uploads, cohort)
-    server = setting.algorithm.aggregate(state.server, uploads, cohort)
+    weight = summing.weight_of(setting, state.server, cohort)
+    clients, uploads, metrics = train_cohort(
+        setting, state, train, turns, public, weight
+    )
+    if weight is None:
+        uploads, channel_state = _receive(setting, state, uploads, cohort)
+        server = setting.algorithm.aggregate(state.server, uploads, cohort)
+    else:
+        server = summing.mean_of(uploads, weight)
+        channel_state = state.channel
     contract.check_state(setting.algorithm, "aggregate", "server", state.server, server)
     # Weights of a round without reports sum to 0: what `aggregate` made of them goes.
     server = tree.where(_anybody(turns), server, state.server)

@@ -73,6 +73,17 @@ def test_every_method_has_one_all_reduce_a_round(played, name):
 
 
 @pytest.mark.slow
+def test_uploads_that_are_summed_are_the_mean_of_the_stacked(played):
+    """And the sums of the devices meet in one all-reduce."""
+    assert {"fedavg", "superfed", "of two lanes", "at home"} <= set(played["means"])
+    for ways in played["means"].values():
+        for key in ("server 2", "clients 2"):
+            for a, b in zip(ways["stacked"][key], ways["summed"][key], strict=True):
+                np.testing.assert_allclose(b, a, rtol=1e-6, atol=1e-6)
+        assert Counter(ways["summed"]["exchanges"])["all-reduce"] == 1
+
+
+@pytest.mark.slow
 def test_at_home_a_device_holds_its_own_clients_alone(played):
     train, test = on_devices.clients()
     sizes = np.asarray(train.size) + np.asarray(test.size)
