@@ -124,8 +124,9 @@ ACCELERATED = {"plane": PLANE._replace(rows=10_000, points=51)}
 def run(
     names: Sequence[str],
     *,
-    points: int | None = None,
+    rounds: int | None = None,
     repeats: int = 3,
+    methods: Sequence[str] = (),
     peer: str | None = None,
     out: str | Path = "runs/bench",
     scale: float = 1.0,
@@ -134,17 +135,23 @@ def run(
 
     Args:
       names: keys of `CASES`.
-      points: along an axis, in place of 21 (51 of a plane on an accelerator), for a
-        shorter call: the time is linear in their number.
+      rounds: points along an axis, in place of 21 (51 of a plane on an accelerator),
+        for a shorter call: the time is linear in their number.
       repeats: timed calls, each followed by one of the peer.
+      methods: none: a landscape is of models, whatever trained them.
       peer: a command, see `against.ask`; its rate is points a second.
       out: the folder to write to.
       scale: below 1 for fewer clients and rows, for tests.
 
     Raises:
-      ValueError: for an unknown name, no repeats, or a peer that fails.
+      ValueError: for an unknown name, methods, no repeats, or a peer that fails.
     """
-    check_counts(points=points, repeats=repeats)
+    check_counts(points=rounds, repeats=repeats)
+    if methods:
+        raise ValueError(
+            f"landscapes have no methods, but {', '.join(methods)} was given; leave "
+            "out --algorithm"
+        )
     known = CASES if jax.default_backend() == "cpu" else CASES | ACCELERATED
     cases = {name: find("landscape", known, name) for name in names}
     if peer is not None:
@@ -152,7 +159,7 @@ def run(
     peak = cost.peak_flops()
     results = []
     for name, case in cases.items():
-        case = _resized(case, points, scale)
+        case = _resized(case, rounds, scale)
         figures = _measure(name, case, repeats, peer, peak)
         results.append({"landscape": name, **figures})
         # Each at once: a long bench shows how far it is.

@@ -1,19 +1,34 @@
 """Measures workloads one after another, alone or in turn with a peer."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import jax
 
-from pfljax.bench import against, cost, figure, landscape, measure, startup, table
+from pfljax.bench import (
+    against,
+    cost,
+    figure,
+    landscape,
+    measure,
+    memory,
+    startup,
+    table,
+)
 from pfljax.bench.workloads import WORKLOADS, Ready, build
 from pfljax.registry import find
 from pfljax.runs.folder import write_json
 from pfljax.runtime import devices, files
 
 Result = dict[str, Any]
+# Benches with tables of their own, in which nothing is steps a second.
+OTHERS: dict[str, Callable[..., str]] = {
+    **dict.fromkeys(landscape.CASES, landscape.run),
+    startup.NAME: startup.run,
+    memory.NAME: memory.run,
+}
 
 
 def run(
@@ -30,7 +45,8 @@ def run(
 
     Args:
       names: workloads, keys of `WORKLOADS`; none: all. Or of `landscape.CASES`, or
-        "startup", what a run costs before and after its rounds.
+        "startup", what a run costs before and after its rounds, or "memory", what a
+        round holds.
       rounds: of one timed call; None: the workload's own number. Of a landscape, points
         along an axis.
       repeats: timed calls of each workload, each followed by one of the peer.
@@ -42,20 +58,17 @@ def run(
     Raises:
       ValueError: for unknown names, no rounds or repeats, or a peer that fails.
     """
-    # Landscapes have a table of their own: points a second in place of steps.
-    if set(names) & set(landscape.CASES):
-        return landscape.run(
-            names,
-            points=rounds,
-            repeats=repeats,
-            peer=peer,
-            out=out,
-            scale=scale,
-        )
-    if startup.NAME in names:
-        return startup.run(
-            names, rounds=rounds, repeats=repeats, methods=methods, peer=peer, out=out
-        )
+    for name in names:
+        if name in OTHERS:
+            return OTHERS[name](
+                names,
+                rounds=rounds,
+                repeats=repeats,
+                methods=methods,
+                peer=peer,
+                out=out,
+                scale=scale,
+            )
     cases = _cases(names or list(WORKLOADS), methods)
     _check(cases, rounds, repeats, peer)
     folder = files.make_folder(Path(out))

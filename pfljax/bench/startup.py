@@ -50,6 +50,7 @@ def run(
     methods: Sequence[str] = (),
     peer: str | None = None,
     out: str | Path = "runs/bench",
+    scale: float = 1.0,
     options: Sequence[str] = (),
 ) -> str:
     """A Markdown table of what was measured; startup.json in `out`.
@@ -61,6 +62,7 @@ def run(
       methods: none: SuPerFed.
       peer: must be None.
       out: the folder to write to.
+      scale: not read: `options` say how large the run is.
       options: more of `pfljax run`, for tests.
 
     Raises:

@@ -1,7 +1,8 @@
 """The workloads: which model, which clients, and how they train.
 
 W1 to W6 are of the sizes by which other simulators were measured, so that rates of
-local steps can be compared; W7 is a population of a million. Rows are random numbers.
+local steps can be compared; W7 is a population of a million. W10 and W11 are ResNet-18
+and MobileNet on images as large as CIFAR's. Rows are random numbers.
 """
 
 from typing import Any, NamedTuple
@@ -122,6 +123,18 @@ _W7 = Workload(
     methods=("fedper",),
     pool=10_000,
 )
+_W10 = Workload(
+    model="resnet18",
+    shape=_IMAGE,
+    num_classes=10,
+    clients=100,
+    rows=100,
+    cohort=4,
+    epochs=1,
+    batch_size=20,
+    learning_rate=0.1,
+    rounds=1,
+)
 WORKLOADS: dict[str, Workload] = {
     "W1": _W1,
     "W2": _W2,
@@ -130,6 +143,8 @@ WORKLOADS: dict[str, Workload] = {
     "W5": _W1._replace(methods=("ditto", "superfed")),
     "W6": _W6,
     "W7": _W7,
+    "W10": _W10,
+    "W11": _W10._replace(model="mobilenet", batch_size=50),
 }
 
 

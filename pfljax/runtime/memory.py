@@ -1,4 +1,4 @@
-"""What a compiled program needs of a device's memory, and what is free."""
+"""What a compiled program needs of a device's memory, what is free, what is held."""
 
 import math
 import re
@@ -36,10 +36,36 @@ def free_bytes(num_devices: int) -> float:
     return min(_available_memory(), limits.address_space()) / len(devices)
 
 
+def resident_bytes() -> int | None:
+    """Bytes of memory that this process holds; None where the system is not Linux."""
+    return _told_by("/proc/self/status", "VmRSS")
+
+
+def peak_bytes() -> int | None:
+    """The most that this process has held since `forget_peak`; None beside Linux."""
+    return _told_by("/proc/self/status", "VmHWM")
+
+
+def forget_peak() -> bool:
+    """Whether the peak of this process is now what it holds, as Linux can have it."""
+    try:
+        # See proc(5): 5 resets the peak, and touches nothing else.
+        Path("/proc/self/clear_refs").write_text("5")
+    except OSError:
+        return False
+    return True
+
+
 def _available_memory() -> float:
     """Bytes that Linux calls available; infinity elsewhere."""
-    meminfo = Path("/proc/meminfo")
-    if not meminfo.exists():
-        return math.inf
-    line = re.search(r"MemAvailable:\s+(\d+) kB", meminfo.read_text())
-    return int(line[1]) * 1024 if line else math.inf
+    available = _told_by("/proc/meminfo", "MemAvailable")
+    return math.inf if available is None else available
+
+
+def _told_by(path: str, name: str) -> int | None:
+    """Bytes in the line of this name of a file of Linux's; None where there is none."""
+    file = Path(path)
+    if not file.exists():
+        return None
+    line = re.search(rf"{name}:\s+(\d+) kB", file.read_text())
+    return int(line[1]) * 1024 if line else None

@@ -14,7 +14,16 @@ from pfljax import engine
 from pfljax.bench import against, cost, flops, measure, run, workloads
 from pfljax.core.types import Batch, Examples
 
-STEPS = {"W1": 2400, "W2": 400, "W4": 20, "W5": 2400, "W6": 250, "W7": 2000}
+STEPS = {
+    "W1": 2400,
+    "W2": 400,
+    "W4": 20,
+    "W5": 2400,
+    "W6": 250,
+    "W7": 2000,
+    "W10": 20,
+    "W11": 8,
+}
 PARAMETERS = {
     "W1": 199_210,
     "W2": 2_156_490,
@@ -23,6 +32,8 @@ PARAMETERS = {
     "W5": 199_210,
     "W6": 1_626_442,
     "W7": 685,
+    "W10": 11_173_962,
+    "W11": 317_578,
 }
 
 
@@ -226,7 +237,7 @@ def test_landscapes_are_timed_beside_a_peer(tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"names": ["W9"]}, "unknown workload 'W9'; known: W1, W2"),
+        ({"names": ["W9"]}, "unknown workload 'W9'; known: W1, W10"),
         ({"names": ["W1"], "rounds": 0}, "rounds is 0; expected at least 1"),
         ({"names": ["W1"], "repeats": 0}, "repeats is 0"),
         ({"names": ["W1", "W2"], "peer": "python x.py"}, "write {workload} where"),
