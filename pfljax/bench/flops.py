@@ -11,6 +11,8 @@ from typing import Any
 import jax
 from jax.extend.core import ClosedJaxpr, Jaxpr
 
+LOOPS = ("scan", "while")
+
 
 def product_flops(function: Callable[..., Any], *args: Any) -> int:
     """FLOPs of `function` at `args`, arrays or shapes; 2 for a multiply and an add.
@@ -23,7 +25,8 @@ def product_flops(function: Callable[..., Any], *args: Any) -> int:
 
 def has_loop(function: Callable[..., Any], *args: Any) -> bool:
     """Whether a loop is in `function`."""
-    return _loops(jax.make_jaxpr(function)(*args).jaxpr)
+    traced = jax.make_jaxpr(function)(*args).jaxpr
+    return any(equation.primitive.name in LOOPS for equation in equations(traced))
 
 
 def _count(jaxpr: Jaxpr) -> int:
@@ -53,12 +56,12 @@ def _equation(equation: Any) -> int:
     return sum(inner)
 
 
-def _loops(jaxpr: Jaxpr) -> bool:
-    return any(
-        equation.primitive.name in ("scan", "while")
-        or any(map(_loops, _inside(equation.params)))
-        for equation in jaxpr.eqns
-    )
+def equations(jaxpr: Jaxpr) -> Iterator[Any]:
+    """The equations of a traced function and of all that it calls."""
+    for equation in jaxpr.eqns:
+        yield equation
+        for inner in _inside(equation.params):
+            yield from equations(inner)
 
 
 def _inside(params: dict[str, Any]) -> Iterator[Jaxpr]:

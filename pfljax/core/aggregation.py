@@ -67,7 +67,8 @@ def mean(uploads: Any, weight: Array) -> Any:
     """Weighted mean, summed in the cohort's order."""
 
     def of_leaf(leaf: Array) -> Array:
-        return jnp.tensordot(weight, leaf, 1)
+        # An accelerator's default would round weights and uploads to a few bits.
+        return jnp.tensordot(weight, leaf, 1, precision="highest")
 
     return over_weight(jax.tree.map(of_leaf, uploads), weight)
 
@@ -187,7 +188,7 @@ def segment_mean(
     total = member.sum(0)
 
     def of_leaf(leaf: Array, old: Array) -> Array:
-        sums = jnp.tensordot(member, leaf, axes=(0, 0))
+        sums = jnp.tensordot(member, leaf, axes=(0, 0), precision="highest")
         positive = jnp.maximum(total, 1e-12)
         means = sums / _column(positive, sums)
         filled = _column(total > 0, sums)

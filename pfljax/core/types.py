@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import optax
 
 from pfljax import registry
+from pfljax.core.precision import EXACT
 from pfljax.registry import AtLeastOne, Epochs, NotNegative
 
 Array: TypeAlias = jax.Array
@@ -77,6 +78,7 @@ class Task(NamedTuple):
     modules: Params  # index of the module, int, at every leaf: 0 .. num_modules - 1
     num_modules: int
     num_classes: int  # K
+    precision: str = EXACT  # of logits and features: a name in `core.precision`
 
 
 @dataclasses.dataclass(frozen=True)

@@ -162,4 +162,6 @@ def separate(task: Task, points: Params) -> list[Params]:
 
 def mix(points: Params, weights: Array) -> Params:
     """The model of these weights f32[n] of the points."""
-    return jax.tree.map(lambda leaf: jnp.tensordot(weights, leaf, 1), points)
+    return jax.tree.map(
+        lambda leaf: jnp.tensordot(weights, leaf, 1, precision="highest"), points
+    )

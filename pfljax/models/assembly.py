@@ -15,7 +15,9 @@ from flax.traverse_util import flatten_dict, unflatten_dict
 
 from pfljax import registry
 from pfljax.core import statistics, tree
+from pfljax.core.precision import EXACT, PRECISIONS
 from pfljax.core.types import Array, Batch, Key, Params, Task
+from pfljax.models import mixed_precision
 from pfljax.models.variables import apart, without_key
 
 LOSSES = {"cross_entropy": optax.softmax_cross_entropy_with_integer_labels}
@@ -33,6 +35,7 @@ def assemble(
     loss: str,
     shapes: Params,
     order: Sequence[tuple[str, ...]],
+    precision: str = EXACT,
 ) -> Task:
     """The task of a model's `apply`.
 
@@ -41,15 +44,17 @@ def assemble(
       apply: (state, x, mask, part, key) -> (outputs, new statistics) of rows x, of
         which those of `mask` count; `part` is "body", "head" or None for both. A key is
         training mode, None evaluation mode.
-      normalise: raw x -> f32.
+      normalise: raw x -> the numbers that the body takes.
       row: one raw row, [1, *input_shape].
       loss: a name in `LOSSES`.
       shapes: params, abstract or not; its top level is "body" and "head".
       order: the paths of the modules, first to last; absent ones come after, sorted.
+      precision: a name in `core.precision.PRECISIONS`, as `mixed_precision` says.
     """
     registry.require_known("loss", loss, LOSSES)
+    registry.require_known("precision", precision, PRECISIONS)
     row_loss = LOSSES[loss]
-    run = _runner(apply, normalise)
+    run = _runner(apply, normalise, precision)
 
     def logits(params: Params, batch: Batch, key: Key | None) -> Array:
         return run(params, batch, None, key)
@@ -84,10 +89,13 @@ def assemble(
         modules=modules,
         num_modules=num_modules,
         num_classes=outputs.shape[-1],
+        precision=precision,
     )
 
 
-def _runner(apply: Apply, normalise: Callable[[Array], Array]) -> Callable[..., Array]:
+def _runner(
+    apply: Apply, normalise: Callable[[Array], Array], precision: str
+) -> Callable[..., Array]:
     """A function (params, batch, part, key) -> outputs, which carry statistics."""
 
     def run(params: Params, batch: Batch, part: str | None, key: Key | None) -> Array:
@@ -96,13 +104,18 @@ def _runner(apply: Apply, normalise: Callable[[Array], Array]) -> Callable[..., 
             registry.require_a("batch", batch, Batch, expected)
         x = batch.x
         # The head's rows are features, not raw ones.
-        if part != "head":
-            x = normalise(x)
+        x = mixed_precision.lowered(x, precision) if part == "head" else normalise(x)
         state = apart(params)
         old = state.statistics
-        # Statistics have no gradient but that of `following`.
-        state = state._replace(statistics=jax.lax.stop_gradient(old))
-        outputs, changed = apply(state, x, batch.mask, part, key)
+        state = state._replace(
+            # The gradient of a copy is one of float32 again.
+            parameters=mixed_precision.lowered(state.parameters, precision),
+            # Statistics have no gradient but that of `following`.
+            statistics=jax.lax.stop_gradient(old),
+        )
+        with mixed_precision.products(precision):
+            outputs, changed = apply(state, x, batch.mask, part, key)
+        outputs = mixed_precision.raised(outputs, precision)
         # Decided at trace time: models without statistics pay nothing for them.
         if key is None or not old:
             return outputs

@@ -17,7 +17,7 @@ from jax.custom_batching import custom_vmap
 
 from pfljax import registry
 from pfljax.core.types import Array
-from pfljax.models import convolution_forms
+from pfljax.models import convolution_forms, mixed_precision
 from pfljax.models.convolution_forms import Form
 from pfljax.models.windows import Window, sides_of
 
@@ -72,6 +72,8 @@ def convolve(
         `lhs_dilation`.
     """
     _check(lhs, rhs, lhs_dilation, feature_group_count)
+    if precision is None:
+        precision = mixed_precision.of_products()
     window = Window(
         size=_pair(rhs.shape[:2]),
         strides=_pair(window_strides),

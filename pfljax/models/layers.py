@@ -88,7 +88,8 @@ class BatchNorm(nn.Module):
         centred = x - mean(x)
         variance = mean(centred**2)
         scaled = centred * lax.rsqrt(variance + 1e-5)
-        return scaled * scale + bias
+        # Statistics are f32 whatever the images are: what follows takes no f32 of them.
+        return (scaled * scale + bias).astype(x.dtype)
 
 
 class GroupNorm(nn.Module):

@@ -9,6 +9,7 @@ from flax import nnx
 from flax.traverse_util import unflatten_dict
 
 from pfljax import registry
+from pfljax.core.precision import EXACT
 from pfljax.core.types import Array, Key, Params, Task
 from pfljax.models.assembly import Apply, assemble, one_row
 from pfljax.models.nnx_batch_norm import masked
@@ -25,6 +26,7 @@ def task_from_nnx(
     shift: Any = 0.0,
     scale: Any = 1.0,
     loss: str = "cross_entropy",
+    precision: str = EXACT,
 ) -> Task:
     """The task of the NNX module that `factory` makes, as `task` makes it of Linen.
 
@@ -40,9 +42,12 @@ def task_from_nnx(
       shift: subtracted from x, a number or an array that broadcasts to a row.
       scale: x - shift is divided by it.
       loss: the loss of a row, a name in `pfljax.models.assembly.LOSSES`.
+      precision: "float32", "tf32" or "bfloat16", in which body and head compute
+        (`pfljax.models.mixed_precision`); parameters and losses stay float32.
 
     Raises:
-      ValueError: for a module without `body` and `head`, or with other state.
+      ValueError: for a module without `body` and `head`, or with other state; for an
+        unknown loss or precision.
     """
     expected = "a function nnx.Rngs -> nnx.Module, such as the module's class"
     if isinstance(factory, nnx.Module):
@@ -68,11 +73,12 @@ def task_from_nnx(
     return assemble(
         init=init,
         apply=_forward(graph, streams, abstract),
-        normalise=normaliser(input_shape, shift, scale),
+        normalise=normaliser(input_shape, shift, scale, precision),
         row=row,
         loss=loss,
         shapes=_joined(abstract),
         order=order,
+        precision=precision,
     )
 
 

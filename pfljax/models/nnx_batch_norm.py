@@ -39,6 +39,8 @@ def _masked_kind(kind: type) -> type:
 
     def call(layer: Any, x: Array, *args: Any, **kwargs: Any) -> Any:
         kwargs = {"mask": rows_of(layer.row_mask, x), **kwargs}
-        return kind.__call__(layer, x, *args, **kwargs)
+        normalised = kind.__call__(layer, x, *args, **kwargs)
+        # NNX gives the type of the statistics, f32, where the layer says none.
+        return normalised.astype(layer.dtype or x.dtype)
 
     return type(f"Masked{kind.__name__}", (kind,), {"__call__": call})

@@ -6,13 +6,18 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
+from pfljax.core.precision import EXACT
 from pfljax.core.types import Array
+from pfljax.models import mixed_precision
 
 
 def normaliser(
-    input_shape: Sequence[int], shift: Any, scale: Any
+    input_shape: Sequence[int], shift: Any, scale: Any, precision: str = EXACT
 ) -> Callable[[Array], Array]:
-    """A function raw x [B, *input_shape] -> (x - shift) / scale, f32.
+    """A function raw x [B, *input_shape] -> (x - shift) / scale, in this precision.
+
+    Whole numbers of more than 8 bits, where nothing is subtracted or divided, stay f32
+    in any precision: they may be tokens, of which bfloat16 has 256.
 
     Raises:
       ValueError: for a shift or scale that does not broadcast to a row or a scale with
@@ -22,6 +27,7 @@ def normaliser(
     shift = np.asarray(shift, np.float32)
     scale = np.asarray(scale, np.float32)
     _check_normalisation(expected, shift, scale)
+    unchanged = not shift.any() and bool((scale == 1).all())
 
     def normalise(x: Array) -> Array:
         if x.shape[1:] != expected:
@@ -31,9 +37,16 @@ def normaliser(
             )
         # Rows are stored as they come, often uint8: a batch is cast, never the pool.
         centred = x.astype(jnp.float32) - shift
-        return centred / scale
+        normalised = centred / scale
+        if unchanged and _may_be_tokens(x):
+            return normalised
+        return mixed_precision.lowered(normalised, precision)
 
     return normalise
+
+
+def _may_be_tokens(x: Array) -> bool:
+    return jnp.issubdtype(x.dtype, jnp.integer) and x.dtype.itemsize > 1
 
 
 def _check_normalisation(row: tuple[int, ...], shift: Any, scale: Any) -> None:

@@ -8,6 +8,7 @@ steps are projected by one product, and the gradient of the recurrent kernel is 
 product of all steps' gate gradients. Time T comes first inside; H hidden units.
 """
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -15,9 +16,13 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from pfljax.core.types import Array
+from pfljax.models import mixed_precision
 from pfljax.models.layers import Layer
 from pfljax.models.network import Classes, Network
 from pfljax.registry import AtLeastOne, checked
+
+# JAX declares no types for it: of two operands and a precision.
+_with_gradients: Any = partial(jax.custom_vjp, nondiff_argnums=(2,))
 
 
 @checked
@@ -66,7 +71,7 @@ class Embedding(nn.Module):
         table = self.param("embedding", init, shape)
         steps_first = tokens.T.astype(jnp.int32)
         # A product, because the gradient of a gather is a slow scatter on CPUs.
-        return jax.nn.one_hot(steps_first, self.vocab) @ table
+        return jax.nn.one_hot(steps_first, self.vocab, dtype=table.dtype) @ table
 
 
 class LSTM(nn.Module):
@@ -113,7 +118,7 @@ class LSTM(nn.Module):
         if self.bias:
             # Two, as torch: each has the whole gradient, so their sum moves twice.
             projected += draw("bias_i") + draw("bias_h")
-        return unrolled(projected, kernel_h)
+        return unrolled(projected, kernel_h, mixed_precision.of_products())
 
 
 def last_state(h: Array) -> Array:
@@ -131,17 +136,18 @@ class Gates(NamedTuple):
     c: Array
 
 
-@jax.custom_vjp
-def unrolled(projected: Array, kernel: Array) -> Array:
+@_with_gradients
+def unrolled(projected: Array, kernel: Array, precision: str | None = None) -> Array:
     """Hidden states [T, B, H] of projected inputs [T, B, 4H] from a zero state.
 
     `kernel` [4H, H] is the recurrent one. The states before step 0 are zero.
+    `precision` is JAX's name of that of products, forward and backward.
     """
-    hidden, _ = _forward(projected, kernel)
+    hidden, _ = _forward(projected, kernel, precision)
     return hidden
 
 
-def _forward(projected: Array, kernel: Array) -> tuple[Array, Any]:
+def _forward(projected: Array, kernel: Array, precision: Any) -> tuple[Array, Any]:
     """(hidden states, what the backward pass needs of every step)."""
     batch_size = projected.shape[1]
     hidden_units = kernel.shape[1]
@@ -149,7 +155,7 @@ def _forward(projected: Array, kernel: Array) -> tuple[Array, Any]:
 
     def step(state: tuple[Array, Array], inputs: Array) -> Any:
         h, c = state
-        gates = inputs + h @ kernel.T
+        gates = inputs + jnp.matmul(h, kernel.T, precision=precision)
         i, f, g, o = jnp.split(gates, 4, axis=-1)
         i = nn.sigmoid(i)
         f = nn.sigmoid(f)
@@ -167,7 +173,7 @@ def _forward(projected: Array, kernel: Array) -> tuple[Array, Any]:
     return hidden, residuals
 
 
-def _backward(residuals: Any, cotangent: Array) -> tuple[Array, Array]:
+def _backward(precision: Any, residuals: Any, cotangent: Array) -> tuple[Array, Array]:
     """Gradients by `projected` and by `kernel`.
 
     The loop carries (dh, dc) alone and writes the gate gradients [T, B, 4H].
@@ -188,8 +194,8 @@ def _backward(residuals: Any, cotangent: Array) -> tuple[Array, Array]:
         do = dh * tanh_c * o * (1 - o)
         # In the order of the kernel's rows.
         dgates = jnp.concatenate([di, df, dg, do], axis=-1)
-        before = (dgates @ kernel, dc * f)
-        return before, dgates
+        dh = jnp.matmul(dgates, kernel, precision=precision)
+        return (dh, dc * f), dgates
 
     start = (zero, zero)
     c_before = _one_step_before(gates.c)
@@ -197,7 +203,7 @@ def _backward(residuals: Any, cotangent: Array) -> tuple[Array, Array]:
     _, dgates = jax.lax.scan(step, start, inputs, reverse=True)
     # Outside the loop: one product over all steps, not one a step and their sum.
     h_before = _one_step_before(hidden)
-    dkernel = jnp.einsum("tbg,tbh->gh", dgates, h_before)
+    dkernel = jnp.einsum("tbg,tbh->gh", dgates, h_before, precision=precision)
     return dgates, dkernel
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from flax import linen as nn
 
 from pfljax import registry
+from pfljax.core.precision import EXACT
 from pfljax.core.statistics import STATISTICS
 from pfljax.core.types import Array, Batch, Key, Params, Task
 from pfljax.models.assembly import PARTS, Apply, assemble, one_row
@@ -24,6 +25,7 @@ def task(
     shift: Any = 0.0,
     scale: Any = 1.0,
     loss: str = "cross_entropy",
+    precision: str = EXACT,
 ) -> Task:
     """The task of a Linen module that has two submodules, `body` and `head`.
 
@@ -39,11 +41,13 @@ def task(
       shift: subtracted from x, a number or an array that broadcasts to a row.
       scale: x - shift is divided by it.
       loss: the loss of a row, a name in `pfljax.models.assembly.LOSSES`.
+      precision: "float32", "tf32" or "bfloat16", in which body and head compute
+        (`pfljax.models.mixed_precision`); parameters and losses stay float32.
 
     Raises:
       ValueError: for a module that is not Linen, lacks `body` or `head`, or has other
-        collections than params and batch_stats; for an unknown loss or an input of
-        another shape.
+        collections than params and batch_stats; for an unknown loss or precision,
+        or an input of another shape.
     """
     if not isinstance(module, nn.Module):
         raise ValueError(
@@ -65,11 +69,12 @@ def task(
     return assemble(
         init=init,
         apply=_forward(module),
-        normalise=normaliser(input_shape, shift, scale),
+        normalise=normaliser(input_shape, shift, scale, precision),
         row=row,
         loss=loss,
         shapes=shapes,
         order=order,
+        precision=precision,
     )
 
 

@@ -15,12 +15,14 @@ from pfljax.runtime.files import DAMAGE, FileError
 def read_settings(path: Path, nested: Any) -> dict[str, Any]:
     """The settings in `path` by name, those too that this version no longer has.
 
+    Those that the version of the run did not have yet are at their defaults.
+
     Raises:
         FileError: they are not grouped, as an older version wrote them.
     """
     # A report shows what was run and runs nothing, so names are not checked.
     try:
-        return config.by_name(nested)
+        return config.LATER | config.by_name(nested)
     except ValueError as error:
         raise FileError(f"{path}: {error}") from None
 

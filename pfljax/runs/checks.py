@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, get_args, get_origin
 
 from pfljax import registry
+from pfljax.core.precision import PRECISIONS
 from pfljax.registry import Choice, Range
 from pfljax.runs import chosen, fingerprint
 from pfljax.runs.settings import FIELDS, Experiment, flat
@@ -34,6 +35,7 @@ RANGES: tuple[tuple[str, Range], ...] = (
     ("weight_decay", registry.NOT_NEGATIVE),
     ("seed", Range(lambda value: 0 <= value < 2**31, "0 <= seed < 2**31")),
     ("store", Range(STORES.__contains__, f"one of {', '.join(STORES)}")),
+    ("precision", Range(PRECISIONS.__contains__, f"one of {', '.join(PRECISIONS)}")),
 )
 
 

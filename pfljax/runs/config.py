@@ -6,12 +6,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from pfljax import registry
+from pfljax.core.precision import EXACT
 from pfljax.registry import Choice
 from pfljax.runs.settings import GROUPS, HOME, Experiment, flat
 
 # These change no number of the run.
 UNHASHED = ("out", "label", "baseline", "devices", "homes", "keep", "store")
 CHANGEABLE = (*UNHASHED, "rounds")  # by going on
+# Settings that came later. Older runs have their defaults, which no digest holds.
+LATER = {"precision": EXACT}
 
 
 def to_dict(experiment: Experiment) -> dict[str, Any]:
@@ -87,7 +90,11 @@ def digest(experiment: Experiment) -> str:
     if not looks_ahead(experiment):
         left_out = CHANGEABLE
     values = written(experiment)
-    hashed = {name: values[name] for name in values if name not in left_out}
+    hashed = {
+        name: value
+        for name, value in values.items()
+        if name not in left_out and (name not in LATER or value != LATER[name])
+    }
     # Sorted: the order in which settings are declared leaves the digest as it is.
     text = json.dumps(hashed, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()

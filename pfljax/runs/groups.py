@@ -7,6 +7,7 @@ import dataclasses
 from typing import Any
 
 from pfljax import registry
+from pfljax.core.precision import EXACT
 from pfljax.registry import Choice
 
 
@@ -28,6 +29,11 @@ class Method:
     model: Choice = setting(
         Choice("auto"),
         'The model; `pfljax list models` names them. "auto" goes by the shape of x.',
+    )
+    precision: str = setting(
+        EXACT,
+        'The model computes in "float32"; "tf32" rounds factors of products, where '
+        'the device can; "bfloat16" all but parameters and losses.',
     )
 
 

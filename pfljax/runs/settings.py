@@ -34,6 +34,7 @@ class Settings(TypedDict, total=False):
     algorithm: str
     hyper: Mapping[str, Any]
     model: str | Choice
+    precision: str
     dataset: str | Choice
     partition: str | Choice
     clients: int | None

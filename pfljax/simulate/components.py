@@ -60,7 +60,13 @@ def _hashable(value: Any) -> Any:
 def make_task(experiment: Experiment, shape: Shape) -> Task:
     """The model of the experiment on inputs of this shape."""
     module = make_network(experiment, shape)
-    return models.task(module, shape.input_shape, shift=shape.shift, scale=shape.scale)
+    return models.task(
+        module,
+        shape.input_shape,
+        shift=shape.shift,
+        scale=shape.scale,
+        precision=experiment.method.precision,
+    )
 
 
 def make_network(experiment: Experiment, shape: Shape) -> nn.Module:

@@ -35,6 +35,8 @@ def load_state(
     if federation is not None:
         check_federation(federation)
     claims.check_python(path, federation, task)
+    if task is not None:
+        given.check_precision(experiment.method.precision, task)
     training, unseen = build_federation(experiment, federation)
     manifest = of_run(training, unseen, given=federation is not None)
     claims.check_data(path, manifest)

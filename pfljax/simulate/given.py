@@ -66,6 +66,16 @@ def check_task(task: Any) -> None:
         require_a("task", task, Task, A_TASK)
 
 
+def check_precision(precision: str, task: Task) -> None:
+    """Raises a ValueError unless the task computes in this precision."""
+    if task.precision != precision:
+        raise ValueError(
+            f"precision is {precision!r}, but the task that is given computes in "
+            f"{task.precision!r}; give a task made with precision={precision!r}, such "
+            f"as models.task(module, input_shape, precision={precision!r})"
+        )
+
+
 def check_path(name: str, path: Any, expected: str = A_FOLDER) -> None:
     """Raises a ValueError unless it can be a path."""
     require_a(name, path, (str, Path), expected)

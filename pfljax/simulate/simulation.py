@@ -8,6 +8,7 @@ import jax
 
 from pfljax import engine
 from pfljax.core import tree
+from pfljax.core.precision import EXACT
 from pfljax.core.types import ClientData, Key, RunState, Task
 from pfljax.data import Federation
 from pfljax.engine import Setting, mesh, placement
@@ -42,7 +43,7 @@ class Simulation(NamedTuple):
 def truthful(
     experiment: Experiment, federation: Federation | None, task: Task | None
 ) -> Experiment:
-    """The experiment with the count of clients and the model that are given.
+    """The experiment with the count of clients, model and precision that are given.
 
     Raises:
       ValueError: one of them is something else.
@@ -52,7 +53,13 @@ def truthful(
     if federation is not None:
         given.check_dealing(experiment, federation)
         experiment = experiment.replace(clients=federation.num_clients)
-    if task is not None and experiment.method.model.name == "auto":
+    if task is None:
+        return experiment
+    # The default says nothing: what the task computes in is what the run is told of.
+    if experiment.method.precision != EXACT:
+        given.check_precision(experiment.method.precision, task)
+    experiment = experiment.replace(precision=task.precision)
+    if experiment.method.model.name == "auto":
         experiment = experiment.replace(model="own")
     return experiment
 

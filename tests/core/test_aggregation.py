@@ -3,6 +3,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from pfljax.bench.flops import equations
 from pfljax.core import aggregation
 
 RNG = np.random.default_rng(0)
@@ -105,3 +106,18 @@ def test_segments_are_averaged_and_empty_ones_stay():
         expected = np.average(Y[own], axis=0, weights=WEIGHT[own])
         np.testing.assert_allclose(found[j], expected, rtol=1e-5, atol=1e-6)
     np.testing.assert_array_equal(found[1], default[1])
+
+
+@pytest.mark.parametrize("name", ["mean", "segment_mean"])
+def test_sums_of_uploads_are_exact_on_every_platform(name):
+    """An accelerator's default would round what clients send to a few bits."""
+    uploads = {"w": jnp.ones((4, 3))}
+    if name == "mean":
+        traced = jax.make_jaxpr(aggregation.mean)(uploads, jnp.ones(4))
+    else:
+        default = {"w": jnp.ones((2, 3))}
+        member = jnp.ones((4, 2))
+        traced = jax.make_jaxpr(aggregation.segment_mean)(uploads, member, default)
+    found = [e for e in equations(traced.jaxpr) if e.primitive.name == "dot_general"]
+    highest = (jax.lax.Precision.HIGHEST,) * 2
+    assert [product.params["precision"] for product in found] == [highest]

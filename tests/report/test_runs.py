@@ -83,6 +83,12 @@ def test_a_setting_that_was_since_removed_is_reported(broken):
     assert run.settings["gone"] == {"as_in": "a paper"}
 
 
+def test_a_run_of_before_a_setting_has_its_default(broken):
+    written = json.loads((broken / "config.json").read_text())
+    assert "precision" not in json.dumps(written)
+    assert read_run(broken).config["precision"] == "float32"
+
+
 def test_truncated_arrays_are_named(broken):
     path = broken / "per_client.npz"
     path.write_bytes(path.read_bytes()[:4000])

@@ -1,6 +1,7 @@
 """Settings: checked, written, read back, and told apart."""
 
 import dataclasses
+import hashlib
 import json
 import re
 import typing
@@ -26,7 +27,7 @@ CHANGED = {  # another value of every setting that changes a number
     "stragglers": 0.1, "drop_stragglers": True, "test": 0.3, "validation": 0.2,
     "stratified": True, "test_from": "official", "rows": "all", "unseen": 0.1,
     "seed": 1, "noise": "pair:rate=0.1", "eval_every": 11, "trained": True, "width": 2,
-    "public": 0.1,
+    "public": 0.1, "precision": "bfloat16",
     "channel": ["clip:norm=2.0"],
 }  # fmt: skip
 CONFIGS = {  # a foreign or broken config.json, and what the message tells
@@ -111,6 +112,21 @@ def test_what_changes_a_number_changes_the_digest(name):
     assert config.digest(other) != config.digest(one)
     (told,) = config.difference(one, other)
     assert told.startswith(f"{name}: ")
+
+
+def test_a_run_of_before_precision_is_one_of_float32():
+    """Its config.json has none, and its checkpoints hold the digest of these."""
+    nested = config.to_dict(Experiment())
+    assert nested["method"].pop("precision") == "float32"
+    assert config.from_dict(nested) == Experiment()
+    values = {
+        name: value
+        for name, value in config.written(Experiment()).items()
+        if name not in (*config.CHANGEABLE, "precision")
+    }
+    text = json.dumps(values, sort_keys=True)
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    assert config.digest(Experiment()) == digest
 
 
 def test_the_digest_has_rounds_of_methods_that_look_ahead():

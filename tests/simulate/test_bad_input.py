@@ -23,6 +23,9 @@ SETTINGS = {
     "seed-float": ({"seed": 1.5}, "seed is 1.5; expected int"),
     "trained-int": ({"trained": 1}, "trained is 1; expected bool"),
     "drop-text": ({"drop_stragglers": "yes"}, "drop_stragglers is 'yes'"),
+    "precision-unknown": (
+        {"precision": "half"}, "precision is 'half'; expected one of float32, tf32, bf",
+    ),
     "out-int": ({"out": 3}, "out is 3; expected str"),
     "label-int": ({"label": 3}, "label is 3; expected str"),
     "algorithm-none": ({"algorithm": None}, "algorithm is None; expected str"),

@@ -117,7 +117,7 @@ def stepped(models, uploads, cohort, rate):
     member = chosen / jnp.sum(reported)
 
     def summed(grads):
-        return jnp.tensordot(member, grads, axes=(0, 0))
+        return jnp.tensordot(member, grads, axes=(0, 0), precision="highest")
 
     slopes = jax.tree.map(summed, uploads.params)
     return tree.sub(models, statistics.scale(slopes, rate))

@@ -126,7 +126,7 @@ def summed(server, uploads, cohort):
 
     # By the mask alone: a client drawn twice has one body.
     def over_cohort(leaf):
-        return jnp.tensordot(cohort.mask, leaf, 1)
+        return jnp.tensordot(cohort.mask, leaf, 1, precision="highest")
 
     change = jax.tree.map(over_cohort, uploads.change)
     newcomers = jnp.sum(uploads.is_new * cohort.mask)

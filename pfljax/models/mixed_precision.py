@@ -1,0 +1,62 @@
+"""Forward passes in TF32 or bfloat16, of parameters that stay float32.
+
+Micikevicius et al., Mixed Precision Training, ICLR 2018,
+https://arxiv.org/abs/1710.03740. Whatever the precision, parameters, their gradients,
+optimizer states, uploads, their means, running statistics and losses are float32.
+
+    float32   products of float32 numbers, as exact as the platform has them
+    tf32      the same numbers; a GPU may round factors to TF32, a fraction of 10 bits,
+              a TPU takes three passes of bfloat16, a CPU knows float32 alone
+    bfloat16  body and head on copies of parameters and inputs, a fraction of 7 bits;
+              features and logits come back in float32
+
+Left to itself JAX takes TF32 for float32 on a GPU that has it, and one pass of bfloat16
+on a TPU: `float32` and `tf32` both say what they mean.
+"""
+
+from contextlib import AbstractContextManager
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from pfljax.core.types import Array
+
+# JAX's names of how exact the product of float32 factors is.
+PRODUCTS = {"float32": "highest", "tf32": "tensorfloat32", "bfloat16": "bfloat16"}
+
+
+def products(precision: str) -> AbstractContextManager[Any]:
+    """Within it, products that say nothing of their own are of this precision.
+
+    Their gradients, which JAX derives from them, are as well.
+    """
+    return jax.default_matmul_precision(PRODUCTS[precision])
+
+
+def of_products() -> str | None:
+    """What `products` says here, for who writes gradients of their own.
+
+    These are traced later, out of `products`: they have to be told.
+    """
+    config: Any = jax.config  # whose names JAX declares to no type checker
+    return config.jax_default_matmul_precision
+
+
+def lowered(a: Any, precision: str) -> Any:
+    """The pytree `a` as a forward pass takes it: a copy in bfloat16, or as it is."""
+    if precision != "bfloat16":
+        return a
+
+    def of_leaf(leaf: Array) -> Array:
+        # Whole numbers are no weights.
+        if not jnp.issubdtype(leaf.dtype, jnp.floating):
+            return leaf
+        return leaf.astype(jnp.bfloat16)
+
+    return jax.tree.map(of_leaf, a)
+
+
+def raised(outputs: Array, precision: str) -> Array:
+    """What a forward pass gives, in float32."""
+    return outputs if precision != "bfloat16" else outputs.astype(jnp.float32)
