@@ -18,12 +18,18 @@ from pathlib import Path
 from typing import NamedTuple, TextIO
 
 COMMAND = """
-from pfljax import report
-{patch}
 from pfljax.cli.main import main
+{patch}
 main()
 """
-NO_REPORT = "report.write_run_report = print  # figures take longer than these runs"
+# Figures take longer than these runs. Ready for Ctrl-C before anything is imported, as
+# `main` is.
+NO_REPORT = """
+from pfljax.runtime import interrupts
+interrupts.stop_on_interrupt()
+from pfljax import report
+report.write_run_report = print
+"""
 
 
 class Started(NamedTuple):
