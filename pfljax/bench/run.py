@@ -9,6 +9,7 @@ import jax
 
 from pfljax.bench import (
     against,
+    compiling,
     cost,
     figure,
     landscape,
@@ -28,6 +29,7 @@ OTHERS: dict[str, Callable[..., str]] = {
     **dict.fromkeys(landscape.CASES, landscape.run),
     startup.NAME: startup.run,
     memory.NAME: memory.run,
+    compiling.NAME: compiling.run,
 }
 
 
@@ -45,8 +47,8 @@ def run(
 
     Args:
       names: workloads, keys of `WORKLOADS`; none: all. Or of `landscape.CASES`, or
-        "startup", what a run costs before and after its rounds, or "memory", what a
-        round holds.
+        "startup", what a run costs before and after its rounds, "memory", what a
+        round holds, or "compile", what its programs cost.
       rounds: of one timed call; None: the workload's own number. Of a landscape, points
         along an axis.
       repeats: timed calls of each workload, each followed by one of the peer.
