@@ -1,13 +1,18 @@
 """What a user's run costs beside the bare engine: W1 by `pfljax.run`.
 
 With metrics, an evaluation every ten rounds, checkpoints and logs; after compilation,
-without the report.
+without the report. Bare are the same compiled rounds and evaluations, and nothing else.
 """
 
+import functools
+import json
+import os
 import tempfile
 import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -16,18 +21,47 @@ from pfljax import data
 from pfljax.bench import measure
 from pfljax.bench.workloads import SEED, WORKLOADS
 from pfljax.data import Federation
+from pfljax.engine import mesh
+from pfljax.engine.population import DevicePopulation
 from pfljax.runs.checks import resolve
 from pfljax.runs.settings import Experiment
-from pfljax.runtime import devices
-from pfljax.simulate import simulation
+from pfljax.runtime import devices, milestones
+from pfljax.simulate import evaluation, simulation
 from pfljax.simulate.run import run
 
 ROUNDS = 20  # of one timed call
+EVAL_EVERY = 10
 TEST = 96  # rows of each client beside the training rows of W1
+CLIENTS = (100, 100_000)  # W1's, and as many as share its rows
+COLUMNS = (
+    "clients", "bare: rounds s", "evaluations s", "run: start s", "rounds s",
+    "evaluations s", "logs, checkpoints s", "end s", "over bare", "without start",
+)  # fmt: skip
 
 
-def compare(rounds: int | None = None, repeats: int = 3) -> dict[str, Any]:
-    """Seconds of `rounds` rounds bare and by `run`, in turn, and the share kept.
+class Bare(NamedTuple):
+    """Seconds of the compiled functions alone."""
+
+    rounds: float
+    evaluations: float
+
+
+class Public(NamedTuple):
+    """Seconds of a run."""
+
+    start: float  # data, folder, first state
+    rounds: float
+    evaluations: float
+    rest: float  # logs, checkpoints, and what lies between calls
+    end: float  # the summary
+
+
+def compare(
+    rounds: int | None = None,
+    repeats: int = 3,
+    clients: Sequence[int] = CLIENTS,
+) -> list[dict[str, Any]]:
+    """Seconds of `rounds` rounds bare and by `run`, in turn, by the count of clients.
 
     None are `ROUNDS`.
 
@@ -38,33 +72,47 @@ def compare(rounds: int | None = None, repeats: int = 3) -> dict[str, Any]:
     measure.check_counts(rounds=rounds, repeats=repeats)
     # Before JAX starts: the settings of devices cannot be changed later.
     devices.prepare()
-    clients = federation()
+    of_w1 = federation()
+    return [_compared(of_w1, count, rounds, repeats) for count in clients]
+
+
+def _compared(
+    of_w1: Federation, count: int, rounds: int, repeats: int
+) -> dict[str, Any]:
+    # More clients than W1 has share its rows.
+    clients = of_w1.take(np.arange(count) % of_w1.num_clients)
+    base = experiment(rounds).replace(clients=count)
     bare = []
     public = []
     with tempfile.TemporaryDirectory() as folder:
-        base = experiment(rounds)
         # Both use the programs that this call compiles.
         _public(base, clients, Path(folder) / "compile")
         for i in range(repeats):
             bare.append(_bare(base, clients))
             public.append(_public(base, clients, Path(folder) / str(i)))
-    return {
-        "rounds": rounds,
-        "bare": bare,
-        "public": public,
-        "kept": float(np.median(bare) / np.median(public)),
-    }
+    return {"clients": count, "rounds": rounds, "bare": bare, "public": public}
 
 
-def sentence(seconds: dict[str, Any]) -> str:
-    """The result of `compare`, in one line."""
-    bare = min(seconds["bare"])
-    public = min(seconds["public"])
-    return (
-        f"{seconds['rounds']} rounds of W1: bare {bare:.2f} s, by pfljax.run "
-        f"{public:.2f} s (the fastest of {len(seconds['bare'])} each); "
-        f"of the bare speed {seconds['kept']:.0%} is kept (medians)"
+def table(results: list[dict[str, Any]]) -> str:
+    """The results of `compare` in Markdown: medians."""
+    rows = [COLUMNS, ("---",) * len(COLUMNS), *map(_cells, results)]
+    lines = [f"| {' | '.join(row)} |" for row in rows]
+    first = results[0]
+    note = (
+        f"{first['rounds']} rounds of W1 with an evaluation every {EVAL_EVERY}; "
+        f"medians of {len(first['bare'])}, in turn. Logs, checkpoints: all that is "
+        "neither rounds nor evaluations."
     )
+    return "\n".join([*lines, "", note])
+
+
+def _cells(result: dict[str, Any]) -> tuple[str, ...]:
+    bare = Bare(*np.median(result["bare"], axis=0))
+    public = Public(*np.median(result["public"], axis=0))
+    whole = sum(public)
+    shares = [whole / sum(bare) - 1, (whole - public.start) / sum(bare) - 1]
+    seconds = [f"{value:.2f}" for value in (*bare, *public)]
+    return str(result["clients"]), *seconds, *(f"{share:+.1%}" for share in shares)
 
 
 def experiment(rounds: int) -> Experiment:
@@ -79,7 +127,7 @@ def experiment(rounds: int) -> Experiment:
         epochs=workload.epochs,
         batch_size=workload.batch_size,
         lr=workload.learning_rate,
-        eval_every=10,
+        eval_every=EVAL_EVERY,
     )
 
 
@@ -102,18 +150,64 @@ def federation() -> Federation:
     )
 
 
-def _bare(experiment: Experiment, federation: Federation) -> float:
+def _bare(experiment: Experiment, federation: Federation) -> Bare:
     sim = simulation.simulation(resolve(experiment), federation)
-    train = simulation.placed(sim, federation).train
+    placed = simulation.placed(sim, federation)
     state = sim.init(jax.random.key(0))
-    start = time.perf_counter()
+    state = jax.device_put(state, mesh.shardings(sim.setting.mesh, state))
+    population = DevicePopulation(sim.rounds)
+    training = 0.0
+    judging = 0.0
     for _ in range(experiment.participation.rounds // sim.longest):
-        state, _ = sim.rounds(state, train, sim.longest)
+        started = time.perf_counter()
+        state, _ = sim.rounds(state, placed.train, sim.longest)
         jax.block_until_ready(state)
-    return time.perf_counter() - start
+        trained = time.perf_counter()
+        states = functools.partial(population.states, state)
+        evaluation.assess(sim, placed, None, state, states)
+        training += trained - started
+        judging += time.perf_counter() - trained
+    return Bare(rounds=training, evaluations=judging)
 
 
-def _public(experiment: Experiment, federation: Federation, out: Path) -> float:
-    start = time.perf_counter()
-    run(experiment.replace(out=str(out)), federation, quiet=True, report=False)
-    return time.perf_counter() - start
+def _public(experiment: Experiment, federation: Federation, out: Path) -> Public:
+    with _milestones(out.with_suffix(".jsonl")) as file:
+        started = time.time()
+        run(experiment.replace(out=str(out)), federation, quiet=True, report=False)
+        ended = time.time()
+    return parts(milestones.read(file), _calls(out), started, ended)
+
+
+def parts(
+    reached: list[dict[str, Any]],
+    calls: list[float],
+    started: float,
+    ended: float,
+) -> Public:
+    """What a run took, by its milestones and the seconds of each call of its rounds."""
+    when: dict[str, list[float]] = {}
+    for line in reached:
+        when.setdefault(line["name"], []).append(line["time"])
+    judging = sum(when["judged"]) - sum(when["judges"])
+    start = when["round"][0] - calls[0] - started
+    end = ended - when["round"][-1]
+    rest = ended - started - start - sum(calls) - judging - end
+    return Public(
+        start=start, rounds=sum(calls), evaluations=judging, rest=rest, end=end
+    )
+
+
+@contextmanager
+def _milestones(file: Path) -> Iterator[Path]:
+    """The file to which a run in this context writes its milestones."""
+    os.environ[milestones.FILE] = str(file)
+    try:
+        yield file
+    finally:
+        del os.environ[milestones.FILE]
+
+
+def _calls(out: Path) -> list[float]:
+    """Seconds of each call of a run's rounds."""
+    lines = (out / "timing.jsonl").read_text().splitlines()
+    return [json.loads(line)["seconds"] for line in lines]

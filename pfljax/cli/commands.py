@@ -233,7 +233,7 @@ def bench(
     devices.prepare()
     devices.check()
     if public:
-        print(public_run.sentence(public_run.compare(rounds, repeats)))
+        print(public_run.table(public_run.compare(rounds, repeats)))
         return
     measured = measure(
         workloads,

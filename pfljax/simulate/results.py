@@ -10,6 +10,7 @@ from pfljax.core.types import Metrics, RunState
 from pfljax.engine.population import Population
 from pfljax.runs import baseline, folder, log
 from pfljax.runs.log import Line
+from pfljax.runtime.milestones import reached
 from pfljax.runtime.processes import ask, say
 from pfljax.simulate import evaluation
 from pfljax.simulate.begin import Run
@@ -45,9 +46,11 @@ def log_lines(
 def evaluate(run: Run, population: Population, state: RunState) -> list[Line]:
     """The records of this evaluation; metrics of each client go to per_client.npz."""
     states = partial(population.states, state)
+    reached("judges")
     records, by_client = evaluation.assess(
         run.sim, run.federation, run.unseen, state, states
     )
+    reached("judged")
     for name, values in by_client.items():
         run.history.setdefault(name, []).append(values)
     ask(folder.write_arrays, run.path / "per_client.npz", _arrays(run, state))
