@@ -17,9 +17,26 @@ SETTINGS = 8  # whose programs stay, for each kind of program
 _caches: list[Any] = []
 
 
+class Same:
+    """A value as part of a key of what is kept: equal if it is the very same.
+
+    Functions have no other equality, and those of two models may look the same.
+    """
+
+    def __init__(self, value: Any):
+        self.value = value
+
+    def __hash__(self) -> int:
+        return id(self.value)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Same) and other.value is self.value
+
+
 def kept(build: Callable) -> Any:
     """Decorates `build`, of hashable arguments: remembers its last results."""
 
+    @functools.wraps(build)
     def make_room(*key: Any) -> Any:
         held = cache.cache_info()
         if held.currsize == SETTINGS:

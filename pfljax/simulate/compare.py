@@ -20,7 +20,8 @@ def grid(
 ) -> list[Experiment]:
     """Every experiment under every seed, each with its folder out/LABEL/sSEED.
 
-    Local training joins them as the baseline of all, unless `local` is False.
+    Local training joins them as the baseline of all, unless `local` is False. They are
+    in the order in which they run: all seeds of a method, then those of the next one.
     """
     experiments = given.experiments(experiments)
     if local:
@@ -44,9 +45,12 @@ def grid(
         raise ValueError(
             f"two experiments have one label: {labels}; set Experiment.label"
         )
+    seeds = given.seeds(seeds)
     runs = []
-    for seed in given.seeds(seeds):
-        for e, label, name in zip(experiments, labels, names, strict=True):
+    # Seeds share compiled programs, and those of the last few settings alone stay: by
+    # seed, more methods than that would compile anew under each.
+    for e, label, name in zip(experiments, labels, names, strict=True):
+        for seed in seeds:
             baseline = e.evaluation.baseline
             if local:
                 baseline = f"{out}/{names[0]}/s{seed}"

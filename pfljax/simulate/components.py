@@ -15,6 +15,7 @@ from pfljax.engine import Setting, mesh
 from pfljax.registry import Choice
 from pfljax.runs.groups import Training
 from pfljax.runs.settings import Experiment
+from pfljax.runtime.programs import kept
 from pfljax.simulate import methods
 
 # Clients under one vmap, by platform; None is the whole cohort. On CPUs a loop was
@@ -58,14 +59,35 @@ def _hashable(value: Any) -> Any:
 
 
 def make_task(experiment: Experiment, shape: Shape) -> Task:
-    """The model of the experiment on inputs of this shape."""
-    module = make_network(experiment, shape)
-    return models.task(
-        module,
+    """The model of the experiment on inputs of this shape.
+
+    The very same for all methods: programs that depend on the task alone are shared.
+    """
+    return _task(
+        chosen_model(experiment, shape.input_shape),
+        shape.num_classes,
         shape.input_shape,
-        shift=shape.shift,
-        scale=shape.scale,
-        precision=experiment.method.precision,
+        shape.shift,
+        shape.scale,
+        experiment.method.precision,
+    )
+
+
+@kept
+def _task(
+    choice: Choice,
+    num_classes: int,
+    input_shape: tuple[int, ...],
+    shift: Any,
+    scale: Any,
+    precision: str,
+) -> Task:
+    return models.task(
+        models.model(choice.name, num_classes, **choice.kwargs),
+        input_shape,
+        shift=shift,
+        scale=scale,
+        precision=precision,
     )
 
 

@@ -5,20 +5,28 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
+import numpy as np
 
 from pfljax import engine
 from pfljax.core import tree
 from pfljax.core.precision import EXACT
-from pfljax.core.types import ClientData, Key, RunState, Task
+from pfljax.core.types import Algorithm, ClientData, Key, RunState, Task
 from pfljax.data import Federation
 from pfljax.engine import Setting, mesh, placement
 from pfljax.engine.paging import programs as paging
 from pfljax.engine.state import first_clients, first_server
-from pfljax.evaluation.programs import judge, judge_path, judge_server
+from pfljax.evaluation.apart import (
+    judge_many,
+    judge_one,
+    models_between,
+    models_of_clients,
+)
+from pfljax.evaluation.metrics import GRID
+from pfljax.evaluation.programs import judge, judge_path, model_of_server
 from pfljax.evaluation.views import View, views_of
 from pfljax.runs.settings import Experiment
 from pfljax.runtime import devices
-from pfljax.runtime.programs import kept
+from pfljax.runtime.programs import Same, kept
 from pfljax.simulate import given, judged
 from pfljax.simulate.components import Shape, make_setting, make_task, shape_of
 
@@ -78,28 +86,12 @@ def simulation(
     key = key.replace(devices=devices.choose(experiment.machine.devices, usable))
     if key.machine.store != "device":
         key = key.replace(store="host")
-    return _simulation(key, shape, task and Given(task))
-
-
-class Given:
-    """A task of one's own as part of a key: equal if it is the very same.
-
-    Its functions have no other equality, and those of two models may look the same.
-    """
-
-    def __init__(self, task: Task):
-        self.task = task
-
-    def __hash__(self) -> int:
-        return id(self.task)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Given) and other.task is self.task
+    return _simulation(key, shape, task and Same(task))
 
 
 @kept
-def _simulation(experiment: Experiment, shape: Shape, own: Given | None) -> Simulation:
-    task = own.task if own else make_task(experiment, shape)
+def _simulation(experiment: Experiment, shape: Shape, own: Same | None) -> Simulation:
+    task = own.value if own else make_task(experiment, shape)
     setting = make_setting(experiment, task, shape)
     algorithm = setting.algorithm
     num_clients = shape.num_clients
@@ -112,7 +104,7 @@ def _simulation(experiment: Experiment, shape: Shape, own: Given | None) -> Simu
     rounds = experiment.participation.rounds
     longest = min(experiment.evaluation.eval_every, rounds, LONGEST_CALL)
     longest, programs = make_paging(experiment, setting, task, num_clients, longest)
-    path = judge_path(setting, block) if algorithm.endpoints else None
+    path = make_path(setting, task, block) if algorithm.endpoints else None
     return Simulation(
         setting=setting,
         task=task,
@@ -122,7 +114,7 @@ def _simulation(experiment: Experiment, shape: Shape, own: Given | None) -> Simu
         judges={view: make_judge(setting, task, view, block) for view in views},
         path=path,
         trained=experiment.evaluation.trained,
-        block=paging.block(paging.client_shape(setting, task)),
+        block=paging.block(at_once_judged(setting, task)),
         paging=programs,
     )
 
@@ -220,7 +212,66 @@ def choices(sim: Simulation) -> str:
 
 
 def make_judge(setting: Setting, task: Task, view: str, block: int) -> Any:
-    """The compiled evaluation of this view; `block` clients are judged at once."""
+    """The compiled evaluation of this view; `block` clients are judged at once.
+
+    In two programs where the method's models are the task's: which parameters are
+    judged, small and of the method, and their metrics, the same for all methods.
+    """
+    algorithm = setting.algorithm
+    shared = Same(task), setting.local.batch_size, setting.mesh
     if view == "server":
-        return judge_server(setting, task)
-    return judge(setting, View(view), block)
+        judge_model = _judge_one(*shared)
+        server_model = jax.jit(model_of_server(setting))
+        return lambda server, rows: judge_model(server_model(server), rows)
+    if not judged_apart(algorithm, task):
+        return judge(setting, View(view), block)
+    judge_models = _judge_many(*shared, block)
+    models = models_of_clients(setting, View(view), block)
+
+    def judge_view(state, clients, ids, train, test, public=None):
+        return judge_models(models(state, clients, ids, train, public), test)
+
+    return judge_view
+
+
+def make_path(setting: Setting, task: Task, block: int) -> Any:
+    """The evaluation of the paths between endpoints, as `judge_path` has it."""
+    if not judged_apart(setting.algorithm, task):
+        return judge_path(setting, block)
+    shared = Same(task), setting.local.batch_size, setting.mesh
+    judge_models = _judge_many(*shared, block)
+    models = models_between(setting, block)
+
+    def judge_points(state, clients, ids, rows):
+        points = []
+        for t in GRID:
+            at_point = models(state, clients, ids, np.float32(t))
+            points.append(jax.device_get(judge_models(at_point, rows)))
+        return {name: np.stack([p[name] for p in points], 1) for name in points[0]}
+
+    return judge_points
+
+
+def at_once_judged(setting: Setting, task: Task) -> Any:
+    """What an evaluation holds of one client, as shapes: its state, and its model."""
+    client = paging.client_shape(setting, task)
+    if setting.algorithm.personal is None or not judged_apart(setting.algorithm, task):
+        return client
+    return client, jax.eval_shape(task.init, jax.eval_shape(jax.random.key, 0))
+
+
+def judged_apart(algorithm: Algorithm, task: Task) -> bool:
+    """Whether clients' models are parameters of the task."""
+    return algorithm.predict is task.predict
+
+
+@kept
+def _judge_one(task: Same, batch_size: int, grid: mesh.Grid | None) -> Any:
+    return judge_one(task.value, batch_size, grid)
+
+
+@kept
+def _judge_many(
+    task: Same, batch_size: int, grid: mesh.Grid | None, width: int | None
+) -> Any:
+    return judge_many(task.value, batch_size, grid, width)

@@ -13,7 +13,7 @@ from pfljax.core import tree
 from pfljax.core.keys import derive
 from pfljax.core.training import budget
 from pfljax.core.types import Batch, ClientData, Local
-from pfljax.evaluation import metrics, programs, views
+from pfljax.evaluation import apart, metrics, programs, views
 from pfljax.evaluation.views import View
 
 TASK, LOCAL = toy.classifier(), Local(0.3, batch_size=4)
@@ -34,6 +34,13 @@ def judged(setting, state, model, test=TEST, width=None):
         return programs.judge_server(setting, TASK)(state.server, test)
     judge = programs.judge(setting, View(model), width)
     return judge(state, state.clients, IDS, TRAIN, test)
+
+
+def judged_apart(setting, state, model, test=TEST, width=None):
+    """By two programs: the models of the clients, and their metrics."""
+    models_of = apart.models_of_clients(setting, View(model), width)
+    judge = apart.judge_many(TASK, LOCAL.batch_size, setting.mesh, width)
+    return judge(models_of(state, state.clients, IDS, TRAIN), test)
 
 
 def expected(models, test=TEST):
@@ -68,6 +75,26 @@ def mixture():
     setting, state = made(superfed, start=0.0)
     mixed = state.clients._replace(mixed=jnp.ones(CLIENTS, bool))
     return setting, state._replace(round=jnp.int32(1), clients=mixed)
+
+
+@pytest.mark.parametrize(
+    ("model", "width"),
+    [("personal", None), ("personal", 1), ("personal", 3), ("trained", 1)],
+)
+def test_one_program_or_two_give_the_same(mixture, model, width):
+    one = judged(*mixture, model, width=width)
+    two = judged_apart(*mixture, model, width=width)
+    toy.assert_close(one, two, 1e-6)
+
+
+def test_a_path_is_judged_alike_by_one_program_or_two(mixture):
+    setting, state = mixture
+    path = programs.judge_path(setting, 1)(state, state.clients, IDS, TEST)
+    models = apart.models_between(setting, 1)
+    judge = apart.judge_many(TASK, LOCAL.batch_size, None, 1)
+    for i, t in enumerate(metrics.GRID):
+        point = judge(models(state, state.clients, IDS, np.float32(t)), TEST)
+        toy.assert_close(point, {n: v[:, i] for n, v in path.items()}, 1e-6)
 
 
 def test_the_server_view_judges_the_one_model_of_all(mixture):

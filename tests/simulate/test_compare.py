@@ -1,13 +1,17 @@
 """A grid of methods and seeds: run, continued, and put into a table."""
 
+import inspect
 import json
 import shutil
 
+import jax
 import numpy as np
 import pytest
 from flax import linen as nn
 
-from pfljax import Experiment, data, models, report
+import pfljax
+from pfljax import Experiment, data, models, report, run, simulate
+from pfljax.runtime import compiling, programs
 from pfljax.simulate import simulation
 from pfljax.simulate.compare import compare, grid
 
@@ -99,13 +103,41 @@ def test_what_is_missing_is_run_and_no_more(done, tmp_path, monkeypatch):
 def test_the_baseline_is_the_first_of_each_seed_whatever_its_name():
     named = BASE.replace(algorithm="local", label="On their own")
     planned = grid([*GRID, named], (0, 1), "out")
-    assert [e.output.out for e in planned[:3]] == [
-        "out/On-their-own/s0", "out/fedavg/s0", "out/ditto-lam=1.0/s0",
+    assert [e.output.out for e in planned] == [
+        "out/On-their-own/s0", "out/On-their-own/s1",
+        "out/fedavg/s0", "out/fedavg/s1",
+        "out/ditto-lam=1.0/s0", "out/ditto-lam=1.0/s1",
     ]  # fmt: skip
-    assert [e.evaluation.baseline for e in planned[3:]] == [
-        None,
-        *["out/On-their-own/s1"] * 2,
-    ]
+    own = ["out/On-their-own/s0", "out/On-their-own/s1"]
+    assert [e.evaluation.baseline for e in planned] == [None, None, *own, *own]
+
+
+def test_no_program_is_compiled_twice(tmp_path, monkeypatch):
+    """Not even where the programs of one method alone stay."""
+    pfljax.forget_programs()
+    # Not by JAX's own cache: it would hide what is built twice.
+    monkeypatch.setattr(programs, "SETTINGS", 1)
+    monkeypatch.setattr(programs, "_caches", [*programs._caches])
+    monkeypatch.setattr(jax, "clear_caches", lambda: None)
+    bounded = programs.kept(inspect.unwrap(simulation._simulation))
+    monkeypatch.setattr(simulation, "_simulation", bounded)
+    compiled = {}
+
+    def counted(experiment, *args, **options):
+        with compiling.watched() as works:
+            run(experiment, *args, report=False, **options)
+        names = [work.program for work in works if work.phase == "compile"]
+        compiled[experiment.method.algorithm, experiment.seed] = names
+
+    monkeypatch.setattr(simulate.compare, "run", counted)
+    monkeypatch.setattr(report, "write_comparison", lambda runs, out: "")
+    methods = ("local", "fedavg", "scaffold")
+    jobs = [BASE.replace(algorithm=name, rounds=1) for name in methods]
+    compare(jobs, (0, 1), str(tmp_path), quiet=True)
+    first = {name: compiled.pop((name, 0)) for name in methods}
+    assert set(map(tuple, compiled.values())) == {()}
+    # The server's model is judged by one program for all methods.
+    assert len(first["scaffold"]) < len(first["fedavg"]) <= len(first["local"]) + 1
 
 
 def test_clients_and_a_model_of_ones_own(tmp_path, monkeypatch):

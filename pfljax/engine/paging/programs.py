@@ -15,6 +15,7 @@ from pfljax.engine import Setting, mesh
 from pfljax.engine.paging import records
 from pfljax.engine.paging.records import Layout
 from pfljax.engine.state import INIT_BLOCK, first_params
+from pfljax.runtime.programs import Same, kept
 from pfljax.selection.base import learns
 
 RESIDENT_BYTES = 2**27  # of client states on the devices in one call, if a round fits
@@ -51,9 +52,17 @@ def client_shape(setting: Setting, task: Task) -> Any:
 
 
 def make_params(setting: Setting, task: Task) -> Callable[[Key], Any]:
-    """A jitted function key -> the first parameters, on every device of the mesh."""
-    everywhere = mesh.sharding(setting.mesh, mesh.WHOLE)
-    return jax.jit(lambda key: first_params(task, key), out_shardings=everywhere)
+    """A jitted function key -> the first parameters, on every device of the mesh.
+
+    One for all methods of the task.
+    """
+    return _make_params(Same(task), setting.mesh)
+
+
+@kept
+def _make_params(task: Same, grid: mesh.Grid | None) -> Callable[[Key], Any]:
+    everywhere = mesh.sharding(grid, mesh.WHOLE)
+    return jax.jit(lambda key: first_params(task.value, key), out_shardings=everywhere)
 
 
 def longest(setting: Setting, client: Any, num_clients: int, wanted: int) -> int:
