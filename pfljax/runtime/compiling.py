@@ -32,11 +32,11 @@ def watched() -> Iterator[list[Work]]:
     done: list[Work] = []
     starts: list[float] = []
 
-    def on_start(event: str, _: float | int, **__: str | int) -> None:
+    def on_start(event: str, value: float | int, **of: str | int) -> None:
         if event in PHASES:
             starts.append(time.process_time())
 
-    def on_end(event: str, _: float, **of: str | int) -> None:
+    def on_end(event: str, duration_secs: float, **of: str | int) -> None:
         # A phase that began before the context has no start.
         if event in PHASES and starts:
             seconds = time.process_time() - starts.pop()
