@@ -13,6 +13,7 @@ from pfljax.bench import (
     cost,
     figure,
     landscape,
+    lowered,
     measure,
     memory,
     startup,
@@ -30,6 +31,7 @@ OTHERS: dict[str, Callable[..., str]] = {
     startup.NAME: startup.run,
     memory.NAME: memory.run,
     compiling.NAME: compiling.run,
+    lowered.NAME: lowered.run,
 }
 
 
@@ -48,7 +50,8 @@ def run(
     Args:
       names: workloads, keys of `WORKLOADS`; none: all. Or of `landscape.CASES`, or
         "startup", what a run costs before and after its rounds, "memory", what a
-        round holds, or "compile", what its programs cost.
+        round holds, "compile", what its programs cost, or "lowered", what a step is on
+        GPUs and TPUs.
       rounds: of one timed call; None: the workload's own number. Of a landscape, points
         along an axis.
       repeats: timed calls of each workload, each followed by one of the peer.

@@ -19,7 +19,8 @@ from pfljax.runtime.programs import kept
 from pfljax.simulate import methods
 
 # Clients under one vmap, by platform; None is the whole cohort. On CPUs a loop was
-# fastest for every model (experiments/speed/REPORT.md); others have not been measured.
+# fastest for every model (experiments/speed/REPORT.md); others have not been measured:
+# docs/speed.md has the reasons.
 WIDTHS = {"cpu": 1}
 
 

@@ -16,7 +16,7 @@ from pfljax.simulate.federation import build_federation
 from pfljax.sweep import groups, points
 
 # Accuracy, mean over clients, between float32 and bfloat16: see docs/speed.md.
-BOUND = 0.02
+BOUND = 0.01
 
 
 @pytest.fixture(scope="module")
