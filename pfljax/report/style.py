@@ -156,15 +156,24 @@ def save_figure(figure: "Figure", stem: Path, truetype: bool = False) -> bytes:
     """
     import matplotlib
 
-    image = io.BytesIO()
     settings: dict[Any, Any] = SETTINGS | {"pdf.fonttype": 42 if truetype else 3}
     with matplotlib.rc_context(settings):
-        figure.savefig(image, format="png", dpi=DPI, metadata={"Software": None})
-        with files.whole(stem.with_suffix(".png")) as part:
-            part.write_bytes(image.getvalue())
+        image = _drawn(figure, "png", dpi=DPI, metadata={"Software": None})
         # The PNG settled the layout; a second time costs a third of the whole.
         figure.set_layout_engine("none")
         dates = {"CreationDate": None, "Producer": None}
-        with files.whole(stem.with_suffix(".pdf")) as part:
-            figure.savefig(part, format="pdf", metadata=dates)
-    return image.getvalue()
+        document = _drawn(figure, "pdf", metadata=dates)
+    for suffix, content in ((".png", image), (".pdf", document)):
+        with files.whole(stem.with_suffix(suffix)) as part:
+            part.write_bytes(content)
+    return image
+
+
+def _drawn(figure: "Figure", kind: str, **options: Any) -> bytes:
+    """The figure as a file of this kind, in memory.
+
+    Where a disk is full, Matplotlib fails to close the file, which hides the reason.
+    """
+    content = io.BytesIO()
+    figure.savefig(content, format=kind, **options)
+    return content.getvalue()

@@ -27,7 +27,7 @@ from pfljax.runs.checkpoint_folder import (
     saved_rounds,
 )
 from pfljax.runs.checkpoint_meta import DamageError, Meta
-from pfljax.runs.noise import quiet, quiet_read
+from pfljax.runs.quiet import quiet, quiet_ends, quiet_read
 from pfljax.runtime.files import CheckpointError
 from pfljax.runtime.processes import ask, everywhere
 
@@ -88,6 +88,7 @@ def writer(folder: Path, config_hash: str, keep: int = 2) -> Iterator[Save]:
 def _checkpointer(folder: Path, keep: int) -> Iterator[Any]:
     """Orbax's writer of checkpoints in `folder`, which clears up what others left."""
     ocp = _orbax()
+    quiet_ends()
     policies: Any = ocp.training.preservation_policies
     decisions: Any = ocp.training.save_decision_policies
     with (

@@ -90,10 +90,11 @@ def begin(
         "partition.json": manifest,
     }
     for name, value in described.items():
-        if not (path / name).exists():
-            write_json(path / name, value)
-        # What the report could not be written of is told before anything trains.
-        read_json(path / name)
+        # What is there stays, once it was read: what the report could not be written of
+        # is told before anything trains. It is written anew, for its checksum in the
+        # summary is of its bytes, spaces and all.
+        found = read_json(path / name) if (path / name).exists() else value
+        write_json(path / name, found)
     if rows:
         # Always: it follows from data and settings, and the file that is there may be
         # damaged where no array of it tells.

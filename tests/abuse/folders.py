@@ -35,7 +35,7 @@ DAMAGES: dict[str, Damage] = {
     "missing": lambda path: path.unlink(),
     "empty": lambda path: path.write_bytes(b""),
     "cut": lambda path: os.truncate(path, path.stat().st_size // 2),
-    "cut by a byte": lambda path: os.truncate(path, path.stat().st_size - 1),
+    "cut by a byte": lambda path: os.truncate(path, max(0, path.stat().st_size - 1)),
     "longer": lambda path: path.write_bytes(path.read_bytes() + b"\n\0x"),
     "zeros": lambda path: path.write_bytes(bytes(path.stat().st_size)),
     "junk": lambda path: path.write_bytes(bytes(range(1, 256)) * 4),

@@ -1,14 +1,17 @@
+import resource
 import subprocess
 import sys
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 from pfljax.report import comparison, figures
 from pfljax.report.groups import group_runs
 from pfljax.report.runs import read_run
-from pfljax.report.style import PALETTE, line_styles, spread
+from pfljax.report.style import PALETTE, line_styles, save_figure, spread
+from pfljax.runtime.files import FileError
 
 
 @pytest.fixture(scope="module")
@@ -228,3 +231,18 @@ def test_only_drawing_loads_matplotlib_and_nothing_loads_pyplot_or_jax(run_folde
     command = [sys.executable, "-c", code, str(run_folder)]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.stdout.split("\n") == ["False", "['matplotlib']", ""], done.stderr
+
+
+def test_a_figure_that_there_is_no_room_for_is_told(tmp_path):
+    figure = Figure(figsize=(1, 1))
+    # Every point is a mark of the PDF, and few pixels of the PNG.
+    points = np.random.default_rng(0).random((2, 20_000))
+    figure.subplots().plot(*points, ".")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, hard))
+    try:
+        with pytest.raises(FileError, match=r"large.pdf \(File too large\)"):
+            save_figure(figure, tmp_path / "large")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert [path.name for path in tmp_path.iterdir()] == ["large.png"]

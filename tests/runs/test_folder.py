@@ -156,6 +156,16 @@ def test_a_damaged_description_is_told_before_the_rounds(tmp_path, name, text):
         begun(tmp_path)
 
 
+@pytest.mark.parametrize("name", ["config", "environment", "partition"])
+def test_a_description_has_the_bytes_that_were_written(tmp_path, name):
+    begun(tmp_path)
+    file = tmp_path / f"{name}.json"
+    written = file.read_bytes()
+    file.write_bytes(written.rstrip())
+    begun(tmp_path)
+    assert file.read_bytes() == written != written.rstrip()
+
+
 def test_json_is_written_whole_or_not_at_all(tmp_path):
     path = tmp_path / "a.json"
     folder.write_json(path, {"a": 1})

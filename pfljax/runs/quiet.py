@@ -12,8 +12,14 @@ import traceback
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from typing import Any
 
+CLOSED = (  # what Python says to who comes back too late
+    "Event loop is closed",
+    "cannot schedule new futures after shutdown",
+    "cannot schedule new futures after interpreter shutdown",
+)
 STRAGGLERS = 0.2  # seconds in which threads come back from a read that failed
 
 
@@ -65,8 +71,37 @@ def _is_another_s(record: logging.LogRecord) -> bool:
     return not any(word in text for word in ("orbax", "OCDBT", "zarr", "tensorstore"))
 
 
-# Some tasks end after the block, whenever Python collects them.
+def _is_no_trace_of_orbax(record: logging.LogRecord) -> bool:
+    """Whether a line of absl's log has no trace of a thread of Orbax."""
+    return record.exc_info is None or "orbax" not in record.pathname
+
+
+# Some tasks and threads end after the block, whenever Python collects or joins them.
 logging.getLogger("asyncio").addFilter(_is_another_s)
+logging.getLogger("absl").addFilter(_is_no_trace_of_orbax)
+
+
+@cache
+def quiet_ends() -> None:
+    """From now on threads that come back to a closed loop or pool do so quietly.
+
+    After a save that failed TensorStore's threads do, until the program ends: no block
+    holds them all.
+    """
+    tell = sys.excepthook
+
+    def told(kind: type[BaseException], error: BaseException, trace: Any) -> None:
+        if str(error) not in CLOSED:
+            tell(kind, error, trace)
+
+    tell_unraisable = sys.unraisablehook
+
+    def told_unraisable(unraisable: Any) -> None:
+        if str(unraisable.exc_value) not in CLOSED:
+            tell_unraisable(unraisable)
+
+    sys.excepthook = told
+    sys.unraisablehook = told_unraisable
 
 
 def _drop(*_: Any) -> None:
