@@ -236,10 +236,10 @@ def test_only_drawing_loads_matplotlib_and_nothing_loads_pyplot_or_jax(run_folde
 def test_a_figure_that_there_is_no_room_for_is_told(tmp_path):
     figure = Figure(figsize=(1, 1))
     # Every point is a mark of the PDF, and few pixels of the PNG.
-    points = np.random.default_rng(0).random((2, 20_000))
+    points = np.random.default_rng(0).random((2, 3_000))
     figure.subplots().plot(*points, ".")
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, hard))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (30_000, hard))
     try:
         with pytest.raises(FileError, match=r"large.pdf \(File too large\)"):
             save_figure(figure, tmp_path / "large")
