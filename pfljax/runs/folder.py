@@ -18,6 +18,7 @@ figures/, report.html
 
 import contextlib
 import re
+import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -237,7 +238,12 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
     if not path.exists():
         return {}
     try:
-        with np.load(path) as archive:
-            return dict(archive)
+        with open(path, "rb") as file:
+            # What is no archive NumPy would advise to unpickle.
+            if not zipfile.is_zipfile(file):
+                raise zipfile.BadZipFile("it is no archive of arrays")
+            file.seek(0)
+            with np.load(file) as archive:
+                return dict(archive)
     except files.DAMAGE as error:
         raise FolderError(f"{path} is damaged: {error}") from None
