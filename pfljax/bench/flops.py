@@ -11,6 +11,8 @@ from typing import Any
 import jax
 from jax.extend.core import ClosedJaxpr, Jaxpr
 
+from pfljax.models import convolution
+
 LOOPS = ("scan", "while")
 
 
@@ -47,6 +49,12 @@ def _equation(equation: Any) -> int:
         outputs = kernel.shape[output_axis]
         # Every number put out is a product with the kernel of one output channel.
         return 2 * equation.outvars[0].aval.size * kernel.size // outputs
+    if equation.primitive in convolution.PRIMITIVES:
+        form = params["form"]
+        images, *_ = equation.invars[0].aval.shape
+        # The convolution and both of its gradients: each pixel that is put out is a
+        # product with the whole kernel.
+        return 2 * images * math.prod(form.slope) * math.prod(form.kernel)
     inner = [_count(jaxpr) for jaxpr in _inside(params)]
     # What runs depends on the data: the costliest branch is the safe account.
     if name == "cond":

@@ -89,9 +89,11 @@ def check_numbers(name: str, value: Any, row: tuple[int, ...], zero: bool) -> No
         raise ValueError(
             f"{name} is {brief(value)}; expected finite numbers as float32 holds them"
         )
-    if not zero and not single.all():
+    # Devices take what is smaller for 0.
+    if not zero and (np.abs(single) < np.finfo(np.float32).tiny).any():
         raise ValueError(
-            f"{name} is {brief(value)}; x is divided by it: choose a number > 0"
+            f"{name} is {brief(value)}; x is divided by it in float32: choose a number "
+            "of at least 1.2e-38"
         )
     if not _fits(numbers.shape, row):
         raise ValueError(

@@ -1,9 +1,10 @@
 """Convolution whose gradients are convolutions too, each in the form that is fast.
 
 The gradients in the images and in the kernel are linear in both of their operands, as
-the convolution is. So each of the three has the two others for its gradients, and one
-rule says how it is computed on the platform that it is lowered for, and one how under
-`vmap`, where kernels by client would make a grouped convolution.
+the convolution is. So there are three bilinear primitives of JAX, each of which has the
+two others for its gradients, in forward and in reverse mode and of any order. One rule
+says how a primitive is computed on the platform that it is lowered for, and one how
+under `vmap`, where kernels by client would make a grouped convolution.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,7 +14,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jax.custom_batching import custom_vmap
+from jax.core import ShapedArray
+from jax.extend.core import Primitive
+from jax.interpreters import ad, batching, mlir
 
 from pfljax import registry
 from pfljax.core.types import Array
@@ -22,8 +25,6 @@ from pfljax.models.convolution_forms import Form
 from pfljax.models.windows import Window, sides_of
 
 CONVOLUTIONS = ("auto", "im2col", "lax")
-# JAX declares no types for it: of two operands and a form.
-_with_gradients: Any = partial(jax.custom_vjp, nondiff_argnums=(2,))
 
 
 def conv_for_platform(conv: str = "auto") -> Callable[..., Array]:
@@ -59,7 +60,8 @@ def convolve(
     """Convolution of images [B, H, W, I] with a kernel [h, w, I / groups, O].
 
     Takes the arguments of `lax.conv_general_dilated`, and is always NHWC and HWIO as
-    Flax calls it: `dimension_numbers` is not read. Gradients of any order, in reverse.
+    Flax calls it: `dimension_numbers` is not read. Gradients of any order, in
+    both modes.
 
     Args:
       columns: by products of the pixels under each window, on every platform.
@@ -90,90 +92,104 @@ def convolve(
         columns=columns,
     )
     wider = preferred_element_type or jnp.result_type(lhs, rhs)
-    return _convolve(lhs.astype(wider), rhs.astype(wider), form)
+    return FORWARD.bind(lhs.astype(wider), rhs.astype(wider), form=form)
 
 
 im2col = partial(convolve, columns=True)
 
 
-@_with_gradients
-def _convolve(x: Array, kernel: Array, form: Form) -> Array:
-    return _operation("forward", form)(x, kernel)
+def _bilinear(name: str) -> Primitive:
+    """The primitive (first, second, form) of one of `convolution_forms.OURS`."""
+    primitive = Primitive(f"convolution_{name}")
+    ours = convolution_forms.OURS[name]
+    by_lax = convolution_forms.BY_LAX[name]
+
+    def elsewhere(first: Array, second: Array, form: Form) -> Array:
+        chosen = ours if form.columns else by_lax
+        return chosen(first, second, form)
+
+    def shape(first: Any, second: Any, form: Form) -> ShapedArray:
+        made = {
+            "forward": (*first.shape[:1], *form.slope, form.outputs),
+            "by_images": (*first.shape[:1], *form.image, form.channels),
+            "by_kernel": form.kernel,
+        }
+        return ShapedArray(made[name], first.dtype)
+
+    def over_axis(operands: Any, axes: Any, form: Form) -> tuple[Array, int]:
+        return _over_axis(primitive, name, operands, axes, form), 0
+
+    primitive.def_impl(partial(_at_once, primitive))
+    primitive.def_abstract_eval(shape)
+    on_cpu = mlir.lower_fun(ours, multiple_results=False)
+    mlir.register_lowering(primitive, on_cpu, platform="cpu")
+    mlir.register_lowering(primitive, mlir.lower_fun(elsewhere, multiple_results=False))
+    batching.primitive_batchers[primitive] = over_axis
+    return primitive
 
 
-@_with_gradients
-def _by_images(slope: Array, kernel: Array, form: Form) -> Array:
-    """The gradient in the images, of `slope` [B, H', W', O]."""
-    return _operation("by_images", form)(slope, kernel)
-
-
-@_with_gradients
-def _by_kernel(x: Array, slope: Array, form: Form) -> Array:
-    """The gradient in the kernel, of `slope` [B, H', W', O]."""
-    return _operation("by_kernel", form)(x, slope)
-
-
-def _keeping(function: Callable[..., Array]) -> Callable[..., Any]:
-    """`function` as the forward pass that keeps its two operands."""
-
-    def forward(first: Array, second: Array, form: Form) -> Any:
-        return function(first, second, form), (first, second)
-
-    return forward
-
-
-def _of_convolve(form: Form, kept: Any, slope: Array) -> tuple[Array, Array]:
-    x, kernel = kept
-    return _by_images(slope, kernel, form), _by_kernel(x, slope, form)
-
-
-def _of_by_images(form: Form, kept: Any, x: Array) -> tuple[Array, Array]:
-    slope, kernel = kept
-    return _convolve(x, kernel, form), _by_kernel(x, slope, form)
-
-
-def _of_by_kernel(form: Form, kept: Any, kernel: Array) -> tuple[Array, Array]:
-    x, slope = kept
-    return _by_images(slope, kernel, form), _convolve(x, kernel, form)
-
-
-_convolve.defvjp(_keeping(_convolve), _of_convolve)
-_by_images.defvjp(_keeping(_by_images), _of_by_images)
-_by_kernel.defvjp(_keeping(_by_kernel), _of_by_kernel)
+def _at_once(primitive: Primitive, *operands: Array, form: Form) -> Array:
+    """The primitive where nothing is traced."""
+    return _compiled(primitive, form)(*operands)
 
 
 @cache
-def _operation(name: str, form: Form) -> Callable[[Array, Array], Array]:
-    """One of the three by its name, for operands of one form."""
-    ours = convolution_forms.OURS[name]
-    on_cpu = partial(ours, form=form)
-    by_columns = partial(ours, form=form._replace(columns=True))
-    elsewhere = by_columns
-    if not form.columns:
-        elsewhere = partial(convolution_forms.BY_LAX[name], form=form)
+def _compiled(primitive: Primitive, form: Form) -> Callable[..., Array]:
+    return jax.jit(partial(primitive.bind, form=form))
 
-    @custom_vmap
-    def operation(first: Array, second: Array) -> Array:
-        return lax.platform_dependent(first, second, cpu=on_cpu, default=elsewhere)
 
-    @operation.def_vmap
-    def over_axis(size: int, batched: Any, first: Array, second: Array) -> Any:
-        if not batched[1] and name != "by_kernel":
-            # One kernel for all: they are so many more images.
-            return _folded(operation, first, second), True
-        operands = [
-            operand if has_axis else jnp.broadcast_to(operand, (size, *operand.shape))
-            for operand, has_axis in zip((first, second), batched, strict=True)
-        ]
-        result = lax.platform_dependent(
-            *operands,
-            cpu=lambda *each: lax.map(lambda pair: operation(*pair), each),
-            # Of kernels by client XLA makes groups, whose gradients GPUs are slow at.
-            default=jax.vmap(by_columns),
-        )
-        return result, True
+def _over_axis(
+    primitive: Primitive, name: str, operands: Any, axes: Any, form: Form
+) -> Array:
+    """The primitive over an axis of one or both operands; it comes first."""
+    images, kernel = (axis is not None for axis in axes)
+    (size,) = {
+        operand.shape[axis]
+        for operand, axis in zip(operands, axes, strict=True)
+        if axis is not None
+    }
+    first, second = (
+        operand if axis is None else jnp.moveaxis(operand, axis, 0)
+        for operand, axis in zip(operands, axes, strict=True)
+    )
+    if not kernel and name != "by_kernel":
+        # One kernel for all: they are so many more images.
+        return _folded(partial(primitive.bind, form=form), first, second)
+    if not images:
+        first = jnp.broadcast_to(first, (size, *first.shape))
+    if not kernel:
+        second = jnp.broadcast_to(second, (size, *second.shape))
+    by_columns = partial(convolution_forms.OURS[name], form=form._replace(columns=True))
+    return lax.platform_dependent(
+        first,
+        second,
+        cpu=lambda *both: lax.map(lambda pair: primitive.bind(*pair, form=form), both),
+        # Of kernels by client XLA makes groups, whose gradients GPUs are slow at.
+        default=jax.vmap(by_columns),
+    )
 
-    return operation
+
+FORWARD = _bilinear("forward")  # of images and kernel
+BY_IMAGES = _bilinear("by_images")  # of slope [B, H', W', O] and kernel
+BY_KERNEL = _bilinear("by_kernel")  # of images and slope
+PRIMITIVES = (FORWARD, BY_IMAGES, BY_KERNEL)
+
+# Of each its gradients in the first and in the second operand.
+ad.defbilinear(
+    FORWARD,
+    lambda slope, x, kernel, form: BY_IMAGES.bind(slope, kernel, form=form),
+    lambda slope, x, kernel, form: BY_KERNEL.bind(x, slope, form=form),
+)
+ad.defbilinear(
+    BY_IMAGES,
+    lambda x, slope, kernel, form: FORWARD.bind(x, kernel, form=form),
+    lambda x, slope, kernel, form: BY_KERNEL.bind(x, slope, form=form),
+)
+ad.defbilinear(
+    BY_KERNEL,
+    lambda kernel, x, slope, form: BY_IMAGES.bind(slope, kernel, form=form),
+    lambda kernel, x, slope, form: FORWARD.bind(x, kernel, form=form),
+)
 
 
 def _folded(operation: Callable[..., Array], first: Array, second: Array) -> Array:

@@ -37,6 +37,11 @@ class Form(NamedTuple):
     columns: bool = False  # by matrix products, wherever it runs
 
     @property
+    def kernel(self) -> tuple[int, ...]:
+        """The kernel's shape [h, w, I / groups, O]."""
+        return (*self.window.size, self.channels // self.groups, self.outputs)
+
+    @property
     def slope(self) -> tuple[int, int]:
         """Rows and columns of what the convolution gives."""
         covered = reach(self.window)
@@ -87,8 +92,7 @@ def images_of(forward: Operation, slope: Array, kernel: Array, form: Form) -> Ar
 
 def kernel_of(forward: Operation, x: Array, slope: Array, form: Form) -> Array:
     """The gradient in the kernel of one of the forms above, by JAX."""
-    shape = (*form.window.size, form.channels // form.groups, form.outputs)
-    kernel = jax.ShapeDtypeStruct(shape, x.dtype)
+    kernel = jax.ShapeDtypeStruct(form.kernel, x.dtype)
     turned = jax.linear_transpose(lambda kernel: forward(x, kernel, form), kernel)
     (gradient,) = turned(slope)
     return gradient

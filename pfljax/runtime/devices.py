@@ -46,12 +46,17 @@ def check(wanted: int | None = None) -> list[Any]:
 
     Raises:
       ValueError: JAX has none of those that JAX_PLATFORMS names, or fewer than
-        wanted, or makes float64 of numbers: pfljax is of float32.
+        wanted, or makes float64 of numbers (pfljax is of float32), or compiles nothing.
     """
     if _config.jax_enable_x64:
         raise ValueError(
             "JAX_ENABLE_X64 is set, but pfljax trains in float32; unset it, or set "
             "jax_enable_x64 to False"
+        )
+    if _config.jax_disable_jit:
+        raise ValueError(
+            "JAX_DISABLE_JIT is set, but without compiled programs a round takes "
+            "hours; unset it, or set jax_disable_jit to False"
         )
     # Of a platform whose plugin is missing JAX says nothing: it fails an assertion.
     try:

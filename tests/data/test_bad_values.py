@@ -48,6 +48,7 @@ ARRAYS = {
     "scalestr": ({"scale": "x"}, "scale is 'x'; expected a number, or one a channel"),
     "scalebool": ({"scale": True}, "scale is True; expected a number"),
     "scaletiny": ({"scale": 1e-320}, "scale is 1e-320; x is divided by it"),
+    "scalesubnormal": ({"scale": 1e-40}, "scale is 1e-40; x is .* at least 1.2e-38"),
     "scaleshape": ({"scale": [1.0] * 3}, r"scale has shape \[3\], .* x have \[2\]"),
     "scalerows": ({"scale": np.ones((4, 2))}, r"scale has shape \[4, 2\]"),
     "shiftstr": ({"shift": "x"}, "shift is 'x'; expected a number, or one a channel"),

@@ -104,6 +104,22 @@ def test_clients_with_one_kernel_are_so_many_more_images():
     assert "while" not in jax.jit(over).lower(x).as_text()
 
 
+@pytest.mark.parametrize("name", ["twocnn", "strides", "groups"])
+def test_slopes_have_slopes_forward(name):
+    """As products with a Hessian are, of Per-FedAvg and of a loss's curvature."""
+    x, kernel, options = operands(name)
+
+    def product(convolve):
+        def gradients(x, kernel):
+            _, first, _ = result(convolve, options, x, kernel)
+            return first
+
+        return jax.jit(lambda *at: jax.jvp(gradients, at, at)[1])(x, kernel)
+
+    ours = product(convolution.convolve)
+    assert_equal(ours, product(lax.conv_general_dilated))
+
+
 def test_large_images_are_read_by_blocks(monkeypatch):
     x, kernel, options = operands("twocnn")
     theirs = result(lax.conv_general_dilated, options, x, kernel)
@@ -114,9 +130,9 @@ def test_large_images_are_read_by_blocks(monkeypatch):
     monkeypatch.setattr(
         convolution_forms, "_slid", lambda *args: calls.append(args) or slid(*args)
     )
-    convolution._operation.cache_clear()
+    convolution._compiled.cache_clear()
     ours = result(convolution.convolve, options, x, kernel)
-    convolution._operation.cache_clear()
+    convolution._compiled.cache_clear()
     assert_equal(ours, theirs)
     assert {block.shape[0] for _, block, _ in calls} == {3, 1}
 

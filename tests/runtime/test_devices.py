@@ -47,11 +47,20 @@ def test_more_devices_than_there_are_is_told_before_data_are_made(
         begin.begin(many, None, None, tmp_path, quiet=True)
 
 
-def test_float64_is_refused_before_a_folder_is_made(tmp_path):
-    env = os.environ | {"JAX_ENABLE_X64": "1"}
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("JAX_ENABLE_X64", "but pfljax trains in float32; unset"),
+        ("JAX_DISABLE_JIT", "but without compiled programs a round takes hours; unset"),
+    ],
+)
+def test_what_no_run_can_do_with_is_refused_before_a_folder_is_made(
+    tmp_path, name, reason
+):
+    env = os.environ | {name: "1"}
     done = tiny.command_line("run", "--rounds", 1, "--out", tmp_path / "run", env=env)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
-    assert "JAX_ENABLE_X64 is set, but pfljax trains in float32; unset" in done.stderr
+    assert f"{name} is set, {reason}" in done.stderr
     assert not (tmp_path / "run").exists()
 
 

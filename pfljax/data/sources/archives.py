@@ -33,17 +33,23 @@ DAMAGE = (  # what reading a broken archive raises, in its zip, its heads or its
 
 @contextlib.contextmanager
 def opened(
-    file: Path, needed: Sequence[str], optional: Sequence[str] = (), *, mend: str
+    file: Path,
+    needed: Sequence[str],
+    optional: Sequence[str] = (),
+    *,
+    mend: str,
+    alone: bool = False,
 ) -> Iterator[dict[str, np.ndarray]]:
     """The arrays of these names in an .npz, as far as it has the optional ones.
 
     What the block finds wrong with them is told of the file as well, with what to do.
 
     Raises:
-        ValueError: the file is cut, empty, foreign or damaged, or lacks an array.
+        ValueError: the file is cut, empty, foreign or damaged, or lacks an array; or,
+            if they must be `alone`, has another.
     """
     with about(file, mend):
-        yield _arrays(file, needed, optional)
+        yield _arrays(file, needed, optional, alone)
 
 
 @contextlib.contextmanager
@@ -90,7 +96,7 @@ def picture(content: bytes | Path) -> np.ndarray:
 
 
 def _arrays(
-    file: Path, needed: Sequence[str], optional: Sequence[str]
+    file: Path, needed: Sequence[str], optional: Sequence[str], alone: bool
 ) -> dict[str, np.ndarray]:
     # A folder or a pipe has no end to read to.
     if not file.is_file():
@@ -109,6 +115,9 @@ def _arrays(
     missing = [name for name in needed if name not in arrays]
     if missing:
         raise ValueError(f"it lacks {missing[0]!r}; it has {names}")
+    if alone and (others := sorted(set(names) - set(wanted))):
+        expected = ", ".join((*needed, *optional))
+        raise ValueError(f"it has {others[0]!r}, which nobody reads, beside {expected}")
     for name, array in arrays.items():
         if not isinstance(array, np.ndarray):
             raise ValueError(f"its {name!r} is no array")

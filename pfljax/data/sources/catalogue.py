@@ -101,7 +101,7 @@ def npz(*, path: str) -> Arrays:
     if not file.is_file():
         raise ValueError(f"no file {path!r}; give path= an .npz file with x and y")
     optional = ("client", "official")
-    with archives.opened(file, ("x", "y"), optional, mend=NPZ) as stored:
+    with archives.opened(file, ("x", "y"), optional, mend=NPZ, alone=True) as stored:
         return from_arrays(
             stored["x"],
             stored["y"],

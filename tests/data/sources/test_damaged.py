@@ -298,3 +298,10 @@ def test_a_version_that_tfds_has_no_more(cache_dir):
     ) as error:
         prepare("mnist:1.0.0")
     told(error, "mnist:1.0.0")
+
+
+def test_an_array_that_nobody_reads_is_told(tmp_path):
+    rows = {"x": np.zeros((6, 3)), "y": np.arange(6) % 2}
+    np.savez(tmp_path / "mine.npz", **rows, x_test=np.zeros((2, 3)))
+    with pytest.raises(ValueError, match="it has 'x_test', which nobody reads, besid"):
+        load("npz", path=str(tmp_path / "mine.npz"))
