@@ -21,6 +21,28 @@ def test_what_is_written_comes_back_without_its_checksum(tmp_path):
     assert list(json.loads(file.read_text())) == [*CONTENT, documents.CHECKSUM]
 
 
+def test_a_name_has_a_line_and_numbers_share_one(tmp_path):
+    file = tmp_path / "a.json"
+    content = {"sizes": {"train": [[1, 2], [3]]}, "of": [{"a": 1}, None], "none": {}}
+    documents.write(file, content)
+    assert documents.read(file) == content
+    *lines, checksum, closing, end = file.read_text().split("\n")
+    assert lines == [
+        "{",
+        ' "sizes": {',
+        '  "train": [[1, 2], [3]]',
+        " },",
+        ' "of": [',
+        "  {",
+        '   "a": 1',
+        "  },",
+        "  null",
+        " ],",
+        ' "none": {},',
+    ]
+    assert (checksum[:10], closing, end) == (' "crc32": ', "}", "")
+
+
 def test_no_flipped_bit_goes_unnoticed(tmp_path):
     file = tmp_path / "a.json"
     documents.write(file, CONTENT)
@@ -63,6 +85,7 @@ def test_what_a_hand_changed_is_refused_unless_it_may(tmp_path):
         ('{"width": 2, "of": {"a": [[1], 2]}}', r"a\[1\] is 2; expected a list"),
         ('{"width": 2, "of": {"a": [[1, 0.5]]}}', r"a\[0\]\[1\] is 0.5; expected a w"),
         ('{"width": 2, "of": {}, "more": 3}', "more is 3; expected a text"),
+        ('{"width": 2, "of": {"a": [[1, true]]}}', r"a\[0\]\[1\] is true; expected a"),
         ("[" * 100_000, "recursion"),
         (b"\xff{}", "codec can't decode"),
     ],
