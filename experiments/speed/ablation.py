@@ -6,6 +6,10 @@ Ditto on the digits, 4 values of lam under 8 seeds, 30 rounds. One by one is
 `pfljax.run` of each in this process, without reports, so that seeds share compiled
 programs; a sweep compiles one program for all. Each is timed cold, with what it
 compiles, and warm.
+
+Runs an hour of processor time on a shared, loaded machine of two cores, and by its
+clock: one by one 3,147 and 1,417 cold, 11,123 and 4,893 warm; as a sweep 10,586 and
+5,605 cold, 46,644 and 22,366 warm.
 """
 
 import tempfile
