@@ -44,15 +44,6 @@ def check_dealing(experiment: Experiment, federation: Federation) -> None:
                 f"with {theirs!r}: it would not apply; leave it out"
             )
 
-    wanted = experiment.data.clients
-    # As above: the default says nothing, and None takes those that there are.
-    usual = (Experiment().data.clients, None)
-    if wanted not in usual and wanted != federation.num_clients:
-        raise ValueError(
-            f"clients is {wanted}, but the federation that is given has "
-            f"{federation.num_clients}; leave it out"
-        )
-
 
 def _is_theirs(name: str, value: Any, manifest: Mapping[str, Any]) -> bool:
     """Whether a setting is what the manifest tells."""

@@ -55,7 +55,7 @@ def run(
     Args:
       experiment: the settings; a finished run may get more rounds.
       federation: clients of your own; settings by which they were not dealt are
-        refused, but for defaults.
+        refused, but for defaults, and `clients`, which becomes their number.
       task: a model of your own, of `models.task` or `task_from_nnx`; `model` is then
         its name, which tells it from other models.
       quiet: no progress on stderr.

@@ -239,10 +239,6 @@ ROWS = data.from_arrays(np.arange(90.0).reshape(30, 3), np.arange(30) % 3, name=
     ("settings", "told"),
     [
         (
-            {"clients": 5},
-            "clients is 5, but the federation that is given has 3; leave it out",
-        ),
-        (
             {"partition": "dirichlet_over_clients:alpha=0.1"},
             "made with 'iid': it would",
         ),
