@@ -2,6 +2,7 @@
 
 import importlib
 import os
+import signal
 import sys
 from importlib.metadata import version
 
@@ -18,6 +19,12 @@ if os.environ["JAX_PLATFORMS"] == "cpu":
     os.environ.setdefault("XLA_FLAGS", FAST)
     # Each command asks XLA in half a second whether it can read them: here it can.
     os.environ["PFLJAX_XLA_FLAGS_READ"] = os.environ["XLA_FLAGS"]
+
+
+@pytest.fixture(autouse=True)
+def ctrl_c():
+    """Ctrl-C does what Python does with it, whatever an earlier test has left."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture
