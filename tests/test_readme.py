@@ -27,8 +27,9 @@ def here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(report, "write_run_report", _blank)
     monkeypatch.setattr(report.write, "_comparison_pictures", lambda *given: [])
+    short = _short(experiment.run_at_once)
     for module in (experiment, compare):
-        monkeypatch.setattr(module, "run", _short(experiment.run))
+        monkeypatch.setattr(module, "run_at_once", short)
     return tmp_path
 
 
@@ -36,9 +37,10 @@ def _blank(folder):
     (folder / "report.html").write_text("")
 
 
-def _short(run):
-    def wrapped(job, *args, **given):
-        return run(job.replace(rounds=2, epochs=1), *args, **given | {"quiet": True})
+def _short(run_at_once):
+    def wrapped(jobs, federations, task=None, quiet=True, report=True):
+        jobs = [job.replace(rounds=2, epochs=1) for job in jobs]
+        return run_at_once(jobs, federations, task, True, report)
 
     return wrapped
 

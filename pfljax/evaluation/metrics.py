@@ -10,7 +10,7 @@ from pfljax.core import tree
 from pfljax.core.minibatches import in_batches, rows
 from pfljax.core.types import Array, Batch, ClientData
 
-ROWS = {"cpu": 64, "accelerator": 1024}
+ROWS = {"cpu": 32, "accelerator": 1024}
 BINS = 15  # of the reliability diagram, equal widths, (low, high]
 GRID = tuple(i / 10 for i in range(11))  # lambda on the path between two endpoints
 FIGURES = ("mean", "std", "weighted", "worst10", "best10", "min", "max")

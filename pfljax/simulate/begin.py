@@ -41,8 +41,9 @@ def begin(
     task: Task | None,
     path: Path,
     quiet: bool,
+    alone: bool = True,
 ) -> Run:
-    """The run in `path`, ready to go; its folder is described.
+    """The run in `path`, ready to go, `alone` or with others; its folder is described.
 
     Raises:
       ValueError: the data, the baseline or the width do not fit.
@@ -57,7 +58,7 @@ def begin(
     identity = [manifest.get(name) for name in (*claims.CLIENTS, *claims.CONTENT)]
     check_same("data", repr(identity))
     ask(baseline.check, experiment.evaluation.baseline, manifest)
-    run = _prepare(experiment, training, unseen, task, path)
+    run = _prepare(experiment, training, unseen, task, path, alone)
     # The folder is described last: corrected settings may then use the same one.
     model = chosen_model(experiment, tuple(manifest["input_shape"]))
     described = manifest | {"model": str(model)}
@@ -74,12 +75,13 @@ def _prepare(
     unseen: Federation | None,
     task: Task | None,
     path: Path,
+    alone: bool,
 ) -> Run:
     """The compiled functions, and the data on the devices."""
     input_shape = federation.train.examples.x.shape[1:]
     if task is not None:
         check_task(task, input_shape, federation.num_classes)
-    sim = width.choose(experiment, federation, task, path)
+    sim = width.choose(experiment, federation, task, path, alone)
     traffic = traffic_of(
         sim.setting.algorithm,
         sim.task,

@@ -1,5 +1,6 @@
 """Several methods on the same clients, cohorts and minibatches, over several seeds."""
 
+import itertools
 import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -8,8 +9,8 @@ from pfljax.core.types import Task
 from pfljax.data import Federation
 from pfljax.runs import checks
 from pfljax.runs.settings import Experiment
-from pfljax.simulate import given
-from pfljax.simulate.run import run
+from pfljax.simulate import at_once, given
+from pfljax.simulate.run import run_at_once
 
 
 def grid(
@@ -75,6 +76,9 @@ def compare(
 ) -> str:
     """Runs the grid, or what is left of it, and writes tables and figures to `out`.
 
+    The seeds of a method train at once, as many as the devices can share evenly: on two
+    cores two. Each is then `run` to rounding, and the same call gives the same bits.
+
     Returns the table as Markdown: mean over clients with its std over seeds, and the
     std over clients apart.
 
@@ -98,6 +102,8 @@ def compare(
     # Made once a seed: all methods of a seed have the same clients.
     of_seed = given.by_seed(federation)
     federations = {seed: of_seed(seed) for seed in seeds}
-    for e in runs:
-        run(e, federations[e.seed], task=task, quiet=quiet)
+    for _, of_method in itertools.groupby(runs, lambda e: e.output.label):
+        for group in at_once.groups(list(of_method)):
+            given_to_group = [federations[e.seed] for e in group]
+            run_at_once(group, given_to_group, task, quiet)
     return write_comparison([Path(e.folder) for e in runs], Path(out))

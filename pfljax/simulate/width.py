@@ -24,9 +24,15 @@ FILE = "executor.json"  # the width that was chosen: a resumed run keeps its bit
 
 
 def choose(
-    experiment: Experiment, federation: Federation, task: Task | None, path: Path
+    experiment: Experiment,
+    federation: Federation,
+    task: Task | None,
+    path: Path,
+    alone: bool = True,
 ) -> Simulation:
     """The simulation at the width that the experiment asks for, or that is best.
+
+    Runs that are not `alone` have a program of their own, which `at_once` fits.
 
     Raises:
       ValueError: it needs more memory than there is.
@@ -39,7 +45,8 @@ def choose(
     known = components.width_of(experiment)
     # XLA aborts the process where it compiles what is far too large.
     size.check(build(known))
-    if experiment.machine.store != "device":  # pages are as large as they are made
+    # Pages are as large as they are made.
+    if experiment.machine.store != "device" or not alone:
         return build(known)
     if isinstance(wanted, int):
         return fitting([wanted], build, federation)

@@ -180,12 +180,12 @@ def _python(source: str) -> None:
 
 
 def _stop_before_training() -> None:
-    from pfljax.simulate import run
+    from pfljax.simulate import loop
 
     def stop(*_: Any) -> None:
         sys.exit(0)
 
-    run._run_rounds = stop
+    loop.run_rounds = stop
 
 
 if __name__ == "__main__":

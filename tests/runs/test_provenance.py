@@ -11,6 +11,7 @@ from pfljax.data import federate, from_arrays
 from pfljax.runs import fingerprint
 from pfljax.runs.folder import FolderError
 from pfljax.runs.provenance import of_run
+from pfljax.simulate import loop
 from pfljax.simulate import run as simulate
 from pfljax.sweep import points
 
@@ -26,7 +27,7 @@ def described(monkeypatch):
     def stop(run):
         raise LookupError
 
-    monkeypatch.setattr(simulate, "_restore", stop)
+    monkeypatch.setattr(loop, "_restore", stop)
 
 
 def begin(job, federation=None):

@@ -8,6 +8,7 @@ from pfljax import Experiment, data
 from pfljax.data import Federation, MissingDataset
 from pfljax.runs import checks, folder
 from pfljax.runs.folder import FolderError
+from pfljax.simulate import loop
 from pfljax.simulate import run as experiment
 
 NAN, INF = float("nan"), float("inf")
@@ -219,7 +220,7 @@ def idle(monkeypatch):
     def reached(run):
         raise AssertionError("the mistake was not found before the run began")
 
-    monkeypatch.setattr(experiment, "_restore", reached)
+    monkeypatch.setattr(loop, "_restore", reached)
 
 
 def tell(error):
@@ -246,7 +247,7 @@ def test_corrected_settings_may_use_the_same_folder(tmp_path, monkeypatch):
     def reached(run):
         raise InterruptedError
 
-    monkeypatch.setattr(experiment, "_restore", reached)
+    monkeypatch.setattr(loop, "_restore", reached)
     wrong = tiny.TINY.replace(out=str(tmp_path), model="mlpp")
     with pytest.raises(ValueError, match="unknown model"):
         experiment.run(wrong)

@@ -10,10 +10,11 @@ import pytest
 from flax import linen as nn
 
 import pfljax
-from pfljax import Experiment, data, models, report, run, simulate
+from pfljax import Experiment, data, models, report, simulate
 from pfljax.runtime import compiling, programs
 from pfljax.simulate import simulation
 from pfljax.simulate.compare import compare, grid
+from pfljax.simulate.run import run_at_once
 
 BASE = Experiment(
     model="logistic",
@@ -123,13 +124,14 @@ def test_no_program_is_compiled_twice(tmp_path, monkeypatch):
     monkeypatch.setattr(simulation, "_simulation", bounded)
     compiled = {}
 
-    def counted(experiment, *args, **options):
+    def counted(experiments, *args):
         with compiling.watched() as works:
-            run(experiment, *args, report=False, **options)
+            run_at_once(experiments, *args, report=False)
         names = [work.program for work in works if work.phase == "compile"]
-        compiled[experiment.method.algorithm, experiment.seed] = names
+        compiled[experiments[0].method.algorithm, experiments[0].seed] = names
 
-    monkeypatch.setattr(simulate.compare, "run", counted)
+    monkeypatch.setattr(simulate.compare, "run_at_once", counted)
+    monkeypatch.setattr(simulate.at_once, "_at_once", lambda job, count: 1)
     monkeypatch.setattr(report, "write_comparison", lambda runs, out: "")
     methods = ("local", "fedavg", "scaffold")
     jobs = [BASE.replace(algorithm=name, rounds=1) for name in methods]

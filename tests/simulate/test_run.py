@@ -17,7 +17,7 @@ from pfljax.report.runs import read_run
 from pfljax.runs import folder
 from pfljax.runs.folder import FolderError, read_arrays, write_arrays
 from pfljax.runtime.files import FileError
-from pfljax.simulate import components, export, simulation
+from pfljax.simulate import components, export, loop, simulation
 from pfljax.simulate import run as experiment
 from pfljax.simulate.federation import build_federation
 
@@ -275,7 +275,7 @@ def test_clients_of_ones_own_are_held_to(tmp_path, monkeypatch):
     def reached(run):
         raise InterruptedError
 
-    monkeypatch.setattr(experiment, "_restore", reached)
+    monkeypatch.setattr(loop, "_restore", reached)
     x = np.random.default_rng(0).normal(size=(60, 3))
     arrays = data.from_arrays(x, np.arange(60) % 3)
     everybody = data.federate(arrays, "iid", num_clients=6, seed=0)
@@ -384,11 +384,11 @@ def test_another_baseline_counts_anew_and_redraws(tmp_path):
 def test_calls_are_cut_at_evaluations_and_after_ten_seconds():
     job = Experiment(rounds=25, eval_every=10)
     # Nothing is known of the pace yet.
-    assert experiment._rounds_of_call(job, 10, 0, 0.0) == 1
-    assert experiment._rounds_of_call(job, 10, 1, 0.01) == 9
-    assert experiment._rounds_of_call(job, 10, 20, 0.01) == 5
-    assert experiment._rounds_of_call(job, 10, 10, 2.5) == 4
-    assert experiment._rounds_of_call(job, 10, 10, 60.0) == 1
+    assert loop._rounds_of_call(job, 10, 0, 0.0) == 1
+    assert loop._rounds_of_call(job, 10, 1, 0.01) == 9
+    assert loop._rounds_of_call(job, 10, 20, 0.01) == 5
+    assert loop._rounds_of_call(job, 10, 10, 2.5) == 4
+    assert loop._rounds_of_call(job, 10, 10, 60.0) == 1
 
 
 def test_channel_and_public_rows_reach_a_run(tmp_path, monkeypatch):

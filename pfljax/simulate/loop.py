@@ -1,0 +1,290 @@
+"""The rounds of a run: chunks of them, then evaluate, log and save, until done.
+
+Runs that are trained at once do so side by side, each with its own files.
+"""
+
+import time
+from collections.abc import Mapping
+from contextlib import ExitStack
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+
+from pfljax.core.types import Metrics, RunState
+from pfljax.engine import mesh
+from pfljax.engine.population import Population
+from pfljax.runs import checkpoint, config, folder, log
+from pfljax.runs.checkpoint_meta import Meta
+from pfljax.runs.settings import Experiment
+from pfljax.runtime.processes import ask, say
+from pfljax.runtime.progress import Show, progress
+from pfljax.simulate import evaluation, results, simulation
+from pfljax.simulate.at_once import Several
+from pfljax.simulate.begin import Run
+from pfljax.simulate.population import open_population
+from pfljax.simulate.results import Line
+
+CALL_SECONDS = 10.0  # aim of one call of the compiled rounds
+SAVE_SECONDS = 60.0  # a checkpoint at least this often, if a round is not longer
+
+
+class Standing(NamedTuple):
+    """How far a run has come, between two calls of the compiled rounds."""
+
+    state: RunState
+    done: int  # rounds
+    last: Line | None  # the newest of its log, which is a file: it may get long
+    log: int  # checksum of the log
+    pace: float = 0.0  # seconds a round in the last call; 0 before the first
+    unsaved: float = 0.0  # seconds of training that no checkpoint holds
+
+
+class Chunk(NamedTuple):
+    """What one call of the compiled rounds gave."""
+
+    state: RunState
+    metrics: Metrics  # by round, on the host
+    rounds: int
+    seconds: float
+
+
+class Course(NamedTuple):
+    """A run, and what it writes to while it goes."""
+
+    run: Run
+    population: Population
+    save: checkpoint.Save
+    show: Show
+
+
+def run_rounds(
+    runs: Mapping[int, Run], quiet: bool, several: Several | None = None
+) -> None:
+    """All rounds that are left of one run, or of `several`, then the summaries."""
+    courses: dict[int, Course] = {}
+    standings: dict[int, Standing] = {}
+    with ExitStack() as stack:
+        for place, run in runs.items():
+            # Of runs that go on together, one is shown.
+            silent = quiet or bool(courses)
+            courses[place], standings[place] = _take_up(run, stack, silent)
+        while any(_left(courses[place], standings[place]) for place in runs):
+            chunks = _train(courses, standings, several)
+            for place, course in courses.items():
+                standings[place] = _after(course, standings[place], chunks[place])
+        for course in courses.values():
+            course.population.committed()
+    for place, (run, population, *_) in courses.items():
+        standing = standings[place]
+        lines, _ = _read_log(run, standing.done, standing.log)
+        results.finish(run, population, standing.state, lines)
+
+
+def _take_up(run: Run, stack: ExitStack, quiet: bool) -> tuple[Course, Standing]:
+    """The run from its last checkpoint on, its files open until `stack` ends."""
+    experiment = run.experiment
+    total = experiment.participation.rounds
+    standing, meta = _restore(run)
+    if standing.done and not quiet:
+        say(f"pfljax: going on from round {standing.done} of {total}")
+    population = open_population(
+        run.sim,
+        experiment,
+        run.path,
+        meta,
+        say,
+        public=run.federation.public,
+    )
+    checkpoints = run.path / "checkpoints"
+    digest = config.digest(experiment)
+    cohort = experiment.participation.cohort
+    writer = checkpoint.writer(checkpoints, digest, experiment.output.keep)
+    course = Course(
+        run=run,
+        population=population,
+        save=stack.enter_context(writer),
+        show=stack.enter_context(progress(total, standing.done, cohort, quiet)),
+    )
+    return course, standing
+
+
+def _left(course: Course, standing: Standing) -> int:
+    """Rounds that are still to run."""
+    return course.run.experiment.participation.rounds - standing.done
+
+
+def _after(course: Course, standing: Standing, chunk: Chunk) -> Standing:
+    """How far the run has come with this chunk, which is logged and saved."""
+    if chunk.rounds == 0:  # it had ended before the others
+        return standing._replace(state=chunk.state)
+    standing = _log(course.run, course.population, standing, chunk)
+    standing = _save_if_due(course, standing)
+    course.show(standing.done, **_figures(standing))
+    return standing
+
+
+def _restore(run: Run) -> tuple[Standing, Meta | None]:
+    """The last saved state and its log, or the first state and an empty log.
+
+    And what the checkpoint says of itself, None without one.
+    """
+    digest = config.digest(run.experiment)
+    abstract = simulation.abstract(run.sim)
+    saved = checkpoint.restore(run.path / "checkpoints", abstract, digest, say)
+    meta = saved.meta if saved else None
+    lines, checksum = _take_up_log(run, meta)
+    first = run.sim.init
+    state = saved.state if saved else first(jax.random.key(run.experiment.seed))
+    # A first state is laid as a restored one lies, or the rounds compile twice.
+    state = jax.device_put(state, mesh.shardings(run.sim.setting.mesh, state))
+    done = meta.round if meta else 0
+    last = lines[-1] if lines else None
+    return Standing(state=state, done=done, last=last, log=checksum), meta
+
+
+def _take_up_log(run: Run, meta: Meta | None) -> tuple[list[Line], int]:
+    """(the log up to the checkpoint alone, its checksum), held to what that says."""
+    done = meta.round if meta else 0
+    results.read_history(run, done)
+    lines, checksum = _read_log(run, done, meta.log if meta else None)
+    # Only now: what is refused is left as it was found.
+    ask(log.rewrite, run.path / "metrics.jsonl", lines)
+    timing = run.path / "timing.jsonl"
+    ask(log.rewrite, timing, ask(log.read, timing, done))
+    return lines, checksum
+
+
+def _read_log(run: Run, done: int, expected: int | None) -> tuple[list[Line], int]:
+    """The log up to round `done`, and its checksum: the `expected` one, if any."""
+    due = partial(evaluation.due, run.experiment)
+    file = run.path / "metrics.jsonl"
+    lines = ask(log.read, file, done, due)
+    in_order = [line["round"] for line in lines] == list(range(1, done + 1))
+    checksum = _checksum(run, lines)
+    if not in_order or checksum is None or expected not in (None, checksum):
+        raise folder.FolderError(
+            f"{file} or per_client.npz beside it is not what was written up to round "
+            f"{done}, which the checkpoint is of: put them back, or start again with "
+            "another --out"
+        )
+    return lines, checksum
+
+
+def _checksum(run: Run, lines: list[Line]) -> int | None:
+    """That of the lines and the history; None where the history lacks evaluations."""
+    try:
+        return log.checksum(lines, run.history, run.experiment.evaluation.eval_every)
+    except IndexError:
+        return None
+
+
+def _train(
+    courses: Mapping[int, Course],
+    standings: Mapping[int, Standing],
+    several: Several | None,
+) -> dict[int, Chunk]:
+    """One call of the compiled rounds: up to the next evaluation, or a few seconds."""
+    started = time.monotonic()
+    if several is None:
+        ((place, course),) = courses.items()
+        state, metrics, count = _alone(course, standings[place])
+        states, metrics, counts = {place: state}, {place: metrics}, {place: count}
+    else:
+        counts = {place: _next(courses[place], standings[place]) for place in courses}
+        # The old states are donated: from here on nobody may read `standing.state`.
+        states = {place: standing.state for place, standing in standings.items()}
+        states, metrics = several.rounds(states, counts)
+    # By the clock of process 0. The pace decides how many rounds the next call has;
+    # processes that disagree on that wait for each other forever.
+    seconds = ask(float, time.monotonic() - started)
+    chunks = {}
+    for place in courses:
+        chunks[place] = Chunk(
+            state=states[place],
+            metrics=metrics[place],
+            rounds=counts[place],
+            seconds=seconds,
+        )
+    return chunks
+
+
+def _alone(course: Course, standing: Standing) -> tuple[RunState, Metrics, int]:
+    """(the state after a call of the rounds, metrics by round, how many they are)."""
+    run, population, *_ = course
+    # What is read ahead is run as it was planned: else it is read again.
+    count = population.planned() or _next(course, standing)
+    ahead = _next(course, standing._replace(done=standing.done + count))
+    # The old state is donated: from here on nobody may read `standing.state`.
+    train = run.federation.train
+    state, metrics = population.rounds(standing.state, train, count, ahead)
+    # Waits: the clock must see the rounds done.
+    return state, jax.device_get(metrics), count
+
+
+def _next(course: Course, standing: Standing) -> int:
+    """Rounds of the next call."""
+    run = course.run
+    longest = run.sim.longest
+    return _rounds_of_call(run.experiment, longest, standing.done, standing.pace)
+
+
+def _rounds_of_call(
+    experiment: Experiment, longest: int, done: int, pace: float
+) -> int:
+    """Rounds of the next call: to the next evaluation, but not much over 10 seconds.
+
+    0 after the last.
+    """
+    every = experiment.evaluation.eval_every
+    to_evaluation = every - done % every
+    left = experiment.participation.rounds - done
+    # The first call is one round: nobody knows yet how long it takes.
+    in_time = int(CALL_SECONDS / pace) if pace else 1
+    return min(to_evaluation, left, longest, max(1, in_time))
+
+
+def _log(
+    run: Run, population: Population, standing: Standing, chunk: Chunk
+) -> Standing:
+    """Evaluates the chunk where that is due, and appends its rounds to the logs."""
+    done = standing.done + chunk.rounds
+    rounds = range(standing.done + 1, done + 1)
+    lines = results.log_lines(run, chunk.metrics, rounds, standing.last)
+    if evaluation.due(run.experiment, done):
+        records = results.evaluate(run, population, chunk.state)
+        lines[-1]["evaluations"] = records
+    # Before the checkpoint: lines that no checkpoint follows are cut when the run goes
+    # on, but a checkpoint without its lines could not be gone on from.
+    ask(log.append, run.path / "metrics.jsonl", lines)
+    timing = {"round": done, "rounds": chunk.rounds, "seconds": chunk.seconds}
+    ask(log.append, run.path / "timing.jsonl", [timing])
+    newest = {name: values[-1:] for name, values in run.history.items()}
+    every = run.experiment.evaluation.eval_every
+    return Standing(
+        state=chunk.state,
+        done=done,
+        last=lines[-1],
+        log=log.checksum(lines, newest, every, standing.log),
+        pace=chunk.seconds / chunk.rounds,
+        unsaved=standing.unsaved + chunk.seconds,
+    )
+
+
+def _save_if_due(course: Course, standing: Standing) -> Standing:
+    """A checkpoint after every evaluation, and at least once a minute."""
+    evaluated = evaluation.due(course.run.experiment, standing.done)
+    if not evaluated and standing.unsaved <= SAVE_SECONDS:
+        return standing
+    write = partial(course.save, standing.done, standing.state, standing.log)
+    course.population.save(standing.done, write)
+    return standing._replace(unsaved=0.0)
+
+
+def _figures(standing: Standing) -> dict[str, Any]:
+    """What the progress bar shows after this round."""
+    line = standing.last or {"train_loss": None}
+    figures = {"loss": line["train_loss"]}
+    if "evaluations" in line:
+        figures["accuracy"] = evaluation.headline(line["evaluations"])
+    return figures
