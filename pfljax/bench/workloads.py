@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from pfljax import algorithms, models, registry
+from pfljax.bench.power_law import power_law
 from pfljax.core.types import ClientData, Examples, Key, Local, RunState, Task
 from pfljax.engine import Setting, mesh
 from pfljax.runtime import devices
@@ -19,11 +20,6 @@ from pfljax.selection import uniform
 from pfljax.simulate.simulation import make_init
 
 SEED = 12345
-# Rows of a client in W3: a log-normal tail on a floor.
-FEWEST = 10
-MOST = 4000
-MEAN = 69.0
-SIGMA = 1.9
 
 
 class Workload(NamedTuple):
@@ -276,25 +272,6 @@ def sizes(workload: Workload) -> np.ndarray:
     # Whole batches: simulators differ in what they do with a short one.
     batches = np.rint(power_law(workload.clients) / workload.batch_size)
     return np.maximum(1, batches).astype(np.int64) * workload.batch_size
-
-
-def power_law(clients: int) -> np.ndarray:
-    """Rows i64[clients] from FEWEST to MOST, of mean MEAN: few have many."""
-    tail = np.random.RandomState(0).lognormal(0.0, SIGMA, clients)
-
-    def clipped(scale: float) -> np.ndarray:
-        return np.clip(FEWEST + np.floor(scale * tail), FEWEST, MOST)
-
-    # Bisection: the mean grows with the scale, and `high` is always enough.
-    low = 0.0
-    high = 1e4
-    for _ in range(60):
-        middle = (low + high) / 2
-        if clipped(middle).mean() >= MEAN:
-            high = middle
-        else:
-            low = middle
-    return clipped(high).astype(np.int64)
 
 
 def _i32(value: Any) -> jax.Array:

@@ -4,7 +4,7 @@ The clients of one run share the devices in each round, and wait for the slowest
 them; small cohorts leave devices idle. Runs do not wait for one another.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -44,20 +44,11 @@ def compile_several(
         train, public = rows
         return rounds(alone, state, train, count, at_most, public=public)
 
-    def on_device(*split: Any) -> Any:
-        if runs > _devices(setting).size:
-            return jax.vmap(one)(*split)
-        # One run: a vmap over one would batch its products for nothing.
-        (first,) = {leaf.shape[0] for leaf in jax.tree.leaves(split)}
-        assert first == 1
-        results = one(*jax.tree.map(lambda leaf: leaf[0], split))
-        return jax.tree.map(lambda leaf: leaf[None], results)
-
     def run(states: Sequence[RunState], rows: Any, counts: Array) -> Any:
         whole = [_cut(state, num_clients) for state in states]
         stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *whole)
         over = jax.shard_map(
-            on_device,
+            _over_runs(one, runs > _devices(setting).size),
             mesh=_grid(setting),
             in_specs=SPLIT,
             out_specs=SPLIT,
@@ -79,6 +70,19 @@ def compile_several(
     )
     counts = jax.ShapeDtypeStruct((runs,), np.int32)
     return jitted.lower((like,) * runs, rows, counts).compile()
+
+
+def _over_runs(one: Callable[..., Any], several: bool) -> Callable[..., Any]:
+    """`one` run's rounds over the runs of a device, `several` or a single one."""
+    if several:
+        return jax.vmap(one)
+
+    # A vmap over one would batch its products for nothing.
+    def single(*split: Any) -> Any:
+        results = one(*jax.tree.map(lambda leaf: leaf[0], split))
+        return jax.tree.map(lambda leaf: leaf[None], results)
+
+    return single
 
 
 def place(setting: Setting, rows: Sequence[Rows]) -> Any:

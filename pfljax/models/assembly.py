@@ -53,7 +53,6 @@ def assemble(
     """
     registry.require_known("loss", loss, LOSSES)
     registry.require_known("precision", precision, PRECISIONS)
-    row_loss = LOSSES[loss]
     run = _runner(apply, normalise, precision)
 
     def logits(params: Params, batch: Batch, key: Key | None) -> Array:
@@ -65,12 +64,6 @@ def assemble(
     def predict(params: Params, batch: Batch) -> Array:
         return logits(params, batch, None)
 
-    def mean_loss(params: Params, batch: Batch, key: Key | None) -> Array:
-        rows = row_loss(logits(params, batch, key), batch.y)
-        total = jnp.sum(batch.mask * rows)
-        # An empty batch has the loss 0, not NaN: so steps a client without rows.
-        return total / jnp.maximum(jnp.sum(batch.mask), 1)
-
     def head(params: Params, z: Array) -> Array:
         return run(params, Batch.of_rows(z), "head", None)
 
@@ -80,7 +73,7 @@ def assemble(
     outputs = jax.eval_shape(predict, shapes, batch)
     return Task(
         init=init,
-        loss=mean_loss,
+        loss=_mean_loss(LOSSES[loss], logits),
         logits=logits,
         features=features,
         predict=predict,
@@ -127,6 +120,20 @@ def _runner(
         return statistics.following(outputs, old, new)
 
     return run
+
+
+def _mean_loss(
+    row_loss: Callable[..., Array], logits: Callable[..., Array]
+) -> Callable[[Params, Batch, Key | None], Array]:
+    """The mean of the row loss over the rows of a batch that count."""
+
+    def mean_loss(params: Params, batch: Batch, key: Key | None) -> Array:
+        rows = row_loss(logits(params, batch, key), batch.y)
+        total = jnp.sum(batch.mask * rows)
+        # An empty batch has the loss 0, not NaN: so steps a client without rows.
+        return total / jnp.maximum(jnp.sum(batch.mask), 1)
+
+    return mean_loss
 
 
 def one_row(input_shape: Sequence[int]) -> np.ndarray:

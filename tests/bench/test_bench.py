@@ -12,6 +12,7 @@ import pytest
 import tiny
 from pfljax import engine
 from pfljax.bench import against, cost, flops, measure, run, workloads
+from pfljax.bench.power_law import power_law
 from pfljax.core.types import Batch, Examples
 
 STEPS = {
@@ -56,7 +57,7 @@ def test_power_law_sizes_are_those_of_the_peers():
     sizes = workloads.sizes(workloads.WORKLOADS["W3"])
     assert (sizes.min(), sizes.max(), sizes.sum()) == (10, 2260, 68_860)
     assert sizes[:12].tolist() == [350, 40, 90, 850, 420, 10, 80, 20, 20, 40, 20, 200]
-    raw = workloads.power_law(1000)
+    raw = power_law(1000)
     assert (raw.min(), raw.max(), raw.mean()) == (10, 2262, 69.0)
 
 

@@ -2,6 +2,7 @@
 
 import functools
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -105,7 +106,7 @@ def test_float32_is_jax_as_it_is_on_a_cpu(name, monkeypatch):
     ours = step_of(name, "float32")
     monkeypatch.setitem(mixed_precision.PRODUCTS, "float32", None)
     theirs = step_of.__wrapped__(name, "float32")
-    jax.tree.map(np.testing.assert_array_equal, ours, theirs)
+    chex.assert_trees_all_equal(ours, theirs)
 
 
 @functools.cache
