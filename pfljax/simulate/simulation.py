@@ -14,7 +14,7 @@ from pfljax.core.types import Algorithm, ClientData, Key, RunState, Task
 from pfljax.data import Federation
 from pfljax.engine import Setting, mesh, placement
 from pfljax.engine.paging import programs as paging
-from pfljax.engine.state import first_clients, first_server
+from pfljax.engine.state import first_clients, first_params, first_server
 from pfljax.evaluation.apart import (
     judge_many,
     judge_one,
@@ -26,7 +26,7 @@ from pfljax.evaluation.programs import judge, judge_path, model_of_server
 from pfljax.evaluation.views import View, views_of
 from pfljax.runs.settings import Experiment
 from pfljax.runtime import devices
-from pfljax.runtime.programs import Same, kept
+from pfljax.runtime.programs import Same, kept, quickly_compiled
 from pfljax.simulate import given, judged
 from pfljax.simulate.components import Shape, make_setting, make_task, shape_of
 
@@ -39,6 +39,7 @@ class Simulation(NamedTuple):
     setting: Setting
     task: Task
     init: Callable[[Key], RunState]
+    shapes: RunState  # of what `init` makes
     rounds: Callable[..., Any]  # engine.compile_rounds
     longest: int  # rounds of one call of `rounds`
     judges: dict[str, Callable[..., Any]]  # by view
@@ -105,10 +106,13 @@ def _simulation(experiment: Experiment, shape: Shape, own: Same | None) -> Simul
     longest = min(experiment.evaluation.eval_every, rounds, LONGEST_CALL)
     longest, programs = make_paging(experiment, setting, task, num_clients, longest)
     path = make_path(setting, task, block) if algorithm.endpoints else None
+    shapes = shapes_of_state(setting, task, num_clients)
+    stored = programs is not None
     return Simulation(
         setting=setting,
         task=task,
-        init=make_init(setting, task, num_clients, stored=programs is not None),
+        init=make_init(setting, task, num_clients, stored),
+        shapes=shapes._replace(clients=()) if stored else shapes,
         rounds=engine.compile_rounds(setting, longest),
         longest=longest,
         judges={view: make_judge(setting, task, view, block) for view in views},
@@ -140,9 +144,7 @@ def make_init(
     algorithm = setting.algorithm
     grid = setting.mesh
     rows = mesh.padded(num_clients, grid)
-    key: Any = jax.eval_shape(jax.random.key, 0)
-    shapes = jax.eval_shape(lambda k: engine.init(setting, task, rows, k), key)
-    where = mesh.shardings(grid, shapes)
+    where = mesh.shardings(grid, shapes_of_state(setting, task, num_clients))
     # Compiled in parts: within one program XLA fuses across them, and the bits of the
     # server would depend on whether the clients are made with it or met later.
     make_params = paging.make_params(setting, task)
@@ -150,8 +152,9 @@ def make_init(
         lambda params, key: first_server(setting, params, num_clients, key),
         out_shardings=where._replace(clients=()),
     )
-    make_clients = jax.jit(
+    make_clients = quickly_compiled(
         lambda params, key: first_clients(algorithm, grid, params, rows, key),
+        num_clients * tree.nbytes(paging.client_shape(setting, task)),
         out_shardings=where.clients,
     )
 
@@ -165,16 +168,27 @@ def make_init(
     return init
 
 
+def shapes_of_state(setting: Setting, task: Task, num_clients: int) -> RunState:
+    """The state as shapes, with the rows that fill the blocks of several devices."""
+    rows = mesh.padded(num_clients, setting.mesh)
+
+    def first(key: Key) -> RunState:
+        params = first_params(task, key)
+        state = first_server(setting, params, num_clients, key)
+        clients = first_clients(setting.algorithm, None, params, rows, key)
+        return state._replace(clients=clients)
+
+    return jax.eval_shape(first, jax.eval_shape(jax.random.key, 0))
+
+
 def abstract(sim: Simulation) -> RunState:
     """Shapes, dtypes and shardings of the run's state."""
-    key = jax.eval_shape(jax.random.key, 0)
-    shapes = jax.eval_shape(sim.init, key)
-    shardings = mesh.shardings(sim.setting.mesh, shapes)
+    shardings = mesh.shardings(sim.setting.mesh, sim.shapes)
 
     def place(leaf: Any, sharding: Any) -> Any:
         return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding)
 
-    return jax.tree.map(place, shapes, shardings)
+    return jax.tree.map(place, sim.shapes, shardings)
 
 
 def placed(sim: Simulation, federation: Federation) -> Federation:

@@ -1,6 +1,5 @@
 """What is far too large is refused with its numbers before it is compiled."""
 
-import jax
 import pytest
 
 import tiny
@@ -52,7 +51,7 @@ def test_an_array_that_xla_cannot_count_is_refused(federation):
 
 def test_states_of_clients_count(federation, monkeypatch):
     sim = made(federation, width=1)
-    state = jax.eval_shape(sim.init, jax.random.key(0))
+    state = sim.shapes
     least = tree.nbytes((state.server, state.clients))
     # Never more than what its compiled program needs: that is asked afterwards.
     most = width.bytes_needed(sim, federation)
@@ -65,9 +64,7 @@ def test_states_of_clients_count(federation, monkeypatch):
 
 def test_a_store_holds_fewer_clients(federation, monkeypatch):
     stored = made(federation, store="disk", width=1)
-    held = stored.paging.resident * tree.nbytes(
-        jax.eval_shape(made(federation).init, jax.random.key(0)).clients
-    )
+    held = stored.paging.resident * tree.nbytes(made(federation).shapes.clients)
     monkeypatch.setattr(memory, "free_bytes", lambda devices: held // 6)
     with pytest.raises(ValueError, match="states of server and clients"):
         size.check(stored)

@@ -38,7 +38,7 @@ def test_the_widest_that_fits_is_taken():
 def test_data_and_states_count():
     federation, _ = build_federation(DIGITS)
     sim = made(1)
-    held = (federation.train, jax.eval_shape(sim.init, jax.random.key(0)))
+    held = (federation.train, sim.shapes)
     nbytes = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(held[0]))
     assert executor.bytes_needed(sim, federation) > nbytes + tree.nbytes(held[1].server)
 

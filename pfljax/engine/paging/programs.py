@@ -15,7 +15,7 @@ from pfljax.engine import Setting, mesh
 from pfljax.engine.paging import records
 from pfljax.engine.paging.records import Layout
 from pfljax.engine.state import INIT_BLOCK, first_params
-from pfljax.runtime.programs import Same, kept
+from pfljax.runtime.programs import Same, kept, quickly_compiled
 from pfljax.selection.base import learns
 
 RESIDENT_BYTES = 2**27  # of client states on the devices in one call, if a round fits
@@ -62,7 +62,8 @@ def make_params(setting: Setting, task: Task) -> Callable[[Key], Any]:
 @kept
 def _make_params(task: Same, grid: mesh.Grid | None) -> Callable[[Key], Any]:
     everywhere = mesh.sharding(grid, mesh.WHOLE)
-    return jax.jit(lambda key: first_params(task.value, key), out_shardings=everywhere)
+    make = functools.partial(first_params, task.value)
+    return quickly_compiled(make, out_shardings=everywhere)
 
 
 def longest(setting: Setting, client: Any, num_clients: int, wanted: int) -> int:
@@ -92,7 +93,7 @@ def programs(
     split = mesh.sharding(setting.mesh, mesh.SPLIT)
     sharding = jax.tree.map(lambda leaf: split, client)
     # The stacked clients are donated: with a copy, twice RESIDENT_BYTES would be held.
-    jit = functools.partial(jax.jit, donate_argnums=0, out_shardings=sharding)
+    on_stack = {"donate_argnums": 0, "out_shardings": sharding}
 
     def padded(count: int) -> int:
         return mesh.padded(count, setting.mesh)
@@ -100,8 +101,10 @@ def programs(
     return Programs(
         cohorts=jax.jit(_cohorts(setting, rounds)),
         params=make_params(setting, task),
-        fill=jit(_fill(setting, client)),
-        carry=jit(_carry),
+        fill=quickly_compiled(
+            _fill(setting, client), num_clients * tree.nbytes(client), **on_stack
+        ),
+        carry=jax.jit(_carry, **on_stack),
         layout=records.layout(client),
         sharding=sharding,
         num_clients=num_clients,
