@@ -148,7 +148,7 @@ def make_init(
     # Compiled in parts: within one program XLA fuses across them, and the bits of the
     # server would depend on whether the clients are made with it or met later.
     make_params = paging.make_params(setting, task)
-    make_server = jax.jit(
+    make_server = quickly_compiled(
         lambda params, key: first_server(setting, params, num_clients, key),
         out_shardings=where._replace(clients=()),
     )
