@@ -10,15 +10,13 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jax.sharding import AxisType, Mesh, NamedSharding
 
 from pfljax.core.types import Array, ClientData, Metrics, RunState
 from pfljax.engine import mesh
 from pfljax.engine.rounds import rounds
 from pfljax.engine.setting import Setting
 
-AXIS = "runs"
-SPLIT = PartitionSpec(AXIS)
 Rows = tuple[ClientData, ClientData | None]  # of training, and the server's
 
 
@@ -48,10 +46,10 @@ def compile_several(
         whole = [_cut(state, num_clients) for state in states]
         stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *whole)
         over = jax.shard_map(
-            _over_runs(one, runs > _devices(setting).size),
+            _over_runs(one, runs > _grid(setting).size),
             mesh=_grid(setting),
-            in_specs=SPLIT,
-            out_specs=SPLIT,
+            in_specs=mesh.SPLIT,
+            out_specs=mesh.SPLIT,
             check_vma=False,
         )
         trained, metrics = over(stacked, rows, counts)
@@ -91,7 +89,7 @@ def place(setting: Setting, rows: Sequence[Rows]) -> Any:
     def stacked(*leaves: Any) -> np.ndarray:
         return np.stack([np.asarray(leaf) for leaf in leaves])
 
-    where = NamedSharding(_grid(setting), SPLIT)
+    where = NamedSharding(_grid(setting), mesh.SPLIT)
     return jax.device_put(jax.tree.map(stacked, *rows), where)
 
 
@@ -102,11 +100,10 @@ def _cut(state: RunState, num_clients: int) -> RunState:
 
 
 def _grid(setting: Setting) -> Mesh:
-    return Mesh(_devices(setting), (AXIS,))
-
-
-def _devices(setting: Setting) -> np.ndarray:
-    """The devices of a run, in a row."""
-    if setting.mesh is None:
-        return np.array(jax.devices()[:1])
-    return setting.mesh.mesh.devices.ravel()
+    """The devices of a run, whose one axis is that of the runs here."""
+    # The very mesh that the states lie on: JAX refuses callbacks beside another one.
+    if setting.mesh is not None:
+        return setting.mesh.mesh
+    return jax.make_mesh(
+        (1,), (mesh.AXIS,), (AxisType.Auto,), devices=jax.devices()[:1]
+    )

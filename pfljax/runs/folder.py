@@ -2,7 +2,7 @@
 
 config.json       the settings; `pfljax run --config` reruns them
 environment.json  versions and devices
-executor.json     the width that was chosen, where none was given
+executor.json     what was chosen: the width, how many runs train at once
 partition.json    who holds how many rows of what, and whether they were given in Python
 partition.npz     of each row of the pool its number in the data set and official split
 metrics.jsonl     a line a round, appended
@@ -179,6 +179,11 @@ def complete(folder: Path, rounds: int) -> bool:
     """Whether the run in `folder` has come to the end of this many rounds."""
     summary = read_summary(folder)
     return summary is not None and summary["rounds"] == rounds
+
+
+def begun(folder: Path) -> bool:
+    """Whether the run in `folder` has come to its rounds, or was there once."""
+    return (folder / "checkpoints").exists() or (folder / "summary.json").exists()
 
 
 def check_unchanged(folder: Path) -> None:

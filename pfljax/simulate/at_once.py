@@ -1,6 +1,7 @@
 """Runs that differ in seed alone, trained at once by one program."""
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -11,7 +12,7 @@ from pfljax.engine import mesh, several
 from pfljax.runs.settings import Experiment
 from pfljax.runtime import devices, memory
 from pfljax.runtime.programs import Same, kept
-from pfljax.simulate import simulation
+from pfljax.simulate import simulation, width
 from pfljax.simulate.begin import Run
 from pfljax.simulate.simulation import Simulation
 
@@ -38,15 +39,29 @@ def _at_once(experiment: Experiment, count: int) -> int:
     # A store pages by run, and clients at home are on all devices.
     if machine.store != "device" or machine.homes or jax.process_count() > 1:
         return 1
+    if machine.width == "auto":  # it is timed for a run that is alone
+        return 1
     # As many as one run shares: fewer would leave some idle.
     shared = devices.choose(machine.devices, experiment.participation.cohort)
     return shared if jax.default_backend() == "cpu" else count
 
 
+def agreed(paths: Sequence[Path]) -> bool:
+    """Whether no run of a group was begun by another program than that of the group.
+
+    Else it would end with other bits than it does without a break.
+    """
+    counts = {width.at_once(path) for path in paths} - {None}
+    return counts <= {len(paths)}
+
+
 class Several:
     """The compiled rounds of all runs of a group, by their places in it."""
 
-    def __init__(self, program: Any, rows: Any, idle: Mapping[int, RunState]) -> None:
+    def __init__(
+        self, places: int, program: Any, rows: Any, idle: Mapping[int, RunState]
+    ) -> None:
+        self.places = places
         self._program = program
         self._rows = rows
         # Runs that ended before the others: the program has a place for each.
@@ -97,7 +112,7 @@ def prepare(runs: Mapping[int, Run], places: int) -> Several | None:
             state = sim.init(jax.random.key(0))
             where = mesh.shardings(sim.setting.mesh, state)
             idle[place] = jax.device_put(state, where)
-    return Several(program, placed, idle)
+    return Several(places, program, placed, idle)
 
 
 @kept

@@ -63,7 +63,6 @@ def begin(
     model = chosen_model(experiment, tuple(manifest["input_shape"]))
     described = manifest | {"model": str(model)}
     ask(claims.begin, path, experiment, described, rows)
-    ask(width.remember, path, experiment, run.sim)
     if not quiet:
         say(f"pfljax: {simulation.choices(run.sim)}")
     return run

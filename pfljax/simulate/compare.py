@@ -47,6 +47,11 @@ def grid(
             f"two experiments have one label: {labels}; set Experiment.label"
         )
     seeds = given.seeds(seeds)
+
+    def folder_of(name: str, seed: int) -> str:
+        # Not by a "/" between: without `out` it would be the file system's root.
+        return str(Path(out) / name / f"s{seed}")
+
     runs = []
     # Seeds share compiled programs, and those of the last few settings alone stay: by
     # seed, more methods than that would compile anew under each.
@@ -54,11 +59,11 @@ def grid(
         for seed in seeds:
             baseline = e.evaluation.baseline
             if local:
-                baseline = f"{out}/{names[0]}/s{seed}"
+                baseline = folder_of(names[0], seed)
             if e.method.algorithm == "local":
                 baseline = None
             seeded = e.replace(
-                seed=seed, label=label, out=f"{out}/{name}/s{seed}", baseline=baseline
+                seed=seed, label=label, out=folder_of(name, seed), baseline=baseline
             )
             runs.append(seeded)
     return runs

@@ -15,8 +15,8 @@ from pfljax.data import Federation, check_federation
 from pfljax.runs import baseline, checks, claims, folder
 from pfljax.runs.provenance import of_run
 from pfljax.runs.settings import Experiment
-from pfljax.runtime.processes import ask, check_same, first, holding
-from pfljax.simulate import at_once, evaluation, loop, methods, simulation
+from pfljax.runtime.processes import ask, check_same, first, holding, say
+from pfljax.simulate import at_once, evaluation, loop, methods, simulation, width
 from pfljax.simulate.begin import Run, begin
 from pfljax.simulate.federation import build_federation
 
@@ -83,26 +83,44 @@ def run_at_once(
             else:
                 left[place] = partial(begin, experiment, federation, task, path)
         with methods.fitting(experiments[0].method.algorithm):
-            _train(left, len(paths), quiet)
+            _train(left, paths, quiet)
         if report:
             for path in paths:
                 ask(_report, path)
     return [_summary(path) for path in paths]
 
 
-def _train(left: Mapping[int, Callable[..., Run]], places: int, quiet: bool) -> None:
+def _train(
+    left: Mapping[int, Callable[..., Run]], paths: Sequence[Path], quiet: bool
+) -> None:
     """All that is left of the runs of a group, each by its place in it."""
-    if left and places > 1:
+    places = len(paths)
+    if left and places > 1 and at_once.agreed(paths):
         runs: dict[int, Run] = {}
-        for place, begun in left.items():
+        for place, begin_run in left.items():
             # What was chosen for one is so for all, and told once.
-            runs[place] = begun(quiet or bool(runs), alone=False)
+            runs[place] = begin_run(quiet or bool(runs), alone=False)
         several = at_once.prepare(runs, places)
         if several is not None:
-            loop.run_rounds(runs, quiet, several)
+            _go(runs, quiet, several)
             return
-    for place, begun in left.items():
-        loop.run_rounds({place: begun(quiet)}, quiet)
+    for place, begin_run in left.items():
+        _go({place: begin_run(quiet)}, quiet)
+
+
+def _go(
+    runs: Mapping[int, Run], quiet: bool, several: at_once.Several | None = None
+) -> None:
+    """The rounds of one run, or of `several`, by what their folders remember."""
+    count = several.places if several else 1
+    for path, experiment, sim in ((r.path, r.experiment, r.sim) for r in runs.values()):
+        if ask(width.at_once, path) not in (None, count):
+            say(
+                f"pfljax: {path} was begun at once with other seeds, or without these; "
+                "from here on it is the same to rounding, not to the bit"
+            )
+        ask(width.remember, path, experiment, sim, count)
+    loop.run_rounds(runs, quiet, several)
 
 
 def _checked(

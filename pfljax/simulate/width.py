@@ -20,7 +20,7 @@ from pfljax.runtime.processes import ask
 from pfljax.simulate import components, simulation, size
 from pfljax.simulate.simulation import Simulation
 
-FILE = "executor.json"  # the width that was chosen: a resumed run keeps its bits
+FILE = "executor.json"  # what was chosen: a resumed run keeps its bits
 
 
 def choose(
@@ -51,7 +51,7 @@ def choose(
     if isinstance(wanted, int):
         return fitting([wanted], build, federation)
     # What is free may differ by now; another width would sum in another order.
-    if ask((path / FILE).exists):
+    if ask(folder.begun, path) and ask((path / FILE).exists):
         return build(ask(_remembered, path / FILE, experiment.participation.cohort))
     # Several processes would time different widths as the fastest.
     if wanted == "auto" and jax.process_count() == 1:
@@ -72,6 +72,19 @@ def _remembered(file: Path, cohort: int) -> int | None:
     if width is not None and width > cohort:
         raise documents.damaged(file, f"width is {width}, but the cohort {cohort}")
     return width
+
+
+def at_once(path: Path) -> int | None:
+    """How many runs trained in one program with this one; None before it has begun.
+
+    Raises:
+      FileError: executor.json is not what was written.
+    """
+    if not folder.begun(path):
+        return None
+    if not (path / FILE).exists():
+        return 1
+    return folder.read_json(path / FILE).get("at_once", 1)
 
 
 def halves(cohort: int) -> list[int]:
@@ -139,10 +152,23 @@ def _probed(experiment: Experiment, federation: Federation, build: Any) -> int:
     return min(seconds, key=seconds.__getitem__)
 
 
-def remember(path: Path, experiment: Experiment, sim: Simulation) -> None:
-    """Writes the width that was chosen, by whatever was free, into the run folder."""
-    if not isinstance(experiment.machine.width, int) and not (path / FILE).exists():
+def remember(
+    path: Path, experiment: Experiment, sim: Simulation, at_once: int = 1
+) -> None:
+    """Writes what was chosen, by whatever was free, into the run folder.
+
+    The width, and how many runs one program trains at once where it is not one. What a
+    run was begun with stays.
+    """
+    if folder.begun(path) and (path / FILE).exists():
+        return
+    if at_once > 1:
+        chosen = {"width": sim.setting.width, "at_once": at_once}
+        folder.write_json(path / FILE, chosen)
+    elif not isinstance(experiment.machine.width, int):
         folder.write_json(path / FILE, {"width": sim.setting.width})
+    else:
+        (path / FILE).unlink(missing_ok=True)
 
 
 def _one_round(sim: Simulation, federation: Federation) -> float:

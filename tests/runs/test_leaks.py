@@ -23,13 +23,13 @@ THOUSAND_ROUNDS = """
 import os, resource, sys
 from pathlib import Path
 import pfljax
-from pfljax.simulate import run
+from pfljax.simulate import loop
 
 resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))
-save_if_due = run._save_if_due
+save_if_due = loop._save_if_due
 
-def counted(experiment, population, save, standing):
-    standing = save_if_due(experiment, population, save, standing)
+def counted(course, standing):
+    standing = save_if_due(course, standing)
     if standing.done % 100 == 0:
         files = len(os.listdir("/proc/self/fd"))
         threads = len(os.listdir("/proc/self/task"))
@@ -37,7 +37,7 @@ def counted(experiment, population, save, standing):
         print(files, threads, pages * os.sysconf("SC_PAGE_SIZE"), flush=True)
     return standing
 
-run._save_if_due = counted
+loop._save_if_due = counted
 experiment = pfljax.Experiment(
     model="mlp:hidden=(8,)", clients=6, cohort=3, rounds=1000, eval_every=1, epochs=1,
     batch_size=20, out=sys.argv[1],
