@@ -251,4 +251,6 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
             with np.load(file) as archive:
                 return dict(archive)
     except files.DAMAGE as error:
-        raise FolderError(f"{path} is damaged: {error}") from None
+        raise FolderError(
+            f"{path} is damaged: {error}; put it back, or run again with another --out"
+        ) from None

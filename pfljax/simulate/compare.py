@@ -33,19 +33,7 @@ def grid(
             baselines = [like.replace(algorithm="local", hyper={}, label="local")]
         # First of all, for the others are counted against its finished run.
         experiments = [*baselines, *others]
-    labels = [str(checks.resolve(e).output.label) for e in experiments]
-    names = [re.sub(r"[^A-Za-z0-9.=-]+", "-", label) for label in labels]
-    for label, name in zip(labels, names, strict=True):
-        # "." and ".." are folders that are there already.
-        if not name.strip("."):
-            raise ValueError(
-                f"label is {label!r}, which names no folder of its own; expected "
-                "letters or digits in it"
-            )
-    if len(set(names)) < len(names):
-        raise ValueError(
-            f"two experiments have one label: {labels}; set Experiment.label"
-        )
+    labels, names = _labels(experiments)
     seeds = given.seeds(seeds)
 
     def folder_of(name: str, seed: int) -> str:
@@ -67,6 +55,28 @@ def grid(
             )
             runs.append(seeded)
     return runs
+
+
+def _labels(experiments: list[Experiment]) -> tuple[list[str], list[str]]:
+    """(the label of each, the name of its folder).
+
+    Raises:
+      ValueError: two have one label, or a label names no folder.
+    """
+    labels = [str(checks.resolve(e).output.label) for e in experiments]
+    names = [re.sub(r"[^A-Za-z0-9.=-]+", "-", label) for label in labels]
+    for label, name in zip(labels, names, strict=True):
+        # "." and ".." are folders that are there already.
+        if not name.strip("."):
+            raise ValueError(
+                f"label is {label!r}, which names no folder of its own; expected "
+                "letters or digits in it"
+            )
+    if len(set(names)) < len(names):
+        raise ValueError(
+            f"two experiments have one label: {labels}; set Experiment.label"
+        )
+    return labels, names
 
 
 def compare(

@@ -5,6 +5,8 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from pfljax.core.types import Task
 from pfljax.data import DATASETS, PARTITIONS, Federation, check_federation
 from pfljax.registry import require, require_a, require_call
@@ -93,7 +95,8 @@ def seeds(values: Any) -> list[int]:
     """The seeds of a comparison, one at least."""
     listed = _listed("seeds", values, "a list of them, such as [0, 1, 2]")
     for value in listed:
-        require_a("one of the seeds", value, int, "a whole number")
+        require_a("one of the seeds", value, (int, np.integer), "a whole number")
+    listed = [int(value) for value in listed]
     # A seed that is there twice would count as two runs.
     require("seeds", listed, len(set(listed)) == len(listed), "each seed once")
     return listed

@@ -13,8 +13,9 @@ import numpy as np
 import pytest
 
 import tiny
-from pfljax import Experiment, report
+from pfljax import Experiment, data, report, run
 from pfljax.runs import config
+from pfljax.runs.folder import read_json
 from pfljax.runtime import compiling, devices
 from pfljax.simulate import at_once, loop
 from pfljax.simulate.compare import compare
@@ -128,6 +129,74 @@ def test_those_that_do_not_fit_run_one_by_one(alone, tmp_path, monkeypatch):
         tiny.assert_same_run(tmp_path / f"s{seed}", alone / f"s{seed}")
 
 
+def ragged(seed):
+    """The clients of a seed, whose rows are as many as those of no other seed."""
+    rng = np.random.default_rng(seed)
+    count = 90 + 30 * seed
+    arrays = data.from_arrays(rng.normal(size=(count, 3)), np.arange(count) % 3)
+    return data.federate(arrays, "iid", num_clients=5, seed=seed)
+
+
+@pytest.fixture
+def no_figures(monkeypatch):
+    monkeypatch.setattr(report, "write_run_report", lambda folder: None)
+    monkeypatch.setattr(report, "write_comparison", lambda runs, out: "")
+
+
+@pytest.mark.parametrize("lost", SEEDS)
+def test_a_seed_that_was_trained_alone_is_made_again_alone(lost, tmp_path, no_figures):
+    job = JOB.replace(dataset="mine", public=0.0)
+    out = tmp_path / "out"
+
+    def made():
+        compare([job], SEEDS, str(out), federation=ragged, local=False, quiet=True)
+        return [
+            (out / "ditto" / f"s{seed}" / "metrics.jsonl").read_bytes()
+            for seed in SEEDS
+        ]
+
+    first = made()
+    shutil.rmtree(out / "ditto" / f"s{lost}")
+    assert made() == first
+    # Small sums may agree to the bit whichever program makes them.
+    assert read_json(out / "ditto" / f"s{lost}" / "executor.json") == {"width": 1}
+
+
+def test_a_run_that_goes_on_without_the_others_says_so(together, tmp_path, capsys):
+    out = tmp_path / "s0"
+    shutil.copytree(together / "s0", out)
+    assert read_json(out / "executor.json") == {"width": 1, "at_once": 2}
+    run(JOB.replace(seed=0, out=str(out), rounds=6), quiet=True, report=False)
+    assert f"{out} was begun at once with other seeds" in capsys.readouterr().err
+
+
+OWN = """
+import jax, numpy as np
+from pfljax.algorithms.fedavg import fedavg
+
+def called(task, local):
+    base = fedavg(task, local)
+
+    def train(turn, w, client, data):
+        client, w_k, metrics = base.train(turn, w, client, data)
+        loss = metrics["loss"]
+        metrics["loss"] = jax.pure_callback(
+            np.float32, loss, loss, vmap_method="sequential"
+        )
+        return client, w_k, metrics
+
+    return base._replace(train=train)
+"""
+
+
+def test_a_method_may_call_python(folder, tmp_path_factory):
+    (folder / "called.py").write_text(OWN)
+    out = trained(
+        tmp_path_factory.mktemp("called"), JOB.replace(algorithm="called", rounds=2)
+    )
+    assert read_json(out / "s1/executor.json")["at_once"] == 2
+
+
 def test_further_seeds_compile_nothing(together, tmp_path):
     trained(tmp_path / "first")
     with compiling.watched() as works:
@@ -183,6 +252,7 @@ SIZES = {
     "a cohort of one": ({"cohort": 1}, 2, [1, 1]),
     "in a store": ({"store": "disk"}, 2, [1, 1]),
     "at home": ({"homes": True}, 2, [1, 1]),
+    "at a width that is timed": ({"width": "auto"}, 2, [1, 1]),
 }
 
 

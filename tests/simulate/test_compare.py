@@ -185,3 +185,9 @@ def test_two_experiments_of_one_folder_are_refused(labels):
     twins = [BASE.replace(label=label) for label in labels]
     with pytest.raises(ValueError, match=r"have one label: .*; set Experiment\.label"):
         grid(twins, (0,), "out")
+
+
+def test_without_out_runs_lie_where_they_are_made():
+    (job,) = grid([BASE.replace(algorithm="fedavg")], np.arange(1), "", local=False)
+    assert (job.seed, type(job.seed)) == (0, int)
+    assert job.folder == "fedavg/s0"
