@@ -113,13 +113,13 @@ def _go(
 ) -> None:
     """The rounds of one run, or of `several`, by what their folders remember."""
     count = several.places if several else 1
-    for path, experiment, sim in ((r.path, r.experiment, r.sim) for r in runs.values()):
-        if ask(width.at_once, path) not in (None, count):
+    for begun in runs.values():
+        if ask(width.at_once, begun.path) not in (None, count):
             say(
-                f"pfljax: {path} was begun at once with other seeds, or without these; "
-                "from here on it is the same to rounding, not to the bit"
+                f"pfljax: {begun.path} was begun at once with other seeds, or without "
+                "these; from here on it is the same to rounding, not to the bit"
             )
-        ask(width.remember, path, experiment, sim, count)
+        ask(width.remember, begun.path, begun.experiment, begun.sim, count)
     loop.run_rounds(runs, quiet, several)
 
 
