@@ -11,8 +11,7 @@ from pfljax.runtime import interrupts
 
 ABORTED = (
     "pfljax: the runtime below Python gave up (see above), mostly for want of memory "
-    "or address space (ulimit -v), or as a method's callback failed on one of several "
-    "devices; choose a smaller model, cohort or width, or mend the callback"
+    "or address space (ulimit -v); choose a smaller model, cohort or width"
 )
 
 

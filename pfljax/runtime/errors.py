@@ -5,15 +5,15 @@ A user's mistake has exit code 2, Ctrl-C 130.
 
 import contextlib
 import errno
-import logging
 import os
-import re
 import signal
 import sys
+import traceback
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
-from pfljax.runtime import files, interrupts
+from pfljax.runtime import callbacks, files, interrupts
 
 KINDS = (ValueError, RuntimeError, OSError, MemoryError)
 NO_READER = 141  # the exit code of a program whose output nobody reads, 128 + SIGPIPE
@@ -21,10 +21,6 @@ NO_READER = 141  # the exit code of a program whose output nobody reads, 128 + S
 SCARCE = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE)
 LESS_MEMORY = "choose a smaller model, cohort or width, or --store disk"
 
-# A callback of a program fails far from Python: its trace arrives as text.
-FRAME = re.compile(r'^ *File "(?P<file>.*)", line (?P<line>\d+)')
-OF_JAX = ("/jax/_src/", "/jaxlib/")
-CALLBACK_LOGS = ("jax._src.callback", "jax._src.debugging")  # of that trace as well
 NO = ("", "0")  # of an environment variable that says yes or no
 
 
@@ -41,11 +37,9 @@ def in_one_line(program: str | None = None) -> Iterator[None]:
     it is the name of the script. Where nobody reads on, as after `| head`, it ends
     without a word.
     """
-    if not tracing():
-        for name in CALLBACK_LOGS:
-            logging.getLogger(name).setLevel(logging.CRITICAL)
+    name = program or Path(sys.argv[0]).name
     try:
-        with _flushed():
+        with _flushed(), callbacks.heard(partial(_end, name)):
             yield
     except BrokenPipeError:
         _discard_output()
@@ -53,15 +47,21 @@ def in_one_line(program: str | None = None) -> Iterator[None]:
     except KINDS as error:
         if tracing():
             raise
-        line = f"{program or Path(sys.argv[0]).name}: {sentence(error)}"
-        if _callback_failure(error):
-            _discard_output()
-            # At exit JAX would wait for the callback, and tell of it twice more.
-            interrupts.end(line, 2)
-        print(line, file=sys.stderr)
+        print(f"{name}: {sentence(error)}", file=sys.stderr)
         if isinstance(error, OSError):
             _discard_output()
         sys.exit(2)
+
+
+def _end(program: str, error: BaseException) -> None:
+    """Ends the program whose callback raised this, from that callback's thread.
+
+    Other devices may wait for it for good, and JAX at exit.
+    """
+    if tracing():
+        traceback.print_exception(error)
+    _discard_output()
+    interrupts.end(f"{program}: {callbacks.sentence(error)}", 2)
 
 
 @contextlib.contextmanager
@@ -92,28 +92,9 @@ def _discard_output() -> None:
         os.dup2(nowhere, sys.stdout.fileno())
 
 
-def _callback_failure(error: BaseException) -> str | None:
-    """FILE:LINE: what was raised in a callback of a program; None for other errors."""
-    lines = str(error).splitlines()
-    if not lines or "callback" not in lines[0].lower():
-        return None
-    source = None
-    raised: list[str] = []
-    for number, text in enumerate(lines):
-        frame = FRAME.match(text)
-        if frame and not any(part in frame["file"] for part in OF_JAX):
-            source = f"{frame['file']}:{frame['line']}"
-            raised = [line for line in lines[number:] if not line.startswith(" ")]
-    if source is None:
-        return None
-    return ": ".join([source, *raised[:1]])
-
-
 def sentence(error: BaseException) -> str:
     """What an error says, in one line, and what to do where the system says it."""
     lines = str(error).strip().splitlines() or [type(error).__name__]
-    if callback := _callback_failure(error):
-        return f"a callback of the program failed at {callback}; mend its file"
     if isinstance(error, OSError) and error.errno in SCARCE:
         return f"{lines[0]}; {files.MEND[error.errno]}"
     if isinstance(error, MemoryError) and not str(error):

@@ -15,6 +15,7 @@ from pfljax.data import Federation, check_federation
 from pfljax.runs import baseline, checks, claims, folder
 from pfljax.runs.provenance import of_run
 from pfljax.runs.settings import Experiment
+from pfljax.runtime import callbacks
 from pfljax.runtime.processes import ask, check_same, first, holding, say
 from pfljax.simulate import at_once, evaluation, loop, methods, simulation, width
 from pfljax.simulate.begin import Run, begin
@@ -82,7 +83,7 @@ def run_at_once(
                 _revisit(experiment, federation, path)
             else:
                 left[place] = partial(begin, experiment, federation, task, path)
-        with methods.fitting(experiments[0].method.algorithm):
+        with methods.fitting(experiments[0].method.algorithm), callbacks.told():
             _train(left, paths, quiet)
         if report:
             for path in paths:

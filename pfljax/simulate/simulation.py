@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from pfljax import engine
+from pfljax import algorithms, engine
 from pfljax.core import tree
 from pfljax.core.precision import EXACT
 from pfljax.core.types import Algorithm, ClientData, Key, RunState, Task
@@ -87,11 +87,15 @@ def simulation(
     key = key.replace(devices=devices.choose(experiment.machine.devices, usable))
     if key.machine.store != "device":
         key = key.replace(store="host")
-    return _simulation(key, shape, task and Same(task))
+    # As well: a file that is loaded again has another function of the same name.
+    method = algorithms.method(key.method.algorithm)
+    return _simulation(key, method, shape, task and Same(task))
 
 
 @kept
-def _simulation(experiment: Experiment, shape: Shape, own: Same | None) -> Simulation:
+def _simulation(
+    experiment: Experiment, _: Callable, shape: Shape, own: Same | None
+) -> Simulation:
     task = own.value if own else make_task(experiment, shape)
     setting = make_setting(experiment, task, shape)
     algorithm = setting.algorithm

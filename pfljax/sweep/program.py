@@ -5,13 +5,14 @@ its own, one after another (`lanes` = 1) or `lanes` under one vmap.
 """
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from pfljax import algorithms
 from pfljax.core.types import Task
 from pfljax.runs.settings import Experiment
 from pfljax.runtime.memory import free_bytes, needed_bytes
@@ -29,6 +30,7 @@ class Plan(NamedTuple):
     """All that the compiled program depends on."""
 
     experiment: Experiment  # what the runs share; the cohort is the largest
+    method: Callable  # another one if its file is loaded again
     shape: Shape
     devices: int
     per_call: int  # runs of one device in one call
@@ -68,6 +70,7 @@ def run_all(
     leaves, treedef = _abstract_arguments(data, inputs)
     plan = Plan(
         experiment=experiment,
+        method=algorithms.method(experiment.method.algorithm),
         shape=shape,
         devices=num_devices,
         per_call=1,

@@ -3,8 +3,11 @@
 import importlib
 import json
 import re
+import subprocess
+import sys
 
 import jax
+import numpy as np
 import pytest
 
 import tiny
@@ -32,8 +35,12 @@ ARGUMENTS = {
 
 CALLING = """import jax
 from pfljax.algorithms.fedavg import fedavg
+calls = []
 def broken(w):
-    raise ValueError("too small")
+    calls.append(w)
+    if len(calls) == 1:  # of two devices, one fails and the other waits for it
+        raise ValueError("too small")
+    return w
 def mym(task, local):
     def loss(params, batch, key):
         {call}
@@ -262,17 +269,70 @@ def test_a_run_says_which_model_it_took(tmp_path):
     assert algorithms.file_of("ditto").name == "ditto.py"
 
 
-@pytest.mark.parametrize("call", CALLS)
-def test_a_callback_that_fails_is_one_line(folder, tmp_path, call):
+def calling(folder, call):
+    """A run of a method with this callback, and what is told of it."""
     file = folder / "mym.py"
     if "pure" in call:  # what nobody uses is not called
         call = f"batch = batch._replace(y={call})"
     file.write_text(CALLING.format(call=call))
-    small = tiny.TINY.replace(algorithm="mym", hyper={}, out=str(tmp_path / "run"))
+    failed = f"a callback of the program failed at {file}:7: ValueError: too small"
+    small = tiny.TINY.replace(algorithm="mym", hyper={}, out=str(folder / "run"))
+    return small, f"{failed}; mend its file"
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_a_callback_that_fails_is_one_line(folder, call):
+    small, said = calling(folder, call)
     done = tiny.command_line("run", *tiny.options(small))
     assert done.returncode == 2
-    assert done.stderr.splitlines()[-1] == (
-        f"pfljax: a callback of the program failed at {file}:4: ValueError: too small; "
-        "mend its file"
-    )
+    assert done.stderr.splitlines()[-1] == f"pfljax: {said}"
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_a_callback_that_fails_is_told_in_python(folder, call):
+    small, said = calling(folder, call)
+    with pytest.raises(ValueError, match=re.escape(said)):
+        run(small.replace(devices=1), quiet=True)
+
+
+def test_a_script_does_not_wait_for_a_device_that_failed(folder):
+    small, said = calling(folder, CALLS[0])
+    impatient = "from pfljax.runtime import callbacks; callbacks.PATIENCE = 1.0"
+    fields = json.dumps(config.written(small.replace(devices=2)))
+    done = subprocess.run(
+        [sys.executable, "-c", impatient + tiny.RUN, fields],
+        env=tiny.environment(folder / "cache", JAX_NUM_CPU_DEVICES="2"),
+        capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1] == (
+        f"pfljax: {said}; the other devices wait for its result"
+    )
+
+
+AGAIN = """from pfljax.algorithms.fedavg import fedavg
+def mym(task, local):
+    def aggregate(server, uploads, cohort):
+        return jax.tree.map(lambda leaf: leaf * {factor}, server)
+    return fedavg(task, local)._replace(aggregate=aggregate)
+"""
+
+
+def test_a_method_whose_file_is_loaded_again_is_another(folder):
+    file = folder / "mym.py"
+    losses = []
+    for factor in (1.0, 2.0):
+        file.write_text("import jax\n" + AGAIN.format(factor=factor))
+        if losses:
+            importlib.reload(sys.modules["pfljax.algorithms.mym"])
+        out = folder / f"run{factor}"
+        job = tiny.TINY.replace(algorithm="mym", hyper={}, out=str(out), rounds=2)
+        summary = run(job, quiet=True, report=False)
+        (swept,) = sweep(job.replace(out=None), {"seed": [0]}, quiet=True).results
+        of_run = summary["last"]["server"]["loss"]
+        of_sweep = np.mean(swept.metrics["server/test/loss"][-1])
+        assert of_run == pytest.approx(of_sweep, rel=1e-4)
+        losses.append(of_run)
+    once, again = losses
+    assert once != pytest.approx(again)

@@ -213,7 +213,7 @@ def plan_for(monkeypatch, free, R=10):
     monkeypatch.setattr(runs.components, "make_task", lambda *_: None)
     monkeypatch.setattr(runs.size, "check_model", lambda *_: None)
     monkeypatch.setattr(runs, "free_bytes", lambda devices: free)
-    plan = runs.Plan(FEDAVG, None, 1, 1, 1, (), None)  # pyright: ignore
+    plan = runs.Plan(FEDAVG, None, None, 1, 1, 1, (), None)  # pyright: ignore
     return runs._fitting(plan, R, R, None, None).plan.per_call
 
 
