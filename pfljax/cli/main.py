@@ -11,7 +11,9 @@ from pfljax.runtime import interrupts
 
 ABORTED = (
     "pfljax: the runtime below Python gave up (see above), mostly for want of memory "
-    "or address space (ulimit -v); choose a smaller model, cohort or width"
+    "or address space (ulimit -v), or as a callback of a method returned another shape "
+    "than it says on one of several devices; choose a smaller model, cohort or width, "
+    "or mend the callback"
 )
 
 

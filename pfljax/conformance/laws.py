@@ -11,7 +11,7 @@
      9  No test row is read.
     10  A method is one file, one word, one paper.
     11  It lowers for CUDA and TPU; several devices make one all-reduce a round.
-    12  Groups of architectures: not here yet.
+    12  One architecture in two groups is as in one.
 
 In a checkout alone are tested: law 7, which has no general form (tests/test_limits.py);
 of laws 4 and 11 what needs several devices (tests/engine/test_mesh.py), for a process
@@ -46,6 +46,7 @@ from pfljax.conformance.source import one_file_one_word_one_paper
 from pfljax.conformance.uploads import channels_fit, origins_are_uploads_of_no_step
 from pfljax.core.communication import traffic_of
 from pfljax.core.types import ClientData
+from pfljax.engine.setting import Groups
 from pfljax.runs import checkpoint
 from pfljax.simulate.components import WIDTHS
 
@@ -238,6 +239,22 @@ def test_rows_are_not_read(played: Played) -> None:
     chex.assert_tree_all_finite(logits)
 
 
+def groups_are_free(played: Played) -> None:
+    """One architecture in two groups is as in one."""
+    method, task = played.setting.algorithm, played.task
+    groups = Groups((method, method), (task, task), pattern=(0, 1, 1))
+    members = [groups.members(group, CLIENTS) for group in range(2)]
+    program = compile_rounds(played.setting._replace(width=1, groups=groups))
+    first = toy.copy(played.states[0])
+    stacks = tuple(rows_of(first.clients, ids) for ids in members)
+    grouped = first._replace(clients=stacks)
+    state, _ = program(grouped, played.train, ROUNDS, as_written())
+    last = played.states[6]
+    toy.assert_close(state.server, last.server)
+    for stack, ids in zip(state.clients, members, strict=True):
+        toy.assert_close(stack, rows_of(last.clients, ids))
+
+
 def lowers_for_accelerators(played: Played) -> None:
     """It lowers for CUDA and TPU at that platform's default width."""
     args = played.states[0], played.train, 1, as_written()
@@ -271,6 +288,7 @@ LAWS: dict[str, Law] = {
     "9": test_rows_are_not_read,
     "10": one_file_one_word_one_paper,
     "11": lowers_for_accelerators,
+    "12": groups_are_free,
 }
 # Of methods whose uploads depend on the steps that a client takes.
 OF_STEPS = (origins_are_uploads_of_no_step, steps_move_something)

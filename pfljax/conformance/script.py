@@ -95,8 +95,13 @@ def compile_rounds(setting: engine.Setting) -> Any:
     """
 
     def run(state, train, count, script):
+        groups = setting.groups
+        if groups is not None:
+            acting = [_with_keys(script.keys, each) for each in groups.algorithms]
+            groups = groups._replace(algorithms=tuple(acting))
         acted = setting._replace(
             algorithm=_with_keys(script.keys, setting.algorithm),
+            groups=groups,
             selection=selection_of(script),
             channel=counting(script.held_back),
         )

@@ -8,8 +8,15 @@ from typing import NamedTuple
 import jax
 
 from pfljax import algorithms, registry
-from pfljax.conformance.laws import LAWS, OF_STEPS, Law, bytes_are_as_declared
+from pfljax.conformance.laws import (
+    LAWS,
+    OF_STEPS,
+    Law,
+    bytes_are_as_declared,
+    groups_are_free,
+)
 from pfljax.conformance.play import Case, Played, play
+from pfljax.simulate.architectures import takes_several
 
 
 class Verdict(NamedTuple):
@@ -81,7 +88,7 @@ def check(case: Case) -> Iterator[Verdict]:
             return
         for number, law in LAWS.items():
             said = f"{number}: {_says(law)}"
-            unjudged = _unjudged(law, case)
+            unjudged = _unjudged(law, case, played)
             error = None if unjudged else _error(law, played)
             yield Verdict(
                 label=case.label,
@@ -91,13 +98,24 @@ def check(case: Case) -> Iterator[Verdict]:
             )
 
 
-def _unjudged(law: Law, case: Case) -> str:
+def _unjudged(law: Law, case: Case, played: Played) -> str:
     """Why a law cannot be judged of this case; "" where it can."""
     if law is bytes_are_as_declared and case.bytes is None:
         return "no bytes are declared; give --bytes DOWN UP, or those of the Case"
     if law in OF_STEPS and case.ignores_steps:
         return "its uploads are the same whatever the steps"
+    if law is groups_are_free and not _takes_several(played):
+        return "it takes clients of one architecture"
     return ""
+
+
+def _takes_several(played: Played) -> bool:
+    """Whether the method takes clients of several architectures, without an error."""
+    try:
+        return takes_several(played.factory, played.case.options)
+    # A broken method may raise anything: other laws tell of it.
+    except Exception:
+        return False
 
 
 def _says(law: Law) -> str:

@@ -73,12 +73,19 @@ class Task(NamedTuple):
     logits: Callable[[Params, Batch, Key | None], Array]  # [B, K]
     features: Callable[[Params, Batch, Key | None], Array]  # input of the head [B, ...]
     predict: Callable[[Params, Batch], Array]  # logits in evaluation mode
-    head: Callable[[Params, Array], Array]  # features -> logits, in evaluation mode
+    # (params, features) -> logits in evaluation mode; (params, features, mask, key) as
+    # `logits` has them: with those of `features` one forward pass makes both.
+    head: Callable[..., Array]
     groups: Params  # "body" or "head" at every leaf of the parameters
     modules: Params  # index of the module, int, at every leaf: 0 .. num_modules - 1
     num_modules: int
     num_classes: int  # K
     precision: str = EXACT  # of logits and features: a name in `core.precision`
+    # The task of the small model that all clients have alike, beside models of several
+    # architectures; None where this one is alike for all.
+    proxy: "Task | None" = None
+    # Of the features of one row, such as (512,); () where the task does not say.
+    feature_shape: tuple[int, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)

@@ -140,7 +140,7 @@ def _take_turns(
     width = clients_at_once(setting, turns.ids.shape[0])
     used = None
     # A part of the cohort, and empty slots behind it, whose chunks are left out.
-    if setting.mesh is not None:
+    if setting.mesh is not None or setting.groups is not None:
         used = (turns.rows < FAR).sum()
     args = turns.ids, turns.steps, data.offset, data.size, states
     if weight is None:

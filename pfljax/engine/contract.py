@@ -66,6 +66,6 @@ def _forms(state: Any) -> dict[str, str]:
     forms = {}
     for path, leaf in jax.tree_util.tree_leaves_with_path(state):
         # Python numbers are states as well, and have no shape of their own.
-        leaf = jnp.asarray(leaf)
+        leaf = leaf if hasattr(leaf, "dtype") else jnp.asarray(leaf)
         forms[jax.tree_util.keystr(path)] = f"{leaf.dtype}{list(leaf.shape)}"
     return forms

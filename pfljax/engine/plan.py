@@ -40,6 +40,7 @@ class Turns(NamedTuple):
     weight: Array  # f32, for means by rows
     mask: Array  # f32, 1 for who reports
     draws: Array  # f32, how often the client was drawn; 0 in its second place
+    place: Array  # i32, in the cohort; FAR for nobody
     drawn: Array  # i32[M], ids by place, whoever trains them
 
 
@@ -92,11 +93,15 @@ def plan(
         weight=size * draws,
         mask=mask,
         draws=draws,
+        place=jnp.arange(len(ids), dtype=jnp.int32),
         drawn=ids,
     )
     if selection.replacement:
         turns = counted_once(turns)
-    return turns if setting.mesh is None else dealt(setting.mesh, turns, num_clients)
+    # Groups deal their members themselves (`engine.groups`).
+    if setting.mesh is None or setting.groups is not None:
+        return turns
+    return dealt(setting.mesh, turns, num_clients)
 
 
 def _rows_of(ids: Array, resident: Array | None) -> Array:
@@ -133,8 +138,20 @@ def dealt(
 ) -> Turns:
     """The turns by device, [slots]; empty slots do nothing and weigh nothing."""
     slots = deal(grid, turns.ids, turns.steps, num_clients)
+
+    def of_field(members: Array, none: Array) -> Array:
+        # An empty slot has the number M: one past the cohort stands nobody.
+        return jnp.append(members, none.astype(members.dtype))[slots]
+
+    by_slot = jax.tree.map(of_field, turns, nobody(num_clients))
+    # Held whole by every device: else sums over it would be exchanged.
+    return mesh.whole(grid, by_slot._replace(drawn=turns.drawn))
+
+
+def nobody(num_clients: int) -> Turns:
+    """The turn of an empty slot."""
     zero = jnp.int32(0)
-    empty = Turns(
+    return Turns(
         ids=jnp.int32(num_clients),
         rows=jnp.int32(FAR),
         steps=zero,
@@ -142,16 +159,9 @@ def dealt(
         weight=zero,
         mask=zero,
         draws=zero,
+        place=jnp.int32(FAR),
         drawn=zero,
     )
-
-    def of_field(members: Array, nobody: Array) -> Array:
-        # An empty slot has the number M: one past the cohort stands nobody.
-        return jnp.append(members, nobody.astype(members.dtype))[slots]
-
-    by_slot = jax.tree.map(of_field, turns, empty)
-    # Held whole by every device: else sums over it would be exchanged.
-    return mesh.whole(grid, by_slot._replace(drawn=turns.drawn))
 
 
 def reporting_rows(turns: Turns) -> Array:

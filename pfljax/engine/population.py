@@ -9,6 +9,7 @@ import numpy as np
 
 from pfljax.core import tree
 from pfljax.core.types import ClientData, Metrics, RunState
+from pfljax.engine.setting import Groups
 
 
 class Population(Protocol):
@@ -38,7 +39,7 @@ class Population(Protocol):
     def states(self, state: RunState, ids: np.ndarray) -> Any:
         """The states of these clients after the rounds of `state`, stacked.
 
-        Rows behind the last of `ids` are padding.
+        All have one architecture. Rows behind the last of `ids` are padding.
         """
         ...
 
@@ -59,6 +60,7 @@ class DevicePopulation:
     """All clients in `RunState.clients`: the checkpoint has them, nothing is read."""
 
     compiled: Callable[..., Any]  # engine.compile_rounds
+    groups: Groups | None = None  # of architectures; None for one
 
     def rounds(
         self,
@@ -77,9 +79,15 @@ class DevicePopulation:
     def states(self, state: RunState, ids: np.ndarray) -> Any:
         """See `Population`."""
         num_clients = state.participations.shape[0]
-        if len(ids) == num_clients:  # all: no copy is made
-            return state.clients
-        return _take(state.clients, ids)
+        clients, rows, count = state.clients, ids, num_clients
+        if self.groups is not None:
+            group = int(self.groups.of(ids[0]))
+            clients = state.clients[group]
+            rows = self.groups.rows(num_clients)[ids]
+            count = len(self.groups.members(group, num_clients))
+        if len(ids) == count:  # all: no copy is made
+            return clients
+        return _take(clients, rows)
 
     def save(self, round_: int, write: Callable[..., Any]) -> None:
         """See `Population`."""

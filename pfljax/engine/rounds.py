@@ -27,7 +27,7 @@ from pfljax.core.types import (
     RunState,
 )
 from pfljax.engine import contract, mesh, summing
-from pfljax.engine.cohort_training import train_cohort
+from pfljax.engine.groups import train_cohort
 from pfljax.engine.plan import Turns, cohort_of, plan
 from pfljax.engine.setting import Setting
 

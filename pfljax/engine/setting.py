@@ -1,19 +1,48 @@
 """What stays the same in a run."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from pfljax.core.channel import Channel
-from pfljax.core.types import Algorithm, Local
+from pfljax.core.types import Algorithm, Local, Task
 from pfljax.engine.mesh import Grid
 from pfljax.selection import Selection
+
+
+class Groups(NamedTuple):
+    """Client i is of the group `pattern[i % len(pattern)]`, as many as come."""
+
+    algorithms: tuple[Algorithm, ...]  # of each group, over the same server
+    tasks: tuple[Task, ...]  # the model of each group
+    pattern: tuple[int, ...]
+
+    def of(self, ids: Any) -> np.ndarray:
+        """The group of each of these clients, i32[...]."""
+        pattern = np.asarray(self.pattern, np.int32)
+        return pattern[np.asarray(ids) % len(pattern)]
+
+    def members(self, group: int, num_clients: int) -> np.ndarray:
+        """The clients of a group, of so many, i32[C_g], ascending."""
+        ids = np.arange(num_clients, dtype=np.int32)
+        return ids[self.of(ids) == group]
+
+    def rows(self, num_clients: int) -> np.ndarray:
+        """The row of each client in the stack of its group, i32[C]."""
+        row = np.zeros(num_clients, np.int32)
+        for group in range(len(self.tasks)):
+            members = self.members(group, num_clients)
+            row[members] = np.arange(len(members))
+        return row
 
 
 class Setting(NamedTuple):
     """What stays the same in a run, beside the data."""
 
-    algorithm: Algorithm
+    algorithm: Algorithm  # of the first group, where there are several
     local: Local
     selection: Selection
     width: int | None = None  # clients under one vmap; 1 is a loop, None all
     mesh: Grid | None = None  # several devices (pfljax.engine.mesh); None for one
     channel: Channel | None = None  # what happens to uploads on their way
+    groups: Groups | None = None  # of architectures; None for one that all have

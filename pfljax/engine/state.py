@@ -1,9 +1,10 @@
 """The state of a run before its first round."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from pfljax.core.keys import derive
 from pfljax.core.types import Algorithm, Array, Key, RunState, Task
@@ -23,9 +24,45 @@ def init(
     """The state before the first round; leaves of `clients` have a leading axis C."""
     params = first_params(task, key)
     state = first_server(setting, params, num_clients, key)
-    algorithm = setting.algorithm
-    clients = first_clients(algorithm, None, params, num_clients, key)
-    return state._replace(clients=clients)
+    stacks = []
+    for stack in stacks_of(setting, task, num_clients):
+        params = first_params(stack.task, key)
+        clients = first_clients(stack.algorithm, None, params, stack.ids, key)
+        stacks.append(clients)
+    return state._replace(clients=joined(setting, stacks))
+
+
+class Stack(NamedTuple):
+    """The clients whose states are stacked: all, or those of one architecture."""
+
+    algorithm: Algorithm
+    task: Task
+    ids: np.ndarray  # i32[rows], who they are; those past C fill the devices' blocks
+
+
+def stacks_of(setting: Setting, task: Task, num_clients: int) -> list[Stack]:
+    """The stacks of `RunState.clients`, in the order of the groups."""
+    groups = setting.groups
+    if groups is None:
+        rows = mesh.padded(num_clients, setting.mesh)
+        return [Stack(setting.algorithm, task, np.arange(rows, dtype=np.int32))]
+    stacks = []
+    for group, of_group in enumerate(groups.tasks):
+        members = groups.members(group, num_clients)
+        missing = mesh.padded(len(members), setting.mesh) - len(members)
+        ids = np.append(members, np.full(missing, num_clients, np.int32))
+        stacks.append(Stack(groups.algorithms[group], of_group, ids))
+    return stacks
+
+
+def parted(setting: Setting, clients: Any) -> list[Any]:
+    """What belongs to each stack, of something shaped as `RunState.clients`."""
+    return [clients] if setting.groups is None else list(clients)
+
+
+def joined(setting: Setting, stacks: list[Any]) -> Any:
+    """`RunState.clients` of the stacks: one, or a tuple of one a group."""
+    return stacks[0] if setting.groups is None else tuple(stacks)
 
 
 def first_params(task: Task, key: Key) -> Any:
@@ -58,17 +95,16 @@ def first_clients(
     algorithm: Algorithm,
     grid: Grid | None,
     params: Any,
-    num_clients: int,
+    ids: Any,
     key: Key,
 ) -> Any:
-    """The states of all clients before the first round, stacked.
+    """The states of clients `ids` i32[rows] before the first round, stacked.
 
-    Each device makes its own. On a mesh give `mesh.padded(num_clients, mesh)`: rows
-    past C belong to nobody.
+    Each device makes its own.
     """
 
     # One at a time up to a block: random draws under vmap compile for seconds.
-    batch_size = INIT_BLOCK if num_clients > INIT_BLOCK else None
+    batch_size = INIT_BLOCK if len(ids) > INIT_BLOCK else None
 
     def locally(same: Any, ids: Array) -> Any:
         params, key = same
@@ -79,7 +115,7 @@ def first_clients(
         return jax.lax.map(one, ids, batch_size=batch_size)
 
     run = mesh.over(grid, locally, mesh.WHOLE, mesh.SPLIT)
-    return run((params, key), jnp.arange(num_clients))
+    return run((params, key), jnp.asarray(ids))
 
 
 def init_client(

@@ -36,6 +36,8 @@ def weight_of(setting: Setting, server: Any, cohort: Cohort) -> Array | None:
     average = setting.algorithm.aggregate
     if not isinstance(average, Averaging) or not _separate(setting.channel):
         return None
+    if setting.groups is not None:  # whose uploads go into their places first
+        return None
     devices = setting.mesh.size if setting.mesh else 1
     slots = cohort.ids.shape[0] // devices
     # The mean is the new server: an upload has its shapes.

@@ -6,6 +6,7 @@ follow it in training mode, and which leaf belongs to which part and module.
 """
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -64,13 +65,14 @@ def assemble(
     def predict(params: Params, batch: Batch) -> Array:
         return logits(params, batch, None)
 
-    def head(params: Params, z: Array) -> Array:
-        return run(params, Batch.of_rows(z), "head", None)
+    def head(params: Params, z: Array, mask: Any = None, key: Any = None) -> Array:
+        return run(params, _of_features(z, mask), "head", key)
 
+    groups = group_leaves(shapes)
     modules, num_modules = number_modules(shapes, order)
     # By shapes alone: nothing is computed or put on a device before a run.
-    batch = jax.eval_shape(Batch.of_rows, row)
-    outputs = jax.eval_shape(predict, shapes, batch)
+    z = jax.eval_shape(lambda w, x: features(w, Batch.of_rows(x), None), shapes, row)
+    outputs = jax.eval_shape(head, shapes, z)
     return Task(
         init=init,
         loss=_mean_loss(LOSSES[loss], logits),
@@ -78,11 +80,12 @@ def assemble(
         features=features,
         predict=predict,
         head=head,
-        groups=group_leaves(shapes),
+        groups=groups,
         modules=modules,
         num_modules=num_modules,
         num_classes=outputs.shape[-1],
         precision=precision,
+        feature_shape=z.shape[1:],
     )
 
 
@@ -120,6 +123,12 @@ def _runner(
         return statistics.following(outputs, old, new)
 
     return run
+
+
+def _of_features(z: Array, mask: Array | None) -> Batch:
+    """The batch of features; without a mask all rows count."""
+    batch = Batch.of_rows(z)
+    return batch if mask is None else batch._replace(mask=mask)
 
 
 def _mean_loss(

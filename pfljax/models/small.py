@@ -15,12 +15,16 @@ from pfljax import registry
 from pfljax.models.convnets import mobilenet, resnet9, resnet18, vgg9
 from pfljax.models.convolution import conv_for_platform
 from pfljax.models.dropout import Dropout
+from pfljax.models.googlenet import googlenet
+from pfljax.models.heterogeneous import HTCNN_AKT, HTCNN_YI, htcnn, htfe_cnn
 from pfljax.models.layers import Layer, add_channel, flatten, relu_layers
 from pfljax.models.linear import Linear
+from pfljax.models.mobilenet_v2 import mobilenet_v2
 from pfljax.models.network import Classes
 from pfljax.models.network import Network as Network
 from pfljax.models.pooling import max_pool
 from pfljax.models.recurrent import char_lstm as char_lstm
+from pfljax.models.resnets import HTRESNETS, RESNETS_224, htresnet
 from pfljax.registry import checked
 
 
@@ -109,6 +113,15 @@ MODELS: dict[str, Callable[..., nn.Module]] = {
     "mobilenet": mobilenet,
     "vgg9": vgg9,
     "char_lstm": char_lstm,
+    "htcnn": htcnn,
+    **HTCNN_YI,
+    **HTCNN_AKT,
+    "htfe_cnn": htfe_cnn,
+    "htresnet": htresnet,
+    **HTRESNETS,
+    **RESNETS_224,
+    "mobilenet_v2": mobilenet_v2,
+    "googlenet": googlenet,
 }
 
 

@@ -8,6 +8,7 @@ from pfljax.registry.choices import Choice as Choice
 from pfljax.registry.choices import choose as choose
 from pfljax.registry.choices import literal as literal
 from pfljax.registry.choices import parse as parse
+from pfljax.registry.choices import split as split
 from pfljax.registry.factories import check as check
 from pfljax.registry.factories import check_values as check_values
 from pfljax.registry.factories import checked as checked

@@ -48,6 +48,22 @@ def parse(text: str) -> Choice:
     return choose(name.strip(), **kwargs)
 
 
+def split(text: str) -> list[str]:
+    """The texts of several choices with commas between them.
+
+    Of "cnn,mlp:hidden=8,bias=True" there are two: "bias=True" is an option.
+    """
+    texts: list[str] = []
+    for part in COMMA_OUTSIDE_PARENTHESES.split(text):
+        name, equals, _ = part.partition("=")
+        is_option = bool(equals) and ":" not in name
+        if texts and is_option:
+            texts[-1] += f",{part}"
+        else:
+            texts.append(part)
+    return texts
+
+
 def literal(text: str) -> Any:
     """The number, bool, None or tuple of them written in `text`, else the text itself.
 

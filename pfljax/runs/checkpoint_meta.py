@@ -2,12 +2,16 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from pfljax.runtime import documents
 from pfljax.runtime.files import CheckpointError
 
 FORMAT = 2  # of the checkpoint; a reader refuses others
+
+
+# Of each leaf where they differ, with clients of several architectures.
+Rows: TypeAlias = int | list[int] | None
 
 
 class DamageError(ValueError):
@@ -23,7 +27,7 @@ class Meta(NamedTuple):
     clients: int | None  # that of the client states in a store; None without one
     crc: int | None  # that of the state, in one of two ways
     sum: int | None
-    rows: int | None  # of client states in the state
+    rows: Rows  # of client states in the state
     devices: int  # that shared them
 
 
@@ -69,7 +73,10 @@ def from_json(path: Path, content: Mapping[str, Any]) -> Meta:
             f"{path} has format {version}, this pfljax reads format "
             f"{FORMAT}; upgrade pfljax"
         )
-    wrong = documents.misfit(content, FORM)
+    form = dict(FORM)
+    if isinstance(content.get("rows"), list):
+        form["rows"] = [int]
+    wrong = documents.misfit(content, form)
     if wrong:
         raise DamageError(wrong)
     if str(content["round"]) != path.name:

@@ -9,6 +9,10 @@ from pfljax.registry import Choice, Range
 from pfljax.runs import chosen, fingerprint
 from pfljax.runs.settings import FIELDS, Experiment, flat
 
+SEVERAL = {  # settings of several choices, and an example
+    "channel": "clip:norm=1.0 gaussian:std=0.1",
+    "models": "mlp:hidden=(64,) mlp:hidden=(32,)",
+}
 STORES = ("device", "host", "disk")
 # Options of commands that are no settings.
 OF_COMMANDS = ("config", "over", "distributed", "coordinator", "processes", "process")
@@ -49,6 +53,11 @@ def check(
     """
     check_values(experiment)
     _check_model(experiment.method.model, own_model)
+    if own_model and experiment.method.models:
+        raise ValueError(
+            "models are given and a task as well; give one of the two: a task is the "
+            "one model of all clients"
+        )
     # Here alone: methods load JAX, which a reader of a run folder does without.
     from pfljax import algorithms
 
@@ -137,7 +146,7 @@ def _wrong_types(experiment: Experiment) -> Iterator[str]:
     for name, value in flat(experiment).items():
         kind: Any = FIELDS[name].type
         if name != "hyper" and not _is_a(value, kind):
-            yield f"{name} is {value!r}; expected {_kind_name(kind)}"
+            yield f"{name} is {value!r}; expected {_kind_name(name, kind)}"
 
 
 def _is_a(value: Any, kind: Any) -> bool:
@@ -150,11 +159,11 @@ def _is_a(value: Any, kind: Any) -> bool:
     return isinstance(value, kind)
 
 
-def _kind_name(kind: Any) -> str:
+def _kind_name(name: str, kind: Any) -> str:
     if kind is Choice:
         return "a name"
     if kind == tuple[Choice, ...]:
-        return 'names, such as "clip:norm=1.0 gaussian:std=0.1"'
+        return f'names, such as "{SEVERAL[name]}"'
     return kind.__name__ if isinstance(kind, type) else str(kind)
 
 
@@ -170,6 +179,7 @@ def _at_odds(experiment: Experiment) -> Iterator[str]:
     yield from _odd_texts(experiment)
     yield from _odd_work(experiment)
     yield from _odd_cohort(experiment)
+    yield from _odd_models(experiment)
     machine = experiment.machine
     if machine.homes and machine.store != "device":
         yield (
@@ -217,3 +227,27 @@ def _odd_cohort(experiment: Experiment) -> Iterator[str]:
         yield "drop_stragglers is set, but stragglers is 0; give their share"
     if 0 < stragglers <= 1 and not round(stragglers * cohort):
         yield f"stragglers is {stragglers}, which is nobody in a cohort of {cohort}"
+
+
+def _odd_models(experiment: Experiment) -> Iterator[str]:
+    """Clients of several architectures beside what wants one."""
+    models = experiment.method.models
+    model = experiment.method.model
+    machine = experiment.machine
+    clients = experiment.data.clients
+    if not models:
+        return
+    if model.name != "auto":
+        yield f"model is {str(model)!r} and models are given; give one of the two"
+    if clients is not None and len(models) > clients > 0:
+        yield (
+            f"models has {len(models)} names, but there are {clients} clients: some "
+            "architecture would have no client; give fewer, or more clients"
+        )
+    if machine.store != "device":
+        yield (
+            f"store is {machine.store!r}, which holds clients of one architecture; "
+            'choose store="device" for models'
+        )
+    if machine.homes:
+        yield "homes is set, but clients of several models are dealt; leave it out"

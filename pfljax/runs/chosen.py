@@ -8,6 +8,7 @@ from typing import Any
 
 from pfljax import registry
 from pfljax.registry import Choice
+from pfljax.runs.config import SEVERAL
 from pfljax.runs.settings import Experiment, flat
 
 KINDS = {  # what messages call a setting's choices
@@ -15,6 +16,8 @@ KINDS = {  # what messages call a setting's choices
     "partition": "partition",
     "noise": "noise",
     "model": "model",
+    "models": "model or group of models",
+    "proxy": "model",
     "selection": "selection",
     "channel": "channel",
 }
@@ -54,12 +57,12 @@ def in_floats(experiment: Experiment) -> Experiment:
                 choice = registry.in_floats(choice, factory)
             choices.append(choice)
         if choices:
-            changed[setting] = choices if setting == "channel" else choices[0]
+            changed[setting] = choices if setting in SEVERAL else choices[0]
     return experiment.replace(**changed)
 
 
 def _choices(experiment: Experiment, setting: str) -> tuple[Choice, ...]:
-    """The choices of a setting: one, but for channels; none of a wrong type."""
+    """The choices of a setting: one, or several; none of a wrong type."""
     value = flat(experiment)[setting]
     if isinstance(value, Choice):
         return (value,)
@@ -82,12 +85,16 @@ def _factories(setting: str) -> Mapping[str, Callable]:
     from pfljax import data, models, selection
     from pfljax.core import channel
     from pfljax.data.label_noise import NOISES
+    from pfljax.models.groups import GROUPS
 
+    groups = dict.fromkeys(GROUPS, _group)
     known: dict[str, Mapping[str, Callable]] = {
         "dataset": data.DATASETS,
         "partition": data.PARTITIONS,
         "noise": NOISES,
         "model": {"auto": _auto, **models.MODELS},
+        "models": {**models.MODELS, **groups},
+        "proxy": {"auto": _auto, **models.MODELS},
         "selection": selection.SELECTIONS,
         "channel": channel.CHANNELS,
     }
@@ -96,6 +103,10 @@ def _factories(setting: str) -> Mapping[str, Callable]:
 
 def _auto() -> None:
     """The model "auto", which takes no options: the rows choose another."""
+
+
+def _group() -> None:
+    """A group of models, which takes no options: it stands for their names."""
 
 
 def _without_every(setting: str, choice: Choice) -> Choice:

@@ -13,8 +13,9 @@ from pfljax.runs.settings import GROUPS, HOME, Experiment, flat
 # These change no number of the run.
 UNHASHED = ("out", "label", "baseline", "devices", "homes", "keep", "store")
 CHANGEABLE = (*UNHASHED, "rounds")  # by going on
+SEVERAL = ("channel", "models")  # settings of several choices
 # Settings that came later. Older runs have their defaults, which no digest holds.
-LATER = {"precision": EXACT}
+LATER = {"precision": EXACT, "models": [], "proxy": "auto"}
 
 
 def to_dict(experiment: Experiment) -> dict[str, Any]:
@@ -78,7 +79,8 @@ def written(experiment: Experiment) -> dict[str, Any]:
         if isinstance(value, Choice):
             values[name] = str(value)
     values["hyper"] = dict(values["hyper"])
-    values["channel"] = [str(choice) for choice in values["channel"]]
+    for name in SEVERAL:
+        values[name] = [str(choice) for choice in values[name]]
     return values
 
 

@@ -30,6 +30,16 @@ class Method:
         Choice("auto"),
         'The model; `pfljax list models` names them. "auto" goes by the shape of x.',
     )
+    models: tuple[Choice, ...] = setting(
+        (),
+        "Models of clients of several architectures, instead of `model`: client i has "
+        'number i mod the length of the list. Also a group of them, "htcnn_yi".',
+    )
+    proxy: Choice = setting(
+        Choice("auto"),
+        "The small model that all clients have alike, for methods that use one; "
+        '"auto" is the smallest of `models`.',
+    )
     precision: str = setting(
         EXACT,
         'The model computes in "float32"; "tf32" rounds factors of products, where '

@@ -8,6 +8,7 @@ does the group show: `experiment.participation.rounds`, and so in config.json.
 import dataclasses
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from numbers import Number
 from typing import Any, TypedDict, Unpack
 
 from pfljax import registry
@@ -34,6 +35,8 @@ class Settings(TypedDict, total=False):
     algorithm: str
     hyper: Mapping[str, Any]
     model: str | Choice
+    models: str | Sequence[str | Choice] | None
+    proxy: str | Choice
     precision: str
     dataset: str | Choice
     partition: str | Choice
@@ -141,12 +144,14 @@ FIELDS: dict[str, dataclasses.Field] = {  # each setting's type, default and hel
 
 def _as_kept(field: dataclasses.Field, value: Any) -> Any:
     """A setting as its record keeps it; one of a wrong type as it is, for `check`."""
+    if isinstance(value, Number) and not isinstance(value, int | float | complex):
+        value = getattr(value, "item", lambda: value)()  # one of NumPy's
     if field.name == "hyper":
         return _pairs(value)
     if field.type is Choice:
         return _parsed(field.name, value)
-    if field.name == "channel":
-        return _channels(value)
+    if field.type == tuple[Choice, ...]:
+        return _choices(field.name, value)
     if field.type is float and type(value) is int:
         # 1 and 1.0 are one run, so they must have one digest.
         try:
@@ -166,15 +171,22 @@ def _parsed(setting: str, value: Any) -> Any:
         raise ValueError(f"{setting}: {error}") from None
 
 
-def _channels(value: Any) -> Any:
-    """Choices of a sequence of their texts, or of one text with spaces between them."""
+def _choices(setting: str, value: Any) -> Any:
+    """Choices of a sequence of their texts, or of one text with spaces between them.
+
+    Or commas: "cnn,mlp:hidden=(8,4),resnet18" are three.
+    """
     if value is None:
         return ()
     if isinstance(value, str):
         value = value.split()
     if not isinstance(value, list | tuple):
         return value
-    return tuple(_parsed("channel", text) for text in value)
+    choices = []
+    for text in value:
+        parts = registry.split(text) if isinstance(text, str) else [text]
+        choices += [_parsed(setting, part) for part in parts]
+    return tuple(choices)
 
 
 def _pairs(options: Any) -> tuple[tuple[str, Any], ...]:

@@ -2,7 +2,9 @@
 
 JAX raises it where the results are read. Of several devices, one whose callback raised
 leaves the program; the others wait for it in their next sum until XLA aborts, and
-nothing is ever raised. But JAX logs what was raised, in the callback's own thread.
+nothing is ever raised. But JAX logs what was raised, in the callback's own thread. A
+command ends there and then (`errors.in_one_line`, by `heard`); a script in Python gets
+an exception, or ends where none can arrive (`told`).
 """
 
 import contextlib
@@ -69,9 +71,12 @@ def told() -> Iterator[None]:
         with heard(note):
             yield
     except Exception as error:  # whatever it is, it followed from the callback's
-        if not failures:
+        if failures:
+            raised = error
+        elif (misfit := _misfit(error)) is not None:
+            raise ValueError(misfit) from error
+        else:
             raise
-        raised = error
     finally:
         for end in ends:
             end.cancel()
@@ -79,11 +84,34 @@ def told() -> Iterator[None]:
         raise ValueError(sentence(failures[0])) from raised
 
 
+class MisfitError(ValueError):
+    """A callback returned another form than its program was told of."""
+
+    def __init__(self, said: str, where: str | None) -> None:
+        super().__init__(said)
+        self.where = where  # FILE:LINE of the callback
+
+
+def _misfit(error: Exception) -> str | None:
+    """What a callback returned that does not fit; JAX does not log that.
+
+    None for other errors.
+    """
+    first, *others = str(error).strip().splitlines() or [""]
+    if "callback" not in first.lower() or not others:
+        return None
+    said = others[-1].removeprefix("RuntimeError: ")
+    return f"a callback of the program does not return what it says ({said}); mend it"
+
+
 def sentence(error: BaseException) -> str:
     """Where a callback raised this, and what to do."""
     frames = traceback.extract_tb(error.__traceback__)
     own = [f for f in frames if not any(part in f.filename for part in OF_JAX)]
-    where = f" at {own[-1].filename}:{own[-1].lineno}" if own else ""
+    place = f"{own[-1].filename}:{own[-1].lineno}" if own else None
+    if isinstance(error, MisfitError):
+        place = error.where
+    where = f" at {place}" if place else ""
     said = str(error).partition("\n")[0]
     kind = type(error).__name__
     raised = f"{kind}: {said}" if said else kind

@@ -11,6 +11,12 @@ from typing import Any
 
 import jax
 
+from pfljax.runtime import xla_flags
+
+WAITING = "xla_cpu_collective_call"  # flags of XLA begin so
+TIMEOUTS = ("warn_stuck", "terminate")
+DAY = 24 * 60 * 60  # seconds
+
 _config: Any = jax.config  # its attributes are made at run time
 
 
@@ -19,6 +25,7 @@ def prepare() -> None:
 
     Does nothing where the user has said how many (jax_num_cpu_devices or XLA_FLAGS).
     """
+    _let_devices_wait()
     flags = os.environ.get("XLA_FLAGS", "")
     if "xla_force_host_platform_device_count" in flags:
         return
@@ -28,6 +35,21 @@ def prepare() -> None:
     # A RuntimeError means that JAX has started: its devices are what they are.
     with contextlib.suppress(RuntimeError):
         jax.config.update("jax_num_cpu_devices", cores())
+
+
+def _let_devices_wait() -> None:
+    """Lets CPU devices wait for another's clients for as long as these train.
+
+    XLA takes one that waits for a minute for stuck, and aborts the process.
+    """
+    flags = os.environ.get("XLA_FLAGS", "")
+    if WAITING in flags:  # by the user, or an earlier call
+        return
+    limits = [f"--{WAITING}_{name}_timeout_seconds={DAY}" for name in TIMEOUTS]
+    os.environ["XLA_FLAGS"] = " ".join([flags, *limits]).strip()
+    # Programs that this one starts need not ask XLA whether it can read these.
+    if os.environ.get(xla_flags.READ, "") == flags:
+        os.environ[xla_flags.READ] = os.environ["XLA_FLAGS"]
 
 
 def cores() -> int:

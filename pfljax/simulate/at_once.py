@@ -39,6 +39,8 @@ def _at_once(experiment: Experiment, count: int) -> int:
     # A store pages by run, and clients at home are on all devices.
     if machine.store != "device" or machine.homes or jax.process_count() > 1:
         return 1
+    if experiment.method.models:  # a group of clients is a program of its own
+        return 1
     if machine.width == "auto":  # it is timed for a run that is alone
         return 1
     # As many as one run shares: fewer would leave some idle.

@@ -17,7 +17,7 @@ from pfljax.runs.provenance import of_run, rows_of_run
 from pfljax.runs.settings import Experiment
 from pfljax.runtime import devices
 from pfljax.runtime.processes import ask, check_same, say
-from pfljax.simulate import simulation, width
+from pfljax.simulate import architectures, simulation, width
 from pfljax.simulate.components import chosen_model
 from pfljax.simulate.federation import build_federation
 from pfljax.simulate.simulation import Simulation
@@ -60,8 +60,10 @@ def begin(
     ask(baseline.check, experiment.evaluation.baseline, manifest)
     run = _prepare(experiment, training, unseen, task, path, alone)
     # The folder is described last: corrected settings may then use the same one.
-    model = chosen_model(experiment, tuple(manifest["input_shape"]))
-    described = manifest | {"model": str(model)}
+    model = str(chosen_model(experiment, tuple(manifest["input_shape"])))
+    if experiment.method.models:
+        model = ",".join(map(str, architectures.listed(experiment)))
+    described = manifest | {"model": model}
     ask(claims.begin, path, experiment, described, rows)
     if not quiet:
         say(f"pfljax: {simulation.choices(run.sim)}")

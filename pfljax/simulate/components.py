@@ -9,14 +9,14 @@ from flax import linen as nn
 
 from pfljax import algorithms, models, registry, selection
 from pfljax.core import channel, optimizers
-from pfljax.core.types import Local, Task
+from pfljax.core.types import Algorithm, Local, Task
 from pfljax.data import Federation
 from pfljax.engine import Setting, mesh
 from pfljax.registry import Choice
 from pfljax.runs.groups import Training
 from pfljax.runs.settings import Experiment
 from pfljax.runtime.programs import kept
-from pfljax.simulate import methods
+from pfljax.simulate import architectures, methods
 
 # Clients under one vmap, by platform; None is the whole cohort. On CPUs a loop was
 # fastest for every model (experiments/speed/REPORT.md); others have not been measured:
@@ -60,36 +60,55 @@ def _hashable(value: Any) -> Any:
 
 
 def make_task(experiment: Experiment, shape: Shape) -> Task:
-    """The model of the experiment on inputs of this shape.
+    """The model of the experiment on inputs of this shape, the first of several.
 
     The very same for all methods: programs that depend on the task alone are shared.
     """
-    return _task(
-        chosen_model(experiment, shape.input_shape),
-        shape.num_classes,
-        shape.input_shape,
-        shape.shift,
-        shape.scale,
-        experiment.method.precision,
-    )
+    return make_tasks(experiment, shape)[0]
+
+
+def make_tasks(experiment: Experiment, shape: Shape) -> list[Task]:
+    """The models of the experiment, one an architecture."""
+
+    def make(choice: Choice, proxy: Choice | None) -> Task:
+        return _task(
+            choice,
+            proxy,
+            shape.num_classes,
+            shape.input_shape,
+            shape.shift,
+            shape.scale,
+            experiment.method.precision,
+        )
+
+    choices = architectures.distinct(experiment)
+    if not choices:
+        choices = [chosen_model(experiment, shape.input_shape)]
+    proxy = architectures.proxy_of(experiment, make)
+    return [make(choice, proxy) for choice in choices]
 
 
 @kept
 def _task(
     choice: Choice,
+    proxy: Choice | None,
     num_classes: int,
     input_shape: tuple[int, ...],
     shift: Any,
     scale: Any,
     precision: str,
 ) -> Task:
-    return models.task(
+    of_rows = num_classes, input_shape, shift, scale, precision
+    task = models.task(
         models.model(choice.name, num_classes, **choice.kwargs),
         input_shape,
         shift=shift,
         scale=scale,
         precision=precision,
     )
+    if proxy is None:
+        return task
+    return task._replace(proxy=_task(proxy, None, *of_rows))
 
 
 def make_network(experiment: Experiment, shape: Shape) -> nn.Module:
@@ -127,13 +146,24 @@ def make_setting(experiment: Experiment, task: Task, shape: Shape) -> Setting:
     factory = algorithms.method(name)
     options = dict(experiment.method.hyper)
     options |= registry.given(factory, rounds=experiment.participation.rounds)
+
+    def make(task: Task) -> Algorithm:
+        return methods.build(name, task, local, options)
+
+    groups = None
+    if experiment.method.models:
+        _, *others = make_tasks(experiment, shape)
+        groups = architectures.make_groups(
+            experiment, [task, *others], make, shape.num_clients, shape.input_shape
+        )
     return Setting(
-        algorithm=methods.build(name, task, local, options),
+        algorithm=make(task) if groups is None else groups.algorithms[0],
         local=local,
         selection=make_selection(experiment, shape),
         width=width_of(experiment),
         mesh=make_mesh(experiment),
         channel=channel.make(experiment.participation.channel),
+        groups=groups,
     )
 
 

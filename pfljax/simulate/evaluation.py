@@ -16,7 +16,7 @@ from pfljax.engine import mesh, placement
 from pfljax.evaluation import metrics, records
 from pfljax.evaluation.views import View
 from pfljax.runs.settings import Experiment
-from pfljax.simulate.simulation import Simulation
+from pfljax.simulate.simulation import Architecture, Simulation, architecture_of
 
 SPLITS = ("test", "validation")
 BY_CLIENT = {  # arrays of per_client.npz without an axis of evaluations
@@ -54,7 +54,8 @@ def assess(
         "participants": last_cohort[last_cohort < len(ids)],  # not an empty place
         "never chosen": ids[never],
     }
-    views = [view for view in sim.judges if view != "trained" or sim.trained]
+    judges = sim.architectures[0].judges
+    views = [view for view in judges if view != "trained" or sim.trained]
     lines, values = _judge(sim, views, state, federation, states, ids, groups)
     values["round"] = np.asarray(state.round)
     if unseen is None:
@@ -63,7 +64,7 @@ def assess(
     # Views after training too: whoever joins would train before it is judged.
     unseen_lines, unseen_values = _judge(
         sim,
-        list(sim.judges),
+        list(judges),
         state,
         unseen,
         states=lambda ids: newcomers(sim, state, ids),
@@ -77,9 +78,10 @@ def assess(
 
 
 def newcomers(sim: Simulation, state: RunState, ids: np.ndarray) -> Any:
-    """States of clients that never took part, stacked."""
-    params = sim.task.init(derive(state.key, "params"))
-    algorithm = sim.setting.algorithm
+    """States of clients of one architecture that never took part, stacked."""
+    architecture = architecture_of(sim, ids[0])
+    params = architecture.task.init(derive(state.key, "params"))
+    algorithm = architecture.setting.algorithm
 
     def newcomer(client_id: jax.Array) -> Any:
         return engine.init_client(algorithm, params, client_id, state.key)
@@ -102,9 +104,14 @@ def _judge(
         rows = getattr(federation, split)
         if view == "server":
             return _by_span(sim, state, rows)
-        judge = functools.partial(sim.judges[view], public=federation.public)
         parts = federation.train, rows
-        return in_blocks(judge, state, sim, states, ids, parts)
+
+        def of_architecture(architecture: Architecture, *whose: Any) -> Values:
+            judge = architecture.judges[view]
+            judge = functools.partial(judge, public=federation.public)
+            return in_blocks(judge, state, sim, states, *whose)
+
+        return by_architecture(sim, of_architecture, ids, parts)
 
     splits = splits_of(federation)
     algorithm = sim.setting.algorithm
@@ -122,6 +129,37 @@ def splits_of(federation: Federation) -> list[str]:
         if sizes.any():
             splits.append(split)
     return splits
+
+
+def by_architecture(
+    sim: Simulation,
+    judge: Callable[..., Values],
+    ids: np.ndarray,
+    parts: tuple[ClientData, ...],
+) -> Values:
+    """judge(architecture, ids, parts) of the clients of each; values in their order."""
+    groups = sim.setting.groups
+    if groups is None:
+        return judge(sim.architectures[0], ids, parts)
+    number = groups.of(ids)
+    values: Values = {}
+    for group, architecture in enumerate(sim.architectures):
+        (which,) = np.nonzero(number == group)
+        if not len(which):  # none of few newcomers
+            continue
+        theirs = tuple(_rows_of(part, which) for part in parts)
+        for name, array in judge(architecture, ids[which], theirs).items():
+            if name not in values:
+                values[name] = np.empty((len(ids), *array.shape[1:]), array.dtype)
+            values[name][which] = array
+    return values
+
+
+def _rows_of(part: ClientData, which: np.ndarray) -> ClientData:
+    """The rows of some of the clients."""
+    offset = np.asarray(part.offset)[which]
+    size = np.asarray(part.size)[which]
+    return part._replace(offset=offset, size=size)
 
 
 def in_blocks(
@@ -160,7 +198,7 @@ def in_blocks(
 def _by_span(sim: Simulation, state: RunState, rows: ClientData) -> Values:
     """Metrics [C] of the server's model; clients with the same rows are judged once."""
     different, whose = placement.distinct(sim.setting.mesh, rows)
-    by_span = sim.judges["server"](state.server, different)
+    by_span = sim.architectures[0].judges["server"](state.server, different)
     return {name: np.asarray(values)[whose] for name, values in by_span.items()}
 
 
@@ -229,12 +267,14 @@ def mixture(
 ) -> tuple[dict[str, Any], Values]:
     """(figures over clients along the path of endpoints, arrays [C, 11])."""
     ids = np.arange(federation.num_clients)
-    judge = sim.path
-    assert judge is not None
+
+    def of_architecture(architecture: Architecture, *whose: Any) -> Values:
+        assert architecture.path is not None
+        return in_blocks(architecture.path, state, sim, states, *whose)
 
     def judged(split: str) -> Values:
         rows = getattr(federation, split)
-        return in_blocks(judge, state, sim, states, ids, (rows,))
+        return by_architecture(sim, of_architecture, ids, (rows,))
 
     path = records.along_path(judged, splits_of(federation))
     arrays = {f"mixture/{name}": values for name, values in path.items()}

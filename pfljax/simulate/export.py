@@ -59,11 +59,12 @@ def _say(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
-def load_task(path: str | Path) -> Task:
+def load_task(path: str | Path, client: int = 0) -> Task:
     """The model of a run folder with its normalisation; it needs no data.
 
     `task.predict(params, Batch.of_rows(x))` makes logits of raw rows x [B, ...], of the
-    method's model (a method may judge two networks in one).
+    method's model (a method may judge two networks in one). Where clients have several
+    architectures, it is that of client number `client`.
 
     Raises:
       FolderError: the run was given a model of its own, which has its own task.
@@ -89,8 +90,13 @@ def load_task(path: str | Path) -> Task:
         sizes=None,  # of who is drawn, which no model depends on
     )
     task = components.make_task(experiment, shape)
-    algorithm = components.make_setting(experiment, task, shape).algorithm
-    return task._replace(predict=algorithm.predict)
+    setting = components.make_setting(experiment, task, shape)
+    groups = setting.groups
+    if groups is None:
+        return task._replace(predict=setting.algorithm.predict)
+    group = int(groups.of(client))
+    predict = groups.algorithms[group].predict
+    return groups.tasks[group]._replace(predict=predict)
 
 
 def personal_model(
@@ -117,7 +123,7 @@ def personal_model(
     turn = views.turn_of(sim.setting, state, number, data, federation.public)
     client_state = _client_state(path, sim, state, client)
     took_part = views.has_taken_part(state, jnp.int32(client))
-    algorithm = sim.setting.algorithm
+    algorithm = simulation.architecture_of(sim, client).setting.algorithm
     return views.personal_model(
         algorithm, turn, state.server, client_state, data, took_part
     )

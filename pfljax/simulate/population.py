@@ -55,7 +55,7 @@ def open_population(
         room.check(path, sim, experiment, say)
     compiled = functools.partial(sim.rounds, public=public)
     if sim.paging is None:
-        return DevicePopulation(compiled)
+        return DevicePopulation(compiled, sim.setting.groups)
     if jax.process_count() > 1:
         raise StoreError(
             f"store is {experiment.machine.store!r}, which one process alone can use; "

@@ -89,7 +89,7 @@ def finish(
     """Writes what only the end can tell: paths between endpoints, and the summary."""
     arrays = _arrays(run, state)
     mixture = None
-    if run.sim.path is not None:
+    if run.sim.architectures[0].path is not None:
         states = partial(population.states, state)
         mixture, paths = evaluation.mixture(run.sim, run.federation, state, states)
         arrays |= paths

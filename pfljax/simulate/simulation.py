@@ -1,7 +1,8 @@
 """From an `Experiment` to what runs: data and compiled functions."""
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -14,7 +15,14 @@ from pfljax.core.types import Algorithm, ClientData, Key, RunState, Task
 from pfljax.data import Federation
 from pfljax.engine import Setting, mesh, placement
 from pfljax.engine.paging import programs as paging
-from pfljax.engine.state import first_clients, first_params, first_server
+from pfljax.engine.state import (
+    first_clients,
+    first_params,
+    first_server,
+    joined,
+    parted,
+    stacks_of,
+)
 from pfljax.evaluation.apart import (
     judge_many,
     judge_one,
@@ -33,6 +41,15 @@ from pfljax.simulate.components import Shape, make_setting, make_task, shape_of
 LONGEST_CALL = 1000  # rounds of one call: the length of the buffer of training metrics
 
 
+class Architecture(NamedTuple):
+    """How the clients of one architecture are judged."""
+
+    setting: Setting  # of theirs alone
+    task: Task
+    judges: dict[str, Callable[..., Any]]  # by view
+    path: Callable[..., Any] | None  # evaluation.programs.judge_path
+
+
 class Simulation(NamedTuple):
     """A method ready to run on any federation of one shape, for any seed."""
 
@@ -42,8 +59,7 @@ class Simulation(NamedTuple):
     shapes: RunState  # of what `init` makes
     rounds: Callable[..., Any]  # engine.compile_rounds
     longest: int  # rounds of one call of `rounds`
-    judges: dict[str, Callable[..., Any]]  # by view
-    path: Callable[..., Any] | None  # evaluation.programs.judge_path
+    architectures: tuple[Architecture, ...]  # one, or one a group of clients
     trained: bool  # clients are also judged after their own local training
     block: int  # clients judged in one call
     paging: paging.Programs | None  # of a population in a store
@@ -73,6 +89,12 @@ def truthful(
     return experiment
 
 
+def architecture_of(sim: Simulation, client: int) -> Architecture:
+    """The architecture of a client."""
+    groups = sim.setting.groups
+    return sim.architectures[0 if groups is None else int(groups.of(client))]
+
+
 def simulation(
     experiment: Experiment, federation: Federation, task: Task | None = None
 ) -> Simulation:
@@ -98,18 +120,21 @@ def _simulation(
 ) -> Simulation:
     task = own.value if own else make_task(experiment, shape)
     setting = make_setting(experiment, task, shape)
-    algorithm = setting.algorithm
     num_clients = shape.num_clients
     name = experiment.method.algorithm
     judged.check(name, setting, task, num_clients, shape.input_shape)
     # Newcomers have nothing but a local training, so they are judged after it as well.
     trained = experiment.evaluation.trained or experiment.data.unseen > 0
-    views = views_of(algorithm, trained)
+    views = views_of(setting.algorithm, trained)
     block = setting.width or experiment.participation.cohort  # clients judged at once
     rounds = experiment.participation.rounds
     longest = min(experiment.evaluation.eval_every, rounds, LONGEST_CALL)
     longest, programs = make_paging(experiment, setting, task, num_clients, longest)
-    path = make_path(setting, task, block) if algorithm.endpoints else None
+    architectures = []
+    for stack in stacks_of(setting, task, num_clients):
+        alone = setting._replace(algorithm=stack.algorithm, groups=None)
+        architecture = make_architecture(alone, stack.task, views, block)
+        architectures.append(architecture)
     shapes = shapes_of_state(setting, task, num_clients)
     stored = programs is not None
     return Simulation(
@@ -119,11 +144,23 @@ def _simulation(
         shapes=shapes._replace(clients=()) if stored else shapes,
         rounds=engine.compile_rounds(setting, longest),
         longest=longest,
-        judges={view: make_judge(setting, task, view, block) for view in views},
-        path=path,
+        architectures=tuple(architectures),
         trained=experiment.evaluation.trained,
         block=paging.block(at_once_judged(setting, task)),
         paging=programs,
+    )
+
+
+def make_architecture(
+    setting: Setting, task: Task, views: Sequence[str], block: int
+) -> Architecture:
+    """The compiled evaluations of clients with this model."""
+    has_path = setting.algorithm.endpoints is not None
+    return Architecture(
+        setting=setting,
+        task=task,
+        judges={view: make_judge(setting, task, view, block) for view in views},
+        path=make_path(setting, task, block) if has_path else None,
     )
 
 
@@ -145,42 +182,47 @@ def make_init(
 
     If `stored`, without the clients: they are made as they are met.
     """
-    algorithm = setting.algorithm
     grid = setting.mesh
-    rows = mesh.padded(num_clients, grid)
     where = mesh.shardings(grid, shapes_of_state(setting, task, num_clients))
     # Compiled in parts: within one program XLA fuses across them, and the bits of the
     # server would depend on whether the clients are made with it or met later.
+    stacks = stacks_of(setting, task, num_clients)
     make_params = paging.make_params(setting, task)
     make_server = quickly_compiled(
         lambda params, key: first_server(setting, params, num_clients, key),
         out_shardings=where._replace(clients=()),
     )
-    make_clients = quickly_compiled(
-        lambda params, key: first_clients(algorithm, grid, params, rows, key),
-        num_clients * tree.nbytes(paging.client_shape(setting, task)),
-        out_shardings=where.clients,
-    )
+    make_stacks = []
+    for stack, lies in zip(stacks, parted(setting, where.clients), strict=True):
+        nbytes = len(stack.ids) * tree.nbytes(paging.client_shape(setting, task))
+        make = partial(first_clients, stack.algorithm, grid)
+        make_stacks.append(quickly_compiled(make, nbytes, out_shardings=lies))
 
     def init(key: Key) -> RunState:
         params = make_params(key)
         state = make_server(params, key)
         if stored:
             return state
-        return state._replace(clients=make_clients(params, key))
+        made = []
+        for stack, make in zip(stacks, make_stacks, strict=True):
+            make_params_of = paging.make_params(setting, stack.task)
+            made.append(make(make_params_of(key), stack.ids, key))
+        return state._replace(clients=joined(setting, made))
 
     return init
 
 
 def shapes_of_state(setting: Setting, task: Task, num_clients: int) -> RunState:
     """The state as shapes, with the rows that fill the blocks of several devices."""
-    rows = mesh.padded(num_clients, setting.mesh)
 
     def first(key: Key) -> RunState:
-        params = first_params(task, key)
-        state = first_server(setting, params, num_clients, key)
-        clients = first_clients(setting.algorithm, None, params, rows, key)
-        return state._replace(clients=clients)
+        state = first_server(setting, first_params(task, key), num_clients, key)
+        stacks = []
+        for stack in stacks_of(setting, task, num_clients):
+            params = first_params(stack.task, key)
+            clients = first_clients(stack.algorithm, None, params, stack.ids, key)
+            stacks.append(clients)
+        return state._replace(clients=joined(setting, stacks))
 
     return jax.eval_shape(first, jax.eval_shape(jax.random.key, 0))
 

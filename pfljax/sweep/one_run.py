@@ -1,5 +1,6 @@
 """One run of a sweep as traced code: its rounds, its evaluations, its path."""
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -10,6 +11,7 @@ from pfljax.core import tree
 from pfljax.core.types import Array, ClientData, RunState, Task
 from pfljax.engine import Setting
 from pfljax.engine.rounds import rounds
+from pfljax.engine.state import parted, stacks_of
 from pfljax.evaluation import programs, records
 from pfljax.evaluation.views import View, views_of
 from pfljax.runs.settings import Experiment
@@ -69,7 +71,7 @@ def one_run(
         # Blocks are padded to `every` rounds; only the last one is not full.
         loss=loss.ravel()[:num_rounds],
         metrics=metrics,
-        path=along_path(setting, state, clients),
+        path=along_path(setting, task, state, clients),
     )
 
 
@@ -113,7 +115,6 @@ def judged(
     """Metrics f32[C] by "model/split/metric"; the server's once a set of rows."""
     algorithm = setting.algorithm
     train = clients.train
-    ids = jnp.arange(len(train.size))
 
     def of_server(rows: Rows) -> dict[str, Array]:
         judge = programs.judge_server(setting, task)
@@ -126,29 +127,67 @@ def judged(
         # The server's model is one for all: clients that share rows share its metrics.
         if view == "server":
             return of_server(rows)
-        judge = programs.judge(setting, View(view), _block(setting))
         each = ClientData(train.examples, *rows.spans)
-        return judge(state, state.clients, ids, train, each)
+
+        def of_stack(alone: Setting, stack: Any, ids: Array) -> dict[str, Array]:
+            judge = programs.judge(alone, View(view), _block(setting))
+            return judge(state, stack, ids, _of(train, ids), _of(each, ids))
+
+        return by_stack(setting, task, state, of_stack)
 
     views = views_of(algorithm)
     splits = list(clients.judged)
     return records.by_client(algorithm, of_view, views, splits)
 
 
-def along_path(setting: Setting, state: RunState, clients: Clients) -> dict[str, Array]:
+def along_path(
+    setting: Setting, task: Task, state: RunState, clients: Clients
+) -> dict[str, Array]:
     """Metrics f32[C, 11] by "split/metric" between the endpoints, if there are any."""
     if setting.algorithm.endpoints is None:
         return {}
-    judge = programs.judge_path(setting, _block(setting))
     pool = clients.train.examples
-    ids = jnp.arange(len(clients.train.size))
 
     def of_split(split: str) -> dict[str, Array]:
         spans = clients.judged[split].spans
         rows = ClientData(pool, *spans)
-        return judge(state, state.clients, ids, rows)
+
+        def of_stack(alone: Setting, stack: Any, ids: Array) -> dict[str, Array]:
+            judge = programs.judge_path(alone, _block(setting))
+            return judge(state, stack, ids, _of(rows, ids))
+
+        return by_stack(setting, task, state, of_stack)
 
     return records.along_path(of_split, list(clients.judged))
+
+
+def by_stack(
+    setting: Setting,
+    task: Task,
+    state: RunState,
+    judge: Callable[..., dict[str, Array]],
+) -> dict[str, Array]:
+    """judge(setting, states, ids) of the clients of each architecture, by client."""
+    num_clients = state.participations.shape[0]
+    stacks = stacks_of(setting, task, num_clients)
+    values: dict[str, Array] = {}
+    for stack, states in zip(stacks, parted(setting, state.clients), strict=True):
+        alone = setting._replace(algorithm=stack.algorithm, groups=None)
+        ids = jnp.asarray(stack.ids)
+        of_stack = judge(alone, states, ids)
+        if len(stacks) == 1:
+            return of_stack
+        for name, metric in of_stack.items():
+            zeros = jnp.zeros((num_clients, *metric.shape[1:]), metric.dtype)
+            values[name] = values.get(name, zeros).at[ids].set(metric)
+    return values
+
+
+def _of(rows: ClientData, ids: Array) -> ClientData:
+    """The rows of these clients; of all, as they are."""
+    if len(ids) == len(rows.size):
+        return rows
+    return rows._replace(offset=rows.offset[ids], size=rows.size[ids])
 
 
 def _block(setting: Setting) -> int:

@@ -25,7 +25,8 @@ SMALL = {
     "gn_cnn": {"channels": (4,)},
     "char_lstm": {"hidden": 8, "layers": 1},
 }
-DEEP = ("resnet9", "resnet18", "mobilenet")  # traced for seconds
+BRANCHED = ("resnet", "htresnet", "mobilenet", "googlenet")
+DEEP = tuple(name for name in models.MODELS if name.startswith(BRANCHED))
 BY_DEPTH = [
     pytest.param(name, marks=[pytest.mark.slow] if name in DEEP else [])
     for name in models.MODELS
@@ -42,7 +43,8 @@ def shape_of(name):
     """Of a row: tokens, large images where they shrink often, or small ones."""
     if name == "char_lstm":
         return (12,)
-    return (32, 32, 3) if name in (*DEEP, "vgg9") else (8, 8, 3)
+    wide = name in (*DEEP, "vgg9") or name.startswith(("htcnn", "htfe"))
+    return (32, 32, 3) if wide else (8, 8, 3)
 
 
 def rows(name, count=4):

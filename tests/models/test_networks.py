@@ -12,6 +12,7 @@ from pfljax.core.types import Batch, ClientData, Examples
 from pfljax.evaluation import metrics
 from pfljax.models import convnets, layers
 
+# Of the models that are tested here; test_heterogeneous.py has the others.
 SHAPES = {
     "logistic": (8, 8),
     "mlp": (64,),
@@ -143,7 +144,7 @@ def test_images_shrink_as_in_the_papers(name, side, sides):
     assert sorted(found, reverse=True) == sides
 
 
-@pytest.mark.parametrize("name", models.MODELS)
+@pytest.mark.parametrize("name", SHAPES)
 def test_groups_and_modules_label_every_leaf(name):
     task = build(name, SHAPES[name])
     shapes = shapes_of(task)
@@ -155,7 +156,7 @@ def test_groups_and_modules_label_every_leaf(name):
     assert numbers == set(range(task.num_modules))
 
 
-@pytest.mark.parametrize("name", models.MODELS)
+@pytest.mark.parametrize("name", SHAPES)
 def test_predict_is_head_of_features_and_uint8_is_float(name):
     task = build(name, SHAPES[name], **NARROW.get(name, {}))
     x = np.random.default_rng(0).integers(0, 17, (3, *SHAPES[name]), np.uint8)

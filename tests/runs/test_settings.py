@@ -28,7 +28,7 @@ CHANGED = {  # another value of every setting that changes a number
     "stratified": True, "test_from": "official", "rows": "all", "unseen": 0.1,
     "seed": 1, "noise": "pair:rate=0.1", "eval_every": 11, "trained": True, "width": 2,
     "public": 0.1, "precision": "bfloat16",
-    "channel": ["clip:norm=2.0"],
+    "channel": ["clip:norm=2.0"], "models": ["mlp"], "proxy": "mlp",
 }  # fmt: skip
 CONFIGS = {  # a foreign or broken config.json, and what the message tells
     "broken": ("{", "missing or damaged"),
@@ -114,15 +114,16 @@ def test_what_changes_a_number_changes_the_digest(name):
     assert told.startswith(f"{name}: ")
 
 
-def test_a_run_of_before_precision_is_one_of_float32():
+def test_a_run_of_before_a_setting_has_its_default():
     """Its config.json has none, and its checkpoints hold the digest of these."""
     nested = config.to_dict(Experiment())
-    assert nested["method"].pop("precision") == "float32"
+    for name, default in config.LATER.items():
+        assert nested["method"].pop(name) == default
     assert config.from_dict(nested) == Experiment()
     values = {
         name: value
         for name, value in config.written(Experiment()).items()
-        if name not in (*config.CHANGEABLE, "precision")
+        if name not in (*config.CHANGEABLE, *config.LATER)
     }
     text = json.dumps(values, sort_keys=True)
     digest = hashlib.sha256(text.encode()).hexdigest()

@@ -296,6 +296,65 @@ def test_a_callback_that_fails_is_told_in_python(folder, call):
         run(small.replace(devices=1), quiet=True)
 
 
+SHORTENED = """import jax
+from pfljax.algorithms.fedavg import fedavg
+def shortened(y):
+    return y[:1]
+def mym(task, local):
+    def loss(params, batch, key):
+        y = jax.lax.stop_gradient(batch.y)
+        batch = batch._replace(y=call(shortened, y, y))
+        return task.loss(params, batch, key)
+    return fedavg(task._replace(loss=loss), local)
+"""
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        ("call = lambda *a: jax.pure_callback(*a)", "it returned int32[1]; expected"),
+        # Taken before pfljax could hold it to its word: JAX tells.
+        ("call = jax.pure_callback", "does not return what it says (Incorrect outp"),
+    ],
+)
+def test_a_callback_that_returns_another_shape_is_told(folder, call, said):
+    file = folder / "mym.py"
+    file.write_text(f"{SHORTENED}{call}\n")
+    small = tiny.TINY.replace(algorithm="mym", hyper={}, out=str(folder / "run"))
+    with pytest.raises(ValueError, match=re.escape(said)) as raised:
+        run(small.replace(devices=1), quiet=True)
+    if "it returned" in said:
+        assert f"failed at {file}:3: MisfitError" in str(raised.value)
+
+
+WAITING = """import jax, time
+from pfljax.algorithms.fedavg import fedavg
+def wait(seconds):
+    time.sleep(float(seconds))
+    return seconds
+def mym(task, local):
+    shared = fedavg(task, local)
+    def train(turn, server, client, data):
+        client, upload, metrics = shared.train(turn, server, client, data)
+        loss = metrics["loss"]
+        seconds = 75.0 * (turn.id == 0)
+        metrics["loss"] = loss + 0 * jax.pure_callback(wait, loss, seconds)
+        return client, upload, metrics
+    return shared._replace(train=train)
+"""
+
+
+@pytest.mark.slow
+def test_a_device_may_wait_longer_than_a_minute_for_another(folder):
+    """XLA by itself takes one that waits for so long for stuck, and aborts."""
+    (folder / "mym.py").write_text(WAITING)
+    small = tiny.TINY.replace(algorithm="mym", hyper={}, rounds=1, cohort=6)
+    out = str(folder / "run")
+    done = tiny.command_line("run", *tiny.options(small.replace(out=out, devices=2)))
+    assert done.returncode == 0, done.stderr
+    assert "stuck" not in done.stderr
+
+
 def test_a_script_does_not_wait_for_a_device_that_failed(folder):
     small, said = calling(folder, CALLS[0])
     impatient = "from pfljax.runtime import callbacks; callbacks.PATIENCE = 1.0"

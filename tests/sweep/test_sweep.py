@@ -213,7 +213,10 @@ def plan_for(monkeypatch, free, R=10):
     monkeypatch.setattr(runs.components, "make_task", lambda *_: None)
     monkeypatch.setattr(runs.size, "check_model", lambda *_: None)
     monkeypatch.setattr(runs, "free_bytes", lambda devices: free)
-    plan = runs.Plan(FEDAVG, None, None, 1, 1, 1, (), None)  # pyright: ignore
+    plan = runs.Plan(
+        experiment=FEDAVG, method=None, shape=None,  # pyright: ignore
+        devices=1, per_call=1, lanes=1, leaves=(), treedef=None,
+    )  # fmt: skip
     return runs._fitting(plan, R, R, None, None).plan.per_call
 
 

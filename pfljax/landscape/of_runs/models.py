@@ -53,6 +53,11 @@ class Finished:
         """
         self.path = Path(path)
         self.label = read_run(self.path).label
+        if read_config(self.path).method.models:
+            raise ValueError(
+                f"{self.path} has clients of several architectures, whose models lie "
+                "in no common space; choose a run of one model"
+            )
         loaded = load_state(path, federation, task)
         self.sim: Simulation = loaded[0]
         self.federation: Federation = loaded[1]

@@ -1,0 +1,108 @@
+"""FedDistill (FD). Jeong et al., 2018, https://arxiv.org/abs/1811.11479 (Algorithm 1).
+
+    Server   z_k[l], the mean logits of class l of every client k
+    Client   w_k, this client's own params
+    Message  Z_k[l], the mean of z_j[l] over the others, and which of them are known
+    Upload   z_k[l], the mean of its logits on rows of class l as it trained, and counts
+Each step minimises  F_k(w_k) + lam mean_b H(softmax Z_k[y_b], p_b)  where p_b is the
+model's own distribution on row b of the minibatch, and H the cross-entropy; a row whose
+class no other client has sent adds 0. Logits are those before each step, in training
+mode. Client k is judged by w_k.
+
+Differs from the paper: there all clients take part in all rounds. Here the server keeps
+the last table of who does not, and of a class that its steps did not meet.
+"""
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from pfljax.algorithms.local import local as alone
+from pfljax.core import prototypes, tree
+from pfljax.core.losses import cross_entropy
+from pfljax.core.prototypes import Prototypes
+from pfljax.core.training import optimizer_of, over_batches
+from pfljax.core.types import Algorithm, Local, Task
+from pfljax.registry import NotNegative, checked
+
+
+@checked
+def feddistill(
+    task: Task,
+    local: Local,
+    *,
+    lam: NotNegative = 1.0,
+) -> Algorithm:
+    """Builds FedDistill; `lam` = 0, or one client alone, is local training."""
+    size = task.num_classes
+
+    def init(params, num_clients, key):
+        return Prototypes(
+            mean=jnp.zeros((num_clients, size, size)),
+            count=jnp.zeros((num_clients, size)),
+        )
+
+    def train(turn, target, w, data):
+        optimizer = optimizer_of(local, turn)
+
+        def objective(w, batch, key):
+            logits = task.logits(w, batch, key)
+            loss = cross_entropy(logits, batch)
+            penalty = lam * towards(target, logits, batch)
+            return loss + penalty, (logits, {"loss": loss, "penalty": penalty})
+
+        def step(carry, batch, key):
+            w, moments, seen = carry
+            slope = jax.grad(objective, has_aux=True)
+            grads, (logits, metrics) = slope(w, batch, key)
+            updates, moments = optimizer.update(grads, moments, w)
+            seen = tree.add(seen, prototypes.class_sums(logits, batch, size))
+            return (optax.apply_updates(w, updates), moments, seen), metrics
+
+        seen = jnp.zeros((size, size)), jnp.zeros(size)
+        start = w, optimizer.init(w), seen
+        names = ("loss", "penalty")
+        end, metrics = over_batches(step, start, data, turn, local, names)
+        w, _, (total, count) = end
+        return w, prototypes.of_sums(total, count), metrics
+
+    return alone(task, local)._replace(
+        init=init,
+        message=lambda turn, tables, w: mean_of_others(tables, turn.id),
+        train=train,
+        aggregate=replaced,
+        origin=prototypes.no_origin,
+    )
+
+
+def towards(target, logits, batch):
+    """The mean over the rows that count of H(softmax Z[y], p), f32[]."""
+    wanted = jax.nn.softmax(target.mean[batch.y])
+    rows = optax.softmax_cross_entropy(logits, wanted)
+    known = batch.mask * (target.count[batch.y] > 0)
+    # By all rows, as the data loss: a class that is not known makes its pull weaker.
+    return jnp.sum(known * rows) / jnp.maximum(jnp.sum(batch.mask), 1)
+
+
+def mean_of_others(tables, client_id):
+    """Z_k, the mean of all tables but this client's own; its counts are of clients."""
+    known = (tables.count > 0).astype(jnp.float32)
+    terms = tables.mean * known[..., None]
+    # All but one as all less one: the sum is computed once for the whole cohort.
+    own_terms, own_known = tree.take((terms, known), client_id)
+    count = jnp.sum(known, 0) - own_known
+    total = jnp.sum(terms, 0) - own_terms
+    return prototypes.of_sums(total, count)
+
+
+def replaced(tables, uploads, cohort):
+    """The tables, those of who reported replaced class by class."""
+    met = uploads.count > 0
+    kept = tree.take(tables, cohort.ids)
+    new = Prototypes(
+        mean=jnp.where(met[..., None], uploads.mean, kept.mean),
+        count=jnp.where(met, uploads.count, kept.count),
+    )
+    # Past the end, where nothing is written: who did not report.
+    rows = jnp.where(cohort.mask > 0, cohort.ids, cohort.num_clients)
+    return tree.put(tables, rows, new)

@@ -1,0 +1,168 @@
+"""FedGen. Zhu, Hong, Zhou, ICML 2021, https://arxiv.org/abs/2105.10056 (Algorithm 1).
+
+    Server   h, the head; G, a generator of features, and its Adam; the labels it knows
+    Client   b_k, this client's own body
+    Message  h, G, labels     Upload  h_k, the head after local training, and counts c_k
+With p the softmax outputs and r drawn from the labels, each step goes down
+CE(h(b(x)), y) + alpha_t CE(h(G(r)), r) + beta_t KL(p of h(G(y)) || p of h(b(x))),
+where G and the first p of KL are constants. The server trains G on the heads as they
+come, with r drawn from the labels of which a client has two rows, down
+sum_k c_k[r] / c[r] CE(h_k(G(r)), r) + exp(-mean_ab |noise_a - noise_b|^2 |G_a - G_b|)
+and then takes  h <- sum_k n_k h_k / sum_k n_k.  Client k is judged as in LG-FedAvg.
+Before the first aggregation no label is known, and the terms of G weigh nothing.
+
+The constants below are those of the authors' code, as are alpha_t = alpha .98^t, down
+to alpha 1e-5, and Adam's rate times .98^t. Differs from it: noise is normal, as in the
+paper, and G normalises by each batch everywhere. Heads see features of G in evaluation
+mode.
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from pfljax.algorithms.decoupling.lg_fedavg import lg_fedavg
+from pfljax.algorithms.distillation.fml import divergence, reporting
+from pfljax.core import aggregation, generator, tree
+from pfljax.core.generator import Generator, Trained
+from pfljax.core.keys import derive
+from pfljax.core.losses import cross_entropy
+from pfljax.core.prototypes import width
+from pfljax.core.training import fit
+from pfljax.core.types import Algorithm, Array, Batch, Local, Params, Task
+from pfljax.registry import AtLeastOne, Count, NotNegative, checked
+
+DECAY = 0.98  # a round, of the rate and of both weights
+LEAST = 1e-5  # of the weights
+
+
+class Message(NamedTuple):
+    """What a client is sent."""
+
+    head: Params
+    g: Generator
+    labels: Array  # f32[K], 1 for those that the generator knows
+
+
+class Server(NamedTuple):
+    """The head, and the generator with its labels and its Adam."""
+
+    head: Params
+    trained: Trained
+
+
+class Upload(NamedTuple):
+    """The trained head, and how many rows of each label the client has."""
+
+    head: Params
+    counts: Any  # f32[K]
+
+
+@checked
+def fedgen(
+    task: Task,
+    local: Local,
+    *,
+    alpha: NotNegative = 10.0,
+    beta: NotNegative = 10.0,
+    hidden: AtLeastOne = 256,
+    generator_lr: NotNegative = 3e-4,
+    generator_steps: Count = 50,
+) -> Algorithm:
+    """Builds FedGen; `alpha` = `beta` = 0 is LG-FedAvg."""
+    shared = lg_fedavg(task, local)
+    own_head, _ = tree.split(task.groups, tree.labelled(task.groups, "head"))
+
+    def init(params, num_clients, key):
+        key = derive(key, "generator")
+        trained = generator.init(key, task.num_classes, hidden, width(task))
+        head = shared.init(params, num_clients, key)
+        return Server(head=head, trained=trained)
+
+    def aggregate(server, uploads, cohort):
+        counts = uploads.counts * aggregation.reported(cohort)[:, None]
+        # Rows that move are exchanged between devices: once, and then every step of
+        # the generator has all heads at hand. The absent come last, whoever they are.
+        places = jnp.where(cohort.mask > 0, cohort.ids, cohort.num_clients)
+        teachers, counts = tree.take((uploads.head, counts), jnp.argsort(places))
+
+        def heads(z):
+            return jax.vmap(of_head, (None, 0, None))(task, teachers, z)
+
+        key = derive(cohort.key, "generator")
+        rate = generator_lr * DECAY**cohort.round
+        new = generator.train(server.trained, heads, counts, key, rate, generator_steps)
+        head = shared.aggregate(server.head, uploads.head, cohort)
+        return Server(head=head, trained=new)
+
+    def personal(turn, server, body, data):
+        return tree.merge(shaped(server.head, own_head), body)
+
+    return shared._replace(
+        init=init,
+        message=message,
+        train=training(task, local, alpha, beta),
+        aggregate=aggregate,
+        personal=personal,
+        # Counts are no change.
+        origin=lambda message, body, upload: Upload(message.head, None),
+    )
+
+
+def message(turn, server, body):
+    """The server without the moments of its Adam."""
+    g, labels, _ = server.trained
+    return Message(head=server.head, g=g, labels=labels)
+
+
+def training(task, local, alpha, beta):
+    """The `train` of LG-FedAvg, with the terms of the generator."""
+    in_head = tree.labelled(task.groups, "head")
+    own_head, _ = tree.split(task.groups, in_head)
+
+    def train(turn, message, body, data):
+        decay = jnp.maximum(DECAY**turn.round, LEAST)
+        # 0 while there is no generator, for it knows no label then.
+        weight = decay * jnp.max(message.labels)
+        objective = guided(task, message, weight * alpha, weight * beta)
+        params = tree.merge(shaped(message.head, own_head), body)
+        slope_of = reporting(objective)
+        params, metrics = fit(task.loss, params, data, turn, local, slope_of)
+        head, body = tree.split(params, in_head)
+        head = shaped(head, message.head)
+        counts = generator.label_counts(data, task.num_classes, local.batch_size)
+        return body, Upload(head=head, counts=counts), metrics
+
+    return train
+
+
+def guided(task, message, alpha, beta):
+    """What a client steps by: CE of its rows, and the terms of the generator."""
+
+    def objective(params, batch, key):
+        keys = jax.random.split(derive(key, "generator"), 3)
+        logits = task.logits(params, batch, key)
+        loss = cross_entropy(logits, batch)
+        r = generator.draw_labels(message.labels, keys[0], len(batch.y))
+        drawn = generator.draw(message.g, r, keys[1])
+        rows = Batch.of_rows(drawn.z, r)
+        taught = cross_entropy(of_head(task, params, drawn.z), rows)
+        drawn = generator.draw(message.g, batch.y, keys[2])
+        gap = divergence(of_head(task, params, drawn.z), logits, batch)
+        return loss + alpha * taught + beta * gap, loss
+
+    return objective
+
+
+def of_head(task, params, z):
+    """Logits [B, K] of generated features z [B, e], in evaluation mode."""
+    return task.head(params, z.reshape(-1, *task.feature_shape))
+
+
+def shaped(head, like):
+    """The leaves of a head in the tree of another one.
+
+    Split from models whose bodies differ, equal heads stand in unequal trees.
+    """
+    return jax.tree.unflatten(jax.tree.structure(like), jax.tree.leaves(head))

@@ -1,0 +1,119 @@
+"""FedGH. Yi et al., ACM MM 2023, https://arxiv.org/abs/2303.13137 (Algorithm 1).
+
+    Server   theta, the head      Client  phi_k, this client's own body
+    Message  theta                Upload  R_k^j, and which classes j it has
+Body and head are trained jointly from (phi_k, theta), and the client's own head is
+dropped. R_k^j is the mean of the features of all its rows of class j under the trained
+body, in evaluation mode. The server takes `server_steps` steps of
+theta <- theta - server_lr grad mean_{k, j} CE(head(theta, R_k^j), j), over all clients
+and their classes, each of weight 1. Client k is judged by the newest theta on phi_k.
+
+Differs from the paper: each of its steps may take a batch of the pairs (k, j). Here it
+takes them all, so that the order of clients says nothing.
+"""
+
+from typing import Annotated, Any
+
+import jax
+import jax.numpy as jnp
+import optax
+from flax.traverse_util import flatten_dict, unflatten_dict
+
+from pfljax.algorithms.fedavg import fedavg
+from pfljax.core import aggregation, prototypes, tree
+from pfljax.core.training import fit, learning_rate
+from pfljax.core.types import Algorithm, Local, Task
+from pfljax.registry import NOT_NEGATIVE, Count, checked
+
+ServerRate = Annotated[float | None, NOT_NEGATIVE]  # None for that of local training
+
+
+@checked
+def fedgh(
+    task: Task,
+    local: Local,
+    *,
+    server_steps: Count = 1,
+    server_lr: ServerRate = None,
+) -> Algorithm:
+    """Builds FedGH; `server_steps` = 0 or `server_lr` = 0 never moves theta.
+
+    `server_lr` = None is the learning rate of local training, as in the paper's proof.
+    """
+
+    def train(turn, theta, phi, data):
+        w, metrics = fit(task.loss, joined(phi, theta), data, turn, local)
+        means = prototypes.of_client(task, w, data, local.batch_size)
+        return part(task, w, "body"), prototypes.present(means), metrics
+
+    def aggregate(theta, uploads, cohort):
+        rate = learning_rate(local, cohort.round) if server_lr is None else server_lr
+        # The head alone is asked, but a model wants all of its parameters.
+        shapes = jax.eval_shape(task.init, cohort.key)
+        no_body = tree.zeros(part(task, shapes, "body"))
+        means, weight = pairs(uploads, cohort)
+        z = means.reshape(-1, *task.feature_shape)
+
+        def loss(theta):
+            logits = task.head(joined(no_body, theta), z)
+            return pair_loss(logits, weight)
+
+        return descended(loss, theta, server_steps, rate)
+
+    return fedavg(task, local)._replace(
+        init=lambda params, num_clients, key: part(task, params, "head"),
+        init_client=lambda params, client_id, key: part(task, params, "body"),
+        train=train,
+        aggregate=aggregate,
+        personal=lambda turn, theta, phi, data: joined(phi, theta),
+        # A head alone judges nobody.
+        server_model=None,
+        origin=prototypes.no_origin,
+        parts=("body", "head"),
+    )
+
+
+def part(task, params, name):
+    """The body's or the head's parameters, without a trace of the other part.
+
+    `tree.split` would leave the names of the body's layers in the server, which differ
+    between architectures.
+    """
+    leaves = flatten_dict(params)
+    group = flatten_dict(task.groups)
+    return unflatten_dict(
+        {path: leaves[path] for path in leaves if group[path] == name}
+    )
+
+
+def joined(body, head):
+    """The model of a body and a head."""
+    return unflatten_dict(flatten_dict(body) | flatten_dict(head))
+
+
+def pairs(uploads, cohort):
+    """(means [M, K, e] by client id, the weight of each (k, j), f32[M, K]).
+
+    Of several devices each gets the uploads of all by this gather, once: the steps that
+    follow would sum over devices every time.
+    """
+    weights = uploads.count * aggregation.reported(cohort)[:, None]
+    order = jnp.argsort(cohort.ids)
+    return tree.take((uploads.mean, weights), order)
+
+
+def pair_loss(logits, weight):
+    """The mean over (k, j) of the cross-entropy of logits [M K, K] to the class j."""
+    clients, classes = weight.shape
+    labels = jnp.tile(jnp.arange(classes), clients)
+    rows = optax.softmax_cross_entropy_with_integer_labels(logits, labels)
+    return jnp.sum(weight.ravel() * rows) / jnp.maximum(jnp.sum(weight), 1)
+
+
+def descended(loss, params, steps, rate) -> Any:
+    """`params` after so many steps of gradient descent."""
+
+    def step(index, params):
+        return tree.axpy(-rate, jax.grad(loss)(params), params)
+
+    return jax.lax.fori_loop(0, steps, step, params)

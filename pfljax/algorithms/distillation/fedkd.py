@@ -1,0 +1,143 @@
+"""FedKD. Wu et al., Nature Communications 13 (2022), https://arxiv.org/abs/2108.13323.
+
+    Server   v, the mentee, and the bytes of its last change
+    Client   w_k, this client's own model, the mentor, and a projection P_k
+    Message  the server       Upload  v_k - v at low rank (`pfljax.core.low_rank`)
+With z the features, p the softmax outputs and q = CE(w) + CE(v), each step moves, on
+one batch and all from the values before it,
+w_k by  CE(w) + (KL(p_v || p_w) + MSE(z_w, z_v P)) / q  and
+v_k, P_k by  CE(v) + (KL(p_w || p_v) + MSE(z_w, z_v P)) / q,
+where what the other model says is a constant. v <- v + the mean change, at low rank
+again; a share T of the energy is kept, from `energy_start` to `energy_end` over the
+rounds. Client k is judged by w_k, also before it ever took part. The mentee is
+`task.proxy`, or a second model of the task, and begins from a key of its own.
+
+Shapes are static, so the bytes of message and upload are those of whole models. What
+low rank sends is in the metrics: "sent_bytes" of a client, and "received_bytes" of a
+client that took part in the round before; the first message is a whole model.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from pfljax.algorithms.distillation.fedakt import square_distance
+from pfljax.algorithms.distillation.fml import divergence, reporting
+from pfljax.algorithms.local import local as alone
+from pfljax.core import aggregation, low_rank, tree
+from pfljax.core.keys import derive
+from pfljax.core.losses import cross_entropy
+from pfljax.core.prototypes import width
+from pfljax.core.training import fit
+from pfljax.core.types import Algorithm, Array, Local, Params, Task
+from pfljax.registry import AtLeastOne, Share, checked
+
+
+class Server(NamedTuple):
+    """The mentee, and what its last change weighed."""
+
+    v: Params
+    size: Array  # f32[], bytes
+
+
+class Client(NamedTuple):
+    """What a client keeps."""
+
+    w: Params
+    projection: Array  # f32[width of the mentee's features, of the mentor's]
+
+
+class Outputs(NamedTuple):
+    """What one of the two models says of a batch."""
+
+    features: Array  # [B, width of the mentor's features]
+    logits: Array  # [B, K]
+
+
+@checked
+def fedkd(
+    task: Task,
+    local: Local,
+    *,
+    energy_start: Share = 0.95,
+    energy_end: Share = 0.98,
+    rounds: AtLeastOne = 100,
+) -> Algorithm:
+    """Builds FedKD; an energy of 1 sends changes without loss."""
+    proxy = task.proxy or task
+    slope_of = reporting(mutual(task, proxy))
+    widths = (width(proxy), width(task))
+
+    def energy_at(round_):
+        return energy_start + round_ / rounds * (energy_end - energy_start)
+
+    def init(params, num_clients, key):
+        v = proxy.init(key)
+        return Server(v=v, size=jnp.float32(tree.nbytes(v)))
+
+    def init_client(params, client_id, key):
+        draw = jax.nn.initializers.lecun_normal()
+        return Client(w=params, projection=draw(key, widths))
+
+    def train(turn, message, client, data):
+        start = (client.w, message.v, client.projection)
+        models, metrics = fit(task.loss, start, data, turn, local, slope_of)
+        w, v, projection = models
+        change = tree.sub(v, message.v)
+        change, size = low_rank.compressed(change, energy_at(turn.round))
+        metrics |= {"sent_bytes": size, "received_bytes": message.size}
+        return Client(w=w, projection=projection), change, metrics
+
+    def aggregate(server, uploads, cohort):
+        change = aggregation.mean(uploads, aggregation.reported(cohort))
+        change, size = low_rank.compressed(change, energy_at(cohort.round))
+        return Server(v=tree.add(server.v, change), size=size)
+
+    return alone(task, local)._replace(
+        init=init,
+        init_client=init_client,
+        message=lambda turn, server, client: server,
+        train=train,
+        aggregate=aggregate,
+        personal=lambda turn, server, client, data: client.w,
+        # An upload is a change already.
+        origin=lambda message, client, upload: tree.zeros(upload),
+    )
+
+
+def mutual(task, proxy):
+    """What mentor, mentee and projection step by, and the mentor's CE."""
+
+    def objective(models, batch, key):
+        w, v, projection = models
+        mentor = outputs(task, w, batch, key)
+        mentee = outputs(proxy, v, batch, derive(key, "mentee"))
+        projected = mentee._replace(features=mentee.features @ projection)
+        loss, of_mentor = adaptive(mentor, projected, batch)
+        _, of_mentee = adaptive(projected, mentor, batch)
+        return of_mentor + of_mentee, loss
+
+    return objective
+
+
+def outputs(task, params, batch, key):
+    """What a model says of a batch, by one forward pass."""
+    z = task.features(params, batch, key)
+    logits = task.head(params, z, batch.mask, key)
+    return Outputs(features=z.reshape(len(z), -1), logits=logits)
+
+
+def adaptive(own, other, batch):
+    """(CE of a model, what it steps by), where the other model is a constant."""
+    other = jax.lax.stop_gradient(other)
+    loss = cross_entropy(own.logits, batch)
+    # Distillation is weak where models are bad; q of a batch without rows is 0.
+    q = jnp.maximum(loss + cross_entropy(other.logits, batch), 1e-8)
+    return loss, loss + apart(own, other, batch) / q
+
+
+def apart(own, other, batch):
+    """How far the outputs of two models are from each other."""
+    hidden = square_distance(own.features, other.features, batch)
+    return divergence(other.logits, own.logits, batch) + hidden

@@ -1,0 +1,152 @@
+"""FedTGP. Zhang et al., AAAI 2024, https://arxiv.org/abs/2401.03230 (Algorithm 1).
+
+    Server   v_j of each class j, and a network G    Client  w_k, its own params
+    Message  Q^j = G(v_j), the global prototypes     Upload  P_k^j, and which it has
+Client: F_k(w_k) + lam mean_j ||P_k^j - Q^j||, where P_k^j is the mean of the features
+of the minibatch's rows of class j, and j runs over its classes. After training P_k^j is
+that of all rows, in evaluation mode. Server: with d(k, l) = ||P_k^j - Q^l||, it takes
+`server_steps` steps over v and G of the mean over all uploads (k, j) of
+-log [exp(-d(k, j) - m) / (exp(-d(k, j) - m) + sum_{l != j} exp(-d(k, l)))]
+where the margin m is the largest distance between two classes' mean uploads, and at
+most `tau`; l runs over all K classes. G is Linear(e, e), ReLU, Linear(e, e). Client k
+is judged by argmin_j ||f(x) - Q^j||, where f is its own body.
+
+Differs from the paper: each of its steps may take a batch of the uploads. Here it takes
+them all, so that the order of clients says nothing. Of a single class the paper has no
+margin: it is 0.
+"""
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from pfljax.algorithms.distillation import fedproto
+from pfljax.algorithms.distillation.fedgh import (
+    ServerRate,
+    descended,
+    pair_loss,
+    pairs,
+)
+from pfljax.algorithms.local import local as alone
+from pfljax.core import prototypes
+from pfljax.core.keys import derive
+from pfljax.core.prototypes import Prototypes
+from pfljax.core.training import fit, learning_rate
+from pfljax.core.types import Algorithm, Local, Task
+from pfljax.registry import Count, NotNegative, checked
+
+
+class Server(NamedTuple):
+    """What the server trains, and never sends."""
+
+    v: Any  # f32[K, e]
+    network: Any  # G: two layers, (kernel f32[e, e], bias f32[e]) each
+
+
+@checked
+def fedtgp(
+    task: Task,
+    local: Local,
+    *,
+    lam: NotNegative = 0.1,
+    tau: NotNegative = 100.0,
+    server_steps: Count = 100,
+    server_lr: ServerRate = None,
+) -> Algorithm:
+    """Builds FedTGP; `lam` = 0 trains as local training does, `tau` = 0 has no margin.
+
+    `server_lr` = None is the learning rate of local training. `server_steps` = 0 leaves
+    the prototypes as they were drawn.
+    """
+
+    def init(params, num_clients, key):
+        return drawn(key, task.num_classes, prototypes.width(task))
+
+    def train(turn, message, w, data):
+        known = of_all_classes(message)
+
+        def pull(z, batch):
+            distance, both = fedproto.apart(z, batch, known)
+            return lam * jnp.sum(distance) / jnp.maximum(jnp.sum(both), 1)
+
+        gradient = fedproto.pulled(task, pull)
+        w, metrics = fit(task.loss, w, data, turn, local, gradient)
+        means = prototypes.of_client(task, w, data, local.batch_size)
+        return w, prototypes.present(means), metrics
+
+    def aggregate(server, uploads, cohort):
+        rate = learning_rate(local, cohort.round) if server_lr is None else server_lr
+        means, weight = pairs(uploads, cohort)
+        m = jnp.minimum(margin(means, weight), tau)
+
+        def loss(server):
+            logits = contrast(means, generated(server), m)
+            return pair_loss(logits, weight)
+
+        return descended(loss, server, server_steps, rate)
+
+    def personal(turn, server, w, data):
+        return fedproto.Judged(w, of_all_classes(generated(server)))
+
+    return alone(task, local)._replace(
+        init=init,
+        message=lambda turn, server, w: generated(server),
+        train=train,
+        aggregate=aggregate,
+        personal=personal,
+        predict=lambda judged, batch: fedproto.nearness(task, judged, batch),
+        origin=prototypes.no_origin,
+        parts=("body",),
+    )
+
+
+def of_all_classes(mean):
+    """Prototypes of which none is missing, not even in the first round."""
+    return Prototypes(mean=mean, count=jnp.ones(len(mean)))
+
+
+def drawn(key, classes, width):
+    """v from N(0, 1), and G as PyTorch draws its layers: within 1 / sqrt(e) of 0."""
+    bound = width**-0.5
+    within = partial(jax.random.uniform, minval=-bound, maxval=bound)
+
+    def layer(purpose):
+        kernel_key, bias_key = jax.random.split(derive(key, purpose))
+        return within(kernel_key, (width, width)), within(bias_key, (width,))
+
+    v = jax.random.normal(derive(key, "v"), (classes, width))
+    return Server(v=v, network=(layer("first layer"), layer("second layer")))
+
+
+def generated(server):
+    """Q = G(v), f32[K, e]."""
+    (kernel, bias), (last_kernel, last_bias) = server.network
+    # An accelerator's default would round factors to a few bits.
+    with jax.default_matmul_precision("highest"):
+        hidden = jax.nn.relu(server.v @ kernel + bias)
+        return hidden @ last_kernel + last_bias
+
+
+def distances(a, b):
+    """The distance of each row of a [n, e] to each of b [K, e], f32[n, K]."""
+    square = jnp.sum((a[:, None] - b) ** 2, -1)
+    return prototypes.norm(square)
+
+
+def margin(means, weight):
+    """The largest distance between the means of two classes that were uploaded."""
+    total = jnp.sum(weight, 0)
+    centre = jnp.einsum("mk,mke->ke", weight, means, precision="highest")
+    centre /= jnp.maximum(total, 1)[:, None]
+    both = (total > 0)[:, None] & (total > 0)
+    return jnp.max(jnp.where(both, distances(centre, centre), 0))
+
+
+def contrast(means, global_means, m):
+    """Logits [M K, K] of the uploads [M, K, e]: minus distances, less m at the own."""
+    clients, classes, width = means.shape
+    distance = distances(means.reshape(-1, width), global_means)
+    own = jnp.tile(jnp.eye(classes), (clients, 1))
+    return -distance - m * own

@@ -1,0 +1,79 @@
+"""FML. Shen et al., 2020, https://arxiv.org/abs/2006.16765 (Algorithm 1).
+
+    Server   v, the meme      Client  w_k, this client's own model
+    Message  v                Upload  v_k, the meme after local training
+Each step moves, on one batch and both from the values before it,
+w_k by  alpha CE(w_k) + (1 - alpha) KL(p_v || p_w)  and
+v_k by  beta CE(v_k) + (1 - beta) KL(p_w || p_v);
+p are softmax outputs, of which the first in a KL is a constant. v is the uniform mean
+of v_k. Client k is judged by w_k, also before it ever took part. The meme is
+`task.proxy`, or a second model of the task, and begins from a key of its own.
+"""
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from pfljax.algorithms.local import local as alone
+from pfljax.core import aggregation
+from pfljax.core.keys import derive
+from pfljax.core.losses import cross_entropy
+from pfljax.core.training import fit
+from pfljax.core.types import Algorithm, Local, Task
+from pfljax.registry import Share, checked
+
+
+@checked
+def fml(
+    task: Task,
+    local: Local,
+    *,
+    alpha: Share = 0.5,
+    beta: Share = 0.5,
+) -> Algorithm:
+    """Builds FML; `alpha` = 1 trains w_k alone, `beta` = 1 makes v uniform FedAvg's."""
+    proxy = task.proxy or task
+
+    def objective(pair, batch, key):
+        w, v = pair
+        own = task.logits(w, batch, key)
+        meme = proxy.logits(v, batch, derive(key, "meme"))
+        loss = cross_entropy(own, batch)
+        taught = divergence(meme, own, batch)
+        teaching = divergence(own, meme, batch)
+        loss_w = alpha * loss + (1 - alpha) * taught
+        loss_v = beta * cross_entropy(meme, batch) + (1 - beta) * teaching
+        return loss_w + loss_v, loss
+
+    def train(turn, v, w, data):
+        # One optimizer of both: their steps are simultaneous.
+        slope_of = reporting(objective)
+        (w, v), metrics = fit(task.loss, (w, v), data, turn, local, slope_of)
+        return w, v, metrics
+
+    return alone(task, local)._replace(
+        init=lambda params, num_clients, key: proxy.init(key),
+        message=lambda turn, v, w: v,
+        train=train,
+        aggregate=aggregation.averaging("uniform"),
+    )
+
+
+def reporting(objective):
+    """The `gradient` of `fit` for an objective that gives (what is stepped, loss)."""
+    slope_of = jax.grad(objective, has_aux=True)
+
+    def gradient(params, batch, key):
+        grads, loss = slope_of(params, batch, key)
+        return loss, grads
+
+    return gradient
+
+
+def divergence(target, logits, batch):
+    """Mean over the rows that count of KL(target || logits), of constant targets."""
+    fixed = jax.lax.stop_gradient(jax.nn.log_softmax(target))
+    predicted = jax.nn.log_softmax(logits)
+    rows = optax.losses.kl_divergence_with_log_targets(predicted, fixed)
+    count = jnp.maximum(jnp.sum(batch.mask), 1)
+    return jnp.sum(batch.mask * rows) / count

@@ -1,0 +1,121 @@
+"""Clients of several architectures: each group of equals has a method of its own model.
+
+The states of a group are one stacked pytree; the server is one for all. A round has a
+program for each group, which trains the cohort's members of it. A group has as many
+slots as it could have members: those that stay empty come last, and are left out. Of
+clients 0 1 2 3 4 5 with the models a b a b a b, the cohort 1 4 3 has in group a (0 2 4)
+the member 4, and in group b (1 3 5) the members 1 and 3:
+
+    group a   ids 4 - -   rows in its stack 2 - -   places in the cohort 1 - -
+    group b   ids 1 3 -   rows in its stack 0 1 -   places in the cohort 0 2 -
+
+What members send is put into their places in the cohort, and aggregated once.
+"""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from pfljax.core import tree
+from pfljax.core.types import Array, ClientData, Metrics, RunState
+from pfljax.engine import cohort_training, contract
+from pfljax.engine.plan import FAR, Turns, dealt, nobody
+from pfljax.engine.setting import Groups, Setting
+
+
+def setting_of(setting: Setting, group: int, num_clients: int) -> Setting:
+    """The setting of one group: its method, and as many at once as it has on average.
+
+    Without a width all slots would train under one vmap, the empty ones as well.
+    """
+    groups = setting.groups
+    assert groups is not None
+    share = len(groups.members(group, num_clients)) / num_clients
+    devices = setting.mesh.size if setting.mesh else 1
+    expected = setting.selection.cohort * share / devices
+    return setting._replace(
+        algorithm=groups.algorithms[group],
+        width=setting.width or max(1, int(np.ceil(expected))),
+    )
+
+
+def train_cohort(
+    setting: Setting,
+    state: RunState,
+    train: ClientData,
+    turns: Turns,
+    public: ClientData | None,
+    weight: Array | None = None,
+) -> tuple[Any, Any, Metrics]:
+    """`cohort_training.train_cohort`, group by group; uploads by place in the cohort.
+
+    Raises:
+      ValueError: groups send what does not stack.
+    """
+    if setting.groups is None:
+        return cohort_training.train_cohort(
+            setting, state, train, turns, public, weight
+        )
+    num_clients = train.size.shape[0]
+    clients = []
+    sent = []
+    for group, stack in enumerate(state.clients):
+        of_group = setting_of(setting, group, num_clients)
+        members = _members(setting.groups, turns, group, num_clients)
+        if setting.mesh is not None:
+            members = dealt(setting.mesh, members, num_clients)
+        of_stack = state._replace(clients=stack)
+        stack, uploads, metrics = cohort_training.train_cohort(
+            of_group, of_stack, train, members, public
+        )
+        clients.append(stack)
+        sent.append((members.place, (uploads, metrics)))
+    uploads, metrics = _in_place(sent, turns.ids.shape[0])
+    return tuple(clients), uploads, metrics
+
+
+def _members(groups: Groups, turns: Turns, group: int, num_clients: int) -> Turns:
+    """The turns of a group's members, the empty ones behind them, [min(M, C_g)]."""
+    # An empty place has the id C, which is of no group.
+    of_client = np.append(groups.of(np.arange(num_clients)), len(groups.tasks))
+    row = np.append(groups.rows(num_clients), FAR)
+    is_member = jnp.asarray(of_client)[turns.ids] == group
+    # A client that was drawn twice trains in its first place alone.
+    is_member &= turns.draws > 0
+    cohort = turns.ids.shape[0]
+    slots = min(cohort, len(groups.members(group, num_clients)))
+    first = jnp.argsort(~is_member, stable=True)[:slots]
+    in_stack = jnp.asarray(row, jnp.int32)[turns.ids]
+    turns = turns._replace(rows=in_stack, drawn=turns.ids)
+    members = jax.tree.map(lambda leaf: leaf[first], turns)
+
+    def of_field(member: Array, none: Array) -> Array:
+        return jnp.where(is_member[first], member, none.astype(member.dtype))
+
+    return jax.tree.map(of_field, members, nobody(num_clients))
+
+
+def _in_place(sent: list[tuple[Array, Any]], cohort: int) -> Any:
+    """What the groups sent, [M, ...], each member's in its place; zeros elsewhere."""
+
+    def nothing(leaf: Array) -> Array:
+        return jnp.zeros((cohort, *leaf.shape[1:]), leaf.dtype)
+
+    _, of_first = sent[0]
+    in_place = jax.tree.map(nothing, of_first)
+    for places, of_group in sent:
+        change = contract.first_change(_one(of_first), _one(of_group))
+        if change is not None:
+            raise ValueError(
+                "clients of different architectures send what does not stack: "
+                f"{change}; choose a method that sends the same of every architecture"
+            )
+        in_place = tree.put(in_place, places, of_group)
+    return in_place
+
+
+def _one(stacked: Any) -> Any:
+    """The first row of each leaf."""
+    return jax.tree.map(lambda leaf: leaf[0], stacked)

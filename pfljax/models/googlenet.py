@@ -1,0 +1,147 @@
+"""GoogLeNet with normalisations, without the heads that look at its middle.
+
+Szegedy et al., CVPR 2015, https://arxiv.org/abs/1409.4842, in torchvision's layout: the
+branch that the paper gives 5x5 filters has 3x3 (issue 906 of pytorch/vision). With
+GroupNorm unless told otherwise, as `convnets` says.
+"""
+
+from functools import partial, reduce
+from typing import NamedTuple
+
+import jax.numpy as jnp
+from flax import linen as nn
+
+from pfljax.core.types import Array
+from pfljax.models.conv_norm import ConvNorm, DropRate, in_eights, pooled
+from pfljax.models.layers import Layer, add_channel
+from pfljax.models.network import Classes, Network
+from pfljax.models.pooling import window_max
+from pfljax.models.windows import Window, shifted
+from pfljax.registry import AtLeastOne, Positive, checked
+
+
+class Channels(NamedTuple):
+    """What each branch of an inception block gives, and what it reduces to before."""
+
+    plain: int
+    reduced: int
+    filtered: int
+    reduced_more: int
+    filtered_more: int
+    pooled: int
+
+
+# The paper's table 1; between two stages is a pool.
+STAGES = (
+    (
+        Channels(64, 96, 128, 16, 32, 32),
+        Channels(128, 128, 192, 32, 96, 64),
+    ),
+    (
+        Channels(192, 96, 208, 16, 48, 64),
+        Channels(160, 112, 224, 24, 64, 64),
+        Channels(128, 128, 256, 24, 64, 64),
+        Channels(112, 144, 288, 32, 64, 64),
+        Channels(256, 160, 320, 32, 128, 128),
+    ),
+    (
+        Channels(256, 160, 320, 32, 128, 128),
+        Channels(384, 192, 384, 48, 128, 128),
+    ),
+)
+# Side of the squares of the pool before each stage.
+POOLS = (3, 3, 2)
+INIT = nn.initializers.truncated_normal(0.01)
+
+
+class Inception(nn.Module):
+    """What each branch makes of the same images, side by side as channels."""
+
+    branches: tuple[nn.Module, ...]
+
+    def __call__(self, x: Array) -> Array:
+        """Images [B, H, W, C] -> [B, H, W, C']."""
+        outputs = [branch(x) for branch in self.branches]
+        return jnp.concatenate(outputs, axis=-1)
+
+
+@checked
+def googlenet(
+    num_classes: Classes,
+    *,
+    width: Positive = 1.0,
+    features: AtLeastOne | None = None,
+    dropout: DropRate = 0.2,
+    norm: str = "group",
+    conv: str = "auto",
+) -> nn.Module:
+    """GoogLeNet as torchvision has it: 5,610,154 parameters for 10 classes.
+
+    Images of 32 x 32 pixels are 1 x 1 in the last stage, where a group of few channels
+    has little to normalise: narrow forms need larger images, or another `norm`.
+
+    Args:
+      num_classes: of the logits.
+      width: factor of all channels, which stay multiples of 8.
+      features: width that the features, 1024 * `width`, are pooled to; None, as they
+        are.
+      dropout: share of the features that training drops.
+      norm: a name in `layers.NORMS`.
+      conv: as `conv_for_platform` says.
+    """
+    form = ConvNorm(norm=norm, conv=conv, kernel_init=INIT)
+    stem = in_eights(64, width)
+    body = [
+        add_channel,
+        *_activated(form, stem, size=7, stride=2),
+        partial(half_max, size=3),
+        *_activated(form, stem),
+        *_activated(form, in_eights(192, width), size=3),
+    ]
+    for size, blocks in zip(POOLS, STAGES, strict=True):
+        body.append(partial(half_max, size=size))
+        body += [_inception(form, channels, width) for channels in blocks]
+    return Network(
+        body=nn.Sequential([*body, *pooled(features, dropout)]),
+        head=nn.Dense(num_classes),
+    )
+
+
+def half_max(x: Array, *, size: int) -> Array:
+    """Maximum of squares of `size` pixels, two apart: [B, H, W, C] -> [B, H', W', C].
+
+    A last square may reach beyond the image, as in torch's `ceil_mode=True`.
+    """
+    beyond_rows = (size - x.shape[1]) % 2
+    beyond_columns = (size - x.shape[2]) % 2
+    window = Window(
+        size=(size, size),
+        strides=(2, 2),
+        padding=((0, beyond_rows), (0, beyond_columns)),
+    )
+    return reduce(jnp.maximum, shifted(x, window, fill=-jnp.inf))
+
+
+def _activated(
+    form: ConvNorm, channels: int, *, size: int = 1, stride: int = 1
+) -> list[Layer]:
+    return [*form.layers(channels, size=size, stride=stride), nn.relu]
+
+
+def _inception(form: ConvNorm, channels: Channels, width: float) -> Inception:
+    """An inception block whose channels have this factor."""
+    scaled = Channels(*(in_eights(count, width) for count in channels))
+    pool = partial(window_max, size=3, stride=1, pad=1)
+    branches = (
+        _activated(form, scaled.plain),
+        [
+            *_activated(form, scaled.reduced),
+            *_activated(form, scaled.filtered, size=3),
+        ],
+        [
+            *_activated(form, scaled.reduced_more),
+            *_activated(form, scaled.filtered_more, size=3),
+        ],
+        [pool, *_activated(form, scaled.pooled)],
+    )
+    return Inception(tuple(nn.Sequential(branch) for branch in branches))

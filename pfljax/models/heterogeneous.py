@@ -1,0 +1,139 @@
+"""CNNs of several widths, for federations whose clients differ in architecture.
+
+5x5 convolutions without padding, each with ReLU and a 2x2 pool, then dense layers, all
+with biases. Client i has model i mod 5 + 1 of its group.
+
+    htcnn_yi    Yi et al., FedGH, ACM MM 2023, https://arxiv.org/abs/2303.13137, and
+                their later papers: the features are those of FC2, the head is FC3
+    htcnn_akt   Liu et al., FedAKT, JSA 2025,
+                https://doi.org/10.1016/j.sysarc.2025.103338: the features are the 1000
+                of FC1, the head is FC2 and FC3. **The table is an assumption.** The
+                paper's own could not be read: it has to agree with what the text says
+                of it (widths differ, FC1 is 1000, CNN-4 is the smallest)
+    htfe_cnn    the 4-layer CNN of Zhang et al., FedTGP, AAAI 2024,
+                https://arxiv.org/abs/2401.03230
+"""
+
+from collections.abc import Sequence
+from functools import partial
+
+from flax import linen as nn
+
+from pfljax import registry
+from pfljax.models.conv_norm import dense_head
+from pfljax.models.convolution import conv_for_platform
+from pfljax.models.layers import add_channel, flatten, relu_layers
+from pfljax.models.linear import Linear
+from pfljax.models.named import Factory, named
+from pfljax.models.network import Classes, Network
+from pfljax.models.pooling import max_pool
+from pfljax.registry import AtLeastOne, Count, checked
+
+# Of each model the channels of its two convolutions, and the units of FC1.
+YI = (
+    ((16, 32), 2000),
+    ((16, 16), 2000),
+    ((16, 32), 1000),
+    ((16, 32), 800),
+    ((16, 32), 500),
+)
+# Of each model the same channels, and the units of FC2: an assumption, see above.
+AKT = (
+    ((32, 64), 1000),
+    ((16, 64), 800),
+    ((32, 32), 600),
+    ((16, 16), 400),
+    ((16, 32), 500),
+)
+
+
+@checked
+def htcnn(
+    num_classes: Classes,
+    *,
+    channels: Sequence[int] = (16, 32),
+    hidden: Sequence[int] = (2000, 500),
+    split: Count | None = None,
+    conv: str = "auto",
+) -> nn.Module:
+    """CNN: 5x5 convolution and 2x2 pool for each of `channels`, then `hidden` layers.
+
+    Args:
+      num_classes: of the logits.
+      channels: of the convolutions.
+      hidden: units of the dense layers but the last.
+      split: how many `hidden` layers are of the body, the others are of the head;
+        None, all of them.
+      conv: as `conv_for_platform` says.
+    """
+    in_body = len(hidden) if split is None else split
+    expected = f"at most {len(hidden)}, as many as there are hidden layers"
+    registry.require("split", in_body, in_body <= len(hidden), expected)
+    convolution = partial(
+        nn.Conv,
+        kernel_size=(5, 5),
+        padding="VALID",
+        conv_general_dilated=conv_for_platform(conv),
+    )
+    body = [add_channel]
+    for width in channels:
+        body += [convolution(width), nn.relu, max_pool]
+    body += [flatten, *relu_layers(Linear, hidden[:in_body])]
+    return Network(
+        body=nn.Sequential(body),
+        head=dense_head(num_classes, hidden[in_body:]),
+    )
+
+
+@checked
+def htfe_cnn(
+    num_classes: Classes, *, features: AtLeastOne = 512, conv: str = "auto"
+) -> nn.Module:
+    """4-layer CNN of FedTGP and HtFLlib, 32-64-512: 878,538 parameters on CIFAR-10."""
+    return htcnn(num_classes, channels=(32, 64), hidden=(features,), conv=conv)
+
+
+def _htcnn_yi(number: int, channels: tuple[int, int], units: int) -> Factory:
+    def factory(
+        num_classes: Classes,
+        *,
+        hidden: AtLeastOne = units,
+        features: AtLeastOne = 500,
+        conv: str = "auto",
+    ) -> nn.Module:
+        widths = (hidden, features)
+        return htcnn(num_classes, channels=channels, hidden=widths, conv=conv)
+
+    layers = "-".join(map(str, (*channels, units, 500)))
+    docstring = f"CNN-{number} of Yi et al., {layers}; the head is the last layer."
+    return named(factory, f"htcnn_yi{number}", docstring)
+
+
+def _htcnn_akt(number: int, channels: tuple[int, int], units: int) -> Factory:
+    def factory(
+        num_classes: Classes,
+        *,
+        features: AtLeastOne = 1000,
+        hidden: AtLeastOne = units,
+        conv: str = "auto",
+    ) -> nn.Module:
+        widths = (features, hidden)
+        return htcnn(num_classes, channels=channels, hidden=widths, split=1, conv=conv)
+
+    layers = "-".join(map(str, (*channels, 1000, units)))
+    docstring = f"""CNN-{number} assumed of FedAKT, {layers}; the head is FC2 and FC3.
+
+    The paper's table could not be read: these widths are an assumption. `hidden` is
+    500 where methods share the head (LG-FedAvg, FedGen).
+    """
+    return named(factory, f"htcnn_akt{number}", docstring)
+
+
+HTCNN_YI: dict[str, Factory] = {
+    f"htcnn_yi{number}": _htcnn_yi(number, *widths)
+    for number, widths in enumerate(YI, start=1)
+}
+HTCNN_AKT: dict[str, Factory] = {
+    f"htcnn_akt{number}": _htcnn_akt(number, *widths)
+    for number, widths in enumerate(AKT, start=1)
+}

@@ -1,0 +1,105 @@
+"""MobileNet v2: narrow images are widened, filtered by channel, and narrowed again.
+
+Sandler et al., CVPR 2018, https://arxiv.org/abs/1801.04381, in torchvision's layout,
+with GroupNorm unless told otherwise, as `convnets` says.
+"""
+
+from typing import NamedTuple
+
+import jax
+from flax import linen as nn
+
+from pfljax.core.types import Array
+from pfljax.models.conv_norm import ConvNorm, DropRate, in_eights, pooled
+from pfljax.models.layers import Layer, add_channel
+from pfljax.models.network import Classes, Network
+from pfljax.registry import AtLeastOne, Positive, checked
+
+
+class Stage(NamedTuple):
+    """Blocks of equal channels; the stride is that of the first."""
+
+    expansion: int
+    channels: int
+    blocks: int
+    stride: int
+
+
+# The paper's table 2.
+STAGES = (
+    Stage(expansion=1, channels=16, blocks=1, stride=1),
+    Stage(expansion=6, channels=24, blocks=2, stride=2),
+    Stage(expansion=6, channels=32, blocks=3, stride=2),
+    Stage(expansion=6, channels=64, blocks=4, stride=2),
+    Stage(expansion=6, channels=96, blocks=3, stride=1),
+    Stage(expansion=6, channels=160, blocks=3, stride=2),
+    Stage(expansion=6, channels=320, blocks=1, stride=1),
+)
+STEM = 32
+LAST = 1280
+
+
+class Skipped(nn.Module):
+    """A branch plus its input, without a ReLU."""
+
+    branch: nn.Module
+
+    def __call__(self, x: Array) -> Array:
+        """Images [B, H, W, C] -> the same shape."""
+        return x + self.branch(x)
+
+
+@checked
+def mobilenet_v2(
+    num_classes: Classes,
+    *,
+    width: Positive = 1.0,
+    features: AtLeastOne | None = None,
+    dropout: DropRate = 0.2,
+    norm: str = "group",
+    conv: str = "auto",
+) -> nn.Module:
+    """MobileNet v2 as torchvision has it: 2,236,682 parameters for 10 classes.
+
+    Args:
+      num_classes: of the logits.
+      width: factor of all channels; below 1 the last 1280 stay.
+      features: width that the 1280 features are pooled to; None, as they are.
+      dropout: share of the 1280 features that training drops.
+      norm: a name in `layers.NORMS`.
+      conv: as `conv_for_platform` says.
+    """
+    form = ConvNorm(norm=norm, conv=conv)
+    before = in_eights(STEM, width)
+    body = [add_channel, *form.layers(before, size=3, stride=2), jax.nn.relu6]
+    for stage in STAGES:
+        channels = in_eights(stage.channels, width)
+        for block in range(stage.blocks):
+            stride = stage.stride if block == 0 else 1
+            layers = _inverted(form, before, stage.expansion, channels, stride)
+            # Images that keep their shape are added to what is made of them.
+            if stride == 1 and before == channels:
+                layers = [Skipped(nn.Sequential(layers))]
+            body += layers
+            before = channels
+    last = form.layers(in_eights(LAST, max(1.0, width)))
+    body += [*last, jax.nn.relu6, *pooled(features, dropout)]
+    return Network(
+        body=nn.Sequential(body),
+        head=nn.Dense(num_classes),
+    )
+
+
+def _inverted(
+    form: ConvNorm, before: int, expansion: int, channels: int, stride: int
+) -> list[Layer]:
+    """Wider images, a 3x3 filter of its own for each channel, and `channels` of them.
+
+    The last are not cut off at zero: of few channels a ReLU would lose too much.
+    """
+    wide = expansion * before
+    layers = []
+    if expansion > 1:
+        layers += [*form.layers(wide), jax.nn.relu6]
+    by_channel = form.layers(wide, size=3, stride=stride, groups=wide)
+    return [*layers, *by_channel, jax.nn.relu6, *form.layers(channels)]

@@ -1,0 +1,158 @@
+"""Clients of several architectures, from the settings: models, proxy and their methods.
+
+The engine has them as `engine.setting.Groups`. A method takes part if its server, its
+messages and its uploads are alike whatever the client's model; this is checked here.
+"""
+
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+
+from pfljax import algorithms, models, registry
+from pfljax.core import tree
+from pfljax.core.communication import exchange_of
+from pfljax.core.types import Algorithm, Local, Task
+from pfljax.engine.contract import first_change
+from pfljax.engine.setting import Groups
+from pfljax.models.groups import GROUPS, features
+from pfljax.registry import Choice, choose
+from pfljax.runs.settings import Experiment
+from pfljax.runtime.programs import Same, kept
+
+Make = Callable[[Task], Algorithm]  # the method of a model
+MakeTask = Callable[[Choice, Choice | None], Task]  # of a model, with this proxy
+
+
+def listed(experiment: Experiment) -> list[Choice]:
+    """The models that the settings list, those of named groups one by one."""
+    choices = []
+    for choice in experiment.method.models:
+        if choice.name not in GROUPS:
+            choices.append(choice)
+            continue
+        width = features(choice.name)
+        choices += [choose(name, features=width) for name in GROUPS[choice.name]]
+    return choices
+
+
+def distinct(experiment: Experiment) -> list[Choice]:
+    """The models of the settings, each once, in the order of their first clients."""
+    return list(dict.fromkeys(listed(experiment)))
+
+
+def proxy_of(experiment: Experiment, make_task: MakeTask) -> Choice | None:
+    """The model of the proxy; None where it is not another than the clients' one."""
+    chosen = experiment.method.proxy
+    if chosen.name != "auto":
+        return chosen
+    known = distinct(experiment)
+    if not known:
+        return None
+    return min(known, key=lambda choice: _size(Same(make_task(choice, None))))
+
+
+@kept
+def _size(task: Same) -> int:
+    """Bytes of the parameters."""
+    key: Any = jax.eval_shape(jax.random.key, 0)
+    return tree.nbytes(jax.eval_shape(task.value.init, key))
+
+
+def make_groups(
+    experiment: Experiment,
+    tasks: list[Task],
+    make: Make,
+    num_clients: int,
+    input_shape: tuple[int, ...],
+) -> Groups | None:
+    """The groups of clients of equal models; None where all have one.
+
+    Raises:
+      ValueError: a model would have no client, or the method wants one of all.
+    """
+    every = listed(experiment)
+    if not every:
+        return None
+    if len(every) > num_clients:
+        raise ValueError(
+            f"models has {len(every)} names, but there are {num_clients} clients: some "
+            "architecture would have no client; give fewer, or more clients"
+        )
+    known = distinct(experiment)
+    groups = Groups(
+        algorithms=tuple(make(task) for task in tasks),
+        tasks=tuple(tasks),
+        pattern=tuple(known.index(choice) for choice in every),
+    )
+    name = experiment.method.algorithm
+    change = _difference(groups, num_clients, input_shape)
+    if change is not None:
+        which, text = change
+        raise ValueError(
+            f"{name} takes clients of one architecture: what {known[which]} and "
+            f"{known[0]} share is not alike ({text}); choose equal models, or a method "
+            f"for several: {', '.join(taking_several())}"
+        )
+    return groups
+
+
+def _difference(
+    groups: Groups, num_clients: int, input_shape: tuple[int, ...]
+) -> tuple[int, str] | None:
+    """(a group, in what its server or traffic differs from the first's), if any."""
+    first: Any = None
+    for group, task in enumerate(groups.tasks):
+        shared = _shared(groups.algorithms[group], task, num_clients, input_shape)
+        first = shared if first is None else first
+        change = first_change(first, shared)
+        if change is not None:
+            return group, change
+    return None
+
+
+def _shared(
+    algorithm: Algorithm, task: Task, num_clients: int, input_shape: tuple[int, ...]
+) -> Any:
+    """What is alike for all clients, as shapes: the server, message and upload."""
+
+    def server(key: Any) -> Any:
+        return algorithm.init(task.init(key), num_clients, key)
+
+    key: Any = jax.eval_shape(jax.random.key, 0)
+    exchange = exchange_of(algorithm, task, num_clients, input_shape)
+    return jax.eval_shape(server, key), exchange
+
+
+def taking_several() -> list[str]:
+    """The methods that take clients of several architectures, as they are by default.
+
+    Each is tried on two models. Those with an option that has to be given are left out.
+    """
+    known, _ = algorithms.importable()
+    taking = []
+    for name, factory in known.items():
+        options = registry.options(factory).values()
+        needs_option = any(option.default is option.empty for option in options)
+        if not needs_option and takes_several(factory, {}):
+            taking.append(name)
+    return taking
+
+
+def takes_several(factory: Callable, options: Mapping[str, Any]) -> bool:
+    """Whether the method's server and traffic are alike whatever the client's model."""
+    local = Local(0.1, batch_size=2)
+    context = registry.given(factory, rounds=1)
+    methods = [factory(task, local, **options, **context) for task in _two_models()]
+    groups = Groups(tuple(methods), _two_models(), (0, 1))
+    return _difference(groups, 2, (3,)) is None
+
+
+@functools.cache
+def _two_models() -> tuple[Task, ...]:
+    """Two architectures with equal heads, and a proxy."""
+    proxy = models.task(models.mlp(3, hidden=(2, 4)), (3,))
+    bodies = [models.mlp(3, hidden=hidden) for hidden in ((5, 4), (3, 4))]
+    tasks = [models.task(body, (3,)) for body in bodies]
+    return tuple(task._replace(proxy=proxy) for task in tasks)

@@ -1,0 +1,144 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import perceptron
+import pytest
+
+from pfljax.algorithms.distillation.feddistill import feddistill
+from pfljax.algorithms.local import local as alone
+from pfljax.conformance import Case, toy
+from pfljax.core.optimizers import sgd
+from pfljax.core.prototypes import Prototypes
+from pfljax.core.types import ClientData, Examples, Local
+
+SENT = 4 * (3 * 3 + 3)  # 3 logits and a count for each of 3 classes
+# Without a step it sends nothing, and the server keeps what it had: law "2 origin" does
+# not apply. That steps matter is tested below.
+CONFORMANCE = [Case("feddistill", bytes=(SENT, SENT), ignores_steps=True)]
+
+LAM = 0.8
+TASK = toy.classifier()
+TRAIN, _ = toy.ragged()
+NOISY = Local(0.1, batch_size=4, epochs=2, optimizer=sgd(0.9, 1e-2))
+
+
+def played(method, train=TRAIN):
+    """The states after 0, 1 and 2 rounds of noisy minibatches."""
+    return toy.play(method, TASK, NOISY, train, 2)[0]
+
+
+@pytest.fixture(scope="module")
+def trained_alone():
+    return played(alone(TASK, NOISY))
+
+
+def trained(w, x, y, target, known):
+    """(the weights after two steps on all rows, logits before each by class)."""
+    seen = []
+    for _ in range(2):
+        a = perceptron.logits(w, perceptron.features(w, x))
+        seen.append(a)
+        gap = perceptron.softmax(a) - perceptron.softmax(target)[y]
+        # A class that nobody else has sent adds 0 to a mean over all rows.
+        pull = LAM * gap * known[y][:, None] / len(y)
+        slope = perceptron.cross_entropy_slope(a, y) + pull
+        w = perceptron.stepped(w, x, slope)
+    return w, *perceptron.by_class(np.concatenate(seen), np.tile(y, 2))
+
+
+def of_others(mean, count, k):
+    """The mean of the tables but that of k, and which classes it has."""
+    others = [j for j in range(len(mean)) if j != k]
+    target, known = np.zeros((3, 3)), np.zeros(3)
+    for label in range(3):
+        sent = [mean[j, label] for j in others if count[j, label]]
+        if sent:
+            target[label], known[label] = np.mean(sent, 0), 1
+    return target, known
+
+
+def test_feddistill_against_numpy():
+    """Two steps on all rows, by 5 of 8 clients a round; some lack a class."""
+    method = feddistill(TASK, perceptron.FULL, lam=LAM)
+    states, _ = toy.play(method, TASK, perceptron.FULL, TRAIN, 3, cohort=5)
+    clients = [perceptron.of_client(states[0].clients, k) for k in range(8)]
+    mean, count = np.zeros((8, 3, 3)), np.zeros((8, 3))
+    for state in states[1:]:
+        old_mean, old_count = mean.copy(), count.copy()
+        for k in np.asarray(state.cohort):
+            x, y = perceptron.rows(k)
+            target = of_others(old_mean, old_count, k)
+            clients[k], mean[k], count[k] = trained(clients[k], x, y, *target)
+        perceptron.assert_clients(state.clients, clients)
+        np.testing.assert_allclose(state.server.mean, mean, rtol=1e-4, atol=1e-5)
+        np.testing.assert_array_equal(state.server.count, count)
+
+
+def test_without_pull_it_is_local_training(trained_alone):
+    _, *states = played(feddistill(TASK, NOISY, lam=0.0))
+    for state, plain in zip(states, trained_alone[1:], strict=True):
+        toy.assert_same(state.clients, plain.clients)
+
+
+def test_the_first_round_has_no_targets(trained_alone):
+    _, first, second = played(feddistill(TASK, NOISY, lam=5.0))
+    toy.assert_same(first.clients, trained_alone[1].clients)
+    moved = second.clients["head"]["kernel"]
+    assert np.abs(moved - trained_alone[2].clients["head"]["kernel"]).max() > 1e-2
+
+
+def test_one_client_alone_is_never_its_own_teacher():
+    """Without a target it trains as in the first round: as local training."""
+    tables = Prototypes(jnp.ones((1, 3, 3)), jnp.full((1, 3), 7.0))
+    message = feddistill(TASK, NOISY).message(toy.turn(), tables, ())
+    toy.assert_same(message, Prototypes(jnp.zeros((3, 3)), jnp.zeros(3)))
+
+
+def test_the_server_keeps_what_was_not_sent():
+    rng = np.random.default_rng(2)
+    before, sent = rng.normal(size=(2, 4, 3, 3)).astype(np.float32)
+    tables = Prototypes(jnp.asarray(before), jnp.full((4, 3), 5.0))
+    uploads = Prototypes(jnp.asarray(sent[:3]), jnp.array([[2.0, 0, 1]] * 3))
+    cohort = toy.cohort([1.0, 0, 1])._replace(ids=jnp.array([3, 1, 0]))
+    after = feddistill(TASK, NOISY).aggregate(tables, uploads, cohort)
+    wanted = before.copy()
+    wanted[3, [0, 2]] = sent[0, [0, 2]]
+    wanted[0, [0, 2]] = sent[2, [0, 2]]
+    np.testing.assert_array_equal(after.mean, wanted)
+    np.testing.assert_array_equal(after.count[:, 0], [2, 5, 5, 2])
+    np.testing.assert_array_equal(after.count[:, 1], 5)
+
+
+def test_a_row_of_a_class_that_nobody_else_has_weakens_the_pull():
+    """Of two rows, one has a target: its pull is half of that of a batch of one."""
+    target = Prototypes(jnp.array([[4.0, 0, 0], [9.0] * 3, [9.0] * 3]), jnp.eye(3)[0])
+    w = TASK.init(jax.random.key(3))
+    method = feddistill(TASK, perceptron.FULL)
+    penalties = []
+    for size in (1, 2):
+        pool = Examples(jnp.ones((2, 3)), jnp.array([0, 1]))
+        data = ClientData(pool, jnp.int32(0), jnp.int32(size))
+        _, _, metrics = method.train(toy.turn(), target, w, data)
+        penalties.append(float(metrics["penalty"]))
+    assert penalties[0] == pytest.approx(2 * penalties[1]) != 0
+    leaves = perceptron.weights(w)
+    a = perceptron.logits(leaves, perceptron.features(leaves, np.ones((1, 3))))
+    wanted = perceptron.softmax(np.array([4.0, 0, 0]))
+    wanted = -wanted @ np.log(perceptron.softmax(a[0]))
+    assert penalties[0] == pytest.approx(wanted, rel=1e-5)
+
+
+def test_steps_move_the_model_and_its_table():
+    method = feddistill(TASK, NOISY)
+    w = TASK.init(jax.random.key(3))
+    nothing = Prototypes(jnp.zeros((3, 3)), jnp.zeros(3))
+    data = toy.one(TRAIN, 1)
+    sent = [method.train(toy.turn(steps=n), nothing, w, data)[:2] for n in (0, 1, 4)]
+    toy.assert_same(sent[0], (w, nothing))
+    assert [float(upload.count.sum()) for _, upload in sent] == [0, 4, 16]
+    assert np.abs(sent[1][1].mean - sent[2][1].mean).max() > 1e-3
+
+
+def test_what_is_sent_knows_no_architecture():
+    one, other = perceptron.exchanges_of_two_architectures(feddistill)
+    assert one == other

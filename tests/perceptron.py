@@ -1,0 +1,94 @@
+"""The toy's classifier in NumPy: features, logits, and gradients by hand.
+
+z = relu(x W + b), logits = z V + c. Methods of `algorithms/distillation` that send
+features or logits by class are played again with it.
+"""
+
+import jax
+import numpy as np
+
+from pfljax import models
+from pfljax.conformance import toy
+from pfljax.core.communication import exchange_of
+
+CLASSES, FEATURES, RATE = 3, 4, 0.1
+FULL = toy.full_batch(epochs=2, rate=RATE)  # two steps on all rows of a client
+
+
+def weights(params):
+    """[b, W, c, V] of the toy's parameters, f64."""
+    return [np.float64(leaf) for leaf in jax.tree.leaves(params)]
+
+
+def of_client(states, k):
+    """[b, W, c, V] of client k."""
+    return weights(jax.tree.map(lambda leaf: leaf[k], states))
+
+
+def rows(k, data=None):
+    """(x, y) of client k."""
+    data = data or toy.ragged()[0]
+    span = slice(int(data.offset[k]), int(data.offset[k] + data.size[k]))
+    return np.float64(data.examples.x[span]), np.asarray(data.examples.y[span])
+
+
+def features(w, x):
+    return np.maximum(x @ w[1] + w[0], 0)
+
+
+def logits(w, z):
+    return z @ w[3] + w[2]
+
+
+def softmax(a):
+    e = np.exp(a - a.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True)
+
+
+def one_hot(y, classes=CLASSES):
+    return np.eye(classes)[y]
+
+
+def cross_entropy_slope(a, y):
+    """The slope in the logits of the mean cross-entropy."""
+    return (softmax(a) - one_hot(y)) / len(y)
+
+
+def stepped(w, x, of_logits, of_features=0.0, rate=RATE):
+    """[b, W, c, V] after a step along the slopes in logits and in features."""
+    z = features(w, x)
+    of_z = (of_logits @ w[3].T + of_features) * (z > 0)
+    slopes = [of_z.sum(0), x.T @ of_z, of_logits.sum(0), z.T @ of_logits]
+    return [leaf - rate * slope for leaf, slope in zip(w, slopes, strict=True)]
+
+
+def by_class(z, y, classes=CLASSES):
+    """(mean of the rows of each class, 0 where there is none; their number)."""
+    count = np.array([(y == j).sum() for j in range(classes)])
+    mean = [
+        z[y == j].mean(0) if n else np.zeros(z.shape[1]) for j, n in enumerate(count)
+    ]
+    return np.array(mean), count
+
+
+def assert_clients(states, expected):
+    """The states of all clients, [b, W, c, V] each."""
+    for k, w in enumerate(expected):
+        for leaf, wanted in zip(of_client(states, k), w, strict=True):
+            np.testing.assert_allclose(leaf, wanted, rtol=1e-4, atol=1e-5)
+
+
+def exchanges_of_two_architectures(factory):
+    """What is sent, and the server, of two bodies that make as many features."""
+    shapes = []
+    for hidden in ((FEATURES,), (6, 5, FEATURES)):
+        task = models.task(models.mlp(CLASSES, hidden=hidden), (3,))
+        method = factory(task, FULL)
+        exchange = exchange_of(method, task, 2, (3,))
+        server = jax.eval_shape(
+            lambda task=task, method=method: method.init(
+                task.init(jax.random.key(0)), 2, jax.random.key(0)
+            )
+        )
+        shapes.append((server, exchange.message, exchange.upload))
+    return shapes

@@ -1,0 +1,152 @@
+"""Runs whose clients have several architectures."""
+
+import json
+import re
+import shutil
+
+import numpy as np
+import pytest
+
+import tiny
+from pfljax import Experiment, run
+from pfljax.core.types import Batch
+from pfljax.runs import config
+from pfljax.runs.folder import FolderError
+from pfljax.simulate import architectures
+from pfljax.simulate.export import load_state, load_task, personal_model
+from pfljax.sweep import sweep
+
+MODELS = "mlp:hidden=(8,4) mlp:hidden=(5,4) mlp:hidden=(8,4)"
+SMALL = tiny.TINY.replace(algorithm="lg_fedavg", hyper={}, models=MODELS, model="auto")
+
+
+def finished(folder, **changes):
+    job = SMALL.replace(out=str(folder), **changes)
+    return job, run(job, quiet=True, report=False)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """(folder, summary) of a finished run."""
+    folder = tmp_path_factory.mktemp("groups") / "whole"
+    return folder, finished(folder)[1]
+
+
+def test_equal_models_are_one_architecture():
+    named = [str(choice) for choice in architectures.distinct(SMALL)]
+    assert named == ["mlp:hidden=(8, 4)", "mlp:hidden=(5, 4)"]
+
+
+def test_commas_and_spaces_stand_between_models():
+    commas = SMALL.replace(models=MODELS.replace(" ", ","))
+    assert config.digest(commas) == config.digest(SMALL)
+    assert config.digest(SMALL) != config.digest(SMALL.replace(models=None))
+    known = json.loads(json.dumps(config.to_dict(SMALL)))
+    assert config.from_dict(known) == SMALL
+
+
+@pytest.mark.parametrize("devices", [1, 2])
+def test_a_run_goes_on_to_the_same_bits(tmp_path, devices):
+    finished(tmp_path / "whole", devices=devices)
+    finished(tmp_path / "cut", devices=devices, rounds=2)
+    finished(tmp_path / "cut", devices=devices)
+    tiny.assert_same_run(tmp_path / "whole", tmp_path / "cut")
+
+
+def test_another_number_of_devices_goes_on(tmp_path, whole):
+    folder, _ = whole
+    shutil.copytree(folder, tmp_path / "run")
+    finished(tmp_path / "run", devices=1, rounds=6)
+    finished(tmp_path / "alone", devices=1, rounds=6)
+    theirs = np.load(tmp_path / "run" / "per_client.npz")
+    alone = np.load(tmp_path / "alone" / "per_client.npz")
+    np.testing.assert_allclose(
+        theirs["personal/test/loss"], alone["personal/test/loss"], rtol=1e-3
+    )
+
+
+def test_each_client_is_judged_by_its_own_model(whole):
+    folder, _ = whole
+    _, federation, _ = load_state(folder)
+    arrays = np.load(folder / "per_client.npz")
+    test = federation.test
+    for client in range(6):
+        task = load_task(folder, client)
+        rows = slice(
+            int(test.offset[client]), int(test.offset[client] + test.size[client])
+        )
+        batch = Batch.of_rows(test.examples.x[rows])
+        logits = task.predict(personal_model(folder, client), batch)
+        right = np.mean(np.argmax(logits, 1) == test.examples.y[rows])
+        assert right == pytest.approx(arrays["personal/test/accuracy"][-1, client])
+
+
+def test_newcomers_have_models_by_their_number(tmp_path):
+    _, summary = finished(tmp_path / "run", unseen=0.2, clients=6)
+    records = summary["last"]["evaluations"]
+    unseen = [record for record in records if record["clients"] == "unseen"]
+    assert unseen
+    for record in unseen:
+        assert np.isfinite(record["metrics"]["loss"]["mean"])
+
+
+def test_a_sweep_has_what_a_run_has(whole):
+    folder, _ = whole
+    (swept,) = sweep(SMALL, {"seed": [0]}, quiet=True).results
+    arrays = np.load(folder / "per_client.npz")
+    np.testing.assert_allclose(
+        swept.metrics["personal/test/loss"][-1],
+        arrays["personal/test/loss"][-1],
+        rtol=1e-3,
+    )
+
+
+BAD = {
+    "unknown": (
+        {"models": "mlp cnn9"},
+        "unknown model or group of models 'cnn9'",
+    ),
+    "option": ({"models": "mlp:width=3"}, "model or group of models 'mlp'"),
+    "more than clients": (
+        {"models": ",".join(["mlp", "logistic"] * 4)},
+        "models has 8 names, but there are 6 clients: some architecture would have no "
+        "client; give fewer, or more clients",
+    ),
+    "both": ({"model": "mlp"}, "model is 'mlp' and models are given; give one of the"),
+    "type": ({"models": 3}, 'models is 3; expected names, such as "mlp:hidden=(64,) '),
+    "store": ({"store": "disk"}, "store is 'disk', which holds clients of one arch"),
+    "homes": ({"homes": True}, "homes is set, but clients of several models are dealt"),
+    "fedavg": (
+        {"algorithm": "fedavg"},
+        "fedavg takes clients of one architecture: what mlp:hidden=(5, 4) and "
+        "mlp:hidden=(8, 4) share is not alike (the leaf ",
+    ),
+    "heads": (
+        {"models": "mlp:hidden=(8,4) mlp:hidden=(8,5)"},
+        "choose equal models, or a method for several: ",
+    ),
+    "proxy": ({"proxy": "cnn9"}, "unknown model 'cnn9'"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_what_does_not_fit_is_refused(tmp_path, name):
+    changes, said = BAD[name]
+    with pytest.raises(ValueError, match=re.escape(said)):
+        finished(tmp_path / "run", **changes)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_checkpoint_of_other_groups_is_refused(tmp_path, whole):
+    folder, _ = whole
+    shutil.copytree(folder, tmp_path / "run")
+    others = "mlp:hidden=(8,4) mlp:hidden=(6,4)"
+    with pytest.raises(FolderError, match="models: "):
+        finished(tmp_path / "run", models=others, rounds=6)
+
+
+def test_known_methods_take_several():
+    known = architectures.taking_several()
+    assert {"local", "lg_fedavg"} <= set(known)
+    assert not {"fedavg", "ditto", "fedrep"} & set(known)
+    assert Experiment().method.models == ()
