@@ -91,6 +91,8 @@ def test_a_round_keeps_all_shapes_and_makes_logits(case, name):
     params, before, after, sent, logits = jax.eval_shape(play, key, zero)
     assert after == before
     assert logits.shape == (ROWS, CLASSES)
+    if case.sends_statistics:  # whose sizes are no model's
+        return
     for tree, declared_bytes in zip(sent, case.bytes, strict=True):
         parts = PARTS.get(declared_bytes, ["body", "head"])
         whole = sizes([params[part] for part in parts])

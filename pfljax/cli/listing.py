@@ -65,7 +65,19 @@ def listing(kind: str) -> str:
         lines += _entry(name, factory, factory, width)
     if kind == "datasets":
         lines.append(f"{'':{width}} any of them: every=1, keeps one row of so many")
+    if kind == "models":
+        lines += ["", *_groups_of_models()]
     return "\n".join(lines)
+
+
+def _groups_of_models() -> list[str]:
+    """A line a group of architectures: its name, and those of its models."""
+    from pfljax.models.groups import GROUPS
+
+    lines = ["Groups, for --models:"]
+    for name, members in GROUPS.items():
+        lines.append(f"{name:10} {' '.join(members)}")
+    return lines
 
 
 def _by_family(factories: Mapping[str, Callable], width: int) -> str:

@@ -32,6 +32,7 @@ class Case(NamedTuple):
     options: Mapping[str, Any] = MappingProxyType({})
     bytes: tuple[int, int] | None = None  # down and up, of `toy.classifier`
     ignores_steps: bool = False  # uploads the same whatever its budget of steps
+    sends_statistics: bool = False  # of rows, such as means: no step makes them
 
     @property
     def label(self) -> str:

@@ -2,6 +2,7 @@
 
 import difflib
 import inspect
+import re
 import reprlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
@@ -30,8 +31,26 @@ def unknown(kind: str, known: Mapping[str, Any], name: str) -> str:
         return f"{kind} {name!r} is no name; expected a text"
     nearest = near(name, known)
     hint = f"; did you mean {' or '.join(map(repr, nearest))}?" if nearest else ""
-    names = ", ".join(sorted(known)) or "none"
+    names = ", ".join(_in_series(known)) or "none"
     return f"unknown {kind} {name!r}; known: {names}{hint}"
+
+
+def _in_series(names: Iterable[str]) -> list[str]:
+    """The names, sorted; of three or more that differ in a number, first and last.
+
+    Such as "cnn1 .. cnn5".
+    """
+    series: dict[str, list[str]] = {}
+    for name in sorted(names):
+        series.setdefault(re.sub(r"\d+", "#", name), []).append(name)
+    listed = []
+    for members in series.values():
+        if len(members) < 3:
+            listed += members
+            continue
+        members.sort(key=lambda name: [int(word) for word in re.findall(r"\d+", name)])
+        listed.append(f"{members[0]} .. {members[-1]}")
+    return listed
 
 
 def require(name: str, value: Any, holds: bool, expected: str) -> None:

@@ -1,8 +1,8 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
-import perceptron
 
+import perceptron
 from pfljax.conformance import toy
 from pfljax.core import prototypes
 from pfljax.core.types import Batch, ClientData, Examples

@@ -1,6 +1,4 @@
-"""FedAKT. Liu et al., J. Systems Architecture 159 (2025), equations 8 to 16.
-
-https://doi.org/10.1016/j.sysarc.2025.103338
+"""FedAKT. Liu et al., JSA 2025, https://doi.org/10.1016/j.sysarc.2025.103338 (eq. 15).
 
     Server   d, the adapter   Client  w_k = (f_k, h_k), this client's own body and head
     Message  d                Upload  d_k, the adapter after local training

@@ -1,9 +1,9 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
-import perceptron
 import pytest
 
+import perceptron
 from pfljax.algorithms.distillation.fedgh import fedgh
 from pfljax.conformance import Case, toy
 from pfljax.core.optimizers import sgd
@@ -14,7 +14,7 @@ from pfljax.core.types import ClientData, Examples, Local
 SENT = 4 * (3 * 4 + 3)  # 4 features of each of 3 classes, and which of them there are
 # What it would send without a step are means of its rows, which `origin` cannot know:
 # law "2 origin" does not apply. That steps matter is tested below.
-CONFORMANCE = [Case("fedgh", bytes=(toy.HEAD, SENT), ignores_steps=True)]
+CONFORMANCE = [Case("fedgh", bytes=(toy.HEAD, SENT), sends_statistics=True)]
 
 TASK = toy.classifier()
 TRAIN, _ = toy.ragged()

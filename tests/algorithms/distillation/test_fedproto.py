@@ -1,10 +1,10 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
-import perceptron
 import pytest
 from flax import linen as nn
 
+import perceptron
 from pfljax import models
 from pfljax.algorithms.distillation.fedproto import Judged, fedproto
 from pfljax.algorithms.local import local as alone
@@ -17,8 +17,8 @@ SENT = 4 * (3 * 4 + 3)  # a vector of 4 features and a count for each of 3 class
 # What it would send without a step are means of its rows, which `origin` cannot know:
 # law "2 origin" does not apply. That steps matter is tested below.
 CONFORMANCE = [
-    Case("fedproto", bytes=(SENT, SENT), ignores_steps=True),
-    Case("fedproto", {"judged_by": "head"}, bytes=(SENT, SENT), ignores_steps=True),
+    Case("fedproto", bytes=(SENT, SENT), sends_statistics=True),
+    Case("fedproto", {"judged_by": "head"}, bytes=(SENT, SENT), sends_statistics=True),
 ]
 
 LAM = 0.8

@@ -1,9 +1,9 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
-import perceptron
 import pytest
 
+import perceptron
 from pfljax.algorithms.distillation.fedtgp import (
     contrast,
     drawn,
@@ -21,7 +21,7 @@ from pfljax.core.types import Batch, Local
 # would send without a step are means of its rows, which `origin` cannot know: law
 # "2 origin" does not apply. That steps matter is tested below.
 BYTES = 4 * (3 * 4), 4 * (3 * 4 + 3)
-CONFORMANCE = [Case("fedtgp", bytes=BYTES, ignores_steps=True)]
+CONFORMANCE = [Case("fedtgp", bytes=BYTES, sends_statistics=True)]
 
 LAM, TAU, SERVER_RATE = 0.8, 0.4, 0.3
 TASK = toy.classifier()
