@@ -153,6 +153,14 @@ def merge(a: Tree, b: Tree) -> Tree:
     return jax.tree.map(either, a, b, is_leaf=absent)
 
 
+def with_structure(a: Tree, like: Tree) -> Tree:
+    """The leaves of `a` in the structure of `like`.
+
+    Heads that `split` takes off models whose bodies differ have equal leaves alone.
+    """
+    return jax.tree.unflatten(jax.tree.structure(like), jax.tree.leaves(a))
+
+
 def parameters(a: Tree) -> Tree:
     """`a` without its running statistics, which are None."""
     _, without_statistics = split(a, statistics.chosen(a))

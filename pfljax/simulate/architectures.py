@@ -122,7 +122,10 @@ def _shared(
 
     key: Any = jax.eval_shape(jax.random.key, 0)
     exchange = exchange_of(algorithm, task, num_clients, input_shape)
-    return jax.eval_shape(server, key), exchange
+    shared = jax.eval_shape(server, key), exchange
+    # By path: a tree that was split off a model has places for its other leaves.
+    leaves = jax.tree_util.tree_leaves_with_path(shared)
+    return {jax.tree_util.keystr(path): leaf for path, leaf in leaves}
 
 
 def taking_several() -> list[str]:

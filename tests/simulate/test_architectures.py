@@ -150,3 +150,8 @@ def test_known_methods_take_several():
     assert {"local", "lg_fedavg"} <= set(known)
     assert not {"fedavg", "ditto", "fedrep"} & set(known)
     assert Experiment().method.models == ()
+
+
+def test_bodies_of_other_depths_share_heads(tmp_path):
+    _, summary = finished(tmp_path, models="mlp:hidden=(8,4) mlp:hidden=(4,)")
+    assert np.isfinite(summary["last"]["personal"]["loss"])

@@ -65,9 +65,28 @@ def lg_fedavg(
     groups = jax.tree.map(OTHER.__getitem__, task.groups)
     exchanged = task._replace(groups=groups)
     method = fedper(exchanged, local, finetune=finetune, weighting=weighting)
+    method = with_any_head(method, task)
     if mean_body:
         return with_mean_body(method)
     return method
+
+
+def with_any_head(method: Algorithm, task: Task) -> Algorithm:
+    """The method under a server whose head was split off a model of another body."""
+    in_head = tree.labelled(task.groups, "head")
+    own, _ = tree.split(task.groups, in_head)
+    judged_by = method.personal
+    assert judged_by is not None
+
+    def train(turn, head, body, data):
+        own_head = tree.with_structure(head, own)
+        body, trained, metrics = method.train(turn, own_head, body, data)
+        return body, tree.with_structure(trained, head), metrics
+
+    def personal(turn, head, body, data):
+        return judged_by(turn, tree.with_structure(head, own), body, data)
+
+    return method._replace(train=train, personal=personal)
 
 
 def with_mean_body(method: Algorithm) -> Algorithm:

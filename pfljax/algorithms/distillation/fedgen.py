@@ -72,7 +72,8 @@ def fedgen(
 ) -> Algorithm:
     """Builds FedGen; `alpha` = `beta` = 0 is LG-FedAvg."""
     shared = lg_fedavg(task, local)
-    own_head, _ = tree.split(task.groups, tree.labelled(task.groups, "head"))
+    judged_by = shared.personal
+    assert judged_by is not None
 
     def init(params, num_clients, key):
         key = derive(key, "generator")
@@ -97,7 +98,7 @@ def fedgen(
         return Server(head=head, trained=new)
 
     def personal(turn, server, body, data):
-        return tree.merge(shaped(server.head, own_head), body)
+        return judged_by(turn, server.head, body, data)
 
     return shared._replace(
         init=init,
@@ -126,12 +127,13 @@ def training(task, local, alpha, beta):
         # 0 while there is no generator, for it knows no label then.
         weight = decay * jnp.max(message.labels)
         objective = guided(task, message, weight * alpha, weight * beta)
-        params = tree.merge(shaped(message.head, own_head), body)
+        head = tree.with_structure(message.head, own_head)
+        params = tree.merge(head, body)
         slope_of = reporting(objective)
         params, metrics = fit(task.loss, params, data, turn, local, slope_of)
         head, body = tree.split(params, in_head)
-        head = shaped(head, message.head)
         counts = generator.label_counts(data, task.num_classes, local.batch_size)
+        head = tree.with_structure(head, message.head)
         return body, Upload(head=head, counts=counts), metrics
 
     return train
@@ -158,11 +160,3 @@ def guided(task, message, alpha, beta):
 def of_head(task, params, z):
     """Logits [B, K] of generated features z [B, e], in evaluation mode."""
     return task.head(params, z.reshape(-1, *task.feature_shape))
-
-
-def shaped(head, like):
-    """The leaves of a head in the tree of another one.
-
-    Split from models whose bodies differ, equal heads stand in unequal trees.
-    """
-    return jax.tree.unflatten(jax.tree.structure(like), jax.tree.leaves(head))

@@ -42,6 +42,7 @@ def trained(method, steps, adapter=OTHER, data=DATA):
     return train(body_of(adapter), START)
 
 
+@jax.jit
 def routed(w, adapter, lam, scale=1):
     """What a step descends, by the paper's table of who is updated by which loss."""
     size = int(DATA.size)

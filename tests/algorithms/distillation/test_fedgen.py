@@ -216,7 +216,8 @@ def test_bodies_may_differ():
     turn = toy.turn(jax.random.key(0), 0, 1, 1)
     message = first.message(turn, server, BODY)
     after, upload, _ = jax.jit(other.train)(turn, message, body, DATA)
-    toy.assert_same(jax.tree.map(jnp.shape, upload.head), jax.tree.map(jnp.shape, HEAD))
+    sent = jax.tree.map(jnp.shape, upload.head)
+    toy.assert_same(sent, jax.tree.map(jnp.shape, HEAD))
     assert jax.tree.structure(after) == jax.tree.structure(body)
     assert other.personal is not None
     judged = other.personal(turn, server, after, DATA)

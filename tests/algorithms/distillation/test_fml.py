@@ -132,16 +132,18 @@ def test_the_meme_is_the_proxy():
     """Private models without a body, beside memes that have one."""
     private = linear(1.0)._replace(proxy=TASK)
     method = fml(private, LOCAL)
-    states, _ = toy.play(method, private, LOCAL, TRAIN, rounds=1)
-    meme = jax.tree.map(jnp.shape, states[1].server)
-    assert meme == jax.tree.map(jnp.shape, TASK.init(jax.random.key(0)))
-    assert set(states[1].clients) == {"head"}
+    v = method.init(private.init(jax.random.key(0)), 4, jax.random.key(1))
+    toy.assert_same(v, TASK.init(jax.random.key(1)))
+    w = private.init(jax.random.key(0))
+    after = jax.eval_shape(method.train, toy.turn(), v, w, toy.one(TRAIN, 1))
+    shapes = [jax.tree.map(jnp.shape, each) for each in (after[:2], (w, v))]
+    assert shapes[0] == shapes[1]
 
 
 def test_a_meme_of_the_task_is_drawn_anew():
-    states, _ = toy.play(fml(TASK, LOCAL), TASK, LOCAL, TRAIN, rounds=0)
-    kernel = states[0].server["head"]["kernel"]
-    assert not np.allclose(kernel, states[0].clients["head"]["kernel"][0])
+    params = TASK.init(jax.random.key(0))
+    meme = fml(TASK, LOCAL).init(params, 4, jax.random.key(1))
+    assert not np.allclose(meme["head"]["kernel"], params["head"]["kernel"])
 
 
 @pytest.mark.parametrize("rows", [1, 3])
