@@ -116,7 +116,7 @@ def sampled(sim: Any, store: Any, state: Any, federation: Federation) -> float:
         part._replace(offset=part.offset[ids], size=part.size[ids])
         for part in (federation.train, federation.test)
     ]
-    judge = sim.judges["personal"]
+    judge = sim.architectures[0].judges["personal"]
     metrics = judge(state, store.states(state, ids), jnp.asarray(ids), *parts)
     return float(metrics["accuracy"].mean())
 

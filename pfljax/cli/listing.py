@@ -71,13 +71,13 @@ def listing(kind: str) -> str:
 
 
 def _groups_of_models() -> list[str]:
-    """A line a group of architectures: its name, and those of its models."""
+    """A line a group of architectures, in brackets as families are: its models."""
     from pfljax.models.groups import GROUPS
 
-    lines = ["Groups, for --models:"]
-    for name, members in GROUPS.items():
-        lines.append(f"{name:10} {' '.join(members)}")
-    return lines
+    return [
+        f"[{name}] for --models: {' '.join(members)}"
+        for name, members in GROUPS.items()
+    ]
 
 
 def _by_family(factories: Mapping[str, Callable], width: int) -> str:

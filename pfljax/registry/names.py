@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 Value = TypeVar("Value")
+LONG = 300  # letters of a list that is shortened
 
 
 def find(kind: str, known: Mapping[str, Value], name: str) -> Value:
@@ -31,7 +32,9 @@ def unknown(kind: str, known: Mapping[str, Any], name: str) -> str:
         return f"{kind} {name!r} is no name; expected a text"
     nearest = near(name, known)
     hint = f"; did you mean {' or '.join(map(repr, nearest))}?" if nearest else ""
-    names = ", ".join(_in_series(known)) or "none"
+    names = ", ".join(sorted(known)) or "none"
+    if len(names) > LONG:
+        names = ", ".join(_in_series(known))
     return f"unknown {kind} {name!r}; known: {names}{hint}"
 
 

@@ -8,7 +8,6 @@ does the group show: `experiment.participation.rounds`, and so in config.json.
 import dataclasses
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from numbers import Number
 from typing import Any, TypedDict, Unpack
 
 from pfljax import registry
@@ -144,8 +143,7 @@ FIELDS: dict[str, dataclasses.Field] = {  # each setting's type, default and hel
 
 def _as_kept(field: dataclasses.Field, value: Any) -> Any:
     """A setting as its record keeps it; one of a wrong type as it is, for `check`."""
-    if isinstance(value, Number) and not isinstance(value, int | float | complex):
-        value = getattr(value, "item", lambda: value)()  # one of NumPy's
+    value = _of_python(value)
     if field.name == "hyper":
         return _pairs(value)
     if field.type is Choice:
@@ -159,6 +157,12 @@ def _as_kept(field: dataclasses.Field, value: Any) -> Any:
         except OverflowError:
             return math.inf if value > 0 else -math.inf  # as 1e400 is
     return value
+
+
+def _of_python(value: Any) -> Any:
+    """A number of NumPy's, or an array of one, as Python's own."""
+    is_one = hasattr(value, "dtype") and getattr(value, "shape", None) == ()
+    return value.item() if is_one else value
 
 
 def _parsed(setting: str, value: Any) -> Any:
@@ -192,7 +196,8 @@ def _choices(setting: str, value: Any) -> Any:
 def _pairs(options: Any) -> tuple[tuple[str, Any], ...]:
     """Options by name, sorted: their order does not matter."""
     try:
-        return tuple(sorted(dict(options).items()))
+        pairs = sorted(dict(options).items())
+        return tuple((name, _of_python(value)) for name, value in pairs)
     except (TypeError, ValueError):
         raise ValueError(f"hyper is {options!r}; expected options by name") from None
 

@@ -1,4 +1,9 @@
-"""Results of callbacks, held to the shapes that their programs are told of."""
+"""Callbacks of a program as it is traced: each tells what it raises, and fits its word.
+
+JAX logs most of what they raise (`callbacks.heard`), but a log may be off, and results
+that do not fit are found out after it. Of several devices the others would then wait
+for the one that failed.
+"""
 
 import contextlib
 import functools
@@ -10,64 +15,97 @@ import jax
 import jax.experimental
 import numpy as np
 
+from pfljax.runtime import callbacks
 from pfljax.runtime.callbacks import MisfitError
+
+HOMES = {"pure_callback": jax, "io_callback": jax.experimental, "callback": jax.debug}
 
 
 @contextlib.contextmanager
 def held() -> Iterator[None]:
-    """While a program is traced: its callbacks raise where their results do not fit.
-
-    JAX checks them as well, but outside of what it logs: `heard` would not hear.
-    """
-    homes = {"pure_callback": jax, "io_callback": jax.experimental}
-    plain = {name: getattr(home, name) for name, home in homes.items()}
-    for name, home in homes.items():
-        setattr(home, name, _checking(plain[name]))
+    """While functions of a user are traced, by one thread: their callbacks tell."""
+    plain = {name: getattr(home, name) for name, home in HOMES.items()}
+    for name, home in HOMES.items():
+        setattr(home, name, _holding(plain[name]))
     try:
         yield
     finally:
-        for name, home in homes.items():
+        for name, home in HOMES.items():
             setattr(home, name, plain[name])
 
 
-def _checking(call: Callable[..., Any]) -> Callable[..., Any]:
-    """`jax.pure_callback` or `io_callback`, which holds results to their shapes."""
+def _holding(call: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of JAX that takes a callback, of one that tells."""
+    signature = inspect.signature(call)
 
     @functools.wraps(call)
-    def checking(callback: Any, shapes: Any, *args: Any, **options: Any) -> Any:
-        def returned_as_told(*args: Any, **kwargs: Any) -> Any:
+    def holding(*args: Any, **kwargs: Any) -> Any:
+        try:
+            bound = signature.bind(*args, **kwargs)
+        except TypeError:
+            return call(*args, **kwargs)  # which tells of it
+        given = bound.arguments
+        passed = given.get("args", ()), given.get("kwargs", {})
+        axes = [np.ndim(leaf) for leaf in jax.tree.leaves(passed)]
+        shapes = given.get("result_shape_dtypes")
+        given["callback"] = _telling(given["callback"], shapes, axes)
+        return call(*bound.args, **bound.kwargs)
+
+    return holding
+
+
+def _telling(callback: Any, shapes: Any, axes: list[int]) -> Callable[..., Any]:
+    """The callback, which tells what it raises; results are held to `shapes`, if any.
+
+    `axes` are those of the leaves of its arguments as they were traced: a vmap adds
+    others in front, to results as well.
+    """
+
+    def telling(*args: Any, **kwargs: Any) -> Any:
+        try:
             result = callback(*args, **kwargs)
-            returned, expected = jax.tree.leaves(result), jax.tree.leaves(shapes)
-            fits = map(_fits, returned, expected)
-            if len(returned) != len(expected) or not all(fits):
-                said = f"it returned {_forms(result)}; expected {_forms(shapes)}"
-                raise MisfitError(said, _where(callback))
-            return result
+            if shapes is not None:
+                passed = jax.tree.leaves((args, kwargs))
+                _check(callback, result, shapes, _added(passed, axes))
+        except BaseException as error:
+            callbacks.tell(error)
+            raise
+        return result
 
-        return call(returned_as_told, shapes, *args, **options)
-
-    return checking
-
-
-def _fits(value: Any, expected: Any) -> bool:
-    """Whether an array is of this shape, under any axes of a vmap, and of this type."""
-    value = np.asarray(value)
-    shape = tuple(expected.shape)
-    extra = value.ndim - len(shape)
-    same_type = jax.dtypes.canonicalize_dtype(value.dtype) == expected.dtype
-    return same_type and extra >= 0 and value.shape[extra:] == shape
+    return telling
 
 
-def _forms(tree: Any) -> str:
-    """The types and shapes of the leaves, such as "float32[3], int32[]"."""
-    forms = []
-    for leaf in jax.tree.leaves(tree):
-        leaf = leaf if hasattr(leaf, "shape") else np.asarray(leaf)
-        forms.append(f"{leaf.dtype}{list(leaf.shape)}")
-    return ", ".join(forms) or "nothing"
+def _added(passed: list[Any], axes: list[int]) -> tuple[int, ...]:
+    """The sizes of the axes that a vmap added in front of what is passed."""
+    if len(passed) != len(axes):  # None is a leaf to some
+        return ()
+    leading = [np.shape(x)[: np.ndim(x) - n] for x, n in zip(passed, axes, strict=True)]
+    return np.broadcast_shapes(*leading)
+
+
+def _check(callback: Any, result: Any, shapes: Any, added: tuple[int, ...]) -> None:
+    """Raises a MisfitError unless the result is what JAX will take for it."""
+    returned = [np.asarray(leaf) for leaf in jax.tree.leaves(result)]
+    expected = jax.tree.leaves(shapes)
+    fits = len(returned) == len(expected)
+    for value, form in zip(returned, expected, strict=False):
+        same_type = jax.dtypes.canonicalize_dtype(value.dtype) == form.dtype
+        fits &= same_type and value.shape == (*added, *form.shape)
+    if not fits:
+        wanted = [(form.dtype, (*added, *form.shape)) for form in expected]
+        came = [(value.dtype, value.shape) for value in returned]
+        said = f"it returned {_forms(came)}; expected {_forms(wanted)}"
+        raise MisfitError(said, _where(callback))
+
+
+def _forms(arrays: list[tuple[Any, tuple[int, ...]]]) -> str:
+    """Types and shapes, such as "float32[3], int32[]"."""
+    return ", ".join(f"{dtype}{list(shape)}" for dtype, shape in arrays) or "nothing"
 
 
 def _where(callback: Any) -> str | None:
     """FILE:LINE of a function; None of what was not written in Python."""
+    while isinstance(callback, functools.partial):
+        callback = callback.func
     code = getattr(inspect.unwrap(callback), "__code__", None)
     return f"{code.co_filename}:{code.co_firstlineno}" if code else None

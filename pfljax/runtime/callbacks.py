@@ -1,10 +1,11 @@
 """What a callback of a compiled program raises, told with its file and line.
 
 JAX raises it where the results are read. Of several devices, one whose callback raised
-leaves the program; the others wait for it in their next sum until XLA aborts, and
-nothing is ever raised. But JAX logs what was raised, in the callback's own thread. A
-command ends there and then (`errors.in_one_line`, by `heard`); a script in Python gets
-an exception, or ends where none can arrive (`told`).
+leaves the program; the others wait for it in their next sum, and nothing is ever
+raised. So it is told in the callback's own thread, by whichever comes first: the
+callback itself, where pfljax saw it traced (`callback_results`), or JAX's log. A
+command ends there and then (`errors.in_one_line`, by `heard`), before `told` gets to
+act. A script in Python gets an exception, or ends where none can arrive (`told`).
 """
 
 import contextlib
@@ -17,32 +18,49 @@ from collections.abc import Callable, Iterator
 from pfljax.runtime import interrupts
 
 LOGS = ("jax._src.callback", "jax._src.debugging")
-OF_JAX = (f"{os.sep}jax{os.sep}_src{os.sep}", f"{os.sep}jaxlib{os.sep}")
-PATIENCE = 30.0  # seconds until what was raised must have arrived; XLA takes a minute
+OF_OTHERS = ("site-packages", f"jax{os.sep}_src", "callback_results.py")
+# What JAX says of results that do not fit, which it does not log.
+MISFITS = ("Incorrect output", "Mismatched number of outputs")
+PATIENCE = 30.0  # seconds until what was raised must have arrived
+
+_listeners: list[Callable[[BaseException], None]] = []
 
 
-class _Listener(logging.Handler):
-    def __init__(self, tell: Callable[[BaseException], None]) -> None:
-        super().__init__()
-        self._tell = tell
+class MisfitError(ValueError):
+    """A callback returned another form than its program was told of."""
 
+    def __init__(self, said: str, where: str | None) -> None:
+        super().__init__(said)
+        self.where = where  # FILE:LINE of the callback
+
+
+class _Log(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         error = record.exc_info[1] if record.exc_info else None
-        if error is not None and not isinstance(error, KeyboardInterrupt):
-            self._tell(error)
+        if error is not None:
+            tell(error)
+
+
+def tell(error: BaseException) -> None:
+    """Tells everybody who listens that a callback raised this; in its thread."""
+    # The newest comes last: a command began to listen first, and ends here.
+    for listener in list(_listeners):
+        listener(error)
 
 
 @contextlib.contextmanager
-def heard(tell: Callable[[BaseException], None]) -> Iterator[None]:
-    """Calls `tell` with what a callback raises, at once and in its thread."""
-    listener = _Listener(tell)
+def heard(listener: Callable[[BaseException], None]) -> Iterator[None]:
+    """Calls `listener` with what a callback raises, at once and in its thread."""
+    log = _Log()
     for name in LOGS:
-        logging.getLogger(name).addHandler(listener)
+        logging.getLogger(name).addHandler(log)
+    _listeners.append(listener)
     try:
         yield
     finally:
+        _listeners.remove(listener)
         for name in LOGS:
-            logging.getLogger(name).removeHandler(listener)
+            logging.getLogger(name).removeHandler(log)
 
 
 @contextlib.contextmanager
@@ -54,12 +72,15 @@ def told() -> Iterator[None]:
 
     Raises:
       ValueError: a callback raised something.
+      KeyboardInterrupt: it raised this.
     """
     failures: list[BaseException] = []
     ends: list[threading.Timer] = []
 
     def note(error: BaseException) -> None:
         failures.append(error)
+        if len(failures) > 1:
+            return
         line = f"pfljax: {sentence(error)}; the other devices wait for its result"
         end = threading.Timer(PATIENCE, interrupts.end, (line, 2))
         end.daemon = True
@@ -80,39 +101,45 @@ def told() -> Iterator[None]:
     finally:
         for end in ends:
             end.cancel()
-    if failures:
-        raise ValueError(sentence(failures[0])) from raised
-
-
-class MisfitError(ValueError):
-    """A callback returned another form than its program was told of."""
-
-    def __init__(self, said: str, where: str | None) -> None:
-        super().__init__(said)
-        self.where = where  # FILE:LINE of the callback
+    if not failures:
+        return
+    if isinstance(failures[0], KeyboardInterrupt):
+        raise KeyboardInterrupt from raised
+    raise ValueError(sentence(failures[0])) from raised
 
 
 def _misfit(error: Exception) -> str | None:
-    """What a callback returned that does not fit; JAX does not log that.
-
-    None for other errors.
-    """
-    first, *others = str(error).strip().splitlines() or [""]
-    if "callback" not in first.lower() or not others:
+    """What JAX says of a callback whose results do not fit; None of other errors."""
+    lines = str(error).strip().splitlines() or [""]
+    said = lines[-1].removeprefix("RuntimeError: ")
+    if not said.startswith(MISFITS):
         return None
-    said = others[-1].removeprefix("RuntimeError: ")
     return f"a callback of the program does not return what it says ({said}); mend it"
 
 
 def sentence(error: BaseException) -> str:
     """Where a callback raised this, and what to do."""
-    frames = traceback.extract_tb(error.__traceback__)
-    own = [f for f in frames if not any(part in f.filename for part in OF_JAX)]
-    place = f"{own[-1].filename}:{own[-1].lineno}" if own else None
-    if isinstance(error, MisfitError):
-        place = error.where
+    place = _place(error)
     where = f" at {place}" if place else ""
-    said = str(error).partition("\n")[0]
     kind = type(error).__name__
+    said = _first_line(error)
     raised = f"{kind}: {said}" if said else kind
     return f"a callback of the program failed{where}: {raised}; mend its file"
+
+
+def _place(error: BaseException) -> str | None:
+    """FILE:LINE of the innermost code that is the user's."""
+    if isinstance(error, MisfitError):
+        return error.where
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        if not any(part in frame.filename for part in OF_OTHERS):
+            return f"{frame.filename}:{frame.lineno}"
+    return None
+
+
+def _first_line(error: BaseException) -> str:
+    # A class of the user's may not even be able to say what it is.
+    try:
+        return str(error).partition("\n")[0]
+    except Exception:
+        return ""

@@ -40,7 +40,8 @@ def prepare() -> None:
 def _let_devices_wait() -> None:
     """Lets CPU devices wait for another's clients for as long as these train.
 
-    XLA takes one that waits for a minute for stuck, and aborts the process.
+    XLA takes one that waits for a minute for stuck, and aborts the process. Without
+    that, nothing else ends a wait for a device whose callback failed: see `callbacks`.
     """
     flags = os.environ.get("XLA_FLAGS", "")
     if WAITING in flags:  # by the user, or an earlier call

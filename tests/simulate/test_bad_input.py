@@ -207,7 +207,8 @@ SETTINGS = {
     "noise-share": ({"noise": "pair:rate=1.5"}, "rate is 1.5; expected a number from"),
     "official": ({"test_from": "official"}, "'digits' has no official test rows"),
     "path-missing": ({"dataset": "npz"}, "needs the parameter 'path'"),
-    "path-wrong": ({"dataset": "npz:path=/no.npz"}, "'/no.npz' is not there; give path="),
+    "path-wrong": ({"dataset": "npz:path=/no.npz"}, "no file '/no.npz'; give path="),
+    "path-folder": ({"dataset": "npz:path=/"}, "'/' is a folder, a pipe or"),
     "synthetic-type": ({"dataset": "synthetic:alpha=x"}, "alpha is 'x'; expected"),
     "baseline": ({"baseline": "nowhere"}, "nowhere is not a finished run; run it"),
 }  # fmt: skip

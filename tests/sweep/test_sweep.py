@@ -52,6 +52,7 @@ def separate(experiment):
     """(training loss, test path, metrics by name) of a run by the engine alone."""
     federation, _ = build_federation(experiment)
     sim = simulation.simulation(experiment, federation)
+    judges = sim.architectures[0].judges
     train, test, ids = federation.train, federation.test, np.arange(6)
     state, losses, judged = sim.init(jax.random.key(experiment.seed)), [], []
     for count in np.diff([0, *one_run.evaluations(experiment)]):
@@ -60,12 +61,13 @@ def separate(experiment):
         judged.append({})
         for split in ("test", "validation"):
             theirs = getattr(federation, split)
-            found = sim.judges["server"](state.server, theirs)
+            found = judges["server"](state.server, theirs)
             judged[-1][f"server/{split}"] = judged[-1][f"personal/{split}"] = found
-            if "personal" in sim.judges:
+            if "personal" in judges:
                 people = state.clients, ids, train, theirs
-                judged[-1][f"personal/{split}"] = sim.judges["personal"](state, *people)
-    path = sim.path(state, state.clients, ids, test) if sim.path else {}
+                judged[-1][f"personal/{split}"] = judges["personal"](state, *people)
+    judge_path = sim.architectures[0].path
+    path = judge_path(state, state.clients, ids, test) if judge_path else {}
     return (
         losses,
         path,

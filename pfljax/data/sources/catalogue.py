@@ -99,8 +99,10 @@ def npz(*, path: str) -> Arrays:
     """Arrays from an .npz file with x, y and, if wanted, client and official."""
     file = Path(path)
     if not file.is_file():
-        what = "is no file, but a folder or a pipe" if file.exists() else "is not there"
-        raise ValueError(f"{path!r} {what}; give path= an .npz file with x and y")
+        came = f"no file {path!r}"
+        if file.exists():
+            came = f"{path!r} is a folder, a pipe or a device"
+        raise ValueError(f"{came}; give path= an .npz file with x and y")
     optional = ("client", "official")
     with archives.opened(file, ("x", "y"), optional, mend=NPZ, alone=True) as stored:
         return from_arrays(
