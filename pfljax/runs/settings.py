@@ -161,8 +161,9 @@ def _as_kept(field: dataclasses.Field, value: Any) -> Any:
 
 def _of_python(value: Any) -> Any:
     """A number of NumPy's, or an array of one, as Python's own."""
-    is_one = hasattr(value, "dtype") and getattr(value, "shape", None) == ()
-    return value.item() if is_one else value
+    # By name: readers of settings need no NumPy. Traced numbers of a sweep stay.
+    of_numpy = type(value).__module__ == "numpy"
+    return value.item() if of_numpy and getattr(value, "shape", None) == () else value
 
 
 def _parsed(setting: str, value: Any) -> Any:

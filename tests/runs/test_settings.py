@@ -8,6 +8,7 @@ import typing
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import pytest
 
 import tiny
@@ -222,3 +223,14 @@ def test_a_wrong_config_is_one_line(name, command, tmp_path):
     assert (code, out, errors.count("\n")) == (2, "", 1)
     assert re.search(message, errors), errors
     assert [path.name for path in tmp_path.iterdir()] == ["config.json"]
+
+
+def test_numbers_of_numpy_are_taken_as_pythons_own():
+    job = Experiment(
+        "ditto", rounds=np.int64(2), lr=np.float32(0.5), stratified=np.bool_(True),
+        hyper={"lam": np.array(0.25)},
+    )  # fmt: skip
+    assert job == Experiment(
+        "ditto", rounds=2, lr=0.5, stratified=True, hyper={"lam": 0.25}
+    )
+    assert type(job.participation.rounds) is int
