@@ -83,7 +83,7 @@ def measure(devices: int, cohort: int, method: str) -> dict[str, Any]:
     from pfljax import engine
     from pfljax.bench.workloads import WORKLOADS, make_data, make_setting, make_task
     from pfljax.engine import mesh, placement
-    from pfljax.simulate import simulation
+    from pfljax.simulate import first_state
 
     work = WORKLOADS["W1"]._replace(cohort=cohort, epochs=1)
     method, _, at_home = method.partition(" ")
@@ -95,7 +95,7 @@ def measure(devices: int, cohort: int, method: str) -> dict[str, Any]:
         train = placement.place(grid, {"train": train})["train"]
     else:
         train = mesh.place(grid, train)
-    state = simulation.make_init(setting, task, work.clients)(jax.random.key(0))
+    state = first_state.make_init(setting, task, work.clients)(jax.random.key(0))
     count = mesh.place(grid, jax.numpy.int32(ROUNDS))
     rounds = engine.compile_rounds(setting, ROUNDS)
     program = rounds.lower(state, train, count).compile()

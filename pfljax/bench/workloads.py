@@ -17,7 +17,7 @@ from pfljax.core.types import ClientData, Examples, Key, Local, RunState, Task
 from pfljax.engine import Setting, mesh
 from pfljax.runtime import devices
 from pfljax.selection import uniform
-from pfljax.simulate.simulation import make_init
+from pfljax.simulate.first_state import make_init
 
 SEED = 12345
 

@@ -2,7 +2,6 @@
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -15,14 +14,7 @@ from pfljax.core.types import Algorithm, ClientData, Key, RunState, Task
 from pfljax.data import Federation
 from pfljax.engine import Setting, mesh, placement
 from pfljax.engine.paging import programs as paging
-from pfljax.engine.state import (
-    first_clients,
-    first_params,
-    first_server,
-    joined,
-    parted,
-    stacks_of,
-)
+from pfljax.engine.state import stacks_of
 from pfljax.evaluation.apart import (
     judge_many,
     judge_one,
@@ -34,9 +26,10 @@ from pfljax.evaluation.programs import judge, judge_path, model_of_server
 from pfljax.evaluation.views import View, views_of
 from pfljax.runs.settings import Experiment
 from pfljax.runtime import devices
-from pfljax.runtime.programs import Same, kept, quickly_compiled
+from pfljax.runtime.programs import Same, kept
 from pfljax.simulate import given, judged
 from pfljax.simulate.components import Shape, make_setting, make_task, shape_of
+from pfljax.simulate.first_state import make_init, shapes_of_state
 
 LONGEST_CALL = 1000  # rounds of one call: the length of the buffer of training metrics
 
@@ -173,58 +166,6 @@ def make_paging(
         return rounds, None
     rounds = paging.longest(setting, client, num_clients, rounds)
     return rounds, paging.programs(setting, task, client, num_clients, rounds)
-
-
-def make_init(
-    setting: Setting, task: Task, num_clients: int, stored: bool = False
-) -> Any:
-    """A compiled function key -> the first state, where the mesh wants it.
-
-    If `stored`, without the clients: they are made as they are met.
-    """
-    grid = setting.mesh
-    where = mesh.shardings(grid, shapes_of_state(setting, task, num_clients))
-    # Compiled in parts: within one program XLA fuses across them, and the bits of the
-    # server would depend on whether the clients are made with it or met later.
-    stacks = stacks_of(setting, task, num_clients)
-    make_params = paging.make_params(setting, task)
-    make_server = quickly_compiled(
-        lambda params, key: first_server(setting, params, num_clients, key),
-        out_shardings=where._replace(clients=()),
-    )
-    make_stacks = []
-    for stack, lies in zip(stacks, parted(setting, where.clients), strict=True):
-        nbytes = len(stack.ids) * tree.nbytes(paging.client_shape(setting, task))
-        make = partial(first_clients, stack.algorithm, grid)
-        make_stacks.append(quickly_compiled(make, nbytes, out_shardings=lies))
-
-    def init(key: Key) -> RunState:
-        params = make_params(key)
-        state = make_server(params, key)
-        if stored:
-            return state
-        made = []
-        for stack, make in zip(stacks, make_stacks, strict=True):
-            make_params_of = paging.make_params(setting, stack.task)
-            made.append(make(make_params_of(key), stack.ids, key))
-        return state._replace(clients=joined(setting, made))
-
-    return init
-
-
-def shapes_of_state(setting: Setting, task: Task, num_clients: int) -> RunState:
-    """The state as shapes, with the rows that fill the blocks of several devices."""
-
-    def first(key: Key) -> RunState:
-        state = first_server(setting, first_params(task, key), num_clients, key)
-        stacks = []
-        for stack in stacks_of(setting, task, num_clients):
-            params = first_params(stack.task, key)
-            clients = first_clients(stack.algorithm, None, params, stack.ids, key)
-            stacks.append(clients)
-        return state._replace(clients=joined(setting, stacks))
-
-    return jax.eval_shape(first, jax.eval_shape(jax.random.key, 0))
 
 
 def abstract(sim: Simulation) -> RunState:
