@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 from pfljax import registry
 from pfljax.registry import annotations
+from pfljax.runtime import callback_results
 
 
 class Source(NamedTuple):
@@ -147,7 +148,9 @@ def _function(name: str, source: Source) -> Callable:
             "expected Python code; remove it from the folders of PFLJAX_METHODS"
         )
     try:
-        module = importlib.import_module(source.module)
+        # By `from jax import pure_callback`, too, a file gets one that tells.
+        with callback_results.held():
+            module = importlib.import_module(source.module)
     # A file of the user's may raise anything, and leave the program.
     except BaseException as error:
         if is_ctrl_c(error):

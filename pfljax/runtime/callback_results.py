@@ -1,4 +1,4 @@
-"""Callbacks of a program as it is traced: each tells what it raises, and fits its word.
+"""Callbacks of a program, taken as it is traced: each tells what it raises.
 
 JAX logs most of what they raise (`callbacks.heard`), but a log may be off, and results
 that do not fit are found out after it. Of several devices the others would then wait
@@ -8,6 +8,7 @@ for the one that failed.
 import contextlib
 import functools
 import inspect
+import traceback
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -23,12 +24,16 @@ HOMES = {"pure_callback": jax, "io_callback": jax.experimental, "callback": jax.
 
 @contextlib.contextmanager
 def held() -> Iterator[None]:
-    """While functions of a user are traced, by one thread: their callbacks tell."""
+    """While a user's file is imported, or its functions are traced: callbacks tell.
+
+    What they raise in this thread meanwhile goes to whoever called them.
+    """
     plain = {name: getattr(home, name) for name, home in HOMES.items()}
     for name, home in HOMES.items():
         setattr(home, name, _holding(plain[name]))
     try:
-        yield
+        with callbacks.ignored():
+            yield
     finally:
         for name, home in HOMES.items():
             setattr(home, name, plain[name])
@@ -48,13 +53,19 @@ def _holding(call: Callable[..., Any]) -> Callable[..., Any]:
         passed = given.get("args", ()), given.get("kwargs", {})
         axes = [np.ndim(leaf) for leaf in jax.tree.leaves(passed)]
         shapes = given.get("result_shape_dtypes")
-        given["callback"] = _telling(given["callback"], shapes, axes)
+        if given.get("vmap_method") == "legacy_vectorized":
+            shapes = None  # nobody knows which axes it adds
+        callback = given["callback"]
+        where = _where(callback) or _caller()
+        given["callback"] = _telling(callback, shapes, axes, where)
         return call(*bound.args, **bound.kwargs)
 
     return holding
 
 
-def _telling(callback: Any, shapes: Any, axes: list[int]) -> Callable[..., Any]:
+def _telling(
+    callback: Any, shapes: Any, axes: list[int], where: str | None
+) -> Callable[..., Any]:
     """The callback, which tells what it raises; results are held to `shapes`, if any.
 
     `axes` are those of the leaves of its arguments as they were traced: a vmap adds
@@ -66,9 +77,9 @@ def _telling(callback: Any, shapes: Any, axes: list[int]) -> Callable[..., Any]:
             result = callback(*args, **kwargs)
             if shapes is not None:
                 passed = jax.tree.leaves((args, kwargs))
-                _check(callback, result, shapes, _added(passed, axes))
+                _check(result, shapes, _added(passed, axes))
         except BaseException as error:
-            callbacks.tell(error)
+            callbacks.tell(error, where)
             raise
         return result
 
@@ -83,7 +94,7 @@ def _added(passed: list[Any], axes: list[int]) -> tuple[int, ...]:
     return np.broadcast_shapes(*leading)
 
 
-def _check(callback: Any, result: Any, shapes: Any, added: tuple[int, ...]) -> None:
+def _check(result: Any, shapes: Any, added: tuple[int, ...]) -> None:
     """Raises a MisfitError unless the result is what JAX will take for it."""
     returned = [np.asarray(leaf) for leaf in jax.tree.leaves(result)]
     expected = jax.tree.leaves(shapes)
@@ -94,8 +105,7 @@ def _check(callback: Any, result: Any, shapes: Any, added: tuple[int, ...]) -> N
     if not fits:
         wanted = [(form.dtype, (*added, *form.shape)) for form in expected]
         came = [(value.dtype, value.shape) for value in returned]
-        said = f"it returned {_forms(came)}; expected {_forms(wanted)}"
-        raise MisfitError(said, _where(callback))
+        raise MisfitError(f"it returned {_forms(came)}; expected {_forms(wanted)}")
 
 
 def _forms(arrays: list[tuple[Any, tuple[int, ...]]]) -> str:
@@ -107,5 +117,14 @@ def _where(callback: Any) -> str | None:
     """FILE:LINE of a function; None of what was not written in Python."""
     while isinstance(callback, functools.partial):
         callback = callback.func
+    if callable(callback) and not inspect.isroutine(callback):
+        callback = type(callback).__call__
     code = getattr(inspect.unwrap(callback), "__code__", None)
-    return f"{code.co_filename}:{code.co_firstlineno}" if code else None
+    if code is None or callbacks.is_of_others(code.co_filename):
+        return None
+    return f"{code.co_filename}:{code.co_firstlineno}"
+
+
+def _caller() -> str | None:
+    """FILE:LINE of the user's call that is being traced."""
+    return callbacks.innermost(traceback.extract_stack())

@@ -13,7 +13,7 @@ import logging
 import os
 import threading
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from pfljax.runtime import interrupts
 
@@ -24,14 +24,11 @@ MISFITS = ("Incorrect output", "Mismatched number of outputs")
 PATIENCE = 30.0  # seconds until what was raised must have arrived
 
 _listeners: list[Callable[[BaseException], None]] = []
+_ignoring: set[int] = set()  # threads whose callbacks are no program's
 
 
 class MisfitError(ValueError):
     """A callback returned another form than its program was told of."""
-
-    def __init__(self, said: str, where: str | None) -> None:
-        super().__init__(said)
-        self.where = where  # FILE:LINE of the callback
 
 
 class _Log(logging.Handler):
@@ -41,8 +38,28 @@ class _Log(logging.Handler):
             tell(error)
 
 
-def tell(error: BaseException) -> None:
-    """Tells everybody who listens that a callback raised this; in its thread."""
+@contextlib.contextmanager
+def ignored() -> Iterator[None]:
+    """What callbacks raise in this thread meanwhile reaches who called them."""
+    thread = threading.get_ident()
+    known = thread in _ignoring
+    _ignoring.add(thread)
+    try:
+        yield
+    finally:
+        if not known:
+            _ignoring.discard(thread)
+
+
+def tell(error: BaseException, where: str | None = None) -> None:
+    """Tells everybody who listens that a callback raised this; in its thread.
+
+    `where` is FILE:LINE of the callback, for an error that was raised by others' code.
+    """
+    if threading.get_ident() in _ignoring:
+        return
+    with contextlib.suppress(AttributeError, TypeError):
+        error.__dict__.setdefault("where", where)
     # The newest comes last: a command began to listen first, and ends here.
     for listener in list(_listeners):
         listener(error)
@@ -129,12 +146,21 @@ def sentence(error: BaseException) -> str:
 
 def _place(error: BaseException) -> str | None:
     """FILE:LINE of the innermost code that is the user's."""
-    if isinstance(error, MisfitError):
-        return error.where
-    for frame in reversed(traceback.extract_tb(error.__traceback__)):
-        if not any(part in frame.filename for part in OF_OTHERS):
+    raised = innermost(traceback.extract_tb(error.__traceback__))
+    return raised or getattr(error, "where", None)
+
+
+def innermost(frames: Iterable[traceback.FrameSummary]) -> str | None:
+    """FILE:LINE of the last of the frames that is the user's."""
+    for frame in reversed([*frames]):
+        if not is_of_others(frame.filename):
             return f"{frame.filename}:{frame.lineno}"
     return None
+
+
+def is_of_others(file: str) -> bool:
+    """Whether the file is of an installed package, or of what holds callbacks."""
+    return any(part in file for part in OF_OTHERS)
 
 
 def _first_line(error: BaseException) -> str:

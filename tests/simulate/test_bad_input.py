@@ -208,7 +208,7 @@ SETTINGS = {
     "official": ({"test_from": "official"}, "'digits' has no official test rows"),
     "path-missing": ({"dataset": "npz"}, "needs the parameter 'path'"),
     "path-wrong": ({"dataset": "npz:path=/no.npz"}, "no file '/no.npz'; give path="),
-    "path-folder": ({"dataset": "npz:path=/"}, "'/' is a folder, a pipe or"),
+    "path-folder": ({"dataset": "npz:path=/"}, "'/' is no file, but a folder, "),
     "synthetic-type": ({"dataset": "synthetic:alpha=x"}, "alpha is 'x'; expected"),
     "baseline": ({"baseline": "nowhere"}, "nowhere is not a finished run; run it"),
 }  # fmt: skip

@@ -101,7 +101,7 @@ def npz(*, path: str) -> Arrays:
     if not file.is_file():
         came = f"no file {path!r}"
         if file.exists():
-            came = f"{path!r} is a folder, a pipe or a device"
+            came = f"{path!r} is no file, but a folder, a pipe or a device"
         raise ValueError(f"{came}; give path= an .npz file with x and y")
     optional = ("client", "official")
     with archives.opened(file, ("x", "y"), optional, mend=NPZ, alone=True) as stored:
