@@ -18,7 +18,6 @@ from typing import NamedTuple
 
 from pfljax import registry
 from pfljax.registry import annotations
-from pfljax.runtime import callback_results
 
 
 class Source(NamedTuple):
@@ -148,6 +147,9 @@ def _function(name: str, source: Source) -> Callable:
             "expected Python code; remove it from the folders of PFLJAX_METHODS"
         )
     try:
+        # Here: it imports JAX, as the method will, which may refuse its variables.
+        from pfljax.runtime import callback_results
+
         # By `from jax import pure_callback`, too, a file gets one that tells.
         with callback_results.held():
             module = importlib.import_module(source.module)
