@@ -37,6 +37,13 @@ FEATURES = {
 }
 
 
+DEEP = ("resnet34", "resnet50", "resnet101", "resnet152", "googlenet", "mobilenet_v2")
+BY_DEPTH = [  # what is traced for seconds is slow
+    pytest.param(name, marks=[pytest.mark.slow] if name.startswith(DEEP) else [])
+    for name in NARROW
+]
+
+
 @functools.cache
 def shapes_of(name, classes=10, side=32, **options):
     module = models.model(name, classes, **options)
@@ -194,7 +201,7 @@ def test_images_shrink_as_in_the_papers(name, sides):
     assert sorted(seen, reverse=True) == sides
 
 
-@pytest.mark.parametrize("name", NARROW)
+@pytest.mark.parametrize("name", BY_DEPTH)
 def test_narrow_networks_are_tasks(name):
     task = narrow_task(name)
     params = draw(narrow_shapes(name))
@@ -211,7 +218,7 @@ def test_narrow_networks_are_tasks(name):
     assert np.ptp(logits, axis=0).max() > 1e-3  # rows differ: x reaches the head
 
 
-@pytest.mark.parametrize("name", NARROW)
+@pytest.mark.parametrize("name", BY_DEPTH)
 def test_every_leaf_is_of_body_or_head_and_of_a_module(name):
     task = narrow_task(name)
     structure = jax.tree.structure(narrow_shapes(name))

@@ -27,8 +27,9 @@ SMALL = {
 }
 BRANCHED = ("resnet", "htresnet", "mobilenet", "googlenet")
 DEEP = tuple(name for name in models.MODELS if name.startswith(BRANCHED))
+ALIKE = tuple(name for name in models.MODELS if name.startswith("htcnn_"))  # of htcnn
 BY_DEPTH = [
-    pytest.param(name, marks=[pytest.mark.slow] if name in DEEP else [])
+    pytest.param(name, marks=[pytest.mark.slow] if name in DEEP + ALIKE else [])
     for name in models.MODELS
 ]
 
