@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import optax
 
@@ -26,5 +27,23 @@ def cross_entropy(logits: Array, batch: Batch) -> Array:
     For a method whose logits come from several models; `Task.loss` is that of one.
     """
     rows = optax.softmax_cross_entropy_with_integer_labels(logits, batch.y)
+    return _mean(rows, batch)
+
+
+def divergence(target: Array, logits: Array, batch: Batch) -> Array:
+    """Mean over the rows that count of KL(target || logits), of constant targets."""
+    fixed = jax.lax.stop_gradient(jax.nn.log_softmax(target))
+    predicted = jax.nn.log_softmax(logits)
+    rows = optax.losses.kl_divergence_with_log_targets(predicted, fixed)
+    return _mean(rows, batch)
+
+
+def square_distance(a: Array, b: Array, batch: Batch) -> Array:
+    """Mean over the rows that count, and over features, of (a - b)^2."""
+    square = jnp.square(a - b).reshape(len(a), -1)
+    return _mean(jnp.mean(square, 1), batch)
+
+
+def _mean(rows: Array, batch: Batch) -> Array:
     count = jnp.maximum(jnp.sum(batch.mask), 1)  # no row counts: 0, not NaN
     return jnp.sum(batch.mask * rows) / count

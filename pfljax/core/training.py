@@ -107,6 +107,17 @@ def plain(gradient: Gradient) -> Direction:
     return direction
 
 
+def reporting(objective: Callable[..., tuple[Array, Array]]) -> Gradient:
+    """The gradient of an objective that gives (what is stepped, the data loss)."""
+    slope_of = jax.grad(objective, has_aux=True)
+
+    def gradient(params: Any, batch: Batch, key: Key) -> tuple[Array, Any]:
+        grads, loss = slope_of(params, batch, key)
+        return loss, grads
+
+    return gradient
+
+
 def penalised(loss: Loss, penalty: Callable[[Any], Array]) -> Direction:
     """The direction of loss + penalty; each of the two is a metric."""
 

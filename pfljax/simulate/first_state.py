@@ -5,13 +5,13 @@ from typing import Any
 
 import jax
 
+from pfljax import engine
 from pfljax.core import tree
 from pfljax.core.types import Key, RunState, Task
 from pfljax.engine import Setting, mesh
 from pfljax.engine.paging import programs as paging
 from pfljax.engine.state import (
     first_clients,
-    first_params,
     first_server,
     joined,
     parted,
@@ -39,7 +39,8 @@ def make_init(
     )
     make_stacks = []
     for stack, lies in zip(stacks, parted(setting, where.clients), strict=True):
-        nbytes = len(stack.ids) * tree.nbytes(paging.client_shape(setting, task))
+        alone = setting._replace(algorithm=stack.algorithm)
+        nbytes = tree.nbytes(paging.client_shape(alone, stack.task)) * len(stack.ids)
         make = partial(first_clients, stack.algorithm, grid)
         make_stacks.append(quickly_compiled(make, nbytes, out_shardings=lies))
 
@@ -59,14 +60,5 @@ def make_init(
 
 def shapes_of_state(setting: Setting, task: Task, num_clients: int) -> RunState:
     """The state as shapes, with the rows that fill the blocks of several devices."""
-
-    def first(key: Key) -> RunState:
-        state = first_server(setting, first_params(task, key), num_clients, key)
-        stacks = []
-        for stack in stacks_of(setting, task, num_clients):
-            params = first_params(stack.task, key)
-            clients = first_clients(stack.algorithm, None, params, stack.ids, key)
-            stacks.append(clients)
-        return state._replace(clients=joined(setting, stacks))
-
+    first = partial(engine.init, setting, task, num_clients)
     return jax.eval_shape(first, jax.eval_shape(jax.random.key, 0))

@@ -18,12 +18,11 @@ from typing import Literal
 
 import jax.numpy as jnp
 
-from pfljax.algorithms.distillation.fml import reporting
 from pfljax.algorithms.local import local as alone
 from pfljax.core import aggregation, tree
 from pfljax.core.keys import derive
-from pfljax.core.losses import cross_entropy
-from pfljax.core.training import fit
+from pfljax.core.losses import cross_entropy, square_distance
+from pfljax.core.training import fit, reporting
 from pfljax.core.types import Algorithm, Local, Task
 from pfljax.registry import NotNegative, checked
 
@@ -87,10 +86,3 @@ def require_equal_features(task, proxy):
             f"the features of the model have shape {own} and those of the adapter "
             f"{shared}; choose models whose features have one shape"
         )
-
-
-def square_distance(a, b, batch):
-    """Mean over the rows that count, and over features, of (a - b)^2."""
-    square = jnp.square(a - b).reshape(len(a), -1)
-    count = jnp.maximum(jnp.sum(batch.mask), 1)
-    return jnp.sum(batch.mask * jnp.mean(square, 1)) / count

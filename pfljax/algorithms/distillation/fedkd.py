@@ -22,14 +22,12 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from pfljax.algorithms.distillation.fedakt import square_distance
-from pfljax.algorithms.distillation.fml import divergence, reporting
 from pfljax.algorithms.local import local as alone
 from pfljax.core import aggregation, low_rank, tree
 from pfljax.core.keys import derive
-from pfljax.core.losses import cross_entropy
+from pfljax.core.losses import cross_entropy, divergence, square_distance
 from pfljax.core.prototypes import width
-from pfljax.core.training import fit
+from pfljax.core.training import fit, reporting
 from pfljax.core.types import Algorithm, Array, Local, Params, Task
 from pfljax.registry import AtLeastOne, Share, checked
 

@@ -10,15 +10,11 @@ of v_k. Client k is judged by w_k, also before it ever took part. The meme is
 `task.proxy`, or a second model of the task, and begins from a key of its own.
 """
 
-import jax
-import jax.numpy as jnp
-import optax
-
 from pfljax.algorithms.local import local as alone
 from pfljax.core import aggregation
 from pfljax.core.keys import derive
-from pfljax.core.losses import cross_entropy
-from pfljax.core.training import fit
+from pfljax.core.losses import cross_entropy, divergence
+from pfljax.core.training import fit, reporting
 from pfljax.core.types import Algorithm, Local, Task
 from pfljax.registry import Share, checked
 
@@ -57,23 +53,3 @@ def fml(
         train=train,
         aggregate=aggregation.averaging("uniform"),
     )
-
-
-def reporting(objective):
-    """The `gradient` of `fit` for an objective that gives (what is stepped, loss)."""
-    slope_of = jax.grad(objective, has_aux=True)
-
-    def gradient(params, batch, key):
-        grads, loss = slope_of(params, batch, key)
-        return loss, grads
-
-    return gradient
-
-
-def divergence(target, logits, batch):
-    """Mean over the rows that count of KL(target || logits), of constant targets."""
-    fixed = jax.lax.stop_gradient(jax.nn.log_softmax(target))
-    predicted = jax.nn.log_softmax(logits)
-    rows = optax.losses.kl_divergence_with_log_targets(predicted, fixed)
-    count = jnp.maximum(jnp.sum(batch.mask), 1)
-    return jnp.sum(batch.mask * rows) / count

@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 
 from pfljax import models
-from pfljax.algorithms.distillation.fml import divergence, fml
+from pfljax.algorithms.distillation.fml import fml
 from pfljax.algorithms.fedavg import fedavg
 from pfljax.algorithms.local import local as alone
 from pfljax.conformance import Case, toy
 from pfljax.core import aggregation
+from pfljax.core.losses import divergence
 from pfljax.core.optimizers import sgd
 from pfljax.core.types import Batch, Local
 
