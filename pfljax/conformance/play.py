@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import jax
 
-from pfljax import algorithms, engine, registry
+from pfljax import algorithms, engine
 from pfljax.conformance import toy
 from pfljax.conformance.judging import compile_judge
 from pfljax.conformance.script import (
@@ -104,7 +104,7 @@ def compilations() -> Iterator[list[str]]:
 
 def _setting(case: Case, factory: Callable, task: Task) -> engine.Setting:
     """The method with its options, on the toy's rounds."""
-    context = registry.given(factory, rounds=ROUNDS)
+    context = toy.filled_in(factory, ROUNDS)
     return engine.Setting(
         algorithm=factory(task, LOCAL, **case.options, **context),
         local=LOCAL,

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pfljax import engine, models, selection
+from pfljax import engine, models, registry, selection
 from pfljax.core.types import ClientData, Cohort, Examples, Local, Task, Turn
 from pfljax.engine.plan import round_key
 
@@ -46,6 +46,11 @@ def deal(x, y, sizes, held_out=0):
     train = part(offset, sizes)
     test = part(offset + sizes, np.full_like(sizes, held_out))
     return train, test
+
+
+def filled_in(factory, rounds):
+    """What a run of so many rounds fills in of a method's keywords."""
+    return registry.given(factory, rounds=rounds, most_rows=max(SIZES), public_rows=0)
 
 
 def one(data, k):

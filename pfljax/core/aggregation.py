@@ -63,6 +63,28 @@ def reported(cohort: Cohort) -> Array:
     return cohort.draws * cohort.mask
 
 
+def senders(cohort: Cohort) -> dict[int, Cohort]:
+    """Who sent each stack of uploads, by the number of their architecture.
+
+    For methods with an `Algorithm.architecture`. A slot that nobody fills has the id C,
+    and weight, mask and draws 0.
+    """
+
+    def those_at(places: Array) -> Cohort:
+        def taken(leaf: Array, none: Any) -> Array:
+            return leaf.at[places].get(mode="fill", fill_value=none)
+
+        return cohort._replace(
+            ids=taken(cohort.ids, cohort.num_clients),
+            weight=taken(cohort.weight, 0),
+            mask=taken(cohort.mask, 0),
+            draws=taken(cohort.draws, 0),
+            places=(),
+        )
+
+    return {number: those_at(places) for number, places in cohort.places.items()}
+
+
 def mean(uploads: Any, weight: Array) -> Any:
     """Weighted mean, summed in the cohort's order."""
 

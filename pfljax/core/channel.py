@@ -240,6 +240,22 @@ def chain(channels: Sequence[Channel]) -> Channel:
     )
 
 
+def again(channel: Channel) -> Channel:
+    """The channel in a further exchange of a round: other noise, the same state."""
+
+    def send(state: Any, key: Key, origin: Origin, upload: Upload) -> Upload:
+        return channel.send(state, derive(key, "then"), origin, upload)
+
+    def receive(
+        state: Any, key: Key, uploads: Upload, cohort: Cohort
+    ) -> tuple[Upload, Any]:
+        return channel.receive(state, derive(key, "then"), uploads, cohort)
+
+    if channel.receive is as_received:
+        return channel._replace(send=send)
+    return channel._replace(send=send, receive=receive)
+
+
 def make(choices: Sequence[Choice]) -> Channel | None:
     """The channel of names such as "clip:norm=1.0", in that order; None for no name.
 

@@ -53,11 +53,11 @@ def traffic_of(
     input_shape: tuple[int, ...],
     through: Channel | None = None,
 ) -> Traffic:
-    """Bytes of message and upload, those of `exchange_of`."""
-    exchange = exchange_of(algorithm, task, num_clients, input_shape, through)
+    """Bytes of messages and uploads, those of `exchanges_of`."""
+    sent = exchanges_of(algorithm, task, num_clients, input_shape, through)
     return Traffic(
-        down=tree.nbytes(exchange.message),
-        up=tree.nbytes(exchange.upload),
+        down=sum(tree.nbytes(exchange.message) for exchange in sent),
+        up=sum(tree.nbytes(exchange.upload) for exchange in sent),
     )
 
 
@@ -90,23 +90,39 @@ def exchange_of(
     input_shape: tuple[int, ...],
     through: Channel | None = None,
 ) -> Exchange:
-    """What is sent in a round, traced: nothing is run.
+    """What is sent first in a round, or all that is; see `exchanges_of`."""
+    return exchanges_of(algorithm, task, num_clients, input_shape, through)[0]
+
+
+def exchanges_of(
+    algorithm: Algorithm,
+    task: Task,
+    num_clients: int,
+    input_shape: tuple[int, ...],
+    through: Channel | None = None,
+) -> list[Exchange]:
+    """What is sent in a round, first and `then`, traced: nothing is run.
 
     Raises:
       ValueError: uploads of this method cannot go `through` this channel.
     """
 
-    def exchange(key: Key, data: ClientData) -> Exchange:
+    def exchanges(key: Key, data: ClientData) -> list[Exchange]:
         server, client, turn = first_turn(algorithm, task, num_clients, key, data)
-        message = algorithm.message(turn, server, client)
-        _, upload, _ = algorithm.train(turn, message, client, data)
-        if through is not None:
-            upload = channel.sent(
-                through, algorithm, through.init(), key, message, client, upload
-            )
-        origin = algorithm.origin(message, client, upload)
-        return Exchange(message=message, origin=origin, upload=upload)
+        sent = []
+        one = algorithm
+        while one is not None:
+            message = one.message(turn, server, client)
+            _, upload, _ = one.train(turn, message, client, data)
+            if through is not None:
+                upload = channel.sent(
+                    through, one, through.init(), key, message, client, upload
+                )
+            origin = one.origin(message, client, upload)
+            sent.append(Exchange(message=message, origin=origin, upload=upload))
+            one = one.then
+        return sent
 
     key: Any = jax.eval_shape(jax.random.key, 0)
     data = shapes_of_client(input_shape)
-    return jax.eval_shape(exchange, key, data)
+    return jax.eval_shape(exchanges, key, data)

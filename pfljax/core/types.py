@@ -86,6 +86,10 @@ class Task(NamedTuple):
     proxy: "Task | None" = None
     # Of the features of one row, such as (512,); () where the task does not say.
     feature_shape: tuple[int, ...] = ()
+    # The tasks of all architectures of the federation, and which of them this one is;
+    # () where there is one. A method whose server has a model of each needs them.
+    peers: tuple["Task", ...] = ()
+    number: int = 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -137,6 +141,9 @@ class Cohort(NamedTuple):
     round: Array  # i32[], 0 for the first
     key: Key  # the server's own of this round
     public: ClientData  # the rows that the server holds; size 0 where there are none
+    # Of uploads by architecture: the place in the cohort of each of a stack, by the
+    # architecture's number, i32[M_g]; past the end for a slot that nobody fills.
+    places: Any = ()
 
 
 def of_message(message: Message, client: Client, upload: Upload) -> Origin:
@@ -169,6 +176,13 @@ class Algorithm(NamedTuple):
     # step. Zeros where the upload is a difference; None at leaves that say for whom it
     # is, or count. The client's state is that before training.
     origin: Callable[[Message, Client, Upload], Origin] = of_message
+    # The number of the client's architecture (`Task.number`), if uploads differ by it:
+    # `aggregate` takes a dict of stacks by number then, one of each architecture that
+    # sent, and `aggregation.senders` has the cohort of each. None where all are alike.
+    architecture: int | None = None
+    # What the same cohort does next in the same round: its `message`, `train` and
+    # `aggregate` follow those here, on the states as these left them.
+    then: "Algorithm | None" = None
 
 
 class RunState(NamedTuple):

@@ -9,9 +9,11 @@ the member 4, and in group b (1 3 5) the members 1 and 3:
     group a   ids 4 - -   rows in its stack 2 - -   places in the cohort 1 - -
     group b   ids 1 3 -   rows in its stack 0 1 -   places in the cohort 0 2 -
 
-What members send is put into their places in the cohort, and aggregated once.
+What members send is put into their places in the cohort, and aggregated once. Uploads
+that differ by architecture stay a stack a group, beside the places of its members.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -51,13 +53,20 @@ def train_cohort(
 ) -> tuple[Any, Any, Metrics]:
     """`cohort_training.train_cohort`, group by group; uploads by place in the cohort.
 
+    Uploads that differ by architecture are (stacks, their places), both by number.
+
     Raises:
       ValueError: groups send what does not stack.
     """
+    number = setting.algorithm.architecture
     if setting.groups is None:
-        return cohort_training.train_cohort(
+        clients, uploads, metrics = cohort_training.train_cohort(
             setting, state, train, turns, public, weight
         )
+        if number is not None:
+            everywhere = jnp.arange(turns.ids.shape[0])
+            uploads = {number: uploads}, {number: everywhere}
+        return clients, uploads, metrics
     num_clients = train.size.shape[0]
     clients = []
     sent = []
@@ -71,9 +80,14 @@ def train_cohort(
             of_group, of_stack, train, members, public
         )
         clients.append(stack)
-        sent.append((members.place, (uploads, metrics)))
-    uploads, metrics = _in_place(sent, turns.ids.shape[0])
-    return tuple(clients), uploads, metrics
+        sent.append((members.place, uploads, metrics))
+    places, uploads, metrics = zip(*sent, strict=True)
+    cohort = turns.ids.shape[0]
+    metrics = _in_place(places, metrics, cohort)
+    if number is not None:
+        by_number = dict(enumerate(uploads)), dict(enumerate(places))
+        return tuple(clients), by_number, metrics
+    return tuple(clients), _in_place(places, uploads, cohort), metrics
 
 
 def _members(groups: Groups, turns: Turns, group: int, num_clients: int) -> Turns:
@@ -97,22 +111,22 @@ def _members(groups: Groups, turns: Turns, group: int, num_clients: int) -> Turn
     return jax.tree.map(of_field, members, nobody(num_clients))
 
 
-def _in_place(sent: list[tuple[Array, Any]], cohort: int) -> Any:
+def _in_place(places: Sequence[Array], sent: Sequence[Any], cohort: int) -> Any:
     """What the groups sent, [M, ...], each member's in its place; zeros elsewhere."""
 
     def nothing(leaf: Array) -> Array:
         return jnp.zeros((cohort, *leaf.shape[1:]), leaf.dtype)
 
-    _, of_first = sent[0]
+    of_first = sent[0]
     in_place = jax.tree.map(nothing, of_first)
-    for places, of_group in sent:
+    for places_of_group, of_group in zip(places, sent, strict=True):
         change = contract.first_change(_one(of_first), _one(of_group))
         if change is not None:
             raise ValueError(
                 "clients of different architectures send what does not stack: "
                 f"{change}; choose a method that sends the same of every architecture"
             )
-        in_place = tree.put(in_place, places, of_group)
+        in_place = tree.put(in_place, places_of_group, of_group)
     return in_place
 
 

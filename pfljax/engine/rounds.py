@@ -3,7 +3,7 @@
     ids = selection.choose; budgets = selection.work            (plan)
     chunks of `width` clients: vmap of message -> train         (cohort_training)
         -> channel.send; scatter the clients' new states
-    channel.receive -> aggregate; selection.update              (here)
+    channel.receive -> aggregate; what is `then`; selection.update   (here)
     where the aggregate is a mean, large uploads are summed     (summing)
 
 Keys derive from seed, round, client id and purpose, so results depend neither on
@@ -29,7 +29,7 @@ from pfljax.core.types import (
 from pfljax.engine import contract, mesh, summing
 from pfljax.engine.groups import train_cohort
 from pfljax.engine.plan import Turns, cohort_of, plan
-from pfljax.engine.setting import Setting
+from pfljax.engine.setting import Setting, exchanges
 
 
 def one_round(
@@ -54,12 +54,38 @@ def one_round(
     """
     turns = plan(setting, state, train, resident)
     cohort = cohort_of(state, train, turns, public)
+    metrics: Metrics = {}
+    after = state
+    for exchange in exchanges(setting):
+        after, of_exchange = _exchange(exchange, after, train, turns, cohort, public)
+        metrics |= of_exchange
+    contract.check_metrics(metrics)
+    counted = (turns.draws * turns.mask).astype(jnp.int32)
+    after = after._replace(
+        round=state.round + 1,
+        # An empty slot has the id C, past the end: it is dropped.
+        participations=state.participations.at[turns.ids].add(counted, mode="drop"),
+        cohort=turns.drawn,
+        selection=setting.selection.update(state.selection, cohort, metrics),
+    )
+    return after, _means(turns, metrics)
+
+
+def _exchange(
+    setting: Setting,
+    state: RunState,
+    train: ClientData,
+    turns: Turns,
+    cohort: Cohort,
+    public: ClientData | None,
+) -> tuple[RunState, Metrics]:
+    """The states and metrics of the clients after one exchange with the server."""
     weight = summing.weight_of(setting, state.server, cohort)
     clients, uploads, metrics = train_cohort(
         setting, state, train, turns, public, weight
     )
     if weight is None:
-        uploads, channel_state = _receive(setting, state, uploads, cohort)
+        uploads, cohort, channel_state = _receive(setting, state, uploads, cohort)
         server = setting.algorithm.aggregate(state.server, uploads, cohort)
     else:
         server = summing.mean_of(uploads, weight)
@@ -67,32 +93,39 @@ def one_round(
     contract.check_state(setting.algorithm, "aggregate", "server", state.server, server)
     # Weights of a round without reports sum to 0: what `aggregate` made of them goes.
     server = tree.where(_anybody(turns), server, state.server)
-    counted = (turns.draws * turns.mask).astype(jnp.int32)
-    after = RunState(
-        key=state.key,
-        round=state.round + 1,
+    after = state._replace(
         server=mesh.whole(setting.mesh, server),
         clients=clients,
-        # An empty slot has the id C, past the end: it is dropped.
-        participations=state.participations.at[turns.ids].add(counted, mode="drop"),
-        cohort=turns.drawn,
-        selection=setting.selection.update(state.selection, cohort, metrics),
         channel=channel_state,
     )
-    return after, _means(turns, metrics)
+    return after, metrics
 
 
 def _receive(
     setting: Setting,
     state: RunState,
-    uploads: Any,
+    sent: Any,
     cohort: Cohort,
-) -> tuple[Any, Any]:
-    """The uploads as the server gets them, and what the channel remembers."""
+) -> tuple[Any, Cohort, Any]:
+    """(uploads as the server gets them, who sent them, what the channel remembers)."""
+    channel_state = state.channel
+    alike = setting.algorithm.architecture is None
+    uploads, places = (sent, ()) if alike else sent
+    cohort = cohort._replace(places=places)
     if setting.channel is None:
-        return uploads, state.channel
-    channel_key = derive(cohort.key, "channel")
-    return setting.channel.receive(state.channel, channel_key, uploads, cohort)
+        return uploads, cohort, channel_state
+    receive = setting.channel.receive
+    key = derive(cohort.key, "channel")
+    if alike:
+        uploads, channel_state = receive(channel_state, key, uploads, cohort)
+        return uploads, cohort, channel_state
+    # Uploads of two architectures have other shapes: the channel sees one at a time.
+    received = {}
+    for number, senders in aggregation.senders(cohort).items():
+        received[number], channel_state = receive(
+            channel_state, derive(key, str(number)), uploads[number], senders
+        )
+    return received, cohort, channel_state
 
 
 def _anybody(turns: Turns) -> Array:

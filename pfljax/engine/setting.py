@@ -4,6 +4,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from pfljax.core import channel
 from pfljax.core.channel import Channel
 from pfljax.core.types import Algorithm, Local, Task
 from pfljax.engine.mesh import Grid
@@ -46,3 +47,24 @@ class Setting(NamedTuple):
     mesh: Grid | None = None  # several devices (pfljax.engine.mesh); None for one
     channel: Channel | None = None  # what happens to uploads on their way
     groups: Groups | None = None  # of architectures; None for one that all have
+
+
+def exchanges(setting: Setting) -> list[Setting]:
+    """The setting of each exchange of a round: the method's own, and what is `then`."""
+    every = []
+    while True:
+        every.append(setting)
+        algorithm = setting.algorithm.then
+        if algorithm is None:
+            return every
+        setting = setting._replace(
+            algorithm=algorithm,
+            groups=setting.groups and _then(setting.groups),
+            channel=setting.channel and channel.again(setting.channel),
+        )
+
+
+def _then(groups: Groups) -> Groups:
+    """The groups with what each does next in a round."""
+    algorithms: Any = tuple(algorithm.then for algorithm in groups.algorithms)
+    return groups._replace(algorithms=algorithms)

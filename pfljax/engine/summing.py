@@ -36,8 +36,8 @@ def weight_of(setting: Setting, server: Any, cohort: Cohort) -> Array | None:
     average = setting.algorithm.aggregate
     if not isinstance(average, Averaging) or not _separate(setting.channel):
         return None
-    if setting.groups is not None:  # whose uploads go into their places first
-        return None
+    if setting.groups is not None or setting.algorithm.architecture is not None:
+        return None  # whose uploads go into their places, or are told apart, first
     devices = setting.mesh.size if setting.mesh else 1
     slots = cohort.ids.shape[0] // devices
     # The mean is the new server: an upload has its shapes.

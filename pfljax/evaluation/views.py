@@ -149,10 +149,29 @@ def after_training(
     A method makes it of the server's state and the client's, so the upload has to reach
     a server: a copy, to which this client alone reports.
     """
-    message = algorithm.message(turn, server, client)
-    client, upload, _ = algorithm.train(turn, message, client, data)
-    uploads = jax.tree.map(lambda leaf: leaf[None], upload)
-    server = algorithm.aggregate(server, uploads, cohort_of_one(turn, data))
+    exchange = algorithm
+    while exchange is not None:
+        server, client = _exchanged(exchange, turn, server, client, data)
+        exchange = exchange.then
     turn = turn._replace(round=turn.round + 1)  # one more is finished
     took_part = jnp.bool_(True)
     return personal_model(algorithm, turn, server, client, data, took_part)
+
+
+def _exchanged(
+    algorithm: Algorithm,
+    turn: Turn,
+    server: Any,
+    client: Any,
+    data: ClientData,
+) -> tuple[Any, Any]:
+    """(server, client) after an exchange in which this client alone reports."""
+    message = algorithm.message(turn, server, client)
+    client, upload, _ = algorithm.train(turn, message, client, data)
+    uploads = jax.tree.map(lambda leaf: leaf[None], upload)
+    cohort = cohort_of_one(turn, data)
+    number = algorithm.architecture
+    if number is not None:
+        uploads = {number: uploads}
+        cohort = cohort._replace(places={number: jnp.zeros(1, jnp.int32)})
+    return algorithm.aggregate(server, uploads, cohort), client

@@ -11,7 +11,9 @@ from pfljax.registry.names import require, unknown
 
 Built = TypeVar("Built")
 Arguments = ParamSpec("Arguments")
-FILLED_IN = ("rounds",)  # keywords that the experiment fills in, not the user
+# Keywords that a run fills in, not the user: its number of rounds, the training rows
+# of its largest client, and the rows of its server.
+FILLED_IN = ("rounds", "most_rows", "public_rows")
 
 
 def options(factory: Callable) -> dict[str, inspect.Parameter]:

@@ -12,10 +12,11 @@ import jax
 
 from pfljax import algorithms, models, registry
 from pfljax.core import tree
-from pfljax.core.communication import exchange_of
+from pfljax.core.communication import Traffic, exchanges_of, traffic_of
 from pfljax.core.types import Algorithm, Local, Task
 from pfljax.engine.contract import first_change
-from pfljax.engine.setting import Groups
+from pfljax.engine.setting import Groups, Setting
+from pfljax.engine.state import stacks_of
 from pfljax.models.groups import GROUPS, features
 from pfljax.registry import Choice, choose
 from pfljax.runs.settings import Experiment
@@ -115,17 +116,40 @@ def _difference(
 def _shared(
     algorithm: Algorithm, task: Task, num_clients: int, input_shape: tuple[int, ...]
 ) -> Any:
-    """What is alike for all clients, as shapes: the server, message and upload."""
+    """What is alike for all clients, as shapes: the server, and mostly the traffic."""
 
     def server(key: Any) -> Any:
         return algorithm.init(task.init(key), num_clients, key)
 
     key: Any = jax.eval_shape(jax.random.key, 0)
-    exchange = exchange_of(algorithm, task, num_clients, input_shape)
-    shared = jax.eval_shape(server, key), exchange
+    shared: Any = (jax.eval_shape(server, key),)
+    if algorithm.architecture is None:
+        shared += tuple(exchanges_of(algorithm, task, num_clients, input_shape))
     # By path: a tree that was split off a model has places for its other leaves.
     leaves = jax.tree_util.tree_leaves_with_path(shared)
     return {jax.tree_util.keystr(path): leaf for path, leaf in leaves}
+
+
+def traffic(
+    setting: Setting, task: Task, num_clients: int, input_shape: tuple[int, ...]
+) -> Traffic:
+    """Bytes of a client's exchange in a round; of several architectures, the mean.
+
+    Raises:
+      ValueError: uploads of the method cannot go through the channel.
+    """
+    down = up = 0
+    for stack in stacks_of(setting._replace(mesh=None), task, num_clients):
+        sent = traffic_of(
+            stack.algorithm,
+            stack.task,
+            num_clients,
+            input_shape,
+            through=setting.channel,
+        )
+        down += len(stack.ids) * sent.down
+        up += len(stack.ids) * sent.up
+    return Traffic(down=round(down / num_clients), up=round(up / num_clients))
 
 
 def taking_several() -> list[str]:
@@ -146,7 +170,7 @@ def taking_several() -> list[str]:
 def takes_several(factory: Callable, options: Mapping[str, Any]) -> bool:
     """Whether the method's server and traffic are alike whatever the client's model."""
     local = Local(0.1, batch_size=2)
-    context = registry.given(factory, rounds=1)
+    context = registry.given(factory, rounds=1, most_rows=1, public_rows=1)
     methods = [factory(task, local, **options, **context) for task in _two_models()]
     groups = Groups(tuple(methods), _two_models(), (0, 1))
     return _difference(groups, 2, (3,)) is None

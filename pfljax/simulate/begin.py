@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pfljax.core.communication import Traffic, traffic_of
+from pfljax.core.communication import Traffic
 from pfljax.core.types import Task
 from pfljax.data import Federation
 from pfljax.models import check_task
@@ -83,12 +83,8 @@ def _prepare(
     if task is not None:
         check_task(task, input_shape, federation.num_classes)
     sim = width.choose(experiment, federation, task, path, alone)
-    traffic = traffic_of(
-        sim.setting.algorithm,
-        sim.task,
-        federation.num_clients,
-        input_shape,
-        through=sim.setting.channel,
+    traffic = architectures.traffic(
+        sim.setting, sim.task, federation.num_clients, input_shape
     )
     return Run(
         experiment=experiment,

@@ -15,7 +15,7 @@ from pfljax.engine import Setting, mesh
 from pfljax.registry import Choice
 from pfljax.runs.groups import Training
 from pfljax.runs.settings import Experiment
-from pfljax.runtime.programs import kept
+from pfljax.runtime.programs import Same, kept
 from pfljax.simulate import architectures, methods
 
 # Clients under one vmap, by platform; None is the whole cohort. On CPUs a loop was
@@ -33,6 +33,7 @@ class Shape(NamedTuple):
     shift: Any
     scale: Any
     sizes: tuple[int, ...] | None  # training rows, where cohorts are drawn by size
+    rows: tuple[tuple[str, int], ...] = ()  # of `rows_of`, what the method asks for
 
 
 def shape_of(experiment: Experiment, federation: Federation) -> Shape:
@@ -40,6 +41,8 @@ def shape_of(experiment: Experiment, federation: Federation) -> Shape:
     sizes = None
     if registry.given(_selection(experiment), sizes=True):
         sizes = tuple(np.asarray(federation.train.size).tolist())
+    factory = algorithms.method(experiment.method.algorithm)
+    asked = registry.given(factory, **rows_of(federation))
     return Shape(
         num_clients=federation.num_clients,
         input_shape=federation.train.examples.x.shape[1:],
@@ -47,7 +50,17 @@ def shape_of(experiment: Experiment, federation: Federation) -> Shape:
         shift=_hashable(federation.shift),
         scale=_hashable(federation.scale),
         sizes=sizes,
+        rows=tuple(asked.items()),
     )
+
+
+def rows_of(federation: Federation) -> dict[str, int]:
+    """What a run fills in of a method's keywords, beside its number of rounds."""
+    public = federation.public
+    return {
+        "most_rows": int(np.max(federation.train.size)),
+        "public_rows": 0 if public is None else int(public.size),
+    }
 
 
 def _hashable(value: Any) -> Any:
@@ -85,7 +98,19 @@ def make_tasks(experiment: Experiment, shape: Shape) -> list[Task]:
     if not choices:
         choices = [chosen_model(experiment, shape.input_shape)]
     proxy = architectures.proxy_of(experiment, make)
-    return [make(choice, proxy) for choice in choices]
+    tasks = [make(choice, proxy) for choice in choices]
+    if len(tasks) == 1:
+        return tasks
+    return list(_together(tuple(map(Same, tasks))))
+
+
+@kept
+def _together(tasks: tuple[Same, ...]) -> tuple[Task, ...]:
+    """The tasks, each of which knows all."""
+    peers = tuple(task.value for task in tasks)
+    return tuple(
+        task._replace(peers=peers, number=number) for number, task in enumerate(peers)
+    )
 
 
 @kept
@@ -146,6 +171,7 @@ def make_setting(experiment: Experiment, task: Task, shape: Shape) -> Setting:
     factory = algorithms.method(name)
     options = dict(experiment.method.hyper)
     options |= registry.given(factory, rounds=experiment.participation.rounds)
+    options |= dict(shape.rows)
 
     def make(task: Task) -> Algorithm:
         return methods.build(name, task, local, options)

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from pfljax import algorithms, registry
 from pfljax.core import tree
 from pfljax.core.types import ClientData, RunState, Task
 from pfljax.data import Federation, check_federation
@@ -81,13 +82,16 @@ def load_task(path: str | Path, client: int = 0) -> Task:
         )
     if "input_shape" not in manifest:
         raise folder.FolderError(f"{path} is of an older pfljax; run it again")
+    factory = algorithms.method(experiment.method.algorithm)
     shape = components.Shape(
         num_clients=len(manifest["clients"]),
         input_shape=tuple(manifest["input_shape"]),
         num_classes=manifest["num_classes"],
         shift=manifest["shift"],
         scale=manifest["scale"],
-        sizes=None,  # of who is drawn, which no model depends on
+        # Of who is drawn and of how many rows there are: no model depends on them.
+        sizes=None,
+        rows=tuple(registry.given(factory, most_rows=1, public_rows=1).items()),
     )
     task = components.make_task(experiment, shape)
     setting = components.make_setting(experiment, task, shape)

@@ -87,6 +87,11 @@ def _own(
 ) -> Algorithm:
     """The method of a user's file, whose functions tell of their mistakes."""
     algorithm = _telling("factory", factory, file)(task, local, **options)
+    return _all_telling(algorithm, file)
+
+
+def _all_telling(algorithm: Algorithm, file: Path) -> Algorithm:
+    """The method, and what it does `then`, whose functions tell of their mistakes."""
     functions = {}
     for role, parameters in PARAMETERS.items():
         function: Any = getattr(algorithm, role)
@@ -96,6 +101,8 @@ def _own(
             f"{file}: `{role}` of the method {file.stem!r}", function, parameters
         )
         functions[role] = _telling(role, function, file)
+    if algorithm.then is not None:
+        functions["then"] = _all_telling(algorithm.then, file)
     return algorithm._replace(**functions)
 
 

@@ -10,12 +10,11 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from pfljax.core.communication import traffic_of
 from pfljax.core.types import Task
 from pfljax.models import check_task
 from pfljax.runs.config import UNHASHED
 from pfljax.runs.settings import Experiment, flat
-from pfljax.simulate import components, judged
+from pfljax.simulate import architectures, components, judged
 from pfljax.simulate.components import Shape
 from pfljax.sweep.points import Point
 
@@ -139,13 +138,7 @@ def _check_built(experiment: Experiment, shape: Shape, task: Task | None) -> Non
     setting = components.make_setting(on_one_device, model, shape)
     name = experiment.method.algorithm
     judged.check(name, setting, model, shape.num_clients, shape.input_shape)
-    traffic_of(
-        setting.algorithm,
-        model,
-        shape.num_clients,
-        shape.input_shape,
-        through=setting.channel,
-    )
+    architectures.traffic(setting, model, shape.num_clients, shape.input_shape)
 
 
 def _static(experiment: Experiment, traced: Traced) -> Experiment:

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import declared
-from pfljax import algorithms, engine, models, registry, selection
+from pfljax import algorithms, engine, models, selection
 from pfljax.algorithms.clustering import ifca as ifca_file
 from pfljax.algorithms.clustering.ifca import ifca
 from pfljax.algorithms.decoupling import lg_fedavg as lg_file
@@ -109,7 +109,7 @@ CASES = [case for cases in declared.of_all().values() for case in cases]
 def test_clip_of_any_method_is_of_what_a_client_changed(case):
     """A large norm changes no bit; a tiny one leaves the origin, and what has none."""
     factory = algorithms.method(case.name)
-    options = {**case.options, **registry.given(factory, rounds=2)}
+    options = {**case.options, **toy.filled_in(factory, rounds=2)}
     method = factory(toy.classifier(), LOCAL, **options)
     message, client, upload = an_exchange(method)
     same = through("clip:norm=1e30", method, message, client, upload)
