@@ -105,7 +105,7 @@ def compile_rounds(setting: engine.Setting) -> Any:
             selection=selection_of(script),
             channel=counting(script.held_back),
         )
-        return rounds(acted, state, train, count, ROUNDS)
+        return rounds(acted, state, train, count, ROUNDS, public=toy.public())
 
     return jax.jit(run, donate_argnums=0)
 
@@ -175,4 +175,5 @@ def _with_keys(keys: Array, algorithm: Algorithm) -> Algorithm:
     def train(turn, message, client, data):
         return algorithm.train(keyed(turn), message, client, data)
 
-    return algorithm._replace(message=message, train=train)
+    then = algorithm.then and _with_keys(keys, algorithm.then)
+    return algorithm._replace(message=message, train=train, then=then)

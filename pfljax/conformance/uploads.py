@@ -14,6 +14,7 @@ from pfljax.conformance.script import ASKED, CLIENTS, ROUNDS, as_written
 from pfljax.core import origins
 from pfljax.core.channel import CHANNELS, chain, krum, median, trimmed_mean
 from pfljax.core.communication import exchange_of
+from pfljax.engine.setting import exchanges
 
 ONE_FOR_ALL = (median, trimmed_mean, krum)
 
@@ -21,7 +22,8 @@ ONE_FOR_ALL = (median, trimmed_mean, krum)
 def channels_fit(played: Played) -> None:
     """Channels may stand before `aggregate`, and what they remember is kept."""
     uploads = [float(state.channel) for state in played.states]
-    chex.assert_equal(uploads, [ASKED * count for count in range(ROUNDS + 1)])
+    each_round = ASKED * len(exchanges(played.setting))
+    chex.assert_equal(uploads, [each_round * count for count in range(ROUNDS + 1)])
     # All that pfljax has, by shapes: they compute with every leaf of an upload.
     factories = list(CHANNELS.values())
     exchange = exchange_of(played.setting.algorithm, played.task, CLIENTS, (3,))
