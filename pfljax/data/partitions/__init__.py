@@ -16,6 +16,7 @@ from pfljax.data.partitions.dirichlet import (
     dirichlet_over_clients,
 )
 from pfljax.data.partitions.natural import natural
+from pfljax.data.partitions.pfllib import pfllib_dirichlet, pfllib_pathological
 from pfljax.data.partitions.quantity import iid, quantity_lognormal, quantity_power_law
 from pfljax.data.partitions.shards import shards, shards_in_order
 
@@ -27,6 +28,8 @@ PARTITIONS: dict[str, Callable[..., Partition]] = {
     "dirichlet_over_clients": dirichlet_over_clients,
     "dirichlet_over_classes_by_client": dirichlet_over_classes_by_client,
     "dirichlet_over_classes_at_once": dirichlet_over_classes_at_once,
+    "pfllib_pathological": pfllib_pathological,
+    "pfllib_dirichlet": pfllib_dirichlet,
     "quantity_power_law": quantity_power_law,
     "quantity_lognormal": quantity_lognormal,
     "natural": natural,

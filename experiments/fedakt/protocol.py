@@ -1,0 +1,273 @@
+"""What the experiments of the FedAKT paper share: protocol, methods, tables.
+
+Liu et al., JSA 159 (2025), https://doi.org/10.1016/j.sysarc.2025.103338. 20 clients,
+all take part in 100 rounds of one epoch, batches of 10, SGD at .01. Train and test rows
+are merged, dealt as PFLlib deals them, and a quarter of each client's rows is its test
+set. The paper's accuracies could not be read, only its margins; they stand beside ours.
+
+Assumed: the widths of the five CNNs (`pfljax.models.heterogeneous`). Where the platform
+of the paper has it otherwise than here:
+
+  batches     the last short batch of an epoch is dropped; here it is trained on
+  split       goes on with the stream of the partition; here it is by the run's seed, as
+              are weights and batches, and the partition alone is replayed
+  rows        in CIFAR's own order; here in that of TFDS. Each client has as many rows
+              of each class as there, not the same ones
+  FedGen      labels of the generator by global counts; here as the authors' code has it
+  FedProto    lam weighs a mean of squares; here the distance of class means
+  FedDistill  one table for all clients; here the mean of the others' tables
+  FedKD       sends low rank of the parameters; here of their change
+
+The small scale has every tenth row, narrow models of the same kind, ten rounds, and
+five times the rate, so that ten rounds learn something.
+"""
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import Annotated, Any, Literal, NamedTuple
+
+from tyro.conf import arg
+
+from pfljax.models import groups
+from pfljax.runs.settings import Experiment
+
+# What the replications share lies beside the papers' folders, in no package.
+sys.path.append(str(Path(__file__).parents[1]))
+from shared import best_round, script
+from shared.best_round import Cell, Row
+
+RESULTS = Path(__file__).parent / "results"
+NOTHING: Mapping[str, Any] = MappingProxyType({})
+PROTOCOL = Experiment(
+    dataset="cifar10",
+    clients=20,
+    cohort=20,
+    rounds=100,
+    epochs=1,
+    batch_size=10,
+    lr=0.01,
+    test=0.25,
+    validation=0.0,
+    rows="all",
+    eval_every=1,
+)
+SMALL: dict[str, Any] = {"rounds": 10, "lr": 0.05, "eval_every": 2, "devices": 1}
+# A twelfth of the paper's widths or so: CNN-4 stays the smallest.
+NARROW_FEATURES = 64
+NARROW = (
+    ((8, 16), 64),
+    ((4, 16), 48),
+    ((8, 8), 40),
+    ((4, 4), 24),
+    ((4, 8), 32),
+)
+EQUAL_HIDDEN = {False: 500, True: 32}  # FC2 where heads are shared, by small scale
+CNN_HYPER = {"lam": 3.0}
+TINY_HYPER = {"lam": 0.5}
+CLASSES = {"cifar10": 2, "cifar100": 10, "cifar100_20k": 10, "tiny_imagenet": 20}
+
+
+class Method(NamedTuple):
+    """A row of the tables."""
+
+    algorithm: str
+    hyper: Mapping[str, Any] = NOTHING
+    equal_heads: bool = False  # FC2 is alike in all models
+
+
+METHODS: dict[str, Method] = {
+    "Standalone": Method("local"),
+    "LG-FedAvg": Method("lg_fedavg", equal_heads=True),
+    "FedGen": Method(
+        "fedgen",
+        {
+            "alpha": 1.0,
+            "beta": 0.0,
+            "hidden": 512,
+            "generator_lr": 0.1,
+            "generator_steps": 100,
+        },
+        equal_heads=True,
+    ),
+    "FML": Method("fml", {"alpha": 0.5, "beta": 0.5}),
+    "FedKD": Method("fedkd", {"energy_start": 0.95, "energy_end": 0.95}),
+    "FedDistill": Method("feddistill", {"lam": 1.0}),
+    "FedProto": Method("fedproto", {"lam": 0.1}),
+    "FedAKT": Method("fedakt", CNN_HYPER),
+}
+# Not in the paper: two later methods of the same kind.
+LATER: dict[str, Method] = {
+    "FedTGP": Method("fedtgp", {"lam": 0.1, "tau": 100.0, "server_steps": 100}),
+    "FedGH": Method("fedgh", equal_heads=True),
+}
+ABLATION: dict[str, Method] = {
+    "FedAKT": METHODS["FedAKT"],
+    "FMD only": Method("fedakt", {**CNN_HYPER, "hdu": False}),
+    "HDU only": Method("fedakt", {"lam": 0.0}),
+    "Standalone": METHODS["Standalone"],
+}
+EVERY = {**METHODS, **LATER, **ABLATION}
+
+
+class Column(NamedTuple):
+    """One problem of a table."""
+
+    name: str
+    experiment: Experiment  # at paper scale, without models
+    small: Mapping[str, Any]  # settings of the small scale
+    margin: float | None = None  # published, of FedAKT over the best baseline
+    group: str = "htcnn_akt"
+    hyper: Mapping[str, Mapping[str, Any]] = NOTHING  # in place of the methods'
+    quick: bool = True  # whether it runs at small scale without being named
+
+
+def partition_of(dataset: str, skew: str | float) -> str:
+    """PFLlib's partition of a data set: "pathological", or the alpha of a Dirichlet."""
+    if skew == "pathological":
+        return f"pfllib_pathological:per_client={CLASSES[dataset]}"
+    return f"pfllib_dirichlet:alpha={skew}"
+
+
+def column(
+    dataset: str,
+    skew: str | float,
+    margin: float | None = None,
+    *,
+    group: str = "htcnn_akt",
+    quick: bool = False,
+    **settings: Any,
+) -> Column:
+    """A column of the paper's protocol; `settings` in place of its own."""
+    of_skew = skew if skew == "pathological" else f"Dir({skew})"
+    experiment = PROTOCOL.replace(
+        dataset=dataset,
+        partition=partition_of(dataset, skew),
+        **settings,
+    )
+    tiny = dataset == "tiny_imagenet"
+    return Column(
+        name=f"{dataset} {of_skew}",
+        experiment=experiment.replace(rows="train") if tiny else experiment,
+        small={**SMALL, "dataset": f"{dataset}:every=10"},
+        margin=margin,
+        group=group,
+        hyper={"FedAKT": TINY_HYPER} if tiny else NOTHING,
+        quick=quick,
+    )
+
+
+def models(group: str, equal_heads: bool, small: bool) -> list[str]:
+    """The models of the group; client i has number i mod their number.
+
+    All groups but the ResNets are narrow CNNs at small scale. The heads of groups other
+    than `htcnn_akt` are one layer, and alike.
+    """
+    if not small or group == "htresnet":
+        cnns = group == "htcnn_akt"
+        hidden = f",hidden={EQUAL_HIDDEN[False]}" if equal_heads and cnns else ""
+        width = groups.features(group)
+        return [f"{name}:features={width}{hidden}" for name in groups.group(group)]
+    return [
+        narrow(channels, EQUAL_HIDDEN[True] if equal_heads else hidden)
+        for channels, hidden in NARROW
+    ]
+
+
+def narrow(channels: tuple[int, int], hidden: int) -> str:
+    """A narrow CNN, whose head is FC2 and FC3."""
+    first, second = channels
+    widths = f"({NARROW_FEATURES},{hidden})"
+    return f"htcnn:channels=({first},{second}),hidden={widths},split=1"
+
+
+def experiment_of(
+    problem: Column, label: str, small: bool, method: Method | None = None
+) -> Experiment:
+    """The experiment behind one cell."""
+    method = method or EVERY[label]
+    hyper = {**method.hyper, **problem.hyper.get(label, {})}
+    experiment = problem.experiment.replace(
+        algorithm=method.algorithm,
+        hyper=hyper,
+        models=models(problem.group, method.equal_heads, small),
+        label=label,
+    )
+    return experiment.replace(**problem.small) if small else experiment
+
+
+class Table(NamedTuple):
+    """How a table is written, and what stands beside its numbers."""
+
+    name: str
+    results: Path = RESULTS
+    published: best_round.Published = lambda column, method: None
+    note: Callable[[Column, Sequence[Row]], str] | None = None  # None for `margins`
+    runs: str = "fedakt"  # beginning of the folder of its runs at paper scale
+
+
+def main(
+    doc: str,
+    name: str | Table,
+    problems: Sequence[Column],
+    methods: Mapping[str, Method] = METHODS,
+    later: Mapping[str, Method] = NOTHING,
+) -> list[Row]:
+    """The rows of a table, as the command line asks for it; `later` only if named."""
+    table = Table(name) if isinstance(name, str) else name
+    names = tuple(problem.name for problem in problems)
+    labels = (*methods, *later)
+    quick = tuple(problem.name for problem in problems if problem.quick) or names
+
+    def table_of(
+        scale: Literal["small", "paper"] = "small",
+        seeds: script.Seeds = (0, 1, 2),
+        columns: Annotated[tuple[Literal[names], ...], arg(metavar="COLUMN ...")] = (),
+        only: Annotated[tuple[Literal[labels], ...], arg(metavar="METHOD ...")] = (),
+        rounds: script.Rounds = None,
+        out: Annotated[str | None, arg(help="Runs; else a folder of runs/.")] = None,
+        results: Annotated[str | None, arg(help="Tables; else beside this.")] = None,
+    ) -> list[Row]:
+        small = scale == "small"
+        chosen = columns or (quick if small else names)
+        of_table = [problem for problem in problems if problem.name in chosen]
+        cells = cells_of(of_table, only or tuple(methods), small, rounds)
+        # Tables share their runs: Table 7's first and last case are of Table 3.
+        begin = "fedakt" if small else table.runs
+        folder = Path(out or f"runs/{begin}-{scale}" + (f"-{rounds}" if rounds else ""))
+        rows = best_round.fill(cells, seeds, folder)
+        say = table.note or margins
+        notes = {problem.name: say(problem, rows) for problem in of_table}
+        text = best_round.markdown(rows, table.published, notes)
+        print(text)
+        place = Path(results) if results else table.results
+        best_round.write(place / f"{table.name}_{scale}", rows, text)
+        return rows
+
+    table_of.__doc__ = doc.splitlines()[0]
+    return script.run(table_of)
+
+
+def cells_of(
+    problems: Sequence[Column], labels: Sequence[str], small: bool, rounds: int | None
+) -> list[Cell]:
+    """What is to run."""
+    cells = []
+    for problem in problems:
+        for label in labels:
+            experiment = experiment_of(problem, label, small)
+            if rounds:
+                experiment = experiment.replace(rounds=rounds)
+            cells.append(Cell(problem.name, label, experiment))
+    return cells
+
+
+def margins(problem: Column, rows: Sequence[Row]) -> str:
+    """FedAKT's published margin over the paper's methods beside the measured one."""
+    own = [r for r in rows if r.column == problem.name and r.method in METHODS]
+    measured = best_round.margin(own, "FedAKT")
+    if measured is None:
+        return ""
+    theirs = "not published" if problem.margin is None else f"{problem.margin:+.2f}"
+    return f"FedAKT over the best of the others: {measured:+.2f}; published: {theirs}"

@@ -1,0 +1,137 @@
+"""FedDF. Lin, Kong, Stich, Jaggi, NeurIPS 2020, https://arxiv.org/abs/2006.07242.
+
+    Server   w_g, a model of each architecture g
+    Client   nothing
+    Message  w_g of the client's architecture     Upload  w_k, w_g after local training
+With S the cohort and p the softmax outputs, the server starts the model of each
+architecture at the mean of its uploads, x <- sum_k n_k w_k / sum_k n_k, and takes
+`server_steps` of Adam on its own rows d, whose labels it does not read (Algorithm 3):
+KL(p of mean_k in S f_k(d) || p of f_x(d)).
+All uploads of all architectures are teachers, in evaluation mode. The rate follows a
+cosine to 0, gradients are cut at the norm `clip`. An architecture that sent nothing
+keeps its model. Client k is judged by the model of its architecture.
+
+Differs from the paper: there steps end early where rows with labels, apart from all
+others, say so; here all are taken.
+"""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from pfljax.algorithms.fedavg import fedavg
+from pfljax.core import aggregation, statistics, tree
+from pfljax.core.keys import derive
+from pfljax.core.losses import divergence
+from pfljax.core.minibatches import minibatch
+from pfljax.core.types import Algorithm, Batch, ClientData, Examples, Local, Task
+from pfljax.registry import AtLeastOne, Count, NotNegative, Positive, checked
+
+
+@checked
+def feddf(
+    task: Task,
+    local: Local,
+    *,
+    server_steps: Count = 1000,
+    server_lr: NotNegative = 1e-3,
+    server_batch_size: AtLeastOne = 128,
+    clip: Positive = 5.0,
+    public_rows: Count = 1,
+) -> Algorithm:
+    """Builds FedDF; `server_steps` = 0 with one architecture is FedAvg.
+
+    Raises:
+      ValueError: the server has no rows.
+    """
+    if not public_rows:
+        raise ValueError(
+            "feddf distils on rows of the server, and there are none; give a share of "
+            "the data set to the server, such as public=0.1"
+        )
+    tasks = task.peers or (task,)
+    schedule = optax.cosine_decay_schedule(server_lr, max(server_steps, 1))
+    adam = optax.chain(optax.clip_by_global_norm(clip), optax.adam(schedule))
+    optimizer = statistics.beside(adam)
+
+    def distilled(task, start, pool, target, key):
+        def objective(params, batch, key):
+            logits = task.logits(params, batch, key)
+            return divergence(target[batch.y], logits, batch)
+
+        def step(index, carry):
+            params, moments = carry
+            batch = minibatch(pool, index, key, server_batch_size)
+            step_key = jax.random.fold_in(key, index)
+            grads = jax.grad(objective)(params, batch, step_key)
+            updates, moments = optimizer.update(grads, moments, params)
+            return optax.apply_updates(params, updates), moments
+
+        carry = start, optimizer.init(start)
+        student, _ = jax.lax.fori_loop(0, server_steps, step, carry)
+        return student
+
+    def init(params, num_clients, key):
+        key = derive(key, "models")
+        models = [peer.init(key) for peer in tasks]
+        models[task.number] = params
+        return tuple(models)
+
+    def aggregate(models, uploads, cohort):
+        senders = aggregation.senders(cohort)
+        pool = with_numbers(cohort.public)
+        target = taught(tasks, uploads, senders, pool, server_batch_size)
+        after = list(models)
+        for number, sent in uploads.items():
+            weight = aggregation.by_rows(senders[number])
+            start = aggregation.mean(sent, weight)
+            key = derive(cohort.key, f"student {number}")
+            student = distilled(tasks[number], start, pool, target, key)
+            after[number] = tree.where(weight.sum() > 0, student, models[number])
+        return tuple(after)
+
+    method = fedavg(task, local)._replace(
+        init=init,
+        message=lambda turn, models, client: models[task.number],
+        aggregate=aggregate,
+        architecture=task.number,
+    )
+    if len(tasks) == 1:
+        return method._replace(server_model=lambda models: models[0])
+    return method._replace(
+        server_model=None,
+        personal=lambda turn, models, client, data: models[task.number],
+    )
+
+
+def with_numbers(public):
+    """The server's rows, labelled by their numbers: a minibatch says which it has."""
+    numbers = jnp.arange(len(public.examples.y), dtype=jnp.int32)
+    return ClientData(
+        examples=Examples(public.examples.x, numbers),
+        offset=public.offset,
+        size=public.size,
+    )
+
+
+def taught(tasks, uploads, senders, pool, batch_size):
+    """The mean logits of all that was sent, on each of the server's rows, f32[P, K]."""
+    weight = {number: aggregation.reported(who) for number, who in senders.items()}
+    count = sum(jnp.sum(each) for each in weight.values())
+    rows = len(pool.examples.y)
+
+    def of_batch(start):
+        index = jnp.minimum(start + jnp.arange(batch_size), rows - 1)
+        batch = Batch.of_rows(pool.examples.x[index])
+        total = 0.0
+        for number, sent in uploads.items():
+            predict = partial(tasks[number].predict, batch=batch)
+            # One after another: the logits of all are small, and their layers are not.
+            logits = jax.lax.map(predict, sent)
+            total += jnp.tensordot(weight[number], logits, 1, precision="highest")
+        return total / jnp.maximum(count, 1)
+
+    logits = jax.lax.map(of_batch, jnp.arange(0, rows, batch_size))
+    return logits.reshape(-1, logits.shape[-1])[:rows]
