@@ -78,11 +78,15 @@ def test_a_round_keeps_all_shapes_and_makes_logits(case, name):
         params, data = task.init(key), ClientData(pool, zero, zero + ROWS)
         server = algorithm.init(params, CLIENTS, key)
         client = algorithm.init_client(params, zero, key)
-        turn = toy.turn(key, zero + 1, zero + 3, zero, CLIENTS)
+        turn = toy.turn(key, zero + 1, zero + 3, zero, CLIENTS)._replace(public=data)
         message = algorithm.message(turn, server, client)
         after, upload, _ = algorithm.train(turn, message, client, data)
         uploads = jax.tree.map(lambda leaf: jnp.stack([leaf] * COHORT), upload)
-        cohort = toy.cohort(jnp.ones(COHORT), CLIENTS)
+        cohort = toy.cohort(jnp.ones(COHORT), CLIENTS)._replace(public=data)
+        number = algorithm.architecture
+        if number is not None:
+            uploads = {number: uploads}
+            cohort = cohort._replace(places={number: jnp.arange(COHORT)})
         end = algorithm.aggregate(server, uploads, cohort)
         model = views.personal_model(algorithm, turn, end, after, data, jnp.bool_(True))
         logits = algorithm.predict(model, Batch.of_rows(pool.x))

@@ -152,11 +152,13 @@ def methods_table() -> str:
 def _header(doc: str) -> tuple[str, str, str]:
     """(paper as a link, server's state, client's state) of a method's docstring."""
     link = re.search(r"https?://\S*[^\s.,]", doc)
-    table = re.search(r"Server\s+(.+?)\s{2,}Client\s+(.+)", doc)
+    # What a server keeps may take two lines.
+    table = re.search(r"Server\s+((?s:.+?))\s{2,}Client\s+(.+)", doc)
     if link is None or table is None:
         raise ValueError(f"a method's docstring needs a link and the table: {doc!r}")
     paper = " ".join(doc[: link.start()].split()).rstrip(",")
-    return f"[{paper}]({link.group()})", table.group(1), table.group(2).strip()
+    server = " ".join(table.group(1).split())
+    return f"[{paper}]({link.group()})", server, table.group(2).strip()
 
 
 def _bytes(factory: Callable) -> tuple[int, int]:

@@ -85,6 +85,20 @@ def senders(cohort: Cohort) -> dict[int, Cohort]:
     return {number: those_at(places) for number, places in cohort.places.items()}
 
 
+def gathered(uploads: Any, cohort: Cohort) -> tuple[Any, Cohort]:
+    """(uploads, the cohort) by client id, for a server that computes on with all.
+
+    Of several devices each gets the uploads of all by this gather, once: what follows
+    would be exchanged between devices every time.
+    """
+    order = jnp.argsort(cohort.ids)
+    ids, weight, mask, draws = tree.take(
+        (cohort.ids, cohort.weight, cohort.mask, cohort.draws), order
+    )
+    in_order = cohort._replace(ids=ids, weight=weight, mask=mask, draws=draws)
+    return tree.take(uploads, order), in_order
+
+
 def mean(uploads: Any, weight: Array) -> Any:
     """Weighted mean, summed in the cohort's order."""
 

@@ -110,6 +110,15 @@ def take(stacked: Tree, rows: Array) -> Tree:
     return jax.tree.map(of_leaf, stacked)
 
 
+def row_or_zeros(stacked: Tree, row: Array) -> Tree:
+    """One row of the leading axis; zeros past its end, for a client of no run."""
+
+    def of_leaf(leaf: Array) -> Array:
+        return leaf.at[row].get(mode="fill", fill_value=0)
+
+    return jax.tree.map(of_leaf, stacked)
+
+
 def put(
     stacked: Tree,
     rows: Array,

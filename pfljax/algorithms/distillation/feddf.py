@@ -22,11 +22,12 @@ import jax.numpy as jnp
 import optax
 
 from pfljax.algorithms.fedavg import fedavg
-from pfljax.core import aggregation, statistics, tree
+from pfljax.core import aggregation, server_rows, statistics, tree
 from pfljax.core.keys import derive
 from pfljax.core.losses import divergence
 from pfljax.core.minibatches import minibatch
-from pfljax.core.types import Algorithm, Batch, ClientData, Examples, Local, Task
+from pfljax.core.row_outputs import numbered, of_rows
+from pfljax.core.types import Algorithm, Local, Task
 from pfljax.registry import AtLeastOne, Count, NotNegative, Positive, checked
 
 
@@ -46,11 +47,7 @@ def feddf(
     Raises:
       ValueError: the server has no rows.
     """
-    if not public_rows:
-        raise ValueError(
-            "feddf distils on rows of the server, and there are none; give a share of "
-            "the data set to the server, such as public=0.1"
-        )
+    server_rows.require("feddf", public_rows)
     tasks = task.peers or (task,)
     schedule = optax.cosine_decay_schedule(server_lr, max(server_steps, 1))
     adam = optax.chain(optax.clip_by_global_norm(clip), optax.adam(schedule))
@@ -81,7 +78,8 @@ def feddf(
 
     def aggregate(models, uploads, cohort):
         senders = aggregation.senders(cohort)
-        pool = with_numbers(cohort.public)
+        # Without labels: a minibatch says which rows it has.
+        pool = numbered(cohort.public)
         target = taught(tasks, uploads, senders, pool, server_batch_size)
         after = list(models)
         for number, sent in uploads.items():
@@ -106,25 +104,12 @@ def feddf(
     )
 
 
-def with_numbers(public):
-    """The server's rows, labelled by their numbers: a minibatch says which it has."""
-    numbers = jnp.arange(len(public.examples.y), dtype=jnp.int32)
-    return ClientData(
-        examples=Examples(public.examples.x, numbers),
-        offset=public.offset,
-        size=public.size,
-    )
-
-
-def taught(tasks, uploads, senders, pool, batch_size):
+def taught(tasks, uploads, senders, public, batch_size):
     """The mean logits of all that was sent, on each of the server's rows, f32[P, K]."""
     weight = {number: aggregation.reported(who) for number, who in senders.items()}
     count = sum(jnp.sum(each) for each in weight.values())
-    rows = len(pool.examples.y)
 
-    def of_batch(start):
-        index = jnp.minimum(start + jnp.arange(batch_size), rows - 1)
-        batch = Batch.of_rows(pool.examples.x[index])
+    def mean_logits(batch):
         total = 0.0
         for number, sent in uploads.items():
             predict = partial(tasks[number].predict, batch=batch)
@@ -133,5 +118,5 @@ def taught(tasks, uploads, senders, pool, batch_size):
             total += jnp.tensordot(weight[number], logits, 1, precision="highest")
         return total / jnp.maximum(count, 1)
 
-    logits = jax.lax.map(of_batch, jnp.arange(0, rows, batch_size))
-    return logits.reshape(-1, logits.shape[-1])[:rows]
+    every = jnp.arange(len(public.examples.y))
+    return of_rows(mean_logits, public, every, batch_size)

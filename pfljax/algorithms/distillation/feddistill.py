@@ -4,14 +4,19 @@
     Client   w_k, this client's own params
     Message  Z_k[l], the mean of z_j[l] over the others, and which of them are known
     Upload   z_k[l], the mean of its logits on rows of class l as it trained, and counts
-Each step minimises  F_k(w_k) + lam mean_b H(softmax Z_k[y_b], p_b)  where p_b is the
-model's own distribution on row b of the minibatch, and H the cross-entropy; a row whose
-class no other client has sent adds 0. Logits are those before each step, in training
-mode. Client k is judged by w_k.
+Each step minimises  F_k(w_k) + lam mean_b D(Z_k[y_b], a_b)  where a_b are the model's
+own logits of row b of the minibatch, and the distance D is one of
+softmax_ce   H(softmax Z, softmax a), the cross-entropy, as in the paper
+kl           KL(softmax Z || softmax a): the same slope, and 0 where both agree
+mse          the mean over classes of (Z - a)^2
+A row whose class no other client has sent adds 0. Logits are those before each step, in
+training mode. Client k is judged by w_k.
 
 Differs from the paper: there all clients take part in all rounds. Here the server keeps
 the last table of who does not, and of a class that its steps did not meet.
 """
+
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
@@ -32,6 +37,7 @@ def feddistill(
     local: Local,
     *,
     lam: NotNegative = 1.0,
+    distance: Literal["softmax_ce", "kl", "mse"] = "softmax_ce",
 ) -> Algorithm:
     """Builds FedDistill; `lam` = 0, or one client alone, is local training."""
     size = task.num_classes
@@ -48,7 +54,7 @@ def feddistill(
         def objective(w, batch, key):
             logits = task.logits(w, batch, key)
             loss = cross_entropy(logits, batch)
-            penalty = lam * towards(target, logits, batch)
+            penalty = lam * towards(target, logits, batch, DISTANCES[distance])
             return loss + penalty, (logits, {"loss": loss, "penalty": penalty})
 
         def step(carry, batch, key):
@@ -75,13 +81,32 @@ def feddistill(
     )
 
 
-def towards(target, logits, batch):
-    """The mean over the rows that count of H(softmax Z[y], p), f32[]."""
-    wanted = jax.nn.softmax(target.mean[batch.y])
-    rows = optax.softmax_cross_entropy(logits, wanted)
+def towards(target, logits, batch, distance):
+    """The mean over the rows that count of their distance to Z[y], f32[]."""
+    rows = distance(target.mean[batch.y], logits)
     known = batch.mask * (target.count[batch.y] > 0)
     # By all rows, as the data loss: a class that is not known makes its pull weaker.
     return jnp.sum(known * rows) / jnp.maximum(jnp.sum(batch.mask), 1)
+
+
+def softmax_ce(target, logits):
+    """Cross-entropy of each row to the distribution of its target, f32[B]."""
+    return optax.softmax_cross_entropy(logits, jax.nn.softmax(target))
+
+
+def kl(target, logits):
+    """Divergence of each row from the distribution of its target, f32[B]."""
+    predicted = jax.nn.log_softmax(logits)
+    wanted = jax.nn.log_softmax(target)
+    return optax.losses.kl_divergence_with_log_targets(predicted, wanted)
+
+
+def mse(target, logits):
+    """Mean over classes of each row's squared distance to its target, f32[B]."""
+    return jnp.mean(jnp.square(target - logits), -1)
+
+
+DISTANCES = {"softmax_ce": softmax_ce, "kl": kl, "mse": mse}
 
 
 def mean_of_others(tables, client_id):
@@ -89,7 +114,7 @@ def mean_of_others(tables, client_id):
     known = (tables.count > 0).astype(jnp.float32)
     terms = tables.mean * known[..., None]
     # All but one as all less one: the sum is computed once for the whole cohort.
-    own_terms, own_known = tree.take((terms, known), client_id)
+    own_terms, own_known = tree.row_or_zeros((terms, known), client_id)
     count = jnp.sum(known, 0) - own_known
     total = jnp.sum(terms, 0) - own_terms
     return prototypes.of_sums(total, count)

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 import perceptron
-from pfljax.algorithms.distillation.feddistill import feddistill
+from pfljax.algorithms.distillation.feddistill import DISTANCES, feddistill, towards
 from pfljax.algorithms.local import local as alone
 from pfljax.conformance import Case, toy
 from pfljax.core.optimizers import sgd
 from pfljax.core.prototypes import Prototypes
-from pfljax.core.types import ClientData, Examples, Local
+from pfljax.core.types import Batch, ClientData, Examples, Local
 
 SENT = 4 * (3 * 3 + 3)  # 3 logits and a count for each of 3 classes
 # Without a step it sends nothing, and the server keeps what it had: law "2 origin" does
@@ -32,13 +32,20 @@ def trained_alone():
     return played(alone(TASK, NOISY))
 
 
-def trained(w, x, y, target, known):
+def slope_of_distance(distance, a, target):
+    """Of each row's distance, in its logits."""
+    if distance == "mse":
+        return 2 * (a - target) / 3
+    return perceptron.softmax(a) - perceptron.softmax(target)
+
+
+def trained(w, x, y, target, known, distance):
     """(the weights after two steps on all rows, logits before each by class)."""
     seen = []
     for _ in range(2):
         a = perceptron.logits(w, perceptron.features(w, x))
         seen.append(a)
-        gap = perceptron.softmax(a) - perceptron.softmax(target)[y]
+        gap = slope_of_distance(distance, a, target[y])
         # A class that nobody else has sent adds 0 to a mean over all rows.
         pull = LAM * gap * known[y][:, None] / len(y)
         slope = perceptron.cross_entropy_slope(a, y) + pull
@@ -57,9 +64,10 @@ def of_others(mean, count, k):
     return target, known
 
 
-def test_feddistill_against_numpy():
+@pytest.mark.parametrize("distance", ["softmax_ce", "mse"])
+def test_feddistill_against_numpy(distance):
     """Two steps on all rows, by 5 of 8 clients a round; some lack a class."""
-    method = feddistill(TASK, perceptron.FULL, lam=LAM)
+    method = feddistill(TASK, perceptron.FULL, lam=LAM, distance=distance)
     states, _ = toy.play(method, TASK, perceptron.FULL, TRAIN, 3, cohort=5)
     clients = [perceptron.of_client(states[0].clients, k) for k in range(8)]
     mean, count = np.zeros((8, 3, 3)), np.zeros((8, 3))
@@ -68,14 +76,53 @@ def test_feddistill_against_numpy():
         for k in np.asarray(state.cohort):
             x, y = perceptron.rows(k)
             target = of_others(old_mean, old_count, k)
-            clients[k], mean[k], count[k] = trained(clients[k], x, y, *target)
+            clients[k], mean[k], count[k] = trained(clients[k], x, y, *target, distance)
         perceptron.assert_clients(state.clients, clients)
         np.testing.assert_allclose(state.server.mean, mean, rtol=1e-4, atol=1e-5)
         np.testing.assert_array_equal(state.server.count, count)
 
 
-def test_without_pull_it_is_local_training(trained_alone):
-    _, *states = played(feddistill(TASK, NOISY, lam=0.0))
+@pytest.mark.parametrize("distance", DISTANCES)
+def test_the_distances_and_their_slopes(distance):
+    """Three rows, of which the second has a class that nobody sent."""
+    rng = np.random.default_rng(4)
+    a, mean = rng.normal(size=(2, 3, 3)).astype(np.float32)
+    y, mask = np.array([2, 1, 0]), np.ones(3)
+    table = Prototypes(jnp.asarray(mean), jnp.array([1.0, 0, 1]))
+    batch = Batch(jnp.zeros((3, 1)), jnp.asarray(y), jnp.asarray(mask))
+
+    def pull(logits):
+        return towards(table, logits, batch, DISTANCES[distance])
+
+    value, slope = jax.value_and_grad(pull)(jnp.asarray(a))
+    p, q = perceptron.softmax(a), perceptron.softmax(mean[y])
+    rows = {
+        "softmax_ce": -(q * np.log(p)).sum(1),
+        "kl": (q * np.log(q / p)).sum(1),
+        "mse": ((a - mean[y]) ** 2).mean(1),
+    }[distance]
+    known = np.array([1, 0, 1])
+    assert float(value) == pytest.approx((known * rows).sum() / 3, rel=1e-5)
+    wanted = slope_of_distance(distance, a, mean[y]) * known[:, None] / 3
+    np.testing.assert_allclose(slope, wanted, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("distance", DISTANCES)
+def test_a_class_that_nobody_sent_pulls_nothing(distance):
+    nothing = Prototypes(jnp.zeros((3, 3)), jnp.zeros(3))
+    batch = Batch.of_rows(jnp.zeros((3, 1)), jnp.arange(3))
+
+    def pull(logits):
+        return towards(nothing, logits, batch, DISTANCES[distance])
+
+    value, slope = jax.value_and_grad(pull)(jnp.full((3, 3), 50.0))
+    assert float(value) == 0
+    np.testing.assert_array_equal(slope, 0)
+
+
+@pytest.mark.parametrize("distance", ["softmax_ce", "mse"])
+def test_without_pull_it_is_local_training(trained_alone, distance):
+    _, *states = played(feddistill(TASK, NOISY, lam=0.0, distance=distance))
     for state, plain in zip(states, trained_alone[1:], strict=True):
         toy.assert_same(state.clients, plain.clients)
 

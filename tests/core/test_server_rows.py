@@ -1,0 +1,62 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from pfljax.core import server_rows
+from pfljax.core.types import ClientData, Examples
+
+LABELS = np.array([0] * 12 + [1] * 6 + [2] * 2)
+
+
+def public(shift=3):
+    """20 rows of three classes, behind others of a fourth."""
+    y = jnp.asarray([3] * shift + list(LABELS), jnp.int32)
+    pool = Examples(x=jnp.zeros((len(y), 1)), y=y)
+    return ClientData(pool, offset=jnp.int32(shift), size=jnp.int32(len(LABELS)))
+
+
+@pytest.mark.parametrize(("count", "wanted"), [(10, [6, 3, 1]), (20, [12, 6, 2])])
+def test_each_class_has_its_share_the_first_of_the_order(count, wanted):
+    order = server_rows.drawn(jax.random.key(4), len(LABELS))
+    np.testing.assert_array_equal(np.sort(order), np.arange(20))
+    chosen = np.asarray(server_rows.stratified(order, public(), count, 4))
+    np.testing.assert_array_equal(np.bincount(LABELS[chosen]), wanted)
+    for label, number in enumerate(wanted):
+        of_class = [row for row in np.asarray(order) if LABELS[row] == label]
+        assert set(chosen[LABELS[chosen] == label]) == set(of_class[:number])
+
+
+def test_shares_hold_up_to_a_row():
+    for count in range(1, 20):
+        order = server_rows.drawn(jax.random.key(count), len(LABELS))
+        chosen = np.asarray(server_rows.stratified(order, public(), count, 4))
+        assert len(set(chosen)) == count
+        numbers = np.bincount(LABELS[chosen], minlength=3)
+        share = count * np.bincount(LABELS) / len(LABELS)
+        assert (np.abs(numbers - share) <= 1).all()
+
+
+def test_another_key_draws_another_subset():
+    drawn = [
+        set(
+            np.asarray(
+                server_rows.stratified(
+                    server_rows.drawn(jax.random.key(seed), len(LABELS)),
+                    public(),
+                    5,
+                    4,
+                )
+            ).tolist()
+        )
+        for seed in range(2)
+    ]
+    assert drawn[0] != drawn[1]
+
+
+def test_a_server_without_rows_is_refused():
+    server_rows.require("fedmd", 1)
+    with pytest.raises(
+        ValueError, match="fedmd needs rows of the server"
+    ):
+        server_rows.require("fedmd", 0)
