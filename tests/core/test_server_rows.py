@@ -56,7 +56,5 @@ def test_another_key_draws_another_subset():
 
 def test_a_server_without_rows_is_refused():
     server_rows.require("fedmd", 1)
-    with pytest.raises(
-        ValueError, match="fedmd needs rows of the server"
-    ):
+    with pytest.raises(ValueError, match="fedmd needs rows of the server"):
         server_rows.require("fedmd", 0)

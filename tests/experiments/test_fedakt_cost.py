@@ -16,7 +16,14 @@ LABELS = [
 ]
 
 
-@pytest.mark.parametrize("label", LABELS)
+def slow(label):
+    return pytest.param(label, marks=pytest.mark.slow)
+
+
+@pytest.mark.parametrize(
+    "label",
+    [label if label in ("FedAKT", "FedProto") else slow(label) for label in LABELS],
+)
 def test_leaves_are_those_of_the_formula(study, label):
     cost = study("cost")
     # All classes are held, so tables by class have as many rows as the formula says.

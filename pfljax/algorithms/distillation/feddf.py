@@ -51,24 +51,7 @@ def feddf(
     tasks = task.peers or (task,)
     schedule = optax.cosine_decay_schedule(server_lr, max(server_steps, 1))
     adam = optax.chain(optax.clip_by_global_norm(clip), optax.adam(schedule))
-    optimizer = statistics.beside(adam)
-
-    def distilled(task, start, pool, target, key):
-        def objective(params, batch, key):
-            logits = task.logits(params, batch, key)
-            return divergence(target[batch.y], logits, batch)
-
-        def step(index, carry):
-            params, moments = carry
-            batch = minibatch(pool, index, key, server_batch_size)
-            step_key = jax.random.fold_in(key, index)
-            grads = jax.grad(objective)(params, batch, step_key)
-            updates, moments = optimizer.update(grads, moments, params)
-            return optax.apply_updates(params, updates), moments
-
-        carry = start, optimizer.init(start)
-        student, _ = jax.lax.fori_loop(0, server_steps, step, carry)
-        return student
+    distil = distilling(statistics.beside(adam), server_steps, server_batch_size)
 
     def init(params, num_clients, key):
         key = derive(key, "models")
@@ -86,7 +69,7 @@ def feddf(
             weight = aggregation.by_rows(senders[number])
             start = aggregation.mean(sent, weight)
             key = derive(cohort.key, f"student {number}")
-            student = distilled(tasks[number], start, pool, target, key)
+            student = distil(tasks[number], start, pool, target, key)
             after[number] = tree.where(weight.sum() > 0, student, models[number])
         return tuple(after)
 
@@ -102,6 +85,29 @@ def feddf(
         server_model=None,
         personal=lambda turn, models, client, data: models[task.number],
     )
+
+
+def distilling(optimizer, steps, batch_size):
+    """(task, params, rows that are numbered, their logits [P, K], key) -> a student."""
+
+    def distil(task, start, pool, target, key):
+        def objective(params, batch, key):
+            logits = task.logits(params, batch, key)
+            return divergence(target[batch.y], logits, batch)
+
+        def step(index, carry):
+            params, moments = carry
+            batch = minibatch(pool, index, key, batch_size)
+            step_key = jax.random.fold_in(key, index)
+            grads = jax.grad(objective)(params, batch, step_key)
+            updates, moments = optimizer.update(grads, moments, params)
+            return optax.apply_updates(params, updates), moments
+
+        carry = start, optimizer.init(start)
+        student, _ = jax.lax.fori_loop(0, steps, step, carry)
+        return student
+
+    return distil
 
 
 def taught(tasks, uploads, senders, public, batch_size):

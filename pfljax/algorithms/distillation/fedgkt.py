@@ -25,12 +25,12 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 
-from pfljax import models
 from pfljax.algorithms.distillation.fedgh import ServerRate
 from pfljax.algorithms.local import local as alone
-from pfljax.core import aggregation, sent_rows, tree
+from pfljax.core import aggregation, perceptron, sent_rows, tree
 from pfljax.core.keys import derive
 from pfljax.core.losses import cross_entropy, divergence
+from pfljax.core.prototypes import width
 from pfljax.core.row_outputs import numbered
 from pfljax.core.training import fit, learning_rate, reporting
 from pfljax.core.types import Algorithm, Local, Params, Task
@@ -85,14 +85,13 @@ def fedgkt(
       depth: of such layers; 0 is a linear g.
       most_rows: training rows of the largest client.
     """
-    layers = models.mlp(task.num_classes, hidden=(hidden,) * depth)
-    network = models.task(layers, task.feature_shape)
+    widths = (width(task), *[hidden] * depth, task.num_classes)
     at_server = local
     if server_lr is not None:
         at_server = local._replace(learning_rate=server_lr)
 
     def init(params, num_clients, key):
-        g = network.init(derive(key, "server's network"))
+        g = perceptron.init(derive(key, "server's network"), widths)
         moments = at_server.optimizer(learning_rate(at_server, jnp.int32(0))).init(g)
         nothing = jnp.zeros((num_clients, most_rows, task.num_classes))
         answers = Answers(s=nothing, known=jnp.zeros(num_clients))
@@ -100,13 +99,13 @@ def fedgkt(
 
     def predict(judged, batch):
         z = task.features(judged.w, batch, None)
-        return network.predict(judged.g, batch._replace(x=z))
+        return perceptron.apply(judged.g, z)
 
     return alone(task, local)._replace(
         init=init,
         message=lambda turn, server, w: tree.row_or_zeros(server.answers, turn.id),
         train=training(task, local, alpha, temperature, most_rows),
-        aggregate=answering(network, at_server, alpha, temperature, server_epochs),
+        aggregate=answering(at_server, alpha, temperature, server_epochs),
         personal=lambda turn, server, w, data: Judged(w=w, g=server.g),
         predict=predict,
         origin=origin,
@@ -135,11 +134,11 @@ def training(task, local, alpha, temperature, most_rows):
     return train
 
 
-def answering(network, local, alpha, temperature, epochs):
+def answering(local, alpha, temperature, epochs):
     """The `aggregate`: the server's network learns, and answers in the last epoch."""
 
     def objective(g, batch, z):
-        logits = network.predict(g, batch)
+        logits = perceptron.apply(g, batch.x)
         gap = softened(z, logits, batch, temperature)
         return gap + alpha * cross_entropy(logits, batch), logits
 
@@ -153,7 +152,7 @@ def answering(network, local, alpha, temperature, epochs):
         parts = sent_rows.in_batches(sent, min(local.batch_size, rows))
         start = server.g, server.moments
         (g, moments), s = sent_rows.over_epochs(step, start, parts, epochs)
-        s = s.reshape(clients, -1, network.num_classes)[:, :rows]
+        s = s.reshape(clients, -1, s.shape[-1])[:, :rows]
         # Past the end, where nothing is written: who did not report.
         answers = tree.put(server.answers, ids, Answers(s, jnp.ones(clients)))
         return Server(g=g, moments=moments, answers=answers)

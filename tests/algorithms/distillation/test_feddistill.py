@@ -120,7 +120,9 @@ def test_a_class_that_nobody_sent_pulls_nothing(distance):
     np.testing.assert_array_equal(slope, 0)
 
 
-@pytest.mark.parametrize("distance", ["softmax_ce", "mse"])
+@pytest.mark.parametrize(
+    "distance", ["softmax_ce", pytest.param("mse", marks=pytest.mark.slow)]
+)
 def test_without_pull_it_is_local_training(trained_alone, distance):
     _, *states = played(feddistill(TASK, NOISY, lam=0.0, distance=distance))
     for state, plain in zip(states, trained_alone[1:], strict=True):
