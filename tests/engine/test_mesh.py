@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 
 import on_devices
 from checkout import TESTS
-from pfljax import algorithms
+from pfljax import algorithms, engine, selection
 from pfljax.conformance import toy
 from pfljax.core.types import ClientData, Examples
 from pfljax.engine import dealing, mesh, placement
+from pfljax.engine.setting import exchanges
 from tiny import environment
 
 
@@ -68,8 +69,11 @@ def test_a_round_has_one_all_reduce(played, method, devices):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", algorithms.methods())
 def test_every_method_has_one_all_reduce_a_round(played, name):
-    """Law 11, of several devices."""
-    assert Counter(played["every"][name])["all-reduce"] == 1
+    """Law 11, of several devices: one for each exchange of a round."""
+    method = algorithms.method(name)(toy.classifier(), toy.full_batch())
+    count = Counter(played["every"][name])
+    setting = engine.Setting(method, toy.full_batch(), selection.uniform(1, 1))
+    assert count["all-reduce"] == len(exchanges(setting))
 
 
 @pytest.mark.slow
