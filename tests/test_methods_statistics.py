@@ -12,7 +12,7 @@ from pfljax import algorithms, models
 from pfljax.algorithms.decoupling.fedper import fedper
 from pfljax.algorithms.fedavg import fedavg
 from pfljax.algorithms.multi_task.ditto import ditto
-from pfljax.conformance import toy
+from pfljax.conformance import context, toy
 from pfljax.core import statistics, tree
 from pfljax.core.communication import traffic_of
 from pfljax.core.local_statistics import dropped, kept
@@ -53,7 +53,7 @@ def judged(setting, state):
 @pytest.mark.parametrize("name", METHODS)
 def test_every_method_trains_statistics_and_stays_finite(name):
     factory = algorithms.method(name)
-    method = factory(task(), LOCAL, **toy.filled_in(factory, rounds=2))
+    method = factory(task(), LOCAL, **context.filled_in(factory, rounds=2))
     states, setting = toy.play(method, task(), LOCAL, TRAIN, rounds=2)
     first, last = states[0], states[-1]
     assert all(np.isfinite(leaf).all() for leaf in toy.arrays(last))

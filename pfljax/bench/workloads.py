@@ -217,10 +217,15 @@ def make_setting(workload: Workload, task: Task, method: str) -> Setting:
     factory = algorithms.method(choice.name)
     registry.check("algorithm", choice, factory)
     # Of one round: a method that would start its own work later starts at once.
-    schedule = registry.given(factory, rounds=1)
+    filled_in = registry.given(
+        factory,
+        rounds=1,
+        most_rows=int(sizes(workload).max()),
+        public_rows=0,
+    )
     count = devices.choose(None, workload.cohort)
     return Setting(
-        algorithm=factory(task, local, **choice.kwargs, **schedule),
+        algorithm=factory(task, local, **choice.kwargs, **filled_in),
         local=local,
         selection=uniform(workload.cohort, workload.clients),
         width=1 if jax.default_backend() == "cpu" else None,

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from pfljax import engine
-from pfljax.conformance import toy
+from pfljax.conformance import context
 from pfljax.conformance.script import CLIENTS
 from pfljax.core.types import Batch, ClientData, Task
 from pfljax.evaluation.views import View, model_of
@@ -27,7 +27,7 @@ def compile_judge(setting: engine.Setting, task: Task) -> Any:
 
         def one(client_id, client, offset, size):
             rows = ClientData(train.examples, offset, size)
-            personal = model_for(state, client_id, client, rows, toy.public())
+            personal = model_for(state, client_id, client, rows, context.public())
             # Where rows are poisoned, NaN must come of the model alone.
             batch = Batch.of_rows(jnp.nan_to_num(train.examples.x))
             return personal, algorithm.predict(personal, batch)

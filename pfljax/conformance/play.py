@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import jax
 
 from pfljax import algorithms, engine
-from pfljax.conformance import toy
+from pfljax.conformance import context, toy
 from pfljax.conformance.judging import compile_judge
 from pfljax.conformance.script import (
     CLIENTS,
@@ -104,9 +104,9 @@ def compilations() -> Iterator[list[str]]:
 
 def _setting(case: Case, factory: Callable, task: Task) -> engine.Setting:
     """The method with its options, on the toy's rounds."""
-    context = toy.filled_in(factory, ROUNDS)
+    filled_in = context.filled_in(factory, ROUNDS)
     return engine.Setting(
-        algorithm=factory(task, LOCAL, **case.options, **context),
+        algorithm=factory(task, LOCAL, **case.options, **filled_in),
         local=LOCAL,
         selection=selection_of(as_written()),
         channel=counting(as_written().held_back),

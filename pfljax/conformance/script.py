@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from pfljax import engine
-from pfljax.conformance import toy
+from pfljax.conformance import context, toy
 from pfljax.core import tree
 from pfljax.core.channel import Channel
 from pfljax.core.origins import parts
@@ -105,7 +105,7 @@ def compile_rounds(setting: engine.Setting) -> Any:
             selection=selection_of(script),
             channel=counting(script.held_back),
         )
-        return rounds(acted, state, train, count, ROUNDS, public=toy.public())
+        return rounds(acted, state, train, count, ROUNDS, public=context.public())
 
     return jax.jit(run, donate_argnums=0)
 

@@ -109,6 +109,8 @@ def _unjudged(law: Law, case: Case, played: Played) -> str:
         return "it sends statistics of rows, which are no change of anything"
     if law is groups_are_free and not _takes_several(played):
         return "it takes clients of one architecture"
+    if law is groups_are_free and played.setting.algorithm.architecture is not None:
+        return "its server tells architectures apart"
     return ""
 
 

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pfljax import engine, models, registry, selection
+from pfljax import engine, models, selection
 from pfljax.core.types import ClientData, Cohort, Examples, Local, Task, Turn
 from pfljax.engine.plan import round_key
 
@@ -19,7 +19,6 @@ BODY = 4 * 16  # bytes of the classifier's body
 HEAD = 4 * 15  # and of its head
 WHOLE = BODY + HEAD
 SIZES = (3, 20, 7, 12, 5, 9, 16, 4)
-PUBLIC = 6  # rows of the server
 A = np.array([0.5, 1.0, 2.0, 1.5])  # curvature of each quadratic client
 B = np.array([[1.0, 0, 2], [-1, 2, 0.5], [0.5, -2, 1], [3, 1, -1]])  # its minimum
 COUNTS = np.array([2, 5, 3, 4])  # its rows
@@ -49,16 +48,6 @@ def deal(x, y, sizes, held_out=0):
     return train, test
 
 
-def filled_in(factory, rounds):
-    """What a run of so many rounds fills in of a method's keywords."""
-    return registry.given(
-        factory,
-        rounds=rounds,
-        most_rows=max(SIZES),
-        public_rows=PUBLIC,
-    )
-
-
 def one(data, k):
     """The data of client k alone."""
     return ClientData(
@@ -75,16 +64,6 @@ def ragged(held_out=2):
     x = rng.normal(size=(count, 3))
     y = rng.integers(0, 3, count)
     return deal(x, y, SIZES, held_out)
-
-
-def public():
-    """The rows of the server, in a pool of their own."""
-    rng = np.random.default_rng(1)
-    pool = Examples(
-        x=jnp.asarray(rng.normal(size=(PUBLIC, 3)), jnp.float32),
-        y=jnp.asarray(rng.integers(0, 3, PUBLIC), jnp.int32),
-    )
-    return ClientData(examples=pool, offset=jnp.int32(0), size=jnp.int32(PUBLIC))
 
 
 @cache

@@ -13,7 +13,7 @@ from pfljax.conformance.replay import replayed
 from pfljax.conformance.script import ASKED, CLIENTS, ROUNDS, as_written
 from pfljax.core import origins
 from pfljax.core.channel import CHANNELS, chain, krum, median, trimmed_mean
-from pfljax.core.communication import exchange_of
+from pfljax.core.communication import exchanges_of
 from pfljax.engine.setting import exchanges
 
 ONE_FOR_ALL = (median, trimmed_mean, krum)
@@ -26,8 +26,8 @@ def channels_fit(played: Played) -> None:
     chex.assert_equal(uploads, [each_round * count for count in range(ROUNDS + 1)])
     # All that pfljax has, by shapes: they compute with every leaf of an upload.
     factories = list(CHANNELS.values())
-    exchange = exchange_of(played.setting.algorithm, played.task, CLIENTS, (3,))
-    if origins.absent(exchange.origin, exchange.upload):
+    sent = exchanges_of(played.setting.algorithm, played.task, CLIENTS, (3,))
+    if any(origins.absent(exchange.origin, exchange.upload) for exchange in sent):
         # Uploads that say for whom they are would be mixed: it is refused.
         factories = [each for each in factories if each not in ONE_FOR_ALL]
     every = chain([channel() for channel in factories])

@@ -86,12 +86,14 @@ def senders(cohort: Cohort) -> dict[int, Cohort]:
 
 
 def gathered(uploads: Any, cohort: Cohort) -> tuple[Any, Cohort]:
-    """(uploads, the cohort) by client id, for a server that computes on with all.
+    """(uploads, the cohort) by client id, the absent last, whoever they are.
+
+    For a server that computes on with all.
 
     Of several devices each gets the uploads of all by this gather, once: what follows
     would be exchanged between devices every time.
     """
-    order = jnp.argsort(cohort.ids)
+    order = jnp.argsort(jnp.where(cohort.mask > 0, cohort.ids, cohort.num_clients))
     ids, weight, mask, draws = tree.take(
         (cohort.ids, cohort.weight, cohort.mask, cohort.draws), order
     )

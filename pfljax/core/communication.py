@@ -38,6 +38,12 @@ def shapes_of_client(input_shape: tuple[int, ...]) -> Any:
     return ClientData(examples=pool, offset=number, size=number)
 
 
+def in_a_round(algorithm: Algorithm) -> list[Algorithm]:
+    """The method, and what it does `then`: the exchanges of a round in their order."""
+    following = algorithm.then
+    return [algorithm] if following is None else [algorithm, *in_a_round(following)]
+
+
 class Exchange(NamedTuple):
     """What one client and the server send each other in a round, as shapes."""
 
@@ -110,8 +116,7 @@ def exchanges_of(
     def exchanges(key: Key, data: ClientData) -> list[Exchange]:
         server, client, turn = first_turn(algorithm, task, num_clients, key, data)
         sent = []
-        one = algorithm
-        while one is not None:
+        for one in in_a_round(algorithm):
             message = one.message(turn, server, client)
             _, upload, _ = one.train(turn, message, client, data)
             if through is not None:
@@ -120,7 +125,6 @@ def exchanges_of(
                 )
             origin = one.origin(message, client, upload)
             sent.append(Exchange(message=message, origin=origin, upload=upload))
-            one = one.then
         return sent
 
     key: Any = jax.eval_shape(jax.random.key, 0)

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 
 from pfljax import engine
 from pfljax.core import tree
+from pfljax.core.communication import in_a_round
 from pfljax.core.keys import derive
 from pfljax.core.training import budget
 from pfljax.core.types import Algorithm, Array, ClientData, Cohort, RunState, Turn
@@ -149,10 +150,8 @@ def after_training(
     A method makes it of the server's state and the client's, so the upload has to reach
     a server: a copy, to which this client alone reports.
     """
-    exchange = algorithm
-    while exchange is not None:
+    for exchange in in_a_round(algorithm):
         server, client = _exchanged(exchange, turn, server, client, data)
-        exchange = exchange.then
     turn = turn._replace(round=turn.round + 1)  # one more is finished
     took_part = jnp.bool_(True)
     return personal_model(algorithm, turn, server, client, data, took_part)

@@ -178,8 +178,16 @@ def takes_several(factory: Callable, options: Mapping[str, Any]) -> bool:
 
 @functools.cache
 def _two_models() -> tuple[Task, ...]:
-    """Two architectures with equal heads, and a proxy."""
+    """Two architectures with equal heads, and a proxy, that know of each other."""
     proxy = models.task(models.mlp(3, hidden=(2, 4)), (3,))
     bodies = [models.mlp(3, hidden=hidden) for hidden in ((5, 4), (3, 4))]
     tasks = [models.task(body, (3,)) for body in bodies]
-    return tuple(task._replace(proxy=proxy) for task in tasks)
+    peers = tuple(task._replace(proxy=proxy) for task in tasks)
+    return together(peers)
+
+
+def together(tasks: tuple[Task, ...]) -> tuple[Task, ...]:
+    """The tasks of a federation, each of which knows all."""
+    return tuple(
+        task._replace(peers=tasks, number=number) for number, task in enumerate(tasks)
+    )

@@ -107,10 +107,7 @@ def make_tasks(experiment: Experiment, shape: Shape) -> list[Task]:
 @kept
 def _together(tasks: tuple[Same, ...]) -> tuple[Task, ...]:
     """The tasks, each of which knows all."""
-    peers = tuple(task.value for task in tasks)
-    return tuple(
-        task._replace(peers=peers, number=number) for number, task in enumerate(peers)
-    )
+    return architectures.together(tuple(task.value for task in tasks))
 
 
 @kept

@@ -59,11 +59,28 @@ def feddf(
         models[task.number] = params
         return tuple(models)
 
+    method = fedavg(task, local)._replace(
+        init=init,
+        message=lambda turn, models, client: models[task.number],
+        aggregate=fusing(tasks, distil, server_batch_size),
+        architecture=task.number,
+    )
+    if len(tasks) == 1:
+        return method._replace(server_model=lambda models: models[0])
+    return method._replace(
+        server_model=None,
+        personal=lambda turn, models, client, data: models[task.number],
+    )
+
+
+def fusing(tasks, distil, batch_size):
+    """The `aggregate`: a student of each architecture that sent, from its mean."""
+
     def aggregate(models, uploads, cohort):
         senders = aggregation.senders(cohort)
         # Without labels: a minibatch says which rows it has.
         pool = numbered(cohort.public)
-        target = taught(tasks, uploads, senders, pool, server_batch_size)
+        target = taught(tasks, uploads, senders, pool, batch_size)
         after = list(models)
         for number, sent in uploads.items():
             weight = aggregation.by_rows(senders[number])
@@ -73,18 +90,7 @@ def feddf(
             after[number] = tree.where(weight.sum() > 0, student, models[number])
         return tuple(after)
 
-    method = fedavg(task, local)._replace(
-        init=init,
-        message=lambda turn, models, client: models[task.number],
-        aggregate=aggregate,
-        architecture=task.number,
-    )
-    if len(tasks) == 1:
-        return method._replace(server_model=lambda models: models[0])
-    return method._replace(
-        server_model=None,
-        personal=lambda turn, models, client, data: models[task.number],
-    )
+    return aggregate
 
 
 def distilling(optimizer, steps, batch_size):
@@ -112,16 +118,21 @@ def distilling(optimizer, steps, batch_size):
 
 def taught(tasks, uploads, senders, public, batch_size):
     """The mean logits of all that was sent, on each of the server's rows, f32[P, K]."""
-    weight = {number: aggregation.reported(who) for number, who in senders.items()}
-    count = sum(jnp.sum(each) for each in weight.values())
+    # Once: every batch of rows has all models at hand then.
+    teachers = {
+        number: aggregation.gathered(sent, senders[number])
+        for number, sent in uploads.items()
+    }
+    count = sum(jnp.sum(aggregation.reported(who)) for _, who in teachers.values())
 
     def mean_logits(batch):
         total = 0.0
-        for number, sent in uploads.items():
+        for number, (sent, who) in teachers.items():
             predict = partial(tasks[number].predict, batch=batch)
             # One after another: the logits of all are small, and their layers are not.
             logits = jax.lax.map(predict, sent)
-            total += jnp.tensordot(weight[number], logits, 1, precision="highest")
+            weight = aggregation.reported(who)
+            total += jnp.tensordot(weight, logits, 1, precision="highest")
         return total / jnp.maximum(count, 1)
 
     every = jnp.arange(len(public.examples.y))

@@ -81,14 +81,12 @@ def fedgen(
         return Server(head=head, trained=trained)
 
     def aggregate(server, uploads, cohort):
-        counts = uploads.counts * aggregation.reported(cohort)[:, None]
-        # Rows that move are exchanged between devices: once, and then every step of
-        # the generator has all heads at hand. The absent come last, whoever they are.
-        places = jnp.where(cohort.mask > 0, cohort.ids, cohort.num_clients)
-        teachers, counts = tree.take((uploads.head, counts), jnp.argsort(places))
+        # Once: every step of the generator has all heads at hand then.
+        sent, who = aggregation.gathered(uploads, cohort)
+        counts = sent.counts * aggregation.reported(who)[:, None]
 
         def heads(z):
-            return jax.vmap(of_head, (None, 0, None))(task, teachers, z)
+            return jax.vmap(of_head, (None, 0, None))(task, sent.head, z)
 
         key = derive(cohort.key, "generator")
         rate = generator_lr * DECAY**cohort.round
