@@ -138,11 +138,18 @@ def extras(label: str, classes: int) -> Floats:
     return Floats(*table.get(label, (0, 0)))
 
 
-def step_flops(groups: list[Group], pixels: int = 32) -> Iterator[int]:
-    """FLOPs of the products of one local step on a batch, of each architecture.
+class StepFlops(NamedTuple):
+    """FLOPs of one local step on a batch."""
+
+    products: int  # of products and convolutions in the traced step
+    xla: float  # of all operations, by XLA's account of the lowered step
+
+
+def step_flops(groups: list[Group], pixels: int = 32) -> Iterator[StepFlops]:
+    """FLOPs of one local step on a batch, of each architecture.
 
     With the making of the message, and a batch of the second pass over the rows where a
-    method has one.
+    method has one. A loop within a step counts once.
     """
     key: Any = jax.eval_shape(jax.random.key, 0)
     data = communication.shapes_of_client((pixels, pixels, 3))
@@ -156,4 +163,5 @@ def step_flops(groups: list[Group], pixels: int = 32) -> Iterator[int]:
             turn = turn._replace(steps=jnp.int32(1))
             return algorithm.train(turn, message, client, data)
 
-        yield product_flops(one_step, key, data)
+        account = jax.jit(one_step).lower(key, data).cost_analysis()
+        yield StepFlops(product_flops(one_step, key, data), account["flops"])

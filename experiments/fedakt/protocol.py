@@ -236,14 +236,17 @@ def main(
         # Tables share their runs: Table 7's first and last case are of Table 3.
         begin = "fedakt" if small else table.runs
         folder = Path(out or f"runs/{begin}-{scale}" + (f"-{rounds}" if rounds else ""))
-        rows = best_round.fill(cells, seeds, folder)
         say = table.note or margins
-        notes = {problem.name: say(problem, rows) for problem in of_table}
-        text = best_round.markdown(rows, table.published, notes)
-        print(text)
+        by_name = {problem.name: problem for problem in of_table}
         place = Path(results) if results else table.results
-        best_round.write(place / f"{table.name}_{scale}", rows, text)
-        return rows
+        return best_round.tabulate(
+            cells,
+            seeds,
+            folder,
+            place / f"{table.name}_{scale}",
+            lambda column, rows: say(by_name[column], rows),
+            table.published,
+        )
 
     table_of.__doc__ = doc.splitlines()[0]
     return script.run(table_of)

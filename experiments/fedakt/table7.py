@@ -10,7 +10,7 @@ of Table 3.
 
 from collections.abc import Sequence
 
-from protocol import ABLATION, Column, Row, Table, column, main
+from protocol import ABLATION, Column, Row, Table, best_round, column, main
 
 COLUMNS = [
     column("cifar10", "pathological", quick=True),
@@ -25,15 +25,14 @@ GAINS = {
 
 def gains(problem: Column, rows: Sequence[Row]) -> str:
     """What each case gains over Standalone in the best round, published beside."""
-    best = {r.method: r.best_acc_pooled for r in rows if r.column == problem.name}
-    if "Standalone" not in best:
-        return ""
-    alone = best.pop("Standalone")
     texts = []
-    for method, value in best.items():
+    measured = best_round.gains(rows, problem.name, "Standalone")
+    for method, gain in measured.items():
         theirs = GAINS.get(problem.name, {}).get(method)
         beside = "not published" if theirs is None else f"published {theirs:+.2f}"
-        texts.append(f"{method} {value - alone:+.2f} ({beside})")
+        texts.append(f"{method} {gain:+.2f} ({beside})")
+    if not texts:
+        return ""
     return f"Gains over Standalone: {', '.join(texts)}"
 
 

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from shared.published import decimals, std_over_seeds
 
+from pfljax.data import Federation
 from pfljax.runs.settings import Experiment
 from pfljax.runtime import errors
 from pfljax.runtime.devices import use_compile_cache
@@ -89,6 +90,9 @@ class Cell(NamedTuple):
     column: str
     method: str
     experiment: Experiment
+    federation: Callable[[int], Federation] | None = (
+        None  # by seed; None if settings do
+    )
 
 
 def fill(cells: Sequence[Cell], seeds: Sequence[int], out: Path) -> list[Row]:
@@ -102,7 +106,8 @@ def fill(cells: Sequence[Cell], seeds: Sequence[int], out: Path) -> list[Row]:
         print(f"{cell.column}, {cell.method}", file=sys.stderr, flush=True)
         place = out / cell.column / cell.method
         try:
-            runs = sweep(cell.experiment, {"seed": seeds}, out=place)
+            over = {"seed": seeds}
+            runs = sweep(cell.experiment, over, out=place, federation=cell.federation)
         except errors.KINDS as error:
             if errors.tracing():
                 raise
@@ -115,6 +120,33 @@ def fill(cells: Sequence[Cell], seeds: Sequence[int], out: Path) -> list[Row]:
 
 
 Published = Callable[[str, str], float | None]  # of (column, method)
+Note = Callable[[str, Sequence[Row]], str]  # of (column, all rows)
+
+
+def tabulate(
+    cells: Sequence[Cell],
+    seeds: Sequence[int],
+    out: Path,
+    place: Path,
+    note: Note,
+    published: Published = lambda column, method: None,
+) -> list[Row]:
+    """Runs what is left below `out`; prints the table, and writes it to `place`."""
+    rows = fill(cells, seeds, out)
+    notes = {row.column: note(row.column, rows) for row in rows}
+    text = markdown(rows, published, notes)
+    print(text)
+    write(place, rows, text)
+    return rows
+
+
+def gains(rows: Sequence[Row], column: str, base: str) -> dict[str, float]:
+    """Points of the best round by which the others lead `base`, by method."""
+    best = {row.method: row.best_acc_pooled for row in rows if row.column == column}
+    if base not in best:
+        return {}
+    alone = best.pop(base)
+    return {method: value - alone for method, value in best.items()}
 
 
 def markdown(
