@@ -30,6 +30,14 @@ def cross_entropy(logits: Array, batch: Batch) -> Array:
     return _mean(rows, batch)
 
 
+def of_present(logits: Array, present: Array) -> Array:
+    """The logits [B, K] with 0 for classes that are not `present`, f32[K] of 1 and 0.
+
+    An absent class keeps a share of the softmax, and has no gradient.
+    """
+    return jnp.where(present > 0, logits, 0)
+
+
 def divergence(target: Array, logits: Array, batch: Batch) -> Array:
     """Mean over the rows that count of KL(target || logits), of constant targets."""
     fixed = jax.lax.stop_gradient(jax.nn.log_softmax(target))

@@ -3,11 +3,13 @@
 Client i has model i mod X of a group of X models. HtFE_X are the groups of Zhang et
 al., FedTGP, AAAI 2024, https://arxiv.org/abs/2401.03230, and of HtFLlib.
 
-All models of a group take the option `features`. Left to their defaults those of an
-HtFE group differ in it: heads that are to be shared or averaged need `features(name)`.
+The models of a group with a width in `FEATURES` take the option `features`. Left to
+their defaults those of an HtFE group differ in it: heads that are to be shared or
+averaged need `features(name)`. The five of `heterofl` are slices of one another.
 """
 
 from pfljax import registry
+from pfljax.models.heterofl_cnn import HETEROFL
 from pfljax.models.heterogeneous import HTCNN_AKT, HTCNN_YI
 from pfljax.models.resnets import HTRESNETS
 
@@ -24,9 +26,10 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "htfe4": HTFE4,
     "htfe8": (*HTFE4, *LARGE_RESNETS),
     "htfe9": (*SMALL_RESNETS, "resnet18_224", *LARGE_RESNETS),
+    "heterofl": tuple(HETEROFL),
 }
 
-# In the papers.
+# In the papers; a group that is not here has features of several widths.
 FEATURES: dict[str, int] = {
     "htcnn_yi": 500,
     "htcnn_akt": 1000,

@@ -16,6 +16,7 @@ from pfljax.models.convnets import mobilenet, resnet9, resnet18, vgg9
 from pfljax.models.convolution import conv_for_platform
 from pfljax.models.dropout import Dropout
 from pfljax.models.googlenet import googlenet
+from pfljax.models.heterofl_cnn import HETEROFL, heterofl_cnn
 from pfljax.models.heterogeneous import HTCNN_AKT, HTCNN_YI, htcnn, htfe_cnn
 from pfljax.models.layers import Layer, add_channel, flatten, relu_layers
 from pfljax.models.linear import Linear
@@ -117,6 +118,8 @@ MODELS: dict[str, Callable[..., nn.Module]] = {
     **HTCNN_YI,
     **HTCNN_AKT,
     "htfe_cnn": htfe_cnn,
+    "heterofl_cnn": heterofl_cnn,
+    **HETEROFL,
     "htresnet": htresnet,
     **HTRESNETS,
     **RESNETS_224,

@@ -17,7 +17,7 @@ from pfljax.core.types import Algorithm, Local, Task
 from pfljax.engine.contract import first_change
 from pfljax.engine.setting import Groups, Setting
 from pfljax.engine.state import stacks_of
-from pfljax.models.groups import GROUPS, features
+from pfljax.models.groups import FEATURES, GROUPS
 from pfljax.registry import Choice, choose
 from pfljax.runs.settings import Experiment
 from pfljax.runtime.programs import Same, kept
@@ -33,8 +33,10 @@ def listed(experiment: Experiment) -> list[Choice]:
         if choice.name not in GROUPS:
             choices.append(choice)
             continue
-        width = features(choice.name)
-        choices += [choose(name, features=width) for name in GROUPS[choice.name]]
+        options = {}
+        if choice.name in FEATURES:
+            options["features"] = FEATURES[choice.name]
+        choices += [choose(name, **options) for name in GROUPS[choice.name]]
     return choices
 
 
@@ -184,6 +186,26 @@ def _two_models() -> tuple[Task, ...]:
     tasks = [models.task(body, (3,)) for body in bodies]
     peers = tuple(task._replace(proxy=proxy) for task in tasks)
     return together(peers)
+
+
+def task_of_server(algorithm: Algorithm, task: Task) -> Task:
+    """The task of the server's one model, which may be another than the clients' one.
+
+    Of those that the task knows of: HeteroFL's server has the largest.
+    """
+    model = algorithm.server_model
+    if model is None or not task.peers:
+        return task
+
+    def of_server(key: Any) -> Any:
+        return model(algorithm.init(task.init(key), 1, key))
+
+    key: Any = jax.eval_shape(jax.random.key, 0)
+    shapes = jax.eval_shape(of_server, key)
+    for peer in task.peers:
+        if first_change(jax.eval_shape(peer.init, key), shapes) is None:
+            return peer
+    return task
 
 
 def together(tasks: tuple[Task, ...]) -> tuple[Task, ...]:

@@ -28,6 +28,7 @@ from pfljax.runs.settings import Experiment
 from pfljax.runtime import devices
 from pfljax.runtime.programs import Same, kept
 from pfljax.simulate import given, judged
+from pfljax.simulate.architectures import task_of_server
 from pfljax.simulate.components import Shape, make_setting, make_task, shape_of
 from pfljax.simulate.first_state import make_init, shapes_of_state
 
@@ -221,7 +222,9 @@ def make_judge(setting: Setting, task: Task, view: str, block: int) -> Any:
     algorithm = setting.algorithm
     shared = Same(task), setting.local.batch_size, setting.mesh
     if view == "server":
-        judge_model = _judge_one(*shared)
+        _, *others = shared
+        of_server = task_of_server(algorithm, task)
+        judge_model = _judge_one(Same(of_server), *others)
         server_model = jax.jit(model_of_server(setting))
         return lambda server, rows: judge_model(server_model(server), rows)
     if not judged_apart(algorithm, task):

@@ -1,0 +1,139 @@
+"""HeteroFL. Diao, Ding, Tarokh, ICLR 2021, https://arxiv.org/abs/2010.01264.
+
+    Server   W, the parameters of the largest model
+    Client   nothing
+    Message  w, the first channels of W along each axis, as many as the client's model has
+    Upload   w_k, the slice after local training; Y_k, the classes of its rows
+Every client's model is a slice of the largest (`pfljax.core.slices`). Local training
+goes down the cross-entropy of logits of which those outside Y_k are set to 0, with
+gradients cut at the norm `clip`. Each element of W becomes the uniform mean over the
+clients of the cohort whose slice has it; in the output layer the parameters of a class
+count of clients with this class alone. What nobody has keeps its value. The server is
+judged by W, client k by its slice of W and the same mask: a class outside Y_k has the
+logit 0, so it wins where all others are negative, as in the paper.
+
+Static batch normalisation: running statistics are not followed in training. In a second
+exchange the cohort of the round makes one pass over its rows with the new W, and sends
+their statistics. Those of a slice are measured on the client's own rows when it is
+judged. The scaler belongs to the model (`pfljax.models.heterofl_cnn`).
+
+Differs from the paper: it makes the pass once before a test, over all clients; here it
+is one of every round, over the cohort, and its message is the whole W for each level.
+Levels are fixed, not drawn anew each round.
+"""
+
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import optax
+
+from pfljax.algorithms.fedavg import fedavg
+from pfljax.core import aggregation, slices
+from pfljax.core.batch_statistics import has_any, measured, measured_after
+from pfljax.core.keys import derive
+from pfljax.core.local_statistics import dropped, unsent
+from pfljax.core.losses import cross_entropy, of_present
+from pfljax.core.prototypes import classes_of
+from pfljax.core.training import fit
+from pfljax.core.types import Algorithm, Local, Params, Task
+from pfljax.registry import Positive, checked
+
+
+class Slice(NamedTuple):
+    """A client's model, and the classes of its rows."""
+
+    w: Params
+    present: Any  # f32[K], 1 for a class of which it has rows
+
+
+@checked
+def heterofl(
+    task: Task,
+    local: Local,
+    *,
+    mask: bool = True,
+    clip: Positive = 1.0,
+) -> Algorithm:
+    """Builds HeteroFL; without `mask` everybody counts as having all classes.
+
+    So, of one level and with a large `clip`, it is FedAvg with equal weights.
+
+    Raises:
+      ValueError: a model is no slice of the largest.
+    """
+    tasks = task.peers or (task,)
+    shapes = [slices.shapes_of(peer) for peer in tasks]
+    number = slices.largest(shapes)
+    whole = tasks[number]
+
+    def init(params, num_clients, key):
+        is_whole = task.number == number
+        return params if is_whole else whole.init(derive(key, "largest"))
+
+    def message(turn, server, client):
+        return slices.cut(server, shapes[task.number])
+
+    def classes(data):
+        if not mask:
+            return jnp.ones(task.num_classes)
+        return classes_of(data, task.num_classes, local.batch_size)
+
+    def personal(turn, server, client, data):
+        w = message(turn, server, client)
+        if has_any(task):
+            w = measured(task, w, data, turn, local)
+        return Slice(w=w, present=classes(data))
+
+    def predict(judged, batch):
+        return of_present(task.predict(judged.w, batch), judged.present)
+
+    method = fedavg(task, local)._replace(
+        init=init,
+        message=message,
+        train=training(task, clipping(local, clip), classes),
+        aggregate=averaging(unsent(slices.class_axes(whole))),
+        predict=predict,
+        personal=personal,
+        origin=lambda w, client, upload: Slice(w=w, present=None),
+        architecture=task.number,
+    )
+    return measured_after(dropped(method), whole, local)
+
+
+def training(task, local, classes):
+    """The `train` of a slice, by the cross-entropy of the client's own classes."""
+
+    def train(turn, w, client, data):
+        present = classes(data)
+
+        def loss(w, batch, key):
+            logits = task.logits(w, batch, key)
+            return cross_entropy(of_present(logits, present), batch)
+
+        w, metrics = fit(loss, w, data, turn, local)
+        return client, Slice(w=w, present=present), metrics
+
+    return train
+
+
+def clipping(local, norm):
+    """Local training whose gradients have at most this norm, before all else."""
+
+    def optimizer(rate):
+        return optax.chain(optax.clip_by_global_norm(norm), local.optimizer(rate))
+
+    return local._replace(optimizer=optimizer)
+
+
+def averaging(axes):
+    """The `aggregate`: the mean of each element over the slices that have it."""
+
+    def aggregate(server, uploads, cohort):
+        stacks = []
+        for number, senders in aggregation.senders(cohort).items():
+            w, present = uploads[number]
+            weight = aggregation.reported(senders)
+            stacks.append((w, slices.weights(w, weight, present, axes)))
+        return slices.counted_mean(stacks, server)
+
+    return aggregate

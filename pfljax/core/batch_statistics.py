@@ -1,0 +1,91 @@
+"""Running statistics that are measured by a pass over rows, not followed in training.
+
+Static batch normalisation: Diao, Ding, Tarokh, ICLR 2021,
+https://arxiv.org/abs/2010.01264. Local training takes the statistics of its batches.
+Those that evaluation takes are the mean over the batches of a pass by one model:
+
+    server   the model W         client   one pass of W over its rows, in training mode
+    message  W                   upload   the means of its batches' statistics
+
+Each batch counts alike, as with torch's `momentum=None`. The model says how far a batch
+moves a statistic: of a normalisation with momentum 0, all the way.
+"""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from pfljax.core import aggregation, statistics, tree
+from pfljax.core.keys import fold
+from pfljax.core.local_statistics import by_name, filled, unsent
+from pfljax.core.minibatches import steps_per_epoch
+from pfljax.core.training import over_batches
+from pfljax.core.types import (
+    Algorithm,
+    Batch,
+    ClientData,
+    Key,
+    Local,
+    Metrics,
+    Params,
+    Task,
+    Turn,
+)
+
+
+def has_any(task: Task) -> bool:
+    """Whether the model has running statistics."""
+    return any(jax.tree.leaves(statistics.chosen(task.groups)))
+
+
+def measured(
+    task: Task, params: Params, data: ClientData, turn: Turn, local: Local
+) -> Params:
+    """`params` with statistics that are the mean over the batches of the rows.
+
+    A client without rows has those of `params`.
+    """
+    running, others = tree.split(params, statistics.chosen(params))
+    steps = steps_per_epoch(local, data.size)
+    turn = fold(turn, "statistics")._replace(steps=steps)
+
+    def step(total: Any, batch: Batch, key: Key) -> tuple[Any, Metrics]:
+        def loss(running: Any) -> Any:
+            return task.loss(tree.merge(running, others), batch, key)
+
+        # Old - new, whatever the loss (`statistics.following`).
+        return tree.add(total, jax.grad(loss)(running)), {}
+
+    total, _ = over_batches(step, tree.zeros(running), data, turn, local, ())
+    share = 1 / jnp.maximum(steps, 1)
+    return tree.merge(tree.axpy(-share, total, running), others)
+
+
+def measured_after(method: Algorithm, task: Task, local: Local) -> Algorithm:
+    """The method, whose cohort then measures the statistics of the server's new model.
+
+    The server is the parameters of `task`. Clients count by their rows. Without
+    statistics it is the method itself.
+    """
+    if not has_any(task):
+        return method
+
+    def train(turn, params, client, data):
+        params = measured(task, params, data, turn, local)
+        return client, by_name(params), {}
+
+    def aggregate(server, uploads, cohort):
+        means = aggregation.mean(uploads, aggregation.by_rows(cohort))
+        return filled(unsent(server), means)
+
+    return method._replace(
+        then=method._replace(
+            message=lambda turn, server, client: server,
+            train=train,
+            aggregate=aggregate,
+            origin=lambda message, client, upload: by_name(message),
+            # One model for all: uploads are alike.
+            architecture=None,
+        )
+    )

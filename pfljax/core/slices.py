@@ -1,0 +1,168 @@
+"""The first channels of a model: slices of its leaves, and means over them.
+
+A slice of a leaf is its leading corner. Of a kernel [3, 4] a model that is two channels
+narrower on either side has the part [1, 2]:
+
+    a a . .         cut: the a alone
+    . . . .         embed: the a, and zeros for the points
+    . . . .
+
+Diao, Ding, Tarokh, ICLR 2021, https://arxiv.org/abs/2010.01264.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from pfljax.core.types import Array, Params, Task
+
+Tree = Any
+NO_CLASSES = -1  # of a leaf without an axis of classes
+
+
+def shapes_of(task: Task) -> Params:
+    """The parameters of a model, as shapes."""
+    key: Any = jax.eval_shape(jax.random.key, 0)
+    return jax.eval_shape(task.init, key)
+
+
+def cut(a: Tree, like: Tree) -> Tree:
+    """The leading corner of each leaf, of the shape that it has in `like`."""
+
+    def of_leaves(leaf: Array, corner: Any) -> Array:
+        return leaf[_corner(corner.shape)]
+
+    return jax.tree.map(of_leaves, a, like)
+
+
+def add(a: Tree, corner: Tree) -> Tree:
+    """`a`, to whose leading corners those of `corner` are added."""
+
+    def of_leaves(leaf: Array, part: Array) -> Array:
+        return leaf.at[_corner(part.shape)].add(part)
+
+    return jax.tree.map(of_leaves, a, corner)
+
+
+def embed(corner: Tree, like: Tree) -> Tree:
+    """Zeros shaped as `like`, with `corner` in the leading corner of each leaf."""
+    return add(jax.tree.map(jnp.zeros_like, like), corner)
+
+
+def covered(corner: Tree, like: Tree) -> Tree:
+    """The mask of a slice: 1 where `embed` puts a value, 0 elsewhere."""
+
+    def ones(part: Any) -> Array:
+        return jnp.ones(part.shape)
+
+    return embed(jax.tree.map(ones, corner), like)
+
+
+def _corner(shape: Sequence[int]) -> tuple[slice, ...]:
+    return tuple(slice(0, size) for size in shape)
+
+
+def largest(shapes: Sequence[Params]) -> int:
+    """The number of the model of which all are slices.
+
+    Raises:
+      ValueError: there is none.
+    """
+
+    def parameters(number: int) -> int:
+        return sum(leaf.size for leaf in jax.tree.leaves(shapes[number]))
+
+    number = max(range(len(shapes)), key=parameters)
+    for other, smaller in enumerate(shapes):
+        difference = _outside(smaller, shapes[number])
+        if difference:
+            raise ValueError(
+                f"model {other} is no slice of model {number}, the largest: "
+                f"{difference}; choose models of one kind that differ in width alone, "
+                "such as heterofl_a and heterofl_e"
+            )
+    return number
+
+
+def _outside(smaller: Params, larger: Params) -> str:
+    """What of a model lies outside of a larger one; "" if nothing does."""
+    parts = _by_path(smaller)
+    wholes = _by_path(larger)
+    for path in parts | wholes:
+        if path not in parts or path not in wholes:
+            return f"one of them alone has {path}"
+        part = parts[path].shape
+        whole = wholes[path].shape
+        if len(part) != len(whole) or any(map(int.__gt__, part, whole)):
+            return f"{path} is {list(part)}, expected at most {list(whole)}"
+    return ""
+
+
+def _by_path(shapes: Params) -> dict[str, Any]:
+    leaves = jax.tree_util.tree_leaves_with_path(shapes)
+    return {jax.tree_util.keystr(path): leaf for path, leaf in leaves}
+
+
+def class_axes(task: Task) -> Params:
+    """At every leaf its axis of classes, where the output layer has one.
+
+    The output layer is the last module. Its axis is the last that is as long as there
+    are classes. `NO_CLASSES` at all other leaves.
+    """
+
+    def axis_of(leaf: Any, module: int) -> int:
+        axes = [i for i, size in enumerate(leaf.shape) if size == task.num_classes]
+        if module != task.num_modules - 1 or not axes:
+            return NO_CLASSES
+        return axes[-1]
+
+    return jax.tree.map(axis_of, shapes_of(task), task.modules)
+
+
+def weights(sent: Tree, weight: Array, present: Array, axes: Params) -> Tree:
+    """What each element of stacked slices counts for, to broadcast against `sent`.
+
+    Args:
+      sent: slices stacked over M.
+      weight: f32[M], of each client.
+      present: f32[M, K], 1 for each class that the client has.
+      axes: those of `class_axes`.
+    """
+
+    def of_leaf(leaf: Array, axis: int) -> Array:
+        shape = [len(weight)] + [1] * (leaf.ndim - 1)
+        if axis == NO_CLASSES:
+            return weight.reshape(shape)
+        shape[1 + axis] = present.shape[1]
+        return (weight[:, None] * present).reshape(shape)
+
+    return jax.tree.map(of_leaf, sent, axes)
+
+
+def counted_mean(stacks: Iterable[tuple[Tree, Tree]], default: Tree) -> Tree:
+    """Mean of each element over the slices that hold it; nobody's keeps `default`.
+
+    `stacks` are pairs of slices stacked over M, each of shapes of its own, and their
+    `weights`.
+    """
+
+    def sum_of(leaf: Array, weight: Array) -> Array:
+        return jnp.sum(leaf * weight, 0)
+
+    def count_of(leaf: Array, weight: Array) -> Array:
+        return jnp.broadcast_to(jnp.sum(weight, 0), leaf.shape[1:])
+
+    total = jax.tree.map(jnp.zeros_like, default)
+    count = total
+    for sent, weight in stacks:
+        total = add(total, jax.tree.map(sum_of, sent, weight))
+        count = add(count, jax.tree.map(count_of, sent, weight))
+
+    def of_leaves(total: Array, count: Array, old: Array) -> Array:
+        # `where` computes both: neither may divide by 0.
+        means = total / jnp.where(count > 0, count, 1)
+        return jnp.where(count > 0, means, old)
+
+    return jax.tree.map(of_leaves, total, count, default)

@@ -1,0 +1,133 @@
+"""The CNN of HeteroFL in five widths, each of which is a slice of the wider ones.
+
+Diao, Ding, Tarokh, ICLR 2021, https://arxiv.org/abs/2010.01264. Four blocks of a 3x3
+convolution, a scaler, a normalisation, ReLU and a 2x2 pool, the last one without a pool;
+then the mean over pixels and a dense layer. At the rate r of its level a block has
+ceil(r h) channels, h of 64, 128, 256, 512:
+
+    level   a    b    c    d    e
+    rate    1   1/2  1/4  1/8  1/16
+
+The scaler divides by the rate, in training alone: activations of a narrow model grow to
+those of the widest. Before a normalisation that takes the statistics of its batch it
+changes nothing but the number that keeps the root from 0, of x as of x / r:
+
+    (x / r - m / r) / sqrt(v / r^2 + e) = (x - m) / sqrt(v + e r^2)
+
+So it is written there, and statistics are those of x, which evaluation normalises.
+"""
+
+import math
+from collections.abc import Sequence
+from functools import partial
+from typing import Annotated, Literal
+
+from flax import linen as nn
+
+from pfljax import registry
+from pfljax.core.types import Array
+from pfljax.models.conv_norm import dense_head
+from pfljax.models.convolution import conv_for_platform
+from pfljax.models.layers import GroupNorm, add_channel, mean_pixel
+from pfljax.models.named import Factory, named
+from pfljax.models.network import Classes, Network
+from pfljax.models.pooling import max_pool
+from pfljax.registry import checked
+
+HIDDEN = (64, 128, 256, 512)
+LEVELS = {"a": 1.0, "b": 1 / 2, "c": 1 / 4, "d": 1 / 8, "e": 1 / 16}
+EPSILON = 1e-5  # torch's
+Rate = Annotated[float, registry.Range(lambda rate: 0 < rate <= 1, "above 0, up to 1")]
+Norm = Literal["static", "group", "none"]
+
+
+class Scaled(nn.Module):
+    """The scaler, and the normalisation behind it.
+
+    "static" takes the statistics of the batch in training. Its running ones are those
+    of the last batch: `core.batch_statistics` measures the ones of evaluation.
+    """
+
+    rate: float = 1.0
+    norm: str = "static"
+
+    @nn.compact
+    def __call__(self, x: Array) -> Array:
+        """Images [B, H, W, C] -> the same shape."""
+        # The key of dropout is there in training alone.
+        rate = self.rate if self.has_rng("dropout") else 1.0
+        if self.norm == "static":
+            return nn.BatchNorm(momentum=0.0, epsilon=EPSILON * rate**2)(x)
+        scaled = x / rate
+        return GroupNorm()(scaled) if self.norm == "group" else scaled
+
+
+@checked
+def heterofl_cnn(
+    num_classes: Classes,
+    *,
+    rate: Rate = 1.0,
+    channels: Sequence[int] = HIDDEN,
+    norm: Norm = "static",
+    scaler: bool = True,
+    conv: str = "auto",
+) -> nn.Module:
+    """CNN of HeteroFL at this rate; 1,556,874 parameters on MNIST at rate 1.
+
+    Args:
+      num_classes: of the logits.
+      rate: of the channels that it has.
+      channels: of the convolutions at rate 1.
+      norm: "static", by the batch in training; "group"; or "none".
+      scaler: whether it divides by the rate in training.
+      conv: as `conv_for_platform` says.
+    """
+    widths = [math.ceil(rate * count) for count in channels]
+    return network(num_classes, widths, rate if scaler else 1.0, norm, conv)
+
+
+def network(
+    num_classes: int, widths: Sequence[int], scale: float, norm: str, conv: str
+) -> nn.Module:
+    """The blocks of these widths, with a scaler of this number, and the head."""
+    convolution = partial(
+        nn.Conv,
+        kernel_size=(3, 3),
+        conv_general_dilated=conv_for_platform(conv),
+    )
+    body = [add_channel]
+    for width in widths:
+        body += [convolution(width), Scaled(scale, norm), nn.relu, max_pool]
+    # The last block has no pool.
+    body[-1] = mean_pixel
+    return Network(
+        body=nn.Sequential(body),
+        head=dense_head(num_classes),
+    )
+
+
+def _of_level(level: str, rate: float) -> Factory:
+    def factory(
+        num_classes: Classes,
+        *,
+        channels: Sequence[int] = HIDDEN,
+        norm: Norm = "static",
+        scaler: bool = True,
+        conv: str = "auto",
+    ) -> nn.Module:
+        return heterofl_cnn(
+            num_classes,
+            rate=rate,
+            channels=channels,
+            norm=norm,
+            scaler=scaler,
+            conv=conv,
+        )
+
+    docstring = f"CNN of HeteroFL, level {level}: the rate is {rate:g}."
+    return named(factory, f"heterofl_{level}", docstring)
+
+
+HETEROFL: dict[str, Factory] = {
+    f"heterofl_{level}": _of_level(level, rate) for level, rate in LEVELS.items()
+}
