@@ -1,7 +1,7 @@
 """The CNN of HeteroFL in five widths, each of which is a slice of the wider ones.
 
 Diao, Ding, Tarokh, ICLR 2021, https://arxiv.org/abs/2010.01264. Four blocks of a 3x3
-convolution, a scaler, a normalisation, ReLU and a 2x2 pool, the last one without a pool;
+convolution, a scaler, a normalisation, ReLU and a 2x2 pool, the last one without it;
 then the mean over pixels and a dense layer. At the rate r of its level a block has
 ceil(r h) channels, h of 64, 128, 256, 512:
 

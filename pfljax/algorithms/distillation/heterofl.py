@@ -2,8 +2,8 @@
 
     Server   W, the parameters of the largest model
     Client   nothing
-    Message  w, the first channels of W along each axis, as many as the client's model has
-    Upload   w_k, the slice after local training; Y_k, the classes of its rows
+    Message  w, the first channels of W, as many as the client's model has
+    Upload   w_k, w after local training; Y_k, the classes of the client's rows
 Every client's model is a slice of the largest (`pfljax.core.slices`). Local training
 goes down the cross-entropy of logits of which those outside Y_k are set to 0, with
 gradients cut at the norm `clip`. Each element of W becomes the uniform mean over the
