@@ -294,11 +294,13 @@ def test_groups_hold_models_of_the_zoo():
     assert sizes == {
         "htcnn_yi": 5, "htcnn_akt": 5, "htresnet": 5,
         "htfe2": 2, "htfe3": 3, "htfe4": 4, "htfe8": 8, "htfe9": 9,
+        "heterofl": 5,
     }  # fmt: skip
-    assert set(groups.FEATURES) == set(groups.GROUPS)
+    # Slices have features of several widths.
+    assert set(groups.FEATURES) == set(groups.GROUPS) - {"heterofl"}
 
 
-@pytest.mark.parametrize("name", groups.GROUPS)
+@pytest.mark.parametrize("name", groups.FEATURES)
 def test_models_of_a_group_have_heads_of_one_width(name):
     features = groups.features(name)
     for member in groups.group(name):
