@@ -10,11 +10,14 @@ from flax import linen as nn
 
 from pfljax import algorithms, models
 from pfljax.algorithms.decoupling.fedper import fedper
+from pfljax.algorithms.distillation.fedakt import fedakt
+from pfljax.algorithms.distillation.fedkd import fedkd
+from pfljax.algorithms.distillation.fml import fml
 from pfljax.algorithms.fedavg import fedavg
 from pfljax.algorithms.multi_task.ditto import ditto
 from pfljax.conformance import context, toy
-from pfljax.core import statistics, tree
-from pfljax.core.communication import traffic_of
+from pfljax.core import aggregation, statistics, tree
+from pfljax.core.communication import exchange_of, traffic_of
 from pfljax.core.local_statistics import dropped, kept
 from pfljax.core.optimizers import sgd
 from pfljax.core.training import budget
@@ -115,6 +118,60 @@ def test_a_client_alone_is_the_same_whether_it_keeps_statistics_or_sends_them():
     for name, leaf in statistics_kept.items():
         np.testing.assert_allclose(leaf[0], theirs[name], rtol=1e-5, atol=1e-6)
     toy.assert_close(tree.parameters(own[-1].server), tree.parameters(plain[-1].server))
+
+
+@pytest.mark.parametrize("factory", [fedakt, fml, fedkd])
+def test_statistics_of_a_proxy_stay_with_their_client(factory):
+    method = factory(task(), LOCAL)
+    states, setting = toy.play(method, task(), LOCAL, TRAIN, rounds=2, cohort=4)
+    for first, last in zip(*(running(s.server) for s in states[::2]), strict=True):
+        np.testing.assert_array_equal(first, last)
+    took_part = np.asarray(states[-1].participations) > 0
+    assert 4 <= took_part.sum() < CLIENTS
+    for leaf in states[-1].clients.statistics.values():
+        assert len(np.unique(leaf[took_part], axis=0)) == took_part.sum()
+        assert len(np.unique(leaf[~took_part])) == 1
+    for sent in exchange_of(method, task(), CLIENTS, (3,)):
+        assert not running(sent)
+    assert np.isfinite(judged(setting, states[-1])["loss"]).all()
+
+
+def test_statistics_of_a_proxy_that_trains_alone_are_those_of_silobn():
+    """Of FML with beta = 1, where v is uniform FedAvg's."""
+    init = task().init(jax.random.key(3))
+    one = task()._replace(init=lambda key: init)
+    uniform = aggregation.averaging("uniform")
+    plain = kept(fedavg(one, LOCAL)._replace(aggregate=uniform))
+    ours, theirs = (
+        toy.play(method, one, LOCAL, TRAIN, rounds=2, cohort=4)[0][-1].clients
+        for method in (fml(one, LOCAL, beta=1.0), plain)
+    )
+    toy.assert_close(ours.statistics, theirs.statistics)
+
+
+def test_statistics_of_a_proxy_that_sends_differences_add_up(monkeypatch):
+    """FedKD without distillation, of all energy: its mentee is uniform FedAvg's too."""
+    distance = "pfljax.algorithms.distillation.fedkd.apart"
+    monkeypatch.setattr(distance, lambda own, other, batch: 0.0)
+    init = task().init(jax.random.key(3))
+    one = task()._replace(init=lambda key: init)
+    methods = (
+        fml(one, LOCAL, beta=1.0),
+        fedkd(one, LOCAL, energy_start=1.0, energy_end=1.0),
+    )
+    theirs, ours = (
+        toy.play(method, one, LOCAL, TRAIN, rounds=2, cohort=4)[0][-1].clients
+        for method in methods
+    )
+    toy.assert_close(ours.statistics, theirs.statistics)
+
+
+def test_bytes_of_low_rank_are_those_of_parameters():
+    method = fedkd(task(), LOCAL, energy_start=1.0, energy_end=1.0)
+    states, _ = toy.play(method, task(), LOCAL, TRAIN, rounds=1)
+    sent = exchange_of(method, task(), CLIENTS, (3,))
+    for state in states:
+        assert float(state.server.size) == tree.nbytes(sent.upload)
 
 
 def test_dropped_statistics_begin_each_round_anew():

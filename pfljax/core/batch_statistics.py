@@ -34,18 +34,15 @@ from pfljax.core.types import (
 )
 
 
-def has_any(task: Task) -> bool:
-    """Whether the model has running statistics."""
-    return any(jax.tree.leaves(statistics.chosen(task.groups)))
-
-
 def measured(
     task: Task, params: Params, data: ClientData, turn: Turn, local: Local
 ) -> Params:
     """`params` with statistics that are the mean over the batches of the rows.
 
-    A client without rows has those of `params`.
+    A client without rows has those of `params`. Without statistics there is no pass.
     """
+    if not statistics.has_any(params):
+        return params
     running, others = tree.split(params, statistics.chosen(params))
     steps = steps_per_epoch(local, data.size)
     turn = fold(turn, "statistics")._replace(steps=steps)
@@ -68,7 +65,7 @@ def measured_after(method: Algorithm, task: Task, local: Local) -> Algorithm:
     The server is the parameters of `task`. Clients count by their rows. Without
     statistics it is the method itself.
     """
-    if not has_any(task):
+    if not statistics.has_any(task.groups):
         return method
 
     def train(turn, params, client, data):

@@ -1,9 +1,10 @@
 """What a method declares of running statistics where it does not average them.
 
-`kept(method)` leaves statistics with each client, `dropped(method)` with nobody. The
-method's own functions still see whole models. Before a model travels, `unsent` takes
-its statistics out, and where it arrives `filled` puts others in: the client's own, or
-in the server those that the model began with.
+`kept(method)` leaves statistics with each client, `dropped(method)` with nobody, and
+`kept_of_proxy(method, proxy)` those of the small model that clients of several
+architectures share with each client. The method's own functions still see whole models.
+Before a model travels, `unsent` takes its statistics out, and where it arrives `filled`
+puts others in: the client's own, or in the server those that the model began with.
 
     whole                               {"scale": 2.0, "batch_stats": {"mean": 10.0}}
     unsent(whole)                       {"scale": 2.0, "batch_stats": {"mean": ()}}
@@ -16,9 +17,9 @@ its model (`name_in_model`), whatever record is around it in a message or an upl
 server may be a record of two models, whose statistics only the whole path
 (`jax.tree_util.keystr`) tells apart.
 
-Both take a method whose messages and uploads are parameters, or a part of them, as
-FedPer's bodies are. Who sends differences or several models, as SCAFFOLD and IFCA do,
-averages statistics.
+They take a method whose messages and uploads are parameters, or a part of them, as
+FedPer's bodies are; `kept_of_proxy` also one that uploads differences. Who else sends
+differences, or several models, as SCAFFOLD and IFCA do, averages statistics.
 """
 
 from collections.abc import Callable
@@ -26,8 +27,8 @@ from typing import Any, NamedTuple
 
 import jax
 
-from pfljax.core.statistics import by_kind, is_statistic
-from pfljax.core.types import Algorithm
+from pfljax.core.statistics import by_kind, has_any, is_statistic
+from pfljax.core.types import Algorithm, Task
 
 Tree = Any
 # In the place of a statistic that is not sent: no leaf, and other than the None of a
@@ -48,12 +49,44 @@ def kept(method: Algorithm) -> Algorithm:
     SiloBN: Andreux et al., 2020, https://arxiv.org/abs/2008.07424. A client that has
     not trained yet has the statistics that the model began with; so has the server.
     """
+    return _kept(method, lambda params, key: by_name(params))
+
+
+def kept_of_proxy(
+    method: Algorithm, proxy: Task, differences: bool = False
+) -> Algorithm:
+    """The method, whose clients keep the statistics of the `proxy` that its server has.
+
+    They begin as the server's do, which stay so. The published code of such methods
+    sends parameters alone. A proxy without statistics leaves the method as it is.
+
+    Args:
+      method: its clients keep their own model, whose statistics are theirs anyway.
+      proxy: the task of the model that message and upload are of.
+      differences: the upload is what has changed of the message.
+    """
+    if not has_any(proxy.groups):
+        return method
+
+    def began(params: Any, key: Any) -> dict[str, Any]:
+        # The number of clients makes no statistic another.
+        return by_name(method.init(params, 1, key))
+
+    return _kept(method, began, differences)
+
+
+def _kept(
+    method: Algorithm,
+    began: Callable[[Any, Any], dict[str, Any]],
+    differences: bool = False,
+) -> Algorithm:
+    """The method, whose clients keep statistics; `began` of (params, key) are first."""
     endpoints = method.endpoints
     judged_by = _judged_by(method)
 
     def init_client(params, client_id, key):
         state = method.init_client(params, client_id, key)
-        return Client(state=state, statistics=by_name(params))
+        return Client(state=state, statistics=began(params, key))
 
     def message(turn, server, client):
         return unsent(method.message(turn, server, client.state))
@@ -61,8 +94,11 @@ def kept(method: Algorithm) -> Algorithm:
     def train(turn, message, client, data):
         whole = filled(message, client.statistics)
         state, upload, metrics = method.train(turn, whole, client.state, data)
+        sent = by_name(upload)
+        if differences:
+            sent = {name: client.statistics[name] + sent[name] for name in sent}
         # A method may send a part of its model: the statistics of the rest stay.
-        statistics = client.statistics | by_name(upload)
+        statistics = client.statistics | sent
         return Client(state=state, statistics=statistics), unsent(upload), metrics
 
     def personal(turn, server, client, data):

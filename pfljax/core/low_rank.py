@@ -16,6 +16,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from pfljax.core.statistics import is_statistic
 from pfljax.core.types import Array
 
 
@@ -23,7 +24,8 @@ def compressed(a: Any, energy: Any) -> tuple[Any, Array]:
     """(the tree as it arrives, bytes sent f32[]) at a share of the energy, 0 to 1.
 
     A kernel of a convolution is the matrix of all its axes but the last by the last.
-    Vectors and tables of embeddings are sent as they are.
+    Vectors and tables of embeddings are sent as they are. Running statistics weigh
+    nothing: they stay with their client (`core.local_statistics`).
     """
     leaves, structure = jax.tree_util.tree_flatten_with_path(a)
     arrived = []
@@ -34,6 +36,8 @@ def compressed(a: Any, energy: Any) -> tuple[Any, Array]:
             matrix = leaf.reshape(-1, leaf.shape[-1])
             matrix, size = truncated(matrix, energy)
             leaf = matrix.reshape(leaf.shape)
+        if is_statistic(path):
+            size = jnp.float32(0)
         arrived.append(leaf)
         total = total + size * leaf.dtype.itemsize
     return jax.tree.unflatten(structure, arrived), total

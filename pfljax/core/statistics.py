@@ -101,6 +101,11 @@ def chosen(a: Tree) -> Tree:
     )
 
 
+def has_any(a: Tree) -> bool:
+    """Whether a leaf of `a` is a running statistic."""
+    return any(jax.tree.leaves(chosen(a)))
+
+
 def scale(a: Tree, factor: Any) -> Tree:
     """factor * a, but statistics as they are: their steps have the rate 1."""
     return by_kind(a, parameter=lambda leaf: factor * leaf)

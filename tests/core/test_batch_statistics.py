@@ -7,8 +7,8 @@ from flax import linen as nn
 from pfljax import models
 from pfljax.algorithms.fedavg import fedavg
 from pfljax.conformance import toy
-from pfljax.core import tree
-from pfljax.core.batch_statistics import has_any, measured, measured_after
+from pfljax.core import statistics, tree
+from pfljax.core.batch_statistics import measured, measured_after
 from pfljax.core.types import Local
 
 LOCAL = Local(0.1, batch_size=4, epochs=2)
@@ -86,4 +86,4 @@ def test_the_cohort_measures_the_new_model_by_its_rows():
 def test_without_statistics_nothing_follows():
     method = fedavg(toy.classifier(), LOCAL)
     assert measured_after(method, toy.classifier(), LOCAL) is method
-    assert has_any(task_of())
+    assert statistics.has_any(task_of().groups)

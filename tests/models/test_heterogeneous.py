@@ -311,7 +311,7 @@ def test_models_of_a_group_have_heads_of_one_width(name):
 
 def test_wrong_groups_and_splits_are_named():
     with pytest.raises(
-        ValueError, match=r"unknown group of models .htfe5.; known: htc"
+        ValueError, match=r"unknown group of models .htfe5.; known: heterofl"
     ):
         groups.group("htfe5")
     with pytest.raises(ValueError, match=r"unknown group of models .yi.; known: htcnn"):

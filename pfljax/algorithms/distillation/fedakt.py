@@ -7,7 +7,8 @@ CE(h(f(x))) + CE(h(d(x))) + lam MSE(f(x), d(x))  in f_k, h_k and d_k at once. Th
 sees both features (HDU); the distance is a mean over features, and draws both bodies
 (FMD); the second CE does not reach f_k. d <- sum_k n_k d_k / sum_k n_k. Client k is
 judged by w_k, also before it ever took part. The adapter is the body of `task.proxy`,
-or of a second model of the task, and begins from a key of its own.
+or of a second model of the task, and begins from a key of its own. Running statistics
+of d_k stay with client k.
 
 Differs from the paper: its losses are sums over a batch, here by default means. On the
 adapter's features the head is in evaluation mode: its dropout is off, and its running
@@ -21,6 +22,7 @@ import jax.numpy as jnp
 from pfljax.algorithms.local import local as alone
 from pfljax.core import aggregation, tree
 from pfljax.core.keys import derive
+from pfljax.core.local_statistics import kept_of_proxy
 from pfljax.core.losses import cross_entropy, square_distance
 from pfljax.core.training import fit, reporting
 from pfljax.core.types import Algorithm, Local, Task
@@ -68,13 +70,14 @@ def fedakt(
     def init(params, num_clients, key):
         return tree.split(proxy.init(key), in_body)[0]
 
-    return alone(task, local)._replace(
+    method = alone(task, local)._replace(
         init=init,
         message=lambda turn, adapter, w: adapter,
         train=train,
         aggregate=aggregation.averaging("rows"),
         parts=("body", "head"),
     )
+    return kept_of_proxy(method, proxy)
 
 
 def require_equal_features(task, proxy):

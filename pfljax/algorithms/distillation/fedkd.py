@@ -10,7 +10,8 @@ v_k, P_k by  CE(v) + (KL(p_w || p_v) + MSE(z_w, z_v P)) / q,
 where what the other model says is a constant. v <- v + the mean change, at low rank
 again; a share T of the energy is kept, from `energy_start` to `energy_end` over the
 rounds. Client k is judged by w_k, also before it ever took part. The mentee is
-`task.proxy`, or a second model of the task, and begins from a key of its own.
+`task.proxy`, or a second model of the task, and begins from a key of its own. Running
+statistics of v_k stay with client k.
 
 Shapes are static, so the bytes of message and upload are those of whole models. What
 low rank sends is in the metrics: "sent_bytes" of a client, and "received_bytes" of a
@@ -25,6 +26,7 @@ import jax.numpy as jnp
 from pfljax.algorithms.local import local as alone
 from pfljax.core import aggregation, low_rank, tree
 from pfljax.core.keys import derive
+from pfljax.core.local_statistics import kept_of_proxy, unsent
 from pfljax.core.losses import cross_entropy, divergence, square_distance
 from pfljax.core.prototypes import width
 from pfljax.core.training import fit, reporting
@@ -72,7 +74,7 @@ def fedkd(
 
     def init(params, num_clients, key):
         v = proxy.init(key)
-        return Server(v=v, size=jnp.float32(tree.nbytes(v)))
+        return Server(v=v, size=jnp.float32(tree.nbytes(unsent(v))))
 
     def init_client(params, client_id, key):
         draw = jax.nn.initializers.lecun_normal()
@@ -92,7 +94,7 @@ def fedkd(
         change, size = low_rank.compressed(change, energy_at(cohort.round))
         return Server(v=tree.add(server.v, change), size=size)
 
-    return alone(task, local)._replace(
+    method = alone(task, local)._replace(
         init=init,
         init_client=init_client,
         message=lambda turn, server, client: server,
@@ -102,6 +104,7 @@ def fedkd(
         # An upload is a change already.
         origin=lambda message, client, upload: tree.zeros(upload),
     )
+    return kept_of_proxy(method, proxy, differences=True)
 
 
 def mutual(task, proxy):

@@ -7,12 +7,14 @@ w_k by  alpha CE(w_k) + (1 - alpha) KL(p_v || p_w)  and
 v_k by  beta CE(v_k) + (1 - beta) KL(p_w || p_v);
 p are softmax outputs, of which the first in a KL is a constant. v is the uniform mean
 of v_k. Client k is judged by w_k, also before it ever took part. The meme is
-`task.proxy`, or a second model of the task, and begins from a key of its own.
+`task.proxy`, or a second model of the task, and begins from a key of its own. Running
+statistics of v_k stay with client k.
 """
 
 from pfljax.algorithms.local import local as alone
 from pfljax.core import aggregation
 from pfljax.core.keys import derive
+from pfljax.core.local_statistics import kept_of_proxy
 from pfljax.core.losses import cross_entropy, divergence
 from pfljax.core.training import fit, reporting
 from pfljax.core.types import Algorithm, Local, Task
@@ -47,9 +49,10 @@ def fml(
         (w, v), metrics = fit(task.loss, (w, v), data, turn, local, slope_of)
         return w, v, metrics
 
-    return alone(task, local)._replace(
+    method = alone(task, local)._replace(
         init=lambda params, num_clients, key: proxy.init(key),
         message=lambda turn, v, w: v,
         train=train,
         aggregate=aggregation.averaging("uniform"),
     )
+    return kept_of_proxy(method, proxy)

@@ -29,7 +29,7 @@ import optax
 
 from pfljax.algorithms.fedavg import fedavg
 from pfljax.core import aggregation, slices
-from pfljax.core.batch_statistics import has_any, measured, measured_after
+from pfljax.core.batch_statistics import measured, measured_after
 from pfljax.core.keys import derive
 from pfljax.core.local_statistics import dropped, unsent
 from pfljax.core.losses import cross_entropy, of_present
@@ -79,9 +79,7 @@ def heterofl(
         return classes_of(data, task.num_classes, local.batch_size)
 
     def personal(turn, server, client, data):
-        w = message(turn, server, client)
-        if has_any(task):
-            w = measured(task, w, data, turn, local)
+        w = measured(task, message(turn, server, client), data, turn, local)
         return Slice(w=w, present=classes(data))
 
     def predict(judged, batch):
