@@ -20,7 +20,6 @@ The small scale has every tenth image, of 16 x 16 pixels, a quarter of the chann
 clients, two epochs and ten rounds at a constant rate.
 """
 
-import csv
 import re
 import sys
 from collections.abc import Sequence

@@ -34,6 +34,9 @@ from pfljax.core.types import Algorithm, Array, Local, Params, Task
 from pfljax.registry import AtLeastOne, Share, checked
 
 
+DRAW = jax.nn.initializers.lecun_normal()  # of the projection
+
+
 class Server(NamedTuple):
     """The mentee, and what its last change weighed."""
 
@@ -67,7 +70,6 @@ def fedkd(
     """Builds FedKD; an energy of 1 sends changes without loss."""
     proxy = task.proxy or task
     slope_of = reporting(mutual(task, proxy))
-    widths = (width(proxy), width(task))
 
     def energy_at(round_):
         return energy_start + round_ / rounds * (energy_end - energy_start)
@@ -77,8 +79,8 @@ def fedkd(
         return Server(v=v, size=jnp.float32(tree.nbytes(unsent(v))))
 
     def init_client(params, client_id, key):
-        draw = jax.nn.initializers.lecun_normal()
-        return Client(w=params, projection=draw(key, widths))
+        projection = DRAW(key, (width(proxy), width(task)))
+        return Client(w=params, projection=projection)
 
     def train(turn, message, client, data):
         start = (client.w, message.v, client.projection)
