@@ -229,7 +229,7 @@ def _line(row: Row) -> str:
 
 def main(
     scale: Literal["small", "paper"] = "small",
-    seeds: script.Seeds = (0, 1),
+    seeds: script.Seeds = (0, 1, 2),
     data: Annotated[tuple[Literal["iid", "shards"], ...], arg(metavar="DATA ...")] = (
         "iid",
         "shards",
