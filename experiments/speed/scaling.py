@@ -81,7 +81,8 @@ def measure(devices: int, cohort: int, method: str) -> dict[str, Any]:
 
     jax.config.update("jax_num_cpu_devices", devices)
     from pfljax import engine
-    from pfljax.bench.workloads import WORKLOADS, make_data, make_setting, make_task
+    from pfljax.bench.catalogue import WORKLOADS
+    from pfljax.bench.workloads import make_data, make_setting, make_task
     from pfljax.engine import mesh, placement
     from pfljax.simulate import first_state
 

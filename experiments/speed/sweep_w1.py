@@ -19,7 +19,7 @@ import time
 import numpy as np
 
 from pfljax import Experiment, data
-from pfljax.bench.workloads import WORKLOADS
+from pfljax.bench.catalogue import WORKLOADS
 from pfljax.data import Federation
 from pfljax.sweep import sweep
 

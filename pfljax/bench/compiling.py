@@ -10,8 +10,9 @@ import jax
 import numpy as np
 
 from pfljax import algorithms, data, models
+from pfljax.bench.catalogue import WORKLOADS, Workload
 from pfljax.bench.measure import check_counts, spread
-from pfljax.bench.workloads import SEED, WORKLOADS, Workload, shrink
+from pfljax.bench.workloads import SEED, shrink
 from pfljax.data import Federation
 from pfljax.engine import mesh
 from pfljax.engine.population import DevicePopulation

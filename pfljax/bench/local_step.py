@@ -15,7 +15,7 @@ from jax import export
 from pfljax import models, registry
 from pfljax.bench import hlo
 from pfljax.bench.flops import product_flops
-from pfljax.bench.workloads import Workload
+from pfljax.bench.catalogue import Workload
 from pfljax.core import tree
 from pfljax.core.training import fit
 from pfljax.core.types import (

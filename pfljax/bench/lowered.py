@@ -12,7 +12,7 @@ from typing import Any
 import jax
 
 from pfljax.bench import local_step, lowered_tables, roofline
-from pfljax.bench.workloads import WORKLOADS, Workload
+from pfljax.bench.catalogue import WORKLOADS, Workload
 from pfljax.core import tree
 from pfljax.core.precision import PRECISIONS
 from pfljax.registry import find

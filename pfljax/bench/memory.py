@@ -12,8 +12,9 @@ from typing import Any
 
 import jax
 
+from pfljax.bench.catalogue import WORKLOADS, Workload
 from pfljax.bench.peak import Case
-from pfljax.bench.workloads import WORKLOADS, Workload, shrink
+from pfljax.bench.workloads import shrink
 from pfljax.runs.folder import write_json
 from pfljax.runtime import files
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from pfljax import engine
 from pfljax.bench import workloads
-from pfljax.bench.workloads import Workload
+from pfljax.bench.catalogue import Workload
 from pfljax.core import tree
 from pfljax.core.types import ClientData, Examples, RunState
 from pfljax.runtime import memory

@@ -19,7 +19,8 @@ import numpy as np
 
 from pfljax import data
 from pfljax.bench import measure
-from pfljax.bench.workloads import SEED, WORKLOADS
+from pfljax.bench.catalogue import WORKLOADS
+from pfljax.bench.workloads import SEED
 from pfljax.data import Federation
 from pfljax.engine import mesh
 from pfljax.engine.population import DevicePopulation

@@ -1,9 +1,4 @@
-"""The workloads: which model, which clients, and how they train.
-
-W1 to W6 are of the sizes by which other simulators were measured, so that rates of
-local steps can be compared; W7 is a population of a million. W10 and W11 are ResNet-18
-and MobileNet on images as large as CIFAR's. Rows are random numbers.
-"""
+"""A workload made ready to run: task, setting and data. Rows are random numbers."""
 
 from typing import Any, NamedTuple
 
@@ -11,137 +6,27 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pfljax import algorithms, models, registry
+from pfljax import algorithms, registry
+from pfljax.bench.catalogue import WORKLOADS, Workload
 from pfljax.bench.power_law import power_law
-from pfljax.core.types import ClientData, Examples, Key, Local, RunState, Task
+from pfljax.core.types import (
+    Algorithm,
+    ClientData,
+    Examples,
+    Key,
+    Local,
+    RunState,
+    Task,
+)
 from pfljax.engine import Setting, mesh
+from pfljax.engine.setting import Groups
+from pfljax.runs.settings import Experiment
 from pfljax.runtime import devices
 from pfljax.selection import uniform
+from pfljax.simulate import architectures, components
 from pfljax.simulate.first_state import make_init
 
 SEED = 12345
-
-
-class Workload(NamedTuple):
-    """What a round is made of."""
-
-    model: str
-    shape: tuple[int, ...]  # of a row
-    num_classes: int
-    clients: int
-    rows: int | None  # of each client; None: a power law
-    cohort: int
-    epochs: int
-    batch_size: int
-    learning_rate: float
-    rounds: int  # of one timed call
-    methods: tuple[str, ...] = ("fedavg",)
-    vocab: int | None = None  # rows are tokens below it; None: normal numbers
-    pool: int | None = None  # rows that all clients share; None: each has its own
-    test: int = 0  # rows of a central test set
-
-
-_IMAGE = (32, 32, 3)
-_W1 = Workload(
-    model="twonn",
-    shape=(784,),
-    num_classes=10,
-    clients=100,
-    rows=480,
-    cohort=10,
-    epochs=5,
-    batch_size=10,
-    learning_rate=0.01,
-    rounds=5,
-)
-_W2 = Workload(
-    model="twocnn",
-    shape=_IMAGE,
-    num_classes=10,
-    clients=100,
-    rows=400,
-    cohort=5,
-    epochs=2,
-    batch_size=10,
-    learning_rate=0.01,
-    rounds=2,
-)
-_W3 = Workload(
-    model="logistic",
-    shape=(784,),
-    num_classes=10,
-    clients=1000,
-    rows=None,
-    cohort=10,
-    epochs=20,
-    batch_size=10,
-    learning_rate=0.01,
-    rounds=5,
-)
-_W4 = Workload(
-    model="char_lstm",
-    shape=(80,),
-    num_classes=80,
-    clients=50,
-    rows=200,
-    cohort=5,
-    epochs=1,
-    batch_size=50,
-    learning_rate=0.5,
-    rounds=2,
-    vocab=80,
-)
-_W6 = Workload(
-    model="cifar_cnn",
-    shape=_IMAGE,
-    num_classes=10,
-    clients=1000,
-    rows=50,
-    cohort=50,
-    epochs=1,
-    batch_size=10,
-    learning_rate=0.1,
-    rounds=2,
-    test=10_000,
-)
-# Each of a million clients keeps a personal head of 9 * 10 + 10 numbers.
-_W7 = Workload(
-    model="mlp:hidden=(9,)",
-    shape=(64,),
-    num_classes=10,
-    clients=1_000_000,
-    rows=20,
-    cohort=1000,
-    epochs=1,
-    batch_size=10,
-    learning_rate=0.1,
-    rounds=5,
-    methods=("fedper",),
-    pool=10_000,
-)
-_W10 = Workload(
-    model="resnet18",
-    shape=_IMAGE,
-    num_classes=10,
-    clients=100,
-    rows=100,
-    cohort=4,
-    epochs=1,
-    batch_size=20,
-    learning_rate=0.1,
-    rounds=1,
-)
-WORKLOADS: dict[str, Workload] = {
-    "W1": _W1,
-    "W2": _W2,
-    "W3": _W3,
-    "W4": _W4,
-    "W5": _W1._replace(methods=("ditto", "superfed")),
-    "W6": _W6,
-    "W7": _W7,
-    "W10": _W10,
-    "W11": _W10._replace(model="mobilenet", batch_size=50),
-}
 
 
 class Ready(NamedTuple):
@@ -150,7 +35,7 @@ class Ready(NamedTuple):
     name: str
     method: str
     workload: Workload
-    task: Task
+    task: Task  # of the first architecture, where there are several
     setting: Setting
     train: ClientData
     test: ClientData | None  # offset, size i32[1]: the central test set
@@ -190,9 +75,11 @@ def shrink(workload: Workload, scale: float) -> Workload:
         # None and 0 say that there is no such thing, and stay.
         return count and max(least, int(scale * count))
 
+    # Each architecture keeps a client.
+    least = len(workload.architectures)
     return workload._replace(
-        clients=scaled(workload.clients, 3),
-        cohort=scaled(workload.cohort, 2),
+        clients=scaled(workload.clients, max(3, least)),
+        cohort=scaled(workload.cohort, max(2, least)),
         rows=scaled(workload.rows, workload.batch_size),
         pool=scaled(workload.pool, 2 * (workload.rows or 1)),
         test=scaled(workload.test, 20),
@@ -200,10 +87,41 @@ def shrink(workload: Workload, scale: float) -> Workload:
 
 
 def make_task(workload: Workload) -> Task:
-    """The model on rows of the workload."""
-    choice = registry.parse(workload.model)
-    module = models.model(choice.name, workload.num_classes, **choice.kwargs)
-    return models.task(module, workload.shape)
+    """The model on rows of the workload, the first of several."""
+    return make_tasks(workload)[0]
+
+
+def make_tasks(workload: Workload) -> list[Task]:
+    """The models on rows of the workload, one an architecture."""
+    shape = components.Shape(
+        num_clients=workload.clients,
+        input_shape=workload.shape,
+        num_classes=workload.num_classes,
+        shift=0.0,
+        scale=1.0,
+        sizes=None,
+    )
+    return components.make_tasks(_experiment(workload), shape)
+
+
+def _experiment(workload: Workload) -> Experiment:
+    """What the settings of a run say of the models."""
+    if len(workload.architectures) > 1:
+        return Experiment(models=workload.model)
+    return Experiment(model=workload.model)
+
+
+def make_groups(
+    workload: Workload, method: str, make: architectures.Make
+) -> Groups | None:
+    """The groups of clients of equal models; None where all have one."""
+    return architectures.make_groups(
+        _experiment(workload).replace(algorithm=method),
+        make_tasks(workload),
+        make,
+        workload.clients,
+        workload.shape,
+    )
 
 
 def make_setting(workload: Workload, task: Task, method: str) -> Setting:
@@ -223,14 +141,25 @@ def make_setting(workload: Workload, task: Task, method: str) -> Setting:
         most_rows=int(sizes(workload).max()),
         public_rows=0,
     )
-    count = devices.choose(None, workload.cohort)
+
+    def make(task: Task) -> Algorithm:
+        return factory(task, local, **choice.kwargs, **filled_in)
+
+    groups = make_groups(workload, choice.name, make)
     return Setting(
-        algorithm=factory(task, local, **choice.kwargs, **filled_in),
+        algorithm=make(task) if groups is None else groups.algorithms[0],
         local=local,
         selection=uniform(workload.cohort, workload.clients),
         width=1 if jax.default_backend() == "cpu" else None,
-        mesh=mesh.make(count) if count > 1 else None,
+        mesh=make_mesh(workload),
+        groups=groups,
     )
+
+
+def make_mesh(workload: Workload) -> mesh.Grid | None:
+    """The devices that share the cohort; None for one."""
+    count = devices.choose(None, workload.cohort)
+    return mesh.make(count) if count > 1 else None
 
 
 def make_data(workload: Workload) -> tuple[ClientData, ClientData | None]:

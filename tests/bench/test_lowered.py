@@ -6,7 +6,7 @@ import pytest
 
 import tiny
 from pfljax.bench import hlo, local_step, lowered, lowered_tables, roofline
-from pfljax.bench.workloads import WORKLOADS
+from pfljax.bench.catalogue import WORKLOADS
 from pfljax.core.precision import PRECISIONS
 
 COMPILED = """HloModule jit_f, entry_computation_layout={(f32[4]{0})->f32[4]{0}}

@@ -6,7 +6,7 @@ import pytest
 
 import tiny
 from pfljax.bench import memory, peak, run
-from pfljax.bench.workloads import WORKLOADS
+from pfljax.bench.catalogue import WORKLOADS
 
 TINY = WORKLOADS["W1"]._replace(
     model="mlp:hidden=(8,)",
