@@ -13,8 +13,9 @@ import optax
 from pfljax import engine
 from pfljax.bench.flops import has_loop, product_flops
 from pfljax.bench.workloads import Ready
-from pfljax.core.communication import shapes_of_client, traffic_of
+from pfljax.core.communication import shapes_of_client
 from pfljax.core.types import Batch, ClientData, Key, Params, Turn
+from pfljax.simulate import architectures
 
 # The probe of the machine's peak: products of SIDE x SIDE, so many a call.
 SIDE = 2048
@@ -91,10 +92,10 @@ def _shapes(ready: Ready) -> tuple[Any, ...]:
 
 
 def traffic_bytes(ready: Ready) -> int:
-    """Bytes down and up of a whole cohort in one round."""
+    """Bytes down and up of a whole cohort in one round, were all as the mean client."""
     workload = ready.workload
-    traffic = traffic_of(
-        ready.setting.algorithm, ready.task, workload.clients, workload.shape
+    traffic = architectures.traffic(
+        ready.setting, ready.task, workload.clients, workload.shape
     )
     return workload.cohort * (traffic.down + traffic.up)
 

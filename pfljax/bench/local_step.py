@@ -14,8 +14,8 @@ from jax import export
 
 from pfljax import models, registry
 from pfljax.bench import hlo
-from pfljax.bench.flops import product_flops
 from pfljax.bench.catalogue import Workload
+from pfljax.bench.flops import product_flops
 from pfljax.core import tree
 from pfljax.core.training import fit
 from pfljax.core.types import (

@@ -15,6 +15,7 @@ from pfljax.core.training import budget
 from pfljax.core.types import Key, RunState
 from pfljax.engine import mesh
 from pfljax.evaluation.programs import judge_server
+from pfljax.runtime import memory
 
 EVAL_EVERY = 10  # rounds between two evaluations
 
@@ -50,12 +51,12 @@ def compile_program(ready: Ready, state: RunState, rounds: int) -> Program:
     jitted: Any = engine.compile_rounds(ready.setting, rounds)
     run = jitted.lower(state, ready.train, _count(ready, rounds)).compile()
     seconds = time.perf_counter() - start
-    memory = run.memory_analysis()
+    sizes = run.memory_analysis()
     return Program(
         run=run,
         evaluate=_evaluation(ready),
         compile_seconds=seconds,
-        temp_bytes=None if memory is None else int(memory.temp_size_in_bytes),
+        temp_bytes=None if sizes is None else int(sizes.temp_size_in_bytes),
     )
 
 
@@ -100,12 +101,19 @@ def sample(
     return state, taken
 
 
-def warm_up(program: Program, ready: Ready, state: RunState) -> RunState:
-    """The state after one round and one evaluation that nobody times."""
+def warm_up(
+    program: Program, ready: Ready, state: RunState
+) -> tuple[RunState, int | None]:
+    """The state after one round and one evaluation that nobody times.
+
+    And the bytes that the process held at its highest in them, where the system says.
+    """
+    counted = memory.forget_peak()
     state, _ = program.run(state, ready.train, _count(ready, 1))
     if program.evaluate is not None:
         jax.block_until_ready(program.evaluate(state.server, ready.test))
-    return jax.block_until_ready(state)
+    state = jax.block_until_ready(state)
+    return state, memory.peak_bytes() if counted else None
 
 
 def steps(ready: Ready, key: Key, first: int, rounds: int) -> np.ndarray:

@@ -12,6 +12,7 @@ from pfljax.bench import (
     compiling,
     cost,
     figure,
+    groups,
     landscape,
     lowered,
     measure,
@@ -19,7 +20,8 @@ from pfljax.bench import (
     startup,
     table,
 )
-from pfljax.bench.workloads import WORKLOADS, Ready, build
+from pfljax.bench.catalogue import WORKLOADS
+from pfljax.bench.workloads import Ready, build
 from pfljax.registry import find
 from pfljax.runs.folder import write_json
 from pfljax.runtime import devices, files
@@ -122,21 +124,28 @@ def _case(
 ) -> Result:
     """All figures of one workload under one method."""
     rounds = rounds or ready.workload.rounds
-    state = ready.init(jax.random.key(0))
-    program = measure.compile_program(ready, state, rounds)
-    state = measure.warm_up(program, ready, state)
+    made = groups.together(ready, rounds)
+    program = made.program
+    state, highest = measure.warm_up(program, ready, made.state)
+    alone = groups.alone(ready, rounds)
     samples = []
+    apart = []
     rates = []
     # Ours, peer, ours, peer: both have the machine's good and bad moments.
     for _ in range(repeats):
         state, taken = measure.sample(program, ready, state, rounds)
         samples.append(taken)
+        if alone:
+            alone, seconds = groups.sample(alone, rounds)
+            apart.append(seconds)
         if peer is not None:
             rates.append(against.ask(peer, ready.name, ready.method))
     return (
         _described(ready, rounds)
         | _times(samples, rounds, rates)
         | _costs(ready, program, samples, peak)
+        | {"round_peak_bytes": highest}
+        | groups.figures(ready, made, samples, apart, rounds)
     )
 
 
@@ -145,7 +154,7 @@ def _described(ready: Ready, rounds: int) -> Result:
         "workload": ready.name,
         "method": ready.method,
         "model": ready.workload.model,
-        "parameters": cost.parameters(ready),
+        "parameters": groups.mean(cost.parameters, ready),
         "clients": ready.workload.clients,
         "cohort": ready.workload.cohort,
         "rounds": rounds,
@@ -200,7 +209,7 @@ def _costs(
     peak: float,
 ) -> Result:
     """Arithmetic, compilation, memory, bytes."""
-    flops = cost.step_flops(ready)
+    flops = groups.mean(cost.step_flops, ready) or 0
     shares = [flops * taken.steps / taken.seconds / peak for taken in samples]
     return {
         "flops_per_step": flops,
@@ -210,6 +219,6 @@ def _costs(
         "process_megabytes": cost.process_megabytes(),
         "temp_bytes": program.temp_bytes,
         "device_peak_bytes": cost.device_bytes(),
-        "bytes_per_step": cost.step_bytes(ready),
+        "bytes_per_step": groups.mean(cost.step_bytes, ready),
         "traffic_bytes_per_round": cost.traffic_bytes(ready),
     }

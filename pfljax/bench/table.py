@@ -75,7 +75,8 @@ def markdown(machine: dict[str, Any], results: list[dict[str, Any]]) -> str:
         f"{machine['peak_flops'] / 1e9:.0f} GFLOP/s; compile cache {cached}."
     )
     lines = [sentence, "", *(f"| {' | '.join(row)} |" for row in rows), "", NOTES]
-    return "\n".join([*lines, *_evaluations(results), *_peers(results)])
+    more = (*_evaluations(results), *_peers(results), *_groups(results))
+    return "\n".join([*lines, *more])
 
 
 def _cells(result: dict[str, Any]) -> tuple[str, ...]:
@@ -117,6 +118,27 @@ def _peers(results: list[dict[str, Any]]) -> list[str]:
         for r in results
         if "peer" in r
     ]
+
+
+def _groups(results: list[dict[str, Any]]) -> list[str]:
+    return [_of_groups(result) for result in results if "groups" in result]
+
+
+def _of_groups(result: dict[str, Any]) -> str:
+    """A round of all groups beside those of each alone, and what it took."""
+    groups = result["groups"]
+    medians = [spread["median"] for spread in groups["alone_seconds_per_round"]]
+    # The rounds' own seconds stand in the table.
+    return (
+        f"{result['workload']} {result['method']}: {len(medians)} groups, alone "
+        f"{' + '.join(map(_short, medians))} s a round, in sum "
+        f"{_span(groups['sum_seconds_per_round'])}; together "
+        f"{_span(groups['ratio'])} times the sum, in turn. Without a cache the rounds "
+        f"were compiled in {result['compile_seconds']:.1f} s, and the first state made "
+        f"in {groups['first_state_seconds']:.1f} s. The program holds "
+        f"{_megabytes(groups['device_bytes'])} MB a device, the process had "
+        f"{_megabytes(result['round_peak_bytes'])} MB at the most in a round."
+    )
 
 
 def _list(values: list[float]) -> str:
