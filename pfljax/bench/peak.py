@@ -16,7 +16,8 @@ from pfljax import engine
 from pfljax.bench import workloads
 from pfljax.bench.catalogue import Workload
 from pfljax.core import tree
-from pfljax.core.types import ClientData, Examples, RunState
+from pfljax.core.types import ClientData, Examples, RunState, Task
+from pfljax.engine import Setting
 from pfljax.runtime import memory
 
 
@@ -42,7 +43,11 @@ def compile_round(case: Case) -> Round:
     task = workloads.make_task(workload)
     setting = workloads.make_setting(workload, task, case.method)
     # Several devices of a CPU share its memory, and each has the rows.
-    setting = setting._replace(mesh=None)
+    return compiled(workload, task, setting._replace(mesh=None))
+
+
+def compiled(workload: Workload, task: Task, setting: Setting) -> Round:
+    """The round of a setting of one device."""
 
     def init(key: Any) -> RunState:
         return engine.init(setting, task, workload.clients, key)
