@@ -43,10 +43,10 @@ def compile_round(case: Case) -> Round:
     task = workloads.make_task(workload)
     setting = workloads.make_setting(workload, task, case.method)
     # Several devices of a CPU share its memory, and each has the rows.
-    return compiled(workload, task, setting._replace(mesh=None))
+    return compile_setting(workload, task, setting._replace(mesh=None))
 
 
-def compiled(workload: Workload, task: Task, setting: Setting) -> Round:
+def compile_setting(workload: Workload, task: Task, setting: Setting) -> Round:
     """The round of a setting of one device."""
 
     def init(key: Any) -> RunState:

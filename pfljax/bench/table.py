@@ -15,7 +15,8 @@ NOTES = (
     "Steps are minibatch steps of data; a round's seconds are the median over timed "
     "calls. Useful: steps over the steps that lanes ran. MFLOP: of the products in one "
     "step of the method. MB a step: bytes that XLA's program of one SGD step reads and "
-    "writes; none for models with a loop, whose body XLA counts once. "
+    "writes; none for models with a loop, whose body XLA counts once. Of clients of "
+    "several architectures both are means over the clients. "
     "Process MB: the most since the process began."
 )
 
