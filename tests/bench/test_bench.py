@@ -1,5 +1,6 @@
 """The bench: the work that it counts, what it writes, and its peer."""
 
+import functools
 import json
 import math
 import sys
@@ -41,6 +42,10 @@ PARAMETERS = {
     "W10": 11_173_962,
     "W11": 317_578,
 }
+NAMES = [
+    pytest.param(name, marks=pytest.mark.slow) if name == "W9" else name
+    for name in workloads.WORKLOADS
+]
 
 
 @pytest.fixture
@@ -54,6 +59,7 @@ def spans_only(monkeypatch):
     monkeypatch.setattr(workloads, "draw_rows", one_row)
 
 
+@functools.cache  # of several architectures it takes seconds
 def build(name):
     return workloads.build(name, workloads.WORKLOADS[name].methods[0])
 
@@ -76,7 +82,7 @@ def test_steps_of_a_selection_that_learns_are_not_counted():
 
 
 @pytest.mark.usefixtures("spans_only")
-@pytest.mark.parametrize("name", workloads.WORKLOADS)
+@pytest.mark.parametrize("name", NAMES)
 def test_steps_of_a_round_are_those_of_the_peers(name):
     ready, key = build(name), jax.random.key(0)
     w, sizes = ready.workload, np.asarray(ready.train.size)
@@ -91,7 +97,7 @@ def test_steps_of_a_round_are_those_of_the_peers(name):
 
 
 @pytest.mark.usefixtures("spans_only")
-@pytest.mark.parametrize("name", workloads.WORKLOADS)
+@pytest.mark.parametrize("name", NAMES)
 def test_models_are_those_of_the_peers(name):
     assert groups.mean(cost.parameters, build(name)) == PARAMETERS[name]
 

@@ -8,7 +8,6 @@ import jax
 import numpy as np
 import pytest
 
-import tiny
 from pfljax.algorithms.local import local as keeping_all
 from pfljax.bench import groups, measure, peak, run, table, workloads
 from pfljax.bench.catalogue import WORKLOADS
@@ -89,15 +88,13 @@ def test_figures_are_of_pairs_in_turn():
 
 
 @pytest.mark.usefixtures("pair")
-def test_a_method_for_one_architecture_is_told(tmp_path, monkeypatch):
+def test_a_method_for_one_architecture_is_told(monkeypatch):
     # Which others take several is found by trying them all, which takes seconds.
     monkeypatch.setattr(architectures, "taking_several", lambda: ["fml"])
-    options = ("--algorithm", "fedavg", "--out", tmp_path / "out")
-    code, _, errors = tiny.main("bench", "W8", *options)
-    assert code == 2
-    assert errors.startswith("pfljax: fedavg takes clients of one architecture: ")
-    assert errors.endswith("or a method for several: fml\n")
-    assert errors.count("\n") == 1
+    with pytest.raises(
+        ValueError, match=r"fedavg takes clients of one .* several: fml"
+    ):
+        workloads.build("W8", "fedavg")
 
 
 @functools.cache
