@@ -195,16 +195,16 @@ class Architecture(NamedTuple):
 
 GROUPS: dict[str, tuple[Architecture, ...]] = {
     "W8": (
-        Architecture(partial(htcnn, (16, 32), (2000, 500)), 1),
-        Architecture(partial(htcnn, (16, 16), (2000, 500)), 1),
-        Architecture(partial(htcnn, (16, 32), (1000, 500)), 1),
-        Architecture(partial(htcnn, (16, 32), (800, 500)), 1),
-        Architecture(partial(htcnn, (16, 32), (500, 500)), 1),
+        Architecture(partial(htcnn, (16, 32), (2000, 500)), 8.9),
+        Architecture(partial(htcnn, (16, 16), (2000, 500)), 6.1),
+        Architecture(partial(htcnn, (16, 32), (1000, 500)), 5.4),
+        Architecture(partial(htcnn, (16, 32), (800, 500)), 4.8),
+        Architecture(partial(htcnn, (16, 32), (500, 500)), 4.1),
     ),
     "W9": (
-        Architecture(partial(htcnn, (32, 64), (512,)), 1),
-        Architecture(partial(googlenet, 512), 1),
-        Architecture(partial(mobilenet_v2, 512), 1),
-        Architecture(partial(resnet18, 512), 1),
+        Architecture(partial(htcnn, (32, 64), (512,)), 8.7),
+        Architecture(partial(googlenet, 512), 90),
+        Architecture(partial(mobilenet_v2, 512), 107),
+        Architecture(partial(resnet18, 512), 119),
     ),
 }

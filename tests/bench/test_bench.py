@@ -43,8 +43,10 @@ PARAMETERS = {
     "W11": 317_578,
 }
 NAMES = [
-    pytest.param(name, marks=pytest.mark.slow) if name == "W9" else name
-    for name in workloads.WORKLOADS
+    pytest.param(name, marks=pytest.mark.slow)
+    if len(workload.architectures) > 1
+    else name
+    for name, workload in workloads.WORKLOADS.items()
 ]
 
 
