@@ -12,7 +12,7 @@ import pytest
 
 import tiny
 from pfljax import engine
-from pfljax.bench import against, cost, flops, groups, measure, run, workloads
+from pfljax.bench import cost, flops, groups, measure, run, workloads
 from pfljax.bench.power_law import power_law
 from pfljax.core.types import Batch, Examples
 
@@ -211,20 +211,6 @@ def test_a_central_evaluation_is_timed_beside_the_training(tmp_path, monkeypatch
     np.testing.assert_allclose(rate, expected)
 
 
-@pytest.mark.parametrize(
-    ("code", "message"),
-    [
-        ("raise SystemExit('no torch here')", "ended with 1: no torch here"),
-        ("print('5 steps')", "printed nothing of the kind; expected a line"),
-        ("print('JSON {}')", "printed JSON {}; expected a line"),
-        ("print('JSON [')", "printed JSON"),
-    ],
-)
-def test_a_peer_that_fails_is_one_error(code, message):
-    with pytest.raises(ValueError, match=message):
-        against.ask(f'{sys.executable} -c "{code}"', "W1", "fedavg")
-
-
 @pytest.mark.slow
 def test_landscapes_are_timed_beside_a_peer(tmp_path):
     line = 'JSON {"client_steps_per_s": 4, "of": "{workload}"}'
@@ -264,18 +250,6 @@ def test_wrong_settings_are_told_before_anything_runs(options, message, tmp_path
     with pytest.raises(ValueError, match=message):
         run(out=tmp_path, **options)
     assert not list(tmp_path.iterdir())
-
-
-def test_a_peer_that_is_not_there_is_told():
-    with pytest.raises(ValueError, match=r"'no-such-simulator' cannot be run .*; give"):
-        against.ask("no-such-simulator --workload {workload}", "W1", "fedavg")
-
-
-@pytest.mark.parametrize("rate", ["0", "-1", "NaN", "Infinity"])
-def test_a_peer_without_a_rate_is_told(rate):
-    peer = f"""echo 'JSON {{"client_steps_per_s": {rate}}}'"""
-    with pytest.raises(ValueError, match=r"'echo' told of .*; expected a finite numb"):
-        against.ask(peer, "W1", "fedavg")
 
 
 @pytest.mark.parametrize("count", [0, 2**31])

@@ -1,0 +1,33 @@
+"""A peer of the bench: what its command must print."""
+
+import sys
+
+import pytest
+
+from pfljax.bench import against
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        ("raise SystemExit('no torch here')", "ended with 1: no torch here"),
+        ("print('5 steps')", "printed nothing of the kind; expected a line"),
+        ("print('JSON {}')", "printed JSON {}; expected a line"),
+        ("print('JSON [')", "printed JSON"),
+    ],
+)
+def test_a_peer_that_fails_is_one_error(code, message):
+    with pytest.raises(ValueError, match=message):
+        against.ask(f'{sys.executable} -c "{code}"', "W1", "fedavg")
+
+
+def test_a_peer_that_is_not_there_is_told():
+    with pytest.raises(ValueError, match=r"'no-such-simulator' cannot be run .*; give"):
+        against.ask("no-such-simulator --workload {workload}", "W1", "fedavg")
+
+
+@pytest.mark.parametrize("rate", ["0", "-1", "NaN", "Infinity"])
+def test_a_peer_without_a_rate_is_told(rate):
+    peer = f"""echo 'JSON {{"client_steps_per_s": {rate}}}'"""
+    with pytest.raises(ValueError, match=r"'echo' told of .*; expected a finite numb"):
+        against.ask(peer, "W1", "fedavg")
