@@ -101,6 +101,19 @@ def gathered(uploads: Any, cohort: Cohort) -> tuple[Any, Cohort]:
     return tree.take(uploads, order), in_order
 
 
+def largest_first(uploads: Any, cohort: Cohort) -> tuple[Any, Cohort]:
+    """(uploads, the cohort) by the rows of the clients, the absent last.
+
+    As `gathered`, which also decides between clients of as many rows.
+    """
+    uploads, cohort = gathered(uploads, cohort)
+    order = jnp.argsort(-by_rows(cohort), stable=True)
+    uploads, ids, weight, mask, draws = tree.take(
+        (uploads, cohort.ids, cohort.weight, cohort.mask, cohort.draws), order
+    )
+    return uploads, cohort._replace(ids=ids, weight=weight, mask=mask, draws=draws)
+
+
 def mean(uploads: Any, weight: Array) -> Any:
     """Weighted mean, summed in the cohort's order."""
 

@@ -85,6 +85,17 @@ def of_client(
     return means._replace(count=jnp.round(share * data.size))
 
 
+def class_counts(data: ClientData, classes: int, batch_size: int) -> Array:
+    """How many rows of each class a client has, f32[K]."""
+
+    def shares(batch: Batch) -> Array:
+        _, count = class_sums(batch.mask, batch, classes)
+        return count / jnp.maximum(jnp.sum(batch.mask), 1)
+
+    share = mean_over_rows(shares, data, batch_size)
+    return jnp.round(share * data.size)
+
+
 def present(prototypes: Prototypes) -> Prototypes:
     """The prototypes with 1 in the place of counts: the number of rows is not sent."""
     has_rows = prototypes.count > 0

@@ -90,6 +90,11 @@ class Task(NamedTuple):
     # () where there is one. A method whose server has a model of each needs them.
     peers: tuple["Task", ...] = ()
     number: int = 0
+    # The units of each layer, the logits last: a list of `core.units.Units`. It raises
+    # a ValueError at a layer that is of no known kind. None where the task cannot say.
+    units: Callable[[], list[Any]] | None = None
+    # The task of this model whose layers at these paths have other numbers of units.
+    resized: Callable[[dict[tuple[str, ...], int]], "Task"] | None = None
 
 
 @dataclasses.dataclass(frozen=True)

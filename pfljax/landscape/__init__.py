@@ -38,7 +38,7 @@ from pfljax.landscape.of_runs.models import Finished
 from pfljax.landscape.pairs import Pairs, pairs
 from pfljax.landscape.planes import Plane, penalty, plane, pooled
 from pfljax.landscape.sharpness import Sharpness, sharpness
-from pfljax.landscape.units import hidden_units
+from pfljax.models.units import hidden_units
 
 __all__ = [
     "Between",

@@ -18,7 +18,7 @@ from flax.traverse_util import flatten_dict, unflatten_dict
 from scipy.optimize import linear_sum_assignment
 
 from pfljax.core.types import Params
-from pfljax.landscape.units import Path, Units
+from pfljax.core.units import Path, Units, units_apart
 
 
 def permute_units(
@@ -126,21 +126,14 @@ def _scores(
 
 def _reordered(leaf: np.ndarray, axis: int, order: np.ndarray) -> np.ndarray:
     """The parameter with the units of an axis in this order."""
-    by_unit = _units_apart(leaf, axis, len(order))
+    by_unit = units_apart(leaf, axis, len(order))
     return by_unit.take(order, axis + 1).reshape(leaf.shape)
 
 
 def _units_first(leaf: np.ndarray, axis: int, count: int) -> np.ndarray:
     """[count, all else]."""
-    by_unit = _units_apart(leaf, axis, count)
+    by_unit = units_apart(leaf, axis, count)
     return np.moveaxis(by_unit, axis + 1, 0).reshape(count, -1)
-
-
-def _units_apart(leaf: np.ndarray, axis: int, count: int) -> np.ndarray:
-    """The axis [pixels * units] as two, [pixels, units]."""
-    before = leaf.shape[:axis]
-    after = leaf.shape[axis + 1 :]
-    return leaf.reshape((*before, -1, count, *after))
 
 
 def _best_order(score: np.ndarray, parts: int) -> np.ndarray:

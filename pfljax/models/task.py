@@ -12,6 +12,7 @@ from pfljax import registry
 from pfljax.core.precision import EXACT
 from pfljax.core.statistics import STATISTICS
 from pfljax.core.types import Array, Batch, Key, Params, Task
+from pfljax.models import units
 from pfljax.models.assembly import PARTS, Apply, assemble, one_row
 from pfljax.models.batch_norm import mask_and_mode
 from pfljax.models.normaliser import normaliser
@@ -66,7 +67,7 @@ def task(
         with mask_and_mode(jnp.ones(1), training=False):
             return from_linen(module.init(key, row))
 
-    return assemble(
+    assembled = assemble(
         init=init,
         apply=_forward(module),
         normalise=normaliser(input_shape, shift, scale, precision),
@@ -75,6 +76,21 @@ def task(
         shapes=shapes,
         order=order,
         precision=precision,
+    )
+
+    def of_widths(widths: dict[units.Path, int]) -> Task:
+        return task(
+            units.resized(module, widths),
+            input_shape,
+            shift=shift,
+            scale=scale,
+            loss=loss,
+            precision=precision,
+        )
+
+    return assembled._replace(
+        units=lambda: units.layer_units(module, shapes),
+        resized=of_widths,
     )
 
 

@@ -10,7 +10,7 @@ from pfljax.conformance import toy
 from pfljax.core import tree
 from pfljax.core.types import Batch
 from pfljax.landscape import align
-from pfljax.landscape.units import hidden_units
+from pfljax.models.units import hidden_units
 from pfljax.models.network import Network
 
 MLP = ("mlp", {"hidden": (12, 9)}, (5,))

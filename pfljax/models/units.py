@@ -1,36 +1,19 @@
 """Hidden units of a feed-forward network: which parameters are permuted together."""
 
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from typing import Any
 
-import jax
 import numpy as np
 from flax import linen as nn
 from flax.traverse_util import flatten_dict
 
 from pfljax.core.types import Params
+from pfljax.core.units import Axis, Path, Units
 from pfljax.models.convnets import Depthwise, Residual
 from pfljax.models.dropout import Dropout
 from pfljax.models.layers import BatchNorm, GroupNorm
 from pfljax.models.linear import Linear
 from pfljax.models.network import Network
-
-Path = tuple[str, ...]
-
-
-class Axis(NamedTuple):
-    """Where units stand: an axis [pixels * units] of a parameter, units fastest."""
-
-    path: Path
-    axis: int
-    shape: tuple[int, ...]  # of the parameter, of one model
-
-
-class Units(NamedTuple):
-    """Hidden units that are permuted together."""
-
-    size: int
-    parts: int  # equal parts that a normalisation keeps together; 1 if free
-    axes: tuple[Axis, ...]
 
 
 def hidden_units(network: nn.Module, params: Params) -> list[Units]:
@@ -47,22 +30,56 @@ def hidden_units(network: nn.Module, params: Params) -> list[Units]:
       ValueError: a layer is of no known kind, or params are not one model's of the
         network.
     """
-    leaves: Any = flatten_dict(jax.device_get(params))
-    walk = _Walk(leaves)
+    *hidden, _ = layer_units(network, params)
+    return hidden
+
+
+def layer_units(network: nn.Module, params: Params) -> list[Units]:
+    """The units of `hidden_units`, and behind them the logits.
+
+    Raises:
+      ValueError: as of `hidden_units`.
+    """
+    walk = _Walk(flatten_dict(params))
     # The inputs are the data: their order is not free, so they have no group.
     outputs = walk(network, (), None)
+    if outputs is None:
+        raise ValueError(
+            "the network has no dense layer and no convolution; give one that makes "
+            "logits of its rows"
+        )
     roots = [walk.root(group) for group in walk.groups]
     groups = {id(root): root for root in roots}
     # The logits are the classes: their order is not free.
-    groups.pop(id(walk.root(outputs)), None)
+    logits = walk.root(outputs)
+    groups.pop(id(logits), None)
     return [
         Units(
             size=group.size,
             parts=group.parts,
             axes=tuple(group.axes),
         )
-        for group in groups.values()
+        for group in (*groups.values(), logits)
     ]
+
+
+def resized(layer: Any, widths: Mapping[Path, int], path: Path = ()) -> Any:
+    """The network whose layers at these paths put out so many units."""
+    if path in widths:
+        return layer.clone(features=widths[path])
+    match layer:
+        case Network():
+            return layer.clone(
+                body=resized(layer.body, widths, (*path, "body")),
+                head=resized(layer.head, widths, (*path, "head")),
+            )
+        case nn.Sequential():
+            inner = enumerate(layer.layers)
+            layers = [
+                resized(each, widths, (*path, f"layers_{i}")) for i, each in inner
+            ]
+            return layer.clone(layers=layers)
+    return layer
 
 
 class _Group:

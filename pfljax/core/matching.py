@@ -1,0 +1,194 @@
+"""Which hidden units of several clients are one: matching by BBP-MAP.
+
+Yurochkin et al., ICML 2019 (PFNM), https://arxiv.org/abs/1905.12022; here as of Wang et
+al., ICLR 2020 (FedMA), https://arxiv.org/abs/2002.06440. Units of clients are Gaussian
+around units that they share, whose prior is a Beta-Bernoulli process. Clients are
+matched one after another to the units shared so far, and then, for some sweeps in a
+random order, each is taken out and matched again to those of all others.
+
+With n_i the clients that have unit i, M_i = mu0 / sigma0^2 + sum_j w_j / sigma^2 and
+S_i = 1 / sigma0^2 + n_i / sigma^2, a client's unit w scores at i, of J clients,
+
+    |w / sigma^2 + M_i|^2 / (1 / sigma^2 + S_i) - |M_i|^2 / S_i
+      + log(c_i / (J - c_i)), c_i = min(n_i, 10), where somebody has i, and else
+      + 2 log(gamma / J) - 2 log m, at the m-th that nobody has
+
+and each goes to another unit, by the greatest total. A shared unit is M_i / S_i.
+
+There are as many places for shared units as the caller says, at least as many as a
+client has units. All is done where the program runs: a round of a compiled program
+needs no visit to the host. 512 units to 512 places take 0.06 s on a CPU core, where
+SciPy takes 0.014 s.
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from optax import assignment as optax_assignment
+
+from pfljax.core.keys import derive
+from pfljax.core.types import Array, Key
+from pfljax.core.units import NOBODY, positions
+
+MOST_COUNTED = 10  # of the clients that have a unit
+BIAS = 0.1  # mu0 of a bias; that of a weight is 0
+
+
+class Prior(NamedTuple):
+    """What is known of units before any is seen."""
+
+    mean: Array  # f32[D], mu0
+    sigma0: Any  # the spread of shared units around it
+    sigma: Any  # of the clients' units around the shared ones
+    gamma: Any  # the more, the more new units
+
+
+def prior(columns: int, has_bias: bool, **spread: Any) -> Prior:
+    """The prior of rows of so many columns; the spread is the `Prior`'s other fields."""
+    mean = jnp.zeros(columns)
+    if has_bias:
+        mean = mean.at[-1].set(BIAS)
+    return Prior(mean=mean, **spread)
+
+
+class Totals(NamedTuple):
+    """What the clients that are matched have put together, of L places."""
+
+    moment: Array  # f32[L, D], M
+    precision: Array  # f32[L], S
+    count: Array  # f32[L], n
+
+
+class Matched(NamedTuple):
+    """Shared units, those of most clients first."""
+
+    rows: Array  # f32[L, D], zeros where nobody has the unit
+    assignment: Array  # i32[M, d], the place of each client's units
+
+
+def match(
+    rows: Array,
+    present: Array,
+    key: Key,
+    places: int,
+    known: Prior,
+    sweeps: int,
+) -> Matched:
+    """The shared units of clients with rows f32[M, d, D], matched in their order.
+
+    The absent (`present` f32[M] is 0) stand behind all others.
+    """
+    clients, size, _ = rows.shape
+
+    def rematched(assignment: Array, others: Array, j: Array) -> Array:
+        totals = totals_of(rows, assignment, others, places, known)
+        score = scores(rows[j], totals, present.sum(), known)
+        return best_places(score, totals.count)
+
+    def visit(carry: Any, j: Array) -> Any:
+        assignment, matched = carry
+        others = matched.at[j].set(0)
+        args = assignment, others, j
+        # Without a branch the absent would cost as much as others.
+        new = jax.lax.cond(
+            present[j] > 0, rematched, lambda assignment, *_: assignment[j], *args
+        )
+        return (assignment.at[j].set(new), others.at[j].set(present[j])), None
+
+    # The first client has the first units: any order of them would score the same.
+    assignment = jnp.tile(jnp.arange(size), (clients, 1))
+    first = jnp.zeros(clients).at[0].set(present[0])
+    order = visits(key, present, sweeps)
+    (assignment, _), _ = jax.lax.scan(visit, (assignment, first), order)
+    totals = totals_of(rows, assignment, present, places, known)
+    return _common_first(totals, assignment)
+
+
+def visits(key: Key, present: Array, sweeps: int) -> Array:
+    """Who is matched when: all but the first in their order, and then the sweeps."""
+    clients = len(present)
+    order = jnp.arange(1, clients)
+    key = derive(key, "sweeps")
+
+    def sweep(number: Array) -> Array:
+        def turn_of(rank: Array) -> Array:
+            apart = jax.random.fold_in(jax.random.fold_in(key, number), rank)
+            return jax.random.uniform(apart)
+
+        # A number for each rank: empty places behind the others change no order.
+        turns = jax.vmap(turn_of)(jnp.arange(clients))
+        return jnp.argsort(jnp.where(present > 0, turns, jnp.inf))
+
+    if not sweeps:
+        return order
+    swept = jax.vmap(sweep)(jnp.arange(sweeps))
+    return jnp.concatenate([order, swept.ravel()])
+
+
+def totals_of(
+    rows: Array,
+    assignment: Array,
+    counted: Array,
+    places: int,
+    known: Prior,
+) -> Totals:
+    """The totals of the clients that count (f32[M])."""
+
+    def of_client(rows: Array, assignment: Array, counts: Array) -> tuple[Array, Array]:
+        unit = positions(assignment, places)
+        placed = jnp.take(rows, unit, 0, mode="fill", fill_value=0)
+        return counts * placed, counts * (unit != NOBODY)
+
+    # Not a scatter of sums, whose order on GPUs is another in every run.
+    total, count = jax.vmap(of_client)(rows, assignment, counted)
+    count = count.sum(0)
+    return Totals(
+        moment=known.mean / known.sigma0**2 + total.sum(0) / known.sigma**2,
+        precision=1 / known.sigma0**2 + count / known.sigma**2,
+        count=count,
+    )
+
+
+def scores(w: Array, totals: Totals, clients: Array, known: Prior) -> Array:
+    """The score of each unit of a client at each place, f32[d, L]."""
+    unit = w / known.sigma**2
+    moment, precision, count = totals
+    inner = jnp.matmul(unit, moment.T, precision="highest")
+    square = jnp.sum(moment**2, 1)
+    together = jnp.sum(unit**2, 1)[:, None] + 2 * inner + square
+    gain = together / (1 / known.sigma**2 + precision) - square / precision
+    return gain + log_odds(count, clients, known.gamma)
+
+
+def log_odds(count: Array, clients: Array, gamma: Any) -> Array:
+    """What a place scores by how many have its unit, f32[L]."""
+    counted = jnp.clip(count, 1, MOST_COUNTED)
+    # Who is matched is not among them: fewer than all clients have a unit.
+    shared = jnp.log(counted / jnp.maximum(clients - counted, 1))
+    free = count == 0
+    rank = jnp.maximum(jnp.cumsum(free), 1)
+    new = 2 * jnp.log(gamma / jnp.maximum(clients, 1)) - 2 * jnp.log(rank)
+    return jnp.where(free, new, shared)
+
+
+def best_places(score: Array, count: Array) -> Array:
+    """The place of each unit, each another one, with the greatest total; i32[d].
+
+    New units take the free places in their order: which of them is which scores alike.
+    """
+    unit, place = optax_assignment.hungarian_algorithm(-score)
+    place = jnp.zeros(len(score), jnp.int32).at[unit].set(place.astype(jnp.int32))
+    is_new = count[place] == 0
+    free = jnp.argsort(count > 0, stable=True).astype(jnp.int32)
+    number = jnp.cumsum(is_new) - 1
+    return jnp.where(is_new, free[number], place)
+
+
+def _common_first(totals: Totals, assignment: Array) -> Matched:
+    """The shared units in the order of how many clients have them."""
+    order = jnp.argsort(-totals.count, stable=True)
+    value = totals.moment / totals.precision[:, None]
+    rows = jnp.where(totals.count[:, None] > 0, value, 0)
+    rank = jnp.argsort(order).astype(jnp.int32)
+    return Matched(rows=rows[order], assignment=rank[assignment])
