@@ -44,8 +44,8 @@ class Prior(NamedTuple):
     gamma: Any  # the more, the more new units
 
 
-def prior(columns: int, has_bias: bool, **spread: Any) -> Prior:
-    """The prior of rows of so many columns; the spread is the `Prior`'s other fields."""
+def prior_of(columns: int, has_bias: bool, **spread: Any) -> Prior:
+    """The prior of rows of so many columns; `spread` has its other fields."""
     mean = jnp.zeros(columns)
     if has_bias:
         mean = mean.at[-1].set(BIAS)
@@ -72,7 +72,7 @@ def match(
     present: Array,
     key: Key,
     places: int,
-    known: Prior,
+    prior: Prior,
     sweeps: int,
 ) -> Matched:
     """The shared units of clients with rows f32[M, d, D], matched in their order.
@@ -82,8 +82,8 @@ def match(
     clients, size, _ = rows.shape
 
     def rematched(assignment: Array, others: Array, j: Array) -> Array:
-        totals = totals_of(rows, assignment, others, places, known)
-        score = scores(rows[j], totals, present.sum(), known)
+        totals = totals_of(rows, assignment, others, places, prior)
+        score = scores(rows[j], totals, present.sum(), prior)
         return best_places(score, totals.count)
 
     def visit(carry: Any, j: Array) -> Any:
@@ -101,7 +101,7 @@ def match(
     first = jnp.zeros(clients).at[0].set(present[0])
     order = visits(key, present, sweeps)
     (assignment, _), _ = jax.lax.scan(visit, (assignment, first), order)
-    totals = totals_of(rows, assignment, present, places, known)
+    totals = totals_of(rows, assignment, present, places, prior)
     return _common_first(totals, assignment)
 
 
@@ -131,7 +131,7 @@ def totals_of(
     assignment: Array,
     counted: Array,
     places: int,
-    known: Prior,
+    prior: Prior,
 ) -> Totals:
     """The totals of the clients that count (f32[M])."""
 
@@ -144,21 +144,21 @@ def totals_of(
     total, count = jax.vmap(of_client)(rows, assignment, counted)
     count = count.sum(0)
     return Totals(
-        moment=known.mean / known.sigma0**2 + total.sum(0) / known.sigma**2,
-        precision=1 / known.sigma0**2 + count / known.sigma**2,
+        moment=prior.mean / prior.sigma0**2 + total.sum(0) / prior.sigma**2,
+        precision=1 / prior.sigma0**2 + count / prior.sigma**2,
         count=count,
     )
 
 
-def scores(w: Array, totals: Totals, clients: Array, known: Prior) -> Array:
+def scores(w: Array, totals: Totals, clients: Array, prior: Prior) -> Array:
     """The score of each unit of a client at each place, f32[d, L]."""
-    unit = w / known.sigma**2
+    unit = w / prior.sigma**2
     moment, precision, count = totals
     inner = jnp.matmul(unit, moment.T, precision="highest")
     square = jnp.sum(moment**2, 1)
     together = jnp.sum(unit**2, 1)[:, None] + 2 * inner + square
-    gain = together / (1 / known.sigma**2 + precision) - square / precision
-    return gain + log_odds(count, clients, known.gamma)
+    gain = together / (1 / prior.sigma**2 + precision) - square / precision
+    return gain + log_odds(count, clients, prior.gamma)
 
 
 def log_odds(count: Array, clients: Array, gamma: Any) -> Array:

@@ -89,6 +89,11 @@ def positions(assignment: Array, count: int) -> Array:
     return jnp.full(count, NOBODY).at[assignment].set(numbers)
 
 
+def at_first(units: Units, num_clients: int) -> Array:
+    """The positions of everybody's units where they are the first ones, i32[C, d]."""
+    return jnp.tile(jnp.arange(units.size), (num_clients, 1))
+
+
 def rows_of(params: Params, units: Units) -> Array:
     """A row a unit, of what goes into it: its weights, and its bias last."""
     leaves = {}

@@ -34,8 +34,7 @@ from typing import Annotated, Any, NamedTuple
 import jax.numpy as jnp
 
 from pfljax.algorithms.fedavg import fedavg
-from pfljax.core import aggregation, matching, tree, units
-from pfljax.core.chain import chain, widened, with_units
+from pfljax.core import aggregation, chain, matching, tree, units
 from pfljax.core.keys import derive, fold
 from pfljax.core.prototypes import class_counts
 from pfljax.core.training import fit
@@ -83,7 +82,7 @@ def fedma(
       sigma0: the spread of matched units; the larger, the less they are shrunk.
       sweeps: times that each client is matched again.
     """
-    model = chain("fedma", task, growth, MOST)
+    model = chain.chain("fedma", task, growth, MOST)
     spread = {"sigma0": sigma0, "sigma": sigma, "gamma": gamma}
     method = exchange(model, local, len(model.hidden), averaging(model))
     for number in reversed(range(len(model.hidden))):
@@ -97,19 +96,19 @@ def exchange(model, local, number, aggregate):
     below = model.hidden[:number]
 
     def init(params, num_clients, key):
-        assignments = [nobodys(layer, num_clients) for layer in model.hidden]
-        return Server(w=widened(params, model), assignments=tuple(assignments))
+        assignments = [units.at_first(layer, num_clients) for layer in model.hidden]
+        return Server(w=chain.widened(params, model), assignments=tuple(assignments))
 
     def message(turn, server, w):
         mine = tree.take(server.assignments, turn.id)
         if not below:
-            return with_units(server.w, model.hidden, mine)
+            return chain.with_units(server.w, model.hidden, mine)
         rows = units.rows_of(server.w, below[-1])
         return matching.Matched(rows, mine[number - 1])
 
     def begun(message, w):
         if not below:
-            return widened(message, model)
+            return chain.widened(message, model)
         index = units.positions(message.assignment, len(message.rows))
         w = units.rearranged(w, below[-1], index)
         return units.with_rows(w, below[-1], message.rows)
@@ -131,18 +130,13 @@ def exchange(model, local, number, aggregate):
 
     return fedavg(model.task, local)._replace(
         init=init,
-        init_client=lambda params, client_id, key: widened(params, model),
+        init_client=lambda params, client_id, key: chain.widened(params, model),
         message=message,
         train=train,
         aggregate=aggregate,
         server_model=lambda server: server.w,
         origin=lambda message, w, upload: sent(model, number, begun(message, w)),
     )
-
-
-def nobodys(layer, num_clients):
-    """Where clients stand who were not asked: at the units that most others have."""
-    return jnp.tile(jnp.arange(layer.size), (num_clients, 1))
 
 
 def sent(model, number, w, counts=None):
@@ -159,13 +153,14 @@ def matching_of(model, number, spread, sweeps):
 
     def aggregate(server, rows, cohort):
         rows, cohort = aggregation.largest_first(rows, cohort)
-        prior = matching.prior(rows.shape[-1], len(layer.own) > 1, **spread)
+        prior = matching.prior_of(rows.shape[-1], len(layer.own) > 1, **spread)
         key = derive(cohort.key, f"layer {number}")
         count = model.places[number]
         matched = matching.match(rows, cohort.mask, key, count, prior, sweeps)
         # Past the end, where nothing is written: who did not report.
         ids = jnp.where(cohort.mask > 0, cohort.ids, cohort.num_clients)
-        others = nobodys(layer, cohort.num_clients)
+        # Who was not asked begins with the units that most others have.
+        others = units.at_first(layer, cohort.num_clients)
         assignments = list(server.assignments)
         assignments[number] = tree.put(others, ids, matched.assignment)
         w = units.with_rows(server.w, layer, matched.rows)
