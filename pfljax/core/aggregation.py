@@ -93,25 +93,31 @@ def gathered(uploads: Any, cohort: Cohort) -> tuple[Any, Cohort]:
     Of several devices each gets the uploads of all by this gather, once: what follows
     would be exchanged between devices every time.
     """
-    order = jnp.argsort(jnp.where(cohort.mask > 0, cohort.ids, cohort.num_clients))
+    order = jnp.argsort(_ids_of_present(cohort))
+    return _in_order(uploads, cohort, order)
+
+
+def largest_first(uploads: Any, cohort: Cohort) -> tuple[Any, Cohort]:
+    """(uploads, the cohort) by the rows of the clients, and by id where these are equal.
+
+    Otherwise as `gathered`.
+    """
+    order = jnp.lexsort((_ids_of_present(cohort), -by_rows(cohort)))
+    return _in_order(uploads, cohort, order)
+
+
+def _ids_of_present(cohort: Cohort) -> Array:
+    """The id of each client that reported, i32[M]; C of the absent."""
+    return jnp.where(cohort.mask > 0, cohort.ids, cohort.num_clients)
+
+
+def _in_order(uploads: Any, cohort: Cohort, order: Array) -> tuple[Any, Cohort]:
+    """(uploads, the cohort) in this order of the slots."""
     ids, weight, mask, draws = tree.take(
         (cohort.ids, cohort.weight, cohort.mask, cohort.draws), order
     )
     in_order = cohort._replace(ids=ids, weight=weight, mask=mask, draws=draws)
     return tree.take(uploads, order), in_order
-
-
-def largest_first(uploads: Any, cohort: Cohort) -> tuple[Any, Cohort]:
-    """(uploads, the cohort) by the rows of the clients, the absent last.
-
-    As `gathered`, which also decides between clients of as many rows.
-    """
-    uploads, cohort = gathered(uploads, cohort)
-    order = jnp.argsort(-by_rows(cohort), stable=True)
-    uploads, ids, weight, mask, draws = tree.take(
-        (uploads, cohort.ids, cohort.weight, cohort.mask, cohort.draws), order
-    )
-    return uploads, cohort._replace(ids=ids, weight=weight, mask=mask, draws=draws)
 
 
 def mean(uploads: Any, weight: Array) -> Any:

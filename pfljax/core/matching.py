@@ -28,6 +28,7 @@ import jax.numpy as jnp
 from optax import assignment as optax_assignment
 
 from pfljax.core.keys import derive
+from pfljax.core.shuffle import index_shuffle
 from pfljax.core.types import Array, Key
 from pfljax.core.units import NOBODY, positions
 
@@ -107,23 +108,18 @@ def match(
 
 def visits(key: Key, present: Array, sweeps: int) -> Array:
     """Who is matched when: all but the first in their order, and then the sweeps."""
-    clients = len(present)
-    order = jnp.arange(1, clients)
-    key = derive(key, "sweeps")
+    rank = jnp.arange(len(present))
+    count = present.sum().astype(jnp.int32)
+    size = jnp.maximum(count, 1)
+    apart = derive(key, "sweeps")
 
+    # Of those present alone: empty places behind them change no order.
     def sweep(number: Array) -> Array:
-        def turn_of(rank: Array) -> Array:
-            apart = jax.random.fold_in(jax.random.fold_in(key, number), rank)
-            return jax.random.uniform(apart)
+        shuffled = index_shuffle(jnp.minimum(rank, size - 1), size, apart, number)
+        return jnp.where(rank < count, shuffled, rank)
 
-        # A number for each rank: empty places behind the others change no order.
-        turns = jax.vmap(turn_of)(jnp.arange(clients))
-        return jnp.argsort(jnp.where(present > 0, turns, jnp.inf))
-
-    if not sweeps:
-        return order
     swept = jax.vmap(sweep)(jnp.arange(sweeps))
-    return jnp.concatenate([order, swept.ravel()])
+    return jnp.concatenate([rank[1:], swept.ravel()])
 
 
 def totals_of(
@@ -180,9 +176,11 @@ def best_places(score: Array, count: Array) -> Array:
     unit, place = optax_assignment.hungarian_algorithm(-score)
     place = jnp.zeros(len(score), jnp.int32).at[unit].set(place.astype(jnp.int32))
     is_new = count[place] == 0
-    free = jnp.argsort(count > 0, stable=True).astype(jnp.int32)
-    number = jnp.cumsum(is_new) - 1
-    return jnp.where(is_new, free[number], place)
+    is_free = count == 0
+    # The number of each free place; who asks for the number finds the place.
+    number = jnp.where(is_free, jnp.cumsum(is_free) - 1, NOBODY)
+    free = jnp.zeros_like(number).at[number].set(jnp.arange(len(count)), mode="drop")
+    return jnp.where(is_new, free[jnp.cumsum(is_new) - 1], place)
 
 
 def _common_first(totals: Totals, assignment: Array) -> Matched:
@@ -190,5 +188,5 @@ def _common_first(totals: Totals, assignment: Array) -> Matched:
     order = jnp.argsort(-totals.count, stable=True)
     value = totals.moment / totals.precision[:, None]
     rows = jnp.where(totals.count[:, None] > 0, value, 0)
-    rank = jnp.argsort(order).astype(jnp.int32)
+    rank = positions(order, len(order))
     return Matched(rows=rows[order], assignment=rank[assignment])
