@@ -98,10 +98,7 @@ def gathered(uploads: Any, cohort: Cohort) -> tuple[Any, Cohort]:
 
 
 def largest_first(uploads: Any, cohort: Cohort) -> tuple[Any, Cohort]:
-    """(uploads, the cohort) by the rows of the clients, and by id where these are equal.
-
-    Otherwise as `gathered`.
-    """
+    """As `gathered`, but by the rows of the clients; by id where these are equal."""
     order = jnp.lexsort((_ids_of_present(cohort), -by_rows(cohort)))
     return _in_order(uploads, cohort, order)
 
@@ -231,6 +228,16 @@ def counted_mean(
         return jnp.where(total > 0, means, old)
 
     return jax.tree.map(of_leaf, uploads, counts, default)
+
+
+def mean_by_class(rows: Array, counts: Array, weight: Array) -> Array:
+    """Mean of rows f32[M, K, D], one a class, by what uploads have of it, f32[M, K].
+
+    Of a class that nobody has, all of positive weight count alike.
+    """
+    uniform = mean(rows, weight)
+    weighted = counts * _column(weight, counts)
+    return counted_mean(rows, weighted[..., None], uniform)
 
 
 def segment_mean(

@@ -19,6 +19,8 @@ from pfljax.core import units
 from pfljax.core.types import Array, Params, Task
 from pfljax.core.units import Units
 
+MOST = 700  # units of a layer of the wider network, where the model has no more
+
 
 class Chain(NamedTuple):
     """The layers of a model, each read by the next alone, and its wider network."""
@@ -29,15 +31,10 @@ class Chain(NamedTuple):
     places: tuple[int, ...]  # units of each hidden layer of the wider network
 
 
-def chain(
-    method: str,
-    task: Task,
-    growth: float,
-    most: int,
-) -> Chain:
+def chain(method: str, task: Task, growth: float) -> Chain:
     """The layers of the task's model, and the network that is `growth` times as wide.
 
-    No hidden layer is wider than `most` units, but for one that is already.
+    No hidden layer gets wider than `MOST` units.
 
     Raises:
       ValueError: the model has other layers than dense ones and convolutions, or skips.
@@ -47,7 +44,7 @@ def chain(
     for layer in hidden:
         # Rounded: 1.1 times 10 is a little above 11 in floats.
         grown = math.ceil(round(growth * layer.size, 6))
-        places[layer.module] = max(layer.size, min(grown, most))
+        places[layer.module] = max(layer.size, min(grown, MOST))
     wider = task
     if any(places[layer.module] > layer.size for layer in hidden):
         assert task.resized is not None

@@ -87,6 +87,24 @@ def fit(
     return params, metrics
 
 
+def fit_part(
+    loss: Loss,
+    params: Any,
+    chosen: Any,
+    data: ClientData,
+    turn: Turn,
+    local: Local,
+) -> tuple[Any, Metrics]:
+    """As `fit`, of the leaves where `chosen` is True; the others stay as they are."""
+    stepped, fixed = tree.split(params, chosen)
+
+    def loss_of_part(stepped: Any, batch: Batch, key: Key) -> Array:
+        return loss(tree.merge(stepped, fixed), batch, key)
+
+    stepped, metrics = fit(loss_of_part, stepped, data, turn, local)
+    return tree.merge(stepped, fixed), metrics
+
+
 def optimizer_of(local: Local, turn: Turn) -> optax.GradientTransformation:
     """The optimizer of this round; running statistics step outside of it."""
     rate = learning_rate(local, turn.round)

@@ -125,10 +125,19 @@ def with_rows(params: Params, units: Units, rows: Array) -> Params:
     return _by_path(of_leaf, params)
 
 
-def of_layers(params: Params, layers: Sequence[Units]) -> Params:
-    """True at every leaf that is of one of these layers: a choice for `tree.split`."""
+def replaced(params: Params, units: Units, rows: Array, assignment: Array) -> Params:
+    """The params with another layer, which has unit i at `assignment[i]` of its rows.
+
+    Who reads unit i reads it there, and nothing of the rows that have no unit.
+    """
+    index = positions(assignment, len(rows))
+    return with_rows(rearranged(params, units, index), units, rows)
+
+
+def outside_of(layers: Sequence[Units], params: Params) -> Params:
+    """True at every leaf that is of none of these layers: a choice for `tree.split`."""
     modules = {units.module for units in layers}
-    return _by_path(lambda path, leaf: path[:-1] in modules, params)
+    return _by_path(lambda path, leaf: path[:-1] not in modules, params)
 
 
 def _by_path(function: Callable[[Path, Array], Any], params: Params) -> Any:

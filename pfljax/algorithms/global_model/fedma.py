@@ -1,7 +1,7 @@
 """FedMA. Wang et al., ICLR 2020, https://arxiv.org/abs/2002.06440 (Algorithm 1).
 
     Server   w, the matched model; at which of its units those of each client stand
-    Client   w_k, this client's model within a round
+    Client   w_k, its model within a round, and the same as the round began
     Message  w with the client's own units alone; then, layer after layer, the matched
              layer and where the client's units are in it
     Upload   one layer of w_k; of the last layer also how many rows of each class
@@ -21,12 +21,12 @@ once, and a visit to the host for each layer of each round would stop them all. 
 number of matched units is fixed: `growth` times those of a client, the rest of which
 are zeros. That suits activations that are 0 at 0, as ReLU is.
 
-The model is a chain of dense layers and convolutions: normalisations, skips and
-recurrent layers are refused, which the paper does not match either.
+The model is a chain of dense layers and convolutions. Others are refused:
+normalisations and skips, and recurrent layers, which the paper matches too.
 
-Differs from the paper: hidden layers do not grow by default. Each exchange trains for
-the whole local training, where the paper has 20 epochs for each. Who is drawn twice is
-matched once. gamma is 7 in the paper's first round, 5 in those that follow; here 5.
+Differs from the paper: hidden layers do not grow by default. Each exchange has the
+whole local training, which is 20 epochs in the paper. gamma is 7 in its first round
+and 5 in those that follow; here 5. Who is drawn twice in a round is matched once.
 """
 
 from typing import Annotated, Any, NamedTuple
@@ -37,12 +37,11 @@ from pfljax.algorithms.fedavg import fedavg
 from pfljax.core import aggregation, chain, matching, tree, units
 from pfljax.core.keys import derive, fold
 from pfljax.core.prototypes import class_counts
-from pfljax.core.training import fit
+from pfljax.core.training import fit_part
 from pfljax.core.types import Algorithm, Local, Params, Task
 from pfljax.registry import Count, Positive, Range, checked
 
-MOST = 700  # matched units of a layer, of clients that have no more
-Growth = Annotated[float, Range(lambda x: 1 <= x <= MOST, f"a number from 1 to {MOST}")]
+Growth = Annotated[float, Range(lambda x: 1 <= x <= 700, "a number from 1 to 700")]
 
 
 class Server(NamedTuple):
@@ -50,6 +49,13 @@ class Server(NamedTuple):
 
     w: Params
     assignments: Any  # of each hidden layer i32[C, d]
+
+
+class Client(NamedTuple):
+    """Both in the matched model's shape, what is below in its order of units."""
+
+    w: Params
+    began: Params  # where w stood when the round began
 
 
 class Last(NamedTuple):
@@ -82,7 +88,7 @@ def fedma(
       sigma0: the spread of matched units; the larger, the less they are shrunk.
       sweeps: times that each client is matched again.
     """
-    model = chain.chain("fedma", task, growth, MOST)
+    model = chain.chain("fedma", task, growth)
     spread = {"sigma0": sigma0, "sigma": sigma, "gamma": gamma}
     method = exchange(model, local, len(model.hidden), averaging(model))
     for number in reversed(range(len(model.hidden))):
@@ -99,43 +105,41 @@ def exchange(model, local, number, aggregate):
         assignments = [units.at_first(layer, num_clients) for layer in model.hidden]
         return Server(w=chain.widened(params, model), assignments=tuple(assignments))
 
-    def message(turn, server, w):
+    def message(turn, server, client):
         mine = tree.take(server.assignments, turn.id)
         if not below:
             return chain.with_units(server.w, model.hidden, mine)
-        rows = units.rows_of(server.w, below[-1])
-        return matching.Matched(rows, mine[number - 1])
+        return matching.Matched(units.rows_of(server.w, below[-1]), mine[number - 1])
 
     def begun(message, w):
         if not below:
             return chain.widened(message, model)
-        index = units.positions(message.assignment, len(message.rows))
-        w = units.rearranged(w, below[-1], index)
-        return units.with_rows(w, below[-1], message.rows)
+        return units.replaced(w, below[-1], message.rows, message.assignment)
 
-    def train(turn, message, w, data):
-        w = begun(message, w)
-        frozen, free = tree.split(w, units.of_layers(w, below))
-
-        def loss(free, batch, key):
-            return model.task.loss(tree.merge(frozen, free), batch, key)
-
+    def train(turn, message, client, data):
+        w, began = (begun(message, part) for part in client)
         # Every exchange has minibatches of its own.
         apart = fold(turn, f"layer {number}") if below else turn
-        free, metrics = fit(loss, free, data, apart, local)
-        w = tree.merge(frozen, free)
+        above = units.outside_of(below, w)
+        w, metrics = fit_part(model.task.loss, w, above, data, apart, local)
         counts = class_counts(data, model.task.num_classes, local.batch_size)
+        upload = sent(model, number, w, counts)
         # The curve of a run is that of whole models, as other methods have it.
-        return w, sent(model, number, w, counts), {} if below else metrics
+        return Client(w=w, began=began), upload, {} if below else metrics
 
     return fedavg(model.task, local)._replace(
         init=init,
-        init_client=lambda params, client_id, key: chain.widened(params, model),
+        init_client=lambda params, client_id, key: Client(
+            *[chain.widened(params, model)] * 2
+        ),
         message=message,
         train=train,
         aggregate=aggregate,
         server_model=lambda server: server.w,
-        origin=lambda message, w, upload: sent(model, number, begun(message, w)),
+        # By the whole round: a layer has been trained before its own exchange, too.
+        origin=lambda message, client, upload: sent(
+            model, number, begun(message, client.began)
+        ),
     )
 
 
@@ -174,10 +178,7 @@ def averaging(model):
 
     def aggregate(server, uploads, cohort):
         reported = aggregation.reported(cohort)
-        counts = (uploads.counts * reported[:, None])[..., None]
-        # Of a class without rows all count alike.
-        uniform = aggregation.mean(uploads.rows, reported)
-        rows = aggregation.counted_mean(uploads.rows, counts, uniform)
+        rows = aggregation.mean_by_class(uploads.rows, uploads.counts, reported)
         return server._replace(w=units.with_rows(server.w, model.logits, rows))
 
     return aggregate

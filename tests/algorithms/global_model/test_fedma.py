@@ -11,7 +11,7 @@ from flax import nnx
 import perceptron
 import tiny
 from pfljax import engine, models, registry, selection
-from pfljax.algorithms.global_model.fedma import Last, fedma
+from pfljax.algorithms.global_model.fedma import Client, Last, fedma
 from pfljax.conformance import Case, toy
 from pfljax.core import matching
 from pfljax.core.keys import derive
@@ -121,7 +121,7 @@ def test_fedma_against_numpy():
     assert used == [4, 5, 6]
     # What is below the layer that is trained is the matched layer itself.
     took_part = int(states[-1].cohort[0])
-    kept = jax.tree.map(lambda leaf: leaf[took_part], states[-1].clients["body"])
+    kept = jax.tree.map(lambda leaf: leaf[took_part], states[-1].clients.w["body"])
     toy.assert_same(kept, states[-1].server.w["body"])
 
 
@@ -191,7 +191,10 @@ def test_frozen_layers_do_not_decay():
     rows = np.random.default_rng(0).normal(size=(4, 4))
     message = matching.Matched(jnp.float32(rows), jnp.array([2, 0, 3, 1]))
     turn, data = toy.turn(steps=5, client_id=1), toy.one(TRAIN, 1)
-    after, upload, metrics = jax.jit(method.then.train)(turn, message, w, data)
+    after, upload, metrics = jax.jit(method.then.train)(
+        turn, message, Client(w, w), data
+    )
+    after = after.w
     np.testing.assert_array_equal(rows_of(perceptron.weights(after)), np.float32(rows))
     assert np.abs(after["head"]["kernel"] - w["head"]["kernel"]).max() > 1e-2
     assert metrics == {}
