@@ -32,7 +32,8 @@ FORMS = {  # of methods, where not the default or not the default alone
         Case("lg_fedavg", {"mean_body": True}, bytes=(toy.HEAD, toy.WHOLE)),
     ],
 }
-SENDS_MORE = ("fedgen",)  # a generator
+SENDS_OTHERS = ("fedgen", "fedma")  # a generator; layers, one after another
+REFUSED = {"fedma": ("resnet9:norm=batch", "mobilenet", "char_lstm")}
 PARTS = {0: [], toy.BODY: ["body"], toy.HEAD: ["head"]}  # by the bytes of the toy
 
 
@@ -50,6 +51,8 @@ def rounds():
     """Every form of every method with every model."""
     for method, cases in declared.of_all().items():
         for case, name in product(FORMS.get(method, cases[:1]), MODELS):
+            if name in REFUSED.get(method, ()):
+                continue
             slow = () if name in quick_models(method) else pytest.mark.slow
             yield pytest.param(case, name, id=f"{case.label}-{name}", marks=slow)
 
@@ -96,7 +99,7 @@ def test_a_round_keeps_all_shapes_and_makes_logits(case, name):
     params, before, after, sent, logits = jax.eval_shape(play, key, zero)
     assert after == before
     assert logits.shape == (ROWS, CLASSES)
-    if case.sends_statistics or case.name in SENDS_MORE:  # than parts of the model
+    if case.sends_statistics or case.name in SENDS_OTHERS:  # no parts of the model
         return
     for tree, declared_bytes in zip(sent, case.bytes, strict=True):
         parts = PARTS.get(declared_bytes, ["body", "head"])
@@ -104,3 +107,11 @@ def test_a_round_keeps_all_shapes_and_makes_logits(case, name):
         if declared_bytes in PARTS:
             assert sizes(tree) == whole
         assert sizes(tree) >= whole
+
+
+@pytest.mark.parametrize("method", REFUSED)
+def test_a_method_refuses_models_that_it_does_not_know(method):
+    local = Local(0.1, batch_size=4)
+    for name in REFUSED[method]:
+        with pytest.raises(ValueError, match=f"{method} .* this model: .*; choose"):
+            algorithms.method(method)(task_of(name), local)

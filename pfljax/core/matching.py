@@ -58,7 +58,7 @@ class Totals(NamedTuple):
 
     moment: Array  # f32[L, D], M
     precision: Array  # f32[L], S
-    count: Array  # f32[L], n
+    members: Array  # f32[L], n
 
 
 class Matched(NamedTuple):
@@ -85,7 +85,7 @@ def match(
     def rematched(assignment: Array, others: Array, j: Array) -> Array:
         totals = totals_of(rows, assignment, others, places, prior)
         score = scores(rows[j], totals, present.sum(), prior)
-        return best_places(score, totals.count)
+        return best_places(score, totals.members)
 
     def visit(carry: Any, j: Array) -> Any:
         assignment, matched = carry
@@ -142,51 +142,52 @@ def totals_of(
     return Totals(
         moment=prior.mean / prior.sigma0**2 + total.sum(0) / prior.sigma**2,
         precision=1 / prior.sigma0**2 + count / prior.sigma**2,
-        count=count,
+        members=count,
     )
 
 
 def scores(w: Array, totals: Totals, clients: Array, prior: Prior) -> Array:
     """The score of each unit of a client at each place, f32[d, L]."""
     unit = w / prior.sigma**2
-    moment, precision, count = totals
+    moment, precision, members = totals
     inner = jnp.matmul(unit, moment.T, precision="highest")
     square = jnp.sum(moment**2, 1)
     together = jnp.sum(unit**2, 1)[:, None] + 2 * inner + square
     gain = together / (1 / prior.sigma**2 + precision) - square / precision
-    return gain + log_odds(count, clients, prior.gamma)
+    return gain + log_odds(members, clients, prior.gamma)
 
 
-def log_odds(count: Array, clients: Array, gamma: Any) -> Array:
+def log_odds(members: Array, clients: Array, gamma: Any) -> Array:
     """What a place scores by how many have its unit, f32[L]."""
-    counted = jnp.clip(count, 1, MOST_COUNTED)
+    counted = jnp.clip(members, 1, MOST_COUNTED)
     # Who is matched is not among them: fewer than all clients have a unit.
     shared = jnp.log(counted / jnp.maximum(clients - counted, 1))
-    free = count == 0
+    free = members == 0
     rank = jnp.maximum(jnp.cumsum(free), 1)
     new = 2 * jnp.log(gamma / jnp.maximum(clients, 1)) - 2 * jnp.log(rank)
     return jnp.where(free, new, shared)
 
 
-def best_places(score: Array, count: Array) -> Array:
+def best_places(score: Array, members: Array) -> Array:
     """The place of each unit, each another one, with the greatest total; i32[d].
 
     New units take the free places in their order: which of them is which scores alike.
     """
-    unit, place = optax_assignment.hungarian_algorithm(-score)
-    place = jnp.zeros(len(score), jnp.int32).at[unit].set(place.astype(jnp.int32))
-    is_new = count[place] == 0
-    is_free = count == 0
-    # The number of each free place; who asks for the number finds the place.
+    unit, chosen = optax_assignment.hungarian_algorithm(-score)
+    place = jnp.zeros(len(score), jnp.int32).at[unit].set(chosen.astype(jnp.int32))
+    is_free = members == 0
+    # The number of each free place; by that number, where it is.
     number = jnp.where(is_free, jnp.cumsum(is_free) - 1, NOBODY)
-    free = jnp.zeros_like(number).at[number].set(jnp.arange(len(count)), mode="drop")
-    return jnp.where(is_new, free[jnp.cumsum(is_new) - 1], place)
+    free = jnp.zeros_like(number).at[number].set(jnp.arange(len(number)), mode="drop")
+    is_new = is_free[place]
+    rank = jnp.cumsum(is_new) - 1
+    return jnp.where(is_new, free[rank], place)
 
 
 def _common_first(totals: Totals, assignment: Array) -> Matched:
     """The shared units in the order of how many clients have them."""
-    order = jnp.argsort(-totals.count, stable=True)
+    order = jnp.argsort(-totals.members, stable=True)
     value = totals.moment / totals.precision[:, None]
-    rows = jnp.where(totals.count[:, None] > 0, value, 0)
+    rows = jnp.where(totals.members[:, None] > 0, value, 0)
     rank = positions(order, len(order))
     return Matched(rows=rows[order], assignment=rank[assignment])

@@ -1,6 +1,7 @@
 """From a Flax Linen module to a `Task`: all that a method knows of the model."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import jax
@@ -78,20 +79,13 @@ def task(
         precision=precision,
     )
 
-    def of_widths(widths: dict[units.Path, int]) -> Task:
-        return task(
-            units.resized(module, widths),
-            input_shape,
-            shift=shift,
-            scale=scale,
-            loss=loss,
-            precision=precision,
-        )
+    options = {"shift": shift, "scale": scale, "loss": loss, "precision": precision}
 
-    return assembled._replace(
-        units=lambda: units.layer_units(module, shapes),
-        resized=of_widths,
-    )
+    def resized(widths: dict[units.Path, int]) -> Task:
+        return task(units.resized(module, widths), input_shape, **options)
+
+    layers = partial(units.layer_units, module, shapes)
+    return assembled._replace(units=layers, resized=resized)
 
 
 def _forward(module: nn.Module) -> Apply:

@@ -40,7 +40,8 @@ def layer_units(network: nn.Module, params: Params) -> list[Units]:
     Raises:
       ValueError: as of `hidden_units`.
     """
-    walk = _Walk(flatten_dict(params))
+    leaves: Any = flatten_dict(params)
+    walk = _Walk(leaves)
     # The inputs are the data: their order is not free, so they have no group.
     outputs = walk(network, (), None)
     if outputs is None:

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from pfljax.bench.flops import equations
+from pfljax.conformance import toy
 from pfljax.core import aggregation
 
 RNG = np.random.default_rng(0)
@@ -121,3 +122,27 @@ def test_sums_of_uploads_are_exact_on_every_platform(name):
     found = [e for e in equations(traced.jaxpr) if e.primitive.name == "dot_general"]
     highest = (jax.lax.Precision.HIGHEST,) * 2
     assert [product.params["precision"] for product in found] == [highest]
+
+
+def test_the_largest_come_first_and_the_absent_last():
+    cohort = toy.cohort([1, 0, 1, 1, 1], 9, weight=[2.0, 9, 5, 2, 0])
+    cohort = cohort._replace(ids=jnp.array([7, 1, 3, 2, 4]))
+    found, in_order = aggregation.largest_first(jnp.arange(5), cohort)
+    # Of 2 rows each the smaller id; who has none is there, and before the absent.
+    np.testing.assert_array_equal(found, [2, 3, 0, 4, 1])
+    np.testing.assert_array_equal(in_order.ids, [3, 2, 7, 4, 1])
+    np.testing.assert_array_equal(in_order.mask, [1, 1, 1, 1, 0])
+    np.testing.assert_array_equal(in_order.weight, [5, 2, 2, 0, 9])
+
+
+def test_rows_of_a_class_are_averaged_by_what_clients_have_of_it():
+    rows = RNG.normal(size=(3, 3, 5))
+    counts = jnp.float32([[6, 0, 0], [2, 0, 5], [7, 1, 7]])
+    weight = jnp.float32([1, 2, 0])
+    found = aggregation.mean_by_class(jnp.float32(rows), counts, weight)
+    wanted = [
+        (6 * rows[0, 0] + 4 * rows[1, 0]) / 10,
+        (rows[0, 1] + 2 * rows[1, 1]) / 3,
+        rows[1, 2],
+    ]
+    np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)

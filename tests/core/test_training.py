@@ -169,3 +169,16 @@ def test_local_training_that_cannot_be(values, message):
 def test_the_numbers_of_local_training_may_be_traced():
     rates = jax.vmap(lambda rate: Local(rate, 4).learning_rate)(jnp.array([-1.0, 1.0]))
     assert rates.tolist() == [-1, 1]
+
+
+def test_a_part_is_trained_as_if_the_rest_were_constant():
+    """By an optimizer that would shrink the rest."""
+    data, turn = toy.one(toy.noisy_clients(), 1), turn_of(steps=3)
+    local = Local(RATE, 4, optimizer=optimizers.sgd(MOMENTUM, DECAY))
+    chosen = {"body": True, "head": False}
+    params = toy.unflat(START)
+    found, _ = training.fit_part(TASK.loss, params, chosen, data, turn, local)
+    # Of a quadratic each coordinate is trained by itself.
+    whole, _ = trained(local, turn, data)
+    np.testing.assert_allclose(found["body"], whole["body"], rtol=1e-6)
+    np.testing.assert_array_equal(found["head"], START[2:])

@@ -10,8 +10,8 @@ from pfljax.conformance import toy
 from pfljax.core import tree
 from pfljax.core.types import Batch
 from pfljax.landscape import align
-from pfljax.models.units import hidden_units
 from pfljax.models.network import Network
+from pfljax.models.units import hidden_units
 
 MLP = ("mlp", {"hidden": (12, 9)}, (5,))
 RESNET = ("resnet9", {}, (16, 16, 3))

@@ -26,7 +26,8 @@ normalisations and skips, and recurrent layers, which the paper matches too.
 
 Differs from the paper: hidden layers do not grow by default. Each exchange has the
 whole local training, which is 20 epochs in the paper. gamma is 7 in its first round
-and 5 in those that follow; here 5. Who is drawn twice in a round is matched once.
+and 5 in those that follow; here 5. Who is drawn twice in a round is matched once. The
+first message goes to all, also to who knows all of it but the last layer.
 """
 
 from typing import Annotated, Any, NamedTuple
@@ -161,11 +162,11 @@ def matching_of(model, number, spread, sweeps):
         key = derive(cohort.key, f"layer {number}")
         count = model.places[number]
         matched = matching.match(rows, cohort.mask, key, count, prior, sweeps)
-        # Past the end, where nothing is written: who did not report.
+        # Who did not report has no row: it begins with the units that most have.
         ids = jnp.where(cohort.mask > 0, cohort.ids, cohort.num_clients)
-        # Who was not asked begins with the units that most others have.
-        others = units.at_first(layer, cohort.num_clients)
         assignments = list(server.assignments)
+        # As many rows as there are: several devices have some that are nobody's.
+        others = units.at_first(layer, len(assignments[number]))
         assignments[number] = tree.put(others, ids, matched.assignment)
         w = units.with_rows(server.w, layer, matched.rows)
         return Server(w=w, assignments=tuple(assignments))
