@@ -10,13 +10,13 @@ client of 2 hidden units, in a network of 3, and one whose units are number 2 an
 
 import itertools
 import math
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 
 from pfljax.core import units
-from pfljax.core.types import Array, Params, Task
+from pfljax.core.types import Array, ClientData, Params, Server, Task, Turn
 from pfljax.core.units import Units
 
 MOST = 700  # units of a layer of the wider network, where the model has no more
@@ -29,6 +29,11 @@ class Chain(NamedTuple):
     hidden: tuple[Units, ...]  # of the model
     logits: Units
     places: tuple[int, ...]  # units of each hidden layer of the wider network
+
+    @property
+    def is_wider(self) -> bool:
+        """Whether the wider network is another one than the model."""
+        return self.places != tuple(layer.size for layer in self.hidden)
 
 
 def chain(method: str, task: Task, growth: float) -> Chain:
@@ -45,16 +50,16 @@ def chain(method: str, task: Task, growth: float) -> Chain:
         # Rounded: 1.1 times 10 is a little above 11 in floats.
         grown = math.ceil(round(growth * layer.size, 6))
         places[layer.module] = max(layer.size, min(grown, MOST))
-    wider = task
-    if any(places[layer.module] > layer.size for layer in hidden):
-        assert task.resized is not None
-        wider = task.resized(places)
-    return Chain(
-        task=wider,
+    model = Chain(
+        task=task,
         hidden=tuple(hidden),
         logits=logits,
         places=tuple(places.values()),
     )
+    if not model.is_wider:
+        return model
+    assert task.resized is not None
+    return model._replace(task=task.resized(places))
 
 
 def _layers(method: str, task: Task) -> list[Units]:
@@ -101,7 +106,32 @@ def with_units(
     return params
 
 
-def widened(params: Params, of: Chain) -> Params:
+def widened(params: Params, model: Chain) -> Params:
     """The params in the wider network, with zeros behind the units of each layer."""
-    indices = [jnp.arange(count) for count in of.places]
-    return with_units(params, of.hidden, indices)
+    indices = [jnp.arange(count) for count in model.places]
+    return with_units(params, model.hidden, indices)
+
+
+def at_first(model: Chain, num_clients: int) -> tuple[Array, ...]:
+    """The places of everybody's units where they are the first ones, by layer."""
+    return tuple(units.at_first(layer, num_clients) for layer in model.hidden)
+
+
+def rows_of_layer(model: Chain, number: int, params: Params) -> Array:
+    """The rows of a layer of the wider network, of the model's own units alone."""
+    layer = [*model.hidden, model.logits][number]
+    return units.rows_of(params, layer)[: layer.size]
+
+
+def judged_by(model: Chain, params_of: Callable[[Server], Params]) -> dict[str, Any]:
+    """What of an `Algorithm` says that everybody is judged by the wider network.
+
+    A `server_model` is one of the task's own widths. Others are judged as personal.
+    """
+
+    def personal(turn: Turn, server: Server, client: Any, data: ClientData) -> Params:
+        return params_of(server)
+
+    if model.is_wider:
+        return {"server_model": None, "personal": personal}
+    return {"server_model": params_of, "personal": None}

@@ -35,7 +35,11 @@ def network(growth=1.0):
     rng = np.random.default_rng(1)
     params = task.init(jax.random.key(0))
     params = jax.tree.map(lambda w: w + rng.normal(size=w.shape), params)
-    return task, chain.chain("a test", task, growth), params
+    return task, chain.chain("a test", task, growth), jax.device_get(params)
+
+
+def predicted(task, params):
+    return jax.jit(task.predict)(params, ROWS)
 
 
 def by_eye(params):
@@ -68,9 +72,9 @@ def test_a_chain_of_permuted_units_computes_the_same():
     orders = [rng.permutation(size) for size in SIZES]
     permuted = chain.with_units(params, model.hidden, orders)
     assert not np.array_equal(by_eye(permuted)[1], by_eye(params)[1])
-    wanted = task.predict(params, ROWS)
+    wanted = predicted(task, params)
     assert np.ptp(np.asarray(wanted), 0).min() > 0.1
-    np.testing.assert_allclose(task.predict(permuted, ROWS), wanted, rtol=1e-4)
+    np.testing.assert_allclose(predicted(task, permuted), wanted, rtol=1e-4)
     back = map(np.argsort, orders)
     toy.assert_same(chain.with_units(permuted, model.hidden, list(back)), params)
 
@@ -84,8 +88,8 @@ def test_a_model_computes_the_same_in_the_wider_network():
     for rows, size in zip(by_eye(wider), SIZES, strict=False):
         assert rows[:size].any(1).all()
         assert not rows[size:].any()
-    wanted = task.predict(params, ROWS)
-    np.testing.assert_allclose(model.task.predict(wider, ROWS), wanted, rtol=1e-4)
+    wanted = predicted(task, params)
+    np.testing.assert_allclose(predicted(model.task, wider), wanted, rtol=1e-4)
     own = [jnp.arange(size) for size in SIZES]
     toy.assert_same(chain.with_units(wider, model.hidden, own), params)
 
@@ -93,7 +97,7 @@ def test_a_model_computes_the_same_in_the_wider_network():
 def test_zeros_behind_the_units_have_no_gradient():
     _, model, params = network(1.5)
     wider = chain.widened(params, model)
-    slope = jax.grad(model.task.loss)(wider, ROWS, None)
+    slope = jax.jit(jax.grad(model.task.loss))(wider, ROWS, None)
     mask = jax.tree.map(jnp.ones_like, params)
     outside = jax.tree.map(lambda one: one == 0, chain.widened(mask, model))
     for leaf, zero in zip(*map(jax.tree.leaves, (slope, outside)), strict=True):
@@ -110,8 +114,8 @@ def test_another_layer_is_read_where_the_units_are_in_it():
     rows[assignment] = units.rows_of(wider, model.hidden[1])[:5]
     found = units.replaced(wider, model.hidden[1], jnp.float32(rows), assignment)
     np.testing.assert_allclose(units.rows_of(found, model.hidden[1]), rows, rtol=1e-6)
-    wanted = task.predict(params, ROWS)
-    np.testing.assert_allclose(model.task.predict(found, ROWS), wanted, rtol=1e-4)
+    wanted = predicted(task, params)
+    np.testing.assert_allclose(predicted(model.task, found), wanted, rtol=1e-4)
 
 
 def wider_inputs():

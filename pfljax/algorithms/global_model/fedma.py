@@ -103,8 +103,11 @@ def exchange(model, local, number, aggregate):
     below = model.hidden[:number]
 
     def init(params, num_clients, key):
-        assignments = [units.at_first(layer, num_clients) for layer in model.hidden]
-        return Server(w=chain.widened(params, model), assignments=tuple(assignments))
+        return Server(chain.widened(params, model), chain.at_first(model, num_clients))
+
+    def init_client(params, client_id, key):
+        w = chain.widened(params, model)
+        return Client(w=w, began=w)
 
     def message(turn, server, client):
         mine = tree.take(server.assignments, turn.id)
@@ -130,13 +133,11 @@ def exchange(model, local, number, aggregate):
 
     return fedavg(model.task, local)._replace(
         init=init,
-        init_client=lambda params, client_id, key: Client(
-            *[chain.widened(params, model)] * 2
-        ),
+        init_client=init_client,
         message=message,
         train=train,
         aggregate=aggregate,
-        server_model=lambda server: server.w,
+        **chain.judged_by(model, lambda server: server.w),
         # By the whole round: a layer has been trained before its own exchange, too.
         origin=lambda message, client, upload: sent(
             model, number, begun(message, client.began)
@@ -146,10 +147,8 @@ def exchange(model, local, number, aggregate):
 
 def sent(model, number, w, counts=None):
     """The upload of an exchange; without counts, its origin."""
-    if number == len(model.hidden):
-        return Last(rows=units.rows_of(w, model.logits), counts=counts)
-    layer = model.hidden[number]
-    return units.rows_of(w, layer)[: layer.size]
+    rows = chain.rows_of_layer(model, number, w)
+    return rows if number < len(model.hidden) else Last(rows=rows, counts=counts)
 
 
 def matching_of(model, number, spread, sweeps):

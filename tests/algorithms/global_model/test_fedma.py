@@ -268,3 +268,17 @@ def test_a_model_of_one_layer_is_averaged_by_class():
     assert method.then is None
     states, _ = toy.play(method, task, toy.full_batch(), TRAIN, 1)
     assert states[-1].server.assignments == ()
+
+
+def test_a_wider_model_is_judged_as_a_clients_own():
+    """For a `server_model` is one of the task's widths."""
+    same, wider = (fedma(TASK, toy.full_batch(), growth=g) for g in (1.0, 1.5))
+    params = TASK.init(jax.random.key(3))
+    assert same.personal is None
+    toy.assert_same(same.server_model(same.init(params, 4, None)), params)
+    assert wider.server_model is None
+    server = wider.init(params, 4, None)
+    judged = wider.personal(toy.turn(), server, None, None)
+    batch = Batch.of_rows(TRAIN.examples.x)
+    logits = wider.predict(judged, batch)
+    np.testing.assert_allclose(logits, TASK.predict(params, batch), rtol=1e-5)
