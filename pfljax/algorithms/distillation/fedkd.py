@@ -33,7 +33,6 @@ from pfljax.core.training import fit, reporting
 from pfljax.core.types import Algorithm, Array, Local, Params, Task
 from pfljax.registry import AtLeastOne, Share, checked
 
-
 DRAW = jax.nn.initializers.lecun_normal()  # of the projection
 
 
