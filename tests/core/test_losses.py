@@ -3,7 +3,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from pfljax.conformance import toy
-from pfljax.core.losses import cross_entropy
+from pfljax.core.losses import cross_entropy, of_present
 from pfljax.core.types import Batch
 
 
@@ -16,3 +16,20 @@ def test_cross_entropy_of_a_models_logits_is_the_tasks_loss():
     np.testing.assert_allclose(own, task.loss(params, batch, None), rtol=1e-6)
     nothing = batch._replace(mask=jnp.zeros(4))
     assert cross_entropy(task.logits(params, batch, None), nothing) == 0
+
+
+def test_absent_classes_have_the_logit_zero_and_no_slope():
+    """In the softmax they keep e^0."""
+    logits = jnp.array([[2.0, -1.0, 3.0], [0.5, 4.0, -2.0]])
+    present = jnp.array([1.0, 0.0, 1.0])
+    batch = Batch(jnp.zeros((2, 1)), jnp.array([0, 2]), jnp.ones(2))
+
+    def loss(logits):
+        return cross_entropy(of_present(logits, present), batch)
+
+    masked = np.array([[2.0, 0, 3], [0.5, 0, -2]])
+    rows = np.log(np.exp(masked).sum(1)) - masked[[0, 1], [0, 2]]
+    np.testing.assert_allclose(loss(logits), rows.mean(), rtol=1e-6)
+    slope = np.asarray(jax.grad(loss)(logits))
+    assert not slope[:, 1].any()
+    assert slope[:, [0, 2]].all()

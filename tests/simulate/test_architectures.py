@@ -149,7 +149,7 @@ def test_a_checkpoint_of_other_groups_is_refused(tmp_path, whole):
 
 def test_known_methods_take_several():
     known = architectures.taking_several()
-    assert {"local", "lg_fedavg", "feddf"} <= set(known)
+    assert {"local", "lg_fedavg", "feddf", "heterofl"} <= set(known)
     assert not {"fedavg", "ditto", "fedrep"} & set(known)
     assert Experiment().method.models == ()
 
