@@ -8,7 +8,7 @@ curves          curves and simplexes of models; curve_training makes them of low
 pairs           lines between all pairs of clients
 frames          planes through three models, around one, along a trajectory
 planes          metrics on a grid of such a plane
-units, align    hidden units, and their permutation
+align           permutations of hidden units (`pfljax.models.units`)
 curvature       Hessian: eigenpairs, trace, density, by lanczos
 sharpness       the rise of the loss in a ball
 objective       the loss of curvature and sharpness
