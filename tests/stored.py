@@ -21,6 +21,7 @@ from pfljax.engine import mesh
 from pfljax.engine.paging import host, pages, records
 from pfljax.engine.paging import programs as paging
 from pfljax.engine.paging.disk import DiskStore
+from pfljax.engine.paging.shelves import Shelf
 from pfljax.engine.population import DevicePopulation
 
 METHODS = scaffold, superfed
@@ -50,9 +51,8 @@ def game(method, grid=None, select=selection.uniform):
     setting = engine.Setting(
         method(task, local), local, select(COHORT, CLIENTS), 1, grid
     )
-    client = paging.client_shape(setting, task)
-    longest = paging.longest(setting, client, CLIENTS, LONGEST)
-    programs = paging.programs(setting, task, client, CLIENTS, longest)
+    longest = paging.longest(setting, task, CLIENTS, LONGEST)
+    programs = paging.programs(setting, task, CLIENTS, longest)
     rows = mesh.padded(CLIENTS, grid)
     first = jax.jit(lambda key: engine.init(setting, task, rows, key))
     first = first(jax.random.key(0))
@@ -62,7 +62,7 @@ def game(method, grid=None, select=selection.uniform):
 def open_store(kind, folder, programs, keep=2):
     """An empty store in this folder, which is made."""
     folder.mkdir(parents=True)
-    owner = records.owner(kind, "abc", CLIENTS, programs.layout)
+    owner = records.owner(kind, "abc", len(programs.members), programs.layout)
     if kind == "host":
         return host.HostStore(folder / "clients", owner, programs.layout)
     return DiskStore(folder / "clients", owner, programs.layout, keep, True)
@@ -71,12 +71,14 @@ def open_store(kind, folder, programs, keep=2):
 def paged(kind, folder, run, programs):
     """A population that has not met anybody."""
     key = jax.random.key(0)
+    shelves = []
+    for number, stack in enumerate(programs.stacks):
+        store = open_store(kind, folder / str(number), stack)
+        shelves.append(Shelf(stack, store, key, stack.params(key)))
     return pages.PagedPopulation(
         programs=programs,
         compiled=run,
-        store=open_store(kind, folder, programs),
-        key=key,
-        params=programs.params(key),
+        shelves=shelves,
         kept=lambda round_: [round_],
     )
 
@@ -101,7 +103,7 @@ def play(setting, first, cut, population):
 def check(method, folder, grid=None):
     """Plays from the devices and from the stores, however cut: the same bits."""
     setting, run, programs, first = game(method, grid)
-    assert programs.resident == COHORT * LONGEST < CLIENTS
+    assert programs.stacks[0].resident == COHORT * LONGEST < CLIENTS
     wanted = play(setting, first, CUTS[0], DevicePopulation(run))
     for kind in STORES:
         for index, cut in enumerate(CUTS):

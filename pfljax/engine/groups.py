@@ -23,7 +23,7 @@ import numpy as np
 from pfljax.core import tree
 from pfljax.core.types import Array, ClientData, Metrics, RunState
 from pfljax.engine import cohort_training, contract
-from pfljax.engine.plan import FAR, Turns, dealt, nobody
+from pfljax.engine.plan import Turns, dealt, nobody
 from pfljax.engine.setting import Groups, Setting
 
 
@@ -92,17 +92,14 @@ def train_cohort(
 
 def _members(groups: Groups, turns: Turns, group: int, num_clients: int) -> Turns:
     """The turns of a group's members, the empty ones behind them, [min(M, C_g)]."""
-    # An empty place has the id C, which is of no group.
-    of_client = np.append(groups.of(np.arange(num_clients)), len(groups.tasks))
-    row = np.append(groups.rows(num_clients), FAR)
-    is_member = jnp.asarray(of_client)[turns.ids] == group
-    # A client that was drawn twice trains in its first place alone.
-    is_member &= turns.draws > 0
+    # An empty place has the id C, which is of no group. A client that was drawn twice
+    # trains in its first place alone.
+    exists = (turns.ids < num_clients) & (turns.draws > 0)
+    is_member = exists & (groups.of(turns.ids) == group)
     cohort = turns.ids.shape[0]
     slots = min(cohort, len(groups.members(group, num_clients)))
     first = jnp.argsort(~is_member, stable=True)[:slots]
-    in_stack = jnp.asarray(row, jnp.int32)[turns.ids]
-    turns = turns._replace(rows=in_stack, drawn=turns.ids)
+    turns = turns._replace(drawn=turns.ids)
     members = jax.tree.map(lambda leaf: leaf[first], turns)
 
     def of_field(member: Array, none: Array) -> Array:

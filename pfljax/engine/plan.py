@@ -71,7 +71,7 @@ def plan(
     setting: Setting,
     state: RunState,
     train: ClientData,
-    resident: Array | None,
+    resident: Any,
 ) -> Turns:
     """Who takes part in the coming round, with which work, dealt to the devices.
 
@@ -87,7 +87,7 @@ def plan(
     draws = (ids < num_clients).astype(jnp.float32)
     turns = Turns(
         ids=ids,
-        rows=_rows_of(ids, resident),
+        rows=_rows_of(setting, ids, resident),
         steps=steps,
         size=size,
         weight=size * draws,
@@ -104,10 +104,17 @@ def plan(
     return dealt(setting.mesh, turns, num_clients)
 
 
-def _rows_of(ids: Array, resident: Array | None) -> Array:
-    """The rows of these clients in `RunState.clients`, which has all, or `resident`."""
-    rows = ids if resident is None else jnp.searchsorted(resident, ids)
-    return rows.astype(jnp.int32)
+def _rows_of(setting: Setting, ids: Array, resident: Any) -> Array:
+    """The rows of these clients in their stacks, which have all, or `resident`."""
+    groups = setting.groups
+    if resident is None:
+        rows = ids if groups is None else groups.rows(ids)
+        return rows.astype(jnp.int32)
+    if groups is None:
+        return jnp.searchsorted(resident, ids).astype(jnp.int32)
+    # Each client is in one of them: in others it has a row that nobody asks for.
+    rows = [jnp.searchsorted(of_group, ids) for of_group in resident]
+    return jnp.choose(groups.of(ids), rows, mode="clip").astype(jnp.int32)
 
 
 def counted_once(turns: Turns) -> Turns:

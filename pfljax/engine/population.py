@@ -83,7 +83,7 @@ class DevicePopulation:
         if self.groups is not None:
             group = int(self.groups.of(ids[0]))
             clients = state.clients[group]
-            rows = self.groups.rows(num_clients)[ids]
+            rows = self.groups.rows(ids)
             count = len(self.groups.members(group, num_clients))
         if len(ids) == count:  # all: no copy is made
             return clients

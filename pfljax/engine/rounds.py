@@ -36,7 +36,7 @@ def one_round(
     setting: Setting,
     state: RunState,
     train: ClientData,
-    resident: Array | None = None,
+    resident: Any = None,
     public: ClientData | None = None,
 ) -> tuple[RunState, Metrics]:
     """The state after one more round, and the cohort's mean training metrics.
@@ -45,8 +45,8 @@ def one_round(
       setting: what stays the same.
       state: after the rounds before.
       train: the clients' training rows, offset and size i32[C].
-      resident: i32[U], ascending, the clients whose states `state.clients` holds; None
-        for all.
+      resident: i32[U], ascending, the clients whose states `state.clients` holds, one
+        array a group where there are several; None for all.
       public: the rows of the server; None for none.
 
     Raises:
@@ -150,7 +150,7 @@ def rounds(
     train: ClientData,
     count: Array,
     at_most: int,
-    resident: Array | None = None,
+    resident: Any = None,
     public: ClientData | None = None,
 ) -> tuple[RunState, Metrics]:
     """The state after `count` <= `at_most` rounds, and metrics f32[at_most] by round.
@@ -181,7 +181,7 @@ def compile_rounds(setting: Setting, at_most: int) -> Callable[..., Any]:
         state: RunState,
         train: ClientData,
         count: Array,
-        resident: Array | None = None,
+        resident: Any = None,
         public: ClientData | None = None,
     ) -> Any:
         return rounds(setting, state, train, count, at_most, resident, public)

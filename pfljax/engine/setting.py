@@ -2,6 +2,8 @@
 
 from typing import Any, NamedTuple
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
 from pfljax.core import channel
@@ -18,23 +20,31 @@ class Groups(NamedTuple):
     tasks: tuple[Task, ...]  # the model of each group
     pattern: tuple[int, ...]
 
-    def of(self, ids: Any) -> np.ndarray:
-        """The group of each of these clients, i32[...]."""
-        pattern = np.asarray(self.pattern, np.int32)
-        return pattern[np.asarray(ids) % len(pattern)]
+    def of(self, ids: Any) -> Any:
+        """The group of each of these clients, i32[...]; traced where they are."""
+        return _cyclic(self.pattern, ids)
 
     def members(self, group: int, num_clients: int) -> np.ndarray:
         """The clients of a group, of so many, i32[C_g], ascending."""
         ids = np.arange(num_clients, dtype=np.int32)
         return ids[self.of(ids) == group]
 
-    def rows(self, num_clients: int) -> np.ndarray:
-        """The row of each client in the stack of its group, i32[C]."""
-        row = np.zeros(num_clients, np.int32)
-        for group in range(len(self.tasks)):
-            members = self.members(group, num_clients)
-            row[members] = np.arange(len(members))
-        return row
+    def rows(self, ids: Any) -> Any:
+        """The row of each of these clients in the stack of its group, i32[...]."""
+        pattern = np.asarray(self.pattern)
+        is_equal = pattern[:, None] == pattern
+        # Of its group: in the whole pattern, and before it there.
+        whole = _cyclic(is_equal.sum(1), ids)
+        before = _cyclic(np.tril(is_equal, -1).sum(1), ids)
+        return ids // len(pattern) * whole + before
+
+
+def _cyclic(values: Any, ids: Any) -> Any:
+    """values[ids % len(values)], i32[...]; NumPy, or traced where `ids` are."""
+    table = np.asarray(values, np.int32)
+    if isinstance(ids, jax.Array):
+        table = jnp.asarray(table)
+    return table[ids % len(table)]
 
 
 class Setting(NamedTuple):

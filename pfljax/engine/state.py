@@ -55,6 +55,15 @@ def stacks_of(setting: Setting, task: Task, num_clients: int) -> list[Stack]:
     return stacks
 
 
+def by_stack(setting: Setting, ids: np.ndarray) -> list[np.ndarray]:
+    """These clients, those of each stack, in their order."""
+    groups = setting.groups
+    if groups is None:
+        return [ids]
+    number = groups.of(ids)
+    return [ids[number == group] for group in range(len(groups.tasks))]
+
+
 def parted(setting: Setting, clients: Any) -> list[Any]:
     """What belongs to each stack, of something shaped as `RunState.clients`."""
     return [clients] if setting.groups is None else list(clients)

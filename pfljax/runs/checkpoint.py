@@ -26,7 +26,7 @@ from pfljax.runs.checkpoint_folder import (
     refuse_odd_entries,
     saved_rounds,
 )
-from pfljax.runs.checkpoint_meta import DamageError, Meta
+from pfljax.runs.checkpoint_meta import Checksum, DamageError, Meta
 from pfljax.runs.quiet import quiet, quiet_ends, quiet_read
 from pfljax.runtime.files import CheckpointError
 from pfljax.runtime.processes import ask, everywhere
@@ -67,7 +67,7 @@ def writer(folder: Path, config_hash: str, keep: int = 2) -> Iterator[Save]:
             round_: int,
             state: RunState,
             log: int | None = None,
-            clients: int | None = None,
+            clients: Checksum = None,
         ) -> Any:
             wait()
             meta = _meta(config_hash, round_, state, log, clients)
@@ -113,7 +113,7 @@ def _orbax() -> Any:
 
 
 def _meta(
-    config_hash: str, round_: int, state: RunState, log: int | None, clients: int | None
+    config_hash: str, round_: int, state: RunState, log: int | None, clients: Checksum
 ) -> Meta:
     """What the checkpoint of this state says of itself."""
     crc = checksum.crc(state)

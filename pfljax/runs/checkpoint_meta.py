@@ -10,8 +10,9 @@ from pfljax.runtime.files import CheckpointError
 FORMAT = 2  # of the checkpoint; a reader refuses others
 
 
-# Of each leaf where they differ, with clients of several architectures.
+# With clients of several architectures: of each leaf where they differ, and by store.
 Rows: TypeAlias = int | list[int] | None
+Checksum: TypeAlias = int | list[int] | None
 
 
 class DamageError(ValueError):
@@ -24,7 +25,7 @@ class Meta(NamedTuple):
     round: int
     config: str  # digest of the run's config
     log: int | None  # checksum of the run's log up to this round
-    clients: int | None  # that of the client states in a store; None without one
+    clients: Checksum  # that of the client states in a store; None without one
     crc: int | None  # that of the state, in one of two ways
     sum: int | None
     rows: Rows  # of client states in the state
@@ -74,8 +75,9 @@ def from_json(path: Path, content: Mapping[str, Any]) -> Meta:
             f"{FORMAT}; upgrade pfljax"
         )
     form = dict(FORM)
-    if isinstance(content.get("rows"), list):
-        form["rows"] = [int]
+    for name in ("rows", "clients"):
+        if isinstance(content.get(name), list):
+            form[name] = [int]
     wrong = documents.misfit(content, form)
     if wrong:
         raise DamageError(wrong)

@@ -244,10 +244,5 @@ def _odd_models(experiment: Experiment) -> Iterator[str]:
             f"models has {len(models)} names, but there are {clients} clients: some "
             "architecture would have no client; give fewer, or more clients"
         )
-    if machine.store != "device":
-        yield (
-            f"store is {machine.store!r}, which holds clients of one architecture; "
-            'choose store="device" for models'
-        )
     if machine.homes:
         yield "homes is set, but clients of several models are dealt; leave it out"

@@ -10,7 +10,7 @@ timing.jsonl      seconds of training, kept apart: all else is reproduced bit fo
 per_client.npz    metrics of each client at each evaluation
 summary.json      the last round, the round chosen on validation, traffic
 checkpoints/      the newest states
-clients/          client states in a store (pfljax.engine.paging)
+clients/          client states in a store (pfljax.engine.paging), by architecture
 landscape/        what `pfljax landscape` wrote
 round-R/          what told of the end at round R, before the run went on beyond it
 figures/, report.html

@@ -39,8 +39,8 @@ def make_init(
     )
     make_stacks = []
     for stack, lies in zip(stacks, parted(setting, where.clients), strict=True):
-        alone = setting._replace(algorithm=stack.algorithm)
-        nbytes = tree.nbytes(paging.client_shape(alone, stack.task)) * len(stack.ids)
+        client = paging.client_shape(stack.algorithm, stack.task)
+        nbytes = tree.nbytes(client) * len(stack.ids)
         make = partial(first_clients, stack.algorithm, grid)
         make_stacks.append(quickly_compiled(make, nbytes, out_shardings=lies))
 

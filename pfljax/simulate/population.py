@@ -16,8 +16,9 @@ from pfljax.engine.paging import records
 from pfljax.engine.paging.disk import DiskStore
 from pfljax.engine.paging.host import HostStore
 from pfljax.engine.paging.pages import PagedPopulation
-from pfljax.engine.paging.programs import Programs
+from pfljax.engine.paging.programs import OfStack
 from pfljax.engine.paging.records import Store, StoreError
+from pfljax.engine.paging.shelves import Shelf
 from pfljax.engine.population import DevicePopulation, Population
 from pfljax.runs import checkpoint, config, folder
 from pfljax.runs.checkpoint_meta import Meta
@@ -64,17 +65,24 @@ def open_population(
     keep = experiment.output.keep
     checkpoints = path / "checkpoints"
     round_ = saved.round if saved else 0
-    store = _open_store(sim.paging, experiment, path, round_, writable)
-    store.restore(round_, saved.clients if saved else None)
-    if writable:
-        store.keep(checkpoint.saved_rounds(checkpoints)[-keep:])
+    stacks = sim.paging.stacks
+    checksums = saved.clients if saved else None
+    if not isinstance(checksums, list):
+        checksums = [checksums] * len(stacks)
+    several = None if sim.setting.groups is None else len(stacks)
+    folders = records.folders(path, several)
     key = jax.random.key(experiment.seed)
+    shelves = []
+    for programs, clients, checksum in zip(stacks, folders, checksums, strict=True):
+        store = _open_store(programs, experiment, clients, round_, writable)
+        store.restore(round_, checksum)
+        if writable:
+            store.keep(checkpoint.saved_rounds(checkpoints)[-keep:])
+        shelves.append(Shelf(programs, store, key, programs.params(key)))
     return PagedPopulation(
         programs=sim.paging,
         compiled=compiled,
-        store=store,
-        key=key,
-        params=sim.paging.params(key),
+        shelves=shelves,
         kept=functools.partial(_kept, checkpoints, keep),
     )
 
@@ -89,19 +97,18 @@ def open_to_read(sim: Simulation, path: Path, state: RunState, say: Say) -> Popu
 
 
 def _open_store(
-    programs: Programs,
+    programs: OfStack,
     experiment: Experiment,
-    path: Path,
+    clients: Path,
     round_: int,
     writable: bool,
 ) -> Store:
-    """The store in the folder of the run; a new one before the first round."""
-    clients = path / "clients"
+    """The store in the folder `clients`; a new one before the first round."""
     layout = programs.layout
     owner = records.owner(
         experiment.machine.store,
         config.digest(experiment),
-        programs.num_clients,
+        len(programs.members),
         layout,
     )
     exists = records.read_description(clients, owner) is not None

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pfljax.core import tree
 from pfljax.engine.paging import disk
-from pfljax.engine.paging.programs import Programs
+from pfljax.engine.paging.programs import OfStack, Programs
 from pfljax.runs.settings import Experiment
 from pfljax.simulate import simulation
 from pfljax.simulate.simulation import Simulation
@@ -41,16 +41,19 @@ def bytes_needed(sim: Simulation, experiment: Experiment) -> int:
     needed = checkpoints * tree.nbytes(state)
     needed += _of_evaluations(sim, experiment, state.participations.shape[0])
     if sim.paging is not None:
-        needed += _of_store(sim.paging, experiment)
+        stacks = sim.paging.stacks
+        needed += sum(_of_store(each, sim.paging, experiment) for each in stacks)
     return needed
 
 
-def _of_store(programs: Programs, experiment: Experiment) -> int:
+def _of_store(stack: OfStack, programs: Programs, experiment: Experiment) -> int:
     """Bytes of the states in a store: of whoever will have taken part."""
-    clients = programs.num_clients
-    nbytes = programs.layout.nbytes
+    clients = len(stack.members)
+    nbytes = stack.layout.nbytes
     keep = experiment.output.keep
     writes = experiment.participation.rounds * experiment.participation.cohort
+    # Of several stacks, each has its share of them.
+    writes = -(-writes * clients // programs.num_clients)
     if experiment.machine.store == "disk":
         return disk.bytes_needed(clients, nbytes, writes, keep)
     # In host memory: each checkpoint has a file of all.

@@ -162,11 +162,12 @@ def make_paging(
     experiment: Experiment, setting: Setting, task: Task, num_clients: int, rounds: int
 ) -> tuple[int, paging.Programs | None]:
     """(rounds of one call, programs of a store; None where clients need none)."""
-    client = paging.client_shape(setting, task)
-    if experiment.machine.store == "device" or not tree.nbytes(client):
+    stacks = stacks_of(setting, task, num_clients)
+    clients = [paging.client_shape(each.algorithm, each.task) for each in stacks]
+    if experiment.machine.store == "device" or not tree.nbytes(clients):
         return rounds, None
-    rounds = paging.longest(setting, client, num_clients, rounds)
-    return rounds, paging.programs(setting, task, client, num_clients, rounds)
+    rounds = paging.longest(setting, task, num_clients, rounds)
+    return rounds, paging.programs(setting, task, num_clients, rounds)
 
 
 def abstract(sim: Simulation) -> RunState:
@@ -258,7 +259,7 @@ def make_path(setting: Setting, task: Task, block: int) -> Any:
 
 def at_once_judged(setting: Setting, task: Task) -> Any:
     """What an evaluation holds of one client, as shapes: its state, and its model."""
-    client = paging.client_shape(setting, task)
+    client = paging.client_shape(setting.algorithm, task)
     if setting.algorithm.personal is None or not judged_apart(setting.algorithm, task):
         return client
     return client, jax.eval_shape(task.init, jax.eval_shape(jax.random.key, 0))

@@ -11,7 +11,7 @@ import jax
 
 from pfljax.core import tree
 from pfljax.core.types import Task
-from pfljax.engine.paging import programs as paging
+from pfljax.engine.paging.programs import Programs
 from pfljax.runtime import memory
 from pfljax.runtime.processes import ask
 from pfljax.simulate import simulation
@@ -40,7 +40,7 @@ def check(sim: Simulation) -> None:
     clients_at_once = sim.setting.width or 1
     needed += clients_at_once * params
     if sim.paging is not None:
-        needed += _bytes_of_pages(sim, sim.paging.resident)
+        needed += _bytes_of_pages(sim, sim.paging)
     if needed > room:
         raise ValueError(
             f"states of server and clients take {needed / GB:.2f} GB on each device, "
@@ -49,11 +49,11 @@ def check(sim: Simulation) -> None:
         )
 
 
-def _bytes_of_pages(sim: Simulation, resident: int) -> int:
+def _bytes_of_pages(sim: Simulation, programs: Programs) -> int:
     """Bytes of the clients that come from a store for one call, on each device."""
-    client = paging.client_shape(sim.setting, sim.task)
     devices = sim.setting.mesh.size if sim.setting.mesh else 1
-    return resident // devices * tree.nbytes(client)
+    stacks = programs.stacks
+    return sum(each.resident // devices * each.layout.nbytes for each in stacks)
 
 
 def check_model(task: Task, room: float) -> int:

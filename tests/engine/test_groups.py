@@ -67,7 +67,7 @@ def test_the_server_averages_over_all_groups(width):
     total, count = 0.0, 0
     for client in np.asarray(state.cohort).tolist():
         group = groups.pattern[client % 3]
-        row = groups.rows(CLIENTS)[client]
+        row = groups.rows(client)
         own = jax.tree.map(lambda leaf, row=row: leaf[row], before.clients[group])
         data = toy.one(train, client)
         size = int(data.size)

@@ -1,6 +1,6 @@
 """Client states on disk: sparse files of slots, consistent with every checkpoint.
 
-RUN/clients holds
+RUN/clients, of several architectures RUN/clients/0, 1, ... for each, holds
     store.json  whose records these are, the number S of slots a client, and `oldest`,
                 the first checkpoint that may still be gone back to
     rows.bin    u8[C, S, bytes], the records; sparse: an untouched slot takes no space
@@ -107,8 +107,8 @@ class DiskStore:
             count = os.preadv(self.files[ROWS], [records[row]], start)
             if count < self.nbytes or zlib.crc32(records[row]) != newest[row, 1]:
                 raise StoreError(
-                    f"the state of client {ids[row]} in {self.folder} is damaged; "
-                    "start again with another --out"
+                    f"the state of client {ids[row]} of those in {self.folder} is "
+                    "damaged; start again with another --out"
                 )
         return records, written
 

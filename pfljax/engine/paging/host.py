@@ -1,8 +1,9 @@
 """Client states kept off the device: what a store is, and the one in host memory.
 
 A store holds one record, the bytes of all leaves in order, for each client that has
-taken part; for a client that never has there is none. RUN/clients holds store.json,
-which says whose records these are, and what the kind of store needs:
+taken part; for a client that never has there is none. RUN/clients, of several
+architectures RUN/clients/0, 1, ... for each, holds store.json, which says whose records
+these are, and what the kind of store needs:
 
     host  round-R.npz, all records of round R in blocks `ids-K`, `rows-K`; written whole
           before the checkpoint of round R, deleted with it; the checkpoint keeps a
@@ -20,6 +21,7 @@ from pfljax.engine.paging.records import (
     Layout,
     Owner,
     StoreError,
+    checkpoint_of,
     differs,
     read_description,
     write_description,
@@ -34,7 +36,7 @@ class HostStore:
 
     def __init__(self, folder: Path, owner: Owner, layout: Layout):
         self.folder = folder
-        self.block = max(1, BLOCK_BYTES // layout.nbytes)  # records
+        self.block = max(1, BLOCK_BYTES // max(1, layout.nbytes))  # records
         # Zeros that nobody has written take no memory: the system maps them late.
         self.records = np.zeros((owner.clients, layout.nbytes), np.uint8)
         self.written = np.zeros(owner.clients, bool)
@@ -60,8 +62,8 @@ class HostStore:
         except (*files.DAMAGE, IndexError) as error:
             raise StoreError(
                 f"{file} cannot be read ({error}); delete "
-                f"{self.folder.parent}/checkpoints/{round_} to go back to the "
-                "checkpoint before, or start again with another --out"
+                f"{checkpoint_of(self.folder, round_)} to go back to the checkpoint "
+                "before, or start again with another --out"
             ) from None
 
     def read(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -9,6 +9,8 @@ those of the next one read:
     carry         what both calls need, from device to device
     rounds        dispatched; then write (before), load (next)
 
+Clients of several architectures have a store each, and a page in every call.
+
 Nothing here takes time or memory in proportion to the number of clients, and no bit of
 a run depends on it: keys derive from client ids.
 """
@@ -17,14 +19,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import jax
 import numpy as np
 
-from pfljax.core.types import ClientData, Key, Metrics, RunState
-from pfljax.engine.paging import records
+from pfljax.core.types import ClientData, Metrics, RunState
 from pfljax.engine.paging.programs import Programs
-from pfljax.engine.paging.records import Store
-from pfljax.engine.plan import FAR
+from pfljax.engine.paging.shelves import Page, Shelf
+from pfljax.engine.state import by_stack, joined, parted
 
 
 class Call(NamedTuple):
@@ -32,8 +32,7 @@ class Call(NamedTuple):
 
     round: int  # finished before it; of a call that has run, after it
     rounds: int  # in it
-    ids: np.ndarray  # i64[n], ascending
-    clients: Any  # their stacked states, U rows
+    pages: list[Page]  # by stack
 
 
 @dataclass
@@ -42,12 +41,10 @@ class PagedPopulation:
 
     programs: Programs
     compiled: Callable[..., Any]  # engine.compile_rounds
-    store: Store
-    key: Key  # the run's
-    params: Any  # the first ones
+    shelves: list[Shelf]  # by stack
     kept: Callable[[int], list[int]]  # checkpoints that stay when this round is saved
     latest: Call | None = None  # has run; its states are the newest
-    written: bool = True  # and the store has them
+    written: bool = True  # and the stores have them
     coming: Call | None = None  # read ahead; what `latest` has is still missing
     saving: tuple[Any, list[int]] | None = None  # a checkpoint on its way
 
@@ -55,22 +52,27 @@ class PagedPopulation:
         self, state: RunState, train: ClientData, count: int, ahead: int = 0
     ) -> tuple[RunState, Metrics]:
         """As `engine.rounds`; reads the clients of `ahead` more rounds meanwhile."""
+        setting = self.programs.setting
         done = int(state.round)
         call = self.coming
         if call is None or (call.round, call.rounds) != (done, count):
-            call = self._prepare(state.selection, done, count)
-        state = state._replace(clients=self._carried(call))
-        # `state` is donated: `call.clients` is gone after this line.
-        state, metrics = self.compiled(state, train, count, self._resident_ids(call))
+            call = self._prepare(state, done, count)
+        state = state._replace(clients=joined(setting, self._carried(call)))
+        resident = joined(setting, self._resident_ids(call))
+        # `state` is donated: the clients of `call` are gone after this line.
+        state, metrics = self.compiled(state, train, count, resident)
         # JAX returns before the rounds have run, so what follows costs them no time.
         # The call before is written before the next one is read: else a client of
         # those two, but not of this one, would be read as it was before both.
         self.settle()
-        self.latest = call._replace(round=done + count, clients=state.clients)
+        stacks = parted(setting, state.clients)
+        pages = zip(call.pages, stacks, strict=True)
+        trained = [page._replace(clients=clients) for page, clients in pages]
+        self.latest = call._replace(round=done + count, pages=trained)
         self.written = False
         self.coming = None
         if ahead:
-            self.coming = self._prepare(state.selection, done + count, ahead)
+            self.coming = self._prepare(state, done + count, ahead)
         return state._replace(clients=()), metrics
 
     def planned(self) -> int:
@@ -80,33 +82,35 @@ class PagedPopulation:
     def states(self, state: RunState, ids: np.ndarray) -> Any:
         """The stacked states of these clients; rows behind them are padding.
 
-        `state` must be the newest, for the store has no other.
+        `state` must be the newest, for the stores have no other.
         """
         self.settle()
+        groups = self.programs.setting.groups
+        shelf = self.shelves[0 if groups is None else int(groups.of(ids[0]))]
         size = self.programs.padded(len(ids))
-        return self._load(ids, size, np.arange(len(ids)))
+        return shelf.load(ids, size, np.arange(len(ids)))
 
     def save(self, round_: int, write: Callable[..., Any]) -> None:
-        """Runs `write`, which begins a checkpoint, after the store has its part."""
-        # The order is what a kill relies on: states in the store, the checkpoint before
-        # committed and its leftovers freed, the store on disk, and only then the
-        # checkpoint. A checkpoint without its states cannot come to be.
+        """Runs `write`, which begins a checkpoint, after the stores have their part."""
+        # The order is what a kill relies on: states in the stores, the checkpoint
+        # before committed and its leftovers freed, the stores on disk, and only then
+        # the checkpoint. A checkpoint without its states cannot come to be.
         self.settle()
         self.committed()
-        checksum = self.store.save(round_)
+        checksums = [shelf.store.save(round_) for shelf in self.shelves]
         kept = self.kept(round_)
-        self.saving = write(clients=checksum), kept
+        several = self.programs.setting.groups is not None
+        self.saving = write(clients=checksums if several else checksums[0]), kept
 
     def settle(self) -> None:
-        """Writes to the store what it lacks of the rounds that have run."""
+        """Writes to the stores what they lack of the rounds that have run."""
         if self.written or self.latest is None:
             return
         # Until a checkpoint is committed, a kill goes back to an older one: what that
         # needs must not be written over.
         self.committed()
-        call = self.latest
-        packed = records.pack(self.programs.layout, call.clients, len(call.ids))
-        self.store.write(call.round, call.ids, packed)
+        for shelf, page in zip(self.shelves, self.latest.pages, strict=True):
+            shelf.write(self.latest.round, page)
         self.written = True
 
     def committed(self) -> None:
@@ -116,81 +120,39 @@ class PagedPopulation:
         response, rounds = self.saving
         if response is not None:
             response.result()
-        self.store.keep(rounds)
+        for shelf in self.shelves:
+            shelf.store.keep(rounds)
         self.saving = None
 
-    def _prepare(self, selection_state: Any, round_: int, count: int) -> Call:
+    def _prepare(self, state: RunState, round_: int, count: int) -> Call:
         """Loads the clients of these rounds but for those that `latest` has."""
-        programs = self.programs
         first_round = np.int32(round_)
-        cohorts = programs.cohorts(selection_state, self.key, first_round)
+        key = self.shelves[0].key
+        cohorts = self.programs.cohorts(state.selection, key, first_round)
         # The program draws a fixed number of rounds: those past the call do not count.
         drawn = np.asarray(cohorts)[:count]
         ids = np.unique(drawn).astype(np.int64)
         # An empty place has the number after the last client's.
-        ids = ids[ids < programs.num_clients]
-        rows = self._rows_to_load(ids)
-        return Call(
-            round=round_,
-            rounds=count,
-            ids=ids,
-            clients=self._load(ids, programs.resident, rows),
-        )
+        ids = ids[ids < self.programs.num_clients]
+        members = by_stack(self.programs.setting, ids)
+        of_shelves = zip(self.shelves, members, self._newest(), strict=True)
+        pages = [shelf.page(ids, newest) for shelf, ids, newest in of_shelves]
+        return Call(round=round_, rounds=count, pages=pages)
 
-    def _rows_to_load(self, ids: np.ndarray) -> np.ndarray:
-        """Where in `ids` those clients stand that `latest` does not have, i64[n]."""
-        if self.latest is None:
-            return np.arange(len(ids))
-        is_newest = np.isin(ids, self.latest.ids, assume_unique=True)
-        return np.flatnonzero(~is_newest)
+    def _carried(self, call: Call) -> list[Any]:
+        """The call's clients by stack, with the states that `latest` has."""
+        of_shelves = zip(self.shelves, call.pages, self._newest(), strict=True)
+        return [shelf.carried(page, newest) for shelf, page, newest in of_shelves]
 
-    def _resident_ids(self, call: Call) -> np.ndarray:
-        """i32[U], ascending: the ids of the call, then numbers of nobody."""
-        empty = self.programs.resident - len(call.ids)
-        nobody = self.programs.num_clients + np.arange(empty)
-        return np.concatenate([call.ids, nobody]).astype(np.int32)
+    def _newest(self) -> list[Any]:
+        """The pages of `latest` by stack; None before the first call."""
+        return self.latest.pages if self.latest else [None] * len(self.shelves)
 
-    def _carried(self, call: Call) -> Any:
-        """The call's clients, with the states that `latest` has."""
-        if self.latest is None:
-            return call.clients
-        _, from_rows, to_rows = np.intersect1d(
-            self.latest.ids, call.ids, assume_unique=True, return_indices=True
-        )
-        if not len(from_rows):
-            return call.clients
-        return self.programs.carry(
-            call.clients,
-            self.latest.clients,
-            _filled(from_rows, self.programs.resident),
-            _filled(to_rows, self.programs.resident),
-        )
-
-    def _load(self, ids: np.ndarray, size: int, rows: np.ndarray) -> Any:
-        """`size` stacked states on the devices; of `ids`, those at `rows` are right."""
-        programs = self.programs
-        stored, met = self.store.read(ids[rows])
-        packed = np.zeros((size, programs.layout.nbytes), np.uint8)
-        packed[rows] = stored
-        unpacked = records.unpack(programs.layout, packed)
-        clients = jax.device_put(unpacked, programs.sharding)
-        new = rows[~met]
-        for start in range(0, len(new), programs.fill_size):
-            some = new[start : start + programs.fill_size]
-            clients = programs.fill(
-                clients,
-                self.params,
-                self.key,
-                _filled(ids[some], programs.fill_size),
-                _filled(some, programs.fill_size),
-                np.int32(len(some)),
-            )
-        return clients
-
-
-def _filled(rows: np.ndarray, size: int) -> np.ndarray:
-    """i32[size]: `rows`, then rows past the end, which are not written."""
-    # Always of one size: another would be another program.
-    filled = np.full(size, FAR, np.int32)
-    filled[: len(rows)] = rows
-    return filled
+    def _resident_ids(self, call: Call) -> list[np.ndarray]:
+        """i32[U] by stack, ascending: the ids of the call, then numbers of nobody."""
+        resident = []
+        for shelf, page in zip(self.shelves, call.pages, strict=True):
+            empty = shelf.programs.resident - len(page.ids)
+            nobody = self.programs.num_clients + np.arange(empty)
+            resident.append(np.concatenate([page.ids, nobody]).astype(np.int32))
+        return resident

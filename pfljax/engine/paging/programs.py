@@ -6,15 +6,16 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from pfljax import engine
 from pfljax.core import tree
 from pfljax.core.keys import derive
-from pfljax.core.types import Array, Key, Task
+from pfljax.core.types import Algorithm, Array, Key, Task
 from pfljax.engine import Setting, mesh
 from pfljax.engine.paging import records
 from pfljax.engine.paging.records import Layout
-from pfljax.engine.state import INIT_BLOCK, first_params
+from pfljax.engine.state import INIT_BLOCK, Stack, first_params, stacks_of
 from pfljax.runtime.programs import Same, kept, quickly_compiled
 from pfljax.selection.base import learns
 
@@ -23,30 +24,38 @@ FILL_BYTES = 2**24  # of first states made at once
 BLOCK = 4096  # clients judged in one call, if their states fit
 
 
-class Programs(NamedTuple):
-    """The compiled functions of a population in a store; shared by all seeds.
+class OfStack(NamedTuple):
+    """The compiled functions of one stack of clients (`engine.state.stacks_of`).
 
     Those of stacked clients donate the first argument.
     """
 
-    cohorts: Callable[..., Array]  # (selection state, key, round) -> i32[R, M]
     params: Callable[[Key], Any]  # the first parameters
     fill: Callable[..., Any]  # (clients, params, key, ids, rows, count) -> clients
     carry: Callable[..., Any]  # (clients, older clients, from, to) -> clients
     layout: Layout
     sharding: Any  # of each leaf of stacked clients
-    num_clients: int
+    members: np.ndarray  # i32[n], ascending: who has a record in its store
     resident: int  # U, states on the devices in a call
     fill_size: int  # first states made at once
+
+
+class Programs(NamedTuple):
+    """The compiled functions of a population in a store; shared by all seeds."""
+
+    setting: Setting
+    cohorts: Callable[..., Array]  # (selection state, key, round) -> i32[R, M]
+    stacks: tuple[OfStack, ...]  # one, or one a group of clients
+    num_clients: int
     padded: Callable[[int], int]  # a count of rows up to equal blocks of the devices
 
 
-def client_shape(setting: Setting, task: Task) -> Any:
+def client_shape(algorithm: Algorithm, task: Task) -> Any:
     """The state of a client, as shapes."""
 
     def one(key: Key) -> Any:
         params = task.init(derive(key, "params"))
-        return engine.init_client(setting.algorithm, params, jnp.int32(0), key)
+        return engine.init_client(algorithm, params, jnp.int32(0), key)
 
     return jax.eval_shape(one, jax.eval_shape(jax.random.key, 0))
 
@@ -66,7 +75,7 @@ def _make_params(task: Same, grid: mesh.Grid | None) -> Callable[[Key], Any]:
     return quickly_compiled(make, out_shardings=everywhere)
 
 
-def longest(setting: Setting, client: Any, num_clients: int, wanted: int) -> int:
+def longest(setting: Setting, task: Task, num_clients: int, wanted: int) -> int:
     """Rounds of one call, at most `wanted`, whose clients' states fit.
 
     One where the selection learns: who takes part in a round must be known before the
@@ -74,10 +83,15 @@ def longest(setting: Setting, client: Any, num_clients: int, wanted: int) -> int
     """
     if learns(setting.selection):
         return 1
-    nbytes = tree.nbytes(client)
-    if num_clients * nbytes <= RESIDENT_BYTES:
+    of_all = 0
+    of_a_place = 0  # in the cohort: each stack has room for whoever may stand there
+    for stack in stacks_of(setting._replace(mesh=None), task, num_clients):
+        nbytes = tree.nbytes(client_shape(stack.algorithm, stack.task))
+        of_all += len(stack.ids) * nbytes
+        of_a_place += nbytes
+    if of_all <= RESIDENT_BYTES:
         return wanted
-    fit = RESIDENT_BYTES // (setting.selection.cohort * nbytes)
+    fit = RESIDENT_BYTES // (setting.selection.cohort * of_a_place)
     return max(1, min(wanted, fit))
 
 
@@ -87,30 +101,43 @@ def block(client: Any) -> int:
 
 
 def programs(
-    setting: Setting, task: Task, client: Any, num_clients: int, rounds: int
+    setting: Setting, task: Task, num_clients: int, rounds: int
 ) -> Programs:
     """The compiled parts, for calls of at most `rounds` rounds."""
+    stacks = []
+    for stack in stacks_of(setting, task, num_clients):
+        members = stack.ids[stack.ids < num_clients]
+        most = min(rounds * setting.selection.cohort, len(members))
+        stacks.append(_of_stack(setting, stack, members, most))
+    return Programs(
+        setting=setting,
+        cohorts=jax.jit(_cohorts(setting, rounds)),
+        stacks=tuple(stacks),
+        num_clients=num_clients,
+        padded=functools.partial(mesh.padded, grid=setting.mesh),
+    )
+
+
+def _of_stack(
+    setting: Setting, stack: Stack, members: np.ndarray, most: int
+) -> OfStack:
+    """The compiled parts of a stack, of which `most` clients are in a call."""
+    client = client_shape(stack.algorithm, stack.task)
+    nbytes = tree.nbytes(client)
     split = mesh.sharding(setting.mesh, mesh.SPLIT)
     sharding = jax.tree.map(lambda leaf: split, client)
     # The stacked clients are donated: with a copy, twice RESIDENT_BYTES would be held.
     on_stack = {"donate_argnums": 0, "out_shardings": sharding}
-
-    def padded(count: int) -> int:
-        return mesh.padded(count, setting.mesh)
-
-    return Programs(
-        cohorts=jax.jit(_cohorts(setting, rounds)),
-        params=make_params(setting, task),
-        fill=quickly_compiled(
-            _fill(setting, client), num_clients * tree.nbytes(client), **on_stack
-        ),
+    fill = _fill(stack.algorithm, client)
+    return OfStack(
+        params=make_params(setting, stack.task),
+        fill=quickly_compiled(fill, len(members) * nbytes, **on_stack),
         carry=jax.jit(_carry, **on_stack),
         layout=records.layout(client),
         sharding=sharding,
-        num_clients=num_clients,
-        resident=padded(min(rounds * setting.selection.cohort, num_clients)),
-        fill_size=_fitting(FILL_BYTES, tree.nbytes(client), INIT_BLOCK, num_clients),
-        padded=padded,
+        members=members,
+        resident=mesh.padded(most, setting.mesh),
+        fill_size=_fitting(FILL_BYTES, nbytes, INIT_BLOCK, len(members)),
     )
 
 
@@ -124,10 +151,10 @@ def _cohorts(setting: Setting, rounds: int) -> Callable[..., Array]:
     return cohorts
 
 
-def _fill(setting: Setting, client: Any) -> Callable[..., Any]:
+def _fill(algorithm: Algorithm, client: Any) -> Callable[..., Any]:
     def fill(clients, params, key, ids, rows, count):
         def make(index, states):
-            state = engine.init_client(setting.algorithm, params, ids[index], key)
+            state = engine.init_client(algorithm, params, ids[index], key)
             return tree.put(states, index, state)
 
         zeros = jax.tree.map(

@@ -99,7 +99,7 @@ def layout(client: Any) -> Layout:
 
 def pack(layout: Layout, clients: Any, count: int) -> np.ndarray:
     """The records u8[count, bytes] of the first `count` stacked states."""
-    columns = []
+    columns = [np.zeros((count, 0), np.uint8)]  # some architecture may keep nothing
     for leaf in jax.tree.leaves(clients):
         rows = np.asarray(leaf)[:count]
         if rows.size:  # an empty leaf has no bytes to look at
@@ -116,7 +116,7 @@ def unpack(layout: Layout, records: np.ndarray) -> Any:
         layout.shapes, layout.dtypes, layout.sizes, strict=True
     ):
         columns = records[:, start : start + size]
-        leaves.append(columns.view(dtype).reshape(-1, *shape))
+        leaves.append(columns.view(dtype).reshape(len(records), *shape))
         start += size
     return jax.tree.unflatten(layout.structure, leaves)
 
@@ -179,6 +179,20 @@ def differs(folder: Path, round_: int) -> StoreError:
     """The error for a store that does not have what was saved at this round."""
     return StoreError(
         f"{folder} is damaged: some of its client states are missing or not those "
-        f"saved at round {round_}; delete {folder.parent}/checkpoints/{round_} to go "
-        "back to the checkpoint before, or start again with another --out"
+        f"saved at round {round_}; delete {checkpoint_of(folder, round_)} to go back "
+        "to the checkpoint before, or start again with another --out"
     )
+
+
+def folders(run: Path, several: int | None) -> list[Path]:
+    """The folders of a run's stores: RUN/clients, or one for each of `several`."""
+    folder = run / "clients"
+    if several is None:
+        return [folder]
+    return [folder / str(number) for number in range(several)]
+
+
+def checkpoint_of(folder: Path, round_: int) -> Path:
+    """The checkpoint of this round that goes with the store in `folder`."""
+    run = folder.parent if folder.name == "clients" else folder.parent.parent
+    return run / "checkpoints" / str(round_)

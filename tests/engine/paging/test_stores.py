@@ -32,15 +32,16 @@ JOB = SEEN.replace(algorithm="fedper", hyper={})
 def test_every_store_and_every_cut_gives_the_same_bits(method, tmp_path):
     run, programs = stored.check(method, tmp_path)
     assert run._cache_size() == 2  # with all clients, and with those of a call
-    sizes = [f._cache_size() for f in (programs.cohorts, programs.carry)]
+    (stack,) = programs.stacks
+    sizes = [f._cache_size() for f in (programs.cohorts, stack.carry)]
     assert sizes == [1, 1]
-    assert programs.fill._cache_size() <= 2  # of a call, and of those judged
+    assert stack.fill._cache_size() <= 2  # of a call, and of those judged
 
 
 def test_a_selection_that_learns_is_paged_round_by_round(tmp_path):
     """Whose states a round needs follows from the losses of the round before."""
     setting, run, programs, first = stored.game(stored.ditto, select=stored.worst)
-    assert programs.resident == stored.COHORT
+    assert programs.stacks[0].resident == stored.COHORT
     wanted = stored.play(setting, first, stored.CUTS[0], DevicePopulation(run))
     population = stored.paged("host", tmp_path / "host", run, programs)
     assert_same(stored.play(setting, first, (1,) * 9, population), wanted)
