@@ -11,7 +11,8 @@ if __name__ == "__main__":  # JAX counts devices when it starts
 
 import numpy as np
 
-from pfljax import engine, selection
+from pfljax import engine, models, selection
+from pfljax.algorithms.decoupling.lg_fedavg import lg_fedavg
 from pfljax.algorithms.global_model.scaffold import scaffold
 from pfljax.algorithms.interpolation.superfed import superfed
 from pfljax.algorithms.multi_task.ditto import ditto
@@ -23,11 +24,14 @@ from pfljax.engine.paging import programs as paging
 from pfljax.engine.paging.disk import DiskStore
 from pfljax.engine.paging.shelves import Shelf
 from pfljax.engine.population import DevicePopulation
+from pfljax.engine.setting import Groups
+from pfljax.engine.state import by_stack
 
 METHODS = scaffold, superfed
 STORES = "host", "disk"
 CLIENTS, COHORT, LONGEST = 8, 2, 3  # at most 6 of 8 clients on the devices
 TRAIN, _ = toy.ragged()
+PATTERN = 0, 1, 1, 2, 0  # of architectures, with 3, 4 and 1 of the clients
 CUTS = ((3, 3, 3), (1, 2, 3, 1, 1, 1), (2, 3, 1, 3))  # of nine rounds in calls
 
 
@@ -45,18 +49,34 @@ def worst(cohort, num_clients):
     )
 
 
-def game(method, grid=None, select=selection.uniform):
-    """(setting, its compiled rounds, programs of a store, the first state)."""
+def game(method, grid=None, select=selection.uniform, pattern=None):
+    """(setting, its compiled rounds, programs of a store, the first state).
+
+    Clients are of several architectures where they have a `pattern`.
+    """
     task, local = toy.classifier(), Local(0.1, 8)
+    groups = None
+    if pattern is not None:
+        task, *_ = tasks = several_models()
+        groups = Groups(tuple(method(each, local) for each in tasks), tasks, pattern)
     setting = engine.Setting(
-        method(task, local), local, select(COHORT, CLIENTS), 1, grid
+        method(task, local), local, select(COHORT, CLIENTS), 1, grid, groups=groups
     )
     longest = paging.longest(setting, task, CLIENTS, LONGEST)
     programs = paging.programs(setting, task, CLIENTS, longest)
-    rows = mesh.padded(CLIENTS, grid)
+    rows = CLIENTS if groups else mesh.padded(CLIENTS, grid)
     first = jax.jit(lambda key: engine.init(setting, task, rows, key))
     first = first(jax.random.key(0))
     return setting, engine.compile_rounds(setting, LONGEST), programs, first
+
+
+def several_models():
+    """Three architectures with equal heads; the body of the last has no parameters."""
+    bodies = (5, 3), (2, 3), ()
+    return tuple(
+        toy.traced_once(models.task(models.mlp(3, hidden=hidden), (3,)))
+        for hidden in bodies
+    )
 
 
 def open_store(kind, folder, programs, keep=2):
@@ -95,16 +115,22 @@ def play(setting, first, cut, population):
     for count, ahead in zip(cut, (*cut[1:-1], 1, 0), strict=True):
         state, trained = population.rounds(state, train, count, ahead)
         losses += np.asarray(trained["loss"])[:count].tolist()
-    clients = population.states(state, np.arange(CLIENTS))
-    clients = jax.tree.map(lambda leaf: np.asarray(leaf)[:CLIENTS], clients)
+    clients = []
+    for ids in by_stack(setting, np.arange(CLIENTS)):
+        states = population.states(state, ids)
+        states = jax.tree.map(lambda leaf, n=len(ids): np.asarray(leaf)[:n], states)
+        clients.append(states)
     return state.server, clients, losses
 
 
-def check(method, folder, grid=None):
+def check(method, folder, grid=None, pattern=None):
     """Plays from the devices and from the stores, however cut: the same bits."""
-    setting, run, programs, first = game(method, grid)
-    assert programs.stacks[0].resident == COHORT * LONGEST < CLIENTS
-    wanted = play(setting, first, CUTS[0], DevicePopulation(run))
+    setting, run, programs, first = game(method, grid, pattern=pattern)
+    resident = [stack.resident for stack in programs.stacks]
+    sizes = [len(stack.members) for stack in programs.stacks]
+    most = [min(COHORT * LONGEST, size) for size in sizes]
+    assert resident == [mesh.padded(each, grid) for each in most]
+    wanted = play(setting, first, CUTS[0], DevicePopulation(run, setting.groups))
     for kind in STORES:
         for index, cut in enumerate(CUTS):
             population = paged(kind, folder / f"{kind}{index}", run, programs)
@@ -113,4 +139,6 @@ def check(method, folder, grid=None):
 
 
 if __name__ == "__main__":
-    check(ditto, Path(sys.argv[1]), mesh.make(2))
+    folder = Path(sys.argv[1])
+    check(ditto, folder, mesh.make(2))
+    check(lg_fedavg, folder / "groups", mesh.make(2), pattern=PATTERN)

@@ -15,6 +15,7 @@ import numpy as np
 
 from pfljax import Experiment
 from pfljax.cli import parser
+from pfljax.engine.state import by_stack, joined
 from pfljax.runs import config
 from pfljax.runtime import devices
 from pfljax.simulate.export import load_state
@@ -152,5 +153,6 @@ def last_state(folder):
     if sim.paging is None:
         return state
     population = open_to_read(sim, folder, state, print)
-    ids = np.arange(federation.num_clients)
-    return state._replace(clients=population.states(state, ids))
+    stacks = by_stack(sim.setting, np.arange(federation.num_clients))
+    clients = [population.states(state, ids) for ids in stacks]
+    return state._replace(clients=joined(sim.setting, clients))

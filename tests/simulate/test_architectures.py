@@ -9,7 +9,9 @@ import pytest
 
 import tiny
 from pfljax import Experiment, run
+from pfljax.conformance.toy import assert_same
 from pfljax.core.types import Batch
+from pfljax.engine.paging.records import StoreError
 from pfljax.runs import config
 from pfljax.runs.folder import FolderError
 from pfljax.simulate import architectures
@@ -50,6 +52,36 @@ def test_a_run_goes_on_to_the_same_bits(tmp_path, whole):
     finished(tmp_path / "cut", rounds=2)
     finished(tmp_path / "cut")
     tiny.assert_same_run(folder, tmp_path / "cut")
+
+
+@pytest.mark.parametrize(
+    "store", [pytest.param("host", marks=pytest.mark.slow), "disk"]
+)
+def test_states_in_stores_are_those_of_the_devices(tmp_path, whole, store):
+    folder, _ = whole
+    job, _ = finished(tmp_path / "run", store=store, rounds=2)
+    kept = {file.name for file in (tmp_path / "run" / "clients").iterdir()}
+    assert kept == {"0", "1"}
+    finished(tmp_path / "run", store=store)
+    tiny.assert_same_run(folder, tmp_path / "run")
+    for client in range(6):
+        stored = personal_model(tmp_path / "run", client)
+        assert_same(stored, personal_model(folder, client))
+
+
+def test_a_lost_store_of_an_architecture_is_told(tmp_path):
+    finished(tmp_path / "run", store="disk", rounds=2)
+    clients = tmp_path / "run" / "clients"
+    rows = clients / "1" / "rows.bin"
+    rows.write_bytes(bytes(rows.stat().st_size))
+    with pytest.raises(StoreError, match="the state of client . of those in .*/1 is d"):
+        finished(tmp_path / "run", store="disk")
+    (clients / "1" / "slots.bin").write_bytes(bytes(2 * 3 * 8))
+    with pytest.raises(StoreError, match=f"delete {tmp_path}/run/checkpoints/2 to go"):
+        finished(tmp_path / "run", store="disk")
+    shutil.rmtree(clients / "1")
+    with pytest.raises(StoreError, match="clients/1 has no store.json; put back"):
+        finished(tmp_path / "run", store="disk")
 
 
 def test_a_run_of_two_devices_goes_on_with_one(tmp_path):
@@ -116,7 +148,6 @@ BAD = {
     ),
     "both": ({"model": "mlp"}, "model is 'mlp' and models are given; give one of the"),
     "type": ({"models": 3}, 'models is 3; expected names, such as "mlp:hidden=(64,) '),
-    "store": ({"store": "disk"}, "store is 'disk', which holds clients of one arch"),
     "homes": ({"homes": True}, "homes is set, but clients of several models are dealt"),
     "fedavg": (
         {"algorithm": "fedavg"},

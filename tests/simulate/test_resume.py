@@ -13,8 +13,20 @@ import tiny
 pytestmark = pytest.mark.slow
 JOB = tiny.TINY.replace(algorithm="fedper", hyper={}, rounds=24, eval_every=3)
 LINES = sorted(random.Random(0).sample(range(9, 22), 2))  # rounds logged before a kill
+# Clients of five architectures, whose states are in five stacks, or stores.
+FIVE = ",".join(f"mlp:hidden=({width},4)" for width in (8, 7, 6, 5, 3))
+MODELS = {
+    "one": JOB,
+    "five": JOB.replace(algorithm="lg_fedavg", model="auto", models=FIVE, clients=8),
+}
 # By store: rounds logged before a kill. Each is killed in a save, too.
-KILLS = {"device": LINES, "host": [], "disk": LINES[:1]}
+KILLS = {
+    ("device", "one"): LINES,
+    ("host", "one"): [],
+    ("disk", "one"): LINES[:1],
+    ("device", "five"): LINES[:1],
+    ("disk", "five"): LINES[:1],
+}
 
 
 @pytest.fixture(scope="module")
@@ -23,11 +35,13 @@ def env(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def whole(env, tmp_path_factory):
-    """The folder of the same run, never interrupted, with its states on the devices."""
-    folder = tmp_path_factory.mktemp("whole") / "run"
-    _finish(JOB.replace(out=str(folder)), env)
-    return folder
+def wholes(env, tmp_path_factory):
+    """Folders of the same runs, uninterrupted, with their states on the devices."""
+    folders = {}
+    for models, job in MODELS.items():
+        folders[models] = tmp_path_factory.mktemp("whole") / models
+        _finish(job.replace(out=str(folders[models])), env)
+    return folders
 
 
 def _finish(job, env):
@@ -58,26 +72,26 @@ def _kill(process, ready, delay):
     return alive
 
 
-@pytest.mark.parametrize("store", KILLS)
-def test_killed_anywhere_ends_with_the_same_bits(env, whole, tmp_path, store):
+@pytest.mark.parametrize(("store", "models"), KILLS)
+def test_killed_anywhere_ends_with_the_same_bits(env, wholes, tmp_path, store, models):
     folder, chance = tmp_path / "run", random.Random(1)
-    job, kills = JOB.replace(out=str(folder), store=store), 0
+    job, kills = MODELS[models].replace(out=str(folder), store=store), 0
     if store == "device":
         kills = _kill(tiny.start(job, env), folder.exists, chance.random() / 10)
     while not _saving(folder):
         kills += _kill(tiny.start(job, env), lambda: _saving(folder), 0)
         assert kills < 9, "no kill fell into a save"
-    for lines in KILLS[store]:
+    for lines in KILLS[store, models]:
         ready = lambda lines=lines: _logged(folder) >= lines  # noqa: E731
         kills += _kill(tiny.start(job, env), ready, chance.random() / 50)
-    assert kills >= (store == "device") + 1 + len(KILLS[store])
+    assert kills >= (store == "device") + 1 + len(KILLS[store, models])
     assert not (folder / "summary.json").exists()
     _finish(job, env)
-    tiny.assert_same_run(folder, whole)
+    tiny.assert_same_run(folder, wholes[models])
     assert not _saving(folder)
 
 
-def test_ctrl_c_is_one_line_and_the_same_command_goes_on(env, whole, tmp_path):
+def test_ctrl_c_is_one_line_and_the_same_command_goes_on(env, wholes, tmp_path):
     folder = tmp_path / "run"
     job = JOB.replace(out=str(folder))
     options = tiny.options(job)
@@ -96,4 +110,4 @@ def test_ctrl_c_is_one_line_and_the_same_command_goes_on(env, whole, tmp_path):
     assert out == ""
     assert 10 <= _logged(folder) < JOB.participation.rounds
     _finish(job, env)
-    tiny.assert_same_run(folder, whole)
+    tiny.assert_same_run(folder, wholes["one"])

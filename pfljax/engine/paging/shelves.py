@@ -59,6 +59,8 @@ class Shelf:
 
     def write(self, round_: int, page: Page) -> None:
         """Writes the page, which is of after so many rounds, to the store."""
+        if not len(page.ids):  # nobody of this stack was drawn
+            return
         packed = records.pack(self.programs.layout, page.clients, len(page.ids))
         self.store.write(round_, self._places(page.ids), packed)
 

@@ -26,7 +26,7 @@ def test_damage_and_strangers_are_told_in_one_line(tmp_path):
     with pytest.raises(StoreError, match="its store is 'disk', not 'host'"):
         host(tmp_path)
     damage(tmp_path, "rows.bin")
-    with pytest.raises(StoreError, match=r"the state of client 2 in .* is damaged"):
+    with pytest.raises(StoreError, match=r"the state of client 2 of .* is damaged"):
         disk(tmp_path).read(np.asarray([2]))
     (tmp_path / "clients" / "rows.bin").write_bytes(b"")
     with pytest.raises(StoreError, match=r"rows.bin is damaged: 0 bytes, expected 720"):

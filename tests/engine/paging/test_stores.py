@@ -38,6 +38,14 @@ def test_every_store_and_every_cut_gives_the_same_bits(method, tmp_path):
     assert stack.fill._cache_size() <= 2  # of a call, and of those judged
 
 
+def test_every_architecture_has_a_store(tmp_path):
+    """Of the third, whose body is empty, records are of no bytes."""
+    run, programs = stored.check(stored.lg_fedavg, tmp_path, pattern=stored.PATTERN)
+    assert [len(stack.members) for stack in programs.stacks] == [3, 4, 1]
+    assert programs.stacks[2].layout.nbytes == 0
+    assert run._cache_size() == 2
+
+
 def test_a_selection_that_learns_is_paged_round_by_round(tmp_path):
     """Whose states a round needs follows from the losses of the round before."""
     setting, run, programs, first = stored.game(stored.ditto, select=stored.worst)
