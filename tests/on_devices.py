@@ -55,7 +55,8 @@ def clients():
 def placed(grid):
     """(train, test) on the devices."""
     if grid is not None and grid.homes:
-        return placement.place(grid, dict(enumerate(clients()))).values()
+        home = placement.homes(grid.size, np.zeros(CLIENTS))
+        return placement.place(grid, dict(enumerate(clients())), home).values()
     return (mesh.place(grid, part) for part in clients())
 
 
@@ -72,10 +73,8 @@ def play(method, devices, width=1, select=None, at_home=False, lengths=(1, 3)):
     first = jax.device_put(first, mesh.shardings(grid, first))
     program = engine.compile_rounds(setting, 4).lower(first, train, 1).compile()
     found = {"exchanges": re.findall(EXCHANGES, program.as_text())}
-    found["held"] = [
-        [len(shard.data) for shard in leaf.addressable_shards]
-        for leaf in (train.examples.y, train.offset)
-    ]
+    shards = train.examples.y.addressable_shards
+    found["held"] = [len(shard.data) for shard in shards]
     for rounds in lengths:
         count = mesh.place(grid, jnp.int32(rounds))
         state, history = program(toy.copy(first), train, count)

@@ -93,7 +93,8 @@ def measure(devices: int, cohort: int, method: str) -> dict[str, Any]:
     grid = mesh.make(devices, bool(at_home)) if devices > 1 else None
     setting = make_setting(work, task, method)._replace(mesh=grid)
     if grid is not None and grid.homes:
-        train = placement.place(grid, {"train": train})["train"]
+        home = placement.homes(devices, np.zeros(work.clients))
+        train = placement.place(grid, {"train": train}, home)["train"]
     else:
         train = mesh.place(grid, train)
     state = first_state.make_init(setting, task, work.clients)(jax.random.key(0))

@@ -45,8 +45,8 @@ class Shared(NamedTuple):
 class Pool(NamedTuple):
     """The rows of a device: everybody's, or with homes those of its own clients."""
 
-    examples: Examples
-    offset: Array  # i32[clients whose rows these are]
+    examples: Any  # Examples
+    offset: Any  # i32[C]
 
 
 def train_cohort(
@@ -77,10 +77,11 @@ def train_cohort(
         turns=turns,
         public=public,
     )
-    pool = Pool(examples=train.examples, offset=train.offset)
     grid = setting.mesh
-    rows_lie = mesh.data(grid)
-    run = mesh.over(grid, on_device, mesh.WHOLE, rows_lie, mesh.SPLIT, mesh.SPLIT)
+    # Whole on every device but for the rows, which may be at home.
+    pool = Pool(examples=train.examples, offset=train.offset)
+    pool_lies = Pool(examples=mesh.data(grid), offset=mesh.WHOLE)
+    run = mesh.over(grid, on_device, mesh.WHOLE, pool_lies, mesh.SPLIT, mesh.SPLIT)
     return run(shared, pool, state.clients, (turns, weight))
 
 
@@ -109,7 +110,7 @@ def _train_here(
 def _rows_of(grid: mesh.Grid | None, pool: Pool, turns: Turns) -> ClientData:
     """The training rows of these turns, as this device numbers them."""
     # An empty slot takes some client's offset; it reads no row.
-    offset = tree.take(pool.offset, mesh.inside(grid, turns.ids, pool.offset))
+    offset = tree.take(pool.offset, turns.ids)
     offset = mesh.inside(grid, offset, pool.examples.y)
     return ClientData(pool.examples, offset, turns.size)
 

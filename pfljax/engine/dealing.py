@@ -14,29 +14,30 @@ from pfljax.engine.mesh import Grid, padded
 
 def deal(
     grid: Grid,
-    ids: Array,
+    rows: Array,
     steps: Array,
-    num_clients: int,
+    stacked: int,
 ) -> Array:
     """Who trains where: positions in the cohort, i32[D * Q], M for an empty slot.
 
-    Empty slots of a device come behind its others.
+    Empty slots of a device come behind its others. `rows` are those of the cohort in
+    its stack, of `stacked` clients.
     """
     if grid.homes:
-        block = padded(num_clients, grid) // grid.size
-        return at_home(ids, grid.size, block)
+        block = padded(stacked, grid) // grid.size
+        return at_home(rows, grid.size, block)
     return evenly(steps, grid.size)
 
 
 def at_home(
-    ids: Array,
+    rows: Array,
     devices: int,
     block: int,
 ) -> Array:
     """Each client where its state is; Q = M, for all may be of one device."""
-    count = ids.shape[0]
-    # An empty place has the id C, which may lie past the last block.
-    home = jnp.minimum(ids // block, devices - 1)
+    count = rows.shape[0]
+    # An empty place has a row that may lie past the last block.
+    home = jnp.minimum(rows // block, devices - 1)
     device = jnp.arange(devices)[:, None]
     at_device = home == device
     slots = jnp.where(at_device, jnp.arange(count), count)

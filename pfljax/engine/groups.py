@@ -74,7 +74,8 @@ def train_cohort(
         of_group = setting_of(setting, group, num_clients)
         members = _members(setting.groups, turns, group, num_clients)
         if setting.mesh is not None:
-            members = dealt(setting.mesh, members, num_clients)
+            stacked = len(setting.groups.members(group, num_clients))
+            members = dealt(setting.mesh, members, num_clients, stacked)
         of_stack = state._replace(clients=stack)
         stack, uploads, metrics = cohort_training.train_cohort(
             of_group, of_stack, train, members, public

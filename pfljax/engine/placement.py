@@ -9,6 +9,8 @@ own devices only. Four clients on two devices, of which 2 and 3 share their rows
     home            0     0     1     1
     blocks          0 1 4 5           2 3 - -     the second one is filled up
     offset          2     0     4     4           in both blocks, 4 rows each
+
+Every device has the offsets and sizes of all clients: they are two numbers each.
 """
 
 from typing import Any, NamedTuple
@@ -29,21 +31,32 @@ class Layout(NamedTuple):
 
     rows: list[np.ndarray]  # of the pool, ascending, by device
     length: int  # rows of a block: the most of any device
-    offset: dict[str, np.ndarray]  # i32[C padded] by part
+    offset: dict[str, np.ndarray]  # i32[C] by part
 
 
-def layout(devices: int, parts: Parts) -> Layout:
-    """Which rows of the clients lie where.
+def homes(devices: int, stack: np.ndarray) -> np.ndarray:
+    """The device of each client, i64[C]: where its state lies in its stack's blocks.
+
+    `stack` i[C] is the number of each client's stack.
+    """
+    home = np.zeros(len(stack), np.int64)
+    for number in np.unique(stack):
+        members = np.flatnonzero(stack == number)
+        block = -(-len(members) // devices)
+        home[members] = np.arange(len(members)) // block
+    return home
+
+
+def layout(devices: int, parts: Parts, home: np.ndarray) -> Layout:
+    """Which rows of the clients lie where; `home` i[C] is the device of each.
 
     Raises:
       ValueError: the blocks have more than 2**31 - 1 rows together.
     """
     spans = {name: _spans(part) for name, part in parts.items()}
-    count = len(next(iter(spans.values())))
-    home = np.repeat(np.arange(devices), -(-count // devices))  # padded to blocks
     rows = []
     for device in range(devices):
-        at_home = home[:count] == device
+        at_home = home == device
         resident_spans = [span[at_home] for span in spans.values()]
         # Parts may share rows, as clients may: a device holds each of them once.
         resident_rows = [_rows(span) for span in resident_spans]
@@ -75,11 +88,11 @@ def _offsets(
     length: int,
 ) -> np.ndarray:
     """Where the rows of spans [C, 2] begin in the blocks of their devices `home`."""
-    # The begin of its device's block: of nobody, and of who has no rows.
+    # The begin of its device's block, of who has no rows.
     offset = home * length
     has_rows = spans[:, 1] > 0
     for device, block in enumerate(rows):
-        at_home = home[: len(spans)] == device
+        at_home = home == device
         clients = np.flatnonzero(at_home & has_rows)
         # A client's rows lie side by side in the block as well, for it is sorted.
         offset[clients] += np.searchsorted(block, spans[clients, 0])
@@ -95,9 +108,9 @@ def _rows(spans: np.ndarray) -> np.ndarray:
     return counted + np.repeat(offset - first, size)
 
 
-def place(grid: Grid, parts: Parts) -> Parts:
-    """The clients with each device's rows and offsets on that device."""
-    blocks = layout(grid.size, parts)
+def place(grid: Grid, parts: Parts, home: np.ndarray) -> Parts:
+    """The clients with the rows of those at home on a device on that device."""
+    blocks = layout(grid.size, parts, home)
     pool = next(iter(parts.values())).examples
     sharding = NamedSharding(grid.mesh, mesh.SPLIT)
 
@@ -115,25 +128,16 @@ def place(grid: Grid, parts: Parts) -> Parts:
         shape = grid.size * blocks.length, *leaf.shape[1:]
         return jax.make_array_from_callback(shape, sharding, block_at)
 
-    def split(offset: Any) -> jax.Array:
-        return jax.make_array_from_callback(offset.shape, sharding, offset.__getitem__)
-
     # One pool for all parts: rows that two of them share are stored once.
     examples = Examples(x=in_blocks(pool.x), y=in_blocks(pool.y))
-    sizes = mesh.place(grid, {name: part.size for name, part in parts.items()})
-    return {
-        name: ClientData(
-            examples=examples,
-            offset=split(blocks.offset[name]),
-            size=size,
-        )
-        for name, size in sizes.items()
-    }
+    spans = {name: (blocks.offset[name], part.size) for name, part in parts.items()}
+    placed = mesh.place(grid, spans)
+    return {name: ClientData(examples, *span) for name, span in placed.items()}
 
 
-def abstract(grid: Grid, parts: Parts) -> Parts:
+def abstract(grid: Grid, parts: Parts, home: np.ndarray) -> Parts:
     """What `place` would give, as shapes: nothing is copied."""
-    blocks = layout(grid.size, parts)
+    blocks = layout(grid.size, parts, home)
     pool_length = grid.size * blocks.length
 
     def stacked(count: int, leaf: Any) -> Any:
@@ -145,10 +149,9 @@ def abstract(grid: Grid, parts: Parts) -> Parts:
             x=stacked(pool_length, part.examples.x),
             y=stacked(pool_length, part.examples.y),
         )
-        offset = stacked(len(blocks.offset[name]), part.offset)
         return ClientData(
             examples=mesh.abstract(grid, examples, mesh.SPLIT),
-            offset=mesh.abstract(grid, offset, mesh.SPLIT),
+            offset=mesh.abstract(grid, blocks.offset[name]),
             size=mesh.abstract(grid, part.size),
         )
 
@@ -159,12 +162,9 @@ def distinct(grid: Grid | None, part: ClientData) -> tuple[ClientData, np.ndarra
     """(spans without repeats, which of them is whose, i[C]).
 
     Where homes are, each device has as many, its own, in a block: two devices with
-    spans a, b and c give a, b, c and an empty one. Offsets come from all processes.
+    spans a, b and c give a, b, c and an empty one.
     """
-    size = np.asarray(part.size)
-    # At homes offsets are padded to equal blocks, and sizes are not.
-    offset = _whole(part.offset)[: len(size)]
-    spans = np.stack([offset, size], axis=1)
+    spans = _spans(part)
     distinct_spans, whose = np.unique(spans, axis=0, return_inverse=True)
     whose = whose.ravel()
     if grid is not None and grid.homes:
@@ -193,12 +193,3 @@ def _by_device(
     table[..., 0] = length * np.arange(devices)[:, None]
     table[home, rank] = spans
     return table.reshape(-1, 2), home * most + rank
-
-
-def _whole(value: Any) -> np.ndarray:
-    """The array on the host, of all processes' devices."""
-    if isinstance(value, jax.Array) and not value.is_fully_addressable:
-        from jax.experimental.multihost_utils import process_allgather
-
-        return np.asarray(process_allgather(value, tiled=True))
-    return np.asarray(value)

@@ -101,7 +101,7 @@ def plan(
     # Groups deal their members themselves (`engine.groups`).
     if setting.mesh is None or setting.groups is not None:
         return turns
-    return dealt(setting.mesh, turns, num_clients)
+    return dealt(setting.mesh, turns, num_clients, num_clients)
 
 
 def _rows_of(setting: Setting, ids: Array, resident: Any) -> Array:
@@ -142,9 +142,13 @@ def dealt(
     grid: mesh.Grid,
     turns: Turns,
     num_clients: int,
+    stacked: int,
 ) -> Turns:
-    """The turns by device, [slots]; empty slots do nothing and weigh nothing."""
-    slots = deal(grid, turns.ids, turns.steps, num_clients)
+    """The turns by device, [slots]; empty slots do nothing and weigh nothing.
+
+    All are of a stack of `stacked` clients.
+    """
+    slots = deal(grid, turns.rows, turns.steps, stacked)
 
     def of_field(members: Array, none: Array) -> Array:
         # An empty slot has the number M: one past the cohort stands nobody.

@@ -233,7 +233,6 @@ def _odd_models(experiment: Experiment) -> Iterator[str]:
     """Clients of several architectures beside what wants one."""
     models = experiment.method.models
     model = experiment.method.model
-    machine = experiment.machine
     clients = experiment.data.clients
     if not models:
         return
@@ -244,5 +243,3 @@ def _odd_models(experiment: Experiment) -> Iterator[str]:
             f"models has {len(models)} names, but there are {clients} clients: some "
             "architecture would have no client; give fewer, or more clients"
         )
-    if machine.homes:
-        yield "homes is set, but clients of several models are dealt; leave it out"

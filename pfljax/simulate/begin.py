@@ -90,7 +90,7 @@ def _prepare(
         experiment=experiment,
         sim=sim,
         federation=simulation.placed(sim, federation),
-        unseen=unseen and simulation.placed(sim, unseen),
+        unseen=unseen and simulation.placed(sim, unseen, federation.num_clients),
         traffic=traffic,
         path=path,
         history={},

@@ -179,12 +179,9 @@ def in_blocks(
     grid = sim.setting.mesh
     devices = grid.size if grid and grid.homes else 1
     for block in mesh.blocks(devices, len(ids), sim.block):
-        # Nobody is taken for the last one, but its offset must lie on its device.
+        # Nobody is taken for the last one; of another device's rows it reads its own.
         existing = np.minimum(block, len(ids) - 1)
-        block_parts = [
-            part._replace(offset=part.offset[block], size=part.size[existing])
-            for part in parts
-        ]
+        block_parts = [_rows_of(part, existing) for part in parts]
         block_ids = ids[existing]
         judged = judge(state, states(block_ids), block_ids, *block_parts)
         real = block < len(ids)

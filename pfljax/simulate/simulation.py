@@ -180,21 +180,36 @@ def abstract(sim: Simulation) -> RunState:
     return jax.tree.map(place, sim.shapes, shardings)
 
 
-def placed(sim: Simulation, federation: Federation) -> Federation:
-    """The federation with its data on every device that takes part, or at home."""
+def placed(sim: Simulation, federation: Federation, first: int = 0) -> Federation:
+    """The federation with its data on every device that takes part, or at home.
+
+    `first` is the number of its first client.
+    """
     grid = sim.setting.mesh
     if federation.public is not None:
         # Every device has all rows of the server, at home or not.
         public = mesh.place(grid, federation.public)
         federation = dataclasses.replace(federation, public=public)
     if grid is not None and grid.homes:
-        parts = placement.place(grid, federation.parts)
+        home = homes(sim, federation.num_clients, first)
+        parts = placement.place(grid, federation.parts, home)
         return dataclasses.replace(federation, **parts)
     # Train, validation and test share one pool of rows, which is placed once.
     spans = {name: (part.offset, part.size) for name, part in federation.parts.items()}
     pool, spans = mesh.place(grid, (federation.train.examples, spans))
     parts = {name: ClientData(pool, *span) for name, span in spans.items()}
     return dataclasses.replace(federation, **parts)
+
+
+def homes(sim: Simulation, count: int, first: int = 0) -> np.ndarray:
+    """The devices of so many clients at home, from number `first` on, i64[count]."""
+    grid = sim.setting.mesh
+    assert grid is not None
+    groups = sim.setting.groups
+    stack = np.zeros(count, np.int64)
+    if groups is not None:
+        stack = groups.of(first + np.arange(count))
+    return placement.homes(grid.size, stack)
 
 
 def choices(sim: Simulation) -> str:

@@ -127,7 +127,8 @@ def bytes_needed(sim: Simulation, federation: Federation) -> int:
     """
     grid = sim.setting.mesh
     if grid is not None and grid.homes:
-        train = placement.abstract(grid, federation.parts)["train"]
+        home = simulation.homes(sim, federation.num_clients)
+        train = placement.abstract(grid, federation.parts, home)["train"]
     else:
         train = mesh.abstract(grid, federation.train)
     rounds: Any = sim.rounds

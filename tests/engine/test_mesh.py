@@ -94,12 +94,12 @@ def test_at_home_a_device_holds_its_own_clients_alone(played):
     for method, ways in on_devices.PLAYED.items():
         for way in ways:
             devices, found = int(way.split()[0]), played[method.__name__][way]
-            held, clients = [len(train.examples.y)] * devices, [len(sizes)] * devices
+            held = [len(train.examples.y)] * devices
             if "homes" in way:
                 own = np.array_split(np.arange(8), devices)  # 7 clients, and nobody
                 most = max(sizes[ids[ids < 7]].sum() for ids in own)
-                held, clients = [most] * devices, [8 // devices] * devices
-            assert found["held"] == [held, clients]
+                held = [most] * devices
+            assert found["held"] == held
 
 
 @settings(deadline=None, max_examples=25)
@@ -108,22 +108,26 @@ def test_at_home_a_device_holds_its_own_clients_alone(played):
         st.tuples(st.integers(0, 20), st.integers(0, 9)), min_size=2, max_size=9
     ),
     devices=st.integers(1, 4),
+    stacks=st.integers(1, 3),
 )
-def test_rows_at_home_are_those_of_the_pool(spans, devices):
+def test_rows_at_home_are_those_of_the_pool(spans, devices, stacks):
     """Spans may overlap, as test rows shared by clients do, or be empty."""
     offset, size = np.asarray(spans).T
     rng = np.random.default_rng(len(spans))
     pool = Examples(rng.normal(size=(29, 2)), np.arange(29))
     parts = {"train": ClientData(pool, offset, size)}
-    found = placement.layout(devices, parts)
-    at, block = found.offset["train"], -(-len(spans) // devices)
+    stack = np.arange(len(spans)) % stacks
+    home = placement.homes(devices, stack)
+    found = placement.layout(devices, parts, home)
+    at = found.offset["train"]
     for client, (first, count) in enumerate(spans):
-        own = found.rows[client // block]
-        start = at[client] - client // block * found.length
+        block = -(-(stack == client % stacks).sum() // devices)
+        assert home[client] == client // stacks // block
+        own = found.rows[home[client]]
+        start = at[client] - home[client] * found.length
         assert own[start : start + count].tolist() == list(range(first, first + count))
     for own in found.rows:
         assert len(own) == len(set(own.tolist())) <= found.length
-    assert len(at) == block * devices
 
 
 @settings(deadline=None, max_examples=25)

@@ -148,7 +148,6 @@ BAD = {
     ),
     "both": ({"model": "mlp"}, "model is 'mlp' and models are given; give one of the"),
     "type": ({"models": 3}, 'models is 3; expected names, such as "mlp:hidden=(64,) '),
-    "homes": ({"homes": True}, "homes is set, but clients of several models are dealt"),
     "fedavg": (
         {"algorithm": "fedavg"},
         "fedavg takes clients of one architecture: what mlp:hidden=(5, 4) and "
