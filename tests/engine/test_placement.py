@@ -36,11 +36,18 @@ BASE = {
 }  # fmt: skip
 
 
-def both(path, block, test_from):
+# Of the clients that train five have the first model; the newcomer has the second.
+SEVERAL = BASE | {
+    "algorithm": "lg_fedavg", "hyper": {}, "model": "auto",
+    "models": "mlp:hidden=(5,3) mlp:hidden=(4,3) mlp:hidden=(5,3)",
+}  # fmt: skip
+
+
+def both(path, block, test_from, base=BASE):
     """per_client.npz and the last records of the run on one device, and at home."""
     runs = [
-        BASE | {"out": str(path / "one"), "devices": 1},
-        BASE | {"out": str(path / "home"), "devices": 2, "homes": True},
+        base | {"out": str(path / "one"), "devices": 1},
+        base | {"out": str(path / "home"), "devices": 2, "homes": True},
     ]
     given = json.dumps(runs), str(block), test_from
     env = tiny.environment(path / "cache")
@@ -58,6 +65,19 @@ def both(path, block, test_from):
 )
 def test_at_home_a_run_does_as_on_one_device(tmp_path, block, test_from):
     (one, records), (home, at_home) = both(tmp_path, block, test_from)
+    assert_alike(one, records, home, at_home)
+    assert not np.allclose(one["personal/test/loss"], one["server/test/loss"])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("block", [100, 2])
+def test_at_home_several_architectures_do_as_on_one_device(tmp_path, block):
+    (one, records), (home, at_home) = both(tmp_path, block, "clients", SEVERAL)
+    assert_alike(one, records, home, at_home)
+
+
+def assert_alike(one, records, home, at_home):
+    """The same arrays and records, to rounding."""
     assert sorted(one) == sorted(home)
     for name in one:
         np.testing.assert_allclose(home[name], one[name], rtol=1e-5, atol=1e-5)
@@ -66,7 +86,6 @@ def test_at_home_a_run_does_as_on_one_device(tmp_path, block, test_from):
     for ours, theirs in zip(at_home, records, strict=True):
         for name, figures in theirs["metrics"].items():
             assert ours["metrics"][name] == pytest.approx(figures, abs=1e-5)
-    assert not np.allclose(one["personal/test/loss"], one["server/test/loss"])
 
 
 def test_homes_need_the_device_store():
