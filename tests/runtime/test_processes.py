@@ -15,6 +15,11 @@ from pfljax.runtime import meeting
 
 pytestmark = pytest.mark.slow
 JOB = tiny.TINY.replace(algorithm="fedper", hyper={}, cohort=4, rounds=24, eval_every=4)
+SEVERAL = JOB.replace(
+    algorithm="lg_fedavg",
+    model="auto",
+    models="mlp:hidden=(8,4),mlp:hidden=(5,4),mlp:hidden=(8,4)",
+)
 KILLED = 10  # rounds in the log before a process is killed
 LIMIT = 300  # seconds
 PROGRAM = f"""
@@ -58,9 +63,9 @@ def killed(cache, tmp_path_factory):
     return path
 
 
-def _start(cache, path, *options, devices=2):
+def _start(cache, path, *options, devices=2, job=JOB):
     """`pfljax run` in a process with this many devices."""
-    given = tiny.options(JOB.replace(out=str(path)))
+    given = tiny.options(job.replace(out=str(path)))
     return subprocess.Popen(
         [sys.executable, "-c", PROGRAM, "run", *options, *given],
         env=tiny.environment(cache, JAX_NUM_CPU_DEVICES=str(devices)),
@@ -76,9 +81,9 @@ def _meeting():
     return ["--coordinator", place, "--processes", "2", "--process"]
 
 
-def _pair(cache, path, *options):
+def _pair(cache, path, *options, job=JOB):
     join = _meeting()
-    return [_start(cache, path, *join, str(i), *options) for i in range(2)]
+    return [_start(cache, path, *join, str(i), *options, job=job) for i in range(2)]
 
 
 def _finish(started):
@@ -130,6 +135,16 @@ def test_two_processes_go_on_with_clients_at_home(cache, killed, alone, tmp_path
     first, _ = _finish(_pair(cache, path, "--homes"))
     _assert_same(path, alone)
     assert "each one client at a time, of those at home on it" in first[1]
+
+
+def test_two_processes_train_several_architectures(cache, tmp_path):
+    """Dealt, and at home; groups of 4 and 2 clients lie on 4 devices."""
+    alone = tmp_path / "alone"
+    _finish([_start(cache, alone, devices=1, job=SEVERAL)])
+    for name, options in {"dealt": [], "home": ["--homes"]}.items():
+        path = tmp_path / name
+        _finish(_pair(cache, path, *options, job=SEVERAL))
+        _assert_same(path, alone)
 
 
 def test_one_process_goes_on_where_two_were(cache, killed, alone, tmp_path):
