@@ -133,9 +133,11 @@ def _task(
     return task._replace(proxy=_task(proxy, None, *of_rows))
 
 
-def make_network(experiment: Experiment, shape: Shape) -> nn.Module:
-    """The layers of the model."""
-    choice = chosen_model(experiment, shape.input_shape)
+def make_network(experiment: Experiment, shape: Shape, number: int = 0) -> nn.Module:
+    """The layers of the model, or of that of the architecture of this number."""
+    several = architectures.distinct(experiment)
+    default = [chosen_model(experiment, shape.input_shape)]
+    choice = (several or default)[number]
     return models.model(choice.name, shape.num_classes, **choice.kwargs)
 
 

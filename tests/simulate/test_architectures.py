@@ -124,15 +124,18 @@ def test_newcomers_have_models_by_their_number(tmp_path):
         assert np.isfinite(record["metrics"]["loss"]["mean"])
 
 
-def test_a_sweep_has_what_a_run_has(whole):
-    folder, _ = whole
-    (swept,) = sweep(SMALL, {"seed": [0]}, quiet=True).results
-    arrays = np.load(folder / "per_client.npz")
-    np.testing.assert_allclose(
-        swept.metrics["personal/test/loss"][-1],
-        arrays["personal/test/loss"][-1],
-        rtol=1e-3,
-    )
+def test_runs_of_a_sweep_are_those_alone(tmp_path):
+    """Cohorts of 2 and 3 and two rates, in one program, two runs under one vmap."""
+    over = {"cohort": [2, 3], "lr": [0.05, 0.1]}
+    swept = sweep(SMALL, over, lanes=2, quiet=True).results
+    for number in (1, 2):
+        one = swept[number]
+        finished(tmp_path / str(number), **one.values)
+        arrays = np.load(tmp_path / str(number) / "per_client.npz")
+        for name in ("personal/test/loss", "personal/validation/accuracy"):
+            np.testing.assert_allclose(one.metrics[name], arrays[name], rtol=1e-4)
+    losses = {one.train_loss.tobytes() for one in swept}
+    assert len(losses) == 4
 
 
 BAD = {

@@ -11,9 +11,10 @@ from pfljax.data import Federation
 from pfljax.evaluation import metrics
 from pfljax.landscape.barriers import barrier, flat_range, midpoint
 from pfljax.landscape.lines import Between, Line, between, line
-from pfljax.landscape.of_runs.models import Finished
+from pfljax.landscape.of_runs.models import Finished, by_client
 from pfljax.runs import claims, folder
-from pfljax.simulate import evaluation
+from pfljax.simulate import architectures, evaluation
+from pfljax.simulate.components import chosen_model
 
 TABLE = ("accuracy", "loss")
 HEADS = ("barrier", "barrier max", "flat range", "midpoint", "ensemble")
@@ -62,7 +63,7 @@ def run_line(
     t = np.linspace(0, 1, points, dtype=np.float32)
     # The one view needs a method that mixes two models, the other any two runs.
     if other is None:
-        values = _between_endpoints(run, t)
+        values = by_client(run, lambda part: _between_endpoints(part, t))
         ends = "the two endpoints"
     else:
         other_run = Finished(other, federation, task)
@@ -87,7 +88,7 @@ def run_line(
 def _between_endpoints(run: Finished, t: np.ndarray) -> dict[str, np.ndarray]:
     """Arrays [C, ...] by name, of the endpoints' lines, block by block of clients."""
     endpoints = run.ends
-    batch_size = run.sim.setting.local.batch_size
+    batch_size = run.batch_size
 
     def judge(_: RunState, clients: Any, ids: Any, rows: Any) -> dict[str, np.ndarray]:
         # A block is padded at its end to the length of the others.
@@ -102,14 +103,13 @@ def _between_endpoints(run: Finished, t: np.ndarray) -> dict[str, np.ndarray]:
             batch_size,
         )
 
-    ids = np.arange(run.federation.num_clients)
     rows = (run.federation.test,)
     return evaluation.in_blocks(
         judge,
         run.state,
         run.sim,
         run.states,
-        ids,
+        run.ids,
         rows,
     )
 
@@ -121,16 +121,20 @@ def _to_other_run(
 ) -> dict[str, np.ndarray]:
     """Arrays [C, ...] by name, of the lines between both runs' personal models."""
     _check_same_rows(run, other)
-    rows = run.federation.test
-    batch_size = run.sim.setting.local.batch_size
-    return _along(
-        run.task,
-        run.models(),
-        other.models(),
-        rows,
-        t,
-        batch_size,
-    )
+    _check_same_models(run, other)
+    others = {part.ids[0]: part for part in other.architectures()}
+
+    def of_architecture(part: Finished) -> dict[str, np.ndarray]:
+        return _along(
+            part.task,
+            part.models(),
+            others[part.ids[0]].models(),
+            part.federation.test,
+            t,
+            part.batch_size,
+        )
+
+    return by_client(run, of_architecture)
 
 
 def _check_same_rows(a: Finished, b: Finished) -> None:
@@ -141,6 +145,26 @@ def _check_same_rows(a: Finished, b: Finished) -> None:
             f"the clients of {b.path} are not those of {a.path}: their rows differ; "
             "choose runs of one data set, partition and seed"
         )
+
+
+def _check_same_models(a: Finished, b: Finished) -> None:
+    """Refuses a client of two architectures; of runs of one, `line` compares models."""
+    models = []
+    for run in (a, b):
+        experiment = folder.read_config(run.path)
+        input_shape = run.federation.train.examples.x.shape[1:]
+        one = [chosen_model(experiment, input_shape)]
+        models.append(architectures.listed(experiment) or one)
+    if max(map(len, models)) == 1:
+        return
+    for client in a.ids.tolist():
+        names = [str(of_run[client % len(of_run)]) for of_run in models]
+        if names[0] != names[1]:
+            raise ValueError(
+                f"the model of client {client} is {names[0]} in {a.path} and "
+                f"{names[1]} in {b.path}, and models of different architectures lie in "
+                "no common space; choose runs of equal models"
+            )
 
 
 def _along(

@@ -1,5 +1,6 @@
 """The models of a finished run, read off its checkpoints."""
 
+import copy
 from collections.abc import Callable
 from functools import cached_property, partial
 from pathlib import Path
@@ -13,6 +14,7 @@ from flax import linen as nn
 from pfljax.core.types import ClientData, Params, RunState, Task
 from pfljax.data import Federation
 from pfljax.engine import chunked_vmap
+from pfljax.engine.state import by_stack
 from pfljax.evaluation import views
 from pfljax.report.runs import read_run
 from pfljax.runs import checkpoint, config
@@ -20,7 +22,7 @@ from pfljax.runs.folder import FolderError, read_config
 from pfljax.simulate.components import make_network, shape_of
 from pfljax.simulate.export import load_state
 from pfljax.simulate.population import open_to_read
-from pfljax.simulate.simulation import Simulation, abstract
+from pfljax.simulate.simulation import Architecture, Simulation, abstract
 
 
 class History(NamedTuple):
@@ -37,6 +39,8 @@ class Finished:
       path: the run folder.
       label: what figures and tables call it.
       sim, federation, state: as `export.load_state` reads them.
+      ids: the numbers of the clients, i[C].
+      architecture: their model, and how they are judged; the first of several.
       network: the layers of the model; None if its task was given in Python.
     """
 
@@ -53,26 +57,49 @@ class Finished:
         """
         self.path = Path(path)
         self.label = read_run(self.path).label
-        if read_config(self.path).method.models:
-            raise ValueError(
-                f"{self.path} has clients of several architectures, whose models lie "
-                "in no common space; choose a run of one model"
-            )
         loaded = load_state(path, federation, task)
         self.sim: Simulation = loaded[0]
         self.federation: Federation = loaded[1]
         self.state: RunState = loaded[2]
+        self.ids = np.arange(self.federation.num_clients)
+        self.architecture: Architecture = self.sim.architectures[0]
         # A task that was given in Python has no name under which to build its layers.
         self.network: nn.Module | None = None
         if task is None:
-            experiment = read_config(self.path)
-            shape = shape_of(experiment, self.federation)
-            self.network = make_network(experiment, shape)
+            self.network = self._network(0)
+
+    def _network(self, number: int) -> nn.Module:
+        """The layers of the architecture of this number."""
+        experiment = read_config(self.path)
+        shape = shape_of(experiment, self.federation)
+        return make_network(experiment, shape, number)
+
+    def architectures(self) -> list["Finished"]:
+        """The run with the clients of each architecture alone; itself if all have one.
+
+        Models of two architectures lie in no common space.
+        """
+        if len(self.sim.architectures) == 1:
+            return [self]
+        parts = []
+        for number, ids in enumerate(by_stack(self.sim.setting, self.ids)):
+            part = copy.copy(self)
+            part.ids = ids
+            part.federation = self.federation.take(ids)
+            part.architecture = self.sim.architectures[number]
+            part.network = self._network(number)
+            parts.append(part)
+        return parts
 
     @property
     def task(self) -> Task:
         """The model."""
-        return self.sim.task
+        return self.architecture.task
+
+    @property
+    def batch_size(self) -> int:
+        """Rows of a local step, which batchwise figures are of."""
+        return self.sim.setting.local.batch_size
 
     @property
     def about(self) -> str:
@@ -110,9 +137,9 @@ class Finished:
         "personal": those by which they are judged. "trained": after one more local
         training from the newest broadcast, averaged with nobody (`views.View`).
         """
-        model_of = views.model_of(self.sim.setting, views.View(view))
+        model_of = views.model_of(self.architecture.setting, views.View(view))
         train = self.federation.train
-        ids = jnp.arange(self.federation.num_clients)
+        ids = jnp.asarray(self.ids)
         width = self.sim.setting.width
 
         @jax.jit
@@ -138,7 +165,7 @@ class Finished:
         Raises:
           ValueError: the method mixes no two models.
         """
-        endpoints = self.sim.setting.algorithm.endpoints
+        endpoints = self.architecture.setting.algorithm.endpoints
         if endpoints is None:
             raise ValueError(
                 f"{self.path} is a run of {self.about.partition(',')[0]!r}, which has "
@@ -153,9 +180,19 @@ class Finished:
         return self.ends(self._clients())
 
     def _clients(self) -> Any:
-        """The states of all clients, stacked."""
-        ids = np.arange(self.federation.num_clients)
-        return jax.tree.map(lambda leaf: leaf[: len(ids)], self.states(ids))
+        """The states of all clients, stacked.
+
+        Raises:
+          ValueError: they have several architectures.
+        """
+        members = by_stack(self.sim.setting, self.ids)
+        if sum(len(ids) > 0 for ids in members) > 1:
+            raise ValueError(
+                f"{self.path} has clients of several architectures, whose models lie "
+                "in no common space; take those of one: Finished(path).architectures()"
+            )
+        count = len(self.ids)
+        return jax.tree.map(lambda leaf: leaf[:count], self.states(self.ids))
 
     def history(self) -> History:
         """The server's model at every round with a checkpoint (`keep` of a run).
@@ -181,3 +218,20 @@ class Finished:
             models.append(jax.device_get(self._server_model(state)))
         stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *models)
         return History(rounds=rounds, models=stacked)
+
+
+def by_client(
+    run: Finished, judge: Callable[[Finished], dict[str, np.ndarray]]
+) -> dict[str, np.ndarray]:
+    """Arrays [C, ...] by name, of judge(the clients of each architecture)."""
+    parts = run.architectures()
+    if len(parts) == 1:
+        return judge(run)
+    values: dict[str, np.ndarray] = {}
+    for part in parts:
+        for name, array in judge(part).items():
+            if name not in values:
+                shape = len(run.ids), *array.shape[1:]
+                values[name] = np.empty(shape, array.dtype)
+            values[name][part.ids] = array
+    return values

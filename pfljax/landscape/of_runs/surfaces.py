@@ -104,7 +104,7 @@ def _judged(
         pooled(run.federation.test),
         alpha=axis,
         beta=axis,
-        batch_size=run.sim.setting.local.batch_size,
+        batch_size=run.batch_size,
     )
 
 

@@ -32,7 +32,7 @@ def training_of(path: Path, points: int = 11) -> Landscape:
     # Shared by all lines: one end is stacked over rounds, the other is one model.
     last = jax.tree.map(lambda leaf: leaf[-1], models)
     rows = pooled(run.federation.test)
-    batch_size = run.sim.setting.local.batch_size
+    batch_size = run.batch_size
 
     t = np.linspace(0, 1, points)
     lines = line(run.task, models, last, rows, t=t, batch_size=batch_size)

@@ -44,12 +44,11 @@ def test_a_run_is_no_other_run(tmp_path):
 def run(monkeypatch):
     """A run of 6 clients, all but one of which have diverged."""
     rows = SimpleNamespace(size=np.full(CLIENTS, 3))
-    local = SimpleNamespace(local=SimpleNamespace(batch_size=10))
     federation = SimpleNamespace(num_clients=CLIENTS, train=rows, test=rows)
     finished = SimpleNamespace(
         federation=federation, about="fedavg, round 4", label="FedAvg", task=None,
-        sim=SimpleNamespace(setting=local), network="its layers",
-        models=lambda: None, server=lambda: None,
+        batch_size=10, network="its layers", ids=np.arange(CLIENTS),
+        models=lambda: None, server=lambda: None, architectures=lambda: [finished],
     )  # fmt: skip
     for module in (clients, surfaces):
         monkeypatch.setattr(module, "Finished", lambda path: finished)
