@@ -118,7 +118,7 @@ def play(setting, first, cut, population):
     clients = []
     for ids in by_stack(setting, np.arange(CLIENTS)):
         states = population.states(state, ids)
-        states = jax.tree.map(lambda leaf, n=len(ids): np.asarray(leaf)[:n], states)
+        states = jax.tree.map(lambda leaf, k=ids: np.asarray(leaf)[: len(k)], states)
         clients.append(states)
     return state.server, clients, losses
 

@@ -93,7 +93,7 @@ def play(experiment: Experiment, federation: Federation, path: Path) -> dict[str
         done += count
     start = time.perf_counter()
     store.settle()
-    store.store.save(done)
+    store.shelves[0].store.save(done)
     flush = time.perf_counter() - start
     file = (path / "clients" / "rows.bin").stat()
     return {

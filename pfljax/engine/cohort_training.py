@@ -39,14 +39,8 @@ class Shared(NamedTuple):
     round: Array  # i32[]
     key: Key  # of this round
     turns: Turns  # of all devices
+    offset: Array  # i32[C], where the rows of each client begin
     public: ClientData | None
-
-
-class Pool(NamedTuple):
-    """The rows of a device: everybody's, or with homes those of its own clients."""
-
-    examples: Any  # Examples
-    offset: Any  # i32[C]
 
 
 def train_cohort(
@@ -63,7 +57,7 @@ def train_cohort(
     """
     num_clients = train.size.shape[0]
 
-    def on_device(shared: Shared, pool: Pool, clients: Any, turns: Any) -> Any:
+    def on_device(shared: Shared, pool: Examples, clients: Any, turns: Any) -> Any:
         return _train_here(setting, num_clients, shared, pool, clients, *turns)
 
     # A device needs its own turns, and those of all, for it owns states of others'.
@@ -75,21 +69,20 @@ def train_cohort(
         round=state.round,
         key=round_key(state.key, state.round),
         turns=turns,
+        offset=train.offset,
         public=public,
     )
     grid = setting.mesh
-    # Whole on every device but for the rows, which may be at home.
-    pool = Pool(examples=train.examples, offset=train.offset)
-    pool_lies = Pool(examples=mesh.data(grid), offset=mesh.WHOLE)
-    run = mesh.over(grid, on_device, mesh.WHOLE, pool_lies, mesh.SPLIT, mesh.SPLIT)
-    return run(shared, pool, state.clients, (turns, weight))
+    rows_lie = mesh.data(grid)
+    run = mesh.over(grid, on_device, mesh.WHOLE, rows_lie, mesh.SPLIT, mesh.SPLIT)
+    return run(shared, train.examples, state.clients, (turns, weight))
 
 
 def _train_here(
     setting: Setting,
     num_clients: int,
     shared: Shared,
-    pool: Pool,
+    pool: Examples,
     clients: Any,
     turns: Turns,
     weight: Array | None,
@@ -97,7 +90,7 @@ def _train_here(
     """(this device's block of states, uploads, metrics) after this device's turns."""
     grid = setting.mesh
     states = travel.fetch(grid, clients, shared.turns.rows, turns.rows)
-    data = _rows_of(grid, pool, turns)
+    data = _rows_of(grid, pool, shared.offset, turns)
     new_states, uploads, metrics = _take_turns(
         setting, num_clients, shared, turns, weight, states, data
     )
@@ -107,12 +100,17 @@ def _train_here(
     return clients, uploads, metrics
 
 
-def _rows_of(grid: mesh.Grid | None, pool: Pool, turns: Turns) -> ClientData:
-    """The training rows of these turns, as this device numbers them."""
+def _rows_of(
+    grid: mesh.Grid | None, pool: Examples, offset: Array, turns: Turns
+) -> ClientData:
+    """The training rows of these turns, as this device numbers them.
+
+    `pool` are everybody's, or with homes those of this device's clients.
+    """
     # An empty slot takes some client's offset; it reads no row.
-    offset = tree.take(pool.offset, turns.ids)
-    offset = mesh.inside(grid, offset, pool.examples.y)
-    return ClientData(pool.examples, offset, turns.size)
+    offset = tree.take(offset, turns.ids)
+    offset = mesh.inside(grid, offset, pool.y)
+    return ClientData(pool, offset, turns.size)
 
 
 def _take_turns(

@@ -102,7 +102,7 @@ def over_rows(
 
 
 def data(grid: Grid | None) -> PartitionSpec:
-    """How rows and offsets lie."""
+    """How rows lie."""
     return SPLIT if grid and grid.homes else WHOLE
 
 

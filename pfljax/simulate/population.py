@@ -8,6 +8,7 @@ disk    the same in files of the run folder (`engine.paging.disk`)
 import functools
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import jax
 
@@ -66,25 +67,30 @@ def open_population(
     checkpoints = path / "checkpoints"
     round_ = saved.round if saved else 0
     stacks = sim.paging.stacks
-    checksums = saved.clients if saved else None
-    if not isinstance(checksums, list):
-        checksums = [checksums] * len(stacks)
     several = None if sim.setting.groups is None else len(stacks)
     folders = records.folders(path, several)
-    key = jax.random.key(experiment.seed)
+    checksums: Any = saved.clients if saved else [None] * len(stacks)
+    if not isinstance(checksums, list):
+        checksums = [checksums]
     shelves = []
     for programs, clients, checksum in zip(stacks, folders, checksums, strict=True):
         store = _open_store(programs, experiment, clients, round_, writable)
         store.restore(round_, checksum)
         if writable:
             store.keep(checkpoint.saved_rounds(checkpoints)[-keep:])
-        shelves.append(Shelf(programs, store, key, programs.params(key)))
+        shelves.append(_shelf(programs, store, experiment.seed))
     return PagedPopulation(
         programs=sim.paging,
         compiled=compiled,
         shelves=shelves,
         kept=functools.partial(_kept, checkpoints, keep),
     )
+
+
+def _shelf(programs: OfStack, store: Store, seed: int) -> Shelf:
+    key = jax.random.key(seed)
+    params = programs.params(key)
+    return Shelf(programs=programs, store=store, key=key, params=params)
 
 
 def open_to_read(sim: Simulation, path: Path, state: RunState, say: Say) -> Population:

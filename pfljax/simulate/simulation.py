@@ -140,7 +140,7 @@ def _simulation(
         longest=longest,
         architectures=tuple(architectures),
         trained=experiment.evaluation.trained,
-        block=paging.block(at_once_judged(setting, task)),
+        block=min(map(block_judged, architectures)),
         paging=programs,
     )
 
@@ -272,12 +272,15 @@ def make_path(setting: Setting, task: Task, block: int) -> Any:
     return judge_points
 
 
-def at_once_judged(setting: Setting, task: Task) -> Any:
-    """What an evaluation holds of one client, as shapes: its state, and its model."""
-    client = paging.client_shape(setting.algorithm, task)
-    if setting.algorithm.personal is None or not judged_apart(setting.algorithm, task):
-        return client
-    return client, jax.eval_shape(task.init, jax.eval_shape(jax.random.key, 0))
+def block_judged(architecture: Architecture) -> int:
+    """Clients judged in one call, by what it holds of each: its state and its model."""
+    algorithm = architecture.setting.algorithm
+    task = architecture.task
+    client = paging.client_shape(algorithm, task)
+    if algorithm.personal is None or not judged_apart(algorithm, task):
+        return paging.block(client)
+    model = jax.eval_shape(task.init, jax.eval_shape(jax.random.key, 0))
+    return paging.block((client, model))
 
 
 def judged_apart(algorithm: Algorithm, task: Task) -> bool:

@@ -33,7 +33,7 @@ def check(sim: Simulation) -> None:
       ValueError: they are too large; with the numbers, and what to choose.
     """
     room = free(sim)
-    params = check_model(sim.task, room)
+    params = max(check_model(each.task, room) for each in sim.architectures)
     leaves = jax.tree.leaves(simulation.abstract(sim))
     needed = sum(map(_bytes_on_a_device, leaves))
     # Whoever trains at the same time does so on a copy of its own.

@@ -100,9 +100,7 @@ def block(client: Any) -> int:
     return _fitting(RESIDENT_BYTES, tree.nbytes(client), BLOCK)
 
 
-def programs(
-    setting: Setting, task: Task, num_clients: int, rounds: int
-) -> Programs:
+def programs(setting: Setting, task: Task, num_clients: int, rounds: int) -> Programs:
     """The compiled parts, for calls of at most `rounds` rounds."""
     stacks = []
     for stack in stacks_of(setting, task, num_clients):

@@ -63,8 +63,8 @@ def pairs_of(path: Path, points: int = 3) -> Landscape:
         rows=[["client", "other", *columns], *map(list, table)],
         figures={"": draw_pairs(result, "loss")},
         text=f"{run.about}: {len(i)} pairs of {count} clients' personal models, "
-        f"{_which(run)}on the test rows of both; means over pairs, {finite.sum()} of {len(i)} finite: "
-        f"{', '.join(means) or 'none'}",
+        f"{_which(run)}on the test rows of both; means over pairs, {finite.sum()} of "
+        f"{len(i)} finite: {', '.join(means) or 'none'}",
     )
 
 
@@ -108,7 +108,8 @@ def _of_one_architecture(
     is_pair = np.zeros((count, count), bool)
     for part in parts:
         is_pair[np.ix_(part.ids, part.ids)] = True
-    return np.nonzero(np.triu(is_pair, 1))
+    i, j = np.nonzero(np.triu(is_pair, 1))
+    return i, j
 
 
 def _which(run: Finished) -> str:
