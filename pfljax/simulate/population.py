@@ -8,7 +8,6 @@ disk    the same in files of the run folder (`engine.paging.disk`)
 import functools
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import jax
 
@@ -17,7 +16,7 @@ from pfljax.engine.paging import records
 from pfljax.engine.paging.disk import DiskStore
 from pfljax.engine.paging.host import HostStore
 from pfljax.engine.paging.pages import PagedPopulation
-from pfljax.engine.paging.programs import OfStack
+from pfljax.engine.paging.programs import OfStack, Programs
 from pfljax.engine.paging.records import Store, StoreError
 from pfljax.engine.paging.shelves import Shelf
 from pfljax.engine.population import DevicePopulation, Population
@@ -63,34 +62,41 @@ def open_population(
             f"store is {experiment.machine.store!r}, which one process alone can use; "
             "choose store 'device' for several"
         )
-    keep = experiment.output.keep
     checkpoints = path / "checkpoints"
-    round_ = saved.round if saved else 0
-    stacks = sim.paging.stacks
-    several = None if sim.setting.groups is None else len(stacks)
-    folders = records.folders(path, several)
-    checksums: Any = saved.clients if saved else [None] * len(stacks)
-    if not isinstance(checksums, list):
-        checksums = [checksums]
-    shelves = []
-    for programs, clients, checksum in zip(stacks, folders, checksums, strict=True):
-        store = _open_store(programs, experiment, clients, round_, writable)
-        store.restore(round_, checksum)
-        if writable:
-            store.keep(checkpoint.saved_rounds(checkpoints)[-keep:])
-        shelves.append(_shelf(programs, store, experiment.seed))
     return PagedPopulation(
         programs=sim.paging,
         compiled=compiled,
-        shelves=shelves,
-        kept=functools.partial(_kept, checkpoints, keep),
+        shelves=_shelves(sim.paging, experiment, path, saved, writable),
+        kept=functools.partial(_kept, checkpoints, experiment.output.keep),
     )
 
 
-def _shelf(programs: OfStack, store: Store, seed: int) -> Shelf:
-    key = jax.random.key(seed)
-    params = programs.params(key)
-    return Shelf(programs=programs, store=store, key=key, params=params)
+def _shelves(
+    programs: Programs,
+    experiment: Experiment,
+    path: Path,
+    saved: Meta | None,
+    writable: bool,
+) -> list[Shelf]:
+    """The clients of each stack, as they were at this checkpoint."""
+    key = jax.random.key(experiment.seed)
+    kept = checkpoint.saved_rounds(path / "checkpoints")[-experiment.output.keep :]
+    round_ = saved.round if saved else 0
+    checksums = saved.clients if saved else None
+    if not isinstance(checksums, list):
+        checksums = [checksums] * len(programs.stacks)
+    several = programs.setting.groups is not None
+    folders = records.folders(path, len(checksums) if several else None)
+    shelves = []
+    for stack, clients, checksum in zip(
+        programs.stacks, folders, checksums, strict=True
+    ):
+        store = _open_store(stack, experiment, clients, round_, writable)
+        store.restore(round_, checksum)
+        if writable:
+            store.keep(kept)
+        shelves.append(Shelf(stack, store, key, stack.params(key)))
+    return shelves
 
 
 def open_to_read(sim: Simulation, path: Path, state: RunState, say: Say) -> Population:

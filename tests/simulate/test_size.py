@@ -64,7 +64,8 @@ def test_states_of_clients_count(federation, monkeypatch):
 
 def test_a_store_holds_fewer_clients(federation, monkeypatch):
     stored = made(federation, store="disk", width=1)
-    held = stored.paging.resident * tree.nbytes(made(federation).shapes.clients)
+    (stack,) = stored.paging.stacks
+    held = stack.resident * tree.nbytes(made(federation).shapes.clients)
     monkeypatch.setattr(memory, "free_bytes", lambda devices: held // 6)
     with pytest.raises(ValueError, match="states of server and clients"):
         size.check(stored)
