@@ -1,5 +1,6 @@
 """What each method costs to compile, as a run of it does, at two networks."""
 
+import dataclasses
 import functools
 import sys
 from collections.abc import Sequence
@@ -13,6 +14,7 @@ from pfljax import algorithms, data, models
 from pfljax.bench.catalogue import WORKLOADS, Workload
 from pfljax.bench.measure import check_counts, spread
 from pfljax.bench.workloads import SEED, shrink
+from pfljax.core.types import ClientData
 from pfljax.data import Federation
 from pfljax.engine import mesh
 from pfljax.engine.population import DevicePopulation
@@ -76,15 +78,20 @@ def run(
     # Before the first program: later JAX would not ask again.
     jax.config.update("jax_enable_compilation_cache", False)
     results = []
+    refusals = []
     for workload in workloads(networks, min(scale, SCALE)):
         clients = federation(workload)
         for method in methods or algorithms.methods():
             job = experiment(workload, method)
+            refusal = refused(job, clients)
+            if refusal:
+                refusals.append(f"{workload.model}, {method}: {refusal}")
+                continue
             samples = [_sample(job, clients) for _ in range(repeats)]
             results.append(_result(job, samples))
             print(" ".join(_cells(results[-1])), file=sys.stderr, flush=True)
             write_json(folder / "compile.json", {"results": results})
-    return markdown(results)
+    return markdown(results, refusals)
 
 
 def workloads(networks: Sequence[str] = (), scale: float = SCALE) -> list[Workload]:
@@ -100,13 +107,17 @@ def workloads(networks: Sequence[str] = (), scale: float = SCALE) -> list[Worklo
 
 
 def federation(workload: Workload) -> Federation:
-    """The clients of the workload, with test rows."""
+    """The clients of the workload, with test rows, and a server with a tenth."""
     rng = np.random.default_rng(SEED)
     count = workload.clients * (workload.rows or 0)
     x = rng.standard_normal((count, *workload.shape), np.float32)
     y = rng.integers(0, workload.num_classes, count)
     arrays = data.from_arrays(x, y, client=np.arange(count) % workload.clients)
-    return data.federate(arrays, "natural", num_clients=None, seed=0, validation=0.0)
+    dealt = data.federate(arrays, "natural", num_clients=None, seed=0, validation=0.0)
+    offset: Any = np.int32(0)
+    size: Any = np.int32(count // 10)
+    of_server = ClientData(dealt.train.examples, offset, size)
+    return dataclasses.replace(dealt, public=of_server)
 
 
 def experiment(workload: Workload, method: str) -> Experiment:
@@ -122,6 +133,15 @@ def experiment(workload: Workload, method: str) -> Experiment:
         batch_size=workload.batch_size,
         lr=workload.learning_rate,
     )
+
+
+def refused(job: Experiment, clients: Federation) -> str:
+    """Why the method does not take this model; "" where it does."""
+    try:
+        simulation.simulation(resolve(job), clients)
+    except ValueError as error:
+        return str(error)
+    return ""
 
 
 def _sample(job: Experiment, clients: Federation) -> dict[str, list[compiling.Work]]:
@@ -167,11 +187,12 @@ def _result(job: Experiment, samples: list[dict[str, Any]]) -> Result:
     }
 
 
-def markdown(results: list[Result]) -> str:
-    """The table, and what stands below it."""
+def markdown(results: list[Result], refusals: Sequence[str] = ()) -> str:
+    """The table, and what stands below it: who refuses a model, and why."""
     rows = [COLUMNS, ("---",) * len(COLUMNS), *map(_cells, results)]
     lines = [f"| {' | '.join(row)} |" for row in rows]
-    return "\n".join([*lines, "", NOTE])
+    below = [f"Not compiled: {refusal}" for refusal in refusals]
+    return "\n".join([*lines, "", NOTE, *below])
 
 
 def _cells(result: Result) -> tuple[str, ...]:

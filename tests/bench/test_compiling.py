@@ -31,6 +31,17 @@ def test_it_is_timed_alone(more, tmp_path):
         run(**{"names": ["compile"], "out": tmp_path} | more)
 
 
+def test_methods_that_refuse_a_model_are_told_apart_from_those_that_take_it():
+    """FedMD learns on the server's rows, which there are; FedMA takes no skips."""
+    [images] = compiling.workloads(["resnet18"], 0.01)
+    clients = compiling.federation(images)
+    assert compiling.refused(compiling.experiment(images, "fedmd"), clients) == ""
+    why = compiling.refused(compiling.experiment(images, "fedma"), clients)
+    assert why.startswith("fedma")
+    text = compiling.markdown([], [f"resnet18, fedma: {why}"])
+    assert text.endswith(f"Not compiled: resnet18, fedma: {why}")
+
+
 @pytest.mark.slow
 def test_a_method_has_a_row_a_network(tmp_path, monkeypatch):
     monkeypatch.setattr(compiling.jax.config, "update", lambda *_: None)
