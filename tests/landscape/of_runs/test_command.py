@@ -139,7 +139,8 @@ def test_a_method_without_endpoints_is_one_line(done, monkeypatch):
         sim, federation, state = tiny.load_state(*given)
         algorithm = sim.setting.algorithm._replace(endpoints=None)
         setting = sim.setting._replace(algorithm=algorithm)
-        return sim._replace(setting=setting), federation, state
+        alone = sim.architectures[0]._replace(setting=setting)
+        return sim._replace(architectures=(alone,)), federation, state
 
     monkeypatch.setattr(finished, "load_state", without)
     assert "a run of 'superfed', which has no endpoints" in refused(done)
