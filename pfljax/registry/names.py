@@ -39,13 +39,13 @@ def unknown(kind: str, known: Mapping[str, Any], name: str) -> str:
 
 
 def _in_series(names: Iterable[str]) -> list[str]:
-    """The names, sorted; of three or more that differ in a number, first and last.
+    """The names, sorted; of three or more of a series, the first and the last.
 
-    Such as "cnn1 .. cnn5".
+    Such as "cnn1 .. cnn5" and "cnn_a .. cnn_e".
     """
     series: dict[str, list[str]] = {}
     for name in sorted(names):
-        series.setdefault(re.sub(r"\d+", "#", name), []).append(name)
+        series.setdefault(re.sub(r"\d+|(?<=_)[a-z]$", "#", name), []).append(name)
     listed = []
     for members in series.values():
         if len(members) < 3:

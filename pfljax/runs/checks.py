@@ -122,7 +122,7 @@ def _check_model(model: Choice, own: bool) -> None:
         try:
             registry.find("model", MODELS, model.name)
         except ValueError as error:
-            advice = "your own: run(experiment, federation, task=...) in Python"
+            advice = "your own: run(experiment, task=...) in Python"
             raise ValueError(f"{error}; {advice}") from None
 
 
