@@ -33,6 +33,7 @@ def pair(monkeypatch):
 
 
 @pytest.mark.usefixtures("pair")
+@pytest.mark.slow
 def test_a_group_alone_is_a_federation_of_its_members():
     ready = workloads.build("W8", "fedproto")
     offset = np.asarray(ready.train.offset)

@@ -39,6 +39,7 @@ def test_levels_are_pooled_over_their_clients(study):
     )
 
 
+@pytest.mark.slow
 def test_bytes_fall_with_the_level(study):
     rows = study("heterofl_levels").bytes_of_levels(small=True)
     assert [row.level for row in rows] == list("abcde")
