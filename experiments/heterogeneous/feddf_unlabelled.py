@@ -23,12 +23,10 @@ rounds of five epochs, and 200 steps at the server.
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any
 
 import numpy as np
-from tgp import HERE, best_round, models, script
-from tyro.conf import arg
+from tgp import HERE, best_round, models
 
 from pfljax import data
 from pfljax.core.types import ClientData, Examples
@@ -124,19 +122,5 @@ def gain(column: str, rows: Sequence[best_round.Row]) -> str:
     return f"Gains over FedAvg: {'; '.join(texts)}" if texts else ""
 
 
-def main(
-    scale: Literal["small", "paper"] = "small",
-    seeds: script.Seeds = (0, 1, 2),
-    rounds: script.Rounds = None,
-    out: Annotated[str | None, arg(help="Runs; else a folder of runs/.")] = None,
-    results: Annotated[str | None, arg(help="Tables; else beside this.")] = None,
-) -> None:
-    """FedDF by the server's rows, beside FedAvg."""
-    begin = f"runs/feddf-{scale}" + (f"-{rounds}" if rounds else "")
-    place = Path(results or HERE / "results") / f"feddf_unlabelled_{scale}"
-    to_run = cells(scale == "small", rounds)
-    best_round.tabulate(to_run, seeds, Path(out or begin), place, gain)
-
-
 if __name__ == "__main__":
-    script.run(main)
+    best_round.command(__doc__, "feddf_unlabelled", cells, gain, HERE / "results")

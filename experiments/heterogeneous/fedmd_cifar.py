@@ -29,12 +29,10 @@ rows in place of twenty.
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
-from tgp import HERE, best_round, script
-from tyro.conf import arg
+from tgp import HERE, best_round
 
 from pfljax import data
 from pfljax.core.types import ClientData, Examples
@@ -170,19 +168,5 @@ def gain(column: str, rows: Sequence[best_round.Row]) -> str:
     return f"Gains over alone (FedMD published: about +20): {'; '.join(texts)}"
 
 
-def main(
-    scale: Literal["small", "paper"] = "small",
-    seeds: script.Seeds = (0, 1, 2),
-    rounds: script.Rounds = None,
-    out: Annotated[str | None, arg(help="Runs; else a folder of runs/.")] = None,
-    results: Annotated[str | None, arg(help="Tables; else beside this.")] = None,
-) -> None:
-    """FedMD beside no collaboration, and beside pooled rows."""
-    begin = f"runs/fedmd-{scale}" + (f"-{rounds}" if rounds else "")
-    place = Path(results or HERE / "results") / f"fedmd_cifar_{scale}"
-    to_run = cells(scale == "small", rounds)
-    best_round.tabulate(to_run, seeds, Path(out or begin), place, gain)
-
-
 if __name__ == "__main__":
-    script.run(main)
+    best_round.command(__doc__, "fedmd_cifar", cells, gain, HERE / "results")

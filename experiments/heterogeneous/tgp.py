@@ -27,7 +27,6 @@ from protocol import column as column  # noqa: E402
 from protocol import main as main  # noqa: E402
 from protocol import models as models  # noqa: E402
 from shared import best_round as best_round  # noqa: E402
-from shared import script as script  # noqa: E402
 from shared.published import tau  # noqa: E402
 
 PUBLISHED = HERE / "fedtgp_published.csv"

@@ -9,10 +9,12 @@ import csv
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
+from shared import script
 from shared.published import decimals, std_over_seeds
+from tyro.conf import arg
 
 from pfljax.data import Federation
 from pfljax.runs.settings import Experiment
@@ -138,6 +140,34 @@ def tabulate(
     print(text)
     write(place, rows, text)
     return rows
+
+
+def command(
+    doc: str,
+    name: str,
+    cells: Callable[[bool, int | None], list[Cell]],
+    note: Note,
+    beside: Path,
+) -> list[Row]:
+    """The rows of a table of `cells` (small, rounds), as the command line asks for it.
+
+    `doc` is the script's, and its tables are written to the folder `beside`.
+    """
+
+    def table(
+        scale: Literal["small", "paper"] = "small",
+        seeds: script.Seeds = (0, 1, 2),
+        rounds: script.Rounds = None,
+        out: Annotated[str | None, arg(help="Runs; else a folder of runs/.")] = None,
+        results: Annotated[str | None, arg(help="Tables; else beside this.")] = None,
+    ) -> list[Row]:
+        begin = f"runs/{name}-{scale}" + (f"-{rounds}" if rounds else "")
+        place = Path(results or beside) / f"{name}_{scale}"
+        to_run = cells(scale == "small", rounds)
+        return tabulate(to_run, seeds, Path(out or begin), place, note)
+
+    table.__doc__ = doc.splitlines()[0]
+    return script.run(table)
 
 
 def gains(rows: Sequence[Row], column: str, base: str) -> dict[str, float]:
