@@ -72,10 +72,10 @@ def listing(kind: str) -> str:
 
 def _groups_of_models() -> list[str]:
     """A line a group of architectures, in brackets as families are: its models."""
-    from pfljax.models.groups import GROUPS
+    from pfljax.models.groups import ASSUMED, GROUPS
 
     return [
-        f"[{name}] for --models: {' '.join(members)}"
+        f"[{name}] for --models{ASSUMED.get(name, '')}: {' '.join(members)}"
         for name, members in GROUPS.items()
     ]
 

@@ -11,8 +11,17 @@ from pfljax.data.arrays import Arrays
 def set_aside(
     rows: np.ndarray, share: float, seed: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """(rows for the clients, int(share * R) rows for the server), both ascending."""
+    """(rows for the clients, int(share * R) rows for the server), both ascending.
+
+    Raises:
+      ValueError: the share is above 0, and of no row.
+    """
     count = int(share * len(rows))
+    if share and not count:
+        raise ValueError(
+            f"public is {share}, which is no row of {len(rows)}; give at least "
+            f"{1 / len(rows):.2g}, or 0 for a server without rows"
+        )
     # A stream apart from those of partition, split and noise.
     drawn = np.random.default_rng([seed, 3]).permutation(rows)
     return np.sort(drawn[count:]), np.sort(drawn[:count])

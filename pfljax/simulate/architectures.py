@@ -80,7 +80,7 @@ def make_groups(
         return None
     if len(every) > num_clients:
         raise ValueError(
-            f"models has {len(every)} names, but there are {num_clients} clients: some "
+            f"models has {len(every)} names, but {num_clients} clients train: some "
             "architecture would have no client; give fewer, or more clients"
         )
     known = distinct(experiment)
@@ -93,12 +93,24 @@ def make_groups(
     change = _difference(groups, num_clients, input_shape)
     if change is not None:
         which, text = change
-        raise ValueError(
-            f"{name} takes clients of one architecture: what {known[which]} and "
-            f"{known[0]} share is not alike ({text}); choose equal models, or a method "
-            f"for several: {', '.join(taking_several())}"
-        )
+        raise ValueError(_refusal(name, str(known[which]), str(known[0]), text))
     return groups
+
+
+def _refusal(name: str, model: str, first: str, change: str) -> str:
+    """Why the method does not take these two models in one federation."""
+    unlike = f"what {model} and {first} send and share is not alike ({change})"
+    several = taking_several()
+    if name in several:
+        return (
+            f"{name} takes clients of several architectures whose features have one "
+            f"width, and whose heads or small models are alike: {unlike}; choose such "
+            "models, as those of a group: pfljax list models"
+        )
+    return (
+        f"{name} takes clients of one architecture: {unlike}; choose equal models, or "
+        f"a method for several: {', '.join(several)}"
+    )
 
 
 def _difference(

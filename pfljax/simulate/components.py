@@ -83,16 +83,21 @@ def make_task(experiment: Experiment, shape: Shape) -> Task:
 def make_tasks(experiment: Experiment, shape: Shape) -> list[Task]:
     """The models of the experiment, one an architecture."""
 
+    of_rows = (
+        shape.num_classes,
+        shape.input_shape,
+        shape.shift,
+        shape.scale,
+        experiment.method.precision,
+    )
+
     def make(choice: Choice, proxy: Choice | None) -> Task:
-        return _task(
-            choice,
-            proxy,
-            shape.num_classes,
-            shape.input_shape,
-            shape.shift,
-            shape.scale,
-            experiment.method.precision,
-        )
+        try:
+            return _task(choice, proxy, *of_rows)
+        except ValueError as error:
+            if not experiment.method.models:
+                raise
+            raise ValueError(f"models has {choice}: {error}") from None
 
     choices = architectures.distinct(experiment)
     if not choices:

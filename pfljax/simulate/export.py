@@ -18,8 +18,11 @@ from pfljax.runs import checkpoint, checks, claims, config, folder
 from pfljax.runs.exported import load_params as load_params
 from pfljax.runs.provenance import of_run
 from pfljax.simulate import components, given, simulation
+from pfljax.simulate.exported_models import predicting
 from pfljax.simulate.federation import build_federation
 from pfljax.simulate.population import open_to_read
+
+A_CLIENT = "the number of a client, from 0 on"
 
 
 def load_state(
@@ -64,16 +67,19 @@ def load_task(path: str | Path, client: int = 0) -> Task:
     """The model of a run folder with its normalisation; it needs no data.
 
     `task.predict(params, Batch.of_rows(x))` makes logits of raw rows x [B, ...], of the
-    method's model (a method may judge two networks in one). Where clients have several
-    architectures, it is that of client number `client`.
+    method's model (a method may judge two networks in one, or a network and
+    prototypes). Where clients have several architectures, it is that of client number
+    `client`.
 
     Raises:
+      ValueError: there is no such client.
       FolderError: the run was given a model of its own, which has its own task.
     """
     given.check_path("path", path)
     path = Path(path)
     experiment = folder.read_config(path)
     manifest = folder.read_json(path / "partition.json")
+    _check_client(client, len(manifest["clients"]))
     claims.check_model(path)
     if checks.names_own_model(experiment.method.model):
         raise folder.FolderError(
@@ -95,12 +101,13 @@ def load_task(path: str | Path, client: int = 0) -> Task:
     )
     task = components.make_task(experiment, shape)
     setting = components.make_setting(experiment, task, shape)
+    algorithm = setting.algorithm
     groups = setting.groups
-    if groups is None:
-        return task._replace(predict=setting.algorithm.predict)
-    group = int(groups.of(client))
-    predict = groups.algorithms[group].predict
-    return groups.tasks[group]._replace(predict=predict)
+    if groups is not None:
+        group = int(groups.of(client))
+        algorithm, task = groups.algorithms[group], groups.tasks[group]
+    count, of_row = shape.num_clients, shape.input_shape
+    return task._replace(predict=predicting(algorithm, task, count, of_row))
 
 
 def personal_model(
@@ -114,13 +121,9 @@ def personal_model(
     Clients are counted among those that train: client k is number `clients[k]` of the
     partition (partition.json). Clients held out (`unseen`) have no state to export.
     """
-    require_a("client", client, (int, np.integer), "the number of a client, from 0 on")
+    require_a("client", client, (int, np.integer), A_CLIENT)
     sim, federation, state = load_state(path, federation, task)
-    if not 0 <= client < federation.num_clients:
-        raise ValueError(
-            f"client is {client}; this run has clients 0 to "
-            f"{federation.num_clients - 1}; those held out (unseen) have no state"
-        )
+    _check_client(client, federation.num_clients)
     train = federation.train
     data = ClientData(train.examples, train.offset[client], train.size[client])
     number = jnp.int32(client)
@@ -131,6 +134,15 @@ def personal_model(
     return views.personal_model(
         algorithm, turn, state.server, client_state, data, took_part
     )
+
+
+def _check_client(client: int, num_clients: int) -> None:
+    require_a("client", client, (int, np.integer), A_CLIENT)
+    if not 0 <= client < num_clients:
+        raise ValueError(
+            f"client is {client}; this run has clients 0 to {num_clients - 1}; those "
+            "held out (unseen) have no state"
+        )
 
 
 def _client_state(path: str | Path, sim: Any, state: RunState, client: int) -> Any:

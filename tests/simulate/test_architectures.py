@@ -152,11 +152,15 @@ BAD = {
     "fedavg": (
         {"algorithm": "fedavg"},
         "fedavg takes clients of one architecture: what mlp:hidden=(5, 4) and "
-        "mlp:hidden=(8, 4) share is not alike (the leaf ",
+        "mlp:hidden=(8, 4) send and share is not alike (the leaf ",
     ),
     "heads": (
         {"models": "mlp:hidden=(8,4) mlp:hidden=(8,5)"},
-        "choose equal models, or a method for several: ",
+        "takes clients of several architectures whose features have one width, and",
+    ),
+    "rows": (
+        {"models": "mlp char_lstm"},
+        "models has char_lstm: x has shape (1, 8, 8, 1), expected tokens",
     ),
     "proxy": ({"proxy": "cnn9"}, "unknown model 'cnn9'"),
 }

@@ -14,6 +14,7 @@ from flax import linen as nn
 from pfljax.core.types import ClientData, Params, RunState, Task
 from pfljax.data import Federation
 from pfljax.engine import chunked_vmap
+from pfljax.engine.contract import first_change
 from pfljax.engine.state import by_stack
 from pfljax.evaluation import views
 from pfljax.report.runs import read_run
@@ -135,7 +136,12 @@ class Finished:
         """The models of all C clients, stacked [C, ...].
 
         "personal": those by which they are judged. "trained": after one more local
-        training from the newest broadcast, averaged with nobody (`views.View`).
+        training from the newest broadcast, averaged with nobody (`views.View`). Where a
+        record is judged, as of a model and prototypes, its model.
+
+        Raises:
+          ValueError: they have several architectures, or the method judges by another
+            model than that of the run.
         """
         model_of = views.model_of(self.architecture.setting, views.View(view))
         train = self.federation.train
@@ -148,7 +154,7 @@ class Finished:
         ) -> Params:
             def one(k: Any, client: Any, offset: Any, size: Any) -> Params:
                 rows = ClientData(train.examples, offset, size)
-                return model_of(state, k, client, rows, public)
+                return self._model_in(model_of(state, k, client, rows, public))
 
             arguments = (ids, clients, train.offset, train.size)
             return chunked_vmap.over_clients(one, arguments, train.size, width)
@@ -157,6 +163,23 @@ class Finished:
         server_state = self.state._replace(clients=())
         public = self.federation.public
         return all_models(server_state, self._clients(), train, public)
+
+    def _model_in(self, judged: Any) -> Params:
+        """The first part of what is judged that has the form of the task's model."""
+        key: Any = jax.eval_shape(jax.random.key, 0)
+        model = jax.eval_shape(self.task.init, key)
+
+        def is_model(part: Any) -> bool:
+            return first_change(model, part) is None
+
+        for part in jax.tree.leaves(judged, is_leaf=is_model):
+            if is_model(part):
+                return part
+        raise ValueError(
+            f"{self.path} is a run of {self.about.partition(',')[0]!r}, which judges "
+            "clients by another model than that of the run; choose a run of a method "
+            "that does not, or options by which it does not"
+        )
 
     @cached_property
     def ends(self) -> Callable[[Any], tuple[Params, Params]]:

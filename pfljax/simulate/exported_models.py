@@ -1,0 +1,84 @@
+"""What predicts by the arrays that `export` wrote, which have lost their records."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import jax
+
+from pfljax.core import tree
+from pfljax.core.communication import first_turn, shapes_of_client
+from pfljax.core.types import Algorithm, Array, Batch, Task
+from pfljax.simulate.architectures import task_of_server
+
+Predict = Callable[[Any, Batch], Array]
+
+
+class Form(NamedTuple):
+    """One of the models that a run may have exported."""
+
+    shapes: Any
+    predict: Predict
+
+
+def predicting(
+    algorithm: Algorithm, task: Task, num_clients: int, input_shape: tuple[int, ...]
+) -> Predict:
+    """The `predict` of what was exported of a client with this model, or of the server.
+
+    A method may judge by a record of more than a model, as FedProto does, and its
+    server may have another model than the clients.
+
+    Raises:
+      ValueError: when it is called, if the arrays are of none of these.
+    """
+    forms = _forms(algorithm, task, num_clients, input_shape)
+
+    def predict(model: Any, batch: Batch) -> Array:
+        arrays = tree.paths(model)
+        for form in forms:
+            expected = tree.paths(form.shapes)
+            if _shapes(arrays) == _shapes(expected):
+                leaves = [arrays[name] for name in expected]
+                record = jax.tree.unflatten(jax.tree.structure(form.shapes), leaves)
+                return form.predict(record, batch)
+        raise ValueError(
+            _foreign(_shapes(arrays), _shapes(tree.paths(forms[0].shapes)))
+        )
+
+    return predict
+
+
+def _foreign(found: Mapping[str, Any], expected: Mapping[str, Any]) -> str:
+    """What is wrong with arrays that are of no model of the run."""
+    names = {**expected, **found}
+    name = next(name for name in names if found.get(name) != expected.get(name))
+    return (
+        f"{name} is {found.get(name, 'missing')}, expected "
+        f"{expected.get(name, 'no such array')}; give the arrays that `pfljax export` "
+        "wrote of the same run and client"
+    )
+
+
+def _shapes(arrays: dict[str, Any]) -> dict[str, tuple[int, ...]]:
+    return {name: tuple(array.shape) for name, array in arrays.items()}
+
+
+def _forms(
+    algorithm: Algorithm, task: Task, num_clients: int, input_shape: tuple[int, ...]
+) -> list[Form]:
+    """What judges a client comes first: its own `predict` is the method's."""
+
+    def judged(key: Any, data: Any) -> Any:
+        server, client, turn = first_turn(algorithm, task, num_clients, key, data)
+        if algorithm.personal is not None:
+            return algorithm.personal(turn, server, client, data)
+        assert algorithm.server_model is not None
+        return algorithm.server_model(server)
+
+    key: Any = jax.eval_shape(jax.random.key, 0)
+    of_client = jax.eval_shape(judged, key, shapes_of_client(input_shape))
+    forms = [Form(of_client, algorithm.predict)]
+    for other in (task_of_server(algorithm, task), task, task.proxy):
+        if other is not None:
+            forms.append(Form(jax.eval_shape(other.init, key), other.predict))
+    return forms

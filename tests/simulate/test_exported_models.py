@@ -1,0 +1,97 @@
+"""What was exported predicts as its run was judged, whatever the method judges by."""
+
+import numpy as np
+import pytest
+
+import tiny
+from pfljax import landscape, run
+from pfljax.conformance.toy import assert_close
+from pfljax.core import tree
+from pfljax.core.types import Batch
+from pfljax.simulate import export
+
+TWO = "mlp:hidden=(8,4),mlp:hidden=(5,4)"
+JOB = tiny.TINY.replace(hyper={}, model="auto", models=TWO)
+
+
+def finished(folder, method, **changes):
+    run(
+        JOB.replace(algorithm=method, out=str(folder), **changes),
+        quiet=True,
+        report=False,
+    )
+    return folder
+
+
+def accuracies(folder, file, federation):
+    """Of the arrays in a file made by `file`(client), on each client's test rows."""
+    test = federation.test
+    found = []
+    for client in range(federation.num_clients):
+        first = test.offset[client]
+        rows = slice(first, first + test.size[client])
+        predict = export.load_task(folder, client).predict
+        logits = predict(
+            export.load_params(file(client)), Batch.of_rows(test.examples.x[rows])
+        )
+        found.append(np.mean(np.argmax(logits, 1) == test.examples.y[rows]))
+    return found
+
+
+def assert_scores_as_reported(folder, tmp_path, view="personal"):
+    _, federation, _ = export.load_state(folder)
+
+    def file(client):
+        of = None if view == "server" else client
+        path = tmp_path / f"{of}.npz"
+        export.export(folder, of, path)
+        return path
+
+    told = np.load(folder / "per_client.npz")[f"{view}/test/accuracy"][-1]
+    np.testing.assert_allclose(accuracies(folder, file, federation), told, rtol=1e-6)
+
+
+def test_a_model_and_prototypes_predict_and_the_model_has_a_landscape(tmp_path):
+    folder = finished(tmp_path / "run", "fedproto")
+    assert_scores_as_reported(folder, tmp_path)
+    task = export.load_task(folder, 1)
+    foreign = export.load_params(tmp_path / "0.npz")
+    row = Batch.of_rows(np.zeros((1, 8, 8, 1)))
+    with pytest.raises(ValueError, match=r"w/body/.* is \(8,\), expected \(5,\); give"):
+        task.predict(foreign, row)
+    for client in (-1, 6):
+        with pytest.raises(ValueError, match=f"client is {client}; this run has"):
+            export.load_task(folder, client)
+    part = landscape.Finished(folder).architectures()[1]
+    for place, client in enumerate(part.ids):
+        own = export.personal_model(folder, int(client)).w
+        assert_close(tree.take(part.models(), place), own)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("method", "changes"),
+    [
+        ("heterofl", {"models": "heterofl_c,heterofl_e"}),
+        ("fedgkt", {}),
+        ("fedtgp", {}),
+        ("fedma", {"models": [], "model": "mlp:hidden=(4,)", "hyper": {"growth": 2}}),
+    ],
+)
+def test_other_records_predict_as_well(tmp_path, method, changes):
+    folder = finished(tmp_path / "run", method, **changes)
+    assert_scores_as_reported(folder, tmp_path)
+
+
+@pytest.mark.slow
+def test_a_server_with_the_largest_model_predicts(tmp_path):
+    folder = finished(tmp_path / "run", "heterofl", models="heterofl_c,heterofl_e")
+    assert_scores_as_reported(folder, tmp_path, "server")
+
+
+@pytest.mark.slow
+def test_a_model_of_another_form_has_no_landscape(tmp_path):
+    changes = {"models": [], "model": "mlp:hidden=(4,)", "hyper": {"growth": 2}}
+    folder = finished(tmp_path / "run", "fedma", **changes)
+    with pytest.raises(ValueError, match="'fedma', which judges clients by another"):
+        landscape.Finished(folder).models()
