@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from pfljax import engine, selection
+from pfljax.algorithms.bayesian.pfedvem import pfedvem
 from pfljax.algorithms.clustering.ifca import ifca
 from pfljax.algorithms.decoupling.fedper import fedper
 from pfljax.algorithms.decoupling.fedrep import fedrep
@@ -119,6 +120,11 @@ def test_fedrep_without_head_epochs_never_trains_a_head():
     toy.assert_same(heads, jnp.broadcast_to(heads[:1], heads.shape))
     trained = last(fedrep(TASK, LOCAL, head_epochs=1)).clients["head"]
     assert not np.allclose(trained, heads)
+
+
+def test_pfedvem_without_a_head_is_fedavg(averaged):
+    task = regrouped("body")
+    toy.assert_close(last(pfedvem(task, LOCAL), task).server, averaged.server, 1e-6)
 
 
 def test_apfl_of_own_weight_one_is_local_training(trained_alone):

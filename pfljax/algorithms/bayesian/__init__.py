@@ -1,0 +1,1 @@
+"""Clients keep a distribution over the parameters of a model."""

@@ -1,0 +1,186 @@
+"""A Gaussian over the leaves of a model: all coordinates are independent.
+
+    Gaussian   N(mean, std^2), where std = softplus(spread) is positive at any spread
+    Natural    precision = 1 / std^2, and shift = precision mean: sums and differences
+               of these are products and quotients of densities
+
+Running statistics (`core.statistics`) are not random. They stay in `mean` and `shift`
+as they are, and `spread` and `precision` have None in their place.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from pfljax.core import statistics, tree
+from pfljax.core.types import Array, Batch, Key, Params
+
+LEAST = 1e-18  # of std: its square, and that of 1 / std, are numbers in float32
+
+
+class Gaussian(NamedTuple):
+    """Independent normal coordinates, in the numbers that an optimizer steps."""
+
+    mean: Params
+    spread: Params
+
+
+class Natural(NamedTuple):
+    """A Gaussian, or a factor of one, in natural parameters."""
+
+    shift: Params
+    precision: Params
+
+
+class Ensemble(NamedTuple):
+    """A model of which some leaves are drawn several times."""
+
+    fixed: Any  # the other leaves, None where a leaf is drawn
+    drawn: Any  # leaves [S, ...], None where a leaf is fixed
+
+
+def around(mean: Params, std: Any) -> Gaussian:
+    """N(mean, std^2), of one positive std f32[] for all coordinates."""
+
+    def constant(leaf: Array) -> Array:
+        return jnp.full_like(leaf, _spread_of(std))
+
+    return Gaussian(mean, jax.tree.map(constant, tree.parameters(mean)))
+
+
+def std(q: Gaussian) -> Params:
+    """The standard deviation of each coordinate."""
+
+    def positive(leaf: Array) -> Array:
+        return jnp.maximum(jax.nn.softplus(leaf), LEAST)
+
+    return jax.tree.map(positive, q.spread)
+
+
+def _spread_of(std: Any) -> Any:
+    """The number whose softplus is std: log(exp(std) - 1), without an overflow."""
+    return std + jnp.log(-jnp.expm1(-std))
+
+
+def noise(key: Key, like: Params, count: int) -> Params:
+    """Standard normal numbers, leaves [count, ...] of the shapes of `like`."""
+    leaves, structure = jax.tree.flatten(like)
+    keys = jax.random.split(key, len(leaves))
+    drawn = []
+    for leaf, leaf_key in zip(leaves, keys, strict=True):
+        shape = (count, *leaf.shape)
+        drawn.append(jax.random.normal(leaf_key, shape, leaf.dtype))
+    return jax.tree.unflatten(structure, drawn)
+
+
+def draws(q: Gaussian, key: Key, count: int) -> Params:
+    """`count` draws mean + std noise, stacked; gradients reach mean and spread."""
+    fixed, random = tree.split(q.mean, statistics.chosen(q.mean))
+
+    def moved(mean: Array, deviation: Array, unit: Array) -> Array:
+        return mean + deviation * unit
+
+    def repeated(leaf: Array) -> Array:
+        # Each draw gives a statistic its whole change as a gradient: the sum over
+        # draws has to be their mean.
+        still = jax.lax.stop_gradient(leaf)
+        shared = still + (leaf - still) / count
+        return jnp.broadcast_to(shared, (count, *leaf.shape))
+
+    drawn = jax.tree.map(moved, random, std(q), noise(key, random, count))
+    return tree.merge(drawn, jax.tree.map(repeated, fixed))
+
+
+def expected(
+    value: Callable[[Params], Array],
+    q: Gaussian,
+    key: Key,
+    count: int,
+) -> Array:
+    """The mean of `value` over `count` draws, whose gradient is reparametrised."""
+    # By its size, for a model may have no random leaf.
+    values = jax.vmap(value, axis_size=count)(draws(q, key, count))
+    return jnp.mean(values, 0)
+
+
+def kl(q: Gaussian, p: Gaussian) -> Array:
+    """KL(q || p) = sum log(s_p / s_q) + (s_q^2 + (m_q - m_p)^2) / (2 s_p^2) - 1/2."""
+
+    def of_leaves(mean: Array, std: Array, center: Array, scale: Array) -> Array:
+        ratio = std / scale
+        away = (mean - center) / scale
+        # The ratio alone is squared: its logarithm would overflow otherwise.
+        return jnp.sum((ratio**2 + away**2 - 1) / 2 - jnp.log(ratio))
+
+    means = tree.parameters(q.mean), tree.parameters(p.mean)
+    terms = jax.tree.map(of_leaves, means[0], std(q), means[1], std(p))
+    return sum(jax.tree.leaves(terms), jnp.float32(0))
+
+
+def size(q: Gaussian) -> int:
+    """How many coordinates are random."""
+    return sum(leaf.size for leaf in jax.tree.leaves(q.spread))
+
+
+def natural(q: Gaussian) -> Natural:
+    """The natural parameters of a Gaussian."""
+
+    def inverse_square(deviation: Array) -> Array:
+        return deviation**-2
+
+    precision = jax.tree.map(inverse_square, std(q))
+    return of_precision(q.mean, precision)
+
+
+def of_precision(mean: Params, precision: Params) -> Natural:
+    """The natural parameters of N(mean, 1 / precision)."""
+    fixed, random = tree.split(mean, statistics.chosen(mean))
+    shift = jax.tree.map(jnp.multiply, precision, random)
+    return Natural(tree.merge(shift, fixed), precision)
+
+
+def gaussian(factor: Natural) -> Gaussian:
+    """The Gaussian of these natural parameters, of positive precision."""
+    fixed, shift = tree.split(factor.shift, statistics.chosen(factor.shift))
+
+    def of_leaf(precision: Array) -> Array:
+        return _spread_of(precision**-0.5)
+
+    mean = jax.tree.map(jnp.divide, shift, factor.precision)
+    spread = jax.tree.map(of_leaf, factor.precision)
+    return Gaussian(tree.merge(mean, fixed), spread)
+
+
+def judged(
+    q: Gaussian,
+    fixed: Any,
+    key: Key,
+    count: int,
+) -> Any:
+    """The model at the mean; with a `count`, an ensemble of so many draws.
+
+    `fixed` has the leaves that are not of q, None where they are.
+    """
+    if count == 0:
+        return tree.merge(fixed, q.mean)
+    return Ensemble(fixed=fixed, drawn=draws(q, key, count))
+
+
+def predicting(predict: Callable[[Any, Batch], Array]) -> Callable[[Any, Batch], Array]:
+    """`predict` of a model; of an ensemble log of the mean of its probabilities."""
+
+    def of_either(model: Any, batch: Batch) -> Array:
+        if not isinstance(model, Ensemble):
+            return predict(model, batch)
+
+        def log_probabilities(drawn: Any) -> Array:
+            logits = predict(tree.merge(model.fixed, drawn), batch)
+            return jax.nn.log_softmax(logits)
+
+        by_draw = jax.vmap(log_probabilities)(model.drawn)
+        return jax.nn.logsumexp(by_draw, 0) - math.log(len(by_draw))
+
+    return of_either
