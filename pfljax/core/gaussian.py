@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from pfljax.core import statistics, tree
 from pfljax.core.types import Array, Batch, Key, Params
@@ -62,7 +63,10 @@ def std(q: Gaussian) -> Params:
 
 def _spread_of(std: Any) -> Any:
     """The number whose softplus is std: log(exp(std) - 1), without an overflow."""
-    return std + jnp.log(-jnp.expm1(-std))
+    # Of a number on the host: programs would round it differently, and where two
+    # Gaussians are equal, Adam makes whole steps of a slope that is not quite 0.
+    numpy = np if isinstance(std, float) else jnp
+    return std + numpy.log(-numpy.expm1(-std))
 
 
 def noise(key: Key, like: Params, count: int) -> Params:
@@ -117,7 +121,8 @@ def kl(q: Gaussian, p: Gaussian) -> Array:
 
     means = tree.parameters(q.mean), tree.parameters(p.mean)
     terms = jax.tree.map(of_leaves, means[0], std(q), means[1], std(p))
-    return sum(jax.tree.leaves(terms), jnp.float32(0))
+    # Without a random leaf there would be nothing to stack.
+    return jnp.sum(jnp.stack([jnp.float32(0), *jax.tree.leaves(terms)]))
 
 
 def size(q: Gaussian) -> int:

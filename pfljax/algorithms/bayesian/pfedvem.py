@@ -1,4 +1,4 @@
-"""pFedVEM. Zhu, Ma, Blaschko, CVPR 2023, https://arxiv.org/abs/2305.12557 (Algorithm 1).
+"""pFedVEM. Zhu, Ma, Blaschko, CVPR 2023, https://arxiv.org/abs/2305.12557
 
     Server   w, the mean of the heads' prior; theta, the body
     Client   q_k = N(mu_k, sigma_k^2), this client's posterior of its head

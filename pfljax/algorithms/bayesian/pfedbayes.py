@@ -1,0 +1,89 @@
+"""pFedBayes. Zhang et al., ICML 2022, https://arxiv.org/abs/2206.07977
+
+    Server   w = N(mu, sigma^2), the prior of all
+    Client   q_k, this client's own posterior of the same form
+    Message  w                Upload  w_k, the prior after local training
+F_k(w) = min_q E_q[-log p(D_k)] + zeta KL(q || w), and the server minimises the mean of
+F_k. Both q_k, which goes on from round to round, and w_k, from w, go down that sum: q_k
+by the rows and the divergence, w_k by the divergence alone. The server takes the
+uniform mean of mu_k and of rho_k, where sigma = log(1 + exp(rho)). Client k is judged
+by q_k, or by w before it ever took part.
+
+Differs from the paper: both take one step a minibatch, at once; the sum is divided by
+n_k, so that its loss is that of a row. Both are stepped by an Adam that starts afresh
+each round, whatever optimizer there is: the slope of KL grows as 1 / sigma^2. Running
+statistics of w_k are those of q_k, for no row reaches w_k.
+"""
+
+import jax.numpy as jnp
+import optax
+
+from pfljax.algorithms.fedavg import fedavg
+from pfljax.core import aggregation, gaussian, statistics, tree
+from pfljax.core.keys import derive
+from pfljax.core.training import fit
+from pfljax.core.types import Algorithm, Local, Task
+from pfljax.registry import AtLeastOne, Count, NotNegative, Positive, checked
+
+
+@checked
+def pfedbayes(
+    task: Task,
+    local: Local,
+    *,
+    zeta: NotNegative = 10.0,
+    scale: Positive = 0.08,
+    posterior_lr: NotNegative = 1e-3,
+    samples: AtLeastOne = 1,
+    draws: Count = 0,
+) -> Algorithm:
+    """Builds pFedBayes; `zeta` = 0 leaves w as it is, and every q_k alone.
+
+    w and all q_k begin with the standard deviation `scale`, at the same means. Where
+    standard deviations stay at s, q_k is pulled to w as Ditto's v_k by zeta / (n_k
+    s^2). `posterior_lr` is Adam's rate. `samples` models are drawn a step. A client is
+    judged by the mean of q_k, or with `draws` by the mean probabilities of so many
+    draws of it.
+    """
+    adam = local._replace(learning_rate=posterior_lr, optimizer=optax.adam)
+
+    def loss(pair, batch, key):
+        q, _ = pair
+
+        def of_model(model):
+            return task.loss(model, batch, key)
+
+        # Derived, for the key itself is that of dropout.
+        return gaussian.expected(of_model, q, derive(key, "draws"), samples)
+
+    def train(turn, w, q, data):
+        rows = jnp.maximum(data.size, 1)
+
+        def penalty(pair):
+            q, w = pair
+            return zeta / rows * gaussian.kl(q, w)
+
+        pair, metrics = fit(loss, (q, w), data, turn, adam, penalty=penalty)
+        q, w = pair
+        return q, with_statistics_of(q, w), metrics
+
+    def judged(turn, q):
+        return gaussian.judged(q, None, derive(turn.key, "draws"), draws)
+
+    return fedavg(task, local)._replace(
+        init=lambda params, num_clients, key: gaussian.around(params, scale),
+        init_client=lambda params, client_id, key: gaussian.around(params, scale),
+        train=train,
+        aggregate=aggregation.averaging("uniform"),
+        server_model=lambda w: w.mean,
+        personal=lambda turn, w, q, data: judged(turn, q),
+        newcomer=lambda turn, w, data: judged(turn, w),
+        predict=gaussian.predicting(task.predict),
+        origin=lambda w, q, upload: with_statistics_of(q, w),
+    )
+
+
+def with_statistics_of(q, w):
+    """w, whose running statistics are those of q."""
+    theirs, _ = tree.split(q.mean, statistics.chosen(q.mean))
+    return w._replace(mean=tree.merge(theirs, tree.parameters(w.mean)))

@@ -1,0 +1,158 @@
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from flax import linen as nn
+
+from pfljax import models
+from pfljax.algorithms.bayesian.pfedbayes import pfedbayes
+from pfljax.algorithms.local import local as alone
+from pfljax.conformance import Case, toy
+from pfljax.core import gaussian, tree
+from pfljax.core.gaussian import Ensemble, Gaussian
+from pfljax.core.types import Batch, Local
+
+CONFORMANCE = [
+    Case("pfedbayes", bytes=(2 * toy.WHOLE, 2 * toy.WHOLE)),
+]
+
+TASK = toy.quadratic()
+KEY = jax.random.key(0)
+RATE, SCALE, ZETA = 0.05, 0.4, 3.0
+build = functools.partial(pfedbayes, scale=SCALE, zeta=ZETA, posterior_lr=RATE)
+
+
+@pytest.fixture
+def exact(monkeypatch):
+    """Noise of mean 0 and square 1: expectations of quadratics are exact."""
+
+    def signs(key, like, count):
+        sign = jnp.resize(jnp.asarray([1.0, -1.0]), count)
+        column = lambda leaf: sign.reshape(-1, *[1] * leaf.ndim)  # noqa: E731
+        return jax.tree.map(lambda leaf: column(leaf) * jnp.ones_like(leaf), like)
+
+    monkeypatch.setattr(gaussian, "noise", signs)
+
+
+def adam(x, slope, steps=3):
+    """Adam of optax' constants, from x [4, 3]."""
+    m, v = np.zeros_like(x), np.zeros_like(x)
+    for t in range(1, steps + 1):
+        g = slope(x)
+        m, v = 0.9 * m + 0.1 * g, 0.999 * v + 0.001 * g**2
+        x = x - RATE * (m / (1 - 0.9**t)) / (np.sqrt(v / (1 - 0.999**t)) + 1e-8)
+    return x
+
+
+def slopes(k, x):
+    """Of mu_q, rho_q, mu_w, rho_w, by the closed forms of E_q[F_k] and of KL."""
+    mu_q, rho_q, mu_w, rho_w = x
+    s_q, s_w = np.log1p(np.exp(rho_q)), np.log1p(np.exp(rho_w))
+    share, away = ZETA / toy.COUNTS[k], mu_q - mu_w
+    return np.stack(
+        [
+            toy.gradient(k, mu_q) + share * away / s_w**2,
+            (toy.A[k] * s_q + share * (s_q / s_w**2 - 1 / s_q)) / (1 + np.exp(-rho_q)),
+            -share * away / s_w**2,
+            share * (1 / s_w - (s_q**2 + away**2) / s_w**3) / (1 + np.exp(-rho_w)),
+        ]
+    )
+
+
+def rows_of(q):
+    """(means, spreads) of a Gaussian as vectors."""
+    return toy.flat(q.mean), toy.flat(q.spread)
+
+
+def test_pfedbayes_against_numpy(exact):
+    states, drawn = toy.quadratic_game(build, samples=2)
+    w = np.float64(rows_of(states[0].server))
+    q = np.float64(rows_of(states[0].clients))
+    np.testing.assert_array_equal(q[:, 2], w)  # all begin at the same
+    for ids, state in zip(drawn, states[1:], strict=True):
+        uploads = []
+        for k in ids:
+            pair = adam(np.r_[q[:, k], w], functools.partial(slopes, k))
+            q[:, k] = pair[:2]
+            uploads.append(pair[2:])
+        w = np.mean(uploads, axis=0)
+        found = rows_of(state.server), rows_of(state.clients)
+        np.testing.assert_allclose(found[0], w, rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(found[1], q, rtol=1e-4, atol=1e-4)
+
+
+def test_equal_distributions_do_not_pull_each_other():
+    """Of rows without a loss: else Adam would make whole steps of rounding."""
+    local = toy.full_batch()
+    still = TASK._replace(loss=lambda params, batch, key: 0 * batch.mask.sum())
+    states, _ = toy.play(build(still, local), still, local, toy.noisy_clients(), 1)
+    toy.assert_same(states[0].clients, states[1].clients)
+    toy.assert_close(states[0].server, states[1].server, 1e-6)
+
+
+def test_without_divergence_w_rests_and_points_train_alone():
+    """zeta = 0, of clients whose draws are their means."""
+    data = toy.noisy_clients()
+    local = Local(RATE, batch_size=4, epochs=2, optimizer=optax.adam)
+    method = build(TASK, local, zeta=0.0, scale=1e-12)
+    states, _ = toy.play(method, TASK, local, data, cohort=5)
+    toy.assert_same(states[0].server, states[-1].server)
+    wanted, _ = toy.play(alone(TASK, local), TASK, local, data, cohort=5)
+    toy.assert_close(states[-1].clients.mean, wanted[-1].clients)
+
+
+def test_a_client_is_judged_by_its_own_posterior_and_a_newcomer_by_w():
+    w = gaussian.around(toy.unflat([1.0, -2, 3]), 0.5)
+    q = gaussian.around(toy.unflat([0.0, 1, 2]), 0.5)
+    batch = Batch.of_rows(jnp.ones((2, 4)))
+    method = build(TASK, toy.full_batch())
+    judged = method.personal(toy.turn(KEY), w, q, None)
+    toy.assert_same(judged, q.mean)
+    toy.assert_same(method.newcomer(toy.turn(KEY), w, None), w.mean)
+    toy.assert_same(method.server_model(w), w.mean)
+    method = build(TASK, toy.full_batch(), draws=5)
+    drawn = method.personal(toy.turn(KEY), w, q, None)
+    assert isinstance(drawn, Ensemble)
+    heads = toy.flat(drawn.drawn)
+    assert heads.shape == (5, 3)
+    wanted = jax.nn.softmax(heads).mean(0)
+    found = np.exp(method.predict(drawn, batch))
+    np.testing.assert_allclose(found[0], wanted, rtol=1e-5)
+
+
+@pytest.mark.slow
+def test_w_is_sent_with_the_statistics_of_the_posterior():
+    body = nn.Sequential([nn.Dense(4), nn.BatchNorm(momentum=0.9), nn.relu])
+    task = toy.traced_once(models.task(models.Network(body, nn.Dense(3)), (3,)))
+    method = pfedbayes(task, Local(0.1, batch_size=4, epochs=1))
+    w = method.init(task.init(KEY), 4, KEY)
+    data = toy.one(toy.ragged()[0], 1)
+    train = jax.jit(method.train)
+    q, upload, _ = train(toy.turn(KEY, 0, 5, 1), w, w, data)
+    name = "body/layers_1/batch_stats/mean"
+    sent = tree.paths(upload.mean)[name]
+    np.testing.assert_array_equal(sent, tree.paths(q.mean)[name])
+    assert np.abs(sent).max() > 1e-3
+    origin = tree.paths(method.origin(w, q, upload).mean)
+    np.testing.assert_array_equal(origin[name], sent)
+    kernel = "body/layers_0/kernel"
+    np.testing.assert_array_equal(origin[kernel], tree.paths(w.mean)[kernel])
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "expected"),
+    [
+        ("scale", -1.0, "a finite number > 0"),
+        ("zeta", -1.0, "a finite number >= 0"),
+        ("posterior_lr", -0.1, "a finite number >= 0"),
+        ("samples", 0, "at least 1"),
+    ],
+)
+def test_bad_options_are_told_at_once(option, value, expected):
+    with pytest.raises(ValueError, match=expected) as told:
+        pfedbayes(TASK, toy.full_batch(), **{option: value})
+    assert option in str(told.value)
+    assert "\n" not in str(told.value)
