@@ -130,19 +130,16 @@ def size(q: Gaussian) -> int:
     return sum(leaf.size for leaf in jax.tree.leaves(q.spread))
 
 
-def natural(q: Gaussian) -> Natural:
-    """The natural parameters of a Gaussian."""
+def natural(q: Gaussian, least: Params | None = None) -> Natural:
+    """The natural parameters of a Gaussian; of a precision not below `least`."""
 
     def inverse_square(deviation: Array) -> Array:
         return deviation**-2
 
     precision = jax.tree.map(inverse_square, std(q))
-    return of_precision(q.mean, precision)
-
-
-def of_precision(mean: Params, precision: Params) -> Natural:
-    """The natural parameters of N(mean, 1 / precision)."""
-    fixed, random = tree.split(mean, statistics.chosen(mean))
+    if least is not None:
+        precision = jax.tree.map(jnp.maximum, precision, least)
+    fixed, random = tree.split(q.mean, statistics.chosen(q.mean))
     shift = jax.tree.map(jnp.multiply, precision, random)
     return Natural(tree.merge(shift, fixed), precision)
 

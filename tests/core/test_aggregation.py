@@ -27,12 +27,13 @@ def trimmed(leaf):
     ("reducer", "oracle"),
     [
         (aggregation.mean, lambda leaf: np.average(leaf, axis=0, weights=WEIGHT)),
+        (aggregation.total, lambda leaf: np.tensordot(WEIGHT, leaf, 1)),
         (aggregation.median, lambda leaf: np.median(leaf[HERE], axis=0)),
         (aggregation.trimmed_mean(0.0), lambda leaf: leaf[HERE].mean(0)),
         (aggregation.trimmed_mean(0.3), trimmed),
         (aggregation.krum(0, chosen=5), lambda leaf: leaf[HERE].mean(0)),
     ],
-    ids=["mean", "median", "trim 0", "trim 0.3", "krum of all"],
+    ids=["mean", "total", "median", "trim 0", "trim 0.3", "krum of all"],
 )
 def test_reducers_against_numpy(reducer, oracle):
     found = reduced(reducer)

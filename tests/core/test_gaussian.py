@@ -67,6 +67,22 @@ def test_kl_is_zero_of_equals_alone_where_its_slope_is_zero():
     assert float(KL(q, of(M_P, S_P))[0]) > 1
 
 
+def test_kl_of_one_std_is_half_a_square_distance():
+    q, p = (gaussian.around(toy.unflat(mean), 0.2) for mean in (M_Q, M_P))
+    expected = ((M_Q - M_P) ** 2).sum() / (2 * 0.2**2)
+    assert float(KL(q, p)[0]) == pytest.approx(expected, rel=1e-5)
+
+
+def test_the_nearest_of_two_has_their_moments():
+    """The mean of the means; of the variances with the squares of the distances."""
+    mean = (M_Q + M_P) / 2
+    variance = (S_Q**2 + S_P**2 + (M_Q - mean) ** 2 + (M_P - mean) ** 2) / 2
+    nearest = of(mean, variance**0.5)
+    pulls = [KL(each, nearest)[1][1] for each in (of(M_Q, S_Q), of(M_P, S_P))]
+    for leaf in toy.arrays(tree.add(*pulls)):
+        np.testing.assert_allclose(leaf, 0, atol=1e-5)
+
+
 def test_kl_is_the_mean_of_the_ratio_of_densities():
     """Of 20,000 draws of q, with densities by NumPy."""
     q = of(M_Q, S_Q)
@@ -111,6 +127,9 @@ def test_sums_of_natural_parameters_are_products():
     )
     quotient = gaussian.gaussian(tree.sub(product, factors[1]))
     toy.assert_close(quotient, of(M_Q, S_Q), 1e-4)
+    surer = gaussian.natural(of(M_Q, S_Q), factors[1].precision)
+    wanted = gaussian.natural(of(M_Q, np.minimum(S_Q, S_P)))
+    toy.assert_close(surer, wanted)
 
 
 def test_an_ensemble_predicts_the_mean_of_probabilities():

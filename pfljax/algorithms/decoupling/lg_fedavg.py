@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 
 from pfljax.algorithms.decoupling.fedper import fedper
-from pfljax.core import tree
+from pfljax.core import aggregation, tree
 from pfljax.core.types import Algorithm, Local, Task
 from pfljax.registry import Count, checked
 
@@ -142,12 +142,8 @@ def with_mean_body(method: Algorithm) -> Algorithm:
 
 def summed(server, uploads, cohort):
     """(sum of the bodies, how many they are) after a round's changes."""
-
     # By the mask alone: a client drawn twice has one body.
-    def over_cohort(leaf):
-        return jnp.tensordot(cohort.mask, leaf, 1, precision="highest")
-
-    change = jax.tree.map(over_cohort, uploads.change)
+    change = aggregation.total(uploads.change, cohort.mask)
     newcomers = jnp.sum(uploads.is_new * cohort.mask)
     return tree.add(server.total, change), server.count + newcomers
 

@@ -12,7 +12,7 @@ from pfljax.algorithms.bayesian.pfedbayes import pfedbayes
 from pfljax.algorithms.local import local as alone
 from pfljax.conformance import Case, toy
 from pfljax.core import gaussian, tree
-from pfljax.core.gaussian import Ensemble, Gaussian
+from pfljax.core.gaussian import Ensemble
 from pfljax.core.types import Batch, Local
 
 CONFORMANCE = [

@@ -1,0 +1,160 @@
+"""VIRTUAL. Corinzia, Beuret, Buhmann, 2019, https://arxiv.org/abs/1906.06268
+
+    Server   s, the posterior of the shared parameters
+    Client   t_k, its factor of s; q_k, its posterior of private ones; a gate g_k
+    Message  s                Upload  what has changed of s
+In natural parameters, where products are sums, s = sum_k c t_k with c = 1 / C, for C
+clients. Client k puts the prior's share in the place of its own factor: the cavity
+prior is  p = s - c t_k + c N(0, 1).  From q = s it goes down
+E[f_k] + kl_weight / n_k (KL(q || p) + KL(q_k || N(0, 1))),
+where logits are those of q and g_k times those of the private model. The change is
+damping (q - s): it is sent, and t_k takes it over c. The server adds the changes. A
+factor is never less precise than the prior's share: where q is less precise than p it
+takes p's precision. Client k is judged by s and its private path; who never took part,
+and the server, without that path.
+
+Differs from the paper: the paths join at the logits, not at every layer, and c counts
+clients, not rows. Both parts of s = sum_k c t_k are damped alike. Steps are those of an
+Adam that starts afresh each round, on means and spreads. Running statistics are
+averaged.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from pfljax.algorithms.fedavg import fedavg
+from pfljax.core import aggregation, gaussian, lateral, statistics, tree
+from pfljax.core.gaussian import Gaussian, Natural
+from pfljax.core.keys import derive
+from pfljax.core.lateral import Lateral
+from pfljax.core.training import fit
+from pfljax.core.types import Algorithm, Array, Local, Task
+from pfljax.registry import Count, NotNegative, Share, checked
+
+STD = 0.05  # of the first posteriors
+
+
+class Client(NamedTuple):
+    """What a client keeps; without a private path `own` has no leaves."""
+
+    site: Natural
+    own: Gaussian
+    gate: Array  # f32[K]
+
+
+@checked
+def virtual(
+    task: Task,
+    local: Local,
+    *,
+    kl_weight: NotNegative = 1e-2,
+    damping: Share = 0.1,
+    private: bool = True,
+    posterior_lr: NotNegative = 1e-3,
+    draws: Count = 0,
+) -> Algorithm:
+    """Builds VIRTUAL; of one client without `private` it is Bayes by backprop.
+
+    `damping` is the share of a change that is made; with 1 / M of M clients a round,
+    and precisions that stay, the server's means are those of uniform FedAvg.
+    `posterior_lr` is Adam's rate. Clients are judged by means, or with `draws` by the
+    mean probabilities of so many draws.
+    """
+    adam = local._replace(learning_rate=posterior_lr, optimizer=optax.adam)
+
+    def init(params, num_clients, key):
+        return gaussian.natural(gaussian.around(params, STD))
+
+    def init_client(params, client_id, key):
+        own = task.init(derive(key, "private")) if private else ()
+        shape = (task.num_classes,)
+        return Client(
+            site=tree.parameters(init(params, 1, key)),
+            own=gaussian.around(own, STD),
+            gate=jax.random.uniform(derive(key, "gate"), shape, maxval=0.1),
+        )
+
+    def train(turn, s, client, data):
+        share = 1 / turn.num_clients
+        p = cavity_prior(s, client.site, share)
+        standard = gaussian.around(tree.zeros(client.own.mean), 1.0)
+        priors = paths(gaussian.gaussian(p), standard)
+        weight = kl_weight / jnp.maximum(data.size, 1)
+
+        def loss(trained, batch, key):
+            return expected_loss(task, *trained, batch, key)
+
+        def penalty(trained):
+            return weight * gaussian.kl(trained[0], priors)
+
+        start = paths(gaussian.gaussian(s), client.own), client.gate
+        trained, metrics = fit(loss, start, data, turn, adam, penalty=penalty)
+        (mean, spread), gate = trained
+        change = damped(Gaussian(mean.shared, spread.shared), s, p, damping)
+        site = tree.axpy(1 / share, tree.parameters(change), client.site)
+        own = Gaussian(mean.own, spread.own)
+        return Client(site=site, own=own, gate=gate), change, metrics
+
+    def judged(turn, s, own, gate):
+        q = paths(gaussian.gaussian(s), own)
+        fixed = Lateral(shared=None, own=None, gate=gate)
+        return gaussian.judged(q, fixed, derive(turn.key, "draws"), draws)
+
+    def newcomer(turn, s, data):
+        unseen = init_client(gaussian.gaussian(s).mean, turn.id, turn.key)
+        return judged(turn, s, unseen.own, tree.zeros(unseen.gate))
+
+    def predict(model, batch):
+        return lateral.logits(task, model, batch)
+
+    return fedavg(task, local)._replace(
+        init=init,
+        init_client=init_client,
+        train=train,
+        aggregate=aggregate,
+        server_model=lambda s: gaussian.gaussian(s).mean,
+        personal=lambda turn, s, client, data: judged(turn, s, *client[1:]),
+        newcomer=newcomer,
+        predict=gaussian.predicting(predict),
+        origin=lambda s, client, change: tree.zeros(change),
+    )
+
+
+def paths(shared, own):
+    """The Gaussian over both paths."""
+    return Gaussian(*map(Lateral, shared, own))
+
+
+def expected_loss(task, q, gate, batch, key):
+    """The loss at one draw of both paths."""
+
+    def value(model):
+        return lateral.loss(task, model._replace(gate=gate), batch, key)
+
+    # Derived, for the key itself is that of dropout.
+    return gaussian.expected(value, q, derive(key, "draws"), 1)
+
+
+def cavity_prior(s, site, share):
+    """s with the prior's share in the place of this client's factor."""
+    standard = gaussian.natural(gaussian.around(tree.zeros(site.shift), 1.0))
+    other = tree.sub(standard, site)
+    return tree.axpy(share, other, tree.parameters(s))
+
+
+def damped(q, s, p, damping):
+    """The change of s that q makes, at least as precise as p."""
+    change = tree.sub(gaussian.natural(q, p.precision), s)
+    return statistics.scale(change, damping)
+
+
+def aggregate(s, changes, cohort):
+    """s with all changes; that of statistics is their mean."""
+    # By the mask alone: a client drawn twice has one factor.
+    summed = tree.parameters(aggregation.total(changes, cohort.mask))
+    mean = aggregation.mean(changes, aggregation.reported(cohort))
+    followed, _ = tree.split(mean, statistics.chosen(mean))
+    return tree.add(s, tree.merge(summed, followed))

@@ -1,0 +1,51 @@
+"""Two models of one task that are joined at their logits, by a gate a class.
+
+    logits = logits of shared + max(gate, 0) * logits of own
+Corinzia, Beuret, Buhmann, 2019, https://arxiv.org/abs/1906.06268, join every layer.
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+
+from pfljax.core.losses import cross_entropy
+from pfljax.core.types import Array, Batch, Key, Params, Task
+
+
+class Lateral(NamedTuple):
+    """Two paths to the logits; where `own` has no leaves, the shared one alone."""
+
+    shared: Params
+    own: Params
+    gate: Any = None  # f32[K], None where it stands beside the model
+
+
+def logits(
+    task: Task,
+    model: Any,
+    batch: Batch,
+    key: Key | None = None,
+) -> Array:
+    """Logits [B, K] of both paths, or of a model of the task alone."""
+    if not isinstance(model, Lateral):
+        return task.logits(model, batch, key)
+    of_shared = task.logits(model.shared, batch, key)
+    if not _has_own(model):
+        return of_shared
+    return of_shared + jax.nn.relu(model.gate) * task.logits(model.own, batch, key)
+
+
+def loss(
+    task: Task,
+    model: Lateral,
+    batch: Batch,
+    key: Key,
+) -> Array:
+    """The cross-entropy of both paths, or the task's own loss of the shared one."""
+    if not _has_own(model):
+        return task.loss(model.shared, batch, key)
+    return cross_entropy(logits(task, model, batch, key), batch)
+
+
+def _has_own(model: Lateral) -> bool:
+    return bool(jax.tree.leaves(model.own))
