@@ -3,10 +3,12 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
 from pfljax import engine, selection
 from pfljax.algorithms.bayesian.pfedvem import pfedvem
+from pfljax.algorithms.bayesian.virtual import virtual
 from pfljax.algorithms.clustering.ifca import ifca
 from pfljax.algorithms.decoupling.fedper import fedper
 from pfljax.algorithms.decoupling.fedrep import fedrep
@@ -125,6 +127,16 @@ def test_fedrep_without_head_epochs_never_trains_a_head():
 def test_pfedvem_without_a_head_is_fedavg(averaged):
     task = regrouped("body")
     toy.assert_close(last(pfedvem(task, LOCAL), task).server, averaged.server, 1e-6)
+
+
+def test_virtual_of_points_without_divergence_is_uniform_fedavg(monkeypatch):
+    """Damped by 1 / M, for the server adds the changes of M clients."""
+    monkeypatch.setattr("pfljax.algorithms.bayesian.virtual.STD", 1e-15)
+    adam = SGD._replace(optimizer=optax.adam)
+    options = {"kl_weight": 0.0, "damping": 1 / COHORT, "posterior_lr": 0.1}
+    method = virtual(TASK, SGD, private=False, **options)
+    found = method.server_model(last(method, local=SGD).server)
+    toy.assert_close(found, last(uniform(TASK, adam), local=adam).server)
 
 
 def test_apfl_of_own_weight_one_is_local_training(trained_alone):

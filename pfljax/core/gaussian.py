@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.flatten_util import ravel_pytree
 
 from pfljax.core import statistics, tree
 from pfljax.core.types import Array, Batch, Key, Params
@@ -71,13 +72,10 @@ def _spread_of(std: Any) -> Any:
 
 def noise(key: Key, like: Params, count: int) -> Params:
     """Standard normal numbers, leaves [count, ...] of the shapes of `like`."""
-    leaves, structure = jax.tree.flatten(like)
-    keys = jax.random.split(key, len(leaves))
-    drawn = []
-    for leaf, leaf_key in zip(leaves, keys, strict=True):
-        shape = (count, *leaf.shape)
-        drawn.append(jax.random.normal(leaf_key, shape, leaf.dtype))
-    return jax.tree.unflatten(structure, drawn)
+    # One vector of all leaves: a program for each would take long to compile.
+    flat, unravel = ravel_pytree(like)
+    drawn = jax.random.normal(key, (count, flat.size), flat.dtype)
+    return jax.vmap(unravel)(drawn)
 
 
 def draws(q: Gaussian, key: Key, count: int) -> Params:
