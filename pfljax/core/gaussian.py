@@ -117,10 +117,12 @@ def kl(q: Gaussian, p: Gaussian) -> Array:
         # The ratio alone is squared: its logarithm would overflow otherwise.
         return jnp.sum((ratio**2 + away**2 - 1) / 2 - jnp.log(ratio))
 
-    means = tree.parameters(q.mean), tree.parameters(p.mean)
-    terms = jax.tree.map(of_leaves, means[0], std(q), means[1], std(p))
+    mean = tree.parameters(q.mean)
+    center = tree.parameters(p.mean)
+    by_leaf = jax.tree.map(of_leaves, mean, std(q), center, std(p))
     # Without a random leaf there would be nothing to stack.
-    return jnp.sum(jnp.stack([jnp.float32(0), *jax.tree.leaves(terms)]))
+    terms = [jnp.float32(0), *jax.tree.leaves(by_leaf)]
+    return jnp.sum(jnp.stack(terms))
 
 
 def size(q: Gaussian) -> int:

@@ -64,19 +64,6 @@ def pfedvem(
         head, _ = tree.split(params, in_head)
         return gaussian.around(head, scale)
 
-    def train(turn, server, q, data):
-        w, body = tree.split(server, in_head)
-        # Before the head moves, as it comes to the server too.
-        measured = confidence(q, w)
-        q = train_head(turn, body, w, measured["tau"], q, data)
-
-        def loss(body, batch, key):
-            return head_loss(task, body, q, batch, key, samples)
-
-        body, metrics = fit(loss, body, data, turn, local)
-        params = tree.merge(body, q.mean)
-        return q, Upload(params, measured["tau"]), metrics | measured
-
     def aggregate(server, uploads, cohort):
         heads, bodies = tree.split(uploads.params, in_head)
         weight = uploads.tau * aggregation.reported(cohort)
@@ -99,7 +86,7 @@ def pfedvem(
 
     return fedavg(task, local)._replace(
         init_client=init_client,
-        train=train,
+        train=training(task, local, samples, train_head),
         aggregate=aggregate,
         personal=lambda turn, server, q, data: judged(turn, server, q),
         newcomer=newcomer,
@@ -107,6 +94,26 @@ def pfedvem(
         origin=origin,
         parts=("body", "head"),
     )
+
+
+def training(task, local, samples, train_head):
+    """The `train` of pFedVEM."""
+    in_head = tree.labelled(task.groups, "head")
+
+    def train(turn, server, q, data):
+        w, body = tree.split(server, in_head)
+        # Before the head moves, as it comes to the server too.
+        measured = confidence(q, w)
+        q = train_head(turn, body, w, measured["tau"], q, data)
+
+        def loss(body, batch, key):
+            return head_loss(task, body, q, batch, key, samples)
+
+        body, metrics = fit(loss, body, data, turn, local)
+        params = tree.merge(body, q.mean)
+        return q, Upload(params, measured["tau"]), metrics | measured
+
+    return train
 
 
 def confidence(q, w):

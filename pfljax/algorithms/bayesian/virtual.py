@@ -19,6 +19,7 @@ Adam that starts afresh each round, on means and spreads. Running statistics are
 averaged.
 """
 
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -77,6 +78,31 @@ def virtual(
             gate=jax.random.uniform(derive(key, "gate"), shape, maxval=0.1),
         )
 
+    def judged(turn, s, own, gate):
+        q = paths(gaussian.gaussian(s), own)
+        fixed = Lateral(shared=None, own=None, gate=gate)
+        return gaussian.judged(q, fixed, derive(turn.key, "draws"), draws)
+
+    def newcomer(turn, s, data):
+        unseen = init_client(gaussian.gaussian(s).mean, turn.id, turn.key)
+        return judged(turn, s, unseen.own, tree.zeros(unseen.gate))
+
+    return fedavg(task, local)._replace(
+        init=init,
+        init_client=init_client,
+        train=training(task, adam, kl_weight, damping),
+        aggregate=aggregate,
+        server_model=lambda s: gaussian.gaussian(s).mean,
+        personal=lambda turn, s, client, data: judged(turn, s, *client[1:]),
+        newcomer=newcomer,
+        predict=gaussian.predicting(partial(lateral.logits, task)),
+        origin=lambda s, client, change: tree.zeros(change),
+    )
+
+
+def training(task, adam, kl_weight, damping):
+    """The `train` of VIRTUAL."""
+
     def train(turn, s, client, data):
         share = 1 / turn.num_clients
         p = cavity_prior(s, client.site, share)
@@ -85,7 +111,7 @@ def virtual(
         weight = kl_weight / jnp.maximum(data.size, 1)
 
         def loss(trained, batch, key):
-            return expected_loss(task, *trained, batch, key)
+            return expected_loss(task, trained, batch, key)
 
         def penalty(trained):
             return weight * gaussian.kl(trained[0], priors)
@@ -98,38 +124,18 @@ def virtual(
         own = Gaussian(mean.own, spread.own)
         return Client(site=site, own=own, gate=gate), change, metrics
 
-    def judged(turn, s, own, gate):
-        q = paths(gaussian.gaussian(s), own)
-        fixed = Lateral(shared=None, own=None, gate=gate)
-        return gaussian.judged(q, fixed, derive(turn.key, "draws"), draws)
-
-    def newcomer(turn, s, data):
-        unseen = init_client(gaussian.gaussian(s).mean, turn.id, turn.key)
-        return judged(turn, s, unseen.own, tree.zeros(unseen.gate))
-
-    def predict(model, batch):
-        return lateral.logits(task, model, batch)
-
-    return fedavg(task, local)._replace(
-        init=init,
-        init_client=init_client,
-        train=train,
-        aggregate=aggregate,
-        server_model=lambda s: gaussian.gaussian(s).mean,
-        personal=lambda turn, s, client, data: judged(turn, s, *client[1:]),
-        newcomer=newcomer,
-        predict=gaussian.predicting(predict),
-        origin=lambda s, client, change: tree.zeros(change),
-    )
+    return train
 
 
 def paths(shared, own):
     """The Gaussian over both paths."""
-    return Gaussian(*map(Lateral, shared, own))
+    mean = Lateral(shared.mean, own.mean)
+    return Gaussian(mean, Lateral(shared.spread, own.spread))
 
 
-def expected_loss(task, q, gate, batch, key):
+def expected_loss(task, trained, batch, key):
     """The loss at one draw of both paths."""
+    q, gate = trained
 
     def value(model):
         return lateral.loss(task, model._replace(gate=gate), batch, key)
