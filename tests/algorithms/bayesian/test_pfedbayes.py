@@ -25,18 +25,6 @@ RATE, SCALE, ZETA = 0.05, 0.4, 3.0
 build = functools.partial(pfedbayes, scale=SCALE, zeta=ZETA, posterior_lr=RATE)
 
 
-@pytest.fixture
-def exact(monkeypatch):
-    """Noise of mean 0 and square 1: expectations of quadratics are exact."""
-
-    def signs(key, like, count):
-        sign = jnp.resize(jnp.asarray([1.0, -1.0]), count)
-        column = lambda leaf: sign.reshape(-1, *[1] * leaf.ndim)  # noqa: E731
-        return jax.tree.map(lambda leaf: column(leaf) * jnp.ones_like(leaf), like)
-
-    monkeypatch.setattr(gaussian, "noise", signs)
-
-
 def adam(x, slope, steps=3):
     """Adam of optax' constants, from x [4, 3]."""
     m, v = np.zeros_like(x), np.zeros_like(x)

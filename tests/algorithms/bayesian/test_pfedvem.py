@@ -24,18 +24,6 @@ IN_HEAD = tree.labelled(TASK.groups, "head")
 build = functools.partial(pfedvem, head_steps=STEPS, head_lr=RATE, scale=SCALE)
 
 
-@pytest.fixture
-def exact(monkeypatch):
-    """Noise of mean 0 and square 1: expectations of quadratics are exact."""
-
-    def signs(key, like, count):
-        sign = jnp.resize(jnp.asarray([1.0, -1.0]), count)
-        column = lambda leaf: sign.reshape(-1, *[1] * leaf.ndim)  # noqa: E731
-        return jax.tree.map(lambda leaf: column(leaf) * jnp.ones_like(leaf), like)
-
-    monkeypatch.setattr(gaussian, "noise", signs)
-
-
 def head_steps(k, mu, pi, w, steps=STEPS):
     """(mu, pi, tau) of client k: closed forms of tau and of both slopes."""
     square = np.log1p(np.exp(pi)) ** 2

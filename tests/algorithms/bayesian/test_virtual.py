@@ -28,16 +28,9 @@ build = functools.partial(
 
 
 @pytest.fixture
-def exact(monkeypatch):
-    """Expectations over two draws, of mean 0 and square 1: exact of quadratics."""
-
-    def signs(key, like, count):
-        sign = jnp.resize(jnp.asarray([1.0, -1.0]), count)
-        column = lambda leaf: sign.reshape(-1, *[1] * leaf.ndim)  # noqa: E731
-        return jax.tree.map(lambda leaf: column(leaf) * jnp.ones_like(leaf), like)
-
+def two_draws(exact, monkeypatch):
+    """Expectations over two draws in the place of one."""
     expected = gaussian.expected
-    monkeypatch.setattr(gaussian, "noise", signs)
     monkeypatch.setattr(
         gaussian, "expected", lambda value, q, key, count: expected(value, q, key, 2)
     )
@@ -67,7 +60,7 @@ def vectors(factor):
     return np.stack([toy.flat(factor.shift), toy.flat(factor.precision)])
 
 
-def test_virtual_against_numpy(exact):
+def test_virtual_against_numpy(two_draws):
     """Shift and precision are rows; c = 1 / 4, and N(0, 1) is (0, 1)."""
     states, drawn = toy.quadratic_game(build)
     s = np.float64(vectors(states[0].server))
@@ -89,7 +82,7 @@ def test_virtual_against_numpy(exact):
 
 
 @pytest.mark.slow
-def test_the_server_comes_to_the_exact_posterior_of_all_rows(exact):
+def test_the_server_comes_to_the_exact_posterior_of_all_rows(two_draws):
     """Of Gaussian clients: precision 1 + sum n a, and the mean of the minima by it."""
     local = toy.full_batch(epochs=10)
     method = virtual(
@@ -160,7 +153,6 @@ def test_a_client_is_judged_with_its_path_and_a_newcomer_without():
     np.testing.assert_allclose(total, 1, rtol=1e-5)
 
 
-@pytest.mark.slow
 def test_one_client_alone_is_bayes_by_backprop():
     """The cavity is empty: the prior is N(0, 1), whatever the rounds before."""
     local = Local(0.1, batch_size=4, epochs=2)
