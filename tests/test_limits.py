@@ -17,6 +17,7 @@ from pfljax.algorithms.interpolation.apfl import apfl
 from pfljax.algorithms.interpolation.superfed import superfed
 from pfljax.algorithms.local import local as alone
 from pfljax.algorithms.meta_learning.per_fedavg import per_fedavg
+from pfljax.algorithms.meta_learning.reptile import reptile
 from pfljax.algorithms.multi_task.ditto import ditto
 from pfljax.algorithms.multi_task.pfedme import pfedme
 from pfljax.conformance import toy
@@ -238,6 +239,11 @@ def test_hessian_free_is_exact_on_quadratics():
         for v in ("hessian", "hessian_free")
     )
     toy.assert_close(exact, free)
+
+
+def test_reptile_that_goes_all_the_way_is_uniform_fedavg(averaged_uniformly):
+    state = last(reptile(TASK, LOCAL))
+    toy.assert_close(state.server.w, averaged_uniformly.server, 1e-6)
 
 
 def test_ifca_of_one_cluster_is_uniform_fedavg(averaged_uniformly):

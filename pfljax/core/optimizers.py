@@ -72,6 +72,11 @@ def check(choice: Choice) -> None:
         if choice.args:
             raise ValueError("sgd takes its options from momentum and weight_decay")
         return
+    check_of_optax(choice)
+
+
+def check_of_optax(choice: Choice) -> None:
+    """As `check`, of optax's own optimizers: its sgd has options, too."""
     if not callable(getattr(optax, choice.name, None)):
         raise ValueError(
             f"unknown optimizer {choice.name!r}; known: sgd, and those of optax by "
