@@ -16,6 +16,7 @@ from pfljax.algorithms.global_model.scaffold import scaffold
 from pfljax.algorithms.interpolation.apfl import apfl
 from pfljax.algorithms.interpolation.superfed import superfed
 from pfljax.algorithms.local import local as alone
+from pfljax.algorithms.meta_learning.fedmeta import fedmeta
 from pfljax.algorithms.meta_learning.per_fedavg import per_fedavg
 from pfljax.algorithms.meta_learning.reptile import reptile
 from pfljax.algorithms.multi_task.ditto import ditto
@@ -244,6 +245,17 @@ def test_hessian_free_is_exact_on_quadratics():
 def test_reptile_that_goes_all_the_way_is_uniform_fedavg(averaged_uniformly):
     state = last(reptile(TASK, LOCAL))
     toy.assert_close(state.server.w, averaged_uniformly.server, 1e-6)
+
+
+def test_fedmeta_without_inner_step_is_gradient_descent_on_query_rows():
+    """Each client's rows from the one at a half of its size; all count alike."""
+    method = fedmeta(TASK, SGD, inner_lr=0.0, support=0.5)
+    before, after = toy.play(method, TASK, SGD, toy.noisy_clients(), rounds=1)[0]
+    x = np.split(np.asarray(toy.noisy_clients().examples.x), np.cumsum(toy.SIZES)[:-1])
+    query = [rows[round(len(rows) / 2) :, 1:].mean(0) for rows in x]
+    w = toy.flat(before.server.w.theta)
+    wanted = w - 0.1 * (w - np.mean(query, axis=0))
+    np.testing.assert_allclose(toy.flat(after.server.w.theta), wanted, atol=1e-6)
 
 
 def test_ifca_of_one_cluster_is_uniform_fedavg(averaged_uniformly):

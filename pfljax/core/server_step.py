@@ -9,13 +9,15 @@ https://arxiv.org/abs/2003.00295). SGD of rate 1 goes all the way:
 Running statistics take the mean of the uploads, whatever the optimizer.
 """
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import optax
 
 from pfljax import registry
-from pfljax.core import optimizers, statistics
-from pfljax.core.types import Params
+from pfljax.core import aggregation, optimizers, statistics
+from pfljax.core.training import learning_rate
+from pfljax.core.types import Cohort, Local, Params
 
 
 class Optimized(NamedTuple):
@@ -37,6 +39,11 @@ def by_name(text: str, rate: Any) -> optax.GradientTransformation:
     return statistics.beside(build(rate))
 
 
+def of_local(local: Local, round_: Any) -> optax.GradientTransformation:
+    """The optimizer of local training, for a server whose clients send gradients."""
+    return statistics.beside(local.optimizer(learning_rate(local, round_)))
+
+
 def first(optimizer: optax.GradientTransformation, w: Params) -> Optimized:
     """The model before any step."""
     return Optimized(w=w, moments=optimizer.init(w))
@@ -47,6 +54,16 @@ def stepped(
     server: Optimized,
     slope: Params,
 ) -> Optimized:
-    """The model after a step along `slope`, shaped as a gradient: downhill is -slope."""
+    """The model after the optimizer's step against `slope`, a gradient."""
     updates, moments = optimizer.update(slope, server.moments, server.w)
     return Optimized(w=optax.apply_updates(server.w, updates), moments=moments)
+
+
+def along_mean(local: Local) -> Callable[[Optimized, Any, Cohort], Optimized]:
+    """An `aggregate` of gradients: a step against their uniform mean, by `of_local`."""
+
+    def aggregate(server: Optimized, uploads: Any, cohort: Cohort) -> Optimized:
+        mean = aggregation.mean(uploads, aggregation.reported(cohort))
+        return stepped(of_local(local, cohort.round), server, mean)
+
+    return aggregate

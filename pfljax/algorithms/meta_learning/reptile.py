@@ -13,6 +13,7 @@ Differs from the paper: server_lr does not fall over the rounds.
 
 from pfljax.algorithms.fedavg import fedavg
 from pfljax.core import aggregation, server_step, tree
+from pfljax.core.training import finetuned
 from pfljax.core.types import Algorithm, Local, Task
 from pfljax.registry import Count, Positive, checked
 
@@ -31,18 +32,17 @@ def reptile(
     Raises:
       ValueError: the server's optimizer is unknown.
     """
-    shared = fedavg(task, local, finetune=finetune)
     optimizer = server_step.by_name(server_optimizer, server_lr)
 
     def personal(turn, server, client, data):
-        return shared.personal(turn, server.w, client, data)
+        return finetuned(task.loss, server.w, data, turn, local, finetune)
 
     def aggregate(server, uploads, cohort):
         # The optimizer steps against its gradient: towards the mean is w - mean.
         mean = aggregation.mean(uploads, aggregation.reported(cohort))
         return server_step.stepped(optimizer, server, tree.sub(server.w, mean))
 
-    return shared._replace(
+    return fedavg(task, local, finetune=finetune)._replace(
         init=lambda params, num_clients, key: server_step.first(optimizer, params),
         message=lambda turn, server, client: server.w,
         aggregate=aggregate,
