@@ -14,6 +14,7 @@ from pfljax.algorithms.fedavg import fedavg
 from pfljax.algorithms.global_model.fedprox import fedprox
 from pfljax.algorithms.global_model.scaffold import scaffold
 from pfljax.algorithms.interpolation.apfl import apfl
+from pfljax.algorithms.interpolation.l2gd import l2gd
 from pfljax.algorithms.interpolation.superfed import superfed
 from pfljax.algorithms.local import local as alone
 from pfljax.algorithms.meta_learning.fedmeta import fedmeta
@@ -144,6 +145,33 @@ def test_apfl_of_own_weight_zero_never_moves_its_own_model():
     first, *_, end = toy.play(method, TASK, SGD, toy.noisy_clients(), cohort=COHORT)[0]
     toy.assert_same(first.clients.v, end.clients.v)
     assert not np.allclose(toy.flat(first.server), toy.flat(end.server))
+
+
+def test_l2gd_without_pull_is_local_training():
+    """In the rounds of coin 0; here in all of them, for 1 is all but impossible."""
+    method = l2gd(TASK, LOCAL, lam=0.0, p=1e-7)
+    toy.assert_same(last(method).clients, last(alone(TASK, LOCAL)).clients)
+
+
+def test_l2gd_that_goes_all_the_way_is_fedavg_of_many_local_rounds():
+    """Rounds of coin 0 train; at coin 1 all clients start again at the mean."""
+    method = l2gd(TASK, SGD, lam=10.0, p=0.5)
+    states, _ = toy.play(method, TASK, SGD, toy.quadratic_clients(), rounds=8)
+    w = toy.flat(states[0].clients)
+    coins = [bool(state.server.coin) for state in states[:-1]]
+    assert coins.count(True) > 1
+    for coin, state in zip(coins, states[1:], strict=True):
+        if coin:
+            w = np.tile(w.mean(0), (4, 1))
+        else:
+            steps = 2 * -(-toy.COUNTS // 4)
+            w = np.array(
+                [
+                    toy.descend(w[k], lambda x, k=k: toy.gradient(k, x), steps[k])
+                    for k in range(4)
+                ]
+            )
+        np.testing.assert_allclose(toy.flat(state.clients), w, atol=1e-5)
 
 
 @pytest.mark.parametrize("frozen", [{"beta": 0.0}, {"lam": 0.0}])

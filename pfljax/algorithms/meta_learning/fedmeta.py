@@ -13,7 +13,7 @@ Alpha is the number inner_lr (MAML) or has a coordinate for each of theta, and i
 learned (Meta-SGD). Support are the first rows of a client, whose rows are shuffled.
 """
 
-from typing import Annotated, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -23,9 +23,7 @@ from pfljax.core import server_step, statistics, tree
 from pfljax.core.minibatches import divided
 from pfljax.core.training import full_gradient
 from pfljax.core.types import Algorithm, Local, Params, Task
-from pfljax.registry import AtLeastOne, NotNegative, Range, checked
-
-Part = Annotated[float, Range(lambda value: 0 < value < 1, "a number > 0 and < 1")]
+from pfljax.registry import AtLeastOne, NotNegative, ProperShare, checked
 
 
 class Meta(NamedTuple):
@@ -52,7 +50,7 @@ def fedmeta(
     inner_steps: AtLeastOne = 1,
     learn_alpha: bool = False,
     first_order: bool = False,
-    support: Part = 0.2,
+    support: ProperShare = 0.2,
 ) -> Algorithm:
     """Builds FedMeta; with `inner_lr` = 0, MAML is gradient descent on query rows.
 

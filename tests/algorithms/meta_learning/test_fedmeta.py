@@ -102,8 +102,8 @@ def test_a_client_is_judged_after_adaptation_on_its_support():
     [
         ({"inner_lr": -0.1}, "inner_lr is -0.1; expected a finite number >= 0"),
         ({"inner_steps": 0}, "inner_steps is 0; expected at least 1"),
-        ({"support": 1.0}, "support is 1.0; expected a number > 0 and < 1"),
-        ({"support": 0.0}, "support is 0.0; expected a number > 0 and < 1"),
+        ({"support": 1.0}, "support is 1.0; expected a number > 0 and below 1"),
+        ({"support": 0.0}, "support is 0.0; expected a number > 0 and below 1"),
     ],
 )
 def test_wrong_options_are_told(options, message):
