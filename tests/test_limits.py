@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from pfljax import engine, selection
+from pfljax.algorithms.clustering.hypcluster import hypcluster
 from pfljax.algorithms.clustering.ifca import ifca
 from pfljax.algorithms.decoupling.fedper import fedper
 from pfljax.algorithms.decoupling.fedrep import fedrep
@@ -289,6 +290,11 @@ def test_fedmeta_without_inner_step_is_gradient_descent_on_query_rows():
 def test_ifca_of_one_cluster_is_uniform_fedavg(averaged_uniformly):
     models = last(ifca(TASK, LOCAL, clusters=1)).server
     toy.assert_close(jax.tree.map(lambda a: a[0], models), averaged_uniformly.server)
+
+
+def test_hypcluster_of_one_cluster_is_fedavg(averaged):
+    models = last(hypcluster(TASK, LOCAL, clusters=1)).server.w
+    toy.assert_close(jax.tree.map(lambda a: a[0], models), averaged.server, 1e-6)
 
 
 def test_ifca_of_equal_models_trains_the_first_and_leaves_the_others():

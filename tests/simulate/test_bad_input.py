@@ -152,6 +152,9 @@ SETTINGS = {
     ),
     "option": ({"algorithm": "scaffold", "hyper": {"option": "III"}}, "known: I, II"),
     "clusters": ({"algorithm": "ifca", "hyper": {"clusters": 0}}, "expected at"),
+    "clusters-many": (
+        {"algorithm": "ifca", "hyper": {"clusters": 21}}, "federation has 20 clients",
+    ),
     "averaging": ({"algorithm": "ifca", "hyper": {"averaging": "x"}}, "known:"),
     # models
     "model-int": ({"model": "mlp:hidden=8"}, r"hidden is 8; expected .*\(64,\)"),
