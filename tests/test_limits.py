@@ -16,6 +16,7 @@ from pfljax.algorithms.global_model.fedprox import fedprox
 from pfljax.algorithms.global_model.scaffold import scaffold
 from pfljax.algorithms.interpolation.apfl import apfl
 from pfljax.algorithms.interpolation.l2gd import l2gd
+from pfljax.algorithms.interpolation.mapper import mapper
 from pfljax.algorithms.interpolation.superfed import superfed
 from pfljax.algorithms.local import local as alone
 from pfljax.algorithms.meta_learning.fedmeta import fedmeta
@@ -173,6 +174,23 @@ def test_l2gd_that_goes_all_the_way_is_fedavg_of_many_local_rounds():
                 ]
             )
         np.testing.assert_allclose(toy.flat(state.clients), w, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("share", "method"), [(0.0, uniform), (1.0, alone)], ids=["uniform", "local"]
+)
+def test_mapper_of_one_share_is_uniform_fedavg_or_local_training(share, method):
+    """Of a perceptron: a mixture of logits asks for a loss of logits."""
+    task, (train, _) = toy.classifier(), toy.ragged()
+    options = {"lowest": share, "highest": share, "shares": 1, "global_steps": None}
+    mixed, same = (
+        toy.play(each, task, LOCAL, train, rounds=2, cohort=COHORT)[0][-1]
+        for each in (mapper(task, LOCAL, **options), method(task, LOCAL))
+    )
+    if method is alone:
+        toy.assert_close(mixed.clients.h, same.clients, 1e-6)
+    else:
+        toy.assert_close(mixed.server, same.server, 1e-6)
 
 
 @pytest.mark.parametrize("frozen", [{"beta": 0.0}, {"lam": 0.0}])
