@@ -19,6 +19,7 @@ from pfljax.algorithms.interpolation.l2gd import l2gd
 from pfljax.algorithms.interpolation.mapper import mapper
 from pfljax.algorithms.interpolation.superfed import superfed
 from pfljax.algorithms.local import local as alone
+from pfljax.algorithms.meta_learning.aruba import aruba
 from pfljax.algorithms.meta_learning.fedmeta import fedmeta
 from pfljax.algorithms.meta_learning.per_fedavg import per_fedavg
 from pfljax.algorithms.meta_learning.reptile import reptile
@@ -292,6 +293,13 @@ def test_hessian_free_is_exact_on_quadratics():
 def test_reptile_that_goes_all_the_way_is_uniform_fedavg(averaged_uniformly):
     state = last(reptile(TASK, LOCAL))
     toy.assert_close(state.server.w, averaged_uniformly.server, 1e-6)
+
+
+@pytest.mark.parametrize("isotropic", [False, True])
+def test_aruba_whose_rates_stay_is_uniform_fedavg(isotropic, averaged_uniformly):
+    """Beside a large zeta, what clients add to b and g is nothing."""
+    method = aruba(TASK, LOCAL, zeta=1e5, isotropic=isotropic)
+    toy.assert_close(last(method).server.phi, averaged_uniformly.server, 1e-5)
 
 
 def test_fedmeta_without_inner_step_is_gradient_descent_on_query_rows():

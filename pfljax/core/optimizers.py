@@ -121,6 +121,11 @@ def beside(
     return local._replace(optimizer=optimizer)
 
 
+def whole_step(rate: Any) -> optax.GradientTransformation:
+    """An optimizer whose step is the gradient itself, at any learning rate."""
+    return optax.scale(-1.0)
+
+
 def within_one(rate: Any) -> optax.GradientTransformation:
     """Gradient descent of numbers that stay within [0, 1]."""
 

@@ -16,7 +16,6 @@ learned (Meta-SGD). Support are the first rows of a client, whose rows are shuff
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 
 from pfljax.algorithms.fedavg import fedavg
 from pfljax.core import server_step, statistics, tree
@@ -60,10 +59,10 @@ def fedmeta(
     """
 
     def rates(meta):
-        return meta.alpha if learn_alpha else constant(meta.theta, inner_lr)
+        return meta.alpha if learn_alpha else tree.full(meta.theta, inner_lr)
 
     def init(params, num_clients, key):
-        alpha = constant(params, inner_lr) if learn_alpha else ()
+        alpha = tree.full(params, inner_lr) if learn_alpha else ()
         meta = Meta(theta=params, alpha=alpha)
         return server_step.first(server_step.of_local(local, 0), meta)
 
@@ -105,22 +104,12 @@ def slopes(task, local, parts, key):
     return [slope_on(data) for data in parts]
 
 
-def constant(params, value):
-    """Params whose coordinates are all `value`."""
-    return jax.tree.map(lambda leaf: jnp.full_like(leaf, value), params)
-
-
-def times(a, b):
-    """a * b, by coordinate."""
-    return jax.tree.map(jnp.multiply, a, b)
-
-
 def adapted(slope_of, theta, alpha, steps):
     """(theta after the inner steps, the points where they began)."""
 
     def step(theta, _):
         loss, slope = slope_of(theta)
-        after = tree.sub(theta, times(alpha, slope))
+        after = tree.sub(theta, tree.multiply(alpha, slope))
         return after, Point(theta=theta, slope=slope, loss=loss)
 
     return jax.lax.scan(step, theta, length=steps)
@@ -134,10 +123,10 @@ def backwards(slope_of, path, alpha, g, first_order):
 
     def step(gradients, point):
         g, g_alpha = gradients
-        g_alpha = tree.sub(g_alpha, times(point.slope, g))
+        g_alpha = tree.sub(g_alpha, tree.multiply(point.slope, g))
         if not first_order:
             # Forwards: a loop over a traced number of batches has no reverse.
-            _, turned = jax.jvp(grad, (point.theta,), (times(alpha, g),))
+            _, turned = jax.jvp(grad, (point.theta,), (tree.multiply(alpha, g),))
             g = tree.sub(g, turned)
         return Meta(theta=g, alpha=g_alpha), None
 
