@@ -24,6 +24,7 @@ from pfljax.algorithms.meta_learning.fedmeta import fedmeta
 from pfljax.algorithms.meta_learning.per_fedavg import per_fedavg
 from pfljax.algorithms.meta_learning.reptile import reptile
 from pfljax.algorithms.multi_task.ditto import ditto
+from pfljax.algorithms.multi_task.fedem import fedem
 from pfljax.algorithms.multi_task.pfedme import pfedme
 from pfljax.conformance import toy
 from pfljax.core import aggregation
@@ -321,6 +322,16 @@ def test_ifca_of_one_cluster_is_uniform_fedavg(averaged_uniformly):
 def test_hypcluster_of_one_cluster_is_fedavg(averaged):
     models = last(hypcluster(TASK, LOCAL, clusters=1)).server.w
     toy.assert_close(jax.tree.map(lambda a: a[0], models), averaged.server, 1e-6)
+
+
+def test_fedem_of_one_component_is_fedavg():
+    """Of a perceptron: its rows need logits."""
+    task, (train, _) = toy.classifier(), toy.ragged()
+    models, w = (
+        toy.play(each, task, LOCAL, train, rounds=2, cohort=COHORT)[0][-1].server
+        for each in (fedem(task, LOCAL, components=1), fedavg(task, LOCAL))
+    )
+    toy.assert_close(jax.tree.map(lambda leaf: leaf[0], models), w, 1e-6)
 
 
 def test_ifca_of_equal_models_trains_the_first_and_leaves_the_others():

@@ -70,8 +70,7 @@ def aruba(
         return tuple(map(square, starts))
 
     def init(params, num_clients, key):
-        b, g = priors(params)
-        return Server(phi=params, b=b, g=g)
+        return Server(params, *priors(params))
 
     def message(turn, server, client):
         return Message(phi=server.phi, eta=rates(server, zeta))
@@ -98,10 +97,13 @@ def aruba(
         server_model=lambda server: server.phi,
         personal=personal if finetune else None,
         adaptation_steps=finetune,
-        origin=lambda message, client, upload: Upload(
-            theta=message.phi, squares=tree.zeros(upload.squares)
-        ),
+        origin=at_start,
     )
+
+
+def at_start(message, client, upload):
+    """What a client uploads that takes no step."""
+    return Upload(theta=message.phi, squares=tree.zeros(upload.squares))
 
 
 def grown(server, uploads, weight, square, smoothing):

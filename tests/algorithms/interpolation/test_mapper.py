@@ -2,10 +2,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from softmax_clients import TRAIN, gradient, linear, losses
 
 from pfljax.algorithms.interpolation.mapper import Mixture, Own, mapper
 from pfljax.conformance import Case, toy
-from pfljax.core.losses import cross_entropy
 from pfljax.core.types import Batch
 
 BOTH = (toy.WHOLE, toy.WHOLE)
@@ -13,50 +13,7 @@ CONFORMANCE = [
     Case("mapper", bytes=BOTH),
     Case("mapper", {"shares": 2, "global_steps": None, "finetune": 2}, bytes=BOTH),
 ]
-TRAIN, _ = toy.ragged()
 RATE = 10  # it overshoots, so that the largest share is not the best for all
-
-
-def linear():
-    """Logits x W, of 3 features and 3 classes."""
-
-    def logits(w, batch, key):
-        return batch.x @ w["head"]
-
-    def loss(w, batch, key):
-        return cross_entropy(logits(w, batch, key), batch)
-
-    return toy.quadratic()._replace(
-        init=lambda key: {"head": jax.random.normal(key, (3, 3))},
-        logits=logits,
-        loss=loss,
-        predict=lambda w, batch: logits(w, batch, None),
-        groups={"head": "head"},
-        modules={"head": 0},
-        num_modules=1,
-    )
-
-
-def rows(k):
-    """x and one-hot y of client k."""
-    data = toy.one(TRAIN, k)
-    own = slice(int(data.offset), int(data.offset + data.size))
-    return np.asarray(data.examples.x)[own], np.eye(3)[np.asarray(data.examples.y)[own]]
-
-
-def probabilities(k, w):
-    exponent = np.exp(rows(k)[0] @ w)
-    return exponent / exponent.sum(1, keepdims=True)
-
-
-def loss(k, w):
-    return -np.log((probabilities(k, w) * rows(k)[1]).sum(1)).mean()
-
-
-def gradient(k, w):
-    """Of client k's mean loss; logits are linear, so a mixture of logits is of W."""
-    x, y = rows(k)
-    return x.T @ (probabilities(k, w) - y) / len(x)
 
 
 def fitted(k, h, h_g, grid, steps):
@@ -68,7 +25,9 @@ def fitted(k, h, h_g, grid, steps):
             return share * gradient(k, share * h + (1 - share) * h_g)
 
         trained = toy.descend(h, slope, steps, RATE)
-        fits.append((loss(k, share * trained + (1 - share) * h_g), trained, share))
+        fits.append(
+            (losses(k, share * trained + (1 - share) * h_g).mean(), trained, share)
+        )
     return min(fits, key=lambda fit: fit[0])[1:]
 
 
