@@ -2,11 +2,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from softmax_clients import TRAIN, gradient, linear, losses
 
 from pfljax.algorithms.interpolation.mapper import Mixture, Own, mapper
 from pfljax.conformance import Case, toy
 from pfljax.core.types import Batch
+from softmax_clients import TRAIN, gradient, linear, losses
 
 BOTH = (toy.WHOLE, toy.WHOLE)
 CONFORMANCE = [

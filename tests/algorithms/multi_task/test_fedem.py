@@ -1,11 +1,11 @@
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from softmax_clients import TRAIN, gradient, linear, losses, probabilities, rows
 
 from pfljax.algorithms.multi_task.fedem import Mixture, fedem
 from pfljax.conformance import Case, toy
 from pfljax.core.types import Batch
+from softmax_clients import TRAIN, gradient, linear, losses, probabilities, rows
 
 BYTES = (3 * toy.WHOLE, 3 * toy.WHOLE)
 CONFORMANCE = [Case("fedem", bytes=BYTES)]
