@@ -43,7 +43,7 @@ def fedem(
 ) -> Algorithm:
     """Builds FedEM; of one component it is FedAvg."""
     size = local.batch_size
-    equal = jnp.full(components, 1 / components)
+    equal = jnp.full(components, 1 / components, jnp.float32)
 
     def weights(models, pi, data):
         def mean(batch):
