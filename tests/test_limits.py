@@ -9,6 +9,7 @@ import pytest
 from pfljax import engine, selection
 from pfljax.algorithms.bayesian.pfedvem import pfedvem
 from pfljax.algorithms.bayesian.virtual import virtual
+from pfljax.algorithms.clustering.hypcluster import hypcluster
 from pfljax.algorithms.clustering.ifca import ifca
 from pfljax.algorithms.decoupling.fedper import fedper
 from pfljax.algorithms.decoupling.fedrep import fedrep
@@ -17,10 +18,16 @@ from pfljax.algorithms.fedavg import fedavg
 from pfljax.algorithms.global_model.fedprox import fedprox
 from pfljax.algorithms.global_model.scaffold import scaffold
 from pfljax.algorithms.interpolation.apfl import apfl
+from pfljax.algorithms.interpolation.l2gd import l2gd
+from pfljax.algorithms.interpolation.mapper import mapper
 from pfljax.algorithms.interpolation.superfed import superfed
 from pfljax.algorithms.local import local as alone
+from pfljax.algorithms.meta_learning.aruba import aruba
+from pfljax.algorithms.meta_learning.fedmeta import fedmeta
 from pfljax.algorithms.meta_learning.per_fedavg import per_fedavg
+from pfljax.algorithms.meta_learning.reptile import reptile
 from pfljax.algorithms.multi_task.ditto import ditto
+from pfljax.algorithms.multi_task.fedem import fedem
 from pfljax.algorithms.multi_task.pfedme import pfedme
 from pfljax.conformance import toy
 from pfljax.core import aggregation
@@ -162,6 +169,50 @@ def test_apfl_of_own_weight_zero_never_moves_its_own_model():
     assert not np.allclose(toy.flat(first.server), toy.flat(end.server))
 
 
+def test_l2gd_without_pull_is_local_training():
+    """In the rounds of coin 0; here in all of them, for 1 is all but impossible."""
+    method = l2gd(TASK, LOCAL, lam=0.0, p=1e-7)
+    toy.assert_same(last(method).clients, last(alone(TASK, LOCAL)).clients)
+
+
+def test_l2gd_that_goes_all_the_way_is_fedavg_of_many_local_rounds():
+    """Rounds of coin 0 train; at coin 1 all clients start again at the mean."""
+    method = l2gd(TASK, SGD, lam=10.0, p=0.5)
+    states, _ = toy.play(method, TASK, SGD, toy.quadratic_clients(), rounds=8)
+    w = toy.flat(states[0].clients)
+    coins = [bool(state.server.coin) for state in states[:-1]]
+    assert coins.count(True) > 1
+    for coin, state in zip(coins, states[1:], strict=True):
+        if coin:
+            w = np.tile(w.mean(0), (4, 1))
+        else:
+            steps = 2 * -(-toy.COUNTS // 4)
+            w = np.array(
+                [
+                    toy.descend(w[k], lambda x, k=k: toy.gradient(k, x), steps[k])
+                    for k in range(4)
+                ]
+            )
+        np.testing.assert_allclose(toy.flat(state.clients), w, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("share", "method"), [(0.0, uniform), (1.0, alone)], ids=["uniform", "local"]
+)
+def test_mapper_of_one_share_is_uniform_fedavg_or_local_training(share, method):
+    """Of a perceptron: a mixture of logits asks for a loss of logits."""
+    task, (train, _) = toy.classifier(), toy.ragged()
+    options = {"lowest": share, "highest": share, "shares": 1, "global_steps": None}
+    mixed, same = (
+        toy.play(each, task, LOCAL, train, rounds=2, cohort=COHORT)[0][-1]
+        for each in (mapper(task, LOCAL, **options), method(task, LOCAL))
+    )
+    if method is alone:
+        toy.assert_close(mixed.clients.h, same.clients, 1e-6)
+    else:
+        toy.assert_close(mixed.server, same.server, 1e-6)
+
+
 @pytest.mark.parametrize("frozen", [{"beta": 0.0}, {"lam": 0.0}])
 def test_pfedme_that_pulls_nothing_leaves_the_server(frozen):
     first, *_, end = toy.play(
@@ -258,9 +309,47 @@ def test_hessian_free_is_exact_on_quadratics():
     toy.assert_close(exact, free)
 
 
+def test_reptile_that_goes_all_the_way_is_uniform_fedavg(averaged_uniformly):
+    state = last(reptile(TASK, LOCAL))
+    toy.assert_close(state.server.w, averaged_uniformly.server, 1e-6)
+
+
+@pytest.mark.parametrize("isotropic", [False, True])
+def test_aruba_whose_rates_stay_is_uniform_fedavg(isotropic, averaged_uniformly):
+    """Beside a large zeta, what clients add to b and g is nothing."""
+    method = aruba(TASK, LOCAL, zeta=1e5, isotropic=isotropic)
+    toy.assert_close(last(method).server.phi, averaged_uniformly.server, 1e-5)
+
+
+def test_fedmeta_without_inner_step_is_gradient_descent_on_query_rows():
+    """Each client's rows from the one at a half of its size; all count alike."""
+    method = fedmeta(TASK, SGD, inner_lr=0.0, support=0.5)
+    before, after = toy.play(method, TASK, SGD, toy.noisy_clients(), rounds=1)[0]
+    x = np.split(np.asarray(toy.noisy_clients().examples.x), np.cumsum(toy.SIZES)[:-1])
+    query = [rows[round(len(rows) / 2) :, 1:].mean(0) for rows in x]
+    w = toy.flat(before.server.w.theta)
+    wanted = w - 0.1 * (w - np.mean(query, axis=0))
+    np.testing.assert_allclose(toy.flat(after.server.w.theta), wanted, atol=1e-6)
+
+
 def test_ifca_of_one_cluster_is_uniform_fedavg(averaged_uniformly):
     models = last(ifca(TASK, LOCAL, clusters=1)).server
     toy.assert_close(jax.tree.map(lambda a: a[0], models), averaged_uniformly.server)
+
+
+def test_hypcluster_of_one_cluster_is_fedavg(averaged):
+    models = last(hypcluster(TASK, LOCAL, clusters=1)).server.w
+    toy.assert_close(jax.tree.map(lambda a: a[0], models), averaged.server, 1e-6)
+
+
+def test_fedem_of_one_component_is_fedavg():
+    """Of a perceptron: its rows need logits."""
+    task, (train, _) = toy.classifier(), toy.ragged()
+    models, w = (
+        toy.play(each, task, LOCAL, train, rounds=2, cohort=COHORT)[0][-1].server
+        for each in (fedem(task, LOCAL, components=1), fedavg(task, LOCAL))
+    )
+    toy.assert_close(jax.tree.map(lambda leaf: leaf[0], models), w, 1e-6)
 
 
 def test_ifca_of_equal_models_trains_the_first_and_leaves_the_others():

@@ -27,4 +27,5 @@ def filled_in(factory, rounds):
         rounds=rounds,
         most_rows=max(SIZES),
         public_rows=PUBLIC,
+        num_clients=len(SIZES),
     )

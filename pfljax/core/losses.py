@@ -26,8 +26,12 @@ def cross_entropy(logits: Array, batch: Batch) -> Array:
 
     For a method whose logits come from several models; `Task.loss` is that of one.
     """
-    rows = optax.softmax_cross_entropy_with_integer_labels(logits, batch.y)
-    return _mean(rows, batch)
+    return mean(of_rows(logits, batch), batch)
+
+
+def of_rows(logits: Array, batch: Batch) -> Array:
+    """The cross-entropy of each row, f32[B]."""
+    return optax.softmax_cross_entropy_with_integer_labels(logits, batch.y)
 
 
 def of_present(logits: Array, present: Array) -> Array:
@@ -43,15 +47,16 @@ def divergence(target: Array, logits: Array, batch: Batch) -> Array:
     fixed = jax.lax.stop_gradient(jax.nn.log_softmax(target))
     predicted = jax.nn.log_softmax(logits)
     rows = optax.losses.kl_divergence_with_log_targets(predicted, fixed)
-    return _mean(rows, batch)
+    return mean(rows, batch)
 
 
 def square_distance(a: Array, b: Array, batch: Batch) -> Array:
     """Mean over the rows that count, and over features, of (a - b)^2."""
     square = jnp.square(a - b).reshape(len(a), -1)
-    return _mean(jnp.mean(square, 1), batch)
+    return mean(jnp.mean(square, 1), batch)
 
 
-def _mean(rows: Array, batch: Batch) -> Array:
+def mean(rows: Array, batch: Batch) -> Array:
+    """Mean of a value of each row, f32[B], over the rows that count, f32[]."""
     count = jnp.maximum(jnp.sum(batch.mask), 1)  # no row counts: 0, not NaN
     return jnp.sum(batch.mask * rows) / count

@@ -64,6 +64,19 @@ def rows(
     return Batch(x, y, valid.astype(jnp.float32))
 
 
+def divided(data: ClientData, share: float) -> tuple[ClientData, ClientData]:
+    """(first, rest): a share of the client's rows, and the others.
+
+    A federation has shuffled them. Both have a row: of one row, the same.
+    """
+    most = jnp.maximum(data.size - 1, jnp.minimum(data.size, 1))
+    count = jnp.round(share * data.size).astype(jnp.int32)
+    count = jnp.clip(count, 1, most)
+    start = jnp.clip(count, 0, jnp.maximum(data.size - 1, 0))
+    rest = data._replace(offset=data.offset + start, size=data.size - start)
+    return data._replace(size=count), rest
+
+
 def in_batches(batch: Batch, batch_size: int) -> Batch:
     """A batch of whole batches as a stack of them, leaves [B / batch_size, ...].
 

@@ -72,6 +72,11 @@ def check(choice: Choice) -> None:
         if choice.args:
             raise ValueError("sgd takes its options from momentum and weight_decay")
         return
+    check_of_optax(choice)
+
+
+def check_of_optax(choice: Choice) -> None:
+    """As `check`, of optax's own optimizers: its sgd has options, too."""
     if not callable(getattr(optax, choice.name, None)):
         raise ValueError(
             f"unknown optimizer {choice.name!r}; known: sgd, and those of optax by "
@@ -114,6 +119,11 @@ def beside(
         return optax.partition(parts, labels)
 
     return local._replace(optimizer=optimizer)
+
+
+def whole_step(rate: Any) -> optax.GradientTransformation:
+    """An optimizer whose step is the gradient itself, at any learning rate."""
+    return optax.scale(-1.0)
 
 
 def within_one(rate: Any) -> optax.GradientTransformation:

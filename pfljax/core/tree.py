@@ -32,6 +32,11 @@ def scale(a: Tree, factor: Any) -> Tree:
     return jax.tree.map(scaled, a)
 
 
+def multiply(a: Tree, b: Tree) -> Tree:
+    """a * b, by coordinate."""
+    return jax.tree.map(jnp.multiply, a, b)
+
+
 def axpy(
     factor: Any,
     a: Tree,
@@ -81,6 +86,11 @@ def where(
 def zeros(a: Tree) -> Tree:
     """Zeros of the shapes and dtypes of `a`."""
     return jax.tree.map(jnp.zeros_like, a)
+
+
+def full(a: Tree, value: Any) -> Tree:
+    """`value` at every coordinate of `a`."""
+    return jax.tree.map(lambda leaf: jnp.full_like(leaf, value), a)
 
 
 def dot(a: Tree, b: Tree) -> Array:

@@ -34,5 +34,6 @@ from pfljax.registry.ranges import Count as Count
 from pfljax.registry.ranges import Epochs as Epochs
 from pfljax.registry.ranges import NotNegative as NotNegative
 from pfljax.registry.ranges import Positive as Positive
+from pfljax.registry.ranges import ProperShare as ProperShare
 from pfljax.registry.ranges import Range as Range
 from pfljax.registry.ranges import Share as Share

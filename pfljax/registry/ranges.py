@@ -50,6 +50,9 @@ INT32 = Range(lambda value: value < 2**31, "a number below 2**31")
 NotNegative = Annotated[float, NOT_NEGATIVE]
 Positive = Annotated[float, POSITIVE]
 Share = Annotated[float, Range(lambda value: 0 <= value <= 1, "a number from 0 to 1")]
+ProperShare = Annotated[
+    float, Range(lambda value: 0 < value < 1, "a number > 0 and below 1")
+]
 Count = Annotated[int, AT_LEAST_ZERO, INT32]
 AtLeastOne = Annotated[int, AT_LEAST_ONE, INT32]
 Epochs = Annotated[  # None for those of the local training

@@ -60,6 +60,7 @@ def rows_of(federation: Federation) -> dict[str, int]:
     return {
         "most_rows": int(np.max(federation.train.size)),
         "public_rows": 0 if public is None else int(public.size),
+        "num_clients": federation.num_clients,
     }
 
 

@@ -15,7 +15,9 @@ from pfljax.algorithms.global_model.scaffold import scaffold
 from pfljax.algorithms.interpolation.apfl import apfl
 from pfljax.algorithms.interpolation.superfed import superfed
 from pfljax.algorithms.local import local
+from pfljax.algorithms.meta_learning.aruba import aruba
 from pfljax.algorithms.meta_learning.per_fedavg import per_fedavg
+from pfljax.algorithms.meta_learning.reptile import reptile
 from pfljax.algorithms.multi_task.ditto import ditto
 from pfljax.algorithms.multi_task.pfedme import pfedme
 from pfljax.conformance import toy
@@ -61,6 +63,11 @@ CASES = {
     "per_fedavg": (per_fedavg(TASK, LOCAL, inner_lr=0.3), sent),
     "ditto": (ditto(TASK, LOCAL, lam=3.0), sent),
     "pfedme": (pfedme(TASK, LOCAL), lambda theta, upload: toy.flat(theta)),
+    "reptile": (reptile(TASK, LOCAL), sent),
+    "aruba": (
+        aruba(TASK, LOCAL),
+        lambda client, upload: toy.flat(upload.theta),
+    ),
     "ifca": (
         ifca(TASK, LOCAL, clusters=1),
         lambda client, upload: toy.flat(upload.params),

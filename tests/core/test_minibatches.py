@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from pfljax.conformance import toy
-from pfljax.core.minibatches import minibatch, sample
+from pfljax.core.minibatches import divided, minibatch, sample
 
 
 @pytest.mark.parametrize(("size", "batch_size"), [(10, 4), (8, 4), (3, 4), (1, 1)])
@@ -38,3 +38,21 @@ def test_a_client_without_rows_has_no_row_that_counts():
     data, key = toy.one(data, 1), jax.random.key(0)
     assert not minibatch(data, jnp.int32(0), key, 3).mask.any()
     assert not sample(data, key, 3).mask.any()
+
+
+@pytest.mark.parametrize(
+    ("size", "first", "rest"),
+    [
+        (0, [], []),
+        (1, [0], [0]),
+        (2, [0], [1]),
+        (3, [0, 1], [2]),
+        (10, range(9), [9]),
+    ],
+)
+def test_both_parts_of_divided_rows_have_one(size, first, rest):
+    """Of .9 of the rows; the first of the client is row 3 of the pool."""
+    data = toy.one(toy.noisy_clients(), 1)._replace(size=jnp.int32(size))
+    for part, rows in zip(divided(data, 0.9), (first, rest), strict=True):
+        start = int(part.offset) - 3
+        assert list(range(start, start + int(part.size))) == list(rows)

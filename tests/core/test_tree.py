@@ -20,6 +20,7 @@ def made(x, y):
         (tree.add(A, B), made([4.0, 3.0], 2.0)),
         (tree.sub(A, B), made([2.0, 5.0], -2.0)),
         (tree.scale(A, 2), made([6.0, 8.0], 0.0)),
+        (tree.multiply(A, B), made([3.0, -4.0], 0.0)),
         (tree.axpy(2, A, B), made([7.0, 7.0], 2.0)),
         (tree.lerp(A, B, 0.25), made([2.5, 2.75], 0.5)),
         (tree.lerp(A, B, {"x": 0.0, "y": 1.0}), made([3.0, 4.0], 2.0)),
@@ -27,6 +28,7 @@ def made(x, y):
         (tree.where(jnp.asarray(True), A, B), A),
         (tree.where(jnp.asarray(False), A, B), B),
         (tree.zeros(A), made([0.0, 0.0], 0.0)),
+        (tree.full(A, 0.5), made([0.5, 0.5], 0.5)),
     ],
 )
 def test_arithmetic(found, expected):

@@ -86,7 +86,7 @@ SETTINGS = {
     "unseen-none": ({"unseen": 0.01}, "holds out 0 of 20 clients; hold out at least 1"),
     "unseen-most": ({"unseen": 0.8}, "holds out 16 of 20 .* leave the cohort of 5"),
     # names
-    "algorithm": ({"algorithm": "fedavgg"}, "unknown algorithm.*known: apfl, d_dis"),
+    "algorithm": ({"algorithm": "fedavgg"}, "unknown algorithm.*known: apfl, aruba, d"),
     "near": ({"algorithm": "fedavgg"}, "did you mean 'fedavg'"),
     "dataset": ({"dataset": "digitz"}, "unknown data set 'digitz'; known: .*digits"),
     "dataset-comma": ({"dataset": ","}, "unknown data set ','; known: cifar10, "),
@@ -152,6 +152,9 @@ SETTINGS = {
     ),
     "option": ({"algorithm": "scaffold", "hyper": {"option": "III"}}, "known: I, II"),
     "clusters": ({"algorithm": "ifca", "hyper": {"clusters": 0}}, "expected at"),
+    "clusters-many": (
+        {"algorithm": "ifca", "hyper": {"clusters": 21}}, "federation has 20 clients",
+    ),
     "averaging": ({"algorithm": "ifca", "hyper": {"averaging": "x"}}, "known:"),
     # models
     "model-int": ({"model": "mlp:hidden=8"}, r"hidden is 8; expected .*\(64,\)"),

@@ -36,9 +36,15 @@ def ifca(
     *,
     clusters: AtLeastOne = 2,
     averaging: str = "models",
+    num_clients: AtLeastOne | None = None,
 ) -> Algorithm:
-    """Builds IFCA; `clusters` = 1 is FedAvg with uniform weights."""
+    """Builds IFCA; `clusters` = 1 is FedAvg with uniform weights.
+
+    Raises:
+      ValueError: there are more clusters than clients, or the averaging is unknown.
+    """
     require_known("averaging", averaging, AVERAGINGS)
+    require_clients("ifca", clusters, num_clients)
 
     def init(params, num_clients, key):
         keys = jax.random.split(key, clusters)
@@ -76,6 +82,15 @@ def ifca(
         server_model=None,
         origin=trained_model if averaging == "models" else no_model,
     )
+
+
+def require_clients(method, clusters, num_clients):
+    """Raises a ValueError where there are more clusters than clients."""
+    if num_clients is not None and clusters > num_clients:
+        raise ValueError(
+            f"{method}: clusters is {clusters}, but the federation has {num_clients} "
+            f"clients; choose clusters <= {num_clients}"
+        )
 
 
 # The choice says for whom an upload is: it is no change.

@@ -14,11 +14,10 @@ all and averages all.
 """
 
 import jax
-import optax
 
 from pfljax.algorithms.fedavg import fedavg
 from pfljax.core import aggregation, statistics, tree
-from pfljax.core.optimizers import beside
+from pfljax.core.optimizers import beside, whole_step
 from pfljax.core.training import fit
 from pfljax.core.types import Algorithm, Local, Task
 from pfljax.registry import Count, NotNegative, checked
@@ -95,8 +94,3 @@ def descended(gradient, theta, steps, rate):
         return tree.sub(theta, move)
 
     return jax.lax.fori_loop(0, steps, step, theta)
-
-
-def whole_step(rate):
-    """An optimizer whose step is the gradient itself, at any learning rate."""
-    return optax.scale(-1.0)

@@ -82,6 +82,12 @@ def test_gradient_averaging_divides_by_those_who_reported():
     np.testing.assert_array_equal(models[1], 0)
 
 
+def test_more_clusters_than_clients_are_told():
+    with pytest.raises(ValueError, match=r"^ifca: clusters is 5, but the federation h"):
+        ifca(toy.quadratic(), toy.full_batch(), clusters=5, num_clients=4)
+    ifca(toy.quadratic(), toy.full_batch(), clusters=4, num_clients=4)
+
+
 def test_an_unknown_averaging_names_the_known():
     with pytest.raises(ValueError, match="'medians'; known: models, gradients"):
         ifca(toy.quadratic(), toy.full_batch(), averaging="medians")

@@ -1,0 +1,67 @@
+"""HypCluster. Mansour, Mohri, Ro, Suresh, 2020, https://arxiv.org/abs/2002.10619.
+
+    Server   w_1 .. w_K, each with its optimizer   Client  nothing
+    Message  all K models     Upload  the trained params and the one-hot choice s_k
+Algorithm 1: client k takes j = argmin_j F_k(w_j) on all its training rows, and trains
+w_j. The server steps w_j by an optimizer of its own along  w_j - sum_k n_k w_k / sum_k
+n_k,  over the clients that chose j; a cluster that nobody chose keeps its model and its
+optimizer. Client k is judged by the model of least training loss.
+
+Clients are those of IFCA, which averages uniformly and keeps no optimizer. Differs from
+the paper: the models begin at random, not from clients whose losses are far apart.
+"""
+
+import jax
+
+from pfljax.algorithms.clustering.ifca import ifca, nearest, require_clients
+from pfljax.core import aggregation, server_step, tree
+from pfljax.core.types import Algorithm, Local, Task
+from pfljax.registry import AtLeastOne, Positive, checked
+
+
+@checked
+def hypcluster(
+    task: Task,
+    local: Local,
+    *,
+    clusters: AtLeastOne = 2,
+    server_lr: Positive = 1.0,
+    server_optimizer: str = "sgd",
+    num_clients: AtLeastOne | None = None,
+) -> Algorithm:
+    """Builds HypCluster; by SGD of rate 1, `clusters` = 1 is FedAvg.
+
+    Raises:
+      ValueError: there are more clusters than clients, or the server's optimizer is
+        unknown.
+    """
+    require_clients("hypcluster", clusters, num_clients)
+    clustered = ifca(task, local, clusters=clusters)
+    optimizer = server_step.by_name(server_optimizer, server_lr)
+
+    def init(params, num_clients, key):
+        models = clustered.init(params, num_clients, key)
+        return jax.vmap(lambda w: server_step.first(optimizer, w))(models)
+
+    def aggregate(server, uploads, cohort):
+        member = uploads.choice * aggregation.by_rows(cohort)[:, None]
+        means = aggregation.segment_mean(uploads.params, member, server.w)
+
+        def of_cluster(server, mean, rows):
+            slope = tree.sub(server.w, mean)
+            after = server_step.stepped(optimizer, server, slope)
+            # Momentum would move a model whose slope is 0.
+            return tree.where(rows > 0, after, server)
+
+        return jax.vmap(of_cluster)(server, means, member.sum(0))
+
+    def personal(turn, server, client, data):
+        j = nearest(task, server.w, data, local.batch_size)
+        return tree.take(server.w, j)
+
+    return clustered._replace(
+        init=init,
+        message=lambda turn, server, client: server.w,
+        aggregate=aggregate,
+        personal=personal,
+    )

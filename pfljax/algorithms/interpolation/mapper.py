@@ -1,0 +1,142 @@
+"""MAPPER. Mansour, Mohri, Ro, Suresh, 2020, https://arxiv.org/abs/2002.10619.
+
+    Server   h_g              Client  h_k, this client's own params, and lambda_k
+    Message  h_g              Upload  h_g, after steps on this client's rows
+With logits lambda z(h_k) + (1 - lambda) z(h_g), of loss f_k(h_k, h_g, lambda):
+for each lambda of a grid, h_k trains with h_g fixed; the lambda of least loss on all
+rows is kept, with its h_k. Then h_g takes `global_steps` steps with h_k fixed, and the
+server takes the uniform mean. Client k is judged by the mixture, or by h_g before it
+ever took part; with `finetune`, after so many steps of h_k, for each lambda again.
+
+The grid are `shares` numbers from `lowest` to `highest`. Published code mixes
+parameters, not logits; of linear models that is the same.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from pfljax.algorithms.fedavg import fedavg
+from pfljax.core import aggregation, tree
+from pfljax.core.keys import fold
+from pfljax.core.losses import cross_entropy
+from pfljax.core.training import fit, mean_over_rows
+from pfljax.core.types import Algorithm, Array, Local, Params, Task
+from pfljax.registry import AtLeastOne, Count, Epochs, Share, checked
+
+
+class Own(NamedTuple):
+    """What a client keeps."""
+
+    h: Params
+    share: Array  # f32[], lambda_k
+
+
+class Mixture(NamedTuple):
+    """The two models by which a client is judged."""
+
+    own: Own
+    h_g: Params
+
+
+@checked
+def mapper(
+    task: Task,
+    local: Local,
+    *,
+    lowest: Share = 0.25,
+    highest: Share = 0.75,
+    shares: AtLeastOne = 3,
+    global_steps: Epochs = 1,
+    finetune: Count = 0,
+) -> Algorithm:
+    """Builds MAPPER; the grid 0 is FedAvg with uniform weights, and 1 local training.
+
+    `global_steps` = None is as many as the local ones.
+
+    Raises:
+      ValueError: lowest is above highest.
+    """
+    require_order(lowest, highest)
+    grid = jnp.linspace(lowest, highest, shares)
+
+    def train(turn, h_g, own, data):
+        own, metrics = fitted(task, local, grid, turn, Mixture(own, h_g), data)
+
+        def loss(h_g, batch, key):
+            return loss_of(task, Mixture(own, h_g), batch, key)
+
+        most = turn.steps if global_steps is None else global_steps
+        few = turn._replace(steps=jnp.minimum(turn.steps, most))
+        h_g, _ = fit(loss, h_g, data, few, local)
+        return own, h_g, metrics
+
+    def personal(turn, h_g, own, data):
+        turn = fold(turn, "finetune")._replace(steps=jnp.int32(finetune))
+        if finetune:
+            own, _ = fitted(task, local, grid, turn, Mixture(own, h_g), data)
+        return Mixture(own=own, h_g=h_g)
+
+    def predict(model, batch):
+        # The server's model is judged by itself.
+        if not isinstance(model, Mixture):
+            return task.predict(model, batch)
+        return logits_of(task, model, batch, None)
+
+    def newcomer(turn, h_g, data):
+        return personal(turn, h_g, began(h_g), data)
+
+    return fedavg(task, local)._replace(
+        init_client=lambda params, client_id, key: began(params),
+        train=train,
+        aggregate=aggregation.averaging("uniform"),
+        predict=predict,
+        personal=personal,
+        newcomer=newcomer,
+        adaptation_steps=finetune,
+    )
+
+
+def began(h):
+    """A client that has no share in its mixture yet."""
+    return Own(h=h, share=jnp.float32(0))
+
+
+def logits_of(task, mixture, batch, key):
+    """The logits of both models, mixed."""
+    own, h_g = mixture
+    z_g = task.logits(h_g, batch, key)
+    return tree.lerp(z_g, task.logits(own.h, batch, key), own.share)
+
+
+def loss_of(task, mixture, batch, key):
+    """The mean loss of the mixed logits."""
+    return cross_entropy(logits_of(task, mixture, batch, key), batch)
+
+
+def fitted(task, local, grid, turn, mixture, data):
+    """(the client's part of the mixture, trained with the best share, its metrics)."""
+
+    def of_share(share):
+        def loss(h, batch, key):
+            return loss_of(task, mixture._replace(own=Own(h, share)), batch, key)
+
+        h, metrics = fit(loss, mixture.own.h, data, turn, local)
+        value = mean_over_rows(
+            lambda batch: loss(h, batch, None), data, local.batch_size
+        )
+        return value, Own(h, share), metrics
+
+    values, owns, metrics = jax.vmap(of_share)(grid)
+    return tree.take((owns, metrics), jnp.argmin(values))
+
+
+def require_order(lowest, highest):
+    """Raises a ValueError where lowest is above highest."""
+    # In a sweep they have no values yet.
+    if not isinstance(highest - lowest, jax.Array) and lowest > highest:
+        raise ValueError(
+            f"mapper: lowest is {lowest}, above highest, {highest}; choose lowest <= "
+            "highest"
+        )

@@ -1,0 +1,160 @@
+"""ARUBA. Khodak, Balcan, Talwalkar, NeurIPS 2019, https://arxiv.org/abs/1906.02717.
+
+    Server   phi; b and g, whose ratio is the rates'   Client  nothing
+    Message  phi, eta         Upload  theta_k, and G_k, its sum of squared gradients
+Algorithm 1, by coordinate: a client steps  theta <- theta - eta grad f(theta)  of
+eta = sqrt(b / g),  from phi. With eps = zeta rate, b begins at eps^2 and g at zeta^2;
+round t, 0 for the first, adds
+b <- b + sum_k (theta_k - phi)^2 / 2 + eps^2 / (t + 1)^power  and
+g <- g + sum_k G_k + zeta^2 / (t + 1)^power,  and phi is the uniform mean of theta_k.
+Everybody is judged by phi, or after `finetune` local steps with eta from phi.
+
+`isotropic` is one rate for all, of the sums of b and g over coordinates. The paper's
+tasks come one after another; here those of a round add up, and t counts rounds. eta
+stands for the rate of plain SGD, and a decay of the learning rate lowers it too.
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from pfljax.algorithms.fedavg import fedavg
+from pfljax.core import aggregation, statistics, tree
+from pfljax.core.keys import fold
+from pfljax.core.optimizers import beside, whole_step
+from pfljax.core.training import fit, learning_rate
+from pfljax.core.types import Algorithm, Local, Params, Task
+from pfljax.registry import Count, NotNegative, Positive, checked
+
+
+class Server(NamedTuple):
+    """Where clients begin, and what their rates are of."""
+
+    phi: Params
+    b: Any  # shaped as phi, or f32[]
+    g: Any  # shaped as phi, or f32[]
+
+
+class Message(NamedTuple):
+    """Where a client begins, and its rates."""
+
+    phi: Params
+    eta: Any  # shaped as phi, or f32[]
+
+
+class Upload(NamedTuple):
+    """Trained parameters, and the squares of their gradients."""
+
+    theta: Params
+    squares: Any  # shaped as phi, or f32[]
+
+
+@checked
+def aruba(
+    task: Task,
+    local: Local,
+    *,
+    zeta: Positive = 1.0,
+    power: NotNegative = 1.0,
+    isotropic: bool = False,
+    finetune: Count = 0,
+) -> Algorithm:
+    """Builds ARUBA; with `zeta` -> infinity it is FedAvg with uniform weights."""
+    square = tree.square_norm if isotropic else by_coordinate
+    first_rate = learning_rate(local, jnp.int32(0))
+    adapt = adapting(task, local, square, first_rate)
+
+    def priors(params):
+        starts = tree.full(params, zeta * first_rate), tree.full(params, zeta)
+        return tuple(map(square, starts))
+
+    def init(params, num_clients, key):
+        return Server(params, *priors(params))
+
+    def message(turn, server, client):
+        return Message(phi=server.phi, eta=rates(server, zeta))
+
+    def train(turn, message, client, data):
+        (theta, squares), metrics = adapt(turn, message, data)
+        return client, Upload(theta=theta, squares=squares), metrics
+
+    def aggregate(server, uploads, cohort):
+        fading = (cohort.round + 1.0) ** -power
+        smoothing = tree.scale(priors(server.phi), fading)
+        return grown(server, uploads, aggregation.reported(cohort), square, smoothing)
+
+    def personal(turn, server, client, data):
+        turn = fold(turn, "finetune")._replace(steps=jnp.int32(finetune))
+        (theta, _), _ = adapt(turn, message(turn, server, client), data)
+        return theta
+
+    return fedavg(task, local)._replace(
+        init=init,
+        message=message,
+        train=train,
+        aggregate=aggregate,
+        server_model=lambda server: server.phi,
+        personal=personal if finetune else None,
+        adaptation_steps=finetune,
+        origin=at_start,
+    )
+
+
+def at_start(message, client, upload):
+    """What a client uploads that takes no step."""
+    return Upload(theta=message.phi, squares=tree.zeros(upload.squares))
+
+
+def grown(server, uploads, weight, square, smoothing):
+    """The server after a round: the mean, and b and g with what clients add."""
+    moves = jax.vmap(lambda theta: square(tree.sub(theta, server.phi)))
+    # Together, so that over several devices all sums travel in one all-reduce.
+    mean, moved = aggregation.mean((uploads, moves(uploads.theta)), weight)
+    count = weight.sum()
+    added = tree.scale(moved, count / 2), tree.scale(mean.squares, count)
+    b, g = tree.add(tree.add((server.b, server.g), smoothing), added)
+    return Server(phi=mean.theta, b=b, g=g)
+
+
+def adapting(task, local, square, first_rate):
+    """(turn, message, data) -> ((theta, its sum of squared gradients), metrics)."""
+    slope_of = jax.value_and_grad(task.loss)
+    # The sum takes its whole change as it is: it begins at 0 and only grows.
+    stepped = beside(local, ("model", "other"), whole_step)
+
+    def adapt(turn, message, data):
+        # The optimizer brings the rate; of rate 0 eta is 0, too.
+        factor = tree.scale(message.eta, 1 / jnp.maximum(first_rate, 1e-30))
+
+        def gradient(pair, batch, key):
+            value, slope = slope_of(pair[0], batch, key)
+            growth = tree.scale(square(slope), -1.0)
+            return value, (times(factor, slope), growth)
+
+        start = message.phi, square(tree.zeros(message.phi))
+        return fit(task.loss, start, data, turn, stepped, gradient)
+
+    return adapt
+
+
+def by_coordinate(params):
+    """The square of every coordinate."""
+    return jax.tree.map(jnp.square, params)
+
+
+def times(factor, slope):
+    """The slope times one factor, or by coordinate; statistics as they are."""
+    if isinstance(factor, jax.Array):
+        return statistics.scale(slope, factor)
+    # Running statistics step by the rate 1.
+    factor = statistics.by_kind(factor, statistic=jnp.ones_like)
+    return tree.multiply(factor, slope)
+
+
+def rates(server, zeta):
+    """eta, the root of b / g."""
+    # Noise of a channel may have taken g below where it began.
+    return jax.tree.map(
+        lambda b, g: jnp.sqrt(b / jnp.maximum(g, zeta**2)), server.b, server.g
+    )

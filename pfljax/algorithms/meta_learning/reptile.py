@@ -1,0 +1,51 @@
+"""Reptile. Nichol, Achiam, Schulman, 2018, https://arxiv.org/abs/1803.02999.
+
+    Server   w, and its optimizer   Client  nothing
+    Message  w                      Upload  w_k, the params after local training
+The local steps are the inner loop. The server steps by its optimizer along
+mean_k (w - w_k): by SGD  w <- w + server_lr mean_k (w_k - w),  Algorithm 2. Everybody
+is judged by w, or after `finetune` local steps from w.
+
+Jiang et al., 2019 (https://arxiv.org/abs/1909.12488) go on from a model of FedAvg with
+few local steps and `server_optimizer` = adam, and judge w before and after fine-tuning.
+Differs from the paper: server_lr does not fall over the rounds.
+"""
+
+from pfljax.algorithms.fedavg import fedavg
+from pfljax.core import aggregation, server_step, tree
+from pfljax.core.training import finetuned
+from pfljax.core.types import Algorithm, Local, Task
+from pfljax.registry import Count, Positive, checked
+
+
+@checked
+def reptile(
+    task: Task,
+    local: Local,
+    *,
+    server_lr: Positive = 1.0,
+    server_optimizer: str = "sgd",
+    finetune: Count = 0,
+) -> Algorithm:
+    """Builds Reptile; by SGD, `server_lr` = 1 is FedAvg with uniform weights.
+
+    Raises:
+      ValueError: the server's optimizer is unknown.
+    """
+    optimizer = server_step.by_name(server_optimizer, server_lr)
+
+    def personal(turn, server, client, data):
+        return finetuned(task.loss, server.w, data, turn, local, finetune)
+
+    def aggregate(server, uploads, cohort):
+        # The optimizer steps against its gradient: towards the mean is w - mean.
+        mean = aggregation.mean(uploads, aggregation.reported(cohort))
+        return server_step.stepped(optimizer, server, tree.sub(server.w, mean))
+
+    return fedavg(task, local, finetune=finetune)._replace(
+        init=lambda params, num_clients, key: server_step.first(optimizer, params),
+        message=lambda turn, server, client: server.w,
+        aggregate=aggregate,
+        server_model=lambda server: server.w,
+        personal=personal if finetune else None,
+    )
