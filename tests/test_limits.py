@@ -18,6 +18,7 @@ from pfljax.algorithms.interpolation.superfed import superfed
 from pfljax.algorithms.local import local as alone
 from pfljax.algorithms.meta_learning.per_fedavg import per_fedavg
 from pfljax.algorithms.multi_task.ditto import ditto
+from pfljax.algorithms.multi_task.fedcurv import fedcurv
 from pfljax.algorithms.multi_task.pfedme import pfedme
 from pfljax.conformance import toy
 from pfljax.core import aggregation
@@ -73,6 +74,12 @@ def trained_alone():
 )
 def test_the_server_follows_fedavg(method, averaged):
     toy.assert_close(last(method).server, averaged.server, 1e-6)
+
+
+def test_fedcurv_without_pull_is_fedavg(averaged):
+    toy.assert_close(
+        last(fedcurv(TASK, LOCAL, lam=0.0)).server.w, averaged.server, 1e-6
+    )
 
 
 def test_the_server_of_apfl_follows_uniform_fedavg(averaged_uniformly):
