@@ -18,10 +18,12 @@ from pfljax.algorithms.interpolation.superfed import superfed
 from pfljax.algorithms.local import local as alone
 from pfljax.algorithms.meta_learning.per_fedavg import per_fedavg
 from pfljax.algorithms.multi_task.ditto import ditto
+from pfljax.algorithms.multi_task.fedamp import fedamp
 from pfljax.algorithms.multi_task.fedcurv import fedcurv
+from pfljax.algorithms.multi_task.heurfedamp import heurfedamp
 from pfljax.algorithms.multi_task.pfedme import pfedme
 from pfljax.conformance import toy
-from pfljax.core import aggregation
+from pfljax.core import affinity, aggregation
 from pfljax.core.optimizers import sgd
 from pfljax.core.types import ClientData, Local
 
@@ -149,6 +151,30 @@ def test_apfl_of_own_weight_zero_never_moves_its_own_model():
     first, *_, end = toy.play(method, TASK, SGD, toy.noisy_clients(), cohort=COHORT)[0]
     toy.assert_same(first.clients.v, end.clients.v)
     assert not np.allclose(toy.flat(first.server), toy.flat(end.server))
+
+
+def test_fedamp_that_attracts_nobody_is_local_training(trained_alone):
+    """Who joins later begins at the mean, unless it starts from its own model."""
+    method = fedamp(TASK, LOCAL, alpha=1e-30, lam=0.0, start="own")
+    toy.assert_close(last(method).clients, trained_alone.clients, 1e-6)
+
+
+@pytest.mark.parametrize("factory", [fedamp, heurfedamp])
+def test_fedamp_of_all_clients_that_attract_nobody_is_local_training(factory):
+    options = {"alpha": 1e-30, "lam": 0.0}
+    if factory is heurfedamp:
+        options = {"own_weight": 1.0, "pull": 0.0}
+    everybody = len(toy.SIZES)
+    found = last(factory(TASK, LOCAL, **options), cohort=everybody)
+    wanted = last(alone(TASK, LOCAL), cohort=everybody)
+    toy.assert_close(found.clients, wanted.clients, 1e-6)
+
+
+def test_heurfedamp_whose_clients_count_alike_is_uniform_fedavg():
+    everybody = len(toy.SIZES)
+    found = last(heurfedamp(TASK, LOCAL, sigma=0.0, pull=0.0), cohort=everybody)
+    wanted = last(uniform(TASK, LOCAL), cohort=everybody)
+    toy.assert_close(affinity.mean(found.server), wanted.server, 1e-6)
 
 
 @pytest.mark.parametrize("frozen", [{"beta": 0.0}, {"lam": 0.0}])
