@@ -67,6 +67,9 @@ def attending(task, local, attention, pull, start):
     the others, whose sum is at most 1.
     """
 
+    def init(params, num_clients, key):
+        return affinity.first_models(params, num_clients)
+
     def message(turn, server, w):
         centre = affinity.mean(server)
         own = tree.row_or_zeros(server.params, turn.id)
@@ -83,9 +86,7 @@ def attending(task, local, attention, pull, start):
         return w, w, metrics
 
     return alone(task, local)._replace(
-        init=lambda params, num_clients, key: affinity.first_models(
-            params, num_clients
-        ),
+        init=init,
         message=message,
         train=train,
         aggregate=affinity.received,
