@@ -18,6 +18,7 @@ from pfljax.algorithms.interpolation.superfed import superfed
 from pfljax.algorithms.local import local as alone
 from pfljax.algorithms.meta_learning.per_fedavg import per_fedavg
 from pfljax.algorithms.multi_task.ditto import ditto
+from pfljax.algorithms.multi_task.fedala import fedala
 from pfljax.algorithms.multi_task.fedamp import fedamp
 from pfljax.algorithms.multi_task.fedcurv import fedcurv
 from pfljax.algorithms.multi_task.heurfedamp import heurfedamp
@@ -168,6 +169,41 @@ def test_fedamp_of_all_clients_that_attract_nobody_is_local_training(factory):
     found = last(factory(TASK, LOCAL, **options), cohort=everybody)
     wanted = last(alone(TASK, LOCAL), cohort=everybody)
     toy.assert_close(found.clients, wanted.clients, 1e-6)
+
+
+def without_mixing(value, layers):
+    """FedALA whose weights stay at this value."""
+    method = fedala(TASK, LOCAL, layers=layers, weight_lr=0.0)
+
+    def init_client(params, client_id, key):
+        client = method.init_client(params, client_id, key)
+        fixed = jax.tree.map(lambda leaf: value * leaf, client.weights)
+        return client._replace(weights=fixed)
+
+    return last(method._replace(init_client=init_client))
+
+
+def test_fedala_of_weights_one_is_fedavg(averaged):
+    toy.assert_close(without_mixing(1.0, layers=2).server, averaged.server, 1e-6)
+
+
+def test_fedala_of_weights_zero_in_all_layers_is_local_training(trained_alone):
+    state = without_mixing(0.0, layers=2)
+    toy.assert_close(state.clients.w, trained_alone.clients, 1e-6)
+
+
+def test_fedala_of_weights_zero_in_the_head_is_fedper():
+    found, wanted = without_mixing(0.0, layers=1), last(fedper(TASK, LOCAL))
+    toy.assert_close(found.server["body"], wanted.server["body"], 1e-6)
+    toy.assert_close(found.clients.w["head"], wanted.clients["head"], 1e-6)
+
+
+def test_fedala_of_one_client_is_local_training():
+    data = toy.noisy_clients()
+    data = data._replace(offset=data.offset[1:2], size=data.size[1:2])
+    mixed, _ = toy.play(fedala(TASK, LOCAL, layers=2), TASK, LOCAL, data)
+    plain, _ = toy.play(alone(TASK, LOCAL), TASK, LOCAL, data)
+    toy.assert_close(mixed[-1].clients.w, plain[-1].clients, 1e-6)
 
 
 def test_heurfedamp_whose_clients_count_alike_is_uniform_fedavg():
