@@ -110,7 +110,7 @@ def _products(
         return squares, products
 
     # The last block reaches back, so that all have one size.
-    starts = jnp.arange(0, count, size)
+    starts = jnp.minimum(jnp.arange(0, count, size), count - size)
     found = jax.lax.map(of_block, starts)
     places = starts[:, None] + jnp.arange(size)
 
