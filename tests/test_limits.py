@@ -21,6 +21,7 @@ from pfljax.algorithms.multi_task.ditto import ditto
 from pfljax.algorithms.multi_task.fedala import fedala
 from pfljax.algorithms.multi_task.fedamp import fedamp
 from pfljax.algorithms.multi_task.fedcurv import fedcurv
+from pfljax.algorithms.multi_task.fedfomo import fedfomo
 from pfljax.algorithms.multi_task.heurfedamp import heurfedamp
 from pfljax.algorithms.multi_task.pfedme import pfedme
 from pfljax.conformance import toy
@@ -169,6 +170,15 @@ def test_fedamp_of_all_clients_that_attract_nobody_is_local_training(factory):
     found = last(factory(TASK, LOCAL, **options), cohort=everybody)
     wanted = last(alone(TASK, LOCAL), cohort=everybody)
     toy.assert_close(found.clients, wanted.clients, 1e-6)
+
+
+def test_fedfomo_of_one_client_is_local_training_on_its_part():
+    data = toy.noisy_clients()
+    data = data._replace(offset=data.offset[1:2], size=data.size[1:2])
+    part = data._replace(size=data.size - data.size // 5)
+    found, _ = toy.play(fedfomo(TASK, LOCAL), TASK, LOCAL, data)
+    wanted, _ = toy.play(alone(TASK, LOCAL), TASK, LOCAL, part)
+    toy.assert_close(found[-1].clients, wanted[-1].clients, 1e-6)
 
 
 def without_mixing(value, layers):
