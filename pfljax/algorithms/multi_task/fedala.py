@@ -98,7 +98,7 @@ def fedala(
             return weights, metrics["loss"]
 
         # None before there is a model of its own, many the first time, and one later.
-        limit = jnp.array([1, most_passes, 1])[client.stage]
+        limit = jnp.array([0, most_passes, 1])[client.stage]
         weights, passes = settled(one_pass, client.weights, limit, threshold)
         return mixture(weights), weights, passes
 
