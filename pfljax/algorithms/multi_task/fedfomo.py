@@ -132,8 +132,13 @@ def parted(data, holdout):
     count = jnp.floor(holdout * data.size).astype(jnp.int32)
     count = jnp.minimum(jnp.maximum(count, 1), jnp.maximum(data.size - 1, 0))
     own = data._replace(size=data.size - count)
-    last = data._replace(offset=data.offset + own.size, size=count)
-    return own, tree.where(count > 0, last, data)
+    alone = count == 0
+    # By numbers: a choice between the two would copy the pool for every client.
+    held_out = data._replace(
+        offset=data.offset + jnp.where(alone, 0, own.size),
+        size=jnp.where(alone, data.size, count),
+    )
+    return own, held_out
 
 
 def gains_of(loss, w, models):
