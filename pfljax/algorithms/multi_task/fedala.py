@@ -55,7 +55,7 @@ def fedala(
     threshold: NotNegative = 0.1,
     most_passes: AtLeastOne = 100,
 ) -> Algorithm:
-    """Builds FedALA; `weight_lr` = 0 is FedAvg, whose rows are those of w_k.
+    """Builds FedALA; `weight_lr` = 0 is FedAvg.
 
     Args:
       task: the model.
@@ -69,16 +69,9 @@ def fedala(
     Raises:
       ValueError: the model has fewer modules than `layers`.
     """
-    modules = task.num_modules
-    expected = f"at most {modules}, the modules of the model"
-    require("fedala: layers", layers, layers <= modules, expected)
     chosen = top(task, layers)
     on_weights = local._replace(learning_rate=weight_lr, optimizer=within_one)
-
-    def init_client(params, client_id, key):
-        mixed, _ = tree.split(params, chosen)
-        ones = jax.tree.map(jnp.ones_like, mixed)
-        return Client(w=params, weights=ones, stage=jnp.int32(0))
+    lengths = jnp.array([0, most_passes, 1])  # by the client's stage
 
     def begun(turn, w, client, data):
         new, below = tree.split(w, chosen)
@@ -90,15 +83,13 @@ def fedala(
         def loss(weights, batch, key):
             return task.loss(mixture(weights), batch, key)
 
-        batches = jnp.ceil(share * data.size / local.batch_size).astype(jnp.int32)
-        apart = fold(turn, "weights")._replace(steps=jnp.maximum(batches, 1))
+        part = part_of(turn, data, share, local.batch_size)
 
         def one_pass(weights):
-            weights, metrics = fit(loss, weights, data, apart, on_weights)
+            weights, metrics = fit(loss, weights, data, part, on_weights)
             return weights, metrics["loss"]
 
-        # None before there is a model of its own, many the first time, and one later.
-        limit = jnp.array([0, most_passes, 1])[client.stage]
+        limit = lengths[client.stage]
         weights, passes = settled(one_pass, client.weights, limit, threshold)
         return mixture(weights), weights, passes
 
@@ -110,7 +101,7 @@ def fedala(
         return Client(w=v, weights=weights, stage=stage), v, metrics
 
     return fedavg(task, local)._replace(
-        init_client=init_client,
+        init_client=lambda params, client_id, key: first_client(params, chosen),
         train=train,
         personal=lambda turn, w, client, data: begun(turn, w, client, data)[0],
         newcomer=lambda turn, w, data: w,
@@ -119,12 +110,28 @@ def fedala(
 
 def top(task, layers):
     """True at the parameters of the last `layers` modules: a choice for `split`."""
-    first = task.num_modules - layers
+    modules = task.num_modules
+    expected = f"at most {modules}, the modules of the model"
+    require("fedala: layers", layers, layers <= modules, expected)
+    first = modules - layers
     return statistics.by_kind(
         task.modules,
         parameter=lambda module: module >= first,
         statistic=lambda module: False,
     )
+
+
+def first_client(params, chosen):
+    """A client that has not trained yet, and takes all of the server's model."""
+    mixed, _ = tree.split(params, chosen)
+    ones = jax.tree.map(jnp.ones_like, mixed)
+    return Client(w=params, weights=ones, stage=jnp.int32(0))
+
+
+def part_of(turn, data, share, batch_size):
+    """The turn of one pass: every pass of a round sees the same minibatches."""
+    batches = jnp.ceil(share * data.size / batch_size).astype(jnp.int32)
+    return fold(turn, "weights")._replace(steps=jnp.maximum(batches, 1))
 
 
 def settled(one_pass, weights, limit, threshold):

@@ -93,12 +93,7 @@ def fedfomo(
     def train(turn, message, w, data):
         own, held_out = parted(data, holdout)
 
-        def loss(params):
-            def value(batch):
-                return task.loss(params, batch, None)
-
-            return mean_over_rows(value, held_out, local.batch_size)
-
+        loss = mean_loss(task, held_out, local.batch_size)
         gains = gains_of(loss, w, message.models)
         gains = jnp.where(message.ids < turn.num_clients, gains, 0)
         steps = jnp.minimum(turn.steps, budget(local, own.size))
@@ -132,13 +127,25 @@ def parted(data, holdout):
     count = jnp.floor(holdout * data.size).astype(jnp.int32)
     count = jnp.minimum(jnp.maximum(count, 1), jnp.maximum(data.size - 1, 0))
     own = data._replace(size=data.size - count)
-    alone = count == 0
+    single = count == 0
     # By numbers: a choice between the two would copy the pool for every client.
     held_out = data._replace(
-        offset=data.offset + jnp.where(alone, 0, own.size),
-        size=jnp.where(alone, data.size, count),
+        offset=data.offset + jnp.where(single, 0, own.size),
+        size=jnp.where(single, data.size, count),
     )
     return own, held_out
+
+
+def mean_loss(task, data, batch_size):
+    """params -> their mean loss on these rows, in evaluation mode."""
+
+    def loss(params):
+        def value(batch):
+            return task.loss(params, batch, None)
+
+        return mean_over_rows(value, data, batch_size)
+
+    return loss
 
 
 def gains_of(loss, w, models):
