@@ -17,6 +17,7 @@ from pfljax.algorithms.interpolation.apfl import apfl
 from pfljax.algorithms.interpolation.superfed import superfed
 from pfljax.algorithms.local import local as alone
 from pfljax.algorithms.meta_learning.per_fedavg import per_fedavg
+from pfljax.algorithms.multi_task.apple import apple
 from pfljax.algorithms.multi_task.ditto import ditto
 from pfljax.algorithms.multi_task.fedala import fedala
 from pfljax.algorithms.multi_task.fedamp import fedamp
@@ -179,6 +180,25 @@ def test_fedfomo_of_one_client_is_local_training_on_its_part():
     found, _ = toy.play(fedfomo(TASK, LOCAL), TASK, LOCAL, data)
     wanted, _ = toy.play(alone(TASK, LOCAL), TASK, LOCAL, part)
     toy.assert_close(found[-1].clients, wanted[-1].clients, 1e-6)
+
+
+def test_apple_of_one_client_is_local_training():
+    data = toy.noisy_clients()
+    data = data._replace(offset=data.offset[1:2], size=data.size[1:2])
+    found, _ = toy.play(apple(TASK, LOCAL, weight_lr=0.0), TASK, LOCAL, data)
+    wanted, _ = toy.play(alone(TASK, LOCAL), TASK, LOCAL, data)
+    toy.assert_close(found[-1].clients, wanted[-1].clients, 1e-6)
+
+
+def test_apple_of_equal_parts_is_fedavg_of_a_step_by_the_number_of_clients():
+    """One plain step of all: the mean of the cores goes as FedAvg of the rate / C."""
+    once, everybody = SGD._replace(epochs=None, steps=1), len(toy.SIZES)
+    slow = once._replace(learning_rate=once.learning_rate / everybody)
+    method = apple(TASK, once, weight_lr=0.0)
+    found = last(method, local=once, cohort=everybody).server.cores
+    mean = jax.tree.map(lambda leaf: leaf.mean(0), found)
+    wanted = last(uniform(TASK, slow), local=slow, cohort=everybody)
+    toy.assert_close(mean, wanted.server, 1e-6)
 
 
 def without_mixing(value, layers):

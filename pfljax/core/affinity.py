@@ -83,6 +83,12 @@ def cosines(stacked: Params, one: Params) -> Array:
     return jnp.where(lengths > 0, products / jnp.sqrt(positive), 0)
 
 
+def inner_products(stacked: Params, one: Params) -> Array:
+    """<m, one> of each model m, without running statistics, f32[C]."""
+    _, products = _products(stacked, one, tree.zeros(one))
+    return products
+
+
 def matrix(of_one: Callable[[Array], Array], num_clients: int) -> Array:
     """The rows `of_one` (client number) -> f32[C] of all clients, f32[C, C]."""
     return jax.lax.map(of_one, jnp.arange(num_clients))

@@ -119,12 +119,17 @@ def _in_order(uploads: Any, cohort: Cohort, order: Array) -> tuple[Any, Cohort]:
 
 def mean(uploads: Any, weight: Array) -> Any:
     """Weighted mean, summed in the cohort's order."""
+    return over_weight(weighted_sum(uploads, weight), weight)
+
+
+def weighted_sum(uploads: Any, weight: Array) -> Any:
+    """The sum of the uploads times their weights, in the cohort's order."""
 
     def of_leaf(leaf: Array) -> Array:
         # An accelerator's default would round weights and uploads to a few bits.
         return jnp.tensordot(weight, leaf, 1, precision="highest")
 
-    return over_weight(jax.tree.map(of_leaf, uploads), weight)
+    return jax.tree.map(of_leaf, uploads)
 
 
 def over_weight(weighted_sum: Any, weight: Array) -> Any:

@@ -126,13 +126,9 @@ def towards_others(others, lam):
 
 def aggregate(server, uploads, cohort):
     """The mean model, and the sums over those who reported."""
-
-    # Once a client, however often it was drawn: it takes off one.
-    def summed(leaf):
-        return jnp.tensordot(cohort.mask, leaf, 1, precision="highest")
-
     return Server(
         w=aggregation.mean(uploads.w, aggregation.by_rows(cohort)),
-        sums=jax.tree.map(summed, uploads.own),
+        # Once a client, however often it was drawn: it takes off one.
+        sums=aggregation.weighted_sum(uploads.own, cohort.mask),
         round=cohort.round,
     )

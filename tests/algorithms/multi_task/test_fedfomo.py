@@ -155,6 +155,24 @@ def test_a_client_trains_on_its_own_part_and_judges_on_the_other():
     np.testing.assert_allclose(toy.flat(upload.w), wanted, rtol=1e-4)
 
 
+def test_a_place_that_nobody_fills_helps_nobody():
+    """However good the model that happens to lie there."""
+    method = fedfomo(TASK, toy.full_batch())
+    data = toy.one(toy.quadratic_clients(), 1)
+    ideal = toy.unflat(toy.B[1][None])
+    w, turn = toy.unflat([9.0, 9, 9]), toy.turn(KEY, steps=1)
+
+    def trained(client_id):
+        return method.train(turn, Message(ideal, jnp.array([client_id])), w, data)[1]
+
+    nobody, somebody = trained(turn.num_clients), trained(0)
+    wanted = toy.descend(toy.flat(w), lambda v: toy.gradient(1, v), 1)
+    np.testing.assert_allclose(toy.flat(nobody.w), wanted, rtol=1e-6)
+    assert nobody.gains == 0
+    np.testing.assert_allclose(toy.flat(somebody.w), toy.B[1], atol=1e-5)
+    assert somebody.gains > 0
+
+
 def test_whom_nobody_helps_keeps_its_own_model():
     w, models = toy.unflat([1.0, 2, 3]), toy.unflat(np.eye(3))
     toy.assert_same(mixed(w, models, jnp.array([0.0, -2, -1])), w)
