@@ -1,8 +1,7 @@
 """FedALA. Zhang et al., AAAI 2023, https://arxiv.org/abs/2212.01197 (Algorithm 1).
 
     Server   w
-    Client   w_k, its own params after its last training; W_k, a weight of each param of
-             its top layers; in how many rounds it has trained, at most 2
+    Client   w_k, its own params, W_k, weights of its top layers, and its rounds, up to 2
     Message  w                Upload  w_k
 Client k begins at  v = w_k + W_k (w - w_k)  in its top layers and at w below them. It
 learns W_k first: w and w_k stay, and each minibatch moves it by
@@ -41,7 +40,7 @@ class Client(NamedTuple):
 
     w: Params
     weights: Any  # W_k, shaped as the params of its top layers
-    stage: Any  # i32[], rounds that it has trained in, at most 2
+    stage: Any  # i32[], rounds that it has trained in, up to 2
 
 
 @checked

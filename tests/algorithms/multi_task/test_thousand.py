@@ -14,7 +14,14 @@ MODEL = 4 * 199_210  # bytes
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "kept"),
-    [("fedcurv", 2), ("fedamp", 2), ("heurfedamp", 2), ("fedala", 1.1), ("fedfomo", 2)],
+    [
+        ("fedcurv", 2),
+        ("fedamp", 2),
+        ("heurfedamp", 2),
+        ("fedala", 1.1),
+        ("fedfomo", 2),
+        ("apple", 2),
+    ],
 )
 def test_what_a_round_makes_beside_its_state_is_small(name, kept):
     """So many models a client are kept, and all is within 8 GB by far."""
