@@ -26,11 +26,17 @@ from pfljax.algorithms.meta_learning.aruba import aruba
 from pfljax.algorithms.meta_learning.fedmeta import fedmeta
 from pfljax.algorithms.meta_learning.per_fedavg import per_fedavg
 from pfljax.algorithms.meta_learning.reptile import reptile
+from pfljax.algorithms.multi_task.apple import apple
 from pfljax.algorithms.multi_task.ditto import ditto
+from pfljax.algorithms.multi_task.fedala import fedala
+from pfljax.algorithms.multi_task.fedamp import fedamp
+from pfljax.algorithms.multi_task.fedcurv import fedcurv
 from pfljax.algorithms.multi_task.fedem import fedem
+from pfljax.algorithms.multi_task.fedfomo import fedfomo
+from pfljax.algorithms.multi_task.heurfedamp import heurfedamp
 from pfljax.algorithms.multi_task.pfedme import pfedme
 from pfljax.conformance import toy
-from pfljax.core import aggregation
+from pfljax.core import affinity, aggregation
 from pfljax.core.optimizers import sgd
 from pfljax.core.types import ClientData, Local
 
@@ -83,6 +89,12 @@ def trained_alone():
 )
 def test_the_server_follows_fedavg(method, averaged):
     toy.assert_close(last(method).server, averaged.server, 1e-6)
+
+
+def test_fedcurv_without_pull_is_fedavg(averaged):
+    toy.assert_close(
+        last(fedcurv(TASK, LOCAL, lam=0.0)).server.w, averaged.server, 1e-6
+    )
 
 
 def test_the_server_of_apfl_follows_uniform_fedavg(averaged_uniformly):
@@ -211,6 +223,93 @@ def test_mapper_of_one_share_is_uniform_fedavg_or_local_training(share, method):
         toy.assert_close(mixed.clients.h, same.clients, 1e-6)
     else:
         toy.assert_close(mixed.server, same.server, 1e-6)
+
+
+def test_fedamp_that_attracts_nobody_is_local_training(trained_alone):
+    """Who joins later begins at the mean, unless it starts from its own model."""
+    method = fedamp(TASK, LOCAL, alpha=1e-30, lam=0.0, start="own")
+    toy.assert_close(last(method).clients, trained_alone.clients, 1e-6)
+
+
+@pytest.mark.parametrize("factory", [fedamp, heurfedamp])
+def test_fedamp_of_all_clients_that_attract_nobody_is_local_training(factory):
+    options = {"alpha": 1e-30, "lam": 0.0}
+    if factory is heurfedamp:
+        options = {"own_weight": 1.0, "pull": 0.0}
+    everybody = len(toy.SIZES)
+    found = last(factory(TASK, LOCAL, **options), cohort=everybody)
+    wanted = last(alone(TASK, LOCAL), cohort=everybody)
+    toy.assert_close(found.clients, wanted.clients, 1e-6)
+
+
+def test_fedfomo_of_one_client_is_local_training_on_its_part():
+    data = toy.noisy_clients()
+    data = data._replace(offset=data.offset[1:2], size=data.size[1:2])
+    part = data._replace(size=data.size - data.size // 5)
+    found, _ = toy.play(fedfomo(TASK, LOCAL), TASK, LOCAL, data)
+    wanted, _ = toy.play(alone(TASK, LOCAL), TASK, LOCAL, part)
+    toy.assert_close(found[-1].clients, wanted[-1].clients, 1e-6)
+
+
+def test_apple_of_one_client_is_local_training():
+    data = toy.noisy_clients()
+    data = data._replace(offset=data.offset[1:2], size=data.size[1:2])
+    found, _ = toy.play(apple(TASK, LOCAL, weight_lr=0.0), TASK, LOCAL, data)
+    wanted, _ = toy.play(alone(TASK, LOCAL), TASK, LOCAL, data)
+    toy.assert_close(found[-1].clients, wanted[-1].clients, 1e-6)
+
+
+def test_apple_of_equal_parts_is_fedavg_of_a_step_by_the_number_of_clients():
+    """One plain step of all: the mean of the cores goes as FedAvg of the rate / C."""
+    once, everybody = SGD._replace(epochs=None, steps=1), len(toy.SIZES)
+    slow = once._replace(learning_rate=once.learning_rate / everybody)
+    method = apple(TASK, once, weight_lr=0.0)
+    found = last(method, local=once, cohort=everybody).server.cores
+    mean = jax.tree.map(lambda leaf: leaf.mean(0), found)
+    wanted = last(uniform(TASK, slow), local=slow, cohort=everybody)
+    toy.assert_close(mean, wanted.server, 1e-6)
+
+
+def without_mixing(value, layers):
+    """FedALA whose weights stay at this value."""
+    method = fedala(TASK, LOCAL, layers=layers, weight_lr=0.0)
+
+    def init_client(params, client_id, key):
+        client = method.init_client(params, client_id, key)
+        fixed = jax.tree.map(lambda leaf: value * leaf, client.weights)
+        return client._replace(weights=fixed)
+
+    return last(method._replace(init_client=init_client))
+
+
+def test_fedala_of_weights_one_is_fedavg(averaged):
+    toy.assert_close(without_mixing(1.0, layers=2).server, averaged.server, 1e-6)
+
+
+def test_fedala_of_weights_zero_in_all_layers_is_local_training(trained_alone):
+    state = without_mixing(0.0, layers=2)
+    toy.assert_close(state.clients.w, trained_alone.clients, 1e-6)
+
+
+def test_fedala_of_weights_zero_in_the_head_is_fedper():
+    found, wanted = without_mixing(0.0, layers=1), last(fedper(TASK, LOCAL))
+    toy.assert_close(found.server["body"], wanted.server["body"], 1e-6)
+    toy.assert_close(found.clients.w["head"], wanted.clients["head"], 1e-6)
+
+
+def test_fedala_of_one_client_is_local_training():
+    data = toy.noisy_clients()
+    data = data._replace(offset=data.offset[1:2], size=data.size[1:2])
+    mixed, _ = toy.play(fedala(TASK, LOCAL, layers=2), TASK, LOCAL, data)
+    plain, _ = toy.play(alone(TASK, LOCAL), TASK, LOCAL, data)
+    toy.assert_close(mixed[-1].clients.w, plain[-1].clients, 1e-6)
+
+
+def test_heurfedamp_whose_clients_count_alike_is_uniform_fedavg():
+    everybody = len(toy.SIZES)
+    found = last(heurfedamp(TASK, LOCAL, sigma=0.0, pull=0.0), cohort=everybody)
+    wanted = last(uniform(TASK, LOCAL), cohort=everybody)
+    toy.assert_close(affinity.mean(found.server), wanted.server, 1e-6)
 
 
 @pytest.mark.parametrize("frozen", [{"beta": 0.0}, {"lam": 0.0}])

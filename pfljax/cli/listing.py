@@ -162,11 +162,11 @@ def _header(doc: str) -> tuple[str, str, str]:
 
 
 def _bytes(factory: Callable) -> tuple[int, int]:
-    """Bytes down and up of one client in one round, on the example model."""
+    """Bytes down and up of one client of 100 in one round, on the example model."""
     from pfljax import models
     from pfljax.core.communication import traffic_of
     from pfljax.core.types import Local
 
     task = models.task(models.MODELS["twonn"](10), (28, 28))
     algorithm = factory(task, Local(learning_rate=0.1, batch_size=1))
-    return traffic_of(algorithm, task, num_clients=1, input_shape=(28, 28))
+    return traffic_of(algorithm, task, num_clients=100, input_shape=(28, 28))

@@ -125,8 +125,8 @@ def silence_is_absence(played: Played) -> None:
 def order_is_free(played: Played) -> None:
     """Clients renumbered and trained in another order: the same states and server.
 
-    Leaves of the server whose first axis is the number of clients have a row a client;
-    no other axis of the toy is as long.
+    Axes of the server's leaves that are as long as there are clients are by client; no
+    other axis of the toy is as long.
     """
     old = jnp.asarray(OLD)
     script = renumbered(as_written(), old)
@@ -156,11 +156,13 @@ def order_is_free(played: Played) -> None:
 
 
 def _by_client(server: Any, rows: Any) -> Any:
-    """The server, where leaves with a row a client have them in the order `rows`."""
+    """The server, where what is by client is in the order `rows`."""
 
     def of_leaf(leaf: Any) -> Any:
-        has_rows = leaf.shape[:1] == (CLIENTS,)
-        return leaf[rows] if has_rows else leaf
+        for axis, length in enumerate(leaf.shape):
+            if length == CLIENTS:
+                leaf = leaf.take(rows, axis)
+        return leaf
 
     return jax.tree.map(of_leaf, server)
 

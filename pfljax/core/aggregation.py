@@ -93,17 +93,17 @@ def gathered(uploads: Any, cohort: Cohort) -> tuple[Any, Cohort]:
     Of several devices each gets the uploads of all by this gather, once: what follows
     would be exchanged between devices every time.
     """
-    order = jnp.argsort(_ids_of_present(cohort))
+    order = jnp.argsort(ids_of_present(cohort))
     return _in_order(uploads, cohort, order)
 
 
 def largest_first(uploads: Any, cohort: Cohort) -> tuple[Any, Cohort]:
     """As `gathered`, but by the rows of the clients; by id where these are equal."""
-    order = jnp.lexsort((_ids_of_present(cohort), -by_rows(cohort)))
+    order = jnp.lexsort((ids_of_present(cohort), -by_rows(cohort)))
     return _in_order(uploads, cohort, order)
 
 
-def _ids_of_present(cohort: Cohort) -> Array:
+def ids_of_present(cohort: Cohort) -> Array:
     """The id of each client that reported, i32[M]; C of the absent."""
     return jnp.where(cohort.mask > 0, cohort.ids, cohort.num_clients)
 
@@ -119,11 +119,11 @@ def _in_order(uploads: Any, cohort: Cohort, order: Array) -> tuple[Any, Cohort]:
 
 def mean(uploads: Any, weight: Array) -> Any:
     """Weighted mean, summed in the cohort's order."""
-    return over_weight(total(uploads, weight), weight)
+    return over_weight(weighted_sum(uploads, weight), weight)
 
 
-def total(uploads: Any, weight: Array) -> Any:
-    """Weighted sum, in the cohort's order."""
+def weighted_sum(uploads: Any, weight: Array) -> Any:
+    """The sum of the uploads times their weights, in the cohort's order."""
 
     def of_leaf(leaf: Array) -> Array:
         # An accelerator's default would round weights and uploads to a few bits.

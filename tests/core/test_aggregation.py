@@ -27,7 +27,7 @@ def trimmed(leaf):
     ("reducer", "oracle"),
     [
         (aggregation.mean, lambda leaf: np.average(leaf, axis=0, weights=WEIGHT)),
-        (aggregation.total, lambda leaf: np.tensordot(WEIGHT, leaf, 1)),
+        (aggregation.weighted_sum, lambda leaf: np.tensordot(WEIGHT, leaf, 1)),
         (aggregation.median, lambda leaf: np.median(leaf[HERE], axis=0)),
         (aggregation.trimmed_mean(0.0), lambda leaf: leaf[HERE].mean(0)),
         (aggregation.trimmed_mean(0.3), trimmed),

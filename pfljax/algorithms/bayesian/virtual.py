@@ -160,7 +160,7 @@ def damped(q, s, p, damping):
 def aggregate(s, changes, cohort):
     """s with all changes; that of statistics is their mean."""
     # By the mask alone: a client drawn twice has one factor.
-    summed = tree.parameters(aggregation.total(changes, cohort.mask))
+    summed = tree.parameters(aggregation.weighted_sum(changes, cohort.mask))
     mean = aggregation.mean(changes, aggregation.reported(cohort))
     followed, _ = tree.split(mean, statistics.chosen(mean))
     return tree.add(s, tree.merge(summed, followed))

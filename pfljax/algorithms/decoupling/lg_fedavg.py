@@ -143,7 +143,7 @@ def with_mean_body(method: Algorithm) -> Algorithm:
 def summed(server, uploads, cohort):
     """(sum of the bodies, how many they are) after a round's changes."""
     # By the mask alone: a client drawn twice has one body.
-    change = aggregation.total(uploads.change, cohort.mask)
+    change = aggregation.weighted_sum(uploads.change, cohort.mask)
     newcomers = jnp.sum(uploads.is_new * cohort.mask)
     return tree.add(server.total, change), server.count + newcomers
 

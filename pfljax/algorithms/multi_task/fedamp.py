@@ -1,0 +1,110 @@
+"""FedAMP. Huang et al., AAAI 2021, https://arxiv.org/abs/2007.03797 (Algorithm 1).
+
+    Server   w_k of every client k, as last sent, and who has sent
+    Client   w_k, this client's own params
+    Message  u_k               Upload  w_k
+With A(x) = 1 - exp(-x / sigma), the server mixes a model for each client,
+u_k = sum_j xi_kj w_j,  xi_kj = alpha A'(||w_k - w_j||^2),  xi_kk = 1 - sum_{j != k}.
+From u_k, client k goes down  F_k(v) + lam / (2 alpha) ||v - u_k||^2  to its new w_k,
+and is judged by it.
+
+Differs from the paper: there all clients train in every round. Here j runs over those
+who have ever sent, with the model that they sent last. Whoever never has is sent the
+mean of these models, and judged by it. alpha is to be so small that xi_kk >= 0; where
+it is not, the weights of the others are divided by their sum.
+"""
+
+from typing import Literal
+
+import jax.numpy as jnp
+
+from pfljax.algorithms.local import local as alone
+from pfljax.core import affinity, aggregation, tree
+from pfljax.core.losses import proximal
+from pfljax.core.training import fit
+from pfljax.core.types import Algorithm, Local, Task
+from pfljax.registry import NotNegative, Positive, checked
+
+Start = Literal["cloud", "own"]
+
+
+@checked
+def fedamp(
+    task: Task,
+    local: Local,
+    *,
+    alpha: Positive = 1.0,
+    sigma: Positive = 1.0,
+    lam: NotNegative = 1.0,
+    relative: bool = False,
+    start: Start = "cloud",
+) -> Algorithm:
+    """Builds FedAMP; with `lam` = 0 a small `alpha` is local training.
+
+    Args:
+      task: the model.
+      local: how a client trains.
+      alpha: the step towards the others, by which the pull `lam` is divided, too.
+      sigma: squared distances well above it count as infinite.
+      lam: how much relations matter.
+      relative: `sigma` is a multiple of the median of a client's squared distances,
+        which grow with the model.
+      start: where local training begins, at u_k ("cloud") or at w_k ("own").
+    """
+
+    def attention(models, own, others, centre):
+        square = affinity.square_distances(models, own, centre)
+        width = sigma * median(square, others) if relative else sigma
+        return attracted(square, others, alpha, width)
+
+    return attending(task, local, attention, lam / alpha, start)
+
+
+def attending(task, local, attention, pull, start):
+    """A method whose server mixes models for each client by its `attention`.
+
+    That is (models, the client's own, others f32[C], their mean) -> weights f32[C] of
+    the others, whose sum is at most 1.
+    """
+
+    def init(params, num_clients, key):
+        return affinity.first_models(params, num_clients)
+
+    def message(turn, server, w):
+        centre = affinity.mean(server)
+        own = tree.row_or_zeros(server.params, turn.id)
+        others = affinity.others(server, turn.id)
+        xi = attention(server.params, own, others, centre)
+        xi = xi.at[turn.id].set(1 - jnp.sum(xi), mode="drop")
+        u = aggregation.mean(server.params, xi)
+        return tree.where(affinity.has_sent(server, turn.id), u, centre)
+
+    def train(turn, u, w, data):
+        first = u if start == "cloud" else w
+        near = proximal(u, pull)
+        w, metrics = fit(task.loss, first, data, turn, local, penalty=near)
+        return w, w, metrics
+
+    return alone(task, local)._replace(
+        init=init,
+        message=message,
+        train=train,
+        aggregate=affinity.received,
+        newcomer=lambda turn, server, data: affinity.mean(server),
+        origin=lambda u, w, upload: u if start == "cloud" else w,
+    )
+
+
+def attracted(square, others, alpha, width):
+    """alpha A'(x) of the squared distances x to others, f32[C]; their sum at most 1."""
+    # A width of 0, where all models are equal, would be 0 / 0.
+    width = jnp.maximum(width, jnp.finfo(jnp.float32).tiny)
+    nearness = others * jnp.exp(-square / width)
+    total = jnp.maximum(jnp.sum(nearness), jnp.finfo(jnp.float32).tiny)
+    return nearness * jnp.minimum(alpha / width, 1 / total)
+
+
+def median(square, others):
+    """The median of the squared distances to others, f32[]; 0 without any."""
+    known = jnp.where(others > 0, square, jnp.nan)
+    return jnp.nan_to_num(jnp.nanmedian(known))

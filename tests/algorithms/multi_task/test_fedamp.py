@@ -1,0 +1,116 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from pfljax.algorithms.multi_task.fedamp import attracted, fedamp, median
+from pfljax.conformance import Case, toy
+from pfljax.core.affinity import Models
+
+SENT = (toy.WHOLE, toy.WHOLE)
+CONFORMANCE = [
+    Case("fedamp", bytes=SENT),
+    Case("fedamp", {"relative": True, "start": "own"}, bytes=SENT),
+]
+
+ALPHA, SIGMA, LAM = 0.9, 2.0, 0.6
+OPTIONS = {"alpha": ALPHA, "sigma": SIGMA, "lam": LAM}
+TASK = toy.quadratic()
+KEY = jax.random.key(0)
+
+
+def weights(models, heard, k, alpha, sigma, relative=False):
+    """xi_k of those who have sent, in NumPy: {client: weight}."""
+    square = {j: ((models[k] - models[j]) ** 2).sum() for j in heard if j != k}
+    if relative and square:
+        sigma = sigma * np.median(list(square.values()))
+    xi = {j: alpha * np.exp(-x / sigma) / sigma for j, x in square.items()}
+    total = sum(xi.values())
+    if total > 1:
+        xi = {j: value / total for j, value in xi.items()}
+    return xi | {k: 1 - sum(xi.values())}
+
+
+@pytest.mark.parametrize(
+    ("start", "relative", "alpha"),
+    [("cloud", False, ALPHA), ("own", True, ALPHA), ("cloud", False, 20.0)],
+    ids=["cloud", "own, relative", "weights above 1"],
+)
+def test_fedamp_against_numpy(start, relative, alpha):
+    options = {"alpha": alpha, "sigma": SIGMA, "lam": LAM * alpha / ALPHA}
+    options |= {"start": start, "relative": relative}
+    states, drawn = toy.quadratic_game(fedamp, rounds=4, **options)
+    first = toy.flat(states[0].clients)[0]
+    models, heard = np.tile(first, (4, 1)), set()
+    for ids, state in zip(drawn, states[1:], strict=True):
+        mean = models[list(heard)].mean(0) if heard else first
+        sent = {}
+        for k in ids:
+            u = mean
+            if k in heard:
+                xi = weights(models, heard, k, alpha, SIGMA, relative)
+                u = sum(weight * models[j] for j, weight in xi.items())
+            pulled = lambda v, k=k, u=u: toy.gradient(k, v) + LAM / ALPHA * (v - u)  # noqa: E731
+            sent[k] = toy.descend(u if start == "cloud" else models[k], pulled)
+        for k, w in sent.items():
+            models[k] = w
+        heard |= set(sent)
+        known = toy.flat(state.server.params)
+        np.testing.assert_allclose(known, models, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(
+            toy.flat(state.clients), models, rtol=1e-4, atol=1e-5
+        )
+    assert len(heard) == 4
+
+
+def test_the_weights_are_the_slope_of_the_attraction():
+    """alpha A'(x) of A(x) = 1 - exp(-x / sigma), of those who have sent alone."""
+    square = jnp.array([0.0, 0.3, 1.0, 9.0, 1e6])
+    others = jnp.array([0.0, 1, 1, 0, 1])
+    slope = jax.vmap(jax.grad(lambda x: 1 - jnp.exp(-x / SIGMA)))(square)
+    found = attracted(square, others, 0.5, SIGMA)
+    np.testing.assert_allclose(found, 0.5 * slope * others, rtol=1e-5)
+
+
+@pytest.mark.parametrize("alpha", [1e-30, 1.0, 1e30])
+@pytest.mark.parametrize("width", [0.0, 1e-30, 1.0, 1e30])
+def test_weights_are_never_above_one(alpha, width):
+    for square in ([0.0, 0, 0], [0, 1e-6, 1e30], [1e30, 1e30, 1e30]):
+        xi = attracted(jnp.array(square), jnp.array([1.0, 1, 0]), alpha, width)
+        assert (xi >= 0).all()
+        assert float(xi.sum()) <= 1 + 1e-6
+
+
+def test_the_median_is_of_others_alone():
+    square = jnp.array([0.0, 3, 1, 100, 2])
+    assert median(square, jnp.array([0.0, 1, 1, 0, 1])) == 2
+    assert median(square, jnp.zeros(5)) == 0
+
+
+def test_many_steps_find_the_proximal_solution():
+    """(a b + kappa u) / (a + kappa), kappa = lam / alpha."""
+    method = fedamp(TASK, toy.full_batch(), **OPTIONS)
+    kappa, u = LAM / ALPHA, np.array([1.0, 2, 3])
+    for k in range(4):
+        turn, data = toy.turn(KEY, 0, 200), toy.one(toy.quadratic_clients(), k)
+        w, _, _ = method.train(turn, toy.unflat(u), toy.unflat(u), data)
+        wanted = (toy.A[k] * toy.B[k] + kappa * u) / (toy.A[k] + kappa)
+        np.testing.assert_allclose(toy.flat(w), wanted, atol=1e-4)
+
+
+@pytest.mark.parametrize("client_id", [2, 4])
+def test_whoever_never_sent_gets_the_mean(client_id):
+    """Client 2 of the run, and one of no run."""
+    method = fedamp(TASK, toy.full_batch())
+    params = toy.unflat(np.arange(12.0).reshape(4, 3))
+    server = Models(params, jnp.array([1.0, 1, 0, 1]))
+    turn = toy.turn(KEY, client_id=client_id)
+    wanted = np.arange(12.0).reshape(4, 3)[[0, 1, 3]].mean(0)
+    for found in (method.message(turn, server, ()), method.newcomer(turn, server, ())):
+        np.testing.assert_allclose(toy.flat(found), wanted, rtol=1e-6)
+
+
+@pytest.mark.parametrize("option", ["alpha", "sigma"])
+def test_a_rate_of_zero_is_refused(option):
+    with pytest.raises(ValueError, match=f"^fedamp: {option} is 0.0; expected"):
+        fedamp(TASK, toy.full_batch(), **{option: 0.0})
