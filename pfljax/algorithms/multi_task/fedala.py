@@ -1,7 +1,7 @@
 """FedALA. Zhang et al., AAAI 2023, https://arxiv.org/abs/2212.01197 (Algorithm 1).
 
     Server   w
-    Client   w_k, its own params, W_k, weights of its top layers, and its rounds, up to 2
+    Client   w_k, its own params; W_k, weights of its top layers; its rounds, up to 2
     Message  w                Upload  w_k
 Client k begins at  v = w_k + W_k (w - w_k)  in its top layers and at w below them. It
 learns W_k first: w and w_k stay, and each minibatch moves it by
