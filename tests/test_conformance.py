@@ -11,10 +11,15 @@ import declared
 from pfljax import conformance
 from pfljax.conformance.laws import LAWS
 
-CASES = [case for cases in declared.of_all().values() for case in cases]
+CASES = [
+    # With other options a method does much the same: these are the long tests.
+    pytest.param(case, marks=[pytest.mark.slow] if place else [], id=case.label)
+    for cases in declared.of_all().values()
+    for place, case in enumerate(cases)
+]
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.label)
+@pytest.mark.parametrize("case", CASES)
 def test_a_method_holds_to_the_laws(case):
     assert case.bytes is not None, "declare the bytes down and up"
     verdicts = list(conformance.check(case))

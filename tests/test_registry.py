@@ -373,3 +373,15 @@ def test_a_checked_factory_keeps_its_signature():
     parameters = inspect.signature(algorithms.method("ditto")).parameters
     assert list(parameters) == ["task", "local", "lam", "personal_epochs"]
     assert algorithms.method("ditto").__name__ == "ditto"
+
+
+def test_a_long_list_of_names_is_cut_and_says_where_all_are():
+    known = {
+        f"{'name':>4}{chr(97 + i)}{chr(97 + j)}": 0 for i in range(9) for j in range(9)
+    }
+    text = registry.names.unknown("thing", known, "x")
+    assert text.startswith("unknown thing 'x'; known: nameaa, nameab, ")
+    listed, more = text.split("known: ")[1].split(" and ")
+    count = len(listed.split(", "))
+    assert more == f"{81 - count} more (`pfljax list` names all)"
+    assert len(listed) < registry.names.LONG

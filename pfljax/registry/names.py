@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 Value = TypeVar("Value")
-LONG = 300  # letters of a list that is shortened
+LONG = 250  # letters of a list that is shortened
 
 
 def find(kind: str, known: Mapping[str, Value], name: str) -> Value:
@@ -34,8 +34,18 @@ def unknown(kind: str, known: Mapping[str, Any], name: str) -> str:
     hint = f"; did you mean {' or '.join(map(repr, nearest))}?" if nearest else ""
     names = ", ".join(sorted(known)) or "none"
     if len(names) > LONG:
-        names = ", ".join(_in_series(known))
+        names = _in_short(_in_series(known))
     return f"unknown {kind} {name!r}; known: {names}{hint}"
+
+
+def _in_short(names: Sequence[str]) -> str:
+    """The first of the names, and how many others there are."""
+    text = ", ".join(names)
+    if len(text) <= LONG:
+        return text
+    begin, _, _ = text[:LONG].rpartition(", ")
+    rest = len(names) - len(begin.split(", "))
+    return f"{begin} and {rest} more (`pfljax list` names all)"
 
 
 def _in_series(names: Iterable[str]) -> list[str]:

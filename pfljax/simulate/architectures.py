@@ -176,9 +176,15 @@ def taking_several() -> list[str]:
     for name, factory in known.items():
         options = registry.options(factory).values()
         needs_option = any(option.default is option.empty for option in options)
-        if not needs_option and takes_several(factory, {}):
+        if not needs_option and _takes_by_default(factory):
             taking.append(name)
     return taking
+
+
+@functools.cache
+def _takes_by_default(factory: Callable) -> bool:
+    """`takes_several` of a method's defaults, traced once."""
+    return takes_several(factory, {})
 
 
 def takes_several(factory: Callable, options: Mapping[str, Any]) -> bool:

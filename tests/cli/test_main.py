@@ -485,7 +485,7 @@ def test_a_sweep_goes_on_and_is_told_again(tmp_path):
         (["run", "--config", "none.json"], "--config none.json is missing"),
         (
             ["run", "--algorithm", "foo"],
-            "unknown algorithm 'foo'; known: apfl, aruba, d_distillation",
+            "unknown algorithm 'foo'; known: apfl, apple, aruba, d_distillation",
         ),
         (["run", "--rounds", "0"], "rounds is 0; expected at least 1"),
         (["sweep", "--over", "mu", "1"], "unknown name to sweep 'mu'; known: "),

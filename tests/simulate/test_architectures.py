@@ -84,6 +84,7 @@ def test_a_lost_store_of_an_architecture_is_told(tmp_path):
         finished(tmp_path / "run", store="disk")
 
 
+@pytest.mark.slow
 def test_a_run_of_two_devices_goes_on_with_one(tmp_path):
     """Groups of 4 and 2 of 6 clients, of 5 and 3 of 8: their blocks are padded."""
     two = SMALL.replace(devices=2, out=str(tmp_path / "run"), clients=8)
@@ -115,6 +116,7 @@ def test_each_client_is_judged_by_its_own_model(whole):
         assert right == pytest.approx(arrays["personal/test/accuracy"][-1, client])
 
 
+@pytest.mark.slow
 def test_newcomers_have_models_by_their_number(tmp_path):
     _, summary = finished(tmp_path / "run", unseen=0.2, clients=6)
     records = summary["last"]["evaluations"]
@@ -124,6 +126,7 @@ def test_newcomers_have_models_by_their_number(tmp_path):
         assert np.isfinite(record["metrics"]["loss"]["mean"])
 
 
+@pytest.mark.slow
 def test_runs_of_a_sweep_are_those_alone(tmp_path):
     """Cohorts of 2 and 3 and two rates, in one program, two runs under one vmap."""
     over = {"cohort": [2, 3], "lr": [0.05, 0.1]}
@@ -189,6 +192,7 @@ def test_known_methods_take_several():
     assert Experiment().method.models == ()
 
 
+@pytest.mark.slow
 def test_bodies_of_other_depths_share_heads(tmp_path):
     _, summary = finished(tmp_path, models="mlp:hidden=(8,4) mlp:hidden=(4,)")
     assert np.isfinite(summary["last"]["personal"]["loss"])

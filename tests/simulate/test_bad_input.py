@@ -86,14 +86,14 @@ SETTINGS = {
     "unseen-none": ({"unseen": 0.01}, "holds out 0 of 20 clients; hold out at least 1"),
     "unseen-most": ({"unseen": 0.8}, "holds out 16 of 20 .* leave the cohort of 5"),
     # names
-    "algorithm": ({"algorithm": "fedavgg"}, "unknown algorithm.*known: apfl, aruba, d"),
+    "algorithm": ({"algorithm": "fedavgg"}, "unknown algorithm.*known: apfl, apple, a"),
     "near": ({"algorithm": "fedavgg"}, "did you mean 'fedavg'"),
     "dataset": ({"dataset": "digitz"}, "unknown data set 'digitz'; known: .*digits"),
     "dataset-comma": ({"dataset": ","}, "unknown data set ','; known: cifar10, "),
     "dataset-config": ({"dataset": "emnist/foo"}, "no data set 'emnist/foo'"),
     "dataset-empty": ({"dataset": ""}, "'' has no name"),
     "partition": ({"partition": "shard"}, "unknown partition 'shard'; known: .*iid"),
-    "model": ({"model": "mlpp"}, "unknown model 'mlpp'; known: .*twonn"),
+    "model": ({"model": "mlpp"}, "unknown model 'mlpp'; known: .*logistic"),
     "optimizer": ({"optimizer": "adamm"}, "unknown optimizer 'adamm'; known: sgd"),
     "selection": ({"selection": "random"}, "unknown selection 'random'; known: b"),
     "selection-option": (
