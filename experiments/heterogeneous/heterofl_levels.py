@@ -31,12 +31,11 @@ import numpy as np
 from tyro.conf import arg
 
 from pfljax.core import tree
-from pfljax.core.communication import exchanges_of
-from pfljax.core.slices import shapes_of
+from pfljax.core.communication import exchanges_of, shapes_of_model
 from pfljax.runs.settings import Experiment
 from pfljax.runtime.devices import use_compile_cache
 from pfljax.simulate import components, methods
-from pfljax.sweep import Result, Sweep, sweep
+from pfljax.sweep import Sweep, sweep
 
 HERE = Path(__file__).parent
 sys.path.append(str(HERE.parent))
@@ -69,6 +68,7 @@ SMALL: dict[str, Any] = {
     "eval_every": 2,
     "devices": 1,
 }
+SERVER = "server/test/accuracy"
 NARROW = "channels=(16,32,64,128)"
 LEVELS = "abcde"
 ALONE = tuple(LEVELS)
@@ -128,7 +128,7 @@ def experiment_of(data: str, mix: str, small: bool) -> Experiment:
 
 def row_of(data: str, mix: str, runs: Sweep) -> Row:
     """The figures of a sweep over seeds."""
-    overall = np.stack([pooled(result, "server") for result in runs.results])
+    overall = np.stack([best_round.pooled(result, SERVER) for result in runs.results])
     of_levels = {level: level_accuracy(runs, mix, level) for level in LEVELS}
     return Row(
         data=data,
@@ -151,15 +151,8 @@ def level_accuracy(runs: Sweep, mix: str, level: str) -> float:
     for result in runs.results:
         clients = np.arange(len(result.size["test"]))
         theirs = cycle[clients % len(cycle)] == level
-        found.append(pooled(result, "personal", theirs)[-1])
+        found.append(best_round.pooled(result, clients=theirs)[-1])
     return float(np.mean(found))
-
-
-def pooled(result: Result, model: str, clients: Any = slice(None)) -> np.ndarray:
-    """Correct test rows of these clients over all of theirs, percent, f[T]."""
-    size = result.size["test"][clients]
-    accuracy = result.metrics[f"{model}/test/accuracy"][:, clients]
-    return 100 * (np.nan_to_num(accuracy) * size).sum(1) / size.sum()
 
 
 def bytes_of_levels(small: bool) -> list[Bytes]:
@@ -181,7 +174,7 @@ def bytes_of_levels(small: bool) -> list[Bytes]:
     ):
         method = methods.build("heterofl", task, local, {})
         model, statistics = exchanges_of(method, task, 20, shape.input_shape)
-        leaves = jax.tree.leaves(tree.parameters(shapes_of(task)))
+        leaves = jax.tree.leaves(tree.parameters(shapes_of_model(task)))
         row = Bytes(
             level=level,
             parameters=sum(leaf.size for leaf in leaves),

@@ -41,10 +41,15 @@ class Row(NamedTuple):
     best_round: float  # of the pooled accuracy, mean over seeds
 
 
-def pooled(result: Result) -> np.ndarray:
-    """Correct test rows over all, percent, f[T]; clients without test rows are out."""
-    size = result.size["test"]
-    correct = np.nan_to_num(result.metrics[MODEL]) * size
+def pooled(
+    result: Result, metric: str = MODEL, clients: Any = slice(None)
+) -> np.ndarray:
+    """Correct test rows over all of these clients, percent, f[T].
+
+    Clients without test rows are out.
+    """
+    size = result.size["test"][clients]
+    correct = np.nan_to_num(result.metrics[metric][:, clients]) * size
     return 100 * correct.sum(1) / size.sum()
 
 

@@ -13,7 +13,7 @@ import optax
 from pfljax import engine
 from pfljax.bench.flops import has_loop, product_flops
 from pfljax.bench.workloads import Ready
-from pfljax.core.communication import shapes_of_client
+from pfljax.core.communication import shapes_of_client, shapes_of_model
 from pfljax.core.types import Batch, ClientData, Key, Params, Turn
 from pfljax.simulate import architectures
 
@@ -54,8 +54,7 @@ def step_bytes(ready: Ready) -> float | None:
         return optax.apply_updates(params, updates)
 
     key: Any = jax.eval_shape(jax.random.key, 0)
-    params = jax.eval_shape(task.init, key)
-    arguments = (params, _batch_shape(ready), key)
+    arguments = (shapes_of_model(task), _batch_shape(ready), key)
     if has_loop(step, *arguments):
         return None
     cost = jax.jit(step).lower(*arguments).compile().cost_analysis()
@@ -137,6 +136,5 @@ def device_bytes() -> int | None:
 
 def parameters(ready: Ready) -> int:
     """Numbers in one model."""
-    key: Any = jax.eval_shape(jax.random.key, 0)
-    shapes = jax.eval_shape(ready.task.init, key)
+    shapes = shapes_of_model(ready.task)
     return sum(leaf.size for leaf in jax.tree.leaves(shapes))

@@ -17,6 +17,7 @@ from pfljax import models
 from pfljax.bench import against, cost, table
 from pfljax.bench.flops import product_flops
 from pfljax.bench.measure import check_counts, spread
+from pfljax.core.communication import shapes_of_model
 from pfljax.core.types import Batch, ClientData, Examples, Task
 from pfljax.landscape import line, plane, pooled, through
 from pfljax.models import task as make_task
@@ -221,7 +222,7 @@ def _seconds(compute: Callable[[], Any]) -> float:
 def flops_of_a_point(case: Case) -> int:
     """FLOPs of the products that judge one model on its rows."""
     model = task()
-    params = jax.eval_shape(model.init, jax.eval_shape(jax.random.key, 0))
+    params = shapes_of_model(model)
     row = Batch.of_rows(np.zeros((1, *SHAPE), np.float32))
     return case.rows * product_flops(model.predict, params, row)
 

@@ -17,6 +17,7 @@ from pfljax.bench import hlo
 from pfljax.bench.catalogue import Workload
 from pfljax.bench.flops import product_flops
 from pfljax.core import tree
+from pfljax.core.communication import shapes_of_model
 from pfljax.core.training import fit
 from pfljax.core.types import (
     Batch,
@@ -42,7 +43,7 @@ class Step(NamedTuple):
     @property
     def params(self) -> Params:
         """The parameters as shapes."""
-        return jax.eval_shape(self.task.init, _key())
+        return shapes_of_model(self.task)
 
     @property
     def batch(self) -> Batch:

@@ -14,6 +14,7 @@ from pfljax.core.types import (
     Key,
     Message,
     Origin,
+    Params,
     Task,
     Turn,
     Upload,
@@ -25,6 +26,12 @@ class Traffic(NamedTuple):
 
     down: int
     up: int
+
+
+def shapes_of_model(task: Task) -> Params:
+    """The parameters of a model, as shapes."""
+    key: Any = jax.eval_shape(jax.random.key, 0)
+    return jax.eval_shape(task.init, key)
 
 
 def shapes_of_client(input_shape: tuple[int, ...]) -> Any:

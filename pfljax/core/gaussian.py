@@ -46,11 +46,7 @@ class Ensemble(NamedTuple):
 
 def around(mean: Params, std: Any) -> Gaussian:
     """N(mean, std^2), of one positive std f32[] for all coordinates."""
-
-    def constant(leaf: Array) -> Array:
-        return jnp.full_like(leaf, _spread_of(std))
-
-    return Gaussian(mean, jax.tree.map(constant, tree.parameters(mean)))
+    return Gaussian(mean, tree.full(tree.parameters(mean), _spread_of(std)))
 
 
 def std(q: Gaussian) -> Params:
@@ -140,7 +136,7 @@ def natural(q: Gaussian, least: Params | None = None) -> Natural:
     if least is not None:
         precision = jax.tree.map(jnp.maximum, precision, least)
     fixed, random = tree.split(q.mean, statistics.chosen(q.mean))
-    shift = jax.tree.map(jnp.multiply, precision, random)
+    shift = tree.multiply(precision, random)
     return Natural(tree.merge(shift, fixed), precision)
 
 

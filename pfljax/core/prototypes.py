@@ -48,17 +48,6 @@ def class_sums(z: Array, batch: Batch, classes: int) -> tuple[Array, Array]:
     return total, jnp.sum(member, 0)
 
 
-def classes_of(data: ClientData, classes: int, batch_size: int) -> Array:
-    """1 for each class of which a client has rows, f32[K], and 0 for the others."""
-
-    def share(batch: Batch) -> Array:
-        member = jax.nn.one_hot(batch.y, classes) * batch.mask[:, None]
-        return jnp.sum(member, 0) / jnp.maximum(jnp.sum(batch.mask), 1)
-
-    shares = mean_over_rows(share, data, batch_size)
-    return (shares > 0).astype(jnp.float32)
-
-
 def of_sums(total: Array, count: Array) -> Prototypes:
     """The means of these sums; 0 for a class without rows, and not NaN."""
     mean = total / jnp.where(count > 0, count, 1)[:, None]

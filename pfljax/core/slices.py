@@ -16,16 +16,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from pfljax.core.communication import shapes_of_model
 from pfljax.core.types import Array, Params, Task
 
 Tree = Any
 NO_CLASSES = -1  # of a leaf without an axis of classes
-
-
-def shapes_of(task: Task) -> Params:
-    """The parameters of a model, as shapes."""
-    key: Any = jax.eval_shape(jax.random.key, 0)
-    return jax.eval_shape(task.init, key)
 
 
 def cut(a: Tree, like: Tree) -> Tree:
@@ -118,7 +113,7 @@ def class_axes(task: Task) -> Params:
             return NO_CLASSES
         return axes[-1]
 
-    return jax.tree.map(axis_of, shapes_of(task), task.modules)
+    return jax.tree.map(axis_of, shapes_of_model(task), task.modules)
 
 
 def weights(sent: Tree, weight: Array, present: Array, axes: Params) -> Tree:

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from pfljax import registry
+from pfljax.core.communication import shapes_of_model
 from pfljax.core.types import Array, ClientData, Params, Task
 from pfljax.evaluation.metrics import GRID
 from pfljax.landscape import stacked
@@ -140,7 +141,7 @@ def separate(task: Task, points: Params) -> list[Params]:
     Raises:
       ValueError: there is no axis of points, or its length differs between leaves.
     """
-    one_model = jax.tree.leaves(stacked.shapes(task))[0].shape
+    one_model = jax.tree.leaves(shapes_of_model(task))[0].shape
     first = jax.tree.leaves(points)[0].shape
     axis = len(first) - len(one_model) - 1
     if axis not in (0, 1):

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import optax
 from jax.flatten_util import ravel_pytree
 
+from pfljax.core.communication import shapes_of_model
 from pfljax.core.training import mean_over_rows
 from pfljax.core.types import Array, Batch, ClientData, Params, Task
 from pfljax.landscape import stacked
@@ -139,5 +140,5 @@ def _loss(predict: Any, params: Params, batch: Batch) -> Array:
 
 def num_parameters(task: Task) -> int:
     """Number of parameters of the task's model."""
-    leaves = jax.tree.leaves(stacked.shapes(task))
+    leaves = jax.tree.leaves(shapes_of_model(task))
     return sum(math.prod(leaf.shape) for leaf in leaves)

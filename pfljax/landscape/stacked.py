@@ -8,17 +8,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from pfljax.core import tree
+from pfljax.core.communication import shapes_of_model
 from pfljax.core.types import ClientData, Params, Task
 from pfljax.engine import chunked_vmap
 from pfljax.runtime import memory
 
 WIDTHS = (32, 16, 8, 4, 2, 1)  # models judged under one vmap on an accelerator
-
-
-def shapes(task: Task) -> Params:
-    """The shapes and types of one model's parameters."""
-    key = jax.eval_shape(jax.random.key, 0)
-    return jax.eval_shape(task.init, key)
 
 
 def num_clients(task: Task, params: Params, name: str) -> int | None:
@@ -27,7 +22,7 @@ def num_clients(task: Task, params: Params, name: str) -> int | None:
     Raises:
       ValueError: they are neither; `name` is what the message calls them.
     """
-    expected = tree.paths(shapes(task))
+    expected = tree.paths(shapes_of_model(task))
     leaves = tree.paths(params)
     if list(expected) != list(leaves):
         raise ValueError(

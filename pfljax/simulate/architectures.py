@@ -12,7 +12,7 @@ import jax
 
 from pfljax import algorithms, models, registry
 from pfljax.core import tree
-from pfljax.core.communication import Traffic, exchanges_of, traffic_of
+from pfljax.core.communication import Traffic, exchanges_of, shapes_of_model, traffic_of
 from pfljax.core.types import Algorithm, Local, Task
 from pfljax.engine.contract import first_change
 from pfljax.engine.setting import Groups, Setting
@@ -59,8 +59,7 @@ def proxy_of(experiment: Experiment, make_task: MakeTask) -> Choice | None:
 @kept
 def _size(task: Same) -> int:
     """Bytes of the parameters."""
-    key: Any = jax.eval_shape(jax.random.key, 0)
-    return tree.nbytes(jax.eval_shape(task.value.init, key))
+    return tree.nbytes(shapes_of_model(task.value))
 
 
 def make_groups(
@@ -221,7 +220,7 @@ def task_of_server(algorithm: Algorithm, task: Task) -> Task:
     key: Any = jax.eval_shape(jax.random.key, 0)
     shapes = jax.eval_shape(of_server, key)
     for peer in task.peers:
-        if first_change(jax.eval_shape(peer.init, key), shapes) is None:
+        if first_change(shapes_of_model(peer), shapes) is None:
             return peer
     return task
 

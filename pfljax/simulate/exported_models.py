@@ -6,7 +6,11 @@ from typing import Any, NamedTuple
 import jax
 
 from pfljax.core import tree
-from pfljax.core.communication import first_turn, shapes_of_client
+from pfljax.core.communication import (
+    first_turn,
+    shapes_of_client,
+    shapes_of_model,
+)
 from pfljax.core.types import Algorithm, Array, Batch, Task
 from pfljax.simulate.architectures import task_of_server
 
@@ -80,5 +84,5 @@ def _forms(
     forms = [Form(of_client, algorithm.predict)]
     for other in (task_of_server(algorithm, task), task, task.proxy):
         if other is not None:
-            forms.append(Form(jax.eval_shape(other.init, key), other.predict))
+            forms.append(Form(shapes_of_model(other), other.predict))
     return forms

@@ -9,6 +9,7 @@ import numpy as np
 
 from pfljax import algorithms, engine
 from pfljax.core import tree
+from pfljax.core.communication import shapes_of_model
 from pfljax.core.precision import EXACT
 from pfljax.core.types import Algorithm, ClientData, Key, RunState, Task
 from pfljax.data import Federation
@@ -279,8 +280,7 @@ def block_judged(architecture: Architecture) -> int:
     client = paging.client_shape(algorithm, task)
     if algorithm.personal is None or not judged_apart(algorithm, task):
         return paging.block(client)
-    model = jax.eval_shape(task.init, jax.eval_shape(jax.random.key, 0))
-    return paging.block((client, model))
+    return paging.block((client, shapes_of_model(task)))
 
 
 def judged_apart(algorithm: Algorithm, task: Task) -> bool:

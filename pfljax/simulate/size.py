@@ -10,6 +10,7 @@ from typing import Any
 import jax
 
 from pfljax.core import tree
+from pfljax.core.communication import shapes_of_model
 from pfljax.core.types import Task
 from pfljax.engine.paging.programs import Programs
 from pfljax.runtime import memory
@@ -62,7 +63,7 @@ def check_model(task: Task, room: float) -> int:
     Raises:
       ValueError: they are more than `room`, or too many in one array.
     """
-    shapes = jax.eval_shape(task.init, jax.eval_shape(jax.random.key, 0))
+    shapes = shapes_of_model(task)
     counts = [math.prod(leaf.shape) for leaf in jax.tree.leaves(shapes)]
     needed = tree.nbytes(shapes)
     text = f"the model has {sum(counts)} parameters, {needed / GB:.2f} GB"

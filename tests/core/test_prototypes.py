@@ -52,12 +52,12 @@ def test_the_width_is_that_of_the_features():
     assert prototypes.width(TASK._replace(feature_shape=(2, 3, 5))) == 30
 
 
-def test_classes_of_a_client_are_those_of_its_own_rows():
+def test_classes_of_a_client_are_counted_on_its_own_rows():
     """In whatever batches; the pool has all classes."""
     pool = Examples(jnp.ones((6, 3)), jnp.array([1, 0, 2, 0, 0, 1]))
     data = ClientData(pool, jnp.int32(1), jnp.int32(4))
     for batch_size in (2, 3, 8):
-        found = prototypes.classes_of(data, 4, batch_size)
-        np.testing.assert_array_equal(found, [1, 0, 1, 0])
+        found = prototypes.class_counts(data, 4, batch_size)
+        np.testing.assert_array_equal(found, [3, 0, 1, 0])
     nobody = data._replace(size=jnp.int32(0))
-    np.testing.assert_array_equal(prototypes.classes_of(nobody, 4, 2), 0)
+    np.testing.assert_array_equal(prototypes.class_counts(nobody, 4, 2), 0)

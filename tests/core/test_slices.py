@@ -5,6 +5,7 @@ import pytest
 from pfljax import models
 from pfljax.conformance import toy
 from pfljax.core import slices, tree
+from pfljax.core.communication import shapes_of_model
 
 WHOLE = {"w": jnp.arange(12.0).reshape(3, 4), "b": jnp.arange(4.0)}
 PART = {"w": jnp.ones((1, 2)), "b": jnp.ones(3)}
@@ -30,13 +31,13 @@ def test_the_corner_is_cut_and_put_back():
 
 
 def test_the_largest_holds_all():
-    shapes = [slices.shapes_of(task_of(*hidden)) for hidden in ((2, 4), (5, 4), (5, 1))]
+    shapes = [shapes_of_model(task_of(*hidden)) for hidden in ((2, 4), (5, 4), (5, 1))]
     assert slices.largest(shapes) == 1
 
 
 @pytest.mark.parametrize("hidden", [(2, 5), (2, 4, 4)])
 def test_models_that_are_no_slices_are_refused(hidden):
-    shapes = [slices.shapes_of(task_of(*each)) for each in ((5, 4), hidden)]
+    shapes = [shapes_of_model(task_of(*each)) for each in ((5, 4), hidden)]
     with pytest.raises(ValueError, match="differ in width alone, such as heterofl_a"):
         slices.largest(shapes)
 

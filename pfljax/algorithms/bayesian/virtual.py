@@ -93,7 +93,7 @@ def virtual(
         train=training(task, adam, kl_weight, damping),
         aggregate=aggregate,
         server_model=lambda s: gaussian.gaussian(s).mean,
-        personal=lambda turn, s, client, data: judged(turn, s, *client[1:]),
+        personal=lambda turn, s, client, data: judged(turn, s, client.own, client.gate),
         newcomer=newcomer,
         predict=gaussian.predicting(partial(lateral.logits, task)),
         origin=lambda s, client, change: tree.zeros(change),

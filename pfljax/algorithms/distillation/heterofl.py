@@ -30,10 +30,11 @@ import optax
 from pfljax.algorithms.fedavg import fedavg
 from pfljax.core import aggregation, slices
 from pfljax.core.batch_statistics import measured, measured_after
+from pfljax.core.communication import shapes_of_model
 from pfljax.core.keys import derive
 from pfljax.core.local_statistics import dropped, unsent
 from pfljax.core.losses import cross_entropy, of_present
-from pfljax.core.prototypes import classes_of
+from pfljax.core.prototypes import class_counts
 from pfljax.core.training import fit
 from pfljax.core.types import Algorithm, Local, Params, Task
 from pfljax.registry import Positive, checked
@@ -62,7 +63,7 @@ def heterofl(
       ValueError: a model is no slice of the largest.
     """
     tasks = task.peers or (task,)
-    shapes = [slices.shapes_of(peer) for peer in tasks]
+    shapes = [shapes_of_model(peer) for peer in tasks]
     number = slices.largest(shapes)
     whole = tasks[number]
 
@@ -76,7 +77,8 @@ def heterofl(
     def classes(data):
         if not mask:
             return jnp.ones(task.num_classes)
-        return classes_of(data, task.num_classes, local.batch_size)
+        counts = class_counts(data, task.num_classes, local.batch_size)
+        return (counts > 0).astype(jnp.float32)
 
     def personal(turn, server, client, data):
         w = measured(task, message(turn, server, client), data, turn, local)

@@ -75,7 +75,9 @@ def apple(
       rounds: of the run.
     """
     slope_of = jax.value_and_grad(task.loss)
-    plain = lambda rate: optax.sgd(weight_lr)  # noqa: E731
+
+    def plain(rate):
+        return optax.sgd(weight_lr)
 
     def train(turn, message, w, data):
         pull = mu * fading(turn.round, span * rounds)

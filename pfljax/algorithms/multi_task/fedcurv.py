@@ -75,7 +75,7 @@ def fedcurv(
         pull = towards_others(others, lam)
         w, metrics = fit(task.loss, message.w, data, turn, local, penalty=pull)
         own = fisher.diagonal(task.loss, w, data, local.batch_size, squares)
-        sent = Curvature(diagonal=own, product=jax.tree.map(jnp.multiply, own, w))
+        sent = Curvature(diagonal=own, product=tree.multiply(own, w))
         return Client(own=sent, round=turn.round), Upload(w=w, own=sent), metrics
 
     return fedavg(task, local)._replace(

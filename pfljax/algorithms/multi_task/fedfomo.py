@@ -21,7 +21,7 @@ what the server has of it, so it needs not be sent. Whether a round explores is 
 once for all of its candidates.
 """
 
-from typing import Annotated, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -30,13 +30,10 @@ from pfljax.algorithms.local import local as alone
 from pfljax.core import affinity, aggregation, tree
 from pfljax.core.affinity import Models
 from pfljax.core.keys import derive
+from pfljax.core.minibatches import divided
 from pfljax.core.training import budget, fit, mean_over_rows
 from pfljax.core.types import Algorithm, Local, Params, Task
-from pfljax.registry import AtLeastOne, Range, Share, checked
-
-Part = Annotated[  # rows are needed on either side
-    float, Range(lambda value: 0 < value < 1, "a number above 0 and below 1")
-]
+from pfljax.registry import AtLeastOne, ProperShare, Share, checked
 
 
 class Server(NamedTuple):
@@ -69,7 +66,7 @@ def fedfomo(
     *,
     candidates: AtLeastOne = 5,
     explore: Share = 0.0,
-    holdout: Part = 0.2,
+    holdout: ProperShare = 0.2,
 ) -> Algorithm:
     """Builds FedFomo, which trains a client whom nobody helps as local training does.
 
@@ -91,8 +88,7 @@ def fedfomo(
         return Message(models, jnp.where(known, ids, turn.num_clients))
 
     def train(turn, message, w, data):
-        own, held_out = parted(data, holdout)
-
+        own, held_out = divided(data, 1 - holdout)
         loss = mean_loss(task, held_out, local.batch_size)
         gains = gains_of(loss, w, message.models)
         gains = jnp.where(message.ids < turn.num_clients, gains, 0)
@@ -120,20 +116,6 @@ def chosen(turn, server, explore):
     row = jnp.where(explores, 0, tree.row_or_zeros(server.gains, turn.id))
     known = affinity.others(server.models, turn.id)
     return jnp.lexsort((lots(server.names), -row, -known))
-
-
-def parted(data, holdout):
-    """(rows to train on, rows to judge models on): the last ones, or all of one."""
-    count = jnp.floor(holdout * data.size).astype(jnp.int32)
-    count = jnp.minimum(jnp.maximum(count, 1), jnp.maximum(data.size - 1, 0))
-    own = data._replace(size=data.size - count)
-    single = count == 0
-    # By numbers: a choice between the two would copy the pool for every client.
-    held_out = data._replace(
-        offset=data.offset + jnp.where(single, 0, own.size),
-        size=jnp.where(single, data.size, count),
-    )
-    return own, held_out
 
 
 def mean_loss(task, data, batch_size):

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import linen as nn
 
+from pfljax.core.communication import shapes_of_model
 from pfljax.core.types import ClientData, Params, RunState, Task
 from pfljax.data import Federation
 from pfljax.engine import chunked_vmap
@@ -166,8 +167,7 @@ class Finished:
 
     def _model_in(self, judged: Any) -> Params:
         """The first part of what is judged that has the form of the task's model."""
-        key: Any = jax.eval_shape(jax.random.key, 0)
-        model = jax.eval_shape(self.task.init, key)
+        model = shapes_of_model(self.task)
 
         def is_model(part: Any) -> bool:
             return first_change(model, part) is None

@@ -7,6 +7,7 @@ import optax
 import pytest
 from flax import linen as nn
 
+from adam import adam
 from pfljax import models
 from pfljax.algorithms.bayesian.pfedbayes import pfedbayes
 from pfljax.algorithms.local import local as alone
@@ -23,16 +24,6 @@ TASK = toy.quadratic()
 KEY = jax.random.key(0)
 RATE, SCALE, ZETA = 0.05, 0.4, 3.0
 build = functools.partial(pfedbayes, scale=SCALE, zeta=ZETA, posterior_lr=RATE)
-
-
-def adam(x, slope, steps=3):
-    """Adam of optax' constants, from x [4, 3]."""
-    m, v = np.zeros_like(x), np.zeros_like(x)
-    for t in range(1, steps + 1):
-        g = slope(x)
-        m, v = 0.9 * m + 0.1 * g, 0.999 * v + 0.001 * g**2
-        x = x - RATE * (m / (1 - 0.9**t)) / (np.sqrt(v / (1 - 0.999**t)) + 1e-8)
-    return x
 
 
 def slopes(k, x):
@@ -63,7 +54,7 @@ def test_pfedbayes_against_numpy(exact):
     for ids, state in zip(drawn, states[1:], strict=True):
         uploads = []
         for k in ids:
-            pair = adam(np.r_[q[:, k], w], functools.partial(slopes, k))
+            pair = adam(np.r_[q[:, k], w], functools.partial(slopes, k), RATE)
             q[:, k] = pair[:2]
             uploads.append(pair[2:])
         w = np.mean(uploads, axis=0)

@@ -7,6 +7,7 @@ import numpy as np
 import optax
 import pytest
 
+from adam import adam
 from pfljax import engine, selection
 from pfljax.algorithms.bayesian.virtual import Client, cavity_prior, damped, virtual
 from pfljax.conformance import Case, toy
@@ -36,16 +37,6 @@ def two_draws(exact, monkeypatch):
     )
 
 
-def adam(x, slope, steps=3):
-    """Adam of optax' constants, from x [2, 3]."""
-    m, v = np.zeros_like(x), np.zeros_like(x)
-    for t in range(1, steps + 1):
-        g = slope(x)
-        m, v = 0.9 * m + 0.1 * g, 0.999 * v + 0.001 * g**2
-        x = x - RATE * (m / (1 - 0.9**t)) / (np.sqrt(v / (1 - 0.999**t)) + 1e-8)
-    return x
-
-
 def slopes(k, shift, precision, x):
     """Of the mean and the spread, by the closed forms; the prior in naturals."""
     mean, spread = x
@@ -70,7 +61,7 @@ def test_virtual_against_numpy(two_draws):
         for k in ids:
             p = s - sites[k] / 4 + np.array([[0], [1]]) / 4
             start = s[0] / s[1], np.log(np.expm1(s[1] ** -0.5))
-            mean, spread = adam(np.stack(start), functools.partial(slopes, k, *p))
+            mean, spread = adam(np.stack(start), functools.partial(slopes, k, *p), RATE)
             precision = np.maximum(np.log1p(np.exp(spread)) ** -2, p[1])
             change = DAMPING * (np.stack([mean * precision, precision]) - s)
             sites[k] += 4 * change

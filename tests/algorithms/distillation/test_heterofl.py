@@ -11,6 +11,7 @@ from pfljax.algorithms.distillation.heterofl import Slice, heterofl
 from pfljax.algorithms.fedavg import fedavg
 from pfljax.conformance import Case, toy
 from pfljax.core import aggregation, slices, tree
+from pfljax.core.communication import shapes_of_model
 from pfljax.core.local_statistics import by_name
 from pfljax.core.losses import cross_entropy, of_present
 from pfljax.core.optimizers import sgd
@@ -71,7 +72,7 @@ def draw(like, rng):
 def test_the_mean_against_numpy():
     """Three levels and five places; one does not report, one slot is empty."""
     rng = np.random.default_rng(0)
-    shapes = [slices.shapes_of(task) for task in levels()]
+    shapes = [shapes_of_model(task) for task in levels()]
     server = draw(shapes[1], rng)
     places = {0: np.array([0, 3]), 1: np.array([2, 5]), 2: np.array([1, 4])}
     mask = np.array([1.0, 1, 1, 0, 1])
@@ -194,7 +195,7 @@ def masked():
     """(the widest model's parameters, the slice's, the mask of the slice)."""
     wide, narrow = cnns()
     server = wide.init(jax.random.key(0))
-    w = slices.cut(server, slices.shapes_of(narrow))
+    w = slices.cut(server, shapes_of_model(narrow))
     cover = slices.covered(w, server)
     return jax.tree.map(jnp.multiply, server, cover), w, cover
 
@@ -255,7 +256,7 @@ def by_path(params):
 
 def test_levels_share_a_server_of_the_largest():
     first, second, third = rounds_of_levels(rounds=2)
-    shapes = slices.shapes_of(levels()[1])
+    shapes = shapes_of_model(levels()[1])
     for state in (first, third):
         assert jax.tree.map(jnp.shape, state.server) == jax.tree.map(jnp.shape, shapes)
     # A client of the largest level takes part: all of it moves.

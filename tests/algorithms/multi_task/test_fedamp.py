@@ -3,6 +3,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from attended import assert_played
 from pfljax.algorithms.multi_task.fedamp import attracted, fedamp, median
 from pfljax.conformance import Case, toy
 from pfljax.core.affinity import Models
@@ -37,30 +38,12 @@ def weights(models, heard, k, alpha, sigma, relative=False):
     ids=["cloud", "own, relative", "weights above 1"],
 )
 def test_fedamp_against_numpy(start, relative, alpha):
+    def mixed(models, heard, k):
+        xi = weights(models, heard, k, alpha, SIGMA, relative)
+        return sum(weight * models[j] for j, weight in xi.items())
+
     options = {"alpha": alpha, "sigma": SIGMA, "lam": LAM * alpha / ALPHA}
-    options |= {"start": start, "relative": relative}
-    states, drawn = toy.quadratic_game(fedamp, rounds=4, **options)
-    first = toy.flat(states[0].clients)[0]
-    models, heard = np.tile(first, (4, 1)), set()
-    for ids, state in zip(drawn, states[1:], strict=True):
-        mean = models[list(heard)].mean(0) if heard else first
-        sent = {}
-        for k in ids:
-            u = mean
-            if k in heard:
-                xi = weights(models, heard, k, alpha, SIGMA, relative)
-                u = sum(weight * models[j] for j, weight in xi.items())
-            pulled = lambda v, k=k, u=u: toy.gradient(k, v) + LAM / ALPHA * (v - u)  # noqa: E731
-            sent[k] = toy.descend(u if start == "cloud" else models[k], pulled)
-        for k, w in sent.items():
-            models[k] = w
-        heard |= set(sent)
-        known = toy.flat(state.server.params)
-        np.testing.assert_allclose(known, models, rtol=1e-4, atol=1e-5)
-        np.testing.assert_allclose(
-            toy.flat(state.clients), models, rtol=1e-4, atol=1e-5
-        )
-    assert len(heard) == 4
+    assert_played(fedamp, mixed, LAM / ALPHA, start, relative=relative, **options)
 
 
 def test_the_weights_are_the_slope_of_the_attraction():

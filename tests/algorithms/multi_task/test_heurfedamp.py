@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 
+from attended import assert_played
 from pfljax.algorithms.multi_task.heurfedamp import heurfedamp
 from pfljax.conformance import Case, toy
 
@@ -19,33 +20,19 @@ def cosine(a, b):
 
 @pytest.mark.parametrize(("start", "own_weight"), [("cloud", None), ("own", 0.3)])
 def test_heurfedamp_against_numpy(start, own_weight):
-    options = {"sigma": SIGMA, "pull": PULL, "start": start, "own_weight": own_weight}
-    states, drawn = toy.quadratic_game(heurfedamp, rounds=4, **options)
-    first = toy.flat(states[0].clients)[0]
-    models, heard = np.tile(first, (4, 1)), set()
-    for ids, state in zip(drawn, states[1:], strict=True):
-        mean = models[list(heard)].mean(0) if heard else first
-        sent = {}
-        for k in ids:
-            u = mean
-            if k in heard:
-                share = 1 / len(heard) if own_weight is None else own_weight
-                near = {
-                    j: np.exp(SIGMA * cosine(models[k], models[j]))
-                    for j in heard if j != k
-                }  # fmt: skip
-                total = sum(near.values())
-                u = share * models[k]
-                for j, value in near.items():
-                    u = u + (1 - share) * value / total * models[j]
-            pulled = lambda v, k=k, u=u: toy.gradient(k, v) + PULL * (v - u)  # noqa: E731
-            sent[k] = toy.descend(u if start == "cloud" else models[k], pulled)
-        for k, w in sent.items():
-            models[k] = w
-        heard |= set(sent)
-        np.testing.assert_allclose(
-            toy.flat(state.clients), models, rtol=1e-4, atol=1e-5
-        )
+    def mixed(models, heard, k):
+        share = 1 / len(heard) if own_weight is None else own_weight
+        near = {
+            j: np.exp(SIGMA * cosine(models[k], models[j])) for j in heard if j != k
+        }
+        total = sum(near.values())
+        u = share * models[k]
+        for j, value in near.items():
+            u = u + (1 - share) * value / total * models[j]
+        return u
+
+    options = {"sigma": SIGMA, "pull": PULL, "own_weight": own_weight}
+    assert_played(heurfedamp, mixed, PULL, start, **options)
 
 
 def test_a_client_that_alone_has_sent_gets_its_own_model():
