@@ -8,7 +8,8 @@ from flax import linen as nn
 
 from pfljax import models
 from pfljax.core import tree
-from pfljax.core.slices import largest, shapes_of
+from pfljax.core.communication import shapes_of_model
+from pfljax.core.slices import largest
 from pfljax.core.types import Batch
 from pfljax.models import groups
 from pfljax.models.batch_norm import mask_and_mode
@@ -50,7 +51,7 @@ def test_the_counts_are_those_of_the_widths(level, mnist, cifar10):
         ]
         assert sum(blocks) + 10 * widths[-1] + 10 == known
         task = models.task(models.model(f"heterofl_{level}", 10), shape)
-        leaves = jax.tree.leaves(tree.parameters(shapes_of(task)))
+        leaves = jax.tree.leaves(tree.parameters(shapes_of_model(task)))
         assert sum(leaf.size for leaf in leaves) == known
 
 
@@ -58,10 +59,10 @@ def test_levels_are_slices_and_round_up():
     tasks = [
         task_of(name.removeprefix("heterofl_")) for name in groups.GROUPS["heterofl"]
     ]
-    assert largest([shapes_of(task) for task in tasks]) == 0
+    assert largest([shapes_of_model(task) for task in tasks]) == 0
     widths = [task.feature_shape for task in tasks]
     assert widths == [(8,), (4,), (2,), (1,), (1,)]
-    first = shapes_of(tasks[2])["body"]["layers_1"]["bias"]
+    first = shapes_of_model(tasks[2])["body"]["layers_1"]["bias"]
     assert first.shape == (2,)  # of 6 / 4
 
 
