@@ -12,9 +12,8 @@ import jax
 
 from pfljax.bench import measure
 from pfljax.bench.measure import Program, Sample, spread
-from pfljax.bench.workloads import Ready, make_mesh
+from pfljax.bench.workloads import Ready, make_mesh, place
 from pfljax.core.types import ClientData, RunState
-from pfljax.engine import mesh
 from pfljax.runtime import compiling, memory
 from pfljax.selection import uniform
 
@@ -71,7 +70,7 @@ def _part(ready: Ready, group: int) -> Ready:
         workload=workload,
         task=groups.tasks[group],
         setting=setting,
-        train=mesh.place(setting.mesh, train),
+        train=place(setting, train),
     )
 
 

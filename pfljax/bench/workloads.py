@@ -18,7 +18,7 @@ from pfljax.core.types import (
     RunState,
     Task,
 )
-from pfljax.engine import Setting, mesh
+from pfljax.engine import Setting, mesh, placement
 from pfljax.engine.setting import Groups
 from pfljax.runs.settings import Experiment
 from pfljax.runtime import devices
@@ -54,16 +54,27 @@ def build(name: str, method: str, scale: float = 1.0) -> Ready:
     workload = shrink(registry.find("workload", WORKLOADS, name), scale)
     task = make_task(workload)
     setting = make_setting(workload, task, method)
-    train, test = mesh.place(setting.mesh, make_data(workload))
+    train, test = make_data(workload)
     return Ready(
         name=name,
         method=method,
         workload=workload,
         task=task,
         setting=setting,
-        train=train,
-        test=test,
+        train=place(setting, train),
+        test=mesh.place(setting.mesh, test),
     )
+
+
+def place(setting: Setting, train: ClientData) -> ClientData:
+    """The rows on every device, or each client's on the device that has its state."""
+    grid = setting.mesh
+    if grid is None or not grid.homes:
+        return mesh.place(grid, train)
+    clients = np.arange(len(train.size))
+    stack = setting.groups.of(clients) if setting.groups else np.zeros_like(clients)
+    home = placement.homes(grid.size, np.asarray(stack))
+    return placement.place(grid, {"train": train}, home)["train"]
 
 
 def shrink(workload: Workload, scale: float) -> Workload:
@@ -157,9 +168,13 @@ def make_setting(workload: Workload, task: Task, method: str) -> Setting:
 
 
 def make_mesh(workload: Workload) -> mesh.Grid | None:
-    """The devices that share the cohort; None for one."""
+    """The devices that share the cohort; None for one.
+
+    Where all clients take part they train at home, and no state travels.
+    """
     count = devices.choose(None, workload.cohort)
-    return mesh.make(count) if count > 1 else None
+    homes = workload.cohort == workload.clients
+    return mesh.make(count, homes) if count > 1 else None
 
 
 def make_data(workload: Workload) -> tuple[ClientData, ClientData | None]:

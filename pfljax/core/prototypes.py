@@ -17,6 +17,8 @@ import jax.numpy as jnp
 from pfljax.core.training import mean_over_rows
 from pfljax.core.types import Array, Batch, Client, ClientData, Message, Params, Task
 
+ROWS_AT_ONCE = 50  # or a minibatch: a model's weights are read once for all of them
+
 
 class Prototypes(NamedTuple):
     """A vector for each class; leaves have more axes where they are stacked."""
@@ -68,7 +70,7 @@ def of_client(
         rows = jnp.maximum(jnp.sum(batch.mask), 1)
         return total / rows, count / rows
 
-    total, share = mean_over_rows(shares, data, batch_size)
+    total, share = mean_over_rows(shares, data, max(batch_size, ROWS_AT_ONCE))
     # Of shares first: a whole number of rows may come back as .9999999 of it.
     means = of_sums(total, share)
     return means._replace(count=jnp.round(share * data.size))

@@ -16,33 +16,38 @@ def deal(
     grid: Grid,
     rows: Array,
     steps: Array,
+    draws: Array,
     stacked: int,
 ) -> Array:
     """Who trains where: positions in the cohort, i32[D * Q], M for an empty slot.
 
     Empty slots of a device come behind its others. `rows` are those of the cohort in
-    its stack, of `stacked` clients.
+    its stack, of `stacked` clients; `draws` are 0 where nobody stands, or who stands
+    in another place as well.
     """
     if grid.homes:
         block = padded(stacked, grid) // grid.size
-        return at_home(rows, grid.size, block)
+        return at_home(rows, draws > 0, grid.size, block)
     return evenly(steps, grid.size)
 
 
 def at_home(
     rows: Array,
+    counts: Array,
     devices: int,
     block: int,
 ) -> Array:
-    """Each client where its state is; Q = M, for all may be of one device."""
-    count = rows.shape[0]
-    # An empty place has a row that may lie past the last block.
-    home = jnp.minimum(rows // block, devices - 1)
+    """Each client that `counts` where its state is, in a block of so many rows.
+
+    Q = min(M, block): all of a cohort may be of one device, which owns no more.
+    """
+    cohort = rows.shape[0]
+    home = rows // block
     device = jnp.arange(devices)[:, None]
-    at_device = home == device
-    slots = jnp.where(at_device, jnp.arange(count), count)
+    at_device = (home == device) & counts
+    slots = jnp.where(at_device, jnp.arange(cohort), cohort)
     # Sorted, the empty slots come last: chunks of nothing but them are left out.
-    return jnp.sort(slots, axis=1).ravel()
+    return jnp.sort(slots, axis=1)[:, : min(cohort, block)].ravel()
 
 
 def evenly(steps: Array, devices: int) -> Array:

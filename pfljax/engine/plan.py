@@ -148,7 +148,7 @@ def dealt(
 
     All are of a stack of `stacked` clients.
     """
-    slots = deal(grid, turns.rows, turns.steps, stacked)
+    slots = deal(grid, turns.rows, turns.steps, turns.draws, stacked)
 
     def of_field(members: Array, none: Array) -> Array:
         # An empty slot has the number M: one past the cohort stands nobody.

@@ -144,12 +144,17 @@ def test_blocks_hold_everybody_and_as_many_of_each_device(count, size, devices):
 @settings(deadline=None, max_examples=25)
 @given(
     ids=st.lists(st.integers(0, 12), min_size=1, max_size=9, unique=True),
+    again=st.lists(st.integers(0, 13), max_size=5),
     devices=st.integers(1, 5),
 )
-def test_at_home_each_slot_is_on_its_clients_device(ids, devices):
+def test_at_home_each_slot_is_on_its_clients_device(ids, again, devices):
     block = -(-13 // devices)
-    slots = np.asarray(dealing.at_home(jnp.asarray(ids), devices, block))
-    assert sorted(slots[slots < len(ids)]) == list(range(len(ids)))
+    # 13 is nobody; who stands in two places counts in the first.
+    rows = jnp.asarray(ids + [row for row in again if row in (*ids, 13)])
+    counts = jnp.arange(len(rows)) < len(ids)
+    slots = np.asarray(dealing.at_home(rows, counts, devices, block))
+    assert sorted(slots[slots < len(rows)]) == list(range(len(ids)))
+    assert len(slots) == devices * min(len(rows), block)
     for device, own in enumerate(slots.reshape(devices, -1)):
         real = own[own < len(ids)]
         assert all(ids[place] // block == device for place in real)
