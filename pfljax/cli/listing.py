@@ -72,7 +72,8 @@ def listing(kind: str) -> str:
 
 def _groups_of_models() -> list[str]:
     """A line a group of architectures, in brackets as families are: its models."""
-    from pfljax.models.groups import ASSUMED, GROUPS
+    from pfljax.models.groups import GROUPS
+    from pfljax.report.config import ASSUMED
 
     return [
         f"[{name}] for --models{ASSUMED.get(name, '')}: {' '.join(members)}"

@@ -29,9 +29,6 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "heterofl": tuple(HETEROFL),
 }
 
-# Of models whose paper does not say all of them.
-ASSUMED = {"htcnn_akt": ", widths assumed"}
-
 # In the papers; a group that is not here has features of several widths.
 FEATURES: dict[str, int] = {
     "htcnn_yi": 500,

@@ -4,10 +4,23 @@ A name stands in one group only, so that the page of a run can show the groups a
 comparison can speak of settings by their names alone (`runs.config.by_name`).
 """
 
-from collections.abc import Container, Mapping
+from collections.abc import Container, Mapping, Sequence
 from typing import Any
 
 UNGROUPED = ""  # title of the settings that stand in no group
+# Of models whose paper could not be read, by how their names and that of their group
+# begin: what is to be said behind them.
+ASSUMED = {"htcnn_akt": ", widths assumed"}
+
+
+def model_names(names: Sequence[str]) -> str:
+    """The models or groups of models of a setting, and what is assumed of them."""
+    notes = [
+        note
+        for beginning, note in ASSUMED.items()
+        if any(name.startswith(beginning) for name in names)
+    ]
+    return (", ".join(names) or "none") + "".join(notes)
 
 
 def by_group(
@@ -15,7 +28,7 @@ def by_group(
 ) -> dict[str, dict[str, Any]]:
     """Settings by group and name; those of the names `without` are left out."""
     # First, for a page begins with what belongs to no group.
-    groups: dict[str, dict[str, Any]] = {UNGROUPED: {}}
+    titled: dict[str, dict[str, Any]] = {UNGROUPED: {}}
     for group, value in nested.items():
         if isinstance(value, Mapping):
             settings = value
@@ -24,5 +37,7 @@ def by_group(
             settings = {group: value}
             title = UNGROUPED
         kept = {name: settings[name] for name in settings if name not in without}
-        groups.setdefault(title, {}).update(kept)
-    return groups
+        if "models" in kept:
+            kept["models"] = model_names(kept["models"])
+        titled.setdefault(title, {}).update(kept)
+    return titled

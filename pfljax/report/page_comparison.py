@@ -5,7 +5,7 @@ from typing import Any
 
 from pfljax.report import html
 from pfljax.report.columns import Table
-from pfljax.report.config import by_group
+from pfljax.report.config import by_group, model_names
 from pfljax.report.formats import BEST, cells
 from pfljax.report.groups import UNIQUE_TO_A_RUN, Group, differing_keys
 from pfljax.report.html import (
@@ -105,7 +105,10 @@ def _comparison_facts(
 
 def _facts(config: Mapping[str, Any]) -> list[str]:
     """The problem, as far as `config` has it."""
-    return [f"{name} {config[name]}" for name in FACTS if name in config]
+    facts = [f"{name} {config[name]}" for name in FACTS if name in config]
+    if config.get("models"):
+        facts.append(f"models {model_names(config['models'])}")
+    return facts
 
 
 def _best(table: Table) -> list[Card]:
@@ -132,7 +135,9 @@ def _differing(groups: Sequence[Group], differing: Sequence[str]) -> Grid:
     rows = []
     for group in groups if differing else ():
         # Runs of a group differ in their seeds alone: the first speaks for all.
-        config = group.runs[0].config
+        config = dict(group.runs[0].config)
+        if "models" in differing:
+            config["models"] = model_names(config["models"])
         values = [config.get(name) for name in differing]
         rows.append([group.label, *values])
     return grid(["Method", *differing], rows, "Settings that differ.")

@@ -7,6 +7,7 @@ import numpy as np
 
 from pfljax.report import html
 from pfljax.report.columns import CALIBRATION
+from pfljax.report.config import model_names
 from pfljax.report.figures import models_of
 from pfljax.report.html import Grid, Picture, counted, fixed, grid, percent
 from pfljax.report.key_figures import key_figures, model_text
@@ -64,8 +65,10 @@ def run_page(run: Run, pictures: Sequence[Picture]) -> str:
 def _facts(run: Run) -> list[str]:
     """What was run on what."""
     config = run.config
+    several = config.get("models")
     return [
         str(config["algorithm"]),
+        *([f"models {model_names(several)}"] if several else []),
         f"data {config.get('dataset', 'unknown')}",
         f"partition {config.get('partition', 'unknown')}",
         f"{len(run.partition['class_histogram'])} clients",
@@ -176,7 +179,11 @@ def _environment(run: Run) -> dict[str, Any]:
     packages = environment.pop("packages", {})
     if "devices" in environment:
         environment["devices"] = counted(environment["devices"])
-    return environment | packages | run.executor
+    executor = dict(run.executor)
+    if "model" in executor:
+        # Of several architectures all are named.
+        executor["model"] = model_names(executor["model"].split(","))
+    return environment | packages | executor
 
 
 def _data(partition: Mapping[str, Any]) -> dict[str, Any]:

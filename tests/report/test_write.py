@@ -150,6 +150,29 @@ def test_the_page_has_all_that_the_folder_says_of_its_origin(reported):
     assert pairs["out"] == config["output"]["out"]
 
 
+def test_assumed_models_are_said_to_be_so_wherever_a_page_names_them(
+    make_run, tmp_path
+):
+    several = ["twonn", "htcnn_akt2:features=9"]
+    label = "twonn, htcnn_akt2:features=9, widths assumed"
+    one, other = (
+        make_run(tmp_path / name, algorithm=name, models=models)
+        for name, models in (("ditto", several), ("local", ["htcnn_yi"]))
+    )
+    executor = {"width": 7, "model": ",".join(several)}
+    (one / "executor.json").write_text(json.dumps(executor))
+    write_run_report(one)
+    told = (one / "report.html").read_text(encoding="utf-8")
+    assert f"models {label}" in Page(told).text  # below the title
+    pairs = re.findall(r'<th scope="row">(models?)</th><td>(.*?)</td>', told)
+    assert ("models", label) in pairs
+    assert ("model", label) in pairs
+    write_comparison([one, other], tmp_path / "both")
+    both = (tmp_path / "both" / "comparison.html").read_text(encoding="utf-8")
+    assert label in both
+    assert "htcnn_yi, widths assumed" not in both
+
+
 GROUPED = {
     "data": {"dataset": "digits", "partition": "iid"},
     "method": {"algorithm": "ditto", "hyper": {"lam": 0.5}},
