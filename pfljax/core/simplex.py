@@ -3,7 +3,7 @@
 At some leaves a model has a value a vertex, [M, ...]; all vertices share the other
 leaves. A point alpha, M weights of sum 1, is the model of the weighted sums. Clients
 are placed by their principal components, as Floco places them (Grinwald et al., 2024,
-https://arxiv.org/abs/2312.02827).
+https://arxiv.org/abs/2403.03333).
 """
 
 from typing import Any
@@ -34,21 +34,27 @@ def first(task: Task, params: Params, count: int, key: Key) -> Params:
     """A simplex whose first vertex is `params`; the others have seeds of their own."""
     drawn = jax.vmap(task.init)(jax.random.split(key, count))
     vertices = jax.tree.map(lambda leaf, w: leaf.at[0].set(w), drawn, params)
-    chosen = in_simplex(task)
-    inside, _ = tree.split(vertices, chosen)
-    _, shared = tree.split(params, chosen)
-    return tree.merge(inside, shared)
+    _, shared = tree.split(params, in_simplex(task))
+    return tree.merge(of_vertices(task, vertices), shared)
 
 
-def point(task: Task, simplex: Params, alpha: Array) -> Params:
-    """The model at `alpha` f32[M]."""
+def point(task: Task, simplex: Params, alpha: Array | None = None) -> Params:
+    """The model at `alpha` f32[M], or at the centre."""
     inside, shared = tree.split(simplex, in_simplex(task))
+    if alpha is None:
+        alpha = centre(jax.tree.leaves(inside)[0].shape[0])
 
     def of_leaf(leaf: Array) -> Array:
         # An accelerator's default would round weights and vertices to a few bits.
         return jnp.tensordot(alpha, leaf, 1, precision="highest")
 
     return tree.merge(jax.tree.map(of_leaf, inside), shared)
+
+
+def of_vertices(task: Task, simplex: Params) -> Params:
+    """The leaves that differ by vertex; None elsewhere."""
+    inside, _ = tree.split(simplex, in_simplex(task))
+    return inside
 
 
 def centre(count: int) -> Array:
@@ -63,9 +69,9 @@ def uniform(key: Key, count: int) -> Array:
 
 
 def near(key: Key, beta: Array, radius: Any) -> Array:
-    """A point about `beta`, towards one of `uniform`, at an L1 distance of U(0, radius).
+    """A point at the L1 distance U(0, radius) from `beta`, towards one of `uniform`.
 
-    At that one, where it is nearer: points never leave the simplex.
+    Where that one is nearer, it is taken: points never leave the simplex.
     """
     direction = uniform(key, len(beta)) - beta
     length = jnp.abs(direction).sum()
