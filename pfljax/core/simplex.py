@@ -101,7 +101,9 @@ def places(updates: Models, count: int) -> Array:
         return projected(scores, z)
 
     scales = jnp.linspace(LEAST, 1, SCALES)
-    energies = jax.lax.map(lambda z: energy(at(z), pairs), scales)
+    touching, apart = jax.lax.map(lambda z: energy(at(z), pairs), scales)
+    # Their sum; one pair that touches would leave no digits to those that do not.
+    energies = (touching - touching.min()) / LEAST**2 + apart
     return at(scales[jnp.argmin(energies)])
 
 
@@ -131,8 +133,13 @@ def projected(scores: Array, z: Array) -> Array:
     return points / points.sum(1, keepdims=True)
 
 
-def energy(points: Array, pairs: Array) -> Array:
-    """The log of the mean of 1 / distance^2 over pairs f32[C, C] of points."""
+def energy(points: Array, pairs: Array) -> tuple[Array, Array]:
+    """The sum of 1 / distance^2 over pairs f32[C, C] of points, in two parts, f32[].
+
+    How many pairs are no farther apart than `LEAST`, which count as that far, and the
+    sum over the others.
+    """
     square = jnp.sum((points[:, None] - points) ** 2, -1)
-    each = pairs / jnp.maximum(square, LEAST**2)
-    return jnp.log(each.sum() / jnp.maximum(pairs.sum(), 1))
+    touching = square <= LEAST**2
+    apart = jnp.where(touching, 0, pairs / jnp.where(touching, 1, square))
+    return jnp.sum(pairs * touching), jnp.sum(apart)
