@@ -1,7 +1,7 @@
 """Floco. Grinwald, Wiesner, Nakajima, NeurIPS 2024, https://arxiv.org/abs/2403.03333
 
-    Server   a simplex: W_1 .. W_M, the head's weights, all else once; g_k and beta_k of
-             every client k: what it last changed of W, and its point of the simplex
+    Server   W_1 .. W_M, weights of the head, and one of all else: a simplex; beta_k,
+             the point of every client k, and g_k, its last change of all W_m
     Client   beta_k as last sent; of Floco+ also a simplex of its own
     Message  the simplex, beta_k       Upload  the simplex, trained
 A model has the weights  sum_m alpha_m W_m.  Each step draws alpha: in the first `tau`
