@@ -35,7 +35,8 @@ class Outcome(NamedTuple):
 
     loss: Any  # f32[rounds], of training
     metrics: dict[str, Any]  # "personal/test/accuracy", ...: f32[T, C]
-    path: dict[str, Any]  # "test/accuracy", ...: f32[C, 11] after the last round
+    # "test/accuracy", ...: f32[C, 11]; "test/ensemble/accuracy", ...: f32[C]; at last
+    path: dict[str, Any]
 
 
 class Clients(NamedTuple):
@@ -143,7 +144,7 @@ def judged(
 def along_path(
     setting: Setting, task: Task, state: RunState, clients: Clients
 ) -> dict[str, Array]:
-    """Metrics f32[C, 11] by "split/metric" between the endpoints, if there are any."""
+    """Metrics between the endpoints, if there are any, as `records.along_path`."""
     if setting.algorithm.endpoints is None:
         return {}
     pool = clients.train.examples

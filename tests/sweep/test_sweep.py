@@ -252,6 +252,7 @@ def test_memory_is_told():
         ({"mixing": ["model", "lyer"]}, "mixing is 'lyer'; known: model, layer"),
         ({"mu": [[0.1], 0.2]}, r"mu is \[0.1\]; expected numbers, texts"),
         ({"trained": [True]}, "trained is True: a sweep judges"),
+        ({"foreign": [9]}, "foreign is 9: a sweep judges"),
         ({"lr": [0.1, -1.0]}, "lr is -1.0; expected a finite number > 0"),
         ({"lr": 0.1}, "lr is 0.1, of type float; expected a list"),
         ({"lr": [0.1, 0.1]}, "give every value once"),
@@ -503,7 +504,8 @@ def test_the_tidy_table_holds_every_run_round_model_and_metric(tmp_path):
     told = sweeps.read(tmp_path)
     one = [r for r in told if (r["nu"], r["seed"]) == ("1.0", "0")]
     models, splits, judged = 2 * 2, 2, len(metrics.METRICS)  # two models, two rounds
-    assert len(one) == judged * (splits * (models + 11) + 2)  # chosen in two ways
+    # Eleven lambdas and the ensemble, and lambda chosen in two ways.
+    assert len(one) == judged * (splits * (models + 12) + 2)
     wanted = {"judged": "personal", "split": "test", "metric": "loss", "round": 3}
     (row,) = [r for r in one if all(r[k] == v for k, v in wanted.items())]
     assert row["mean"] == pytest.approx(
