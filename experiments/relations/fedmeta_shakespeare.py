@@ -126,9 +126,7 @@ def figure(rows: list[Row]) -> Any:
         np.array([getattr(row, name) for row in rows]) for name in ("before", "after")
     )
     axes.hlines(place, before.mean(1), after.mean(1), color=PALETTE[0], linewidth=0.8)
-    axes.plot(
-        before.mean(1), place, "o", color=PALETTE[0], mfc="white", label="before"
-    )
+    axes.plot(before.mean(1), place, "o", color=PALETTE[0], mfc="white", label="before")
     spread = np.std(after, 1, ddof=1) if after.shape[1] > 1 else None
     axes.errorbar(
         after.mean(1), place, xerr=spread, fmt="o", color=PALETTE[0], capsize=3,
@@ -161,7 +159,9 @@ def main(
         experiment = base.replace(algorithm=method, lr=rate, hyper=hyper)
         runs = finished(experiment, seeds, folder / label.replace(", ", "-"))
         rows.append(row_of(label, runs))
-    write(f"fedmeta_shakespeare_{scale}", rows, markdown(rows), figure(rows), Path(place))
+    write(
+        f"fedmeta_shakespeare_{scale}", rows, markdown(rows), figure(rows), Path(place)
+    )
     return rows
 
 

@@ -12,9 +12,9 @@ Counted are the rounds in which a model is sent, by the coins that fell: p (1 - 
 all in the mean. Beside them stand the limits: local training, which sends nothing, and
 FedAvg of one step, which sends in every round.
 
-The small scale has 20 clients of the digits, 1,000 rounds; the paper scale 100 clients of
-MNIST, 2,000 rounds. The paper's own figures are of LIBSVM's data and of the objective;
-their numbers were not read.
+The small scale has 20 clients of the digits, 1,000 rounds; the paper scale 100 clients
+of MNIST, 2,000 rounds. The paper's own figures are of LIBSVM's data and of the
+objective; their numbers were not read.
 """
 
 from pathlib import Path

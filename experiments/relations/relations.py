@@ -184,9 +184,7 @@ def markdown(rows: list[Row]) -> str:
         texts = [row.method, "", "", "", mean_and_std(row.personal)]
         if row.rand:
             texts[1] = mean_and_std(row.rand)
-            texts[2:4] = [
-                f"{np.mean(each):.3g}" for each in (row.within, row.between)
-            ]
+            texts[2:4] = [f"{np.mean(each):.3g}" for each in (row.within, row.between)]
         lines.append(f"| {' | '.join(texts)} |")
     return "\n".join(lines)
 

@@ -36,7 +36,7 @@ def test_parameters_against_numpy():
 
 
 def test_slopes_of_a_linear_network_against_numpy():
-    """theta = b + W (K v + c):  W <- z d, b <- d, K <- v (W d), c <- W d, v <- K W d."""
+    """theta = b + W z, z = K v + c:  of W z d, b d, K v (W d), c W d, v K W d."""
     rng = np.random.default_rng(0)
     K, c, W, b = (rng.normal(size=size) for size in ((2, 4), 4, (4, 3), 3))
     v, d = rng.normal(size=(5, 2)), rng.normal(size=(5, 3))
@@ -51,7 +51,9 @@ def test_slopes_of_a_linear_network_against_numpy():
 
 def test_models_begin_near_the_first_one_in_its_scale():
     net = hypernetwork.init(KEY, 13, 100, PARAMS)
-    made = jax.vmap(hypernetwork.apply, (None, 0))(net, jax.random.normal(KEY, (40, 13)))
+    made = jax.vmap(hypernetwork.apply, (None, 0))(
+        net, jax.random.normal(KEY, (40, 13))
+    )
     for name in ("norm", "kernel"):
         away = tree.parameters(tree.sub(made, PARAMS))[name]
         size = tree.square_norm(tree.parameters(PARAMS)[name])

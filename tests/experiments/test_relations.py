@@ -34,7 +34,9 @@ def test_blocks_of_a_matrix_are_its_clusters(study):
     relations = study("relations")
     true = relations.cluster_of(20)
     assert np.bincount(true).tolist() == [5, 5, 5, 5]
-    matrix = (true[:, None] == true) + np.random.default_rng(0).normal(size=(20, 20)) / 9
+    matrix = (true[:, None] == true) + np.random.default_rng(0).normal(
+        size=(20, 20)
+    ) / 9
     np.fill_diagonal(matrix, 100)
     found = relations.clustered(relations.symmetric(np.triu(matrix)), 4)
     assert relations.adjusted_rand_index(true, found) == 1

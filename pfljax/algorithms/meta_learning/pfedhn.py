@@ -76,15 +76,45 @@ def pfedhn(
         v = jax.random.normal(derive(key, "embeddings"), (num_clients, size))
         return Server(server_step.first(optimizer, Learned(h, v)), head)
 
-    def message(turn, server, head):
-        h, v = server.learned.w
-        return hypernetwork.apply(h, tree.row_or_zeros(v, turn.id))
+    def personal(turn, server, head, data):
+        return tree.merge(message(turn, server, head), head)
+
+    train = training(task, local, made)
+    return fedavg(task, local)._replace(
+        init=init,
+        init_client=lambda params, client_id, key: tree.split(params, made)[1],
+        message=message,
+        train=train,
+        aggregate=partial(stepped, optimizer),
+        server_model=None,
+        personal=personal,
+        newcomer=joining(train, server_lr, adapt),
+        parts=("body", "head") if personal_head else (),
+        # What is sent is a change already.
+        origin=lambda theta, head, upload: tree.zeros(upload),
+    )
+
+
+def message(turn, server, head):
+    """What h makes of v_k."""
+    h, v = server.learned.w
+    return hypernetwork.apply(h, tree.row_or_zeros(v, turn.id))
+
+
+def training(task, local, made):
+    """The `train` of a model of which the server makes the leaves where `made`."""
 
     def train(turn, theta, head, data):
         params = tree.merge(theta, head)
         params, metrics = fit(task.loss, params, data, turn, local)
         trained, head = tree.split(params, made)
         return head, tree.sub(theta, trained), metrics
+
+    return train
+
+
+def joining(train, rate, exchanges):
+    """The `newcomer` that steps an embedding of its own, and its head."""
 
     def newcomer(turn, server, data):
         h, v = server.learned.w
@@ -94,28 +124,13 @@ def pfedhn(
             theta, pull = jax.vjp(partial(hypernetwork.apply, h), v)
             key = jax.random.fold_in(derive(turn.key, "adapt"), index)
             head, change, _ = train(turn._replace(key=key), theta, head, data)
-            return v - server_lr * pull(change)[0], head
+            return v - rate * pull(change)[0], head
 
         start = jnp.mean(v, 0), server.head
-        v, head = jax.lax.fori_loop(0, adapt, exchange, start)
+        v, head = jax.lax.fori_loop(0, exchanges, exchange, start)
         return tree.merge(hypernetwork.apply(h, v), head)
 
-    def personal(turn, server, head, data):
-        return tree.merge(message(turn, server, head), head)
-
-    return fedavg(task, local)._replace(
-        init=init,
-        init_client=lambda params, client_id, key: tree.split(params, made)[1],
-        message=message,
-        train=train,
-        aggregate=partial(stepped, optimizer),
-        server_model=None,
-        personal=personal,
-        newcomer=newcomer,
-        parts=("body", "head") if personal_head else (),
-        # What is sent is a change already.
-        origin=lambda theta, head, upload: tree.zeros(upload),
-    )
+    return newcomer
 
 
 def stepped(optimizer, server, uploads, cohort):
