@@ -39,7 +39,7 @@ from pfljax.runtime.devices import use_compile_cache
 
 CLUSTERS = 4
 TURN = 3  # classes by which the numbering of the next cluster is turned
-FEDAMP = {"alpha": 1.0, "sigma": 0.3, "lam": 0.1, "relative": True}
+FEDAMP = {"alpha": 1.0, "sigma": 0.1, "lam": 0.1, "relative": True}
 FOMO = {"candidates": 5, "explore": 0.2}
 SMALL: dict[str, Any] = {"clients": 20, "dataset": "digits"}
 PAPER: dict[str, Any] = {"clients": 100, "dataset": "mnist"}
