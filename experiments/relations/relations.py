@@ -21,7 +21,7 @@ The small scale is a linear model of the 8 x 8 digits, 20 clients, 30 rounds of 
 epoch; the paper scale on MNIST, 100 clients, 100 rounds. All clients take part.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -85,15 +85,25 @@ def weights_of_fedamp(server: Any) -> np.ndarray:
         width = FEDAMP["sigma"] * median(square, others)
         return attracted(square, others, FEDAMP["alpha"], width)
 
-    return np.float64(affinity.matrix(row, len(server.heard)))
+    return np.asarray(affinity.matrix(row, len(server.heard)), np.float64)
+
+
+def gains_of_fedfomo(server: Any) -> np.ndarray:
+    """P."""
+    return np.asarray(server.gains, np.float64)
+
+
+def correlations_of_mocha(server: Any) -> np.ndarray:
+    """Sigma, of diagonal 1."""
+    return np.asarray(mocha.relations(server), np.float64)
 
 
 CASES = {
     "local training": Case("local", {}),
     "FedAvg": Case("fedavg", {}),
     "FedAMP": Case("fedamp", FEDAMP, weights_of_fedamp),
-    "FedFomo": Case("fedfomo", FOMO, lambda server: np.float64(server.gains)),
-    "MOCHA": Case("mocha", MOCHA, lambda server: np.float64(mocha.relations(server))),
+    "FedFomo": Case("fedfomo", FOMO, gains_of_fedfomo),
+    "MOCHA": Case("mocha", MOCHA, correlations_of_mocha),
 }
 
 
@@ -138,7 +148,7 @@ def clustered(affinities: np.ndarray, count: int) -> np.ndarray:
     return fcluster(joined, count, "maxclust")
 
 
-def adjusted_rand_index(a: Sequence[int], b: Sequence[int]) -> float:
+def adjusted_rand_index(a: np.ndarray, b: np.ndarray) -> float:
     """How far two ways to cluster agree: 1 if in all, 0 as in the mean of chance.
 
     Hubert, Arabie, 1985: of pairs that are together in both, beyond chance.

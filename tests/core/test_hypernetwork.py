@@ -22,8 +22,8 @@ def vector(made):
 
 def test_parameters_against_numpy():
     net = hypernetwork.init(KEY, 3, 6, PARAMS)
-    v = np.float32([0.5, -1, 2])
-    z = np.float64(v)
+    v = jnp.asarray([0.5, -1, 2])
+    z = np.asarray(v, np.float64)
     for number, (bias, kernel) in enumerate(net.layers):
         z = z @ kernel + bias
         if number < 3:
