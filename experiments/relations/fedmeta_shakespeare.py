@@ -9,7 +9,8 @@ Chen, Luo, Dong, Li, He, https://arxiv.org/abs/1802.07876.
 A fifth of the roles never train. Each of them is sent the model, adapts it to its own
 rows, and is judged on its test rows. MAML and Meta-SGD take one inner step on a fifth
 of its training rows; FedAvg takes `FINETUNE` local steps, which is the paper's
-FedAvg(Meta). "before" is the model as it was sent.
+FedAvg(Meta). "before" is the model as it was sent. FedAvg stands there also at the rate
+of the meta-learners' server, to tell rates from methods.
 
 Protocol, of the paper: LEAF's LSTM of two layers of 256, four clients in 400 rounds,
 inner rate .1, the server's Adam at .01, FedAvg with Adam at .001, batches of 10.
@@ -61,6 +62,7 @@ SMALL: dict[str, Any] = {
 }
 METHODS: dict[str, tuple[str, float, dict[str, Any]]] = {  # method, rate, options
     "FedAvg": ("fedavg", 0.001, {"finetune": FINETUNE}),
+    "FedAvg, ten times the rate": ("fedavg", 0.01, {"finetune": FINETUNE}),
     "MAML": ("fedmeta", 0.01, INNER),
     "MAML, first order": ("fedmeta", 0.01, INNER | FIRST),
     "Meta-SGD": ("fedmeta", 0.01, INNER | META_SGD),

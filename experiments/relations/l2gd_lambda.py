@@ -156,7 +156,9 @@ def figure(rows: list[Row]) -> Any:
         [row for row in rows if row.method in LIMITS], ("--", ":"), strict=False
     ):
         label = LIMITS[row.method]
-        left.axhline(np.mean(row.personal), color=GREY, linestyle=dash, label=label)
+        left.axhline(
+            float(np.mean(row.personal)), color=GREY, linestyle=dash, label=label
+        )
     sent = [np.mean(row.sent) for row in swept]
     expected = [row.rounds * row.p * (1 - row.p) for row in swept]
     right.plot(lam, sent, "o", color=PALETTE[0], label="coins that fell")
