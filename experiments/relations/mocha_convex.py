@@ -176,7 +176,7 @@ def ways(scale: Scale) -> dict[str, Way]:
     alone = base.replace(hyper={"period": NEVER})
     related = base.replace(hyper={"period": scale.period})
     averaged = base.replace(algorithm="fedavg", hyper={})
-    rates = (0.001, 0.01, 0.1)
+    rates = (0.01, 0.1, 1.0)
     return {
         "local": Way(alone, "lam", scale.lams),
         "global": Way(alone, "lam", scale.lams, pooled=True),
