@@ -194,10 +194,10 @@ def row_of(
     out: Path,
 ) -> Row:
     """The errors of a method: first its lam is chosen, then it trains on more rows."""
-    assert arrays.client is not None
-    if way.pooled:
-        arrays = arrays._replace(client=np.zeros_like(arrays.client))
-    experiment = way.experiment.replace(cohort=len(np.unique(arrays.client)))
+    client = np.zeros_like(arrays.y) if way.pooled else arrays.client
+    assert client is not None
+    arrays = arrays._replace(client=client)
+    experiment = way.experiment.replace(cohort=len(np.unique(client)))
 
     def runs(values: Sequence[float], validation: float, folder: str) -> Sweep:
         made = partial(federation, arrays, validation)
