@@ -230,10 +230,7 @@ def turn(
 ):
     """A turn of one client, whose server holds no rows."""
     # One row, for a pool without rows cannot be indexed; nobody owns it.
-    pool = Examples(
-        x=jnp.zeros((1, 4)),
-        y=jnp.zeros(1, jnp.int32),
-    )
+    pool = Examples(x=jnp.zeros((1, 4)), y=jnp.zeros(1, jnp.int32))
     nothing = ClientData(
         examples=pool,
         offset=jnp.int32(0),
