@@ -152,16 +152,17 @@ def sent(method, server, k):
 
 def test_without_local_steps_momentum_alone_moves():
     """By .9 of the last step; who reports no change asks for none."""
-    local = toy.full_batch()
-    method = pfedhn(TASK, local, hidden=5)
-    data = toy.quadratic_clients()
-    states, _ = toy.play(method, TASK, local, data, rounds=1)
-    first, second = (state.server for state in states)
-    idle = jax.tree.map(jnp.zeros_like, toy.unflat(np.zeros((4, 3))))
-    third = method.aggregate(second, idle, toy.cohort([1, 1, 1, 1]))
+    method = pfedhn(TASK, toy.full_batch(), hidden=5)
+    aggregate = jax.jit(method.aggregate)
+    first = method.init(toy.unflat([1.0, -2, 3]), 4, KEY)
+    changes = toy.unflat(np.arange(12.0).reshape(4, 3))
+    everybody = toy.cohort([1, 1, 1, 1])
+    second = aggregate(first, changes, everybody)
+    third = aggregate(second, tree.zeros(changes), everybody)
     step = tree.sub(second.learned.w, first.learned.w)
     wanted = tree.axpy(0.9, step, second.learned.w)
     toy.assert_close(third.learned.w, wanted, 1e-5)
+    assert np.abs(step.v).min() > 0
 
 
 def test_a_newcomer_steps_its_embedding_alone():
