@@ -26,6 +26,7 @@ from pfljax.algorithms.local import local as alone
 from pfljax.algorithms.meta_learning.aruba import aruba
 from pfljax.algorithms.meta_learning.fedmeta import fedmeta
 from pfljax.algorithms.meta_learning.per_fedavg import per_fedavg
+from pfljax.algorithms.meta_learning.pfedhn import pfedhn
 from pfljax.algorithms.meta_learning.reptile import reptile
 from pfljax.algorithms.multi_task.apple import apple
 from pfljax.algorithms.multi_task.ditto import ditto
@@ -37,7 +38,7 @@ from pfljax.algorithms.multi_task.fedfomo import fedfomo
 from pfljax.algorithms.multi_task.heurfedamp import heurfedamp
 from pfljax.algorithms.multi_task.pfedme import pfedme
 from pfljax.conformance import toy
-from pfljax.core import affinity, aggregation, simplex
+from pfljax.core import affinity, aggregation, simplex, tree
 from pfljax.core.optimizers import sgd
 from pfljax.core.types import ClientData, Local
 
@@ -418,6 +419,22 @@ def test_hessian_free_is_exact_on_quadratics():
 def test_reptile_that_goes_all_the_way_is_uniform_fedavg(averaged_uniformly):
     state = last(reptile(TASK, LOCAL))
     toy.assert_close(state.server.w, averaged_uniformly.server, 1e-6)
+
+
+def test_pfedhn_of_a_constant_hypernetwork_is_uniform_fedavg(averaged_uniformly):
+    """Of z = 0 and no kernel, where the bias alone has a gradient."""
+    method = pfedhn(TASK, LOCAL, server_lr=1.0, server_optimizer="sgd")
+
+    def init(params, num_clients, key):
+        server = method.init(params, num_clients, key)
+        h = server.learned.w.h
+        nothing = tree.zeros((h.layers, h.kernel))
+        constant = h._replace(layers=nothing[0], kernel=nothing[1])
+        learned = server.learned.w._replace(h=constant)
+        return server._replace(learned=server.learned._replace(w=learned))
+
+    found = last(method._replace(init=init)).server.learned.w.h.bias
+    toy.assert_close(found, averaged_uniformly.server, 1e-6)
 
 
 @pytest.mark.parametrize("isotropic", [False, True])

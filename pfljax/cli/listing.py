@@ -168,6 +168,10 @@ def _bytes(factory: Callable) -> tuple[int, int]:
     from pfljax.core.communication import traffic_of
     from pfljax.core.types import Local
 
+    local = Local(learning_rate=0.1, batch_size=1)
     task = models.task(models.MODELS["twonn"](10), (28, 28))
-    algorithm = factory(task, Local(learning_rate=0.1, batch_size=1))
+    algorithm = factory(task, local)
+    if algorithm.linear:
+        task = models.task(models.MODELS["logistic"](10), (28, 28))
+        algorithm = factory(task, local)
     return traffic_of(algorithm, task, num_clients=100, input_shape=(28, 28))

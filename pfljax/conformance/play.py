@@ -31,7 +31,7 @@ class Case(NamedTuple):
 
     name: str
     options: Mapping[str, Any] = MappingProxyType({})
-    bytes: tuple[int, int] | None = None  # down and up, of `toy.classifier`
+    bytes: tuple[int, int] | None = None  # down and up, of the toy's model
     ignores_steps: bool = False  # uploads the same whatever its budget of steps
     sends_statistics: bool = False  # of rows, such as means: no step makes them
 
@@ -61,6 +61,9 @@ def play(case: Case) -> Played:
     factory = algorithms.method(case.name)
     task = toy.classifier()
     setting = _setting(case, factory, task)
+    if setting.algorithm.linear:
+        task = toy.linear()
+        setting = _setting(case, factory, task)
     train, _ = toy.ragged()
     program = compile_rounds(setting)
     first = engine.init(setting, task, CLIENTS, jax.random.key(1))

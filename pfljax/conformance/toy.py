@@ -18,6 +18,7 @@ from pfljax.engine.plan import round_key
 BODY = 4 * 16  # bytes of the classifier's body
 HEAD = 4 * 15  # and of its head
 WHOLE = BODY + HEAD
+LINEAR = 4 * 12  # of the linear model
 SIZES = (3, 20, 7, 12, 5, 9, 16, 4)
 A = np.array([0.5, 1.0, 2.0, 1.5])  # curvature of each quadratic client
 B = np.array([[1.0, 0, 2], [-1, 2, 0.5], [0.5, -2, 1], [3, 1, -1]])  # its minimum
@@ -72,6 +73,12 @@ def classifier():
     # One record for all: jitted functions of a task are cached by its identity.
     model = models.mlp(3, hidden=(4,))
     return traced_once(models.task(model, (3,)))
+
+
+@cache
+def linear():
+    """Logistic regression with 12 parameters, all in its head."""
+    return traced_once(models.task(models.logistic(3), (3,)))
 
 
 def traced_once(task):
@@ -223,10 +230,7 @@ def turn(
 ):
     """A turn of one client, whose server holds no rows."""
     # One row, for a pool without rows cannot be indexed; nobody owns it.
-    pool = Examples(
-        x=jnp.zeros((1, 4)),
-        y=jnp.zeros(1, jnp.int32),
-    )
+    pool = Examples(x=jnp.zeros((1, 4)), y=jnp.zeros(1, jnp.int32))
     nothing = ClientData(
         examples=pool,
         offset=jnp.int32(0),

@@ -17,6 +17,7 @@ import numpy as np
 
 import pfljax
 from pfljax import algorithms
+from pfljax.core.dual_ascent import is_linear
 from pfljax.core.types import Algorithm, Local, Task
 from pfljax.registry import require_a, require_call
 from pfljax.runtime import callback_results
@@ -67,7 +68,7 @@ def is_own(name: str) -> bool:
 
 
 def _check_parts(name: str, algorithm: Algorithm, task: Task) -> None:
-    """Refuses a model without a part that the method treats apart."""
+    """Refuses a model without a part, or of another form, than the method needs."""
     model_parts = set(jax.tree.leaves(task.groups))
     missing = [part for part in algorithm.parts if part not in model_parts]
     if missing:
@@ -75,6 +76,11 @@ def _check_parts(name: str, algorithm: Algorithm, task: Task) -> None:
             f"{name} sends one part of a model and keeps the other, but the model has "
             f"no parameters in its {' and '.join(missing)}; choose one with a body and "
             "a head, such as model mlp"
+        )
+    if algorithm.linear and not is_linear(task):
+        raise ValueError(
+            f"{name} is a convex solver, but the model is a network: its logits are "
+            "not linear in its parameters; choose model logistic"
         )
 
 

@@ -10,8 +10,8 @@ from checkout import EXPERIMENTS
 
 @pytest.fixture
 def study(monkeypatch):
-    """A function that imports a module of FedAKT's study, or of those built on it."""
-    folders = [EXPERIMENTS / name for name in ("heterogeneous", "fedakt")]
+    """A function that imports a module of one of these studies."""
+    folders = [EXPERIMENTS / name for name in ("relations", "heterogeneous", "fedakt")]
     monkeypatch.syspath_prepend(EXPERIMENTS)
     for folder in folders:
         monkeypatch.syspath_prepend(folder)

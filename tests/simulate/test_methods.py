@@ -12,6 +12,7 @@ import pytest
 
 import tiny
 from pfljax import Experiment, algorithms, run
+from pfljax.conformance.play import compilations
 from pfljax.runs import checks, config
 from pfljax.runs.folder import FolderError
 from pfljax.runs.provenance import of_run
@@ -213,6 +214,21 @@ def test_a_model_without_a_body_is_refused(algorithm, tmp_path):
     assert not (tmp_path / "run" / "config.json").exists()
     with pytest.raises(ValueError, match=message):
         sweep(job.replace(model="logistic"), {"lr": [0.1]})
+
+
+@pytest.mark.parametrize("model", ["auto", "mlp:hidden=(4,)", "cifar_cnn"])
+def test_a_convex_solver_refuses_a_network(model, tmp_path):
+    """Before anything is compiled."""
+    out = tmp_path / "run"
+    job = tiny.TINY.replace(algorithm="mocha", hyper={}, out=str(out), model=model)
+    message = "^mocha is a convex solver, but the model is a network: .* model logistic"
+    with compilations() as events, pytest.raises(ValueError, match=message) as error:
+        run(job, quiet=True)
+    told(error)
+    assert not events
+    assert not (out / "config.json").exists()
+    algorithm, _ = build("mocha")
+    assert algorithm.linear
 
 
 @pytest.mark.parametrize("shape", [(60,), (8, 8), (28, 28, 1), (32, 32, 3)])

@@ -1,0 +1,151 @@
+"""pFedHN. Shamsian et al., ICML 2021, https://arxiv.org/abs/2103.04628 (Algorithm 1).
+
+    Server   h, a hypernetwork; v_k, an embedding of every client; their optimizer
+    Client   nothing; with `personal_head` (pFedHN-PC) this client's own head
+    Message  theta_k = h(v_k)
+    Upload   d_k = theta_k - theta_k', by theta_k' after local training
+The server goes down  mean_k <h(v_k), d_k>  by one step of its optimizer, with d_k a
+constant: by the gradients  (d theta_k / d h)^T d_k  and  (d theta_k / d v_k)^T d_k.
+A client never sees h, nor v_k, and is judged by h(v_k). With `personal_head`, theta_k
+is the body alone, and body and head are trained jointly.
+
+Who never took part begins at the mean of all v, and takes `adapt` such exchanges in
+which v and its head alone are stepped, v by steps of `server_lr`.
+
+In the paper one client takes part in a round. v has 1 + C / 4 numbers for C clients, as
+in the authors' code, and `hidden` at most. As there, the optimizer steps all v: those
+of the absent have the gradient 0, and momentum moves them. Differs from that code: h
+begins near the first parameters; no weight decay, and no clipping, at the server.
+"""
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from pfljax.algorithms.fedavg import fedavg
+from pfljax.core import aggregation, hypernetwork, server_step, tree
+from pfljax.core.hypernetwork import Hypernetwork
+from pfljax.core.keys import derive
+from pfljax.core.server_step import Optimized
+from pfljax.core.training import fit
+from pfljax.core.types import Algorithm, Local, Params, Task
+from pfljax.registry import AtLeastOne, Count, Positive, checked
+
+
+class Learned(NamedTuple):
+    """What the server steps."""
+
+    h: Hypernetwork
+    v: Any  # f32[C, e]
+
+
+class Server(NamedTuple):
+    """What is learned, with its optimizer, and the head of who never took part."""
+
+    learned: Optimized  # of Learned
+    head: Params  # None at every leaf without `personal_head`
+
+
+@checked
+def pfedhn(
+    task: Task,
+    local: Local,
+    *,
+    server_lr: Positive = 0.01,
+    server_optimizer: str = "sgd:momentum=0.9",
+    hidden: AtLeastOne = 100,
+    personal_head: bool = False,
+    adapt: Count = 0,
+) -> Algorithm:
+    """Builds pFedHN; of constant h, by SGD of rate 1, it is FedAvg of uniform weights.
+
+    Raises:
+      ValueError: the server's optimizer is unknown.
+    """
+    optimizer = server_step.by_name(server_optimizer, server_lr)
+    in_head = tree.labelled(task.groups, "head")
+    # Without a personal head all leaves are made.
+    made = jax.tree.map(lambda head: not (personal_head and head), in_head)
+
+    def init(params, num_clients, key):
+        first, head = tree.split(params, made)
+        size = min(1 + num_clients // 4, hidden)
+        h = hypernetwork.init(derive(key, "hypernetwork"), size, hidden, first)
+        v = jax.random.normal(derive(key, "embeddings"), (num_clients, size))
+        return Server(server_step.first(optimizer, Learned(h, v)), head)
+
+    def personal(turn, server, head, data):
+        return tree.merge(message(turn, server, head), head)
+
+    train = training(task, local, made)
+    return fedavg(task, local)._replace(
+        init=init,
+        init_client=lambda params, client_id, key: tree.split(params, made)[1],
+        message=message,
+        train=train,
+        aggregate=partial(stepped, optimizer),
+        server_model=None,
+        personal=personal,
+        newcomer=joining(train, server_lr, adapt),
+        parts=("body", "head") if personal_head else (),
+        # What is sent is a change already.
+        origin=lambda theta, head, upload: tree.zeros(upload),
+    )
+
+
+def message(turn, server, head):
+    """What h makes of v_k."""
+    h, v = server.learned.w
+    return hypernetwork.apply(h, tree.row_or_zeros(v, turn.id))
+
+
+def training(task, local, made):
+    """The `train` of a model of which the server makes the leaves where `made`."""
+
+    def train(turn, theta, head, data):
+        params = tree.merge(theta, head)
+        params, metrics = fit(task.loss, params, data, turn, local)
+        trained, head = tree.split(params, made)
+        return head, tree.sub(theta, trained), metrics
+
+    return train
+
+
+def joining(train, rate, exchanges):
+    """The `newcomer` that steps an embedding of its own, and its head."""
+
+    def newcomer(turn, server, data):
+        h, v = server.learned.w
+
+        def exchange(index, state):
+            v, head = state
+            theta, pull = jax.vjp(partial(hypernetwork.apply, h), v)
+            key = jax.random.fold_in(derive(turn.key, "adapt"), index)
+            head, change, _ = train(turn._replace(key=key), theta, head, data)
+            return v - rate * pull(change)[0], head
+
+        start = jnp.mean(v, 0), server.head
+        v, head = jax.lax.fori_loop(0, exchanges, exchange, start)
+        return tree.merge(hypernetwork.apply(h, v), head)
+
+    return newcomer
+
+
+def stepped(optimizer, server, uploads, cohort):
+    """The server after a step along the mean of what the cohort's changes ask for."""
+    # Once: over several devices the slopes would be exchanged many times.
+    changes, who = aggregation.gathered(uploads, cohort)
+    weight = aggregation.reported(who)
+    h, v = server.learned.w
+
+    def weighted(leaf):
+        return jax.vmap(jnp.multiply)(weight, leaf)
+
+    changes = jax.tree.map(weighted, changes)
+    of_h, of_rows = hypernetwork.slopes(h, tree.take(v, who.ids), changes)
+    of_v = jnp.zeros_like(v).at[who.ids].add(of_rows, mode="drop")
+    slope = aggregation.over_weight(Learned(of_h, of_v), weight)
+    learned = server_step.stepped(optimizer, server.learned, slope)
+    return server._replace(learned=learned)

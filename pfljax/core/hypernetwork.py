@@ -1,0 +1,86 @@
+"""A hypernetwork: a network that makes the parameters of another one of an embedding v.
+
+    z = perceptron(v)        params = bias + z kernel
+
+`kernel` and `bias` have a leaf for each leaf of the parameters. Running statistics are
+not made: they are the bias alone, and so the same for every v.
+
+Ha, Dai, Le, ICLR 2017, https://arxiv.org/abs/1609.09106.
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from pfljax.core import perceptron, tree
+from pfljax.core.perceptron import Layer
+from pfljax.core.types import Array, Key, Params
+
+LAYERS = 4  # from v to z, with relu between them; those of Shamsian et al.
+
+
+class Hypernetwork(NamedTuple):
+    """The layers that make z of v, and those that make parameters of z."""
+
+    layers: tuple[Layer, ...]
+    kernel: Params  # leaves [hidden, ...]; None at running statistics
+    bias: Params
+
+
+def init(
+    key: Key,
+    embedding: int,
+    hidden: int,
+    params: Params,
+) -> Hypernetwork:
+    """A hypernetwork of embeddings f32[embedding] that makes models near `params`.
+
+    A kernel is drawn at the root mean square of its leaf, so that parameters keep the
+    scale of their layer's fan-in.
+    """
+    layers_key, kernel_key = jax.random.split(key)
+    leaves, structure = jax.tree.flatten(tree.parameters(params))
+    keys = jax.random.split(kernel_key, len(leaves))
+    kernels = []
+    for leaf_key, leaf in zip(keys, leaves, strict=True):
+        scale = jnp.sqrt(jnp.mean(jnp.square(leaf)) / hidden)
+        kernels.append(scale * jax.random.normal(leaf_key, (hidden, *leaf.shape)))
+    return Hypernetwork(
+        layers=perceptron.init(layers_key, (embedding, *[hidden] * LAYERS)),
+        kernel=jax.tree.unflatten(structure, kernels),
+        bias=params,
+    )
+
+
+def apply(net: Hypernetwork, v: Array) -> Params:
+    """The parameters that the network makes of one embedding."""
+    z = perceptron.apply(net.layers, v[None])[0]
+
+    def of_leaf(kernel: Array) -> Array:
+        # An accelerator's default would round both to a few bits.
+        return jnp.tensordot(z, kernel, 1, precision="highest")
+
+    away = jax.tree.map(of_leaf, net.kernel)
+    made = tree.add(tree.parameters(net.bias), away)
+    return tree.merge(made, net.bias)
+
+
+def slopes(
+    net: Hypernetwork,
+    v: Array,
+    changes: Params,
+) -> tuple[Hypernetwork, Any]:
+    """The gradients by the network and by v of sum_m <parameters of v_m, changes_m>.
+
+    Args:
+      net: the network.
+      v: embeddings f32[M, e].
+      changes: what the parameters of each are to go down, stacked over M.
+    """
+
+    def made(net: Hypernetwork, v: Array) -> Params:
+        return jax.vmap(apply, (None, 0))(net, v)
+
+    _, pull = jax.vjp(made, net, v)
+    return pull(changes)
