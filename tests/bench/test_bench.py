@@ -199,6 +199,7 @@ def test_a_small_bench_from_end_to_end(tmp_path, monkeypatch):
     assert "peer 50, 50" in text
 
 
+@pytest.mark.slow
 def test_a_central_evaluation_is_timed_beside_the_training(tmp_path, monkeypatch):
     monkeypatch.setattr(cost, "SIDE", 64)
     small = workloads.WORKLOADS["W1"]._replace(test=30)

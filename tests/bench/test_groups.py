@@ -88,6 +88,7 @@ def test_figures_are_of_pairs_in_turn():
     assert groups.figures(ready, made, SAMPLES, [], rounds=2) == {}
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("pair")
 def test_a_method_for_one_architecture_is_told(monkeypatch):
     # Which others take several is found by trying them all, which takes seconds.

@@ -452,6 +452,7 @@ def test_an_error_in_a_process_is_one_line_and_exit_code_2(tmp_path):
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.slow
 def test_a_sweep_goes_on_and_is_told_again(tmp_path):
     small = tiny.TINY.replace(algorithm="ditto", hyper={}, model="logistic", rounds=1)
     place = str(tmp_path / "grid")

@@ -168,6 +168,7 @@ DAMAGES = [flip, truncate, drop_metadata, drop_state, empty]
 DAMAGES += [rename_config, cut_strings, of_another_round]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_the_last_good_one_replaces_a_damaged_one(tmp_path, damage, capfd):
     save(tmp_path, 4, 6)
@@ -354,6 +355,7 @@ def test_other_types_and_shapes_are_refused(tmp_path, change):
         restore(tmp_path, expected=expected._replace(clients=clients))
 
 
+@pytest.mark.slow
 def test_restored_on_another_number_of_devices(tmp_path):
     """Saved on 1 device, restored and saved on 4 by another process, restored on 1."""
     save(tmp_path / "one", 3)

@@ -118,6 +118,7 @@ def assert_constant(seen):
     assert max(memory[1:]) < 1.1 * memory[0], memory
 
 
+@pytest.mark.slow
 def test_checkpoints_hold_no_files_and_threads(tmp_path):
     before = held()
     seen = []
@@ -136,6 +137,7 @@ def test_writers_hold_no_files(tmp_path):
     assert held()[0] < before + 4  # each writer would keep the three of its last save
 
 
+@pytest.mark.slow
 def test_programs_of_the_last_settings_stay_and_can_be_freed():
     built = []
     memory = programs.kept(built.append)

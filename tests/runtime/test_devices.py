@@ -10,6 +10,7 @@ from pfljax.runtime import devices, xla_flags
 from pfljax.simulate import begin
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("platform", ["nonsense", "cuda", "tpu"])
 def test_a_platform_without_devices_is_one_line(platform, tmp_path):
     env = os.environ | {"JAX_PLATFORMS": platform}

@@ -47,6 +47,7 @@ def test_commas_and_spaces_stand_between_models():
     assert config.from_dict(known) == SMALL
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_to_the_same_bits(tmp_path, whole):
     folder, _ = whole
     finished(tmp_path / "cut", rounds=2)

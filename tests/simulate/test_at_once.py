@@ -143,6 +143,7 @@ def no_figures(monkeypatch):
     monkeypatch.setattr(report, "write_comparison", lambda runs, out: "")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lost", SEEDS)
 def test_a_seed_that_was_trained_alone_is_made_again_alone(lost, tmp_path, no_figures):
     job = JOB.replace(dataset="mine", public=0.0)

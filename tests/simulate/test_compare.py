@@ -113,6 +113,7 @@ def test_the_baseline_is_the_first_of_each_seed_whatever_its_name():
     assert [e.evaluation.baseline for e in planned] == [None, None, *own, *own]
 
 
+@pytest.mark.slow
 def test_no_program_is_compiled_twice(tmp_path, monkeypatch):
     """Not even where the programs of one method alone stay."""
     pfljax.forget_programs()

@@ -129,6 +129,7 @@ def test_nested_names_become_nested_dicts(tmp_path):
         export.load_params("none.npz")
 
 
+@pytest.mark.slow
 def test_a_run_of_more_devices_is_read_and_goes_on(folder, tmp_path):
     half = tiny.unfinished(folder, tmp_path / "half")
     config = half / "config.json"

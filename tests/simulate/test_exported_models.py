@@ -51,6 +51,7 @@ def assert_scores_as_reported(folder, tmp_path, view="personal"):
     np.testing.assert_allclose(accuracies(folder, file, federation), told, rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_a_model_and_prototypes_predict_and_the_model_has_a_landscape(tmp_path):
     folder = finished(tmp_path / "run", "fedproto")
     assert_scores_as_reported(folder, tmp_path)

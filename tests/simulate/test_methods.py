@@ -279,6 +279,7 @@ def test_results_of_the_old_auto_are_not_taken_for_new_ones(monkeypatch):
     assert one.digest == same.digest
 
 
+@pytest.mark.slow
 def test_a_run_says_which_model_it_took(tmp_path):
     manifest = json.loads((tiny.finished(tmp_path)[0] / "partition.json").read_text())
     assert manifest["model"] == "mlp:hidden=(8,)"
@@ -296,6 +297,7 @@ def calling(folder, call):
     return small, f"{failed}; mend its file"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("call", CALLS)
 def test_a_callback_that_fails_is_one_line(folder, call):
     small, said = calling(folder, call)
@@ -370,6 +372,7 @@ def test_a_device_may_wait_longer_than_a_minute_for_another(folder):
     assert "stuck" not in done.stderr
 
 
+@pytest.mark.slow
 def test_a_script_does_not_wait_for_a_device_that_failed(folder):
     small, said = calling(folder, CALLS[0])
     impatient = "from pfljax.runtime import callbacks; callbacks.PATIENCE = 1.0"
@@ -393,6 +396,7 @@ def mym(task, local):
 """
 
 
+@pytest.mark.slow
 def test_a_method_whose_file_is_loaded_again_is_another(folder):
     file = folder / "mym.py"
     losses = []

@@ -46,6 +46,7 @@ def test_a_run_goes_on_in_its_own_precision_alone(done):
     assert "another config (precision: float32 -> bfloat16); choose" in errors
 
 
+@pytest.mark.slow
 def test_a_folder_of_before_precision_goes_on_in_float32(done, tmp_path):
     older = tiny.unfinished(done, tmp_path / "older")
     file = older / "config.json"

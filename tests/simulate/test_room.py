@@ -22,6 +22,7 @@ def made(store):
     return simulation.simulation(job, build_federation(job)[0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("store", ["device", "host", "disk"])
 def test_a_run_writes_no_more_than_was_counted(store, tmp_path):
     job = DITTO.replace(store=store, out=str(tmp_path / "run"))

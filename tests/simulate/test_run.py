@@ -127,11 +127,12 @@ def test_the_summary_tells_last_and_chosen_apart(lines, summary, arrays):
     on_test = arrays["personal/test/accuracy"].mean(1)
     np.testing.assert_allclose(summary["best_on_test"]["accuracy"], on_test.max())
     assert set(summary["mixture"]) == {
-        "half", "chosen_on_validation", "oracle_chosen_on_test",
+        "half", "chosen_on_validation", "oracle_chosen_on_test", "ensemble",
     }  # fmt: skip
     assert summary["worse_than_local"] is None
 
 
+@pytest.mark.slow
 def test_a_missing_report_is_drawn_and_nothing_else(done, tmp_path):
     job = tiny.SEEN.replace(out=str(tmp_path), seed=1)
     run(job)
@@ -391,6 +392,7 @@ def test_calls_are_cut_at_evaluations_and_after_ten_seconds():
     assert loop._rounds_of_call(job, 10, 10, 60.0) == 1
 
 
+@pytest.mark.slow
 def test_channel_and_public_rows_reach_a_run(tmp_path, monkeypatch):
     """The server has its rows at `aggregate`; a clipped run differs."""
     sizes = []

@@ -55,6 +55,7 @@ def test_more_memory_is_free_than_a_megabyte():
     assert size.free(made(1)) > 1e6
 
 
+@pytest.mark.slow
 def test_a_probe_is_remembered(tmp_path, monkeypatch):
     experiment = DIGITS.replace(width="auto", out=str(tmp_path / "auto"))
     seconds = {1: 3.0, 2: 1.0, 3: 2.0}

@@ -326,6 +326,7 @@ def test_seeds_of_other_shapes_are_programs_of_their_own():
     assert len(members) == 2
 
 
+@pytest.mark.slow
 def test_programs_of_their_own_equal_separate_runs():
     found = sweep(FEDAVG, {"epochs": (1, 2)})
     assert different(found) == 2
@@ -356,6 +357,7 @@ def test_a_sweep_goes_on_and_grows(tmp_path, monkeypatch):
     assert len(told) == 8  # all that the folder has
 
 
+@pytest.mark.slow
 def test_rounds_are_swept_as_any_setting(tmp_path):
     """A run's settings tell how it began; here points differ in how long they go on."""
     whole = sweep(FEDAVG, {"rounds": (2, 3)}, out=tmp_path)
@@ -394,6 +396,7 @@ def test_a_damaged_run_is_told_with_what_to_do(tmp_path):
         sweep(FEDAVG, {"lr": (0.1,)}, out=tmp_path)
 
 
+@pytest.mark.slow
 def test_a_model_is_swept_as_any_setting():
     short = FEDAVG.replace(rounds=1)
     found = sweep(short, {"model": ("logistic", "mlp:hidden=(3,)")})

@@ -38,6 +38,7 @@ def test_every_store_and_every_cut_gives_the_same_bits(method, tmp_path):
     assert stack.fill._cache_size() <= 2  # of a call, and of those judged
 
 
+@pytest.mark.slow
 def test_every_architecture_has_a_store(tmp_path):
     """Of the third, whose body is empty, records are of no bytes."""
     run, programs = stored.check(stored.lg_fedavg, tmp_path, pattern=stored.PATTERN)
@@ -204,6 +205,7 @@ def test_a_run_goes_on_with_its_own_store_only(on_disk, tmp_path):
         run(job, quiet=True, report=False)
 
 
+@pytest.mark.slow
 def test_a_run_with_its_clients_on_disk_goes_on_for_more_rounds(on_disk, tmp_path):
     folder = shutil.copytree(on_disk, tmp_path / "run")
     longer = JOB.replace(rounds=JOB.participation.rounds + 2, store="disk")

@@ -2,6 +2,7 @@
 
 import jax
 import numpy as np
+import pytest
 
 from pfljax import Experiment
 from pfljax.core.types import Batch
@@ -9,6 +10,7 @@ from pfljax.simulate import export
 from pfljax.simulate.run import run
 
 
+@pytest.mark.slow
 def test_a_model_of_two_networks_predicts_as_it_was_judged(tmp_path):
     job = Experiment(algorithm="apfl_fedtorch", model="logistic", clients=3, cohort=3)
     run(job.replace(rounds=1, epochs=1, out=str(tmp_path / "run")))

@@ -343,6 +343,7 @@ def test_figure_a1_is_of_the_first_seed_and_its_table_of_all(
     assert call("figA1", "--points", "1")[0] == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("start", [0.0, 0.5])
 def test_who_took_part_is_what_a_run_would_draw(start):
     took_part = importlib.import_module("shared.participation").took_part

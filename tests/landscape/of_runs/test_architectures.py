@@ -9,6 +9,8 @@ from pfljax.conformance.toy import assert_close
 from pfljax.core.tree import paths
 from pfljax.simulate import export
 
+pytestmark = pytest.mark.slow
+
 # Clients 0, 2, 3 and 5 have the first model, 1 and 4 the second.
 MODELS = "mlp:hidden=(8,4),mlp:hidden=(5,4),mlp:hidden=(8,4)"
 JOB = tiny.TINY.replace(algorithm="lg_fedavg", hyper={}, model="auto", models=MODELS)
