@@ -14,6 +14,7 @@ from pfljax.core.types import ClientData, RunState
 from pfljax.data import Federation
 from pfljax.engine import mesh, placement
 from pfljax.evaluation import metrics, records
+from pfljax.evaluation.quantities import PREFIX
 from pfljax.evaluation.views import View
 from pfljax.runs.settings import Experiment
 from pfljax.simulate.simulation import Architecture, Simulation, architecture_of
@@ -57,6 +58,7 @@ def assess(
     judges = sim.architectures[0].judges
     views = [view for view in judges if view != "trained" or sim.trained]
     lines, values = _judge(sim, views, state, federation, states, ids, groups)
+    values |= _quantities(sim, state, states, ids)
     values["round"] = np.asarray(state.round)
     if unseen is None:
         return lines, values
@@ -119,6 +121,21 @@ def _judge(
     sizes = {split: np.asarray(getattr(federation, split).size) for split in splits}
     lines = records.records(algorithm, values, sizes, groups)
     return lines, values
+
+
+def _quantities(
+    sim: Simulation, state: RunState, states: States, ids: np.ndarray
+) -> Values:
+    """What the method tells of each client, by "client/NAME"; of most none."""
+    if sim.architectures[0].quantities is None:
+        return {}
+
+    def of_architecture(architecture: Architecture, *whose: Any) -> Values:
+        assert architecture.quantities is not None
+        return in_blocks(architecture.quantities, state, sim, states, *whose)
+
+    values = by_architecture(sim, of_architecture, ids, ())
+    return {f"{PREFIX}{name}": array for name, array in values.items()}
 
 
 def splits_of(federation: Federation) -> list[str]:

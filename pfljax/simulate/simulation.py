@@ -24,6 +24,7 @@ from pfljax.evaluation.apart import (
 )
 from pfljax.evaluation.metrics import GRID
 from pfljax.evaluation.programs import judge, judge_path, model_of_server
+from pfljax.evaluation.quantities import quantities_of_clients
 from pfljax.evaluation.views import View, views_of
 from pfljax.runs.settings import Experiment
 from pfljax.runtime import devices
@@ -43,6 +44,7 @@ class Architecture(NamedTuple):
     task: Task
     judges: dict[str, Callable[..., Any]]  # by view
     path: Callable[..., Any] | None  # evaluation.programs.judge_path
+    quantities: Callable[..., Any] | None  # evaluation.quantities_of_clients
 
 
 class Simulation(NamedTuple):
@@ -156,6 +158,7 @@ def make_architecture(
         task=task,
         judges={view: make_judge(setting, task, view, block) for view in views},
         path=make_path(setting, task, block) if has_path else None,
+        quantities=quantities_of_clients(setting, block),
     )
 
 
@@ -211,23 +214,6 @@ def homes(sim: Simulation, count: int, first: int = 0) -> np.ndarray:
     if groups is not None:
         stack = groups.of(first + np.arange(count))
     return placement.homes(grid.size, stack)
-
-
-def choices(sim: Simulation) -> str:
-    """One line: what was chosen for this machine."""
-    grid = sim.setting.mesh
-    kind = jax.devices()[0].device_kind
-    width = sim.setting.width or sim.setting.selection.cohort
-    at_once = "one client" if width == 1 else f"{width} clients"
-    devices = "1 device"
-    if grid is not None and grid.size > 1:
-        devices = f"{grid.size} devices"
-    if jax.process_count() > 1:
-        devices += f" of {jax.process_count()} processes"
-    homes = ""
-    if grid is not None and grid.homes:
-        homes = ", of those at home on it"
-    return f"{devices} ({kind}), each {at_once} at a time{homes}"
 
 
 def make_judge(setting: Setting, task: Task, view: str, block: int) -> Any:
