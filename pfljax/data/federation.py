@@ -32,6 +32,8 @@ class Federation:
     row: Any = None  # i32[N], number in the data set of each row of the pool
     official: Any = None  # u8[N], its official split: an index into OFFICIAL_NAMES
     public: ClientData | None = None  # rows of the server, in a pool of their own
+    # Rows by which detection of other classes is judged, by split: of a run alone.
+    foreign: dict[str, Any] | None = None
 
     @property
     def num_clients(self) -> int:

@@ -14,7 +14,9 @@ import jax.numpy as jnp
 from pfljax.core import tree
 from pfljax.core.types import Array, ClientData, RunState, Task
 from pfljax.engine import Setting, chunked_vmap, mesh
-from pfljax.evaluation.metrics import from_totals, rows_per_pass, score, totals
+from pfljax.evaluation.metrics import from_totals, score, score_path, totals
+from pfljax.evaluation.passes import rows_per_pass
+from pfljax.evaluation.uncertainty import Foreign
 from pfljax.evaluation.views import View, has_taken_part, model_of
 
 
@@ -56,29 +58,27 @@ def models_of_clients(
     return jax.jit(run)
 
 
-def models_between(
+def ends_of_clients(
     setting: Setting,
     width: int | None = None,
 ) -> Callable[..., Any]:
-    """A jitted function (state, clients, ids, t) -> models at `t` of each path.
+    """A jitted function (state, clients, ids) -> the ends of each one's path, stacked.
 
     Of methods with endpoints; see `models_of_clients`.
     """
     ends = ends_of(setting)
     grid = setting.mesh
 
-    def locally(same, split):
-        state, t = same
+    def locally(state, split):
         client_ids, _ = split
 
         def one(client_id, client):
-            a, b = ends(state, client_id, client)
-            return tree.lerp(a, b, t)
+            return ends(state, client_id, client)
 
         return _in_order(one, split, jnp.ones_like(client_ids), width)
 
-    def run(state, clients, ids, t):
-        same = state._replace(clients=()), t
+    def run(state, clients, ids):
+        same = state._replace(clients=())
         split = mesh.pad(grid, (ids, clients), len(ids))
         return mesh.over(grid, locally, mesh.WHOLE, mesh.SPLIT)(same, split)
 
@@ -114,24 +114,51 @@ def judge_many(
     grid: mesh.Grid | None,
     width: int | None = None,
 ) -> Callable[..., dict[str, Array]]:
-    """A jitted function (models, rows) -> metrics [n] of each on rows of its own.
+    """A jitted function (models, rows, foreign) -> metrics [n] of each on its rows.
 
-    `models` are those of `models_of_clients`, `rows` has offset and size i32[n].
+    `models` are those of `models_of_clients`, `rows` has offset and size i32[n]; None
+    stands for no rows of `foreign` classes.
     """
 
-    def locally(_, pool, split):
-        *_, size = split
+    def one(model, data, batch_size, foreign):
+        predict = partial(task.predict, model)
+        return score(predict, data, batch_size, foreign=foreign)
 
-        def one(model, offset, size):
-            test = rows_of(grid, pool, offset, size)
-            return score(partial(task.predict, model), test, batch_size)
+    return _judging(one, batch_size, grid, width)
 
-        return _in_order(one, split, size, width)
 
-    def run(models, rows):
-        split = models, rows.offset, rows.size
+def judge_between(
+    task: Task,
+    batch_size: int,
+    grid: mesh.Grid | None,
+    width: int | None = None,
+) -> Callable[..., dict[str, Array]]:
+    """Like `judge_many`, of the ends of `ends_of_clients`; see `score_path`."""
+    return _judging(partial(score_path, task.predict), batch_size, grid, width)
+
+
+def _judging(
+    score_of: Callable[..., dict[str, Array]],
+    batch_size: int,
+    grid: mesh.Grid | None,
+    width: int | None,
+) -> Callable[..., dict[str, Array]]:
+    """score_of(model, data, batch_size, foreign) over models and rows, jitted."""
+
+    def locally(others, pool, split):
+        *_, work, _ = split
+
+        def one(model, offset, size, held):
+            data = rows_of(grid, pool, offset, size)
+            return score_of(model, data, batch_size, foreign_of(others, held))
+
+        return _in_order(one, split, work, width)
+
+    def run(models, rows, foreign=None):
+        others, held = parts_of(foreign)
+        split = models, rows.offset, rows.size, held
         count = len(rows.size)
-        return mesh.over_rows(grid, locally, (), rows.examples, split, count)
+        return mesh.over_rows(grid, locally, others, rows.examples, split, count)
 
     return jax.jit(run)
 
@@ -141,29 +168,36 @@ def judge_one(
     batch_size: int,
     grid: mesh.Grid | None,
 ) -> Callable[..., dict[str, Array]]:
-    """A jitted function (params, rows) -> metrics f32[U] of one model; of no method.
+    """A jitted function (params, rows, foreign) -> metrics f32[U] of one model.
 
-    `rows` has offset and size i32[U]. Few long spans are cut, so that every device of
-    the mesh has its part.
+    Of no method. `rows` has offset and size i32[U]; None stands for no rows of
+    `foreign` classes. Few long spans are cut, so that every device of the mesh has its
+    part.
     """
     devices = grid.size if grid else 1
 
-    def locally(params, pool, split):
-        _, size = split
+    def locally(same, pool, split):
+        params, others = same
+        _, work, _ = split
 
-        def one(offset, size):
-            part = rows_of(grid, pool, offset, size)
-            return totals(partial(task.predict, params), part, batch_size)
+        def one(offset, size, held):
+            data = rows_of(grid, pool, offset, size)
+            predict = partial(task.predict, params)
+            foreign = foreign_of(others, held)
+            return totals(predict, data, batch_size, foreign=foreign)
 
-        return chunked_vmap.over_clients(one, split, size, width=1)
+        return chunked_vmap.over_clients(one, split, work, width=1)
 
-    def run(params, rows):
+    def run(params, rows, foreign=None):
         count = len(rows.size)
+        others, held = parts_of(foreign)
         # Where there are many spans, the devices are busy with whole ones.
         parts = 1 if count >= 4 * devices else devices
-        split = cut(rows, parts, rows_per_pass(batch_size))
+        held = jax.tree.map(lambda leaf: jnp.repeat(leaf, parts, axis=0), held)
+        split = *cut(rows, parts, rows_per_pass(batch_size)), held
+        same = params, others
         by_part = mesh.over_rows(
-            grid, locally, params, rows.examples, split, count * parts
+            grid, locally, same, rows.examples, split, count * parts
         )
 
         def by_span(leaf: Array) -> Array:
@@ -172,6 +206,16 @@ def judge_one(
         return from_totals(jax.tree.map(by_span, by_part))
 
     return jax.jit(run)
+
+
+def parts_of(foreign: Foreign | None) -> tuple[Any, Any]:
+    """(what is the same for all clients, what each has its own); two () of None."""
+    return ((), ()) if foreign is None else (foreign.examples, foreign.held)
+
+
+def foreign_of(others: Any, held: Any) -> Foreign | None:
+    """The `Foreign` of one client, of `parts_of`."""
+    return Foreign(others, held) if others else None
 
 
 def _in_order(

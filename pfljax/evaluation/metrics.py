@@ -1,6 +1,7 @@
 """Metrics of one client's rows, and figures of one metric over clients."""
 
 from collections.abc import Callable
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -8,22 +9,28 @@ import numpy as np
 
 from pfljax.core import tree
 from pfljax.core.minibatches import in_batches, rows
-from pfljax.core.types import Array, Batch, ClientData
+from pfljax.core.types import Array, Batch, ClientData, Params
+from pfljax.evaluation import uncertainty
+from pfljax.evaluation.passes import rows_per_pass
+from pfljax.evaluation.uncertainty import Foreign
 
-ROWS = {"cpu": 32, "accelerator": 1024}
 BINS = 15  # of the reliability diagram, equal widths, (low, high]
 GRID = tuple(i / 10 for i in range(11))  # lambda on the path between two endpoints
 FIGURES = ("mean", "std", "weighted", "worst10", "best10", "min", "max")
-GREATER_IS_BETTER = ("accuracy", "top5")
+DETECTION = "auroc"  # where rows of other classes are judged as well
+GREATER_IS_BETTER = ("accuracy", "top5", DETECTION)
 METRICS = (
     "accuracy",
     "top5",
     "loss",
+    "entropy",
+    "brier",
     "ece",
     "mce",
     "ece_batchwise",
     "mce_batchwise",
 )
+Models = tuple[int, ...]  # () of one model, (n,) of a stack of them
 
 
 def score(
@@ -31,33 +38,48 @@ def score(
     data: ClientData,
     batch_size: int,
     at_once: int | None = None,
+    foreign: Foreign | None = None,
 ) -> dict[str, Array]:
     """Metrics of one client's rows, f32[]; NaN if it has none.
 
+    "loss" is the negative log likelihood. "auroc" is there where `foreign` rows are.
     "ece" and "mce" bin the whole set (Guo et al., 2017). Their "_batchwise" forms are
     the mean over batches of `batch_size` in the order of the rows, the last short batch
     weighted equally: SuPerFed's code.
     """
-    return from_totals(totals(predict, data, batch_size, at_once))
+    return from_totals(totals(predict, data, batch_size, at_once, foreign))
 
 
-def rows_per_pass(batch_size: int) -> int:
-    """Rows that are predicted at once: whole batches, about `ROWS`.
+def score_path(
+    predict: Callable[[Params, Batch], Array],
+    ends: tuple[Params, Params],
+    data: ClientData,
+    batch_size: int,
+    foreign: Foreign | None = None,
+) -> dict[str, Array]:
+    """Metrics f32[11] over `GRID` of the models between two, as `score` has them.
 
-    A CPU's caches hold the patches of few images: 50 rows of the CIFAR-10 CNN take two
-    thirds of the time of 250.
+    "ensemble/NAME" f32[] are those of their ensemble, whose probabilities are the mean
+    of the eleven.
     """
-    kind = "cpu" if jax.default_backend() == "cpu" else "accelerator"
-    batches = max(1, ROWS[kind] // batch_size)
-    return batches * batch_size
+    a, b = ends
+    points = jnp.asarray(GRID)
 
+    def along(batches: Batch) -> Array:
+        def at(t: Array) -> Array:
+            return jax.vmap(partial(predict, tree.lerp(a, b, t)))(batches)
 
-def even_passes(most: int, batch_size: int) -> int:
-    """Rows at once, whole batches, so that `most` rows fill the passes over them."""
-    passes = max(1, most // rows_per_pass(batch_size))
-    # Rounded up: 130 rows in 2 passes of batches of 10 are 7 batches each.
-    batches = -(-most // (passes * batch_size))
-    return max(1, batches) * batch_size
+        # One point after another: eleven models a client would fill the memory.
+        logits = jax.lax.map(at, points).astype(jnp.float32)
+        log_p = jax.nn.log_softmax(logits)
+        mean = jax.nn.logsumexp(log_p, axis=0, keepdims=True) - jnp.log(len(GRID))
+        return jnp.concatenate([logits, mean])
+
+    models = (len(GRID) + 1,)
+    metrics = from_totals(_totals(along, models, data, batch_size, None, foreign))
+    path = {name: metric[:-1] for name, metric in metrics.items()}
+    ensemble = {f"ensemble/{name}": metric[-1] for name, metric in metrics.items()}
+    return path | ensemble
 
 
 def totals(
@@ -65,42 +87,64 @@ def totals(
     data: ClientData,
     batch_size: int,
     at_once: int | None = None,
+    foreign: Foreign | None = None,
 ) -> dict[str, Array]:
     """Sums over a client's rows; those of two parts of its rows may be added.
 
     `predict` makes logits of a batch of `batch_size` rows. `at_once` rows are predicted
     at once, whole batches; None for `rows_per_pass`.
     """
-    offsets = jnp.arange(at_once or rows_per_pass(batch_size))
+    return _totals(jax.vmap(predict), (), data, batch_size, at_once, foreign)
 
-    def count(batch: Batch) -> dict[str, Array]:
-        logits = predict(batch)
-        return _counts(logits, batch.y, batch.mask)
+
+def _totals(
+    predict: Callable[[Batch], Array],
+    models: Models,
+    data: ClientData,
+    batch_size: int,
+    at_once: int | None,
+    foreign: Foreign | None,
+) -> dict[str, Array]:
+    """`totals` of a stack of models, whose logits are [*models, n, B, K]."""
+    at_once = at_once or rows_per_pass(batch_size)
+    offsets = jnp.arange(at_once)
+    of_foreign = jnp.zeros(models)
+    if foreign is not None:
+        others = foreign.examples
+        of_foreign = uncertainty.of_rows(predict, others, batch_size, at_once)
+
+    def sums(logits: Array, of_foreign: Array, batches: Batch) -> dict[str, Array]:
+        def count(logits: Array, batch: Batch) -> dict[str, Array]:
+            return _counts(logits, batch.y, batch.mask, foreign, of_foreign)
+
+        return _sums(jax.vmap(count)(logits, batches))
+
+    of_models = jax.vmap(sums, (0, 0, None)) if models else sums
 
     def add(index: Array, total: dict[str, Array]) -> dict[str, Array]:
         row = index * offsets.size + offsets
         # Rows past the end read the client's last row, under mask 0.
         existing = jnp.minimum(row, data.size - 1)
         batch = rows(data, existing, row < data.size)
-        by_batch = jax.vmap(count)(in_batches(batch, batch_size))
-        return tree.add(total, _sums(by_batch))
+        batches = in_batches(batch, batch_size)
+        return tree.add(total, of_models(predict(batches), of_foreign, batches))
 
-    nothing = jnp.float32(0)
-    no_bins = jnp.zeros(BINS)
-    zero = {
-        "rows": nothing,
-        "top1": nothing,
-        "top5": nothing,
-        "loss": nothing,
-        "binned": no_bins,
-        "correct": no_bins,
-        "confidence": no_bins,
-        "batches": nothing,
-        "ece": nothing,
-        "mce": nothing,
-    }
     passes = -(-data.size // offsets.size)
-    return jax.lax.fori_loop(0, passes, add, zero)
+    return jax.lax.fori_loop(0, passes, add, _nothing(models, foreign))
+
+
+def _nothing(models: Models, foreign: Foreign | None) -> dict[str, Array]:
+    """The totals of no rows."""
+    scalar = jnp.zeros(models)
+    bins = jnp.zeros((*models, BINS))
+    counted = ("rows", "top1", "top5", "loss", "entropy", "brier")
+    of_batches = ("batches", "ece", "mce")
+    nothing = dict.fromkeys((*counted, *of_batches), scalar)
+    nothing |= dict.fromkeys(("binned", "correct", "confidence"), bins)
+    if foreign is not None:
+        by_holder = jnp.zeros((*models, *foreign.held.shape[:-1]))
+        nothing |= {"held": by_holder, "detected": by_holder}
+    return nothing
 
 
 def from_totals(total: dict[str, Array]) -> dict[str, Array]:
@@ -109,21 +153,29 @@ def from_totals(total: dict[str, Array]) -> dict[str, Array]:
     has_rows = total["rows"] > 0
     count = jnp.where(has_rows, total["rows"], jnp.nan)
     ece, mce = _calibration(total)
-    return {
+    metrics = {
         "accuracy": total["top1"] / count,
         "top5": total["top5"] / count,
         "loss": total["loss"] / count,
+        "entropy": total["entropy"] / count,
+        "brier": total["brier"] / count,
         "ece": jnp.where(has_rows, ece, jnp.nan),
         "mce": jnp.where(has_rows, mce, jnp.nan),
         "ece_batchwise": total["ece"] / total["batches"],
         "mce_batchwise": total["mce"] / total["batches"],
     }
+    if "held" in total:
+        held = jnp.where(total["held"] > 0, total["held"], jnp.nan)
+        metrics[DETECTION] = total["detected"] / held
+    return metrics
 
 
 def _counts(
     logits: Array,
     y: Array,
     mask: Array,
+    foreign: Foreign | None,
+    of_foreign: Array,
 ) -> dict[str, Array]:
     """Per row, zero where masked: 1, hits, loss, one-hot confidence bin.
 
@@ -144,15 +196,21 @@ def _counts(
     bin_index = jnp.ceil(confidence * BINS) - 1
     bin_index = jnp.clip(bin_index, 0, BINS - 1).astype(jnp.int32)
     binned = jax.nn.one_hot(bin_index, BINS) * mask[:, None]
-    return {
+    entropy = uncertainty.entropy(log_p)
+    counts = {
         "rows": mask,
         "top1": top1,
         "top5": top5,
         "loss": -mask * label_log_p[:, 0],
+        "entropy": mask * entropy,
+        "brier": mask * uncertainty.brier(log_p, y),
         "binned": binned,
         "correct": binned * top1[:, None],
         "confidence": binned * confidence[:, None],
     }
+    if foreign is None:
+        return counts
+    return counts | uncertainty.detected(entropy, y, mask, foreign, of_foreign)
 
 
 def _sums(by_batch: dict[str, Array]) -> dict[str, Array]:
@@ -199,6 +257,9 @@ def summarise(
     count. A figure that is not finite, because a client has diverged, is None.
     """
     counted = weight > 0
+    if name == DETECTION:
+        # Of who holds every class there is nothing to detect.
+        counted &= ~np.isnan(values)
     weight = weight[counted]
     # In float64 the squares of great losses fit.
     values = np.asarray(values, np.float64)[counted]

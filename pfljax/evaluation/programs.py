@@ -9,13 +9,17 @@ from functools import partial
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 
-from pfljax.core import tree
 from pfljax.core.types import Array, Task
 from pfljax.engine import Setting, chunked_vmap, mesh
-from pfljax.evaluation.apart import ends_of, judge_one, rows_of
-from pfljax.evaluation.metrics import GRID, score
+from pfljax.evaluation.apart import (
+    ends_of,
+    foreign_of,
+    judge_one,
+    parts_of,
+    rows_of,
+)
+from pfljax.evaluation.metrics import score, score_path
 from pfljax.evaluation.views import View, model_of
 
 
@@ -24,10 +28,12 @@ def judge(
     view: View,
     width: int | None = None,
 ) -> Callable[..., dict[str, Array]]:
-    """A jitted function (state, clients, ids, train, test, public) -> metrics [n].
+    """A jitted function (state, clients, ids, train, test, foreign, public) -> metrics
+    [n].
 
     `clients` holds the states of clients `ids` i32[n]; `train` and `test` their rows,
-    offset and size stacked likewise; `public` the rows of the server, None for none.
+    offset and size stacked likewise; `foreign` rows of other classes and `public` those
+    of the server, None for none.
     Metrics of a client without test rows are NaN.
     """
     model_for = model_of(setting, view)
@@ -35,17 +41,18 @@ def judge(
     batch_size = setting.local.batch_size
 
     def locally(same, pools, split):
-        state, public = same
+        state, others, public = same
         train_pool, test_pool = pools
-        *_, test_spans = split
+        *_, test_spans, _ = split
         _, work = test_spans
 
-        def one(client_id, client, train_span, test_span):
+        def one(client_id, client, train_span, test_span, held):
             # The model is made of training rows alone; test rows are read after it.
             train = rows_of(setting.mesh, train_pool, *train_span)
             model = model_for(state, client_id, client, train, public)
             test = rows_of(setting.mesh, test_pool, *test_span)
-            return score(partial(predict, model), test, batch_size)
+            foreign = foreign_of(others, held)
+            return score(partial(predict, model), test, batch_size, foreign=foreign)
 
         return chunked_vmap.over_clients(one, split, work, width)
 
@@ -55,29 +62,31 @@ def judge(
         ids,
         train,
         test,
+        foreign=None,
         public=None,
     ):
+        others, held = parts_of(foreign)
         # Clients travel with `split`: here they would go to every device whole.
-        same = state._replace(clients=()), public
+        same = state._replace(clients=()), others, public
         pools = train.examples, test.examples
         train_spans = train.offset, train.size
         test_spans = test.offset, test.size
-        split = ids, clients, train_spans, test_spans
+        split = ids, clients, train_spans, test_spans, held
         return mesh.over_rows(setting.mesh, locally, same, pools, split, len(ids))
 
     return jax.jit(run)
 
 
 def judge_server(setting: Setting, task: Task) -> Callable[..., dict[str, Array]]:
-    """A jitted function (server, rows) -> metrics f32[U] of the server's model.
+    """A jitted function (server, rows, foreign) -> metrics f32[U] of its model.
 
-    `rows` are those of `judge_one`.
+    `rows` and `foreign` are those of `judge_one`.
     """
     server_model = model_of_server(setting)
     judge_model = judge_one(task, setting.local.batch_size, setting.mesh)
 
-    def run(server, rows):
-        return judge_model(server_model(server), rows)
+    def run(server, rows, foreign=None):
+        return judge_model(server_model(server), rows, foreign)
 
     return jax.jit(run)
 
@@ -98,29 +107,29 @@ def judge_path(
     setting: Setting,
     width: int | None = None,
 ) -> Callable[..., dict[str, Array]]:
-    """Like `judge` for methods with endpoints: f32[len(ids), 11] over `GRID`."""
+    """A jitted function (state, clients, ids, test, foreign) -> metrics by client.
+
+    Of methods with endpoints: those of `score_path`. The arguments are of `judge`.
+    """
     ends = ends_of(setting)
+    predict = setting.algorithm.predict
+    batch_size = setting.local.batch_size
 
-    def score_at(t, a, b, data):
-        model = tree.lerp(a, b, t)
-        predict = partial(setting.algorithm.predict, model)
-        return score(predict, data, setting.local.batch_size)
+    def locally(same, pool, split):
+        state, others = same
+        *_, work, _ = split
 
-    def locally(state, pool, split):
-        *_, work = split
-
-        def one(client_id, client, offset, size):
-            a, b = ends(state, client_id, client)
+        def one(client_id, client, offset, size, held):
+            path = ends(state, client_id, client)
             data = rows_of(setting.mesh, pool, offset, size)
-            points = jnp.asarray(GRID)
-            # One point after another: eleven models a client would fill the memory.
-            return jax.lax.map(lambda t: score_at(t, a, b, data), points)
+            return score_path(predict, path, data, batch_size, foreign_of(others, held))
 
         return chunked_vmap.over_clients(one, split, work, width)
 
-    def run(state, clients, ids, test):
-        same = state._replace(clients=())
-        split = ids, clients, test.offset, test.size
+    def run(state, clients, ids, test, foreign=None):
+        others, held = parts_of(foreign)
+        same = state._replace(clients=()), others
+        split = ids, clients, test.offset, test.size, held
         pool = test.examples
         return mesh.over_rows(setting.mesh, locally, same, pool, split, len(ids))
 

@@ -46,7 +46,10 @@ def along_path(
     judged: Callable[[str], dict[str, Any]],
     splits: Sequence[str],
 ) -> dict[str, Any]:
-    """Metrics [C, 11] by "split/metric" of the models between the endpoints."""
+    """Metrics [C, 11] by "split/metric" of the models between the endpoints.
+
+    And [C] by "split/ensemble/metric" of the ensemble of them.
+    """
     values = {}
     for split in splits:
         for name, metric in judged(split).items():
@@ -96,18 +99,24 @@ def records(
 
 
 def mixture_summary(path: dict[str, np.ndarray], weight: np.ndarray) -> dict[str, Any]:
-    """Figures over clients at lambda = 1/2, chosen on validation rows, and the
-    oracle's.
+    """Figures over clients at lambda = 1/2, chosen on validation rows, the oracle's,
+    and the ensemble's.
 
     Args:
-      path: metrics [C, 11] by "split/metric", of `along_path`.
+      path: metrics by name, of `along_path`.
       weight: test rows [C].
     """
-    test = {
-        name.removeprefix("test/"): metric
-        for name, metric in path.items()
-        if name.startswith("test/")
-    }
+    ensemble = {}
+    test = {}
+    for name, metric in path.items():
+        split, _, rest = name.partition("/")
+        model, _, of_ensemble = rest.partition("/")
+        if split != "test":
+            continue
+        if model == "ensemble":
+            ensemble[of_ensemble] = summarise(metric, weight, of_ensemble)
+        else:
+            test[rest] = metric
 
     def figures(chosen_on: np.ndarray) -> dict[str, Any]:
         return {
@@ -125,4 +134,5 @@ def mixture_summary(path: dict[str, np.ndarray], weight: np.ndarray) -> dict[str
         "half": figures(middle),
         "chosen_on_validation": chosen,
         "oracle_chosen_on_test": figures(test["accuracy"]),
+        "ensemble": ensemble,
     }

@@ -15,6 +15,7 @@ LAST = "last"
 CHOSEN = "chosen_on_validation"
 HALF = "half"
 ORACLE = "oracle_chosen_on_test"
+ENSEMBLE = "ensemble"
 
 
 class Which(NamedTuple):
@@ -54,7 +55,9 @@ def client_accuracy(run: Run, which: Which, at: str) -> np.ndarray | None:
 
 
 def mixture_accuracy(run: Run, choice: str) -> np.ndarray | None:
-    """Accuracy f32[C] with lambda set to 1/2, or chosen client by client."""
+    """Accuracy f32[C] with lambda set to 1/2, chosen client by client, or all."""
+    if choice == ENSEMBLE:
+        return run.per_client.get("mixture/test/ensemble/accuracy")
     test = run.per_client.get("mixture/test/accuracy")
     validation = run.per_client.get("mixture/validation/accuracy")
     if test is None:

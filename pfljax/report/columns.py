@@ -46,7 +46,24 @@ CALIBRATION = (
     Column(
         "top5", "Top-5 accuracy (%)", scale=100, digits=2, better=1, over_seeds=True
     ),
-    Column("loss", "Loss (nats)", scale=1, digits=3, better=-1, over_seeds=True),
+    Column(
+        "loss",
+        "Negative log likelihood (nats)",
+        scale=1,
+        digits=3,
+        better=-1,
+        over_seeds=True,
+    ),
+    Column("brier", "Brier score", scale=1, digits=3, better=-1, over_seeds=True),
+    Column("entropy", "Entropy (nats)", scale=1, digits=3, better=0, over_seeds=True),
+    Column(
+        "auroc",
+        "Foreign classes (AUROC)",
+        scale=1,
+        digits=3,
+        better=1,
+        over_seeds=True,
+    ),
     Column("ece", "ECE", scale=1, digits=3, better=-1, over_seeds=True),
     Column("mce", "MCE", scale=1, digits=3, better=-1, over_seeds=True),
     Column(
@@ -65,6 +82,12 @@ CALIBRATION = (
         better=-1,
         over_seeds=True,
     ),
+)
+
+DETECTION = "auroc"
+DETECTED = (
+    " AUROC: of the entropy of predictions, for rows of classes of which the client has "
+    "no training row, against its own; over the clients that lack a class."
 )
 
 

@@ -6,6 +6,7 @@ import numpy as np
 
 from pfljax.report.clients import (
     CHOSEN,
+    ENSEMBLE,
     HALF,
     LAST,
     ORACLE,
@@ -25,6 +26,7 @@ MIXTURE_ROWS = {  # key of the summary -> what the table says
     CHOSEN: "λ chosen on validation",
     HALF: "λ = 0.5",
     ORACLE: "oracle (chosen on test)",
+    ENSEMBLE: "ensemble over λ",
 }
 NO_MOMENT = {"round": 0, "evaluations": ()}
 NO_RECORD = {"metrics": {}}

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from pfljax.report import html
-from pfljax.report.columns import CALIBRATION
+from pfljax.report.columns import CALIBRATION, DETECTED, DETECTION
 from pfljax.report.figures import models_of
 from pfljax.report.html import Grid, Picture, counted, fixed, grid, percent
 from pfljax.report.key_figures import key_figures, model_text
@@ -55,7 +55,7 @@ def run_page(run: Run, pictures: Sequence[Picture]) -> str:
         evaluations=_evaluations(run.summary["last"]),
         mixture=_mixture(run.summary.get("mixture") or {}),
         best_on_test=run.summary.get("best_on_test"),
-        calibration=_calibration(run.summary["last"]["evaluations"]),
+        calibration=_calibration(run.summary),
         curves=curves,
         client_pictures=of_clients,
         client_title=client_title,
@@ -103,19 +103,32 @@ def _mixture(mixture: Mapping[str, Any]) -> Grid:
     return grid(titles, rows, caption)
 
 
-def _calibration(records: Sequence[Mapping[str, Any]]) -> Grid:
-    """All other metrics of every record, as means over clients."""
+def _calibration(summary: Mapping[str, Any]) -> Grid:
+    """All other metrics of every record and mixture, as means over clients.
+
+    Metrics that nobody has are left out.
+    """
+    judged = [(_judged(r), r["metrics"]) for r in summary["last"]["evaluations"]]
+    mixture = summary.get("mixture") or {}
+    for choice, text in MIXTURE_ROWS.items():
+        if mixture.get(choice):
+            judged.append(([text, "all", "", "test", ""], mixture[choice]))
+    columns = []
+    for column in CALIBRATION:
+        if any(column.key in metrics for _, metrics in judged):
+            columns.append(column)
     rows = []
-    for record in records:
+    for cells, metrics in judged:
         means = []
-        for column in CALIBRATION:
-            figures = record["metrics"].get(column.key) or {}
+        for column in columns:
+            figures = metrics.get(column.key) or {}
             mean = column.scale * number(figures.get("mean"))
             means.append(fixed(mean, column.digits))
-        rows.append([*_judged(record), *means])
-    titles = [*JUDGED]
-    titles += [column.title for column in CALIBRATION]
-    return grid(titles, rows, "Calibration and loss, means over clients.")
+        rows.append([*cells, *means])
+    caption = "Likelihood, uncertainty and calibration, means over clients."
+    if any(column.key == DETECTION for column in columns):
+        caption += DETECTED
+    return grid([*JUDGED, *(column.title for column in columns)], rows, caption)
 
 
 def _judged(record: Mapping[str, Any]) -> list[Any]:

@@ -32,11 +32,13 @@ JUDGED = {  # (model, lambda) -> what the table says
     ("mixture", "validation"): "λ chosen on validation",
     ("mixture", "0.5"): "λ = 0.5",
     ("mixture", "oracle"): "oracle (chosen on test)",
+    ("mixture", "ensemble"): "ensemble over λ",
 }
 OF_ACCURACY = {"std_clients": "std", "weighted": "weighted", "worst10": "worst10"}
+MEANS = ("top5", "loss", "brier", "entropy", "ece")
 SHOWN = (
     *(column for column in COLUMNS if column.key in ("accuracy", *OF_ACCURACY)),
-    *(column for column in CALIBRATION if column.key in ("top5", "loss", "ece")),
+    *(column for column in CALIBRATION if column.key in MEANS),
 )
 Seeds = dict[int, dict[str, float]]  # seed -> column and round -> value
 Curve = dict[str, list[float]]  # tick -> accuracies over seeds

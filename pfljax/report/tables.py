@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from pfljax.report.clients import CHOSEN, LAST
-from pfljax.report.columns import CALIBRATION, COLUMNS, Table
+from pfljax.report.columns import CALIBRATION, COLUMNS, DETECTED, DETECTION, Table
 from pfljax.report.groups import Group
 from pfljax.report.method_rows import method_rows
 from pfljax.report.runs import Run
@@ -65,17 +65,26 @@ def problem_differences(runs: Sequence[Run]) -> list[str]:
 
 
 def calibration_table(table: Table) -> Table:
-    """The same rows by top-5 accuracy, loss and calibration error."""
+    """The same rows by top-5 accuracy, likelihood, uncertainty and calibration error.
+
+    Columns without a number are left out.
+    """
     caption = (
         f"{table.caption.split(' Accuracy is')[0]} Means over clients, ± the sample "
         "standard deviation over seeds. ECE and MCE have 15 bins over all rows of a "
         "client; over batches they are binned batch by batch."
     )
     rows = [row for row in table.rows if not np.isnan(row.values["loss"]).all()]
+    columns = []
+    for column in CALIBRATION:
+        if not all(np.isnan(row.values[column.key]).all() for row in rows):
+            columns.append(column)
+    if any(column.key == DETECTION for column in columns):
+        caption += DETECTED
     return Table(
         name=f"{table.name}_calibration",
         caption=caption,
-        columns=CALIBRATION,
+        columns=tuple(columns),
         rows=tuple(rows),
     )
 

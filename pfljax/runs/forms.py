@@ -11,7 +11,11 @@ from pfljax.runtime.documents import PLAIN
 FIGURES = {str: ({str: (float, None)}, None)}  # over clients, by metric
 RECORD = {"model": str, "split": str, "clients": str, "metrics": FIGURES}
 EVALUATION = {"round": int, "evaluations": [RECORD]}
-MIXTURE = {"half": FIGURES, "chosen_on_validation": (FIGURES, None)}
+MIXTURE = {
+    "half": FIGURES,
+    "chosen_on_validation": (FIGURES, None),
+    "ensemble?": FIGURES,
+}
 CLIENTS = {
     "num_classes": AtLeastOne,
     "clients?": [int],

@@ -138,6 +138,11 @@ class Evaluation:
     trained: bool = setting(
         False, "Judge clients also after their own local training, before averaging."
     )
+    foreign: int = setting(
+        0,
+        "Rows of all clients, in which to detect classes that a client does not hold "
+        "by the entropy of its predictions (AUROC); 0 leaves it out.",
+    )
     baseline: str | None = setting(
         None,
         "Run folder of local training, for the share of clients worse off than it.",

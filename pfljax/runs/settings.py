@@ -64,6 +64,7 @@ class Settings(TypedDict, total=False):
     channel: str | Sequence[str | Choice] | None
     eval_every: int
     trained: bool
+    foreign: int
     baseline: str | None
     width: int | str | None
     devices: int | None

@@ -6,7 +6,6 @@ All that could be wrong with it is found here, before anything trains.
 from pathlib import Path
 from typing import NamedTuple
 
-import jax
 import numpy as np
 
 from pfljax.core.communication import Traffic
@@ -67,7 +66,7 @@ def begin(
     described = manifest | {"model": model}
     ask(claims.begin, path, experiment, described, rows)
     if not quiet:
-        say(f"pfljax: {_choices(run.sim)}")
+        say(f"pfljax: {simulation.choices(run.sim)}")
     return run
 
 
@@ -96,20 +95,3 @@ def _prepare(
         path=path,
         history={},
     )
-
-
-def _choices(sim: Simulation) -> str:
-    """One line: what was chosen for this machine."""
-    grid = sim.setting.mesh
-    kind = jax.devices()[0].device_kind
-    lanes = sim.setting.width or sim.setting.selection.cohort
-    at_once = "one client" if lanes == 1 else f"{lanes} clients"
-    where = "1 device"
-    if grid is not None and grid.size > 1:
-        where = f"{grid.size} devices"
-    if jax.process_count() > 1:
-        where += f" of {jax.process_count()} processes"
-    homes = ""
-    if grid is not None and grid.homes:
-        homes = ", of those at home on it"
-    return f"{where} ({kind}), each {at_once} at a time{homes}"

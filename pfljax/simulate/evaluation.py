@@ -13,23 +13,28 @@ from pfljax.core.keys import derive
 from pfljax.core.types import ClientData, RunState
 from pfljax.data import Federation
 from pfljax.engine import mesh, placement
-from pfljax.evaluation import metrics, records
+from pfljax.evaluation import metrics, records, uncertainty
 from pfljax.evaluation.quantities import PREFIX
+from pfljax.evaluation.uncertainty import Foreign
 from pfljax.evaluation.views import View
 from pfljax.runs.settings import Experiment
+from pfljax.simulate import detection
 from pfljax.simulate.simulation import Architecture, Simulation, architecture_of
 
 SPLITS = ("test", "validation")
 BY_CLIENT = {  # arrays of per_client.npz without an axis of evaluations
-    "train_size",
-    "test_size",
-    "participations",
-    "mixture/lambda",
-    *(f"mixture/{split}/{name}" for split in SPLITS for name in metrics.METRICS),
+    *("train_size", "test_size", "participations", "mixture/lambda"),
+    *(
+        f"mixture/{split}/{model}{name}"
+        for split in SPLITS
+        for model in ("", "ensemble/")
+        for name in (*metrics.METRICS, metrics.DETECTION)
+    ),
 }
 
 Record = dict[str, Any]
 Values = dict[str, np.ndarray]
+Part = ClientData | Foreign  # by client, but for the pool of `examples`
 States = Callable[[np.ndarray], Any]  # ids -> their stacked states, padding behind
 
 
@@ -105,8 +110,8 @@ def _judge(
     def judged(view: str, split: str) -> Values:
         rows = getattr(federation, split)
         if view == "server":
-            return _by_span(sim, state, rows)
-        parts = federation.train, rows
+            return _by_span(sim, state, rows, detection.of_split(federation, split))
+        parts = federation.train, rows, *detection.of_split(federation, split)
 
         def of_architecture(architecture: Architecture, *whose: Any) -> Values:
             judge = architecture.judges[view]
@@ -152,7 +157,7 @@ def by_architecture(
     sim: Simulation,
     judge: Callable[..., Values],
     ids: np.ndarray,
-    parts: tuple[ClientData, ...],
+    parts: tuple[Part, ...],
 ) -> Values:
     """judge(architecture, ids, parts) of the clients of each; values in their order."""
     groups = sim.setting.groups
@@ -172,8 +177,10 @@ def by_architecture(
     return values
 
 
-def _rows_of(part: ClientData, which: np.ndarray) -> ClientData:
-    """The rows of some of the clients."""
+def _rows_of(part: Part, which: np.ndarray) -> Part:
+    """The rows of some of the clients, or the classes that they hold."""
+    if isinstance(part, Foreign):
+        return part._replace(held=part.held[which])
     offset = np.asarray(part.offset)[which]
     size = np.asarray(part.size)[which]
     return part._replace(offset=offset, size=size)
@@ -185,7 +192,7 @@ def in_blocks(
     sim: Simulation,
     states: States,
     ids: np.ndarray,
-    parts: tuple[ClientData, ...],
+    parts: tuple[Part, ...],
 ) -> Values:
     """judge(state, clients, ids, *parts), block by block if there are many clients."""
     ids = ids.astype(np.int32)  # as JAX has them: it would compile the conversion
@@ -209,11 +216,20 @@ def in_blocks(
     return by_client
 
 
-def _by_span(sim: Simulation, state: RunState, rows: ClientData) -> Values:
+def _by_span(
+    sim: Simulation, state: RunState, rows: ClientData, foreign: list[Foreign]
+) -> Values:
     """Metrics [C] of the server's model; clients with the same rows are judged once."""
     different, whose = placement.distinct(sim.setting.mesh, rows)
-    by_span = sim.architectures[0].judges["server"](state.server, different)
-    return {name: np.asarray(values)[whose] for name, values in by_span.items()}
+    held = [uncertainty.by_span(one, whose, len(different.size)) for one in foreign]
+    by_span = sim.architectures[0].judges["server"](state.server, different, *held)
+    values = {name: np.asarray(values)[whose] for name, values in by_span.items()}
+    if foreign:
+        # Clients of one span may hold different classes.
+        place = uncertainty.places(whose)[:, None]
+        detected = np.take_along_axis(values[metrics.DETECTION], place, 1)
+        values[metrics.DETECTION] = detected[:, 0]
+    return values
 
 
 def figures(lines: list[Record], split: str = "test") -> dict[str, dict[str, float]]:
@@ -279,7 +295,7 @@ def mixture(
     state: RunState,
     states: States,
 ) -> tuple[dict[str, Any], Values]:
-    """(figures over clients along the path of endpoints, arrays [C, 11])."""
+    """(figures over clients along the path of endpoints, arrays [C, 11] and [C])."""
     ids = np.arange(federation.num_clients)
 
     def of_architecture(architecture: Architecture, *whose: Any) -> Values:
@@ -288,7 +304,8 @@ def mixture(
 
     def judged(split: str) -> Values:
         rows = getattr(federation, split)
-        return by_architecture(sim, of_architecture, ids, (rows,))
+        parts = rows, *detection.of_split(federation, split)
+        return by_architecture(sim, of_architecture, ids, parts)
 
     path = records.along_path(judged, splits_of(federation))
     arrays = {f"mixture/{name}": values for name, values in path.items()}

@@ -9,30 +9,21 @@ import numpy as np
 
 from pfljax import algorithms, engine
 from pfljax.core import tree
-from pfljax.core.communication import shapes_of_model
 from pfljax.core.precision import EXACT
-from pfljax.core.types import Algorithm, ClientData, Key, RunState, Task
+from pfljax.core.types import ClientData, Key, RunState, Task
 from pfljax.data import Federation
 from pfljax.engine import Setting, mesh, placement
 from pfljax.engine.paging import programs as paging
 from pfljax.engine.state import stacks_of
-from pfljax.evaluation.apart import (
-    judge_many,
-    judge_one,
-    models_between,
-    models_of_clients,
-)
-from pfljax.evaluation.metrics import GRID
-from pfljax.evaluation.programs import judge, judge_path, model_of_server
 from pfljax.evaluation.quantities import quantities_of_clients
-from pfljax.evaluation.views import View, views_of
+from pfljax.evaluation.views import views_of
 from pfljax.runs.settings import Experiment
 from pfljax.runtime import devices
 from pfljax.runtime.programs import Same, kept
-from pfljax.simulate import given, judged
-from pfljax.simulate.architectures import task_of_server
+from pfljax.simulate import detection, given, judged
 from pfljax.simulate.components import Shape, make_setting, make_task, shape_of
 from pfljax.simulate.first_state import make_init, shapes_of_state
+from pfljax.simulate.judges import block_judged, make_judge, make_path
 
 LONGEST_CALL = 1000  # rounds of one call: the length of the buffer of training metrics
 
@@ -58,6 +49,7 @@ class Simulation(NamedTuple):
     longest: int  # rounds of one call of `rounds`
     architectures: tuple[Architecture, ...]  # one, or one a group of clients
     trained: bool  # clients are also judged after their own local training
+    foreign: int  # rows by which detection of other classes is judged
     block: int  # clients judged in one call
     paging: paging.Programs | None  # of a population in a store
 
@@ -143,7 +135,8 @@ def _simulation(
         longest=longest,
         architectures=tuple(architectures),
         trained=experiment.evaluation.trained,
-        block=min(map(block_judged, architectures)),
+        foreign=experiment.evaluation.foreign,
+        block=min(block_judged(each.setting, each.task) for each in architectures),
         paging=programs,
     )
 
@@ -190,6 +183,10 @@ def placed(sim: Simulation, federation: Federation, first: int = 0) -> Federatio
     `first` is the number of its first client.
     """
     grid = sim.setting.mesh
+    if sim.foreign:
+        # Chosen on the host, before rows lie with their clients alone.
+        foreign = detection.foreign(grid, federation, sim.foreign)
+        federation = dataclasses.replace(federation, foreign=foreign)
     if federation.public is not None:
         # Every device has all rows of the server, at home or not.
         public = mesh.place(grid, federation.public)
@@ -216,71 +213,18 @@ def homes(sim: Simulation, count: int, first: int = 0) -> np.ndarray:
     return placement.homes(grid.size, stack)
 
 
-def make_judge(setting: Setting, task: Task, view: str, block: int) -> Any:
-    """The compiled evaluation of this view; `block` clients are judged at once.
-
-    In two programs where the method's models are the task's: which parameters are
-    judged, small and of the method, and their metrics, the same for all methods.
-    """
-    algorithm = setting.algorithm
-    shared = Same(task), setting.local.batch_size, setting.mesh
-    if view == "server":
-        _, *others = shared
-        of_server = task_of_server(algorithm, task)
-        judge_model = _judge_one(Same(of_server), *others)
-        server_model = jax.jit(model_of_server(setting))
-        return lambda server, rows: judge_model(server_model(server), rows)
-    if not judged_apart(algorithm, task):
-        return judge(setting, View(view), block)
-    judge_models = _judge_many(*shared, block)
-    models = models_of_clients(setting, View(view), block)
-
-    def judge_view(state, clients, ids, train, test, public=None):
-        return judge_models(models(state, clients, ids, train, public), test)
-
-    return judge_view
-
-
-def make_path(setting: Setting, task: Task, block: int) -> Any:
-    """The evaluation of the paths between endpoints, as `judge_path` has it."""
-    if not judged_apart(setting.algorithm, task):
-        return judge_path(setting, block)
-    shared = Same(task), setting.local.batch_size, setting.mesh
-    judge_models = _judge_many(*shared, block)
-    models = models_between(setting, block)
-
-    def judge_points(state, clients, ids, rows):
-        points = []
-        for t in GRID:
-            at_point = models(state, clients, ids, np.float32(t))
-            points.append(jax.device_get(judge_models(at_point, rows)))
-        return {name: np.stack([p[name] for p in points], 1) for name in points[0]}
-
-    return judge_points
-
-
-def block_judged(architecture: Architecture) -> int:
-    """Clients judged in one call, by what it holds of each: its state and its model."""
-    algorithm = architecture.setting.algorithm
-    task = architecture.task
-    client = paging.client_shape(algorithm, task)
-    if algorithm.personal is None or not judged_apart(algorithm, task):
-        return paging.block(client)
-    return paging.block((client, shapes_of_model(task)))
-
-
-def judged_apart(algorithm: Algorithm, task: Task) -> bool:
-    """Whether clients' models are parameters of the task."""
-    return algorithm.predict is task.predict
-
-
-@kept
-def _judge_one(task: Same, batch_size: int, grid: mesh.Grid | None) -> Any:
-    return judge_one(task.value, batch_size, grid)
-
-
-@kept
-def _judge_many(
-    task: Same, batch_size: int, grid: mesh.Grid | None, width: int | None
-) -> Any:
-    return judge_many(task.value, batch_size, grid, width)
+def choices(sim: Simulation) -> str:
+    """One line: what was chosen for this machine."""
+    grid = sim.setting.mesh
+    kind = jax.devices()[0].device_kind
+    width = sim.setting.width or sim.setting.selection.cohort
+    at_once = "one client" if width == 1 else f"{width} clients"
+    devices = "1 device"
+    if grid is not None and grid.size > 1:
+        devices = f"{grid.size} devices"
+    if jax.process_count() > 1:
+        devices += f" of {jax.process_count()} processes"
+    homes = ""
+    if grid is not None and grid.homes:
+        homes = ", of those at home on it"
+    return f"{devices} ({kind}), each {at_once} at a time{homes}"

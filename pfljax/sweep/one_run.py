@@ -39,7 +39,8 @@ class Outcome(NamedTuple):
     loss: Any  # f32[rounds], of training
     metrics: dict[str, Any]  # "personal/test/accuracy", ...: f32[T, C]
     quantities: dict[str, Any]  # of the method, as "tau" of pFedVEM: f32[T, C]
-    path: dict[str, Any]  # "test/accuracy", ...: f32[C, 11] after the last round
+    # "test/accuracy", ...: f32[C, 11]; "test/ensemble/accuracy", ...: f32[C]; at last
+    path: dict[str, Any]
 
 
 class Clients(NamedTuple):
@@ -157,7 +158,7 @@ def measured(setting: Setting, task: Task, state: RunState) -> ByName:
 def along_path(
     setting: Setting, task: Task, state: RunState, clients: Clients
 ) -> ByName:
-    """Metrics f32[C, 11] by "split/metric" between the endpoints, if there are any."""
+    """Metrics between the endpoints, if there are any, as `records.along_path`."""
     if setting.algorithm.endpoints is None:
         return {}
     pool = clients.train.examples

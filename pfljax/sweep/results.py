@@ -27,7 +27,8 @@ class Result(NamedTuple):
     round: np.ndarray  # i[T], rounds finished at each evaluation
     train_loss: np.ndarray  # f32[rounds]
     metrics: dict[str, np.ndarray]  # "personal/test/accuracy", ...: f32[T, C]
-    path: dict[str, np.ndarray]  # "test/accuracy", ...: f32[C, 11], the last round
+    # "test/accuracy", ...: f32[C, 11]; "test/ensemble/accuracy", ...: f32[C]; at last
+    path: dict[str, np.ndarray]
     size: dict[str, np.ndarray]  # rows of "test", ...: i32[C]
     # What the method tells of each client, as "tau" of pFedVEM: f32[T, C].
     quantities: Mapping[str, np.ndarray] = MappingProxyType({})
@@ -72,7 +73,8 @@ class Sweep:
         """The tidy table: figures over clients of each run, round, model and metric.
 
         Between two endpoints, "judged" is "mixture" and "lambda" a number, or how each
-        client's was chosen: on its "validation" or (an "oracle") on its test rows.
+        client's was chosen: on its "validation" or (an "oracle") on its test rows; or
+        it is "ensemble", of all of them.
         """
         for result in self.results:
             rows = itertools.chain(_of_models(result), _of_mixtures(result))
@@ -121,11 +123,8 @@ def _of_mixtures(result: Result) -> Iterator[dict[str, Any]]:
     """Rows of the models between two endpoints, after the last round."""
     last_round = int(result.round[-1])
     for name, values in result.path.items():
-        split, metric = name.split("/")
-        by_lambda: dict[Any, np.ndarray] = dict(zip(GRID, values.T, strict=True))
-        # On validation rows a lambda chosen there would judge itself.
-        if split == "test":
-            by_lambda |= _chosen(result.path, values)
+        split, *ensemble, metric = name.split("/")
+        by_lambda = _by_lambda(result.path, split, bool(ensemble), values)
         for at_lambda, by_client in by_lambda.items():
             what = _what(
                 round_=last_round,
@@ -135,6 +134,19 @@ def _of_mixtures(result: Result) -> Iterator[dict[str, Any]]:
                 metric=metric,
             )
             yield what | summarise(by_client, result.size[split], metric)
+
+
+def _by_lambda(
+    path: Mapping[str, np.ndarray], split: str, ensemble: bool, values: np.ndarray
+) -> dict[Any, np.ndarray]:
+    """A metric of each client, f32[C], by lambda."""
+    if ensemble:
+        return {"ensemble": values}
+    by_lambda: dict[Any, np.ndarray] = dict(zip(GRID, values.T, strict=True))
+    # On validation rows a lambda chosen there would judge itself.
+    if split == "test":
+        by_lambda |= _chosen(path, values)
+    return by_lambda
 
 
 def _chosen(path: Mapping[str, np.ndarray], values: np.ndarray) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from pfljax.conformance import toy
 from pfljax.core.types import ClientData, Examples
-from pfljax.evaluation import metrics
+from pfljax.evaluation import metrics, passes
 
 CLASSES = 7
 
@@ -78,13 +78,13 @@ def test_constant_confidence_in_closed_form(right):
 @settings(deadline=None, max_examples=50)
 @given(most=st.integers(0, 3000), batch_size=st.integers(1, 100))
 def test_passes_are_whole_batches_and_hold_all_rows(most, batch_size):
-    at_once = metrics.even_passes(most, batch_size)
+    at_once = passes.even_passes(most, batch_size)
     assert at_once % batch_size == 0
-    assert at_once <= 2 * metrics.rows_per_pass(batch_size) + batch_size
+    assert at_once <= 2 * passes.rows_per_pass(batch_size) + batch_size
     wasted = -(-most // at_once) * at_once - most
     assert wasted < at_once
-    passes = -(-most // at_once)
-    assert wasted < (passes + 1) * batch_size or not most
+    count = -(-most // at_once)
+    assert wasted < (count + 1) * batch_size or not most
 
 
 def test_rows_at_once_change_no_metric():
