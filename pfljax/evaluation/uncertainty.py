@@ -107,8 +107,8 @@ def foreign_rows(
     even = np.linspace(0, len(rows) - 1, min(count, len(rows))).astype(int)
     chosen = rows[even]
     pool = judged.examples
-    x, y = np.asarray(pool.x)[chosen], np.asarray(pool.y)[chosen]
-    return Foreign(Examples(x, y), held)
+    examples = jax.tree.map(lambda leaf: np.asarray(leaf)[chosen], pool)
+    return Foreign(examples, held)
 
 
 def places(whose: np.ndarray) -> np.ndarray:

@@ -31,7 +31,7 @@ SHARE = Range(lambda value: 0 <= value < 1, "a share, 0 <= share < 1", on_host=T
 RANGES: tuple[tuple[str, Range], ...] = (
     (COUNTS, registry.AT_LEAST_ONE),
     ("width", Range(_is_width, 'at least 1, or "auto"')),
-    ("foreign", registry.COUNT),
+    ("foreign", registry.AT_LEAST_ZERO),
     (f"{COUNTS} foreign width", registry.INT32._replace(holds=_is_in_32_bits)),
     ("lr lr_decay", registry.POSITIVE),
     ("test validation unseen public", SHARE),
