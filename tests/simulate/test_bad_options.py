@@ -86,10 +86,10 @@ OTHERS = {
     "em-half": ("fedem", {"components": 2.5}, {}, "components is 2.5; expected int"),
     "amp-start": ("fedamp", {"start": "x"}, {}, "start is 'x'; expected .*'cloud'"),
     "heur-start": ("heurfedamp", {"start": "x"}, {}, "'x'; expected .*'cloud'"),
-    "curv-diagonal": ("fedcurv", {"diagonal": "x"}, {}, r"'x'; expected 'rows' \| 'batches'"),
+    "curv-diagonal": ("fedcurv", {"diagonal": "x"}, {}, r"expected 'rows' \| 'batche"),
     "ala-layers": ("fedala", {"layers": 9}, {}, "layers is 9; .* at most 2, the modul"),
     "l2gd-pull": (
-        "l2gd", {"lam": 50.0}, {"lr": 0.1}, r"is 20; expected at most 1; choose a small",
+        "l2gd", {"lam": 50.0}, {"lr": 0.1}, "is 20; expected at most 1; choose a smal",
     ),
     "mapper-order": (
         "mapper", {"lowest": 0.8}, {}, "lowest is 0.8, above highest, 0.75; choose",
@@ -139,6 +139,18 @@ def test_numbers_out_of_range(tmp_path, algorithm, option, values, expected):
 @pytest.mark.parametrize("name", OTHERS)
 def test_what_does_not_fit(tmp_path, name):
     refused(tmp_path, *OTHERS[name])
+
+
+def test_fedfomo_needs_no_validation_rows(tmp_path, monkeypatch):
+    """It holds out training rows of its own."""
+
+    def reached(run):
+        raise InterruptedError
+
+    monkeypatch.setattr(loop, "_restore", reached)
+    job = Experiment("fedfomo", validation=0.0, out=str(tmp_path / "run"))
+    with pytest.raises(InterruptedError):
+        experiment.run(job)
 
 
 def test_a_sweep_refuses_a_negative_variance_as_a_run_does():
