@@ -86,8 +86,8 @@ CALIBRATION = (
 
 DETECTION = "auroc"
 DETECTED = (
-    " AUROC: of the entropy of predictions, for rows of classes of which the client has "
-    "no training row, against its own; over the clients that lack a class."
+    " AUROC: of the entropy of predictions, for rows of classes of which the client "
+    "has no training row, against its own; over the clients that lack a class."
 )
 
 

@@ -40,10 +40,13 @@ def oracle(logits, y, batch_size):
     batches = zip(np.split(confidence, cuts), np.split(correct, cuts), strict=True)
     by_batch = np.mean([calibration(*batch) for batch in batches], axis=0)
     ece, mce = calibration(confidence, correct)
+    truth = np.eye(logits.shape[1])[y]
     return {
         "accuracy": correct.mean(),
         "top5": (rank < 5).mean(),
         "loss": -np.log(p[np.arange(len(y)), y]).mean(),
+        "entropy": -(p * np.log(p)).sum(1).mean(),
+        "brier": ((p - truth) ** 2).sum(1).mean(),
         "ece": ece,
         "mce": mce,
         "ece_batchwise": by_batch[0],

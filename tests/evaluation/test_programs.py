@@ -90,11 +90,9 @@ def test_one_program_or_two_give_the_same(mixture, model, width):
 def test_a_path_is_judged_alike_by_one_program_or_two(mixture):
     setting, state = mixture
     path = programs.judge_path(setting, 1)(state, state.clients, IDS, TEST)
-    models = apart.models_between(setting, 1)
-    judge = apart.judge_many(TASK, LOCAL.batch_size, None, 1)
-    for i, t in enumerate(metrics.GRID):
-        point = judge(models(state, state.clients, IDS, np.float32(t)), TEST)
-        toy.assert_close(point, {n: v[:, i] for n, v in path.items()}, 1e-6)
+    ends = apart.ends_of_clients(setting, 1)(state, state.clients, IDS)
+    apart_path = apart.judge_between(TASK, LOCAL.batch_size, None, 1)(ends, TEST)
+    toy.assert_close(apart_path, path, 1e-6)
 
 
 def test_the_server_view_judges_the_one_model_of_all(mixture):
@@ -127,10 +125,30 @@ def test_the_path_begins_at_the_server_and_ends_at_the_clients_model(mixture):
     points = {0: for_all(state.server), 10: state.clients.v}
     points[3] = tree.lerp(points[0], points[10], 0.3)
     for place, models in points.items():
-        at = jax.tree.map(lambda leaf, place=place: leaf[:, place], path)
-        assert_metrics(at, models)
-    middle = jax.tree.map(lambda leaf: leaf[:, 5], path)
+        assert_metrics({name: path[name][:, place] for name in metrics.METRICS}, models)
+    middle = {name: path[name][:, 5] for name in metrics.METRICS}
     toy.assert_close(middle, judged(setting, state, "personal"))
+
+
+def test_the_ensemble_of_a_path_has_the_mean_of_its_probabilities(mixture):
+    setting, state = mixture
+    path = programs.judge_path(setting, 2)(state, state.clients, IDS, TEST)
+    y = np.asarray(TEST.examples.y)
+    predict = jax.jit(jax.vmap(TASK.predict, (0, None)))
+    p = []
+    for t in metrics.GRID:
+        models = tree.lerp(for_all(state.server), state.clients.v, t)
+        logits = predict(models, Batch.of_rows(TEST.examples.x))
+        p.append(np.exp(logits) / np.exp(logits).sum(-1, keepdims=True))
+    mean = np.mean(p, axis=0)
+    for k, (at, size) in enumerate(zip(TEST.offset, TEST.size, strict=True)):
+        own, labels = mean[k, at : at + size], y[at : at + size]
+        found = {name: path[f"ensemble/{name}"][k] for name in metrics.METRICS}
+        right = own[np.arange(size), labels]
+        assert found["accuracy"] == pytest.approx((own.argmax(1) == labels).mean())
+        assert found["loss"] == pytest.approx(-np.log(right).mean(), rel=1e-5)
+        entropy = -(own * np.log(own)).sum(1).mean()
+        assert found["entropy"] == pytest.approx(entropy, rel=1e-5)
 
 
 def turn_for(data):

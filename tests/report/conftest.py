@@ -23,7 +23,7 @@ ENVIRONMENT = {
     "devices": ["cpu: cpu", "cpu: cpu"],
     "command": "pfljax run --algorithm <this>",
 }
-CALIBRATION = ("ece", "mce", "ece_batchwise", "mce_batchwise", "top5")
+CALIBRATION = ("ece", "mce", "ece_batchwise", "mce_batchwise", "top5", "brier")
 LAMBDA = np.linspace(0, 1, 11, dtype=np.float32)
 
 
@@ -121,7 +121,10 @@ def draw_mixture(rng, final, rows):
     chosen = np.array(
         [t[best_lambda(v)] for t, v in zip(test, validation, strict=True)]
     )
+    ensemble = test.mean(1)
+    arrays["mixture/test/ensemble/accuracy"] = ensemble
     return arrays, {
+        "ensemble": {"accuracy": statistics(ensemble, rows)},
         "chosen_on_validation": {"accuracy": statistics(chosen, rows)},
         "half": {"accuracy": statistics(test[:, 5], rows)},
         "oracle_chosen_on_test": {"accuracy": statistics(test.max(1), rows)},

@@ -105,6 +105,7 @@ def test_mixture_rows_by_hand(groups, comparison_folders):
     chosen = row_of(table, "SuPerFed-MM", "chosen on validation")
     half = row_of(table, "SuPerFed-MM", "λ = 0.5")
     oracle = row_of(table, "SuPerFed-MM", "oracle (chosen on test)")
+    ensemble = row_of(table, "SuPerFed-MM", "ensemble over λ")
     local = arrays_of(comparison_folders, "local")
     for i, arrays in enumerate(arrays_of(comparison_folders, "superfed")):
         test = arrays["mixture/test/accuracy"]
@@ -117,6 +118,10 @@ def test_mixture_rows_by_hand(groups, comparison_folders):
         assert half.values["accuracy"][i] == pytest.approx(test[:, 5].mean(), rel=1e-5)
         top = test.max(1).mean()
         assert oracle.values["accuracy"][i] == pytest.approx(top, rel=1e-5)
+        of_all = arrays["mixture/test/ensemble/accuracy"]
+        assert ensemble.values["accuracy"][i] == pytest.approx(of_all.mean(), rel=1e-5)
+        worse = np.mean(of_all < local[i]["personal/test/accuracy"][-1])
+        assert ensemble.values["worse_than_local"][i] == pytest.approx(worse)
         worse = np.mean(picked < local[i]["personal/test/accuracy"][-1])
         assert chosen.values["worse_than_local"][i] == pytest.approx(worse)
     assert not oracle.ranked
@@ -182,11 +187,28 @@ def test_calibration_and_loss_have_a_table(groups, comparison_folders):
     table = calibration_table(comparison_table(groups))
     row = row_of(table, "ditto", "personal")
     for i, arrays in enumerate(arrays_of(comparison_folders, "ditto")):
-        for key in ("loss", "ece", "mce", "mce_batchwise", "top5"):
+        for key in ("loss", "brier", "ece", "mce", "mce_batchwise", "top5"):
             mean = arrays[f"personal/test/{key}"][-1].mean()
             assert row.values[key][i] == pytest.approx(mean, rel=1e-5), key
     assert "Test metrics at the last round" in table.caption
     assert table.name == "last_calibration"
+
+
+def test_detection_has_a_column_where_a_run_asked_for_it(make_run, tmp_path):
+    asked, other = (make_run(tmp_path / name, name, 0) for name in ("ditto", "local"))
+    plain = calibration_table(comparison_table(group_runs([read_run(other)])))
+    assert "auroc" not in {column.key for column in plain.columns}
+    assert "AUROC" not in plain.caption
+    summary = json.loads((asked / "summary.json").read_text())
+    for record in summary["last"]["evaluations"]:
+        record["metrics"]["auroc"] = {"mean": 0.75}
+    (asked / "summary.json").write_text(json.dumps(summary))
+    both = group_runs(map(read_run, (asked, other)))
+    table = calibration_table(comparison_table(both))
+    assert "auroc" in {column.key for column in table.columns}
+    assert "AUROC" in table.caption
+    assert row_of(table, "ditto", "personal").values["auroc"] == [0.75]
+    assert np.isnan(row_of(table, "local", "personal").values["auroc"]).all()
 
 
 def test_a_spread_is_not_ranked():

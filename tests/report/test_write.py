@@ -307,7 +307,7 @@ def test_comparison_writes_everything(comparison_folders, tmp_path):
     ]
     found = {str(p.relative_to(tmp_path)) for p in tmp_path.rglob("*") if p.is_file()}
     assert found == {*tables, *figures, "comparison.html"}
-    assert text.count("| SuPerFed-MM |") == 5  # with the mixture's three
+    assert text.count("| SuPerFed-MM |") == 6  # with the mixture's four
     page = read_page(tmp_path / "comparison.html")
     check_self_contained(page, pictures=4)
     groups = ["Data", "Method", "Training", "Participation"]

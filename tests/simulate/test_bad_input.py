@@ -39,6 +39,7 @@ SETTINGS = {
     "batch-zero": ({"batch_size": 0}, "batch_size is 0; expected at least 1"),
     "width-zero": ({"width": 0}, "width is 0; expected at least 1"),
     "eval-zero": ({"eval_every": 0}, "eval_every is 0; expected at least 1"),
+    "foreign-negative": ({"foreign": -1}, "foreign is -1; expected at least 0"),
     "keep-zero": ({"keep": 0}, "keep is 0; expected at least 1"),
     "steps-past-32-bits": (
         {"epochs": None, "steps": 2**32}, r"steps is 4294967296; .* below 2\*\*31$",
