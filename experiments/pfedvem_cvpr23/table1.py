@@ -11,7 +11,8 @@ cuts. "pFedVEM by rows" weighs the heads by rows in place of confidences.
 from collections.abc import Sequence
 from functools import partial
 
-from protocol import (
+from shared import best_round
+from vem import (
     CIFAR10,
     CLIENTS,
     FASHION,
@@ -21,7 +22,6 @@ from protocol import (
     experiment_of,
     skewed,
 )
-from shared import best_round
 
 WEIGHED = ("pFedVEM", "pFedVEM by rows")
 

@@ -10,8 +10,10 @@ from checkout import EXPERIMENTS
 
 @pytest.fixture
 def study(monkeypatch):
-    """A function that imports a module of FedAKT's study, or of those built on it."""
-    folders = [EXPERIMENTS / name for name in ("heterogeneous", "fedakt")]
+    """A function that imports a module of these studies."""
+    names = ("heterogeneous", "fedakt", "pfedvem_cvpr23")
+    folders = [EXPERIMENTS / name for name in names]
+    monkeypatch.setenv("PFLJAX_METHODS", "")  # put back: a study names its own
     monkeypatch.syspath_prepend(EXPERIMENTS)
     for folder in folders:
         monkeypatch.syspath_prepend(folder)

@@ -116,7 +116,7 @@ def idle(monkeypatch):
     monkeypatch.setattr(loop, "_restore", reached)
 
 
-def refused(tmp_path, algorithm, hyper, settings, message):
+def check_refused(tmp_path, algorithm, hyper, settings, message):
     """The run is refused in one line that has the message, and leaves no trace."""
     out = tmp_path / "run"
     job = Experiment(algorithm, hyper=hyper, out=str(out), **settings)
@@ -132,13 +132,13 @@ def refused(tmp_path, algorithm, hyper, settings, message):
 def test_numbers_out_of_range(tmp_path, algorithm, option, values, expected):
     for value in values:
         message = f"{option} is {value}; expected {expected}"
-        refused(tmp_path, algorithm, {option: value}, {}, message)
+        check_refused(tmp_path, algorithm, {option: value}, {}, message)
 
 
 @pytest.mark.usefixtures("idle")
 @pytest.mark.parametrize("name", OTHERS)
 def test_what_does_not_fit(tmp_path, name):
-    refused(tmp_path, *OTHERS[name])
+    check_refused(tmp_path, *OTHERS[name])
 
 
 def test_fedfomo_needs_no_validation_rows(tmp_path, monkeypatch):
