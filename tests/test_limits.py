@@ -18,6 +18,7 @@ from pfljax.algorithms.fedavg import fedavg
 from pfljax.algorithms.global_model.fedprox import fedprox
 from pfljax.algorithms.global_model.scaffold import scaffold
 from pfljax.algorithms.interpolation.apfl import apfl
+from pfljax.algorithms.interpolation.floco import floco
 from pfljax.algorithms.interpolation.l2gd import l2gd
 from pfljax.algorithms.interpolation.mapper import mapper
 from pfljax.algorithms.interpolation.superfed import superfed
@@ -36,7 +37,7 @@ from pfljax.algorithms.multi_task.fedfomo import fedfomo
 from pfljax.algorithms.multi_task.heurfedamp import heurfedamp
 from pfljax.algorithms.multi_task.pfedme import pfedme
 from pfljax.conformance import toy
-from pfljax.core import affinity, aggregation
+from pfljax.core import affinity, aggregation, simplex
 from pfljax.core.optimizers import sgd
 from pfljax.core.types import ClientData, Local
 
@@ -336,6 +337,12 @@ def test_pfedme_whose_step_goes_all_the_way_uploads_theta():
     state = last(method, local=SGD._replace(learning_rate=0.5), cohort=8)
     mean = jax.tree.map(lambda leaf: leaf.mean(0), state.clients)
     toy.assert_close(state.server, mean, 1e-5)
+
+
+def test_floco_of_one_vertex_is_fedavg(averaged):
+    """On both sides of tau: a simplex of one vertex is a point."""
+    server = last(floco(TASK, LOCAL, vertices=1, tau=2, radius=0.5)).server
+    toy.assert_close(simplex.point(TASK, server.w), averaged.server, 1e-6)
 
 
 def test_superfed_that_never_mixes_is_fedprox():

@@ -3,7 +3,7 @@
 At some leaves a model has a value a vertex, [M, ...]; all vertices share the other
 leaves. A point alpha, M weights of sum 1, is the model of the weighted sums. Clients
 are placed by their principal components, as Floco places them (Grinwald et al., 2024,
-https://arxiv.org/abs/2312.02827).
+https://arxiv.org/abs/2403.03333).
 """
 
 from typing import Any
@@ -34,21 +34,27 @@ def first(task: Task, params: Params, count: int, key: Key) -> Params:
     """A simplex whose first vertex is `params`; the others have seeds of their own."""
     drawn = jax.vmap(task.init)(jax.random.split(key, count))
     vertices = jax.tree.map(lambda leaf, w: leaf.at[0].set(w), drawn, params)
-    chosen = in_simplex(task)
-    inside, _ = tree.split(vertices, chosen)
-    _, shared = tree.split(params, chosen)
-    return tree.merge(inside, shared)
+    _, shared = tree.split(params, in_simplex(task))
+    return tree.merge(of_vertices(task, vertices), shared)
 
 
-def point(task: Task, simplex: Params, alpha: Array) -> Params:
-    """The model at `alpha` f32[M]."""
+def point(task: Task, simplex: Params, alpha: Array | None = None) -> Params:
+    """The model at `alpha` f32[M], or at the centre."""
     inside, shared = tree.split(simplex, in_simplex(task))
+    if alpha is None:
+        alpha = centre(jax.tree.leaves(inside)[0].shape[0])
 
     def of_leaf(leaf: Array) -> Array:
         # An accelerator's default would round weights and vertices to a few bits.
         return jnp.tensordot(alpha, leaf, 1, precision="highest")
 
     return tree.merge(jax.tree.map(of_leaf, inside), shared)
+
+
+def of_vertices(task: Task, simplex: Params) -> Params:
+    """The leaves that differ by vertex; None elsewhere."""
+    inside, _ = tree.split(simplex, in_simplex(task))
+    return inside
 
 
 def centre(count: int) -> Array:
@@ -63,9 +69,9 @@ def uniform(key: Key, count: int) -> Array:
 
 
 def near(key: Key, beta: Array, radius: Any) -> Array:
-    """A point about `beta`, towards one of `uniform`, at an L1 distance of U(0, radius).
+    """A point at the L1 distance U(0, radius) from `beta`, towards one of `uniform`.
 
-    At that one, where it is nearer: points never leave the simplex.
+    Where that one is nearer, it is taken: points never leave the simplex.
     """
     direction = uniform(key, len(beta)) - beta
     length = jnp.abs(direction).sum()
@@ -95,7 +101,9 @@ def places(updates: Models, count: int) -> Array:
         return projected(scores, z)
 
     scales = jnp.linspace(LEAST, 1, SCALES)
-    energies = jax.lax.map(lambda z: energy(at(z), pairs), scales)
+    touching, apart = jax.lax.map(lambda z: energy(at(z), pairs), scales)
+    # Their sum; one pair that touches would leave no digits to those that do not.
+    energies = (touching - touching.min()) / LEAST**2 + apart
     return at(scales[jnp.argmin(energies)])
 
 
@@ -125,8 +133,13 @@ def projected(scores: Array, z: Array) -> Array:
     return points / points.sum(1, keepdims=True)
 
 
-def energy(points: Array, pairs: Array) -> Array:
-    """The log of the mean of 1 / distance^2 over pairs f32[C, C] of points."""
+def energy(points: Array, pairs: Array) -> tuple[Array, Array]:
+    """The sum of 1 / distance^2 over pairs f32[C, C] of points, in two parts, f32[].
+
+    How many pairs are no farther apart than `LEAST`, which count as that far, and the
+    sum over the others.
+    """
     square = jnp.sum((points[:, None] - points) ** 2, -1)
-    each = pairs / jnp.maximum(square, LEAST**2)
-    return jnp.log(each.sum() / jnp.maximum(pairs.sum(), 1))
+    touching = square <= LEAST**2
+    apart = jnp.where(touching, 0, pairs / jnp.where(touching, 1, square))
+    return jnp.sum(pairs * touching), jnp.sum(apart)

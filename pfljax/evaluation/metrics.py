@@ -137,10 +137,9 @@ def _nothing(models: Models, foreign: Foreign | None) -> dict[str, Array]:
     """The totals of no rows."""
     scalar = jnp.zeros(models)
     bins = jnp.zeros((*models, BINS))
-    counted = ("rows", "top1", "top5", "loss", "entropy", "brier")
-    of_batches = ("batches", "ece", "mce")
     nothing: dict[str, Array] = {}
-    nothing |= dict.fromkeys((*counted, *of_batches), scalar)
+    nothing |= dict.fromkeys(("rows", "top1", "top5", "loss", "entropy"), scalar)
+    nothing |= dict.fromkeys(("brier", "batches", "ece", "mce"), scalar)
     nothing |= dict.fromkeys(("binned", "correct", "confidence"), bins)
     if foreign is not None:
         by_holder = jnp.zeros((*models, *foreign.held.shape[:-1]))

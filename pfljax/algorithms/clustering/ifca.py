@@ -84,12 +84,15 @@ def ifca(
     )
 
 
-def require_clients(method, clusters, num_clients):
-    """Raises a ValueError where there are more clusters than clients."""
+def require_clients(method, clusters, num_clients, name="clusters"):
+    """Raises a ValueError where there are more clusters than clients.
+
+    `name` is what the method calls them.
+    """
     if num_clients is not None and clusters > num_clients:
         raise ValueError(
-            f"{method}: clusters is {clusters}, but the federation has {num_clients} "
-            f"clients; choose clusters <= {num_clients}"
+            f"{method}: {name} is {clusters}, but the federation has {num_clients} "
+            f"clients; choose {name} <= {num_clients}"
         )
 
 

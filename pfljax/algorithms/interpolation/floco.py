@@ -1,17 +1,17 @@
-"""Floco. Grinwald, Wiesner, Nakajima, NeurIPS 2024, https://arxiv.org/abs/2312.02827
+"""Floco. Grinwald, Wiesner, Nakajima, NeurIPS 2024, https://arxiv.org/abs/2403.03333
 
-    Server   a simplex: W_1 .. W_M, the head's weights, all else once; g_k and beta_k of
-             every client k: what it last changed of W, and its point of the simplex
+    Server   W_1 .. W_M, weights of the head, and one of all else: a simplex; beta_k,
+             the point of every client k, and g_k, its last change of all W_m
     Client   beta_k as last sent; of Floco+ also a simplex of its own
     Message  the simplex, beta_k       Upload  the simplex, trained
 A model has the weights  sum_m alpha_m W_m.  Each step draws alpha: in the first `tau`
 rounds anywhere on the simplex, then at most `radius` from beta_k, in L1. The server
 takes means by rows. After round `tau` it finds all beta_k, which then are fixed: the
-first M principal components of the g_k, scaled so that their projections on the simplex
-have the least Riesz energy. Client k is judged at beta_k; the centre, alpha_m = 1 / M, is
-the server's model and that of who never took part. The path of a client leads from
-there to beta_k. Floco+ also trains a simplex of the client's own with the penalty
-lam / 2 ||v - w||^2, of which client k is judged at beta_k.
+first M principal components of the g_k, scaled so that their projections on the
+simplex have the least Riesz energy. Client k is judged at beta_k. The centre, all
+alpha_m = 1 / M, is the server's model, and that of who never took part; a client's path
+leads from there to beta_k. Floco+ trains beside it a simplex of the client's own with
+the penalty  lam / 2 ||v - w||^2,  and judges client k by that one.
 
 Differs from the paper: no extra pass in which all clients train. g_k is of the last
 round before `tau` in which k took part; who took part in none stays at the centre. In
@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from pfljax.algorithms.clustering.ifca import require_clients
 from pfljax.algorithms.fedavg import fedavg
 from pfljax.core import affinity, aggregation, simplex, tree
 from pfljax.core.keys import derive
@@ -74,64 +75,64 @@ def floco(
     Raises:
       ValueError: there are more vertices than clients, whose components they are.
     """
-    if num_clients is not None and vertices > num_clients:
-        raise ValueError(
-            f"floco: vertices is {vertices}, but the federation has {num_clients} "
-            f"clients; choose vertices <= {num_clients}"
-        )
+    require_clients("floco", vertices, num_clients, "vertices")
     centre = simplex.centre(vertices)
-    chosen = simplex.in_simplex(task)
 
     def init(params, num_clients, key):
         w = simplex.first(task, params, vertices, key)
-        inside, _ = tree.split(w, chosen)
-        changes = affinity.first_models(tree.zeros(inside), num_clients)
+        unchanged = tree.zeros(simplex.of_vertices(task, w))
+        changes = affinity.first_models(unchanged, num_clients)
         return Server(w, changes, jnp.tile(centre, (num_clients, 1)))
 
     def init_client(params, client_id, key):
         v = () if lam is None else simplex.first(task, params, vertices, key)
-        return Client(v, centre, jnp.bool_(False))
+        return Client(v=v, beta=centre, begun=jnp.bool_(False))
 
-    def message(turn, server, client):
-        beta = server.beta.at[turn.id].get(mode="fill", fill_value=1 / vertices)
-        return Message(server.w, beta)
-
-    def aggregate(server, uploads, cohort):
-        inside, _ = tree.split(tree.sub(uploads, server.w), chosen)
-        changes = affinity.received(server.changes, inside, cohort)
-
-        def found():
-            return simplex.places(changes, vertices)
-
-        last = cohort.round == tau - 1
-        beta = jax.lax.cond(last, found, lambda: server.beta)
-        w = aggregation.mean(uploads, aggregation.by_rows(cohort))
-        return Server(w, changes, beta)
+    def beta_of(turn, server):
+        return server.beta.at[turn.id].get(mode="fill", fill_value=1 / vertices)
 
     def personal(turn, server, client, data):
-        beta = message(turn, server, client).beta
-        return simplex.point(task, server.w if lam is None else client.v, beta)
-
-    def server_model(server):
-        return simplex.point(task, server.w, centre)
+        v = own_or(server.w, client)
+        return simplex.point(task, v, beta_of(turn, server))
 
     def endpoints(server, client):
-        v = server.w if lam is None else client.v
-        return server_model(server), simplex.point(task, v, client.beta)
+        v = own_or(server.w, client)
+        return simplex.point(task, server.w), simplex.point(task, v, client.beta)
 
     return fedavg(task, local)._replace(
         init=init,
         init_client=init_client,
-        message=message,
+        message=lambda turn, server, client: Message(server.w, beta_of(turn, server)),
         train=training(task, local, tau, radius, lam),
-        aggregate=aggregate,
-        server_model=server_model,
+        aggregate=placing(task, vertices, tau),
+        server_model=lambda server: simplex.point(task, server.w),
         personal=personal,
-        newcomer=lambda turn, server, data: server_model(server),
         endpoints=endpoints,
         origin=lambda message, client, upload: message.w,
         parts=("head",),
     )
+
+
+def own_or(w, client):
+    """The client's own simplex, once it was trained; else w."""
+    return w if client.v == () else tree.where(client.begun, client.v, w)
+
+
+def placing(task, vertices, tau):
+    """The `aggregate` of Floco: means, and the points of clients after round tau."""
+
+    def aggregate(server, uploads, cohort):
+        change = simplex.of_vertices(task, tree.sub(uploads, server.w))
+        changes = affinity.received(server.changes, change, cohort)
+        beta = jax.lax.cond(
+            cohort.round == tau - 1,
+            lambda: simplex.places(changes, vertices),
+            lambda: server.beta,
+        )
+        w = aggregation.mean(uploads, aggregation.by_rows(cohort))
+        return Server(w, changes, beta)
+
+    return aggregate
 
 
 def training(task, local, tau, radius, lam):
@@ -144,9 +145,8 @@ def training(task, local, tau, radius, lam):
         w, metrics = fit(loss, message.w, data, turn, local)
         if lam is None:
             return client._replace(beta=message.beta), w, metrics
-        start = tree.where(client.begun, client.v, message.w)
         near = proximal(message.w, lam)
-        v, _ = fit(loss, start, data, turn, local, penalty=near)
+        v, _ = fit(loss, own_or(message.w, client), data, turn, local, penalty=near)
         return Client(v, message.beta, jnp.bool_(True)), w, metrics
 
     return train
