@@ -23,9 +23,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 from differing import CLIENTS, DIFFERING
-from shared import best_round, script
 from tyro.conf import arg
-from vem import FASHION, RESULTS, experiment_of
+from vem import FASHION, RESULTS, best_round, experiment_of, script
 
 from pfljax.report.quantities import correlated, rank_correlation, scatter
 from pfljax.report.statistics import std_over_seeds

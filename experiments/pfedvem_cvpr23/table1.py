@@ -11,7 +11,6 @@ cuts. "pFedVEM by rows" weighs the heads by rows in place of confidences.
 from collections.abc import Sequence
 from functools import partial
 
-from shared import best_round
 from vem import (
     CIFAR10,
     CLIENTS,
@@ -19,6 +18,7 @@ from vem import (
     METHODS,
     RESULTS,
     UNVERIFIED,
+    best_round,
     experiment_of,
     skewed,
 )

@@ -11,8 +11,7 @@ five. The paper's numbers are not known.
 from collections.abc import Sequence
 from functools import partial
 
-from shared import best_round
-from vem import CIFAR100, CLIENTS, METHODS, RESULTS, drifted, experiment_of
+from vem import CIFAR100, CLIENTS, METHODS, RESULTS, best_round, drifted, experiment_of
 
 
 def cells(small: bool, rounds: int | None) -> list[best_round.Cell]:

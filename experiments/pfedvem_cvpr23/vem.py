@@ -37,6 +37,9 @@ HERE = Path(__file__).parent
 RESULTS = HERE / "results"
 # What the replications share lies beside the papers' folders, in no package.
 sys.path.append(str(HERE.parent))
+from shared import best_round as best_round  # noqa: E402
+from shared import script as script  # noqa: E402
+
 # Processes started from here know the folder's method as well.
 METHODS_FOLDER = str(HERE / "methods")
 FOLDERS = os.environ.get("PFLJAX_METHODS", "").split(os.pathsep)
