@@ -16,7 +16,7 @@ weighed by confidence, by rows, and beside deterministic methods.
 """
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 METRICS = ("accuracy", "loss", "brier", "ece")
 METHODS = ("FedAvg", "FedPer", "pFedBayes", "pFedVEM by rows", "pFedVEM")
+WEIGHED = ("pFedVEM", "pFedVEM by rows")
 DRAWN = ("pFedVEM", "pFedBayes")  # predict by draws as well
 
 
@@ -72,7 +73,7 @@ def row_of(differing: str, method: str, runs: Sweep) -> Row:
         )
         for metric in METRICS
     }
-    accuracy = 100 * last["accuracy"].mean(1)
+    accuracy = accuracies(runs)
     tenth = -(-last["accuracy"].shape[1] // 10)
     worst = 100 * np.sort(last["accuracy"], 1)[:, :tenth]
     return Row(
@@ -87,6 +88,30 @@ def row_of(differing: str, method: str, runs: Sweep) -> Row:
         brier=float(last["brier"].mean()),
         ece=float(last["ece"].mean()),
     )
+
+
+def accuracies(runs: Sweep) -> np.ndarray:
+    """Mean over clients after the last round, percent, f[S]."""
+    by_seed = runs.stacked("personal/test/accuracy")[:, -1]
+    return 100 * by_seed.mean(1)
+
+
+def leads(sweeps: Mapping[tuple[str, str], Sweep]) -> str:
+    """By how much weighing heads by confidence leads weighing them by rows."""
+    lines = []
+    for differing in DIFFERING:
+        pair = [sweeps.get((differing, label)) for label in WEIGHED]
+        if None in pair:
+            continue
+        # Of a seed both have the same clients, cohorts and minibatches.
+        by_confidence, by_rows = (accuracies(runs) for runs in pair if runs)
+        lead = by_confidence - by_rows
+        lines.append(
+            f"{differing}: by confidence over by rows {lead.mean():+.2f} ± "
+            f"{std_over_seeds(lead):.2f} points, ahead in {np.sum(lead > 0)} of "
+            f"{len(lead)} seeds"
+        )
+    return "\n\n".join(lines)
 
 
 class Told(NamedTuple):
@@ -166,7 +191,7 @@ def main(
     use_compile_cache()
     small = scale == "small"
     folder = Path(out or f"runs/pfedvem_confidence-{scale}")
-    rows: list[Row] = []
+    sweeps: dict[tuple[str, str], Sweep] = {}
     told: list[Told] = []
     for differing, kind in DIFFERING.items():
         for label, method, more in jobs(differing):
@@ -182,10 +207,11 @@ def main(
                 out=folder / differing / label,
                 federation=partial(kind.federation, small),
             )
-            rows.append(row_of(differing, label, runs))
+            sweeps[differing, label] = runs
             if label == "pFedVEM":
                 told.append(told_by(differing, seeds, small, runs.results))
-    text = markdown(rows, told)
+    rows = [row_of(*which, runs) for which, runs in sweeps.items()]
+    text = f"{markdown(rows, told)}\n\n{leads(sweeps)}"
     print(text)
     place = Path(results or RESULTS) / f"confidence_{scale}"
     best_round.write(place, rows, text)
