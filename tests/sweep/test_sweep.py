@@ -504,7 +504,8 @@ def test_the_tidy_table_holds_every_run_round_model_and_metric(tmp_path):
     told = sweeps.read(tmp_path)
     one = [r for r in told if (r["nu"], r["seed"]) == ("1.0", "0")]
     models, splits, judged = 2 * 2, 2, len(metrics.METRICS)  # two models, two rounds
-    assert len(one) == judged * (splits * (models + 11) + 2)  # chosen in two ways
+    # Eleven lambdas and the ensemble, and lambda chosen in two ways.
+    assert len(one) == judged * (splits * (models + 12) + 2)
     wanted = {"judged": "personal", "split": "test", "metric": "loss", "round": 3}
     (row,) = [r for r in one if all(r[k] == v for k, v in wanted.items())]
     assert row["mean"] == pytest.approx(
