@@ -219,11 +219,12 @@ def _line(row: Row, theirs: float | None) -> str:
 
 
 def write(path: Path, rows: Sequence[Any], text: str) -> None:
-    """`path`.csv, of any NamedTuples of one kind, and `path`.md."""
+    """`path`.csv of rows that are records of one kind, and `path`.md."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with open(path.with_suffix(".csv"), "w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
-        writer.writerow(rows[0]._fields)
+        # Nothing ran: the columns of the tables here.
+        writer.writerow(rows[0]._fields if rows else Row._fields)
         for row in rows:
             writer.writerow(map(_rounded, row))
     path.with_suffix(".md").write_text(text + "\n", encoding="utf-8")

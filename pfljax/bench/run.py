@@ -17,6 +17,7 @@ from pfljax.bench import (
     lowered,
     measure,
     memory,
+    posterior,
     startup,
     table,
 )
@@ -34,6 +35,7 @@ OTHERS: dict[str, Callable[..., str]] = {
     memory.NAME: memory.run,
     compiling.NAME: compiling.run,
     lowered.NAME: lowered.run,
+    posterior.NAME: posterior.run,
 }
 
 
@@ -52,8 +54,8 @@ def run(
     Args:
       names: workloads, keys of `WORKLOADS`; none: all. Or of `landscape.CASES`, or
         "startup", what a run costs before and after its rounds, "memory", what a
-        round holds, "compile", what its programs cost, or "lowered", what a step is on
-        GPUs and TPUs.
+        round holds, "compile", what its programs cost, "lowered", what a step is on
+        GPUs and TPUs, or "posterior", what distributions cost beside FedAvg.
       rounds: of one timed call; None: the workload's own number. Of a landscape, points
         along an axis.
       repeats: timed calls of each workload, each followed by one of the peer.

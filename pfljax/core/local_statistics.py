@@ -82,6 +82,7 @@ def _kept(
 ) -> Algorithm:
     """The method, whose clients keep statistics; `began` of (params, key) are first."""
     endpoints = method.endpoints
+    quantities = method.quantities
     judged_by = _judged_by(method)
 
     def init_client(params, client_id, key):
@@ -111,6 +112,10 @@ def _kept(
         assert endpoints is not None
         return endpoints(as_seen_by(client, server), client.state)
 
+    def measured(server, client):
+        assert quantities is not None
+        return quantities(as_seen_by(client, server), client.state)
+
     # The server of `kept` has no use for statistics: `dropped` leaves it the first.
     return dropped(method)._replace(
         init_client=init_client,
@@ -118,6 +123,7 @@ def _kept(
         train=train,
         personal=personal,
         endpoints=path if endpoints else None,
+        quantities=measured if quantities else None,
         origin=origin,
     )
 

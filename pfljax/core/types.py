@@ -175,6 +175,8 @@ class Algorithm(NamedTuple):
     personal: Callable[[Turn, Server, Client, ClientData], Personal] | None = None
     newcomer: Callable[[Turn, Server, ClientData], Personal] | None = None
     endpoints: Callable[[Server, Client], tuple[Params, Params]] | None = None
+    # What an evaluation keeps of each client beside its metrics, f32[] by name.
+    quantities: Callable[[Server, Client], dict[str, Array]] | None = None
     adaptation_steps: int = 0  # local steps that `personal` takes before an evaluation
     parts: tuple[str, ...] = ()  # of `Task.groups`: a run refuses a model without them
     linear: bool = False  # a run refuses a model that is not linear in its parameters

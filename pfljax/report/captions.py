@@ -13,6 +13,8 @@ CAPTIONS = {
     "accuracy_by_client": "The same accuracies client by client, from the worst to the "
     "best off; a line joins the two models of a client where clients are few.",
     "label_distribution": "Rows of each class that each client holds.",
+    "quantities_by_size": "What the method tells of each client at the last round, by "
+    "the client's training rows, with Spearman's rank correlation.",
     "lambda_curve": "Accuracy of the mixture (1 - λ) federated + λ local at the last "
     "round: mean over clients; the band spans the 10th to the 90th percentile of "
     "clients on test rows. The dotted line is the test mean with λ chosen by each "

@@ -12,6 +12,7 @@ from pfljax.report.figures import models_of
 from pfljax.report.html import Grid, Picture, counted, fixed, grid, percent
 from pfljax.report.key_figures import key_figures, model_text
 from pfljax.report.method_rows import MIXTURE_ROWS
+from pfljax.report.quantities import four_digits, quantities_of
 from pfljax.report.runs import Run, number
 
 STATISTICS = {  # field of a statistic over clients -> heading
@@ -25,7 +26,12 @@ STATISTICS = {  # field of a statistic over clients -> heading
 }
 JUDGED = ["Model", "Clients", "When", "Split", "Count"]
 CURVES = ("learning_curves", "lambda_curve")
-CLIENTS = ("accuracy_histogram", "accuracy_by_client", "label_distribution")
+CLIENTS = (
+    "accuracy_histogram",
+    "accuracy_by_client",
+    "label_distribution",
+    "quantities_by_size",
+)
 MOST_CLIENTS = 500  # with a row of their own
 BY_CLIENT = ("clients", "sizes", "class_histogram", "official", "official_names")
 ARRAYS = {  # name in per_client.npz -> heading
@@ -183,6 +189,8 @@ def _client_columns(run: Run) -> dict[str, Sequence[Any]]:
         # In float64: a float32 times 100 would be rounded once more.
         in_percent = 100 * last.astype(float)
         columns[f"Accuracy, {text} (%)"] = [fixed(value, 2) for value in in_percent]
+    for name, values in quantities_of(run).items():
+        columns[name] = [four_digits(value) for value in values]
     return columns
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pfljax.report import captions, comparison, figures, formats, sweeps
+from pfljax.report import captions, comparison, figures, formats, quantities, sweeps
 from pfljax.report.clients import CHOSEN, LAST
 from pfljax.report.columns import Table
 from pfljax.report.groups import Group, group_runs
@@ -29,6 +29,7 @@ DRAW: dict[str, "Callable[[Run], Figure | None]"] = {
     "accuracy_by_client": figures.accuracy_by_client,
     "label_distribution": figures.label_distribution,
     "lambda_curve": figures.lambda_curve,
+    "quantities_by_size": quantities.quantities_by_size,
 }
 
 

@@ -1,7 +1,6 @@
 """One evaluation of a run: every view, split and group of clients, and the summary."""
 
 import functools
-from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -12,12 +11,14 @@ from pfljax import engine
 from pfljax.core.keys import derive
 from pfljax.core.types import ClientData, RunState
 from pfljax.data import Federation
-from pfljax.engine import mesh, placement
+from pfljax.engine import placement
 from pfljax.evaluation import metrics, records, uncertainty
+from pfljax.evaluation.quantities import PREFIX
 from pfljax.evaluation.uncertainty import Foreign
 from pfljax.evaluation.views import View
 from pfljax.runs.settings import Experiment
 from pfljax.simulate import detection
+from pfljax.simulate.blocks import States, Values, by_architecture, in_blocks
 from pfljax.simulate.simulation import Architecture, Simulation, architecture_of
 
 SPLITS = ("test", "validation")
@@ -32,9 +33,6 @@ BY_CLIENT = {  # arrays of per_client.npz without an axis of evaluations
 }
 
 Record = dict[str, Any]
-Values = dict[str, np.ndarray]
-Part = ClientData | Foreign  # by client, but for the pool of `examples`
-States = Callable[[np.ndarray], Any]  # ids -> their stacked states, padding behind
 
 
 def due(experiment: Experiment, round_: int) -> bool:
@@ -62,6 +60,7 @@ def assess(
     judges = sim.architectures[0].judges
     views = [view for view in judges if view != "trained" or sim.trained]
     lines, values = _judge(sim, views, state, federation, states, ids, groups)
+    values |= _quantities(sim, state, states, ids)
     values["round"] = np.asarray(state.round)
     if unseen is None:
         return lines, values
@@ -126,6 +125,21 @@ def _judge(
     return lines, values
 
 
+def _quantities(
+    sim: Simulation, state: RunState, states: States, ids: np.ndarray
+) -> Values:
+    """What the method tells of each client, by "client/NAME"; of most none."""
+    if sim.architectures[0].quantities is None:
+        return {}
+
+    def of_architecture(architecture: Architecture, *whose: Any) -> Values:
+        assert architecture.quantities is not None
+        return in_blocks(architecture.quantities, state, sim, states, *whose)
+
+    values = by_architecture(sim, of_architecture, ids, ())
+    return {f"{PREFIX}{name}": array for name, array in values.items()}
+
+
 def splits_of(federation: Federation) -> list[str]:
     """The splits, of test and validation, in which somebody has rows."""
     splits = []
@@ -134,69 +148,6 @@ def splits_of(federation: Federation) -> list[str]:
         if sizes.any():
             splits.append(split)
     return splits
-
-
-def by_architecture(
-    sim: Simulation,
-    judge: Callable[..., Values],
-    ids: np.ndarray,
-    parts: tuple[Part, ...],
-) -> Values:
-    """judge(architecture, ids, parts) of the clients of each; values in their order."""
-    groups = sim.setting.groups
-    if groups is None:
-        return judge(sim.architectures[0], ids, parts)
-    number = groups.of(ids)
-    values: Values = {}
-    for group, architecture in enumerate(sim.architectures):
-        (which,) = np.nonzero(number == group)
-        if not len(which):  # none of few newcomers
-            continue
-        theirs = tuple(_rows_of(part, which) for part in parts)
-        for name, array in judge(architecture, ids[which], theirs).items():
-            if name not in values:
-                values[name] = np.empty((len(ids), *array.shape[1:]), array.dtype)
-            values[name][which] = array
-    return values
-
-
-def _rows_of(part: Part, which: np.ndarray) -> Part:
-    """The rows of some of the clients, or the classes that they hold."""
-    if isinstance(part, Foreign):
-        return part._replace(held=part.held[which])
-    offset = np.asarray(part.offset)[which]
-    size = np.asarray(part.size)[which]
-    return part._replace(offset=offset, size=size)
-
-
-def in_blocks(
-    judge: Callable[..., Any],
-    state: RunState,
-    sim: Simulation,
-    states: States,
-    ids: np.ndarray,
-    parts: tuple[Part, ...],
-) -> Values:
-    """judge(state, clients, ids, *parts), block by block if there are many clients."""
-    ids = ids.astype(np.int32)  # as JAX has them: it would compile the conversion
-    if len(ids) <= sim.block:
-        judged = judge(state, states(ids), ids, *parts)
-        return jax.device_get(judged)
-    by_client: Values = {}
-    grid = sim.setting.mesh
-    devices = grid.size if grid and grid.homes else 1
-    for block in mesh.blocks(devices, len(ids), sim.block):
-        # Nobody is taken for the last one; of another device's rows it reads its own.
-        existing = np.minimum(block, len(ids) - 1)
-        block_parts = [_rows_of(part, existing) for part in parts]
-        block_ids = ids[existing]
-        judged = judge(state, states(block_ids), block_ids, *block_parts)
-        real = block < len(ids)
-        for name, values in jax.device_get(judged).items():
-            if name not in by_client:
-                by_client[name] = np.empty((len(ids), *values.shape[1:]), values.dtype)
-            by_client[name][block[real]] = values[real]
-    return by_client
 
 
 def _by_span(

@@ -4,7 +4,7 @@ An evaluation would take logits of any shape: `argmax` and the labels broadcast.
 """
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -68,6 +68,8 @@ def _judge(
         if algorithm.newcomer is not None:
             newcomer = algorithm.newcomer(turn, server, data)
             _check_newcomer(name, model, newcomer)
+    if algorithm.quantities is not None:
+        _check_quantities(name, algorithm.quantities(server, client))
 
 
 def _shapes_of_batch(batch_size: int, input_shape: tuple[int, ...]) -> Any:
@@ -117,3 +119,24 @@ def _check_newcomer(name: str, personal: Any, newcomer: Any) -> None:
             f"`newcomer` of the method {name!r} returned another model than "
             f"`personal`: {change}; mend {algorithms.file_of(name)}"
         )
+
+
+def _check_quantities(name: str, quantities: Any) -> None:
+    """Refuses what no table of clients can show."""
+    came = f"a {type(quantities).__name__}"
+    if isinstance(quantities, Mapping):
+        wrong = [key for key, value in quantities.items() if not _is_real(key, value)]
+        if not wrong:
+            return
+        value = jnp.asarray(quantities[wrong[0]])
+        came = f"{wrong[0]!r}: {value.dtype}{list(value.shape)}"
+    raise ValueError(
+        f"`quantities` of the method {name!r} returned {came}; expected a dict of one "
+        f"real number of the client by name; mend {algorithms.file_of(name)}"
+    )
+
+
+def _is_real(key: Any, value: Any) -> bool:
+    """Whether it is a real number by a name."""
+    is_real = jnp.shape(value) == () and not jnp.iscomplexobj(value)
+    return isinstance(key, str) and is_real

@@ -34,12 +34,13 @@ PARAMETERS = {
     "personal": ("turn", "server", "client", "data"),
     "newcomer": ("turn", "server", "data"),
     "endpoints": ("server", "client"),
+    "quantities": ("server", "client"),
 }
 COUNTS = {  # what a function returns as a tuple
     "train": ("client", "upload", "metrics"),
     "endpoints": ("params", "params"),
 }
-OPTIONAL = ("server_model", "personal", "newcomer", "endpoints")
+OPTIONAL = ("server_model", "personal", "newcomer", "endpoints", "quantities")
 # What Python and JAX raise of values of other types and shapes.
 MISFITS = (TypeError, AttributeError, LookupError, AssertionError, ArithmeticError)
 LIBRARY = Path(pfljax.__file__).parent

@@ -15,6 +15,7 @@ from pfljax.data import Federation
 from pfljax.engine import Setting, mesh, placement
 from pfljax.engine.paging import programs as paging
 from pfljax.engine.state import stacks_of
+from pfljax.evaluation.quantities import quantities_of_clients
 from pfljax.evaluation.views import views_of
 from pfljax.runs.settings import Experiment
 from pfljax.runtime import devices
@@ -34,6 +35,7 @@ class Architecture(NamedTuple):
     task: Task
     judges: dict[str, Callable[..., Any]]  # by view
     path: Callable[..., Any] | None  # evaluation.programs.judge_path
+    quantities: Callable[..., Any] | None  # evaluation.quantities_of_clients
 
 
 class Simulation(NamedTuple):
@@ -149,6 +151,7 @@ def make_architecture(
         task=task,
         judges={view: make_judge(setting, task, view, block) for view in views},
         path=make_path(setting, task, block) if has_path else None,
+        quantities=quantities_of_clients(setting, block),
     )
 
 

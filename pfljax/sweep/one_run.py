@@ -13,11 +13,14 @@ from pfljax.engine import Setting
 from pfljax.engine.rounds import rounds
 from pfljax.engine.state import parted, stacks_of
 from pfljax.evaluation import programs, records
+from pfljax.evaluation.quantities import quantities_of_clients
 from pfljax.evaluation.views import View, views_of
 from pfljax.runs.settings import Experiment
 from pfljax.simulate import components
 from pfljax.simulate.components import Shape
 from pfljax.sweep.pool import Data, Rows
+
+ByName = dict[str, Array]
 
 
 class Inputs(NamedTuple):
@@ -35,6 +38,7 @@ class Outcome(NamedTuple):
 
     loss: Any  # f32[rounds], of training
     metrics: dict[str, Any]  # "personal/test/accuracy", ...: f32[T, C]
+    quantities: dict[str, Any]  # of the method, as "tau" of pFedVEM: f32[T, C]
     # "test/accuracy", ...: f32[C, 11]; "test/ensemble/accuracy", ...: f32[C]; at last
     path: dict[str, Any]
 
@@ -57,21 +61,23 @@ def one_run(
 
     def block(
         state: RunState, count: Array
-    ) -> tuple[RunState, tuple[Array, dict[str, Array]]]:
+    ) -> tuple[RunState, tuple[Array, ByName, ByName]]:
         # The last block may be shorter: `count` of its `every` rounds are run.
         state, history = rounds(setting, state, clients.train, count, every)
         metrics = judged(setting, task, state, clients)
-        return state, (history["loss"], metrics)
+        quantities = measured(setting, task, state)
+        return state, (history["loss"], metrics, quantities)
 
     key = jax.random.key(inputs.seed)
     first = engine.init(setting, task, shape.num_clients, key)
     ends = [0, *evaluations(experiment)]
     counts = jnp.diff(jnp.asarray(ends))
-    state, (loss, metrics) = jax.lax.scan(block, first, counts)
+    state, (loss, metrics, quantities) = jax.lax.scan(block, first, counts)
     return Outcome(
         # Blocks are padded to `every` rounds; only the last one is not full.
         loss=loss.ravel()[:num_rounds],
         metrics=metrics,
+        quantities=quantities,
         path=along_path(setting, task, state, clients),
     )
 
@@ -110,27 +116,25 @@ def setting_of(
     return setting._replace(selection=drawn)
 
 
-def judged(
-    setting: Setting, task: Task, state: RunState, clients: Clients
-) -> dict[str, Array]:
+def judged(setting: Setting, task: Task, state: RunState, clients: Clients) -> ByName:
     """Metrics f32[C] by "model/split/metric"; the server's once a set of rows."""
     algorithm = setting.algorithm
     train = clients.train
 
-    def of_server(rows: Rows) -> dict[str, Array]:
+    def of_server(rows: Rows) -> ByName:
         judge = programs.judge_server(setting, task)
         unique = ClientData(train.examples, *rows.unique)
         metrics = judge(state.server, unique)
         return tree.take(metrics, rows.span_of_client)
 
-    def of_view(view: str, split: str) -> dict[str, Array]:
+    def of_view(view: str, split: str) -> ByName:
         rows = clients.judged[split]
         # The server's model is one for all: clients that share rows share its metrics.
         if view == "server":
             return of_server(rows)
         each = ClientData(train.examples, *rows.spans)
 
-        def of_stack(alone: Setting, stack: Any, ids: Array) -> dict[str, Array]:
+        def of_stack(alone: Setting, stack: Any, ids: Array) -> ByName:
             judge = programs.judge(alone, View(view), _block(setting))
             return judge(state, stack, ids, _of(train, ids), _of(each, ids))
 
@@ -141,19 +145,29 @@ def judged(
     return records.by_client(algorithm, of_view, views, splits)
 
 
+def measured(setting: Setting, task: Task, state: RunState) -> ByName:
+    """What the method tells of each client, f32[C] by name; of most none."""
+
+    def of_stack(alone: Setting, stack: Any, ids: Array) -> ByName:
+        quantities = quantities_of_clients(alone, _block(setting))
+        return quantities(state, stack, ids) if quantities else {}
+
+    return by_stack(setting, task, state, of_stack)
+
+
 def along_path(
     setting: Setting, task: Task, state: RunState, clients: Clients
-) -> dict[str, Array]:
+) -> ByName:
     """Metrics between the endpoints, if there are any, as `records.along_path`."""
     if setting.algorithm.endpoints is None:
         return {}
     pool = clients.train.examples
 
-    def of_split(split: str) -> dict[str, Array]:
+    def of_split(split: str) -> ByName:
         spans = clients.judged[split].spans
         rows = ClientData(pool, *spans)
 
-        def of_stack(alone: Setting, stack: Any, ids: Array) -> dict[str, Array]:
+        def of_stack(alone: Setting, stack: Any, ids: Array) -> ByName:
             judge = programs.judge_path(alone, _block(setting))
             return judge(state, stack, ids, _of(rows, ids))
 
@@ -166,12 +180,12 @@ def by_stack(
     setting: Setting,
     task: Task,
     state: RunState,
-    judge: Callable[..., dict[str, Array]],
-) -> dict[str, Array]:
+    judge: Callable[..., ByName],
+) -> ByName:
     """judge(setting, states, ids) of the clients of each architecture, by client."""
     num_clients = state.participations.shape[0]
     stacks = stacks_of(setting, task, num_clients)
-    values: dict[str, Array] = {}
+    values: ByName = {}
     for stack, states in zip(stacks, parted(setting, state.clients), strict=True):
         alone = setting._replace(algorithm=stack.algorithm, groups=None)
         ids = jnp.asarray(stack.ids)

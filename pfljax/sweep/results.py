@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple, TextIO
 
 import numpy as np
@@ -29,6 +30,8 @@ class Result(NamedTuple):
     # "test/accuracy", ...: f32[C, 11]; "test/ensemble/accuracy", ...: f32[C]; at last
     path: dict[str, np.ndarray]
     size: dict[str, np.ndarray]  # rows of "test", ...: i32[C]
+    # What the method tells of each client, as "tau" of pFedVEM: f32[T, C].
+    quantities: Mapping[str, np.ndarray] = MappingProxyType({})
 
 
 @dataclass(frozen=True)

@@ -224,6 +224,7 @@ def _run(
                 metrics=outcome.metrics,
                 path=outcome.path,
                 size=_sizes(data, federations[run]),
+                quantities=outcome.quantities,
             )
             yield members[run], result
 

@@ -13,7 +13,8 @@ from pfljax.runs.folder import FolderError
 from pfljax.runtime import files
 from pfljax.sweep.results import Result
 
-BY_NAME = ("metrics", "path", "size")  # the fields of Result that are dicts
+# The fields of Result that are dicts.
+BY_NAME = ("metrics", "path", "size", "quantities")
 POINT = "point"  # the array that says whose they are, in JSON
 
 

@@ -10,8 +10,10 @@ from checkout import EXPERIMENTS
 
 @pytest.fixture
 def study(monkeypatch):
-    """A function that imports a module of one of these studies."""
-    folders = [EXPERIMENTS / name for name in ("relations", "heterogeneous", "fedakt")]
+    """A function that imports a module of these studies."""
+    names = ("relations", "heterogeneous", "fedakt", "pfedvem_cvpr23")
+    folders = [EXPERIMENTS / name for name in names]
+    monkeypatch.setenv("PFLJAX_METHODS", "")  # put back: a study names its own
     monkeypatch.syspath_prepend(EXPERIMENTS)
     for folder in folders:
         monkeypatch.syspath_prepend(folder)

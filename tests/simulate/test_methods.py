@@ -127,6 +127,7 @@ def test_factories(folder, source, expected):
         ("train", None, "return 3", "is 3, of type int; expected (client, upload, me"),
         ("train", None, "return client, 0, 1", "metrics of .* is 1, of type int"),
         ("endpoints", None, "return server", "expected (params, params)"),
+        ("quantities", None, "return {}[client]", "mym.py:5: "),
         ("predict", None, "return 'x'", "a leaf of what .* returned is 'x', of type s"),
     ],
 )  # fmt: skip

@@ -10,7 +10,8 @@ n_k E_q[f_k] + KL(q || N(w, rho^2));  then local training of theta, down E_q[f_k
 fixed. Expectations are means over draws of the head. The server takes
 w <- sum_k tau_k mu_k / sum_k tau_k  and  theta <- sum_k n_k theta_k / sum_k n_k.
 Client k is judged by the newest theta under q_k, or by (theta, w) before it ever took
-part. tau, sum sigma^2 / d and |mu - w|^2 / d are metrics of training.
+part. tau, sum sigma^2 / d and |mu - w|^2 / d are metrics of training, and at every
+evaluation quantities of each client.
 
 Differs from the authors' code: there all clients train in every round, and the heads
 begin at N(0, 1). Here the cohort trains, and all heads begin at the model's own.
@@ -58,7 +59,6 @@ def pfedvem(
     of its head.
     """
     in_head = tree.labelled(task.groups, "head")
-    train_head = head_training(task, local, samples, head_lr, head_steps)
 
     def init_client(params, client_id, key):
         head, _ = tree.split(params, in_head)
@@ -86,19 +86,22 @@ def pfedvem(
 
     return fedavg(task, local)._replace(
         init_client=init_client,
-        train=training(task, local, samples, train_head),
+        train=training(task, local, samples, head_lr, head_steps),
         aggregate=aggregate,
         personal=lambda turn, server, q, data: judged(turn, server, q),
         newcomer=newcomer,
+        # As the client would send them in the next round.
+        quantities=lambda server, q: confidence(q, tree.split(server, in_head)[0]),
         predict=gaussian.predicting(task.predict),
         origin=origin,
         parts=("body", "head"),
     )
 
 
-def training(task, local, samples, train_head):
-    """The `train` of pFedVEM."""
+def training(task, local, samples, rate, steps):
+    """The `train` of pFedVEM; `rate` and `steps` are those of the head."""
     in_head = tree.labelled(task.groups, "head")
+    train_head = head_training(task, local, samples, rate, steps)
 
     def train(turn, server, q, data):
         w, body = tree.split(server, in_head)

@@ -13,7 +13,7 @@ from pfljax.landscape.barriers import barrier, flat_range, midpoint
 from pfljax.landscape.lines import Between, Line, between, line
 from pfljax.landscape.of_runs.models import Finished, by_client
 from pfljax.runs import claims, folder
-from pfljax.simulate import architectures, evaluation
+from pfljax.simulate import architectures, blocks
 from pfljax.simulate.components import chosen_model
 
 TABLE = ("accuracy", "loss")
@@ -104,7 +104,7 @@ def _between_endpoints(run: Finished, t: np.ndarray) -> dict[str, np.ndarray]:
         )
 
     rows = (run.federation.test,)
-    return evaluation.in_blocks(
+    return blocks.in_blocks(
         judge,
         run.state,
         run.sim,

@@ -1,0 +1,60 @@
+"""pFedVEM under label skew and disparity of size: Fashion-MNIST, CIFAR-10 (CVPR 2023).
+
+    pfljax prepare fashion_mnist; pfljax prepare cifar10
+    python experiments/pfedvem_cvpr23/table1.py --scale small
+    python experiments/pfedvem_cvpr23/table1.py --scale paper
+
+50, 100 or 200 clients have half of the classes each, and as many rows of them as chance
+cuts. "pFedVEM by rows" weighs the heads by rows in place of confidences.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+
+from vem import (
+    CIFAR10,
+    CLIENTS,
+    FASHION,
+    METHODS,
+    RESULTS,
+    UNVERIFIED,
+    best_round,
+    experiment_of,
+    skewed,
+)
+
+WEIGHED = ("pFedVEM", "pFedVEM by rows")
+
+
+def cells(small: bool, rounds: int | None) -> list[best_round.Cell]:
+    """What is to run: each method on both data sets, by the number of clients."""
+    made = []
+    for problem in (FASHION, CIFAR10):
+        for clients in CLIENTS:
+            column = f"{problem.dataset}, {clients} clients"
+            federation = partial(skewed, problem, clients, small)
+            for label in METHODS:
+                experiment = experiment_of(problem, label, clients, small)
+                if rounds:
+                    experiment = experiment.replace(rounds=rounds)
+                made.append(best_round.Cell(column, label, experiment, federation))
+    return made
+
+
+def note(column: str, rows: Sequence[best_round.Row]) -> str:
+    """What confidences gain over rows as weights, and what is known of the paper's."""
+    last = {row.method: row.final_acc_mean for row in rows if row.column == column}
+    texts = []
+    if set(WEIGHED) <= set(last):
+        confident, by_rows = (last[method] for method in WEIGHED)
+        texts.append(
+            f"By confidence over by rows, last round: {confident - by_rows:+.2f}."
+        )
+    known = UNVERIFIED[column.partition(",")[0]]
+    numbers = ", ".join(f"{method} {number}" for method, number in known.items())
+    texts.append(f"Unverified, of no stated number of clients: {numbers}.")
+    return " ".join(texts)
+
+
+if __name__ == "__main__":
+    best_round.command(__doc__, "pfedvem_table1", cells, note, RESULTS)

@@ -1,0 +1,158 @@
+"""A wrong option of a method is one line that names it, before anything runs.
+
+Of posteriors, relations, interpolation and meta-learning.
+"""
+
+import pytest
+
+from pfljax import Experiment
+from pfljax.simulate import loop
+from pfljax.simulate import run as experiment
+from pfljax.sweep import sweep
+
+NAN, INF = float("nan"), float("inf")
+NOT_NEGATIVE = "a finite number >= 0"
+POSITIVE = "a finite number > 0"
+SHARE = "a number from 0 to 1"
+PROPER = "a number > 0 and below 1"
+AT_LEAST_ONE = "at least 1"
+
+# Method, option, values out of its range, and what is expected in their place.
+RANGES = [
+    # posteriors
+    ("pfedvem", "scale", [0.0, -1.0, NAN, INF], POSITIVE),
+    ("pfedvem", "head_lr", [-1e-3, NAN], NOT_NEGATIVE),
+    ("pfedvem", "head_steps", [-1], "at least 0"),
+    ("pfedvem", "samples", [0], AT_LEAST_ONE),
+    ("pfedvem", "draws", [-1], "at least 0"),
+    ("pfedbayes", "zeta", [-1.0], NOT_NEGATIVE),
+    ("pfedbayes", "scale", [0.0, -0.1, 1e-60], POSITIVE),
+    ("pfedbayes", "posterior_lr", [-1e-3], NOT_NEGATIVE),
+    ("pfedbayes", "samples", [0], AT_LEAST_ONE),
+    ("virtual", "kl_weight", [-1e-2], NOT_NEGATIVE),
+    ("virtual", "damping", [-0.1, 1.5, NAN], SHARE),
+    ("virtual", "posterior_lr", [INF], NOT_NEGATIVE),
+    ("virtual", "draws", [-3], "at least 0"),
+    # relations
+    ("fedamp", "alpha", [0.0, -1.0], POSITIVE),
+    ("fedamp", "sigma", [0.0, -1.0, NAN], POSITIVE),
+    ("fedamp", "lam", [-1.0], NOT_NEGATIVE),
+    ("heurfedamp", "sigma", [-25.0], NOT_NEGATIVE),
+    ("heurfedamp", "own_weight", [1.5, -0.1], SHARE),
+    ("heurfedamp", "pull", [-1e-4], NOT_NEGATIVE),
+    ("fedcurv", "lam", [-1.0], NOT_NEGATIVE),
+    ("fedem", "components", [0, -3], AT_LEAST_ONE),
+    ("fedem", "newcomer_steps", [-1], "at least 0"),
+    ("fedfomo", "candidates", [0], AT_LEAST_ONE),
+    ("fedfomo", "explore", [1.5], SHARE),
+    # Without held-out rows it could judge nobody; with those alone it could not train.
+    ("fedfomo", "holdout", [0.0, 1.0, -0.2], PROPER),
+    ("apple", "weight_lr", [-0.01], NOT_NEGATIVE),
+    ("apple", "mu", [-0.1, INF], NOT_NEGATIVE),
+    ("apple", "span", [1.2], SHARE),
+    ("fedala", "layers", [0], AT_LEAST_ONE),
+    ("fedala", "weight_lr", [-1.0], NOT_NEGATIVE),
+    ("fedala", "share", [1.8], SHARE),
+    ("fedala", "threshold", [-0.1], NOT_NEGATIVE),
+    ("fedala", "most_passes", [0], AT_LEAST_ONE),
+    # interpolation
+    ("l2gd", "lam", [-1.0], NOT_NEGATIVE),
+    ("l2gd", "p", [0.0, 1.0, NAN], PROPER),
+    ("mapper", "lowest", [-0.1], SHARE),
+    ("mapper", "highest", [1.1], SHARE),
+    ("mapper", "shares", [0], AT_LEAST_ONE),
+    ("mapper", "global_steps", [-1], "at least 0, or None"),
+    ("mapper", "finetune", [-1], "at least 0"),
+    ("hypcluster", "clusters", [0], AT_LEAST_ONE),
+    ("hypcluster", "server_lr", [0.0, -1.0], POSITIVE),
+    # meta-learning
+    ("fedmeta", "inner_lr", [-0.1, NAN], NOT_NEGATIVE),
+    ("fedmeta", "inner_steps", [0], AT_LEAST_ONE),
+    ("fedmeta", "support", [0.0, 1.0], PROPER),
+    ("aruba", "zeta", [0.0, -1.0], POSITIVE),
+    ("aruba", "power", [-1.0], NOT_NEGATIVE),
+    ("aruba", "finetune", [-1], "at least 0"),
+    ("reptile", "server_lr", [0.0, INF], POSITIVE),
+    ("reptile", "finetune", [-1], "at least 0"),
+]
+
+# Method, options, other settings, and what the message tells.
+OTHERS = {
+    "vem-no-body": ("pfedvem", {}, {"model": "logistic"}, "no parameters in its body;"),
+    "vem-type": ("pfedvem", {"scale": "x"}, {}, "scale is 'x'; expected float"),
+    "vem-tau": ("pfedvem", {"tau": 1.0}, {}, "unknown parameter 'tau'; known: draws, "),
+    "bayes-sigma": ("pfedbayes", {"sigma": 1.0}, {}, "unknown parameter 'sigma'; kno"),
+    "virtual-private": ("virtual", {"private": 1}, {}, "private is 1; expected bool"),
+    "em-half": ("fedem", {"components": 2.5}, {}, "components is 2.5; expected int"),
+    "amp-start": ("fedamp", {"start": "x"}, {}, "start is 'x'; expected .*'cloud'"),
+    "heur-start": ("heurfedamp", {"start": "x"}, {}, "'x'; expected .*'cloud'"),
+    "curv-diagonal": ("fedcurv", {"diagonal": "x"}, {}, r"expected 'rows' \| 'batche"),
+    "ala-layers": ("fedala", {"layers": 9}, {}, "layers is 9; .* at most 2, the modul"),
+    "l2gd-pull": (
+        "l2gd", {"lam": 50.0}, {"lr": 0.1}, "is 20; expected at most 1; choose a smal",
+    ),
+    "mapper-order": (
+        "mapper", {"lowest": 0.8}, {}, "lowest is 0.8, above highest, 0.75; choose",
+    ),
+    "clusters-many": (
+        "hypcluster", {"clusters": 21}, {}, "clusters is 21, .* 20 clients; choose clu",
+    ),
+    "cluster-optimizer": (
+        "hypcluster", {"server_optimizer": "adamm"}, {}, "unknown optimizer 'adamm'; ",
+    ),
+    "reptile-optimizer": (
+        "reptile", {"server_optimizer": "adam:b1=2"}, {}, "b1 is 2; expected a number",
+    ),
+}  # fmt: skip
+
+
+@pytest.fixture
+def idle(monkeypatch):
+    """Fails the test where a run gets as far as its first compiled function."""
+
+    def reached(run):
+        raise AssertionError("the mistake was not found before the run began")
+
+    monkeypatch.setattr(loop, "_restore", reached)
+
+
+def check_refused(tmp_path, algorithm, hyper, settings, message):
+    """The run is refused in one line that has the message, and leaves no trace."""
+    out = tmp_path / "run"
+    job = Experiment(algorithm, hyper=hyper, out=str(out), **settings)
+    with pytest.raises(ValueError, match=message) as error:
+        experiment.run(job)
+    assert "\n" not in str(error.value)
+    assert len(str(error.value)) < 400
+    assert not (out / "config.json").exists()
+
+
+@pytest.mark.usefixtures("idle")
+@pytest.mark.parametrize(("algorithm", "option", "values", "expected"), RANGES)
+def test_numbers_out_of_range(tmp_path, algorithm, option, values, expected):
+    for value in values:
+        message = f"{option} is {value}; expected {expected}"
+        check_refused(tmp_path, algorithm, {option: value}, {}, message)
+
+
+@pytest.mark.usefixtures("idle")
+@pytest.mark.parametrize("name", OTHERS)
+def test_what_does_not_fit(tmp_path, name):
+    check_refused(tmp_path, *OTHERS[name])
+
+
+def test_fedfomo_needs_no_validation_rows(tmp_path, monkeypatch):
+    """It holds out training rows of its own."""
+
+    def reached(run):
+        raise InterruptedError
+
+    monkeypatch.setattr(loop, "_restore", reached)
+    job = Experiment("fedfomo", validation=0.0, out=str(tmp_path / "run"))
+    with pytest.raises(InterruptedError):
+        experiment.run(job)
+
+
+def test_a_sweep_refuses_a_negative_variance_as_a_run_does():
+    with pytest.raises(ValueError, match=r"scale is -1\.0; expected a finite number"):
+        sweep(Experiment("pfedvem"), {"scale": [1.0, -1.0]})
