@@ -61,7 +61,7 @@ def scatter(axes: "Axes", x: Any, values: Any, colour: str = PALETTE[0]) -> None
 def correlated(x: Any, values: Any) -> str:
     """Spearman's rank correlation in words; nothing where one of both is constant."""
     correlation = rank_correlation(x, values)
-    return "" if np.isnan(correlation) else f", rank correlation {correlation:.2f}"
+    return "" if np.isnan(correlation) else f"\nrank correlation {correlation:.2f}"
 
 
 def rank_correlation(x: Any, values: Any) -> float:

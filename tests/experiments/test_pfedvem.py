@@ -131,7 +131,7 @@ def test_the_figure_has_a_panel_a_difference(study):
         for name in ("size", "skew")
     ]
     first, second = confidence.figure(told).axes
-    assert first.get_title() == "size, rank correlation 1.00"
+    assert first.get_title() == "size\nrank correlation 1.00"
     assert (first.get_xlabel(), second.get_xlabel()) == (
         "training rows", "classes of a client",
     )  # fmt: skip

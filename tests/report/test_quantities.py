@@ -34,7 +34,7 @@ def test_a_dot_a_client_and_the_rank_correlation(run):
     size = run.per_client["train_size"]
     np.testing.assert_array_equal(dots.get_xdata(), size)
     np.testing.assert_allclose(dots.get_ydata(), size**2 / 1000, rtol=1e-5)
-    assert axes.get_title() == "tau, rank correlation 1.00"
+    assert axes.get_title() == "tau\nrank correlation 1.00"
     assert axes.get_xlabel() == "training rows"
 
 
