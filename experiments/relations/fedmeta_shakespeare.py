@@ -146,9 +146,9 @@ def main(
     seeds: script.Seeds = (0, 1),
     rounds: script.Rounds = None,
     out: Annotated[str | None, arg(help="Runs; else a folder of runs/.")] = None,
-    place: Annotated[str, arg(help="Tables and figures; else beside this.")] = str(
-        HERE
-    ),
+    results: Annotated[
+        str, arg(help="Folder of results/ and figures/; else this one.")
+    ] = str(HERE),
 ) -> list[Row]:
     """FedMeta on Shakespeare's roles: new clients, before and after they adapt."""
     use_compile_cache()
@@ -162,7 +162,11 @@ def main(
         runs = finished(experiment, seeds, folder / label.replace(", ", "-"))
         rows.append(row_of(label, runs))
     write(
-        f"fedmeta_shakespeare_{scale}", rows, markdown(rows), figure(rows), Path(place)
+        f"fedmeta_shakespeare_{scale}",
+        rows,
+        markdown(rows),
+        figure(rows),
+        Path(results),
     )
     return rows
 

@@ -175,12 +175,12 @@ def figure(rows: list[Row]) -> Any:
 def main(
     scale: Literal["small", "paper"] = "small",
     seeds: script.Seeds = (0, 1, 2),
-    lambdas: Annotated[tuple[float, ...], arg(help="A row of each.")] = LAMBDAS,
+    lambdas: script.Numbers = LAMBDAS,
     rounds: script.Rounds = None,
     out: Annotated[str | None, arg(help="Runs; else a folder of runs/.")] = None,
-    place: Annotated[str, arg(help="Tables and figures; else beside this.")] = str(
-        HERE
-    ),
+    results: Annotated[
+        str, arg(help="Folder of results/ and figures/; else this one.")
+    ] = str(HERE),
 ) -> list[Row]:
     """L2GD over lambda: what is sent, against how personal the models are."""
     use_compile_cache()
@@ -197,7 +197,7 @@ def main(
         experiment = base.replace(algorithm=method, hyper=hyper)
         runs = finished(experiment, seeds, folder / f"{method}-{lam:g}")
         rows.append(row_of(method, lam, p, runs))
-    write(f"l2gd_lambda_{scale}", rows, markdown(rows), figure(rows), Path(place))
+    write(f"l2gd_lambda_{scale}", rows, markdown(rows), figure(rows), Path(results))
     return rows
 
 

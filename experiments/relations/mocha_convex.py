@@ -99,9 +99,19 @@ class Way(NamedTuple):
     pooled: bool = False  # all rows are those of one client, split anew
 
 
+def stored_in(folder: Path, name: str) -> dict[str, np.ndarray]:
+    """The arrays of a file there."""
+    if not (folder / name).is_file():
+        raise ValueError(
+            f"--raw is {folder}, which has no {name}; expected the folder of "
+            "uci_har.npz and landmine.npz"
+        )
+    return dict(np.load(folder / name))
+
+
 def activity(folder: Path) -> Arrays:
     """Sitting or not, of 30 persons."""
-    stored = np.load(folder / "uci_har.npz")
+    stored = stored_in(folder, "uci_har.npz")
     windows = stored["seg"][stored["halves"]].reshape(len(stored["y"]), 128, 9)
     sitting = np.flatnonzero(stored["class_names"] == "SITTING")[0]
     return of_rows(features(windows), stored["y"] == sitting, stored["user"])
@@ -109,7 +119,7 @@ def activity(folder: Path) -> Arrays:
 
 def landmine(folder: Path, balanced: bool = False) -> Arrays:
     """A mine or not, in 29 fields; `balanced` has as many rows without one in each."""
-    stored = np.load(folder / "landmine.npz")
+    stored = stored_in(folder, "landmine.npz")
     x, y, task = stored["x"], stored["y"], stored["task"]
     if balanced:
         kept = np.sort(

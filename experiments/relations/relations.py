@@ -229,9 +229,9 @@ def main(
     seeds: script.Seeds = (0, 1, 2),
     rounds: script.Rounds = None,
     out: Annotated[str | None, arg(help="Runs; else a folder of runs/.")] = None,
-    place: Annotated[str, arg(help="Tables and figures; else beside this.")] = str(
-        HERE
-    ),
+    results: Annotated[
+        str, arg(help="Folder of results/ and figures/; else this one.")
+    ] = str(HERE),
 ) -> list[Row]:
     """Learnt relations of clients against clusters that are known."""
     use_compile_cache()
@@ -252,7 +252,7 @@ def main(
         if case.matrix:
             matrices[label] = case.matrix(runs[0].state.server)
     drawn = figure(matrices, rows)
-    write(f"relations_{scale}", rows, markdown(rows), drawn, Path(place))
+    write(f"relations_{scale}", rows, markdown(rows), drawn, Path(results))
     return rows
 
 

@@ -39,4 +39,28 @@ AT_LEAST_ONE: PrimitiveConstructorSpec = PrimitiveConstructorSpec(
 )
 Positive = Annotated[int, AT_LEAST_ONE]
 Rounds = Annotated[int | None, AT_LEAST_ONE, arg(help="In place of the scale's.")]
-Seeds = Annotated[tuple[int, ...], arg(help="A run of each.")]
+
+
+def several(of: Callable[[str], Any], metavar: str) -> PrimitiveConstructorSpec:
+    """An option of one number or more, none negative; `of` reads one."""
+
+    def read(texts: list[str]) -> tuple[Any, ...]:
+        values = tuple(map(of, texts))
+        if not values or not all(value >= 0 for value in values):
+            given = " ".join(texts) or "nothing"
+            raise ValueError(f"{given}; expected one or more, none below 0")
+        return values
+
+    return PrimitiveConstructorSpec(
+        nargs="*",
+        metavar=f"{metavar} [{metavar} ...]",
+        instance_from_str=read,
+        is_instance=lambda value: isinstance(value, tuple),
+        str_from_instance=lambda value: list(map(str, value)),
+    )
+
+
+SEEDS: PrimitiveConstructorSpec = several(int, "INT")
+Seeds = Annotated[tuple[int, ...], SEEDS, arg(help="A run of each.")]
+NUMBERS: PrimitiveConstructorSpec = several(float, "FLOAT")
+Numbers = Annotated[tuple[float, ...], NUMBERS, arg(help="A row of each.")]

@@ -94,7 +94,11 @@ def test_coins_of_l2gd_take_clients_half_of_the_way(study):
 def test_rounds_that_send_are_counted_by_the_coins(study, tmp_path):
     l2gd = study("l2gd_lambda")
     rows = l2gd.main(
-        seeds=(0, 1), lambdas=(1.0,), rounds=12, out=str(tmp_path), place=str(tmp_path)
+        seeds=(0, 1),
+        lambdas=(1.0,),
+        rounds=12,
+        out=str(tmp_path),
+        results=str(tmp_path),
     )
     local, swept, fedavg = rows
     assert local.sent == [0, 0]

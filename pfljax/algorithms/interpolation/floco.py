@@ -70,7 +70,8 @@ def floco(
 ) -> Algorithm:
     """Builds Floco, or Floco+ if there is a `lam`; of one vertex Floco is FedAvg.
 
-    `lam` = 0 is local training of a simplex; a large one ties it to the server's.
+    `lam` = 0 is local training of a simplex; a large one ties it to the server's. A run
+    of fewer than `tau` rounds finds no points: its clients are judged at the centre.
 
     Raises:
       ValueError: there are more vertices than clients, whose components they are.
