@@ -1,15 +1,16 @@
 """What the experiments of the pFedVEM paper share: clients, methods, tables.
 
 Zhu, Ma, Blaschko, CVPR 2023, https://arxiv.org/abs/2305.12557. Settings are those of
-the authors' configurations: a tenth of the clients trains in each of 100 rounds, SGD
-with momentum .9, five epochs of the body; the head takes full steps.
+the authors' configurations: 100 rounds, SGD with momentum .9, five epochs of the body;
+the head takes full steps. There all clients train in every round, and a tenth of them,
+drawn at random, are averaged.
 
 The paper's tables and its list of baselines could not be read: which problem stands in
 which table, and the methods beside it, are ours. What is known of its numbers are four
 accuracies of a third party's index, unverified, which says no number of clients.
 
-Differs: groups of clients (10 % of them) are drawn without replacement, of one size;
-clients that are not drawn do not train; all heads begin at the model's own. Rows of
+Differs: a tenth of the clients is drawn without replacement, and the others do not
+train; all heads begin at the model's own. Rows of
 CIFAR-100 are the first 20,000 + 5,000. The models are the library's small CNNs, not the
 paper's.
 

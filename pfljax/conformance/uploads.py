@@ -26,8 +26,10 @@ def channels_fit(played: Played) -> None:
     chex.assert_equal(uploads, [each_round * count for count in range(ROUNDS + 1)])
     # All that pfljax has, by shapes: they compute with every leaf of an upload.
     factories = list(CHANNELS.values())
-    sent = exchanges_of(played.setting.algorithm, played.task, CLIENTS, (3,))
-    if any(origins.absent(exchange.origin, exchange.upload) for exchange in sent):
+    algorithm = played.setting.algorithm
+    sent = exchanges_of(algorithm, played.task, CLIENTS, (3,))
+    mixed = any(origins.absent(exchange.origin, exchange.upload) for exchange in sent)
+    if mixed or algorithm.told_apart:
         # Uploads that say for whom they are would be mixed: it is refused.
         factories = [each for each in factories if each not in ONE_FOR_ALL]
     every = chain([channel() for channel in factories])

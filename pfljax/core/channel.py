@@ -40,6 +40,7 @@ class Channel(NamedTuple):
     init: Callable[[], Any]  # the state before the first round
     send: Callable[[Any, Key, Origin, Upload], Upload]  # of one client
     receive: Callable[[Any, Key, Upload, Cohort], tuple[Upload, Any]]  # stacked over M
+    one_for_all: bool = False  # a value of all uploads takes the place of each
 
 
 def nothing() -> Any:
@@ -167,7 +168,7 @@ def robust(name: str, reducer: aggregation.Reducer) -> Channel:
 
         return jax.tree.map(repeated, value, uploads), state
 
-    return Channel(init=nothing, send=send, receive=receive)
+    return Channel(init=nothing, send=send, receive=receive, one_for_all=True)
 
 
 def median() -> Channel:
@@ -237,6 +238,7 @@ def chain(channels: Sequence[Channel]) -> Channel:
         init=init,
         send=send,
         receive=as_received if at_client_alone else receive,
+        one_for_all=any(channel.one_for_all for channel in channels),
     )
 
 
@@ -285,6 +287,12 @@ def sent(
       ValueError: the method's origin is not shaped as its upload, or the channel cannot
         do with it.
     """
+    if algorithm.told_apart and channel.one_for_all:
+        raise ValueError(
+            "a robust value takes the place of every upload, but the server of this "
+            "method tells its clients' uploads apart; choose channels without median, "
+            "trimmed_mean and krum, such as clip"
+        )
     origin = algorithm.origin(message, client, upload)
     if not origins.fits(origin, upload):
         raise ValueError(

@@ -180,6 +180,9 @@ class Algorithm(NamedTuple):
     adaptation_steps: int = 0  # local steps that `personal` takes before an evaluation
     parts: tuple[str, ...] = ()  # of `Task.groups`: a run refuses a model without them
     linear: bool = False  # a run refuses a model that is not linear in its parameters
+    # The server keeps or weighs each client's upload: a run refuses a channel that puts
+    # one value in the place of all.
+    told_apart: bool = False
     # What an upload is a change of, for channels: what a client sends that takes no
     # step. Zeros where the upload is a difference; None at leaves that say for whom it
     # is, or count. The client's state is that before training.

@@ -19,6 +19,7 @@ from pfljax.algorithms.decoupling.lg_fedavg import Kept, lg_fedavg
 from pfljax.algorithms.fedavg import fedavg
 from pfljax.algorithms.global_model.scaffold import Upload, scaffold
 from pfljax.algorithms.local import local
+from pfljax.algorithms.multi_task.fedamp import fedamp
 from pfljax.conformance import context, toy
 from pfljax.core import channel, tree
 from pfljax.core.communication import exchange_of
@@ -163,6 +164,13 @@ def test_uploads_that_say_for_whom_they_are_take_no_robust_value(name):
         after_a_round(ifca, [name])
     with pytest.raises(ValueError, match="no change: is_new; choose another"):
         after_a_round(partial(lg_fedavg, mean_body=True), [name])
+
+
+@pytest.mark.parametrize("channels", [["median"], ["clip:norm=1.0", "krum"]])
+def test_a_server_that_tells_clients_apart_takes_no_robust_value(channels):
+    with pytest.raises(ValueError, match="tells its clients' uploads apart; choose"):
+        after_a_round(fedamp, channels)
+    after_a_round(fedamp, ["clip:norm=1.0"])
 
 
 def test_an_upload_without_an_origin_is_told_before_anything_runs():

@@ -97,6 +97,7 @@ def virtual(
         newcomer=newcomer,
         predict=gaussian.predicting(partial(lateral.logits, task)),
         origin=lambda s, client, change: tree.zeros(change),
+        told_apart=True,
     )
 
 

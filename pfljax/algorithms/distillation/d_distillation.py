@@ -108,6 +108,7 @@ def d_distillation(
         train=training(task, local, rho, DISTANCES[distance]),
         aggregate=aggregate,
         origin=lambda message, w, upload: tree.zeros(upload),
+        told_apart=True,
     )
 
 

@@ -110,6 +110,7 @@ def floco(
         personal=personal,
         endpoints=endpoints,
         origin=lambda message, client, upload: message.w,
+        told_apart=True,
         parts=("head",),
     )
 

@@ -92,6 +92,7 @@ def pfedhn(
         parts=("body", "head") if personal_head else (),
         # What is sent is a change already.
         origin=lambda theta, head, upload: tree.zeros(upload),
+        told_apart=True,
     )
 
 

@@ -109,6 +109,7 @@ def apple(
         aggregate=received,
         personal=personal,
         origin=lambda message, w, upload: Upload(w, message.p),
+        told_apart=True,
     )
 
 

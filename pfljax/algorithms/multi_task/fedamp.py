@@ -92,6 +92,7 @@ def attending(task, local, attention, pull, start):
         aggregate=affinity.received,
         newcomer=lambda turn, server, data: affinity.mean(server),
         origin=lambda u, w, upload: u if start == "cloud" else w,
+        told_apart=True,
     )
 
 

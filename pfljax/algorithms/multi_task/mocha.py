@@ -105,6 +105,7 @@ def mocha(
         personal=lambda turn, server, alpha, data: judged(turn, server),
         newcomer=lambda turn, server, data: judged(turn, server),
         origin=lambda message, alpha, change: tree.zeros(change),
+        told_apart=True,
         linear=True,
     )
 
