@@ -91,11 +91,7 @@ def clip(*, norm: Positive = 1.0) -> Channel:
     one sends the origin. Counts and flags are no coordinates: they pass.
     """
 
-    def send(
-        key: Key,
-        origin: Origin,
-        upload: Upload,
-    ) -> Upload:
+    def send(key: Key, origin: Origin, upload: Upload) -> Upload:
         start, values, others = origins.parts(origin, upload)
         change = tree.sub(values, start)
         length = jnp.sqrt(tree.square_norm(change))
@@ -115,11 +111,7 @@ def gaussian(*, std: NotNegative = 0.01) -> Channel:
     privacy): std = noise multiplier * norm.
     """
 
-    def send(
-        key: Key,
-        origin: Origin,
-        upload: Upload,
-    ) -> Upload:
+    def send(key: Key, origin: Origin, upload: Upload) -> Upload:
         leaves, structure = jax.tree.flatten(upload)
         if not leaves:  # no key can be split into none
             return upload
@@ -289,9 +281,8 @@ def sent(
     """
     if algorithm.told_apart and channel.one_for_all:
         raise ValueError(
-            "a robust value takes the place of every upload, but the server of this "
-            "method tells its clients' uploads apart; choose channels without median, "
-            "trimmed_mean and krum, such as clip"
+            "a robust value takes the place of every upload, but this method's server "
+            "tells its clients' uploads apart; choose other channels, such as clip"
         )
     origin = algorithm.origin(message, client, upload)
     if not origins.fits(origin, upload):
