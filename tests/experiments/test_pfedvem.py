@@ -150,3 +150,23 @@ def test_every_table_has_each_number_of_clients(study):
             assert len(cells) == columns * 7
     notes = study("table1").note("cifar10, 50 clients", [])
     assert notes.startswith("Unverified, of no stated number of clients: pFedVEM 73.2")
+
+
+def test_the_table_of_uncertainty_has_means_over_seeds(study):
+    uncertainty = study("uncertainty")
+    record = {"split": "test", "clients": "all", "finetune": 0}
+    of_clients = {name: {"mean": 0.5} for name in uncertainty.METRICS}
+    others = {name: {"mean": 9.0} for name in uncertainty.METRICS}
+    server = record | {"model": "server", "metrics": others}
+    personal = record | {"model": "personal", "metrics": of_clients}
+    held_out = personal | {"clients": "unseen", "metrics": others}
+    last = {"evaluations": [server, personal, held_out]}
+    first = uncertainty.means(uncertainty.judged({"last": last}))
+    assert first == [0.5] * 6
+    row = uncertainty.row_of("FedAvg", 3, [first, [0.7, 1.5, 0.3, 0.1, 0.9, 0.8]])
+    assert (row.accuracy, row.loss, row.auroc) == pytest.approx((60, 1, 0.65))
+    assert row.accuracy_std == pytest.approx(100 * 0.2 / 2**0.5)
+    assert "| FedAvg | 60.00 ± 14.14 | 1.000 |" in uncertainty.markdown([row])
+    # Of a method without personal models all use the server's.
+    alone = {"last": {"evaluations": [server]}}
+    assert uncertainty.means(uncertainty.judged(alone)) == [9.0] * 6

@@ -93,8 +93,7 @@ def floco(
         return server.beta.at[turn.id].get(mode="fill", fill_value=1 / vertices)
 
     def personal(turn, server, client, data):
-        v = own_or(server.w, client)
-        return simplex.point(task, v, beta_of(turn, server))
+        return simplex.point(task, own_or(server.w, client), beta_of(turn, server))
 
     def endpoints(server, client):
         v = own_or(server.w, client)
