@@ -6,6 +6,7 @@ import sys
 import pytest
 
 from checkout import EXPERIMENTS
+from pfljax import algorithms
 
 
 @pytest.fixture
@@ -13,7 +14,9 @@ def study(monkeypatch):
     """A function that imports a module of these studies."""
     names = ("relations", "heterogeneous", "fedakt", "pfedvem_cvpr23")
     folders = [EXPERIMENTS / name for name in names]
-    monkeypatch.setenv("PFLJAX_METHODS", "")  # put back: a study names its own
+    # Put back: a study may name methods of its own, which no other test is to know.
+    monkeypatch.setenv("PFLJAX_METHODS", "")
+    monkeypatch.setattr(algorithms, "__path__", [*algorithms.__path__])
     monkeypatch.syspath_prepend(EXPERIMENTS)
     for folder in folders:
         monkeypatch.syspath_prepend(folder)
