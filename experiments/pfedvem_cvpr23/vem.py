@@ -6,8 +6,8 @@ the head takes full steps. There all clients train in every round, and a tenth o
 drawn at random, are averaged.
 
 The paper's tables and its list of baselines could not be read: which problem stands in
-which table, and the methods beside it, are ours. What is known of its numbers are four
-accuracies of a third party's index, unverified, which says no number of clients.
+which table, and the methods beside it, are ours. What is known of its numbers here are
+four accuracies of a third party's index, unverified, which says no number of clients.
 
 Differs: a tenth of the clients is drawn without replacement, and the others do not
 train; all heads begin at the model's own. Rows of

@@ -271,7 +271,9 @@ def markdown(rows: Sequence[Row]) -> str:
 def main(
     raw: Annotated[str, arg(help="The folder with uci_har.npz and landmine.npz.")],
     scale: Literal["small", "paper"] = "small",
-    seeds: Annotated[tuple[int, ...], arg(help="Splits; else the scale's.")] = (),
+    seeds: Annotated[
+        tuple[int, ...], script.SEEDS, arg(help="Splits; else the scale's.")
+    ] = (),
     rounds: script.Rounds = None,
     sets: Annotated[tuple[Literal[tuple(DATA)], ...], arg(metavar="DATA ...")] = (),
     out: Annotated[str | None, arg(help="Runs; else a folder of runs/.")] = None,

@@ -47,3 +47,4 @@ def test_what_a_round_makes_beside_its_state_is_small(name, kept):
     made = stats.temp_size_in_bytes
     made += stats.output_size_in_bytes - stats.alias_size_in_bytes
     assert made < 600 * MODEL
+    assert stats.argument_size_in_bytes + made < 8e9
