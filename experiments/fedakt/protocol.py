@@ -226,8 +226,8 @@ def main(
         columns: Annotated[tuple[Literal[names], ...], arg(metavar="COLUMN ...")] = (),
         only: Annotated[tuple[Literal[labels], ...], arg(metavar="METHOD ...")] = (),
         rounds: script.Rounds = None,
-        out: Annotated[str | None, arg(help="Runs; else a folder of runs/.")] = None,
-        results: Annotated[str | None, arg(help="Tables; else beside this.")] = None,
+        out: script.Out = None,
+        results: script.Results = None,
     ) -> list[Row]:
         small = scale == "small"
         chosen = columns or (quick if small else names)

@@ -74,7 +74,7 @@ def seconds(label: str, rounds: int) -> float:
 
 def main(
     rounds: Annotated[int, arg(help="To be timed; 0 for none.")] = 0,
-    results: Annotated[str | None, arg(help="Tables; else beside this.")] = None,
+    results: script.Results = None,
 ) -> None:
     """Writes what each method costs."""
     use_compile_cache()

@@ -229,8 +229,8 @@ def main(
     ),
     mixes: Annotated[tuple[Literal[MIXES], ...], arg(metavar="MIX ...")] = (),
     rounds: script.Rounds = None,
-    out: Annotated[str | None, arg(help="Runs; else a folder of runs/.")] = None,
-    results: Annotated[str | None, arg(help="Tables; else beside this.")] = None,
+    out: script.Out = None,
+    results: script.Results = None,
 ) -> list[Row]:
     """HeteroFL's global model and each level, by the mix of levels."""
     use_compile_cache()

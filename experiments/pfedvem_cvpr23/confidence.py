@@ -19,11 +19,10 @@ import sys
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 from differing import CLIENTS, DIFFERING
-from tyro.conf import arg
 from vem import FASHION, RESULTS, best_round, experiment_of, script
 
 from pfljax.report.quantities import correlated, rank_correlation, scatter
@@ -184,8 +183,8 @@ def main(
     scale: Literal["small", "paper"] = "small",
     seeds: script.Seeds = (0, 1, 2),
     rounds: script.Rounds = None,
-    out: Annotated[str | None, arg(help="Runs; else a folder of runs/.")] = None,
-    results: Annotated[str | None, arg(help="Tables; else beside this.")] = None,
+    out: script.Out = None,
+    results: script.Results = None,
 ) -> list[Row]:
     """pFedVEM's confidences by size, noise and skew, and what they are good for."""
     use_compile_cache()

@@ -14,10 +14,9 @@ its two ends.
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
-from tyro.conf import arg
 from vem import FASHION, RESULTS, best_round, experiment_of, script, skewed
 
 from pfljax.report.statistics import std_over_seeds
@@ -113,8 +112,8 @@ def main(
     scale: Literal["small", "paper"] = "small",
     seeds: script.Seeds = (0, 1, 2),
     rounds: script.Rounds = None,
-    out: Annotated[str | None, arg(help="Runs; else a folder of runs/.")] = None,
-    results: Annotated[str | None, arg(help="Tables; else beside this.")] = None,
+    out: script.Out = None,
+    results: script.Results = None,
 ) -> list[Row]:
     """Uncertainty of methods with posteriors beside deterministic ones."""
     use_compile_cache()

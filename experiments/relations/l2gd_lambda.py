@@ -177,7 +177,7 @@ def main(
     seeds: script.Seeds = (0, 1, 2),
     lambdas: script.Numbers = LAMBDAS,
     rounds: script.Rounds = None,
-    out: Annotated[str | None, arg(help="Runs; else a folder of runs/.")] = None,
+    out: script.Out = None,
     results: Annotated[
         str, arg(help="Folder of results/ and figures/; else this one.")
     ] = str(HERE),

@@ -276,8 +276,8 @@ def main(
     ] = (),
     rounds: script.Rounds = None,
     sets: Annotated[tuple[Literal[tuple(DATA)], ...], arg(metavar="DATA ...")] = (),
-    out: Annotated[str | None, arg(help="Runs; else a folder of runs/.")] = None,
-    results: Annotated[str | None, arg(help="Tables; else beside this.")] = None,
+    out: script.Out = None,
+    results: script.Results = None,
 ) -> list[Row]:
     """MOCHA on real clients, beside machines of their own and one for all."""
     use_compile_cache()

@@ -9,12 +9,11 @@ import csv
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from shared import script
 from shared.published import decimals, std_over_seeds
-from tyro.conf import arg
 
 from pfljax.data import Federation
 from pfljax.runs.settings import Experiment
@@ -163,8 +162,8 @@ def command(
         scale: Literal["small", "paper"] = "small",
         seeds: script.Seeds = (0, 1, 2),
         rounds: script.Rounds = None,
-        out: Annotated[str | None, arg(help="Runs; else a folder of runs/.")] = None,
-        results: Annotated[str | None, arg(help="Tables; else beside this.")] = None,
+        out: script.Out = None,
+        results: script.Results = None,
     ) -> list[Row]:
         begin = f"runs/{name}-{scale}" + (f"-{rounds}" if rounds else "")
         place = Path(results or beside) / f"{name}_{scale}"

@@ -64,3 +64,5 @@ SEEDS: PrimitiveConstructorSpec = several(int, "INT")
 Seeds = Annotated[tuple[int, ...], SEEDS, arg(help="A run of each.")]
 NUMBERS: PrimitiveConstructorSpec = several(float, "FLOAT")
 Numbers = Annotated[tuple[float, ...], NUMBERS, arg(help="A row of each.")]
+Out = Annotated[str | None, arg(help="Runs; else a folder of runs/.")]
+Results = Annotated[str | None, arg(help="Tables; else beside this.")]

@@ -23,6 +23,11 @@ def model_names(names: Sequence[str]) -> str:
     return (", ".join(names) or "none") + "".join(notes)
 
 
+def shown(name: str, value: Any) -> Any:
+    """A setting's value as pages have it."""
+    return model_names(value) if name == "models" else value
+
+
 def by_group(
     nested: Mapping[str, Any], without: Container[str] = ()
 ) -> dict[str, dict[str, Any]]:
@@ -36,8 +41,10 @@ def by_group(
         else:
             settings = {group: value}
             title = UNGROUPED
-        kept = {name: settings[name] for name in settings if name not in without}
-        if "models" in kept:
-            kept["models"] = model_names(kept["models"])
+        kept = {
+            name: shown(name, settings[name])
+            for name in settings
+            if name not in without
+        }
         titled.setdefault(title, {}).update(kept)
     return titled

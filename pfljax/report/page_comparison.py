@@ -5,7 +5,7 @@ from typing import Any
 
 from pfljax.report import html
 from pfljax.report.columns import Table
-from pfljax.report.config import by_group, model_names
+from pfljax.report.config import by_group, shown
 from pfljax.report.formats import BEST, cells
 from pfljax.report.groups import UNIQUE_TO_A_RUN, Group, differing_keys
 from pfljax.report.html import (
@@ -21,7 +21,7 @@ from pfljax.report.html import (
 from pfljax.report.runs import Run, number
 
 CLIENTS = ("accuracy_over_clients", "bars")
-FACTS = ("dataset", "partition", "model")
+FACTS = ("dataset", "partition", "model", "models")
 RUN_TITLES = ["Method", "Seed", "Folder", "Rows", "Training (s)", "Command"]
 DATA_CAPTION = "Data, by the SHA-256 of the rows and who holds them."
 MOST_NAMES = 3  # in a cell; of more, their number
@@ -105,10 +105,7 @@ def _comparison_facts(
 
 def _facts(config: Mapping[str, Any]) -> list[str]:
     """The problem, as far as `config` has it."""
-    facts = [f"{name} {config[name]}" for name in FACTS if name in config]
-    if config.get("models"):
-        facts.append(f"models {model_names(config['models'])}")
-    return facts
+    return [f"{name} {shown(name, config[name])}" for name in FACTS if config.get(name)]
 
 
 def _best(table: Table) -> list[Card]:
@@ -135,10 +132,8 @@ def _differing(groups: Sequence[Group], differing: Sequence[str]) -> Grid:
     rows = []
     for group in groups if differing else ():
         # Runs of a group differ in their seeds alone: the first speaks for all.
-        config = dict(group.runs[0].config)
-        if "models" in differing:
-            config["models"] = model_names(config["models"])
-        values = [config.get(name) for name in differing]
+        config = group.runs[0].config
+        values = [shown(name, config.get(name)) for name in differing]
         rows.append([group.label, *values])
     return grid(["Method", *differing], rows, "Settings that differ.")
 
