@@ -46,6 +46,16 @@ def test_what_an_import_loads(statement, without):
     assert not set(without) & set(done.stdout.split())
 
 
+def test_no_method_starts_a_backend_when_it_is_loaded():
+    """A process could not be forked, nor its devices chosen, after that."""
+    code = (
+        "from pfljax import algorithms; algorithms.methods()\n"
+        "from jax._src import xla_bridge; print(xla_bridge.backends_are_initialized())"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout == "False\n", done.stderr
+
+
 @pytest.mark.parametrize("name", pfljax.__all__)
 def test_every_name_of_the_package_loads(name):
     assert getattr(pfljax, name).__name__ == name

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from flax import linen as nn
 
+import declared
 from pfljax import algorithms, models
 from pfljax.algorithms.decoupling.fedper import fedper
 from pfljax.algorithms.distillation.fedakt import fedakt
@@ -58,7 +59,9 @@ def judged(setting, state):
 @pytest.mark.parametrize("name", METHODS)
 def test_every_method_trains_statistics_and_stays_finite(name):
     factory = algorithms.method(name)
-    method = factory(task(), LOCAL, **context.filled_in(factory, rounds=2))
+    options = declared.of_all()[name][0].options
+    given = context.filled_in(factory, rounds=2)
+    method = factory(task(), LOCAL, **options, **given)
     states, setting = toy.play(method, task(), LOCAL, TRAIN, rounds=2)
     first, last = states[0], states[-1]
     assert all(np.isfinite(leaf).all() for leaf in toy.arrays(last))

@@ -35,7 +35,7 @@ from abuse import (
 from abuse.answers import Answer
 from abuse.values import Input
 
-LIMIT = 60  # seconds of an answer
+LIMIT = 180  # seconds of an answer: ResNet-152 compiles for a minute
 SLOW = 30  # seconds of an answer that are told
 MEMORY = 16 * 2**30  # bytes of address space: beyond them an input takes the machine
 SHARES = {"commands": 0.35, "calls": 0.5, "choices": 0.5}  # of the largest tables

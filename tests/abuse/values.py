@@ -6,7 +6,7 @@ setting may take all the same, and why. All else must be refused.
 
 import inspect
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 NAN = float("nan")
 INF = float("inf")
@@ -178,7 +178,8 @@ def _of_parameter(parameter: inspect.Parameter) -> dict[str, str]:
         may = NUMBER
     elif "int" in kind:
         may = WHOLE
-    return may | (NOT_GIVEN if "None" in kind or parameter.default is None else {})
+    optional = parameter.default is None or type(None) in get_args(parameter.annotation)
+    return may | (NOT_GIVEN if optional or "None" in kind else {})
 
 
 def _may(may: dict[str, str], value: Any) -> str:

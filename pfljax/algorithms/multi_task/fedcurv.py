@@ -79,8 +79,8 @@ def fedcurv(
         return Client(own=sent, round=turn.round), Upload(w=w, own=sent), metrics
 
     return fedavg(task, local)._replace(
-        init=lambda params, num_clients, key: Server(params, nothing(params), NEVER),
-        init_client=lambda params, client_id, key: Client(nothing(params), NEVER),
+        init=lambda params, num_clients, key: Server(params, nothing(params), never()),
+        init_client=lambda params, client_id, key: Client(nothing(params), never()),
         message=lambda turn, server, client: server,
         train=train,
         aggregate=aggregate,
@@ -92,7 +92,9 @@ def fedcurv(
     )
 
 
-NEVER = jnp.int32(-1)
+def never():
+    """The round of a client who has not taken part."""
+    return jnp.int32(-1)
 
 
 def nothing(params):
