@@ -92,23 +92,33 @@ def detected(
 def foreign_rows(
     train: ClientData, judged: ClientData, num_classes: int, count: int
 ) -> Foreign:
-    """About `count` rows evenly out of those `judged`; `held` is bool[C, K].
+    """The rows `even_rows` of those `judged`; `held` is bool[C, K].
 
     Of a federation on the host, before its rows are placed.
     """
+    chosen = even_rows(judged, count)
+    pool = judged.examples
+    examples = jax.tree.map(lambda leaf: np.asarray(leaf)[chosen], pool)
+    return Foreign(examples, classes_held(train, num_classes))
+
+
+def even_rows(judged: ClientData, count: int) -> np.ndarray:
+    """About `count` rows of the pool, evenly out of those `judged`: i64[F]."""
+    # Clients may share their test rows: a span that comes twice is one.
+    spans = np.unique(np.stack([judged.offset, judged.size], axis=1), axis=0)
+    rows = np.concatenate([first + np.arange(size) for first, size in spans])
+    even = np.linspace(0, len(rows) - 1, min(count, len(rows))).astype(int)
+    return rows[even]
+
+
+def classes_held(train: ClientData, num_classes: int) -> np.ndarray:
+    """Which classes each client trains on, bool[C, K]."""
     labels = np.asarray(train.examples.y)
     offset = np.asarray(train.offset)
     held = np.zeros((len(offset), num_classes), bool)
     for client, size in enumerate(np.asarray(train.size)):
         held[client, labels[offset[client] : offset[client] + size]] = True
-    # Clients may share their test rows: a span that comes twice is one.
-    spans = np.unique(np.stack([judged.offset, judged.size], axis=1), axis=0)
-    rows = np.concatenate([first + np.arange(size) for first, size in spans])
-    even = np.linspace(0, len(rows) - 1, min(count, len(rows))).astype(int)
-    chosen = rows[even]
-    pool = judged.examples
-    examples = jax.tree.map(lambda leaf: np.asarray(leaf)[chosen], pool)
-    return Foreign(examples, held)
+    return held
 
 
 def places(whose: np.ndarray) -> np.ndarray:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pfljax.report.columns import CALIBRATION, COLUMNS, Row, Table
+from pfljax.report.columns import CALIBRATION, COLUMNS, DETECTED, DETECTION, Row, Table
 from pfljax.report.runs import number
 from pfljax.report.statistics import over_seeds
 from pfljax.report.style import GRID, label_ends, line_styles, new_figure
@@ -35,7 +35,7 @@ JUDGED = {  # (model, lambda) -> what the table says
     ("mixture", "ensemble"): "ensemble over λ",
 }
 OF_ACCURACY = {"std_clients": "std", "weighted": "weighted", "worst10": "worst10"}
-MEANS = ("top5", "loss", "brier", "entropy", "ece")
+MEANS = ("top5", "loss", "brier", "entropy", DETECTION, "ece")
 SHOWN = (
     *(column for column in COLUMNS if column.key in ("accuracy", *OF_ACCURACY)),
     *(column for column in CALIBRATION if column.key in MEANS),
@@ -64,10 +64,12 @@ def table(rows: Rows, progress: str = "") -> Table:
     lines = []
     for (point, judged), seeds in points.items():
         lines.append(_table_row(point, judged, seeds))
+    detected = any(not np.isnan(line.values[DETECTION]).all() for line in lines)
     return Table(
         name="sweep",
-        caption=progress + CAPTION,
-        columns=SHOWN,
+        caption=progress + CAPTION + (DETECTED if detected else ""),
+        # Most sweeps detect nothing: the column is there where one has.
+        columns=tuple(c for c in SHOWN if detected or c.key != DETECTION),
         rows=tuple(lines),
     )
 

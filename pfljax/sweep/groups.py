@@ -17,6 +17,7 @@ from pfljax.runs.settings import Experiment, flat
 from pfljax.simulate import architectures, components, judged
 from pfljax.simulate.components import Shape
 from pfljax.sweep.points import Point
+from pfljax.sweep.pool import foreign_counts
 
 NUMBERS = ("lr", "lr_decay", "momentum", "weight_decay")
 
@@ -58,7 +59,8 @@ def grouped(points: Sequence[Point], task: Task | None = None) -> list[Group]:
             traced_by_kind[kind] = numbers._replace(options=options)
         traced = traced_by_kind[kind]
         static = _static(experiment, traced)
-        program = (static, shape)
+        foreign = foreign_counts(point.federation, experiment.evaluation.foreign)
+        program = (static, shape, foreign)
         if program not in groups:
             _check_built(experiment, shape, task)
             groups[program] = Group(

@@ -13,7 +13,9 @@ from pfljax.engine import Setting
 from pfljax.engine.rounds import rounds
 from pfljax.engine.state import parted, stacks_of
 from pfljax.evaluation import programs, records
+from pfljax.evaluation.metrics import DETECTION
 from pfljax.evaluation.quantities import quantities_of_clients
+from pfljax.evaluation.uncertainty import Foreign
 from pfljax.evaluation.views import View, views_of
 from pfljax.runs.settings import Experiment
 from pfljax.simulate import components
@@ -121,28 +123,45 @@ def judged(setting: Setting, task: Task, state: RunState, clients: Clients) -> B
     algorithm = setting.algorithm
     train = clients.train
 
-    def of_server(rows: Rows) -> ByName:
+    def of_server(rows: Rows, others: Foreign | None) -> ByName:
         judge = programs.judge_server(setting, task)
+        if others is not None:
+            # Clients of one span may hold different classes: each is judged alone.
+            each = ClientData(train.examples, *rows.spans)
+            by_span = others._replace(held=others.held[:, None])
+            metrics = judge(state.server, each, by_span)
+            return metrics | {DETECTION: metrics[DETECTION][:, 0]}
         unique = ClientData(train.examples, *rows.unique)
         metrics = judge(state.server, unique)
         return tree.take(metrics, rows.span_of_client)
 
     def of_view(view: str, split: str) -> ByName:
         rows = clients.judged[split]
+        others = foreign_of(clients, split)
         # The server's model is one for all: clients that share rows share its metrics.
         if view == "server":
-            return of_server(rows)
+            return of_server(rows, others)
         each = ClientData(train.examples, *rows.spans)
 
         def of_stack(alone: Setting, stack: Any, ids: Array) -> ByName:
             judge = programs.judge(alone, View(view), _block(setting))
-            return judge(state, stack, ids, _of(train, ids), _of(each, ids))
+            theirs = _holding(others, ids)
+            return judge(state, stack, ids, _of(train, ids), _of(each, ids), theirs)
 
         return by_stack(setting, task, state, of_stack)
 
     views = views_of(algorithm)
     splits = list(clients.judged)
     return records.by_client(algorithm, of_view, views, splits)
+
+
+def foreign_of(clients: Clients, split: str) -> Foreign | None:
+    """The rows by which the detection of foreign classes is judged, if it is."""
+    foreign = clients.judged[split].foreign
+    if not foreign:
+        return None
+    which, held = foreign
+    return Foreign(tree.take(clients.train.examples, which), held)
 
 
 def measured(setting: Setting, task: Task, state: RunState) -> ByName:
@@ -166,10 +185,11 @@ def along_path(
     def of_split(split: str) -> ByName:
         spans = clients.judged[split].spans
         rows = ClientData(pool, *spans)
+        others = foreign_of(clients, split)
 
         def of_stack(alone: Setting, stack: Any, ids: Array) -> ByName:
             judge = programs.judge_path(alone, _block(setting))
-            return judge(state, stack, ids, _of(rows, ids))
+            return judge(state, stack, ids, _of(rows, ids), _holding(others, ids))
 
         return by_stack(setting, task, state, of_stack)
 
@@ -203,6 +223,11 @@ def _of(rows: ClientData, ids: Array) -> ClientData:
     if len(ids) == len(rows.size):
         return rows
     return rows._replace(offset=rows.offset[ids], size=rows.size[ids])
+
+
+def _holding(others: Foreign | None, ids: Array) -> Foreign | None:
+    """Foreign rows for these clients."""
+    return others and others._replace(held=others.held[ids])
 
 
 def _block(setting: Setting) -> int:

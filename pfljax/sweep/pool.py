@@ -8,6 +8,7 @@ import numpy as np
 
 from pfljax.core.types import ClientData, Examples
 from pfljax.data import Federation
+from pfljax.evaluation import uncertainty
 
 SPLITS = ("test", "validation")
 Span = tuple[Any, Any]  # offset and size
@@ -19,6 +20,9 @@ class Rows(NamedTuple):
     spans: Span  # i32[F, C], each client's
     unique: Span  # i32[F, U], the same without repeats
     span_of_client: Any  # i32[F, C], which of the unique ones is a client's
+    # (i32[F, n], bool[F, C, K]): rows of the pool by which the detection of classes
+    # that clients do not hold is judged, and who holds which; () where it is not.
+    foreign: tuple[Any, Any] | tuple[()]
 
 
 class Data(NamedTuple):
@@ -29,8 +33,11 @@ class Data(NamedTuple):
     judged: dict[str, Rows]  # by split, where a client has such rows
 
 
-def stack(federations: list[Federation]) -> Data:
-    """The federations with one copy of every pool, on the host."""
+def stack(federations: list[Federation], foreign: int = 0) -> Data:
+    """The federations with one copy of every pool, on the host.
+
+    `foreign` is the setting of this name; all federations have as many such rows.
+    """
     # Seeds of one data set often share its pool: by identity, for rows are many.
     pools = {}
     for federation in federations:
@@ -45,7 +52,8 @@ def stack(federations: list[Federation]) -> Data:
         _, size = spans
         # A split without rows is left out: nothing is compiled for it.
         if size.any():
-            judged[split] = _rows(spans)
+            others = _foreign(federations, rows, starts, foreign) if foreign else ()
+            judged[split] = _rows(spans, others)
     return Data(
         pool=jax.tree.map(_concatenate, *pools.values()),
         train=_moved(train, starts),
@@ -69,13 +77,39 @@ def _starts(pools: Mapping[int, Examples]) -> dict[int, int]:
     return starts
 
 
-def _rows(spans: Span) -> Rows:
+def _foreign(
+    federations: Sequence[Federation],
+    judged: Sequence[ClientData],
+    starts: Mapping[int, int],
+    count: int,
+) -> tuple[np.ndarray, np.ndarray]:
+    """`Rows.foreign`, for the rows of one split."""
+    rows = []
+    held = []
+    for federation, data in zip(federations, judged, strict=True):
+        start = starts[id(data.examples)]
+        rows.append(start + uncertainty.even_rows(data, count))
+        classes = federation.num_classes
+        held.append(uncertainty.classes_held(federation.train, classes))
+    return np.stack(rows).astype(np.int32), np.stack(held)
+
+
+def foreign_counts(federation: Federation, count: int) -> tuple[int, ...]:
+    """How many rows of `Rows.foreign` a federation has, by split."""
+    if not count:
+        return ()
+    judged = [getattr(federation, split) for split in SPLITS]
+    return tuple(len(uncertainty.even_rows(rows, count)) for rows in judged)
+
+
+def _rows(spans: Span, foreign: tuple[Any, Any] | tuple[()]) -> Rows:
     """The spans of one split, with and without repeats."""
     unique, span_of_client = _unique(*spans)
     return Rows(
         spans=spans,
         unique=unique,
         span_of_client=span_of_client,
+        foreign=foreign,
     )
 
 

@@ -202,7 +202,8 @@ def _run(
     """The points of one program with their results, as slices finish."""
     members = group.points
     distinct, federations = _distinct_federations(members)
-    data = pool.stack(distinct)
+    foreign = group.experiment.evaluation.foreign
+    data = pool.stack(distinct, foreign)
     slices = program.run_all(
         experiment=group.experiment,
         shape=group.shape,

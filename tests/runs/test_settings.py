@@ -15,6 +15,7 @@ import tiny
 from pfljax import Experiment, registry
 from pfljax.registry import Choice
 from pfljax.runs import checks, config, settings
+from pfljax.runs.settings import HOME
 
 UNHASHED = {
     "out": "x", "label": "x", "baseline": "x", "devices": 1, "homes": True, "keep": 3,
@@ -119,7 +120,7 @@ def test_a_run_of_before_a_setting_has_its_default():
     """Its config.json has none, and its checkpoints hold the digest of these."""
     nested = config.to_dict(Experiment())
     for name, default in config.LATER.items():
-        assert nested["method"].pop(name) == default
+        assert nested[HOME[name]].pop(name) == default
     assert config.from_dict(nested) == Experiment()
     values = {
         name: value

@@ -252,7 +252,6 @@ def test_memory_is_told():
         ({"mixing": ["model", "lyer"]}, "mixing is 'lyer'; known: model, layer"),
         ({"mu": [[0.1], 0.2]}, r"mu is \[0.1\]; expected numbers, texts"),
         ({"trained": [True]}, "trained is True: a sweep judges"),
-        ({"foreign": [9]}, "foreign is 9: a sweep judges"),
         ({"lr": [0.1, -1.0]}, "lr is -1.0; expected a finite number > 0"),
         ({"lr": 0.1}, "lr is 0.1, of type float; expected a list"),
         ({"lr": [0.1, 0.1]}, "give every value once"),
