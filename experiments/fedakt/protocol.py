@@ -63,6 +63,7 @@ NARROW = (
     ((4, 4), 24),
     ((4, 8), 32),
 )
+NARROW_RESNET = f"stem=8,features={NARROW_FEATURES}"
 EQUAL_HIDDEN = {False: 500, True: 32}  # FC2 where heads are shared, by small scale
 CNN_HYPER = {"lam": 3.0}
 TINY_HYPER = {"lam": 0.5}
@@ -161,10 +162,12 @@ def column(
 def models(group: str, equal_heads: bool, small: bool) -> list[str]:
     """The models of the group; client i has number i mod their number.
 
-    All groups but the ResNets are narrow CNNs at small scale. The heads of groups other
-    than `htcnn_akt` are one layer, and alike.
+    At small scale these are narrow CNNs, of the ResNets narrow ones. The heads of groups
+    other than `htcnn_akt` are one layer, and alike.
     """
-    if not small or group == "htresnet":
+    if small and group == "htresnet":
+        return [f"{name}:{NARROW_RESNET}" for name in groups.group(group)]
+    if not small:
         cnns = group == "htcnn_akt"
         hidden = f",hidden={EQUAL_HIDDEN[False]}" if equal_heads and cnns else ""
         width = groups.features(group)
