@@ -162,8 +162,8 @@ def column(
 def models(group: str, equal_heads: bool, small: bool) -> list[str]:
     """The models of the group; client i has number i mod their number.
 
-    At small scale these are narrow CNNs, of the ResNets narrow ones. The heads of groups
-    other than `htcnn_akt` are one layer, and alike.
+    At small scale these are narrow CNNs, of the ResNets narrow ones. The heads of
+    groups other than `htcnn_akt` are one layer, and alike.
     """
     if small and group == "htresnet":
         return [f"{name}:{NARROW_RESNET}" for name in groups.group(group)]

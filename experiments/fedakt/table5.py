@@ -7,8 +7,8 @@
 ResNet-4, 6, 8, 10 and 18, whose features are pooled to 1000; the adapter is the body of
 ResNet-4. In the paper the heads are FC2 and FC3 of the five CNNs; here the one last
 layer, alike for all. The paper's numbers could not be read: FedAKT is "higher than most
-baselines". The small scale has ResNets of an eighth of the channels on CIFAR-10, of which
-every tenth row, and ten rounds.
+baselines". The small scale has every tenth row of CIFAR-10, ten rounds, and ResNets of
+an eighth of the channels.
 """
 
 from protocol import LATER, METHODS, Column, column, main
