@@ -40,7 +40,7 @@ from pfljax.sweep import Sweep, sweep
 HERE = Path(__file__).parent
 sys.path.append(str(HERE.parent))
 from shared import best_round, script  # noqa: E402
-from shared.published import decimals, std_over_seeds  # noqa: E402
+from shared.published import decimals, std_over_seeds, with_std  # noqa: E402
 
 ROUNDS = {"iid": 400, "shards": 800}
 PROTOCOL = Experiment(
@@ -213,7 +213,7 @@ def markdown(rows: Sequence[Row], levels: Sequence[Bytes]) -> str:
 def _line(row: Row) -> str:
     texts = [
         row.mix,
-        f"{row.final_global:.2f} ± {decimals(row.final_std)}",
+        with_std(row.final_global, row.final_std),
         f"{row.best_global:.2f}",
         *(decimals(getattr(row, level)) for level in LEVELS),
     ]

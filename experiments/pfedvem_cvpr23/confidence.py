@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 from differing import CLIENTS, DIFFERING
-from vem import FASHION, RESULTS, best_round, experiment_of, script
+from vem import FASHION, RESULTS, best_round, experiment_of, script, with_std
 
 from pfljax.report.quantities import correlated, rank_correlation, scatter
 from pfljax.report.statistics import std_over_seeds
@@ -157,7 +157,7 @@ def markdown(rows: Sequence[Row], told: Sequence[Told]) -> str:
         texts = (
             row.differing,
             row.method,
-            f"{row.accuracy:.2f} ± {row.std:.2f}",
+            with_std(row.accuracy, row.std),
             f"{row.worst10:.2f}",
             f"{row.loss:.3f}",
             f"{row.brier:.3f}",

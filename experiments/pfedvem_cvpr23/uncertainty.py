@@ -17,7 +17,15 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-from vem import FASHION, RESULTS, best_round, experiment_of, script, skewed
+from vem import (
+    FASHION,
+    RESULTS,
+    best_round,
+    experiment_of,
+    script,
+    skewed,
+    with_std,
+)
 
 from pfljax.report.statistics import std_over_seeds
 from pfljax.runs.settings import Experiment
@@ -101,9 +109,9 @@ def markdown(rows: list[Row]) -> str:
     ]
     for row in rows:
         lines.append(
-            f"| {row.method} | {row.accuracy:.2f} ± {row.accuracy_std:.2f} | "
+            f"| {row.method} | {with_std(row.accuracy, row.accuracy_std)} | "
             f"{row.loss:.3f} | {row.brier:.3f} | {row.ece:.3f} | {row.entropy:.3f} | "
-            f"{row.auroc:.3f} ± {row.auroc_std:.3f} |"
+            f"{with_std(row.auroc, row.auroc_std, 3)} |"
         )
     return "\n".join(lines)
 

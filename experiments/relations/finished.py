@@ -20,8 +20,8 @@ HERE = Path(__file__).parent
 sys.path.append(str(HERE.parent))
 from shared import best_round  # noqa: E402
 from shared import script as script  # noqa: E402
-from shared.published import decimals as decimals  # noqa: E402
 from shared.published import std_over_seeds as std_over_seeds  # noqa: E402
+from shared.published import with_std  # noqa: E402
 
 
 class Finished(NamedTuple):
@@ -72,7 +72,7 @@ def mean_and_std(values: Sequence[float]) -> str:
     if np.isnan(values).all():
         return ""
     mean = float(np.mean(values))
-    return f"{mean:.2f} ± {decimals(float(std_over_seeds(np.asarray(values))))}"
+    return with_std(mean, float(std_over_seeds(np.asarray(values))))
 
 
 def write(name: str, rows: Sequence[Any], text: str, figure: Any, place: Path) -> None:

@@ -43,7 +43,7 @@ from pfljax.sweep import Sweep, sweep
 HERE = Path(__file__).parent
 sys.path.append(str(HERE.parent))
 from shared import best_round, script  # noqa: E402
-from shared.published import decimals, std_over_seeds  # noqa: E402
+from shared.published import decimals, std_over_seeds, with_std  # noqa: E402
 
 VALIDATION = 0.15  # of all rows, a fifth of those to train on
 NEVER = 10**6  # rounds of a period that no run has
@@ -260,7 +260,7 @@ def markdown(rows: Sequence[Row]) -> str:
             row.data,
             row.method,
             decimals(row.published),
-            f"{row.error:.2f} ± {decimals(row.std)}",
+            with_std(row.error, row.std),
             decimals(row.worst),
             f"{row.chosen:g}",
         )

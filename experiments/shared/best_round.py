@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from shared import script
-from shared.published import decimals, std_over_seeds
+from shared.published import std_over_seeds, with_std
 
 from pfljax.data import Federation
 from pfljax.runs.settings import Experiment
@@ -208,9 +208,9 @@ def _line(row: Row, theirs: float | None) -> str:
     texts = (
         row.method,
         "" if theirs is None else f"{theirs:.2f}",
-        f"{row.best_acc_pooled:.2f} ± {decimals(row.best_std)}",
+        with_std(row.best_acc_pooled, row.best_std),
         f"{row.best_acc_mean:.2f}",
-        f"{row.final_acc_pooled:.2f} ± {decimals(row.final_std)}",
+        with_std(row.final_acc_pooled, row.final_std),
         f"{row.final_acc_mean:.2f}",
         f"{row.best_round:.1f}",
     )

@@ -228,6 +228,12 @@ def _line(cell: Cell, both_ranks: tuple[int, int] | None) -> str:
     return f"| {' | '.join(texts)} |"
 
 
+def with_std(mean: float, std: float, digits: int = 2) -> str:
+    """A mean and its std over seeds; without that of one seed, which has none."""
+    text = f"{mean:.{digits}f}"
+    return text if np.isnan(std) else f"{text} ± {std:.{digits}f}"
+
+
 def decimals(value: float) -> str:
     """Two of them; nothing where there is no number, as of a std of one seed."""
     return "" if np.isnan(value) else f"{value:.2f}"

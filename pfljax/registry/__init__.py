@@ -31,6 +31,7 @@ from pfljax.registry.ranges import NOT_NEGATIVE as NOT_NEGATIVE
 from pfljax.registry.ranges import POSITIVE as POSITIVE
 from pfljax.registry.ranges import AtLeastOne as AtLeastOne
 from pfljax.registry.ranges import Count as Count
+from pfljax.registry.ranges import Deviation as Deviation
 from pfljax.registry.ranges import Epochs as Epochs
 from pfljax.registry.ranges import NotNegative as NotNegative
 from pfljax.registry.ranges import Positive as Positive

@@ -49,6 +49,13 @@ INT32 = Range(lambda value: value < 2**31, "a number below 2**31")
 
 NotNegative = Annotated[float, NOT_NEGATIVE]
 Positive = Annotated[float, POSITIVE]
+Deviation = Annotated[  # of a normal distribution
+    float,
+    Range(
+        lambda value: 1e-18 <= value <= 1e18,
+        "a standard deviation from 1e-18 to 1e18, whose square float32 can hold",
+    ),
+]
 Share = Annotated[float, Range(lambda value: 0 <= value <= 1, "a number from 0 to 1")]
 ProperShare = Annotated[
     float, Range(lambda value: 0 < value < 1, "a number > 0 and below 1")

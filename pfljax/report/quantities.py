@@ -39,11 +39,15 @@ def quantities_by_size(run: Run) -> "Figure | None":
     quantities = quantities_of(run)
     if not quantities:
         return None
+    from matplotlib.ticker import MaxNLocator
+
     figure, panels = new_figure(0.6 + 2.6 * len(quantities), 3.0, len(quantities))
     for axes, (name, values) in zip(panels, quantities.items(), strict=True):
         scatter(axes, run.per_client["train_size"], values)
         axes.set_title(f"{name}{correlated(run.per_client['train_size'], values)}")
         axes.set_xlabel("training rows")
+        if axes.get_xscale() == "linear":
+            axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     return figure
 
 

@@ -11,6 +11,7 @@ import jax
 import numpy as np
 
 from pfljax.core.types import Task
+from pfljax.engine import Setting
 from pfljax.models import check_task
 from pfljax.runs.config import UNHASHED
 from pfljax.runs.settings import Experiment, flat
@@ -58,6 +59,9 @@ def grouped(points: Sequence[Point], task: Task | None = None) -> list[Group]:
             options = _traceable_options(experiment, shape, task, numbers.options)
             traced_by_kind[kind] = numbers._replace(options=options)
         traced = traced_by_kind[kind]
+        if traced.options:
+            # A method checks how its options fit by their values, which no program has.
+            _made(experiment, shape, task)
         static = _static(experiment, traced)
         foreign = foreign_counts(point.federation, experiment.evaluation.foreign)
         program = (static, shape, foreign)
@@ -134,13 +138,20 @@ def _check_built(experiment: Experiment, shape: Shape, task: Task | None) -> Non
     """Raises, before anything runs, what the method says of its options."""
     if task is not None:
         check_task(task, shape.input_shape, shape.num_classes)
-    model = task or components.make_task(experiment, shape)
-    # A sweep deals whole runs to the devices: none is split over them.
-    on_one_device = experiment.replace(devices=None)
-    setting = components.make_setting(on_one_device, model, shape)
+    model, setting = _made(experiment, shape, task)
     name = experiment.method.algorithm
     judged.check(name, setting, model, shape.num_clients, shape.input_shape)
     architectures.traffic(setting, model, shape.num_clients, shape.input_shape)
+
+
+def _made(
+    experiment: Experiment, shape: Shape, task: Task | None
+) -> tuple[Task, Setting]:
+    """The model and the setting of a run."""
+    model = task or components.make_task(experiment, shape)
+    # A sweep deals whole runs to the devices: none is split over them.
+    on_one_device = experiment.replace(devices=None)
+    return model, components.make_setting(on_one_device, model, shape)
 
 
 def _static(experiment: Experiment, traced: Traced) -> Experiment:

@@ -13,6 +13,7 @@ from pfljax.sweep import sweep
 NAN, INF = float("nan"), float("inf")
 NOT_NEGATIVE = "a finite number >= 0"
 POSITIVE = "a finite number > 0"
+DEVIATION = "a standard deviation from 1e-18 to 1e18"
 SHARE = "a number from 0 to 1"
 PROPER = "a number > 0 and below 1"
 AT_LEAST_ONE = "at least 1"
@@ -20,13 +21,13 @@ AT_LEAST_ONE = "at least 1"
 # Method, option, values out of its range, and what is expected in their place.
 RANGES = [
     # posteriors
-    ("pfedvem", "scale", [0.0, -1.0, NAN, INF], POSITIVE),
+    ("pfedvem", "scale", [0.0, -1.0, NAN, INF, 1e-30], DEVIATION),
     ("pfedvem", "head_lr", [-1e-3, NAN], NOT_NEGATIVE),
     ("pfedvem", "head_steps", [-1], "at least 0"),
     ("pfedvem", "samples", [0], AT_LEAST_ONE),
     ("pfedvem", "draws", [-1], "at least 0"),
     ("pfedbayes", "zeta", [-1.0], NOT_NEGATIVE),
-    ("pfedbayes", "scale", [0.0, -0.1, 1e-60], POSITIVE),
+    ("pfedbayes", "scale", [0.0, -0.1, 1e-30], DEVIATION),
     ("pfedbayes", "posterior_lr", [-1e-3], NOT_NEGATIVE),
     ("pfedbayes", "samples", [0], AT_LEAST_ONE),
     ("virtual", "kl_weight", [-1e-2], NOT_NEGATIVE),
@@ -69,7 +70,7 @@ RANGES = [
     ("fedmeta", "inner_lr", [-0.1, NAN], NOT_NEGATIVE),
     ("fedmeta", "inner_steps", [0], AT_LEAST_ONE),
     ("fedmeta", "support", [0.0, 1.0], PROPER),
-    ("aruba", "zeta", [0.0, -1.0], POSITIVE),
+    ("aruba", "zeta", [0.0, -1.0, 1e-30], DEVIATION),
     ("aruba", "power", [-1.0], NOT_NEGATIVE),
     ("aruba", "finetune", [-1], "at least 0"),
     ("reptile", "server_lr", [0.0, INF], POSITIVE),
@@ -154,5 +155,5 @@ def test_fedfomo_needs_no_validation_rows(tmp_path, monkeypatch):
 
 
 def test_a_sweep_refuses_a_negative_variance_as_a_run_does():
-    with pytest.raises(ValueError, match=r"scale is -1\.0; expected a finite number"):
+    with pytest.raises(ValueError, match=r"scale is -1\.0; expected a standard dev"):
         sweep(Experiment("pfedvem"), {"scale": [1.0, -1.0]})

@@ -252,6 +252,14 @@ def test_memory_is_told():
         ({"mixing": ["model", "lyer"]}, "mixing is 'lyer'; known: model, layer"),
         ({"mu": [[0.1], 0.2]}, r"mu is \[0.1\]; expected numbers, texts"),
         ({"trained": [True]}, "trained is True: a sweep judges"),
+        (
+            {"algorithm": ["l2gd"], "lam": [1.0, 1000.0]},
+            r"rate lam \(1 - p\) / p",
+        ),
+        (
+            {"algorithm": ["mapper"], "lowest": [0.2, 0.9]},
+            "lowest is 0.9",
+        ),
         ({"lr": [0.1, -1.0]}, "lr is -1.0; expected a finite number > 0"),
         ({"lr": 0.1}, "lr is 0.1, of type float; expected a list"),
         ({"lr": [0.1, 0.1]}, "give every value once"),

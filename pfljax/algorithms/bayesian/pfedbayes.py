@@ -23,7 +23,7 @@ from pfljax.core import aggregation, gaussian, statistics, tree
 from pfljax.core.keys import derive
 from pfljax.core.training import fit
 from pfljax.core.types import Algorithm, Local, Task
-from pfljax.registry import AtLeastOne, Count, NotNegative, Positive, checked
+from pfljax.registry import AtLeastOne, Count, Deviation, NotNegative, checked
 
 
 @checked
@@ -32,7 +32,7 @@ def pfedbayes(
     local: Local,
     *,
     zeta: NotNegative = 10.0,
-    scale: Positive = 0.08,
+    scale: Deviation = 0.08,
     posterior_lr: NotNegative = 1e-3,
     samples: AtLeastOne = 1,
     draws: Count = 0,

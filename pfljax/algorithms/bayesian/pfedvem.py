@@ -27,7 +27,7 @@ from pfljax.core import aggregation, gaussian, statistics, tree
 from pfljax.core.keys import derive, fold
 from pfljax.core.training import budget, fit, full_gradient
 from pfljax.core.types import Algorithm, Local, Params, Task
-from pfljax.registry import AtLeastOne, Count, NotNegative, Positive, checked
+from pfljax.registry import AtLeastOne, Count, Deviation, NotNegative, checked
 
 LEAST = 1e-12  # of rho^2
 
@@ -47,7 +47,7 @@ def pfedvem(
     head_steps: Count = 10,
     head_lr: NotNegative = 1e-3,
     samples: AtLeastOne = 5,
-    scale: Positive = 1.0,
+    scale: Deviation = 1.0,
     draws: Count = 0,
 ) -> Algorithm:
     """Builds pFedVEM; without a head it is FedAvg.

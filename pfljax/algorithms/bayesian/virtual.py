@@ -164,4 +164,7 @@ def aggregate(s, changes, cohort):
     summed = tree.parameters(aggregation.weighted_sum(changes, cohort.mask))
     mean = aggregation.mean(changes, aggregation.reported(cohort))
     followed, _ = tree.split(mean, statistics.chosen(mean))
-    return tree.add(s, tree.merge(summed, followed))
+    total = tree.add(s, tree.merge(summed, followed))
+    # Noise of a channel must not make it less precise than the prior, N(0, 1).
+    floored = jax.tree.map(lambda leaf: jnp.maximum(leaf, 1), total.precision)
+    return total._replace(precision=floored)

@@ -25,7 +25,7 @@ from pfljax.core.keys import fold
 from pfljax.core.optimizers import beside, whole_step
 from pfljax.core.training import fit, learning_rate
 from pfljax.core.types import Algorithm, Local, Params, Task
-from pfljax.registry import Count, NotNegative, Positive, checked
+from pfljax.registry import Count, Deviation, NotNegative, checked
 
 
 class Server(NamedTuple):
@@ -55,7 +55,7 @@ def aruba(
     task: Task,
     local: Local,
     *,
-    zeta: Positive = 1.0,
+    zeta: Deviation = 1.0,
     power: NotNegative = 1.0,
     isotropic: bool = False,
     finetune: Count = 0,

@@ -124,7 +124,7 @@ def test_w_is_sent_with_the_statistics_of_the_posterior():
 @pytest.mark.parametrize(
     ("option", "value", "expected"),
     [
-        ("scale", -1.0, "a finite number > 0"),
+        ("scale", -1.0, "a standard deviation from 1e-18"),
         ("zeta", -1.0, "a finite number >= 0"),
         ("posterior_lr", -0.1, "a finite number >= 0"),
         ("samples", 0, "at least 1"),

@@ -188,8 +188,8 @@ def test_statistics_of_the_body_step_once_however_many_heads_are_drawn():
 @pytest.mark.parametrize(
     ("option", "value", "expected"),
     [
-        ("scale", -1.0, "a finite number > 0"),
-        ("scale", 0.0, "a finite number > 0"),
+        ("scale", -1.0, "a standard deviation from 1e-18"),
+        ("scale", 0.0, "a standard deviation from 1e-18"),
         ("head_lr", -0.1, "a finite number >= 0"),
         ("samples", 0, "at least 1"),
         ("draws", -1, "at least 0"),

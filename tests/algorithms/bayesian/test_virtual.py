@@ -9,7 +9,13 @@ import pytest
 
 from adam import adam
 from pfljax import engine, selection
-from pfljax.algorithms.bayesian.virtual import Client, cavity_prior, damped, virtual
+from pfljax.algorithms.bayesian.virtual import (
+    Client,
+    aggregate,
+    cavity_prior,
+    damped,
+    virtual,
+)
 from pfljax.conformance import Case, toy
 from pfljax.core import gaussian, tree
 from pfljax.core.keys import derive
@@ -173,6 +179,15 @@ def test_one_client_alone_is_bayes_by_backprop():
         found = gaussian.gaussian(after.server)
         toy.assert_close(found.mean, q.mean, 1e-4)
         toy.assert_close(gaussian.std(found), gaussian.std(q), 1e-4)
+
+
+def test_noise_of_a_channel_leaves_the_server_a_density():
+    """A sum of changes that is negative in a precision stops at the prior's."""
+    server = build(TASK, toy.full_batch()).init(TASK.init(KEY), 4, KEY)
+    changes = jax.tree.map(lambda leaf: jnp.full((1, *leaf.shape), -1e4), server)
+    after = aggregate(server, changes, toy.cohort(jnp.ones(1)))
+    assert all((leaf == 1).all() for leaf in jax.tree.leaves(after.precision))
+    toy.assert_close(after.shift, tree.add(server, tree.take(changes, 0)).shift, 1e-6)
 
 
 def test_the_cavity_is_the_posterior_without_its_own_factor():

@@ -96,7 +96,7 @@ def test_of_rate_zero_nothing_moves():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"zeta": 0.0}, r"zeta is 0\.0; expected a finite number > 0"),
+        ({"zeta": 0.0}, r"zeta is 0\.0; expected a standard deviation"),
         ({"power": -1.0}, r"power is -1\.0; expected a finite number >= 0"),
     ],
 )

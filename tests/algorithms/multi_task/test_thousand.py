@@ -9,6 +9,7 @@ from pfljax.core.types import ClientData, Examples, Local
 
 CLIENTS, COHORT, ROWS = 1000, 50, 60_000
 MODEL = 4 * 199_210  # bytes
+FLOCO = 4 * (10 * 2010 + 10)  # of a client, at its server: ten heads and weights
 
 
 @pytest.mark.slow
@@ -21,6 +22,7 @@ MODEL = 4 * 199_210  # bytes
         ("fedala", 1.1),
         ("fedfomo", 2),
         ("apple", 2),
+        ("floco", FLOCO / MODEL),
     ],
 )
 def test_what_a_round_makes_beside_its_state_is_small(name, kept):
