@@ -86,6 +86,10 @@ def report(
         Positional[tuple[Path, ...]], arg(help="Run folders, or that of one sweep.")
     ],
     out: Out = Path("runs/report"),
+    target: Annotated[
+        tuple[float, ...],
+        arg(help="Accuracies such as 0.8; none: half and .9 of the best run's."),
+    ] = (),
 ) -> None:
     """Compares finished runs, seeds put together, or tells of one sweep.
 
@@ -96,10 +100,14 @@ def report(
     if not runs:
         raise ValueError("no run folder is given; expected pfljax report RUN ...")
     if len(runs) == 1 and (runs[0] / "sweep.json").exists():
+        if target:
+            raise ValueError(
+                "--target is for run folders, and this is a sweep; give its runs"
+            )
         print(write_sweep_report(runs[0], out))
         print(f"see {out}/sweep.html")
         return
-    print(write_comparison(runs, out))
+    print(write_comparison(runs, out, target))
     print(f"see {out}/comparison.html")
 
 

@@ -36,11 +36,11 @@ def comparison_page(
     """The page of several runs; the first of the tables has the key figures."""
     runs = [run for group in groups for run in group.runs]
     differing = differing_keys(runs)
-    accuracy = []
+    shown_first = []
     calibration = []
     for table in tables:
         is_calibration = table.name.endswith("_calibration")
-        same_kind = calibration if is_calibration else accuracy
+        same_kind = calibration if is_calibration else shown_first
         same_kind.append(comparison_grid(table))
     # What a run has of its own, as its seed, is shared by none.
     unshared = {*differing, *UNIQUE_TO_A_RUN}
@@ -49,7 +49,7 @@ def comparison_page(
         title="Comparison",
         facts=_comparison_facts(groups, runs, differing),
         key_figures=_best(tables[0]) if tables else [],
-        tables=accuracy,
+        tables=shown_first,
         calibration=calibration,
         curves=[p for p in pictures if p.name not in CLIENTS],
         client_pictures=[p for p in pictures if p.name in CLIENTS],
