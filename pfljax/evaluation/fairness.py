@@ -57,7 +57,7 @@ def spread(a: np.ndarray) -> dict[str, float]:
 
 
 def evenness(a: np.ndarray) -> dict[str, float]:
-    """The figures of `EVENNESS`, which scaling all of `a` by one number does not change.
+    """The figures of `EVENNESS`, the same of `a` and of `a` times any number above 0.
 
     Gini's is in [0, 1 - 1/N], Jain's index in [1/N, 1], the entropy of shares by log N
     and the cosine in [0, 1]. Of equal clients, all at 0 too, they are 0, 1, 1 and 1.
@@ -125,7 +125,7 @@ def first_reaching(curve: np.ndarray, target: float) -> int | None:
 
 
 def area(rounds: np.ndarray, curve: np.ndarray) -> float:
-    """Area under `curve` [T] by trapezoids, by the length of `rounds` [T] from its first.
+    """Area under `curve` [T] by trapezoids, over the length of `rounds` [T].
 
     This is the mean of the metric along the run; NaN for fewer than two evaluations.
     """

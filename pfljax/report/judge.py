@@ -45,8 +45,8 @@ def judge(
     _, _, measured = metric.partition("/")
     alone = None
     if baseline is not None:
-        local_training.check(str(baseline), judged.partition)
-        alone = _by_round(read_run(baseline), f"personal/{measured}")[-1]
+        local = _local(judged, baseline)
+        alone = _by_round(local, f"personal/{measured}")[-1]
     before = judged.per_client.get(f"server/{measured}")
     rounds = judged.per_client["round"]
     curve = _means(by_round)
@@ -62,6 +62,23 @@ def judge(
         "area": fairness.area(rounds, curve),
         "targets": {target: spent(judged, rounds, curve, target) for target in targets},
     }
+
+
+def _local(judged: Run, folder: str | Path) -> Run:
+    """The run of local training in `folder`, on the same clients and seed.
+
+    Raises:
+        ValueError: it is another one.
+    """
+    local_training.check(str(folder), judged.partition)
+    local = read_run(folder)
+    seed = judged.config["seed"]
+    if local.config["seed"] != seed:
+        raise ValueError(
+            f"baseline {folder} has seed {local.config['seed']}, and {judged.folder} "
+            f"has {seed}; give the run of local training with that seed"
+        )
+    return local
 
 
 def _by_round(run: Run, metric: str) -> np.ndarray:

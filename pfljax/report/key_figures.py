@@ -21,11 +21,18 @@ def key_figures(run: Run) -> list[Card]:
     if traffic:
         cards.append(_traffic("up", traffic))
         cards.append(_traffic("down", traffic))
-    if run.seconds is not None:
+    if run.timing.seconds is not None:
         card = Card(
             title="Time of training",
-            value=f"{run.seconds:.1f} s",
+            value=f"{run.timing.seconds:.1f} s",
             note="of the rounds alone: evaluations are apart",
+        )
+        cards.append(card)
+    if run.timing.peak_bytes is not None:
+        card = Card(
+            title="Most memory",
+            value=f"{run.timing.peak_bytes / 1e6:.0f} MB",
+            note=f"of the {run.timing.peak_of}, since the process of the run began",
         )
         cards.append(card)
     return cards

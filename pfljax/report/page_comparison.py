@@ -22,7 +22,15 @@ from pfljax.report.runs import Run, number
 
 CLIENTS = ("accuracy_over_clients", "bars")
 FACTS = ("dataset", "partition", "model", "models")
-RUN_TITLES = ["Method", "Seed", "Folder", "Rows", "Training (s)", "Command"]
+RUN_TITLES = [
+    "Method",
+    "Seed",
+    "Folder",
+    "Rows",
+    "Training (s)",
+    "Most memory (MB)",
+    "Command",
+]
 DATA_CAPTION = "Data, by the SHA-256 of the rows and who holds them."
 MOST_NAMES = 3  # in a cell; of more, their number
 
@@ -191,8 +199,16 @@ def _each_run(groups: Sequence[Group]) -> Grid:
                 run.config["seed"],
                 run.folder.name,
                 run.partition["sha256"][:12],
-                fixed(number(run.seconds), 1),
+                fixed(number(run.timing.seconds), 1),
+                _peak(run),
                 str(run.environment.get("command", EMPTY)),
             ]
             rows.append(row)
     return grid(RUN_TITLES, rows)
+
+
+def _peak(run: Run) -> str:
+    """The most memory in MB, and whose it was."""
+    if run.timing.peak_bytes is None:
+        return EMPTY
+    return f"{run.timing.peak_bytes / 1e6:.0f}, {run.timing.peak_of}"

@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pfljax.report import captions, comparison, figures, formats, quantities, sweeps
 from pfljax.evaluation.fairness import check_targets
+from pfljax.report import captions, comparison, figures, formats, quantities, sweeps
 from pfljax.report.clients import CHOSEN, LAST, recorded_baselines
 from pfljax.report.columns import Table
 from pfljax.report.groups import Group, group_runs
