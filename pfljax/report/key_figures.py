@@ -6,6 +6,11 @@ from typing import Any
 from pfljax.report.html import Card, percent
 from pfljax.report.runs import Run, find_records, judged_records, number
 
+MEMORY_OF = {
+    "process": "of the process, since it began",
+    "device": "of the fullest device, since the process began",
+}
+
 
 def key_figures(run: Run) -> list[Card]:
     """The cards at the head of the page, those that the run has numbers for."""
@@ -32,7 +37,7 @@ def key_figures(run: Run) -> list[Card]:
         card = Card(
             title="Most memory",
             value=f"{run.timing.peak_bytes / 1e6:.0f} MB",
-            note=f"of the {run.timing.peak_of}, since the process of the run began",
+            note=MEMORY_OF.get(run.timing.peak_of, ""),
         )
         cards.append(card)
     return cards

@@ -57,7 +57,7 @@ def peak_bytes() -> int | None:
 
 
 def highest() -> dict[str, Any]:
-    """ "peak_bytes", the most that was held since this process began, and "peak_of" what.
+    """The most held since this process began, "peak_bytes", and of what, "peak_of".
 
     That is the fullest "device" where devices keep count, else the "process"; empty
     where neither is known.
