@@ -86,29 +86,28 @@ CALIBRATION = (
     ),
 )
 PERCENTILE_COLUMNS = tuple(
-    Column(f"p{q}", f"{q}th percentile (%)", scale=100, digits=2, better=1)
-    for q in PERCENTILES
+    Column(f"p{q}", f"P{q} (%)", scale=100, digits=1, better=1) for q in PERCENTILES
 )
 FAIRNESS = (
-    *PERCENTILE_COLUMNS,
     # A spread is not ranked: clients that are all badly off are alike.
     Column("variance", "Variance (points²)", scale=1e4, digits=1, better=0),
-    Column("iqr", "Interquartile range (points)", scale=100, digits=2, better=0),
+    Column("iqr", "IQR (points)", scale=100, digits=2, better=0),
     Column("range", "Range (points)", scale=100, digits=2, better=0),
     Column("gini", "Gini", scale=1, digits=4, better=0),
-    Column("jain", "Jain's index", scale=1, digits=4, better=0),
-    Column("entropy_fairness", "Entropy of shares", scale=1, digits=4, better=0),
-    Column("cosine_fairness", "Cosine to equal", scale=1, digits=4, better=0),
+    Column("jain", "Jain", scale=1, digits=4, better=0),
+    Column("entropy_fairness", "Entropy", scale=1, digits=4, better=0),
+    Column("cosine_fairness", "Cosine", scale=1, digits=4, better=0),
     Column("gain_local", "Gain over local (points)", scale=100, digits=2, better=1),
     WORSE_THAN_LOCAL,
     Column("gain_server", "Gain over server (points)", scale=100, digits=2, better=1),
     Column(
         "worse_than_server",
-        "Clients worse off than by the server's model (%)",
+        "Clients worse off than server (%)",
         scale=100,
         digits=1,
         better=-1,
     ),
+    *PERCENTILE_COLUMNS,
 )
 
 DETECTION = "auroc"

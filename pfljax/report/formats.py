@@ -14,6 +14,7 @@ from pfljax.report.statistics import over_seeds
 BEST = "best"
 SECOND = "second"
 PLAIN = ""
+NOT_REACHED = "not reached"  # in the place of a number that is infinite
 MARKUP = "\\|*`<"  # letters that Markdown does not take as they are
 LATEX = {
     "\\": r"\textbackslash{}",
@@ -234,7 +235,7 @@ def _shown(row: Row, column: Column) -> tuple[float, str]:
     if math.isinf(mean):
         missing = int(np.isinf(values).sum())
         of_seeds = "" if missing == count else f" by {missing} of {count} seeds"
-        return float("nan"), f"not reached{of_seeds}"
+        return float("nan"), f"{NOT_REACHED}{of_seeds}"
     text = f"{mean:.{column.digits}f}"
     if column.over_seeds and not math.isnan(std):
         text += f" ± {std:.{column.digits}f}"

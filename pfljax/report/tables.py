@@ -107,11 +107,12 @@ def fairness_table(table: Table) -> Table:
     moment = table.caption.partition(", over ")[0].removeprefix("Test metrics at ")
     return Table(
         name=f"{table.name}_fairness",
-        caption=f"Fairness over clients. Test accuracy at {moment}, over all clients "
-        "that have test rows; means over seeds. The variance is the population's. "
-        "Jain's index, the entropy of each client's share of all accuracy by the log "
-        "of their number, and the cosine to equal accuracies are 1 and Gini's is 0 for "
-        "equal clients. Gains are means over clients: over local training on the same "
+        caption=f"Fairness over clients at {moment}. Test accuracy of all clients that "
+        "have test rows; means over seeds. P5 is the 5th percentile, IQR is P75 less "
+        "P25, and the variance is the population's. "
+        "Gini's index is 0 for equal clients. 1 are Jain's, the entropy of clients' "
+        "shares in all accuracy by the log of their number, and the cosine to equal "
+        "accuracies. Gains are means over clients: over local training on the same "
         "rows and seed, and over the server's model before it is made personal.",
         columns=columns,
         rows=rows,

@@ -102,7 +102,7 @@ def test_run_page_is_self_contained_and_tells_the_numbers(reported):
     for text in ("SuPerFed-MM", "oracle (chosen on test)"):
         assert text in page.text
     assert "Best on test (not a result)" in page.text
-    for title in ("Fairness over clients.", "To a target."):
+    for title in ("Fairness over clients at the last round.", "To a target."):
         assert title in page.text
     for record in summary["last"]["evaluations"]:
         for name in ("mce", "ece_batchwise", "mce_batchwise", "loss"):
