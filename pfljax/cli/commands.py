@@ -209,7 +209,8 @@ def prepare(
 
 def bench(
     workloads: Annotated[
-        Positional[tuple[str, ...]], arg(help="Such as W1 W3; none are all.")
+        Positional[tuple[str, ...]],
+        arg(help="Such as W1 W3; none are all. Of run folders a step's FLOPs."),
     ] = (),
     rounds: Annotated[int | None, arg(help="Rounds, or points, of a call.")] = None,
     repeats: Annotated[int, arg(help="Timed calls.")] = 3,
@@ -234,6 +235,7 @@ def bench(
 
     Such as: pfljax bench W1 W3
     """
+    from pfljax.bench import of_run
     from pfljax.bench import public as public_run
     from pfljax.bench import run as measure
     from pfljax.runtime import devices
@@ -242,6 +244,9 @@ def bench(
     devices.check()
     if public:
         print(public_run.table(public_run.compare(rounds, repeats)))
+        return
+    if workloads and all(map(of_run.is_run, workloads)):
+        print(of_run.table(workloads))
         return
     measured = measure(
         workloads,

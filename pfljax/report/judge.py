@@ -104,4 +104,4 @@ def _by_round(run: Run, metric: str) -> np.ndarray:
 def _means(by_round: np.ndarray) -> np.ndarray:
     """Means f64[T] over the clients that have rows."""
     has_rows = ~np.isnan(by_round).all(axis=0)
-    return np.mean(by_round[:, has_rows], axis=1, dtype=np.float64)
+    return np.asarray(by_round[:, has_rows], np.float64).mean(axis=1)

@@ -110,10 +110,10 @@ def fairness_table(table: Table) -> Table:
         caption=f"Fairness over clients at {moment}. Test accuracy of all clients that "
         "have test rows; means over seeds. P5 is the 5th percentile, IQR is P75 less "
         "P25, and the variance is the population's. "
-        "Gini's index is 0 for equal clients. 1 are Jain's, the entropy of clients' "
-        "shares in all accuracy by the log of their number, and the cosine to equal "
-        "accuracies. Gains are means over clients: over local training on the same "
-        "rows and seed, and over the server's model before it is made personal.",
+        "For equal clients Gini's index is 0, and 1 are Jain's index, the entropy of "
+        "their shares in all accuracy by the log of their number, and the cosine to "
+        "equal accuracies. Gains are means over clients: over local training on the "
+        "same rows and seed, and over the server's model before it is made personal.",
         columns=columns,
         rows=rows,
     )
