@@ -75,7 +75,7 @@ def _ready(experiment: Experiment) -> Ready:
         clients=shape.num_clients,
         rows=None,
         cohort=experiment.participation.cohort,
-        epochs=local.epochs,
+        epochs=1,
         batch_size=local.batch_size,
         learning_rate=local.lr,
         rounds=1,

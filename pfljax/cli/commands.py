@@ -16,6 +16,10 @@ from pfljax.runtime import errors, limits
 ALONE = Processes()
 RunFolder = Annotated[Path, arg(help="A run folder.")]
 Out = Annotated[Path, arg(help="Folder to write to.")]
+Workloads = Annotated[
+    Positional[tuple[str, ...]],
+    arg(help="Such as W1 W3; none are all. Of run folders a step's FLOPs."),
+]
 Values = Annotated[
     UseAppendAction[tuple[tuple[str, ...], ...]],
     arg(metavar="NAME VALUE ...", help="What to sweep, and its values; repeatable."),
@@ -208,10 +212,7 @@ def prepare(
 
 
 def bench(
-    workloads: Annotated[
-        Positional[tuple[str, ...]],
-        arg(help="Such as W1 W3; none are all. Of run folders a step's FLOPs."),
-    ] = (),
+    workloads: Workloads = (),
     rounds: Annotated[int | None, arg(help="Rounds, or points, of a call.")] = None,
     repeats: Annotated[int, arg(help="Timed calls.")] = 3,
     algorithm: Annotated[
@@ -226,10 +227,7 @@ def bench(
         ),
     ] = None,
     out: Out = Path("runs/bench"),
-    public: Annotated[
-        bool,
-        arg(help="W1 by `pfljax run`, with all that it writes, beside the engine."),
-    ] = False,
+    public: Annotated[bool, arg(help="W1 by `pfljax run` beside the engine.")] = False,
 ) -> None:
     """Times W1 to W11, plane, lines; startup, memory, compile, lowered, posterior.
 
