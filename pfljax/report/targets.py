@@ -19,6 +19,7 @@ from pfljax.report.runs import (
     number,
     personal_is_server,
 )
+from pfljax.report.tables import problem_differences
 
 SHARES = (0.5, 0.9)  # of the best accuracy: the targets if none are given
 NAME = "target"
@@ -50,7 +51,7 @@ def default_targets(groups: Sequence[Group]) -> tuple[float, ...]:
 def target_table(groups: Sequence[Group], targets: Sequence[float] = ()) -> Table:
     """Methods by what they spend until they reach the targets.
 
-    No rows where no run has as many evaluations as a running mean needs.
+    No rows where no run has two evaluations; rows of several problems are not ranked.
 
     Raises:
         ValueError: a target is not an accuracy.
@@ -58,6 +59,7 @@ def target_table(groups: Sequence[Group], targets: Sequence[float] = ()) -> Tabl
     fairness.check_targets(targets)
     # In order, and once each: they are the columns' keys.
     targets = sorted(set(targets or default_targets(groups)))
+    ranked = not problem_differences([run for group in groups for run in group.runs])
     rows = []
     for group in groups:
         by_seed = [_values(run, targets) for run in group.runs]
@@ -65,7 +67,7 @@ def target_table(groups: Sequence[Group], targets: Sequence[float] = ()) -> Tabl
         row = Row(
             method=group.label,
             judged=_judged(group.runs[0]),
-            ranked=True,
+            ranked=ranked,
             seeds=tuple(run.config["seed"] for run in group.runs),
             rounds=tuple(run.summary["rounds"] for run in group.runs),
             values={key: np.array([seed[key] for seed in by_seed]) for key in keys},

@@ -103,6 +103,13 @@ def test_too_few_evaluations_tell_nothing(make_run, tmp_path):
     assert table_of(one).rows == ()
 
 
+def test_runs_of_two_problems_are_not_ranked(make_run, tmp_path):
+    one = make_run(tmp_path / "one", "ditto")
+    other = make_run(tmp_path / "other", "fedavg", dataset="mnist")
+    assert not any(row.ranked for row in table_of(one, other).rows)
+    assert all(row.ranked for row in table_of(one).rows)
+
+
 def test_default_targets_are_shares_of_the_best(make_run, tmp_path):
     folders = [
         with_curve(make_run(tmp_path / "a", "ditto", 0), CURVE),
