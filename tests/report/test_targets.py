@@ -251,7 +251,8 @@ def test_the_command_refuses_a_target_of_a_sweep(tmp_path, capsys):
     assert "--target is for run folders, and this is a sweep" in capsys.readouterr().err
 
 
-def test_the_command_shows_both_tables(run_folder, tmp_path, capsys):
+def test_the_command_shows_both_tables(run_folder, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(report.write, "_comparison_pictures", lambda *_: [])
     out = tmp_path / "out"
     parser.run(["report", str(run_folder), "--out", str(out), "--target", "0.3", "0.6"])
     told = capsys.readouterr().out
