@@ -43,6 +43,26 @@ def step_bytes(ready: Ready) -> float | None:
 
     None for a model with a loop, for XLA counts its body once.
     """
+    lowered = _lowered_step(ready)
+    # A backend may keep no account.
+    account = lowered.compile().cost_analysis() if lowered else None
+    return (account or {}).get("bytes accessed")
+
+
+def step_xla_flops(ready: Ready) -> float | None:
+    """FLOPs of all operations in one SGD step on the loss, by XLA; None as above.
+
+    `step_flops` counts products alone, but of all models that the method trains.
+    """
+    lowered = _lowered_step(ready)
+    # Before XLA compiles it: nothing is a call of a library yet, of which XLA counts
+    # nothing.
+    account = lowered.cost_analysis() if lowered else None
+    return (account or {}).get("flops")
+
+
+def _lowered_step(ready: Ready) -> Any:
+    """One SGD step on the loss, lowered; None for a model with a loop."""
     local = ready.setting.local
     task = ready.task
     rate: Any = local.learning_rate
@@ -57,9 +77,7 @@ def step_bytes(ready: Ready) -> float | None:
     arguments = (shapes_of_model(task), _batch_shape(ready), key)
     if has_loop(step, *arguments):
         return None
-    cost = jax.jit(step).lower(*arguments).compile().cost_analysis()
-    # A backend may keep no account.
-    return (cost or {}).get("bytes accessed")
+    return jax.jit(step).lower(*arguments)
 
 
 def _batch_shape(ready: Ready) -> Batch:

@@ -215,6 +215,7 @@ def _costs(
     shares = [flops * taken.steps / taken.seconds / peak for taken in samples]
     return {
         "flops_per_step": flops,
+        "xla_flops_per_step": groups.mean(cost.step_xla_flops, ready),
         "peak_flops": peak,
         "share_of_peak": measure.spread(shares),
         "compile_seconds": program.compile_seconds,

@@ -9,14 +9,16 @@ import jax
 
 COLUMNS = (
     "workload", "method", "s a round (min to max)", "steps/s", "useful", "MFLOP a step",
-    "of peak", "compile s", "process MB", "temp MB", "MB a step", "traffic MB a round",
+    "MFLOP by XLA", "of peak", "compile s", "process MB", "temp MB", "MB a step",
+    "traffic MB a round",
 )  # fmt: skip
 NOTES = (
     "Steps are minibatch steps of data; a round's seconds are the median over timed "
     "calls. Useful: steps over the steps that lanes ran. MFLOP: of the products in one "
-    "step of the method. MB a step: bytes that XLA's program of one SGD step reads and "
-    "writes; none for models with a loop, whose body XLA counts once. Of clients of "
-    "several architectures both are means over the clients. "
+    "step of the method. MFLOP by XLA: of all operations in one SGD step on the loss. "
+    "MB a step: bytes that XLA's program of that step reads and writes. Both are none "
+    "for models with a loop, whose body XLA counts once. Of clients of several "
+    "architectures all three are means over the clients. "
     "Process MB: the most since the process began."
 )
 
@@ -88,16 +90,17 @@ def _cells(result: dict[str, Any]) -> tuple[str, ...]:
         _short(result["steps_per_second"]["median"]),
         f"{result['useful']:.2f}",
         _short(result["flops_per_step"] / 1e6),
+        _millions(result["xla_flops_per_step"]),
         f"{100 * result['share_of_peak']['median']:.1f} %",
         f"{result['compile_seconds']:.1f}",
         f"{result['process_megabytes']:.0f}",
-        _megabytes(result["temp_bytes"]),
-        _megabytes(result["bytes_per_step"]),
+        _millions(result["temp_bytes"]),
+        _millions(result["bytes_per_step"]),
         _short(result["traffic_bytes_per_round"] / 1e6),
     )
 
 
-def _megabytes(size: float | None) -> str:
+def _millions(size: float | None) -> str:
     return "-" if size is None else _short(size / 1e6)
 
 
@@ -137,8 +140,8 @@ def _of_groups(result: dict[str, Any]) -> str:
         f"{_span(groups['ratio'])} times the sum, in turn. Without a cache the rounds "
         f"were compiled in {result['compile_seconds']:.1f} s, and the first state made "
         f"in {groups['first_state_seconds']:.1f} s. The program holds "
-        f"{_megabytes(groups['device_bytes'])} MB a device, the process had "
-        f"{_megabytes(result['round_peak_bytes'])} MB at the most in a round."
+        f"{_millions(groups['device_bytes'])} MB a device, the process had "
+        f"{_millions(result['round_peak_bytes'])} MB at the most in a round."
     )
 
 

@@ -16,6 +16,10 @@ from pfljax.runtime import errors, limits
 ALONE = Processes()
 RunFolder = Annotated[Path, arg(help="A run folder.")]
 Out = Annotated[Path, arg(help="Folder to write to.")]
+Workloads = Annotated[
+    Positional[tuple[str, ...]],
+    arg(help="Such as W1 W3; none are all. Of run folders a step's FLOPs."),
+]
 Values = Annotated[
     UseAppendAction[tuple[tuple[str, ...], ...]],
     arg(metavar="NAME VALUE ...", help="What to sweep, and its values; repeatable."),
@@ -86,6 +90,10 @@ def report(
         Positional[tuple[Path, ...]], arg(help="Run folders, or that of one sweep.")
     ],
     out: Out = Path("runs/report"),
+    target: Annotated[
+        tuple[float, ...],
+        arg(help="Accuracies such as 0.8; none: half and .9 of the best run's."),
+    ] = (),
 ) -> None:
     """Compares finished runs, seeds put together, or tells of one sweep.
 
@@ -96,10 +104,14 @@ def report(
     if not runs:
         raise ValueError("no run folder is given; expected pfljax report RUN ...")
     if len(runs) == 1 and (runs[0] / "sweep.json").exists():
+        if target:
+            raise ValueError(
+                "--target is for run folders, and this is a sweep; give its runs"
+            )
         print(write_sweep_report(runs[0], out))
         print(f"see {out}/sweep.html")
         return
-    print(write_comparison(runs, out))
+    print(write_comparison(runs, out, target))
     print(f"see {out}/comparison.html")
 
 
@@ -200,9 +212,7 @@ def prepare(
 
 
 def bench(
-    workloads: Annotated[
-        Positional[tuple[str, ...]], arg(help="Such as W1 W3; none are all.")
-    ] = (),
+    workloads: Workloads = (),
     rounds: Annotated[int | None, arg(help="Rounds, or points, of a call.")] = None,
     repeats: Annotated[int, arg(help="Timed calls.")] = 3,
     algorithm: Annotated[
@@ -217,15 +227,13 @@ def bench(
         ),
     ] = None,
     out: Out = Path("runs/bench"),
-    public: Annotated[
-        bool,
-        arg(help="W1 by `pfljax run`, with all that it writes, beside the engine."),
-    ] = False,
+    public: Annotated[bool, arg(help="W1 by `pfljax run` beside the engine.")] = False,
 ) -> None:
     """Times W1 to W11, plane, lines; startup, memory, compile, lowered, posterior.
 
     Such as: pfljax bench W1 W3
     """
+    from pfljax.bench import of_run
     from pfljax.bench import public as public_run
     from pfljax.bench import run as measure
     from pfljax.runtime import devices
@@ -234,6 +242,9 @@ def bench(
     devices.check()
     if public:
         print(public_run.table(public_run.compare(rounds, repeats)))
+        return
+    if workloads and all(map(of_run.is_run, workloads)):
+        print(of_run.table(workloads))
         return
     measured = measure(
         workloads,

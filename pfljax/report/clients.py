@@ -3,13 +3,21 @@
 Every function gives None where the run has not kept the array.
 """
 
+import contextlib
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from pfljax.report.runs import Run, judged_records, number
-from pfljax.runs.baseline import worse_share
+from pfljax.evaluation import fairness
+from pfljax.report.runs import (
+    Run,
+    judged_records,
+    number,
+    personal_is_server,
+    read_run,
+)
+from pfljax.runtime.files import FileError
 
 LAST = "last"
 CHOSEN = "chosen_on_validation"
@@ -78,25 +86,30 @@ def mixture_accuracy(run: Run, choice: str) -> np.ndarray | None:
     return chosen[:, 0]
 
 
-def share_worse_than_local(
+def fairness_of(
     run: Run, runs: Sequence[Run], accuracy: np.ndarray | None, at: str
-) -> float:
-    """Share of clients worse off than with "local"; NaN for local itself.
+) -> dict[str, float]:
+    """Figures over clients of `accuracy` f32[C] by name; none without the array.
 
-    `accuracy` f32[C] is the run's; that of "local" comes from one of the `runs`, or the
-    share from the run's own summary.
+    The accuracy of "local" comes from one of the `runs`, or the share of clients worse
+    off from the run's own summary. It is NaN for local itself.
     """
-    if run.config["algorithm"] == "local" or accuracy is None:
-        return float("nan")
-    baseline = local_baseline(run, runs)
+    if accuracy is None:
+        return {}
+    alone = None
+    is_local = run.config["algorithm"] == "local"
+    baseline = None if is_local else local_baseline(run, runs)
     if baseline is not None:
         alone = _at_moment(baseline, "personal", at)
-        if alone is not None:
-            return worse_share(accuracy, alone)
+    before = None
+    # Local training has no model that it makes personal, and neither has FedAvg.
+    if not is_local and not personal_is_server(run):
+        before = _at_moment(run, "server", at)
+    values = fairness.figures(accuracy, alone, before)
     # A run that was given a baseline has the share, of its last round alone.
-    if at != LAST:
-        return float("nan")
-    return number(run.summary.get("worse_than_local"))
+    if alone is None and at == LAST and not is_local:
+        values["worse_than_local"] = number(run.summary.get("worse_than_local"))
+    return values
 
 
 def local_baseline(run: Run, runs: Sequence[Run]) -> Run | None:
@@ -119,6 +132,22 @@ def local_baseline(run: Run, runs: Sequence[Run]) -> Run | None:
         return shared
 
     return max(candidates, key=shared_settings, default=None)
+
+
+def recorded_baselines(runs: Sequence[Run]) -> list[Run]:
+    """The runs of local training that `runs` were compared with, where still there.
+
+    One that is of other rows by now is no `local_baseline` of theirs.
+    """
+    # A dict keeps the order of the runs; a set would not.
+    folders = dict.fromkeys(run.config.get("baseline") for run in runs)
+    baselines = []
+    for folder in folders:
+        if folder is not None:
+            # A page is of its own run: what has become of another does not stop it.
+            with contextlib.suppress(ValueError, FileError):
+                baselines.append(read_run(folder))
+    return baselines
 
 
 def moment_of(run: Run, at: str) -> dict[str, Any] | None:

@@ -4,6 +4,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from pfljax.evaluation.fairness import PERCENTILES
 from pfljax.report.runs import number
 
 
@@ -18,6 +19,13 @@ class Column(NamedTuple):
     over_seeds: bool = False  # show the std over seeds beside the mean
 
 
+WORSE_THAN_LOCAL = Column(
+    "worse_than_local",
+    "Clients worse off than local (%)",
+    scale=100,
+    digits=1,
+    better=-1,
+)
 COLUMNS = (
     Column(
         "accuracy",
@@ -32,13 +40,7 @@ COLUMNS = (
     Column("worst10", "Worst 10 % of clients (%)", scale=100, digits=2, better=1),
     Column("best10", "Best 10 % of clients (%)", scale=100, digits=2, better=1),
     Column("ece", "ECE", scale=1, digits=3, better=-1),
-    Column(
-        "worse_than_local",
-        "Clients worse off than local (%)",
-        scale=100,
-        digits=1,
-        better=-1,
-    ),
+    WORSE_THAN_LOCAL,
     Column("mb_up", "MB up", scale=1e-6, digits=2, better=0),
     Column("mb_down", "MB down", scale=1e-6, digits=2, better=0),
 )
@@ -82,6 +84,30 @@ CALIBRATION = (
         better=-1,
         over_seeds=True,
     ),
+)
+PERCENTILE_COLUMNS = tuple(
+    Column(f"p{q}", f"P{q} (%)", scale=100, digits=1, better=1) for q in PERCENTILES
+)
+FAIRNESS = (
+    # A spread is not ranked: clients that are all badly off are alike.
+    Column("variance", "Variance (points²)", scale=1e4, digits=1, better=0),
+    Column("iqr", "IQR (points)", scale=100, digits=2, better=0),
+    Column("range", "Range (points)", scale=100, digits=2, better=0),
+    Column("gini", "Gini", scale=1, digits=4, better=0),
+    Column("jain", "Jain", scale=1, digits=4, better=0),
+    Column("entropy_fairness", "Entropy", scale=1, digits=4, better=0),
+    Column("cosine_fairness", "Cosine", scale=1, digits=4, better=0),
+    Column("gain_local", "Gain over local (points)", scale=100, digits=2, better=1),
+    WORSE_THAN_LOCAL,
+    Column("gain_server", "Gain over server (points)", scale=100, digits=2, better=1),
+    Column(
+        "worse_than_server",
+        "Clients worse off than server (%)",
+        scale=100,
+        digits=1,
+        better=-1,
+    ),
+    *PERCENTILE_COLUMNS,
 )
 
 DETECTION = "auroc"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from pfljax.evaluation import fairness
 from pfljax.report.comparison import comparison_bars as comparison_bars
 from pfljax.report.comparison import comparison_curves as comparison_curves
 from pfljax.report.runs import Run, number, personal_is_server
@@ -49,16 +50,17 @@ def accuracy_histogram(run: Run) -> "Figure | None":
     if not models:
         return None
     figure, (axes,) = new_figure(5.2, 3.2)
-    bins = np.linspace(0, 100, 21)
+    bins = np.linspace(0, 100, fairness.BINS + 1)
     for model, text in models.items():
         colour = COLOURS[model]
-        values = 100 * run.per_client[f"{model}/test/accuracy"][-1]
-        values = values[np.isfinite(values)]
+        accuracy = run.per_client[f"{model}/test/accuracy"][-1]
+        values = 100 * accuracy[np.isfinite(accuracy)]
         # Of two models one is an outline, so that neither hides the other.
         filled = model == "personal" or len(models) == 1
         axes.hist(
-            values,
+            bins[:-1],
             bins,  # type: ignore[arg-type]
+            weights=fairness.histogram(accuracy),
             color=colour,
             histtype="stepfilled" if filled else "step",
             alpha=0.55 if filled else 1,

@@ -14,6 +14,7 @@ from pfljax.report.statistics import over_seeds
 BEST = "best"
 SECOND = "second"
 PLAIN = ""
+NOT_REACHED = "not reached"  # in the place of a number that is infinite
 MARKUP = "\\|*`<"  # letters that Markdown does not take as they are
 LATEX = {
     "\\": r"\textbackslash{}",
@@ -30,6 +31,7 @@ LATEX = {
     ">": r"\textgreater{}",
     "|": r"\textbar{}",
     "±": r"$\pm$",
+    "²": r"$^2$",
     "–": "--",
     "α": r"$\alpha$",
     "β": r"$\beta$",
@@ -225,9 +227,15 @@ def _marks(ranked: Sequence[float], better: int) -> dict[float, str]:
 
 def _shown(row: Row, column: Column) -> tuple[float, str]:
     """(rounded mean over seeds, its text)."""
-    mean, std, _ = over_seeds(row.values[column.key] * column.scale)
+    values = row.values[column.key] * column.scale
+    mean, std, count = over_seeds(values)
     if math.isnan(mean):
         return mean, "–"
+    # What is spent until a target is infinite where it is not reached.
+    if math.isinf(mean):
+        missing = int(np.isinf(values).sum())
+        of_seeds = "" if missing == count else f" by {missing} of {count} seeds"
+        return float("nan"), f"{NOT_REACHED}{of_seeds}"
     text = f"{mean:.{column.digits}f}"
     if column.over_seeds and not math.isnan(std):
         text += f" ± {std:.{column.digits}f}"

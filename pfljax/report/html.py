@@ -160,7 +160,8 @@ def _cell(value: Any) -> formats.Cell:
 def _kind(texts: Sequence[str]) -> str:
     """The kind of a column: numbers are set right, long texts wrap."""
     filled = [text for text in texts if text not in ("", EMPTY)]
-    if filled and all(NUMBER.fullmatch(text) for text in filled):
+    numbers = [text for text in filled if not text.startswith(formats.NOT_REACHED)]
+    if numbers and all(NUMBER.fullmatch(text) for text in numbers):
         return "number"
     if any(len(text) > LONG for text in filled):
         return "long"

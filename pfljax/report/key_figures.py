@@ -6,6 +6,11 @@ from typing import Any
 from pfljax.report.html import Card, percent
 from pfljax.report.runs import Run, find_records, judged_records, number
 
+MEMORY_OF = {
+    "process": "of the process, since it began",
+    "device": "of the fullest device, since the process began",
+}
+
 
 def key_figures(run: Run) -> list[Card]:
     """The cards at the head of the page, those that the run has numbers for."""
@@ -21,11 +26,18 @@ def key_figures(run: Run) -> list[Card]:
     if traffic:
         cards.append(_traffic("up", traffic))
         cards.append(_traffic("down", traffic))
-    if run.seconds is not None:
+    if run.timing.seconds is not None:
         card = Card(
             title="Time of training",
-            value=f"{run.seconds:.1f} s",
+            value=f"{run.timing.seconds:.1f} s",
             note="of the rounds alone: evaluations are apart",
+        )
+        cards.append(card)
+    if run.timing.peak_bytes is not None:
+        card = Card(
+            title="Most memory",
+            value=f"{run.timing.peak_bytes / 1e6:.0f} MB",
+            note=MEMORY_OF.get(run.timing.peak_of, ""),
         )
         cards.append(card)
     return cards

@@ -12,12 +12,12 @@ from pfljax.report.clients import (
     ORACLE,
     Which,
     client_accuracy,
+    fairness_of,
     mixture_accuracy,
     moment_of,
-    share_worse_than_local,
     which_of,
 )
-from pfljax.report.columns import CALIBRATION, COLUMNS, Row, numbers_of
+from pfljax.report.columns import CALIBRATION, COLUMNS, FAIRNESS, Row, numbers_of
 from pfljax.report.groups import Group
 from pfljax.report.key_figures import model_text
 from pfljax.report.runs import Run, find_records, judged_records, number
@@ -62,7 +62,7 @@ def _record_row(
         values = numbers_of(metrics) | _traffic(run, moment["round"])
         # Arrays are kept of all clients alone.
         accuracy = client_accuracy(run, which, at) if clients == "all" else None
-        values["worse_than_local"] = share_worse_than_local(run, runs, accuracy, at)
+        values |= fairness_of(run, runs, accuracy, at)
         by_seed.append(values)
         rounds.append(moment["round"])
         twins = find_records(tests, model="server", finetune=which.finetune)
@@ -93,8 +93,7 @@ def _mixture_rows(group: Group, runs: Sequence[Run]) -> list[Row]:
             metrics = mixture.get(choice) or {}
             values = numbers_of(metrics) | _traffic(run, run.summary["rounds"])
             accuracy = mixture_accuracy(run, choice)
-            share = share_worse_than_local(run, runs, accuracy, LAST)
-            values["worse_than_local"] = share
+            values |= fairness_of(run, runs, accuracy, LAST)
             by_seed.append(values)
         row = _row(
             group=group,
@@ -116,10 +115,11 @@ def _row(
     by_seed: Sequence[Mapping[str, float]],
 ) -> Row:
     """A row of values per seed, from a mapping per seed."""
-    # With the columns of both tables: calibration shows the same rows.
+    # With the columns of all tables: calibration and fairness show the same rows.
     values = {}
-    for column in (*COLUMNS, *CALIBRATION):
-        numbers = [seed[column.key] for seed in by_seed]
+    for column in (*COLUMNS, *CALIBRATION, *FAIRNESS):
+        # Arrays are not kept of every model, nor of clients held out.
+        numbers = [seed.get(column.key, np.nan) for seed in by_seed]
         values[column.key] = np.array(numbers, float)
     return Row(
         method=group.label,

@@ -22,7 +22,15 @@ from pfljax.report.runs import Run, number
 
 CLIENTS = ("accuracy_over_clients", "bars")
 FACTS = ("dataset", "partition", "model", "models")
-RUN_TITLES = ["Method", "Seed", "Folder", "Rows", "Training (s)", "Command"]
+RUN_TITLES = [
+    "Method",
+    "Seed",
+    "Folder",
+    "Rows",
+    "Training (s)",
+    "Most memory (MB)",
+    "Command",
+]
 DATA_CAPTION = "Data, by the SHA-256 of the rows and who holds them."
 MOST_NAMES = 3  # in a cell; of more, their number
 
@@ -36,11 +44,11 @@ def comparison_page(
     """The page of several runs; the first of the tables has the key figures."""
     runs = [run for group in groups for run in group.runs]
     differing = differing_keys(runs)
-    accuracy = []
+    shown_first = []
     calibration = []
     for table in tables:
         is_calibration = table.name.endswith("_calibration")
-        same_kind = calibration if is_calibration else accuracy
+        same_kind = calibration if is_calibration else shown_first
         same_kind.append(comparison_grid(table))
     # What a run has of its own, as its seed, is shared by none.
     unshared = {*differing, *UNIQUE_TO_A_RUN}
@@ -49,7 +57,7 @@ def comparison_page(
         title="Comparison",
         facts=_comparison_facts(groups, runs, differing),
         key_figures=_best(tables[0]) if tables else [],
-        tables=accuracy,
+        tables=shown_first,
         calibration=calibration,
         curves=[p for p in pictures if p.name not in CLIENTS],
         client_pictures=[p for p in pictures if p.name in CLIENTS],
@@ -191,8 +199,16 @@ def _each_run(groups: Sequence[Group]) -> Grid:
                 run.config["seed"],
                 run.folder.name,
                 run.partition["sha256"][:12],
-                fixed(number(run.seconds), 1),
+                fixed(number(run.timing.seconds), 1),
+                _peak(run),
                 str(run.environment.get("command", EMPTY)),
             ]
             rows.append(row)
     return grid(RUN_TITLES, rows)
+
+
+def _peak(run: Run) -> str:
+    """The most memory in MB, and whose it was."""
+    if run.timing.peak_bytes is None:
+        return EMPTY
+    return f"{run.timing.peak_bytes / 1e6:.0f}, {run.timing.peak_of}"

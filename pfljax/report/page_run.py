@@ -6,10 +6,18 @@ from typing import Any
 import numpy as np
 
 from pfljax.report import html
-from pfljax.report.columns import CALIBRATION, DETECTED, DETECTION
+from pfljax.report.columns import CALIBRATION, DETECTED, DETECTION, Table
 from pfljax.report.config import model_names
 from pfljax.report.figures import models_of
-from pfljax.report.html import Grid, Picture, counted, fixed, grid, percent
+from pfljax.report.html import (
+    Grid,
+    Picture,
+    comparison_grid,
+    counted,
+    fixed,
+    grid,
+    percent,
+)
 from pfljax.report.key_figures import key_figures, model_text
 from pfljax.report.method_rows import MIXTURE_ROWS
 from pfljax.report.quantities import four_digits, quantities_of
@@ -41,8 +49,8 @@ ARRAYS = {  # name in per_client.npz -> heading
 }
 
 
-def run_page(run: Run, pictures: Sequence[Picture]) -> str:
-    """The page of one run."""
+def run_page(run: Run, tables: Sequence[Table], pictures: Sequence[Picture]) -> str:
+    """The page of one run; `tables` are those of fairness and targets."""
     by_name = {picture.name: picture for picture in pictures}
     # Taken out one after another: what is left are the landscapes.
     curves = [by_name.pop(name) for name in CURVES if name in by_name]
@@ -56,6 +64,7 @@ def run_page(run: Run, pictures: Sequence[Picture]) -> str:
         evaluations=_evaluations(run.summary["last"]),
         mixture=_mixture(run.summary.get("mixture") or {}),
         best_on_test=run.summary.get("best_on_test"),
+        tables=[comparison_grid(table) for table in tables],
         calibration=_calibration(run.summary),
         curves=curves,
         client_pictures=of_clients,

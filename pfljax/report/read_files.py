@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -10,6 +10,14 @@ from pfljax.runs import config, folder, forms
 from pfljax.runtime import documents
 from pfljax.runtime.documents import damaged
 from pfljax.runtime.files import DAMAGE, FileError
+
+
+class Timing(NamedTuple):
+    """What training took; None where it was not recorded."""
+
+    seconds: float | None = None  # wall time
+    peak_bytes: int | None = None  # the most memory held since the process began
+    peak_of: str = ""  # of the fullest "device", or of the "process"
 
 
 def read_settings(path: Path, nested: Any) -> dict[str, Any]:
@@ -61,18 +69,20 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
     return arrays
 
 
-def read_seconds(path: Path) -> float | None:
-    """Seconds of training: the sum over the calls in `path`; None without any."""
+def read_timing(path: Path) -> Timing:
+    """What the calls in `path` took in all, and held at the most."""
     if not path.is_file() or not path.stat().st_size:
-        return None
-    seconds = []
-    for line in read_lines(path):
-        if "seconds" in line:
-            seconds.append(line["seconds"])
-    # Not 0, which would be shown as a time.
-    if not seconds:
-        return None
-    return sum(seconds)
+        return Timing()
+    lines = read_lines(path)
+    seconds = [line["seconds"] for line in lines if "seconds" in line]
+    peaks = [line for line in lines if "peak_bytes" in line]
+    highest = max(peaks, key=lambda line: line["peak_bytes"], default={})
+    return Timing(
+        # Not 0, which would be shown as a time.
+        seconds=sum(seconds) if seconds else None,
+        peak_bytes=highest.get("peak_bytes"),
+        peak_of=highest.get("peak_of", ""),
+    )
 
 
 def read_png(path: Path) -> tuple[bytes, int]:

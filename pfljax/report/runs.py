@@ -11,11 +11,12 @@ import numpy as np
 
 from pfljax.report.config import by_group
 from pfljax.report.read_files import (
+    Timing,
     read_arrays,
     read_lines,
     read_optional,
-    read_seconds,
     read_settings,
+    read_timing,
 )
 from pfljax.runs import log
 from pfljax.runs.folder import read_json
@@ -39,7 +40,7 @@ class Run(NamedTuple):
     rounds: tuple[dict[str, Any], ...]  # [R], the lines of metrics.jsonl
     per_client: dict[str, np.ndarray]  # "personal/test/accuracy" f32[T, C], ...
     summary: dict[str, Any]
-    seconds: float | None  # wall time of training, where it was recorded
+    timing: Timing
 
 
 def label_of(
@@ -90,7 +91,7 @@ def read_run(folder: str | Path) -> Run:
         rounds=read_lines(folder / "metrics.jsonl"),
         per_client=read_arrays(folder / "per_client.npz"),
         summary=summary,
-        seconds=read_seconds(folder / "timing.jsonl"),
+        timing=read_timing(folder / "timing.jsonl"),
     )
     _check_agreement(run)
     return run

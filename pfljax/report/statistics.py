@@ -14,7 +14,8 @@ def over_seeds(values: np.ndarray) -> tuple[float, float, int]:
     if not count:
         return float("nan"), float("nan"), 0
     mean = float(defined.mean())
-    std = float(std_over_seeds(defined))
+    # What a seed never reached is infinite, and has no spread.
+    std = float(std_over_seeds(defined)) if np.isfinite(mean) else float("nan")
     return mean, std, count
 
 

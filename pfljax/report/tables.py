@@ -10,7 +10,16 @@ from collections.abc import Sequence
 import numpy as np
 
 from pfljax.report.clients import CHOSEN, LAST
-from pfljax.report.columns import CALIBRATION, COLUMNS, DETECTED, DETECTION, Table
+from pfljax.report.columns import (
+    CALIBRATION,
+    COLUMNS,
+    DETECTED,
+    DETECTION,
+    FAIRNESS,
+    Column,
+    Row,
+    Table,
+)
 from pfljax.report.groups import Group
 from pfljax.report.method_rows import method_rows
 from pfljax.report.runs import Run
@@ -25,7 +34,10 @@ MOMENTS = {  # of the summary -> (name of the table, what the caption says)
 
 
 def comparison_table(
-    groups: Sequence[Group], at: str = LAST, clients: str = "all"
+    groups: Sequence[Group],
+    at: str = LAST,
+    clients: str = "all",
+    baselines: Sequence[Run] = (),
 ) -> Table:
     """Methods by final numbers.
 
@@ -33,11 +45,12 @@ def comparison_table(
         groups: of `group_runs`.
         at: "last" round, or each run's round "chosen_on_validation".
         clients: "all", "participants", "never chosen" or "unseen".
+        baselines: more runs of "local" to compare with, without rows of their own.
     """
     runs = [run for group in groups for run in group.runs]
     rows = []
     for group in groups:
-        rows += method_rows(group, runs, at, clients)
+        rows += method_rows(group, [*runs, *baselines], at, clients)
     name, moment = MOMENTS[at]
     caption = _caption(moment, clients)
     if clients != "all":
@@ -74,19 +87,48 @@ def calibration_table(table: Table) -> Table:
         "standard deviation over seeds. ECE and MCE have 15 bins over all rows of a "
         "client; over batches they are binned batch by batch."
     )
-    rows = [row for row in table.rows if not np.isnan(row.values["loss"]).all()]
-    columns = []
-    for column in CALIBRATION:
-        if not all(np.isnan(row.values[column.key]).all() for row in rows):
-            columns.append(column)
+    rows, columns = _filled(table.rows, CALIBRATION, "loss")
     if any(column.key == DETECTION for column in columns):
         caption += DETECTED
     return Table(
         name=f"{table.name}_calibration",
         caption=caption,
-        columns=tuple(columns),
-        rows=tuple(rows),
+        columns=columns,
+        rows=rows,
     )
+
+
+def fairness_table(table: Table) -> Table:
+    """The same rows by how the accuracy lies over clients, and by who gains.
+
+    Columns without a number are left out.
+    """
+    rows, columns = _filled(table.rows, FAIRNESS, "variance")
+    moment = table.caption.partition(", over ")[0].removeprefix("Test metrics at ")
+    return Table(
+        name=f"{table.name}_fairness",
+        caption=f"Fairness over clients at {moment}. Test accuracy of all clients that "
+        "have test rows; means over seeds. P5 is the 5th percentile, IQR is P75 less "
+        "P25, and the variance is the population's. "
+        "For equal clients Gini's index is 0, and 1 are Jain's index, the entropy of "
+        "their shares in all accuracy by the log of their number, and the cosine to "
+        "equal accuracies. Gains are means over clients: over local training on the "
+        "same rows and seed, and over the server's model before it is made personal.",
+        columns=columns,
+        rows=rows,
+    )
+
+
+def _filled(
+    rows: Sequence[Row], columns: Sequence[Column], key: str
+) -> tuple[tuple[Row, ...], tuple[Column, ...]]:
+    """The rows that have a number under `key`, and the columns that one of them has."""
+    rows = [row for row in rows if not np.isnan(row.values[key]).all()]
+    filled = []
+    for column in columns:
+        if not all(np.isnan(row.values[column.key]).all() for row in rows):
+            filled.append(column)
+    return tuple(rows), tuple(filled)
 
 
 def _caption(moment: str, clients: str) -> str:

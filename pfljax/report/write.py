@@ -4,8 +4,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pfljax.evaluation.fairness import check_targets
 from pfljax.report import captions, comparison, figures, formats, quantities, sweeps
-from pfljax.report.clients import CHOSEN, LAST
+from pfljax.report.clients import CHOSEN, LAST, recorded_baselines
 from pfljax.report.columns import Table
 from pfljax.report.groups import Group, group_runs
 from pfljax.report.html import Picture
@@ -15,14 +16,15 @@ from pfljax.report.read_files import read_settings
 from pfljax.report.runs import Run, read_run
 from pfljax.report.saved_landscapes import first_landscapes, read_landscapes
 from pfljax.report.style import CSS_PIXELS, save_figure
-from pfljax.report.tables import calibration_table, comparison_table
+from pfljax.report.tables import calibration_table, comparison_table, fairness_table
+from pfljax.report.targets import target_table
 from pfljax.runs.folder import check_foreign, read_json
 from pfljax.runtime import files
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-CALIBRATED = ("last", "validation")
+OF_ALL = ("last", "validation")  # tables of all clients: their arrays are kept
 DRAW: dict[str, "Callable[[Run], Figure | None]"] = {
     "learning_curves": figures.learning_curves,
     "accuracy_histogram": figures.accuracy_histogram,
@@ -43,6 +45,9 @@ def write_run_report(folder: str | Path) -> None:
         FileError: a file there is damaged, or cannot be written.
     """
     run = read_run(folder)
+    groups = group_runs([run])
+    last = comparison_table(groups, baselines=recorded_baselines([run]))
+    tables = [fairness_table(last), target_table(groups)]
     figure_folder = files.make_folder(run.folder / "figures")
     pictures = []
     for name, draw in DRAW.items():
@@ -54,34 +59,42 @@ def write_run_report(folder: str | Path) -> None:
         picture = _save_picture(figure, figure_folder / name, caption)
         pictures.append(picture)
     pictures += read_landscapes(figure_folder)
-    page = run_page(run, pictures)
+    page = run_page(run, tables, pictures)
     files.write_text(run.folder / "report.html", page)
 
 
-def write_comparison(folders: Sequence[str | Path], out: str | Path) -> str:
+def write_comparison(
+    folders: Sequence[str | Path], out: str | Path, targets: Sequence[float] = ()
+) -> str:
     """Writes tables, figures and comparison.html into `out`; returns the Markdown.
 
     Tables: comparison_<name>.csv (means), comparison_<name>_seeds.csv (each seed), .md
     and .tex for the last round, the round chosen on validation, and unseen clients,
-    where the runs have them; calibration and loss of the first two, which the Markdown
-    leaves out.
+    where the runs have them; fairness over clients, calibration and loss of the first
+    two; and what is spent until `targets`, accuracies in (0, 1], are reached, without
+    any those of `default_targets`. The Markdown leaves out calibration and loss.
+
+    Local training that a run had as its `baseline` is read too, if it is still there.
 
     The page also shows the landscapes of the first run of each method that has some, as
     many kinds as fit.
 
     Raises:
-        ValueError: no folder, or one is no run, unfinished or there twice.
+        ValueError: no folder, or one is no run, unfinished or there twice; a target is
+            not an accuracy.
         FileError: a file there is damaged, or cannot be written.
     """
     if not folders:
         raise ValueError("no run folder was given; give at least one")
+    check_targets(targets)
     check_foreign(Path(out) / "comparison.html")
     runs = [read_run(folder) for folder in folders]
     groups = group_runs(runs)
     out = files.make_folder(Path(out))
-    accuracy = _accuracy_tables(groups)
-    calibration = _calibration_tables(accuracy)
-    tables = [*accuracy, *calibration]
+    accuracy = _accuracy_tables(groups, recorded_baselines(runs))
+    told = [*accuracy, *_beside(accuracy, fairness_table)]
+    told += _with_rows([target_table(groups, targets)])
+    tables = [*told, *_beside(accuracy, calibration_table)]
     for table in tables:
         _write_table(table, out)
     figure_folder = files.make_folder(out / "figures")
@@ -89,7 +102,7 @@ def write_comparison(folders: Sequence[str | Path], out: str | Path) -> str:
     landscapes = first_landscapes(groups)
     page = comparison_page(groups, tables, pictures, landscapes)
     files.write_text(out / "comparison.html", page)
-    return "\n".join(_markdown(table) for table in accuracy)
+    return "\n".join(_markdown(table) for table in told)
 
 
 def write_sweep_report(folder: str | Path, out: str | Path) -> str:
@@ -124,7 +137,7 @@ def write_sweep_report(folder: str | Path, out: str | Path) -> str:
     return _markdown(table)
 
 
-def _accuracy_tables(groups: Sequence[Group]) -> list[Table]:
+def _accuracy_tables(groups: Sequence[Group], baselines: Sequence[Run]) -> list[Table]:
     """The tables that have rows."""
     # Clients that never took part are judged after the last round alone.
     kinds = (
@@ -135,17 +148,21 @@ def _accuracy_tables(groups: Sequence[Group]) -> list[Table]:
     )
     tables = []
     for at, clients in kinds:
-        table = comparison_table(groups, at, clients)
+        table = comparison_table(groups, at, clients, baselines)
         tables.append(table)
-    return [table for table in tables if table.rows]
+    return _with_rows(tables)
 
 
-def _calibration_tables(accuracy: Sequence[Table]) -> list[Table]:
-    """Those that have rows: older runs have not recorded these metrics."""
-    tables = []
-    for table in accuracy:
-        if table.name in CALIBRATED:
-            tables.append(calibration_table(table))
+def _beside(
+    accuracy: Sequence[Table], same_rows: Callable[[Table], Table]
+) -> list[Table]:
+    """Tables of the same rows, of all clients, with other columns."""
+    tables = [same_rows(table) for table in accuracy if table.name in OF_ALL]
+    # Older runs have not recorded every metric.
+    return _with_rows(tables)
+
+
+def _with_rows(tables: Sequence[Table]) -> list[Table]:
     return [table for table in tables if table.rows]
 
 

@@ -9,17 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from pfljax.evaluation.fairness import worse_share
 from pfljax.runs import claims, folder
 from pfljax.runs.settings import Experiment
-
-
-def worse_share(accuracy: np.ndarray, baseline: np.ndarray) -> float:
-    """Share of clients whose accuracy [C] lies below that of the baseline run [C]."""
-    # A client without test rows has an accuracy of NaN, which is below nothing.
-    both = np.isfinite(accuracy) & np.isfinite(baseline)
-    if not both.any():
-        return float("nan")
-    return float(np.mean(accuracy[both] < baseline[both]))
 
 
 def check(baseline: str | None, manifest: Mapping[str, Any]) -> None:

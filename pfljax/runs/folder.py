@@ -6,7 +6,8 @@ executor.json     what was chosen: the width, how many runs train at once
 partition.json    who holds how many rows of what, and whether they were given in Python
 partition.npz     of each row of the pool its number in the data set and official split
 metrics.jsonl     a line a round, appended
-timing.jsonl      seconds of training, kept apart: all else is reproduced bit for bit
+timing.jsonl      seconds of training and the most memory, kept apart: all else is
+                  reproduced bit for bit
 per_client.npz    metrics of each client at each evaluation
 summary.json      the last round, the round chosen on validation, traffic
 checkpoints/      the newest states

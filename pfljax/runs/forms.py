@@ -48,6 +48,9 @@ LINE = {
     "round": AtLeastOne,
     "train_loss?": (float, None),
     "evaluations?": [RECORD],
-    "seconds?": float,  # in timing.jsonl
+    # In timing.jsonl.
+    "seconds?": float,
+    "peak_bytes?": int,
+    "peak_of?": str,
 }
 SETTINGS = {"algorithm": str, "seed": int, "rounds": AtLeastOne, "hyper?": dict}

@@ -56,6 +56,21 @@ def peak_bytes() -> int | None:
     return _told_by("/proc/self/status", "VmHWM")
 
 
+def highest() -> dict[str, Any]:
+    """The most held since this process began, "peak_bytes", and of what, "peak_of".
+
+    That is the fullest "device" where devices keep count, else the "process"; empty
+    where neither is known.
+    """
+    stats = [device.memory_stats() or {} for device in jax.local_devices()]
+    key = "peak_bytes_in_use"
+    peaks = [of_device[key] for of_device in stats if key in of_device]
+    if peaks:
+        return {"peak_bytes": max(peaks), "peak_of": "device"}
+    held = peak_bytes()
+    return {} if held is None else {"peak_bytes": held, "peak_of": "process"}
+
+
 def forget_peak() -> bool:
     """Whether the peak of this process is now what it holds, as Linux can have it."""
     try:

@@ -17,6 +17,7 @@ from pfljax.engine.population import Population
 from pfljax.runs import checkpoint, config, folder, log
 from pfljax.runs.checkpoint_meta import Meta
 from pfljax.runs.settings import Experiment
+from pfljax.runtime import memory
 from pfljax.runtime.processes import ask, say
 from pfljax.runtime.progress import Show, progress
 from pfljax.simulate import evaluation, results, simulation
@@ -258,7 +259,7 @@ def _log(
     # on, but a checkpoint without its lines could not be gone on from.
     ask(log.append, run.path / "metrics.jsonl", lines)
     timing = {"round": done, "rounds": chunk.rounds, "seconds": chunk.seconds}
-    ask(log.append, run.path / "timing.jsonl", [timing])
+    ask(log.append, run.path / "timing.jsonl", [timing | memory.highest()])
     newest = {name: values[-1:] for name, values in run.history.items()}
     every = run.experiment.evaluation.eval_every
     return Standing(

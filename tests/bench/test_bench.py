@@ -119,6 +119,10 @@ def test_flops_of_a_step_are_its_products():
     assert cost.step_flops(build("W4")) == 2 * (forward + backward + head)
     assert cost.step_bytes(build("W4")) is None
     assert cost.step_bytes(w1) > 4 * 3 * PARAMETERS["W1"]
+    # XLA also counts what is no product: some operations a parameter and a unit.
+    more = cost.step_xla_flops(w1) - cost.step_flops(w1)
+    assert 0 < more < 4 * PARAMETERS["W1"]
+    assert cost.step_xla_flops(build("W4")) is None
 
 
 def test_flops_through_loops_and_branches():

@@ -20,7 +20,7 @@ def test_read_run_gives_what_was_written(run_folder):
     run = read_run(run_folder)
     assert run.label == "SuPerFed-MM"
     assert len(run.rounds) == 40
-    assert run.seconds == 20.0
+    assert run.timing == (20.0, None, "")
     assert run.per_client["personal/test/accuracy"].shape == (10, 20)
 
 

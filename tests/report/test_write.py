@@ -102,6 +102,8 @@ def test_run_page_is_self_contained_and_tells_the_numbers(reported):
     for text in ("SuPerFed-MM", "oracle (chosen on test)"):
         assert text in page.text
     assert "Best on test (not a result)" in page.text
+    for title in ("Fairness over clients at the last round.", "To a target."):
+        assert title in page.text
     for record in summary["last"]["evaluations"]:
         for name in ("mce", "ece_batchwise", "mce_batchwise", "loss"):
             assert f"{record['metrics'][name]['mean']:.3f}" in page.text
@@ -116,6 +118,10 @@ def test_the_page_begins_with_the_key_figures(make_run, tmp_path):
     chosen = summary["chosen_on_validation"] | {"round": 8}
     summary |= {"worse_than_local": 0.15, "chosen_on_validation": chosen}
     (folder / "summary.json").write_text(json.dumps(summary))
+    with open(folder / "timing.jsonl", "a") as timing:
+        for held in (3e8, 7e8, 5e8):
+            line = {"round": 40, "peak_bytes": int(held), "peak_of": "process"}
+            timing.write(f"{json.dumps(line)}\n")
     write_run_report(folder)
     with np.load(folder / "per_client.npz") as arrays:
         last = 100 * np.sort(arrays["personal/test/accuracy"][-1].astype(float))
@@ -135,6 +141,9 @@ def test_the_page_begins_with_the_key_figures(make_run, tmp_path):
     assert cards["Sent up"] == cards["Sent down"] == sent
     spent = "20.0 s", "of the rounds alone: evaluations are apart"
     assert cards["Time of training"] == spent
+    value, told = cards["Most memory"]
+    assert value == "700 MB"
+    assert told == "of the process, since it began"
 
 
 def test_the_page_has_all_that_the_folder_says_of_its_origin(reported):
@@ -315,7 +324,15 @@ def test_comparison_writes_everything(comparison_folders, tmp_path):
     text = write_comparison(comparison_folders, tmp_path)
     tables = [
         f"comparison_{name}{suffix}"
-        for name in ("last", "validation", "last_calibration", "validation_calibration")
+        for name in (
+            "last",
+            "validation",
+            "last_calibration",
+            "validation_calibration",
+            "last_fairness",
+            "validation_fairness",
+            "target",
+        )
         for suffix in (".csv", "_seeds.csv", ".md", ".tex")
     ]
     figures = [
@@ -330,13 +347,14 @@ def test_comparison_writes_everything(comparison_folders, tmp_path):
     ]
     found = {str(p.relative_to(tmp_path)) for p in tmp_path.rglob("*") if p.is_file()}
     assert found == {*tables, *figures, "comparison.html"}
-    assert text.count("| SuPerFed-MM |") == 6  # with the mixture's four
+    rows = 6 + 6 + 1  # by accuracy and fairness with the mixture's four; to a target
+    assert text.count("| SuPerFed-MM |") == rows
     page = read_page(tmp_path / "comparison.html")
     check_self_contained(page, pictures=4)
     groups = ["Data", "Method", "Training", "Participation"]
     assert sorted(set(groups) & set(page.headings)) == sorted(groups)
     config = 1 + len(groups)  # what differs, and what all runs share
-    assert page.tags.count("table") == 4 + config + 3  # and of provenance
+    assert page.tags.count("table") == 7 + config + 3  # and of provenance
     assert "oracle (chosen on test)" in page.text
 
 

@@ -71,6 +71,15 @@ def test_bytes_are_those_of_the_cohort_so_far(lines, summary):
     }  # fmt: skip
 
 
+def test_the_most_memory_is_kept_with_the_times(done):
+    timing = (done / "timing.jsonl").read_text().splitlines()
+    held = [json.loads(line) for line in timing]
+    assert {line["peak_of"] for line in held} <= {"process", "device"}
+    peaks = [line["peak_bytes"] for line in held]
+    assert peaks == sorted(peaks)
+    assert peaks[0] > 1e7  # a process with JAX
+
+
 def test_metrics_of_each_client(arrays):
     assert arrays["round"].tolist() == [2, 4]
     for model in ("personal", "server"):

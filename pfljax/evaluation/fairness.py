@@ -1,0 +1,150 @@
+"""How evenly a metric lies over clients, and when its mean reaches a target.
+
+NumPy alone: finished runs are judged again from their files. `a` [N] is a metric of N
+clients, such as the accuracy, at least 0 and without a unit; NaN stands for a client
+without rows, who does not count. A figure of no clients is NaN.
+
+Sources: q-FFL (Li et al., 2020) for variance, cosine and entropy; Jain, Chiu and Hawe
+(1984) for the index; Gini (1912). Means of the worst and best tenth, and the weighted
+mean: `pfljax.evaluation.metrics.summarise`.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+PERCENTILES = (5, 10, 25, 50, 75, 90, 95)
+BINS = 20  # of the histogram, of width .05
+EVENNESS = ("gini", "jain", "entropy_fairness", "cosine_fairness")
+WINDOW = 3  # evaluations of the running mean that is held to a target
+
+
+def figures(
+    a: np.ndarray,
+    alone: np.ndarray | None = None,
+    before: np.ndarray | None = None,
+) -> dict[str, float]:
+    """All figures over clients of `a` [N], by name.
+
+    `alone` [N] is the metric of local training, `before` [N] that of the server's model
+    before it is personalised; without them their gains are NaN.
+    """
+    values = spread(a) | evenness(a)
+    for name, reference in (("local", alone), ("server", before)):
+        if reference is None:
+            reference = np.full(len(a), np.nan)
+        values[f"gain_{name}"] = mean_gain(a, reference)
+        values[f"worse_than_{name}"] = worse_share(a, reference)
+    return values
+
+
+def spread(a: np.ndarray) -> dict[str, float]:
+    """Percentiles "p5" to "p95", "variance", "iqr" and "range" over clients.
+
+    The variance is the population's, in squares of the metric's unit. Percentiles lie
+    on the line between their neighbours.
+    """
+    a = _counted(a)
+    names = [f"p{q}" for q in PERCENTILES]
+    if not len(a):
+        return dict.fromkeys((*names, "variance", "iqr", "range"), float("nan"))
+    values = dict(zip(names, np.percentile(a, PERCENTILES).tolist(), strict=True))
+    return values | {
+        "variance": float(a.var()),
+        "iqr": values["p75"] - values["p25"],
+        "range": float(a.max() - a.min()),
+    }
+
+
+def evenness(a: np.ndarray) -> dict[str, float]:
+    """The figures of `EVENNESS`, the same of `a` and of `a` times any number above 0.
+
+    Gini's is in [0, 1 - 1/N], Jain's index in [1/N, 1], the entropy of shares by log N
+    and the cosine in [0, 1]. Of equal clients, all at 0 too, they are 0, 1, 1 and 1.
+    """
+    a = _counted(a)
+    N = len(a)
+    if not N:
+        return dict.fromkeys(EVENNESS, float("nan"))
+    if a.min() == a.max():
+        return dict(zip(EVENNESS, (0.0, 1.0, 1.0, 1.0), strict=True))
+    share = np.sort(a) / a.sum()
+    k = np.arange(1, N)
+    # The sum of |share_i - share_j| over pairs: k clients lie below the k-th gap.
+    gini = np.sum(k * (N - k) * np.diff(share)) / N
+    jain = 1 / (N * np.sum(share**2))
+    # The limit of share log share at 0 is 0.
+    positive = share[share > 0]
+    entropy = -np.sum(positive * np.log(positive)) / np.log(N)
+    # The angle is that between `a` and the same for all.
+    cosine = np.sqrt(jain)
+    values = (gini, jain, entropy, cosine)
+    return dict(zip(EVENNESS, map(float, values), strict=True))
+
+
+def mean_gain(a: np.ndarray, reference: np.ndarray) -> float:
+    """Mean of a - reference, both [N], over the clients that have both."""
+    gain = _counted(np.asarray(a, np.float64) - reference)
+    return float(gain.mean()) if len(gain) else float("nan")
+
+
+def worse_share(a: np.ndarray, reference: np.ndarray) -> float:
+    """Share of clients whose metric `a` [N] lies below that of the reference [N]."""
+    # A client without test rows has an accuracy of NaN, which is below nothing.
+    both = np.isfinite(a) & np.isfinite(reference)
+    if not both.any():
+        return float("nan")
+    return float(np.mean(a[both] < reference[both]))
+
+
+def histogram(a: np.ndarray) -> np.ndarray:
+    """Clients i[20] with `a` in bins of .05 of [0, 1]; the last one includes 1."""
+    # In float32 an accuracy of 7/20 lies a little below .35, its bin's edge.
+    bins = np.floor(BINS * _counted(a) + 1e-6).astype(int)
+    return np.bincount(np.minimum(bins, BINS - 1), minlength=BINS)
+
+
+def running_mean(curve: np.ndarray) -> np.ndarray:
+    """Means f[T] of each evaluation and the two before it; NaN for the first two."""
+    curve = np.asarray(curve, np.float64)
+    means = np.full(len(curve), np.nan)
+    if len(curve) >= WINDOW:
+        windows = np.lib.stride_tricks.sliding_window_view(curve, WINDOW)
+        means[WINDOW - 1 :] = windows.mean(axis=1)
+    return means
+
+
+def first_reaching(curve: np.ndarray, target: float) -> int | None:
+    """Index of the first evaluation of `curve` [T] whose running mean is at the target.
+
+    None where none is. An accuracy that jumps over the target once has not reached it.
+    """
+    # NaN, as of a run that diverged, reaches nothing.
+    (reaching,) = np.nonzero(running_mean(curve) >= target)
+    return int(reaching[0]) if len(reaching) else None
+
+
+def area(rounds: np.ndarray, curve: np.ndarray) -> float:
+    """Area under `curve` [T] by trapezoids, over the length of `rounds` [T].
+
+    This is the mean of the metric along the run; NaN for fewer than two evaluations.
+    """
+    if len(rounds) < 2:
+        return float("nan")
+    return float(np.trapezoid(curve, rounds) / (rounds[-1] - rounds[0]))
+
+
+def check_targets(targets: Sequence[float]) -> None:
+    """Raises a ValueError for a target that is no accuracy, or can only be reached."""
+    for target in targets:
+        if not 0 < target <= 1:
+            raise ValueError(
+                f"target is {target}; expected an accuracy above 0, at most 1, such as "
+                "0.8"
+            )
+
+
+def _counted(a: np.ndarray) -> np.ndarray:
+    """`a` in float64, without the clients that have no rows."""
+    a = np.asarray(a, np.float64)
+    return a[~np.isnan(a)]
