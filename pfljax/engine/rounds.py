@@ -3,7 +3,8 @@
     ids = selection.choose; budgets = selection.work            (plan)
     chunks of `width` clients: vmap of message -> train         (cohort_training)
         -> channel.send; scatter the clients' new states
-    channel.lose, channel.receive -> aggregate; what is `then`; selection.update   (here)
+    channel.lose, channel.receive -> aggregate; what is `then`;
+        selection.update                                        (here)
     where the aggregate is a mean, large uploads are summed     (summing)
 
 Keys derive from seed, round, client id and purpose, so results depend neither on
