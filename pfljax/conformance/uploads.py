@@ -17,6 +17,7 @@ from pfljax.core.channel import CHANNELS, chain, fitted
 from pfljax.core.communication import Exchange, exchanges_of
 from pfljax.engine.setting import exchanges
 
+
 def channels_fit(played: Played) -> None:
     """Channels may stand before `aggregate`, and what they remember is kept."""
     uploads = [float(state.channel) for state in played.states]

@@ -1,5 +1,7 @@
 """What happens to uploads in a run: its channel, fit to the method and its clients."""
 
+from typing import Any
+
 from pfljax.core import channel, malicious
 from pfljax.core.channel import Channel
 from pfljax.core.communication import exchanges_of
@@ -13,10 +15,26 @@ def make_channel(experiment: Experiment, num_clients: int) -> Channel | None:
     Raises:
       ValueError: two channels cannot stand together, or nobody would be malicious.
     """
-    through = channel.make(experiment.participation.channel)
+    choices = experiment.participation.channel
+    through = channel.make(choices)
     if through is not None:
         malicious.count(num_clients, through.attackers)
+    for choice in choices:
+        if choice.name == "krum":
+            _check_krum(choice.kwargs, experiment.participation.cohort)
     return through
+
+
+def _check_krum(options: dict[str, Any], cohort: int) -> None:
+    """Refuses a cohort in which Krum promises nothing."""
+    byzantine = options.get("byzantine", 1)
+    needed = 2 * byzantine + 3
+    if cohort < needed:
+        raise ValueError(
+            f"channel 'krum': byzantine is {byzantine}, which needs a cohort of at "
+            f"least 2 * {byzantine} + 3 = {needed}, but cohort is {cohort}; choose a "
+            "larger cohort, or a smaller byzantine"
+        )
 
 
 def with_memory(

@@ -26,18 +26,9 @@ from pfljax.core.communication import exchange_of, exchanges_of
 from pfljax.core.local_statistics import dropped, kept
 from pfljax.core.types import Cohort, of_message
 from pfljax.registry import parse
+from uplink import SENDER, sent_by
 
 TASK, LOCAL = toy.quadratic(), toy.full_batch()
-
-
-SENDER = channel.Sender(key=jax.random.key(0), id=jnp.int32(0), asked=4)
-
-
-def sent_by(chain, origin, upload, seed=0):
-    """The upload as it leaves client 0 behind a channel that remembers nothing."""
-    sender = SENDER._replace(key=jax.random.key(seed))
-    state = channel.first_state(chain, jax.random.key(0), 4)
-    return chain.send(state, sender, origin, upload, ()).upload
 
 
 def after_a_round(method, names, reports=(1, 1, 1, 1)):
