@@ -57,7 +57,7 @@ def _run(experiment: Experiment, begun: bool) -> None:
     if privacy.get("epsilon") is not None:
         _print(
             f"private at epsilon {privacy['epsilon']:.4g}, delta {privacy['delta']:g}: "
-            f"{privacy['rounds']} rounds that ask {privacy['sampled']:.3g} of the clients"
+            f"{privacy['rounds']} rounds that ask {privacy['sampled']:.3g} of clients"
         )
 
 

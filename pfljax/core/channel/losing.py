@@ -23,7 +23,7 @@ def lost(*, share: Share = 0.1) -> Channel:
         def arrives(client_id: Array) -> Array:
             # By the client, not by its place: devices deal cohorts to other places.
             client_key = jax.random.fold_in(derive(key, "lost"), client_id)
-            return jax.random.bernoulli(client_key, 1 - share)
+            return jax.random.uniform(client_key) >= share
 
         arrived = jax.vmap(arrives)(cohort.ids)
         return cohort._replace(mask=cohort.mask * arrived.astype(jnp.float32))

@@ -45,7 +45,7 @@ def test_without_noise_and_norm_it_is_no_channel():
 
 
 def test_the_norm_follows_the_quantile():
-    """C <- C exp(-rate (b - quantile)), b of those who reported, and all are clipped."""
+    """C <- C exp(-rate (b - quantile)), b of who reported; all are clipped."""
     chain = made("adaptive_clip:norm=0.3,quantile=0.7,rate=0.5")
     norm, state = 0.3, None
     for _ in range(4):

@@ -41,7 +41,7 @@ def test_the_geometric_median_has_the_least_sum_of_distances():
     def total(z):
         return np.linalg.norm(here - z, axis=1).sum()
 
-    least = minimize(total, here.mean(0)).x
+    least = minimize(total, here.mean(0, dtype=float)).x
     chain = made("geometric_median:iterations=60")
     found, _ = arrived(chain, START, CHANGES, MASK)
     np.testing.assert_allclose(found, np.tile(least, (CLIENTS, 1)), atol=2e-3)
