@@ -1,5 +1,7 @@
 """Channels together: their order, what cannot stand together, and bad input."""
 
+import re
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -76,7 +78,6 @@ REFUSED = {
 
 @pytest.mark.parametrize("names", REFUSED)
 def test_bad_channels_get_one_line(names):
-    with pytest.raises(ValueError) as refused:
+    with pytest.raises(ValueError, match=re.escape(REFUSED[names])) as refused:
         made(*names.split())
-    assert REFUSED[names] in str(refused.value)
     assert "\n" not in str(refused.value)
