@@ -222,7 +222,8 @@ def bench(
         arg(help="W1 by `pfljax run`, with all that it writes, beside the engine."),
     ] = False,
 ) -> None:
-    """Times W1 to W11, plane, lines; startup, memory, compile, lowered, posterior.
+    """Times W1 to W11, plane, lines; startup, memory, compile, lowered, posterior,
+    channels.
 
     Such as: pfljax bench W1 W3
     """
