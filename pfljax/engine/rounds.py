@@ -129,13 +129,16 @@ def _receive(
         return uploads, cohort, channel_state
     key = derive(cohort.key, "channel")
     if alike:
-        uploads, channel_state = receive(channel_state, key, *uploads, cohort)
+        uploads, reports = uploads
+        uploads, channel_state = receive(channel_state, key, uploads, reports, cohort)
         return uploads, cohort, channel_state
     # Uploads of two architectures have other shapes: the channel sees one at a time.
     received = {}
     for number, senders in aggregation.senders(cohort).items():
+        stack, reports = uploads[number]
+        stack_key = derive(key, str(number))
         received[number], channel_state = receive(
-            channel_state, derive(key, str(number)), *uploads[number], senders
+            channel_state, stack_key, stack, reports, senders
         )
     return received, cohort, channel_state
 

@@ -5,6 +5,7 @@ installed by `pip install pfljax[privacy]`. Client-level: neighbouring federatio
 differ in one client.
 """
 
+import importlib
 from typing import Any
 
 from pfljax import registry
@@ -62,14 +63,13 @@ def mechanism_of(channels: tuple[Choice, ...]) -> tuple[float, float] | None:
 def epsilon(multiplier: float, delta: float, share: float, rounds: int) -> float | None:
     """Epsilon at this delta of so many rounds; None without dp-accounting."""
     try:
-        import dp_accounting
-        from dp_accounting.rdp import RdpAccountant
+        dp_accounting = importlib.import_module("dp_accounting")
     except ImportError:
         return None
     noise = dp_accounting.GaussianDpEvent(multiplier)
     if share < 1:
         noise = dp_accounting.PoissonSampledDpEvent(share, noise)
     # Whole orders alone: of others the series may not converge, which it would say.
-    accountant = RdpAccountant(orders=ORDERS)
+    accountant = dp_accounting.rdp.RdpAccountant(orders=ORDERS)
     accountant.compose(noise, rounds)
     return float(accountant.get_epsilon(delta))

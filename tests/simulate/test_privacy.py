@@ -1,4 +1,4 @@
-"""The epsilon of a run, against the RDP of the subsampled Gaussian at integer orders."""
+"""The epsilon of a run, against the RDP of the sampled Gaussian at whole orders."""
 
 import json
 import math

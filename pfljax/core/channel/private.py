@@ -95,16 +95,11 @@ def adaptive_clip(
         state: Any, key: Key, uploads: Upload, reports: Any, cohort: Cohort
     ) -> tuple[Upload, Any]:
         is_short, starts = reports
-        asked = asked_of(cohort)
-        share_noise, sum_noise = noises(multiplier, asked)
+        share_noise, sum_noise = noises(multiplier, asked_of(cohort))
         if multiplier:
             std = sum_noise * state
             uploads = noised_mean(key, starts, uploads, cohort, std)
-        noise = share_noise * jax.random.normal(derive(key, "share"))
-        share = ((is_short * cohort.mask).sum() + noise) / jnp.maximum(asked, 1)
-        if not multiplier:  # of those who reported: nothing is to be hidden
-            reported = jnp.maximum(cohort.mask.sum(), 1)
-            share = (is_short * cohort.mask).sum() / reported
+        share = _share_of(key, is_short, cohort, share_noise if multiplier else None)
         stepped = state * jnp.exp(-rate * (share - quantile))
         return uploads, jnp.where(cohort.mask.sum() > 0, stepped, state)
 
@@ -115,6 +110,18 @@ def adaptive_clip(
         one_for_all=multiplier > 0,
         report_bits=1,
     )
+
+
+def _share_of(key: Key, is_short: Array, cohort: Cohort, noise: Any) -> Array:
+    """The share of short changes, f32[]: of those asked with noise on their count.
+
+    Without noise of those who reported, for then nothing is to be hidden.
+    """
+    count = (is_short * cohort.mask).sum()
+    if noise is None:
+        return count / jnp.maximum(cohort.mask.sum(), 1)
+    noisy = count + noise * jax.random.normal(derive(key, "share"))
+    return noisy / jnp.maximum(asked_of(cohort), 1)
 
 
 def noises(multiplier: Any, asked: Array) -> tuple[Array, Array]:

@@ -8,31 +8,55 @@ from pfljax.core.channel.base import (
     Channel,
     Sender,
     Sent,
-    Start,
     as_received,
 )
 from pfljax.core.keys import derive
 from pfljax.core.types import Cohort, Key, Origin, Upload
 
+Channels = Sequence[Channel]
 
-def chain(channels: Sequence[Channel]) -> Channel:
+
+def chain(channels: Channels) -> Channel:
     """The channels in the order of their stages, each with a key and state of its own.
 
     Those of one stage act in the order given. States, memories and reports are tuples
     in the order given.
     """
-    # By position, not by name: a channel may be there twice.
-    order = sorted(range(len(channels)), key=lambda i: STAGES.index(channels[i].stage))
+    compressors = [channel.bits for channel in channels if channel.bits is not None]
+    loses = any(channel.lose is not None for channel in channels)
+    remembers = any(channel.memory is not None for channel in channels)
+    # Told by name: the engine need not keep uploads that no channel looks at together.
+    at_client_alone = all(channel.receive is as_received for channel in channels)
+    return Channel(
+        init=lambda start: tuple(channel.init(start) for channel in channels),
+        send=_sends(channels),
+        receive=as_received if at_client_alone else _receives(channels),
+        one_for_all=any(channel.one_for_all for channel in channels),
+        memory=_memories(channels) if remembers else None,
+        bits=compressors[-1] if compressors else None,
+        report_bits=sum(channel.report_bits for channel in channels),
+        shaped=any(channel.shaped for channel in channels),
+        lose=_loses(channels) if loses else None,
+        attackers=max((channel.attackers for channel in channels), default=0.0),
+    )
 
-    def init(start: Start) -> Any:
-        return tuple(channel.init(start) for channel in channels)
+
+def _order(channels: Channels) -> list[int]:
+    """The places of the channels, by their stages."""
+    stages = [STAGES.index(channel.stage) for channel in channels]
+    return sorted(range(len(channels)), key=stages.__getitem__)
+
+
+def _sends(channels: Channels) -> Any:
+    """`send` of one channel after another."""
 
     def send(
         states: Any, sender: Sender, origin: Origin, upload: Upload, memories: Any
     ) -> Sent:
         new_memories = list(memories)
-        reports = [()] * len(channels)
-        for index in order:
+        reports: list[Any] = [()] * len(channels)
+        for index in _order(channels):
+            # By place, not by name: a channel may be there twice.
             its_own = sender._replace(key=derive(sender.key, str(index)))
             memory = memories[index] if memories else ()
             sent = channels[index].send(states[index], its_own, origin, upload, memory)
@@ -42,19 +66,28 @@ def chain(channels: Sequence[Channel]) -> Channel:
                 new_memories[index] = sent.memory
         return Sent(upload, tuple(new_memories), tuple(reports))
 
+    return send
+
+
+def _receives(channels: Channels) -> Any:
+    """`receive` of one channel after another."""
+
     def receive(
         states: Any, key: Key, uploads: Upload, reports: Any, cohort: Cohort
     ) -> tuple[Upload, Any]:
         new_states = list(states)
-        for index in order:
+        for index in _order(channels):
+            channel_key = derive(key, str(index))
             uploads, new_states[index] = channels[index].receive(
-                states[index],
-                derive(key, str(index)),
-                uploads,
-                reports[index],
-                cohort,
+                states[index], channel_key, uploads, reports[index], cohort
             )
         return uploads, tuple(new_states)
+
+    return receive
+
+
+def _memories(channels: Channels) -> Any:
+    """The memories of a client, () for a channel without."""
 
     def memory(origin: Origin, upload: Upload) -> Any:
         return tuple(
@@ -62,29 +95,19 @@ def chain(channels: Sequence[Channel]) -> Channel:
             for channel in channels
         )
 
+    return memory
+
+
+def _loses(channels: Channels) -> Any:
+    """The cohort without whose uploads any of the channels loses."""
+
     def lose(key: Key, cohort: Cohort) -> Cohort:
         for index, channel in enumerate(channels):
             if channel.lose is not None:
                 cohort = channel.lose(derive(key, str(index)), cohort)
         return cohort
 
-    compressors = [channel.bits for channel in channels if channel.bits is not None]
-    loses = any(channel.lose is not None for channel in channels)
-    remembers = any(channel.memory is not None for channel in channels)
-    # Told by name: the engine need not keep uploads that no channel looks at together.
-    at_client_alone = all(channel.receive is as_received for channel in channels)
-    return Channel(
-        init=init,
-        send=send,
-        receive=as_received if at_client_alone else receive,
-        one_for_all=any(channel.one_for_all for channel in channels),
-        memory=memory if remembers else None,
-        bits=compressors[-1] if compressors else None,
-        report_bits=sum(channel.report_bits for channel in channels),
-        shaped=any(channel.shaped for channel in channels),
-        lose=lose if loses else None,
-        attackers=max((channel.attackers for channel in channels), default=0.0),
-    )
+    return lose
 
 
 def again(channel: Channel) -> Channel:
