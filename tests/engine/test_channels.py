@@ -1,15 +1,23 @@
 """The laws of a run with every channel: 3 + 3 = 6 rounds, and whoever is not asked."""
 
+import json
+import subprocess
+import sys
+from pathlib import Path
+
 import jax
 import numpy as np
 import pytest
 
+from channels_on_devices import CASES as CASES_ON_DEVICES
 from pfljax import algorithms, engine, registry, selection
 from pfljax.conformance import toy
 from pfljax.core import channel
 from pfljax.core.communication import exchanges_of
 from pfljax.core.types import Local
+from tiny import environment
 
+TESTS = Path(__file__).parents[1]
 CLIENTS = len(toy.SIZES)
 FAST = {("ditto", "top_k")}  # memory of clients beside states of their own
 CASES = [
@@ -82,3 +90,25 @@ def test_a_channel_at_its_limit_is_none_to_the_bit(name):
         clients, memory = clients
         assert not any(np.asarray(leaf).any() for leaf in jax.tree.leaves(memory))
     toy.assert_same(clients, plain.clients)
+
+
+@pytest.fixture(scope="module")
+def on_devices(tmp_path_factory):
+    """What tests/channels_on_devices.py played, by channels and devices."""
+    file = tmp_path_factory.mktemp("devices") / "played.json"
+    program = str(TESTS / "channels_on_devices.py")
+    env = environment(file.parent / "cache")
+    subprocess.run([sys.executable, program, str(file)], env=env, check=True)
+    return json.loads(file.read_text())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", ["2", "4 homes"])
+@pytest.mark.parametrize("names", [" ".join(names) for names in CASES_ON_DEVICES])
+def test_channels_on_several_devices_do_as_on_one(on_devices, names, way):
+    one, several = on_devices[names]["1"], on_devices[names][way]
+    for part in ("all", "clients"):
+        for a, b in zip(one[part], several[part], strict=True):
+            np.testing.assert_allclose(
+                np.asarray(a, float), np.asarray(b, float), rtol=1e-5, atol=1e-5
+            )
