@@ -91,8 +91,8 @@ def compared(method: str, rounds: int | None, repeats: int, scale: float) -> Res
     rounds = rounds or timed.ready.workload.rounds
     pairs = []
     for _ in range(repeats):
-        timed, ours = _sample(timed, rounds)
-        base, theirs = _sample(base, rounds)
+        timed, ours = sample(timed, rounds)
+        base, theirs = sample(base, rounds)
         pairs.append((ours.seconds, theirs.seconds))
     workload = timed.ready.workload
     return {
@@ -107,16 +107,20 @@ def compared(method: str, rounds: int | None, repeats: int, scale: float) -> Res
 
 
 def _timed(method: str, rounds: int | None, scale: float) -> Timed:
-    """The method on the workload, after a round that nobody times."""
+    """The method on the workload."""
     ready = build(WORKLOAD, method, scale)
+    return warm(ready, rounds or ready.workload.rounds)
+
+
+def warm(ready: Ready, rounds: int) -> Timed:
+    """A workload after a round that nobody times."""
     state = ready.init(jax.random.key(0))
-    rounds = rounds or ready.workload.rounds
     program = measure.compile_program(ready, state, rounds)
     state, _ = measure.warm_up(program, ready, state)
     return Timed(ready, program, state)
 
 
-def _sample(timed: Timed, rounds: int) -> tuple[Timed, Sample]:
+def sample(timed: Timed, rounds: int) -> tuple[Timed, Sample]:
     """The method after more rounds, and what they took."""
     state, sample = measure.sample(timed.program, timed.ready, timed.state, rounds)
     return timed._replace(state=state), sample

@@ -229,7 +229,8 @@ def bench(
     out: Out = Path("runs/bench"),
     public: Annotated[bool, arg(help="W1 by `pfljax run` beside the engine.")] = False,
 ) -> None:
-    """Times W1 to W11, plane, lines; startup, memory, compile, lowered, posterior.
+    """Times W1 to W11, plane, lines; startup, memory, compile, lowered, posterior,
+    channels.
 
     Such as: pfljax bench W1 W3
     """

@@ -53,6 +53,12 @@ def _run(experiment: Experiment, begun: bool) -> None:
         "over clients, each by the model it uses, "
         f"round {summary['rounds']}; see {page}"
     )
+    privacy = summary.get("privacy") or {}
+    if privacy.get("epsilon") is not None:
+        _print(
+            f"private at epsilon {privacy['epsilon']:.4g}, delta {privacy['delta']:g}: "
+            f"{privacy['rounds']} rounds that ask {privacy['sampled']:.3g} of clients"
+        )
 
 
 def _finished(path: Path, experiment: Experiment) -> bool:

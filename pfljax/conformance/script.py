@@ -14,7 +14,7 @@ import numpy as np
 from pfljax import engine
 from pfljax.conformance import context, toy
 from pfljax.core import tree
-from pfljax.core.channel import Channel
+from pfljax.core.channel import Channel, Sender, Sent
 from pfljax.core.origins import parts
 from pfljax.core.types import (
     Algorithm,
@@ -139,23 +139,25 @@ def counting(held_back: Array) -> Channel:
 
     def send(
         count: Array,
-        key: Key,
+        sender: Sender,
         origin: Origin,
         upload: Upload,
-    ) -> Upload:
+        memory: Any,
+    ) -> Sent:
         start, values, others = parts(origin, upload)
         values = tree.where(held_back, start, values)
-        return tree.merge(values, others)
+        return Sent(tree.merge(values, others))
 
     def receive(
         count: Array,
         key: Key,
         uploads: Upload,
+        reports: Any,
         cohort: Cohort,
     ) -> tuple[Upload, Array]:
         return uploads, count + cohort.mask.sum()
 
-    return Channel(init=lambda: jnp.float32(0), send=send, receive=receive)
+    return Channel(init=lambda start: jnp.float32(0), send=send, receive=receive)
 
 
 def _with_keys(keys: Array, algorithm: Algorithm) -> Algorithm:

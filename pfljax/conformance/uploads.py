@@ -1,6 +1,7 @@
 """The laws of uploads on their way: channels, and what an upload is a change of."""
 
 from functools import partial
+from typing import Any
 
 import chex
 import jax
@@ -12,11 +13,9 @@ from pfljax.conformance.play import Played
 from pfljax.conformance.replay import replayed
 from pfljax.conformance.script import ASKED, CLIENTS, ROUNDS, as_written
 from pfljax.core import origins
-from pfljax.core.channel import CHANNELS, chain, krum, median, trimmed_mean
-from pfljax.core.communication import exchanges_of
+from pfljax.core.channel import CHANNELS, chain, fitted
+from pfljax.core.communication import Exchange, exchanges_of
 from pfljax.engine.setting import exchanges
-
-ONE_FOR_ALL = (median, trimmed_mean, krum)
 
 
 def channels_fit(played: Played) -> None:
@@ -25,17 +24,26 @@ def channels_fit(played: Played) -> None:
     each_round = ASKED * len(exchanges(played.setting))
     chex.assert_equal(uploads, [each_round * count for count in range(ROUNDS + 1)])
     # All that pfljax has, by shapes: they compute with every leaf of an upload.
-    factories = list(CHANNELS.values())
+    channels = [factory() for factory in CHANNELS.values()]
     algorithm = played.setting.algorithm
     sent = exchanges_of(algorithm, played.task, CLIENTS, (3,))
     mixed = any(origins.absent(exchange.origin, exchange.upload) for exchange in sent)
     if mixed or algorithm.told_apart:
         # Uploads that say for whom they are would be mixed: it is refused.
-        factories = [each for each in factories if each not in ONE_FOR_ALL]
-    every = chain([channel() for channel in factories])
-    setting = played.setting._replace(channel=every)
-    state = played.states[0]._replace(channel=every.init())
+        channels = [channel for channel in channels if not channel.one_for_all]
+    if played.task.peers or len({_shapes(exchange) for exchange in sent}) > 1:
+        # A value that is kept for the next round has one shape.
+        channels = [channel for channel in channels if not channel.shaped]
+    every, remembering = fitted(chain(channels), algorithm, sent)
+    setting = played.setting._replace(channel=every, algorithm=remembering)
+    first = partial(engine.init, setting, played.task, CLIENTS)
+    state = jax.eval_shape(first, played.states[0].key)
     jax.eval_shape(partial(engine.one_round, setting), state, played.train)
+
+
+def _shapes(exchange: Exchange) -> tuple[Any, ...]:
+    """The shapes of an upload's leaves."""
+    return tuple(leaf.shape for leaf in jax.tree.leaves(exchange.upload))
 
 
 def origins_are_uploads_of_no_step(played: Played) -> None:

@@ -1,8 +1,9 @@
 """One value of many uploads. A reducer takes uploads stacked over M and a weight
 f32[M].
 
-Weight 0 means absent. `mean`, `median`, `trimmed_mean` and `krum` share one signature;
-`pfljax.core.channel` puts a robust one before the aggregation of any method.
+Weight 0 means absent. `mean`, `median`, `trimmed_mean` and `krum` share one signature
+with `core.centres`; `pfljax.core.channel` puts a robust one before the aggregation of
+any method.
 """
 
 import dataclasses
@@ -208,6 +209,15 @@ def krum(byzantine: Count, chosen: AtLeastOne = 1) -> Reducer:
         return mean(tree.take(uploads, best), present[best].astype(jnp.float32))
 
     return reducer
+
+
+def repeated(value: Any, uploads: Any) -> Any:
+    """The value in the place of each of the stacked uploads."""
+
+    def of_leaf(leaf: Array, stacked: Array) -> Array:
+        return jnp.broadcast_to(leaf.astype(stacked.dtype), stacked.shape)
+
+    return jax.tree.map(of_leaf, value, uploads)
 
 
 def counted_mean(

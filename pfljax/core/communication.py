@@ -9,6 +9,7 @@ from pfljax.core import channel, tree
 from pfljax.core.channel import Channel
 from pfljax.core.types import (
     Algorithm,
+    Client,
     ClientData,
     Examples,
     Key,
@@ -66,11 +67,14 @@ def traffic_of(
     input_shape: tuple[int, ...],
     through: Channel | None = None,
 ) -> Traffic:
-    """Bytes of messages and uploads, those of `exchanges_of`."""
+    """Bytes of messages and uploads, those of `exchanges_of`, behind the channel."""
     sent = exchanges_of(algorithm, task, num_clients, input_shape, through)
     return Traffic(
         down=sum(tree.nbytes(exchange.message) for exchange in sent),
-        up=sum(tree.nbytes(exchange.upload) for exchange in sent),
+        up=sum(
+            channel.bytes_of(through, exchange.origin, exchange.upload)
+            for exchange in sent
+        ),
     )
 
 
@@ -107,6 +111,18 @@ def exchange_of(
     return exchanges_of(algorithm, task, num_clients, input_shape, through)[0]
 
 
+def _send(
+    through: Channel,
+    algorithm: Algorithm,
+    sent: tuple[Turn, Message, Client, Upload],
+) -> None:
+    """Raises what the channel says of this upload; behind it, its shapes are equal."""
+    turn, message, client, upload = sent
+    state = channel.first_state(through, turn.key, turn.num_clients)
+    sender = channel.Sender(key=turn.key, id=turn.id, asked=1)
+    channel.sent(through, algorithm, state, sender, message, client, client, upload)
+
+
 def exchanges_of(
     algorithm: Algorithm,
     task: Task,
@@ -123,13 +139,13 @@ def exchanges_of(
     def exchanges(key: Key, data: ClientData) -> list[Exchange]:
         server, client, turn = first_turn(algorithm, task, num_clients, key, data)
         sent = []
+        passing = through
         for one in in_a_round(algorithm):
             message = one.message(turn, server, client)
             _, upload, _ = one.train(turn, message, client, data)
-            if through is not None:
-                upload = channel.sent(
-                    through, one, through.init(), key, message, client, upload
-                )
+            if passing is not None:
+                _send(passing, one, (turn, message, client, upload))
+                passing = channel.again(passing)
             origin = one.origin(message, client, upload)
             sent.append(Exchange(message=message, origin=origin, upload=upload))
         return sent

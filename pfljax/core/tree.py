@@ -83,6 +83,16 @@ def where(
     return jax.tree.map(of_leaves, a, b)
 
 
+def where_rows(chosen: Array, a: Tree, b: Tree) -> Tree:
+    """Rows of the leading axis of `a` where `chosen`, bool[M], else of `b`."""
+
+    def of_leaves(x: Array, y: Array) -> Array:
+        column = chosen.reshape(chosen.shape + (1,) * (y.ndim - 1))
+        return jnp.where(column, x, y)
+
+    return jax.tree.map(of_leaves, a, b)
+
+
 def zeros(a: Tree) -> Tree:
     """Zeros of the shapes and dtypes of `a`."""
     return jax.tree.map(jnp.zeros_like, a)

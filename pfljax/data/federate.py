@@ -3,9 +3,11 @@
 from collections.abc import Mapping
 from typing import Any
 
+import jax
 import numpy as np
 
 from pfljax import registry
+from pfljax.core import malicious
 from pfljax.core.types import ClientData, Examples
 from pfljax.data import dealing_checks as checks
 from pfljax.data import public_rows
@@ -63,7 +65,8 @@ def federate(
             clients that have test rows only are left out; the manifest names them.
         noise: wrong labels for training and validation rows, such as "pair:rate=0.1";
             see `pfljax.data.label_noise.label_noise`. The rows are dealt by their true
-            labels; the manifest counts the given ones.
+            labels; the manifest counts the given ones. "poison:attackers=0.2" is of the
+            training rows of malicious clients alone.
         public: share of the rows to deal that the server holds in their place, at
             random: `Federation.public`. No client has them, and their labels are true.
 
@@ -154,12 +157,19 @@ def _mislabelled(
     """The data set with noisy labels at the clients' rows to learn from, or at all."""
     if noise is None:
         return arrays
-    learnt = np.repeat(split.sizes[TRAIN] + split.sizes[VALIDATION], dealt.size)
-    noisy = (rank(dealt.size) < learnt) | noise.tests_too
+    learnt = split.sizes[TRAIN] + split.sizes[VALIDATION]
+    if noise.attackers is not None:
+        learnt = split.sizes[TRAIN] * _malicious(len(learnt), noise.attackers, seed)
+    noisy = (rank(dealt.size) < np.repeat(learnt, dealt.size)) | noise.tests_too
     rows = split.order[noisy]
     labels = arrays.y.copy()
     labels[rows] = turn(labels[rows], noise.matrix, [seed, 2])
     return arrays._replace(y=labels)
+
+
+def _malicious(num_clients: int, share: float, seed: int) -> np.ndarray:
+    """Whether each client is malicious, bool[C], as channels have it."""
+    return np.asarray(malicious.drawn(jax.random.key(seed), num_clients, share))
 
 
 def _assemble(

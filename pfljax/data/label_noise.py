@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pfljax import registry
+from pfljax.core.malicious import Attackers
 from pfljax.registry import Share, checked
 
 
@@ -17,6 +18,9 @@ class Noise(NamedTuple):
 
     matrix: np.ndarray  # f64[K, K], rows sum to 1
     tests_too: bool = False  # a client's own test rows as well
+    # The share of the clients whose training rows alone turn; None: rows of all that
+    # are learnt from, validation rows as well.
+    attackers: float | None = None
 
 
 def none(num_classes: int) -> None:
@@ -41,15 +45,30 @@ def symmetric(num_classes: int, *, rate: Share) -> Noise:
     return Noise((1 - rate - other) * np.eye(num_classes) + other)
 
 
+@checked
+def poison(num_classes: int, *, attackers: Attackers = 0.2) -> Noise:
+    """Training labels of malicious clients alone: random, of two classes the other.
+
+    The same clients attack in a channel (`pfljax.core.malicious`). Li et al. (Ditto),
+    ICML 2021, https://arxiv.org/abs/2012.04221, attack A1.
+    """
+    _check_classes("poison", num_classes)
+    if num_classes == 2:
+        return pair(num_classes, rate=1.0)._replace(attackers=attackers)
+    anything = np.full((num_classes, num_classes), 1 / num_classes)
+    return Noise(anything, attackers=attackers)
+
+
 NOISES: dict[str, Callable[..., Noise | None]] = {
     "none": none,
     "pair": pair,
     "symmetric": symmetric,
+    "poison": poison,
 }
 
 
 def label_noise(text: str, num_classes: int) -> Noise | None:
-    """The noise written as "none" or "pair:rate=0.1", "symmetric:rate=0.2".
+    """The noise written as "none", "pair:rate=0.1", "symmetric:rate=0.2" or "poison".
 
     Raises:
         ValueError: for another name or parameter, or a rate that is no share.

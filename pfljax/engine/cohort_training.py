@@ -163,20 +163,28 @@ def _exchange(
     client: Any,
     data: ClientData,
 ) -> tuple[Any, Any, Metrics]:
-    """(new state, upload as it leaves the client, metrics) of one client's turn."""
+    """(new state, what leaves the client, metrics) of one client's turn.
+
+    That is its upload, or (upload, report) where the channel looks at all together.
+    """
     algorithm = setting.algorithm
     message = algorithm.message(turn, shared.server, client)
     new_client, upload, metrics = algorithm.train(turn, message, client, data)
     contract.check_state(algorithm, "train", "client", client, new_client)
     if setting.channel is not None:
-        channel_key = derive(turn.key, "channel")
-        upload = channel.sent(
+        sender = channel.Sender(
+            key=derive(turn.key, "channel"),
+            id=turn.id,
+            asked=setting.selection.cohort,
+        )
+        upload, new_client = channel.sent(
             setting.channel,
             algorithm,
             shared.channel,
-            channel_key,
+            sender,
             message,
             client,
+            new_client,
             upload,
         )
     return new_client, upload, metrics

@@ -3,7 +3,8 @@
     ids = selection.choose; budgets = selection.work            (plan)
     chunks of `width` clients: vmap of message -> train         (cohort_training)
         -> channel.send; scatter the clients' new states
-    channel.receive -> aggregate; what is `then`; selection.update   (here)
+    channel.lose, channel.receive -> aggregate; what is `then`;
+        selection.update                                        (here)
     where the aggregate is a mean, large uploads are summed     (summing)
 
 Keys derive from seed, round, client id and purpose, so results depend neither on
@@ -18,6 +19,7 @@ import jax
 import jax.numpy as jnp
 
 from pfljax.core import aggregation, tree
+from pfljax.core.channel import as_received
 from pfljax.core.keys import derive
 from pfljax.core.types import (
     Array,
@@ -80,6 +82,7 @@ def _exchange(
     public: ClientData | None,
 ) -> tuple[RunState, Metrics]:
     """The states and metrics of the clients after one exchange with the server."""
+    cohort = _not_lost(setting, cohort)
     weight = summing.weight_of(setting, state.server, cohort)
     clients, uploads, metrics = train_cohort(
         setting, state, train, turns, public, weight
@@ -91,14 +94,21 @@ def _exchange(
         server = summing.mean_of(uploads, weight)
         channel_state = state.channel
     contract.check_state(setting.algorithm, "aggregate", "server", state.server, server)
-    # Weights of a round without reports sum to 0: what `aggregate` made of them goes.
-    server = tree.where(_anybody(turns), server, state.server)
+    # Weights of a round without uploads sum to 0: what `aggregate` made of them goes.
+    server = tree.where(cohort.mask.sum() > 0, server, state.server)
     after = state._replace(
         server=mesh.whole(setting.mesh, server),
         clients=clients,
-        channel=channel_state,
+        channel=mesh.whole(setting.mesh, channel_state),
     )
     return after, metrics
+
+
+def _not_lost(setting: Setting, cohort: Cohort) -> Cohort:
+    """The cohort, without those whose uploads the channel loses."""
+    if setting.channel is None or setting.channel.lose is None:
+        return cohort
+    return setting.channel.lose(derive(cohort.key, "lost"), cohort)
 
 
 def _receive(
@@ -115,15 +125,20 @@ def _receive(
     if setting.channel is None:
         return uploads, cohort, channel_state
     receive = setting.channel.receive
+    if receive is as_received:
+        return uploads, cohort, channel_state
     key = derive(cohort.key, "channel")
     if alike:
-        uploads, channel_state = receive(channel_state, key, uploads, cohort)
+        uploads, reports = uploads
+        uploads, channel_state = receive(channel_state, key, uploads, reports, cohort)
         return uploads, cohort, channel_state
     # Uploads of two architectures have other shapes: the channel sees one at a time.
     received = {}
     for number, senders in aggregation.senders(cohort).items():
+        stack, reports = uploads[number]
+        stack_key = derive(key, str(number))
         received[number], channel_state = receive(
-            channel_state, derive(key, str(number)), uploads[number], senders
+            channel_state, stack_key, stack, reports, senders
         )
     return received, cohort, channel_state
 

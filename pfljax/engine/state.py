@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from pfljax.core import channel
 from pfljax.core.keys import derive
 from pfljax.core.types import Algorithm, Array, Key, RunState, Task
 from pfljax.engine import mesh
@@ -86,7 +87,6 @@ def first_server(
     key: Key,
 ) -> RunState:
     """The state before the first round, without the clients."""
-    channel = setting.channel
     nobody = jnp.full(setting.selection.cohort, num_clients, jnp.int32)
     return RunState(
         key=key,
@@ -96,8 +96,15 @@ def first_server(
         participations=jnp.zeros(num_clients, jnp.int32),
         cohort=nobody,
         selection=setting.selection.init(),
-        channel=() if channel is None else channel.init(),
+        channel=_first_channel(setting, num_clients, key),
     )
+
+
+def _first_channel(setting: Setting, num_clients: int, key: Key) -> Any:
+    """What the channel remembers before the first round."""
+    if setting.channel is None:
+        return ()
+    return channel.first_state(setting.channel, key, num_clients)
 
 
 def first_clients(

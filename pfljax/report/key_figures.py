@@ -23,6 +23,7 @@ def key_figures(run: Run) -> list[Card]:
         cards += _accuracy("Accuracy, round chosen on validation", chosen)
     cards += _mixture(run.summary.get("mixture") or {})
     cards += _worse_than_local(run.summary.get("worse_than_local"))
+    cards += _privacy(run.summary.get("privacy") or {})
     if traffic:
         cards.append(_traffic("up", traffic))
         cards.append(_traffic("down", traffic))
@@ -41,6 +42,17 @@ def key_figures(run: Run) -> list[Card]:
         )
         cards.append(card)
     return cards
+
+
+def _privacy(privacy: Mapping[str, Any]) -> list[Card]:
+    """What a run with noise at the server gives away of a client."""
+    if privacy.get("epsilon") is None:
+        return []
+    note = (
+        f"at delta {privacy['delta']:g}, for a client of {privacy['rounds']:g} rounds "
+        f"that ask {privacy['sampled']:.3g} of the clients"
+    )
+    return [Card(title="Epsilon", value=f"{privacy['epsilon']:.3g}", note=note)]
 
 
 def model_text(record: Mapping[str, Any]) -> str:

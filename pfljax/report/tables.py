@@ -44,7 +44,8 @@ def comparison_table(
     Args:
         groups: of `group_runs`.
         at: "last" round, or each run's round "chosen_on_validation".
-        clients: "all", "participants", "never chosen" or "unseen".
+        clients: "all", "participants", "never chosen", "unseen", "benign" or
+            "malicious".
         baselines: more runs of "local" to compare with, without rows of their own.
     """
     runs = [run for group in groups for run in group.runs]

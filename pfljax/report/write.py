@@ -145,6 +145,9 @@ def _accuracy_tables(groups: Sequence[Group], baselines: Sequence[Run]) -> list[
         (CHOSEN, "all"),
         (LAST, "never chosen"),
         (LAST, "unseen"),
+        # Where some attack, what they end with is no aim.
+        (LAST, "benign"),
+        (LAST, "malicious"),
     )
     tables = []
     for at, clients in kinds:

@@ -35,6 +35,7 @@ FORMS: dict[str, Any] = {
         "mixture?": (MIXTURE, None),
         "traffic?": ({str: int}, None),
         "worse_than_local?": (float, None),
+        "privacy?": ({str: (float, None)}, None),
         "checksums?": ({str: (int, None)}, None),
     },
     "sweep.json": {

@@ -72,7 +72,8 @@ class Data:
     rows: str = setting("train", 'Deal the official "train" rows, or "all".')
     noise: Choice = setting(
         Choice("none"),
-        'Wrong training labels: "pair:rate=0.1", "symmetric:rate=0.2".',
+        'Wrong training labels: "pair:rate=0.1", "symmetric:rate=0.2"; '
+        '"poison:attackers=0.2" of malicious clients alone.',
     )
     unseen: float = setting(
         0.0, "Share of the clients held out of training and judged as newcomers."
@@ -125,8 +126,9 @@ class Participation:
     )
     channel: tuple[Choice, ...] = setting(
         (),
-        'What happens to uploads, in this order: "clip:norm=1.0", "gaussian:std=0.1", '
-        '"median", "trimmed_mean:trim=0.1"; `pfljax list channels` names them.',
+        'What happens to uploads: "clip:norm=1.0", "top_k:share=0.01", "median", '
+        '"lost:share=0.1", "sign_flip:attackers=0.2"; `pfljax list channels` names '
+        "them. They act as attack, clip, compress, lose, reduce, however they stand.",
     )
 
 

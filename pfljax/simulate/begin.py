@@ -17,7 +17,7 @@ from pfljax.runs.provenance import of_run, rows_of_run
 from pfljax.runs.settings import Experiment
 from pfljax.runtime import devices
 from pfljax.runtime.processes import ask, check_same, say
-from pfljax.simulate import architectures, simulation, width
+from pfljax.simulate import architectures, malicious, simulation, width
 from pfljax.simulate.components import chosen_model
 from pfljax.simulate.federation import build_federation
 from pfljax.simulate.simulation import Simulation
@@ -83,6 +83,7 @@ def _prepare(
     if task is not None:
         check_task(task, input_shape, federation.num_classes)
     sim = width.choose(experiment, federation, task, path, alone)
+    malicious.share_of(sim.setting.channel, federation)  # refuses two of them
     traffic = architectures.traffic(
         sim.setting, sim.task, federation.num_clients, input_shape
     )

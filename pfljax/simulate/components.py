@@ -8,7 +8,7 @@ import numpy as np
 from flax import linen as nn
 
 from pfljax import algorithms, models, registry, selection
-from pfljax.core import channel, optimizers
+from pfljax.core import optimizers
 from pfljax.core.types import Algorithm, Local, Task
 from pfljax.data import Federation
 from pfljax.engine import Setting, mesh
@@ -16,7 +16,7 @@ from pfljax.registry import Choice
 from pfljax.runs.groups import Training
 from pfljax.runs.settings import Experiment
 from pfljax.runtime.programs import Same, kept
-from pfljax.simulate import architectures, methods
+from pfljax.simulate import architectures, channels, methods
 
 # Clients under one vmap, by platform; None is the whole cohort. On CPUs a loop was
 # fastest for every model (experiments/speed/REPORT.md); others have not been measured:
@@ -178,22 +178,25 @@ def make_setting(experiment: Experiment, task: Task, shape: Shape) -> Setting:
     options |= registry.given(factory, rounds=experiment.participation.rounds)
     options |= dict(shape.rows)
 
+    sent = shape.num_clients, shape.input_shape
+    through = channels.make_channel(experiment, shape.num_clients)
+
     def make(task: Task) -> Algorithm:
-        return methods.build(name, task, local, options)
+        algorithm = methods.build(name, task, local, options)
+        return channels.with_memory(through, algorithm, task, *sent)
 
     groups = None
     if experiment.method.models:
         _, *others = make_tasks(experiment, shape)
-        groups = architectures.make_groups(
-            experiment, [task, *others], make, shape.num_clients, shape.input_shape
-        )
+        groups = architectures.make_groups(experiment, [task, *others], make, *sent)
+    algorithm = make(task) if groups is None else groups.algorithms[0]
     return Setting(
-        algorithm=make(task) if groups is None else groups.algorithms[0],
+        algorithm=algorithm,
         local=local,
         selection=make_selection(experiment, shape),
         width=width_of(experiment),
         mesh=make_mesh(experiment),
-        channel=channel.make(experiment.participation.channel),
+        channel=channels.with_shapes(through, algorithm, task, *sent),
         groups=groups,
     )
 

@@ -17,13 +17,13 @@ from pfljax.evaluation.quantities import PREFIX
 from pfljax.evaluation.uncertainty import Foreign
 from pfljax.evaluation.views import View
 from pfljax.runs.settings import Experiment
-from pfljax.simulate import detection
+from pfljax.simulate import detection, malicious
 from pfljax.simulate.blocks import States, Values, by_architecture, in_blocks
 from pfljax.simulate.simulation import Architecture, Simulation, architecture_of
 
 SPLITS = ("test", "validation")
 BY_CLIENT = {  # arrays of per_client.npz without an axis of evaluations
-    *("train_size", "test_size", "participations", "mixture/lambda"),
+    *("train_size", "test_size", "participations", "malicious", "mixture/lambda"),
     *(
         f"mixture/{split}/{model}{name}"
         for split in SPLITS
@@ -56,6 +56,7 @@ def assess(
         "all": ids,
         "participants": last_cohort[last_cohort < len(ids)],  # not an empty place
         "never chosen": ids[never],
+        **malicious.groups(sim.setting.channel, federation, state.key),
     }
     judges = sim.architectures[0].judges
     views = [view for view in judges if view != "trained" or sim.trained]
@@ -204,7 +205,10 @@ def summary(lines: list[Record], arrays: Values) -> dict[str, Any]:
     chosen = None
     if "personal/validation/accuracy" in arrays:
         # A client without validation rows has NaN, and no say in the choice.
-        accuracy = np.nanmean(arrays["personal/validation/accuracy"], axis=1)
+        by_client = arrays["personal/validation/accuracy"]
+        if "malicious" in arrays:  # they have no say either
+            by_client = by_client[:, ~arrays["malicious"]]
+        accuracy = np.nanmean(by_client, axis=1)
         chosen = _evaluation(evaluated[int(np.argmax(accuracy))])
     on_test = [headline(line["evaluations"]) for line in evaluated]
     best = int(np.argmax(on_test))

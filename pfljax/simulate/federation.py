@@ -6,6 +6,7 @@ from pfljax import data
 from pfljax.data import Federation
 from pfljax.runs.settings import Experiment
 from pfljax.runtime.processes import say
+from pfljax.simulate import malicious
 
 # The settings that decide who holds which rows.
 ROWS = (
@@ -52,6 +53,24 @@ def _everybody(experiment: Experiment) -> Federation:
     return everybody
 
 
+def _check_poison(experiment: Experiment, everybody: Federation) -> None:
+    """Refuses poisoned labels of other clients than those that the run says."""
+    poisoned = malicious.poisoned_share(everybody)
+    if not poisoned:
+        return
+    if experiment.data.unseen:
+        raise ValueError(
+            "noise is 'poison' and unseen is set: clients held out would change the "
+            "numbers by which the malicious ones were drawn; give one of the two"
+        )
+    seed = everybody.manifest["seed"]
+    if seed != experiment.seed:
+        raise ValueError(
+            f"labels were poisoned by the seed {seed}, but seed is {experiment.seed}: "
+            "other clients would count as malicious; deal the clients with that seed"
+        )
+
+
 def _say_who_is_left_out(everybody: Federation) -> None:
     """A line on natural clients that have test rows only."""
     left_out = everybody.manifest.get("left_out")
@@ -67,6 +86,7 @@ def _hold_out(
     experiment: Experiment, everybody: Federation
 ) -> tuple[Federation, Federation | None]:
     share, count = experiment.data.unseen, everybody.num_clients
+    _check_poison(experiment, everybody)
     if share == 0:
         return everybody, None
     held = int(share * count)

@@ -12,7 +12,7 @@ from pfljax.runs import baseline, folder, log
 from pfljax.runs.log import Line
 from pfljax.runtime.milestones import reached
 from pfljax.runtime.processes import ask, say
-from pfljax.simulate import evaluation
+from pfljax.simulate import evaluation, malicious, privacy
 from pfljax.simulate.begin import Run
 
 COUNTS = ("asked", "reported")  # of clients; they are in the line as bytes
@@ -80,6 +80,11 @@ def _arrays(run: Run, state: RunState) -> dict[str, np.ndarray]:
         "test_size": np.asarray(run.federation.test.size),
         "participations": np.asarray(state.participations),
     }
+    groups = malicious.groups(run.sim.setting.channel, run.federation, state.key)
+    if groups:
+        which = np.zeros(run.federation.num_clients, bool)
+        which[groups[malicious.MALICIOUS]] = True
+        facts["malicious"] = which
     return stacked | facts
 
 
@@ -123,6 +128,7 @@ def _summary(
         "mixture": mixture,
         "traffic": traffic,
         "worse_than_local": worse,
+        **privacy.told(run.sim.setting, experiment, run.federation.num_clients),
         "checksums": checksums,
     }
 

@@ -22,10 +22,11 @@ from pfljax.algorithms.local import local
 from pfljax.algorithms.multi_task.fedamp import fedamp
 from pfljax.conformance import context, toy
 from pfljax.core import channel, tree
-from pfljax.core.communication import exchange_of
+from pfljax.core.communication import exchange_of, exchanges_of
 from pfljax.core.local_statistics import dropped, kept
 from pfljax.core.types import Cohort, of_message
 from pfljax.registry import parse
+from uplink import SENDER, sent_by
 
 TASK, LOCAL = toy.quadratic(), toy.full_batch()
 
@@ -36,12 +37,12 @@ def after_a_round(method, names, reports=(1, 1, 1, 1)):
         choose=lambda state, key: jnp.arange(4),
         work=lambda key, steps: (steps, jnp.asarray(reports, jnp.float32)),
     )
-    setting = engine.Setting(
-        algorithm=method(TASK, LOCAL),
-        local=LOCAL,
-        selection=everybody,
-        channel=channel.make([parse(name) for name in names]),
-    )
+    algorithm = method(TASK, LOCAL)
+    through = channel.make([parse(name) for name in names])
+    if through is not None:
+        exchanges = exchanges_of(algorithm, TASK, 4, (4,))
+        through, algorithm = channel.fitted(through, algorithm, exchanges)
+    setting = engine.Setting(algorithm, LOCAL, everybody, channel=through)
     state = engine.init(setting, TASK, 4, jax.random.key(0))
     run = jax.jit(lambda state, data: engine.one_round(setting, state, data)[0])
     return state, run(state, toy.quadratic_clients())
@@ -59,8 +60,7 @@ def uploads_of(state):
 def test_clip_scales_the_change_to_the_norm(norm, seed):
     rng = np.random.default_rng(seed)
     message, upload = rng.normal(size=(2, 3)).astype(np.float32)
-    send = channel.clip(norm=norm).send
-    clipped = send((), jax.random.key(0), {"w": message}, {"w": upload})["w"]
+    clipped = sent_by(channel.clip(norm=norm), {"w": message}, {"w": upload})["w"]
     length = np.linalg.norm(upload - message)
     wanted = message + (upload - message) * min(1, norm / length)
     np.testing.assert_allclose(clipped, wanted, rtol=1e-4, atol=1e-5)
@@ -72,8 +72,7 @@ def test_counts_and_flags_are_no_coordinates():
     upload = {"new": jnp.asarray(True), "count": jnp.int32(9), "w": jnp.ones(4)}
     origin = jax.tree.map(jnp.zeros_like, upload)
     for name, changed in [("clip:norm=1.0", 0.5 * np.ones(4)), ("gaussian:std=0", 1)]:
-        chain = channel.make([parse(name)])
-        sent = chain.send(chain.init(), jax.random.key(0), origin, upload)
+        sent = sent_by(channel.make([parse(name)]), origin, upload)
         assert sent["new"].dtype == bool
         assert sent["count"].dtype == jnp.int32
         assert (sent["new"], sent["count"]) == (True, 9)
@@ -83,8 +82,9 @@ def test_counts_and_flags_are_no_coordinates():
 def through(name, method, message, client, upload):
     """The upload behind a channel."""
     only = channel.make([parse(name)])
-    key = jax.random.key(0)
-    return channel.sent(only, method, only.init(), key, message, client, upload)
+    state = channel.first_state(only, jax.random.key(0), 4)
+    sent, _ = channel.sent(only, method, state, SENDER, message, client, client, upload)
+    return sent
 
 
 def an_exchange(method):
@@ -207,8 +207,8 @@ def test_limits_of_a_channel_are_no_channel(names):
 
 def test_noise_has_its_deviation_and_differs_by_client():
     upload = {"w": jnp.zeros(40_000), "count": jnp.int32(3)}
-    send = channel.gaussian(std=0.2).send
-    noisy = [send((), jax.random.key(k), upload, upload) for k in range(2)]
+    noise = channel.gaussian(std=0.2)
+    noisy = [sent_by(noise, upload, upload, seed=k) for k in range(2)]
     values = np.stack([each["w"] for each in noisy])
     assert values.std() == pytest.approx(0.2, rel=0.02)
     assert abs(np.corrcoef(values)[0, 1]) < 0.02
@@ -244,17 +244,19 @@ def test_krum_of_fewer_reports_than_it_chooses_is_their_mean():
 
 @pytest.mark.parametrize("name", channel.CHANNELS)
 def test_a_method_that_sends_nothing_takes_any_channel(name):
-    toy.assert_same(after_a_round(local, [name])[1].clients,
-                    after_a_round(local, [])[1].clients)  # fmt: skip
+    clients = after_a_round(local, [name])[1].clients
+    if isinstance(clients, channel.Remembering):
+        clients, _ = clients
+    toy.assert_same(clients, after_a_round(local, [])[1].clients)
 
 
-def test_channels_act_in_the_order_given():
+def test_channels_of_one_stage_act_in_the_order_given():
     """Noise of length 1e4 is clipped only where the clipping comes after it."""
     upload = {"w": jnp.zeros(3)}
     lengths = []
     for names in (["gaussian:std=1e4", "clip:norm=1.0"], ["clip", "gaussian:std=1e4"]):
         chain = channel.make([parse(name) for name in names])
-        sent = chain.send(chain.init(), jax.random.key(0), upload, upload)
+        sent = sent_by(chain, upload, upload)
         lengths.append(float(jnp.linalg.norm(sent["w"])))
     assert lengths[0] == pytest.approx(1, rel=1e-5)
     assert lengths[1] > 100
@@ -263,11 +265,11 @@ def test_channels_act_in_the_order_given():
 def test_a_channel_keeps_its_state_in_the_run():
     """One that counts uploads, beside one that remembers nothing."""
 
-    def receive(state, key, uploads, cohort: Cohort):
+    def receive(state, key, uploads, reports, cohort: Cohort):
         return uploads, state + cohort.mask.sum()
 
     counting = channel.clip(norm=1.0)._replace(
-        init=lambda: jnp.float32(0), receive=receive
+        init=lambda start: jnp.float32(0), receive=receive
     )
     both = channel.chain([channel.clip(norm=9.0), counting])
     setting = engine.Setting(

@@ -1,0 +1,81 @@
+"""An upload on its way: what leaves its client, what it weighs, who it is lost of."""
+
+import math
+from typing import Any
+
+import jax
+
+from pfljax.core import origins, tree
+from pfljax.core.channel.base import Channel, Sender, Start, as_received
+from pfljax.core.channel.memory import Remembering
+from pfljax.core.types import Algorithm, Client, Key, Message, Origin, Upload
+
+
+def first_state(channel: Channel, key: Key, num_clients: int) -> Any:
+    """The state before the first round; `key` is that of the run."""
+    return channel.init(Start(key, num_clients))
+
+
+def sent(
+    channel: Channel,
+    algorithm: Algorithm,
+    state: Any,
+    sender: Sender,
+    message: Message,
+    client: Client,
+    new_client: Client,
+    upload: Upload,
+) -> tuple[Any, Client]:
+    """(what leaves the client, its new state); `client` is that before training.
+
+    Beside the upload goes the channel's report, if it looks at uploads together.
+
+    Raises:
+      ValueError: the method's origin is not shaped as its upload, or the channel cannot
+        do with it.
+    """
+    if algorithm.told_apart and channel.one_for_all:
+        raise ValueError(
+            "a robust value takes the place of every upload, but this method's server "
+            "tells its clients' uploads apart; choose other channels, such as clip"
+        )
+    origin = algorithm.origin(message, client, upload)
+    if not origins.fits(origin, upload):
+        raise ValueError(
+            "a channel acts on what a client changed, but this method's uploads are "
+            "shaped otherwise than their origin, which is the message unless "
+            "`Algorithm.origin` says otherwise; give it, with zeros where the upload "
+            "is a difference and None at leaves that are no change"
+        )
+    if channel.memory is None:
+        leaving = channel.send(state, sender, origin, upload, ())
+        return _beside_report(channel, leaving), new_client
+    if not isinstance(client, Remembering):
+        raise ValueError(
+            "error feedback needs a place in the clients' states, which this method "
+            "has not; wrap it by `pfljax.core.channel.fitted`, or set feedback=False"
+        )
+    memory = client.memory[channel.exchange]
+    leaving = channel.send(state, sender, origin, upload, memory)
+    memories = list(new_client.memory)
+    memories[channel.exchange] = leaving.memory
+    new_client = new_client._replace(memory=tuple(memories))
+    return _beside_report(channel, leaving), new_client
+
+
+def _beside_report(channel: Channel, leaving: Any) -> Any:
+    if channel.receive is as_received:
+        return leaving.upload
+    return leaving.upload, leaving.report
+
+
+def bytes_of(channel: Channel | None, origin: Origin, upload: Upload) -> int:
+    """The bytes of an upload behind the channel, by shapes: its bits, rounded up."""
+    if channel is None or channel.bits is None:
+        report = 0 if channel is None else channel.report_bits
+        return tree.nbytes(upload) + math.ceil(report / 8)
+    _, values, others = origins.parts(origin, upload)
+    bits = float(channel.report_bits)
+    for leaf in jax.tree.leaves(values):
+        bits += channel.bits(leaf)
+    return tree.nbytes(others) + math.ceil(bits / 8)

@@ -1,0 +1,65 @@
+"""What happens to uploads in a run: its channel, fit to the method and its clients."""
+
+from typing import Any
+
+from pfljax.core import channel, malicious
+from pfljax.core.channel import Channel
+from pfljax.core.communication import exchanges_of
+from pfljax.core.types import Algorithm, Task
+from pfljax.runs.settings import Experiment
+
+
+def make_channel(experiment: Experiment, num_clients: int) -> Channel | None:
+    """The channel of the settings; None where uploads arrive as they are.
+
+    Raises:
+      ValueError: two channels cannot stand together, or nobody would be malicious.
+    """
+    choices = experiment.participation.channel
+    through = channel.make(choices)
+    if through is not None:
+        malicious.count(num_clients, through.attackers)
+    for choice in choices:
+        if choice.name == "krum":
+            _check_krum(choice.kwargs, experiment.participation.cohort)
+    return through
+
+
+def _check_krum(options: dict[str, Any], cohort: int) -> None:
+    """Refuses a cohort in which Krum promises nothing."""
+    byzantine = options.get("byzantine", 1)
+    needed = 2 * byzantine + 3
+    if cohort < needed:
+        raise ValueError(
+            f"channel 'krum': byzantine is {byzantine}, which needs a cohort of at "
+            f"least 2 * {byzantine} + 3 = {needed}, but cohort is {cohort}; choose a "
+            "larger cohort, or a smaller byzantine"
+        )
+
+
+def with_memory(
+    through: Channel | None,
+    algorithm: Algorithm,
+    task: Task,
+    num_clients: int,
+    input_shape: tuple[int, ...],
+) -> Algorithm:
+    """The method, whose clients have room for what the channel remembers of them."""
+    if through is None or through.memory is None:
+        return algorithm
+    exchanges = exchanges_of(algorithm, task, num_clients, input_shape)
+    return channel.remembering(through, algorithm, exchanges)
+
+
+def with_shapes(
+    through: Channel | None,
+    algorithm: Algorithm,
+    task: Task,
+    num_clients: int,
+    input_shape: tuple[int, ...],
+) -> Channel | None:
+    """The channel, whose state may be of the shapes that the method sends."""
+    if through is None or not through.shaped:
+        return through
+    exchanges = exchanges_of(algorithm, task, num_clients, input_shape)
+    return channel.shaped_by(through, exchanges)

@@ -1,0 +1,114 @@
+"""The laws of a run with every channel: 3 + 3 = 6 rounds, and whoever is not asked."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+from channels_on_devices import CASES as CASES_ON_DEVICES
+from pfljax import algorithms, engine, registry, selection
+from pfljax.conformance import toy
+from pfljax.core import channel
+from pfljax.core.communication import exchanges_of
+from pfljax.core.types import Local
+from tiny import environment
+
+TESTS = Path(__file__).parents[1]
+CLIENTS = len(toy.SIZES)
+FAST = {("ditto", "top_k")}  # memory of clients beside states of their own
+CASES = [
+    pytest.param(method, name, marks=[] if (method, name) in FAST else pytest.mark.slow)
+    for name in channel.CHANNELS
+    for method in ("fedavg", "ditto", "superfed")
+]
+
+
+def setting_of(method, *names):
+    """The setting of a method on the toy's classifier, behind these channels."""
+    task = toy.classifier()
+    local = Local(0.1, batch_size=4, epochs=1)
+    factory = algorithms.method(method)
+    algorithm = factory(task, local, **registry.given(factory, rounds=6))
+    through = channel.make([registry.parse(name) for name in names])
+    if through is not None:
+        exchanges = exchanges_of(algorithm, task, CLIENTS, (3,))
+        through, algorithm = channel.fitted(through, algorithm, exchanges)
+    draw = selection.uniform(3, CLIENTS)
+    return engine.Setting(algorithm, local, draw, channel=through), task
+
+
+def played(program, state, train, *counts):
+    """The state after these rounds, call by call."""
+    for count in counts:
+        state, _ = program(toy.copy(state), train, count)
+    return state
+
+
+@pytest.mark.parametrize(("method", "name"), CASES)
+def test_a_run_with_a_channel_holds_to_the_laws(method, name):
+    setting, task = setting_of(method, name)
+    train, _ = toy.ragged()
+    first = engine.init(setting, task, CLIENTS, jax.random.key(0))
+    program = engine.compile_rounds(setting, 6)
+    six = played(program, first, train, 6)
+    toy.assert_same(played(program, first, train, 3, 3), six)
+    for before, after in zip(jax.tree.leaves(first), jax.tree.leaves(six), strict=True):
+        assert (before.shape, before.dtype) == (after.shape, after.dtype)
+    for leaf in jax.tree.leaves((six.server, six.clients, six.channel)):
+        assert np.isfinite(np.asarray(leaf, float)).all()
+    after = played(program, first, train, 1)
+    asked = np.asarray(after.cohort)
+    others = np.setdiff1d(np.arange(CLIENTS), asked)
+    for before, now in zip(
+        jax.tree.leaves(first.clients), jax.tree.leaves(after.clients), strict=True
+    ):
+        np.testing.assert_array_equal(np.asarray(before)[others], now[others])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "name",
+    ["top_k:share=1.0", "random_k:share=1.0", "lost:share=0", "clip:norm=1e30",
+     "dp:norm=1e30,multiplier=0", "norm_clip:norm=1e30", "sign_flip:attackers=0",
+     "ipm:attackers=0", "low_rank:rank=999"],
+)  # fmt: skip
+def test_a_channel_at_its_limit_is_none_to_the_bit(name):
+    train, _ = toy.ragged()
+    states = []
+    for names in ((), (name,)):
+        setting, task = setting_of("ditto", *names)
+        state = engine.init(setting, task, CLIENTS, jax.random.key(0))
+        states.append(played(engine.compile_rounds(setting, 4), state, train, 4))
+    plain, limit = states
+    toy.assert_same(limit.server, plain.server)
+    clients = limit.clients
+    if isinstance(clients, channel.Remembering):
+        clients, memory = clients
+        assert not any(np.asarray(leaf).any() for leaf in jax.tree.leaves(memory))
+    toy.assert_same(clients, plain.clients)
+
+
+@pytest.fixture(scope="module")
+def on_devices(tmp_path_factory):
+    """What tests/channels_on_devices.py played, by channels and devices."""
+    file = tmp_path_factory.mktemp("devices") / "played.json"
+    program = str(TESTS / "channels_on_devices.py")
+    env = environment(file.parent / "cache")
+    subprocess.run([sys.executable, program, str(file)], env=env, check=True)
+    return json.loads(file.read_text())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", ["2", "4 homes"])
+@pytest.mark.parametrize("names", [" ".join(names) for names in CASES_ON_DEVICES])
+def test_channels_on_several_devices_do_as_on_one(on_devices, names, way):
+    one, several = on_devices[names]["1"], on_devices[names][way]
+    for part in ("all", "clients"):
+        for a, b in zip(one[part], several[part], strict=True):
+            np.testing.assert_allclose(
+                np.asarray(a, float), np.asarray(b, float), rtol=1e-5, atol=1e-5
+            )

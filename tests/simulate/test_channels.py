@@ -1,0 +1,203 @@
+"""Channels in runs: memory that goes on, malicious clients, bytes, privacy, losses."""
+
+import json
+import re
+
+import jax
+import numpy as np
+import pytest
+
+import tiny
+from pfljax import data, engine
+from pfljax.core import channel, malicious
+from pfljax.core.communication import traffic_of
+from pfljax.simulate import architectures, components, run
+from pfljax.simulate.federation import build_federation
+
+JOB = tiny.TINY.replace(
+    algorithm="fedavg", hyper={}, clients=10, rounds=6, eval_every=3, momentum=0.0
+)
+FEEDBACK = ["top_k:share=0.1"]
+
+
+def finished(job, folder):
+    """The summary of a run in this folder."""
+    return run.run(job.replace(out=str(folder)), quiet=True, report=False)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """Six rounds with error feedback, without a break."""
+    folder = tmp_path_factory.mktemp("whole")
+    finished(JOB.replace(channel=FEEDBACK), folder)
+    return folder
+
+
+def test_error_feedback_goes_on_bit_for_bit(whole, tmp_path):
+    """3 + 3 = 6 rounds, with what clients did not send yet."""
+    half = JOB.replace(channel=FEEDBACK, rounds=3)
+    finished(half, tmp_path)
+    finished(half.replace(rounds=6), tmp_path)
+    tiny.assert_same_run(whole, tmp_path)
+    state = tiny.last_state(whole)
+    assert isinstance(state.clients, channel.Remembering)
+    errors = np.concatenate(
+        [np.asarray(leaf).reshape(10, -1) for leaf in jax.tree.leaves(state.clients)], 1
+    )
+    took_part = np.asarray(state.participations) > 0
+    assert (errors[took_part] != 0).any(1).all()
+    assert not errors[~took_part].any()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("more", [{"store": "disk"}, {"store": "host"}, {"width": 2}])
+def test_memory_lies_wherever_states_do(whole, tmp_path, more):
+    half = JOB.replace(channel=FEEDBACK, rounds=3, **more)
+    finished(half, tmp_path)
+    finished(half.replace(rounds=6), tmp_path)
+    one, other = tiny.last_state(whole), tiny.last_state(tmp_path)
+    for a, b in zip(jax.tree.leaves(one.clients), jax.tree.leaves(other.clients),
+                    strict=True):  # fmt: skip
+        np.testing.assert_allclose(a, b, atol=1e-5)
+        if "store" in more:
+            np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.slow
+def test_memory_of_several_architectures_has_their_shapes(tmp_path):
+    job = JOB.replace(
+        algorithm="fml", model="auto", models=["mlp:hidden=(8,)", "mlp:hidden=(6,)"],
+        channel=["sign"], rounds=3,
+    )  # fmt: skip
+    finished(job, tmp_path)
+    clients = tiny.last_state(tmp_path).clients
+    assert all(isinstance(stack, channel.Remembering) for stack in clients)
+
+
+def test_bytes_are_those_behind_the_channel(whole):
+    summary = json.loads((whole / "summary.json").read_text())
+    setting, task, federation = parts(JOB.replace(channel=FEEDBACK))
+    shape = federation.train.examples.x.shape[1:]
+    plain = traffic_of(setting.algorithm, task, 10, shape)
+    sent = architectures.traffic(setting, task, 10, shape)
+    assert sent.down == plain.down
+    assert 0.1 * plain.up < sent.up < 0.16 * plain.up  # places beside the numbers
+    assert summary["traffic"]["up_per_client"] == sent.up
+    assert summary["traffic"]["up_total"] == 6 * 3 * sent.up
+
+
+def parts(job):
+    """(setting, task, federation) of a run."""
+    federation, _ = build_federation(job)
+    shape = components.shape_of(job, federation)
+    task = components.make_task(job, shape)
+    return components.make_setting(job, task, shape), task, federation
+
+
+def test_malicious_clients_are_judged_apart(tmp_path):
+    job = JOB.replace(
+        channel=["sign_flip:attackers=0.3,scale=3.0"], noise="poison:attackers=0.3",
+        rounds=3,
+    )  # fmt: skip
+    finished(job, tmp_path)
+    bad = np.asarray(malicious.drawn(jax.random.key(job.seed), 10, 0.3))
+    with np.load(tmp_path / "per_client.npz") as arrays:
+        np.testing.assert_array_equal(arrays["malicious"], bad)
+        accuracy = arrays["personal/test/accuracy"][-1]
+    records = json.loads((tmp_path / "summary.json").read_text())["last"]["evaluations"]
+    means = {
+        each["clients"]: each["metrics"]["accuracy"]["mean"]
+        for each in records
+        if each["model"] == "personal" and each["split"] == "test"
+    }
+    assert means["benign"] == pytest.approx(accuracy[~bad].mean(), rel=1e-5)
+    assert means["malicious"] == pytest.approx(accuracy[bad].mean(), rel=1e-5)
+
+
+def test_poison_is_of_training_rows_of_the_malicious_alone():
+    true, _ = build_federation(JOB)
+    poisoned, _ = build_federation(JOB.replace(noise="poison:attackers=0.3"))
+    bad = np.asarray(malicious.drawn(jax.random.key(JOB.seed), 10, 0.3))
+    for split in ("train", "validation", "test"):
+        rows = getattr(true, split)
+        for client in range(10):
+            begin = int(rows.offset[client])
+            span = slice(begin, begin + int(rows.size[client]))
+            same = true.train.examples.y[span] == poisoned.train.examples.y[span]
+            if split == "train" and bad[client]:
+                assert np.mean(same) < 0.4
+            else:
+                assert same.all()
+
+
+def test_uploads_that_are_all_lost_leave_the_server_as_it_is():
+    job = JOB.replace(channel=["lost:share=1.0"])
+    setting, task, federation = parts(job)
+    state = engine.init(setting, task, 10, jax.random.key(0))
+    step = jax.jit(lambda state: engine.one_round(setting, state, federation.train))
+    after, metrics = step(state)
+    for a, b in zip(jax.tree.leaves(state.server), jax.tree.leaves(after.server),
+                    strict=True):  # fmt: skip
+        np.testing.assert_array_equal(a, b)
+    assert metrics["reported"] == 3  # they were sent
+    assert np.isfinite(metrics["loss"])
+
+
+REFUSED = {
+    "krum": (
+        {"channel": ["krum:byzantine=2"]},
+        "byzantine is 2, which needs a cohort of at least 2 * 2 + 3 = 7, but cohort",
+    ),
+    "nobody": (
+        {"channel": ["sign_flip:attackers=0.01"]},
+        "attackers is 0.01, which is nobody of 10 clients",
+    ),
+    "everybody": (
+        {"channel": ["ipm:attackers=0.99"]},
+        "attackers is 0.99, which is everybody of 10 clients",
+    ),
+    "two shares": (
+        {"channel": ["ipm:attackers=0.3"], "noise": "poison:attackers=0.2"},
+        "attackers is 0.3 in the channel and 0.2 in noise; give one share",
+    ),
+    "poison of nobody": (
+        {"noise": "poison:attackers=0.01"}, "which is nobody of 10 clients",
+    ),
+    "poison of too many": (
+        {"noise": "poison:attackers=1.5"}, "attackers is 1.5; expected a share",
+    ),
+    "unseen": (
+        {"noise": "poison:attackers=0.3", "unseen": 0.2},
+        "noise is 'poison' and unseen is set",
+    ),
+    "told apart": (
+        {"channel": ["dp"], "algorithm": "fedamp"},
+        "tells its clients' uploads apart",
+    ),
+    "mixed": (
+        {"channel": ["centred_clip"], "algorithm": "ifca"},
+        "differ by a part that is no change: choice",
+    ),
+    "mixed noise": (
+        {"channel": ["adaptive_clip:multiplier=1.0"], "algorithm": "ifca"},
+        "differ by a part that is no change: choice",
+    ),
+    "share": ({"channel": ["top_k:share=2.0"]}, "share is 2.0; expected a share"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_bad_channels_of_a_run_get_one_line(name, tmp_path):
+    settings, says = REFUSED[name]
+    with pytest.raises(ValueError, match=re.escape(says)) as refused:
+        finished(JOB.replace(**settings), tmp_path)
+    assert "\n" not in str(refused.value)
+
+
+def test_labels_poisoned_by_another_seed_are_refused(tmp_path):
+    rows = data.load("digits")
+    given = data.federate(rows, "shards:per_client=2", num_clients=10, seed=3,
+                          noise="poison:attackers=0.3")  # fmt: skip
+    job = JOB.replace(noise="poison:attackers=0.3", out=str(tmp_path / "run"))
+    with pytest.raises(ValueError, match="seed"):
+        run.run(job, given, quiet=True, report=False)
