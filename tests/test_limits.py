@@ -18,6 +18,7 @@ from pfljax.algorithms.fedavg import fedavg
 from pfljax.algorithms.global_model.feddyn import feddyn
 from pfljax.algorithms.global_model.fednova import fednova
 from pfljax.algorithms.global_model.fedprox import fedprox
+from pfljax.algorithms.global_model.fedprox_adaptive import fedprox_adaptive
 from pfljax.algorithms.global_model.scaffold import scaffold
 from pfljax.algorithms.interpolation.apfl import apfl
 from pfljax.algorithms.interpolation.floco import floco
@@ -506,6 +507,11 @@ def test_fednova_of_equal_steps_is_fedprox(mu, local):
     found = last(fednova(TASK, steps, mu=mu), local=steps).server
     wanted = last(fedprox(TASK, steps, mu=mu), local=steps).server
     toy.assert_close(found, wanted, 1e-6)
+
+
+def test_adaptive_fedprox_whose_mu_stays_is_fedprox():
+    found = last(fedprox_adaptive(TASK, LOCAL, mu=0.4, step=0.0)).server.w
+    toy.assert_close(found, last(fedprox(TASK, LOCAL, mu=0.4)).server, 1e-6)
 
 
 def test_fednova_of_unequal_steps_is_no_fedavg(averaged):
