@@ -26,14 +26,15 @@ def _is_in_32_bits(value: int | str) -> bool:
     return isinstance(value, str) or registry.INT32.holds(value)
 
 
-COUNTS = "clients cohort rounds epochs steps batch_size devices eval_every keep"
+COUNTS = "clients cohort rounds steps batch_size devices eval_every keep"
 SHARE = Range(lambda value: 0 <= value < 1, "a share, 0 <= share < 1", on_host=True)
 RANGES: tuple[tuple[str, Range], ...] = (
     (COUNTS, registry.AT_LEAST_ONE),
     ("width", Range(_is_width, 'at least 1, or "auto"')),
     ("foreign", registry.AT_LEAST_ZERO),
     (f"{COUNTS} foreign width", registry.INT32._replace(holds=_is_in_32_bits)),
-    ("lr lr_decay", registry.POSITIVE),
+    ("epochs", registry.INT32),
+    ("epochs lr lr_decay", registry.POSITIVE),
     ("test validation unseen public", SHARE),
     ("stragglers", Range(lambda value: 0 <= value <= 1, "a share from 0 to 1")),
     ("momentum", registry.BELOW_ONE),

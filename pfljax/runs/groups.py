@@ -86,8 +86,10 @@ class Data:
 class Training:
     """What a client of a cohort does with its rows."""
 
-    epochs: int | None = setting(
-        5, "Local passes over a client's rows a round; None if `steps` is given."
+    epochs: int | float | None = setting(
+        5,
+        "Local passes over a client's rows a round, 0.5 for half of the steps of one; "
+        "None if `steps` is given.",
     )
     steps: int | None = setting(None, "Local steps a round, instead of `epochs`.")
     batch_size: int = setting(

@@ -176,6 +176,16 @@ def test_a_whole_number_is_the_float_that_it_equals():
     assert type(dict(checks.resolve(epochs).method.hyper)["personal_epochs"]) is int
 
 
+def test_epochs_may_be_a_fraction_and_whole_ones_are_integers():
+    assert tiny.parsed("--epochs", "0.5").training.epochs == 0.5
+    assert Experiment(epochs=0.5) == config.from_dict(
+        config.to_dict(Experiment(epochs=0.5))
+    )
+    for whole in (Experiment(epochs=5.0), tiny.parsed("--epochs", "5")):
+        assert type(whole.training.epochs) is int
+    assert config.digest(Experiment(epochs=5.0)) == config.digest(Experiment(epochs=5))
+
+
 def test_an_unknown_model_needs_a_task():
     own, known = Experiment(model="mine"), Experiment(model="mlp:hidden=(8,)")
     checks.check(own, own_model=True)
