@@ -182,6 +182,7 @@ def _at_odds(experiment: Experiment) -> Iterator[str]:
     yield from _odd_work(experiment)
     yield from _odd_cohort(experiment)
     yield from _odd_models(experiment)
+    yield from _odd_dissimilarity(experiment)
     machine = experiment.machine
     if machine.homes and machine.store != "device":
         yield (
@@ -229,6 +230,21 @@ def _odd_cohort(experiment: Experiment) -> Iterator[str]:
         yield "drop_stragglers is set, but stragglers is 0; give their share"
     if 0 < stragglers <= 1 and not round(stragglers * cohort):
         yield f"stragglers is {stragglers}, which is nobody in a cohort of {cohort}"
+
+
+def _odd_dissimilarity(experiment: Experiment) -> Iterator[str]:
+    if not experiment.evaluation.dissimilarity:
+        return
+    if experiment.method.models:
+        yield (
+            "dissimilarity is set, but models are given: gradients of several "
+            "architectures have no distance; leave one of the two out"
+        )
+    if experiment.machine.homes:
+        yield (
+            "dissimilarity is set, and homes: it goes over the rows of all clients on "
+            "each device; leave one of the two out"
+        )
 
 
 def _odd_models(experiment: Experiment) -> Iterator[str]:

@@ -145,6 +145,11 @@ class Evaluation:
         "Rows of all clients, in which to detect classes that a client does not hold "
         "by the entropy of its predictions (AUROC); 0 leaves it out.",
     )
+    dissimilarity: bool = setting(
+        False,
+        "Record at every evaluation how far clients' gradients at the server's model "
+        "are apart (B, and their variance), and its loss over all training rows.",
+    )
     baseline: str | None = setting(
         None,
         "Run folder of local training, for the share of clients worse off than it.",

@@ -65,6 +65,7 @@ class Settings(TypedDict, total=False):
     eval_every: int
     trained: bool
     foreign: int
+    dissimilarity: bool
     baseline: str | None
     width: int | str | None
     devices: int | None

@@ -29,7 +29,7 @@ CHANGED = {  # another value of every setting that changes a number
     "stragglers": 0.1, "drop_stragglers": True, "test": 0.3, "validation": 0.2,
     "stratified": True, "test_from": "official", "rows": "all", "unseen": 0.1,
     "seed": 1, "noise": "pair:rate=0.1", "eval_every": 11, "trained": True, "width": 2,
-    "foreign": 50, "public": 0.1, "precision": "bfloat16",
+    "foreign": 50, "dissimilarity": True, "public": 0.1, "precision": "bfloat16",
     "channel": ["clip:norm=2.0"], "models": ["mlp"], "proxy": "mlp",
 }  # fmt: skip
 CONFIGS = {  # a foreign or broken config.json, and what the message tells

@@ -40,6 +40,16 @@ SETTINGS = {
     "epochs-nan": ({"epochs": NAN}, "epochs is nan; expected a finite number > 0"),
     "epochs-word": ({"epochs": "half"}, r"epochs is 'half'; expected int \| float"),
     "epochs-past-32-bits": ({"epochs": 2.0**40}, r"epochs is .*; .* below 2\*\*31"),
+    "dissimilarity-int": ({"dissimilarity": 1}, "dissimilarity is 1; expected bool"),
+    "dissimilarity-models": (
+        {"dissimilarity": True, "models": ["mlp"]}, "no distance; leave one of the two",
+    ),
+    "dissimilarity-homes": (
+        {"dissimilarity": True, "homes": True}, "and homes: .*; leave one of the two",
+    ),
+    "dissimilarity-of-local": (
+        {"dissimilarity": True, "algorithm": "local"}, "and local has none; leave it",
+    ),
     "batch-zero": ({"batch_size": 0}, "batch_size is 0; expected at least 1"),
     "width-zero": ({"width": 0}, "width is 0; expected at least 1"),
     "eval-zero": ({"eval_every": 0}, "eval_every is 0; expected at least 1"),
