@@ -209,7 +209,7 @@ def test_options_of_the_command_line_are_the_settings():
     changed = {k: v for k, v in CHANGED.items() if k not in ("steps", "hyper")}
     experiment = Experiment(**changed | {"hyper": {"lam": 0.5}})
     flags = tiny.options(experiment)
-    for name in ("drop-stragglers", "stratified", "trained"):
+    for name in ("drop-stragglers", "stratified", "trained", "dissimilarity"):
         at = flags.index(f"--{name}")
         assert flags.pop(at + 1) == "True"
     read = tiny.parsed(*flags)
