@@ -171,7 +171,7 @@ WRONG = [
     ("iid", 7, {}, "num_clients is 7, but there are 6 rows"),
     ("iid", 0, {}, "num_clients is 0"),
     ("iid", 2, {"alpha": 1.0}, "unknown parameter 'alpha'.*known: none"),
-    ("idd", 2, {}, "unknown partition 'idd'; known: classes, dirichlet_over_cla"),
+    ("idd", 2, {}, "unknown partition 'idd'; known: classes, classes_lognormal, d"),
     ("shards", 2, {"per_client": 4}, "choose 1 <= per_client <= 3"),
     ("shards", 2, {"per_client": 0}, "per_client is 0"),
     ("shards_in_order", 3, {"per_client": 3}, "choose 1 <= per_client <= 2"),
