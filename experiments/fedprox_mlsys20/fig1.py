@@ -3,10 +3,10 @@
     pfljax prepare mnist
     python experiments/fedprox_mlsys20/fig1.py --scale paper
 
-The training loss of FedAvg, FedProx with mu = 0, and with the best mu, at 0, 50 and 90 %
-stragglers. The table beside it is of test accuracy, Figure 7, and of the claim of "22 %
-on average" at 90 %: the paper takes a run's accuracy where it has converged, where it
-begins to diverge, or at its end; here all are taken at the end.
+The training loss of FedAvg, FedProx with mu = 0, and with the best mu, at 0, 50 and
+90 % stragglers. The table beside it is of test accuracy, Figure 7, and of the claim of
+"22 % on average" at 90 %. The paper takes a run's accuracy where it has converged,
+where it begins to diverge, or at its end; here all are taken at the end.
 """
 
 from collections.abc import Sequence

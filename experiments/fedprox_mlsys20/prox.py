@@ -26,7 +26,7 @@ from tyro.conf import arg
 from pfljax import data
 from pfljax.data import Federation
 from pfljax.report.runs import read_run
-from pfljax.report.style import GRID, GREY, PALETTE, SETTINGS, save_figure
+from pfljax.report.style import GREY, GRID, PALETTE, SETTINGS, save_figure
 from pfljax.runs.settings import Experiment
 from pfljax.runtime.devices import use_compile_cache
 from pfljax.simulate.run import run_at_once
@@ -118,9 +118,7 @@ class Row(NamedTuple):
 
 def fedavg(dataset: str, stragglers: float = 0.0, **more: Any) -> Case:
     """FedAvg, which drops stragglers."""
-    return Case(
-        dataset, "FedAvg", stragglers=stragglers, drop=stragglers > 0, **more
-    )
+    return Case(dataset, "FedAvg", stragglers=stragglers, drop=stragglers > 0, **more)
 
 
 def fedprox(dataset: str, mu: float, stragglers: float = 0.0, **more: Any) -> Case:
@@ -196,7 +194,7 @@ def folder_of(case: Case, settings: Experiment) -> str:
 def curve(
     case: Case, scale: Scale, seeds: Sequence[int], rounds: int | None, out: Path
 ) -> Curve:
-    """The runs of a case, a seed each; what is finished below `out` is not run again."""
+    """The runs of a case, a seed each; what is finished is not run again."""
     settings = experiment(case, scale, rounds)
     place = out / folder_of(case, settings)
     print(place, file=sys.stderr, flush=True)
@@ -312,7 +310,7 @@ def of(curves: Sequence[Curve], **wanted: Any) -> list[Curve]:
 def three_methods(
     datasets: Sequence[str], shares: Sequence[float], **more: Any
 ) -> list[Case]:
-    """FedAvg, and FedProx of mu = 0 and the best mu, by data and share of stragglers."""
+    """FedAvg, FedProx of mu = 0 and of the best mu, by data and stragglers."""
     cases = []
     for dataset in datasets:
         for share in shares:

@@ -115,8 +115,8 @@ def expected_decrease(
     convexity = mu - concavity
     if convexity <= 0:
         raise ValueError(
-            f"mu is {mu}, and concavity is {concavity}; choose mu above it, which makes "
-            "every h_k strongly convex"
+            f"mu is {mu}, and concavity is {concavity}; choose mu above it, so that "
+            "every h_k is strongly convex"
         )
     reach = b * (1 + gamma)  # of B (1 + gamma) ||grad f||, which bounds a step
     root = math.sqrt(cohort)

@@ -90,7 +90,7 @@ def _mixture(mixture: Mapping[str, Any]) -> list[Card]:
 
 
 def _dissimilarity(moment: Mapping[str, Any]) -> list[Card]:
-    """How far clients' gradients are apart at the server's model, if it was measured."""
+    """How far clients' gradients are apart at the server's model, if measured."""
     measured = moment.get("dissimilarity")
     if not measured:
         return []

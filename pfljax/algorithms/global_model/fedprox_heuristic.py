@@ -1,7 +1,7 @@
 """FedProx with mu by a heuristic. Li et al., MLSys 2020,
 https://arxiv.org/abs/1812.06127 (section 5.3.2).
 
-    Server   as adaptive FedProx: w, mu, how often the loss fell, each client's last loss
+    Server   w, mu, how often the loss fell in a row, each client's last F_k(w)
     Client   nothing
     Message  w, mu
     Upload   w_k, and F_k(w)
