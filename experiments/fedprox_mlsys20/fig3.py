@@ -62,7 +62,7 @@ def figure(curves: Any) -> Any:
     for dataset, dash in zip(WRONG, ("-", "--"), strict=True):
         for label, style in ADAPTIVE.items():
             (one,) = of(curves, dataset=dataset, label=label)
-            drawn_as = {"color": style["color"], "linestyle": dash}
+            drawn_as: Any = {"color": style["color"], "linestyle": dash}
             panels[2].plot(one.rounds, one.mu.mean(0), **drawn_as)
             panels[2].lines[-1].set_label(f"{label.split()[1]}, {TITLES[dataset]}")
     panels[2].set(title="mu", xlabel="round")

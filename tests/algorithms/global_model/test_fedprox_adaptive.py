@@ -107,9 +107,14 @@ def test_who_did_not_report_has_no_say():
 def test_others_losses_are_not_compared():
     """Client 1 has never reported: its great loss is no rise."""
     server = told([1.0, 9], start(0.5), mask=(1, 0))
-    server = told([0.9, 9], server)
+    assert told([0.9, 9], server).falls == 1
+    server = told([0.9, 9], server, mask=(1, 0))
+    assert server.falls == 1
+    # A round of new clients alone neither rises nor ends the falls.
+    server = told([9.0, 9], server, mask=(0, 1))
     assert server.mu == 0.5
     assert server.falls == 1
+    assert told([0.8, 9], server, mask=(1, 0)).mu == pytest.approx(0.4)
 
 
 def test_the_metric_is_the_mu_that_clients_are_told():
