@@ -277,8 +277,9 @@ def run_all(
 
 def markdown(title: str, rows: Sequence[Row]) -> str:
     """The table of the last round."""
+    count = rows[0].seeds
     lines = [
-        f"### {title}, {rows[0].seeds} seeds\n",
+        f"### {title}, {count} seed{'s' * (count > 1)}\n",
         "| data | stragglers | E | rounds | method | training loss | accuracy, % | "
         "gradient variance |",
         "|---|---|---|---|---|---|---|---|",
@@ -290,12 +291,17 @@ def markdown(title: str, rows: Sequence[Row]) -> str:
             f"{row.epochs}",
             f"{row.rounds}",
             row.method,
-            f"{row.loss:.3f} ± {row.loss_std:.3f}",
-            f"{row.accuracy:.2f} ± {row.accuracy_std:.2f}",
+            f"{row.loss:.3f}{_over_seeds(row.loss_std, 3)}",
+            f"{row.accuracy:.2f}{_over_seeds(row.accuracy_std, 2)}",
             f"{row.variance:.3g}",
         )
         lines.append(f"| {' | '.join(texts)} |")
     return "\n".join(lines)
+
+
+def _over_seeds(std: float, digits: int) -> str:
+    """The std behind a mean; nothing of one seed."""
+    return "" if np.isnan(std) else f" ± {std:.{digits}f}"
 
 
 def of(curves: Sequence[Curve], **wanted: Any) -> list[Curve]:
