@@ -87,8 +87,23 @@ def test_a_table_is_of_the_last_round_and_gains_are_over_fedavg(prox, study):
     assert [row.loss for row in rows] == [3] * 6
     assert rows[0].loss_std == pytest.approx(2**0.5)
     assert [row.accuracy for row in rows] == [55, 65, 75, 85, 95, 105]
-    assert "| 3.000 ± 1.414 | 55.00 ± 7.07 |" in prox.markdown("x", rows)
+    assert "| 3.000 ± 1.414 | 55.00 ± 7.07 | 55.00 |" in prox.markdown("x", rows)
     assert "| 90 %, FedProx, mu = 1 | +20.0 | +20.0 | +20.0 |" in fig1.gains(rows)
+
+
+@pytest.mark.parametrize(
+    ("loss", "expected"),
+    [
+        ([3, 2, 1, 0.5, 0.4, 0.3, 0.2], 6),  # still falling
+        ([3, 2, 2.00015, 1, 1, 1, 1], 2),  # converged, to 1e-4 a round
+        ([1, 2, 1.5, 1.8, 1.9, 2.5, 3.4, 3], 5),  # by more than 1 in ten rounds
+        ([1, 2, 1.5, 1.8, 1.9, 1.7, 2.5, 9], 7),
+        ([1, 2, np.nan, 1], 2),
+    ],
+)
+def test_where_the_paper_takes_a_run(prox, loss, expected):
+    assert prox.EVERY == 2
+    assert prox.stop(np.array(loss, float)) == expected
 
 
 @pytest.mark.slow
