@@ -12,6 +12,7 @@ from pfljax.report.runs import read_run
 from pfljax.runs import folder
 from pfljax.simulate import run as experiment
 from pfljax.simulate import simulation
+from pfljax.simulate.compare import grid
 from pfljax.simulate.export import load_state
 from pfljax.simulate.federation import build_federation
 from pfljax.sweep import sweep
@@ -61,3 +62,9 @@ def test_the_report_shows_it(finished):
 def test_a_sweep_refuses_it(tmp_path):
     with pytest.raises(ValueError, match="dissimilarity is True: a sweep judges"):
         sweep(MEASURED.replace(out=str(tmp_path)), over={"lr": (0.1, 0.2)})
+
+
+def test_local_training_beside_it_is_not_measured():
+    experiments = grid([MEASURED], (0,), "x")
+    measured = {e.method.algorithm: e.evaluation.dissimilarity for e in experiments}
+    assert measured == {"local": False, "fedprox": True}
