@@ -16,6 +16,7 @@ from prox import (
     grid,
     markdown,
     run_all,
+    save,
     script,
     three_methods,
     write,
@@ -33,10 +34,11 @@ def main(
     cases = three_methods(DATASETS, SHARES, epochs=1)
     curves, rows = run_all(cases, scale, seeds, rounds, out)
     text = markdown("One epoch", rows) + "\n" + gains(rows)
+    write(f"fig9_10_{scale}", rows, text, None, results)
     loss = grid(curves, "loss", "training loss", SHARES)
-    write(f"fig9_{scale}", rows, text, loss, results)
-    shown = grid(curves, "accuracy", "test accuracy (%)", SHARES)
-    write(f"fig10_{scale}", rows, "", shown, results)
+    save(f"fig9_{scale}", loss, results)
+    accuracy = grid(curves, "accuracy", "test accuracy (%)", SHARES)
+    save(f"fig10_{scale}", accuracy, results)
     return rows
 
 

@@ -380,8 +380,12 @@ def write(name: str, rows: Sequence[Any], text: str, drawn: Any, place: str) -> 
     """Prints the table, and writes it and its figure below `place`."""
     print(text)
     best_round.write(Path(place) / "results" / name, rows, text)
-    if drawn is None:
-        return
+    if drawn is not None:
+        save(name, drawn, place)
+
+
+def save(name: str, drawn: Any, place: str) -> None:
+    """Writes a figure below `place`."""
     folder = Path(place) / "figures"
     folder.mkdir(parents=True, exist_ok=True)
     save_figure(drawn, folder / name)
