@@ -15,7 +15,10 @@ from pfljax.algorithms.decoupling.fedper import fedper
 from pfljax.algorithms.decoupling.fedrep import fedrep
 from pfljax.algorithms.decoupling.lg_fedavg import lg_fedavg
 from pfljax.algorithms.fedavg import fedavg
+from pfljax.algorithms.global_model.feddyn import feddyn
+from pfljax.algorithms.global_model.fednova import fednova
 from pfljax.algorithms.global_model.fedprox import fedprox
+from pfljax.algorithms.global_model.fedprox_adaptive import fedprox_adaptive
 from pfljax.algorithms.global_model.scaffold import scaffold
 from pfljax.algorithms.interpolation.apfl import apfl
 from pfljax.algorithms.interpolation.floco import floco
@@ -498,6 +501,51 @@ def test_scaffold_of_one_client_is_never_corrected():
     toy.assert_close(corrected[-1].server.x, plain[-1].server)
 
 
+@pytest.mark.parametrize(("mu", "local"), [(0.0, LOCAL), (0.4, SGD)])
+def test_fednova_of_equal_steps_is_fedprox(mu, local):
+    steps = local._replace(epochs=None, steps=7)
+    found = last(fednova(TASK, steps, mu=mu), local=steps).server
+    wanted = last(fedprox(TASK, steps, mu=mu), local=steps).server
+    toy.assert_close(found, wanted, 1e-6)
+
+
+def test_adaptive_fedprox_whose_mu_stays_is_fedprox():
+    found = last(fedprox_adaptive(TASK, LOCAL, mu=0.4, step=0.0)).server.w
+    toy.assert_close(found, last(fedprox(TASK, LOCAL, mu=0.4)).server, 1e-6)
+
+
+def test_fednova_of_unequal_steps_is_no_fedavg(averaged):
+    moved = last(fednova(TASK, LOCAL)).server
+    assert not np.allclose(toy.flat(moved), toy.flat(averaged.server), atol=1e-3)
+
+
+def test_fednova_rests_where_steps_do_not_weigh():
+    """One step a row: FedAvg weighs a client by its rows twice, FedNova once."""
+    local = toy.full_batch(epochs=1)._replace(batch_size=1)
+    moved = 1 - (1 - toy.RATE * toy.A) ** toy.COUNTS
+    for method, weight in ((fedavg, toy.COUNTS * moved), (fednova, moved)):
+        found = fixed_point(method(TASK, local), local)
+        np.testing.assert_allclose(found, between(weight), atol=1e-4)
+
+
+def test_feddyn_of_alpha_zero_goes_twice_as_far_as_uniform_fedavg_at_first():
+    everybody = {"cohort": len(toy.SIZES), "rounds": 1}
+    method = feddyn(TASK, LOCAL, alpha=0.0)
+    before, after = toy.play(method, TASK, LOCAL, toy.noisy_clients(), **everybody)[0]
+    mean = last(uniform(TASK, LOCAL), **everybody).server
+    change = tree.sub(mean, before.server.w)
+    toy.assert_close(after.server.w, tree.axpy(2, change, before.server.w), 1e-5)
+    toy.assert_close(after.server.h, tree.scale(change, -1), 1e-5)
+
+
+def test_feddyn_starts_as_fedprox():
+    everybody = {"cohort": len(toy.SIZES), "rounds": 1, "local": SGD}
+    prox = fedprox(TASK, SGD, mu=0.4)
+    prox = prox._replace(aggregate=aggregation.averaging("uniform"))
+    server = last(feddyn(TASK, SGD, alpha=0.4), **everybody).server
+    toy.assert_close(tree.add(server.w, server.h), last(prox, **everybody).server, 1e-5)
+
+
 @pytest.mark.parametrize("method", [fedavg, ifca], ids=["fedavg", "ifca gradients"])
 def test_one_full_batch_step_of_all_is_gradient_descent(method):
     train, step = toy.quadratic_clients(), toy.full_batch(epochs=1)
@@ -542,6 +590,7 @@ MOVED = 1 - (1 - toy.RATE * toy.A) ** 3  # what three local steps make of it
         (fedavg, {}, 3, toy.COUNTS * MOVED),
         (scaffold, {}, 3, toy.A),
         (scaffold, {"option": "I"}, 3, toy.A),
+        (feddyn, {"alpha": 0.4}, 3, toy.A),
         (per_fedavg, {"variant": "first_order"}, 1, toy.A * LEFT),
         (per_fedavg, {"variant": "hessian"}, 1, toy.A * LEFT**2),
         (per_fedavg, {"variant": "hessian_free", "delta": 0.5}, 1, toy.A * LEFT**2),

@@ -205,16 +205,30 @@ def learning_rate(local: Local, round_: Array) -> Any:
 
 
 def budget(local: Local, size: Array) -> Array:
-    """Steps of a client with `size` training rows; i32[...]."""
+    """Steps of a client with `size` training rows; i32[...].
+
+    Half an epoch is half of its steps, rounded (`times`).
+    """
     if local.epochs is None:
         return jnp.full_like(size, local.steps or 0)
-    return local.epochs * steps_per_epoch(local, size)
+    return times(steps_per_epoch(local, size), local.epochs)
+
+
+def times(steps: Array, factor: int | float) -> Array:
+    """factor * steps, i32[...]: the nearest, halves up; 0 only of no step or factor 0.
+
+    A client with rows so takes a step, however small its part of an epoch.
+    """
+    if isinstance(factor, int):  # exact, also beyond the integers of float32
+        return steps * factor
+    nearest = jnp.floor(factor * steps + 0.5).astype(jnp.int32)
+    return jnp.maximum(nearest, jnp.where(factor > 0, jnp.minimum(steps, 1), 0))
 
 
 def with_epochs(
     turn: Turn,
     local: Local,
-    epochs: int | None,
+    epochs: int | float | None,
 ) -> Turn:
     """The turn with its budget scaled to `epochs`; None leaves it as it is."""
     if epochs is None:
@@ -224,7 +238,9 @@ def with_epochs(
             f"one part is to train {epochs} epochs, but local training counts steps; "
             "give epochs instead of steps, or None for as many steps"
         )
-    return turn._replace(steps=turn.steps * epochs // local.epochs)
+    if isinstance(epochs, int) and isinstance(local.epochs, int):
+        return turn._replace(steps=turn.steps * epochs // local.epochs)
+    return turn._replace(steps=times(turn.steps, epochs / local.epochs))
 
 
 def finetuned(

@@ -15,7 +15,7 @@ import optax
 
 from pfljax import registry
 from pfljax.core.precision import EXACT
-from pfljax.registry import AtLeastOne, Epochs, NotNegative
+from pfljax.registry import AtLeastOne, Epochs, NotNegative, Steps
 
 Array: TypeAlias = jax.Array
 Key: TypeAlias = jax.Array  # a typed PRNG key, jax.random.key
@@ -107,8 +107,8 @@ class Local:
 
     learning_rate: NotNegative | Callable[..., Any]  # may be a function of the round
     batch_size: AtLeastOne  # rows a step; the last batch of an epoch may be short
-    epochs: Epochs = 1  # passes over the client's rows; None for ...
-    steps: Epochs = None  # ... a number of steps
+    epochs: Epochs = 1  # passes over the client's rows, 0.5 for half; None for ...
+    steps: Steps = None  # ... a number of steps
     optimizer: Callable[[Any], optax.GradientTransformation] = optax.sgd
 
     def __post_init__(self) -> None:

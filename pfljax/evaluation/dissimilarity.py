@@ -1,9 +1,11 @@
-"""How far clients' gradients are apart at one model.
+"""How far clients' gradients are apart at one model, and what follows for a round.
 
 Li et al., FedProx, MLSys 2020, https://arxiv.org/abs/1812.06127: B-local dissimilarity
-and its bounded variance, with weights p_k = n_k / sum n for E_k.
+(Definition 3) and its bounded variance, with weights p_k = n_k / sum n for E_k; the
+expected decrease of Theorem 4.
 """
 
+import math
 from typing import NamedTuple
 
 import jax
@@ -12,6 +14,7 @@ import jax.numpy as jnp
 from pfljax.core import tree
 from pfljax.core.training import full_gradient
 from pfljax.core.types import Array, ClientData, Params, Task
+from pfljax.registry import AtLeastOne, NotNegative, Positive, checked
 
 
 class Dissimilarity(NamedTuple):
@@ -19,6 +22,18 @@ class Dissimilarity(NamedTuple):
 
     b: Array  # f32[], sqrt(E_k ||grad F_k||^2 / ||grad f||^2), at least 1
     variance: Array  # f32[], V = E_k ||grad F_k - grad f||^2
+    gradient: Array  # f32[], ||grad f||
+    loss: Array  # f32[], f: the mean over all training rows
+
+
+class Sums(NamedTuple):
+    """Of the clients so far."""
+
+    share: Array  # sum of p_k
+    mean: Params  # of the gradients, by p_k
+    spread: Array  # sum of p_k ||grad F_k - mean||^2
+    square: Array  # sum of p_k ||grad F_k||^2
+    loss: Array  # sum of p_k F_k
 
 
 def dissimilarity(
@@ -27,39 +42,90 @@ def dissimilarity(
     data: ClientData,
     batch_size: int = 64,
 ) -> Dissimilarity:
-    """B(w) and V(w) at `params` over all clients; jittable.
+    """B(w) and V(w) at `params` over all clients, in one pass; jittable.
 
     `data` has offset and size i32[C]. Gradients are of all of a client's rows,
-    `batch_size` at a time, one client after another, and each is made twice, so that
-    few are in memory. A client without rows has no weight. At a stationary
-    point of f, B is infinite, or NaN where all gradients are zero.
+    `batch_size` at a time, one client after another: few are in memory. A client
+    without rows has no weight. At a stationary point of f, B is infinite, or NaN where
+    all gradients are zero.
     """
     total_size = jnp.maximum(data.size.sum(), 1)
     share = data.size / total_size
 
-    def gradient(offset: Array, size: Array) -> Params:
+    def add(sums: Sums, client: tuple[Array, ...]) -> tuple[Sums, None]:
+        p, offset, size = client
         client_data = ClientData(data.examples, offset, size)
-        _, grads = full_gradient(task.loss, params, client_data, batch_size)
-        return grads
+        loss, grads = full_gradient(task.loss, params, client_data, batch_size)
+        return _with(sums, p, loss, grads), None
 
-    def add(total: Params, client: tuple[Array, ...]) -> tuple[Params, None]:
-        p, *span = client
-        total = tree.axpy(p, gradient(*span), total)
-        return total, None
+    nothing = jnp.float32(0)
+    start = Sums(
+        share=nothing,
+        mean=tree.zeros(params),
+        spread=nothing,
+        square=nothing,
+        loss=nothing,
+    )
+    sums, _ = jax.lax.scan(add, start, (share, data.offset, data.size))
+    gradient = jnp.sqrt(tree.square_norm(sums.mean))
+    return Dissimilarity(
+        b=jnp.sqrt(sums.square) / gradient,
+        variance=sums.spread,
+        gradient=gradient,
+        loss=sums.loss,
+    )
 
-    clients = share, data.offset, data.size
-    mean, _ = jax.lax.scan(add, tree.zeros(params), clients)
 
-    def squares(total: Array, client: tuple[Array, ...]) -> tuple[Array, None]:
-        p, *span = client
-        client_gradient = gradient(*span)
-        shift = tree.sub(client_gradient, mean)
-        size = tree.square_norm(client_gradient)
-        distance = tree.square_norm(shift)
-        total += p * jnp.stack([size, distance])
-        return total, None
+def _with(sums: Sums, p: Array, loss: Array, grads: Params) -> Sums:
+    """The sums with one more client, of weight p."""
+    share = sums.share + p
+    before = tree.sub(grads, sums.mean)
+    step = p / jnp.maximum(share, jnp.finfo(jnp.float32).tiny)
+    mean = tree.axpy(step, before, sums.mean)
+    # West, 1979: the distances to the mean so far and to the new one. A difference of
+    # E||g||^2 and ||E g||^2 would cancel where clients are alike.
+    after = tree.sub(grads, mean)
+    return Sums(
+        share=share,
+        mean=mean,
+        spread=sums.spread + p * tree.dot(before, after),
+        square=sums.square + p * tree.square_norm(grads),
+        loss=sums.loss + p * loss,
+    )
 
-    # A second pass, since the distances need the mean of the first.
-    (size, variance), _ = jax.lax.scan(squares, jnp.zeros(2), clients)
-    b = jnp.sqrt(size / tree.square_norm(mean))
-    return Dissimilarity(b=b, variance=variance)
+
+@checked
+def expected_decrease(
+    *,
+    mu: Positive,
+    gamma: NotNegative,
+    b: NotNegative,
+    smoothness: NotNegative,
+    cohort: AtLeastOne,
+    concavity: NotNegative = 0.0,
+) -> float:
+    """rho of Theorem 4: f falls by rho ||grad f(w)||^2 a round at least, expected.
+
+    Of B-dissimilar, L-smooth F_k whose Hessians are at least -`concavity`, solved to
+    gamma by a `cohort` of K devices. It says nothing where it is not above 0.
+
+    Raises:
+      ValueError: mu is not above the concavity: h_k would not be convex.
+    """
+    convexity = mu - concavity
+    if convexity <= 0:
+        raise ValueError(
+            f"mu is {mu}, and concavity is {concavity}; choose mu above it, so that "
+            "every h_k is strongly convex"
+        )
+    reach = b * (1 + gamma)  # of B (1 + gamma) ||grad f||, which bounds a step
+    root = math.sqrt(cohort)
+    spread = smoothness * reach**2 / (convexity**2 * cohort)
+    return (
+        1 / mu
+        - gamma * b / mu
+        - math.sqrt(2) * reach / (convexity * root)
+        - smoothness * reach / (convexity * mu)
+        - smoothness * reach**2 / (2 * convexity**2)
+        - spread * (2 * math.sqrt(2 * cohort) + 2)
+    )

@@ -38,3 +38,4 @@ from pfljax.registry.ranges import Positive as Positive
 from pfljax.registry.ranges import ProperShare as ProperShare
 from pfljax.registry.ranges import Range as Range
 from pfljax.registry.ranges import Share as Share
+from pfljax.registry.ranges import Steps as Steps

@@ -62,6 +62,7 @@ ProperShare = Annotated[
 ]
 Count = Annotated[int, AT_LEAST_ZERO, INT32]
 AtLeastOne = Annotated[int, AT_LEAST_ONE, INT32]
-Epochs = Annotated[  # None for those of the local training
-    int | None, AT_LEAST_ZERO._replace(expected="at least 0, or None"), INT32
-]
+_OR_NONE = AT_LEAST_ZERO._replace(expected="at least 0, or None")
+# None for those of the local training. Epochs may end in a fraction.
+Epochs = Annotated[int | float | None, _OR_NONE, INT32]
+Steps = Annotated[int | None, _OR_NONE, INT32]

@@ -22,6 +22,7 @@ def key_figures(run: Run) -> list[Card]:
     if chosen:
         cards += _accuracy("Accuracy, round chosen on validation", chosen)
     cards += _mixture(run.summary.get("mixture") or {})
+    cards += _dissimilarity(last)
     cards += _worse_than_local(run.summary.get("worse_than_local"))
     cards += _privacy(run.summary.get("privacy") or {})
     if traffic:
@@ -108,6 +109,21 @@ def _mixture(mixture: Mapping[str, Any]) -> list[Card]:
         title="Accuracy, λ chosen on validation",
         value=f"{mean} %",
         note="each client's λ by its validation rows, mean over clients",
+    )
+    return [card]
+
+
+def _dissimilarity(moment: Mapping[str, Any]) -> list[Card]:
+    """How far clients' gradients are apart at the server's model, if measured."""
+    measured = moment.get("dissimilarity")
+    if not measured:
+        return []
+    values = {name: f"{number(value):.3g}" for name, value in measured.items()}
+    card = Card(
+        title="Dissimilarity B of clients' gradients",
+        value=values["b"],
+        note=f"variance {values['variance']}, norm of their mean {values['gradient']}, "
+        f"loss over all training rows {values['loss']}, at the server's model",
     )
     return [card]
 

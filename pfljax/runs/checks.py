@@ -26,14 +26,15 @@ def _is_in_32_bits(value: int | str) -> bool:
     return isinstance(value, str) or registry.INT32.holds(value)
 
 
-COUNTS = "clients cohort rounds epochs steps batch_size devices eval_every keep"
+COUNTS = "clients cohort rounds steps batch_size devices eval_every keep"
 SHARE = Range(lambda value: 0 <= value < 1, "a share, 0 <= share < 1", on_host=True)
 RANGES: tuple[tuple[str, Range], ...] = (
     (COUNTS, registry.AT_LEAST_ONE),
     ("width", Range(_is_width, 'at least 1, or "auto"')),
     ("foreign", registry.AT_LEAST_ZERO),
     (f"{COUNTS} foreign width", registry.INT32._replace(holds=_is_in_32_bits)),
-    ("lr lr_decay", registry.POSITIVE),
+    ("epochs", registry.INT32),
+    ("epochs lr lr_decay", registry.POSITIVE),
     ("test validation unseen public", SHARE),
     ("stragglers", Range(lambda value: 0 <= value <= 1, "a share from 0 to 1")),
     ("momentum", registry.BELOW_ONE),
@@ -181,6 +182,7 @@ def _at_odds(experiment: Experiment) -> Iterator[str]:
     yield from _odd_work(experiment)
     yield from _odd_cohort(experiment)
     yield from _odd_models(experiment)
+    yield from _odd_dissimilarity(experiment)
     machine = experiment.machine
     if machine.homes and machine.store != "device":
         yield (
@@ -228,6 +230,21 @@ def _odd_cohort(experiment: Experiment) -> Iterator[str]:
         yield "drop_stragglers is set, but stragglers is 0; give their share"
     if 0 < stragglers <= 1 and not round(stragglers * cohort):
         yield f"stragglers is {stragglers}, which is nobody in a cohort of {cohort}"
+
+
+def _odd_dissimilarity(experiment: Experiment) -> Iterator[str]:
+    if not experiment.evaluation.dissimilarity:
+        return
+    if experiment.method.models:
+        yield (
+            "dissimilarity is set, but models are given: gradients of several "
+            "architectures have no distance; leave one of the two out"
+        )
+    if experiment.machine.homes:
+        yield (
+            "dissimilarity is set, and homes: it goes over the rows of all clients on "
+            "each device; leave one of the two out"
+        )
 
 
 def _odd_models(experiment: Experiment) -> Iterator[str]:

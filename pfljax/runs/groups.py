@@ -87,8 +87,10 @@ class Data:
 class Training:
     """What a client of a cohort does with its rows."""
 
-    epochs: int | None = setting(
-        5, "Local passes over a client's rows a round; None if `steps` is given."
+    epochs: int | float | None = setting(
+        5,
+        "Local passes over a client's rows a round, 0.5 for half of the steps of one; "
+        "None if `steps` is given.",
     )
     steps: int | None = setting(None, "Local steps a round, instead of `epochs`.")
     batch_size: int = setting(
@@ -144,6 +146,11 @@ class Evaluation:
         0,
         "Rows of all clients, in which to detect classes that a client does not hold "
         "by the entropy of its predictions (AUROC); 0 leaves it out.",
+    )
+    dissimilarity: bool = setting(
+        False,
+        "Record at every evaluation how far clients' gradients at the server's model "
+        "are apart (B, and their variance), and its loss over all training rows.",
     )
     baseline: str | None = setting(
         None,

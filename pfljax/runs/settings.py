@@ -48,7 +48,7 @@ class Settings(TypedDict, total=False):
     noise: str | Choice
     unseen: float
     public: float
-    epochs: int | None
+    epochs: int | float | None
     steps: int | None
     batch_size: int
     lr: float
@@ -65,6 +65,7 @@ class Settings(TypedDict, total=False):
     eval_every: int
     trained: bool
     foreign: int
+    dissimilarity: bool
     baseline: str | None
     width: int | str | None
     devices: int | None
@@ -151,6 +152,8 @@ def _as_kept(field: dataclasses.Field, value: Any) -> Any:
         return _parsed(field.name, value)
     if field.type == tuple[Choice, ...]:
         return _choices(field.name, value)
+    if field.name == "epochs" and type(value) is float and value.is_integer():
+        return int(value)
     if field.type is float and type(value) is int:
         # 1 and 1.0 are one run, so they must have one digest.
         try:

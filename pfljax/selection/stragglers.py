@@ -1,5 +1,7 @@
 """Clients that do a part of their work, or none."""
 
+import math
+
 import jax
 import jax.numpy as jnp
 
@@ -18,9 +20,9 @@ def stragglers(
 ) -> Selection:
     """`selection` whose round(share M) stragglers do part of their work, or none.
 
-    A straggler runs 1 to E - 1 whole epochs (1 to steps - 1 steps if E is 1 or None),
-    uniformly; with `drop` its work is thrown away, as FedAvg does (FedProx, section
-    5.2).
+    A straggler runs 1 to E - 1 whole epochs (those below E where it is no integer; 1 to
+    steps - 1 steps if E is 1, less, or None), uniformly; with `drop` its work is thrown
+    away, as FedAvg does (FedProx, section 5.2).
     """
     count = round(share * selection.cohort)
     slow = jnp.arange(selection.cohort) < count
@@ -28,14 +30,18 @@ def stragglers(
     def work(key: Key, steps: Array) -> tuple[Array, Array]:
         steps, mask = selection.work(derive(key, "work"), steps)
         # What a part is counted in: whole epochs, or steps where there is one epoch.
-        units = jnp.maximum(steps, 2)
+        units = everything = jnp.maximum(steps, 2)
         if epochs is not None and epochs > 1:
-            units = epochs
+            units = math.ceil(epochs)
+            everything = epochs
         done = jax.random.randint(derive(key, "part"), steps.shape, 1, units)
         # Exactly so many, at places of the cohort that change with the round.
         late = jax.random.permutation(derive(key, "who"), slow)
-        part = jnp.maximum(steps * done // units, 1)
-        part = jnp.minimum(part, steps)
+        part = steps * done // everything
+        if isinstance(everything, float):
+            # `steps` are of E epochs, rounded: those of `done` are the nearest.
+            part = jnp.round(steps * (done / everything)).astype(jnp.int32)
+        part = jnp.clip(part, 1, steps)
         if drop:
             mask = jnp.where(late, 0.0, mask)
         return jnp.where(late, part, steps), mask

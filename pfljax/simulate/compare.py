@@ -30,7 +30,9 @@ def grid(
         others = [e for e in experiments if e.method.algorithm != "local"]
         if not baselines:
             like = experiments[0]
-            baselines = [like.replace(algorithm="local", hyper={}, label="local")]
+            alone = like.replace(algorithm="local", hyper={}, label="local")
+            # There is no server's model at which gradients could differ.
+            baselines = [alone.replace(dissimilarity=False)]
         # First of all, for the others are counted against its finished run.
         experiments = [*baselines, *others]
     labels, names = _labels(experiments)

@@ -223,8 +223,9 @@ def summary(lines: list[Record], arrays: Values) -> dict[str, Any]:
 
 
 def _evaluation(line: Record) -> Record:
-    """The round of a line of metrics, and its evaluations."""
-    return {"round": line["round"], "evaluations": line["evaluations"]}
+    """The round of a line of metrics, its evaluations, and what was measured beside."""
+    measured = ("round", "evaluations", "dissimilarity")
+    return {name: line[name] for name in measured if name in line}
 
 
 def mixture(

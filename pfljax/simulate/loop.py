@@ -253,8 +253,7 @@ def _log(
     rounds = range(standing.done + 1, done + 1)
     lines = results.log_lines(run, chunk.metrics, rounds, standing.last)
     if evaluation.due(run.experiment, done):
-        records = results.evaluate(run, population, chunk.state)
-        lines[-1]["evaluations"] = records
+        lines[-1] |= results.evaluate(run, population, chunk.state)
     # Before the checkpoint: lines that no checkpoint follows are cut when the run goes
     # on, but a checkpoint without its lines could not be gone on from.
     ask(log.append, run.path / "metrics.jsonl", lines)

@@ -43,8 +43,8 @@ def log_lines(
     return lines
 
 
-def evaluate(run: Run, population: Population, state: RunState) -> list[Line]:
-    """The records of this evaluation; metrics of each client go to per_client.npz."""
+def evaluate(run: Run, population: Population, state: RunState) -> Line:
+    """What the log has of this evaluation; metrics of each client: per_client.npz."""
     states = partial(population.states, state)
     reached("judges")
     records, by_client = evaluation.assess(
@@ -54,7 +54,12 @@ def evaluate(run: Run, population: Population, state: RunState) -> list[Line]:
     for name, values in by_client.items():
         run.history.setdefault(name, []).append(values)
     ask(folder.write_arrays, run.path / "per_client.npz", _arrays(run, state))
-    return records
+    line: Line = {"evaluations": records}
+    if run.sim.dissimilarity is not None:
+        measured = run.sim.dissimilarity(state.server, run.federation.train)
+        values = measured._asdict().items()
+        line["dissimilarity"] = {name: folder.number(value) for name, value in values}
+    return line
 
 
 def read_history(run: Run, done: int) -> None:

@@ -15,6 +15,8 @@ from pfljax.data import Federation
 from pfljax.engine import Setting, mesh, placement
 from pfljax.engine.paging import programs as paging
 from pfljax.engine.state import stacks_of
+from pfljax.evaluation.dissimilarity import Dissimilarity, dissimilarity
+from pfljax.evaluation.passes import rows_per_pass
 from pfljax.evaluation.quantities import quantities_of_clients
 from pfljax.evaluation.views import views_of
 from pfljax.runs.settings import Experiment
@@ -50,6 +52,7 @@ class Simulation(NamedTuple):
     architectures: tuple[Architecture, ...]  # one, or one a group of clients
     trained: bool  # clients are also judged after their own local training
     foreign: int  # rows by which detection of other classes is judged
+    dissimilarity: Callable[..., Any] | None  # (server, train rows) -> Dissimilarity
     block: int  # clients judged in one call
     paging: paging.Programs | None  # of a population in a store
 
@@ -136,6 +139,7 @@ def _simulation(
         architectures=tuple(architectures),
         trained=experiment.evaluation.trained,
         foreign=experiment.evaluation.foreign,
+        dissimilarity=make_dissimilarity(experiment, setting, task),
         block=min(block_judged(each.setting, each.task) for each in architectures),
         paging=programs,
     )
@@ -153,6 +157,31 @@ def make_architecture(
         path=make_path(setting, task, block) if has_path else None,
         quantities=quantities_of_clients(setting, block),
     )
+
+
+def make_dissimilarity(
+    experiment: Experiment, setting: Setting, task: Task
+) -> Callable[..., Any] | None:
+    """What measures how clients' gradients differ; None where no run asks for it.
+
+    Raises:
+      ValueError: the method has no model of the server.
+    """
+    if not experiment.evaluation.dissimilarity:
+        return None
+    server_model = setting.algorithm.server_model
+    if server_model is None:
+        raise ValueError(
+            "dissimilarity is of gradients at the server's model, and "
+            f"{experiment.method.algorithm} has none; leave it out, or choose a method "
+            "with one, such as fedprox"
+        )
+    at_once = rows_per_pass(setting.local.batch_size)
+
+    def measured(server: Any, train: ClientData) -> Dissimilarity:
+        return dissimilarity(task, server_model(server), train, at_once)
+
+    return jax.jit(measured)
 
 
 def make_paging(

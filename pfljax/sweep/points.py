@@ -175,7 +175,8 @@ def _digest(settings: Experiment, clients: str, *, with_rounds: bool) -> str:
 
 def _check_judged(experiment: Experiment) -> None:
     """Refuses what a sweep does not do."""
-    asked = flat(experiment, ("trained", "unseen", "baseline", "public"))
+    refused = ("trained", "unseen", "baseline", "public", "dissimilarity")
+    asked = flat(experiment, refused)
     wrong = [f"{name} is {value!r}" for name, value in asked.items() if value]
     if wrong:
         raise ValueError(

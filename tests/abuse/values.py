@@ -50,7 +50,7 @@ MAY: dict[str, dict[str, str]] = {
     "width": NOT_GIVEN,
     "hyper": {"": "no options", "{}": "no options"},
 }
-FLAGS = ("stratified", "drop_stragglers", "trained", "homes")
+FLAGS = ("stratified", "drop_stragglers", "trained", "dissimilarity", "homes")
 # What must stand beside a value of this setting, or the answer is to something else.
 BESIDE = {"steps": {"epochs": None}, "homes": {}, "drop_stragglers": {}}
 BASE = {

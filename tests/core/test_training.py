@@ -143,6 +143,27 @@ def test_a_second_training_takes_its_own_epochs():
         training.with_epochs(turn, Local(RATE, 4, epochs=None, steps=3), 5)
 
 
+def test_a_part_of_an_epoch_is_a_part_of_its_steps():
+    """5 rows in batches of 2 are 3 steps: the nearest, halves up, at least one."""
+    size = jnp.asarray([5, 10, 0])
+    for epochs, expected in (
+        (1, [3, 5, 0]), (0.5, [2, 3, 0]), (0.1, [1, 1, 0]), (1.5, [5, 8, 0]),
+        (2.0, [6, 10, 0]), (0, [0, 0, 0]),
+    ):  # fmt: skip
+        steps = training.budget(Local(RATE, 2, epochs=epochs), size)
+        np.testing.assert_array_equal(steps, expected)
+        assert steps.dtype == jnp.int32
+
+
+def test_a_second_training_takes_a_part_of_an_epoch():
+    half, turn = Local(RATE, 4, epochs=0.5), turn_of(steps=5)
+    assert int(training.with_epochs(turn, half, 2).steps) == 20
+    whole = Local(RATE, 4, epochs=2)
+    assert int(training.with_epochs(turn, whole, 0.5).steps) == 1
+    assert int(training.with_epochs(turn, whole, 0.1).steps) == 1
+    assert int(training.with_epochs(turn, half, 0).steps) == 0
+
+
 def test_the_proximal_term_is_half_the_squared_distance():
     a, b = toy.unflat([4.0, 5, 1]), toy.unflat([1.0, 1, 3])
     assert float(losses.proximal(b, 0.5)(a)) == pytest.approx(0.5 * (12.5 + 2))

@@ -29,7 +29,7 @@ CHANGED = {  # another value of every setting that changes a number
     "stragglers": 0.1, "drop_stragglers": True, "test": 0.3, "validation": 0.2,
     "stratified": True, "test_from": "official", "rows": "all", "unseen": 0.1,
     "seed": 1, "noise": "pair:rate=0.1", "eval_every": 11, "trained": True, "width": 2,
-    "foreign": 50, "public": 0.1, "precision": "bfloat16",
+    "foreign": 50, "dissimilarity": True, "public": 0.1, "precision": "bfloat16",
     "channel": ["clip:norm=2.0"], "models": ["mlp"], "proxy": "mlp",
 }  # fmt: skip
 CONFIGS = {  # a foreign or broken config.json, and what the message tells
@@ -176,6 +176,16 @@ def test_a_whole_number_is_the_float_that_it_equals():
     assert type(dict(checks.resolve(epochs).method.hyper)["personal_epochs"]) is int
 
 
+def test_epochs_may_be_a_fraction_and_whole_ones_are_integers():
+    assert tiny.parsed("--epochs", "0.5").training.epochs == 0.5
+    assert Experiment(epochs=0.5) == config.from_dict(
+        config.to_dict(Experiment(epochs=0.5))
+    )
+    for whole in (Experiment(epochs=5.0), tiny.parsed("--epochs", "5")):
+        assert type(whole.training.epochs) is int
+    assert config.digest(Experiment(epochs=5.0)) == config.digest(Experiment(epochs=5))
+
+
 def test_an_unknown_model_needs_a_task():
     own, known = Experiment(model="mine"), Experiment(model="mlp:hidden=(8,)")
     checks.check(own, own_model=True)
@@ -199,7 +209,7 @@ def test_options_of_the_command_line_are_the_settings():
     changed = {k: v for k, v in CHANGED.items() if k not in ("steps", "hyper")}
     experiment = Experiment(**changed | {"hyper": {"lam": 0.5}})
     flags = tiny.options(experiment)
-    for name in ("drop-stragglers", "stratified", "trained"):
+    for name in ("drop-stragglers", "stratified", "trained", "dissimilarity"):
         at = flags.index(f"--{name}")
         assert flags.pop(at + 1) == "True"
     read = tiny.parsed(*flags)

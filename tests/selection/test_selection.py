@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from pfljax import selection
+from pfljax.core import training
 
 CHI_SQUARE = {4: 23.5, 9: 33.7}  # upper 1e-4 quantiles, by degrees of freedom
 
@@ -74,7 +75,16 @@ def test_stragglers_run_whole_epochs(share, late, drop):
         assert part.any(0).all()
 
 
-@pytest.mark.parametrize("epochs", [1, None])
+def test_stragglers_of_a_fraction_run_the_whole_epochs_below_it():
+    per_epoch = np.arange(1, 11)
+    select = selection.stragglers(selection.uniform(10, 10), 1.0, 2.5)
+    full = training.times(jnp.asarray(per_epoch), 2.5)
+    steps, _ = jax.vmap(lambda key: select.work(key, full))(keys(100))
+    assert not np.any(np.asarray(steps) % per_epoch)
+    assert set((np.asarray(steps) // per_epoch).ravel()) == {1, 2}
+
+
+@pytest.mark.parametrize("epochs", [1, 1.0, 0.5, None])
 def test_stragglers_of_one_epoch_run_some_of_its_steps(epochs):
     select = selection.stragglers(selection.uniform(3, 3), 1.0, epochs)
     full = jnp.asarray([8, 2, 1])

@@ -35,7 +35,21 @@ SETTINGS = {
     "cohort-large": ({"cohort": 30}, "cohort is 30, .* 20 clients; choose cohort"),
     "clients-zero": ({"clients": 0}, "clients is 0; expected at least 1$"),
     "rounds-zero": ({"rounds": 0}, "rounds is 0; expected at least 1"),
-    "epochs-zero": ({"epochs": 0}, "epochs is 0; expected at least 1"),
+    "epochs-zero": ({"epochs": 0}, "epochs is 0; expected a finite number > 0"),
+    "epochs-negative": ({"epochs": -0.5}, "epochs is -0.5; expected a finite number >"),
+    "epochs-nan": ({"epochs": NAN}, "epochs is nan; expected a finite number > 0"),
+    "epochs-word": ({"epochs": "half"}, r"epochs is 'half'; expected int \| float"),
+    "epochs-past-32-bits": ({"epochs": 2.0**40}, r"epochs is .*; .* below 2\*\*31"),
+    "dissimilarity-int": ({"dissimilarity": 1}, "dissimilarity is 1; expected bool"),
+    "dissimilarity-models": (
+        {"dissimilarity": True, "models": ["mlp"]}, "no distance; leave one of the two",
+    ),
+    "dissimilarity-homes": (
+        {"dissimilarity": True, "homes": True}, "and homes: .*; leave one of the two",
+    ),
+    "dissimilarity-of-local": (
+        {"dissimilarity": True, "algorithm": "local"}, "and local has none; leave it",
+    ),
     "batch-zero": ({"batch_size": 0}, "batch_size is 0; expected at least 1"),
     "width-zero": ({"width": 0}, "width is 0; expected at least 1"),
     "eval-zero": ({"eval_every": 0}, "eval_every is 0; expected at least 1"),
@@ -78,6 +92,10 @@ SETTINGS = {
     "validation-all": ({"validation": 1.0}, "validation is 1.0; expected a share"),
     "stragglers-nan": ({"stragglers": NAN}, "stragglers is nan; expected a share"),
     "stragglers": ({"stragglers": 1.5}, "stragglers is 1.5; expected a share"),
+    "stragglers-negative": ({"stragglers": -0.5}, "stragglers is -0.5; expected a sh"),
+    "drop-nobody": (
+        {"drop_stragglers": True}, "is set, but stragglers is 0; give their share",
+    ),
     "no-train-rows": ({"test": 0.6, "validation": 0.5}, "leave rows to train on"),
     "no-test-rows": ({"test": 0.0}, "no client has test rows"),
     "few-test-rows": (
@@ -126,6 +144,30 @@ SETTINGS = {
     "mu-nan": (
         {"algorithm": "fedprox", "hyper": {"mu": NAN}}, "mu is nan; expected a finite",
     ),
+    "mu-negative": (
+        {"algorithm": "fedprox", "hyper": {"mu": -0.1}}, "mu is -0.1; expected a fin",
+    ),
+    "gamma-of-others": (
+        {"hyper": {"inexactness": True}}, "unknown parameter 'inexactness'; known:",
+    ),
+    "gamma-number": (
+        {"algorithm": "fedprox", "hyper": {"inexactness": 1}}, "is 1; expected bool",
+    ),
+    "patience-zero": (
+        {"algorithm": "fedprox_adaptive", "hyper": {"patience": 0}}, "is 0; exp",
+    ),
+    "step-negative": (
+        {"algorithm": "fedprox_adaptive", "hyper": {"step": -0.1}}, "step is -0.1",
+    ),
+    "iid-word": (
+        {"algorithm": "fedprox_heuristic", "hyper": {"iid": "no"}}, "is 'no'; expected",
+    ),
+    "feddyn-alpha": (
+        {"algorithm": "feddyn", "hyper": {"alpha": -1.0}}, "alpha is -1.0; expected a",
+    ),
+    "fednova-mu": (
+        {"algorithm": "fednova", "hyper": {"mu": NAN}}, "mu is nan; expected a finite",
+    ),
     "lam-text": (
         {"algorithm": "ditto", "hyper": {"lam": "x"}}, "lam is 'x'; expected float",
     ),
@@ -133,7 +175,7 @@ SETTINGS = {
         {"algorithm": "ditto", "hyper": {"lam": -1.0}}, "lam is -1.0; expected",
     ),
     "epochs-text": (
-        {"algorithm": "ditto", "hyper": {"personal_epochs": "x"}}, r"expected int \| N",
+        {"algorithm": "ditto", "hyper": {"personal_epochs": "x"}}, r"expected int \| f",
     ),
     "epochs-of-steps": (
         {"algorithm": "ditto", "hyper": {"personal_epochs": 2}} | BY_STEPS,

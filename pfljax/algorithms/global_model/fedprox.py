@@ -2,17 +2,22 @@
 
     Server   w                Client  nothing
     Message  w                Upload  w_k, the params after local training
-Client k minimises  F_k(v) + mu / 2 ||v - w||^2  from v = w; the rest is FedAvg.
+Client k minimises  h_k(v) = F_k(v) + mu / 2 ||v - w||^2  from v = w; the rest is
+FedAvg. How well it does so is gamma_k = ||grad h_k(w_k)|| / ||grad F_k(w)||, over all
+of its rows (Definition 2): 0 for an exact solution, 1 for w itself.
 
 Differs from the paper: Algorithm 2 draws clients by their size, with replacement, and
 averages uniformly (`--selection by_size`). The default here draws uniformly and weighs
 by rows, as FedAvg does.
 """
 
+import jax.numpy as jnp
+
 from pfljax.algorithms.fedavg import fedavg
+from pfljax.core import statistics, tree
 from pfljax.core.losses import proximal
-from pfljax.core.training import fit
-from pfljax.core.types import Algorithm, Local, Task
+from pfljax.core.training import fit, full_gradient
+from pfljax.core.types import Algorithm, Array, ClientData, Local, Params, Task
 from pfljax.registry import Count, NotNegative, checked
 
 
@@ -22,18 +27,42 @@ def fedprox(
     local: Local,
     *,
     mu: NotNegative = 0.01,
+    inexactness: bool = False,
     finetune: Count = 0,
 ) -> Algorithm:
     """Builds FedProx; `mu` = 0 is FedAvg, a large `mu` holds clients at w.
 
     Partial work of stragglers is a matter of `pfljax.selection.stragglers`.
+    `inexactness` adds the metric gamma, for two passes over a client's rows.
     `finetune` steps are without the proximal term.
     """
 
     def train(turn, w, client, data):
         # A penalty, not a part of the loss: the loss reported is still F_k.
         near = proximal(w, mu)
-        w, metrics = fit(task.loss, w, data, turn, local, penalty=near)
-        return client, w, metrics
+        w_k, metrics = fit(task.loss, w, data, turn, local, penalty=near)
+        if inexactness:
+            metrics["gamma"] = gamma(task, w_k, w, mu, data, local.batch_size)
+        return client, w_k, metrics
 
     return fedavg(task, local, finetune=finetune)._replace(train=train)
+
+
+def gamma(
+    task: Task,
+    w_k: Params,
+    w: Params,
+    mu: float,
+    data: ClientData,
+    batch_size: int,
+) -> Array:
+    """gamma_k of the solution w_k, f32[]; 0 where w was stationary and w_k is.
+
+    The gradient of h_k at w is that of F_k: there the proximal term has none.
+    """
+    _, slope = full_gradient(task.loss, w_k, data, batch_size)
+    pull = statistics.without(tree.sub(w_k, w))
+    left = tree.square_norm(tree.axpy(mu, pull, slope))
+    _, slope_at_w = full_gradient(task.loss, w, data, batch_size)
+    whole = tree.square_norm(slope_at_w)
+    return jnp.sqrt(left / jnp.maximum(whole, jnp.finfo(jnp.float32).tiny))

@@ -23,7 +23,7 @@ from pfljax.core.keys import fold
 from pfljax.core.losses import cross_entropy
 from pfljax.core.training import fit, mean_over_rows
 from pfljax.core.types import Algorithm, Array, Local, Params, Task
-from pfljax.registry import AtLeastOne, Count, Epochs, Share, checked
+from pfljax.registry import AtLeastOne, Count, Share, Steps, checked
 
 
 class Own(NamedTuple):
@@ -48,7 +48,7 @@ def mapper(
     lowest: Share = 0.25,
     highest: Share = 0.75,
     shares: AtLeastOne = 3,
-    global_steps: Epochs = 1,
+    global_steps: Steps = 1,
     finetune: Count = 0,
 ) -> Algorithm:
     """Builds MAPPER; the grid 0 is FedAvg with uniform weights, and 1 local training.

@@ -9,7 +9,7 @@ from typing import Any
 
 from pfljax import registry
 from pfljax.data.partitions.base import Partition
-from pfljax.data.partitions.classes import classes
+from pfljax.data.partitions.classes import classes, classes_lognormal
 from pfljax.data.partitions.dirichlet import (
     dirichlet_over_classes_at_once,
     dirichlet_over_classes_by_client,
@@ -25,6 +25,7 @@ PARTITIONS: dict[str, Callable[..., Partition]] = {
     "shards": shards,
     "shards_in_order": shards_in_order,
     "classes": classes,
+    "classes_lognormal": classes_lognormal,
     "dirichlet_over_clients": dirichlet_over_clients,
     "dirichlet_over_classes_by_client": dirichlet_over_classes_by_client,
     "dirichlet_over_classes_at_once": dirichlet_over_classes_at_once,

@@ -1,4 +1,4 @@
-"""A fixed number of classes for each client."""
+"""A fixed number of classes for each client, in equal parts or by a power law."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from pfljax.data.partitions.base import (
     equal_sizes,
     from_owner,
 )
-from pfljax.registry import AtLeastOne, checked
+from pfljax.registry import AtLeastOne, Count, NotNegative, checked
 
 
 @checked
@@ -39,15 +39,54 @@ def classes(
     return from_owner(owner, num_clients)
 
 
+@checked
+def classes_lognormal(
+    labels: Any,
+    num_clients: Clients,
+    seed: Seed,
+    *,
+    per_client: AtLeastOne = 2,
+    min_rows: Count = 5,
+    sigma: NotNegative = 2.0,
+) -> Partition:
+    """Client k has classes k, k + 1, ... mod K: sizes by a power law (FedProx's MNIST).
+
+    Li et al., MLSys 2020, `generate_niid.py`. Of each class a client has `min_rows`
+    rows, and of those left a share by LogNormal(0, sigma), rounded down: a few rows
+    stay unused, and a class without owner.
+
+    Raises:
+        ValueError: `per_client` is not between 1 and the number of classes, or a class
+            is too small for its owners.
+    """
+    labels = checked_labels(labels, num_clients)
+    num_classes = int(labels.max()) + 1
+    _check_per_client(per_client, num_classes)
+    rng = np.random.default_rng(seed)
+    place = np.arange(per_client)
+    owned = (np.arange(num_clients)[:, None] + place) % num_classes
+    draw = rng.lognormal(0.0, sigma, owned.shape)
+    owner = np.full(len(labels), UNUSED)
+    for label in range(num_classes):
+        owners, _ = np.nonzero(owned == label)
+        rows = rng.permutation(np.flatnonzero(labels == label))
+        left = len(rows) - min_rows * len(owners)
+        if left < 0:
+            raise ValueError(
+                f"class {label} has {len(rows)} rows for {len(owners)} clients of "
+                f"{min_rows} at least; choose min_rows <= {len(rows) // len(owners)}"
+            )
+        share = draw[owned == label]
+        size = min_rows + (left * share / share.sum()).astype(np.int64)
+        owner[rows[: size.sum()]] = np.repeat(owners, size)
+    return from_owner(owner, num_clients)
+
+
 def _owned_classes(
     num_clients: int, num_classes: int, per_client: int, rng: np.random.Generator
 ) -> np.ndarray:
     """bool[C, K]: class k mod K and per_client - 1 random others for client k."""
-    if per_client > num_classes:
-        raise ValueError(
-            f"per_client is {per_client}, but there are {num_classes} classes; "
-            f"choose 1 <= per_client <= {num_classes}"
-        )
+    _check_per_client(per_client, num_classes)
     clients = np.arange(num_clients)
     lot = rng.random((num_clients, num_classes))
     # Lots are drawn in [0, 1): -1 puts a client's first class before all others.
@@ -56,3 +95,11 @@ def _owned_classes(
     owns = np.zeros(lot.shape, bool)
     owns[clients[:, None], chosen] = True
     return owns
+
+
+def _check_per_client(per_client: int, num_classes: int) -> None:
+    if per_client > num_classes:
+        raise ValueError(
+            f"per_client is {per_client}, but there are {num_classes} classes; "
+            f"choose 1 <= per_client <= {num_classes}"
+        )

@@ -14,7 +14,8 @@ from pfljax.data.partitions.natural import by_client
 # PFLlib's refuse small data, and the run's seed says nothing to them: test_pfllib.py.
 PFLLIB = {"pfllib_pathological", "pfllib_dirichlet"}
 DEALT = sorted(set(PARTITIONS) - {"natural"} - PFLLIB)
-USES_EVERY_ROW = sorted(set(DEALT) - {"classes"})
+USES_EVERY_ROW = sorted(set(DEALT) - {"classes", "classes_lognormal"})
+LEAST = {"classes_lognormal": {"min_rows": 0}}  # what small data can be dealt by
 HAS_MINIMUM = ["dirichlet_over_clients", "quantity_lognormal", "quantity_power_law"]
 EQUAL_SIZES = [
     "iid",
@@ -50,7 +51,7 @@ def problems(draw):
 @given(problem=problems())
 def test_rows_are_dealt_once_and_grouped(name, problem):
     labels, clients, seed = problem
-    found = PARTITIONS[name](labels, clients, seed)
+    found = PARTITIONS[name](labels, clients, seed, **LEAST.get(name, {}))
     assert len(np.unique(found.order)) == len(found.order)
     assert found.size.shape == found.offset.shape == (clients,)
     np.testing.assert_array_equal(found.offset, np.cumsum(found.size) - found.size)
@@ -161,7 +162,7 @@ def test_ten_thousand_clients_are_dealt_at_once(name):
     times = []
     for seed in range(5):
         begin = time.process_time()
-        PARTITIONS[name](labels, 10_000, seed)
+        PARTITIONS[name](labels, 10_000, seed, **LEAST.get(name, {}))
         times.append(time.process_time() - begin)
     assert min(times) < (0.5 if name.endswith("by_client") else 0.1)
 
@@ -170,7 +171,7 @@ WRONG = [
     ("iid", 7, {}, "num_clients is 7, but there are 6 rows"),
     ("iid", 0, {}, "num_clients is 0"),
     ("iid", 2, {"alpha": 1.0}, "unknown parameter 'alpha'.*known: none"),
-    ("idd", 2, {}, "unknown partition 'idd'; known: classes, dirichlet_over_cla"),
+    ("idd", 2, {}, "unknown partition 'idd'; known: classes, classes_lognormal, d"),
     ("shards", 2, {"per_client": 4}, "choose 1 <= per_client <= 3"),
     ("shards", 2, {"per_client": 0}, "per_client is 0"),
     ("shards_in_order", 3, {"per_client": 3}, "choose 1 <= per_client <= 2"),
@@ -212,3 +213,36 @@ def test_wrong_input_says_what_to_do(name, clients, params, message):
 def test_labels_must_be_integers():
     with pytest.raises(ValueError, match=r"labels are float64\[3\]"):
         partition("iid", np.zeros(3), 1, 0, {})
+
+
+def test_classes_lognormal_is_fedproxs_mnist():
+    """1,000 devices of two digits; published: 69,035 of 70,000 rows, 69 each."""
+    labels = np.repeat(np.arange(10), 7000)
+    found = PARTITIONS["classes_lognormal"](labels, 1000, 0)
+    counts = histogram(labels, found, 10)
+    clients = np.arange(1000)
+    assert (counts[clients, clients % 10] >= 5).all()
+    assert (counts[clients, (clients + 1) % 10] >= 5).all()
+    assert ((counts > 0).sum(1) == 2).all()
+    # Each of 2,000 shares is rounded down, by about half a row.
+    assert found.size.sum() == pytest.approx(69_035, abs=80)
+    # The published spread of 106 is of no such draw: 2,000 of them had 117 to 250.
+    assert 110 < found.size.std() < 250
+
+
+def test_classes_lognormal_without_spread_is_equal():
+    found = PARTITIONS["classes_lognormal"](BALANCED, 20, 0, sigma=0.0)
+    assert np.ptp(found.size) == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"min_rows": 200}, "600 rows for 4 clients of 200 at least; .* <= 150"),
+        ({"per_client": 11}, "per_client is 11, but there are 10 classes"),
+        ({"sigma": -1.0}, "sigma is -1.0; expected"),
+    ],
+)
+def test_classes_lognormal_that_cannot_be(options, expected):
+    with pytest.raises(ValueError, match=expected):
+        PARTITIONS["classes_lognormal"](BALANCED, 20, 0, **options)

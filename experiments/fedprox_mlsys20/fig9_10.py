@@ -1,0 +1,46 @@
+"""FedProx, Figures 9 and 10: one local epoch, of which stragglers do some steps.
+
+    pfljax prepare mnist
+    python experiments/fedprox_mlsys20/fig9_10.py --scale paper
+
+As Figure 1, with E = 1: training loss (Figure 9) and test accuracy (Figure 10).
+"""
+
+from fig1 import DATASETS, gains
+from prox import (
+    HERE,
+    SHARES,
+    Place,
+    Row,
+    Scale,
+    grid,
+    markdown,
+    run_all,
+    save,
+    script,
+    three_methods,
+    write,
+)
+
+
+def main(
+    scale: Scale = "small",
+    seeds: script.Seeds = (0, 1),
+    rounds: script.Rounds = None,
+    out: script.Out = None,
+    results: Place = str(HERE),
+) -> list[Row]:
+    """One local epoch, of which stragglers do some steps."""
+    cases = three_methods(DATASETS, SHARES, epochs=1)
+    curves, rows = run_all(cases, scale, seeds, rounds, out)
+    text = markdown("One epoch", rows) + "\n" + gains(rows)
+    write(f"fig9_10_{scale}", rows, text, None, results)
+    loss = grid(curves, "loss", "training loss", SHARES)
+    save(f"fig9_{scale}", loss, results)
+    accuracy = grid(curves, "accuracy", "test accuracy (%)", SHARES)
+    save(f"fig10_{scale}", accuracy, results)
+    return rows
+
+
+if __name__ == "__main__":
+    script.run(main)

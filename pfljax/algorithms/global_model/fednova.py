@@ -1,0 +1,85 @@
+"""FedNova. Wang et al., NeurIPS 2020, https://arxiv.org/abs/2007.07481 (section 4).
+
+    Server   w                Client  nothing
+    Message  w                Upload  d_k = (w_k - w) / s_k, and s_k
+Client k takes its steps to w_k from w, of the loss F_k(v) + mu / 2 ||v - w||^2. The
+length s_k = rate ||a_k||_1 says how many gradients of weight 1 its path is worth.
+Server, p_k = n_k / sum n:  w <- w + (sum_k p_k s_k) sum_k p_k d_k.
+
+a_k are the weights of the client's gradients in w_k - w. For plain SGD s_k is the rate
+times the steps. In general s_k is how far the optimizer itself goes on a line whose
+gradient is 1: exact for momentum and for mu, and for weight decay, which counts as a
+pull to w.
+
+Differs from the paper: p_k is of those who report, where the paper writes it for all.
+With mu > 0 the published code takes the mean number of steps for sum_k p_k s_k.
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from pfljax.algorithms.fedavg import fedavg
+from pfljax.core import aggregation, statistics, tree
+from pfljax.core.losses import proximal
+from pfljax.core.training import fit, optimizer_of
+from pfljax.core.types import Algorithm, Array, Local, Params, Task, Turn
+from pfljax.registry import Count, NotNegative, checked
+
+
+class Upload(NamedTuple):
+    """The change of a client's model per length of its path, and the length."""
+
+    d: Params
+    s: Any  # f32[]
+
+
+@checked
+def fednova(
+    task: Task,
+    local: Local,
+    *,
+    mu: NotNegative = 0.0,
+    finetune: Count = 0,
+) -> Algorithm:
+    """Builds FedNova; where all take as many steps it is FedAvg, or FedProx of `mu`.
+
+    `finetune` steps are without the proximal term.
+    """
+
+    def train(turn, w, client, data):
+        near = proximal(w, mu)
+        w_k, metrics = fit(task.loss, w, data, turn, local, penalty=near)
+        s = length(local, turn, mu)
+        # Who takes no step has moved by nothing, over a length of 0.
+        shorter = 1 / jnp.maximum(s, jnp.finfo(jnp.float32).tiny)
+        d = statistics.scale(tree.sub(w_k, w), jnp.where(s > 0, shorter, 0))
+        return client, Upload(d=d, s=s), metrics
+
+    return fedavg(task, local, finetune=finetune)._replace(
+        train=train,
+        aggregate=averaged,
+        origin=lambda w, client, upload: Upload(d=tree.zeros(upload.d), s=None),
+    )
+
+
+def length(local: Local, turn: Turn, mu: float) -> Array:
+    """s_k, f32[]: how far the turn's steps go on a line of slope 1 + mu x, from 0."""
+    optimizer = optimizer_of(local, turn)
+
+    def step(index: Array, carry: Any) -> Any:
+        x, moments = carry
+        updates, moments = optimizer.update(1 + mu * x, moments, x)
+        return optax.apply_updates(x, updates), moments
+
+    start = jnp.float32(0)
+    x, _ = jax.lax.fori_loop(0, turn.steps, step, (start, optimizer.init(start)))
+    return -x
+
+
+def averaged(w, uploads, cohort):
+    """w + (sum_k p_k s_k) sum_k p_k d_k, over those who reported."""
+    mean = aggregation.mean(uploads, aggregation.by_rows(cohort))
+    return tree.add(w, statistics.scale(mean.d, mean.s))

@@ -1,0 +1,132 @@
+"""FedProx with adaptive mu. Li et al., MLSys 2020, https://arxiv.org/abs/1812.06127
+(section 5.3.2, appendix C.3.3).
+
+    Server   w, mu, how often the loss fell in a row, each client's last F_k(w)
+    Client   nothing
+    Message  w, mu
+    Upload   w_k, and F_k(w)
+FedProx, whose mu grows by `step` when the training loss rises, and shrinks by `step`,
+down to 0, when it has fallen `patience` times in a row, which are then counted anew.
+The experiment of the paper begins at the wrong end: mu = 1 on IID rows, 0 on others.
+
+The loss is that of the model before local training, over all training rows of a client,
+weighed by rows. Where all clients take part, it is the global training loss, as in the
+paper. Where some do, those of a cohort that have reported before are held against
+their own last losses: other clients have other losses, which says nothing of progress.
+A round in which nobody reported before counts neither way.
+"""
+
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+
+from pfljax.algorithms.global_model.fedprox import fedprox
+from pfljax.core import aggregation
+from pfljax.core.training import finetuned, mean_over_rows
+from pfljax.core.types import Algorithm, Array, Cohort, Local, Params, Task
+from pfljax.registry import AtLeastOne, Count, NotNegative, checked
+
+
+class Server(NamedTuple):
+    """The model, mu, and what the rule remembers."""
+
+    w: Params
+    mu: Any  # f32[]
+    falls: Any  # i32[], rounds in a row in which the loss fell
+    losses: Any  # f32[C], F_k when client k took part last
+    known: Any  # bool[C], whether it ever did
+
+
+class Message(NamedTuple):
+    """A model, and how strongly to hold to it."""
+
+    w: Params
+    mu: Any
+
+
+class Upload(NamedTuple):
+    """A client's model after training, and its loss before."""
+
+    w: Params
+    loss: Any
+
+
+@checked
+def fedprox_adaptive(
+    task: Task,
+    local: Local,
+    *,
+    mu: NotNegative = 0.0,
+    step: NotNegative = 0.1,
+    patience: AtLeastOne = 5,
+    inexactness: bool = False,
+    finetune: Count = 0,
+) -> Algorithm:
+    """Builds adaptive FedProx, which begins at `mu`; `step` = 0 is FedProx.
+
+    The metric mu is what clients of the round were told. `inexactness` as in FedProx.
+    """
+
+    def train(turn, message, client, data):
+        near = fedprox(task, local, mu=message.mu, inexactness=inexactness)
+        client, w_k, metrics = near.train(turn, message.w, client, data)
+
+        def loss(batch):
+            return task.loss(message.w, batch, None)
+
+        before = mean_over_rows(loss, data, local.batch_size)
+        metrics["mu"] = message.mu
+        return client, Upload(w=w_k, loss=before), metrics
+
+    def aggregate(server, uploads, cohort):
+        w = aggregation.mean(uploads.w, aggregation.by_rows(cohort))
+        after = adapted(server, uploads.loss, cohort, step, patience)
+        return after._replace(w=w)
+
+    def personal(turn, server, client, data):
+        return finetuned(task.loss, server.w, data, turn, local, finetune)
+
+    return fedprox(task, local, finetune=finetune)._replace(
+        init=lambda params, num_clients, key: first(params, num_clients, mu),
+        message=lambda turn, server, client: Message(w=server.w, mu=server.mu),
+        train=train,
+        aggregate=aggregate,
+        personal=personal if finetune else None,
+        server_model=lambda server: server.w,
+        origin=lambda message, client, upload: Upload(w=message.w, loss=None),
+    )
+
+
+def first(params: Params, num_clients: int, mu: float) -> Server:
+    """The server before anybody reported."""
+    return Server(
+        w=params,
+        mu=jnp.float32(mu),
+        falls=jnp.int32(0),
+        losses=jnp.zeros(num_clients),
+        known=jnp.zeros(num_clients, bool),
+    )
+
+
+def adapted(
+    server: Server, losses: Array, cohort: Cohort, step: float, patience: int
+) -> Server:
+    """The server after these losses f32[M]: mu by the rule, and what it remembers."""
+    # Empty slots have the id C, past the end: nobody is known there.
+    known = server.known.at[cohort.ids].get(mode="fill", fill_value=False)
+    last = server.losses.at[cohort.ids].get(mode="fill", fill_value=0)
+    change = jnp.where(known, losses - last, 0)
+    change = jnp.sum(aggregation.by_rows(cohort) * change)
+    falls = jnp.where(change < 0, server.falls + 1, 0)
+    # Without anybody to compare there is neither a rise nor an end of the falls.
+    compared = jnp.any(known & (cohort.mask > 0))
+    falls = jnp.where(compared, falls, server.falls)
+    enough = falls >= patience
+    mu = server.mu + step * (change > 0) - step * enough
+    present = aggregation.ids_of_present(cohort)
+    return server._replace(
+        mu=jnp.maximum(mu, 0),
+        falls=jnp.where(enough, 0, falls),
+        losses=server.losses.at[present].set(losses, mode="drop"),
+        known=server.known.at[present].set(True, mode="drop"),
+    )
