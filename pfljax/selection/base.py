@@ -11,10 +11,19 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from pfljax.core.types import Array, Cohort, Key, Metrics
+import numpy as np
+
+from pfljax.core.types import Array, Cohort, Key, Metrics, Params
+
+LOST = 1e9  # stands for a loss that is no number
 
 
-def full_work(key: Key, steps: Array) -> tuple[Array, Array]:
+def full_work(
+    state: Any,
+    key: Key,
+    ids: Array,
+    steps: Array,
+) -> tuple[Array, Array]:
     """Everybody does all the work and reports."""
     return steps, jnp.ones(steps.shape, jnp.float32)
 
@@ -38,9 +47,15 @@ class Selection(NamedTuple):
 
     cohort: int  # M
     choose: Callable[[Any, Key], Array]  # (state, key) -> i32[M], C for an empty place
-    work: Callable[[Key, Array], tuple[Array, Array]] = full_work  # -> budgets, mask
+    work: Callable[  # (state, key, ids, steps) -> budgets i32[M], mask f32[M]
+        [Any, Key, Array, Array], tuple[Array, Array]
+    ] = full_work
     init: Callable[[], Any] = nothing  # the state before the first round
     update: Callable[[Any, Cohort, Metrics], Any] = learns_nothing  # metrics f32[M]
+    # (state, models [M], model, cohort) -> state, after `update`: the model that each
+    # member sent, and what the server made of all. Where there is one, uploads are
+    # stacked, and a method that sends no models is refused.
+    observe: Callable[[Any, Params, Params, Cohort], Any] | None = None
     replacement: bool = False  # a client may be drawn twice; all weigh the same
 
 
@@ -62,8 +77,13 @@ def first(
     # The shapes stay those of the whole cohort: one program runs every size.
     taken = jnp.arange(selection.cohort) < count
 
-    def work(key: Key, steps: Array) -> tuple[Array, Array]:
-        steps, mask = selection.work(key, steps)
+    def work(
+        state: Any,
+        key: Key,
+        ids: Array,
+        steps: Array,
+    ) -> tuple[Array, Array]:
+        steps, mask = selection.work(state, key, ids, steps)
         steps_taken = jnp.where(taken, steps, 0)
         mask_taken = jnp.where(taken, mask, 0.0)
         return steps_taken, mask_taken
@@ -73,3 +93,51 @@ def first(
         return jnp.where(taken, ids, num_clients)
 
     return selection._replace(choose=choose, work=work)
+
+
+def require_cohort(cohort: int, num_clients: int) -> None:
+    """Raises a ValueError where there are fewer clients than places."""
+    if cohort > num_clients:
+        raise ValueError(
+            f"the cohort is {cohort}, but {num_clients} clients can be chosen; "
+            f"choose 1 <= cohort <= {num_clients}"
+        )
+
+
+def require_by_client(owner: str, name: str, values: np.ndarray) -> None:
+    """Raises a ValueError unless there is a finite number > 0 of every client."""
+    values = np.asarray(values, np.float64)
+    wrong = np.flatnonzero(~(np.isfinite(values) & (values > 0)))
+    if values.ndim != 1 or not len(values):
+        raise ValueError(
+            f"{owner}: {name} has shape {list(values.shape)}; expected a number of "
+            "each client"
+        )
+    if len(wrong):
+        raise ValueError(
+            f"{owner}: {name} of client {wrong[0]} is {values[wrong[0]]:g}; expected a "
+            "finite number > 0"
+        )
+
+
+def reporting(cohort: Cohort) -> Array:
+    """The ids of who reported, i32[M]; C for others, past the end of a row a client."""
+    return jnp.where(cohort.mask > 0, cohort.ids, cohort.num_clients)
+
+
+def loss_of(metrics: Metrics) -> Array:
+    """The training loss of each member, f32[M], a great number where it is none."""
+    # NaN in a score would be chosen by some comparisons, and never by others.
+    return jnp.nan_to_num(metrics["loss"], nan=LOST, posinf=LOST, neginf=-LOST)
+
+
+def drawn_by(key: Key, log_weight: Array, count: int) -> Array:
+    """`count` different clients in proportion to exp(log_weight) f32[C], i32[count].
+
+    One after another, of those that are left. Those of -inf come last.
+    """
+    # The largest of log weights with Gumbel noise are such a draw (Efraimidis and
+    # Spirakis 2006).
+    noise = jax.random.gumbel(key, log_weight.shape)
+    _, ids = jax.lax.top_k(log_weight + noise, count)
+    return ids.astype(jnp.int32)

@@ -32,17 +32,21 @@ class Shape(NamedTuple):
     num_classes: int
     shift: Any
     scale: Any
-    sizes: tuple[int, ...] | None  # training rows, where cohorts are drawn by size
+    sizes: tuple[int, ...] | None  # training rows, where cohorts are drawn by them
     rows: tuple[tuple[str, int], ...] = ()  # of `rows_of`, what the method asks for
+    drawn_by: tuple[tuple[str, Any], ...] = ()  # the same of the selection
 
 
 def shape_of(experiment: Experiment, federation: Federation) -> Shape:
     """What the experiment's compiled functions depend on of the federation."""
     sizes = None
-    if registry.given(_selection(experiment), sizes=True):
+    drawn = _selection(experiment)
+    # Without a profile of the devices, seconds are as rows.
+    if registry.given(drawn, sizes=True, seconds=True):
         sizes = tuple(np.asarray(federation.train.size).tolist())
     factory = algorithms.method(experiment.method.algorithm)
     asked = registry.given(factory, **rows_of(federation))
+    asked_of_drawn = registry.given(drawn, **rows_of(federation))
     return Shape(
         num_clients=federation.num_clients,
         input_shape=federation.train.examples.x.shape[1:],
@@ -51,6 +55,7 @@ def shape_of(experiment: Experiment, federation: Federation) -> Shape:
         scale=_hashable(federation.scale),
         sizes=sizes,
         rows=tuple(asked.items()),
+        drawn_by=tuple(asked_of_drawn.items()),
     )
 
 
@@ -190,7 +195,7 @@ def make_setting(experiment: Experiment, task: Task, shape: Shape) -> Setting:
     return Setting(
         algorithm=make(task) if groups is None else groups.algorithms[0],
         local=local,
-        selection=make_selection(experiment, shape),
+        selection=make_selection(experiment, shape, task),
         width=width_of(experiment),
         mesh=make_mesh(experiment),
         channel=channel.make(experiment.participation.channel),
@@ -198,17 +203,24 @@ def make_setting(experiment: Experiment, task: Task, shape: Shape) -> Setting:
     )
 
 
-def make_selection(experiment: Experiment, shape: Shape) -> selection.Selection:
+def make_selection(
+    experiment: Experiment, shape: Shape, task: Task
+) -> selection.Selection:
     """Who takes part in a round, and how much of its work each client does."""
     participation = experiment.participation
     factory = _selection(experiment)
-    clients = registry.given(
+    of_run = registry.given(
         factory,
         num_clients=shape.num_clients,
         sizes=np.asarray(shape.sizes),
+        seconds=_seconds(shape),
+        epochs=experiment.training.epochs,
+        rounds=participation.rounds,
+        task=task,
     )
+    of_run |= dict(shape.drawn_by)
     options = participation.selection.kwargs
-    drawn = factory(participation.cohort, **clients, **options)
+    drawn = factory(participation.cohort, **of_run, **options)
     if not participation.stragglers:
         return drawn
     return selection.stragglers(
@@ -217,6 +229,11 @@ def make_selection(experiment: Experiment, shape: Shape) -> selection.Selection:
         experiment.training.epochs,
         participation.drop_stragglers,
     )
+
+
+def _seconds(shape: Shape) -> np.ndarray:
+    """The expected seconds of a round of each client, f64[C]: a row takes one."""
+    return np.maximum(np.asarray(shape.sizes or (), np.float64), 1)
 
 
 def _selection(experiment: Experiment) -> Callable[..., selection.Selection]:

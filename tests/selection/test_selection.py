@@ -63,7 +63,7 @@ def test_stragglers_run_whole_epochs(share, late, drop):
     epochs, per_epoch = 5, np.arange(1, 11)
     select = selection.stragglers(selection.uniform(10, 10), share, epochs, drop)
     full = jnp.asarray(epochs * per_epoch)
-    steps, mask = jax.vmap(lambda key: select.work(key, full))(keys(200))
+    steps, mask = jax.vmap(lambda key: select.work((), key, (), full))(keys(200))
     steps = np.asarray(steps)
     part = steps != np.asarray(full)
     assert (part.sum(1) == late).all()
@@ -78,7 +78,7 @@ def test_stragglers_run_whole_epochs(share, late, drop):
 def test_stragglers_of_one_epoch_run_some_of_its_steps(epochs):
     select = selection.stragglers(selection.uniform(3, 3), 1.0, epochs)
     full = jnp.asarray([8, 2, 1])
-    steps, mask = jax.vmap(lambda key: select.work(key, full))(keys(300))
+    steps, mask = jax.vmap(lambda key: select.work((), key, (), full))(keys(300))
     assert [set(np.asarray(column)) for column in steps.T] == [
         set(range(1, 8)),
         {1},
@@ -92,9 +92,9 @@ def test_stragglers_leave_the_cohort_and_are_the_same_for_all():
     select = selection.stragglers(plain, 0.5, 5)
     key = jax.random.key(1)
     np.testing.assert_array_equal(select.choose((), key), plain.choose((), key))
-    kept, _ = select.work(key, jnp.full(4, 20))
+    kept, _ = select.work((), key, (), jnp.full(4, 20))
     dropped = selection.stragglers(plain, 0.5, 5, drop=True)
-    np.testing.assert_array_equal(kept, dropped.work(key, jnp.full(4, 20))[0])
+    np.testing.assert_array_equal(kept, dropped.work((), key, (), jnp.full(4, 20))[0])
 
 
 @pytest.mark.parametrize(
