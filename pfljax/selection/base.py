@@ -11,11 +11,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-import numpy as np
-
 from pfljax.core.types import Array, Cohort, Key, Metrics, Params
-
-LOST = 1e9  # stands for a loss that is no number
 
 
 def full_work(
@@ -93,51 +89,3 @@ def first(
         return jnp.where(taken, ids, num_clients)
 
     return selection._replace(choose=choose, work=work)
-
-
-def require_cohort(cohort: int, num_clients: int) -> None:
-    """Raises a ValueError where there are fewer clients than places."""
-    if cohort > num_clients:
-        raise ValueError(
-            f"the cohort is {cohort}, but {num_clients} clients can be chosen; "
-            f"choose 1 <= cohort <= {num_clients}"
-        )
-
-
-def require_by_client(owner: str, name: str, values: np.ndarray) -> None:
-    """Raises a ValueError unless there is a finite number > 0 of every client."""
-    values = np.asarray(values, np.float64)
-    wrong = np.flatnonzero(~(np.isfinite(values) & (values > 0)))
-    if values.ndim != 1 or not len(values):
-        raise ValueError(
-            f"{owner}: {name} has shape {list(values.shape)}; expected a number of "
-            "each client"
-        )
-    if len(wrong):
-        raise ValueError(
-            f"{owner}: {name} of client {wrong[0]} is {values[wrong[0]]:g}; expected a "
-            "finite number > 0"
-        )
-
-
-def reporting(cohort: Cohort) -> Array:
-    """The ids of who reported, i32[M]; C for others, past the end of a row a client."""
-    return jnp.where(cohort.mask > 0, cohort.ids, cohort.num_clients)
-
-
-def loss_of(metrics: Metrics) -> Array:
-    """The training loss of each member, f32[M], a great number where it is none."""
-    # NaN in a score would be chosen by some comparisons, and never by others.
-    return jnp.nan_to_num(metrics["loss"], nan=LOST, posinf=LOST, neginf=-LOST)
-
-
-def drawn_by(key: Key, log_weight: Array, count: int) -> Array:
-    """`count` different clients in proportion to exp(log_weight) f32[C], i32[count].
-
-    One after another, of those that are left. Those of -inf come last.
-    """
-    # The largest of log weights with Gumbel noise are such a draw (Efraimidis and
-    # Spirakis 2006).
-    noise = jax.random.gumbel(key, log_weight.shape)
-    _, ids = jax.lax.top_k(log_weight + noise, count)
-    return ids.astype(jnp.int32)

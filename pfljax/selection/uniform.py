@@ -7,7 +7,8 @@ import jax.numpy as jnp
 from pfljax.core.shuffle import index_shuffle
 from pfljax.core.types import Array, Key
 from pfljax.registry import AtLeastOne, checked
-from pfljax.selection.base import Selection, require_cohort
+from pfljax.selection.base import Selection
+from pfljax.selection.draws import require_cohort
 
 
 @checked

@@ -46,7 +46,9 @@ def shape_of(experiment: Experiment, federation: Federation) -> Shape:
         sizes = tuple(np.asarray(federation.train.size).tolist())
     factory = algorithms.method(experiment.method.algorithm)
     asked = registry.given(factory, **rows_of(federation))
-    asked_of_drawn = registry.given(drawn, **rows_of(federation))
+    asked_of_drawn = registry.given(drawn, public_rows=rows_of(federation)["public_rows"])
+    if registry.given(drawn, least_label=True):
+        asked_of_drawn["least_label"] = least_label(federation)
     return Shape(
         num_clients=federation.num_clients,
         input_shape=federation.train.examples.x.shape[1:],
@@ -57,6 +59,18 @@ def shape_of(experiment: Experiment, federation: Federation) -> Shape:
         rows=tuple(asked.items()),
         drawn_by=tuple(asked_of_drawn.items()),
     )
+
+
+def least_label(federation: Federation) -> tuple[float, ...]:
+    """The least label that each client trains on, of the largest, from 0 to 1."""
+    train = federation.train
+    labels = np.asarray(train.examples.y)
+    most = max(federation.num_classes - 1, 1)
+    least = []
+    for start, size in zip(np.asarray(train.offset), np.asarray(train.size), strict=True):
+        rows = labels[start : start + size]
+        least.append(float(rows.min()) / most if size else 0.0)
+    return tuple(least)
 
 
 def rows_of(federation: Federation) -> dict[str, int]:
