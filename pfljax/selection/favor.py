@@ -164,7 +164,7 @@ def _components(sent: Array, mask: Array, count: int) -> Any:
     order = jnp.argsort(-square)[:most]
     length = jnp.sqrt(jnp.maximum(square[order], 0))
     # Models in their mean span a dimension less: the last lengths are rounding.
-    is_real = length > 1e-4 * length[0]
+    is_real = length > 1e-3 * length[0]
     basis = (centred.T @ vectors[:, order]).T / jnp.where(is_real, length, 1)[:, None]
     spread = length[0] / jnp.sqrt(jnp.maximum(mask.sum(), 1))
     basis = jnp.where(is_real[:, None], basis / jnp.maximum(spread, 1e-12), 0)

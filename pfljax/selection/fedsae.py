@@ -179,8 +179,11 @@ def _learned(
     new_hard = jnp.where(success, grown(hard), partly_hard)
     new_easy = jnp.where(failure, easy / 2, new_easy)
     new_hard = jnp.where(failure, hard / 2, new_hard)
+    # The smaller work grows more, maybe past the other: the smaller one is the easy.
+    lower = jnp.minimum(new_easy, new_hard)
+    upper = jnp.maximum(new_easy, new_hard)
     return state._replace(
-        easy=state.easy.at[asked].set(new_easy, mode="drop"),
-        hard=state.hard.at[asked].set(new_hard, mode="drop"),
+        easy=state.easy.at[asked].set(lower, mode="drop"),
+        hard=state.hard.at[asked].set(upper, mode="drop"),
         threshold=state.threshold.at[asked].set(threshold, mode="drop"),
     )

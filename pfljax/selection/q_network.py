@@ -88,12 +88,13 @@ def learn(agent: Agent, key: Key, transition: Transition, known: Array) -> Agent
 def error(online: Any, target: Any, batch: Transition) -> Array:
     """Mean square of Q(s, a) - (r + gamma Q_target(s', argmax_b Q(s', b)))."""
     ahead = jnp.argmax(perceptron.apply(online, batch.after), axis=1)
-    worth = _of(perceptron.apply(target, batch.after), ahead)
+    worth = values_of(target, batch.after, ahead)
     aim = jax.lax.stop_gradient(batch.reward + DISCOUNT * worth)
-    now = _of(perceptron.apply(online, batch.before), batch.action)
+    now = values_of(online, batch.before, batch.action)
     return jnp.mean(jnp.square(now - aim))
 
 
-def _of(every: Array, actions: Array) -> Array:
-    """The value of its action in each row, f32[B]."""
+def values_of(network: Any, states: Array, actions: Array) -> Array:
+    """The value of each state's action, f32[B]."""
+    every = perceptron.apply(network, states)
     return jnp.take_along_axis(every, actions[:, None], axis=1)[:, 0]

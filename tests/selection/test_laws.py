@@ -1,0 +1,119 @@
+"""What holds for every selection, whatever the method, inside compiled rounds."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from selecting import CLIENTS, made, public
+
+from pfljax import algorithms, engine, selection
+from pfljax.conformance import toy
+from pfljax.core.types import Local
+
+NAMES = sorted(selection.SELECTIONS)
+LOCAL = Local(0.1, 8, epochs=2)
+TRAIN, _ = toy.ragged()
+TASK = toy.classifier()
+OPTIONS = {
+    "availability": {"pattern": "diurnal"},
+    "bernoulli": {"places": 5},
+    "favor": {"components": 2, "hidden": 4},
+    "tifl": {"tiers": 2, "interval": 2},
+}
+LOOK = ("cmab", "favor")  # at the models of clients
+
+
+def setting_of(name, method="fedavg", **changed):
+    options = OPTIONS.get(name, {}) | changed
+    algorithm = algorithms.method(method)(TASK, LOCAL)
+    return engine.Setting(algorithm, LOCAL, made(name, 3, **options))
+
+
+def first(setting):
+    return engine.init(setting, TASK, CLIENTS, jax.random.key(1))
+
+
+@functools.cache
+def played(name, method):
+    """(setting, compiled rounds, the state after six in one call, its metrics)."""
+    setting = setting_of(name, method)
+    program = engine.compile_rounds(setting, 6)
+    state, metrics = program(first(setting), TRAIN, 6, public=public())
+    return setting, program, state, metrics
+
+
+def check_cuts(name, method):
+    """Six rounds in one call, or three and three: the same bits, one program."""
+    setting, program, whole, metrics = played(name, method)
+    state = first(setting)
+    state, _ = program(state, TRAIN, 3, public=public())
+    cohorts = [np.asarray(state.cohort)]
+    state, _ = program(state, TRAIN, 3, public=public())
+    toy.assert_same(state, whole)
+    assert program._cache_size() == 1
+    cohorts.append(np.asarray(state.cohort))
+    for ids in cohorts:
+        members = ids[ids < CLIENTS]
+        assert (members >= 0).all()
+        if not setting.selection.replacement:
+            assert len(set(members)) == len(members)
+    for leaf in jax.tree.leaves((whole.server, whole.selection)):
+        assert jnp.isfinite(leaf).all() or name in ("power_of_choice", "tifl")
+    assert (metrics["asked"] <= setting.selection.cohort).all()
+    assert whole.participations.sum() == metrics["reported"].sum()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_rounds_may_be_cut_anywhere(name):
+    check_cuts(name, "fedavg")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["ditto", "scaffold"])
+@pytest.mark.parametrize("name", NAMES)
+def test_rounds_of_other_methods_may_be_cut_anywhere(name, method):
+    if name in LOOK and method == "scaffold":
+        pytest.skip("its uploads are no models")
+    check_cuts(name, method)
+
+
+@pytest.mark.parametrize("name", ["bernoulli", "availability"])
+def test_an_empty_place_changes_nothing(name):
+    """Nobody trains there: the participations are those of the members alone."""
+    setting, program, whole, metrics = played(name, "fedavg")
+    state = first(setting)
+    counted = np.zeros(CLIENTS + 1, int)
+    for _ in range(6):
+        state, _ = program(state, TRAIN, 1, public=public())
+        np.add.at(counted, np.asarray(state.cohort), 1)
+    np.testing.assert_array_equal(whole.participations, counted[:CLIENTS])
+    assert counted[CLIENTS] > 0
+    asked = np.asarray(metrics["asked"])
+    assert asked.sum() == counted[:CLIENTS].sum()
+
+
+@pytest.mark.parametrize("name", LOOK)
+@pytest.mark.parametrize(
+    ("method", "expected"),
+    [
+        ("scaffold", "uploads have to be models.*of an upload here, the leaf"),
+        ("local", "have to be models.*server has no single model of all"),
+    ],
+)
+def test_who_looks_at_models_refuses_methods_without(name, method, expected):
+    setting = setting_of(name, method)
+    state = first(setting)
+    with pytest.raises(ValueError, match=expected) as told:
+        jax.eval_shape(
+            lambda state: engine.one_round(setting, state, TRAIN, public=public()), state
+        )
+    assert "\n" not in str(told.value)
+
+
+def test_uploads_are_stacked_for_who_looks_at_them():
+    from pfljax.engine import summing
+
+    setting = setting_of("cmab")._replace(width=1)
+    assert summing.weight_of(setting, None, None) is None
