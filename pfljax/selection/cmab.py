@@ -113,13 +113,12 @@ def divergence(shares: Array) -> Array:
 
 
 def _first(num_clients: int, classes: int) -> State:
-    none = jnp.zeros(num_clients)
     return State(
         round=jnp.int32(0),
-        pulls=none,
-        reward=none,
-        weight=none,
-        composition=jnp.full((num_clients, classes), 1 / classes),
+        pulls=jnp.zeros(num_clients),
+        reward=jnp.zeros(num_clients),
+        weight=jnp.zeros(num_clients),
+        composition=jnp.full((num_clients, classes), 1 / classes, jnp.float32),
     )
 
 

@@ -141,8 +141,8 @@ def _first(num_clients: int) -> State:
     easy, hard = FIRST
     return State(
         round=jnp.int32(0),
-        easy=jnp.full(num_clients, easy),
-        hard=jnp.full(num_clients, hard),
+        easy=jnp.full(num_clients, easy, jnp.float32),
+        hard=jnp.full(num_clients, hard, jnp.float32),
         threshold=jnp.zeros(num_clients),
         value=jnp.zeros(num_clients),
     )

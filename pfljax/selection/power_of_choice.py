@@ -50,6 +50,6 @@ def power_of_choice(
     return Selection(
         cohort=cohort,
         choose=choose,
-        init=lambda: jnp.full(num_clients, jnp.inf),
+        init=lambda: jnp.full(num_clients, jnp.inf, jnp.float32),
         update=kept_losses,
     )

@@ -131,10 +131,10 @@ def _first(tiers: int, rounds: int) -> State:
     return State(
         round=jnp.int32(0),
         credits=jnp.full(tiers, -(-rounds // tiers), jnp.int32),
-        probability=jnp.full(tiers, 1 / tiers),
+        probability=jnp.full(tiers, 1 / tiers, jnp.float32),
         # Nothing is known of a tier: none is worse.
-        loss=jnp.full(tiers, jnp.inf),
-        before=jnp.full(tiers, jnp.inf),
+        loss=jnp.full(tiers, jnp.inf, jnp.float32),
+        before=jnp.full(tiers, jnp.inf, jnp.float32),
     )
 
 
