@@ -25,10 +25,9 @@ def check_observed(setting: Setting) -> None:
         raise ValueError(f"{LOOKS}; this one's server has no single model of all")
 
 
-def check_models(uploads: Any, model: Any) -> None:
-    """Refuses uploads [M] that are no models, for a selection that looks at them."""
-    one = jax.tree.map(lambda leaf: leaf[0], uploads)
-    change = first_change(model, one)
+def check_model(upload: Any, model: Any) -> None:
+    """Refuses an upload that is no model, for a selection that looks at them."""
+    change = first_change(model, upload)
     if change is not None:
         raise ValueError(f"{LOOKS}; of an upload here, {change}")
 

@@ -91,7 +91,7 @@ def _observed(
     if observe is None or server_model is None:
         return learned
     model = server_model(server)
-    contract.check_models(uploads, model)
+    contract.check_model(jax.tree.map(lambda leaf: leaf[0], uploads), model)
     return observe(learned, uploads, model, cohort)
 
 
