@@ -11,8 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from pfljax.core.types import Array, Cohort, Key, Metrics
-from pfljax.registry import Count, NotNegative, Positive, checked
-from pfljax.registry.ranges import AtLeastOne, Epochs
+from pfljax.registry import AtLeastOne, Count, Epochs, NotNegative, Positive, checked
 from pfljax.selection.base import Selection
 from pfljax.selection.draws import require_cohort, weighted
 from pfljax.selection.reports import ids_of, losses_of
@@ -76,15 +75,12 @@ def fedsae(
         ids: Array,
         steps: Array,
     ) -> tuple[Array, Array]:
+        easy, hard = state.easy[ids], state.hard[ids]
         if rule == "fixed":
             easy = hard = jnp.full(len(ids), float(epochs or 1))
-        else:
-            easy, hard = state.easy[ids], state.hard[ids]
-        afforded = _afforded(affordable, state.round, ids)
-        done = jnp.where(afforded >= hard, hard, easy)
-        reports = afforded >= easy
-        taken = jnp.where(reports, _in_steps(done, steps, epochs), 0)
-        return taken, reports.astype(jnp.float32)
+        done = _done(easy, hard, _afforded(affordable, state.round, ids))
+        taken = jnp.where(done > 0, _in_steps(done, steps, epochs), 0)
+        return taken, (done > 0).astype(jnp.float32)
 
     def update(state: State, members: Cohort, metrics: Metrics) -> State:
         asked = jnp.where(members.draws > 0, members.ids, num_clients)
@@ -124,6 +120,12 @@ def _afforded(devices: Devices, round_: Array, ids: Array) -> Array:
     noise = jax.vmap(of_client)(ids)
     # An empty place has a number past the end; what it affords is not looked at.
     return jnp.maximum(devices.mean[ids] + devices.std[ids] * noise, 0)
+
+
+def _done(easy: Array, hard: Array, afforded: Array) -> Array:
+    """The epochs that come to something, f32[M]: the hard work, the easy, or none."""
+    some = jnp.where(afforded >= easy, easy, 0.0)
+    return jnp.where(afforded >= hard, hard, some)
 
 
 def _in_steps(work: Array, steps: Array, epochs: Any) -> Array:

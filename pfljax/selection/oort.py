@@ -12,8 +12,7 @@ import numpy as np
 
 from pfljax.core.keys import derive
 from pfljax.core.types import Array, Cohort, Key, Metrics
-from pfljax.registry import NotNegative, Share, checked
-from pfljax.registry.ranges import AtLeastOne
+from pfljax.registry import AtLeastOne, NotNegative, Share, checked
 from pfljax.selection.base import Selection
 from pfljax.selection.draws import require_cohort, require_seconds
 from pfljax.selection.reports import ids_of, losses_of
@@ -85,12 +84,16 @@ def oort(
     return Selection(
         cohort=cohort,
         choose=choose,
-        init=lambda: State(
-            round=jnp.int32(0),
-            utility=jnp.zeros(num_clients),
-            last=jnp.zeros(num_clients, jnp.int32),
-        ),
+        init=lambda: _first(num_clients),
         update=update,
+    )
+
+
+def _first(num_clients: int) -> State:
+    return State(
+        round=jnp.int32(0),
+        utility=jnp.zeros(num_clients),
+        last=jnp.zeros(num_clients, jnp.int32),
     )
 
 

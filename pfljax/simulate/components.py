@@ -7,7 +7,7 @@ import jax
 import numpy as np
 from flax import linen as nn
 
-from pfljax import algorithms, models, registry, selection
+from pfljax import algorithms, models, registry
 from pfljax.core import channel, optimizers
 from pfljax.core.types import Algorithm, Local, Task
 from pfljax.data import Federation
@@ -16,7 +16,7 @@ from pfljax.registry import Choice
 from pfljax.runs.groups import Training
 from pfljax.runs.settings import Experiment
 from pfljax.runtime.programs import Same, kept
-from pfljax.simulate import architectures, methods
+from pfljax.simulate import architectures, methods, participants
 
 # Clients under one vmap, by platform; None is the whole cohort. On CPUs a loop was
 # fastest for every model (experiments/speed/REPORT.md); others have not been measured:
@@ -34,43 +34,24 @@ class Shape(NamedTuple):
     scale: Any
     sizes: tuple[int, ...] | None  # training rows, where cohorts are drawn by them
     rows: tuple[tuple[str, int], ...] = ()  # of `rows_of`, what the method asks for
-    drawn_by: tuple[tuple[str, Any], ...] = ()  # the same of the selection
+    drawn_by: tuple[tuple[str, Any], ...] = ()  # else of `participants.told`
 
 
 def shape_of(experiment: Experiment, federation: Federation) -> Shape:
     """What the experiment's compiled functions depend on of the federation."""
-    sizes = None
-    drawn = _selection(experiment)
-    # Without a profile of the devices, seconds are as rows.
-    if registry.given(drawn, sizes=True, seconds=True):
-        sizes = tuple(np.asarray(federation.train.size).tolist())
+    known = participants.told(experiment, federation)
     factory = algorithms.method(experiment.method.algorithm)
     asked = registry.given(factory, **rows_of(federation))
-    asked_of_drawn = registry.given(drawn, public_rows=rows_of(federation)["public_rows"])
-    if registry.given(drawn, least_label=True):
-        asked_of_drawn["least_label"] = least_label(federation)
     return Shape(
         num_clients=federation.num_clients,
         input_shape=federation.train.examples.x.shape[1:],
         num_classes=federation.num_classes,
         shift=_hashable(federation.shift),
         scale=_hashable(federation.scale),
-        sizes=sizes,
+        sizes=known.pop("sizes", None),
         rows=tuple(asked.items()),
-        drawn_by=tuple(asked_of_drawn.items()),
+        drawn_by=tuple(known.items()),
     )
-
-
-def least_label(federation: Federation) -> tuple[float, ...]:
-    """The least label that each client trains on, of the largest, from 0 to 1."""
-    train = federation.train
-    labels = np.asarray(train.examples.y)
-    most = max(federation.num_classes - 1, 1)
-    least = []
-    for start, size in zip(np.asarray(train.offset), np.asarray(train.size), strict=True):
-        rows = labels[start : start + size]
-        least.append(float(rows.min()) / most if size else 0.0)
-    return tuple(least)
 
 
 def rows_of(federation: Federation) -> dict[str, int]:
@@ -206,54 +187,17 @@ def make_setting(experiment: Experiment, task: Task, shape: Shape) -> Setting:
         groups = architectures.make_groups(
             experiment, [task, *others], make, shape.num_clients, shape.input_shape
         )
+    known = {"sizes": shape.sizes} | dict(shape.drawn_by)
+    drawn = participants.make_selection(experiment, shape.num_clients, known, task)
     return Setting(
         algorithm=make(task) if groups is None else groups.algorithms[0],
         local=local,
-        selection=make_selection(experiment, shape, task),
+        selection=drawn,
         width=width_of(experiment),
         mesh=make_mesh(experiment),
         channel=channel.make(experiment.participation.channel),
         groups=groups,
     )
-
-
-def make_selection(
-    experiment: Experiment, shape: Shape, task: Task
-) -> selection.Selection:
-    """Who takes part in a round, and how much of its work each client does."""
-    participation = experiment.participation
-    factory = _selection(experiment)
-    of_run = registry.given(
-        factory,
-        num_clients=shape.num_clients,
-        sizes=np.asarray(shape.sizes),
-        seconds=_seconds(shape),
-        epochs=experiment.training.epochs,
-        rounds=participation.rounds,
-        task=task,
-    )
-    of_run |= dict(shape.drawn_by)
-    options = participation.selection.kwargs
-    drawn = factory(participation.cohort, **of_run, **options)
-    if not participation.stragglers:
-        return drawn
-    return selection.stragglers(
-        drawn,
-        participation.stragglers,
-        experiment.training.epochs,
-        participation.drop_stragglers,
-    )
-
-
-def _seconds(shape: Shape) -> np.ndarray:
-    """The expected seconds of a round of each client, f64[C]: a row takes one."""
-    return np.maximum(np.asarray(shape.sizes or (), np.float64), 1)
-
-
-def _selection(experiment: Experiment) -> Callable[..., selection.Selection]:
-    """The factory of who takes part."""
-    name = experiment.participation.selection.name
-    return registry.find("selection", selection.SELECTIONS, name)
 
 
 def make_mesh(experiment: Experiment) -> mesh.Grid | None:

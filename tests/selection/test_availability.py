@@ -2,10 +2,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from selecting import CLIENTS, LABELS, SIZES, draws, made, play
 
 from pfljax import selection
 from pfljax.core.keys import derive
+from selecting import CLIENTS, LABELS, SIZES, draws, made, play
 
 TRACE = np.random.default_rng(3).uniform(size=(5, CLIENTS)) < 0.5
 BETA = 0.6

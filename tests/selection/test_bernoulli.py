@@ -1,10 +1,10 @@
 import jax
 import numpy as np
 import pytest
-from selecting import CLIENTS, assert_proportional, draws, made
 
 from pfljax import selection
 from pfljax.core.keys import derive
+from selecting import CLIENTS, assert_proportional, draws, made
 
 
 def test_every_client_tosses_a_coin_of_its_own():

@@ -2,11 +2,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from selecting import CLIENTS, cohort_of, draws, made, public
 
 from pfljax.conformance import toy
 from pfljax.core.minibatches import rows
 from pfljax.selection.cmab import composition, divergence
+from selecting import CLIENTS, cohort_of, draws, made, public
 
 CLASSES = 3
 LINEAR = toy.linear()
@@ -71,14 +71,10 @@ def test_a_network_is_judged_by_its_last_layer():
     for label in range(CLASSES):
         alone = batch._replace(mask=(batch.y == label) * 1.0)
         grads = jax.grad(lambda p, b=alone: task.loss(p, b, None))(params)
-        parts = zip(
-            jax.tree.leaves(grads), jax.tree.leaves(task.groups), strict=True
-        )
+        parts = zip(jax.tree.leaves(grads), jax.tree.leaves(task.groups), strict=True)
         squares.append(sum((g**2).sum() for g, group in parts if group == "head"))
     wanted = jax.nn.softmax(jnp.minimum(1 / jnp.array(squares), 50))
-    np.testing.assert_allclose(
-        composition(task, params, batch, 1.0), wanted, rtol=1e-4
-    )
+    np.testing.assert_allclose(composition(task, params, batch, 1.0), wanted, rtol=1e-4)
 
 
 def test_rewards_replayed():
@@ -113,7 +109,9 @@ def test_rewards_replayed():
 def greedy(state, cohort, alpha):
     """The choice in NumPy, where everybody was seen."""
     shares = np.asarray(state.composition, np.float64)
-    bonus = alpha * np.sqrt(3 * np.log(int(state.round)) / (2 * np.asarray(state.pulls)))
+    bonus = alpha * np.sqrt(
+        3 * np.log(int(state.round)) / (2 * np.asarray(state.pulls))
+    )
     chosen = [int(np.argmax(np.asarray(state.reward / state.weight) + bonus))]
     while len(chosen) < cohort:
         scores = np.full(CLIENTS, -np.inf)

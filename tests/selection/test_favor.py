@@ -2,7 +2,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from selecting import CLIENTS, cohort_of, made, public
 
 from pfljax import selection
 from pfljax.conformance import toy
@@ -11,6 +10,7 @@ from pfljax.core.minibatches import rows
 from pfljax.selection import q_network
 from pfljax.selection.favor import _components
 from pfljax.selection.q_network import ROOM, Transition
+from selecting import CLIENTS, cohort_of, made, public
 
 TASK = toy.classifier()
 SMALL = {"components": 2, "hidden": 4}

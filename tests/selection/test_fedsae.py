@@ -2,8 +2,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from selecting import CLIENTS, SIZES, assert_proportional, cohort_of, draws, made, play
 
+from selecting import CLIENTS, SIZES, assert_proportional, cohort_of, draws, made, play
 
 LOSSES = {"loss": jnp.ones(3)}
 

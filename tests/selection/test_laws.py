@@ -6,11 +6,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from selecting import CLIENTS, made, public
 
 from pfljax import algorithms, engine, selection
 from pfljax.conformance import toy
 from pfljax.core.types import Local
+from selecting import CLIENTS, made, public
 
 NAMES = sorted(selection.SELECTIONS)
 LOCAL = Local(0.1, 8, epochs=2)
@@ -108,7 +108,8 @@ def test_who_looks_at_models_refuses_methods_without(name, method, expected):
     state = first(setting)
     with pytest.raises(ValueError, match=expected) as told:
         jax.eval_shape(
-            lambda state: engine.one_round(setting, state, TRAIN, public=public()), state
+            lambda state: engine.one_round(setting, state, TRAIN, public=public()),
+            state,
         )
     assert "\n" not in str(told.value)
 

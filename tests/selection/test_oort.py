@@ -1,9 +1,9 @@
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from selecting import CLIENTS, SECONDS, SIZES, assert_proportional, draws, made, play
 
 from pfljax.selection.oort import _scores
+from selecting import CLIENTS, SECONDS, SIZES, assert_proportional, draws, made, play
 
 
 def scores_of(state, penalty=2.0, preferred=0.5):
@@ -23,10 +23,14 @@ def scores_of(state, penalty=2.0, preferred=0.5):
 
 
 def known(utility, last, round_=5):
-    return made("oort").init()._replace(
-        round=jnp.int32(round_),
-        utility=jnp.asarray(utility, jnp.float32),
-        last=jnp.asarray(last, jnp.int32),
+    return (
+        made("oort")
+        .init()
+        ._replace(
+            round=jnp.int32(round_),
+            utility=jnp.asarray(utility, jnp.float32),
+            last=jnp.asarray(last, jnp.int32),
+        )
     )
 
 

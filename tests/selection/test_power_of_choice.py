@@ -1,6 +1,7 @@
 import jax.numpy as jnp
 import numpy as np
 import pytest
+
 from selecting import CLIENTS, SIZES, assert_proportional, draws, made, play
 
 

@@ -2,10 +2,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from selecting import CLIENTS, SECONDS, assert_proportional, cohort_of, draws, made, play
 
 from pfljax import selection
 from pfljax.core.keys import derive
+from selecting import (
+    CLIENTS,
+    SECONDS,
+    assert_proportional,
+    cohort_of,
+    draws,
+    made,
+    play,
+)
 
 TIERS = 4  # of two clients each: 1 3 | 5 0 | 2 6 | 7 4
 TIER_OF = np.argsort(np.argsort(SECONDS)) // 2
@@ -78,7 +86,9 @@ def test_the_adaptive_policy_replayed(interval):
     for seed in range(3):
         rounds = play(select, 8, seed)
         states = [*(each.before for each in rounds), rounds[-1].after]
-        for state, wanted in zip(states, replayed(rounds, interval, total), strict=True):
+        for state, wanted in zip(
+            states, replayed(rounds, interval, total), strict=True
+        ):
             credit, share, loss = wanted
             np.testing.assert_array_equal(state.credits, credit)
             np.testing.assert_allclose(state.probability, share, atol=1e-6)
@@ -105,7 +115,9 @@ def test_a_tier_of_which_nobody_reports_keeps_its_loss():
     members = cohort_of([7, 4], mask=[0, 0])
     after = select.update(state, members, {"loss": jnp.array([jnp.nan, 9.0])})
     np.testing.assert_array_equal(after.loss, state.loss)
-    np.testing.assert_array_equal(after.credits, state.credits - np.eye(4, dtype=int)[3])
+    np.testing.assert_array_equal(
+        after.credits, state.credits - np.eye(4, dtype=int)[3]
+    )
 
 
 @pytest.mark.parametrize(
@@ -119,7 +131,10 @@ def test_a_tier_of_which_nobody_reports_keeps_its_loss():
         ({"policy": "random", "tiers": 2}, "expected 2 numbers >= 0 that sum to 1"),
         ({"probabilities": (0.5, 0.6), "tiers": 2}, "2 numbers >= 0 that sum to 1"),
         ({"probabilities": (1.5, -0.5), "tiers": 2}, "2 numbers >= 0 that sum to 1"),
-        ({"probabilities": "much", "tiers": 1}, "probabilities are much; expected 1 nu"),
+        (
+            {"probabilities": "much", "tiers": 1},
+            "probabilities are much; expected 1 nu",
+        ),
         ({"seconds": np.append(np.ones(7), 0)}, "seconds of client 7 is 0; expected a"),
         ({"seconds": np.append(np.nan, np.ones(7))}, "seconds of client 0 is nan"),
         ({"seconds": np.ones((8, 2))}, r"seconds has shape \[8, 2\]"),

@@ -3,8 +3,8 @@
 import jax
 import numpy as np
 import pytest
-import tiny
 
+import tiny
 from pfljax import Experiment
 from pfljax.simulate import loop, simulation
 from pfljax.simulate import run as experiment
@@ -108,8 +108,9 @@ def ran(job, folder):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("store", ["device", "disk"])
-@pytest.mark.parametrize("selection", LEARNING)
+@pytest.mark.parametrize(
+    ("selection", "store"), [*((name, "device") for name in LEARNING), ("oort", "disk")]
+)
 def test_ended_after_a_save_a_run_goes_on_with_the_same_bits(
     selection, store, tmp_path, monkeypatch
 ):
@@ -137,7 +138,7 @@ def test_a_sweep_equals_separate_runs(selection):
     swept = sweep(job, {"seed": (0, 1)})
     for result, alone in zip(
         swept.results,
-        [sweep(job.replace(seed=seed), {}).results[0] for seed in (0, 1)],
+        [sweep(job, {"seed": (seed,)}).results[0] for seed in (0, 1)],
         strict=True,
     ):
         np.testing.assert_allclose(result.loss, alone.loss, rtol=1e-4)
