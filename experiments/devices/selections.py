@@ -200,10 +200,11 @@ def markdown(rows: Sequence[Row]) -> str:
         "|---|---|---|---|---|---|---|",
     ]
     for row in rows:
+        spread = decimals(float(std_over_seeds(np.array(row.final))))
         texts = [
             row.selection,
             str(row.epochs),
-            f"{np.mean(row.final):.2f} ± {decimals(std_over_seeds(np.array(row.final)))}",
+            f"{np.mean(row.final):.2f} ± {spread}",
             reached(row.to_goal),
             reached(row.seconds_to_goal),
             f"{np.mean(row.seconds):.0f}",

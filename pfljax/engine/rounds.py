@@ -103,7 +103,7 @@ def _exchange(
     cohort: Cohort,
     public: ClientData | None,
 ) -> tuple[RunState, Metrics, Any]:
-    """(states, metrics, uploads if they are stacked) after an exchange with the server."""
+    """(states, metrics, uploads or their sums) after an exchange with the server."""
     weight = summing.weight_of(setting, state.server, cohort)
     clients, uploads, metrics = train_cohort(
         setting, state, train, turns, public, weight

@@ -48,11 +48,11 @@ def cmab(
     """The first client by its bandit's index, others that balance the cohort's classes.
 
     A client has more rows of the classes whose rows at the server move the last layer
-    of its model less:  R_c ~ exp(beta / ||g_c||^2),  g_c the gradient on those rows. Its
+    of its model less:  R_c ~ exp(beta / ||g_c||^2),  g_c the gradient on those. Its
     reward is 1 / KL(R || uniform), the mean of which forgets by `memory`. The first
     member has the largest mean + alpha sqrt(3 ln t / 2T) after t rounds and T of its
-    own; each next one the largest 1 / KL(mean R of the cohort with it || uniform) plus
-    the same bonus. Who never took part goes first. Where all are alike, everybody takes
+    own; each next one the least KL(mean R of the cohort with it || uniform), less the
+    same bonus. Who never took part goes first. Where all are alike, everybody takes
     part equally often.
 
     It needs rows of the server, and the models of clients. O(M C K) work.
@@ -150,7 +150,8 @@ def _chosen(state: State, key: Key, cohort: int, alpha: float) -> Array:
     def add(place: Array, carry: Any) -> Any:
         ids, free, total = carry
         together = (total + state.composition) / (place + 1)
-        balance = 1 / divergence(together)
+        # Not its inverse, which has no bound: no bonus would ever count beside it.
+        balance = -divergence(together)
         score = jnp.where(place == 0, mean_reward, balance) + bonus
         member = jnp.argmax(jnp.where(free, score, -jnp.inf)).astype(jnp.int32)
         total = total + state.composition[member]

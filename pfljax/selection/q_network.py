@@ -36,7 +36,7 @@ class Agent(NamedTuple):
     target: tuple[perceptron.Layer, ...]
     moments: Any
     memory: Transition  # stacked over ROOM, the oldest is written over
-    count: Array  # i32[], transitions so far
+    transitions: Array  # i32[], so far
 
 
 def init(key: Key, widths: tuple[int, ...]) -> Agent:
@@ -53,7 +53,7 @@ def init(key: Key, widths: tuple[int, ...]) -> Agent:
             reward=jnp.zeros(ROOM),
             after=jnp.zeros((ROOM, widths[0])),
         ),
-        count=jnp.int32(0),
+        transitions=jnp.int32(0),
     )
 
 
@@ -64,8 +64,8 @@ def values(network: tuple[perceptron.Layer, ...], state: Array) -> Array:
 
 def learn(agent: Agent, key: Key, transition: Transition, known: Array) -> Agent:
     """The agent after this transition; as it was unless the transition is `known`."""
-    place = agent.count % ROOM
-    count = agent.count + 1
+    place = agent.transitions % ROOM
+    count = agent.transitions + 1
     memory = tree.put(agent.memory, place, transition)
 
     def step(index: Array, carry: Any) -> Any:

@@ -117,7 +117,7 @@ def greedy(state, cohort, alpha):
         scores = np.full(CLIENTS, -np.inf)
         for k in set(range(CLIENTS)) - set(chosen):
             mean = shares[[*chosen, k]].mean(0)
-            scores[k] = 1 / max((mean * np.log(mean * CLASSES)).sum(), 1e-6) + bonus[k]
+            scores[k] = bonus[k] - (mean * np.log(mean * CLASSES)).sum()
         chosen.append(int(np.argmax(scores)))
     return chosen
 

@@ -103,7 +103,7 @@ def test_bookkeeping_replayed():
                 known[k] = reduced(model, mean, basis)
         known[CLIENTS] = reduced(server, mean, basis)
         np.testing.assert_allclose(state.models, known, rtol=1e-3, atol=1e-4)
-        place = int(state.agent.count) - 1
+        place = int(state.agent.transitions) - 1
         assert place == number - 3 or number < 3
         if number < 3:  # in turn: nothing is an action yet
             assert place == -1
@@ -166,7 +166,7 @@ def test_an_agent_finds_the_action_that_pays():
             after=jnp.ones(2),
         )
         agent = learn(agent, jax.random.key(step), transition, True)
-    assert int(agent.count) == 2 * ROOM
+    assert int(agent.transitions) == 2 * ROOM
     assert q_network.values(agent.online, jnp.ones(2)).argmax() == 1
     same = learn(agent, jax.random.key(0), transition, False)
     toy.assert_same(same, agent)
