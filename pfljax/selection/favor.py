@@ -127,9 +127,11 @@ def _learned(
     after = state.models.at[ids].set((sent - mean) @ basis.T, mode="drop")
     after = after.at[server].set((_flat(model) - mean) @ basis.T)
     key = derive(cohort.key, "favor")
+    # Drawn by client, not by place: the same on one device and on several.
+    lot = jax.random.uniform(derive(key, "action"), (server,))[cohort.ids]
     transition = Transition(
         before=state.models.ravel(),
-        action=cohort.ids[jax.random.categorical(key, jnp.log(cohort.mask))],
+        action=cohort.ids[jnp.argmax(jnp.where(cohort.mask > 0, lot, -1.0))],
         reward=reward,
         after=after.ravel(),
     )
