@@ -69,15 +69,10 @@ def fedsae(
     def choose(state: State, key: Key) -> Array:
         return weighted(key, beta * state.value, cohort)
 
-    def work(
-        state: State,
-        key: Key,
-        ids: Array,
-        steps: Array,
-    ) -> tuple[Array, Array]:
+    def work(state: State, key: Key, ids: Array, steps: Array) -> Any:
         easy, hard = state.easy[ids], state.hard[ids]
         if rule == "fixed":
-            easy = hard = jnp.full(len(ids), float(epochs or 1))
+            easy = hard = _all(steps, epochs)
         done = _done(easy, hard, _afforded(affordable, state.round, ids))
         taken = jnp.where(done > 0, _in_steps(done, steps, epochs), 0)
         return taken, (done > 0).astype(jnp.float32)
@@ -120,6 +115,12 @@ def _afforded(devices: Devices, round_: Array, ids: Array) -> Array:
     noise = jax.vmap(of_client)(ids)
     # An empty place has a number past the end; what it affords is not looked at.
     return jnp.maximum(devices.mean[ids] + devices.std[ids] * noise, 0)
+
+
+def _all(steps: Array, epochs: Any) -> Array:
+    """The whole work of each member, f32[M]: epochs, or steps where a run counts them.
+    """
+    return jnp.full(steps.shape, float(epochs)) if epochs else steps.astype(float)
 
 
 def _done(easy: Array, hard: Array, afforded: Array) -> Array:

@@ -101,6 +101,9 @@ def test_fixed_work_of_no_value_is_a_uniform_draw_with_drop_outs():
         reports = mean + std * noise(round_) >= 5
         np.testing.assert_array_equal(mask, reports)
         np.testing.assert_array_equal(steps, np.where(reports, full, 0))
+    counted = made("fedsae", rule="fixed", epochs=None)
+    _, mask = counted.work(state, key, jnp.arange(CLIENTS), jnp.full(CLIENTS, 7))
+    np.testing.assert_array_equal(mask, mean + std * noise(2) >= 7)
     after = select.update(state, cohort_of([0, 1, 2]), LOSSES)
     np.testing.assert_array_equal(after.hard, state.hard)
 

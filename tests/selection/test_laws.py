@@ -1,6 +1,9 @@
 """What holds for every selection, whatever the method, inside compiled rounds."""
 
 import functools
+import subprocess
+import sys
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -10,7 +13,9 @@ import pytest
 from pfljax import algorithms, engine, selection
 from pfljax.conformance import toy
 from pfljax.core.types import Local
+from pfljax.engine import mesh
 from selecting import CLIENTS, made, public
+from tiny import environment
 
 NAMES = sorted(selection.SELECTIONS)
 LOCAL = Local(0.1, 8, epochs=2)
@@ -80,6 +85,27 @@ def test_rounds_of_other_methods_may_be_cut_anywhere(name, method):
     check_cuts(name, method)
 
 
+@pytest.mark.slow
+def test_two_devices_choose_the_same_cohorts(tmp_path):
+    """In another process, which has two: the program is this file."""
+    program = str(Path(__file__))
+    subprocess.run([sys.executable, program], env=environment(tmp_path), check=True)
+
+
+def check_two_devices(name):
+    alone = setting_of(name, "ditto")
+    shared = alone._replace(mesh=mesh.make(2))
+    wanted, _ = engine.compile_rounds(alone, 4)(first(alone), TRAIN, 4, public=public())
+    state = first(shared)
+    state = jax.device_put(state, mesh.shardings(shared.mesh, state))
+    rows = mesh.place(shared.mesh, (TRAIN, public()))
+    state, _ = engine.compile_rounds(shared, 4)(state, rows[0], 4, public=rows[1])
+    np.testing.assert_array_equal(state.participations, wanted.participations)
+    np.testing.assert_array_equal(state.cohort, wanted.cohort)
+    toy.assert_close(state.server, wanted.server)
+    toy.assert_close(state.selection, wanted.selection)
+
+
 @pytest.mark.parametrize("name", ["bernoulli", "availability"])
 def test_an_empty_place_changes_nothing(name):
     """Nobody trains there: the participations are those of the members alone."""
@@ -119,3 +145,9 @@ def test_uploads_are_stacked_for_who_looks_at_them():
 
     setting = setting_of("cmab")._replace(width=1)
     assert summing.weight_of(setting, None, None) is None
+
+
+if __name__ == "__main__":
+    jax.config.update("jax_num_cpu_devices", 2)
+    for each in NAMES:
+        check_two_devices(each)
