@@ -119,6 +119,7 @@ def test_an_empty_place_changes_nothing(name):
     assert counted[CLIENTS] > 0
     asked = np.asarray(metrics["asked"])
     assert asked.sum() == counted[:CLIENTS].sum()
+    np.testing.assert_array_equal(metrics["reported"], asked)
 
 
 @pytest.mark.parametrize("name", LOOK)
