@@ -6,6 +6,10 @@ import sys
 from pathlib import Path
 
 import jax
+
+if __name__ == "__main__":  # JAX counts devices when it starts
+    jax.config.update("jax_num_cpu_devices", 2)
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -149,6 +153,5 @@ def test_uploads_are_stacked_for_who_looks_at_them():
 
 
 if __name__ == "__main__":
-    jax.config.update("jax_num_cpu_devices", 2)
     for each in NAMES:
         check_two_devices(each)
