@@ -118,7 +118,7 @@ def _afforded(devices: Devices, round_: Array, ids: Array) -> Array:
 
 
 def _all(steps: Array, epochs: Any) -> Array:
-    """The whole work of each member, f32[M]: epochs, or steps where a run counts them."""
+    """The whole work of each member, f32[M]: epochs, or steps where those count."""
     return jnp.full(steps.shape, float(epochs)) if epochs else steps.astype(float)
 
 
