@@ -141,4 +141,4 @@ def test_a_sweep_equals_separate_runs(selection):
         [sweep(job, {"seed": (seed,)}).results[0] for seed in (0, 1)],
         strict=True,
     ):
-        np.testing.assert_allclose(result.loss, alone.loss, rtol=1e-4)
+        np.testing.assert_allclose(result.train_loss, alone.train_loss, rtol=1e-4)
