@@ -101,7 +101,7 @@ def averages(method):
 def stacked_and_summed(method, **way):
     """Two rounds on two devices in which one client is absent, both ways."""
 
-    def work(key, steps):
+    def work(state, key, ids, steps):
         return steps, (jnp.arange(COHORT) != 1).astype(jnp.float32)
 
     select = selection.uniform(COHORT, CLIENTS)._replace(work=work)

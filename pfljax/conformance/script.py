@@ -116,7 +116,12 @@ def selection_of(script: Script) -> Selection:
     def choose(round_: Array, key: Key) -> Array:
         return script.cohorts[round_]
 
-    def work(key: Key, steps: Array) -> tuple[Array, Array]:
+    def work(
+        round_: Array,
+        key: Key,
+        ids: Array,
+        steps: Array,
+    ) -> tuple[Array, Array]:
         return jnp.minimum(steps, script.steps), script.reports
 
     def update(round_: Array, cohort: Cohort, metrics: Metrics) -> Array:

@@ -7,6 +7,29 @@ import jax
 import jax.numpy as jnp
 
 from pfljax.core.types import Algorithm, Metrics
+from pfljax.engine.setting import Setting
+
+LOOKS = (
+    "the selection looks at the model of each client, so the method's uploads have to "
+    "be models, as those of fedavg, fedprox and ditto"
+)
+
+
+def check_observed(setting: Setting) -> None:
+    """Refuses a selection that looks at models with a method that has none to see."""
+    algorithm = setting.algorithm
+    if setting.selection.observe is None:
+        return
+    several = setting.groups is not None or algorithm.architecture is not None
+    if algorithm.server_model is None or algorithm.then is not None or several:
+        raise ValueError(f"{LOOKS}; this one's server has no single model of all")
+
+
+def check_model(upload: Any, model: Any) -> None:
+    """Refuses an upload that is no model, for a selection that looks at them."""
+    change = first_change(model, upload)
+    if change is not None:
+        raise ValueError(f"{LOOKS}; of an upload here, {change}")
 
 
 def check_metrics(metrics: Metrics) -> None:

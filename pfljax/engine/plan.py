@@ -82,9 +82,12 @@ def plan(
     ids = draw(setting, state.selection, state.key, state.round)
     size = tree.take(train.size, ids)
     work_key = derive(round_key(state.key, state.round), "work")
-    steps, mask = selection.work(work_key, budget(setting.local, size))
-    # An empty place has the id C.
+    full = budget(setting.local, size)
+    steps, mask = selection.work(state.selection, work_key, ids, full)
+    # An empty place has the id C: nobody works there, whatever `work` says.
     draws = (ids < num_clients).astype(jnp.float32)
+    steps = jnp.where(draws > 0, steps, 0)
+    mask = mask * draws
     turns = Turns(
         ids=ids,
         rows=_rows_of(setting, ids, resident),

@@ -4,7 +4,7 @@
     chunks of `width` clients: vmap of message -> train         (cohort_training)
         -> channel.send; scatter the clients' new states
     channel.lose, channel.receive -> aggregate; what is `then`;
-        selection.update                                        (here)
+        selection.update, selection.observe                     (here)
     where the aggregate is a mean, large uploads are summed     (summing)
 
 Keys derive from seed, round, client id and purpose, so results depend neither on
@@ -55,22 +55,46 @@ def one_round(
       ValueError: the method returns a state of another structure, shape or dtype.
     """
     turns = plan(setting, state, train, resident)
+    contract.check_observed(setting)
     cohort = cohort_of(state, train, turns, public)
     metrics: Metrics = {}
     after = state
+    uploads = ()
     for exchange in exchanges(setting):
-        after, of_exchange = _exchange(exchange, after, train, turns, cohort, public)
+        after, of_exchange, uploads = _exchange(
+            exchange, after, train, turns, cohort, public
+        )
         metrics |= of_exchange
     contract.check_metrics(metrics)
+    heard = _not_lost(setting, cohort)
+    learned = setting.selection.update(state.selection, heard, metrics)
+    learned = _observed(setting, learned, uploads, after.server, heard)
     counted = (turns.draws * turns.mask).astype(jnp.int32)
     after = after._replace(
         round=state.round + 1,
         # An empty slot has the id C, past the end: it is dropped.
         participations=state.participations.at[turns.ids].add(counted, mode="drop"),
         cohort=turns.drawn,
-        selection=setting.selection.update(state.selection, cohort, metrics),
+        selection=mesh.whole(setting.mesh, learned),
     )
     return after, _means(turns, metrics)
+
+
+def _observed(
+    setting: Setting,
+    learned: Any,
+    uploads: Any,
+    server: Any,
+    cohort: Cohort,
+) -> Any:
+    """The selection's state after it has seen who sent which model, if it asks."""
+    observe = setting.selection.observe
+    server_model = setting.algorithm.server_model
+    if observe is None or server_model is None:
+        return learned
+    model = server_model(server)
+    contract.check_model(jax.tree.map(lambda leaf: leaf[0], uploads), model)
+    return observe(learned, uploads, model, cohort)
 
 
 def _exchange(
@@ -80,8 +104,8 @@ def _exchange(
     turns: Turns,
     cohort: Cohort,
     public: ClientData | None,
-) -> tuple[RunState, Metrics]:
-    """The states and metrics of the clients after one exchange with the server."""
+) -> tuple[RunState, Metrics, Any]:
+    """(states, metrics, uploads or their sums) after an exchange with the server."""
     cohort = _not_lost(setting, cohort)
     weight = summing.weight_of(setting, state.server, cohort)
     clients, uploads, metrics = train_cohort(
@@ -101,7 +125,7 @@ def _exchange(
         clients=clients,
         channel=mesh.whole(setting.mesh, channel_state),
     )
-    return after, metrics
+    return after, metrics, uploads
 
 
 def _not_lost(setting: Setting, cohort: Cohort) -> Cohort:

@@ -36,6 +36,8 @@ def weight_of(setting: Setting, server: Any, cohort: Cohort) -> Array | None:
     average = setting.algorithm.aggregate
     if not isinstance(average, Averaging) or not _separate(setting.channel):
         return None
+    if setting.selection.observe is not None:
+        return None  # it looks at each
     if setting.groups is not None or setting.algorithm.architecture is not None:
         return None  # whose uploads go into their places, or are told apart, first
     devices = setting.mesh.size if setting.mesh else 1

@@ -117,8 +117,8 @@ class Participation:
     cohort: int = setting(5, "Clients that take part in a round.")
     selection: Choice = setting(
         Choice("uniform"),
-        '"uniform" without replacement, or "by_size" with replacement; '
-        "`pfljax list selections`.",
+        'Who takes part: "uniform", "by_size" with replacement, "tifl:tiers=4"; '
+        "`pfljax list selections` names all.",
     )
     stragglers: float = setting(
         0.0, "Share of each cohort that does only part of its work."

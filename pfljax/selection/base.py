@@ -11,10 +11,15 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from pfljax.core.types import Array, Cohort, Key, Metrics
+from pfljax.core.types import Array, Cohort, Key, Metrics, Params
 
 
-def full_work(key: Key, steps: Array) -> tuple[Array, Array]:
+def full_work(
+    state: Any,
+    key: Key,
+    ids: Array,
+    steps: Array,
+) -> tuple[Array, Array]:
     """Everybody does all the work and reports."""
     return steps, jnp.ones(steps.shape, jnp.float32)
 
@@ -38,9 +43,15 @@ class Selection(NamedTuple):
 
     cohort: int  # M
     choose: Callable[[Any, Key], Array]  # (state, key) -> i32[M], C for an empty place
-    work: Callable[[Key, Array], tuple[Array, Array]] = full_work  # -> budgets, mask
+    work: Callable[  # (state, key, ids, steps) -> budgets i32[M], mask f32[M]
+        [Any, Key, Array, Array], tuple[Array, Array]
+    ] = full_work
     init: Callable[[], Any] = nothing  # the state before the first round
     update: Callable[[Any, Cohort, Metrics], Any] = learns_nothing  # metrics f32[M]
+    # (state, models [M], model, cohort) -> state, after `update`: the model that each
+    # member sent, and what the server made of all. Where there is one, uploads are
+    # stacked, and a method that sends no models is refused.
+    observe: Callable[[Any, Params, Params, Cohort], Any] | None = None
     replacement: bool = False  # a client may be drawn twice; all weigh the same
 
 
@@ -62,8 +73,13 @@ def first(
     # The shapes stay those of the whole cohort: one program runs every size.
     taken = jnp.arange(selection.cohort) < count
 
-    def work(key: Key, steps: Array) -> tuple[Array, Array]:
-        steps, mask = selection.work(key, steps)
+    def work(
+        state: Any,
+        key: Key,
+        ids: Array,
+        steps: Array,
+    ) -> tuple[Array, Array]:
+        steps, mask = selection.work(state, key, ids, steps)
         steps_taken = jnp.where(taken, steps, 0)
         mask_taken = jnp.where(taken, mask, 0.0)
         return steps_taken, mask_taken

@@ -1,6 +1,7 @@
 """Clients that do a part of their work, or none."""
 
 import math
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -27,8 +28,13 @@ def stragglers(
     count = round(share * selection.cohort)
     slow = jnp.arange(selection.cohort) < count
 
-    def work(key: Key, steps: Array) -> tuple[Array, Array]:
-        steps, mask = selection.work(derive(key, "work"), steps)
+    def work(
+        state: Any,
+        key: Key,
+        ids: Array,
+        steps: Array,
+    ) -> tuple[Array, Array]:
+        steps, mask = selection.work(state, derive(key, "work"), ids, steps)
         # What a part is counted in: whole epochs, or steps where there is one epoch.
         units = everything = jnp.maximum(steps, 2)
         if epochs is not None and epochs > 1:

@@ -8,16 +8,13 @@ from pfljax.core.shuffle import index_shuffle
 from pfljax.core.types import Array, Key
 from pfljax.registry import AtLeastOne, checked
 from pfljax.selection.base import Selection
+from pfljax.selection.draws import require_cohort
 
 
 @checked
 def uniform(cohort: AtLeastOne, num_clients: AtLeastOne) -> Selection:
     """`cohort` different clients, uniformly; O(cohort) work whatever `num_clients`."""
-    if cohort > num_clients:
-        raise ValueError(
-            f"the cohort is {cohort}, but {num_clients} clients can be chosen; "
-            f"choose 1 <= cohort <= {num_clients}"
-        )
+    require_cohort(cohort, num_clients)
 
     def choose(state: Any, key: Key) -> Array:
         # The first ones of a shuffle that is never written out.

@@ -7,7 +7,7 @@ import jax
 import numpy as np
 from flax import linen as nn
 
-from pfljax import algorithms, models, registry, selection
+from pfljax import algorithms, models, registry
 from pfljax.core import optimizers
 from pfljax.core.types import Algorithm, Local, Task
 from pfljax.data import Federation
@@ -16,7 +16,7 @@ from pfljax.registry import Choice
 from pfljax.runs.groups import Training
 from pfljax.runs.settings import Experiment
 from pfljax.runtime.programs import Same, kept
-from pfljax.simulate import architectures, channels, methods
+from pfljax.simulate import architectures, channels, methods, participants
 
 # Clients under one vmap, by platform; None is the whole cohort. On CPUs a loop was
 # fastest for every model (experiments/speed/REPORT.md); others have not been measured:
@@ -32,15 +32,14 @@ class Shape(NamedTuple):
     num_classes: int
     shift: Any
     scale: Any
-    sizes: tuple[int, ...] | None  # training rows, where cohorts are drawn by size
+    sizes: tuple[int, ...] | None  # training rows, where cohorts are drawn by them
     rows: tuple[tuple[str, int], ...] = ()  # of `rows_of`, what the method asks for
+    drawn_by: tuple[tuple[str, Any], ...] = ()  # else of `participants.told`
 
 
 def shape_of(experiment: Experiment, federation: Federation) -> Shape:
     """What the experiment's compiled functions depend on of the federation."""
-    sizes = None
-    if registry.given(_selection(experiment), sizes=True):
-        sizes = tuple(np.asarray(federation.train.size).tolist())
+    known = participants.told(experiment, federation)
     factory = algorithms.method(experiment.method.algorithm)
     asked = registry.given(factory, **rows_of(federation))
     return Shape(
@@ -49,8 +48,9 @@ def shape_of(experiment: Experiment, federation: Federation) -> Shape:
         num_classes=federation.num_classes,
         shift=_hashable(federation.shift),
         scale=_hashable(federation.scale),
-        sizes=sizes,
+        sizes=known.pop("sizes", None),
         rows=tuple(asked.items()),
+        drawn_by=tuple(known.items()),
     )
 
 
@@ -190,42 +190,17 @@ def make_setting(experiment: Experiment, task: Task, shape: Shape) -> Setting:
         _, *others = make_tasks(experiment, shape)
         groups = architectures.make_groups(experiment, [task, *others], make, *sent)
     algorithm = make(task) if groups is None else groups.algorithms[0]
+    known = {"sizes": shape.sizes} | dict(shape.drawn_by)
+    drawn = participants.make_selection(experiment, shape.num_clients, known, task)
     return Setting(
         algorithm=algorithm,
         local=local,
-        selection=make_selection(experiment, shape),
+        selection=drawn,
         width=width_of(experiment),
         mesh=make_mesh(experiment),
         channel=channels.with_shapes(through, algorithm, task, *sent),
         groups=groups,
     )
-
-
-def make_selection(experiment: Experiment, shape: Shape) -> selection.Selection:
-    """Who takes part in a round, and how much of its work each client does."""
-    participation = experiment.participation
-    factory = _selection(experiment)
-    clients = registry.given(
-        factory,
-        num_clients=shape.num_clients,
-        sizes=np.asarray(shape.sizes),
-    )
-    options = participation.selection.kwargs
-    drawn = factory(participation.cohort, **clients, **options)
-    if not participation.stragglers:
-        return drawn
-    return selection.stragglers(
-        drawn,
-        participation.stragglers,
-        experiment.training.epochs,
-        participation.drop_stragglers,
-    )
-
-
-def _selection(experiment: Experiment) -> Callable[..., selection.Selection]:
-    """The factory of who takes part."""
-    name = experiment.participation.selection.name
-    return registry.find("selection", selection.SELECTIONS, name)
 
 
 def make_mesh(experiment: Experiment) -> mesh.Grid | None:

@@ -1,4 +1,4 @@
-"""What a method of one's own is judged by, traced before anything is compiled.
+"""What a method gives, where others rely on it, traced before anything is compiled.
 
 An evaluation would take logits of any shape: `argmax` and the labels broadcast.
 """
@@ -12,9 +12,14 @@ import jax
 import jax.numpy as jnp
 
 from pfljax import algorithms
-from pfljax.core.communication import first_turn, shapes_of_client
+from pfljax.core.communication import (
+    exchange_of,
+    first_turn,
+    shapes_of_client,
+    shapes_of_model,
+)
 from pfljax.core.types import Batch, ClientData, Key, Task
-from pfljax.engine import Setting
+from pfljax.engine import Setting, contract
 from pfljax.engine.contract import first_change
 from pfljax.simulate import methods
 
@@ -37,6 +42,24 @@ def check(
     key: Any = jax.eval_shape(jax.random.key, 0)
     batch = _shapes_of_batch(setting.local.batch_size, input_shape)
     jax.eval_shape(judge, key, shapes_of_client(input_shape), batch)
+
+
+def check_observed(
+    setting: Setting,
+    task: Task,
+    num_clients: int,
+    input_shape: tuple[int, ...],
+) -> None:
+    """Refuses a selection that looks at models with a method that sends others.
+
+    Raises:
+      ValueError: it says what an upload is in place of a model.
+    """
+    contract.check_observed(setting)
+    if setting.selection.observe is None:
+        return
+    sent = exchange_of(setting.algorithm, task, num_clients, input_shape)
+    contract.check_model(sent.upload, shapes_of_model(task))
 
 
 def _judge(

@@ -115,6 +115,7 @@ def _simulation(
     num_clients = shape.num_clients
     name = experiment.method.algorithm
     judged.check(name, setting, task, num_clients, shape.input_shape)
+    judged.check_observed(setting, task, num_clients, shape.input_shape)
     # Newcomers have nothing but a local training, so they are judged after it as well.
     trained = experiment.evaluation.trained or experiment.data.unseen > 0
     views = views_of(setting.algorithm, trained)

@@ -35,7 +35,7 @@ def after_a_round(method, names, reports=(1, 1, 1, 1)):
     """(state before, state after) of one round of all quadratic clients."""
     everybody = selection.uniform(4, 4)._replace(
         choose=lambda state, key: jnp.arange(4),
-        work=lambda key, steps: (steps, jnp.asarray(reports, jnp.float32)),
+        work=lambda state, key, ids, steps: (steps, jnp.asarray(reports, jnp.float32)),
     )
     algorithm = method(TASK, LOCAL)
     through = channel.make([parse(name) for name in names])

@@ -99,7 +99,7 @@ def test_who_never_reported_is_a_newcomer():
     """Drawn but dropped: its work is thrown away, so it has no model of its own."""
     late = selection.uniform(CLIENTS, CLIENTS)._replace(
         choose=lambda state, key: jnp.arange(CLIENTS),
-        work=lambda key, steps: (steps, (jnp.arange(CLIENTS) != 2) * 1.0),
+        work=lambda state, key, ids, steps: (steps, (jnp.arange(CLIENTS) != 2) * 1.0),
     )
     setting, state = made(ditto(TASK, LOCAL), late)
     state, _ = engine.one_round(setting, state, ROWS)

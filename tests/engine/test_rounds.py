@@ -43,7 +43,7 @@ def fixed(ids, mask=None):
     return selection.Selection(
         cohort=len(ids),
         choose=lambda state, key: ids,
-        work=lambda key, steps: (steps, mask),
+        work=lambda state, key, ids, steps: (steps, mask),
     )
 
 

@@ -28,7 +28,7 @@ MEANS = [
 def one_absent():
     """A uniform cohort, of whose places one does not report."""
 
-    def work(key, steps):
+    def work(state, key, ids, steps):
         return steps, (jnp.arange(COHORT) != ABSENT).astype(jnp.float32)
 
     return selection.uniform(COHORT, CLIENTS)._replace(work=work)

@@ -18,7 +18,10 @@ from pfljax.runs.folder import write_json
         ({"model": "auto:hidden=(8,)"}, "model 'auto': unknown parameter 'hidden'"),
         ({"noise": "pairs"}, "unknown noise 'pairs'; known: none, pair, symmetric"),
         ({"dataset": "digits:size=3"}, "data set 'digits': unknown parameter"),
-        ({"selection": "by_sizes"}, "unknown selection 'by_sizes'; known: by_size"),
+        (
+            {"selection": "by_sizes"},
+            "unknown selection 'by_sizes'; known: availability, b",
+        ),
         ({"channel": "clap"}, "unknown channel 'clap'; known: clip, "),
         ({"optimizer": "adamm"}, "unknown optimizer 'adamm'; known: sgd, and"),
         ({"optimizer": "adam:b1=2"}, "optimizer 'adam': b1 is 2; expected a"),

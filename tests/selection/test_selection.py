@@ -64,7 +64,7 @@ def test_stragglers_run_whole_epochs(share, late, drop):
     epochs, per_epoch = 5, np.arange(1, 11)
     select = selection.stragglers(selection.uniform(10, 10), share, epochs, drop)
     full = jnp.asarray(epochs * per_epoch)
-    steps, mask = jax.vmap(lambda key: select.work(key, full))(keys(200))
+    steps, mask = jax.vmap(lambda key: select.work((), key, (), full))(keys(200))
     steps = np.asarray(steps)
     part = steps != np.asarray(full)
     assert (part.sum(1) == late).all()
@@ -79,7 +79,7 @@ def test_stragglers_of_a_fraction_run_the_whole_epochs_below_it():
     per_epoch = np.arange(1, 11)
     select = selection.stragglers(selection.uniform(10, 10), 1.0, 2.5)
     full = training.times(jnp.asarray(per_epoch), 2.5)
-    steps, _ = jax.vmap(lambda key: select.work(key, full))(keys(100))
+    steps, _ = jax.vmap(lambda key: select.work((), key, (), full))(keys(100))
     assert not np.any(np.asarray(steps) % per_epoch)
     assert set((np.asarray(steps) // per_epoch).ravel()) == {1, 2}
 
@@ -88,7 +88,7 @@ def test_stragglers_of_a_fraction_run_the_whole_epochs_below_it():
 def test_stragglers_of_one_epoch_run_some_of_its_steps(epochs):
     select = selection.stragglers(selection.uniform(3, 3), 1.0, epochs)
     full = jnp.asarray([8, 2, 1])
-    steps, mask = jax.vmap(lambda key: select.work(key, full))(keys(300))
+    steps, mask = jax.vmap(lambda key: select.work((), key, (), full))(keys(300))
     assert [set(np.asarray(column)) for column in steps.T] == [
         set(range(1, 8)),
         {1},
@@ -102,9 +102,9 @@ def test_stragglers_leave_the_cohort_and_are_the_same_for_all():
     select = selection.stragglers(plain, 0.5, 5)
     key = jax.random.key(1)
     np.testing.assert_array_equal(select.choose((), key), plain.choose((), key))
-    kept, _ = select.work(key, jnp.full(4, 20))
+    kept, _ = select.work((), key, (), jnp.full(4, 20))
     dropped = selection.stragglers(plain, 0.5, 5, drop=True)
-    np.testing.assert_array_equal(kept, dropped.work(key, jnp.full(4, 20))[0])
+    np.testing.assert_array_equal(kept, dropped.work((), key, (), jnp.full(4, 20))[0])
 
 
 @pytest.mark.parametrize(

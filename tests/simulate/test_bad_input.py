@@ -114,7 +114,7 @@ SETTINGS = {
     "partition": ({"partition": "shard"}, "unknown partition 'shard'; known: .*iid"),
     "model": ({"model": "mlpp"}, "unknown model 'mlpp'; known: .*logistic"),
     "optimizer": ({"optimizer": "adamm"}, "unknown optimizer 'adamm'; known: sgd"),
-    "selection": ({"selection": "random"}, "unknown selection 'random'; known: b"),
+    "selection": ({"selection": "random"}, "unknown selection 'random'; known: av"),
     "selection-option": (
         {"selection": "uniform:size=3"}, "'uniform': unknown parameter 'size'; known",
     ),

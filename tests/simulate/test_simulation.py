@@ -102,7 +102,7 @@ def test_stragglers_and_selection_by_size(federation):
     sim = simulation.simulation(job, federation)
     ids = sim.setting.selection.choose((), jax.random.key(0))
     assert ids.shape == (3,)
-    _, mask = sim.setting.selection.work(jax.random.key(0), jnp.full(3, 4))
+    _, mask = sim.setting.selection.work((), jax.random.key(0), ids, jnp.full(3, 4))
     assert sorted(mask.tolist()) == [0, 1, 1]
 
 

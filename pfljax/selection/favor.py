@@ -1,0 +1,173 @@
+"""Cohorts chosen by a network that learns whose models raise the accuracy.
+
+Wang, Kaplan, Niu, Li, FAVOR, INFOCOM 2020,
+https://doi.org/10.1109/INFOCOM41043.2020.9155494.
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from pfljax.core import tree
+from pfljax.core.keys import derive
+from pfljax.core.minibatches import rows
+from pfljax.core.server_rows import require
+from pfljax.core.types import Array, Cohort, Key, Params, Task
+from pfljax.registry import AtLeastOne, Share, checked
+from pfljax.selection import q_network
+from pfljax.selection.base import Selection
+from pfljax.selection.draws import require_cohort
+from pfljax.selection.q_network import Agent, Transition
+from pfljax.selection.reports import ids_of
+from pfljax.selection.uniform import uniform
+
+STEEPNESS = 64.0  # Xi of the reward
+
+
+class State(NamedTuple):
+    """What the server has learned."""
+
+    round: Array  # i32[], rounds finished
+    mean: Array  # f32[d], of the first cohort's models
+    basis: Array  # f32[P, d], their principal components
+    # f32[C + 1, P], the last known model of each client and of the server, reduced.
+    models: Array
+    agent: Agent
+
+
+@checked
+def favor(
+    cohort: AtLeastOne,
+    num_clients: AtLeastOne,
+    task: Task,
+    public_rows: int,
+    *,
+    target: Share = 0.99,
+    epsilon: Share = 0.1,
+    components: AtLeastOne = 16,
+    hidden: AtLeastOne = 64,
+) -> Selection:
+    """The `cohort` clients of largest value, by a double DQN of the reduced models.
+
+    Its input are the last known models of all clients and of the server, of each
+    `components` principal components; the reward of a round is 64^(accuracy - target)
+    - 1, of the new model on the server's rows. With probability `epsilon` a cohort is
+    uniform; epsilon = 1 is `uniform`. O(C components hidden) work, and room for 128
+    transitions of 2 (C + 1) components each.
+
+    Differs from the paper, where everybody trains and uploads in a first round: here
+    clients take part in turn until each has once, the components are those of the first
+    cohort, at most M - 1 that are not 0, and a client without a model yet is at their
+    mean. Of a cohort one member, at random, is the action that is remembered.
+    """
+    require("favor", public_rows)
+    require_cohort(cohort, num_clients)
+    at_random = uniform(cohort, num_clients)
+    widths = ((num_clients + 1) * components, hidden, hidden, num_clients)
+    in_turn = -(-num_clients // cohort)  # rounds until everybody took part
+
+    def choose(state: State, key: Key) -> Array:
+        values = q_network.values(state.agent.online, state.models.ravel())
+        _, best = jax.lax.top_k(values, cohort)
+        turn = (state.round * cohort + jnp.arange(cohort)) % num_clients
+        ids = jnp.where(state.round < in_turn, turn, best.astype(jnp.int32))
+        explores = jax.random.bernoulli(derive(key, "explores"), epsilon)
+        drawn = at_random.choose((), derive(key, "cohort"))
+        return jnp.where(explores & _may_explore(state, in_turn, epsilon), drawn, ids)
+
+    def observe(state: State, models: Params, model: Params, members: Cohort) -> State:
+        accuracy = _accuracy(task, model, members, public_rows)
+        reward = STEEPNESS ** (accuracy - target) - 1
+        known = state.round >= in_turn
+        return _learned(state, models, model, members, reward, known)
+
+    def init() -> State:
+        size = sum(leaf.size for leaf in jax.tree.leaves(_shapes(task)))
+        return State(
+            round=jnp.int32(0),
+            mean=jnp.zeros(size),
+            basis=jnp.zeros((components, size)),
+            models=jnp.zeros((num_clients + 1, components)),
+            agent=q_network.init(jax.random.key(0), widths),
+        )
+
+    return Selection(cohort=cohort, choose=choose, init=init, observe=observe)
+
+
+def _shapes(task: Task) -> Params:
+    return jax.eval_shape(task.init, jax.eval_shape(jax.random.key, 0))
+
+
+def _may_explore(state: State, in_turn: int, epsilon: float) -> Array:
+    """Whether the turn of everybody is over, or there is none: all is at random."""
+    return (state.round >= in_turn) | (epsilon == 1)
+
+
+def _accuracy(task: Task, model: Params, cohort: Cohort, public_rows: int) -> Array:
+    batch = rows(cohort.public, jnp.arange(public_rows), jnp.ones(public_rows))
+    return jnp.mean(task.predict(model, batch).argmax(1) == batch.y)
+
+
+def _learned(
+    state: State,
+    models: Params,
+    model: Params,
+    cohort: Cohort,
+    reward: Array,
+    known: Array,
+) -> State:
+    """The state after a round: the models, reduced, and what the agent makes of it."""
+    sent = jax.vmap(_flat)(models)
+    fitted = _components(sent, cohort.mask, len(state.basis))
+    mean, basis = tree.where(state.round == 0, fitted, (state.mean, state.basis))
+    server = len(state.models) - 1
+    # The id of nobody is C, which is the server's row here.
+    ids = jnp.where(cohort.mask > 0, ids_of(cohort), server + 1)
+    after = state.models.at[ids].set((sent - mean) @ basis.T, mode="drop")
+    after = after.at[server].set((_flat(model) - mean) @ basis.T)
+    key = derive(cohort.key, "favor")
+    # Drawn by client, not by place: the same on one device and on several.
+    lot = jax.random.uniform(derive(key, "action"), (server,))[cohort.ids]
+    transition = Transition(
+        before=state.models.ravel(),
+        action=cohort.ids[jnp.argmax(jnp.where(cohort.mask > 0, lot, -1.0))],
+        reward=reward,
+        after=after.ravel(),
+    )
+    known = known & (cohort.mask.sum() > 0)
+    agent = q_network.learn(state.agent, derive(key, "learn"), transition, known)
+    return State(
+        round=state.round + 1,
+        mean=mean,
+        basis=basis,
+        models=after,
+        agent=agent,
+    )
+
+
+def _flat(params: Params) -> Array:
+    """The parameters as one vector, f32[d]; 0 for what is no number."""
+    leaves = [leaf.ravel() for leaf in jax.tree.leaves(params)]
+    return jnp.nan_to_num(jnp.concatenate(leaves).astype(jnp.float32))
+
+
+def _components(sent: Array, mask: Array, count: int) -> Any:
+    """(mean f32[d], basis f32[P, d]) of the models that came, [M, d].
+
+    In units of the first component's standard deviation. Zeros past M components.
+    """
+    came = mask[:, None]
+    mean = (came * sent).sum(0) / jnp.maximum(mask.sum(), 1)
+    centred = came * (sent - mean)
+    # Of few models of many parameters: eigenvectors of their products, [M, M].
+    square, vectors = jnp.linalg.eigh(centred @ centred.T)
+    most = min(count, len(mask))
+    order = jnp.argsort(-square)[:most]
+    length = jnp.sqrt(jnp.maximum(square[order], 0))
+    # Models in their mean span a dimension less: the last lengths are rounding.
+    is_real = length > 1e-3 * length[0]
+    basis = (centred.T @ vectors[:, order]).T / jnp.where(is_real, length, 1)[:, None]
+    spread = length[0] / jnp.sqrt(jnp.maximum(mask.sum(), 1))
+    basis = jnp.where(is_real[:, None], basis / jnp.maximum(spread, 1e-12), 0)
+    return mean, jnp.zeros((count, sent.shape[1])).at[:most].set(basis)

@@ -1,0 +1,25 @@
+"""What the server learns of who took part in a round."""
+
+import jax.numpy as jnp
+
+from pfljax.core.types import Array, Cohort, Metrics
+
+DIVERGED = 1e9  # stands for a loss that is no number
+
+
+def ids_of(cohort: Cohort) -> Array:
+    """The clients that reported, i32[M]; C, past the end, for others."""
+    return jnp.where(cohort.mask > 0, cohort.ids, cohort.num_clients)
+
+
+def losses_of(metrics: Metrics) -> Array:
+    """The training loss of each member, f32[M]; a large one where it has diverged."""
+    # Some comparisons would take NaN for the largest number, others for none.
+    return jnp.nan_to_num(
+        metrics["loss"], nan=DIVERGED, posinf=DIVERGED, neginf=-DIVERGED
+    )
+
+
+def kept_losses(losses: Array, cohort: Cohort, metrics: Metrics) -> Array:
+    """The last known losses of all clients, f32[C], with those of who reported."""
+    return losses.at[ids_of(cohort)].set(losses_of(metrics), mode="drop")

@@ -1,0 +1,30 @@
+"""Cohorts of clients in turn."""
+
+import jax.numpy as jnp
+
+from pfljax.core.types import Array, Cohort, Key, Metrics
+from pfljax.registry import AtLeastOne, checked
+from pfljax.selection.base import Selection
+from pfljax.selection.draws import require_cohort
+
+
+@checked
+def round_robin(cohort: AtLeastOne, num_clients: AtLeastOne) -> Selection:
+    """The next `cohort` clients by number; after the last comes the first again.
+
+    Everybody takes part equally often. The state is who is next, i32[].
+    """
+    require_cohort(cohort, num_clients)
+
+    def choose(start: Array, key: Key) -> Array:
+        return (start + jnp.arange(cohort, dtype=jnp.int32)) % num_clients
+
+    def update(start: Array, members: Cohort, metrics: Metrics) -> Array:
+        return (start + cohort) % num_clients
+
+    return Selection(
+        cohort=cohort,
+        choose=choose,
+        init=lambda: jnp.int32(0),
+        update=update,
+    )

@@ -1,0 +1,182 @@
+"""Cohorts of one tier of clients, that are about equally fast.
+
+Chai et al., HPDC 2020, https://arxiv.org/abs/2001.09249: TiFL, Algorithms 1 and 2.
+"""
+
+from typing import Any, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from pfljax.core.keys import derive
+from pfljax.core.types import Array, Cohort, Key, Metrics
+from pfljax.registry import AtLeastOne, checked
+from pfljax.selection.base import Selection
+from pfljax.selection.draws import among, require_cohort, require_seconds
+from pfljax.selection.reports import losses_of
+
+Policy = Literal["adaptive", "uniform", "random", "fast", "slow"]
+RANDOM = (0.7, 0.1, 0.1, 0.05, 0.05)  # of five tiers, the fastest first
+
+
+class State(NamedTuple):
+    """What the adaptive policy has learned."""
+
+    round: Array  # i32[], rounds finished
+    credits: Array  # i32[T], rounds that a tier may still be chosen for
+    probability: Array  # f32[T]
+    loss: Array  # f32[T], of the tier's cohort when it was last chosen
+    before: Array  # f32[T], the same at the last look
+
+
+@checked
+def tifl(
+    cohort: AtLeastOne,
+    seconds: np.ndarray,
+    rounds: AtLeastOne,
+    *,
+    tiers: AtLeastOne = 5,
+    policy: Policy = "adaptive",
+    interval: AtLeastOne = 10,
+    probabilities: Any = None,
+) -> Selection:
+    """`cohort` clients of one tier, uniformly; tiers are equal parts by `seconds` [C].
+
+    A tier is drawn by fixed probabilities (policy uniform, random, fast or slow, or
+    given `probabilities`, the fastest tier first), or by the adaptive policy: a tier
+    has ceil(rounds / tiers) credits, and every `interval` rounds, if the tier at hand
+    did no better than a look before, the worse ones become likelier. When no credits
+    are left all tiers are equally likely. One tier is `uniform`. O(C) work.
+
+    Seconds are those expected of a round: by a profile of the devices, or of one second
+    a row without. Differs from the paper: a tier is as good as the training loss of its
+    last cohort, where the paper has all its clients judge on test rows in every round.
+    """
+    seconds = require_seconds("tifl", seconds)
+    require_cohort(cohort, len(seconds))
+    tier_of = jnp.asarray(_tiers(seconds, tiers, cohort))
+    fixed = _fixed(policy, probabilities, tiers)
+
+    def choose(state: Any, key: Key) -> Array:
+        weight = jnp.asarray(fixed) if fixed is not None else _weight(state)
+        tier = jax.random.categorical(derive(key, "tier"), jnp.log(weight))
+        return among(derive(key, "members"), tier_of == tier, cohort)
+
+    if fixed is not None:
+        return Selection(cohort=cohort, choose=choose)
+
+    def update(state: State, members: Cohort, metrics: Metrics) -> State:
+        # All members are of one tier; an empty place is of none.
+        of_member = jnp.where(members.draws > 0, tier_of[members.ids], -1)
+        tier = of_member.max()
+        loss = _mean_loss(members, metrics, state.loss[tier])
+        return _learned(state, tier, loss, interval)
+
+    return Selection(
+        cohort=cohort,
+        choose=choose,
+        init=lambda: _first(tiers, rounds),
+        update=update,
+    )
+
+
+def _tiers(seconds: np.ndarray, tiers: int, cohort: int) -> np.ndarray:
+    """The tier of each client, i32[C], 0 for the fastest."""
+    num_clients = len(seconds)
+    if tiers > num_clients:
+        raise ValueError(
+            f"tifl: tiers is {tiers}, but there are {num_clients} clients; choose "
+            "fewer tiers"
+        )
+    smallest = num_clients // tiers
+    if smallest < cohort:
+        raise ValueError(
+            f"tifl: the cohort is {cohort}, but a tier has {smallest} of the "
+            f"{num_clients} clients; choose fewer tiers than {tiers}, or a smaller "
+            "cohort"
+        )
+    tier_of = np.empty(num_clients, np.int32)
+    by_speed = np.argsort(seconds, kind="stable")
+    for tier, members in enumerate(np.array_split(by_speed, tiers)):
+        tier_of[members] = tier
+    return tier_of
+
+
+def _fixed(policy: Policy, given: Any, tiers: int) -> np.ndarray | None:
+    """The probabilities of a static policy, f32[T]; None of the adaptive one."""
+    if given is None and policy == "adaptive":
+        return None
+    known = {
+        "uniform": np.full(tiers, 1 / tiers),
+        "fast": np.eye(tiers)[0],
+        "slow": np.eye(tiers)[-1],
+        "random": RANDOM,
+    }
+    values = known[policy] if given is None else given
+    try:
+        array = np.atleast_1d(np.asarray(values, np.float64))
+    except (TypeError, ValueError):
+        array = np.array([np.nan])
+    is_one = len(array) == tiers and (array >= 0).all()
+    if not is_one or not np.isclose(array.sum(), 1):
+        raise ValueError(
+            f"tifl: probabilities are {values}; expected {tiers} numbers >= 0 that sum "
+            "to 1, one a tier, the fastest first"
+        )
+    return array.astype(np.float32)
+
+
+def _first(tiers: int, rounds: int) -> State:
+    return State(
+        round=jnp.int32(0),
+        credits=jnp.full(tiers, -(-rounds // tiers), jnp.int32),
+        probability=jnp.full(tiers, 1 / tiers, jnp.float32),
+        # Nothing is known of a tier: none is worse.
+        loss=jnp.full(tiers, jnp.inf, jnp.float32),
+        before=jnp.full(tiers, jnp.inf, jnp.float32),
+    )
+
+
+def _weight(state: State) -> Array:
+    """What each tier is drawn by, f32[T]."""
+    has_credit = state.credits > 0
+    likely = jnp.where(has_credit, state.probability, 0)
+    # Between two looks the likely ones may have used up their credits.
+    left = jnp.where(likely.sum() > 0, likely, has_credit.astype(jnp.float32))
+    return jnp.where(left.sum() > 0, left, 1.0)
+
+
+def _mean_loss(cohort: Cohort, metrics: Metrics, otherwise: Array) -> Array:
+    """The mean loss of who reported, f32[]; `otherwise` of nobody."""
+    # What a masked place has trained is no number, maybe, but `losses_of` makes it one.
+    total = jnp.sum(cohort.mask * losses_of(metrics))
+    count = cohort.mask.sum()
+    return jnp.where(count > 0, total / jnp.maximum(count, 1), otherwise)
+
+
+def _learned(state: State, tier: Array, loss: Array, interval: int) -> State:
+    """The state after a round of this tier with this loss."""
+    losses = state.loss.at[tier].set(loss)
+    credits = state.credits.at[tier].add(-1)
+    finished = state.round + 1
+    due = finished % interval == 0
+    no_better = losses[tier] >= state.before[tier]
+    changed = _by_rank(losses, credits > 0)
+    return State(
+        round=finished,
+        credits=credits,
+        probability=jnp.where(due & no_better, changed, state.probability),
+        loss=losses,
+        before=jnp.where(due, losses, state.before),
+    )
+
+
+def _by_rank(loss: Array, has_credit: Array) -> Array:
+    """(n - r) / (n (n + 1) / 2) of the n tiers with credit, r = 0 for the worst."""
+    count = has_credit.sum()
+    # Before it: those with credit that are worse, or equally bad and faster.
+    order = jnp.argsort(-jnp.where(has_credit, loss, -jnp.inf), stable=True)
+    rank = jnp.zeros_like(order).at[order].set(jnp.arange(len(order)))
+    share = (count - rank) / jnp.maximum(count * (count + 1) / 2, 1)
+    return jnp.where(has_credit, share, 0.0)

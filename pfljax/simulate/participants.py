@@ -1,0 +1,81 @@
+"""Who takes part in a run, from its settings, and what a selection is told."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from pfljax import registry, selection
+from pfljax.core.types import Task
+from pfljax.data import Federation
+from pfljax.runs.settings import Experiment
+
+
+def factory_of(experiment: Experiment) -> Callable[..., selection.Selection]:
+    """The factory of who takes part."""
+    name = experiment.participation.selection.name
+    return registry.find("selection", selection.SELECTIONS, name)
+
+
+def told(experiment: Experiment, federation: Federation) -> dict[str, Any]:
+    """What the selection asks to know of the clients and of the server, in tuples."""
+    factory = factory_of(experiment)
+    public = federation.public
+    asked = registry.given(
+        factory, public_rows=0 if public is None else int(public.size)
+    )
+    # Without a profile of the devices, seconds are as rows.
+    if registry.given(factory, sizes=True, seconds=True):
+        asked["sizes"] = tuple(np.asarray(federation.train.size).tolist())
+    if registry.given(factory, least_label=True):
+        asked["least_label"] = least_label(federation)
+    return asked
+
+
+def least_label(federation: Federation) -> tuple[float, ...]:
+    """The least label that each client trains on, of the largest, from 0 to 1."""
+    train = federation.train
+    labels = np.asarray(train.examples.y)
+    most = max(federation.num_classes - 1, 1)
+    least = []
+    for start, size in zip(
+        np.asarray(train.offset), np.asarray(train.size), strict=True
+    ):
+        rows = labels[start : start + size]
+        least.append(float(rows.min()) / most if size else 0.0)
+    return tuple(least)
+
+
+def make_selection(
+    experiment: Experiment,
+    num_clients: int,
+    known: Mapping[str, Any],
+    task: Task,
+) -> selection.Selection:
+    """Who takes part in a round, and how much of its work each client does.
+
+    `known` is what `told` gave; `sizes` may be None.
+    """
+    participation = experiment.participation
+    factory = factory_of(experiment)
+    sizes = np.asarray(known.get("sizes") or ())
+    of_run: dict[str, Any] = {
+        "num_clients": num_clients,
+        "rounds": participation.rounds,
+        "epochs": experiment.training.epochs,
+        "task": task,
+        # A row takes a second.
+        "seconds": np.maximum(sizes.astype(np.float64), 1),
+    }
+    of_run |= dict(known) | {"sizes": sizes}
+    asked = registry.given(factory, **of_run)
+    options = participation.selection.kwargs
+    drawn = factory(participation.cohort, **asked, **options)
+    if not participation.stragglers:
+        return drawn
+    return selection.stragglers(
+        drawn,
+        participation.stragglers,
+        experiment.training.epochs,
+        participation.drop_stragglers,
+    )

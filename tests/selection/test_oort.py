@@ -1,0 +1,122 @@
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from pfljax.selection.oort import _scores
+from selecting import CLIENTS, SECONDS, SIZES, assert_proportional, draws, made, play
+
+
+def scores_of(state, penalty=2.0, preferred=0.5):
+    """The scores of Algorithm 1 in NumPy, with rewards from 0 to 1; 0 of the unseen."""
+    last = np.asarray(state.last)
+    utility = np.asarray(state.utility, np.float64)
+    seen = last > 0
+    scores = np.zeros(CLIENTS)
+    best, worst = utility[seen].max(), utility[seen].min()
+    wanted = np.quantile(SECONDS, preferred)
+    for k in np.flatnonzero(seen):
+        reward = (utility[k] - worst) / ((best - worst) or 1)
+        scores[k] = reward + np.sqrt(0.1 * np.log(int(state.round) + 1) / last[k])
+        if SECONDS[k] > wanted:
+            scores[k] *= (wanted / SECONDS[k]) ** penalty
+    return scores
+
+
+def known(utility, last, round_=5):
+    return (
+        made("oort")
+        .init()
+        ._replace(
+            round=jnp.int32(round_),
+            utility=jnp.asarray(utility, jnp.float32),
+            last=jnp.asarray(last, jnp.int32),
+        )
+    )
+
+
+def test_utilities_and_scores_replayed():
+    select = made("oort")
+    utility, last = np.zeros(CLIENTS), np.zeros(CLIENTS, int)
+    wanted = np.quantile(SECONDS, 0.5)
+    speed = np.minimum(wanted / SECONDS, 1) ** 2
+    for number, round_ in enumerate(play(select, 10), 1):
+        np.testing.assert_allclose(round_.before.utility, utility, rtol=1e-6)
+        np.testing.assert_array_equal(round_.before.last, last)
+        assert len(set(round_.ids)) == 3
+        if number > 1:
+            found = _scores(round_.before, jnp.asarray(speed))
+            np.testing.assert_allclose(found, scores_of(round_.before), rtol=1e-5)
+        share = max(0.2, 0.9 * 0.98 ** (number - 1))
+        new = min(int(share * 3), (last == 0).sum())
+        at_least = 3 - min(3 - int(share * 3), (last > 0).sum())
+        assert (last[round_.ids] == 0).sum() >= min(new, at_least)
+        utility[round_.ids] = SIZES[round_.ids] * round_.loss
+        last[round_.ids] = number
+    assert (last > 0).all()
+
+
+def test_the_best_are_drawn_where_none_is_explored():
+    select = made("oort", exploration=0.0, least=0.0, penalty=0.0)
+    utility = [1, 9, 2, 50, 40, 3, 60, 4]
+    found = draws(select, known(utility, np.full(CLIENTS, 5)), 200)
+    assert (np.sort(found) == [3, 4, 6]).all()
+
+
+def test_near_the_lowest_that_has_a_place_the_draw_is_in_proportion():
+    """The second of two places has 80: 95 % of its score admit three more."""
+    select = made("oort", 2, exploration=0.0, least=0.0, penalty=0.0)
+    utility = np.array([100, 80, 79, 78, 77, 1, 1, 0.0])
+    state = known(utility, np.full(CLIENTS, 5))
+    found = draws(select, state, 2000)
+    assert set(found.ravel()) == {0, 1, 2, 3, 4}
+    scores = scores_of(state, penalty=0.0)[:5]
+    assert_proportional(found[:, 0], scores / scores.sum())
+
+
+def test_slow_clients_lose_by_the_penalty():
+    utility = np.full(CLIENTS, 7.0)
+    utility[4] = 8.0  # the slowest
+    state = known(utility, np.full(CLIENTS, 5))
+    kept = made("oort", 1, exploration=0.0, least=0.0, penalty=0.0)
+    assert (draws(kept, state, 50) == 4).all()
+    slow = made("oort", 1, exploration=0.0, least=0.0, preferred=0.0, penalty=3.0)
+    assert (draws(slow, state, 50) == 1).all()  # the fastest
+    fine = made("oort", 1, exploration=0.0, least=0.0, preferred=1.0, penalty=3.0)
+    assert (draws(fine, state, 50) == 4).all()
+
+
+def test_never_seen_clients_are_drawn_by_speed():
+    select = made("oort", 1, exploration=1.0, least=1.0)
+    share = 1 / SECONDS
+    found = draws(select, select.init(), 4000)
+    assert_proportional(found, share / share.sum())
+    some = [0, 3, 0, 0, 2, 1, 0, 0]
+    found = draws(select, known(np.ones(CLIENTS), some), 4000)
+    share = np.where(np.array(some) == 0, share, 0)
+    assert_proportional(found, share / share.sum())
+
+
+def test_where_few_are_unseen_more_are_exploited():
+    select = made("oort", 3, exploration=1.0, least=1.0)
+    last = np.full(CLIENTS, 5)
+    last[6] = 0
+    found = draws(select, known(np.arange(CLIENTS), last), 200)
+    assert (found == 6).any(1).all()
+    assert all(len(set(row)) == 3 for row in found)
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"exploration": 1.1}, "exploration is 1.1; expected a number from 0 to 1"),
+        ({"decay": -0.1}, "decay is -0.1; expected a number from 0 to 1"),
+        ({"least": 2.0}, "least is 2.0; expected a number from 0 to 1"),
+        ({"penalty": -1.0}, "penalty is -1.0; expected a finite number >= 0"),
+        ({"preferred": 1.5}, "preferred is 1.5; expected a number from 0 to 1"),
+        ({"seconds": -SECONDS}, "oort: seconds of client 0 is -3; expected"),
+        ({"cohort": 9}, "the cohort is 9, but 8 clients"),
+    ],
+)
+def test_utilities_that_cannot_be(options, expected):
+    with pytest.raises(ValueError, match=expected):
+        made("oort", **options)

@@ -1,0 +1,144 @@
+"""Selections by name in whole runs: what they are told, going on, wrong settings."""
+
+import jax
+import numpy as np
+import pytest
+
+import tiny
+from pfljax import Experiment
+from pfljax.simulate import loop, simulation
+from pfljax.simulate import run as experiment
+from pfljax.simulate.federation import build_federation
+from pfljax.sweep import sweep
+
+JOB = tiny.TINY.replace(algorithm="ditto", hyper={}, public=0.1, out=None)
+LEARNING = [
+    "round_robin",
+    "availability:pattern=diurnal",
+    "power_of_choice",
+    "tifl:tiers=2,interval=1",
+    "fedsae",
+    "oort",
+    "cmab",
+    "favor:components=2,hidden=4",
+]
+REFUSED = {
+    "robin-cohort": ({"selection": "round_robin", "cohort": 9, "clients": 8}, "cohort"),
+    "robin-option": ({"selection": "round_robin:places=3"}, "unknown parameter 'place"),
+    "coins-places": ({"selection": "bernoulli:places=2"}, "expected 5 <= places <= 20"),
+    "coins-part": ({"selection": "bernoulli:places=2.5"}, "places is 2.5; expected in"),
+    "pattern": ({"selection": "availability:pattern=x"}, "pattern is 'x'; expected 'h"),
+    "beta": ({"selection": "availability:beta=1"}, "beta is 1.*expected a number >= 0"),
+    "trace": ({"selection": "availability:pattern=trace"}, "file is None; expected a "),
+    "no-trace": ({"selection": "availability:pattern=trace,file=no.npz"}, "no file no"),
+    "choice": ({"selection": "power_of_choice:candidates=3"}, "expected 5 <= candidat"),
+    "choice-many": ({"selection": "power_of_choice:candidates=30"}, "candidates <= 20"),
+    "tiers": ({"selection": "tifl:tiers=30"}, "tiers is 30, but there are 20 clients"),
+    "tier-small": ({"selection": "tifl"}, "the cohort is 5, but a tier has 4 of the 2"),
+    "tier-policy": ({"selection": "tifl:policy=best"}, "policy is 'best'; expected 'a"),
+    "tier-sum": (
+        {"selection": "tifl:tiers=2,probabilities=(0.5,0.6)"}, "that sum to 1, one a t",
+    ),
+    "tier-random": (
+        {"selection": "tifl:tiers=4,policy=random"}, "expected 4 numbers >= 0 that sum",
+    ),
+    "sae-rule": ({"selection": "fedsae:rule=ora"}, "rule is 'ora'; expected 'ira' | '"),
+    "sae-gain": ({"selection": "fedsae:gain=0"}, "gain is 0.*; expected a finite numb"),
+    "oort-share": ({"selection": "oort:exploration=2"}, "exploration is 2.*; expected"),
+    "cmab-rows": ({"selection": "cmab"}, "cmab needs rows of the server.*public=0.1"),
+    "favor-rows": ({"selection": "favor"}, "favor needs rows of the server.*public=0"),
+    "favor-target": ({"selection": "favor:target=2", "public": 0.1}, "target is 2.*; "),
+    "cmab-uploads": (
+        {"selection": "cmab", "public": 0.1, "algorithm": "scaffold"},
+        "uploads have to be models, as those of fedavg.*of an upload here, the leaf",
+    ),
+    "favor-local": (
+        {"selection": "favor", "public": 0.1, "algorithm": "local"},
+        "this one's server has no single model of all",
+    ),
+    "cmab-exchanges": (
+        {"selection": "cmab", "public": 0.1, "algorithm": "fedmd"},
+        "this one's server has no single model of all",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_wrong_settings_are_one_line_before_anything_runs(name, tmp_path, monkeypatch):
+    def reached(run):
+        raise AssertionError("the mistake was not found before the run began")
+
+    monkeypatch.setattr(loop, "_restore", reached)
+    settings, expected = REFUSED[name]
+    with pytest.raises(ValueError, match=expected) as error:
+        experiment.run(Experiment(out=str(tmp_path / "run"), **settings))
+    assert "\n" not in str(error.value)
+    assert len(str(error.value)) < 400
+    assert not (tmp_path / "run" / "config.json").exists()
+
+
+def test_without_a_profile_a_row_takes_a_second():
+    job = JOB.replace(selection="tifl:tiers=3,policy=fast", cohort=2)
+    federation, _ = build_federation(job)
+    select = simulation.simulation(job, federation).setting.selection
+    found = {
+        client
+        for seed in range(20)
+        for client in select.choose((), jax.random.key(seed)).tolist()
+    }
+    fastest = np.argsort(federation.train.size, kind="stable")[:2]
+    assert found == set(fastest.tolist())
+
+
+def test_the_least_label_of_each_client_is_told():
+    job = JOB.replace(selection="availability:pattern=labels", clients=6)
+    federation, _ = build_federation(job)
+    shape = simulation.shape_of(job, federation)
+    train = federation.train
+    labels = np.asarray(train.examples.y)
+    for k, found in enumerate(dict(shape.drawn_by)["least_label"]):
+        start = int(train.offset[k])
+        own = labels[start : start + int(train.size[k])]
+        assert found == pytest.approx(own.min() / 9)
+
+
+def ran(job, folder):
+    experiment.run(job.replace(out=str(folder)), quiet=True, report=False)
+    return folder
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("selection", "store"), [*((name, "device") for name in LEARNING), ("oort", "disk")]
+)
+def test_ended_after_a_save_a_run_goes_on_with_the_same_bits(
+    selection, store, tmp_path, monkeypatch
+):
+    job = JOB.replace(selection=selection, store=store)
+    whole = ran(job, tmp_path / "whole")
+    save = loop._save_if_due
+
+    def stop(course, standing):
+        after = save(course, standing)
+        if after.unsaved == 0:
+            raise InterruptedError
+        return after
+
+    with monkeypatch.context() as patch:
+        patch.setattr(loop, "_save_if_due", stop)
+        with pytest.raises(InterruptedError):
+            ran(job, tmp_path / "cut")
+    tiny.assert_same_run(ran(job, tmp_path / "cut"), whole)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("selection", ["tifl:tiers=2,interval=1", "fedsae", "oort"])
+def test_a_sweep_equals_separate_runs(selection):
+    job = JOB.replace(selection=selection, public=0.0)
+    swept = sweep(job, {"seed": (0, 1)})
+    for result, alone in zip(
+        swept.results,
+        [sweep(job, {"seed": (seed,)}).results[0] for seed in (0, 1)],
+        strict=True,
+    ):
+        np.testing.assert_allclose(result.train_loss, alone.train_loss, rtol=1e-4)
