@@ -23,7 +23,7 @@ from pfljax.core import tree
 from pfljax.core.keys import derive
 from pfljax.core.training import budget
 from pfljax.core.types import Array, ClientData, Cohort, Examples, Key, RunState
-from pfljax.engine import mesh
+from pfljax.engine import clock, mesh
 from pfljax.engine.dealing import deal
 from pfljax.engine.setting import Setting
 
@@ -41,6 +41,7 @@ class Turns(NamedTuple):
     mask: Array  # f32, 1 for who reports
     draws: Array  # f32, how often the client was drawn; 0 in its second place
     place: Array  # i32, in the cohort; FAR for nobody
+    waited: Array  # f32, virtual seconds that the server waits; 0 without a clock
     drawn: Array  # i32[M], ids by place, whoever trains them
 
 
@@ -80,9 +81,16 @@ def plan(
     selection = setting.selection
     num_clients = train.size.shape[0]
     ids = draw(setting, state.selection, state.key, state.round)
+    key = round_key(state.key, state.round)
+    if setting.clock is not None:
+        ids = clock.available(setting.clock, key, ids)
     size = tree.take(train.size, ids)
-    work_key = derive(round_key(state.key, state.round), "work")
-    steps, mask = selection.work(work_key, budget(setting.local, size))
+    steps, mask = selection.work(derive(key, "work"), budget(setting.local, size))
+    waited = jnp.zeros(ids.shape, jnp.float32)
+    if setting.clock is not None:
+        # Who has no time became an empty place.
+        steps = jnp.where(ids < num_clients, steps, 0)
+        mask, waited = clock.on_time(setting.clock, key, ids, steps, mask)
     # An empty place has the id C.
     draws = (ids < num_clients).astype(jnp.float32)
     turns = Turns(
@@ -94,6 +102,7 @@ def plan(
         mask=mask,
         draws=draws,
         place=jnp.arange(len(ids), dtype=jnp.int32),
+        waited=waited,
         drawn=ids,
     )
     if selection.replacement:
@@ -119,7 +128,8 @@ def _rows_of(setting: Setting, ids: Array, resident: Any) -> Array:
 
 def counted_once(turns: Turns) -> Turns:
     """The turns, where a client drawn several times counts in its first place alone."""
-    draws = count_draws(turns.ids)
+    # Empty places are no client, however many there are.
+    draws = count_draws(turns.ids) * (turns.draws > 0)
     return turns._replace(
         # Rows have made their clients likelier already: they do not weigh as well.
         weight=draws,
@@ -171,6 +181,7 @@ def nobody(num_clients: int) -> Turns:
         mask=zero,
         draws=zero,
         place=jnp.int32(FAR),
+        waited=zero,
         drawn=zero,
     )
 

@@ -68,7 +68,10 @@ def one_round(
         cohort=turns.drawn,
         selection=setting.selection.update(state.selection, cohort, metrics),
     )
-    return after, _means(turns, metrics)
+    means = _means(turns, metrics)
+    if setting.clock is not None:
+        means |= _timed(turns)
+    return after, means
 
 
 def _exchange(
@@ -85,7 +88,7 @@ def _exchange(
         setting, state, train, turns, public, weight
     )
     if weight is None:
-        uploads, cohort, channel_state = _receive(setting, state, uploads, cohort)
+        uploads, cohort, channel_state = receive(setting, state, uploads, cohort)
         server = setting.algorithm.aggregate(state.server, uploads, cohort)
     else:
         server = summing.mean_of(uploads, weight)
@@ -101,7 +104,7 @@ def _exchange(
     return after, metrics
 
 
-def _receive(
+def receive(
     setting: Setting,
     state: RunState,
     sent: Any,
@@ -142,6 +145,16 @@ def _means(turns: Turns, metrics: Metrics) -> Metrics:
     means["asked"] = (turns.draws > 0).sum().astype(jnp.float32)
     means["reported"] = turns.mask.sum()
     return means
+
+
+def _timed(turns: Turns) -> Metrics:
+    """Virtual seconds of the round, and of each client that the server waited for."""
+    return {
+        "seconds": turns.waited.max(),
+        "turn_client": turns.ids,
+        "turn_seconds": turns.waited,
+        "turn_reported": turns.mask,
+    }
 
 
 def rounds(

@@ -15,7 +15,15 @@ UNHASHED = ("out", "label", "baseline", "devices", "homes", "keep", "store")
 CHANGEABLE = (*UNHASHED, "rounds")  # by going on
 SEVERAL = ("channel", "models")  # settings of several choices
 # Settings that came later. Older runs have their defaults, which no digest holds.
-LATER = {"precision": EXACT, "models": [], "proxy": "auto", "foreign": 0}
+LATER = {
+    "precision": EXACT,
+    "models": [],
+    "proxy": "auto",
+    "foreign": 0,
+    "profile": "none",
+    "deadline": None,
+    "mode": "sync",
+}
 
 
 def to_dict(experiment: Experiment) -> dict[str, Any]:

@@ -41,6 +41,8 @@ def _at_once(experiment: Experiment, count: int) -> int:
         return 1
     if experiment.method.models:  # a group of clients is a program of its own
         return 1
+    if experiment.participation.mode.name != "sync":  # events differ by seed
+        return 1
     if machine.width == "auto":  # it is timed for a run that is alone
         return 1
     # As many as one run shares: fewer would leave some idle.

@@ -16,7 +16,7 @@ from pfljax.registry import Choice
 from pfljax.runs.groups import Training
 from pfljax.runs.settings import Experiment
 from pfljax.runtime.programs import Same, kept
-from pfljax.simulate import architectures, methods
+from pfljax.simulate import architectures, clocks, methods
 
 # Clients under one vmap, by platform; None is the whole cohort. On CPUs a loop was
 # fastest for every model (experiments/speed/REPORT.md); others have not been measured:
@@ -187,7 +187,7 @@ def make_setting(experiment: Experiment, task: Task, shape: Shape) -> Setting:
         groups = architectures.make_groups(
             experiment, [task, *others], make, shape.num_clients, shape.input_shape
         )
-    return Setting(
+    setting = Setting(
         algorithm=make(task) if groups is None else groups.algorithms[0],
         local=local,
         selection=make_selection(experiment, shape),
@@ -195,6 +195,9 @@ def make_setting(experiment: Experiment, task: Task, shape: Shape) -> Setting:
         mesh=make_mesh(experiment),
         channel=channel.make(experiment.participation.channel),
         groups=groups,
+    )
+    return clocks.with_clock(
+        experiment, setting, task, shape.num_clients, shape.input_shape
     )
 
 
