@@ -100,7 +100,7 @@ def _check_mode(
     misfit = _misfit(setting.algorithm, task, input_shape)
     if misfit:
         raise ValueError(
-            f"mode {mode!r} merges uploads that are models like the server's, but "
+            f"mode {mode!r} merges uploads that are shaped as the server and averaged, but "
             f"{experiment.method.algorithm} {misfit}; choose one of "
             f"{', '.join(taking_modes())}"
         )
@@ -133,7 +133,7 @@ def _misfit(algorithm: Algorithm, task: Task, input_shape: tuple[int, ...]) -> s
 
 @functools.cache
 def taking_modes() -> tuple[str, ...]:
-    """The methods whose uploads are models like the server's, by their defaults."""
+    """The methods whose uploads can be merged one by one, by their defaults."""
     # Here, for a run that is right needs no other methods.
     from pfljax import models
 
