@@ -86,10 +86,17 @@ def report(
         Positional[tuple[Path, ...]], arg(help="Run folders, or that of one sweep.")
     ],
     out: Out = Path("runs/report"),
+    target: Annotated[
+        float | None,
+        arg(
+            help="Accuracy, from 0 to 1, of which rounds, bytes and virtual seconds "
+            "are told; None is what all runs reach, where they have a clock."
+        ),
+    ] = None,
 ) -> None:
     """Compares finished runs, seeds put together, or tells of one sweep.
 
-    Such as: pfljax report RUN RUN --out FOLDER
+    Such as: pfljax report RUN RUN --out FOLDER --target 0.8
     """
     from pfljax.report import write_comparison, write_sweep_report
 
@@ -99,7 +106,7 @@ def report(
         print(write_sweep_report(runs[0], out))
         print(f"see {out}/sweep.html")
         return
-    print(write_comparison(runs, out))
+    print(write_comparison(runs, out, target))
     print(f"see {out}/comparison.html")
 
 

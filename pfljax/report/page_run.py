@@ -14,6 +14,7 @@ from pfljax.report.key_figures import key_figures, model_text
 from pfljax.report.method_rows import MIXTURE_ROWS
 from pfljax.report.quantities import four_digits, quantities_of
 from pfljax.report.runs import Run, number
+from pfljax.report.targets import target_grid
 
 STATISTICS = {  # field of a statistic over clients -> heading
     "mean": "Mean (%)",
@@ -25,7 +26,7 @@ STATISTICS = {  # field of a statistic over clients -> heading
     "max": "Max (%)",
 }
 JUDGED = ["Model", "Clients", "When", "Split", "Count"]
-CURVES = ("learning_curves", "lambda_curve")
+CURVES = ("learning_curves", "accuracy_by_seconds", "timeline", "lambda_curve")
 CLIENTS = (
     "accuracy_histogram",
     "accuracy_by_client",
@@ -55,6 +56,7 @@ def run_page(run: Run, pictures: Sequence[Picture]) -> str:
         key_figures=key_figures(run),
         evaluations=_evaluations(run.summary["last"]),
         mixture=_mixture(run.summary.get("mixture") or {}),
+        targets=target_grid(run),
         best_on_test=run.summary.get("best_on_test"),
         calibration=_calibration(run.summary),
         curves=curves,

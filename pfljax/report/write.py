@@ -4,7 +4,17 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pfljax.report import captions, comparison, figures, formats, quantities, sweeps
+from pfljax.report import (
+    captions,
+    comparison,
+    figures,
+    formats,
+    quantities,
+    spent,
+    sweeps,
+    targets,
+    timeline,
+)
 from pfljax.report.clients import CHOSEN, LAST
 from pfljax.report.columns import Table
 from pfljax.report.groups import Group, group_runs
@@ -30,6 +40,8 @@ DRAW: dict[str, "Callable[[Run], Figure | None]"] = {
     "label_distribution": figures.label_distribution,
     "lambda_curve": figures.lambda_curve,
     "quantities_by_size": quantities.quantities_by_size,
+    "accuracy_by_seconds": timeline.accuracy_by_seconds,
+    "timeline": timeline.timeline,
 }
 
 
@@ -58,13 +70,16 @@ def write_run_report(folder: str | Path) -> None:
     files.write_text(run.folder / "report.html", page)
 
 
-def write_comparison(folders: Sequence[str | Path], out: str | Path) -> str:
+def write_comparison(
+    folders: Sequence[str | Path], out: str | Path, target: float | None = None
+) -> str:
     """Writes tables, figures and comparison.html into `out`; returns the Markdown.
 
     Tables: comparison_<name>.csv (means), comparison_<name>_seeds.csv (each seed), .md
     and .tex for the last round, the round chosen on validation, and unseen clients,
     where the runs have them; calibration and loss of the first two, which the Markdown
-    leaves out.
+    leaves out. comparison_target tells what it took to reach `target`, a mean test
+    accuracy from 0 to 1; None is the greatest multiple of .05 that all runs reach.
 
     The page also shows the landscapes of the first run of each method that has some, as
     many kinds as fit.
@@ -81,7 +96,8 @@ def write_comparison(folders: Sequence[str | Path], out: str | Path) -> str:
     out = files.make_folder(Path(out))
     accuracy = _accuracy_tables(groups)
     calibration = _calibration_tables(accuracy)
-    tables = [*accuracy, *calibration]
+    reached = targets.target_tables(groups, target)
+    tables = [*accuracy, *calibration, *reached]
     for table in tables:
         _write_table(table, out)
     figure_folder = files.make_folder(out / "figures")
@@ -89,7 +105,7 @@ def write_comparison(folders: Sequence[str | Path], out: str | Path) -> str:
     landscapes = first_landscapes(groups)
     page = comparison_page(groups, tables, pictures, landscapes)
     files.write_text(out / "comparison.html", page)
-    return "\n".join(_markdown(table) for table in accuracy)
+    return "\n".join(_markdown(table) for table in [*accuracy, *reached])
 
 
 def write_sweep_report(folder: str | Path, out: str | Path) -> str:
@@ -171,6 +187,9 @@ def _comparison_pictures(runs: Sequence[Run], folder: Path) -> list[Picture]:
         "curves_by_bytes": comparison.comparison_curves(runs, "bytes", log=True),
         "accuracy_over_clients": comparison.comparison_clients(runs),
     }
+    # One without a clock has no place on the axis.
+    if all(spent.has_clock(run) for run in runs):
+        drawn["curves_by_seconds"] = comparison.comparison_curves(runs, "seconds")
     pictures = []
     for name, figure in drawn.items():
         caption = comparison.CAPTIONS[name]
