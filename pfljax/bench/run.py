@@ -9,6 +9,7 @@ import jax
 
 from pfljax.bench import (
     against,
+    asynchronous,
     compiling,
     cost,
     figure,
@@ -36,6 +37,7 @@ OTHERS: dict[str, Callable[..., str]] = {
     compiling.NAME: compiling.run,
     lowered.NAME: lowered.run,
     posterior.NAME: posterior.run,
+    asynchronous.NAME: asynchronous.run,
 }
 
 
@@ -55,7 +57,8 @@ def run(
       names: workloads, keys of `WORKLOADS`; none: all. Or of `landscape.CASES`, or
         "startup", what a run costs before and after its rounds, "memory", what a
         round holds, "compile", what its programs cost, "lowered", what a step is on
-        GPUs and TPUs, or "posterior", what distributions cost beside FedAvg.
+        GPUs and TPUs, "posterior", what distributions cost beside FedAvg, or
+        "asynchronous", what FedAsync and FedBuff do.
       rounds: of one timed call; None: the workload's own number. Of a landscape, points
         along an axis.
       repeats: timed calls of each workload, each followed by one of the peer.

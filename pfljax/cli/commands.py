@@ -174,7 +174,14 @@ def landscape(
 def list_(
     kind: Positional[
         Literal[
-            "algorithms", "models", "datasets", "partitions", "selections", "channels"
+            "algorithms",
+            "models",
+            "datasets",
+            "partitions",
+            "selections",
+            "channels",
+            "profiles",
+            "modes",
         ]
     ],
     markdown: Annotated[bool, arg(help="The table of methods.")] = False,
@@ -229,7 +236,7 @@ def bench(
         arg(help="W1 by `pfljax run`, with all that it writes, beside the engine."),
     ] = False,
 ) -> None:
-    """Times W1 to W11, plane, lines; startup, memory, compile, lowered, posterior.
+    """Times W1 to W11, plane, lines; startup, memory, compile, lowered, posterior, ...
 
     Such as: pfljax bench W1 W3
     """

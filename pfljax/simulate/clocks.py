@@ -48,7 +48,7 @@ def with_clock(
     timed = Clock(profile, down, up, participation.deadline)
     if mode is not None:
         _check_mode(experiment, setting, task, input_shape)
-        like = _pending(setting, mode, task, num_clients, input_shape)
+        like = pending_of(setting, mode, task, num_clients, input_shape)
         mode = mode._replace(like=like)
     return setting._replace(clock=timed, mode=mode)
 
@@ -155,7 +155,7 @@ def taking_modes() -> tuple[str, ...]:
     return tuple(taking)
 
 
-def _pending(
+def pending_of(
     setting: Setting,
     mode: Mode,
     task: Task,

@@ -37,7 +37,7 @@ def setting_of(mode, step=DIFFERENT, cohort=3, method=None, width=None):
     mode = modes.make(parse(mode), cohort)
     if mode is None:
         return setting
-    like = clocks._pending(setting, mode, TASK, 4, SHAPE)
+    like = clocks.pending_of(setting, mode, TASK, 4, SHAPE)
     return setting._replace(mode=mode._replace(like=like))
 
 
