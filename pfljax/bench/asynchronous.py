@@ -31,7 +31,10 @@ NAME = "asynchronous"
 PROFILE = "speed_groups:jitter=0.1"
 SYNC = "sync"
 MODES = ("fedbuff:buffer=100", "fedbuff:buffer=10", "fedasync")
-COLUMNS = ("mode", "clients", "cohort", "uploads", "s (min to max)", "times sync's")
+COLUMNS = (
+    "mode", "clients", "cohort", "uploads", "s (min to max)", "times sync's",
+    "CPU seconds, times sync's",
+)  # fmt: skip
 WORKLOAD = Workload(
     model="mlp:hidden=(32,)",
     shape=(64,),
@@ -42,13 +45,14 @@ WORKLOAD = Workload(
     epochs=2,
     batch_size=10,
     learning_rate=0.1,
-    rounds=10,
+    rounds=30,
     pool=10_000,
 )
 NOTE = (
     "Each mode takes as many uploads, of as many local steps, as synchronous FedAvg "
-    "beside it, in turn; ratios are of pairs. All on one device: synchronous rounds "
-    "may share several."
+    "beside it, in turn; ratios are of pairs. CPU seconds are those of the process, "
+    "which other processes do not lengthen. All on one device: synchronous rounds may "
+    "share several."
 )
 
 Result = dict[str, Any]
@@ -76,7 +80,7 @@ def run(
 
     Args:
       names: "asynchronous" alone.
-      rounds: synchronous ones of a timed call; None: ten.
+      rounds: synchronous ones of a timed call; None: thirty.
       repeats: timed calls of each mode, each followed by a synchronous one.
       methods: one at most, in the place of FedAvg.
       peer: must be None.
@@ -108,6 +112,13 @@ def run(
     return markdown(results)
 
 
+class Seconds(NamedTuple):
+    """What a call took."""
+
+    wall: float
+    cpu: float  # of all threads of the process
+
+
 def compared(ready: Ready, mode: str, repeats: int) -> Result:
     """The figures of a mode, timed in turn with synchronous rounds."""
     workload = ready.workload
@@ -124,8 +135,9 @@ def compared(ready: Ready, mode: str, repeats: int) -> Result:
         "clients": workload.clients,
         "cohort": workload.cohort,
         "uploads": workload.cohort * workload.rounds,
-        "seconds": spread([ours for ours, _ in pairs]),
-        "ratio": spread([ours / theirs for ours, theirs in pairs]),
+        "seconds": spread([ours.wall for ours, _ in pairs]),
+        "ratio": spread([ours.wall / theirs.wall for ours, theirs in pairs]),
+        "cpu_ratio": spread([ours.cpu / theirs.cpu for ours, theirs in pairs]),
     }
 
 
@@ -180,12 +192,14 @@ def _timed(ready: Ready, text: str) -> Timed:
     return timed
 
 
-def _sample(timed: Timed, ready: Ready) -> tuple[Timed, float]:
+def _sample(timed: Timed, ready: Ready) -> tuple[Timed, Seconds]:
     """The mode after one more call, and its seconds."""
     start = time.perf_counter()
+    cpu = time.process_time()
     state, _ = timed.program(timed.state, ready.train, timed.rounds)
     jax.block_until_ready(state)
-    return timed._replace(state=state), time.perf_counter() - start
+    seconds = Seconds(time.perf_counter() - start, time.process_time() - cpu)
+    return timed._replace(state=state), seconds
 
 
 def markdown(results: list[Result]) -> str:
@@ -201,6 +215,7 @@ def _cells(result: Result) -> tuple[str, ...]:
         *(f"{result[name]:,}" for name in ("clients", "cohort", "uploads")),
         _span(result["seconds"]),
         _span(result["ratio"]),
+        _span(result["cpu_ratio"]),
     )
 
 

@@ -96,6 +96,8 @@ class AsyncRounds:
             if self.newest[0].taken <= done:
                 return self.newest[0]
         mode, clock = _parts(self.setting)
+        # The state's own is donated to the first call; cohorts are drawn later, too.
+        key = jax.random.wrap_key_data(seed, impl=jax.random.key_impl(key))
         versions = events.versions(
             clock,
             self._cohorts(key, size),

@@ -144,8 +144,10 @@ def test_alpha_of_one_and_a_cohort_of_one_replaces_the_model():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", ["fedbuff:buffer=2", "fedasync"])
-def test_rounds_cut_into_calls_are_the_same_bit_for_bit(mode):
+def test_rounds_cut_into_calls_are_the_same_bit_for_bit(mode, monkeypatch):
     """Also where another program goes on, as after a kill."""
+    # Cohorts are drawn after the first state was donated as well.
+    monkeypatch.setattr(asynchronous, "BLOCK", 2)
     setting = setting_of(mode, method=ditto)
     whole, expected = played(setting)
     run = program(setting)
