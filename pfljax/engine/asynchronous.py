@@ -92,12 +92,13 @@ class AsyncRounds:
         """The events of this run, at `done` versions or before them."""
         seed = np.asarray(jax.random.key_data(key))
         owner = seed.tobytes() + size.tobytes()
-        if self.newest and self.newest[0].owner == owner:
-            if self.newest[0].taken <= done:
-                return self.newest[0]
+        for schedule in self.newest:
+            if schedule.owner == owner and schedule.taken <= done:
+                return schedule
         mode, clock = _parts(self.setting)
         # The state's own is donated to the first call; cohorts are drawn later, too.
-        key = jax.random.wrap_key_data(seed, impl=jax.random.key_impl(key))
+        bits = jnp.asarray(seed)
+        key = jax.random.wrap_key_data(bits, impl=jax.random.key_impl(key))
         versions = events.versions(
             clock,
             self._cohorts(key, size),

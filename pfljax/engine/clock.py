@@ -56,9 +56,7 @@ def available(clock: Clock, key: Key, ids: Array) -> Array:
 def seconds_of(clock: Clock, key: Key, ids: Array, steps: Array) -> Array:
     """Seconds of these clients in the round of `key`, f32[M]."""
     profile = jax.tree.map(lambda values: _of(values, ids), clock.profile)
-    seconds = expected_seconds(
-        profile, steps, _of(clock.down, ids), _of(clock.up, ids)
-    )
+    seconds = expected_seconds(profile, steps, _of(clock.down, ids), _of(clock.up, ids))
     if not np.any(clock.profile.jitter):
         return seconds
     noise = _by_client(jax.random.normal, derive(key, "jitter"), ids)

@@ -103,7 +103,9 @@ def versions(
     while True:
         started += starts(number, time)
         if not queue.in_flight:
-            raise ValueError("the selection draws no client that is free; choose another")
+            raise ValueError(
+                "the selection draws no client that is free; choose another"
+            )
         time = queue.in_flight[0][0]
         while queue.in_flight and queue.in_flight[0][0] == time:
             _, _, job = heapq.heappop(queue.in_flight)

@@ -24,9 +24,16 @@ import jax.numpy as jnp
 
 from pfljax.core import tree
 from pfljax.core.types import Algorithm, Array, Cohort
-from pfljax.registry import AtLeastOne, Choice, NotNegative, Positive, Share, checked
+from pfljax.registry import (
+    AtLeastOne,
+    Choice,
+    NotNegative,
+    Positive,
+    Share,
+    checked,
+    find,
+)
 from pfljax.registry import check as check_choice
-from pfljax.registry import find
 
 Staleness = Literal["constant", "polynomial", "hinge"]
 BUFFER = 10  # the paper's, of cohorts that are as large

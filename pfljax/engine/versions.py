@@ -152,48 +152,55 @@ def _trained(
     public: ClientData | None,
 ) -> Pending:
     """What a chunk of clients makes of the server as it is, stacked."""
-    mode = _mode(setting)
-    shared = Shared(
-        server=state.server,
-        channel=state.channel,
-        round=state.round,
-        key=state.key,
-        turns=(),  # type: ignore[arg-type] -- nothing travels
-        offset=train.offset,
-        public=public,
-    )
 
     def one(job: Jobs, offset: Array, size: Array, client: Any) -> Pending:
-        # By the cohort that it was drawn in: a client starts once in each.
-        key = client_key(round_key(state.key, job.draw), job.client)
+        rows = ClientData(train.examples, offset, size)
         turn = Turn(
-            key=key,
+            # By the cohort that it was drawn in: a client starts once in each.
+            key=client_key(round_key(state.key, job.draw), job.client),
             round=state.round,
             steps=job.steps,
             id=job.client,
             num_clients=train.size.shape[0],
             public=public_rows(train.examples, public),
         )
-        rows = ClientData(train.examples, offset, size)
-        new_client, upload, metrics = exchange(setting, shared, turn, client, rows)
-        message = setting.algorithm.message(turn, state.server, client)
-        origin = setting.algorithm.origin(message, client, upload)
-        return Pending(
-            client=new_client,
-            upload=upload,
-            origin=origin if mode.keeps_origin else (),
-            metrics=metrics,
-        )
+        return _made(setting, state, turn, client, rows)
 
-    offset, size, clients = tree.take(
-        (train.offset, train.size, state.clients), jobs.client
-    )
+    by_client = train.offset, train.size, state.clients
+    offset, size, clients = tree.take(by_client, jobs.client)
     stacked = jobs, offset, size, clients
     # A vmap over one would batch its products for nothing.
     if jobs.client.shape[0] > 1:
         return jax.vmap(one)(*stacked)
     made = one(*jax.tree.map(lambda leaf: leaf[0], stacked))
     return jax.tree.map(lambda leaf: leaf[None], made)
+
+
+def _made(
+    setting: Setting, state: RunState, turn: Turn, client: Any, rows: ClientData
+) -> Pending:
+    """What one client makes of the server as it is."""
+    algorithm = setting.algorithm
+    shared = Shared(
+        server=state.server,
+        channel=state.channel,
+        round=state.round,
+        key=state.key,
+        turns=(),  # type: ignore[arg-type] -- nothing travels
+        offset=rows.offset,
+        public=turn.public,
+    )
+    new_client, upload, metrics = exchange(setting, shared, turn, client, rows)
+    origin = ()
+    if _mode(setting).keeps_origin:
+        message = algorithm.message(turn, state.server, client)
+        origin = algorithm.origin(message, client, upload)
+    return Pending(
+        client=new_client,
+        upload=upload,
+        origin=origin,
+        metrics=metrics,
+    )
 
 
 def _cohort(

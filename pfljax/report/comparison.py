@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from pfljax.report.clients import judged_clients
 from pfljax.report import spent
+from pfljax.report.clients import judged_clients
 from pfljax.report.groups import Group, group_runs
 from pfljax.report.runs import Run, accuracy_curve, judged_records, number
 from pfljax.report.statistics import over_seeds, std_over_seeds

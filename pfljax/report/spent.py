@@ -1,4 +1,4 @@
-"""What a run had spent at a round: megabytes, or virtual seconds; and to an accuracy."""
+"""What a run had spent at a round, or at an accuracy: megabytes, virtual seconds."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple

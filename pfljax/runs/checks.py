@@ -262,7 +262,10 @@ def _odd_clock(experiment: Experiment) -> Iterator[str]:
     if participation.profile.name == "none":
         yield f"mode is {mode!r}, but no devices are given; {DEVICES}"
     if deadline is not None:
-        yield f"deadline is {deadline}, but mode {mode!r} has no rounds to end; leave it"
+        yield (
+            f"deadline is {deadline}, but mode {mode!r} has no rounds to end; leave "
+            "it out"
+        )
     if participation.drop_stragglers:
         yield f"drop_stragglers is set, but mode {mode!r} waits for nobody; leave it"
     if experiment.method.models:

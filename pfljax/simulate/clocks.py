@@ -4,6 +4,7 @@ import functools
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from pfljax import algorithms, registry, selection
@@ -59,7 +60,7 @@ def check_deadline(setting: Setting, sizes: Any) -> None:
     if timed is None or timed.deadline is None:
         return
     # Stragglers may do one step alone.
-    most = np.asarray(budget(setting.local, np.asarray(sizes)))
+    most = np.asarray(budget(setting.local, jnp.asarray(sizes)))
     least = np.minimum(most, 1)
     fastest = clock.fastest(timed, least)
     if fastest > timed.deadline:
@@ -100,8 +101,8 @@ def _check_mode(
     misfit = _misfit(setting.algorithm, task, input_shape)
     if misfit:
         raise ValueError(
-            f"mode {mode!r} merges uploads that are shaped as the server and averaged, but "
-            f"{experiment.method.algorithm} {misfit}; choose one of "
+            f"mode {mode!r} merges uploads that are shaped as the server and averaged, "
+            f"but {experiment.method.algorithm} {misfit}; choose one of "
             f"{', '.join(taking_modes())}"
         )
 

@@ -186,8 +186,8 @@ def _check_judged(experiment: Experiment) -> None:
     mode = experiment.participation.mode
     if mode.name != "sync":
         raise ValueError(
-            f"mode is {str(mode)!r}: a sweep has synchronous rounds alone; use run with "
-            "several seeds, or leave mode out"
+            f"mode is {str(mode)!r}: a sweep has synchronous rounds alone; use run "
+            "with several seeds, or leave mode out"
         )
     machine = experiment.machine
     if machine.homes or machine.store != "device":

@@ -106,10 +106,11 @@ def test_fedbuff_is_the_papers_update():
     for version in versions_of(setting, 6):
         read |= {job.number: w for job in version.started}
         rows = np.array([toy.COUNTS[job.client] for job in version.flushed])
-        changes = [
-            (1 + tau) ** -1.5 * (descended(job.client, read[job.number]) - read[job.number])
-            for job, tau in zip(version.flushed, version.staleness, strict=True)
-        ]  # fmt: skip
+        changes = []
+        for job, tau in zip(version.flushed, version.staleness, strict=True):
+            start = read[job.number]
+            change = descended(job.client, start) - start
+            changes.append((1 + tau) ** -1.5 * change)
         w = w + 0.7 * np.average(changes, axis=0, weights=rows)
     np.testing.assert_allclose(toy.flat(state.server), w, rtol=1e-5, atol=1e-6)
     assert metrics["staleness"].max() > 0

@@ -48,7 +48,9 @@ def after(timed, rounds=1, select=None):
 def test_a_round_takes_as_long_as_its_slowest_client():
     _, _, metrics = after(clock_of())
     np.testing.assert_allclose(metrics["seconds"], [EXPECTED.max()])
-    found = dict(zip(metrics["turn_client"][0].tolist(), metrics["turn_seconds"][0]))
+    found = dict(
+        zip(metrics["turn_client"][0].tolist(), metrics["turn_seconds"][0], strict=True)
+    )
     np.testing.assert_allclose([found[k] for k in range(4)], EXPECTED)
 
 

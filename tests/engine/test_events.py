@@ -48,7 +48,10 @@ def replayed(step, cohort, buffer, count, seed=0):
     buffered, versions = [], []
     now, version, starts = 0.0, 0, 0
     while True:
-        while np.isfinite(end).sum() < cohort and (waits | np.isfinite(end)).sum() < clients:
+        while (
+            np.isfinite(end).sum() < cohort
+            and (waits | np.isfinite(end)).sum() < clients
+        ):
             k = next(drawn)
             if waits[k] or np.isfinite(end[k]):
                 continue

@@ -14,16 +14,28 @@ WRONG = {  # settings, and what the line has
     "unknown profile": ({"profile": "speed_group"}, "did you mean 'speed_groups'"),
     "unknown mode": ({"mode": "fedbuf", "profile": GROUPS}, "did you mean 'fedbuff'"),
     "option of a profile": (
-        {"profile": "lognormal:sigma=-1"}, "sigma is -1; expected a finite number >= 0",
+        {"profile": "lognormal:sigma=-1"},
+        "sigma is -1; expected a finite number >= 0",
     ),
-    "step of zero": ({"profile": "equal:step=0"}, "step is 0; expected a finite number > 0"),
-    "no profile, deadline": ({"deadline": 2.0}, "deadline is 2.0, but no devices are given"),
-    "no profile, mode": ({"mode": BUFFER}, "'fedbuff:buffer=3', but no devices are given"),
+    "step of zero": (
+        {"profile": "equal:step=0"},
+        "step is 0; expected a finite number > 0",
+    ),
+    "no profile, deadline": (
+        {"deadline": 2.0},
+        "deadline is 2.0, but no devices are given",
+    ),
+    "no profile, mode": (
+        {"mode": BUFFER},
+        "'fedbuff:buffer=3', but no devices are given",
+    ),
     "deadline below zero": (
-        {"deadline": -1.0, "profile": GROUPS}, "deadline is -1.0; expected a finite number",
+        {"deadline": -1.0, "profile": GROUPS},
+        "deadline is -1.0; expected a finite number",
     ),
     "deadline that is no number": (
-        {"deadline": "soon", "profile": GROUPS}, "deadline is 'soon'; expected float | None",
+        {"deadline": "soon", "profile": GROUPS},
+        "deadline is 'soon'; expected float | None",
     ),
     "deadline that nobody meets": (
         {"deadline": 1e-4, "profile": GROUPS},
@@ -38,7 +50,8 @@ WRONG = {  # settings, and what the line has
         "buffer is 6, but 5 clients train at a time; choose buffer <= 5",
     ),
     "buffer of nobody": (
-        {"profile": GROUPS, "mode": "fedbuff:buffer=0"}, "buffer is 0; expected at least 1",
+        {"profile": GROUPS, "mode": "fedbuff:buffer=0"},
+        "buffer is 0; expected at least 1",
     ),
     "alpha": (
         {"profile": GROUPS, "mode": "fedasync:alpha=1.5"},
@@ -57,24 +70,30 @@ WRONG = {  # settings, and what the line has
         "scaffold makes more of uploads than their mean; choose one of .*fedavg",
     ),
     "a method without uploads": (
-        {"algorithm": "local", "profile": GROUPS, "mode": BUFFER}, "choose one of .*ditto",
+        {"algorithm": "local", "profile": GROUPS, "mode": BUFFER},
+        "choose one of .*ditto",
     ),
     "a selection with replacement": (
         {"selection": "by_size", "profile": GROUPS, "mode": BUFFER},
         "selection 'by_size' draws with replacement or learns",
     ),
     "several devices": (
-        {"profile": GROUPS, "mode": BUFFER, "devices": 2}, "runs on one device",
+        {"profile": GROUPS, "mode": BUFFER, "devices": 2},
+        "runs on one device",
     ),
     "a store": (
         {"profile": GROUPS, "mode": BUFFER, "store": "host"},
         "store is 'host', but mode 'fedbuff:buffer=3' takes 'device' alone",
     ),
     "several models": (
-        {"profile": GROUPS, "mode": BUFFER, "models": "mlp:hidden=(8,),mlp:hidden=(4,)"},
+        {
+            "profile": GROUPS,
+            "mode": BUFFER,
+            "models": "mlp:hidden=(8,),mlp:hidden=(4,)",
+        },
         "models are given, but mode 'fedbuff:buffer=3' takes one for all clients",
     ),
-}  # fmt: skip
+}
 
 
 @pytest.fixture
@@ -88,7 +107,7 @@ def idle(monkeypatch):
     monkeypatch.setattr(width, "bytes_needed", reached)
 
 
-def refused(tmp_path, settings, message):
+def check_refused(tmp_path, settings, message):
     out = tmp_path / "run"
     job = {"algorithm": "fedavg", "model": "logistic", "out": str(out)} | settings
     with pytest.raises(ValueError, match=message) as error:
@@ -101,7 +120,7 @@ def refused(tmp_path, settings, message):
 @pytest.mark.usefixtures("idle")
 @pytest.mark.parametrize("name", WRONG)
 def test_what_is_wrong_is_told_in_one_line(tmp_path, name):
-    refused(tmp_path, *WRONG[name])
+    check_refused(tmp_path, *WRONG[name])
 
 
 @pytest.mark.usefixtures("idle")
@@ -109,7 +128,7 @@ def test_a_file_of_devices_for_other_clients(tmp_path):
     path = tmp_path / "devices.npz"
     np.savez(path, step=np.ones(7), down=1.0, up=1.0)
     message = r"step has shape \[7\], but 20 clients train; give a number a client"
-    refused(tmp_path, {"profile": f"file:path={path}"}, message)
+    check_refused(tmp_path, {"profile": f"file:path={path}"}, message)
 
 
 def test_a_sweep_has_synchronous_rounds_alone():
@@ -122,5 +141,3 @@ def test_a_sweep_tells_of_a_deadline_that_nobody_meets():
     job = Experiment("fedavg", model="logistic", profile=GROUPS, deadline=1e-4)
     with pytest.raises(ValueError, match="nobody would ever report"):
         sweep(job, {"lr": [0.1, 0.2]})
-
-

@@ -38,7 +38,7 @@ def test_old_settings_have_their_digest():
 
 
 def test_the_log_tells_the_seconds_of_each_round(tmp_path):
-    lines, summary = finished(JOB, tmp_path / "timed")
+    lines, _ = finished(JOB, tmp_path / "timed")
     clock = np.array([line["clock"] for line in lines])
     seconds = np.array([line["seconds"] for line in lines])
     np.testing.assert_allclose(clock, np.cumsum(seconds))
