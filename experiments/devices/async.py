@@ -45,7 +45,7 @@ SMALL = Experiment(
     partition="shards:per_client=4",
     clients=50,
     cohort=COHORT,
-    rounds=120,
+    rounds=80,
     epochs=2,
     batch_size=10,
     lr=0.05,
