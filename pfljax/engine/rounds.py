@@ -171,6 +171,11 @@ def rounds(
     `count` is traced: one program runs any number of rounds. `resident` and `public`
     are those of `one_round`; `resident` must hold every client drawn in these rounds.
     """
+    if setting.mode is not None:
+        raise ValueError(
+            "the setting has an asynchronous mode, which these rounds would leave out; "
+            "compile it by pfljax.engine.asynchronous"
+        )
     # Jitted, so that its two uses are traced once.
     step = jax.jit(functools.partial(one_round, setting), inline=True)
 

@@ -98,6 +98,9 @@ def prepare(runs: Mapping[int, Run], places: int) -> Several | None:
     """
     first, *others = runs.values()
     sim = first.sim
+    # Asynchronous events differ by seed: their rounds are no one program's.
+    if sim.setting.mode is not None:
+        return None
     rows = {place: _rows(run) for place, run in runs.items()}
     kinds = {_shapes(of_run) for of_run in rows.values()}
     if len(kinds) > 1 or any(run.sim is not sim for run in others):

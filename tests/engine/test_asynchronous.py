@@ -187,6 +187,12 @@ def test_a_client_in_flight_keeps_its_state_until_its_upload_is_used():
     assert len(version.started) > len(used)
 
 
+def test_synchronous_rounds_refuse_a_mode():
+    setting = setting_of("fedasync")
+    with pytest.raises(ValueError, match="has an asynchronous mode"):
+        engine.compile_rounds(setting, 2)(first(setting), TRAIN, 2)
+
+
 def test_methods_whose_uploads_are_models_take_part_and_others_do_not():
     taking = set(clocks.taking_modes())
     assert {"fedavg", "fedprox", "ditto", "superfed", "fedper"} <= taking

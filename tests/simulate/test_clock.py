@@ -107,6 +107,18 @@ def test_a_clock_in_stores_and_of_several_models(tmp_path, change):
 
 
 @pytest.mark.slow
+def test_seeds_that_are_run_at_once_are_asynchronous_all_the_same(tmp_path):
+    jobs = [
+        BUFFERED.replace(seed=seed, out=str(tmp_path / str(seed))) for seed in (0, 1)
+    ]
+    experiment.run_at_once(jobs, [None, None], quiet=True, report=False)
+    finished(BUFFERED.replace(seed=1), tmp_path / "alone")
+    lines = (tmp_path / "1/metrics.jsonl").read_text()
+    assert lines == (tmp_path / "alone/metrics.jsonl").read_text()
+    assert "train_staleness" in lines
+
+
+@pytest.mark.slow
 def test_bytes_take_their_time(tmp_path):
     """Of one step and no computing, seconds are those of what is sent."""
     devices = "equal:step=1e-9,down=1000,up=500"
