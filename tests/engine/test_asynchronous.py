@@ -9,6 +9,7 @@ from pfljax import engine, selection
 from pfljax.algorithms.fedavg import fedavg
 from pfljax.algorithms.multi_task.ditto import ditto
 from pfljax.conformance import toy
+from pfljax.core.types import Local
 from pfljax.data.profiles import Profile
 from pfljax.engine import asynchronous, modes
 from pfljax.engine.clock import Clock
@@ -19,30 +20,31 @@ TASK = toy.quadratic()
 LOCAL = toy.full_batch(epochs=2)
 TRAIN = toy.quadratic_clients()
 DIFFERENT = (1.0, 2.5, 4.0, 0.7)
-EQUAL = (1.0,) * 4
 SHAPE = TRAIN.examples.x.shape[1:]
 
 
-def setting_of(mode, step=DIFFERENT, cohort=3, method=None, width=None):
+def setting_of(mode, step=DIFFERENT, cohort=3, method=None, width=None, local=LOCAL):
     """A setting in which only local steps take time."""
-    ones = np.ones(4)
+    clients = len(step)
+    ones = np.ones(clients)
     profile = Profile(np.asarray(step), ones, ones, 0 * ones, ones)
     setting = engine.Setting(
-        algorithm=(method or fedavg)(TASK, LOCAL),
-        local=LOCAL,
-        selection=selection.uniform(cohort, 4),
+        algorithm=(method or fedavg)(TASK, local),
+        local=local,
+        selection=selection.uniform(cohort, clients),
         width=width,
         clock=Clock(profile, down=0 * ones, up=0 * ones),
     )
     mode = modes.make(parse(mode), cohort)
     if mode is None:
         return setting
-    like = clocks.pending_of(setting, mode, TASK, 4, SHAPE)
+    like = clocks.pending_of(setting, mode, TASK, clients, SHAPE)
     return setting._replace(mode=mode._replace(like=like))
 
 
 def first(setting):
-    return engine.init(setting, TASK, 4, jax.random.key(5))
+    clients = len(setting.clock.down)
+    return engine.init(setting, TASK, clients, jax.random.key(5))
 
 
 def program(setting, at_most=6):
@@ -50,8 +52,8 @@ def program(setting, at_most=6):
     return build.compile_rounds(setting, at_most)
 
 
-def played(setting, rounds=6):
-    state, metrics = program(setting)(first(setting), TRAIN, rounds)
+def played(setting, rounds=6, train=TRAIN):
+    state, metrics = program(setting)(first(setting), train, rounds)
     return state, metrics
 
 
@@ -89,9 +91,11 @@ def test_staleness_functions(text, s):
 @pytest.mark.parametrize("width", [1, pytest.param(None, marks=pytest.mark.slow)])
 def test_a_buffer_of_the_cohort_on_equal_devices_is_fedavg_bit_for_bit(width):
     """Of Ditto, whose clients keep a model: its states are compared as well."""
-    mode = "fedbuff:buffer=3"
-    synchronous, expected = played(setting_of("sync", EQUAL, 3, ditto, width))
-    state, metrics = played(setting_of(mode, EQUAL, 3, ditto, width))
+    # Rows of a client differ, so that minibatches matter: keys are those of FedAvg.
+    train = toy.noisy_clients()._replace(size=jnp.full(8, 3))
+    same = (1.0,) * 8, 5, ditto, width, Local(0.1, batch_size=2, epochs=2)
+    synchronous, expected = played(setting_of("sync", *same), 6, train)
+    state, metrics = played(setting_of("fedbuff:buffer=5", *same), 6, train)
     toy.assert_same(state._replace(pending=()), synchronous)
     for name in ("loss", "seconds", "asked", "reported"):
         np.testing.assert_array_equal(metrics[name], expected[name], err_msg=name)
@@ -99,7 +103,7 @@ def test_a_buffer_of_the_cohort_on_equal_devices_is_fedavg_bit_for_bit(width):
 
 
 def test_fedbuff_is_the_papers_update():
-    setting = setting_of("fedbuff:buffer=2,server_lr=0.7,a=1.5")
+    setting = setting_of("fedbuff:buffer=2,server_lr=0.7,a=1.5", width=3)
     state, metrics = played(setting)
     w = toy.flat(first(setting).server)
     read = {}

@@ -22,7 +22,10 @@ def timed(folder):
         start = SECONDS * (line["round"] - 1)
         line |= {"seconds": SECONDS, "clock": start + SECONDS}
         if line["round"] <= 3:
-            line["turns"] = [[4, start, start + 0.2, True], [7, start, start + 0.5, False]]
+            line["turns"] = [
+                [4, start, start + 0.2, True],
+                [7, start, start + 0.5, False],
+            ]
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     return read_run(folder)
 
