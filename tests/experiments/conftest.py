@@ -12,7 +12,7 @@ from pfljax import algorithms
 @pytest.fixture
 def study(monkeypatch):
     """A function that imports a module of these studies."""
-    names = ("relations", "heterogeneous", "fedakt", "pfedvem_cvpr23")
+    names = ("relations", "heterogeneous", "fedakt", "pfedvem_cvpr23", "devices")
     folders = [EXPERIMENTS / name for name in names]
     # Put back: a study may name methods of its own, which no other test is to know.
     monkeypatch.setenv("PFLJAX_METHODS", "")
