@@ -1,6 +1,8 @@
 """Virtual time of a run, from its settings: devices, bytes, deadline and mode."""
 
 import functools
+import zlib
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -52,6 +54,18 @@ def with_clock(
         like = pending_of(setting, mode, task, num_clients, input_shape)
         mode = mode._replace(like=like)
     return setting._replace(clock=timed, mode=mode)
+
+
+def devices_crc(experiment: Experiment) -> int | None:
+    """The checksum of the file that the profile is read of; None for other profiles.
+
+    Settings know the file by its name alone.
+    """
+    profile = experiment.participation.profile
+    path = Path(str(profile.kwargs.get("path", "")))
+    if profile.name != "file" or not path.is_file():
+        return None
+    return zlib.crc32(path.read_bytes())
 
 
 def check_deadline(setting: Setting, sizes: Any) -> None:

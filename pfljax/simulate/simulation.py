@@ -102,14 +102,19 @@ def simulation(
         key = key.replace(store="host")
     # As well: a file that is loaded again has another function of the same name.
     method = algorithms.method(key.method.algorithm)
-    sim = _simulation(key, method, shape, task and Same(task))
+    devices_read = clocks.devices_crc(experiment)
+    sim = _simulation(key, method, shape, task and Same(task), devices_read)
     clocks.check_deadline(sim.setting, federation.train.size)
     return sim
 
 
 @kept
 def _simulation(
-    experiment: Experiment, _: Callable, shape: Shape, own: Same | None
+    experiment: Experiment,
+    _method: Callable,
+    shape: Shape,
+    own: Same | None,
+    _devices: int | None,
 ) -> Simulation:
     task = own.value if own else make_task(experiment, shape)
     setting = make_setting(experiment, task, shape)

@@ -9,6 +9,7 @@ import pytest
 import tiny
 from pfljax import Experiment
 from pfljax.runs import config
+from pfljax.runs.folder import FolderError
 from pfljax.simulate import run as experiment
 
 JOB = tiny.TINY.replace(
@@ -116,6 +117,19 @@ def test_seeds_that_are_run_at_once_are_asynchronous_all_the_same(tmp_path):
     lines = (tmp_path / "1/metrics.jsonl").read_text()
     assert lines == (tmp_path / "alone/metrics.jsonl").read_text()
     assert "train_staleness" in lines
+
+
+@pytest.mark.slow
+def test_a_file_of_devices_may_not_change_while_a_run_goes_on(tmp_path):
+    path = tmp_path / "devices.npz"
+    np.savez(path, step=0.1, down=1e6, up=1e6)
+    job = JOB.replace(profile=f"file:path={path}", rounds=2)
+    lines, _ = finished(job, tmp_path / "run")
+    np.savez(path, step=0.3, down=1e6, up=1e6)
+    with pytest.raises(FolderError, match="begun with other devices"):
+        finished(job.replace(rounds=4), tmp_path / "run")
+    slower, _ = finished(job, tmp_path / "slower")
+    assert slower[0]["seconds"] > 2 * lines[0]["seconds"]
 
 
 @pytest.mark.slow
