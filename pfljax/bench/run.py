@@ -9,6 +9,7 @@ import jax
 
 from pfljax.bench import (
     against,
+    asynchronous,
     channels,
     compiling,
     cost,
@@ -38,6 +39,7 @@ OTHERS: dict[str, Callable[..., str]] = {
     lowered.NAME: lowered.run,
     posterior.NAME: posterior.run,
     channels.NAME: channels.run,
+    asynchronous.NAME: asynchronous.run,
 }
 
 
@@ -58,7 +60,8 @@ def run(
         "startup", what a run costs before and after its rounds, "memory", what a
         round holds, "compile", what its programs cost, "lowered", what a step is on
         GPUs and TPUs, "posterior", what distributions cost beside FedAvg, or
-        "channels", what each of them adds to a round.
+        "channels", what each of them adds to a round, or "asynchronous", what FedAsync
+        and FedBuff do.
       rounds: of one timed call; None: the workload's own number. Of a landscape, points
         along an axis.
       repeats: timed calls of each workload, each followed by one of the peer.

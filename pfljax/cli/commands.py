@@ -97,7 +97,7 @@ def report(
 ) -> None:
     """Compares finished runs, seeds put together, or tells of one sweep.
 
-    Such as: pfljax report RUN RUN --out FOLDER
+    Such as: pfljax report RUN RUN --out FOLDER --target 0.8
     """
     from pfljax.report import write_comparison, write_sweep_report
 
@@ -179,7 +179,14 @@ def landscape(
 def list_(
     kind: Positional[
         Literal[
-            "algorithms", "models", "datasets", "partitions", "selections", "channels"
+            "algorithms",
+            "models",
+            "datasets",
+            "partitions",
+            "selections",
+            "channels",
+            "profiles",
+            "modes",
         ]
     ],
     markdown: Annotated[bool, arg(help="The table of methods.")] = False,
@@ -229,8 +236,7 @@ def bench(
     out: Out = Path("runs/bench"),
     public: Annotated[bool, arg(help="W1 by `pfljax run` beside the engine.")] = False,
 ) -> None:
-    """Times W1 to W11, plane, lines; startup, memory, compile, lowered, posterior,
-    channels.
+    """Times W1 to W11, plane, lines; startup, memory, compile, lowered, posterior, ...
 
     Such as: pfljax bench W1 W3
     """

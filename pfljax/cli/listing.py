@@ -16,6 +16,8 @@ KINDS = (
     "partitions",
     "selections",
     "channels",
+    "profiles",
+    "modes",
 )
 EXAMPLE = "twonn on 28 x 28 images, 199,210 parameters"  # whose bytes the table gives
 
@@ -38,6 +40,14 @@ def known(kind: str) -> Mapping[str, Callable]:
         from pfljax.core.channel import CHANNELS
 
         return CHANNELS
+    if kind == "profiles":
+        from pfljax.data.profiles import PROFILES
+
+        return PROFILES
+    if kind == "modes":
+        from pfljax.engine.modes import MODES
+
+        return MODES
     from pfljax import data
 
     return data.DATASETS if kind == "datasets" else data.PARTITIONS

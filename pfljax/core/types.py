@@ -207,3 +207,5 @@ class RunState(NamedTuple):
     cohort: Array  # i32[M], who was asked in the last round; C for nobody
     selection: Any  # what the selection learned (pfljax.selection)
     channel: Any  # what the channel remembers (pfljax.core.channel)
+    # Uploads under way, of asynchronous rounds (pfljax.engine.modes); () of others.
+    pending: Any = ()

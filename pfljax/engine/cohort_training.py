@@ -134,7 +134,7 @@ def _take_turns(
             public=public_rows(data.examples, shared.public),
         )
         rows = ClientData(data.examples, offset, size)
-        return _exchange(setting, shared, turn, client, rows)
+        return exchange(setting, shared, turn, client, rows)
 
     width = clients_at_once(setting, turns.ids.shape[0])
     used = None
@@ -156,7 +156,7 @@ def _take_turns(
     return new_states, jax.tree.map(lambda leaf: leaf[None], total), metrics
 
 
-def _exchange(
+def exchange(
     setting: Setting,
     shared: Shared,
     turn: Turn,

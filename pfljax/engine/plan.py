@@ -23,7 +23,7 @@ from pfljax.core import tree
 from pfljax.core.keys import derive
 from pfljax.core.training import budget
 from pfljax.core.types import Array, ClientData, Cohort, Examples, Key, RunState
-from pfljax.engine import mesh
+from pfljax.engine import clock, mesh
 from pfljax.engine.dealing import deal
 from pfljax.engine.setting import Setting
 
@@ -41,6 +41,7 @@ class Turns(NamedTuple):
     mask: Array  # f32, 1 for who reports
     draws: Array  # f32, how often the client was drawn; 0 in its second place
     place: Array  # i32, in the cohort; FAR for nobody
+    waited: Array  # f32, virtual seconds that the server waits; 0 without a clock
     drawn: Array  # i32[M], ids by place, whoever trains them
 
 
@@ -80,14 +81,20 @@ def plan(
     selection = setting.selection
     num_clients = train.size.shape[0]
     ids = draw(setting, state.selection, state.key, state.round)
+    key = round_key(state.key, state.round)
+    if setting.clock is not None:
+        ids = clock.available(setting.clock, key, ids)
     size = tree.take(train.size, ids)
-    work_key = derive(round_key(state.key, state.round), "work")
     full = budget(setting.local, size)
+    work_key = derive(key, "work")
     steps, mask = selection.work(state.selection, work_key, ids, full)
     # An empty place has the id C: nobody works there, whatever `work` says.
     draws = (ids < num_clients).astype(jnp.float32)
     steps = jnp.where(draws > 0, steps, 0)
     mask = mask * draws
+    waited = jnp.zeros(ids.shape, jnp.float32)
+    if setting.clock is not None:
+        mask, waited = clock.on_time(setting.clock, key, ids, steps, mask)
     turns = Turns(
         ids=ids,
         rows=_rows_of(setting, ids, resident),
@@ -97,6 +104,7 @@ def plan(
         mask=mask,
         draws=draws,
         place=jnp.arange(len(ids), dtype=jnp.int32),
+        waited=waited,
         drawn=ids,
     )
     if selection.replacement:
@@ -122,7 +130,8 @@ def _rows_of(setting: Setting, ids: Array, resident: Any) -> Array:
 
 def counted_once(turns: Turns) -> Turns:
     """The turns, where a client drawn several times counts in its first place alone."""
-    draws = count_draws(turns.ids)
+    # Empty places are no client, however many there are.
+    draws = count_draws(turns.ids) * (turns.draws > 0)
     return turns._replace(
         # Rows have made their clients likelier already: they do not weigh as well.
         weight=draws,
@@ -174,6 +183,7 @@ def nobody(num_clients: int) -> Turns:
         mask=zero,
         draws=zero,
         place=jnp.int32(FAR),
+        waited=zero,
         drawn=zero,
     )
 

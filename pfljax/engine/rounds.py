@@ -77,7 +77,10 @@ def one_round(
         cohort=turns.drawn,
         selection=mesh.whole(setting.mesh, learned),
     )
-    return after, _means(turns, metrics)
+    means = _means(turns, metrics)
+    if setting.clock is not None:
+        means |= _timed(turns)
+    return after, means
 
 
 def _observed(
@@ -112,7 +115,7 @@ def _exchange(
         setting, state, train, turns, public, weight
     )
     if weight is None:
-        uploads, cohort, channel_state = _receive(setting, state, uploads, cohort)
+        uploads, cohort, channel_state = receive(setting, state, uploads, cohort)
         server = setting.algorithm.aggregate(state.server, uploads, cohort)
     else:
         server = summing.mean_of(uploads, weight)
@@ -135,7 +138,7 @@ def _not_lost(setting: Setting, cohort: Cohort) -> Cohort:
     return setting.channel.lose(derive(cohort.key, "lost"), cohort)
 
 
-def _receive(
+def receive(
     setting: Setting,
     state: RunState,
     sent: Any,
@@ -183,6 +186,16 @@ def _means(turns: Turns, metrics: Metrics) -> Metrics:
     return means
 
 
+def _timed(turns: Turns) -> Metrics:
+    """Virtual seconds of the round, and of each client that the server waited for."""
+    return {
+        "seconds": turns.waited.max(),
+        "turn_client": turns.ids,
+        "turn_seconds": turns.waited,
+        "turn_reported": turns.mask,
+    }
+
+
 def rounds(
     setting: Setting,
     state: RunState,
@@ -197,6 +210,11 @@ def rounds(
     `count` is traced: one program runs any number of rounds. `resident` and `public`
     are those of `one_round`; `resident` must hold every client drawn in these rounds.
     """
+    if setting.mode is not None:
+        raise ValueError(
+            "the setting has an asynchronous mode, which these rounds would leave out; "
+            "compile it by pfljax.engine.asynchronous"
+        )
     # Jitted, so that its two uses are traced once.
     step = jax.jit(functools.partial(one_round, setting), inline=True)
 

@@ -9,7 +9,9 @@ import numpy as np
 from pfljax.core import channel
 from pfljax.core.channel import Channel
 from pfljax.core.types import Algorithm, Local, Task
+from pfljax.engine.clock import Clock
 from pfljax.engine.mesh import Grid
+from pfljax.engine.modes import Mode
 from pfljax.selection import Selection
 
 
@@ -57,6 +59,8 @@ class Setting(NamedTuple):
     mesh: Grid | None = None  # several devices (pfljax.engine.mesh); None for one
     channel: Channel | None = None  # what happens to uploads on their way
     groups: Groups | None = None  # of architectures; None for one that all have
+    clock: Clock | None = None  # of virtual seconds; None for none
+    mode: Mode | None = None  # of asynchronous rounds; None for synchronous ones
 
 
 def exchanges(setting: Setting) -> list[Setting]:

@@ -11,6 +11,7 @@ from pfljax.core.keys import derive
 from pfljax.core.types import Algorithm, Array, Key, RunState, Task
 from pfljax.engine import mesh
 from pfljax.engine.mesh import Grid
+from pfljax.engine.modes import nothing_pending
 from pfljax.engine.setting import Setting
 
 INIT_BLOCK = 1024  # clients whose first states are made at once
@@ -97,6 +98,7 @@ def first_server(
         cohort=nobody,
         selection=setting.selection.init(),
         channel=_first_channel(setting, num_clients, key),
+        pending=nothing_pending(setting.mode, setting.selection.cohort, num_clients),
     )
 
 

@@ -1,10 +1,11 @@
-"""Figures of several runs: curves by rounds or bytes, and bars of the final numbers."""
+"""Figures of several runs: curves by what was spent, and bars of the final numbers."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from pfljax.report import spent
 from pfljax.report.clients import judged_clients
 from pfljax.report.groups import Group, group_runs
 from pfljax.report.runs import Run, accuracy_curve, judged_records, number
@@ -29,6 +30,8 @@ CAPTIONS = {
     "standard deviation over seeds. A dotted line leads a shorter run to its name.",
     "curves_by_bytes": "The same curves over the bytes sent up and down by all clients "
     "(MB = 1e6 bytes). A method that sends nothing is a level line at its last value.",
+    "curves_by_seconds": "The same curves over virtual seconds: of downloads, local "
+    "steps and uploads by the devices of the clients, which nothing was measured of.",
     "accuracy_over_clients": "Test accuracy at the last round of the clients of "
     "each method, sorted from the best to the worst off; each place is a mean over "
     "seeds.",
@@ -41,15 +44,15 @@ CAPTIONS = {
 def comparison_curves(
     runs: Sequence[Run], by: str = "round", log: bool = False
 ) -> "Figure":
-    """Mean accuracy over rounds or bytes sent, mean and ± std over seeds.
+    """Mean accuracy over rounds, bytes or seconds, mean and ± std over seeds.
 
     Args:
         runs: seeds of a method are found by `group_runs`.
-        by: "round" or "bytes".
-        log: a logarithmic axis of bytes.
+        by: "round", "bytes" or "seconds".
+        log: a logarithmic axis of bytes or seconds.
     """
-    if by not in ("round", "bytes"):
-        raise ValueError(f"by is {by!r}; expected 'round' or 'bytes'")
+    if by not in spent.AXES:
+        raise ValueError(f"by is {by!r}; expected 'round', 'bytes' or 'seconds'")
     groups = group_runs(runs)
     figure, (axes,) = new_figure(6.4, 3.8)
     styles = group_styles(groups)
@@ -162,7 +165,7 @@ def group_styles(groups: Sequence[Group]) -> list[dict[str, Any]]:
 def seed_curves(group: Group, by: str = "round") -> tuple[np.ndarray, np.ndarray]:
     """(x f[T], accuracy in percent f[n, T]) at the rounds that all n seeds evaluated.
 
-    x is the round, or the mean over seeds of the MB sent so far, up and down.
+    x is the round, or the mean over seeds of the MB sent or the seconds so far.
     """
     curves = [accuracy_curve(run) for run in group.runs]
     # A mean over fewer seeds at some rounds would jump there.
@@ -176,18 +179,8 @@ def seed_curves(group: Group, by: str = "round") -> tuple[np.ndarray, np.ndarray
     accuracy = np.stack(common)
     if by == "round":
         return rounds.astype(float), accuracy
-    sent = [_megabytes(run, rounds) for run in group.runs]
-    return np.mean(sent, axis=0), accuracy
-
-
-def _megabytes(run: Run, rounds: np.ndarray) -> list[float]:
-    """MB up and down of all clients up to each of these rounds."""
-    sent = {}
-    for line in run.rounds:
-        up = number(line.get("bytes_up"))
-        down = number(line.get("bytes_down"))
-        sent[line["round"]] = (up + down) / 1e6
-    return [sent.get(int(r), float("nan")) for r in rounds]
+    x = [spent.at(run, rounds, by) for run in group.runs]
+    return np.mean(x, axis=0), accuracy
 
 
 class _Final(NamedTuple):
@@ -282,9 +275,8 @@ def _finish_curves(axes: "Axes", by: str, log: bool, far: float) -> None:
 
     axes.set_ylabel("test accuracy (%), mean over clients")
     axes.grid(axis="y", **GRID)
-    sent = "sent up and down by all clients (MB)"
-    axes.set_xlabel(sent if by == "bytes" else "round")
-    if by == "bytes" and log and far > 0:
+    axes.set_xlabel(spent.AXES[by])
+    if by != "round" and log and far > 0:
         axes.set_xscale("log")
         axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         axes.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))

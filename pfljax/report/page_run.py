@@ -33,7 +33,7 @@ STATISTICS = {  # field of a statistic over clients -> heading
     "max": "Max (%)",
 }
 JUDGED = ["Model", "Clients", "When", "Split", "Count"]
-CURVES = ("learning_curves", "lambda_curve")
+CURVES = ("learning_curves", "accuracy_by_seconds", "timeline", "lambda_curve")
 CLIENTS = (
     "accuracy_histogram",
     "accuracy_by_client",

@@ -5,7 +5,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pfljax.evaluation.fairness import check_targets
-from pfljax.report import captions, comparison, figures, formats, quantities, sweeps
+from pfljax.report import (
+    captions,
+    comparison,
+    figures,
+    formats,
+    quantities,
+    spent,
+    sweeps,
+    timeline,
+)
 from pfljax.report.clients import CHOSEN, LAST, recorded_baselines
 from pfljax.report.columns import Table
 from pfljax.report.groups import Group, group_runs
@@ -32,6 +41,8 @@ DRAW: dict[str, "Callable[[Run], Figure | None]"] = {
     "label_distribution": figures.label_distribution,
     "lambda_curve": figures.lambda_curve,
     "quantities_by_size": quantities.quantities_by_size,
+    "accuracy_by_seconds": timeline.accuracy_by_seconds,
+    "timeline": timeline.timeline,
 }
 
 
@@ -191,6 +202,9 @@ def _comparison_pictures(runs: Sequence[Run], folder: Path) -> list[Picture]:
         "curves_by_bytes": comparison.comparison_curves(runs, "bytes", log=True),
         "accuracy_over_clients": comparison.comparison_clients(runs),
     }
+    # One without a clock has no place on the axis.
+    if all(spent.has_clock(run) for run in runs):
+        drawn["curves_by_seconds"] = comparison.comparison_curves(runs, "seconds")
     pictures = []
     for name, figure in drawn.items():
         caption = comparison.CAPTIONS[name]

@@ -14,6 +14,7 @@ SEVERAL = {  # settings of several choices, and an example
     "models": "mlp:hidden=(64,) mlp:hidden=(32,)",
 }
 STORES = ("device", "host", "disk")
+DEVICES = "choose a profile, such as --profile speed_groups"
 # Options of commands that are no settings.
 OF_COMMANDS = ("config", "over", "distributed", "coordinator", "processes", "process")
 
@@ -34,7 +35,7 @@ RANGES: tuple[tuple[str, Range], ...] = (
     ("foreign", registry.AT_LEAST_ZERO),
     (f"{COUNTS} foreign width", registry.INT32._replace(holds=_is_in_32_bits)),
     ("epochs", registry.INT32),
-    ("epochs lr lr_decay", registry.POSITIVE),
+    ("epochs lr lr_decay deadline", registry.POSITIVE),
     ("test validation unseen public", SHARE),
     ("stragglers", Range(lambda value: 0 <= value <= 1, "a share from 0 to 1")),
     ("momentum", registry.BELOW_ONE),
@@ -183,6 +184,7 @@ def _at_odds(experiment: Experiment) -> Iterator[str]:
     yield from _odd_cohort(experiment)
     yield from _odd_models(experiment)
     yield from _odd_dissimilarity(experiment)
+    yield from _odd_clock(experiment)
     machine = experiment.machine
     if machine.homes and machine.store != "device":
         yield (
@@ -261,3 +263,31 @@ def _odd_models(experiment: Experiment) -> Iterator[str]:
             f"models has {len(models)} names, but there are {clients} clients: some "
             "architecture would have no client; give fewer, or more clients"
         )
+
+
+def _odd_clock(experiment: Experiment) -> Iterator[str]:
+    """Virtual time without devices, and modes beside what they do not go with."""
+    participation = experiment.participation
+    is_sync = participation.mode.name == "sync"
+    deadline = participation.deadline
+    if participation.profile.name == "none" and deadline is not None:
+        yield f"deadline is {deadline}, but no devices are given; {DEVICES}"
+    if is_sync:
+        return
+    mode = str(participation.mode)
+    machine = experiment.machine
+    if participation.profile.name == "none":
+        yield f"mode is {mode!r}, but no devices are given; {DEVICES}"
+    if deadline is not None:
+        yield (
+            f"deadline is {deadline}, but mode {mode!r} has no rounds to end; leave "
+            "it out"
+        )
+    if participation.drop_stragglers:
+        yield f"drop_stragglers is set, but mode {mode!r} waits for nobody; leave it"
+    if experiment.method.models:
+        yield f"models are given, but mode {mode!r} takes one for all clients"
+    if machine.devices not in (None, 1) or machine.homes:
+        yield f"mode {mode!r} runs on one device; leave devices and homes out"
+    if machine.store != "device":
+        yield f"store is {machine.store!r}, but mode {mode!r} takes 'device' alone"

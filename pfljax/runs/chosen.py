@@ -20,6 +20,8 @@ KINDS = {  # what messages call a setting's choices
     "proxy": "model",
     "selection": "selection",
     "channel": "channel",
+    "profile": "profile",
+    "mode": "mode",
 }
 
 
@@ -85,6 +87,8 @@ def _factories(setting: str) -> Mapping[str, Callable]:
     from pfljax import data, models, selection
     from pfljax.core import channel
     from pfljax.data.label_noise import NOISES
+    from pfljax.data.profiles import PROFILES
+    from pfljax.engine.modes import MODES
     from pfljax.models.groups import GROUPS
 
     groups = dict.fromkeys(GROUPS, _group)
@@ -97,6 +101,8 @@ def _factories(setting: str) -> Mapping[str, Callable]:
         "proxy": {"auto": _auto, **models.MODELS},
         "selection": selection.SELECTIONS,
         "channel": channel.CHANNELS,
+        "profile": PROFILES,
+        "mode": MODES,
     }
     return known[setting]
 

@@ -32,6 +32,7 @@ CONTENT = (
     "spans_crc32", "public_crc32", "public_sample_crc32", "public_labels_crc32",
 )  # fmt: skip
 
+DEVICES = "profile_crc32"  # of partition.json: of a file of devices
 CHECKSUMS = {"x_crc32": "full", "x_sample_crc32": "sampled"}  # by PFLJAX_CHECKSUM
 
 
@@ -203,6 +204,17 @@ def check_data(path: Path, manifest: Mapping[str, Any]) -> None:
         raise FolderError(
             f"{path} was begun on other data than these; choose another --out, or give "
             "the federation that it was begun with"
+        )
+
+
+def check_devices(path: Path, crc: int) -> None:
+    """Refuses a file of devices that is not the one that the run was begun with."""
+    file = path / "partition.json"
+    begun = read_json(file).get(DEVICES, crc) if file.exists() else crc
+    if begun != crc:
+        raise FolderError(
+            f"{path} was begun with other devices than its profile's file has now; put "
+            "the file back, or choose another --out"
         )
 
 

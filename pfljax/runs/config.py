@@ -21,6 +21,9 @@ LATER = {
     "proxy": "auto",
     "foreign": 0,
     "dissimilarity": False,
+    "profile": "none",
+    "deadline": None,
+    "mode": "sync",
 }
 
 

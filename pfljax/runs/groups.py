@@ -126,6 +126,21 @@ class Participation:
     drop_stragglers: bool = setting(
         False, "Throw the work of stragglers away, as FedAvg does."
     )
+    profile: Choice = setting(
+        Choice("none"),
+        "The devices of the clients, by which rounds take virtual seconds: "
+        '"speed_groups", "lognormal:sigma=1"; `pfljax list profiles` names them.',
+    )
+    deadline: float | None = setting(
+        None,
+        "Virtual seconds that a round may take; who takes longer does not report.",
+    )
+    mode: Choice = setting(
+        Choice("sync"),
+        'Rounds are "sync", or asynchronous: "fedasync:staleness=polynomial", '
+        '"fedbuff:buffer=10", where `cohort` clients train at any time; '
+        "`pfljax list modes`.",
+    )
     channel: tuple[Choice, ...] = setting(
         (),
         'What happens to uploads: "clip:norm=1.0", "top_k:share=0.01", "median", '

@@ -61,6 +61,9 @@ class Settings(TypedDict, total=False):
     selection: str | Choice
     stragglers: float
     drop_stragglers: bool
+    profile: str | Choice
+    deadline: float | None
+    mode: str | Choice
     channel: str | Sequence[str | Choice] | None
     eval_every: int
     trained: bool

@@ -41,6 +41,8 @@ def _at_once(experiment: Experiment, count: int) -> int:
         return 1
     if experiment.method.models:  # a group of clients is a program of its own
         return 1
+    if experiment.participation.mode.name != "sync":  # events differ by seed
+        return 1
     if machine.width == "auto":  # it is timed for a run that is alone
         return 1
     # As many as one run shares: fewer would leave some idle.
@@ -96,6 +98,9 @@ def prepare(runs: Mapping[int, Run], places: int) -> Several | None:
     """
     first, *others = runs.values()
     sim = first.sim
+    # Asynchronous events differ by seed: their rounds are no one program's.
+    if sim.setting.mode is not None:
+        return None
     rows = {place: _rows(run) for place, run in runs.items()}
     kinds = {_shapes(of_run) for of_run in rows.values()}
     if len(kinds) > 1 or any(run.sim is not sim for run in others):

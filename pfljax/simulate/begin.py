@@ -17,7 +17,7 @@ from pfljax.runs.provenance import of_run, rows_of_run
 from pfljax.runs.settings import Experiment
 from pfljax.runtime import devices
 from pfljax.runtime.processes import ask, check_same, say
-from pfljax.simulate import architectures, malicious, simulation, width
+from pfljax.simulate import architectures, clocks, malicious, simulation, width
 from pfljax.simulate.components import chosen_model
 from pfljax.simulate.federation import build_federation
 from pfljax.simulate.simulation import Simulation
@@ -64,6 +64,10 @@ def begin(
     if experiment.method.models:
         model = ",".join(map(str, architectures.listed(experiment)))
     described = manifest | {"model": model}
+    crc = clocks.devices_crc(experiment)
+    if crc is not None:
+        ask(claims.check_devices, path, crc)
+        described |= {claims.DEVICES: crc}
     ask(claims.begin, path, experiment, described, rows)
     if not quiet:
         say(f"pfljax: {simulation.choices(run.sim)}")

@@ -16,7 +16,7 @@ from pfljax.registry import Choice
 from pfljax.runs.groups import Training
 from pfljax.runs.settings import Experiment
 from pfljax.runtime.programs import Same, kept
-from pfljax.simulate import architectures, channels, methods, participants
+from pfljax.simulate import architectures, channels, clocks, methods, participants
 
 # Clients under one vmap, by platform; None is the whole cohort. On CPUs a loop was
 # fastest for every model (experiments/speed/REPORT.md); others have not been measured:
@@ -192,7 +192,7 @@ def make_setting(experiment: Experiment, task: Task, shape: Shape) -> Setting:
     algorithm = make(task) if groups is None else groups.algorithms[0]
     known = {"sizes": shape.sizes} | dict(shape.drawn_by)
     drawn = participants.make_selection(experiment, shape.num_clients, known, task)
-    return Setting(
+    setting = Setting(
         algorithm=algorithm,
         local=local,
         selection=drawn,
@@ -201,6 +201,14 @@ def make_setting(experiment: Experiment, task: Task, shape: Shape) -> Setting:
         channel=channels.with_shapes(through, algorithm, task, *sent),
         groups=groups,
     )
+    setting = clocks.with_clock(
+        experiment, setting, task, shape.num_clients, shape.input_shape
+    )
+    if setting.clock is None or not participants.asks_seconds(experiment):
+        return setting
+    known["seconds"] = clocks.seconds_of_round(setting, shape.sizes)
+    timed = participants.make_selection(experiment, shape.num_clients, known, task)
+    return setting._replace(selection=timed)
 
 
 def make_mesh(experiment: Experiment) -> mesh.Grid | None:

@@ -17,6 +17,11 @@ def factory_of(experiment: Experiment) -> Callable[..., selection.Selection]:
     return registry.find("selection", selection.SELECTIONS, name)
 
 
+def asks_seconds(experiment: Experiment) -> bool:
+    """Whether the selection goes by the seconds of each client's round."""
+    return bool(registry.given(factory_of(experiment), seconds=True))
+
+
 def told(experiment: Experiment, federation: Federation) -> dict[str, Any]:
     """What the selection asks to know of the clients and of the server, in tuples."""
     factory = factory_of(experiment)
@@ -54,7 +59,8 @@ def make_selection(
 ) -> selection.Selection:
     """Who takes part in a round, and how much of its work each client does.
 
-    `known` is what `told` gave; `sizes` may be None.
+    `known` is what `told` gave, and the `seconds` of a round of each client where the
+    run has a clock; `sizes` may be None.
     """
     participation = experiment.participation
     factory = factory_of(experiment)
@@ -64,7 +70,7 @@ def make_selection(
         "rounds": participation.rounds,
         "epochs": experiment.training.epochs,
         "task": task,
-        # A row takes a second.
+        # Without a clock: a row takes a second.
         "seconds": np.maximum(sizes.astype(np.float64), 1),
     }
     of_run |= dict(known) | {"sizes": sizes}

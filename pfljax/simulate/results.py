@@ -12,10 +12,11 @@ from pfljax.runs import baseline, folder, log
 from pfljax.runs.log import Line
 from pfljax.runtime.milestones import reached
 from pfljax.runtime.processes import ask, say
-from pfljax.simulate import evaluation, malicious, privacy
+from pfljax.simulate import evaluation, malicious, privacy, timeline
 from pfljax.simulate.begin import Run
 
 COUNTS = ("asked", "reported")  # of clients; they are in the line as bytes
+SECONDS = "seconds"  # virtual ones of a round, where the run has a clock
 
 
 def log_lines(
@@ -25,9 +26,11 @@ def log_lines(
 
     Every number that the method tells of its training is there as "train_NAME".
     """
-    names = [name for name in sorted(metrics) if name not in COUNTS]
+    names = [name for name in sorted(metrics) if name not in (*COUNTS, SECONDS)]
     total_down = last["bytes_down"] if last else 0
     total_up = last["bytes_up"] if last else 0
+    # A sum of Python's own: in float32 a long run's clock would stand still.
+    clock = last.get("clock", 0.0) if last else 0.0
     lines = []
     for i, round_ in enumerate(rounds):
         # Counts are small integers of the device; bytes are sums of Python's own,
@@ -39,7 +42,11 @@ def log_lines(
             # A number a round; what is an array by round has no place in a line.
             if metrics[name].ndim == 1:
                 line[f"train_{name}"] = folder.number(metrics[name][i])
-        lines.append(line | {"bytes_down": total_down, "bytes_up": total_up})
+        line |= {"bytes_down": total_down, "bytes_up": total_up}
+        if SECONDS in metrics:
+            line |= timeline.of_round(metrics, i, round_, clock)
+            clock = line["clock"]
+        lines.append(line)
     return lines
 
 

@@ -12,7 +12,7 @@ from pfljax.core import tree
 from pfljax.core.precision import EXACT
 from pfljax.core.types import ClientData, Key, RunState, Task
 from pfljax.data import Federation
-from pfljax.engine import Setting, mesh, placement
+from pfljax.engine import Setting, asynchronous, mesh, placement
 from pfljax.engine.paging import programs as paging
 from pfljax.engine.state import stacks_of
 from pfljax.evaluation.dissimilarity import Dissimilarity, dissimilarity
@@ -22,7 +22,7 @@ from pfljax.evaluation.views import views_of
 from pfljax.runs.settings import Experiment
 from pfljax.runtime import devices
 from pfljax.runtime.programs import Same, kept
-from pfljax.simulate import detection, given, judged
+from pfljax.simulate import clocks, detection, given, judged
 from pfljax.simulate.components import Shape, make_setting, make_task, shape_of
 from pfljax.simulate.first_state import make_init, shapes_of_state
 from pfljax.simulate.judges import block_judged, make_judge, make_path
@@ -98,17 +98,26 @@ def simulation(
     # At home, devices that nobody of a cohort lives on hold rows and states as well.
     if experiment.machine.homes:
         usable = federation.num_clients
+    if experiment.participation.mode.name != "sync":
+        usable = 1  # versions come one after another
     key = key.replace(devices=devices.choose(experiment.machine.devices, usable))
     if key.machine.store != "device":
         key = key.replace(store="host")
     # As well: a file that is loaded again has another function of the same name.
     method = algorithms.method(key.method.algorithm)
-    return _simulation(key, method, shape, task and Same(task))
+    devices_read = clocks.devices_crc(experiment)
+    sim = _simulation(key, method, shape, task and Same(task), devices_read)
+    clocks.check_deadline(sim.setting, federation.train.size)
+    return sim
 
 
 @kept
 def _simulation(
-    experiment: Experiment, _: Callable, shape: Shape, own: Same | None
+    experiment: Experiment,
+    _method: Callable,
+    shape: Shape,
+    own: Same | None,
+    _devices: int | None,
 ) -> Simulation:
     task = own.value if own else make_task(experiment, shape)
     setting = make_setting(experiment, task, shape)
@@ -135,7 +144,7 @@ def _simulation(
         task=task,
         init=make_init(setting, task, num_clients, stored),
         shapes=shapes._replace(clients=()) if stored else shapes,
-        rounds=engine.compile_rounds(setting, longest),
+        rounds=make_rounds(setting, longest),
         longest=longest,
         architectures=tuple(architectures),
         trained=experiment.evaluation.trained,
@@ -144,6 +153,13 @@ def _simulation(
         block=min(block_judged(each.setting, each.task) for each in architectures),
         paging=programs,
     )
+
+
+def make_rounds(setting: Setting, longest: int) -> Callable[..., Any]:
+    """The program of at most so many rounds, in the mode of the setting."""
+    if setting.mode is None:
+        return engine.compile_rounds(setting, longest)
+    return asynchronous.compile_rounds(setting, longest)
 
 
 def make_architecture(

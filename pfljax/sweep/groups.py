@@ -15,7 +15,7 @@ from pfljax.engine import Setting
 from pfljax.models import check_task
 from pfljax.runs.config import UNHASHED
 from pfljax.runs.settings import Experiment, flat
-from pfljax.simulate import architectures, components, judged
+from pfljax.simulate import architectures, clocks, components, judged
 from pfljax.simulate.components import Shape
 from pfljax.sweep.points import Point
 from pfljax.sweep.pool import foreign_counts
@@ -66,7 +66,8 @@ def grouped(points: Sequence[Point], task: Task | None = None) -> list[Group]:
         foreign = foreign_counts(point.federation, experiment.evaluation.foreign)
         program = (static, shape, foreign)
         if program not in groups:
-            _check_built(experiment, shape, task)
+            setting = _check_built(experiment, shape, task)
+            clocks.check_deadline(setting, point.federation.train.size)
             groups[program] = Group(
                 experiment=static,
                 shape=shape,
@@ -134,14 +135,15 @@ def _traceable(experiment: Experiment, shape: Shape, model: Task, name: str) -> 
     return True
 
 
-def _check_built(experiment: Experiment, shape: Shape, task: Task | None) -> None:
-    """Raises, before anything runs, what the method says of its options."""
+def _check_built(experiment: Experiment, shape: Shape, task: Task | None) -> Setting:
+    """The setting of a run; raises what the method says of its options."""
     if task is not None:
         check_task(task, shape.input_shape, shape.num_classes)
     model, setting = _made(experiment, shape, task)
     name = experiment.method.algorithm
     judged.check(name, setting, model, shape.num_clients, shape.input_shape)
     architectures.traffic(setting, model, shape.num_clients, shape.input_shape)
+    return setting
 
 
 def _made(

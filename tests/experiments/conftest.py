@@ -18,6 +18,7 @@ def study(monkeypatch):
         "heterogeneous",
         "fedakt",
         "pfedvem_cvpr23",
+        "devices",
     )
     folders = [EXPERIMENTS / name for name in names]
     # Put back: a study may name methods of its own, which no other test is to know.

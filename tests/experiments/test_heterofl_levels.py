@@ -34,7 +34,7 @@ def test_levels_are_pooled_over_their_clients(study):
     assert row.a == 50
     assert row.e == 30
     assert np.isnan(row.b)
-    assert "| a1-e1 | 14.29 ±  | 100.00 | 50.00 |  |  |  | 30.00 |" in levels.markdown(
+    assert "| a1-e1 | 14.29 | 100.00 | 50.00 |  |  |  | 30.00 |" in levels.markdown(
         [row], []
     )
 

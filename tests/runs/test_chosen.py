@@ -16,13 +16,16 @@ from pfljax.runs.folder import write_json
         ({"model": "mpl"}, "unknown model 'mpl'; known: "),
         ({"model": "mlp:hiden=(8,)"}, "model 'mlp': unknown parameter 'hiden'"),
         ({"model": "auto:hidden=(8,)"}, "model 'auto': unknown parameter 'hidden'"),
-        ({"noise": "pairs"}, "unknown noise 'pairs'; known: none, pair, symmetric"),
+        (
+            {"noise": "pairs"},
+            "unknown noise 'pairs'; known: none, pair, poison, symmetric",
+        ),
         ({"dataset": "digits:size=3"}, "data set 'digits': unknown parameter"),
         (
             {"selection": "by_sizes"},
             "unknown selection 'by_sizes'; known: availability, b",
         ),
-        ({"channel": "clap"}, "unknown channel 'clap'; known: clip, "),
+        ({"channel": "clap"}, "unknown channel 'clap'; known: adaptive_clip, "),
         ({"optimizer": "adamm"}, "unknown optimizer 'adamm'; known: sgd, and"),
         ({"optimizer": "adam:b1=2"}, "optimizer 'adam': b1 is 2; expected a"),
         ({"optimizer": "sgd:b1=2"}, "sgd takes its options from momentum and"),

@@ -30,6 +30,7 @@ CHANGED = {  # another value of every setting that changes a number
     "stratified": True, "test_from": "official", "rows": "all", "unseen": 0.1,
     "seed": 1, "noise": "pair:rate=0.1", "eval_every": 11, "trained": True, "width": 2,
     "foreign": 50, "dissimilarity": True, "public": 0.1, "precision": "bfloat16",
+    "profile": "equal", "deadline": 2.0, "mode": "fedasync",
     "channel": ["clip:norm=2.0"], "models": ["mlp"], "proxy": "mlp",
 }  # fmt: skip
 CONFIGS = {  # a foreign or broken config.json, and what the message tells

@@ -247,7 +247,7 @@ def test_memory_is_told():
         ({"out": ["a"]}, "unknown name to sweep 'out'"),
         ({"start": [0.5, 1.5]}, "start is 1.5"),
         ({"mixing": ["channel"]}, "mixing is 'channel'; known: model, layer"),
-        ({"epochs": [1, 0]}, "epochs is 0; expected at least 1"),
+        ({"epochs": [1, 0]}, "epochs is 0; expected a finite number > 0"),
         ({"mu": [-1.0]}, "mu is -1.0; expected a finite number"),
         ({"mixing": ["model", "lyer"]}, "mixing is 'lyer'; known: model, layer"),
         ({"mu": [[0.1], 0.2]}, r"mu is \[0.1\]; expected numbers, texts"),

@@ -148,8 +148,7 @@ def expected_loss(task, trained, batch, key):
 def cavity_prior(s, site, share):
     """s with the prior's share in the place of this client's factor."""
     standard = gaussian.natural(gaussian.around(tree.zeros(site.shift), 1.0))
-    other = tree.sub(standard, site)
-    return tree.axpy(share, other, tree.parameters(s))
+    return tree.axpy(share, tree.sub(standard, site), tree.parameters(s))
 
 
 def damped(q, s, p, damping):

@@ -1,0 +1,204 @@
+"""Asynchronous rounds as a run calls them: events on the host, training on the device.
+
+The order of events is computed anew from the seed wherever a run goes on, so that no
+checkpoint holds it. It has no end: a run may get more rounds.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from pfljax.core import tree
+from pfljax.core.keys import derive
+from pfljax.core.training import budget
+from pfljax.core.types import Array, ClientData, Key, Metrics, RunState
+from pfljax.engine import events
+from pfljax.engine.events import Draws, Version
+from pfljax.engine.plan import draw, round_key
+from pfljax.engine.setting import Setting
+from pfljax.engine.versions import Jobs, Window, rounds
+
+BLOCK = 64  # cohorts that are drawn in one call
+
+
+@dataclass
+class Schedule:
+    """The events of one run, and how many of its versions were taken."""
+
+    owner: bytes  # what they follow from
+    versions: Iterator[Version]
+    taken: int = 0
+    time: float = 0.0  # of the last that was taken
+
+    def take(self, count: int) -> list[Version]:
+        """The next versions."""
+        versions = [next(self.versions) for _ in range(count)]
+        if versions:
+            self.time = versions[-1].time
+        self.taken += count
+        return versions
+
+
+@dataclass
+class AsyncRounds:
+    """A program (state, train, count, resident, public), as `engine.compile_rounds`.
+
+    Its metrics have the virtual times as well, f64, and the turns of each round.
+    """
+
+    setting: Setting
+    at_most: int
+    program: Any
+    drawn: Any  # (key, sizes, first cohort) -> ids and steps of a block of cohorts
+    newest: list[Schedule] = field(default_factory=list)  # that of the last call
+
+    def __call__(
+        self,
+        state: RunState,
+        train: ClientData,
+        count: int,
+        resident: Any = None,
+        public: ClientData | None = None,
+    ) -> tuple[RunState, Metrics]:
+        """(the state after `count` more rounds, metrics by round); donates `state`."""
+        mode, _ = _parts(self.setting)
+        done = int(state.round) * mode.versions
+        schedule = self._schedule(state.key, np.asarray(train.size), done)
+        # A run that goes on meets the events before it once more.
+        schedule.take(done - schedule.taken)
+        time = schedule.time
+        coming = schedule.take(int(count) * mode.versions)
+        window = self._window(coming, train.size.shape[0])
+        after, metrics = self.program(state, train, window, count, public)
+        return after, metrics | _told(coming, mode.versions, time)
+
+    def lower(
+        self,
+        state: Any,
+        train: Any,
+        count: Any,
+        resident: Any = None,
+        public: Any = None,
+    ) -> Any:
+        """The program lowered for these shapes, as that of a jitted function."""
+        window = self._window([], train.size.shape[0])
+        return self.program.lower(state, train, window, count, public)
+
+    def _schedule(self, key: Key, size: np.ndarray, done: int) -> Schedule:
+        """The events of this run, at `done` versions or before them."""
+        seed = np.asarray(jax.random.key_data(key))
+        owner = seed.tobytes() + size.tobytes()
+        for schedule in self.newest:
+            if schedule.owner == owner and schedule.taken <= done:
+                return schedule
+        mode, clock = _parts(self.setting)
+        # The state's own is donated to the first call; cohorts are drawn later, too.
+        bits = jnp.asarray(seed)
+        key = jax.random.wrap_key_data(bits, impl=jax.random.key_impl(key))
+        versions = events.versions(
+            clock,
+            self._cohorts(key, size),
+            Draws.of(seed.ravel().tolist()),
+            self.setting.selection.cohort,
+            mode.buffer,
+        )
+        self.newest[:] = [Schedule(owner, versions)]
+        return self.newest[0]
+
+    def _cohorts(self, key: Key, size: np.ndarray) -> events.Cohorts:
+        """Cohort after cohort, as synchronous rounds draw them."""
+        first = 0
+        while True:
+            ids, steps = jax.device_get(self.drawn(key, size, first))
+            yield from zip(ids, steps, strict=True)
+            first += BLOCK
+
+    def _window(self, versions: list[Version], num_clients: int) -> Window:
+        """The events of a call as arrays of the shapes that the program has."""
+        mode, _ = _parts(self.setting)
+        length = self.at_most * mode.versions
+        slots = mode.slots(self.setting.selection.cohort, num_clients)
+        # In the slots before, and whoever starts where one gets free.
+        jobs = np.zeros((4, slots + length * mode.buffer), np.int32)
+        first = np.zeros(length + 1, np.int32)
+        taken = np.zeros((3, length, mode.buffer), np.int32)
+        end = 0
+        for index, version in enumerate(versions):
+            # The longest first, so that a chunk's lanes finish together.
+            for job in sorted(version.started, key=lambda job: -job.steps):
+                jobs[:, end] = job.client, job.draw, job.steps, job.slot
+                end += 1
+            first[index + 1 :] = end
+            slots_taken = [job.slot for job in version.flushed]
+            clients = [job.client for job in version.flushed]
+            taken[:, index] = slots_taken, clients, version.staleness
+        return Window(Jobs(*jobs), first, *taken)
+
+
+def compile_rounds(setting: Setting, at_most: int) -> AsyncRounds:
+    """The asynchronous rounds of a setting, at most so many in a call."""
+
+    def run(
+        state: RunState,
+        train: ClientData,
+        window: Window,
+        count: Array,
+        public: ClientData | None = None,
+    ) -> Any:
+        return rounds(setting, state, train, window, count, at_most, public)
+
+    def drawn(key: Key, size: Array, first: Array) -> tuple[Array, Array]:
+        learned = setting.selection.init()
+
+        def one(index: Array) -> tuple[Array, Array]:
+            ids = draw(setting, learned, key, index)
+            work_key = derive(round_key(key, index), "work")
+            full = budget(setting.local, tree.take(size, ids))
+            steps, _ = setting.selection.work(learned, work_key, ids, full)
+            return ids, steps
+
+        return jax.lax.map(one, first + jnp.arange(BLOCK))
+
+    return AsyncRounds(
+        setting=setting,
+        at_most=at_most,
+        program=jax.jit(run, donate_argnums=0),
+        drawn=jax.jit(drawn),
+    )
+
+
+def _told(versions: list[Version], of_round: int, time: float) -> dict[str, Any]:
+    """What the log has of each round: its seconds, bytes sent, staleness, turns."""
+    told: dict[str, list[Any]] = {}
+
+    def tell(**values: Any) -> None:
+        for name, value in values.items():
+            told.setdefault(name, []).append(value)
+
+    for first in range(0, len(versions), of_round):
+        of_this = versions[first : first + of_round]
+        jobs = [job for version in of_this for job in version.flushed]
+        staleness = [tau for version in of_this for tau in version.staleness]
+        tell(
+            seconds=of_this[-1].time - time,
+            asked=sum(len(version.started) for version in of_this),
+            reported=len(jobs),
+            staleness=np.mean(staleness),
+            turn_client=[job.client for job in jobs],
+            turn_start=[job.start for job in jobs],
+            turn_seconds=[job.end - job.start for job in jobs],
+            turn_reported=[1.0] * len(jobs),
+        )
+        time = of_this[-1].time
+    return {name: np.asarray(values) for name, values in told.items()}
+
+
+def _parts(setting: Setting) -> tuple[Any, Any]:
+    """The mode and the clock, which asynchronous rounds have."""
+    assert setting.mode is not None
+    assert setting.clock is not None
+    return setting.mode, setting.clock

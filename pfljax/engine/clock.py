@@ -1,0 +1,101 @@
+"""Virtual seconds: how long the clients of a round take, and who comes too late.
+
+A client takes the time of its download, its local steps and its upload, times its
+jitter of this round. The server waits for the slowest, but not beyond a deadline:
+
+    seconds of the four asked     3   8   5   2     no deadline    the round takes 8
+                                  3   -   5   2     deadline 6     it takes 6
+                                  -   -   -   -     deadline 1     it takes 1
+
+Who is late does not report, as a straggler whose work is dropped. Nothing is measured:
+one seed has the same times on every machine. A method that trains two models on a
+minibatch takes as long as one that trains one, for steps are what is counted.
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from pfljax.core.keys import derive
+from pfljax.core.types import Array, Key
+from pfljax.data.profiles import Profile, expected_seconds
+
+LEAST_JITTER = -6.0  # in sigmas: nobody is faster than this for certain
+
+
+class Clock(NamedTuple):
+    """The devices of a run, and what each client sends in a round."""
+
+    profile: Profile
+    down: np.ndarray  # f64[C], bytes of a round
+    up: np.ndarray  # f64[C]
+    deadline: float | None = None  # seconds that a round may take
+
+
+def expected(clock: Clock, steps: Any) -> Any:
+    """Seconds of each client in a round of so many steps, without jitter, f[C]."""
+    return expected_seconds(clock.profile, steps, clock.down, clock.up)
+
+
+def available(clock: Clock, key: Key, ids: Array) -> Array:
+    """The cohort, i32[M]; an empty place for who is asked and has no time.
+
+    `key` is of the round.
+    """
+    chance = np.asarray(clock.profile.availability, np.float32)
+    # Decided on the host: most profiles draw nothing here.
+    if (chance == 1).all():
+        return ids
+    draws = _by_client(jax.random.uniform, derive(key, "available"), ids)
+    takes_part = draws < _of(chance, ids)
+    return jnp.where(takes_part, ids, len(chance))
+
+
+def seconds_of(clock: Clock, key: Key, ids: Array, steps: Array) -> Array:
+    """Seconds of these clients in the round of `key`, f32[M]."""
+    profile = jax.tree.map(lambda values: _of(values, ids), clock.profile)
+    seconds = expected_seconds(profile, steps, _of(clock.down, ids), _of(clock.up, ids))
+    if not np.any(clock.profile.jitter):
+        return seconds
+    noise = _by_client(jax.random.normal, derive(key, "jitter"), ids)
+    return seconds * jnp.exp(profile.jitter * noise)
+
+
+def on_time(
+    clock: Clock,
+    key: Key,
+    ids: Array,
+    steps: Array,
+    mask: Array,
+) -> tuple[Array, Array]:
+    """(mask of who reports in time, seconds that the server waits for each), f32[M].
+
+    It waits for nobody in an empty place, nor for stragglers whose work is dropped.
+    """
+    is_asked = (mask > 0) & (ids < len(clock.down))
+    seconds = jnp.where(is_asked, seconds_of(clock, key, ids, steps), 0)
+    mask = jnp.where(is_asked, mask, 0)
+    if clock.deadline is None:
+        return mask, seconds
+    is_late = seconds > clock.deadline
+    mask = jnp.where(is_late, 0, mask)
+    return mask, jnp.minimum(seconds, clock.deadline)
+
+
+def fastest(clock: Clock, steps: np.ndarray) -> float:
+    """Seconds below which no client can end its turn of `steps` i[C]."""
+    seconds = expected(clock, steps)
+    return float(np.min(seconds * np.exp(LEAST_JITTER * clock.profile.jitter)))
+
+
+def _of(values: Any, ids: Array) -> Array:
+    """The numbers of these clients, f32[M]; an empty place has some client's."""
+    return jnp.take(jnp.asarray(values, jnp.float32), ids, mode="clip")
+
+
+def _by_client(draw: Any, key: Key, ids: Array) -> Array:
+    """A draw by client number, whatever its place in the cohort, f32[M]."""
+    keys = jax.vmap(jax.random.fold_in, (None, 0))(key, ids)
+    return jax.vmap(draw)(keys)

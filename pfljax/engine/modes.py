@@ -1,0 +1,198 @@
+"""Asynchronous modes: what the server does with uploads as they arrive.
+
+FedAsync. Xie, Koyejo, Gupta, 2019, https://arxiv.org/abs/1903.03934. One at a time:
+    w <- (1 - alpha s(tau)) w + alpha s(tau) w_k
+FedBuff. Nguyen et al., AISTATS 2022, https://arxiv.org/abs/2106.06639. K at a time:
+    w <- w + lr * the mean of  s(tau) (w_k - the model that k read)
+
+The staleness tau counts versions of the server between the one that a client read and
+the one that its upload meets; s(0) = 1.
+
+    constant    s = 1
+    polynomial  s = (1 + tau) ** -a                        a = .5
+    hinge       s = 1 up to b, then 1 / (1 + a (tau - b))  a = 10, b = 6
+
+FedBuff's mean weighs clients as the method's own does, by rows, so that without
+staleness a buffer of the whole cohort is FedAvg. Its paper weighs them alike.
+"""
+
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from pfljax.core import tree
+from pfljax.core.types import Algorithm, Array, Cohort
+from pfljax.registry import (
+    AtLeastOne,
+    Choice,
+    NotNegative,
+    Positive,
+    Share,
+    checked,
+    find,
+)
+from pfljax.registry import check as check_choice
+
+Staleness = Literal["constant", "polynomial", "hinge"]
+BUFFER = 10  # the paper's, of cohorts that are as large
+
+
+class Pending(NamedTuple):
+    """What clients made that the server has not taken yet, stacked over the slots."""
+
+    client: Any  # their new states
+    upload: Any
+    origin: Any  # what the upload is a change of; () where the mode does not ask
+    metrics: Any
+
+
+class Mode(NamedTuple):
+    """An asynchronous mode of rounds. A round has `versions` of `buffer` uploads."""
+
+    buffer: int  # K, the uploads that make a version of the server
+    versions: int  # of a round
+    # What the uploads [K] count for as models of now, by staleness i32[K].
+    moved: Callable[[Any, Pending, Array], Any]
+    # (algorithm, server, uploads [K] as received, cohort, staleness i32[K]) -> server
+    merge: Callable[[Algorithm, Any, Any, Cohort, Array], Any]
+    keeps_origin: bool
+    like: Pending | None = None  # one slot, as shapes
+
+    def slots(self, cohort: int, num_clients: int) -> int:
+        """The most uploads that are under way or wait in the buffer."""
+        return min(num_clients, cohort + self.buffer - 1)
+
+
+def decay(staleness: Staleness, a: float | None, b: float) -> Callable[[Array], Array]:
+    """s of the staleness i32[K], f32[K]."""
+    if staleness == "constant":
+        return lambda tau: jnp.ones(tau.shape, jnp.float32)
+    if staleness == "polynomial":
+        power = 0.5 if a is None else a
+        return lambda tau: (1.0 + tau) ** -power
+    slope = 10.0 if a is None else a
+    return lambda tau: 1 / (1 + slope * jnp.maximum(tau - b, 0))
+
+
+def sync(cohort: int) -> None:
+    """Synchronous rounds: the server waits for the cohort."""
+    return None
+
+
+@checked
+def fedasync(
+    cohort: AtLeastOne,
+    *,
+    alpha: Share = 0.6,
+    staleness: Staleness = "polynomial",
+    a: NotNegative | None = None,
+    b: NotNegative = 6.0,
+) -> Mode:
+    """Each upload makes a version; a round has `cohort` of them (Xie et al., 2019).
+
+    `alpha` = 1 with constant staleness replaces the model.
+    """
+    weight = decay(staleness, a, b)
+
+    def moved(server: Any, arrived: Pending, tau: Array) -> Any:
+        return arrived.upload
+
+    def merge(
+        algorithm: Algorithm, server: Any, uploads: Any, cohort: Cohort, tau: Array
+    ) -> Any:
+        (share,) = alpha * weight(tau)
+        return tree.lerp(server, _only(uploads), share)
+
+    return Mode(
+        buffer=1,
+        versions=cohort,
+        moved=moved,
+        merge=merge,
+        keeps_origin=False,
+    )
+
+
+@checked
+def fedbuff(
+    cohort: AtLeastOne,
+    *,
+    buffer: AtLeastOne | None = None,
+    server_lr: Positive = 1.0,
+    staleness: Staleness = "polynomial",
+    a: NotNegative | None = None,
+    b: NotNegative = 6.0,
+) -> Mode:
+    """`buffer` uploads make a version, which is a round (Nguyen et al., 2022).
+
+    None is 10, or the cohort where that is smaller.
+    """
+    size = min(BUFFER, cohort) if buffer is None else buffer
+    if size > cohort:
+        raise ValueError(
+            f"mode 'fedbuff': buffer is {size}, but {cohort} clients train at a time; "
+            f"choose buffer <= {cohort}, or a larger cohort"
+        )
+    weight = decay(staleness, a, b)
+
+    def moved(server: Any, arrived: Pending, tau: Array) -> Any:
+        factor = weight(tau)
+
+        def of_leaf(now: Array, upload: Array, origin: Array) -> Array:
+            ones = (1,) * (upload.ndim - 1)
+            scale = factor.reshape(-1, *ones)
+            late = now + scale.astype(upload.dtype) * (upload - origin)
+            # A fresh upload keeps its bits: now + (upload - now) has others.
+            return jnp.where(tau.reshape(-1, *ones) == 0, upload, late)
+
+        return jax.tree.map(of_leaf, server, arrived.upload, arrived.origin)
+
+    def merge(
+        algorithm: Algorithm, server: Any, uploads: Any, cohort: Cohort, tau: Array
+    ) -> Any:
+        mean = algorithm.aggregate(server, uploads, cohort)
+        return mean if server_lr == 1 else tree.lerp(server, mean, server_lr)
+
+    return Mode(
+        buffer=size,
+        versions=1,
+        moved=moved,
+        merge=merge,
+        keeps_origin=True,
+    )
+
+
+MODES: dict[str, Callable[..., Mode | None]] = {
+    "sync": sync,
+    "fedasync": fedasync,
+    "fedbuff": fedbuff,
+}
+
+
+def make(choice: Choice, cohort: int) -> Mode | None:
+    """The mode of a choice such as "fedbuff:buffer=5"; None for "sync".
+
+    Raises:
+      ValueError: a name or an option is unknown, or out of its range.
+    """
+    factory = find("mode", MODES, choice.name)
+    check_choice("mode", choice, factory)
+    return factory(cohort, **choice.kwargs)
+
+
+def nothing_pending(mode: Mode | None, cohort: int, num_clients: int) -> Any:
+    """The slots of a run before its first round; () of synchronous rounds."""
+    if mode is None:
+        return ()
+    slots = mode.slots(cohort, num_clients)
+
+    def empty(leaf: Any) -> Array:
+        return jnp.zeros((slots, *leaf.shape), leaf.dtype)
+
+    return jax.tree.map(empty, mode.like)
+
+
+def _only(stacked: Any) -> Any:
+    """The one row of each leaf."""
+    return jax.tree.map(lambda leaf: leaf[0], stacked)

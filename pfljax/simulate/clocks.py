@@ -1,0 +1,216 @@
+"""Virtual time of a run, from its settings: devices, bytes, deadline and mode."""
+
+import functools
+import zlib
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from pfljax import algorithms, registry, selection
+from pfljax.core import origins
+from pfljax.core.aggregation import Averaging
+from pfljax.core.channel.base import as_received
+from pfljax.core.communication import (
+    exchanges_of,
+    first_turn,
+    shapes_of_client,
+    traffic_of,
+)
+from pfljax.core.training import budget
+from pfljax.core.types import Algorithm, Local, Task
+from pfljax.data import profiles
+from pfljax.engine import Setting, clock, modes
+from pfljax.engine.clock import Clock
+from pfljax.engine.contract import first_change
+from pfljax.engine.modes import Mode, Pending
+from pfljax.engine.state import stacks_of
+from pfljax.runs.settings import Experiment
+
+
+def with_clock(
+    experiment: Experiment,
+    setting: Setting,
+    task: Task,
+    num_clients: int,
+    input_shape: tuple[int, ...],
+) -> Setting:
+    """The setting with the clock and the mode of the experiment, if it has any.
+
+    Raises:
+      ValueError: the profile does not fit the clients, or the mode the method.
+    """
+    participation = experiment.participation
+    profile = profiles.make(participation.profile, num_clients)
+    mode = modes.make(participation.mode, participation.cohort)
+    if profile is None:
+        return setting
+    # Bytes are those of the setting as it is: no clock changes them.
+    down, up = _bytes(setting, task, num_clients, input_shape)
+    timed = Clock(profile, down, up, participation.deadline)
+    if mode is not None:
+        _check_mode(experiment, setting, task, input_shape)
+        like = pending_of(setting, mode, task, num_clients, input_shape)
+        mode = mode._replace(like=like)
+    return setting._replace(clock=timed, mode=mode)
+
+
+def devices_crc(experiment: Experiment) -> int | None:
+    """The checksum of the file that the profile is read of; None for other profiles.
+
+    Settings know the file by its name alone.
+    """
+    profile = experiment.participation.profile
+    path = Path(str(profile.kwargs.get("path", "")))
+    if profile.name != "file" or not path.is_file():
+        return None
+    return zlib.crc32(path.read_bytes())
+
+
+def seconds_of_round(setting: Setting, sizes: Any) -> np.ndarray:
+    """Expected seconds of a whole turn of each client, f64[C], of these rows i[C]."""
+    assert setting.clock is not None
+    # Also where a sweep traces a run: rows and devices are known there.
+    with jax.ensure_compile_time_eval():
+        steps = np.asarray(budget(setting.local, jnp.asarray(sizes)))
+    return np.asarray(clock.expected(setting.clock, steps), np.float64)
+
+
+def check_deadline(setting: Setting, sizes: Any) -> None:
+    """Refuses a deadline that no client can ever meet, of these training rows i[C]."""
+    timed = setting.clock
+    if timed is None or timed.deadline is None:
+        return
+    # Stragglers may do one step alone.
+    most = np.asarray(budget(setting.local, jnp.asarray(sizes)))
+    least = np.minimum(most, 1)
+    fastest = clock.fastest(timed, least)
+    if fastest > timed.deadline:
+        raise ValueError(
+            f"deadline is {timed.deadline:g}, but the fastest client takes "
+            f"{fastest:.3g} virtual seconds for a single step: nobody would ever "
+            "report; choose a longer one"
+        )
+
+
+def _bytes(
+    setting: Setting, task: Task, num_clients: int, input_shape: tuple[int, ...]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Bytes down and up of each client in a round, f64[C], by its architecture."""
+    down = np.zeros(num_clients)
+    up = np.zeros(num_clients)
+    for stack in stacks_of(setting._replace(mesh=None), task, num_clients):
+        sent = traffic_of(
+            stack.algorithm, stack.task, num_clients, input_shape, setting.channel
+        )
+        down[stack.ids] = sent.down
+        up[stack.ids] = sent.up
+    return down, up
+
+
+def _check_mode(
+    experiment: Experiment, setting: Setting, task: Task, input_shape: tuple[int, ...]
+) -> None:
+    """Refuses methods and selections that asynchronous rounds cannot have."""
+    mode = str(experiment.participation.mode)
+    chosen = experiment.participation.selection.name
+    if setting.selection.replacement or selection.learns(setting.selection):
+        raise ValueError(
+            f"mode {mode!r} draws clients before anything trains, each of them once "
+            f"at a time, but selection {chosen!r} draws with replacement or learns "
+            "from rounds; choose selection 'uniform'"
+        )
+    through = setting.channel
+    if through is not None and (
+        through.lose is not None or through.receive is not as_received
+    ):
+        names = ", ".join(map(str, experiment.participation.channel))
+        raise ValueError(
+            f"mode {mode!r} merges uploads as they come, but a channel of {names} "
+            "looks at those of a round together, or loses some; choose channels that "
+            "act at the client alone, such as clip, gaussian, qsgd or top_k"
+        )
+    misfit = _misfit(setting.algorithm, task, input_shape)
+    if misfit:
+        raise ValueError(
+            f"mode {mode!r} merges uploads that are shaped as the server and averaged, "
+            f"but {experiment.method.algorithm} {misfit}; choose one of "
+            f"{', '.join(taking_modes())}"
+        )
+
+
+def _misfit(algorithm: Algorithm, task: Task, input_shape: tuple[int, ...]) -> str:
+    """Why uploads of the method cannot be merged one by one; "" if they can."""
+    if algorithm.then is not None:
+        return "exchanges several times in a round"
+    if algorithm.architecture is not None:
+        return "has uploads that differ by architecture"
+    if not isinstance(algorithm.aggregate, Averaging):
+        return "makes more of uploads than their mean"
+
+    def server(key: Any) -> Any:
+        return algorithm.init(task.init(key), 1, key)
+
+    key: Any = jax.eval_shape(jax.random.key, 0)
+    (exchange,) = exchanges_of(algorithm, task, 1, input_shape)
+    change = first_change(jax.eval_shape(server, key), exchange.upload)
+    if change is not None or not jax.tree.leaves(exchange.upload):
+        return "sends something else"
+    origin = exchange.origin
+    if not origins.fits(origin, exchange.upload):
+        return "sends what is no change of its message"
+    if origins.absent(origin, exchange.upload):
+        return "sends parts that are no change of a model"
+    return ""
+
+
+@functools.cache
+def taking_modes() -> tuple[str, ...]:
+    """The methods whose uploads can be merged one by one, by their defaults."""
+    # Here, for a run that is right needs no other methods.
+    from pfljax import models
+
+    known, _ = algorithms.importable()
+    task = models.task(models.mlp(3, hidden=(4,)), (3,))
+    local = Local(0.1, batch_size=2)
+    taking = []
+    for name, factory in known.items():
+        needed = [o for o in registry.options(factory).values() if o.default is o.empty]
+        context = registry.given(
+            factory, rounds=1, most_rows=1, public_rows=1, num_clients=2
+        )
+        try:
+            algorithm = factory(task, local, **context)
+        except (TypeError, ValueError):  # an option or another model is needed
+            continue
+        if not needed and not algorithm.linear and not _misfit(algorithm, task, (3,)):
+            taking.append(name)
+    return tuple(taking)
+
+
+def pending_of(
+    setting: Setting,
+    mode: Mode,
+    task: Task,
+    num_clients: int,
+    input_shape: tuple[int, ...],
+) -> Pending:
+    """What one client makes in a round, as shapes."""
+    algorithm = setting.algorithm
+
+    def made(key: Any, data: Any) -> Pending:
+        server, client, turn = first_turn(algorithm, task, num_clients, key, data)
+        message = algorithm.message(turn, server, client)
+        new_client, upload, metrics = algorithm.train(turn, message, client, data)
+        origin = algorithm.origin(message, client, upload)
+        return Pending(
+            client=new_client,
+            upload=upload,
+            origin=origin if mode.keeps_origin else (),
+            metrics=metrics,
+        )
+
+    key: Any = jax.eval_shape(jax.random.key, 0)
+    return jax.eval_shape(made, key, shapes_of_client(input_shape))

@@ -1,0 +1,143 @@
+"""What is wrong with devices, deadlines and modes is one line, before any compiling."""
+
+import numpy as np
+import pytest
+
+from pfljax import Experiment
+from pfljax.simulate import loop, width
+from pfljax.simulate import run as experiment
+from pfljax.sweep import sweep
+
+BUFFER = "fedbuff:buffer=3"
+GROUPS = "speed_groups"
+WRONG = {  # settings, and what the line has
+    "unknown profile": ({"profile": "speed_group"}, "did you mean 'speed_groups'"),
+    "unknown mode": ({"mode": "fedbuf", "profile": GROUPS}, "did you mean 'fedbuff'"),
+    "option of a profile": (
+        {"profile": "lognormal:sigma=-1"},
+        "sigma is -1; expected a finite number >= 0",
+    ),
+    "step of zero": (
+        {"profile": "equal:step=0"},
+        "step is 0; expected a finite number > 0",
+    ),
+    "no profile, deadline": (
+        {"deadline": 2.0},
+        "deadline is 2.0, but no devices are given",
+    ),
+    "no profile, mode": (
+        {"mode": BUFFER},
+        "'fedbuff:buffer=3', but no devices are given",
+    ),
+    "deadline below zero": (
+        {"deadline": -1.0, "profile": GROUPS},
+        "deadline is -1.0; expected a finite number",
+    ),
+    "deadline that is no number": (
+        {"deadline": "soon", "profile": GROUPS},
+        "deadline is 'soon'; expected float | None",
+    ),
+    "deadline that nobody meets": (
+        {"deadline": 1e-4, "profile": GROUPS},
+        "deadline is 0.0001, but the fastest client takes .* nobody would ever report",
+    ),
+    "deadline and mode": (
+        {"deadline": 2.0, "profile": GROUPS, "mode": "fedasync"},
+        "mode 'fedasync' has no rounds to end",
+    ),
+    "buffer above the cohort": (
+        {"profile": GROUPS, "mode": "fedbuff:buffer=6"},
+        "buffer is 6, but 5 clients train at a time; choose buffer <= 5",
+    ),
+    "buffer of nobody": (
+        {"profile": GROUPS, "mode": "fedbuff:buffer=0"},
+        "buffer is 0; expected at least 1",
+    ),
+    "alpha": (
+        {"profile": GROUPS, "mode": "fedasync:alpha=1.5"},
+        "alpha is 1.5; expected a number from 0 to 1",
+    ),
+    "staleness": (
+        {"profile": GROUPS, "mode": "fedasync:staleness=cubic"},
+        "staleness is 'cubic'; expected 'constant' | 'polynomial' | 'hinge'",
+    ),
+    "dropped stragglers": (
+        {"profile": GROUPS, "mode": BUFFER, "stragglers": 0.5, "drop_stragglers": True},
+        "drop_stragglers is set, but mode 'fedbuff:buffer=3' waits for nobody",
+    ),
+    "a method with more than a mean": (
+        {"algorithm": "scaffold", "profile": GROUPS, "mode": BUFFER},
+        "scaffold makes more of uploads than their mean; choose one of .*fedavg",
+    ),
+    "a method without uploads": (
+        {"algorithm": "local", "profile": GROUPS, "mode": BUFFER},
+        "choose one of .*ditto",
+    ),
+    "a selection with replacement": (
+        {"selection": "by_size", "profile": GROUPS, "mode": BUFFER},
+        "selection 'by_size' draws with replacement or learns",
+    ),
+    "several devices": (
+        {"profile": GROUPS, "mode": BUFFER, "devices": 2},
+        "runs on one device",
+    ),
+    "a store": (
+        {"profile": GROUPS, "mode": BUFFER, "store": "host"},
+        "store is 'host', but mode 'fedbuff:buffer=3' takes 'device' alone",
+    ),
+    "several models": (
+        {
+            "profile": GROUPS,
+            "mode": BUFFER,
+            "models": "mlp:hidden=(8,),mlp:hidden=(4,)",
+        },
+        "models are given, but mode 'fedbuff:buffer=3' takes one for all clients",
+    ),
+}
+
+
+@pytest.fixture
+def idle(monkeypatch):
+    """Fails the test where a run begins, or where its rounds are compiled."""
+
+    def reached(*args):
+        raise AssertionError("the mistake was not found before anything was compiled")
+
+    monkeypatch.setattr(loop, "_restore", reached)
+    monkeypatch.setattr(width, "bytes_needed", reached)
+
+
+def check_refused(tmp_path, settings, message):
+    out = tmp_path / "run"
+    job = {"algorithm": "fedavg", "model": "logistic", "out": str(out)} | settings
+    with pytest.raises(ValueError, match=message) as error:
+        experiment.run(Experiment(**job), quiet=True)
+    assert "\n" not in str(error.value)
+    assert len(str(error.value)) < 450
+    assert not (out / "config.json").exists()
+
+
+@pytest.mark.usefixtures("idle")
+@pytest.mark.parametrize("name", WRONG)
+def test_what_is_wrong_is_told_in_one_line(tmp_path, name):
+    check_refused(tmp_path, *WRONG[name])
+
+
+@pytest.mark.usefixtures("idle")
+def test_a_file_of_devices_for_other_clients(tmp_path):
+    path = tmp_path / "devices.npz"
+    np.savez(path, step=np.ones(7), down=1.0, up=1.0)
+    message = r"step has shape \[7\], but 20 clients train; give a number a client"
+    check_refused(tmp_path, {"profile": f"file:path={path}"}, message)
+
+
+def test_a_sweep_has_synchronous_rounds_alone():
+    job = Experiment("fedavg", profile=GROUPS, mode=BUFFER)
+    with pytest.raises(ValueError, match="a sweep has synchronous rounds alone"):
+        sweep(job, {"lr": [0.1, 0.2]})
+
+
+def test_a_sweep_tells_of_a_deadline_that_nobody_meets():
+    job = Experiment("fedavg", model="logistic", profile=GROUPS, deadline=1e-4)
+    with pytest.raises(ValueError, match="nobody would ever report"):
+        sweep(job, {"lr": [0.1, 0.2]})

@@ -1,0 +1,158 @@
+"""Runs with a clock: their log, how they go on, and where else they work."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+import tiny
+from pfljax import Experiment
+from pfljax.runs import config
+from pfljax.runs.folder import FolderError
+from pfljax.simulate import run as experiment
+
+JOB = tiny.TINY.replace(
+    algorithm="ditto", hyper={}, momentum=0.0, profile="speed_groups:jitter=0.2"
+)
+TWO_DEVICES = "--xla_force_host_platform_device_count=2"
+BUFFERED = JOB.replace(mode="fedbuff:buffer=2")
+
+
+def finished(job, folder):
+    """(the lines of the log, the summary) of a run."""
+    summary = experiment.run(job.replace(out=str(folder)), quiet=True, report=False)
+    text = (folder / "metrics.jsonl").read_text()
+    return [json.loads(line) for line in text.splitlines()], summary
+
+
+def without_clock(line):
+    return {k: v for k, v in line.items() if k not in ("seconds", "clock", "turns")}
+
+
+def test_old_settings_have_their_digest():
+    plain = Experiment("ditto")
+    same = plain.replace(profile="none", deadline=None, mode="sync")
+    assert config.digest(plain) == config.digest(same)
+    for change in ({"profile": "equal"}, {"profile": "equal", "deadline": 2.0}):
+        assert config.digest(plain) != config.digest(plain.replace(**change))
+
+
+def test_the_log_tells_the_seconds_of_each_round(tmp_path):
+    lines, _ = finished(JOB, tmp_path / "timed")
+    clock = np.array([line["clock"] for line in lines])
+    seconds = np.array([line["seconds"] for line in lines])
+    np.testing.assert_allclose(clock, np.cumsum(seconds))
+    assert (seconds > 0).all()
+    for line in lines:
+        clients = [client for client, *_ in line["turns"]]
+        assert clients == sorted(clients)
+        assert len(clients) == JOB.participation.cohort
+        longest = max(end for _, _, end, _ in line["turns"])
+        assert longest == pytest.approx(line["clock"])
+
+
+@pytest.mark.slow
+def test_a_clock_changes_nothing_but_the_log(tmp_path):
+    lines, summary = finished(JOB, tmp_path / "timed")
+    plain, expected = finished(JOB.replace(profile="none"), tmp_path / "plain")
+    assert [without_clock(line) for line in lines] == plain
+    assert summary["last"] == expected["last"]
+
+
+def test_an_asynchronous_run_goes_on_with_the_same_bits(tmp_path):
+    whole = tmp_path / "whole"
+    lines, _ = finished(BUFFERED, whole)
+    clock = [line["clock"] for line in lines]
+    assert clock == sorted(clock)
+    assert [line["round"] for line in lines] == [1, 2, 3, 4]
+    assert max(line["train_staleness"] for line in lines) > 0
+    cut = tmp_path / "cut"
+    shutil.copytree(whole, cut)
+    (cut / "summary.json").unlink()
+    shutil.rmtree(cut / "checkpoints/4")
+    finished(BUFFERED, cut)
+    tiny.assert_same_run(cut, whole)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["fedasync", "fedbuff:buffer=2"])
+def test_more_rounds_may_be_asked_for(tmp_path, mode):
+    whole, longer = tmp_path / "whole", tmp_path / "longer"
+    job = JOB.replace(mode=mode)
+    finished(job, whole)
+    finished(job.replace(rounds=2), longer)
+    finished(job, longer)
+    tiny.assert_same_run(longer, whole)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"store": "host"},
+        {"store": "disk"},
+        {"models": "mlp:hidden=(8,4),mlp:hidden=(6,4)"},
+        {"models": "mlp:hidden=(8,4),mlp:hidden=(6,4)", "store": "host"},
+    ],
+)
+def test_a_clock_in_stores_and_of_several_models(tmp_path, change):
+    job = JOB.replace(algorithm="lg_fedavg", model="auto", deadline=1.0)
+    if "models" not in change:
+        job = job.replace(model="mlp:hidden=(8,4)")
+    several = {key: value for key, value in change.items() if key == "models"}
+    plain, _ = finished(job.replace(**several), tmp_path / "plain")
+    lines, _ = finished(job.replace(**change), tmp_path / "changed")
+    assert lines == plain
+    assert any(line["seconds"] > 0 for line in lines)
+
+
+@pytest.mark.slow
+def test_seeds_that_are_run_at_once_are_asynchronous_all_the_same(tmp_path):
+    jobs = [
+        BUFFERED.replace(seed=seed, out=str(tmp_path / str(seed))) for seed in (0, 1)
+    ]
+    experiment.run_at_once(jobs, [None, None], quiet=True, report=False)
+    finished(BUFFERED.replace(seed=1), tmp_path / "alone")
+    lines = (tmp_path / "1/metrics.jsonl").read_text()
+    assert lines == (tmp_path / "alone/metrics.jsonl").read_text()
+    assert "train_staleness" in lines
+
+
+@pytest.mark.slow
+def test_a_file_of_devices_may_not_change_while_a_run_goes_on(tmp_path):
+    path = tmp_path / "devices.npz"
+    np.savez(path, step=0.1, down=1e6, up=1e6)
+    job = JOB.replace(profile=f"file:path={path}", rounds=2)
+    lines, _ = finished(job, tmp_path / "run")
+    np.savez(path, step=0.3, down=1e6, up=1e6)
+    with pytest.raises(FolderError, match="begun with other devices"):
+        finished(job.replace(rounds=4), tmp_path / "run")
+    slower, _ = finished(job, tmp_path / "slower")
+    assert slower[0]["seconds"] > 2 * lines[0]["seconds"]
+
+
+@pytest.mark.slow
+def test_bytes_take_their_time(tmp_path):
+    """Of one step and no computing, seconds are those of what is sent."""
+    devices = "equal:step=1e-9,down=1000,up=500"
+    job = JOB.replace(profile=devices, epochs=None, steps=1)
+    lines, summary = finished(job, tmp_path / "run")
+    sent = summary["traffic"]
+    expected = sent["down_per_client"] / 1000 + sent["up_per_client"] / 500
+    np.testing.assert_allclose(lines[0]["seconds"], expected, rtol=1e-5)
+
+
+@pytest.mark.slow
+def test_several_devices_have_the_same_clock(tmp_path):
+    env = tiny.environment(tmp_path / "xla", XLA_FLAGS=TWO_DEVICES)
+    clocks = []
+    for count in (1, 2):
+        folder = tmp_path / str(count)
+        job = JOB.replace(deadline=0.2, devices=count, out=str(folder))
+        process = tiny.start(job, env)
+        _, errors = process.communicate(timeout=300)
+        assert process.returncode == 0, errors
+        lines = (folder / "metrics.jsonl").read_text().splitlines()
+        clocks.append([json.loads(line)["turns"] for line in lines])
+    assert clocks[0] == clocks[1]
