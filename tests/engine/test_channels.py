@@ -20,7 +20,7 @@ from tiny import environment
 TESTS = Path(__file__).parents[1]
 CLIENTS = len(toy.SIZES)
 FAST = {("ditto", "top_k")}  # memory of clients beside states of their own
-# Every channel with a method that has states at both ends, one of each kind with others.
+# All channels with a method of states at both ends, one of each kind with others.
 OF_EACH_KIND = ("sign_flip", "alie", "adaptive_clip", "top_k", "lost", "krum")
 CASES = [
     pytest.param(method, name, marks=[] if (method, name) in FAST else pytest.mark.slow)
