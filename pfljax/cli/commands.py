@@ -185,6 +185,7 @@ def list_(
             "partitions",
             "selections",
             "channels",
+            "aggregations",
             "profiles",
             "modes",
         ]

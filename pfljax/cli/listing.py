@@ -16,6 +16,7 @@ KINDS = (
     "partitions",
     "selections",
     "channels",
+    "aggregations",
     "profiles",
     "modes",
 )
@@ -36,10 +37,10 @@ def known(kind: str) -> Mapping[str, Callable]:
         from pfljax.selection import SELECTIONS
 
         return SELECTIONS
-    if kind == "channels":
-        from pfljax.core.channel import CHANNELS
+    if kind in ("channels", "aggregations"):
+        from pfljax.core.channel import AGGREGATIONS, ON_THE_WAY
 
-        return CHANNELS
+        return ON_THE_WAY if kind == "channels" else AGGREGATIONS
     if kind == "profiles":
         from pfljax.data.profiles import PROFILES
 

@@ -11,6 +11,7 @@ from pfljax.runs.settings import FIELDS, Experiment, flat
 
 SEVERAL = {  # settings of several choices, and an example
     "channel": "clip:norm=1.0 gaussian:std=0.1",
+    "aggregation": "krum:byzantine=2",
     "models": "mlp:hidden=(64,) mlp:hidden=(32,)",
 }
 STORES = ("device", "host", "disk")

@@ -20,6 +20,7 @@ KINDS = {  # what messages call a setting's choices
     "proxy": "model",
     "selection": "selection",
     "channel": "channel",
+    "aggregation": "aggregation",
     "profile": "profile",
     "mode": "mode",
 }
@@ -37,6 +38,11 @@ def check(experiment: Experiment, given: Collection[str] = ()) -> None:
             continue
         for choice in _choices(experiment, setting):
             factory = _factory(setting, choice)
+            if setting == "channel" and choice.name in _factories("aggregation"):
+                raise ValueError(
+                    f"channel has {choice}, which is no channel but an aggregation; "
+                    f"give it as aggregation (--aggregation {choice})"
+                )
             # Of a data set TFDS says whether it knows the name.
             if factory is None and setting != "dataset":
                 registry.find(kind, _factories(setting), choice.name)
@@ -100,7 +106,8 @@ def _factories(setting: str) -> Mapping[str, Callable]:
         "models": {**models.MODELS, **groups},
         "proxy": {"auto": _auto, **models.MODELS},
         "selection": selection.SELECTIONS,
-        "channel": channel.CHANNELS,
+        "channel": channel.ON_THE_WAY,
+        "aggregation": channel.AGGREGATIONS,
         "profile": PROFILES,
         "mode": MODES,
     }

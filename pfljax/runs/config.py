@@ -13,7 +13,7 @@ from pfljax.runs.settings import GROUPS, HOME, Experiment, flat
 # These change no number of the run.
 UNHASHED = ("out", "label", "baseline", "devices", "homes", "keep", "store")
 CHANGEABLE = (*UNHASHED, "rounds")  # by going on
-SEVERAL = ("channel", "models")  # settings of several choices
+SEVERAL = ("aggregation", "channel", "models")  # settings of several choices
 # Settings that came later. Older runs have their defaults, which no digest holds.
 LATER = {
     "precision": EXACT,
@@ -24,7 +24,9 @@ LATER = {
     "profile": "none",
     "deadline": None,
     "mode": "sync",
+    "aggregation": [],
 }
+WERE_CHANNELS = ("median", "trimmed_mean", "krum")  # and are aggregations
 
 
 def to_dict(experiment: Experiment) -> dict[str, Any]:
@@ -60,7 +62,19 @@ def by_name(nested: Mapping[str, Any]) -> dict[str, Any]:
             values |= settings
         else:
             values[group] = settings
-    return values
+    return _with_aggregation(values)
+
+
+def _with_aggregation(values: dict[str, Any]) -> dict[str, Any]:
+    """The settings of a run of before `aggregation`, with what is one now."""
+    sent = values.get("channel")
+    if "aggregation" in values or not isinstance(sent, list):
+        return values
+    kept: dict[str, list] = {"channel": [], "aggregation": []}
+    for text in sent:
+        name, _, _ = str(text).partition(":")
+        kept["aggregation" if name in WERE_CHANNELS else "channel"].append(text)
+    return values | kept
 
 
 def ungrouped(nested: Mapping[str, Any]) -> dict[str, Any]:
@@ -101,6 +115,8 @@ def digest(experiment: Experiment) -> str:
     if not looks_ahead(experiment):
         left_out = CHANGEABLE
     values = written(experiment)
+    # Aggregations were channels: the digests of those runs stay.
+    values["channel"] += values.pop("aggregation")
     hashed = {
         name: value
         for name, value in values.items()

@@ -143,9 +143,15 @@ class Participation:
     )
     channel: tuple[Choice, ...] = setting(
         (),
-        'What happens to uploads: "clip:norm=1.0", "top_k:share=0.01", "median", '
+        'What happens to uploads on their way: "clip:norm=1.0", "top_k:share=0.01", '
         '"lost:share=0.1", "sign_flip:attackers=0.2"; `pfljax list channels` names '
-        "them. They act as attack, clip, compress, lose, reduce, however they stand.",
+        "them. They act as attack, clip, compress, lose, however they stand.",
+    )
+    aggregation: tuple[Choice, ...] = setting(
+        (),
+        'What the server takes in the place of the uploads: "median", '
+        '"krum:byzantine=2"; `pfljax list aggregations` names them. None: the uploads, '
+        "of which a method makes a mean or what it does.",
     )
 
 

@@ -65,6 +65,7 @@ class Settings(TypedDict, total=False):
     deadline: float | None
     mode: str | Choice
     channel: str | Sequence[str | Choice] | None
+    aggregation: str | Sequence[str | Choice] | None
     eval_every: int
     trained: bool
     foreign: int

@@ -15,13 +15,13 @@ def make_channel(experiment: Experiment, num_clients: int) -> Channel | None:
     Raises:
       ValueError: two channels cannot stand together, or nobody would be malicious.
     """
-    choices = experiment.participation.channel
-    through = channel.make(choices)
+    participation = experiment.participation
+    through = channel.make([*participation.channel, *participation.aggregation])
     if through is not None:
         malicious.count(num_clients, through.attackers)
-    for choice in choices:
+    for choice in participation.aggregation:
         if choice.name == "krum":
-            _check_krum(choice.kwargs, experiment.participation.cohort)
+            _check_krum(choice.kwargs, participation.cohort)
     return through
 
 
@@ -31,7 +31,7 @@ def _check_krum(options: dict[str, Any], cohort: int) -> None:
     needed = 2 * byzantine + 3
     if cohort < needed:
         raise ValueError(
-            f"channel 'krum': byzantine is {byzantine}, which needs a cohort of at "
+            f"aggregation 'krum': byzantine is {byzantine}, which needs a cohort of at "
             f"least 2 * {byzantine} + 3 = {needed}, but cohort is {cohort}; choose a "
             "larger cohort, or a smaller byzantine"
         )

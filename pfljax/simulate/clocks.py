@@ -126,7 +126,8 @@ def _check_mode(
     if through is not None and (
         through.lose is not None or through.receive is not as_received
     ):
-        names = ", ".join(map(str, experiment.participation.channel))
+        of_run = experiment.participation
+        names = ", ".join(map(str, (*of_run.channel, *of_run.aggregation)))
         raise ValueError(
             f"mode {mode!r} merges uploads as they come, but a channel of {names} "
             "looks at those of a round together, or loses some; choose channels that "

@@ -45,6 +45,7 @@ MAY: dict[str, dict[str, str]] = {
     "stragglers": SHARE,
     "seed": WHOLE,
     "channel": {"": "no channel", " ": "no channel", "None": "no channel"},
+    "aggregation": {"": "no one", " ": "no one", "None": "no one"},
     "devices": NOT_GIVEN,
     "steps": NOT_GIVEN,
     "width": NOT_GIVEN,
@@ -66,7 +67,8 @@ BASE = {
 CHOICES = {  # settings that are a choice, and their registries
     "partition": "pfljax.data.partitions:PARTITIONS",
     "selection": "pfljax.selection:SELECTIONS",
-    "channel": "pfljax.core.channel:CHANNELS",
+    "channel": "pfljax.core.channel:ON_THE_WAY",
+    "aggregation": "pfljax.core.channel:AGGREGATIONS",
     "model": "pfljax.models:MODELS",
     "dataset": "pfljax.data.sources.catalogue:DATASETS",
     "noise": "pfljax.data.label_noise:NOISES",

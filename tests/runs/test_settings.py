@@ -31,7 +31,8 @@ CHANGED = {  # another value of every setting that changes a number
     "seed": 1, "noise": "pair:rate=0.1", "eval_every": 11, "trained": True, "width": 2,
     "foreign": 50, "dissimilarity": True, "public": 0.1, "precision": "bfloat16",
     "profile": "equal", "deadline": 2.0, "mode": "fedasync",
-    "channel": ["clip:norm=2.0"], "models": ["mlp"], "proxy": "mlp",
+    "channel": ["clip:norm=2.0"], "aggregation": ["median"], "models": ["mlp"],
+    "proxy": "mlp",
 }  # fmt: skip
 CONFIGS = {  # a foreign or broken config.json, and what the message tells
     "broken": ("{", "missing or damaged"),
@@ -131,6 +132,22 @@ def test_a_run_of_before_a_setting_has_its_default():
     text = json.dumps(values, sort_keys=True)
     digest = hashlib.sha256(text.encode()).hexdigest()
     assert config.digest(Experiment()) == digest
+
+
+def test_an_aggregation_was_a_channel_once():
+    """A run folder of then is read, and its checkpoints are its own."""
+    now = Experiment(channel="clip:norm=1.0", aggregation="krum:byzantine=1")
+    nested = config.to_dict(now)
+    del nested["participation"]["aggregation"]
+    nested["participation"]["channel"].append("krum:byzantine=1")
+    assert config.from_dict(nested) == now
+    values = {
+        name: value
+        for name, value in config.written(now).items()
+        if name not in (*config.CHANGEABLE, *config.LATER)
+    } | {"channel": ["clip:norm=1.0", "krum:byzantine=1"]}
+    text = json.dumps(values, sort_keys=True)
+    assert config.digest(now) == hashlib.sha256(text.encode()).hexdigest()
 
 
 def test_the_digest_has_rounds_of_methods_that_look_ahead():

@@ -145,8 +145,12 @@ def test_uploads_that_are_all_lost_leave_the_server_as_it_is():
 
 REFUSED = {
     "krum": (
-        {"channel": ["krum:byzantine=2"]},
+        {"aggregation": ["krum:byzantine=2"]},
         "byzantine is 2, which needs a cohort of at least 2 * 2 + 3 = 7, but cohort",
+    ),
+    "no channel": (
+        {"channel": ["krum:byzantine=2"]},
+        "channel has krum:byzantine=2, which is no channel but an aggregation; give",
     ),
     "nobody": (
         {"channel": ["sign_flip:attackers=0.01"]},
@@ -175,7 +179,7 @@ REFUSED = {
         "tells its clients' uploads apart",
     ),
     "mixed": (
-        {"channel": ["centred_clip"], "algorithm": "ifca"},
+        {"aggregation": ["centred_clip"], "algorithm": "ifca"},
         "differ by a part that is no change: choice",
     ),
     "mixed noise": (

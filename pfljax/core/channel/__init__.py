@@ -15,9 +15,10 @@ What a client changed is its upload without its origin (`Algorithm.origin`): the
 of most methods, zeros where the upload is a difference already. A leaf without an
 origin, such as IFCA's choice of a cluster, is no change and passes as it is.
 
-A robust reducer is a channel too: it puts the robust value in the place of every
-upload, so that whatever mean the method takes is that value. Uploads that have leaves
-without an origin would be mixed by it: with those methods it is refused.
+A robust reducer is a channel too, chosen by the setting `aggregation`: it puts the
+robust value in the place of every upload, so that whatever mean the method takes is
+that value. Uploads that have leaves without an origin would be mixed by it: with those
+methods it is refused.
 """
 
 from pfljax.core.channel.attacks import model_replacement as model_replacement
@@ -43,7 +44,9 @@ from pfljax.core.channel.memory import Remembering as Remembering
 from pfljax.core.channel.memory import fitted as fitted
 from pfljax.core.channel.memory import remembering as remembering
 from pfljax.core.channel.memory import shaped_by as shaped_by
+from pfljax.core.channel.names import AGGREGATIONS as AGGREGATIONS
 from pfljax.core.channel.names import CHANNELS as CHANNELS
+from pfljax.core.channel.names import ON_THE_WAY as ON_THE_WAY
 from pfljax.core.channel.names import make as make
 from pfljax.core.channel.private import adaptive_clip as adaptive_clip
 from pfljax.core.channel.private import dp as dp

@@ -22,7 +22,8 @@ from pfljax.core.channel.several import chain
 from pfljax.core.channel.sparse import low_rank, random_k, top_k
 from pfljax.registry import Choice
 
-CHANNELS: dict[str, Callable[..., Channel]] = {
+# What happens on the way to the server, and how the server makes one of all.
+ON_THE_WAY: dict[str, Callable[..., Channel]] = {
     "sign_flip": sign_flip,
     "random_update": random_update,
     "model_replacement": model_replacement,
@@ -40,6 +41,8 @@ CHANNELS: dict[str, Callable[..., Channel]] = {
     "random_k": random_k,
     "low_rank": low_rank,
     "lost": lost,
+}
+AGGREGATIONS: dict[str, Callable[..., Channel]] = {
     "norm_clip": norm_clip,
     "median": median,
     "trimmed_mean": trimmed_mean,
@@ -47,8 +50,7 @@ CHANNELS: dict[str, Callable[..., Channel]] = {
     "geometric_median": geometric_median,
     "centred_clip": centred_clip,
 }
-
-
+CHANNELS = ON_THE_WAY | AGGREGATIONS
 PRIVATE = ("dp", "adaptive_clip")  # with a multiplier: noise at the server
 
 
