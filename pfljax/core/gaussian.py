@@ -140,6 +140,18 @@ def natural(q: Gaussian, least: Params | None = None) -> Natural:
     return Natural(tree.merge(shift, fixed), precision)
 
 
+def no_flatter(factor: Natural, least: Any) -> Natural:
+    """The factor, of a precision of at least f32[].
+
+    Sums and differences of factors may be no density, where a channel has added noise.
+    """
+
+    def of_leaf(precision: Array) -> Array:
+        return jnp.maximum(precision, least)
+
+    return factor._replace(precision=jax.tree.map(of_leaf, factor.precision))
+
+
 def gaussian(factor: Natural) -> Gaussian:
     """The Gaussian of these natural parameters, of positive precision."""
     fixed, shift = tree.split(factor.shift, statistics.chosen(factor.shift))

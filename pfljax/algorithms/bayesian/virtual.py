@@ -148,7 +148,8 @@ def expected_loss(task, trained, batch, key):
 def cavity_prior(s, site, share):
     """s with the prior's share in the place of this client's factor."""
     standard = gaussian.natural(gaussian.around(tree.zeros(site.shift), 1.0))
-    return tree.axpy(share, tree.sub(standard, site), tree.parameters(s))
+    p = tree.axpy(share, tree.sub(standard, site), tree.parameters(s))
+    return gaussian.no_flatter(p, share)
 
 
 def damped(q, s, p, damping):
@@ -163,7 +164,4 @@ def aggregate(s, changes, cohort):
     summed = tree.parameters(aggregation.weighted_sum(changes, cohort.mask))
     mean = aggregation.mean(changes, aggregation.reported(cohort))
     followed, _ = tree.split(mean, statistics.chosen(mean))
-    total = tree.add(s, tree.merge(summed, followed))
-    # Noise of a channel must not make it less precise than the prior, N(0, 1).
-    floored = jax.tree.map(lambda leaf: jnp.maximum(leaf, 1), total.precision)
-    return total._replace(precision=floored)
+    return gaussian.no_flatter(tree.add(s, tree.merge(summed, followed)), 1)

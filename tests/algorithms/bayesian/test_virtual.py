@@ -188,6 +188,8 @@ def test_noise_of_a_channel_leaves_the_server_a_density():
     after = aggregate(server, changes, toy.cohort(jnp.ones(1)))
     assert all((leaf == 1).all() for leaf in jax.tree.leaves(after.precision))
     toy.assert_close(after.shift, tree.add(server, tree.take(changes, 0)).shift, 1e-6)
+    p = cavity_prior(after, tree.parameters(server), 1 / 4)  # sites of precision 400
+    assert all((leaf == 1 / 4).all() for leaf in jax.tree.leaves(p.precision))
 
 
 def test_the_cavity_is_the_posterior_without_its_own_factor():
