@@ -116,7 +116,7 @@ def test_who_has_no_time_is_an_empty_place():
 def test_the_server_waits_for_no_straggler_whose_work_is_dropped():
     base = selection.uniform(4, 4)
     dropped = base._replace(
-        work=lambda key, steps: (steps, jnp.array([1.0, 0.0, 0.0, 0.0]))
+        work=lambda state, key, ids, steps: (steps, jnp.array([1.0, 0.0, 0.0, 0.0]))
     )
     _, state, metrics = after(clock_of(), select=dropped)
     (first,) = np.flatnonzero(np.asarray(state.participations))

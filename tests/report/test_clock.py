@@ -7,7 +7,9 @@ import pytest
 
 from pfljax.report import read_run, spent, timeline, write_comparison
 from pfljax.report.comparison import comparison_curves
+from pfljax.report.groups import group_runs
 from pfljax.report.page_run import run_page
+from pfljax.report.targets import target_table
 
 SECONDS = 0.5  # of a round
 
@@ -77,8 +79,10 @@ def test_curves_over_seconds(run):
 
 
 def test_pages_tell_of_seconds_where_there_are_some(run, plain):
-    assert "Virtual seconds" in run_page(run, [])
-    assert "Virtual seconds" not in run_page(plain, [])
+    for judged, told in ((run, True), (plain, False)):
+        table = target_table(group_runs([judged]), [0.3])
+        page = run_page(judged, [table], [])
+        assert ("Virtual seconds" in page) == told
 
 
 @pytest.mark.slow
