@@ -81,6 +81,7 @@ def _facts(run: Run) -> list[str]:
     """What was run on what."""
     config = run.config
     several = config.get("models")
+    diverged = "diverged" in run.summary
     return [
         str(config["algorithm"]),
         *([f"models {model_names(several)}"] if several else []),
@@ -89,6 +90,7 @@ def _facts(run: Run) -> list[str]:
         f"{len(run.partition['class_histogram'])} clients",
         f"{run.summary['rounds']} rounds",
         f"seed {config['seed']}",
+        *([f"has diverged: {run.summary['diverged']}"] if diverged else []),
     ]
 
 

@@ -111,12 +111,14 @@ def finish(
         mixture, paths = evaluation.mixture(run.sim, run.federation, state, states)
         arrays |= paths
     ask(folder.write_arrays, run.path / "per_client.npz", arrays)
+    reason = _diverged(lines, run.federation.num_classes)
     summary = _summary(run, arrays, mixture, lines)
+    if reason:
+        summary["diverged"] = reason
     # A summary says that the run is complete, so it is written after all else.
     ask(folder.write_json, run.path / "summary.json", summary)
-    reason = _diverged(lines, run.federation.num_classes)
     if reason:
-        say(f"pfljax: warning: {run.path} has diverged: {reason}; choose a smaller lr")
+        say(f"pfljax: warning: {run.path} has diverged: {reason}; choose smaller rates, or less noise")
 
 
 def _summary(

@@ -166,10 +166,10 @@ def test_a_run_that_diverges_ends_with_a_report(tmp_path, capsys):
     errors = capsys.readouterr().err
     assert "loss nan" in errors
     assert "warning: " in errors.splitlines()[-1]
-    assert errors.endswith("not finite; choose a smaller lr\n")
+    assert errors.endswith("not finite; choose smaller rates, or less noise\n")
     assert summary["rounds"] == 2
     assert '"train_loss": null' in (tmp_path / "metrics.jsonl").read_text()
-    assert (tmp_path / "report.html").exists()
+    assert "has diverged: losses of" in (tmp_path / "report.html").read_text()
 
 
 def test_penalties_are_logged_beside_the_loss(tmp_path):
