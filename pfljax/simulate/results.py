@@ -118,7 +118,10 @@ def finish(
     # A summary says that the run is complete, so it is written after all else.
     ask(folder.write_json, run.path / "summary.json", summary)
     if reason:
-        say(f"pfljax: warning: {run.path} has diverged: {reason}; choose smaller rates, or less noise")
+        say(
+            f"pfljax: warning: {run.path} has diverged: {reason}; choose smaller "
+            "rates, or less noise"
+        )
 
 
 def _summary(
