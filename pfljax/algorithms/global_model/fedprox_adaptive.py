@@ -23,7 +23,7 @@ import jax.numpy as jnp
 from pfljax.algorithms.global_model.fedprox import fedprox
 from pfljax.core import aggregation
 from pfljax.core.training import finetuned, mean_over_rows
-from pfljax.core.types import Algorithm, Array, Cohort, Local, Params, Task
+from pfljax.core.types import Algorithm, Cohort, Local, Params, Task
 from pfljax.registry import AtLeastOne, Count, NotNegative, checked
 
 
@@ -79,9 +79,7 @@ def fedprox_adaptive(
         return client, Upload(w=w_k, loss=before), metrics
 
     def aggregate(server, uploads, cohort):
-        w = aggregation.mean(uploads.w, aggregation.by_rows(cohort))
-        after = adapted(server, uploads.loss, cohort, step, patience)
-        return after._replace(w=w)
+        return adapted(server, uploads, cohort, step, patience)
 
     def personal(turn, server, client, data):
         return finetuned(task.loss, server.w, data, turn, local, finetune)
@@ -109,14 +107,16 @@ def first(params: Params, num_clients: int, mu: float) -> Server:
 
 
 def adapted(
-    server: Server, losses: Array, cohort: Cohort, step: float, patience: int
+    server: Server, uploads: Upload, cohort: Cohort, step: float, patience: int
 ) -> Server:
-    """The server after these losses f32[M]: mu by the rule, and what it remembers."""
+    """The server after these uploads: mu by the rule, and what it remembers."""
+    losses = uploads.loss
     # Empty slots have the id C, past the end: nobody is known there.
     known = server.known.at[cohort.ids].get(mode="fill", fill_value=False)
     last = server.losses.at[cohort.ids].get(mode="fill", fill_value=0)
-    change = jnp.where(known, losses - last, 0)
-    change = jnp.sum(aggregation.by_rows(cohort) * change)
+    changes = jnp.where(known, losses - last, 0)
+    # In one mean, for devices speak to one another once a round.
+    w, change = aggregation.mean((uploads.w, changes), aggregation.by_rows(cohort))
     falls = jnp.where(change < 0, server.falls + 1, 0)
     # Without anybody to compare there is neither a rise nor an end of the falls.
     compared = jnp.any(known & (cohort.mask > 0))
@@ -124,7 +124,8 @@ def adapted(
     enough = falls >= patience
     mu = server.mu + step * (change > 0) - step * enough
     present = aggregation.ids_of_present(cohort)
-    return server._replace(
+    return Server(
+        w=w,
         mu=jnp.maximum(mu, 0),
         falls=jnp.where(enough, 0, falls),
         losses=server.losses.at[present].set(losses, mode="drop"),

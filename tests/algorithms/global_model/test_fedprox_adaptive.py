@@ -6,6 +6,7 @@ import pytest
 from pfljax.algorithms.global_model.fedprox import fedprox
 from pfljax.algorithms.global_model.fedprox_adaptive import (
     Server,
+    Upload,
     adapted,
     fedprox_adaptive,
 )
@@ -70,7 +71,9 @@ def test_adaptive_fedprox_against_numpy(cohort):
 def told(losses, server, mask=(1, 1), **options):
     """The server after these losses of the first two clients, which have 1 row each."""
     options = {"step": STEP, "patience": PATIENCE} | options
-    return adapted(server, jnp.asarray(losses), toy.cohort(mask), **options)
+    w = jax.tree.map(lambda leaf: jnp.stack([leaf] * 2), server.w)
+    uploads = Upload(w=w, loss=jnp.asarray(losses))
+    return adapted(server, uploads, toy.cohort(mask), **options)
 
 
 def start(mu):
