@@ -116,11 +116,11 @@ def adapted(
     last = server.losses.at[cohort.ids].get(mode="fill", fill_value=0)
     changes = jnp.where(known, losses - last, 0)
     # In one mean, for devices speak to one another once a round.
-    w, change = aggregation.mean((uploads.w, changes), aggregation.by_rows(cohort))
+    summands = uploads.w, changes, known.astype(jnp.float32)
+    w, change, compared = aggregation.mean(summands, aggregation.by_rows(cohort))
     falls = jnp.where(change < 0, server.falls + 1, 0)
     # Without anybody to compare there is neither a rise nor an end of the falls.
-    compared = jnp.any(known & (cohort.mask > 0))
-    falls = jnp.where(compared, falls, server.falls)
+    falls = jnp.where(compared > 0, falls, server.falls)
     enough = falls >= patience
     mu = server.mu + step * (change > 0) - step * enough
     present = aggregation.ids_of_present(cohort)
