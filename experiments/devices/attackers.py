@@ -247,7 +247,8 @@ def main(
         try:
             runs = finished(experiment, seeds, folder / name)
         except ValueError as error:
-            if errors.tracing():
+            # Without a reducer there is nothing to refuse: it is a mistake.
+            if errors.tracing() or reducer == "mean":
                 raise
             rows.append(refusal(method, attack, reducer, error))
             continue
