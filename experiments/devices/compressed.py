@@ -1,8 +1,8 @@
 """Accuracy by true megabytes: FedAvg, its uploads compressed in several ways.
 
-    python experiments/devices/compression.py --scale small
+    python experiments/devices/compressed.py --scale small
     pfljax prepare fashion_mnist
-    python experiments/devices/compression.py --scale paper
+    python experiments/devices/compressed.py --scale paper
 
     qsgd      Alistarh et al., NeurIPS 2017, https://arxiv.org/abs/1610.02132
     uniform   Suresh et al., ICML 2017, https://arxiv.org/abs/1611.00429
@@ -18,6 +18,9 @@ receive together cannot fall below half. Learning rates are not tuned by channel
 papers' own numbers are of other data, and are not compared.
 
 The small scale has 20 clients of the digits, the paper scale 100 of Fashion-MNIST.
+
+This is no `compression.py`: scripts of this folder would then get it as Python 3.14's
+module of that name, which JAX asks for.
 """
 
 import sys
@@ -198,7 +201,7 @@ def main(
     base = SMALL if scale == "small" else SMALL.replace(**PAPER)
     if rounds:
         base = base.replace(rounds=rounds)
-    folder = Path(out or f"runs/compression-{scale}" + (f"-{rounds}" if rounds else ""))
+    folder = Path(out or f"runs/compressed-{scale}" + (f"-{rounds}" if rounds else ""))
     target = TARGETS[scale]
     curves = {}
     rows = []
@@ -210,9 +213,9 @@ def main(
     text = markdown(rows, target)
     print(text)
     place = Path(results)
-    best_round.write(place / "results" / f"compression_{scale}", rows, text)
+    best_round.write(place / "results" / f"compressed_{scale}", rows, text)
     (place / "figures").mkdir(parents=True, exist_ok=True)
-    save_figure(figure(curves, target), place / "figures" / f"compression_{scale}")
+    save_figure(figure(curves, target), place / "figures" / f"compressed_{scale}")
     return rows
 
 
