@@ -173,7 +173,8 @@ def cell(row: Row | None) -> str:
         return ""
     if row.refused:
         return "refused"
-    text = with_std(np.mean(row.mean), float(std_over_seeds(np.array(row.mean))), 1)
+    mean = float(np.mean(row.mean))
+    text = with_std(mean, float(std_over_seeds(np.array(row.mean))), 1)
     text += f" ({np.mean(row.std):.1f})"
     return f"{text}, {row.diverged} diverged" if row.diverged else text
 
@@ -192,7 +193,7 @@ def combinations(rows: list[Row]) -> str:
 def figure(rows: list[Row]) -> Any:
     """Benign accuracy by attack, a panel a method, a colour a reducer."""
     drawn, panels = new_figure(9.6, 3.4, len(METHODS), sharey=True)
-    alone = [np.mean(row.mean) for row in rows if row.method == ALONE]
+    alone = [float(np.mean(row.mean)) for row in rows if row.method == ALONE]
     for axes, method in zip(panels, METHODS, strict=True):
         for number, (name, colour) in enumerate(zip(REDUCERS, PALETTE, strict=False)):
             ran = [row for row in rows if (row.method, row.reducer) == (method, name)]

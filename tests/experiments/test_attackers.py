@@ -1,6 +1,7 @@
 """The study of attackers: who is judged, what is crossed, and what its table says."""
 
 from types import SimpleNamespace
+from typing import Any
 
 import jax
 import numpy as np
@@ -62,7 +63,7 @@ def test_without_an_attack_the_same_clients_are_judged(attackers):
     run = run_of(np.zeros((1, 20)), seed=3)
     attacked = attackers.settings_of("fedavg", "sign flip", "mean", attackers.SMALL)
     through = channels.make_channel(attacked, 20)
-    clients = SimpleNamespace(num_clients=20, manifest={}, num_classes=10)
+    clients: Any = SimpleNamespace(num_clients=20, manifest={}, num_classes=10)
     groups = malicious.groups(through, clients, jax.random.key(3))
     np.testing.assert_array_equal(
         np.flatnonzero(attackers.benign(run)), groups[malicious.BENIGN]
