@@ -1,0 +1,74 @@
+"""The study of compression: what is compared, and what its table says."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from pfljax import registry
+from pfljax.core import channel
+
+
+@pytest.fixture
+def compressed(study):
+    return study("compressed")
+
+
+def run_of(accuracy, up=1000, down=3000, cohort=10):
+    """A record of rounds, each evaluated, in which everybody sends `up` bytes."""
+    lines = []
+    for number, value in enumerate(accuracy, 1):
+        record = {
+            "split": "test",
+            "clients": "all",
+            "model": "server",
+            "finetune": False,
+            "metrics": {"accuracy": {"mean": value}},
+        }
+        line = {"round": number, "evaluations": [record]}
+        line["bytes_up"] = number * cohort * up
+        line["bytes_down"] = number * cohort * down
+        lines.append(line)
+    return SimpleNamespace(rounds=tuple(lines), config={"cohort": cohort})
+
+
+def test_channels_can_be_made_and_feedback_is_the_only_difference(compressed):
+    kept = {}
+    for name, text in compressed.CHANNELS.items():
+        made = channel.make([registry.parse(text)] if text else [])
+        kept[name] = made is not None and made.memory is not None
+    for name in ("sign", "top_k"):
+        assert kept[name]
+        assert not kept[name + compressed.PLAIN]
+        text = compressed.CHANNELS[name + compressed.PLAIN]
+        plain = registry.parse(text)
+        beside = registry.parse(compressed.CHANNELS[name])
+        assert plain.kwargs == {**beside.kwargs, "feedback": False}
+    assert kept["low_rank"]
+    assert not kept["whole"]
+    assert not kept["qsgd"]
+
+
+def test_bytes_are_counted_up_to_the_target(compressed):
+    # The running mean of three reaches .8 at the fourth round.
+    run = run_of([0.1, 0.8, 0.8, 0.8, 0.9])
+    rounds, up, both = compressed.at_target(run, 0.8)
+    assert rounds == 4
+    assert up == pytest.approx(4 * 10 * 1000 / 1e6)
+    assert both == pytest.approx(4 * 10 * 4000 / 1e6)
+    assert compressed.upload_bytes(run) == 1000
+    assert np.isnan(compressed.at_target(run, 0.95)).all()
+
+
+def test_the_table_tells_seeds_that_never_get_there(compressed):
+    runs = [run_of([0.1, 0.8, 0.8, 0.8]), run_of([0.1, 0.1, 0.2, 0.3])]
+    row = compressed.row_of("top_k", 0.8, runs)
+    assert row.accuracy == pytest.approx([80.0, 20.0])
+    whole = compressed.row_of("whole", 0.8, [run_of([0.8] * 4, up=4000)] * 2)
+    text = compressed.markdown([whole, row], 0.8)
+    line = text.splitlines()[-1]
+    assert line == (
+        "| top_k:share=0.02 | 1000 | 25.0 | 50.00 ± 42.43 | 4 (1 never) | "
+        "0.040 (1 never) | 0.16 (1 never) |"
+    )
+    assert compressed.reached([np.nan], 1) == "never"
