@@ -90,8 +90,11 @@ def plan(
     steps, mask = selection.work(state.selection, work_key, ids, full)
     # An empty place has the id C: nobody works there, whatever `work` says.
     draws = (ids < num_clients).astype(jnp.float32)
-    steps = jnp.where(draws > 0, steps, 0)
-    mask = mask * draws
+    # Where none is empty it stays a constant that somebody reports: else the server of
+    # before would be kept beside the new one.
+    if not selection.full or setting.clock is not None:
+        steps = jnp.where(draws > 0, steps, 0)
+        mask = mask * draws
     waited = jnp.zeros(ids.shape, jnp.float32)
     if setting.clock is not None:
         mask, waited = clock.on_time(setting.clock, key, ids, steps, mask)

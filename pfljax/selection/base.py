@@ -53,6 +53,7 @@ class Selection(NamedTuple):
     # stacked, and a method that sends no models is refused.
     observe: Callable[[Any, Params, Params, Cohort], Any] | None = None
     replacement: bool = False  # a client may be drawn twice; all weigh the same
+    full: bool = False  # no place is ever empty
 
 
 def learns(selection: Selection) -> bool:
@@ -88,4 +89,4 @@ def first(
         ids = selection.choose(state, key)
         return jnp.where(taken, ids, num_clients)
 
-    return selection._replace(choose=choose, work=work)
+    return selection._replace(choose=choose, work=work, full=False)

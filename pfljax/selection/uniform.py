@@ -20,4 +20,4 @@ def uniform(cohort: AtLeastOne, num_clients: AtLeastOne) -> Selection:
         # The first ones of a shuffle that is never written out.
         return index_shuffle(jnp.arange(cohort), num_clients, key)
 
-    return Selection(cohort=cohort, choose=choose)
+    return Selection(cohort=cohort, choose=choose, full=True)

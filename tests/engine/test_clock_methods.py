@@ -38,7 +38,9 @@ def masked(select, mask):
     """The selection with a mask by client, of the cohort that it draws in round 0."""
     setting = engine.Setting(None, LOCAL, select)
     cohort = engine.draw(setting, (), jax.random.key(2), jnp.int32(0))
-    return select._replace(work=lambda _, steps: (steps, jnp.asarray(mask)[cohort]))
+    return select._replace(
+        work=lambda state, key, ids, steps: (steps, jnp.asarray(mask)[cohort])
+    )
 
 
 def clock_of(deadline=None):
