@@ -25,18 +25,18 @@ from tyro.conf import arg
 
 from pfljax.data import profiles
 from pfljax.registry import parse
-from pfljax.report import spent
-from pfljax.report.runs import Run, accuracy_curve, read_run
+from pfljax.report import spent, targets
+from pfljax.report.runs import Run, accuracy_curve
 from pfljax.report.style import GREY, GRID, PALETTE, new_figure, save_figure
 from pfljax.runs.settings import Experiment
 from pfljax.runtime.devices import use_compile_cache
-from pfljax.simulate.run import run_at_once
 
 HERE = Path(__file__).parent
 # Studies lie in no package.
 sys.path.append(str(HERE.parent))
 from shared import best_round, script  # noqa: E402
 from shared.published import std_over_seeds  # noqa: E402
+from shared.seeds import finished  # noqa: E402
 
 COHORT = 10
 BUFFER = 5
@@ -113,31 +113,24 @@ def deadline_of(text: str, experiment: Experiment) -> float:
     return round(1.1 * float(np.quantile(seconds, IN_TIME)), 4)
 
 
-def finished(experiment: Experiment, seeds: tuple[int, ...], out: Path) -> list[Run]:
-    """The runs of these seeds; what is finished is not run again."""
-    print(f"{out}", file=sys.stderr, flush=True)
-    folders = [out / f"s{seed}" for seed in seeds]
-    experiments = [
-        experiment.replace(seed=seed, out=str(folder))
-        for seed, folder in zip(seeds, folders, strict=True)
-    ]
-    run_at_once(experiments, [None] * len(seeds), quiet=True, report=False)
-    return [read_run(folder) for folder in folders]
-
-
 def row_of(profile: str, mode: str, target: float, runs: list[Run]) -> Row:
     """What the runs of all seeds came to."""
-    reached = [spent.to_target(run, target) for run in runs]
+    reached = [targets.spent(run, *accuracy_curve(run), target) for run in runs]
     return Row(
         profile=profile,
         mode=mode,
         rounds=len(runs[0].rounds),
-        seconds=[one.seconds for one in reached],
-        megabytes=[one.megabytes for one in reached],
+        seconds=[never_is_nan(one["seconds"]) for one in reached],
+        megabytes=[never_is_nan(one["bytes"] / 1e6) for one in reached],
         accuracy=[float(100 * accuracy_curve(run)[1][-1]) for run in runs],
         whole=[run.rounds[-1]["clock"] for run in runs],
         staleness=[mean_staleness(run) for run in runs],
     )
+
+
+def never_is_nan(value: float) -> float:
+    """NaN where a run never reached the target."""
+    return value if np.isfinite(value) else float("nan")
 
 
 def mean_staleness(run: Run) -> float:

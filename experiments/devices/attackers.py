@@ -105,8 +105,7 @@ class Row(NamedTuple):
 def settings_of(method: str, attack: str, reducer: str, base: Experiment) -> Experiment:
     """The run of a method so attacked and so guarded."""
     attacked = dict(ATTACKS[attack])
-    channel = (*attacked.pop("channel", ()), *REDUCERS[reducer])
-    return base.replace(algorithm=method, channel=channel or None, **attacked)
+    return base.replace(algorithm=method, aggregation=REDUCERS[reducer], **attacked)
 
 
 def benign(run: Run) -> np.ndarray:

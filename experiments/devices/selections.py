@@ -279,7 +279,7 @@ def main(
             courses[choice, epochs] = runs
     rows = []
     for (choice, epochs), runs in courses.items():
-        rows.append(row_of(choice, epochs or base.training.epochs or 0, runs))
+        rows.append(row_of(choice, epochs or int(base.training.epochs or 0), runs))
     text = markdown(rows)
     print(text)
     place = Path(results)

@@ -43,8 +43,9 @@ def test_every_method_meets_every_attack_behind_every_reducer(attackers):
     experiment = attackers.settings_of(
         "ditto", "replacement", "median", attackers.SMALL
     )
-    names = [choice.name for choice in experiment.participation.channel]
-    assert names == ["model_replacement", "median"]
+    participation = experiment.participation
+    assert [choice.name for choice in participation.channel] == ["model_replacement"]
+    assert [choice.name for choice in participation.aggregation] == ["median"]
     assert experiment.data.noise.name == "poison"
 
 
