@@ -18,10 +18,9 @@ papers' own tables are of other data and simulators; their numbers are not compa
 
 import sys
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
-from tyro.conf import arg
 
 from pfljax.data import profiles
 from pfljax.registry import parse
@@ -197,9 +196,7 @@ def main(
     seeds: script.Seeds = (0, 1, 2),
     rounds: script.Rounds = None,
     out: script.Out = None,
-    results: Annotated[
-        str, arg(help="Folder of results/ and figures/; else this one.")
-    ] = str(HERE),
+    results: script.Place = str(HERE),
 ) -> list[Row]:
     """Time to accuracy by mode and devices."""
     use_compile_cache()

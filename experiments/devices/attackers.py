@@ -27,11 +27,10 @@ The small scale has 20 clients of the digits, the paper scale 100 of Fashion-MNI
 
 import sys
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import numpy as np
-from tyro.conf import arg
 
 from pfljax.core import malicious
 from pfljax.evaluation import fairness
@@ -230,9 +229,7 @@ def main(
     seeds: script.Seeds = (0, 1, 2),
     rounds: script.Rounds = None,
     out: script.Out = None,
-    results: Annotated[
-        str, arg(help="Folder of results/ and figures/; else this one.")
-    ] = str(HERE),
+    results: script.Place = str(HERE),
 ) -> list[Row]:
     """Benign clients' accuracy by method, attack and reducer."""
     use_compile_cache()

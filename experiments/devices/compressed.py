@@ -25,10 +25,9 @@ module of that name, which JAX asks for.
 
 import sys
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
-from tyro.conf import arg
 
 from pfljax.report import targets
 from pfljax.report.runs import Run, accuracy_curve
@@ -192,9 +191,7 @@ def main(
     seeds: script.Seeds = (0, 1, 2),
     rounds: script.Rounds = None,
     out: script.Out = None,
-    results: Annotated[
-        str, arg(help="Folder of results/ and figures/; else this one.")
-    ] = str(HERE),
+    results: script.Place = str(HERE),
 ) -> list[Row]:
     """Accuracy by true megabytes, by channel."""
     use_compile_cache()

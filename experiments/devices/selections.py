@@ -19,12 +19,11 @@ The paper scale has 100 clients of Fashion-MNIST, cohorts of ten, and 500 rounds
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from tyro.conf import arg
 
 HERE = Path(__file__).parent
 # Studies lie in no package.
@@ -259,9 +258,7 @@ def main(
     scale: Literal["small", "paper"] = "small",
     seeds: script.Seeds = (0, 1, 2),
     rounds: script.Rounds = None,
-    results: Annotated[
-        str, arg(help="Folder of results/ and figures/; else this one.")
-    ] = str(HERE),
+    results: script.Place = str(HERE),
 ) -> list[Row]:
     """Each selection's published effect, beside uniform cohorts."""
     use_compile_cache()

@@ -25,11 +25,10 @@ second row is kept, and 150 rounds.
 """
 
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from finished import HERE, Finished, accuracy, finished, mean_and_std, script, write
-from tyro.conf import arg
 
 from pfljax.report.style import GRID, PALETTE, new_figure
 from pfljax.runs.settings import Experiment
@@ -146,9 +145,7 @@ def main(
     seeds: script.Seeds = (0, 1),
     rounds: script.Rounds = None,
     out: script.Out = None,
-    results: Annotated[
-        str, arg(help="Folder of results/ and figures/; else this one.")
-    ] = str(HERE),
+    results: script.Place = str(HERE),
 ) -> list[Row]:
     """FedMeta on Shakespeare's roles: new clients, before and after they adapt."""
     use_compile_cache()

@@ -18,11 +18,10 @@ objective; their numbers were not read.
 """
 
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from finished import HERE, Finished, accuracy, finished, mean_and_std, script, write
-from tyro.conf import arg
 
 from pfljax.core import tree
 from pfljax.report.style import GREY, GRID, PALETTE, new_figure
@@ -178,9 +177,7 @@ def main(
     lambdas: script.Numbers = LAMBDAS,
     rounds: script.Rounds = None,
     out: script.Out = None,
-    results: Annotated[
-        str, arg(help="Folder of results/ and figures/; else this one.")
-    ] = str(HERE),
+    results: script.Place = str(HERE),
 ) -> list[Row]:
     """L2GD over lambda: what is sent, against how personal the models are."""
     use_compile_cache()

@@ -23,13 +23,12 @@ epoch; the paper scale on MNIST, 100 clients, 100 rounds. All clients take part.
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from finished import HERE, Finished, accuracy, finished, mean_and_std, script, write
 from scipy.cluster.hierarchy import fcluster, linkage
 from scipy.spatial.distance import squareform
-from tyro.conf import arg
 
 from pfljax import data
 from pfljax.algorithms.multi_task import mocha
@@ -229,9 +228,7 @@ def main(
     seeds: script.Seeds = (0, 1, 2),
     rounds: script.Rounds = None,
     out: script.Out = None,
-    results: Annotated[
-        str, arg(help="Folder of results/ and figures/; else this one.")
-    ] = str(HERE),
+    results: script.Place = str(HERE),
 ) -> list[Row]:
     """Learnt relations of clients against clusters that are known."""
     use_compile_cache()

@@ -66,3 +66,4 @@ NUMBERS: PrimitiveConstructorSpec = several(float, "FLOAT")
 Numbers = Annotated[tuple[float, ...], NUMBERS, arg(help="A row of each.")]
 Out = Annotated[str | None, arg(help="Runs; else a folder of runs/.")]
 Results = Annotated[str | None, arg(help="Tables; else beside this.")]
+Place = Annotated[str, arg(help="Folder of results/ and figures/; else this one.")]
