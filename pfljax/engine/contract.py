@@ -21,7 +21,7 @@ JUDGES = (
 
 
 def check_observed(setting: Setting) -> None:
-    """Refuses a selection that looks at models with a method that has none to see."""
+    """Refuses a selection that needs models with a method that has none to see."""
     algorithm = setting.algorithm
     several = setting.groups is not None or algorithm.architecture is not None
     if setting.selection.judge is not None:

@@ -71,12 +71,12 @@ def availability(
         )
     if file is not None:
         there = _of_trace(read_trace(file, cohort, num_clients))
+    elif pattern == "label_cycle":
+        there = _of_cycle(least_label, greatest_label, beta, period)
     else:
         share = least_label if pattern == "labels" else label_count
         constant = _probability(pattern, beta, sizes, share, devices)
         there = _of_coins(jnp.asarray(constant, jnp.float32), pattern, period)
-    if pattern == "label_cycle":
-        there = _of_cycle(least_label, greatest_label, beta, period)
 
     def choose(round_: Any, key: Key) -> Array:
         eligible = there(round_, derive(key, "there"))
