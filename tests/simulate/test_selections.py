@@ -23,6 +23,7 @@ LEARNING = [
     "cmab",
     "favor:components=2,hidden=4",
 ]
+SWEPT = ["tifl:tiers=2,interval=1", "fedsae", "oort", "power_of_choice:judge=rows"]
 REFUSED = {
     "robin-cohort": ({"selection": "round_robin", "cohort": 9, "clients": 8}, "cohort"),
     "robin-option": ({"selection": "round_robin:places=3"}, "unknown parameter 'place"),
@@ -34,7 +35,7 @@ REFUSED = {
     "no-trace": ({"selection": "availability:pattern=trace,file=no.npz"}, "no file no"),
     "choice": ({"selection": "power_of_choice:candidates=3"}, "expected 5 <= candidat"),
     "choice-many": ({"selection": "power_of_choice:candidates=30"}, "candidates <= 20"),
-    "choice-judge": ({"selection": "power_of_choice:judge=all"}, "judge is 'all'; expe"),
+    "choice-judge": ({"selection": "power_of_choice:judge=all"}, "judge is 'all'; exp"),
     "choice-batch": (
         {"selection": "power_of_choice:judge=rows,batch_size=0"}, "expected at least 1",
     ),
@@ -155,7 +156,7 @@ def test_ended_after_a_save_a_run_goes_on_with_the_same_bits(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("selection", ["tifl:tiers=2,interval=1", "fedsae", "oort"])
+@pytest.mark.parametrize("selection", SWEPT)
 def test_a_sweep_equals_separate_runs(selection):
     job = JOB.replace(selection=selection, public=0.0)
     swept = sweep(job, {"seed": (0, 1)})
