@@ -24,12 +24,12 @@ def check_observed(setting: Setting) -> None:
     """Refuses a selection that needs models with a method that has none to see."""
     algorithm = setting.algorithm
     several = setting.groups is not None or algorithm.architecture is not None
-    if setting.selection.judge is not None:
-        if algorithm.server_model is None or several:
-            raise ValueError(f"{JUDGES}; this one's server has no single model of all")
+    no_model = algorithm.server_model is None or several
+    if setting.selection.judge is not None and no_model:
+        raise ValueError(f"{JUDGES}; this one's server has no single model of all")
     if setting.selection.observe is None:
         return
-    if algorithm.server_model is None or algorithm.then is not None or several:
+    if no_model or algorithm.then is not None:
         raise ValueError(f"{LOOKS}; this one's server has no single model of all")
 
 

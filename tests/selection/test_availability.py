@@ -79,7 +79,7 @@ def test_labels_have_their_turn_in_a_cycle():
     select = made("availability", CLIENTS, **options)
     for round_ in (0, 1, 6, 7, 7_000_002):
         r = (1 + round_ % 7) / 7
-        active = (LABELS - 1e-9 <= r) & (r <= GREATEST + 1e-9)
+        active = (r >= LABELS - 1e-9) & (r <= GREATEST + 1e-9)
         assert 0 < active.sum() < CLIENTS
         wanted = BETA * active + 1 - BETA
         found = shares_there(select, jnp.int32(round_), 2000)
