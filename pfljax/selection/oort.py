@@ -82,14 +82,8 @@ def oort(
         return _chosen(state, key, scores, log_speed, cohort, explored)
 
     def update(state: State, members: Cohort, metrics: Metrics) -> State:
-        ids = ids_of(members)
         utility = rows[members.ids] * losses_of(metrics)
-        finished = state.round + 1
-        after = state._replace(
-            round=finished,
-            utility=state.utility.at[ids].set(utility, mode="drop"),
-            last=state.last.at[ids].set(finished, mode="drop"),
-        )
+        after = _reported(state, members, utility)
         brought = jnp.where(members.mask > 0, utility, 0).sum()
         return _paced(after, brought, pacer) if pacer else after
 
@@ -109,6 +103,17 @@ def _first(num_clients: int) -> State:
         before=jnp.float32(0),
         current=jnp.float32(0),
         steps=jnp.int32(0),
+    )
+
+
+def _reported(state: State, members: Cohort, utility: Array) -> State:
+    """The state with the utility, f32[M], of each member that reported."""
+    ids = ids_of(members)
+    finished = state.round + 1
+    return state._replace(
+        round=finished,
+        utility=state.utility.at[ids].set(utility, mode="drop"),
+        last=state.last.at[ids].set(finished, mode="drop"),
     )
 
 

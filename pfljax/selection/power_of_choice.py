@@ -46,17 +46,14 @@ def power_of_choice(
     candidates judge, one after another.
 
     Differs from the paper: nobody judges the model of the first round, whose cohort is
-    drawn by rows alone.
+    drawn by rows alone. Traffic and the clock leave out that candidates get the model.
     """
     num_clients = len(sizes)
     require_cohort(cohort, num_clients)
     if candidates is None:
         candidates = min(2 * cohort, num_clients)
-    if not cohort <= candidates <= num_clients:
-        raise ValueError(
-            f"power_of_choice: candidates is {candidates}; expected {cohort} <= "
-            f"candidates <= {num_clients}, from the cohort to all clients"
-        )
+    _require_candidates(cohort, candidates, num_clients)
+    loss_of = _of_rows if judge == "rows" else _of_minibatch
     log_rows = jnp.log(jnp.asarray(sizes, jnp.float32))  # -inf for none
 
     def candidates_of(key: Key) -> Array:
@@ -75,26 +72,51 @@ def power_of_choice(
 
         def of_client(client: Array) -> Array:
             data = train._replace(offset=train.offset[client], size=train.size[client])
-            if judge == "rows":
-                return _loss(task, model, data, batch_size)
             client_key = jax.random.fold_in(batch_key, client)
-            batch = minibatch(data, jnp.int32(0), client_key, batch_size)
-            return task.loss(model, batch, None)
+            return loss_of(task, model, data, client_key, batch_size)
 
         of_candidates = jax.lax.map(of_client, ids)
         return losses.at[ids].set(losses_of({"loss": of_candidates}))
 
-    return Selection(
+    by_last = Selection(
         cohort=cohort,
         choose=choose,
         init=lambda: jnp.full(num_clients, jnp.inf, jnp.float32),
-        update=kept_losses if judge == "last" else learns_nothing,
-        judge=None if judge == "last" else judged,
+        update=kept_losses,
     )
+    if judge == "last":
+        return by_last
+    return by_last._replace(update=learns_nothing, judge=judged)
 
 
-def _loss(task: Task, model: Params, data: ClientData, batch_size: int) -> Array:
-    """The mean loss over a client's rows in evaluation mode, f32[]."""
+def _require_candidates(cohort: int, candidates: int, num_clients: int) -> None:
+    if not cohort <= candidates <= num_clients:
+        raise ValueError(
+            f"power_of_choice: candidates is {candidates}; expected {cohort} <= "
+            f"candidates <= {num_clients}, from the cohort to all clients"
+        )
+
+
+def _of_minibatch(
+    task: Task,
+    model: Params,
+    data: ClientData,
+    key: Key,
+    batch_size: int,
+) -> Array:
+    """The loss of some of a client's rows, in evaluation mode, f32[]."""
+    batch = minibatch(data, jnp.int32(0), key, batch_size)
+    return task.loss(model, batch, None)
+
+
+def _of_rows(
+    task: Task,
+    model: Params,
+    data: ClientData,
+    key: Key,
+    batch_size: int,
+) -> Array:
+    """The mean loss over all of a client's rows, f32[]."""
 
     def of_batch(batch: Batch) -> Array:
         return task.loss(model, batch, None)
