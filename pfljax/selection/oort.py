@@ -130,9 +130,8 @@ def _paced(state: State, brought: Array, window: int) -> State:
     """The state with the utilities that a round brought, and maybe a later T."""
     current = state.current + brought
     is_over = state.round % window == 0
-    # Of the first window there is none before.
-    has_before = state.round > window
-    falls = is_over & has_before & (current < state.before)
+    # Before the first window there is 0, and no utility is below that.
+    falls = is_over & (current < state.before)
     return state._replace(
         before=jnp.where(is_over, current, state.before),
         current=jnp.where(is_over, 0, current),
