@@ -13,7 +13,9 @@ from pfljax.core.types import ClientData, Cohort, Examples
 SIZES = np.array(toy.SIZES)
 CLIENTS = len(SIZES)
 SECONDS = np.array([3.0, 1.0, 4.0, 1.5, 9.0, 2.6, 5.0, 7.0])
-LABELS = np.linspace(0, 1, CLIENTS)
+LABELS = np.linspace(0, 1, CLIENTS)  # the least of each client, the greatest ...
+GREATEST = np.minimum(LABELS + 0.3, 1)
+COUNTS = np.linspace(0.8, 0.1, CLIENTS)  # ... and how many, in shares of all
 PUBLIC_ROWS = 6
 CHI_SQUARE = {3: 21.1, 4: 23.5, 7: 30.0, 9: 33.7}  # upper 1e-4 quantiles
 
@@ -32,8 +34,8 @@ def made(name, cohort=3, **changed):
     factory = selection.SELECTIONS[name]
     of_run = {
         "num_clients": CLIENTS, "sizes": SIZES, "seconds": SECONDS, "rounds": 12,
-        "least_label": LABELS, "epochs": 5, "task": toy.classifier(),
-        "public_rows": PUBLIC_ROWS,
+        "least_label": LABELS, "greatest_label": GREATEST, "label_count": COUNTS,
+        "epochs": 5, "task": toy.classifier(), "public_rows": PUBLIC_ROWS,
     }  # fmt: skip
     return factory(cohort, **(registry.given(factory, **of_run) | changed))
 

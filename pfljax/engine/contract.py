@@ -14,14 +14,22 @@ LOOKS = (
     "be models, as those of fedavg, fedprox and ditto"
 )
 
+JUDGES = (
+    "for this selection clients judge the server's model, so the method has to have "
+    "one, as fedavg, fedprox and ditto have"
+)
+
 
 def check_observed(setting: Setting) -> None:
-    """Refuses a selection that looks at models with a method that has none to see."""
+    """Refuses a selection that needs models with a method that has none to see."""
     algorithm = setting.algorithm
+    several = setting.groups is not None or algorithm.architecture is not None
+    no_model = algorithm.server_model is None or several
+    if setting.selection.judge is not None and no_model:
+        raise ValueError(f"{JUDGES}; this one's server has no single model of all")
     if setting.selection.observe is None:
         return
-    several = setting.groups is not None or algorithm.architecture is not None
-    if algorithm.server_model is None or algorithm.then is not None or several:
+    if no_model or algorithm.then is not None:
         raise ValueError(f"{LOOKS}; this one's server has no single model of all")
 
 

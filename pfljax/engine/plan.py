@@ -50,6 +50,11 @@ def round_key(key: Key, round_: Array) -> Key:
     return jax.random.fold_in(derive(key, "round"), round_)
 
 
+def cohort_key(key: Key, round_: Array) -> Key:
+    """The key by which the cohort of a round is chosen."""
+    return derive(round_key(key, round_), "cohort")
+
+
 def draw(
     setting: Setting,
     learned: Any,
@@ -64,8 +69,7 @@ def draw(
       key: the run's key.
       round_: i32[], 0 for the first.
     """
-    cohort_key = derive(round_key(key, round_), "cohort")
-    return setting.selection.choose(learned, cohort_key)
+    return setting.selection.choose(learned, cohort_key(key, round_))
 
 
 def plan(

@@ -4,7 +4,7 @@
     chunks of `width` clients: vmap of message -> train         (cohort_training)
         -> channel.send; scatter the clients' new states
     channel.lose, channel.receive -> aggregate; what is `then`;
-        selection.update, selection.observe                     (here)
+        selection.update, selection.observe, selection.judge    (here)
     where the aggregate is a mean, large uploads are summed     (summing)
 
 Keys derive from seed, round, client id and purpose, so results depend neither on
@@ -25,12 +25,13 @@ from pfljax.core.types import (
     Array,
     ClientData,
     Cohort,
+    Key,
     Metrics,
     RunState,
 )
 from pfljax.engine import contract, mesh, summing
 from pfljax.engine.groups import train_cohort
-from pfljax.engine.plan import Turns, cohort_of, plan
+from pfljax.engine.plan import Turns, cohort_key, cohort_of, plan
 from pfljax.engine.setting import Setting, exchanges
 
 
@@ -69,6 +70,8 @@ def one_round(
     heard = _not_lost(setting, cohort)
     learned = setting.selection.update(state.selection, heard, metrics)
     learned = _observed(setting, learned, uploads, after.server, heard)
+    next_key = cohort_key(state.key, state.round + 1)
+    learned = _judged(setting, learned, after.server, train, next_key)
     counted = (turns.draws * turns.mask).astype(jnp.int32)
     after = after._replace(
         round=state.round + 1,
@@ -98,6 +101,21 @@ def _observed(
     model = server_model(server)
     contract.check_model(jax.tree.map(lambda leaf: leaf[0], uploads), model)
     return observe(learned, uploads, model, cohort)
+
+
+def _judged(
+    setting: Setting,
+    learned: Any,
+    server: Any,
+    train: ClientData,
+    key: Key,
+) -> Any:
+    """The selection's state after clients have judged the new model, if it asks."""
+    judge = setting.selection.judge
+    server_model = setting.algorithm.server_model
+    if judge is None or server_model is None:
+        return learned
+    return judge(learned, server_model(server), train, key)
 
 
 def _exchange(

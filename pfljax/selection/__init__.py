@@ -20,8 +20,8 @@ from pfljax.selection.uniform import uniform as uniform
 
 # Who takes part, by name. A factory takes the size of a cohort, then by name what it
 # goes by: `num_clients`, of each client its rows (`sizes`), its expected `seconds` of a
-# round and its `least_label`, of the run its `rounds`, `epochs` and `task`, and the
-# `public_rows` of the server.
+# round, its `least_label`, `greatest_label` and `label_count`, of the run its `rounds`,
+# `epochs` and `task`, and the `public_rows` of the server.
 SELECTIONS: dict[str, Callable[..., Selection]] = {
     "uniform": uniform,
     "by_size": by_size,

@@ -15,9 +15,17 @@ from pfljax.selection.base import Selection, learns_nothing, nothing
 from pfljax.selection.draws import among, require_cohort
 
 Pattern = Literal[
-    "homogeneous", "lognormal", "diurnal", "more_rows", "fewer_rows", "labels", "trace"
+    "homogeneous",
+    "lognormal",
+    "diurnal",
+    "more_rows",
+    "fewer_rows",
+    "labels",
+    "label_count",
+    "label_cycle",
+    "trace",
 ]
-BY_ROUND = ("diurnal", "trace")
+BY_ROUND = ("diurnal", "label_cycle", "trace")
 KEY = "available"  # the array of a trace's file
 
 
@@ -26,6 +34,8 @@ def availability(
     cohort: AtLeastOne,
     sizes: np.ndarray,
     least_label: np.ndarray,
+    greatest_label: np.ndarray,
+    label_count: np.ndarray,
     *,
     pattern: Pattern = "lognormal",
     beta: Annotated[float, BELOW_ONE] = 0.5,
@@ -43,6 +53,9 @@ def availability(
         more_rows    (n / max n)^beta,  n its training rows
         fewer_rows   (n / min n)^-beta
         labels       1 - beta + beta (its least label) / (K - 1)
+        label_count  1 - beta + beta (number of its labels) / K
+        label_cycle  1 where r is from (its least label) / (K - 1) to (its greatest) /
+                     (K - 1), else 1 - beta;  r = (1 + round mod period) / period
 
     diurnal is never `uniform`. `devices` is the seed of T, whatever the run's. A
     "trace" is the array `available`, bool[T, C], of the `file` .npz: who is there in
@@ -58,8 +71,11 @@ def availability(
         )
     if file is not None:
         there = _of_trace(read_trace(file, cohort, num_clients))
+    elif pattern == "label_cycle":
+        there = _of_cycle(least_label, greatest_label, beta, period)
     else:
-        constant = _probability(pattern, beta, sizes, least_label, devices)
+        share = least_label if pattern == "labels" else label_count
+        constant = _probability(pattern, beta, sizes, share, devices)
         there = _of_coins(jnp.asarray(constant, jnp.float32), pattern, period)
 
     def choose(round_: Any, key: Key) -> Array:
@@ -103,11 +119,29 @@ def _of_coins(probability: Array, pattern: Pattern, period: int) -> There:
     return there
 
 
+def _of_cycle(
+    least_label: np.ndarray,
+    greatest_label: np.ndarray,
+    beta: float,
+    period: int,
+) -> There:
+    # In parts of a period: whole numbers, and the ends of a range are exact.
+    first = jnp.asarray(np.ceil(period * np.asarray(least_label) - 1e-6), jnp.int32)
+    last = jnp.asarray(np.floor(period * np.asarray(greatest_label) + 1e-6), jnp.int32)
+
+    def there(round_: Array, key: Key) -> Array:
+        phase = 1 + round_ % period
+        chance = jnp.where((first <= phase) & (phase <= last), 1.0, 1 - beta)
+        return jax.random.uniform(key, chance.shape) < chance
+
+    return there
+
+
 def _probability(
     pattern: Pattern,
     beta: float,
     sizes: np.ndarray,
-    least_label: np.ndarray,
+    label_share: np.ndarray,
     devices: int,
 ) -> np.ndarray:
     """The probability of each client, f64[C]; of diurnal without the hour's factor."""
@@ -118,8 +152,8 @@ def _probability(
         return (rows / rows.max()) ** beta
     if pattern == "fewer_rows":
         return (rows / rows.min()) ** -beta
-    if pattern == "labels":
-        return 1 - beta + beta * np.asarray(least_label, np.float64)
+    if pattern in ("labels", "label_count"):
+        return 1 - beta + beta * np.asarray(label_share, np.float64)
     draw = np.random.default_rng(devices)
     times = draw.lognormal(0, -np.log1p(-beta), len(rows))
     return times / times.max()

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from pfljax.core.types import Array, Cohort, Key, Metrics, Params
+from pfljax.core.types import Array, ClientData, Cohort, Key, Metrics, Params
 
 
 def full_work(
@@ -52,6 +52,10 @@ class Selection(NamedTuple):
     # member sent, and what the server made of all. Where there is one, uploads are
     # stacked, and a method that sends no models is refused.
     observe: Callable[[Any, Params, Params, Cohort], Any] | None = None
+    # (state, model, train, key) -> state, after all of these: what clients say of the
+    # server's new model on their training rows, before the next cohort is chosen. The
+    # key is that of `choose` in the next round. Refused where there is no such model.
+    judge: Callable[[Any, Params, ClientData, Key], Any] | None = None
     replacement: bool = False  # a client may be drawn twice; all weigh the same
     full: bool = False  # no place is ever empty
 

@@ -4,6 +4,7 @@ Lai et al., Oort, OSDI 2021, https://arxiv.org/abs/2010.06081, Algorithm 1; as i
 authors' code (FedScale) where the paper leaves units open.
 """
 
+import math
 from typing import NamedTuple
 
 import jax
@@ -12,12 +13,13 @@ import numpy as np
 
 from pfljax.core.keys import derive
 from pfljax.core.types import Array, Cohort, Key, Metrics
-from pfljax.registry import AtLeastOne, NotNegative, Share, checked
+from pfljax.registry import AtLeastOne, Count, NotNegative, Share, checked
 from pfljax.selection.base import Selection
 from pfljax.selection.draws import require_cohort, require_seconds
 from pfljax.selection.reports import ids_of, losses_of
 
 CUT = 0.95  # of the lowest score that would be exploited: who has more may be drawn
+STEP = 0.05  # of clients, by which the pacer moves the quantile that T is
 
 
 class State(NamedTuple):
@@ -26,6 +28,9 @@ class State(NamedTuple):
     round: Array  # i32[], rounds finished
     utility: Array  # f32[C], rows times the last loss
     last: Array  # i32[C], when it reported last, 1 for the first round; 0 for never
+    before: Array  # f32[], sum of the utilities that the window before this one brought
+    current: Array  # f32[], of this window so far
+    steps: Array  # i32[], of the pacer so far
 
 
 @checked
@@ -39,6 +44,7 @@ def oort(
     least: Share = 0.2,
     penalty: NotNegative = 2.0,
     preferred: Share = 0.5,
+    pacer: Count = 20,
 ) -> Selection:
     """A share of places goes to clients never seen, others to those of best score.
 
@@ -51,35 +57,35 @@ def oort(
                 * (T / seconds)^penalty  of a client slower than T
 
     T is the quantile `preferred` of seconds; 1 as well as penalty = 0 ask for no speed.
+    The pacer moves it up by .05, as often as the utilities of `pacer` rounds, 20 in the
+    paper, sum to less than those of as many rounds before; 0 for a T that stays.
     Seconds are those expected of a round: by a profile of the devices, or of one second
     a row without. O(C log C) work.
 
     Differs from the paper: utility is rows times the mean loss, for the mean of squares
-    is not reported. There is no pacer: T stays.
+    is not reported. As in the authors' code, T moves by quantiles, and windows are
+    compared when one is over, not in each round.
     """
     seconds = require_seconds("oort", seconds)
     num_clients = len(sizes)
     require_cohort(cohort, num_clients)
     rows = jnp.asarray(sizes, jnp.float32)
-    late = np.quantile(seconds, preferred) / seconds
-    speed = jnp.asarray(np.minimum(late, 1) ** penalty, jnp.float32)
+    wanted = _preferred(seconds, preferred, pacer)
+    of_round = jnp.asarray(seconds, jnp.float32)
     log_speed = jnp.asarray(-np.log(seconds), jnp.float32)
 
     def choose(state: State, key: Key) -> Array:
         share = jnp.maximum(exploration * decay**state.round, least)
         explored = jnp.floor(share * cohort).astype(jnp.int32)
-        scores = _scores(state, speed)
+        late = jnp.take(wanted, state.steps, mode="clip") / of_round
+        scores = _scores(state, jnp.minimum(late, 1) ** penalty)
         return _chosen(state, key, scores, log_speed, cohort, explored)
 
     def update(state: State, members: Cohort, metrics: Metrics) -> State:
-        ids = ids_of(members)
         utility = rows[members.ids] * losses_of(metrics)
-        finished = state.round + 1
-        return State(
-            round=finished,
-            utility=state.utility.at[ids].set(utility, mode="drop"),
-            last=state.last.at[ids].set(finished, mode="drop"),
-        )
+        after = _reported(state, members, utility)
+        brought = jnp.where(members.mask > 0, utility, 0).sum()
+        return _paced(after, brought, pacer) if pacer else after
 
     return Selection(
         cohort=cohort,
@@ -94,6 +100,42 @@ def _first(num_clients: int) -> State:
         round=jnp.int32(0),
         utility=jnp.zeros(num_clients),
         last=jnp.zeros(num_clients, jnp.int32),
+        before=jnp.float32(0),
+        current=jnp.float32(0),
+        steps=jnp.int32(0),
+    )
+
+
+def _reported(state: State, members: Cohort, utility: Array) -> State:
+    """The state with the utility, f32[M], of each member that reported."""
+    ids = ids_of(members)
+    finished = state.round + 1
+    return state._replace(
+        round=finished,
+        utility=state.utility.at[ids].set(utility, mode="drop"),
+        last=state.last.at[ids].set(finished, mode="drop"),
+    )
+
+
+def _preferred(seconds: np.ndarray, preferred: float, pacer: int) -> Array:
+    """T after each number of the pacer's steps, f32[S]; the last for all above."""
+    quantiles = np.array([preferred])
+    if pacer:
+        most = math.ceil((1 - preferred) / STEP)
+        quantiles = np.minimum(preferred + STEP * np.arange(most + 1), 1)
+    return jnp.asarray(np.quantile(seconds, quantiles), jnp.float32)
+
+
+def _paced(state: State, brought: Array, window: int) -> State:
+    """The state with the utilities that a round brought, and maybe a later T."""
+    current = state.current + brought
+    is_over = state.round % window == 0
+    # Before the first window there is 0, and no utility is below that.
+    falls = is_over & (current < state.before)
+    return state._replace(
+        before=jnp.where(is_over, current, state.before),
+        current=jnp.where(is_over, 0, current),
+        steps=state.steps + falls,
     )
 
 

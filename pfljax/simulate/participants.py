@@ -33,22 +33,33 @@ def told(experiment: Experiment, federation: Federation) -> dict[str, Any]:
     if registry.given(factory, sizes=True, seconds=True):
         asked["sizes"] = tuple(np.asarray(federation.train.size).tolist())
     if registry.given(factory, least_label=True):
-        asked["least_label"] = least_label(federation)
+        asked |= registry.given(factory, **labels_of(federation))
     return asked
 
 
-def least_label(federation: Federation) -> tuple[float, ...]:
-    """The least label that each client trains on, of the largest, from 0 to 1."""
+def labels_of(federation: Federation) -> dict[str, tuple[float, ...]]:
+    """Of the labels that each client trains on, from 0 to 1; 0 of no rows.
+
+    The least and the greatest, of the largest label, and how many, of all.
+    """
     train = federation.train
     labels = np.asarray(train.examples.y)
     most = max(federation.num_classes - 1, 1)
     least = []
+    greatest = []
+    count = []
     for start, size in zip(
         np.asarray(train.offset), np.asarray(train.size), strict=True
     ):
-        rows = labels[start : start + size]
-        least.append(float(rows.min()) / most if size else 0.0)
-    return tuple(least)
+        held = np.unique(labels[start : start + size])
+        least.append(float(held[0]) / most if size else 0.0)
+        greatest.append(float(held[-1]) / most if size else 0.0)
+        count.append(len(held) / federation.num_classes)
+    return {
+        "least_label": tuple(least),
+        "greatest_label": tuple(greatest),
+        "label_count": tuple(count),
+    }
 
 
 def make_selection(

@@ -5,7 +5,7 @@ import pytest
 
 from pfljax import selection
 from pfljax.core.keys import derive
-from selecting import CLIENTS, LABELS, SIZES, draws, made, play
+from selecting import CLIENTS, COUNTS, GREATEST, LABELS, SIZES, draws, made, play
 
 TRACE = np.random.default_rng(3).uniform(size=(5, CLIENTS)) < 0.5
 BETA = 0.6
@@ -26,6 +26,7 @@ def chances(pattern):
         "more_rows": (SIZES / SIZES.max()) ** BETA,
         "fewer_rows": SIZES**-BETA / (SIZES**-BETA).max(),
         "labels": BETA * LABELS + 1 - BETA,
+        "label_count": BETA * COUNTS + 1 - BETA,
     }[pattern]
 
 
@@ -36,7 +37,15 @@ def shares_there(select, state, count=3000):
 
 
 @pytest.mark.parametrize(
-    "pattern", ["homogeneous", "lognormal", "more_rows", "fewer_rows", "labels"]
+    "pattern",
+    [
+        "homogeneous",
+        "lognormal",
+        "more_rows",
+        "fewer_rows",
+        "labels",
+        "label_count",
+    ],
 )
 def test_clients_are_there_as_often_as_the_pattern_says(pattern):
     select = made("availability", CLIENTS, pattern=pattern, beta=BETA)
@@ -45,10 +54,14 @@ def test_clients_are_there_as_often_as_the_pattern_says(pattern):
     np.testing.assert_allclose(found, chances(pattern), atol=0.04)
 
 
-@pytest.mark.parametrize("pattern", ["homogeneous", "lognormal", "labels", "more_rows"])
+@pytest.mark.parametrize(
+    "pattern",
+    ["homogeneous", "lognormal", "labels", "label_count", "label_cycle", "more_rows"],
+)
 def test_who_is_always_there_is_drawn_uniformly(pattern):
     key = jax.random.key(2)
-    ids = made("availability", pattern=pattern, beta=0.0).choose((), key)
+    select = made("availability", pattern=pattern, beta=0.0)
+    ids = select.choose(select.init(), key)
     plain = selection.uniform(3, CLIENTS)
     np.testing.assert_array_equal(ids, plain.choose((), derive(key, "members")))
 
@@ -58,6 +71,21 @@ def test_a_day_has_hours():
     for hour, factor in ((0, 0.5), (1, 0.9), (3, 0.1), (4, 0.5), (4_000_001, 0.9)):
         found = shares_there(select, jnp.int32(hour), 2000)
         np.testing.assert_allclose(found, factor * chances("lognormal"), atol=0.05)
+
+
+def test_labels_have_their_turn_in_a_cycle():
+    """easyFL: r = (1 + round mod T) / T, in the range of a client's labels."""
+    options = {"pattern": "label_cycle", "beta": BETA, "period": 7}
+    select = made("availability", CLIENTS, **options)
+    for round_ in (0, 1, 6, 7, 7_000_002):
+        r = (1 + round_ % 7) / 7
+        active = (r >= LABELS - 1e-9) & (r <= GREATEST + 1e-9)
+        assert 0 < active.sum() < CLIENTS
+        wanted = BETA * active + 1 - BETA
+        found = shares_there(select, jnp.int32(round_), 2000)
+        np.testing.assert_allclose(found, wanted, atol=0.05)
+        assert (found[active] == 1).all()
+    assert [int(each.before) for each in play(select, 3)] == [0, 1, 2]
 
 
 def test_a_trace_says_who_is_there(tmp_path):

@@ -97,8 +97,8 @@ def test_two_devices_choose_the_same_cohorts(tmp_path):
     assert played.returncode == 0
 
 
-def check_two_devices(name):
-    alone = setting_of(name, "ditto")
+def check_two_devices(name, **changed):
+    alone = setting_of(name, "ditto", **changed)
     shared = alone._replace(mesh=mesh.make(2))
     wanted, _ = engine.compile_rounds(alone, 4)(first(alone), TRAIN, 4, public=public())
     state = first(shared)
@@ -156,3 +156,4 @@ def test_uploads_are_stacked_for_who_looks_at_them():
 if __name__ == "__main__":
     for each in NAMES:
         check_two_devices(each)
+    check_two_devices("power_of_choice", judge="rows", batch_size=4)

@@ -3,7 +3,16 @@ import numpy as np
 import pytest
 
 from pfljax.selection.oort import _scores
-from selecting import CLIENTS, SECONDS, SIZES, assert_proportional, draws, made, play
+from selecting import (
+    CLIENTS,
+    SECONDS,
+    SIZES,
+    assert_proportional,
+    cohort_of,
+    draws,
+    made,
+    play,
+)
 
 
 def scores_of(state, penalty=2.0, preferred=0.5):
@@ -85,6 +94,45 @@ def test_slow_clients_lose_by_the_penalty():
     assert (draws(fine, state, 50) == 4).all()
 
 
+def test_the_pacer_replayed():
+    """T moves by .05 when a window brought less than the one before it."""
+    window = 3
+    select = made("oort", preferred=0.85, pacer=window)
+    sums = []
+    steps = moved = 0
+    for number, round_ in enumerate(play(select, 40), 1):
+        came = round_.mask > 0
+        sums.append((SIZES[round_.ids] * round_.loss)[came].sum())
+        if number % window == 0 and number >= 2 * window:
+            now = sum(sums[-window:])
+            before = sum(sums[-2 * window : -window])
+            steps += now < before
+            moved += now >= before
+        assert int(round_.after.steps) == steps
+    assert steps > 3
+    assert moved > 0
+    still = made("oort", preferred=0.85, pacer=0)
+    assert all(int(each.after.steps) == 0 for each in play(still, 12))
+
+
+def test_the_pacer_lets_slow_clients_in():
+    """Of equal utilities: T at the quantiles .4, .9 and 1, where nobody is slow."""
+    options = {"exploration": 0.0, "least": 0.0, "penalty": 30.0, "preferred": 0.4}
+    select = made("oort", 1, **options)
+    state = known(np.full(CLIENTS, 7.0), np.full(CLIENTS, 5))
+    for steps in (0, 10, 12, 1000):
+        wanted = np.quantile(SECONDS, min(0.4 + 0.05 * steps, 1))
+        found = draws(select, state._replace(steps=jnp.int32(steps)), 300)
+        assert set(found.ravel()) == set(np.flatnonzero(wanted + 1e-6 >= SECONDS))
+
+
+def test_who_does_not_report_brings_nothing():
+    select = made("oort", pacer=2)
+    members = cohort_of([1, 2, 3], mask=[1, 0, 1])
+    after = select.update(select.init(), members, {"loss": jnp.array([1.0, 50, 2])})
+    assert float(after.current) == SIZES[1] + 2 * SIZES[3]
+
+
 def test_never_seen_clients_are_drawn_by_speed():
     select = made("oort", 1, exploration=1.0, least=1.0)
     share = 1 / SECONDS
@@ -112,6 +160,7 @@ def test_where_few_are_unseen_more_are_exploited():
         ({"decay": -0.1}, "decay is -0.1; expected a number from 0 to 1"),
         ({"least": 2.0}, "least is 2.0; expected a number from 0 to 1"),
         ({"penalty": -1.0}, "penalty is -1.0; expected a finite number >= 0"),
+        ({"pacer": -1}, "pacer is -1; expected"),
         ({"preferred": 1.5}, "preferred is 1.5; expected a number from 0 to 1"),
         ({"seconds": -SECONDS}, "oort: seconds of client 0 is -3; expected"),
         ({"cohort": 9}, "the cohort is 9, but 8 clients"),

@@ -1,7 +1,18 @@
+import functools
+import itertools
+
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from pfljax import algorithms, engine
+from pfljax.conformance import toy
+from pfljax.core.keys import derive
+from pfljax.core.minibatches import minibatch
+from pfljax.core.types import Batch, ClientData, Local
+from pfljax.engine.plan import cohort_key
+from pfljax.selection.draws import weighted
 from selecting import CLIENTS, SIZES, assert_proportional, draws, made, play
 
 
@@ -36,9 +47,98 @@ def test_losses_are_those_of_the_last_report():
     assert np.isfinite(known).all()  # who was never seen goes first
 
 
+TRAIN, _ = toy.ragged()
+TASK = toy.classifier()
+LOCAL = Local(0.5, 4, epochs=2)
+ROUNDS = 4
+
+
+@functools.cache
+def judged(judge, candidates=6, batch_size=4):
+    """The states before and after each of some rounds of fedavg, in NumPy."""
+    options = {"judge": judge, "candidates": candidates, "batch_size": batch_size}
+    algorithm = algorithms.method("fedavg")(TASK, LOCAL)
+    setting = engine.Setting(algorithm, LOCAL, made("power_of_choice", **options))
+    program = engine.compile_rounds(setting, ROUNDS)
+    state = engine.init(setting, TASK, CLIENTS, jax.random.key(3))
+    states = []
+    for _ in range(ROUNDS):
+        state, _ = program(state, TRAIN, 1)
+        states.append(jax.tree.map(jnp.copy, state))
+    return states
+
+
+def rows_of(client):
+    start, size = int(TRAIN.offset[client]), int(TRAIN.size[client])
+    x, y = TRAIN.examples
+    return np.asarray(x[start : start + size]), np.asarray(y[start : start + size])
+
+
+def mean_loss(model, x, y):
+    """The cross-entropy of these rows in NumPy, of the task's logits."""
+    logits = np.asarray(TASK.predict(model, Batch(x, y, np.ones(len(y)))), np.float64)
+    logits -= logits.max(1, keepdims=True)
+    chosen = logits[np.arange(len(y)), y]
+    return (np.log(np.exp(logits).sum(1)) - chosen).mean()
+
+
+def minibatch_of(client, key, batch_size):
+    """The rows that a client draws without replacement, as `minibatch` does."""
+    data = ClientData(TRAIN.examples, TRAIN.offset[client], TRAIN.size[client])
+    batch = minibatch(data, jnp.int32(0), key, batch_size)
+    came = np.asarray(batch.mask) > 0
+    return np.asarray(batch.x)[came], np.asarray(batch.y)[came]
+
+
+@pytest.mark.parametrize("judge", ["rows", "minibatch"])
+def test_candidates_judge_the_new_model(judge):
+    """Each cohort has the largest losses of its candidates, at the model it gets."""
+    states = judged(judge)
+    log_rows = jnp.log(jnp.asarray(SIZES, jnp.float32))
+    known = np.full(CLIENTS, np.inf)
+    for before, after in itertools.pairwise(states):
+        key = cohort_key(before.key, before.round)
+        candidates = np.asarray(weighted(key, log_rows, 6))
+        for client in candidates:
+            rows = rows_of(client)
+            if judge == "minibatch":
+                batch_key = jax.random.fold_in(derive(key, "minibatch"), client)
+                rows = minibatch_of(client, batch_key, 4)
+            known[client] = mean_loss(before.server, *rows)
+        np.testing.assert_allclose(before.selection, known, rtol=1e-4, atol=1e-6)
+        largest = candidates[np.argsort(-known[candidates], kind="stable")[:3]]
+        np.testing.assert_array_equal(after.cohort, largest)
+
+
+def test_of_the_first_model_nobody_has_judged():
+    """The first cohort is the first of the draw by rows, whoever will judge."""
+    cohorts = [np.asarray(judged(judge)[0].cohort) for judge in ("rows", "minibatch")]
+    state = judged("rows")[0]
+    key = cohort_key(state.key, jnp.int32(0))
+    log_rows = jnp.log(jnp.asarray(SIZES, jnp.float32))
+    np.testing.assert_array_equal(cohorts[0], weighted(key, log_rows, 3))
+    np.testing.assert_array_equal(cohorts[1], cohorts[0])
+
+
+def test_a_minibatch_of_all_rows_is_all_rows():
+    large = int(SIZES.max())
+    pairs = zip(judged("minibatch", 6, large), judged("rows"), strict=True)
+    for of_minibatch, of_rows in pairs:
+        np.testing.assert_array_equal(of_minibatch.cohort, of_rows.cohort)
+        toy.assert_close(of_minibatch.selection, of_rows.selection)
+
+
+@pytest.mark.slow
+def test_as_many_candidates_as_places_are_a_draw_by_rows():
+    for one, other in zip(judged("rows", 3), judged("last", 3), strict=True):
+        assert set(np.asarray(one.cohort)) == set(np.asarray(other.cohort))
+
+
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
+        ({"judge": "all"}, "judge is 'all'; expected 'last'"),
+        ({"batch_size": 0}, "batch_size is 0; expected at least 1"),
         ({"candidates": 2}, "candidates is 2; expected 3 <= candidates <= 8"),
         ({"candidates": 9}, "candidates is 9; expected 3 <= candidates <= 8"),
         ({"cohort": 9}, "the cohort is 9, but 8 clients"),

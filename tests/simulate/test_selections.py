@@ -16,12 +16,14 @@ LEARNING = [
     "round_robin",
     "availability:pattern=diurnal",
     "power_of_choice",
+    "power_of_choice:judge=rows",
     "tifl:tiers=2,interval=1",
     "fedsae",
     "oort",
     "cmab",
     "favor:components=2,hidden=4",
 ]
+SWEPT = ["tifl:tiers=2,interval=1", "fedsae", "oort", "power_of_choice:judge=rows"]
 REFUSED = {
     "robin-cohort": ({"selection": "round_robin", "cohort": 9, "clients": 8}, "cohort"),
     "robin-option": ({"selection": "round_robin:places=3"}, "unknown parameter 'place"),
@@ -33,6 +35,20 @@ REFUSED = {
     "no-trace": ({"selection": "availability:pattern=trace,file=no.npz"}, "no file no"),
     "choice": ({"selection": "power_of_choice:candidates=3"}, "expected 5 <= candidat"),
     "choice-many": ({"selection": "power_of_choice:candidates=30"}, "candidates <= 20"),
+    "choice-judge": ({"selection": "power_of_choice:judge=all"}, "judge is 'all'; exp"),
+    "choice-batch": (
+        {"selection": "power_of_choice:judge=rows,batch_size=0"}, "expected at least 1",
+    ),
+    "choice-local": (
+        {"selection": "power_of_choice:judge=rows", "algorithm": "local"},
+        "clients judge the server's model.*this one's server has no single model of al",
+    ),
+    "choice-fedmd": (
+        {"selection": "power_of_choice:judge=minibatch", "public": 0.1,
+         "algorithm": "fedmd"},
+        "clients judge the server's model.*this one's server has no single model of al",
+    ),
+    "oort-pacer": ({"selection": "oort:pacer=-1"}, "pacer is -1; expected"),
     "tiers": ({"selection": "tifl:tiers=30"}, "tiers is 30, but there are 20 clients"),
     "tier-small": ({"selection": "tifl"}, "the cohort is 5, but a tier has 4 of the 2"),
     "tier-policy": ({"selection": "tifl:policy=best"}, "policy is 'best'; expected 'a"),
@@ -90,16 +106,19 @@ def test_without_a_profile_a_row_takes_a_second():
     assert found == set(fastest.tolist())
 
 
-def test_the_least_label_of_each_client_is_told():
+def test_the_labels_of_each_client_are_told():
     job = JOB.replace(selection="availability:pattern=labels", clients=6)
     federation, _ = build_federation(job)
     shape = simulation.shape_of(job, federation)
     train = federation.train
     labels = np.asarray(train.examples.y)
-    for k, found in enumerate(dict(shape.drawn_by)["least_label"]):
+    told = dict(shape.drawn_by)
+    for k, found in enumerate(told["least_label"]):
         start = int(train.offset[k])
         own = labels[start : start + int(train.size[k])]
         assert found == pytest.approx(own.min() / 9)
+        assert told["greatest_label"][k] == pytest.approx(own.max() / 9)
+        assert told["label_count"][k] == pytest.approx(len(set(own.tolist())) / 10)
 
 
 def ran(job, folder):
@@ -109,7 +128,12 @@ def ran(job, folder):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("selection", "store"), [*((name, "device") for name in LEARNING), ("oort", "disk")]
+    ("selection", "store"),
+    [
+        *((name, "device") for name in LEARNING),
+        ("oort", "disk"),
+        ("power_of_choice:judge=minibatch", "disk"),
+    ],
 )
 def test_ended_after_a_save_a_run_goes_on_with_the_same_bits(
     selection, store, tmp_path, monkeypatch
@@ -132,7 +156,7 @@ def test_ended_after_a_save_a_run_goes_on_with_the_same_bits(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("selection", ["tifl:tiers=2,interval=1", "fedsae", "oort"])
+@pytest.mark.parametrize("selection", SWEPT)
 def test_a_sweep_equals_separate_runs(selection):
     job = JOB.replace(selection=selection, public=0.0)
     swept = sweep(job, {"seed": (0, 1)})
