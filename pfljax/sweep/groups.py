@@ -15,7 +15,7 @@ from pfljax.engine import Setting
 from pfljax.models import check_task
 from pfljax.runs.config import UNHASHED
 from pfljax.runs.settings import Experiment, flat
-from pfljax.simulate import architectures, clocks, components, judged
+from pfljax.simulate import architectures, clocks, components, judged, malicious
 from pfljax.simulate.components import Shape
 from pfljax.sweep.points import Point
 from pfljax.sweep.pool import foreign_counts
@@ -68,6 +68,7 @@ def grouped(points: Sequence[Point], task: Task | None = None) -> list[Group]:
         if program not in groups:
             setting = _check_built(experiment, shape, task)
             clocks.check_deadline(setting, point.federation.train.size)
+            malicious.share_of(setting.channel, point.federation)  # refuses two
             groups[program] = Group(
                 experiment=static,
                 shape=shape,

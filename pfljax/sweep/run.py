@@ -18,8 +18,9 @@ from pfljax.runs.settings import Experiment, flat
 from pfljax.runtime import callbacks, devices
 from pfljax.simulate import given
 from pfljax.sweep import points, pool, program, results, run_files
+from pfljax.sweep.finished import result_of
 from pfljax.sweep.groups import Group, grouped
-from pfljax.sweep.one_run import Inputs, evaluations
+from pfljax.sweep.one_run import Inputs
 from pfljax.sweep.points import Point
 from pfljax.sweep.results import Result, Sweep
 
@@ -214,20 +215,11 @@ def _run(
         lanes=lanes,
         task=task,
     )
-    rounds = np.asarray(evaluations(group.experiment))
     for which, outcomes in slices:
         for slot, run in enumerate(which):
             outcome = jax.tree.map(lambda leaf, slot=slot: leaf[slot], outcomes)
-            result = Result(
-                values=members[run].values,
-                round=rounds,
-                train_loss=outcome.loss,
-                metrics=outcome.metrics,
-                path=outcome.path,
-                size=_sizes(data, federations[run]),
-                quantities=outcome.quantities,
-            )
-            yield members[run], result
+            point = members[run]
+            yield point, result_of(point, outcome, data, federations[run])
 
 
 def _distinct_federations(
@@ -245,15 +237,6 @@ def _distinct_federations(
             distinct.append(point.federation)
         federations.append(index_of[identity])
     return distinct, federations
-
-
-def _sizes(data: pool.Data, federation: int) -> dict[str, np.ndarray]:
-    """Rows of each client i32[C], by split."""
-    sizes = {}
-    for split, rows in data.judged.items():
-        _, size = rows.spans
-        sizes[split] = size[federation]
-    return sizes
 
 
 def _inputs(group: Group, federations: list[int]) -> Inputs:

@@ -15,6 +15,7 @@ from pfljax.sweep.results import Result
 
 # The fields of Result that are dicts.
 BY_NAME = ("metrics", "path", "size", "quantities")
+IF_ANY = ("clock", "malicious")  # fields that only some runs have
 POINT = "point"  # the array that says whose they are, in JSON
 
 
@@ -26,6 +27,10 @@ def write(path: Path, result: Result) -> None:
         "train_loss": result.train_loss,
     }
     # An .npz is flat: the fields that are dicts go by "field/name".
+    for field in IF_ANY:
+        array = getattr(result, field)
+        if array is not None:
+            arrays[field] = array
     for field in BY_NAME:
         for name, array in getattr(result, field).items():
             arrays[f"{field}/{name}"] = array
@@ -66,6 +71,7 @@ def read(path: Path, values: dict[str, Any]) -> Result:
         values=values,
         round=arrays["round"],
         train_loss=arrays["train_loss"],
+        **{field: arrays.get(field) for field in IF_ANY},
         **fields,
     )
 
