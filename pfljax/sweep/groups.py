@@ -98,7 +98,9 @@ def _numbers(point: Point) -> Traced:
             options.append(name)
     # Only a uniform cohort is the head of a larger one of the same key.
     uniform = participation.selection.name == "uniform"
-    can_be_cut = uniform and not participation.stragglers
+    # Slots and versions of asynchronous rounds are as many as the cohort has clients.
+    is_sync = participation.mode.name == "sync"
+    can_be_cut = uniform and is_sync and not participation.stragglers
     return Traced(
         settings=tuple(settings),
         options=tuple(options),

@@ -61,7 +61,7 @@ def one_run(
     num_rounds = experiment.participation.rounds
     every = min(experiment.evaluation.eval_every, num_rounds)
     setting = setting_of(experiment, shape, task, inputs)
-    clients = _clients_of(data, inputs.federation)
+    clients = clients_of(data, inputs.federation)
 
     def block(
         state: RunState, count: Array
@@ -89,7 +89,7 @@ def one_run(
     )
 
 
-def _clients_of(data: Data, federation: Array) -> Clients:
+def clients_of(data: Data, federation: Array) -> Clients:
     """The clients of one federation."""
     several = len(data.train[0]) > 1
     # A constant index is no run's own, so that the lanes of a vmap share the spans.
