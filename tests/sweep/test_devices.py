@@ -108,17 +108,19 @@ def test_labels_and_uploads_of_other_shares_are_refused():
         sweep(JOB.replace(channel=["sign_flip:attackers=0.5"]), {"lr": [0.1]})
 
 
-@pytest.mark.parametrize("mode", ["fedasync", "fedbuff:buffer=2"])
+@pytest.mark.parametrize(
+    "mode", ["fedbuff:buffer=2", pytest.param("fedasync", marks=pytest.mark.slow)]
+)
 def test_asynchronous_runs_are_those_of_run(mode, tmp_path):
     job = JOB.replace(
         algorithm="ditto", mode=mode, deadline=None, noise="none", channel=[]
     )
-    found = sweep(job, {"lam": (0.0, 0.5), "lr": (0.05, 0.1), "seed": (0, 3)})
+    found = sweep(job, {"lam": (0.0, 0.5), "lr": (0.05,), "seed": (0, 3)})
     own = job.replace(hyper={"lam": 0.5}, lr=0.05, seed=3, out=str(tmp_path / "run"))
     run.run(own, quiet=True, report=False)
     text = (tmp_path / "run/metrics.jsonl").read_text()
     lines = [json.loads(line) for line in text.splitlines()]
-    result = found.results[5]
+    result = found.results[3]
     assert result.values == {"lam": 0.5, "lr": 0.05, "seed": 3}
     expected = [line["clock"] for line in lines if "evaluations" in line]
     assert result.clock.tolist() == expected
@@ -129,5 +131,5 @@ def test_asynchronous_runs_are_those_of_run(mode, tmp_path):
             np.testing.assert_allclose(values, arrays[name], rtol=1e-5, atol=1e-6)
     clocks = {tuple(each.clock) for each in found.results}
     assert len(clocks) == 2  # by seed alone
-    curves = {each.train_loss.tobytes() for each in found.results}
-    assert len(curves) == 8
+    losses = found.stacked("personal/test/loss")
+    assert len({each.tobytes() for each in losses}) == 4
