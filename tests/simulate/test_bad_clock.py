@@ -81,10 +81,6 @@ WRONG = {  # settings, and what the line has
         {"profile": GROUPS, "mode": BUFFER, "devices": 2},
         "runs on one device",
     ),
-    "a store": (
-        {"profile": GROUPS, "mode": BUFFER, "store": "host"},
-        "store is 'host', but mode 'fedbuff:buffer=3' takes 'device' alone",
-    ),
     "several models": (
         {
             "profile": GROUPS,

@@ -31,6 +31,7 @@ KILLS = {
     ("disk", "five"): LINES[:1],
     ("device", "fedasync"): LINES[:1],
     ("device", "fedbuff"): LINES[:1],
+    ("disk", "fedbuff"): LINES[:1],
 }
 
 
