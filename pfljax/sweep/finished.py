@@ -1,4 +1,4 @@
-"""The result of a run of a sweep, from what its program gave and what its point says."""
+"""The result of a run of a sweep, from its point and from what its program gave."""
 
 from typing import Any
 
