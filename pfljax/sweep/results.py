@@ -103,9 +103,8 @@ def _of_models(result: Result) -> Iterator[dict[str, Any]]:
     for name, values in result.metrics.items():
         model, split, metric = name.split("/")
         size = result.size[split]
-        for index, (clients, ids) in itertools.product(
-            range(len(values)), whose.items()
-        ):
+        evaluated = itertools.product(range(len(values)), whose.items())
+        for index, (clients, ids) in evaluated:
             what = _what(
                 result,
                 index,

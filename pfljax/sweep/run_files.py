@@ -61,17 +61,18 @@ def read(path: Path, values: dict[str, Any]) -> Result:
             f"{path} is damaged, or not of the run with {words}; remove it, and the "
             "sweep runs it again"
         )
-    fields = {field: {} for field in BY_NAME}
+    fields: dict[str, Any] = {field: {} for field in BY_NAME}
     for key, array in arrays.items():
         # At the first slash alone: names of metrics have slashes too.
         field, _, name = key.partition("/")
-        if field in fields:
+        if field in IF_ANY:
+            fields[field] = array
+        elif field in fields:
             fields[field][name] = array
     return Result(
         values=values,
         round=arrays["round"],
         train_loss=arrays["train_loss"],
-        **{field: arrays.get(field) for field in IF_ANY},
         **fields,
     )
 
