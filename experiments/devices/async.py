@@ -114,7 +114,7 @@ def deadline_of(text: str, experiment: Experiment) -> float:
 
 def row_of(profile: str, mode: str, target: float, runs: list[Run]) -> Row:
     """What the runs of all seeds came to."""
-    reached = [targets.spent(run, *accuracy_curve(run), target) for run in runs]
+    reached = [targets.spent(targets.course_of(run), target) for run in runs]
     return Row(
         profile=profile,
         mode=mode,

@@ -108,7 +108,7 @@ def row_of(name: str, target: float, runs: list[Run]) -> Row:
 
 def at_target(run: Run, target: float) -> tuple[float, float, float]:
     """Rounds, MB up, and MB up and down until the target; NaN where it is never."""
-    spent = targets.spent(run, *accuracy_curve(run), target)
+    spent = targets.spent(targets.course_of(run), target)
     if not np.isfinite(spent["rounds"]):
         return np.nan, np.nan, np.nan
     (up,) = megabytes_up(run, np.array([spent["rounds"]]))

@@ -104,11 +104,7 @@ def report(
     if not runs:
         raise ValueError("no run folder is given; expected pfljax report RUN ...")
     if len(runs) == 1 and (runs[0] / "sweep.json").exists():
-        if target:
-            raise ValueError(
-                "--target is for run folders, and this is a sweep; give its runs"
-            )
-        print(write_sweep_report(runs[0], out))
+        print(write_sweep_report(runs[0], out, target))
         print(f"see {out}/sweep.html")
         return
     print(write_comparison(runs, out, target))

@@ -33,10 +33,18 @@ class Schedule:
     versions: Iterator[Version]
     taken: int = 0
     time: float = 0.0  # of the last that was taken
+    ahead: list[Version] = field(default_factory=list)  # read, and not taken yet
+
+    def peek(self, count: int) -> list[Version]:
+        """The next versions, which are taken later."""
+        while len(self.ahead) < count:
+            self.ahead.append(next(self.versions))
+        return self.ahead[:count]
 
     def take(self, count: int) -> list[Version]:
         """The next versions."""
-        versions = [next(self.versions) for _ in range(count)]
+        versions = self.peek(count)
+        del self.ahead[:count]
         if versions:
             self.time = versions[-1].time
         self.taken += count
@@ -64,17 +72,26 @@ class AsyncRounds:
         resident: Any = None,
         public: ClientData | None = None,
     ) -> tuple[RunState, Metrics]:
-        """(the state after `count` more rounds, metrics by round); donates `state`."""
+        """(the state after `count` more rounds, metrics by round); donates `state`.
+
+        `resident` is that of `engine.one_round`, with all of `clients`.
+        """
         mode, _ = _parts(self.setting)
-        done = int(state.round) * mode.versions
-        schedule = self._schedule(state.key, np.asarray(train.size), done)
-        # A run that goes on meets the events before it once more.
-        schedule.take(done - schedule.taken)
+        schedule = self._schedule(state.key, train, int(state.round))
         time = schedule.time
         coming = schedule.take(int(count) * mode.versions)
-        window = self._window(coming, train.size.shape[0])
+        window = self._window(coming, train.size.shape[0], resident)
         after, metrics = self.program(state, train, window, count, public)
         return after, metrics | _told(coming, mode.versions, time)
+
+    def clients(self, key: Key, train: ClientData, done: int, count: int) -> np.ndarray:
+        """Whose states `count` rounds after round `done` read or write, i64[n]."""
+        mode, _ = _parts(self.setting)
+        schedule = self._schedule(key, train, done)
+        ids = []
+        for version in schedule.peek(count * mode.versions):
+            ids += [job.client for job in (*version.started, *version.flushed)]
+        return np.unique(np.array(ids, np.int64))
 
     def lower(
         self,
@@ -85,10 +102,19 @@ class AsyncRounds:
         public: Any = None,
     ) -> Any:
         """The program lowered for these shapes, as that of a jitted function."""
-        window = self._window([], train.size.shape[0])
+        window = self._window([], train.size.shape[0], None)
         return self.program.lower(state, train, window, count, public)
 
-    def _schedule(self, key: Key, size: np.ndarray, done: int) -> Schedule:
+    def _schedule(self, key: Key, train: ClientData, done: int) -> Schedule:
+        """The events of this run, those of `done` rounds taken."""
+        mode, _ = _parts(self.setting)
+        before = done * mode.versions
+        schedule = self._begun(key, np.asarray(train.size), before)
+        # A run that goes on meets the events before it once more.
+        schedule.take(before - schedule.taken)
+        return schedule
+
+    def _begun(self, key: Key, size: np.ndarray, done: int) -> Schedule:
         """The events of this run, at `done` versions or before them."""
         seed = np.asarray(jax.random.key_data(key))
         owner = seed.tobytes() + size.tobytes()
@@ -117,25 +143,29 @@ class AsyncRounds:
             yield from zip(ids, steps, strict=True)
             first += BLOCK
 
-    def _window(self, versions: list[Version], num_clients: int) -> Window:
+    def _window(
+        self, versions: list[Version], num_clients: int, resident: np.ndarray | None
+    ) -> Window:
         """The events of a call as arrays of the shapes that the program has."""
         mode, _ = _parts(self.setting)
         length = self.at_most * mode.versions
         slots = mode.slots(self.setting.selection.cohort, num_clients)
         # In the slots before, and whoever starts where one gets free.
-        jobs = np.zeros((4, slots + length * mode.buffer), np.int32)
+        jobs = np.zeros((5, slots + length * mode.buffer), np.int32)
         first = np.zeros(length + 1, np.int32)
-        taken = np.zeros((3, length, mode.buffer), np.int32)
+        taken = np.zeros((4, length, mode.buffer), np.int32)
         end = 0
         for index, version in enumerate(versions):
             # The longest first, so that a chunk's lanes finish together.
             for job in sorted(version.started, key=lambda job: -job.steps):
-                jobs[:, end] = job.client, job.draw, job.steps, job.slot
+                row = _row(job.client, resident)
+                jobs[:, end] = job.client, row, job.draw, job.steps, job.slot
                 end += 1
             first[index + 1 :] = end
             slots_taken = [job.slot for job in version.flushed]
             clients = [job.client for job in version.flushed]
-            taken[:, index] = slots_taken, clients, version.staleness
+            rows = [_row(client, resident) for client in clients]
+            taken[:, index] = slots_taken, clients, rows, version.staleness
         return Window(Jobs(*jobs), first, *taken)
 
 
@@ -169,6 +199,11 @@ def compile_rounds(setting: Setting, at_most: int) -> AsyncRounds:
         program=jax.jit(run, donate_argnums=0),
         drawn=jax.jit(drawn),
     )
+
+
+def _row(client: int, resident: np.ndarray | None) -> int:
+    """The row of a client's state: its number, or its place among the resident."""
+    return client if resident is None else int(np.searchsorted(resident, client))
 
 
 def _told(versions: list[Version], of_round: int, time: float) -> dict[str, Any]:

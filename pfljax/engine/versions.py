@@ -38,6 +38,7 @@ class Jobs(NamedTuple):
     """Turns in the order of their versions, i32[J]."""
 
     client: Any
+    row: Any  # of its state: its number, or its place among those on the device
     draw: Any  # the cohort that they were drawn in
     steps: Any
     slot: Any
@@ -50,6 +51,7 @@ class Window(NamedTuple):
     first: Any  # i32[V + 1], where the jobs of each version begin
     slots: Any  # i32[V, K], of the uploads that make it
     clients: Any  # i32[V, K], whose they are
+    rows: Any  # i32[V, K], of their states
     staleness: Any  # i32[V, K]
 
 
@@ -108,7 +110,7 @@ def one_version(
     contract.check_state(setting.algorithm, "aggregate", "server", state.server, server)
     after = state._replace(
         server=server,
-        clients=tree.put(state.clients, clients, arrived.client),
+        clients=tree.put(state.clients, window.rows[index], arrived.client),
         participations=state.participations.at[clients].add(1),
         channel=channel_state,
         pending=pending,
@@ -166,8 +168,8 @@ def _trained(
         )
         return _made(setting, state, turn, client, rows)
 
-    by_client = train.offset, train.size, state.clients
-    offset, size, clients = tree.take(by_client, jobs.client)
+    offset, size = tree.take((train.offset, train.size), jobs.client)
+    clients = tree.take(state.clients, jobs.row)
     stacked = jobs, offset, size, clients
     # A vmap over one would batch its products for nothing.
     if jobs.client.shape[0] > 1:

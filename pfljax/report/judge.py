@@ -8,7 +8,7 @@ import numpy as np
 
 from pfljax.evaluation import fairness
 from pfljax.report.runs import Run, read_run
-from pfljax.report.targets import spent
+from pfljax.report.targets import Course, spent
 from pfljax.runs import baseline as local_training
 
 PERSONAL = "personal/test/accuracy"
@@ -50,6 +50,7 @@ def judge(
     before = judged.per_client.get(f"server/{measured}")
     rounds = judged.per_client["round"]
     curve = _means(by_round)
+    course = Course(rounds, curve, judged.rounds)
     return {
         "round": int(rounds[-1]),
         "metric": metric,
@@ -60,7 +61,7 @@ def judge(
         ),
         "histogram": fairness.histogram(by_round[-1]).tolist(),
         "area": fairness.area(rounds, curve),
-        "targets": {target: spent(judged, rounds, curve, target) for target in targets},
+        "targets": {target: spent(course, target) for target in targets},
     }
 
 

@@ -73,10 +73,13 @@ def comparison_page(
 def sweep_page(
     about: Mapping[str, Any],
     config: Mapping[str, Any],
-    table: Table,
+    tables: Sequence[Table],
     pictures: Sequence[Picture],
 ) -> str:
-    """The page of a sweep; `about` is its sweep.json, `config` its settings by name."""
+    """The page of a sweep; the first of the tables has the key figures.
+
+    `about` is its sweep.json, `config` its settings by name.
+    """
     over = about["over"]
     names = ", ".join(over)
     rows = []
@@ -86,8 +89,8 @@ def sweep_page(
         "sweep.html.j2",
         title="Sweep",
         facts=[f"{config['algorithm']} over {names}", *_facts(config)],
-        key_figures=_best(table),
-        table=comparison_grid(table),
+        key_figures=_best(tables[0]),
+        tables=[comparison_grid(table) for table in tables],
         curves=pictures,
         swept=grid(["Swept", "Values"], rows),
         settings=by_group(about["experiment"], without=over),

@@ -45,6 +45,7 @@ def _parsed(text: str) -> list[dict[str, Any]]:
     figures = columns[columns.index(LAST_OF_JUDGED) + 1 :]
     for row in rows:
         row["round"] = int(row["round"])
+        row["clock"] = clock_of(row)
         for name in figures:
             row[name] = float(row[name] or "nan")
     return rows
@@ -94,6 +95,18 @@ def final(rows: Rows) -> list[Mapping[str, Any]]:
         if row["round"] == last_of[run]:
             last_rows.append(row)
     return last_rows
+
+
+def of_clients(rows: Rows, clients: str) -> list[Mapping[str, Any]]:
+    """The rows of "all" clients, of the "benign", or of the "malicious"."""
+    # Older tables are of all clients, and do not say so.
+    return [row for row in rows if row.get("clients", "all") == clients]
+
+
+def clock_of(row: Mapping[str, Any]) -> float:
+    """Virtual seconds up to the row's evaluation; NaN without a clock."""
+    clock = row.get("clock", "")
+    return float("nan") if clock == "" else float(clock)
 
 
 def value_text(value: Any) -> str:

@@ -5,11 +5,26 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pfljax.report.columns import CALIBRATION, COLUMNS, DETECTED, DETECTION, Row, Table
+from pfljax.report.columns import (
+    CALIBRATION,
+    COLUMNS,
+    DETECTED,
+    DETECTION,
+    Column,
+    Row,
+    Table,
+)
 from pfljax.report.runs import number
 from pfljax.report.statistics import over_seeds
 from pfljax.report.style import GRID, label_ends, line_styles, new_figure
-from pfljax.report.sweep_rows import Rows, final, names_of, value_text
+from pfljax.report.sweep_rows import (
+    Rows,
+    clock_of,
+    final,
+    names_of,
+    of_clients,
+    value_text,
+)
 from pfljax.report.sweep_rows import progress as progress
 from pfljax.report.sweep_rows import read as read
 
@@ -36,22 +51,26 @@ JUDGED = {  # (model, lambda) -> what the table says
 }
 OF_ACCURACY = {"std_clients": "std", "weighted": "weighted", "worst10": "worst10"}
 MEANS = ("top5", "loss", "brier", "entropy", DETECTION, "ece")
+CLOCK = Column("clock", "Virtual seconds", scale=1, digits=1, better=0)
+SOMETIMES = (DETECTION, CLOCK.key)
 SHOWN = (
     *(column for column in COLUMNS if column.key in ("accuracy", *OF_ACCURACY)),
     *(column for column in CALIBRATION if column.key in MEANS),
+    CLOCK,
 )
 Seeds = dict[int, dict[str, float]]  # seed -> column and round -> value
 Curve = dict[str, list[float]]  # tick -> accuracies over seeds
 
 
-def table(rows: Rows, progress: str = "") -> Table:
+def table(rows: Rows, progress: str = "", clients: str = "all") -> Table:
     """Points and judged models by their figures after the last round, over seeds.
 
-    `progress` begins the caption.
+    `progress` begins the caption. `clients` are "all", "benign" or "malicious"; no rows
+    where there are none.
     """
     names = names_of(rows)
     points: dict[tuple[str, str], Seeds] = {}
-    for row in final(rows):
+    for row in of_clients(final(rows), clients):
         judged = JUDGED.get((row["judged"], str(row["lambda"])))
         # The table shows no lambda but 1/2 and those chosen.
         if judged is None or row["split"] != "test":
@@ -59,19 +78,30 @@ def table(rows: Rows, progress: str = "") -> Table:
         point = point_text(row, names) or "all seeds"
         seeds = points.setdefault((point, judged), {})
         seed = int(row.get("seed", 0))
-        values = seeds.setdefault(seed, {"round": row["round"]})
+        spent = {"round": row["round"], CLOCK.key: clock_of(row)}
+        values = seeds.setdefault(seed, spent)
         values.update(_values(row))
     lines = []
     for (point, judged), seeds in points.items():
         lines.append(_table_row(point, judged, seeds))
-    detected = any(not np.isnan(line.values[DETECTION]).all() for line in lines)
+    # Most sweeps detect nothing and have no clock: columns are there where one has.
+    columns = [c for c in SHOWN if c.key not in SOMETIMES or _has(lines, c.key)]
+    caption = progress + CAPTION
+    if clients != "all":
+        caption += f" Of {clients} clients alone."
+    if _has(lines, DETECTION):
+        caption += DETECTED
     return Table(
-        name="sweep",
-        caption=progress + CAPTION + (DETECTED if detected else ""),
-        # Most sweeps detect nothing: the column is there where one has.
-        columns=tuple(c for c in SHOWN if detected or c.key != DETECTION),
+        name="sweep" if clients == "all" else f"sweep_{clients}",
+        caption=caption,
+        columns=tuple(columns),
         rows=tuple(lines),
     )
+
+
+def _has(lines: Sequence[Row], column: str) -> bool:
+    """Whether some row has a number in this column."""
+    return any(not np.isnan(line.values[column]).all() for line in lines)
 
 
 def _values(row: Mapping[str, Any]) -> dict[str, float]:
@@ -184,7 +214,7 @@ def _curves(rows: Rows, along: str) -> dict[str, Curve]:
     """Accuracies of the personal models, by the other names and along the axis."""
     rest = [name for name in names_of(rows) if name != along]
     curves: dict[str, Curve] = {}
-    for row in final(rows):
+    for row in of_clients(final(rows), "all"):
         kind = (row["judged"], row["split"], row["metric"])
         if kind != ("personal", "test", "accuracy"):
             continue

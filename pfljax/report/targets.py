@@ -4,7 +4,8 @@ A target is reached at the first evaluation at which the running mean of three d
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -31,16 +32,31 @@ UNITS = {  # key -> (heading, shown = raw * scale, digits)
 }
 
 
-def default_targets(groups: Sequence[Group]) -> tuple[float, ...]:
+class Course(NamedTuple):
+    """What one run reached, and what it had spent by then."""
+
+    rounds: np.ndarray  # i[T], of the evaluations
+    accuracy: np.ndarray  # f[T], the mean over clients
+    lines: Sequence[Mapping[str, Any]]  # of these rounds: bytes and clock so far
+
+
+def course_of(run: Run) -> Course:
+    """The course of a run, from its log."""
+    rounds, accuracy = accuracy_curve(run)
+    return Course(rounds, accuracy, run.rounds)
+
+
+def default_targets(courses: Sequence[Sequence[Course]]) -> tuple[float, ...]:
     """Half and nine tenths of the best accuracy of a method, in whole percent.
 
-    That is the greatest running mean of three evaluations, as a mean over seeds.
+    That is the greatest running mean of three evaluations, as a mean over the seeds of
+    the method: `courses` are by method and seed.
     """
     best = 0.0
-    for group in groups:
+    for of_method in courses:
         greatest = []
-        for run in group.runs:
-            means = fairness.running_mean(accuracy_curve(run)[1])
+        for course in of_method:
+            means = fairness.running_mean(course.accuracy)
             greatest.append(np.max(means[np.isfinite(means)], initial=0))
         best = max(best, float(np.mean(greatest)))
     # A little is added for products such as .9 * .8, which are .72 less a last bit.
@@ -56,23 +72,40 @@ def target_table(groups: Sequence[Group], targets: Sequence[float] = ()) -> Tabl
     Raises:
         ValueError: a target is not an accuracy.
     """
-    fairness.check_targets(targets)
-    # In order, and once each: they are the columns' keys.
-    targets = sorted(set(targets or default_targets(groups)))
     ranked = not problem_differences([run for group in groups for run in group.runs])
+    courses = []
     rows = []
     for group in groups:
-        by_seed = [_values(run, targets) for run in group.runs]
-        keys = by_seed[0]
+        courses.append([course_of(run) for run in group.runs])
         row = Row(
             method=group.label,
             judged=_judged(group.runs[0]),
             ranked=ranked,
             seeds=tuple(run.config["seed"] for run in group.runs),
             rounds=tuple(run.summary["rounds"] for run in group.runs),
-            values={key: np.array([seed[key] for seed in by_seed]) for key in keys},
+            values={},
         )
         rows.append(row)
+    return table_of(rows, courses, targets)
+
+
+def table_of(
+    rows: Sequence[Row], courses: Sequence[Sequence[Course]], targets: Sequence[float]
+) -> Table:
+    """The rows with what the courses of their seeds spend until the targets.
+
+    No rows where no run has two evaluations.
+
+    Raises:
+        ValueError: a target is not an accuracy.
+    """
+    fairness.check_targets(targets)
+    # In order, and once each: they are the columns' keys.
+    targets = sorted(set(targets or default_targets(courses)))
+    rows = [
+        row._replace(values=_over_seeds(by_seed, targets))
+        for row, by_seed in zip(rows, courses, strict=True)
+    ]
     some = any(not np.isnan(row.values["area"]).all() for row in rows)
     return Table(
         name=NAME,
@@ -87,22 +120,21 @@ def target_table(groups: Sequence[Group], targets: Sequence[float] = ()) -> Tabl
     )
 
 
-def spent(
-    run: Run, rounds: np.ndarray, curve: np.ndarray, target: float
-) -> dict[str, float]:
-    """What a run has spent when `curve`, accuracies [T] after `rounds`, is at a target.
+def spent(course: Course, target: float) -> dict[str, float]:
+    """What a run has spent when its accuracy is at a target.
 
     "rounds", "bytes" up and down of all clients and "seconds" of the virtual clock, NaN
     where a run has none; infinite where the target is not reached, and NaN where there
     are too few evaluations to say.
     """
-    if len(curve) < fairness.WINDOW:
+    rounds, accuracy, lines = course
+    if len(accuracy) < fairness.WINDOW:
         return dict.fromkeys(UNITS, float("nan"))
-    first = fairness.first_reaching(curve, target)
+    first = fairness.first_reaching(accuracy, target)
     # Nothing is infinite that was not recorded: NaN stays NaN.
     beyond = math.inf if first is None else 0.0
     reached = rounds[-1] if first is None else rounds[first]
-    line = next(line for line in run.rounds if line["round"] == reached)
+    line = next(line for line in lines if line["round"] == reached)
     values = {
         "rounds": number(line["round"]),
         "bytes": number(line.get("bytes_up")) + number(line.get("bytes_down")),
@@ -111,14 +143,18 @@ def spent(
     return {unit: value + beyond for unit, value in values.items()}
 
 
-def _values(run: Run, targets: Sequence[float]) -> dict[str, float]:
-    """The columns of one run."""
-    rounds, curve = accuracy_curve(run)
-    values = {AREA.key: fairness.area(rounds, curve)}
-    for target in targets:
-        for unit, value in spent(run, rounds, curve, target).items():
-            values[_key(unit, target)] = value
-    return values
+def _over_seeds(
+    by_seed: Sequence[Course], targets: Sequence[float]
+) -> dict[str, np.ndarray]:
+    """The columns of a row, over its seeds."""
+    values: dict[str, list[float]] = {}
+    for course in by_seed:
+        area = fairness.area(course.rounds, course.accuracy)
+        values.setdefault(AREA.key, []).append(area)
+        for target in targets:
+            for unit, value in spent(course, target).items():
+                values.setdefault(_key(unit, target), []).append(value)
+    return {key: np.array(numbers) for key, numbers in values.items()}
 
 
 def _columns(rows: Sequence[Row], targets: Sequence[float]) -> tuple[Column, ...]:

@@ -12,6 +12,7 @@ from pfljax.report import (
     formats,
     quantities,
     spent,
+    sweep_targets,
     sweeps,
     timeline,
 )
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 OF_ALL = ("last", "validation")  # tables of all clients: their arrays are kept
+ATTACKED = ("benign", "malicious")  # groups of clients, where some attack
 DRAW: dict[str, "Callable[[Run], Figure | None]"] = {
     "learning_curves": figures.learning_curves,
     "accuracy_histogram": figures.accuracy_histogram,
@@ -116,15 +118,21 @@ def write_comparison(
     return "\n".join(_markdown(table) for table in told)
 
 
-def write_sweep_report(folder: str | Path, out: str | Path) -> str:
-    """Writes table, figure and page of a sweep into `out`; the Markdown.
+def write_sweep_report(
+    folder: str | Path, out: str | Path, targets: Sequence[float] = ()
+) -> str:
+    """Writes tables, figure and page of a sweep into `out`; the Markdown.
 
-    comparison_sweep.csv (means), comparison_sweep_seeds.csv, .md and .tex.
+    comparison_sweep.csv (means), comparison_sweep_seeds.csv, .md and .tex; the same of
+    benign and of malicious clients where some attack, and of what is spent until the
+    mean accuracy is at the `targets`, as `write_comparison`.
 
     Raises:
-        ValueError: `folder` holds no finished run of a sweep.
+        ValueError: `folder` holds no finished run of a sweep, or a target is no
+            accuracy.
         FileError: a file there is damaged, an older version's, or cannot be written.
     """
+    check_targets(targets)
     rows = sweeps.read(folder)
     file = Path(folder) / "sweep.json"
     about = read_json(file)
@@ -134,7 +142,9 @@ def write_sweep_report(folder: str | Path, out: str | Path) -> str:
     # Values of earlier calls are in the table too; progress is that of the last call.
     asked = about.get("asked", about["over"])
     progress = sweeps.progress(rows, asked)
-    table = sweeps.table(rows, progress)
+    more = [sweeps.table(rows, progress, clients) for clients in ATTACKED]
+    more.append(sweep_targets.target_table(rows, targets))
+    tables = [sweeps.table(rows, progress), *_with_rows(more)]
     figure = sweeps.figure(rows)
     figure_folder = files.make_folder(out / "figures")
     pictures = []
@@ -142,10 +152,11 @@ def write_sweep_report(folder: str | Path, out: str | Path) -> str:
         stem = figure_folder / "accuracy"
         picture = _save_picture(figure, stem, sweeps.FIGURE, truetype=True)
         pictures.append(picture)
-    _write_table(table, out)
-    page = sweep_page(about, config, table, pictures)
+    for table in tables:
+        _write_table(table, out)
+    page = sweep_page(about, config, tables, pictures)
     files.write_text(out / "sweep.html", page)
-    return _markdown(table)
+    return "\n".join(_markdown(table) for table in tables)
 
 
 def _accuracy_tables(groups: Sequence[Group], baselines: Sequence[Run]) -> list[Table]:

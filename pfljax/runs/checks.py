@@ -290,5 +290,3 @@ def _odd_clock(experiment: Experiment) -> Iterator[str]:
         yield f"models are given, but mode {mode!r} takes one for all clients"
     if machine.devices not in (None, 1) or machine.homes:
         yield f"mode {mode!r} runs on one device; leave devices and homes out"
-    if machine.store != "device":
-        yield f"store is {machine.store!r}, but mode {mode!r} takes 'device' alone"

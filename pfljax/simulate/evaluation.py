@@ -52,11 +52,12 @@ def assess(
     ids = np.arange(federation.num_clients)
     last_cohort = np.unique(np.asarray(state.cohort))
     never = np.asarray(state.participations) == 0
+    is_malicious = malicious.which(sim.setting.channel, federation, state.key)
     groups = {
         "all": ids,
         "participants": last_cohort[last_cohort < len(ids)],  # not an empty place
         "never chosen": ids[never],
-        **malicious.groups(sim.setting.channel, federation, state.key),
+        **malicious.groups(is_malicious),
     }
     judges = sim.architectures[0].judges
     views = [view for view in judges if view != "trained" or sim.trained]

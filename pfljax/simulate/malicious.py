@@ -38,14 +38,23 @@ def share_of(channel: Channel | None, federation: Federation) -> float:
     return max(sending, poisoned)
 
 
-def groups(
+def which(
     channel: Channel | None, federation: Federation, key: Key
-) -> dict[str, np.ndarray]:
-    """The indices of benign and malicious clients; {} where all are benign."""
+) -> np.ndarray | None:
+    """Whether each client is malicious, bool[C]; None where all are benign."""
     share = share_of(channel, federation)
     if not share:
-        return {}
+        return None
     # The same draw as that of the compiled rounds, by the key of the run.
     key = jax.device_put(key, jax.local_devices()[0])
-    which = np.asarray(malicious.drawn(key, federation.num_clients, share))
-    return {BENIGN: np.flatnonzero(~which), MALICIOUS: np.flatnonzero(which)}
+    return np.asarray(malicious.drawn(key, federation.num_clients, share))
+
+
+def groups(is_malicious: np.ndarray | None) -> dict[str, np.ndarray]:
+    """The indices of benign and malicious clients; {} where all are benign."""
+    if is_malicious is None:
+        return {}
+    return {
+        BENIGN: np.flatnonzero(~is_malicious),
+        MALICIOUS: np.flatnonzero(is_malicious),
+    }

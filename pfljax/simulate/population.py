@@ -12,6 +12,7 @@ from pathlib import Path
 import jax
 
 from pfljax.core.types import ClientData, RunState
+from pfljax.engine.asynchronous import AsyncRounds
 from pfljax.engine.paging import records
 from pfljax.engine.paging.disk import DiskStore
 from pfljax.engine.paging.host import HostStore
@@ -68,6 +69,7 @@ def open_population(
         compiled=compiled,
         shelves=_shelves(sim.paging, experiment, path, saved, writable),
         kept=functools.partial(_kept, checkpoints, experiment.output.keep),
+        asynchronous=sim.rounds if isinstance(sim.rounds, AsyncRounds) else None,
     )
 
 

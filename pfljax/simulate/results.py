@@ -92,11 +92,10 @@ def _arrays(run: Run, state: RunState) -> dict[str, np.ndarray]:
         "test_size": np.asarray(run.federation.test.size),
         "participations": np.asarray(state.participations),
     }
-    groups = malicious.groups(run.sim.setting.channel, run.federation, state.key)
-    if groups:
-        which = np.zeros(run.federation.num_clients, bool)
-        which[groups[malicious.MALICIOUS]] = True
-        facts["malicious"] = which
+    channel = run.sim.setting.channel
+    is_malicious = malicious.which(channel, run.federation, state.key)
+    if is_malicious is not None:
+        facts["malicious"] = is_malicious
     return stacked | facts
 
 

@@ -15,7 +15,7 @@ from pfljax.engine import Setting
 from pfljax.models import check_task
 from pfljax.runs.config import UNHASHED
 from pfljax.runs.settings import Experiment, flat
-from pfljax.simulate import architectures, clocks, components, judged
+from pfljax.simulate import architectures, clocks, components, judged, malicious
 from pfljax.simulate.components import Shape
 from pfljax.sweep.points import Point
 from pfljax.sweep.pool import foreign_counts
@@ -68,6 +68,7 @@ def grouped(points: Sequence[Point], task: Task | None = None) -> list[Group]:
         if program not in groups:
             setting = _check_built(experiment, shape, task)
             clocks.check_deadline(setting, point.federation.train.size)
+            malicious.share_of(setting.channel, point.federation)  # refuses two
             groups[program] = Group(
                 experiment=static,
                 shape=shape,
@@ -97,7 +98,9 @@ def _numbers(point: Point) -> Traced:
             options.append(name)
     # Only a uniform cohort is the head of a larger one of the same key.
     uniform = participation.selection.name == "uniform"
-    can_be_cut = uniform and not participation.stragglers
+    # Slots and versions of asynchronous rounds are as many as the cohort has clients.
+    is_sync = participation.mode.name == "sync"
+    can_be_cut = uniform and is_sync and not participation.stragglers
     return Traced(
         settings=tuple(settings),
         options=tuple(options),

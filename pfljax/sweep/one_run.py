@@ -23,6 +23,7 @@ from pfljax.simulate.components import Shape
 from pfljax.sweep.pool import Data, Rows
 
 ByName = dict[str, Array]
+BY_ROUND = ("loss", "seconds")  # metrics of training that are kept
 
 
 class Inputs(NamedTuple):
@@ -39,6 +40,7 @@ class Outcome(NamedTuple):
     """What the runs gave, stacked over them."""
 
     loss: Any  # f32[rounds], of training
+    seconds: Any  # f32[rounds], virtual; None without a clock
     metrics: dict[str, Any]  # "personal/test/accuracy", ...: f32[T, C]
     quantities: dict[str, Any]  # of the method, as "tau" of pFedVEM: f32[T, C]
     # "test/accuracy", ...: f32[C, 11]; "test/ensemble/accuracy", ...: f32[C]; at last
@@ -59,32 +61,35 @@ def one_run(
     num_rounds = experiment.participation.rounds
     every = min(experiment.evaluation.eval_every, num_rounds)
     setting = setting_of(experiment, shape, task, inputs)
-    clients = _clients_of(data, inputs.federation)
+    clients = clients_of(data, inputs.federation)
 
     def block(
         state: RunState, count: Array
-    ) -> tuple[RunState, tuple[Array, ByName, ByName]]:
+    ) -> tuple[RunState, tuple[ByName, ByName, ByName]]:
         # The last block may be shorter: `count` of its `every` rounds are run.
         state, history = rounds(setting, state, clients.train, count, every)
         metrics = judged(setting, task, state, clients)
         quantities = measured(setting, task, state)
-        return state, (history["loss"], metrics, quantities)
+        by_round = {name: history[name] for name in BY_ROUND if name in history}
+        return state, (by_round, metrics, quantities)
 
     key = jax.random.key(inputs.seed)
     first = engine.init(setting, task, shape.num_clients, key)
     ends = [0, *evaluations(experiment)]
     counts = jnp.diff(jnp.asarray(ends))
-    state, (loss, metrics, quantities) = jax.lax.scan(block, first, counts)
+    state, (padded, metrics, quantities) = jax.lax.scan(block, first, counts)
+    # Blocks are padded to `every` rounds; only the last one is not full.
+    by_round = jax.tree.map(lambda leaf: leaf.ravel()[:num_rounds], padded)
     return Outcome(
-        # Blocks are padded to `every` rounds; only the last one is not full.
-        loss=loss.ravel()[:num_rounds],
+        loss=by_round["loss"],
+        seconds=by_round.get("seconds"),
         metrics=metrics,
         quantities=quantities,
         path=along_path(setting, task, state, clients),
     )
 
 
-def _clients_of(data: Data, federation: Array) -> Clients:
+def clients_of(data: Data, federation: Array) -> Clients:
     """The clients of one federation."""
     several = len(data.train[0]) > 1
     # A constant index is no run's own, so that the lanes of a vmap share the spans.

@@ -184,12 +184,6 @@ def _check_judged(experiment: Experiment) -> None:
             "personal and server models alone, and its server holds no rows; use run "
             "for the rest"
         )
-    mode = experiment.participation.mode
-    if mode.name != "sync":
-        raise ValueError(
-            f"mode is {str(mode)!r}: a sweep has synchronous rounds alone; use run "
-            "with several seeds, or leave mode out"
-        )
     machine = experiment.machine
     if machine.homes or machine.store != "device":
         raise ValueError(

@@ -16,8 +16,11 @@ from pfljax.runs import config, folder
 from pfljax.runs.folder import FolderError
 from pfljax.runs.settings import Experiment
 from pfljax.runtime import environment, files
+from pfljax.simulate import malicious
 
-WHAT = ("round", "judged", "lambda", "split", "metric")  # columns of the tidy table
+# Columns of the tidy table: when, in virtual seconds too, and of what and whom.
+WHAT = ("round", "clock", "judged", "clients", "lambda", "split", "metric")
+ALL = "all"  # of the clients
 
 
 class Result(NamedTuple):
@@ -32,6 +35,8 @@ class Result(NamedTuple):
     size: dict[str, np.ndarray]  # rows of "test", ...: i32[C]
     # What the method tells of each client, as "tau" of pFedVEM: f32[T, C].
     quantities: Mapping[str, np.ndarray] = MappingProxyType({})
+    clock: np.ndarray | None = None  # f64[T], virtual seconds; None without a clock
+    malicious: np.ndarray | None = None  # bool[C]; None where all are benign
 
 
 @dataclass(frozen=True)
@@ -74,7 +79,8 @@ class Sweep:
 
         Between two endpoints, "judged" is "mixture" and "lambda" a number, or how each
         client's was chosen: on its "validation" or (an "oracle") on its test rows; or
-        it is "ensemble", of all of them.
+        it is "ensemble", of all of them. "clients" are "all", and where some attack
+        "benign" and "malicious" as well. "clock" is empty without virtual seconds.
         """
         for result in self.results:
             rows = itertools.chain(_of_models(result), _of_mixtures(result))
@@ -93,26 +99,41 @@ class Sweep:
 
 def _of_models(result: Result) -> Iterator[dict[str, Any]]:
     """Rows of the models that stand by themselves, at every evaluation."""
+    whose = {ALL: slice(None), **malicious.groups(result.malicious)}
     for name, values in result.metrics.items():
         model, split, metric = name.split("/")
-        for at, by_client in zip(result.round, values, strict=True):
+        size = result.size[split]
+        evaluated = itertools.product(range(len(values)), whose.items())
+        for index, (clients, ids) in evaluated:
             what = _what(
-                round_=int(at),
+                result,
+                index,
                 judged=model,
+                clients=clients,
                 at_lambda="",
                 split=split,
                 metric=metric,
             )
-            yield what | summarise(by_client, result.size[split], metric)
+            yield what | summarise(values[index][ids], size[ids], metric)
 
 
 def _what(
-    *, round_: int, judged: str, at_lambda: Any, split: str, metric: str
+    result: Result,
+    index: int,
+    *,
+    judged: str,
+    at_lambda: Any,
+    split: str,
+    metric: str,
+    clients: str = ALL,
 ) -> dict[str, Any]:
-    """The columns `WHAT` of a row."""
+    """The columns `WHAT` of a row of the evaluation `index`."""
+    clock = result.clock
     return {
-        "round": round_,
+        "round": int(result.round[index]),
+        "clock": "" if clock is None else float(clock[index]),
         "judged": judged,
+        "clients": clients,
         "lambda": at_lambda,
         "split": split,
         "metric": metric,
@@ -121,13 +142,13 @@ def _what(
 
 def _of_mixtures(result: Result) -> Iterator[dict[str, Any]]:
     """Rows of the models between two endpoints, after the last round."""
-    last_round = int(result.round[-1])
     for name, values in result.path.items():
         split, *ensemble, metric = name.split("/")
         by_lambda = _by_lambda(result.path, split, bool(ensemble), values)
         for at_lambda, by_client in by_lambda.items():
             what = _what(
-                round_=last_round,
+                result,
+                -1,
                 judged="mixture",
                 at_lambda=at_lambda,
                 split=split,

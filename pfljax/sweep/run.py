@@ -17,9 +17,10 @@ from pfljax.runs import folder
 from pfljax.runs.settings import Experiment, flat
 from pfljax.runtime import callbacks, devices
 from pfljax.simulate import given
-from pfljax.sweep import points, pool, program, results, run_files
+from pfljax.sweep import asynchronous, points, pool, program, results, run_files
+from pfljax.sweep.finished import result_of
 from pfljax.sweep.groups import Group, grouped
-from pfljax.sweep.one_run import Inputs, evaluations
+from pfljax.sweep.one_run import Inputs
 from pfljax.sweep.points import Point
 from pfljax.sweep.results import Result, Sweep
 
@@ -52,7 +53,8 @@ def sweep(
         know it by the experiment's `model`: give each task a name of its own.
       at_once: most runs in one call, at least one a device; None is what fits, and on a
         CPU one a device.
-      lanes: runs of a device under one vmap; None is 1 on a CPU, else all.
+      lanes: runs of a device under one vmap; None is 1 on a CPU, else all. Runs with
+        asynchronous rounds go one after another on one device.
       quiet: no progress on stderr.
 
     Raises:
@@ -204,30 +206,27 @@ def _run(
     distinct, federations = _distinct_federations(members)
     foreign = group.experiment.evaluation.foreign
     data = pool.stack(distinct, foreign)
-    slices = program.run_all(
-        experiment=group.experiment,
-        shape=group.shape,
-        data=data,
-        inputs=_inputs(group, federations),
-        num_devices=min(num_devices, len(members)),
-        at_once=at_once,
-        lanes=lanes,
-        task=task,
-    )
-    rounds = np.asarray(evaluations(group.experiment))
+    shared = {
+        "experiment": group.experiment,
+        "shape": group.shape,
+        "data": data,
+        "inputs": _inputs(group, federations),
+        "task": task,
+    }
+    if group.experiment.participation.mode.name != "sync":
+        slices = asynchronous.run_all(**shared)
+    else:
+        slices = program.run_all(
+            **shared,
+            num_devices=min(num_devices, len(members)),
+            at_once=at_once,
+            lanes=lanes,
+        )
     for which, outcomes in slices:
         for slot, run in enumerate(which):
             outcome = jax.tree.map(lambda leaf, slot=slot: leaf[slot], outcomes)
-            result = Result(
-                values=members[run].values,
-                round=rounds,
-                train_loss=outcome.loss,
-                metrics=outcome.metrics,
-                path=outcome.path,
-                size=_sizes(data, federations[run]),
-                quantities=outcome.quantities,
-            )
-            yield members[run], result
+            point = members[run]
+            yield point, result_of(point, outcome, data, federations[run])
 
 
 def _distinct_federations(
@@ -245,15 +244,6 @@ def _distinct_federations(
             distinct.append(point.federation)
         federations.append(index_of[identity])
     return distinct, federations
-
-
-def _sizes(data: pool.Data, federation: int) -> dict[str, np.ndarray]:
-    """Rows of each client i32[C], by split."""
-    sizes = {}
-    for split, rows in data.judged.items():
-        _, size = rows.spans
-        sizes[split] = size[federation]
-    return sizes
 
 
 def _inputs(group: Group, federations: list[int]) -> Inputs:

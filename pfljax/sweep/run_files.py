@@ -15,6 +15,7 @@ from pfljax.sweep.results import Result
 
 # The fields of Result that are dicts.
 BY_NAME = ("metrics", "path", "size", "quantities")
+IF_ANY = ("clock", "malicious")  # fields that only some runs have
 POINT = "point"  # the array that says whose they are, in JSON
 
 
@@ -26,6 +27,10 @@ def write(path: Path, result: Result) -> None:
         "train_loss": result.train_loss,
     }
     # An .npz is flat: the fields that are dicts go by "field/name".
+    for field in IF_ANY:
+        array = getattr(result, field)
+        if array is not None:
+            arrays[field] = array
     for field in BY_NAME:
         for name, array in getattr(result, field).items():
             arrays[f"{field}/{name}"] = array
@@ -56,11 +61,13 @@ def read(path: Path, values: dict[str, Any]) -> Result:
             f"{path} is damaged, or not of the run with {words}; remove it, and the "
             "sweep runs it again"
         )
-    fields = {field: {} for field in BY_NAME}
+    fields: dict[str, Any] = {field: {} for field in BY_NAME}
     for key, array in arrays.items():
         # At the first slash alone: names of metrics have slashes too.
         field, _, name = key.partition("/")
-        if field in fields:
+        if field in IF_ANY:
+            fields[field] = array
+        elif field in fields:
             fields[field][name] = array
     return Result(
         values=values,

@@ -61,7 +61,7 @@ def versions_of(setting, count):
     """The events, as the program has them."""
     schedule = asynchronous.compile_rounds(setting, 1)
     key = jax.random.key(5)
-    return schedule._schedule(key, np.asarray(TRAIN.size), 0).take(count)
+    return schedule._schedule(key, TRAIN, 0).take(count)
 
 
 def descended(k, w):

@@ -65,7 +65,7 @@ def test_without_an_attack_the_same_clients_are_judged(attackers):
     attacked = attackers.settings_of("fedavg", "sign flip", "mean", attackers.SMALL)
     through = channels.make_channel(attacked, 20)
     clients: Any = SimpleNamespace(num_clients=20, manifest={}, num_classes=10)
-    groups = malicious.groups(through, clients, jax.random.key(3))
+    groups = malicious.groups(malicious.which(through, clients, jax.random.key(3)))
     np.testing.assert_array_equal(
         np.flatnonzero(attackers.benign(run)), groups[malicious.BENIGN]
     )

@@ -13,7 +13,7 @@ from pfljax.report.clients import recorded_baselines
 from pfljax.report.groups import group_runs
 from pfljax.report.runs import read_run
 from pfljax.report.tables import comparison_table, fairness_table
-from pfljax.report.targets import default_targets, target_table
+from pfljax.report.targets import course_of, default_targets, target_table
 
 
 def arrays_of(folder):
@@ -50,6 +50,10 @@ def with_clock(folder, seconds):
 
 def table_of(*folders, targets=(0.5, 0.8)):
     return target_table(group_runs(map(read_run, folders)), targets)
+
+
+def defaults(groups):
+    return default_targets([[course_of(run) for run in g.runs] for g in groups])
 
 
 CURVE = [0.2, 0.4, 0.6, 0.8, 0.9, 0.9, 0.9, 0.9, 0.7, 0.7]  # at rounds 4, 8, ...
@@ -118,11 +122,11 @@ def test_default_targets_are_shares_of_the_best(make_run, tmp_path):
     ]
     groups = group_runs(map(read_run, folders))
     # The best running means of ditto's seeds are .9 and .8: half and .9 of .85.
-    assert default_targets(groups) == (0.42, 0.76)
+    assert defaults(groups) == (0.42, 0.76)
     keys = {column.key for column in target_table(groups).columns}
     assert {"rounds_to_0.42", "bytes_to_0.76", "area"} <= keys
     none = with_curve(make_run(tmp_path / "d", "ditto"), [0.0] * 10)
-    assert default_targets(group_runs([read_run(none)])) == ()
+    assert defaults(group_runs([read_run(none)])) == ()
 
 
 def test_fairness_by_hand_with_gains(make_run, tmp_path):
@@ -244,11 +248,11 @@ def test_the_command_refuses_what_is_no_accuracy(run_folder, tmp_path, target, c
     assert not out.exists()
 
 
-def test_the_command_refuses_a_target_of_a_sweep(tmp_path, capsys):
+def test_the_command_refuses_a_wrong_target_of_a_sweep(tmp_path, capsys):
     (tmp_path / "sweep.json").write_text("{}")
     with pytest.raises(SystemExit):
-        parser.run(["report", str(tmp_path), "--target", "0.5"])
-    assert "--target is for run folders, and this is a sweep" in capsys.readouterr().err
+        parser.run(["report", str(tmp_path), "--target", "1.5"])
+    assert "target is 1.5" in capsys.readouterr().err
 
 
 def test_the_command_shows_both_tables(run_folder, tmp_path, capsys, monkeypatch):

@@ -81,10 +81,6 @@ WRONG = {  # settings, and what the line has
         {"profile": GROUPS, "mode": BUFFER, "devices": 2},
         "runs on one device",
     ),
-    "a store": (
-        {"profile": GROUPS, "mode": BUFFER, "store": "host"},
-        "store is 'host', but mode 'fedbuff:buffer=3' takes 'device' alone",
-    ),
     "several models": (
         {
             "profile": GROUPS,
@@ -131,9 +127,9 @@ def test_a_file_of_devices_for_other_clients(tmp_path):
     check_refused(tmp_path, {"profile": f"file:path={path}"}, message)
 
 
-def test_a_sweep_has_synchronous_rounds_alone():
-    job = Experiment("fedavg", profile=GROUPS, mode=BUFFER)
-    with pytest.raises(ValueError, match="a sweep has synchronous rounds alone"):
+def test_a_sweep_tells_of_a_method_that_asynchronous_rounds_do_not_take():
+    job = Experiment("scaffold", model="logistic", profile=GROUPS, mode=BUFFER)
+    with pytest.raises(ValueError, match="scaffold makes more of uploads"):
         sweep(job, {"lr": [0.1, 0.2]})
 
 

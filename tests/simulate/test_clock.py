@@ -76,6 +76,21 @@ def test_an_asynchronous_run_goes_on_with_the_same_bits(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("mode", "store"),
+    [("fedbuff:buffer=2", "host"), ("fedbuff:buffer=2", "disk"), ("fedasync", "disk")],
+)
+def test_an_asynchronous_run_in_a_store_has_the_same_bits(tmp_path, mode, store):
+    """Of 20 clients a call has at most 11 on the device."""
+    job = JOB.replace(mode=mode, clients=20, rounds=6)
+    finished(job, tmp_path / "whole")
+    stored = job.replace(store=store)
+    finished(stored.replace(rounds=2), tmp_path / "stored")
+    finished(stored, tmp_path / "stored")
+    tiny.assert_same_run(tmp_path / "stored", tmp_path / "whole")
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["fedasync", "fedbuff:buffer=2"])
 def test_more_rounds_may_be_asked_for(tmp_path, mode):
     whole, longer = tmp_path / "whole", tmp_path / "longer"

@@ -18,6 +18,9 @@ FIVE = ",".join(f"mlp:hidden=({width},4)" for width in (8, 7, 6, 5, 3))
 MODELS = {
     "one": JOB,
     "five": JOB.replace(algorithm="lg_fedavg", model="auto", models=FIVE, clients=8),
+    # Clients that differ in speed: the server takes late uploads.
+    "fedasync": JOB.replace(profile="speed_groups:jitter=0.2", mode="fedasync"),
+    "fedbuff": JOB.replace(profile="speed_groups:jitter=0.2", mode="fedbuff:buffer=2"),
 }
 # By store: rounds logged before a kill. Each is killed in a save, too.
 KILLS = {
@@ -26,6 +29,9 @@ KILLS = {
     ("disk", "one"): LINES[:1],
     ("device", "five"): LINES[:1],
     ("disk", "five"): LINES[:1],
+    ("device", "fedasync"): LINES[:1],
+    ("device", "fedbuff"): LINES[:1],
+    ("disk", "fedbuff"): LINES[:1],
 }
 
 

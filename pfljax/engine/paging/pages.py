@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pfljax.core.types import ClientData, Metrics, RunState
+from pfljax.engine.asynchronous import AsyncRounds
 from pfljax.engine.paging.programs import Programs
 from pfljax.engine.paging.shelves import Page, Shelf
 from pfljax.engine.state import by_stack, joined, parted
@@ -43,6 +44,7 @@ class PagedPopulation:
     compiled: Callable[..., Any]  # engine.compile_rounds
     shelves: list[Shelf]  # by stack
     kept: Callable[[int], list[int]]  # checkpoints that stay when this round is saved
+    asynchronous: AsyncRounds | None = None  # that know who takes part; None in cohorts
     latest: Call | None = None  # has run; its states are the newest
     written: bool = True  # and the stores have them
     coming: Call | None = None  # read ahead; what `latest` has is still missing
@@ -56,7 +58,7 @@ class PagedPopulation:
         done = int(state.round)
         call = self.coming
         if call is None or (call.round, call.rounds) != (done, count):
-            call = self._prepare(state, done, count)
+            call = self._prepare(state, train, done, count)
         state = state._replace(clients=joined(setting, self._carried(call)))
         resident = joined(setting, self._resident_ids(call))
         # `state` is donated: the clients of `call` are gone after this line.
@@ -72,7 +74,7 @@ class PagedPopulation:
         self.written = False
         self.coming = None
         if ahead:
-            self.coming = self._prepare(state, done + count, ahead)
+            self.coming = self._prepare(state, train, done + count, ahead)
         return state._replace(clients=()), metrics
 
     def planned(self) -> int:
@@ -124,20 +126,30 @@ class PagedPopulation:
             shelf.store.keep(rounds)
         self.saving = None
 
-    def _prepare(self, state: RunState, round_: int, count: int) -> Call:
+    def _prepare(
+        self, state: RunState, train: ClientData, round_: int, count: int
+    ) -> Call:
         """Loads the clients of these rounds but for those that `latest` has."""
-        first_round = np.int32(round_)
+        ids = self._clients(state, train, round_, count)
+        members = by_stack(self.programs.setting, ids)
+        of_shelves = zip(self.shelves, members, self._newest(), strict=True)
+        pages = [shelf.page(ids, newest) for shelf, ids, newest in of_shelves]
+        return Call(round=round_, rounds=count, pages=pages)
+
+    def _clients(
+        self, state: RunState, train: ClientData, round_: int, count: int
+    ) -> np.ndarray:
+        """Whose states these rounds need, i64[n], ascending."""
         key = self.shelves[0].key
+        if self.asynchronous is not None:
+            return self.asynchronous.clients(key, train, round_, count)
+        first_round = np.int32(round_)
         cohorts = self.programs.cohorts(state.selection, key, first_round)
         # The program draws a fixed number of rounds: those past the call do not count.
         drawn = np.asarray(cohorts)[:count]
         ids = np.unique(drawn).astype(np.int64)
         # An empty place has the number after the last client's.
-        ids = ids[ids < self.programs.num_clients]
-        members = by_stack(self.programs.setting, ids)
-        of_shelves = zip(self.shelves, members, self._newest(), strict=True)
-        pages = [shelf.page(ids, newest) for shelf, ids, newest in of_shelves]
-        return Call(round=round_, rounds=count, pages=pages)
+        return ids[ids < self.programs.num_clients]
 
     def _carried(self, call: Call) -> list[Any]:
         """The call's clients by stack, with the states that `latest` has."""

@@ -91,8 +91,18 @@ def longest(setting: Setting, task: Task, num_clients: int, wanted: int) -> int:
         of_a_place += nbytes
     if of_all <= RESIDENT_BYTES:
         return wanted
-    fit = RESIDENT_BYTES // (setting.selection.cohort * of_a_place)
+    fit = RESIDENT_BYTES // (most_clients(setting, 1) * of_a_place)
     return max(1, min(wanted, fit))
+
+
+def most_clients(setting: Setting, rounds: int) -> int:
+    """The most clients whose states a call of so many rounds reads or writes."""
+    cohort = setting.selection.cohort
+    mode = setting.mode
+    if mode is None:
+        return rounds * cohort
+    # Who trains when the call begins, and whoever starts where one gets free.
+    return cohort + mode.buffer - 1 + rounds * mode.versions * mode.buffer
 
 
 def block(client: Any) -> int:
@@ -105,7 +115,7 @@ def programs(setting: Setting, task: Task, num_clients: int, rounds: int) -> Pro
     stacks = []
     for stack in stacks_of(setting, task, num_clients):
         members = stack.ids[stack.ids < num_clients]
-        most = min(rounds * setting.selection.cohort, len(members))
+        most = min(most_clients(setting, rounds), len(members))
         stacks.append(_of_stack(setting, stack, members, most))
     return Programs(
         setting=setting,
