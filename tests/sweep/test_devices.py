@@ -108,9 +108,8 @@ def test_labels_and_uploads_of_other_shares_are_refused():
         sweep(JOB.replace(channel=["sign_flip:attackers=0.5"]), {"lr": [0.1]})
 
 
-@pytest.mark.parametrize(
-    "mode", ["fedbuff:buffer=2", pytest.param("fedasync", marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["fedbuff:buffer=2", "fedasync"])
 def test_asynchronous_runs_are_those_of_run(mode, tmp_path):
     job = JOB.replace(
         algorithm="ditto", mode=mode, deadline=None, noise="none", channel=[]
