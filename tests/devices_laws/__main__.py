@@ -1,0 +1,24 @@
+"""The table of docs/devices_laws.md: python -m devices_laws > ../docs/devices_laws.md"""
+
+import sys
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+
+import conftest  # noqa: F401 -- the settings of all tests, before JAX starts
+from devices_laws import page
+from devices_laws.judging import FAMILIES, judge
+
+AT_ONCE = 2
+
+
+def main() -> int:
+    """Prints the page; 1 if a law is broken."""
+    methods = [method for several in FAMILIES.values() for method in several]
+    with ProcessPoolExecutor(AT_ONCE, get_context("spawn")) as pool:
+        verdicts = dict(zip(methods, pool.map(judge, methods), strict=True))
+    print(page.written(verdicts))
+    return int(any(v.broken for each in verdicts.values() for v in each.values()))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
