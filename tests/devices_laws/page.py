@@ -1,11 +1,12 @@
 """The verdicts as a page of Markdown, and what a page says of a method."""
 
 import inspect
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from devices_laws.items import CLIENTS, ROUNDS, Item
-from devices_laws.judging import FAMILIES, Verdict
+from devices_laws.items import CLIENTS, ROUNDS, Item, every
+from devices_laws.judging import Verdict
 from devices_laws.laws import LAWS
 
 PAGE = Path(__file__).parents[2] / "docs" / "devices_laws.md"
@@ -15,15 +16,15 @@ Verdicts = Mapping[str, Mapping[Item, Verdict]]  # by method
 
 HEADER = """# Selections, channels and clocks with every family of methods
 
-`make devices` makes this page; `tests/test_devices_laws.py` holds it to be true.
+`make devices` makes this page; `tests/test_devices_laws.py` judges it anew and compares.
 {clients} clients of 3 to 20 rows play {rounds} rounds of a method of each family, of
 several where their uploads differ in kind. A program has one selection, one clock and at
-most one channel of each stage, so that each of them stands in one at least. `+` says that
-these laws hold:
+most one channel of each stage, so that each item stands in one program at least. One that
+breaks a law is played again with each of its items alone. `+` says that these laws hold:
 
 {laws}
 
-A letter says that it is refused in one line, before anything is compiled: why is below.
+A letter says that a run is refused by one line, before anything is compiled: below.
 
 """
 
@@ -32,13 +33,9 @@ def written(verdicts: Verdicts) -> str:
     """The page."""
     reasons: dict[str, str] = {}
     rows = []
-    kinds = {}
-    for method, by_item in verdicts.items():
-        for item, verdict in by_item.items():
-            cell = _cell(verdict, reasons)
-            kinds.setdefault(item, {})[method] = cell
-    for item, cells in kinds.items():
-        rows.append(_row(f"`{item.text}`", *cells.values()))
+    for item in every():
+        cells = [_cell(of_method[item], reasons) for of_method in verdicts.values()]
+        rows.append(_row(label(item), *cells))
     refusals = [
         sum(bool(verdict.refused) for verdict in each.values())
         for each in verdicts.values()
@@ -55,12 +52,17 @@ def written(verdicts: Verdicts) -> str:
     return header + "\n".join(lines)
 
 
+def label(item: Item) -> str:
+    """The item in the first column."""
+    return f"{item.kind} `{item.text}`"
+
+
 def cells_of(method: str, page: str) -> dict[str, bool]:
-    """Whether the method takes each item, by its text, as the page has it."""
+    """Whether the method takes each item, by its label, as the page has it."""
     rows = [line.strip("|").split("|") for line in page.splitlines() if line[:1] == "|"]
     header, _, *rows = [[cell.strip() for cell in row] for row in rows]
     column = header.index(method)
-    return {row[0].strip("`"): row[column] == HELD for row in rows[:-1]}
+    return {row[0]: row[column] == HELD for row in rows[:-1]}
 
 
 def _cell(verdict: Verdict, reasons: dict[str, str]) -> str:
@@ -68,7 +70,10 @@ def _cell(verdict: Verdict, reasons: dict[str, str]) -> str:
         return BROKEN
     if not verdict.refused:
         return HELD
-    return reasons.setdefault(verdict.refused, _letter(len(reasons)))
+    # Without what to do, nor which of the modes it was: one letter for all of them.
+    reason, _, _ = verdict.refused.partition("; choose")
+    reason = re.sub(r"^mode '.*?'", "the mode", reason)
+    return reasons.setdefault(reason, _letter(len(reasons)))
 
 
 def _letter(number: int) -> str:
