@@ -5,6 +5,7 @@ from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 
 import conftest  # noqa: F401 -- the settings of all tests, before JAX starts
+
 from devices_laws import page
 from devices_laws.judging import FAMILIES, judge
 
@@ -12,12 +13,19 @@ AT_ONCE = 2
 
 
 def main() -> int:
-    """Prints the page; 1 if a law is broken."""
+    """Prints the page; 1 if a law is broken, and to stderr by what."""
     methods = [method for several in FAMILIES.values() for method in several]
     with ProcessPoolExecutor(AT_ONCE, get_context("spawn")) as pool:
         verdicts = dict(zip(methods, pool.map(judge, methods), strict=True))
     print(page.written(verdicts))
-    return int(any(v.broken for each in verdicts.values() for v in each.values()))
+    broken = [
+        f"{method}, {page.label(item)}: {law}"
+        for method, by_item in verdicts.items()
+        for item, verdict in by_item.items()
+        for law in verdict.broken
+    ]
+    print(*broken, sep="\n", file=sys.stderr)
+    return int(bool(broken))
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ def combinations(items: list[Item]) -> list[tuple[Item, ...]]:
 
     A clock and a selection that stand in many are as varied as can be.
     """
-    uses = Counter({item: 0 for item in items})
+    uses = Counter(dict.fromkeys(items, 0))
     covering = []
     while any(uses[item] == 0 for item in items):
         combination: tuple[Item, ...] = ()
