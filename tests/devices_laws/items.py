@@ -112,9 +112,8 @@ def settings_of(items: tuple[Item, ...]) -> dict[str, object]:
 @cache
 def sometimes_there() -> str:
     """A profile of devices that differ, of which some are not always available."""
-    folder = Path(tempfile.mkdtemp(prefix="pfljax-devices-"))
     rng = np.random.default_rng(0)
-    path = folder / "devices.npz"
+    path = Path(_folder().name) / "devices.npz"
     np.savez(
         path,
         step=np.tile([0.3, 1.0, 2.0, 0.5], CLIENTS)[:CLIENTS],
@@ -124,6 +123,12 @@ def sometimes_there() -> str:
         availability=np.tile([1.0, 0.6], CLIENTS)[:CLIENTS],
     )
     return f"file:path={path}"
+
+
+@cache
+def _folder() -> tempfile.TemporaryDirectory[str]:
+    """A folder that is there until the process ends."""
+    return tempfile.TemporaryDirectory(prefix="pfljax-devices-")
 
 
 def _with_options(name: str, options: dict[str, str]) -> str:
