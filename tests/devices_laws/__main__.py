@@ -15,8 +15,11 @@ AT_ONCE = 2
 def main() -> int:
     """Prints the page; 1 if a law is broken, and to stderr by what."""
     methods = [method for several in FAMILIES.values() for method in several]
+    verdicts = {}
     with ProcessPoolExecutor(AT_ONCE, get_context("spawn")) as pool:
-        verdicts = dict(zip(methods, pool.map(judge, methods), strict=True))
+        for method, of_method in zip(methods, pool.map(judge, methods), strict=True):
+            verdicts[method] = of_method
+            print(f"{method} is judged", file=sys.stderr, flush=True)
     print(page.written(verdicts))
     broken = [
         f"{method}, {page.label(item)}: {law}"
