@@ -4,6 +4,7 @@ Functions of a played combination that raise an AssertionError.
 """
 
 import math
+from typing import Any
 
 import jax
 import numpy as np
@@ -13,7 +14,7 @@ from devices_laws.play import Played, federation
 from pfljax import registry
 from pfljax.conformance import toy
 from pfljax.core import origins, tree
-from pfljax.core.communication import exchanges_of
+from pfljax.core.communication import Exchange, exchanges_of
 
 SEED = 32  # bits
 FLOAT = 32
@@ -114,11 +115,11 @@ def bytes_are_the_payload(played: Played) -> None:
     np.testing.assert_array_equal(setting.clock.up, up)
 
 
-def _payload(names: list[str], exchange: object) -> int:
+def _payload(names: list[str], exchange: Exchange) -> int:
     """The bytes of an upload behind these channels."""
     bits = sum(name == "adaptive_clip" for name in names)  # whether it was short
     compressors = [BITS[name] for name in names if name in BITS]
-    for leaf, start in zip(*_leaves(exchange), strict=True):
+    for leaf, start in _leaves(exchange):
         whole = 8 * _count(leaf.shape) * leaf.dtype.itemsize
         lengths = [whole]
         if origins.is_change(leaf, start):
@@ -127,10 +128,16 @@ def _payload(names: list[str], exchange: object) -> int:
     return math.ceil(bits / 8)
 
 
-def _leaves(exchange: object) -> tuple[list[object], list[object]]:
-    """The leaves of an upload, and of its origin, None where there is none."""
-    origin = jax.tree.leaves(exchange.origin, is_leaf=lambda leaf: leaf is None)
-    return jax.tree.leaves(exchange.upload), origin
+def _leaves(exchange: Exchange) -> list[tuple[Any, Any]]:
+    """Each leaf of an upload beside its origin, None where there is none."""
+    pairs: list[tuple[Any, Any]] = []
+    # An upload may have holes, where its origin has them as well: they are no leaves.
+    jax.tree.map(
+        lambda leaf, start: pairs.append((leaf, start)),
+        exchange.upload,
+        exchange.origin,
+    )
+    return pairs
 
 
 def _count(shape: tuple[int, ...]) -> int:
