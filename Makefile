@@ -2,6 +2,7 @@
 # make fast: the tests alone.
 # make slow: the tests of killed runs, several devices and processes, and long ones.
 # TESTS=tests/runs/test_leaks.py: of the fast or the slow ones those of these files.
+# make devices: docs/devices_laws.md, selections, channels and clocks with every family.
 # make abuse: random kills, wrong inputs, full disks, bit flips; half an hour.
 VENV ?= .venv
 TESTS = tests
@@ -10,7 +11,7 @@ VERSION := $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2
 PINS := $(wildcard .ci/constraints-$(VERSION).txt)
 PIP := $(VENV)/bin/python -m pip install --quiet --no-compile --disable-pip-version-check $(PINS:%=-c %)
 
-.PHONY: demo test fast slow abuse table clean
+.PHONY: demo test fast slow abuse devices table clean
 
 demo: $(VENV)/installed
 	$(VENV)/bin/python experiments/digits.py
@@ -30,6 +31,10 @@ slow: $(VENV)/tested
 
 abuse: $(VENV)/tested
 	PYTHONPATH=tests $(VENV)/bin/python -m abuse
+
+devices: $(VENV)/tested
+	PYTHONPATH=tests $(VENV)/bin/python -m devices_laws > devices_laws.tmp
+	mv devices_laws.tmp docs/devices_laws.md
 
 table: $(VENV)/installed
 	$(VENV)/bin/pfljax list algorithms --markdown
