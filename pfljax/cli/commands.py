@@ -188,6 +188,7 @@ def list_(
             "aggregations",
             "profiles",
             "modes",
+            "schedules",
         ]
     ],
     markdown: Annotated[bool, arg(help="The table of methods.")] = False,

@@ -19,6 +19,7 @@ KINDS = (
     "aggregations",
     "profiles",
     "modes",
+    "schedules",
 )
 EXAMPLE = "twonn on 28 x 28 images, 199,210 parameters"  # whose bytes the table gives
 
@@ -49,6 +50,10 @@ def known(kind: str) -> Mapping[str, Callable]:
         from pfljax.engine.modes import MODES
 
         return MODES
+    if kind == "schedules":
+        from pfljax.core import schedules
+
+        return schedules.known()
     from pfljax import data
 
     return data.DATASETS if kind == "datasets" else data.PARTITIONS
@@ -117,10 +122,19 @@ def _heading(family: str) -> str:
 def _entry(name: str, factory: Callable, source: Any, width: int) -> list[str]:
     """The name with the first line of the source's docstring, and its options."""
     lines = [f"{name:{width}} {_first_line(source)}"]
-    options = [_option(p) for p in registry.options(factory).values()]
+    options = [_option(option) for option in _options(factory).values()]
     if options:
         lines.append(f"{'':{width}}   {', '.join(options)}")
     return lines
+
+
+def _options(factory: Callable) -> dict[str, inspect.Parameter]:
+    """What may be given; functions of optax have options that are positional."""
+    if not factory.__module__.startswith("optax."):
+        return registry.options(factory)
+    from pfljax.core import schedules
+
+    return schedules.options(factory)
 
 
 def _first_line(source: Any) -> str:

@@ -31,7 +31,7 @@ def check(experiment: Experiment, given: Collection[str] = ()) -> None:
 
     `given` are settings that are mere names: a run has their things in Python.
     """
-    from pfljax.core import optimizers
+    from pfljax.core import optimizers, schedules
 
     for setting, kind in KINDS.items():
         if setting in given:
@@ -49,6 +49,7 @@ def check(experiment: Experiment, given: Collection[str] = ()) -> None:
             if factory is not None:
                 registry.check(kind, _without_every(setting, choice), factory)
     optimizers.check(experiment.training.optimizer)
+    schedules.check(experiment.training.schedule)
 
 
 def in_floats(experiment: Experiment) -> Experiment:
@@ -57,7 +58,7 @@ def in_floats(experiment: Experiment) -> Experiment:
     Names that are unknown stay as they are.
     """
     changed: dict[str, Any] = {}
-    for setting in ("optimizer", *KINDS):
+    for setting in ("optimizer", "schedule", *KINDS):
         choices = []
         for choice in _choices(experiment, setting):
             factory = _factory(setting, choice)
@@ -85,6 +86,10 @@ def _factory(setting: str, choice: Choice) -> Callable | None:
 
         named = getattr(optax, choice.name, None)
         return named if callable(named) else None
+    if setting == "schedule":
+        from pfljax.core import schedules
+
+        return schedules.function_of(choice.name)
     return _factories(setting).get(choice.name)
 
 

@@ -25,6 +25,7 @@ LATER = {
     "deadline": None,
     "mode": "sync",
     "aggregation": [],
+    "schedule": "constant",
 }
 WERE_CHANNELS = ("median", "trimmed_mean", "krum")  # and are aggregations
 

@@ -98,6 +98,12 @@ class Training:
     )
     lr: float = setting(0.05, "Local learning rate.")
     lr_decay: float = setting(1.0, "Round r = 1, 2, ... trains at lr * lr_decay**r.")
+    schedule: Choice = setting(
+        Choice("constant"),
+        "Multiples of lr by round, or by a round's local step: an optax schedule, "
+        '"cosine:decay_steps=100", "warmup_cosine:warmup_steps=5,decay_steps=50,'
+        'by=step"; `pfljax list schedules`.',
+    )
     momentum: float = setting(
         0.0, 'Momentum of "sgd", torch\'s convention; starts afresh every round.'
     )

@@ -53,6 +53,7 @@ class Settings(TypedDict, total=False):
     batch_size: int
     lr: float
     lr_decay: float
+    schedule: str | Choice
     momentum: float
     weight_decay: float
     optimizer: str | Choice

@@ -8,7 +8,7 @@ import numpy as np
 from flax import linen as nn
 
 from pfljax import algorithms, models, registry
-from pfljax.core import optimizers
+from pfljax.core import optimizers, schedules
 from pfljax.core.types import Algorithm, Local, Task
 from pfljax.data import Federation
 from pfljax.engine import Setting, mesh
@@ -221,20 +221,39 @@ def make_mesh(experiment: Experiment) -> mesh.Grid | None:
 
 
 def make_local(experiment: Experiment) -> Local:
-    """How clients train in this experiment; its learning rate decays by round."""
-    rate = experiment.training.lr
-    decay = experiment.training.lr_decay
-
-    def schedule(round_: Any) -> Any:
-        return rate * decay ** (round_ + 1)
-
+    """How clients train in this experiment; its learning rate may change by round."""
+    schedule = schedules.make(experiment.training.schedule)
+    by_step = None
+    if schedule is not None and schedule.by == "step":
+        by_step = schedule.factor
+        schedule = None
     return Local(
-        learning_rate=rate if _is(decay, 1) else schedule,
+        learning_rate=_learning_rate(experiment.training, schedule),
         batch_size=experiment.training.batch_size,
         epochs=experiment.training.epochs,
         steps=experiment.training.steps,
         optimizer=make_optimizer(experiment),
+        by_step=by_step,
     )
+
+
+def _learning_rate(training: Training, schedule: schedules.Schedule | None) -> Any:
+    """The rate, or a function of the round."""
+    rate = training.lr
+    decay = training.lr_decay
+
+    def decayed(round_: Any) -> Any:
+        return rate * decay ** (round_ + 1)
+
+    of_round = None if _is(decay, 1) else decayed
+    if schedule is None:
+        return of_round or rate
+    factor = schedule.factor
+
+    def scheduled(round_: Any) -> Any:
+        return factor(round_) * (of_round(round_) if of_round else rate)
+
+    return scheduled
 
 
 def _is(value: Any, number: float) -> bool:

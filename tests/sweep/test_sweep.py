@@ -137,7 +137,8 @@ def test_options_of_the_method_and_seeds():
 
 def test_numbers_of_the_optimizer():
     numbers = {"lr_decay": [1.0, 0.5], "momentum": [0.0, 0.9]}
-    found = sweep(FEDAVG, numbers | {"weight_decay": [0.0, 0.01]})
+    scheduled = FEDAVG.replace(schedule="cosine:decay_steps=3")
+    found = sweep(scheduled, numbers | {"weight_decay": [0.0, 0.01]})
     assert different(found) == 8
     assert_as_separate(found, (7,))  # all on
 
