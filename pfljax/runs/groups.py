@@ -159,6 +159,12 @@ class Participation:
         '"krum:byzantine=2"; `pfljax list aggregations` names them. None: the uploads, '
         "of which a method makes a mean or what it does.",
     )
+    server_optimizer: Choice = setting(
+        Choice("none"),
+        "What steps the server's model along the aggregate, w minus which is its "
+        'gradient: "fedavgm", "fedadam:learning_rate=0.01", "fedyogi", "fedadagrad", '
+        'or one of optax, "sgd:learning_rate=1.0". None: the aggregate is the model.',
+    )
 
 
 @dataclasses.dataclass(frozen=True)

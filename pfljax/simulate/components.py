@@ -16,7 +16,14 @@ from pfljax.registry import Choice
 from pfljax.runs.groups import Training
 from pfljax.runs.settings import Experiment
 from pfljax.runtime.programs import Same, kept
-from pfljax.simulate import architectures, channels, clocks, methods, participants
+from pfljax.simulate import (
+    architectures,
+    channels,
+    clocks,
+    methods,
+    participants,
+    server_optimizers,
+)
 
 # Clients under one vmap, by platform; None is the whole cohort. On CPUs a loop was
 # fastest for every model (experiments/speed/REPORT.md); others have not been measured:
@@ -177,12 +184,16 @@ def make_setting(experiment: Experiment, task: Task, shape: Shape) -> Setting:
     options = dict(experiment.method.hyper)
     options |= registry.given(factory, rounds=experiment.participation.rounds)
     options |= dict(shape.rows)
+    options |= server_optimizers.options(experiment)
 
     sent = shape.num_clients, shape.input_shape
     through = channels.make_channel(experiment, shape.num_clients)
 
     def make(task: Task) -> Algorithm:
         algorithm = methods.build(name, task, local, options)
+        algorithm = server_optimizers.with_optimizer(
+            experiment, algorithm, task, shape.num_clients
+        )
         return channels.with_memory(through, algorithm, task, *sent)
 
     groups = None
