@@ -405,7 +405,7 @@ def test_help_is_quick_and_loads_nothing():
         listed[heading] = names
     assert listed == {
         "Run:": ["run", "resume", "sweep"],
-        "Look at runs:": ["report", "landscape", "export"],
+        "Look at runs:": ["report", "landscape", "export", "predict"],
         "Names and data:": ["list", "prepare"],
         "Check:": ["conformance", "bench"],
     }
