@@ -191,14 +191,20 @@ def list_(
             "schedules",
         ]
     ],
+    name: Annotated[
+        Positional[str | None], arg(help="One of them, told whole; None is all.")
+    ] = None,
     markdown: Annotated[bool, arg(help="The table of methods.")] = False,
 ) -> None:
-    """Prints names to choose from, with their options and defaults.
+    """Prints names to choose from, with their options; or all of one name.
 
     Such as: pfljax list algorithms
     """
     from pfljax.cli import listing
 
+    if name is not None:
+        print(listing.whole(kind, name))
+        return
     print(listing.methods_table() if markdown else listing.listing(kind))
     for error in listing.broken(kind):
         print(error, file=sys.stderr)

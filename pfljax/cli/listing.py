@@ -86,6 +86,21 @@ def listing(kind: str) -> str:
     return "\n".join(lines)
 
 
+def whole(kind: str, name: str) -> str:
+    """All that is said of one name: its paper, what it does, and each of its options.
+
+    Raises:
+      ValueError: the kind has no such name.
+    """
+    factory = registry.find(kind.removesuffix("s"), known(kind), name)
+    texts = [inspect.getdoc(factory) or name]
+    if kind == "algorithms":
+        texts.insert(0, inspect.getdoc(sys.modules[factory.__module__]) or "")
+    options = [_option(option) for option in _options(factory).values()]
+    texts.append(f"{name}: {', '.join(options)}" if options else name)
+    return "\n\n".join(filter(None, texts))
+
+
 def _groups_of_models() -> list[str]:
     """A line a group of architectures, in brackets as families are: its models."""
     from pfljax.models.groups import GROUPS

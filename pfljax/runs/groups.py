@@ -56,7 +56,11 @@ class Data:
     )
     partition: Choice = setting(
         registry.choose("shards", per_client=2),
-        "How rows are dealt to clients; `pfljax list partitions` names the ways.",
+        "How rows are dealt to clients; `pfljax list partitions` names the ways. The "
+        'Dirichlet of PFLlib and NIID-Bench is "dirichlet_over_clients:alpha=0.5", '
+        'a class divided over clients (PFLlib\'s very draws: "pfllib_dirichlet"); '
+        "that of Hsu et al., a mixture of classes a client, is "
+        '"dirichlet_over_classes_by_client".',
     )
     clients: int | None = setting(
         20, "Number of clients; None takes the natural clients of the data set."

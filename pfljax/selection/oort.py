@@ -56,6 +56,13 @@ def oort(
 
     Differs from the paper: utility is rows times the mean loss, for the mean of squares
     is not reported. There is no pacer: T stays.
+
+    Args:
+      exploration: share of places for clients never seen, at first.
+      decay: of that share a round.
+      least: of that share.
+      penalty: exponent of slow clients' scores; 0 for none.
+      preferred: quantile of seconds that counts as slow.
     """
     seconds = require_seconds("oort", seconds)
     num_clients = len(sizes)

@@ -29,6 +29,10 @@ def power_of_choice(
 
     This is rpow-d: losses are those of a client's last training. pow-d and cpow-d have
     all candidates judge the new model first, which no contract here does.
+
+    Args:
+      candidates: clients drawn, of which the largest losses win; None, twice the
+        cohort.
     """
     num_clients = len(sizes)
     require_cohort(cohort, num_clients)

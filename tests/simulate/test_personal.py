@@ -12,7 +12,11 @@ from pfljax.simulate import export, personal
 
 COLUMNS = personal.COLUMNS
 GROUPS = tiny.TINY.replace(
-    algorithm="fedper", hyper={}, models="mlp:hidden=(8,) mlp:hidden=(6,8)", rounds=1
+    algorithm="fedproto",
+    hyper={},
+    model="auto",
+    models="mlp:hidden=(8,) mlp:hidden=(6,8)",
+    rounds=1,
 )
 
 

@@ -40,6 +40,10 @@ def ifca(
 ) -> Algorithm:
     """Builds IFCA; `clusters` = 1 is FedAvg with uniform weights.
 
+    Args:
+      clusters: number of models at the server.
+      averaging: of "models" or of "gradients".
+
     Raises:
       ValueError: there are more clusters than clients, or the averaging is unknown.
     """

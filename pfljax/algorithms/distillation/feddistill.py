@@ -39,7 +39,12 @@ def feddistill(
     lam: NotNegative = 1.0,
     distance: Literal["softmax_ce", "kl", "mse"] = "softmax_ce",
 ) -> Algorithm:
-    """Builds FedDistill; `lam` = 0, or one client alone, is local training."""
+    """Builds FedDistill; `lam` = 0, or one client alone, is local training.
+
+    Args:
+      lam: weight of the distance to the others' logits; 0 is local training.
+      distance: between logits: "softmax_ce", "kl" or "mse".
+    """
     size = task.num_classes
 
     def init(params, num_clients, key):

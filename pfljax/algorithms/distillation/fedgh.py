@@ -39,6 +39,10 @@ def fedgh(
     """Builds FedGH; `server_steps` = 0 or `server_lr` = 0 never moves theta.
 
     `server_lr` = None is the learning rate of local training, as in the paper's proof.
+
+    Args:
+      server_steps: steps of the server's head a round; 0 never moves it.
+      server_lr: rate of these; None for that of local training.
     """
 
     def train(turn, theta, phi, data):

@@ -59,6 +59,12 @@ def fedtgp(
 
     `server_lr` = None is the learning rate of local training. `server_steps` = 0 leaves
     the prototypes as they were drawn.
+
+    Args:
+      lam: weight of the distance to prototypes; 0 trains alone.
+      tau: largest margin between prototypes; 0 for none.
+      server_steps: steps of the server's prototypes a round.
+      server_lr: rate of these; None for that of local training.
     """
 
     def init(params, num_clients, key):

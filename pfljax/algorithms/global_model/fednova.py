@@ -47,6 +47,10 @@ def fednova(
     """Builds FedNova; where all take as many steps it is FedAvg, or FedProx of `mu`.
 
     `finetune` steps are without the proximal term.
+
+    Args:
+      mu: weight of the proximal term; 0 is without it.
+      finetune: local steps that precede evaluation; 0 for none.
     """
 
     def train(turn, w, client, data):

@@ -48,6 +48,12 @@ def scaffold(
 
     Written for plain SGD: with momentum or weight decay option II is no longer the mean
     gradient along the path.
+
+    Args:
+      option: of the control variate: "I", a gradient over all rows, or "II", from the
+        path.
+      server_lr: share of the mean change that the server takes.
+      finetune: local steps that precede evaluation; 0 for none.
     """
     require_known("option", option, OPTIONS)
     shared = fedavg(task, local, finetune=finetune)

@@ -48,6 +48,10 @@ def l2gd(
     Of pull = 1 it is FedAvg with uniform weights, whose number of local rounds is
     geometric.
 
+    Args:
+      lam: penalty of the distance to the mean; 0 is local training.
+      p: probability that a round is one of averaging.
+
     Raises:
       ValueError: the pull is above 1 in the first round: x_k would go beyond z.
     """

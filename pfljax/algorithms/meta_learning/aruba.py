@@ -60,7 +60,14 @@ def aruba(
     isotropic: bool = False,
     finetune: Count = 0,
 ) -> Algorithm:
-    """Builds ARUBA; with `zeta` -> infinity it is FedAvg with uniform weights."""
+    """Builds ARUBA; with `zeta` -> infinity it is FedAvg with uniform weights.
+
+    Args:
+      zeta: scale of the first sums of gradients; large is FedAvg.
+      power: exponent by which that fades over the rounds.
+      isotropic: one rate for all parameters.
+      finetune: local steps that precede evaluation; 0 for none.
+    """
     square = tree.square_norm if isotropic else by_coordinate
     first_rate = learning_rate(local, jnp.int32(0))
     adapt = adapting(task, local, square, first_rate)
