@@ -108,8 +108,8 @@ def _load(
     path: str | Path, federation: Federation | None, task: Task | None
 ) -> tuple[Simulation, Federation, RunState, Callable[[Any], Any]]:
     """(simulation, federation, state, ids -> stacked states), with one restore."""
-    folder.read_config(Path(path))  # first of all it must be a run
-    if not folder.finished(Path(path)):
+    rounds = folder.read_config(Path(path)).participation.rounds
+    if not folder.complete(Path(path), rounds):
         raise folder.FolderError(
             f"{path} is not finished; finish it with `pfljax resume {path}`"
         )

@@ -109,6 +109,7 @@ def test_a_run_that_is_not_finished(folder, tmp_path):
         personal.predictions(tmp_path)
 
 
+@pytest.mark.slow
 def test_clients_of_two_architectures(tmp_path):
     out = tmp_path / "groups"
     run(GROUPS.replace(out=str(out)), quiet=True, report=False)
