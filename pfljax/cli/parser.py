@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import tyro
 
 from pfljax import registry
-from pfljax.cli import commands, mistakes, options, predicting
+from pfljax.cli import commands, mistakes, names, options, predicting
 from pfljax.runtime import errors, limits, xla_flags
 
 ABOUT = """Personalised federated learning, simulated."""
@@ -29,7 +29,7 @@ GROUPS: dict[str, dict[str, Callable]] = {
         "predict": predicting.predict,
     },
     "Names and data": {
-        "list": commands.list_,
+        "list": names.list_,
         "prepare": commands.prepare,
     },
     "Check": {

@@ -100,15 +100,19 @@ def _adaptive(
         v = jax.tree.map(lambda leaf: jnp.full_like(leaf, tau**2), params)
         return Moments(tree.zeros(params), v)
 
-    def update(gradient: Any, moments: Any, params: Any = None) -> tuple[Any, Any]:
-        def mean(m: Array, g: Array) -> Array:
-            return b1 * m + (1 - b1) * g
+    def mean(m: Array, g: Array) -> Array:
+        return b1 * m + (1 - b1) * g
 
-        def step(m: Array, v: Array) -> Array:
-            return -learning_rate * m / (jnp.sqrt(v) + tau)
+    def of_squares(v: Array, g: Array) -> Array:
+        return rule(v, g * g)
 
-        m = jax.tree.map(mean, moments.m, gradient)
-        v = jax.tree.map(lambda v, g: rule(v, g * g), moments.v, gradient)
+    def step(m: Array, v: Array) -> Array:
+        return -learning_rate * m / (jnp.sqrt(v) + tau)
+
+    # Optax calls it by these names; the updates that come are the gradient.
+    def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
+        m = jax.tree.map(mean, state.m, updates)
+        v = jax.tree.map(of_squares, state.v, updates)
         return jax.tree.map(step, m, v), Moments(m, v)
 
     return optax.GradientTransformation(init, update)

@@ -89,7 +89,7 @@ def _arguments(
     function: Callable[..., Any], options: Mapping[str, Any]
 ) -> dict[str, Any]:
     """The arguments of optax: the options, and where a schedule of 1 begins."""
-    given = _begins(function) | options
+    given = {**_begins(function), **options}
     if PAIRS in inspect.signature(function).parameters:
         boundaries, scales = (_several(given.pop(half)) for half in HALVES)
         if len(boundaries) != len(scales):
@@ -104,16 +104,16 @@ def _arguments(
 def options(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
     """What may be given of a schedule, with defaults; a parameter without needs one."""
     begins = _begins(function)
+    kind = inspect.Parameter.KEYWORD_ONLY
     listed = {}
     for name, parameter in inspect.signature(function).parameters.items():
-        kind = parameter.KEYWORD_ONLY
         if name == PAIRS:
             for half in HALVES:
                 listed[half] = inspect.Parameter(half, kind)
             continue
         default = begins.get(name, parameter.default)
         listed[name] = parameter.replace(kind=kind, default=default)
-    listed["by"] = inspect.Parameter("by", kind, default="round")
+    listed["by"] = inspect.Parameter("by", kind, default=BY[0])
     return listed
 
 

@@ -18,7 +18,7 @@ import optax
 from pfljax import registry
 from pfljax.core import aggregation, optimizers, statistics, tree
 from pfljax.core.adaptive_server import SERVER_OPTIMIZERS
-from pfljax.core.training import learning_rate
+from pfljax.core.rates import learning_rate
 from pfljax.core.types import Algorithm, Cohort, Key, Local, Params
 from pfljax.registry import Choice
 

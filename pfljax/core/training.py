@@ -17,9 +17,10 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from pfljax.core import statistics, tree
+from pfljax.core import tree
 from pfljax.core.keys import derive, fold
 from pfljax.core.minibatches import minibatch, rows, steps_per_epoch
+from pfljax.core.rates import optimizer_of
 from pfljax.core.types import (
     Array,
     Batch,
@@ -103,16 +104,6 @@ def fit_part(
 
     stepped, metrics = fit(loss_of_part, stepped, data, turn, local)
     return tree.merge(stepped, fixed), metrics
-
-
-def optimizer_of(local: Local, turn: Turn) -> optax.GradientTransformation:
-    """The optimizer of this round; running statistics step outside of it."""
-    rate = _rate_of_round(local, turn.round)
-    by_step = local.by_step
-    if by_step is None:
-        return statistics.beside(local.optimizer(rate))
-    # Optimizers of optax count their steps where the rate is a function.
-    return statistics.beside(local.optimizer(lambda step: rate * by_step(step)))
 
 
 def plain(gradient: Gradient) -> Direction:
@@ -200,25 +191,6 @@ def over_batches(
     carry, totals = jax.lax.fori_loop(0, turn.steps, body, (carry, zeros))
     steps = jnp.maximum(turn.steps, 1)
     return carry, {name: total / steps for name, total in totals.items()}
-
-
-def learning_rate(local: Local, round_: Array) -> Any:
-    """The one learning rate of this round (0 for the first), traced or not.
-
-    Raises:
-      ValueError: the rate changes from step to step within a round.
-    """
-    if local.by_step is not None:
-        raise ValueError(
-            "schedule is by=step, but this method computes with one learning rate for "
-            "all steps of a round; choose by=round"
-        )
-    return _rate_of_round(local, round_)
-
-
-def _rate_of_round(local: Local, round_: Array) -> Any:
-    rate = local.learning_rate
-    return rate(round_) if callable(rate) else rate
 
 
 def budget(local: Local, size: Array) -> Array:

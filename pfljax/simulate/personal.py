@@ -54,9 +54,7 @@ def personal_models(
             return dict(enumerate(jax.tree.leaves(made)))
 
         train = federation.train
-        offset = np.asarray(train.offset)[theirs]
-        size = np.asarray(train.size)[theirs]
-        rows = ClientData(train.examples, offset, size)
+        rows = _rows_of(train, theirs)
         leaves = in_blocks(named, state, _blocks(sim), states, theirs, (rows,))
         stacks.append(jax.tree.unflatten(kept[0], list(leaves.values())))
     return joined(sim.setting, stacks)
@@ -134,12 +132,15 @@ def _predicted(
         judge = functools.partial(judge, public=federation.public)
         return in_blocks(judge, state, _blocks(sim), states, *whose)
 
-    def of_these(data: ClientData) -> ClientData:
-        offset = np.asarray(data.offset)[ids]
-        return ClientData(data.examples, offset, np.asarray(data.size)[ids])
-
-    parts = of_these(federation.train), of_these(federation.test)
+    parts = _rows_of(federation.train, ids), _rows_of(federation.test, ids)
     return by_architecture(sim, of_architecture, ids, parts)
+
+
+def _rows_of(data: ClientData, ids: np.ndarray) -> ClientData:
+    """The rows of these clients."""
+    offset = np.asarray(data.offset)[ids]
+    size = np.asarray(data.size)[ids]
+    return data._replace(offset=offset, size=size)
 
 
 def _columns(

@@ -49,7 +49,7 @@ def test_a_wrong_optimizer_is_told(text, message):
         server_step.by_name(text, 0.1)
 
 
-DELTAS = np.float32([[0.5, -2.0], [0.1, 1.0], [-3.0, 0.2]])
+DELTAS = np.array([[0.5, -2.0], [0.1, 1.0], [-3.0, 0.2]], np.float32)
 V = {  # the rules of Algorithm 2
     "fedadagrad": lambda v, d: v + d**2,
     "fedadam": lambda v, d: 0.8 * v + 0.2 * d**2,

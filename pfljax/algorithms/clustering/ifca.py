@@ -15,7 +15,8 @@ import jax.numpy as jnp
 
 from pfljax.algorithms.fedavg import fedavg
 from pfljax.core import aggregation, statistics, tree
-from pfljax.core.training import fit, full_gradient, learning_rate, mean_over_rows
+from pfljax.core.rates import learning_rate
+from pfljax.core.training import fit, full_gradient, mean_over_rows
 from pfljax.core.types import Algorithm, Local, Params, Task
 from pfljax.registry import AtLeastOne, checked, require_known
 

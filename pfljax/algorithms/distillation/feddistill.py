@@ -26,7 +26,8 @@ from pfljax.algorithms.local import local as alone
 from pfljax.core import prototypes, tree
 from pfljax.core.losses import cross_entropy
 from pfljax.core.prototypes import Prototypes
-from pfljax.core.training import optimizer_of, over_batches
+from pfljax.core.rates import optimizer_of
+from pfljax.core.training import over_batches
 from pfljax.core.types import Algorithm, Local, Task
 from pfljax.registry import NotNegative, checked
 

@@ -21,7 +21,8 @@ from flax.traverse_util import flatten_dict, unflatten_dict
 
 from pfljax.algorithms.fedavg import fedavg
 from pfljax.core import aggregation, prototypes, tree
-from pfljax.core.training import fit, learning_rate
+from pfljax.core.rates import learning_rate
+from pfljax.core.training import fit
 from pfljax.core.types import Algorithm, Local, Task
 from pfljax.registry import NOT_NEGATIVE, Count, checked
 

@@ -33,7 +33,8 @@ from pfljax.algorithms.local import local as alone
 from pfljax.core import prototypes
 from pfljax.core.keys import derive
 from pfljax.core.prototypes import Prototypes
-from pfljax.core.training import fit, learning_rate
+from pfljax.core.rates import learning_rate
+from pfljax.core.training import fit
 from pfljax.core.types import Algorithm, Local, Task
 from pfljax.registry import Count, NotNegative, checked
 

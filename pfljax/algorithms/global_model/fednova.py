@@ -24,7 +24,8 @@ import optax
 from pfljax.algorithms.fedavg import fedavg
 from pfljax.core import aggregation, statistics, tree
 from pfljax.core.losses import proximal
-from pfljax.core.training import fit, optimizer_of
+from pfljax.core.rates import optimizer_of
+from pfljax.core.training import fit
 from pfljax.core.types import Algorithm, Array, Local, Params, Task, Turn
 from pfljax.registry import Count, NotNegative, checked
 

@@ -14,7 +14,8 @@ import jax
 
 from pfljax.algorithms.fedavg import fedavg
 from pfljax.core import aggregation, statistics, tree
-from pfljax.core.training import finetuned, fit, full_gradient, learning_rate
+from pfljax.core.rates import learning_rate
+from pfljax.core.training import finetuned, fit, full_gradient
 from pfljax.core.types import Algorithm, Local, Params, Task
 from pfljax.registry import Count, NotNegative, checked, require_known
 
