@@ -10,6 +10,9 @@ The names are those of optax, with or without the ends of `ENDS`. Rounds count f
 of asynchronous rounds as well. With by=step, a client's steps count from 0 in each
 round, as its optimizer starts afresh. What optax calls `init_value` or `peak_value` is
 1 here, and a warm-up begins at 0, unless an option says otherwise.
+
+A `Local` of one's own takes a schedule of optax as it is: `learning_rate` is a number
+or a function of the round, and `by_step` a multiple of it by the local step.
 """
 
 import inspect

@@ -19,6 +19,7 @@ OLD = {
 }
 
 
+@pytest.mark.slow
 def test_two_rounds_and_two_are_four_bit_for_bit(tmp_path):
     whole = STEPPED.replace(out=str(tmp_path / "whole"))
     first = STEPPED.replace(out=str(tmp_path / "first"), rounds=2)
