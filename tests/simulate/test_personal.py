@@ -76,6 +76,18 @@ def test_all_models_are_those_of_each_with_one_restore(folder, monkeypatch):
         assert len(stacked) == 5
 
 
+def test_blocks_change_nothing(folder, columns, monkeypatch):
+    whole = personal.personal_models(folder)
+    monkeypatch.setattr(personal, "_blocks", lambda sim: sim._replace(block=2))
+    in_blocks = personal.personal_models(folder)
+    for leaf, same in zip(
+        jax.tree.leaves(whole), jax.tree.leaves(in_blocks), strict=True
+    ):
+        np.testing.assert_allclose(same, leaf, rtol=1e-6)
+    again = personal.predictions(folder)
+    np.testing.assert_array_equal(again["prediction"], columns["prediction"])
+
+
 def test_the_command_writes_one_client(folder, columns, tmp_path):
     file = tmp_path / "p.csv"
     code, out, errors = tiny.main("predict", folder, "--client", 3, "--out", file)
