@@ -15,4 +15,6 @@ from .engine.rounds import Setting as Setting
 from .models.task import task as task
 from .runs.settings import Experiment as Experiment
 from .runtime.programs import forget_programs as forget_programs
+from .simulate.personal import personal_models as personal_models
+from .simulate.personal import predictions as predictions
 from .simulate.run import run as run

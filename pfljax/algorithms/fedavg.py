@@ -19,7 +19,11 @@ def fedavg(
     *,
     finetune: Count = 0,
 ) -> Algorithm:
-    """Builds FedAvg; `finetune` local steps, 0 for none, precede evaluation."""
+    """Builds FedAvg; `finetune` local steps, 0 for none, precede evaluation.
+
+    Args:
+      finetune: local steps that precede evaluation; 0 for none.
+    """
 
     def train(turn, w, client, data):
         w, metrics = fit(task.loss, w, data, turn, local)

@@ -5,7 +5,7 @@ Imports that load JAX stand inside the functions, so that help is quick.
 
 import sys
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from tyro.conf import Positional, UseAppendAction, arg
 
@@ -170,33 +170,6 @@ def landscape(
     devices.check()
     wanted = {"points": points, "tolerance": tolerance, "other": other}
     print(command.landscape(run, kind, **wanted))
-
-
-def list_(
-    kind: Positional[
-        Literal[
-            "algorithms",
-            "models",
-            "datasets",
-            "partitions",
-            "selections",
-            "channels",
-            "aggregations",
-            "profiles",
-            "modes",
-        ]
-    ],
-    markdown: Annotated[bool, arg(help="The table of methods.")] = False,
-) -> None:
-    """Prints names to choose from, with their options and defaults.
-
-    Such as: pfljax list algorithms
-    """
-    from pfljax.cli import listing
-
-    print(listing.methods_table() if markdown else listing.listing(kind))
-    for error in listing.broken(kind):
-        print(error, file=sys.stderr)
 
 
 def prepare(

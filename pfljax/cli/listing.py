@@ -19,6 +19,7 @@ KINDS = (
     "aggregations",
     "profiles",
     "modes",
+    "schedules",
 )
 EXAMPLE = "twonn on 28 x 28 images, 199,210 parameters"  # whose bytes the table gives
 
@@ -49,6 +50,10 @@ def known(kind: str) -> Mapping[str, Callable]:
         from pfljax.engine.modes import MODES
 
         return MODES
+    if kind == "schedules":
+        from pfljax.core import schedules
+
+        return schedules.known()
     from pfljax import data
 
     return data.DATASETS if kind == "datasets" else data.PARTITIONS
@@ -79,6 +84,21 @@ def listing(kind: str) -> str:
     if kind == "models":
         lines += ["", *_groups_of_models()]
     return "\n".join(lines)
+
+
+def whole(kind: str, name: str) -> str:
+    """All that is said of one name: its paper, what it does, and each of its options.
+
+    Raises:
+      ValueError: the kind has no such name.
+    """
+    factory = registry.find(kind.removesuffix("s"), known(kind), name)
+    texts = [inspect.getdoc(factory) or name]
+    if kind == "algorithms":
+        texts.insert(0, inspect.getdoc(sys.modules[factory.__module__]) or "")
+    options = [_option(option) for option in _options(factory).values()]
+    texts.append(f"{name}: {', '.join(options)}" if options else name)
+    return "\n\n".join(filter(None, texts))
 
 
 def _groups_of_models() -> list[str]:
@@ -117,10 +137,19 @@ def _heading(family: str) -> str:
 def _entry(name: str, factory: Callable, source: Any, width: int) -> list[str]:
     """The name with the first line of the source's docstring, and its options."""
     lines = [f"{name:{width}} {_first_line(source)}"]
-    options = [_option(p) for p in registry.options(factory).values()]
+    options = [_option(option) for option in _options(factory).values()]
     if options:
         lines.append(f"{'':{width}}   {', '.join(options)}")
     return lines
+
+
+def _options(factory: Callable) -> dict[str, inspect.Parameter]:
+    """What may be given; functions of optax have options that are positional."""
+    if not factory.__module__.startswith("optax."):
+        return registry.options(factory)
+    from pfljax.core import schedules
+
+    return schedules.options(factory)
 
 
 def _first_line(source: Any) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import tyro
 
 from pfljax import registry
-from pfljax.cli import commands, mistakes, options
+from pfljax.cli import commands, mistakes, names, options, predicting
 from pfljax.runtime import errors, limits, xla_flags
 
 ABOUT = """Personalised federated learning, simulated."""
@@ -26,9 +26,10 @@ GROUPS: dict[str, dict[str, Callable]] = {
         "report": commands.report,
         "landscape": commands.landscape,
         "export": commands.export,
+        "predict": predicting.predict,
     },
     "Names and data": {
-        "list": commands.list_,
+        "list": names.list_,
         "prepare": commands.prepare,
     },
     "Check": {

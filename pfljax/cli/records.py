@@ -4,14 +4,14 @@ A group of settings is a dataclass in it, so that `--help` has a heading a group
 """
 
 import dataclasses
-import inspect
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from inspect import Parameter
 from typing import Annotated, Any, Literal
 
 import tyro
 
-from pfljax.registry import Choice, annotations
+from pfljax.registry import Choice, annotations, docstrings
 from pfljax.runs import settings
 
 CONFIG = "Another run's config.json instead of options; only --out may stand beside it."
@@ -66,16 +66,31 @@ def _settings_group(name: str, group: type, names: tuple[str, ...]) -> Field:
 def _method_group(
     algorithm: str, factory: Callable | None, own: Mapping[str, Parameter]
 ) -> Field:
-    """The method's own options, below the first line of its docstring."""
-    about = inspect.getdoc(factory) or algorithm
+    """The method's own options, each with its line, below what the method is."""
+    told = docstrings.options_told(factory) if factory else {}
     fields = []
     for name, option in own.items():
         default = option.default
         if default is option.empty:
             default = dataclasses.MISSING
-        kind = annotations.written(option)
+        line = tyro.conf.arg(help=_sentence(told.get(name, "")))
+        kind = Annotated[annotations.written(option), line]
         fields.append((name, kind, dataclasses.field(default=default)))
-    return _group(algorithm, about.partition("\n")[0], fields)
+    return _group(algorithm, _about(algorithm, factory), fields)
+
+
+def _sentence(line: str) -> str:
+    """The line with a capital, as those of settings begin."""
+    return line[:1].upper() + line[1:]
+
+
+def _about(algorithm: str, factory: Callable | None) -> str:
+    """The method's paper, and the first paragraph on what it is."""
+    if factory is None:
+        return algorithm
+    file = sys.modules[factory.__module__]
+    parts = [docstrings.paragraph(file.__doc__), docstrings.paragraph(factory.__doc__)]
+    return " ".join(filter(None, parts)) or algorithm
 
 
 def _group(name: str, about: str | None, fields: Iterable[Field]) -> Field:

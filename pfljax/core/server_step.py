@@ -12,12 +12,15 @@ Running statistics take the mean of the uploads, whatever the optimizer.
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import jax
 import optax
 
 from pfljax import registry
-from pfljax.core import aggregation, optimizers, statistics
-from pfljax.core.training import learning_rate
-from pfljax.core.types import Cohort, Local, Params
+from pfljax.core import aggregation, optimizers, statistics, tree
+from pfljax.core.adaptive_server import SERVER_OPTIMIZERS
+from pfljax.core.rates import learning_rate
+from pfljax.core.types import Algorithm, Cohort, Key, Local, Params
+from pfljax.registry import Choice
 
 
 class Optimized(NamedTuple):
@@ -27,16 +30,50 @@ class Optimized(NamedTuple):
     moments: Any
 
 
-def by_name(text: str, rate: Any) -> optax.GradientTransformation:
+def by_name(text: str, rate: Any = None) -> optax.GradientTransformation:
     """The server's optimizer, as "sgd:momentum=0.9" or "adam" in optax, at this rate.
 
+    Or one of `core.adaptive_server`, such as "fedadam". Its own `learning_rate` goes
+    before `rate`.
+
     Raises:
-      ValueError: the optimizer or an option of it is unknown, or out of its range.
+      ValueError: the optimizer or an option of it is unknown, or out of its range, or
+        one of optax has no rate.
     """
     choice = registry.parse(text)
+    if choice.name in SERVER_OPTIMIZERS:
+        return statistics.beside(_of_the_field(choice, rate))
+    options = choice.kwargs
+    rate = options.pop("learning_rate", rate)
+    if rate is None:
+        raise ValueError(
+            f"server_optimizer {str(choice)!r} needs the parameter 'learning_rate', "
+            f"such as {choice.name}:learning_rate=0.01"
+        )
+    require_rate(rate)
+    choice = registry.choose(choice.name, **options)
     optimizers.check_of_optax(choice)
     build = optimizers.of_optax(choice)
     return statistics.beside(build(rate))
+
+
+def require_rate(rate: Any) -> None:
+    """Raises a ValueError for a rate that is none; a traced one may be any."""
+    if isinstance(rate, jax.Array):
+        return
+    is_number = isinstance(rate, int | float) and not isinstance(rate, bool)
+    name = "server_optimizer: learning_rate"
+    registry.require(name, rate, is_number, "a number")
+    limits = registry.NOT_NEGATIVE
+    registry.require(name, rate, limits.takes(rate), limits.expected)
+
+
+def _of_the_field(choice: Choice, rate: Any) -> optax.GradientTransformation:
+    """One of `core.adaptive_server`, at its own rate or else at this one."""
+    factory = SERVER_OPTIMIZERS[choice.name]
+    registry.check("server optimizer", choice, factory)
+    given = {} if rate is None else {"learning_rate": rate}
+    return factory(**given | choice.kwargs)
 
 
 def of_local(local: Local, round_: Any) -> optax.GradientTransformation:
@@ -57,6 +94,45 @@ def stepped(
     """The model after the optimizer's step against `slope`, a gradient."""
     updates, moments = optimizer.update(slope, server.moments, server.w)
     return Optimized(w=optax.apply_updates(server.w, updates), moments=moments)
+
+
+def optimized(
+    algorithm: Algorithm, optimizer: optax.GradientTransformation
+) -> Algorithm:
+    """The method, whose server goes by the optimizer where it would take the aggregate.
+
+    Its server keeps one model, or a part of one. By SGD of rate 1 nothing changes.
+    """
+
+    def aggregate(server: Optimized, uploads: Any, cohort: Cohort) -> Optimized:
+        # The optimizer steps against its gradient: towards the mean is w - mean.
+        mean = algorithm.aggregate(server.w, uploads, cohort)
+        return stepped(optimizer, server, tree.sub(server.w, mean))
+
+    def init(params: Params, num_clients: int, key: Key) -> Optimized:
+        return first(optimizer, algorithm.init(params, num_clients, key))
+
+    def at_model(function: Callable | None, place: int) -> Any:
+        """The function, which is given the model where the server stands."""
+        if function is None:
+            return None
+
+        def call(*arguments: Any) -> Any:
+            before, after = arguments[:place], arguments[place + 1 :]
+            return function(*before, arguments[place].w, *after)
+
+        return call
+
+    return algorithm._replace(
+        init=init,
+        message=at_model(algorithm.message, 1),
+        aggregate=aggregate,
+        server_model=at_model(algorithm.server_model, 0),
+        personal=at_model(algorithm.personal, 1),
+        newcomer=at_model(algorithm.newcomer, 1),
+        endpoints=at_model(algorithm.endpoints, 0),
+        quantities=at_model(algorithm.quantities, 0),
+    )
 
 
 def along_mean(local: Local) -> Callable[[Optimized, Any, Cohort], Optimized]:

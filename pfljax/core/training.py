@@ -17,9 +17,10 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from pfljax.core import statistics, tree
+from pfljax.core import tree
 from pfljax.core.keys import derive, fold
 from pfljax.core.minibatches import minibatch, rows, steps_per_epoch
+from pfljax.core.rates import optimizer_of
 from pfljax.core.types import (
     Array,
     Batch,
@@ -103,12 +104,6 @@ def fit_part(
 
     stepped, metrics = fit(loss_of_part, stepped, data, turn, local)
     return tree.merge(stepped, fixed), metrics
-
-
-def optimizer_of(local: Local, turn: Turn) -> optax.GradientTransformation:
-    """The optimizer of this round; running statistics step outside of it."""
-    rate = learning_rate(local, turn.round)
-    return statistics.beside(local.optimizer(rate))
 
 
 def plain(gradient: Gradient) -> Direction:
@@ -196,12 +191,6 @@ def over_batches(
     carry, totals = jax.lax.fori_loop(0, turn.steps, body, (carry, zeros))
     steps = jnp.maximum(turn.steps, 1)
     return carry, {name: total / steps for name, total in totals.items()}
-
-
-def learning_rate(local: Local, round_: Array) -> Any:
-    """The learning rate of this round (0 for the first), traced or not."""
-    rate = local.learning_rate
-    return rate(round_) if callable(rate) else rate
 
 
 def budget(local: Local, size: Array) -> Array:

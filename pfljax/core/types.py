@@ -110,6 +110,8 @@ class Local:
     epochs: Epochs = 1  # passes over the client's rows, 0.5 for half; None for ...
     steps: Steps = None  # ... a number of steps
     optimizer: Callable[[Any], optax.GradientTransformation] = optax.sgd
+    # A multiple of the rate as a function of the local step, 0 for a round's first.
+    by_step: Callable[..., Any] | None = None
 
     def __post_init__(self) -> None:
         registry.check_values("Local", Local, vars(self))

@@ -30,7 +30,11 @@ def none(num_classes: int) -> None:
 
 @checked
 def pair(num_classes: int, *, rate: Share) -> Noise:
-    """A label turns into the next class at this rate, the last into the first."""
+    """A label turns into the next class at this rate, the last into the first.
+
+    Args:
+      rate: share of the labels that turn.
+    """
     _check_classes("pair", num_classes)
     kept = np.eye(num_classes)
     following = kept[(np.arange(num_classes) + 1) % num_classes]
@@ -39,7 +43,11 @@ def pair(num_classes: int, *, rate: Share) -> Noise:
 
 @checked
 def symmetric(num_classes: int, *, rate: Share) -> Noise:
-    """A label turns at this rate, into every other class alike."""
+    """A label turns at this rate, into every other class alike.
+
+    Args:
+      rate: share of the labels that turn.
+    """
     _check_classes("symmetric", num_classes)
     other = rate / (num_classes - 1)
     return Noise((1 - rate - other) * np.eye(num_classes) + other)
@@ -51,6 +59,9 @@ def poison(num_classes: int, *, attackers: Attackers = 0.2) -> Noise:
 
     The same clients attack in a channel (`pfljax.core.malicious`). Li et al. (Ditto),
     ICML 2021, https://arxiv.org/abs/2012.04221, attack A1.
+
+    Args:
+      attackers: share of all clients that are malicious.
     """
     _check_classes("poison", num_classes)
     if num_classes == 2:

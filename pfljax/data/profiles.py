@@ -73,7 +73,14 @@ def equal(
     up: Positive = UP,
     jitter: NotNegative = 0.0,
 ) -> Profile:
-    """All devices alike."""
+    """All devices alike.
+
+    Args:
+      step: seconds of a local step.
+      down: bytes a second to a client.
+      up: bytes a second from it.
+      jitter: sigma of the lognormal factor of each turn; 0 for none.
+    """
     return uniform(num_clients, step, down, up, jitter)
 
 
@@ -91,6 +98,14 @@ def speed_groups(
     """Five groups of speeds 4, 2, 1, .5 and .1, by client number modulo five.
 
     With `drawn` each client's group is drawn from `seed`, uniformly.
+
+    Args:
+      step: seconds of a local step at speed 1.
+      down: bytes a second to a client.
+      up: bytes a second from it.
+      jitter: sigma of the lognormal factor of each turn; 0 for none.
+      drawn: each client's group is drawn.
+      seed: of the draws, whatever the run's.
     """
     group = np.arange(num_clients) % len(SPEEDS)
     if drawn:
@@ -113,6 +128,14 @@ def lognormal(
     """Steps and links times lognormal factors of median 1, drawn from `seed`.
 
     A device has one factor for its steps, and one for both ways of its link.
+
+    Args:
+      step: seconds of a local step, in the median.
+      down: bytes a second to a client.
+      up: bytes a second from it.
+      sigma: spread of the devices.
+      jitter: sigma of the lognormal factor of each turn; 0 for none.
+      seed: of the draws, whatever the run's.
     """
     noise = np.random.default_rng(seed).standard_normal((2, num_clients))
     computing, sending = np.exp(sigma * noise)
@@ -129,6 +152,9 @@ def file(num_clients: int, *, path: str) -> Profile:
     """The arrays step, down, up, and jitter and availability if there, of an .npz file.
 
     Each has a number a client, or is one number for all.
+
+    Args:
+      path: of the .npz file.
     """
     try:
         with np.load(path) as arrays:

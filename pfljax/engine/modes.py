@@ -93,6 +93,12 @@ def fedasync(
     """Each upload makes a version; a round has `cohort` of them (Xie et al., 2019).
 
     `alpha` = 1 with constant staleness replaces the model.
+
+    Args:
+      alpha: share of a fresh upload in the server's model.
+      staleness: how that falls: "constant", "polynomial" or "hinge".
+      a: slope of the fall; None for the paper's.
+      b: versions up to which a hinge stays at 1.
     """
     weight = decay(staleness, a, b)
 
@@ -127,6 +133,13 @@ def fedbuff(
     """`buffer` uploads make a version, which is a round (Nguyen et al., 2022).
 
     None is 10, or the cohort where that is smaller.
+
+    Args:
+      buffer: uploads that make a version; None is 10, or the cohort if smaller.
+      server_lr: share of their mean change that is made.
+      staleness: how late uploads count: "constant", "polynomial" or "hinge".
+      a: slope of the fall; None for the paper's.
+      b: versions up to which a hinge stays at 1.
     """
     size = min(BUFFER, cohort) if buffer is None else buffer
     if size > cohort:

@@ -12,8 +12,9 @@ from pfljax.registry.names import require, unknown
 Built = TypeVar("Built")
 Arguments = ParamSpec("Arguments")
 # Keywords that a run fills in, not the user: its number of rounds, the training rows
-# of its largest client, the rows of its server, and its number of clients.
-FILLED_IN = ("rounds", "most_rows", "public_rows", "num_clients")
+# of its largest client, the rows of its server, its number of clients, and the setting
+# of the server's optimizer.
+FILLED_IN = ("rounds", "most_rows", "public_rows", "num_clients", "server_optimizer")
 
 
 def options(factory: Callable) -> dict[str, inspect.Parameter]:

@@ -141,6 +141,10 @@ def resolve(experiment: Experiment) -> Experiment:
     method = Choice(algorithm, tuple(options.items()))
     hyper = registry.in_floats(method, factory).kwargs
     special = [f"{k}={v}" for k, v in hyper.items() if v != defaults.get(k)]
+    experiment = chosen.with_server_optimizer(experiment, factory)
+    optimizer = str(experiment.participation.server_optimizer)
+    if optimizer not in ("none", chosen.own_optimizer(factory)):
+        special.append(f"server_optimizer={optimizer}")
     label = experiment.output.label or " ".join([algorithm, *special])
     experiment = chosen.in_floats(experiment)
     return experiment.replace(hyper=hyper, label=label, out=experiment.folder)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from pfljax import registry
-from pfljax.registry import Choice
+from pfljax.registry import Choice, annotations
 from pfljax.runs.config import SEVERAL
 from pfljax.runs.settings import Experiment, flat
 
@@ -31,7 +31,7 @@ def check(experiment: Experiment, given: Collection[str] = ()) -> None:
 
     `given` are settings that are mere names: a run has their things in Python.
     """
-    from pfljax.core import optimizers
+    from pfljax.core import optimizers, schedules
 
     for setting, kind in KINDS.items():
         if setting in given:
@@ -49,6 +49,40 @@ def check(experiment: Experiment, given: Collection[str] = ()) -> None:
             if factory is not None:
                 registry.check(kind, _without_every(setting, choice), factory)
     optimizers.check(experiment.training.optimizer)
+    schedules.check(experiment.training.schedule)
+    _check_server_optimizer(experiment)
+
+
+def _check_server_optimizer(experiment: Experiment) -> None:
+    """Refuses an optimizer of the server that is none, or lacks its rate."""
+    from pfljax import algorithms
+    from pfljax.core import server_step
+
+    chosen = experiment.participation.server_optimizer
+    if chosen.name != "none":
+        # Methods that have one themselves have a rate of it, too.
+        factory = algorithms.method(experiment.method.algorithm)
+        has_rate = own_optimizer(factory) is not None
+        server_step.by_name(str(chosen), 1.0 if has_rate else None)
+    elif chosen.args:
+        raise ValueError(
+            f"server_optimizer is {str(chosen)!r}; expected none alone, or an "
+            "optimizer with its options, such as fedadam:learning_rate=0.01"
+        )
+
+
+def with_server_optimizer(experiment: Experiment, factory: Callable) -> Experiment:
+    """The experiment with the method's own optimizer of the server, if it has one."""
+    own = own_optimizer(factory)
+    if own is None or experiment.participation.server_optimizer.name != "none":
+        return experiment
+    return experiment.replace(server_optimizer=own)
+
+
+def own_optimizer(factory: Callable) -> str | None:
+    """The server's optimizer of a method that steps by one; None of others."""
+    parameter = annotations.parameters(factory).get("server_optimizer")
+    return None if parameter is None else parameter.default
 
 
 def in_floats(experiment: Experiment) -> Experiment:
@@ -57,7 +91,7 @@ def in_floats(experiment: Experiment) -> Experiment:
     Names that are unknown stay as they are.
     """
     changed: dict[str, Any] = {}
-    for setting in ("optimizer", *KINDS):
+    for setting in ("optimizer", "schedule", "server_optimizer", *KINDS):
         choices = []
         for choice in _choices(experiment, setting):
             factory = _factory(setting, choice)
@@ -80,11 +114,19 @@ def _choices(experiment: Experiment, setting: str) -> tuple[Choice, ...]:
 
 def _factory(setting: str, choice: Choice) -> Callable | None:
     """What makes the choice; None for a name that is unknown."""
-    if setting == "optimizer":
+    if setting in ("optimizer", "server_optimizer"):
         import optax
 
+        from pfljax.core.adaptive_server import SERVER_OPTIMIZERS
+
+        if setting == "server_optimizer" and choice.name in SERVER_OPTIMIZERS:
+            return SERVER_OPTIMIZERS[choice.name]
         named = getattr(optax, choice.name, None)
         return named if callable(named) else None
+    if setting == "schedule":
+        from pfljax.core import schedules
+
+        return schedules.function_of(choice.name)
     return _factories(setting).get(choice.name)
 
 

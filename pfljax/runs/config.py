@@ -25,7 +25,10 @@ LATER = {
     "deadline": None,
     "mode": "sync",
     "aggregation": [],
+    "schedule": "constant",
+    "server_optimizer": "none",
 }
+OPTIMIZER = "server_optimizer"
 WERE_CHANNELS = ("median", "trimmed_mean", "krum")  # and are aggregations
 
 
@@ -62,7 +65,18 @@ def by_name(nested: Mapping[str, Any]) -> dict[str, Any]:
             values |= settings
         else:
             values[group] = settings
-    return _with_aggregation(values)
+    return _with_server_optimizer(_with_aggregation(values))
+
+
+def _with_server_optimizer(values: dict[str, Any]) -> dict[str, Any]:
+    """The settings of a run whose server's optimizer was an option of its method."""
+    options = values.get("hyper")
+    if OPTIMIZER in values or not isinstance(options, Mapping):
+        return values
+    if OPTIMIZER not in options:
+        return values
+    kept = {name: value for name, value in options.items() if name != OPTIMIZER}
+    return values | {"hyper": kept, OPTIMIZER: options[OPTIMIZER]}
 
 
 def _with_aggregation(values: dict[str, Any]) -> dict[str, Any]:
@@ -117,6 +131,9 @@ def digest(experiment: Experiment) -> str:
     values = written(experiment)
     # Aggregations were channels: the digests of those runs stay.
     values["channel"] += values.pop("aggregation")
+    if steps_by_optimizer(experiment):
+        # It was an option of these methods.
+        values["hyper"][OPTIMIZER] = values.pop(OPTIMIZER)
     hashed = {
         name: value
         for name, value in values.items()
@@ -133,6 +150,14 @@ def looks_ahead(experiment: Experiment) -> bool:
 
     factory = algorithms.method(experiment.method.algorithm)
     return bool(registry.given(factory, rounds=experiment.participation.rounds))
+
+
+def steps_by_optimizer(experiment: Experiment) -> bool:
+    """Whether the method itself takes the optimizer of the server."""
+    from pfljax import algorithms
+
+    factory = algorithms.method(experiment.method.algorithm)
+    return bool(registry.given(factory, server_optimizer=None))
 
 
 def difference(old: Experiment, new: Experiment) -> list[str]:

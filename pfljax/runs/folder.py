@@ -18,9 +18,11 @@ figures/, report.html
 """
 
 import contextlib
+import csv
+import io
 import re
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -237,6 +239,15 @@ def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
     with files.whole(path) as part, open(part, "wb") as file:
         # Without `allow_pickle`: NumPy before 2.2 took it for the name of an array.
         np.savez(file, **columns)
+
+
+def write_lines(path: Path, names: Sequence[str], lines: Iterable[Sequence]) -> None:
+    """Writes a .csv whole or not at all: the names of its columns, and its lines."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(names)
+    writer.writerows(lines)
+    files.write_text(path, text.getvalue())
 
 
 def read_arrays(path: Path) -> dict[str, np.ndarray]:

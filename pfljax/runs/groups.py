@@ -56,7 +56,11 @@ class Data:
     )
     partition: Choice = setting(
         registry.choose("shards", per_client=2),
-        "How rows are dealt to clients; `pfljax list partitions` names the ways.",
+        "How rows are dealt to clients; `pfljax list partitions` names the ways. The "
+        'Dirichlet of PFLlib and NIID-Bench is "dirichlet_over_clients:alpha=0.5", '
+        'a class divided over clients (PFLlib\'s very draws: "pfllib_dirichlet"); '
+        "that of Hsu et al., a mixture of classes a client, is "
+        '"dirichlet_over_classes_by_client".',
     )
     clients: int | None = setting(
         20, "Number of clients; None takes the natural clients of the data set."
@@ -98,6 +102,12 @@ class Training:
     )
     lr: float = setting(0.05, "Local learning rate.")
     lr_decay: float = setting(1.0, "Round r = 1, 2, ... trains at lr * lr_decay**r.")
+    schedule: Choice = setting(
+        Choice("constant"),
+        "Multiples of lr by round, or by a round's local step: an optax schedule, "
+        '"cosine:decay_steps=100", "warmup_cosine:warmup_steps=5,decay_steps=50,'
+        'by=step"; `pfljax list schedules`.',
+    )
     momentum: float = setting(
         0.0, 'Momentum of "sgd", torch\'s convention; starts afresh every round.'
     )
@@ -152,6 +162,12 @@ class Participation:
         'What the server takes in the place of the uploads: "median", '
         '"krum:byzantine=2"; `pfljax list aggregations` names them. None: the uploads, '
         "of which a method makes a mean or what it does.",
+    )
+    server_optimizer: Choice = setting(
+        Choice("none"),
+        "What steps the server's model along the aggregate, w minus which is its "
+        'gradient: "fedavgm", "fedadam:learning_rate=0.01", "fedyogi", "fedadagrad", '
+        'or one of optax, "sgd:learning_rate=1.0". None: the aggregate is the model.',
     )
 
 

@@ -53,6 +53,7 @@ class Settings(TypedDict, total=False):
     batch_size: int
     lr: float
     lr_decay: float
+    schedule: str | Choice
     momentum: float
     weight_decay: float
     optimizer: str | Choice
@@ -66,6 +67,7 @@ class Settings(TypedDict, total=False):
     mode: str | Choice
     channel: str | Sequence[str | Choice] | None
     aggregation: str | Sequence[str | Choice] | None
+    server_optimizer: str | Choice
     eval_every: int
     trained: bool
     foreign: int

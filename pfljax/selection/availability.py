@@ -61,6 +61,13 @@ def availability(
     "trace" is the array `available`, bool[T, C], of the `file` .npz: who is there in
     each round, from the first again after the last. Only patterns by round have a
     state, the round. O(C) work.
+
+    Args:
+      pattern: by what clients are there: see above, or "trace" of a file.
+      beta: how unlike clients are; 0 is `uniform`.
+      period: rounds of a day.
+      file: an .npz with `available`, bool[T, C].
+      devices: seed of who is there, whatever the run's.
     """
     num_clients = len(sizes)
     require_cohort(cohort, num_clients)

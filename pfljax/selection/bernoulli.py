@@ -25,6 +25,9 @@ def bernoulli(
     places are three standard deviations more than the cohort, at most C. More clients
     than places are cut to a uniform choice of them: rarely by default, never where
     places = C. Nobody may be drawn at all: the server's state stays then. O(C) work.
+
+    Args:
+      places: clients at most; None, three standard deviations above the cohort.
     """
     require_cohort(cohort, num_clients)
     probability = cohort / num_clients

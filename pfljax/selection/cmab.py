@@ -56,6 +56,11 @@ def cmab(
     part equally often.
 
     It needs rows of the server, and the models of clients. O(M C K) work.
+
+    Args:
+      alpha: weight of exploration.
+      beta: sharpness by which gradients tell classes.
+      memory: share of old rewards that is kept.
     """
     require("cmab", public_rows)
     require_cohort(cohort, num_clients)

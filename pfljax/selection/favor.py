@@ -60,6 +60,12 @@ def favor(
     clients take part in turn until each has once, the components are those of the first
     cohort, at most M - 1 that are not 0, and a client without a model yet is at their
     mean. Of a cohort one member, at random, is the action that is remembered.
+
+    Args:
+      target: accuracy at which a reward is 0.
+      epsilon: probability of a uniform cohort.
+      components: principal components of a model.
+      hidden: units of the value network.
     """
     require("favor", public_rows)
     require_cohort(cohort, num_clients)

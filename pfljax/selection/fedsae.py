@@ -60,6 +60,12 @@ def fedsae(
     A client is chosen in proportion to exp(beta v), v = sqrt(rows) * its last loss;
     beta = 0 is uniform. What clients can afford is drawn anew in each round, of the
     seed `devices`, whatever the run's. O(C log C) work.
+
+    Args:
+      rule: by which work changes: "ira", "fassa" or "fixed".
+      gain: of work after a success, by ira.
+      beta: preference for large losses; 0 is uniform.
+      devices: seed of what clients can afford, whatever the run's.
     """
     num_clients = len(sizes)
     require_cohort(cohort, num_clients)

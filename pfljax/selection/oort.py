@@ -65,6 +65,14 @@ def oort(
     Differs from the paper: utility is rows times the mean loss, for the mean of squares
     is not reported. As in the authors' code, T moves by quantiles, and windows are
     compared when one is over, not in each round.
+
+    Args:
+      exploration: share of places for clients never seen, at first.
+      decay: of that share a round.
+      least: of that share.
+      penalty: exponent of slow clients' scores; 0 for none.
+      preferred: quantile of seconds that counts as slow.
+      pacer: rounds of a window of the pacer; 0 for none.
     """
     seconds = require_seconds("oort", seconds)
     num_clients = len(sizes)

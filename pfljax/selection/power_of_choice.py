@@ -47,6 +47,12 @@ def power_of_choice(
 
     Differs from the paper: nobody judges the model of the first round, whose cohort is
     drawn by rows alone. Traffic and the clock leave out that candidates get the model.
+
+    Args:
+      candidates: clients drawn, of which the largest losses win; None, twice the
+        cohort.
+      judge: which loss counts.
+      batch_size: rows of a minibatch, and of those judged at once.
     """
     num_clients = len(sizes)
     require_cohort(cohort, num_clients)

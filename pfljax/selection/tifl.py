@@ -52,6 +52,12 @@ def tifl(
     Seconds are those expected of a round: by a profile of the devices, or of one second
     a row without. Differs from the paper: a tier is as good as the training loss of its
     last cohort, where the paper has all its clients judge on test rows in every round.
+
+    Args:
+      tiers: groups of clients of like speed.
+      policy: by which a tier is drawn: "adaptive", or fixed.
+      interval: rounds between two looks at the tiers.
+      probabilities: of each tier, the fastest first; None for the policy's.
     """
     seconds = require_seconds("tifl", seconds)
     require_cohort(cohort, len(seconds))

@@ -8,7 +8,7 @@ import numpy as np
 from flax import linen as nn
 
 from pfljax import algorithms, models, registry
-from pfljax.core import optimizers
+from pfljax.core import optimizers, schedules
 from pfljax.core.types import Algorithm, Local, Task
 from pfljax.data import Federation
 from pfljax.engine import Setting, mesh
@@ -16,7 +16,14 @@ from pfljax.registry import Choice
 from pfljax.runs.groups import Training
 from pfljax.runs.settings import Experiment
 from pfljax.runtime.programs import Same, kept
-from pfljax.simulate import architectures, channels, clocks, methods, participants
+from pfljax.simulate import (
+    architectures,
+    channels,
+    clocks,
+    methods,
+    participants,
+    server_optimizers,
+)
 
 # Clients under one vmap, by platform; None is the whole cohort. On CPUs a loop was
 # fastest for every model (experiments/speed/REPORT.md); others have not been measured:
@@ -177,12 +184,16 @@ def make_setting(experiment: Experiment, task: Task, shape: Shape) -> Setting:
     options = dict(experiment.method.hyper)
     options |= registry.given(factory, rounds=experiment.participation.rounds)
     options |= dict(shape.rows)
+    options |= server_optimizers.options(experiment)
 
     sent = shape.num_clients, shape.input_shape
     through = channels.make_channel(experiment, shape.num_clients)
 
     def make(task: Task) -> Algorithm:
         algorithm = methods.build(name, task, local, options)
+        algorithm = server_optimizers.with_optimizer(
+            experiment, algorithm, task, shape.num_clients
+        )
         return channels.with_memory(through, algorithm, task, *sent)
 
     groups = None
@@ -221,20 +232,39 @@ def make_mesh(experiment: Experiment) -> mesh.Grid | None:
 
 
 def make_local(experiment: Experiment) -> Local:
-    """How clients train in this experiment; its learning rate decays by round."""
-    rate = experiment.training.lr
-    decay = experiment.training.lr_decay
-
-    def schedule(round_: Any) -> Any:
-        return rate * decay ** (round_ + 1)
-
+    """How clients train in this experiment; its learning rate may change by round."""
+    schedule = schedules.make(experiment.training.schedule)
+    by_step = None
+    if schedule is not None and schedule.by == "step":
+        by_step = schedule.factor
+        schedule = None
     return Local(
-        learning_rate=rate if _is(decay, 1) else schedule,
+        learning_rate=_learning_rate(experiment.training, schedule),
         batch_size=experiment.training.batch_size,
         epochs=experiment.training.epochs,
         steps=experiment.training.steps,
         optimizer=make_optimizer(experiment),
+        by_step=by_step,
     )
+
+
+def _learning_rate(training: Training, schedule: schedules.Schedule | None) -> Any:
+    """The rate, or a function of the round."""
+    rate = training.lr
+    decay = training.lr_decay
+
+    def decayed(round_: Any) -> Any:
+        return rate * decay ** (round_ + 1)
+
+    of_round = None if _is(decay, 1) else decayed
+    if schedule is None:
+        return of_round or rate
+    factor = schedule.factor
+
+    def scheduled(round_: Any) -> Any:
+        return factor(round_) * (of_round(round_) if of_round else rate)
+
+    return scheduled
 
 
 def _is(value: Any, number: float) -> bool:

@@ -79,7 +79,7 @@ def load_task(path: str | Path, client: int = 0) -> Task:
     path = Path(path)
     experiment = folder.read_config(path)
     manifest = folder.read_json(path / "partition.json")
-    _check_client(client, len(manifest["clients"]))
+    check_client(client, len(manifest["clients"]))
     claims.check_model(path)
     if checks.names_own_model(experiment.method.model):
         raise folder.FolderError(
@@ -123,7 +123,7 @@ def personal_model(
     """
     require_a("client", client, (int, np.integer), A_CLIENT)
     sim, federation, state = load_state(path, federation, task)
-    _check_client(client, federation.num_clients)
+    check_client(client, federation.num_clients)
     train = federation.train
     data = ClientData(train.examples, train.offset[client], train.size[client])
     number = jnp.int32(client)
@@ -136,7 +136,8 @@ def personal_model(
     )
 
 
-def _check_client(client: int, num_clients: int) -> None:
+def check_client(client: int, num_clients: int) -> None:
+    """Raises a ValueError unless there is a client of this number."""
     require_a("client", client, (int, np.integer), A_CLIENT)
     if not 0 <= client < num_clients:
         raise ValueError(
@@ -170,6 +171,20 @@ def export(
 ) -> dict[str, np.ndarray]:
     """Writes client `client`'s model, None for the server's, to `out`; its arrays."""
     folder.read_config(path)  # first of all it must be a run
+    check_file(out)
+    if client is None:
+        model = server_model(path, federation, task)
+    else:
+        model = personal_model(path, client, federation, task)
+    arrays = {name: np.asarray(leaf) for name, leaf in tree.paths(model).items()}
+    if not arrays:
+        raise ValueError(f"the server of {path} keeps nothing; give --client")
+    folder.write_arrays(out, arrays)
+    return arrays
+
+
+def check_file(out: Path) -> None:
+    """Raises a ValueError unless `out` may be written: a file, and none of a run."""
     if not out.parent.is_dir():
         raise ValueError(
             f"{out.parent} is not a folder; make it, or choose another --out"
@@ -180,12 +195,3 @@ def export(
     if out.exists() and not out.is_file():
         raise ValueError(f"{out} is a pipe or a device; expected a file")
     folder.check_foreign(out)
-    if client is None:
-        model = server_model(path, federation, task)
-    else:
-        model = personal_model(path, client, federation, task)
-    arrays = {name: np.asarray(leaf) for name, leaf in tree.paths(model).items()}
-    if not arrays:
-        raise ValueError(f"the server of {path} keeps nothing; give --client")
-    folder.write_arrays(out, arrays)
-    return arrays

@@ -405,7 +405,7 @@ def test_help_is_quick_and_loads_nothing():
         listed[heading] = names
     assert listed == {
         "Run:": ["run", "resume", "sweep"],
-        "Look at runs:": ["report", "landscape", "export"],
+        "Look at runs:": ["report", "landscape", "export", "predict"],
         "Names and data:": ["list", "prepare"],
         "Check:": ["conformance", "bench"],
     }
@@ -536,7 +536,7 @@ def test_mistakes_are_one_line(args, message):
         (["run", "extra"], "`pfljax run` takes no extra; see `pfljax run --help`"),
         (["resume", "x", "y"], "`pfljax resume` takes no y; see"),
         (["resume"], "`pfljax resume` needs PATH (A run folder); see"),
-        (["list", "methods"], "'aggregations', 'profiles', 'modes'); see `pfljax list"),
+        (["list", "methods"], "'profiles', 'modes', 'schedules'); see `pfljax list"),
         (["sweep"], "--over"),
     ],
 )

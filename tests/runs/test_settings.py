@@ -32,7 +32,8 @@ CHANGED = {  # another value of every setting that changes a number
     "foreign": 50, "dissimilarity": True, "public": 0.1, "precision": "bfloat16",
     "profile": "equal", "deadline": 2.0, "mode": "fedasync",
     "channel": ["clip:norm=2.0"], "aggregation": ["median"], "models": ["mlp"],
-    "proxy": "mlp",
+    "proxy": "mlp", "schedule": "cosine:decay_steps=9",
+    "server_optimizer": "fedadam",
 }  # fmt: skip
 CONFIGS = {  # a foreign or broken config.json, and what the message tells
     "broken": ("{", "missing or damaged"),

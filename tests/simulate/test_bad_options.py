@@ -99,10 +99,28 @@ OTHERS = {
         "hypcluster", {"clusters": 21}, {}, "clusters is 21, .* 20 clients; choose clu",
     ),
     "cluster-optimizer": (
-        "hypcluster", {"server_optimizer": "adamm"}, {}, "unknown optimizer 'adamm'; ",
+        "hypcluster", {}, {"server_optimizer": "adamm"}, "unknown optimizer 'adamm'; ",
+    ),
+    "server-rate": (
+        "fedavg", {}, {"server_optimizer": "adam"}, "needs the parameter 'learning_ra",
+    ),
+    "server-field": (
+        "fedavg", {}, {"server_optimizer": "fedadam:b1=1.5"}, "b1 is 1.5; expected a n",
+    ),
+    "server-no-model": (
+        "scaffold", {}, {"server_optimizer": "fedadam"},
+        "server of scaffold keeps is not one model",
+    ),
+    "server-mode": (
+        "fedavg", {}, {"server_optimizer": "fedadam", "mode": "fedbuff",
+        "profile": "equal"}, "but mode 'fedbuff' moves the server itself",
+    ),
+    "schedule-steps": (
+        "scaffold", {}, {"schedule": "cosine:decay_steps=4,by=step"},
+        "computes with one learning rate for all steps",
     ),
     "reptile-optimizer": (
-        "reptile", {"server_optimizer": "adam:b1=2"}, {}, "b1 is 2; expected a number",
+        "reptile", {}, {"server_optimizer": "adam:b1=2"}, "b1 is 2; expected a number",
     ),
 }  # fmt: skip
 

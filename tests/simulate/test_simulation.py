@@ -11,7 +11,7 @@ import pytest
 
 import tiny
 from pfljax import Experiment, algorithms, data, engine, models, selection
-from pfljax.core import training as local
+from pfljax.core import rates
 from pfljax.core.types import Batch, ClientData, Examples, Local
 from pfljax.simulate import components, simulation
 from pfljax.simulate.federation import build_federation
@@ -63,8 +63,8 @@ def test_the_model_goes_by_the_shape(shape, model):
 
 def test_the_learning_rate_decays_from_the_first_round():
     made = components.make_local(Experiment(lr=0.5, lr_decay=0.8))
-    rates = [float(local.learning_rate(made, jnp.int32(r))) for r in range(3)]
-    np.testing.assert_allclose(rates, [0.4, 0.32, 0.256], rtol=1e-6)
+    by_round = [float(rates.learning_rate(made, jnp.int32(r))) for r in range(3)]
+    np.testing.assert_allclose(by_round, [0.4, 0.32, 0.256], rtol=1e-6)
     assert components.make_local(Experiment(lr=0.5)).learning_rate == 0.5
 
 

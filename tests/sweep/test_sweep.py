@@ -129,7 +129,8 @@ def test_learning_rates_and_seeds():
 
 
 def test_options_of_the_method_and_seeds():
-    found = sweep(DITTO, {"lam": (0.0, 0.5), "seed": (0, 1)})
+    stepped = DITTO.replace(server_optimizer="fedavgm")
+    found = sweep(stepped, {"lam": (0.0, 0.5), "seed": (0, 1)})
     losses = found.stacked("personal/test/loss")
     assert not np.allclose(losses[0], losses[2])
     assert_as_separate(found, (3,))
@@ -137,7 +138,8 @@ def test_options_of_the_method_and_seeds():
 
 def test_numbers_of_the_optimizer():
     numbers = {"lr_decay": [1.0, 0.5], "momentum": [0.0, 0.9]}
-    found = sweep(FEDAVG, numbers | {"weight_decay": [0.0, 0.01]})
+    scheduled = FEDAVG.replace(schedule="cosine:decay_steps=3")
+    found = sweep(scheduled, numbers | {"weight_decay": [0.0, 0.01]})
     assert different(found) == 8
     assert_as_separate(found, (7,))  # all on
 

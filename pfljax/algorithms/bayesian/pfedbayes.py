@@ -44,6 +44,13 @@ def pfedbayes(
     s^2). `posterior_lr` is Adam's rate. `samples` models are drawn a step. A client is
     judged by the mean of q_k, or with `draws` by the mean probabilities of so many
     draws of it.
+
+    Args:
+      zeta: weight of the divergence from the server's distribution.
+      scale: standard deviation at first.
+      posterior_lr: rate of Adam on a client's distribution.
+      samples: models drawn a step.
+      draws: models drawn for an evaluation; 0 for the mean.
     """
     adam = local._replace(learning_rate=posterior_lr, optimizer=optax.adam)
 

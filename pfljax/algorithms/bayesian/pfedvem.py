@@ -57,6 +57,13 @@ def pfedvem(
     optimizer of `local` there, for a sum over rows. `samples` heads are drawn a step. A
     client is judged by mu_k, or with `draws` by the mean probabilities of so many draws
     of its head.
+
+    Args:
+      head_steps: steps of a client's head.
+      head_lr: rate of these, for a sum over rows.
+      samples: heads drawn a step.
+      scale: standard deviation at first.
+      draws: heads drawn for an evaluation; 0 for the mean.
     """
     in_head = tree.labelled(task.groups, "head")
 

@@ -63,6 +63,13 @@ def virtual(
     and precisions that stay, the server's means are those of uniform FedAvg.
     `posterior_lr` is Adam's rate. Clients are judged by means, or with `draws` by the
     mean probabilities of so many draws.
+
+    Args:
+      kl_weight: weight of the divergence.
+      damping: share of a change that is made.
+      private: clients also have a model of their own.
+      posterior_lr: rate of Adam.
+      draws: models drawn for an evaluation; 0 for the means.
     """
     adam = local._replace(learning_rate=posterior_lr, optimizer=optax.adam)
 

@@ -31,6 +31,10 @@ def hypcluster(
 ) -> Algorithm:
     """Builds HypCluster; by SGD of rate 1, `clusters` = 1 is FedAvg.
 
+    Args:
+      clusters: number of models at the server.
+      server_lr: rate of the server's optimizer where that names none.
+
     Raises:
       ValueError: there are more clusters than clients, or the server's optimizer is
         unknown.

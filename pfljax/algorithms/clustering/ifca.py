@@ -15,7 +15,8 @@ import jax.numpy as jnp
 
 from pfljax.algorithms.fedavg import fedavg
 from pfljax.core import aggregation, statistics, tree
-from pfljax.core.training import fit, full_gradient, learning_rate, mean_over_rows
+from pfljax.core.rates import learning_rate
+from pfljax.core.training import fit, full_gradient, mean_over_rows
 from pfljax.core.types import Algorithm, Local, Params, Task
 from pfljax.registry import AtLeastOne, checked, require_known
 
@@ -39,6 +40,10 @@ def ifca(
     num_clients: AtLeastOne | None = None,
 ) -> Algorithm:
     """Builds IFCA; `clusters` = 1 is FedAvg with uniform weights.
+
+    Args:
+      clusters: number of models at the server.
+      averaging: of "models" or of "gradients".
 
     Raises:
       ValueError: there are more clusters than clients, or the averaging is unknown.

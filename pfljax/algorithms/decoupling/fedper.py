@@ -27,6 +27,10 @@ def fedper(
     `finetune` steps of the head, with the body fixed, precede evaluation: so an unseen
     client gets a head. `weighting`: what a client counts for at the server, "rows" or
     "uniform".
+
+    Args:
+      finetune: steps of the head that precede evaluation; 0 for none.
+      weighting: what a client counts for at the server: "rows" or "uniform".
     """
     train_head = head_training(task, local)
     in_body = tree.labelled(task.groups, "body")

@@ -27,6 +27,10 @@ def fedrep(
     The body takes the budget of local training, the head `head_epochs` (None: the same
     budget). `finetune` steps of the head precede evaluation, as the authors' code does
     after the last round: so an unseen client gets a head.
+
+    Args:
+      head_epochs: epochs of the head; None for those of local training.
+      finetune: steps of the head that precede evaluation; 0 for none.
     """
     train_head = head_training(task, local)
 

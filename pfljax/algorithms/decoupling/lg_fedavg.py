@@ -60,6 +60,11 @@ def lg_fedavg(
     FedAvg trained; here all starts are cold. Without `mean_body` nobody ever sends a
     body, and an unseen client's is as it was drawn. `finetune` steps of the body, with
     the head fixed, precede evaluation.
+
+    Args:
+      finetune: steps of the body that precede evaluation; 0 for none.
+      weighting: what a client counts for at the server: "rows" or "uniform".
+      mean_body: uploads also have the body, and newcomers are judged on the mean.
     """
     # FedPer of a task whose body is called head, and whose head body.
     groups = jax.tree.map(OTHER.__getitem__, task.groups)

@@ -44,6 +44,12 @@ def fedakt(
     Without `hdu` the head learns of its own body's features alone, and the adapter of
     the distance alone; then `lam` = 0 is local training. `fmd_grad_scale` = 2 is what
     a backward pass of each of the paper's two losses gives, twice the distance.
+
+    Args:
+      lam: weight of the distance between features; 0 is without it.
+      hdu: head and adapter also learn of each other's features.
+      reduction: of losses over a batch: "mean", or "sum" as in the paper.
+      fmd_grad_scale: factor of the distance's gradient; 2 is two backward passes.
     """
     proxy = task.proxy or task
     require_equal_features(task, proxy)

@@ -44,6 +44,12 @@ def feddf(
 ) -> Algorithm:
     """Builds FedDF; `server_steps` = 0 with one architecture is FedAvg.
 
+    Args:
+      server_steps: steps of distillation a round; 0 is FedAvg.
+      server_lr: first rate of the server's Adam, which falls by a cosine.
+      server_batch_size: rows of a step at the server.
+      clip: largest norm of a gradient at the server.
+
     Raises:
       ValueError: the server has no rows.
     """

@@ -26,7 +26,8 @@ from pfljax.algorithms.local import local as alone
 from pfljax.core import prototypes, tree
 from pfljax.core.losses import cross_entropy
 from pfljax.core.prototypes import Prototypes
-from pfljax.core.training import optimizer_of, over_batches
+from pfljax.core.rates import optimizer_of
+from pfljax.core.training import over_batches
 from pfljax.core.types import Algorithm, Local, Task
 from pfljax.registry import NotNegative, checked
 
@@ -39,7 +40,12 @@ def feddistill(
     lam: NotNegative = 1.0,
     distance: Literal["softmax_ce", "kl", "mse"] = "softmax_ce",
 ) -> Algorithm:
-    """Builds FedDistill; `lam` = 0, or one client alone, is local training."""
+    """Builds FedDistill; `lam` = 0, or one client alone, is local training.
+
+    Args:
+      lam: weight of the distance to the others' logits; 0 is local training.
+      distance: between logits: "softmax_ce", "kl" or "mse".
+    """
     size = task.num_classes
 
     def init(params, num_clients, key):

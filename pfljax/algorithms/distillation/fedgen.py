@@ -69,7 +69,15 @@ def fedgen(
     generator_lr: NotNegative = 3e-4,
     generator_steps: Count = 50,
 ) -> Algorithm:
-    """Builds FedGen; `alpha` = `beta` = 0 is LG-FedAvg."""
+    """Builds FedGen; `alpha` = `beta` = 0 is LG-FedAvg.
+
+    Args:
+      alpha: weight of the loss on generated features.
+      beta: weight of the divergence from the logits on them.
+      hidden: units of the generator's layer.
+      generator_lr: rate of the generator's Adam.
+      generator_steps: steps of the generator a round.
+    """
     shared = lg_fedavg(task, local)
     judged_by = shared.personal
     assert judged_by is not None

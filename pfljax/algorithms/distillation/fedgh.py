@@ -21,7 +21,8 @@ from flax.traverse_util import flatten_dict, unflatten_dict
 
 from pfljax.algorithms.fedavg import fedavg
 from pfljax.core import aggregation, prototypes, tree
-from pfljax.core.training import fit, learning_rate
+from pfljax.core.rates import learning_rate
+from pfljax.core.training import fit
 from pfljax.core.types import Algorithm, Local, Task
 from pfljax.registry import NOT_NEGATIVE, Count, checked
 
@@ -39,6 +40,10 @@ def fedgh(
     """Builds FedGH; `server_steps` = 0 or `server_lr` = 0 never moves theta.
 
     `server_lr` = None is the learning rate of local training, as in the paper's proof.
+
+    Args:
+      server_steps: steps of the server's head a round; 0 never moves it.
+      server_lr: rate of these; None for that of local training.
     """
 
     def train(turn, theta, phi, data):

@@ -31,8 +31,9 @@ from pfljax.core import aggregation, perceptron, sent_rows, tree
 from pfljax.core.keys import derive
 from pfljax.core.losses import cross_entropy, divergence
 from pfljax.core.prototypes import width
+from pfljax.core.rates import learning_rate
 from pfljax.core.row_outputs import numbered
-from pfljax.core.training import fit, learning_rate, reporting
+from pfljax.core.training import fit, reporting
 from pfljax.core.types import Algorithm, Local, Params, Task
 from pfljax.registry import AtLeastOne, Count, NotNegative, Positive, checked
 

@@ -66,7 +66,12 @@ def fedkd(
     energy_end: Share = 0.98,
     rounds: AtLeastOne = 100,
 ) -> Algorithm:
-    """Builds FedKD; an energy of 1 sends changes without loss."""
+    """Builds FedKD; an energy of 1 sends changes without loss.
+
+    Args:
+      energy_start: share of the singular values' energy that is sent at first.
+      energy_end: and in the last round; 1 sends changes without loss.
+    """
     proxy = task.proxy or task
     slope_of = reporting(mutual(task, proxy))
 

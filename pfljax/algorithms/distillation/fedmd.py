@@ -76,6 +76,13 @@ def fedmd(
 ) -> Algorithm:
     """Builds FedMD; with `digest_epochs` = 0 and none before, it is local training.
 
+    Args:
+      subset: rows of the server at most that a round is about.
+      digest_epochs: passes over these, towards the consensus.
+      pretrain_epochs: passes over the server's rows before the first round.
+      pretrain_own_epochs: passes over a client's own rows after these.
+      public_batch_size: rows of a step on the server's rows.
+
     Raises:
       ValueError: the server has no rows.
     """

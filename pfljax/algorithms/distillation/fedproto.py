@@ -47,6 +47,10 @@ def fedproto(
     """Builds FedProto; `lam` = 0 trains as local training does.
 
     `judged_by` = "head" asks the client's own head, as the data loss does.
+
+    Args:
+      lam: weight of the distance to prototypes; 0 trains alone.
+      judged_by: nearest of the "prototypes", or the client's own "head".
     """
 
     def train(turn, known, w, data):

@@ -33,7 +33,8 @@ from pfljax.algorithms.local import local as alone
 from pfljax.core import prototypes
 from pfljax.core.keys import derive
 from pfljax.core.prototypes import Prototypes
-from pfljax.core.training import fit, learning_rate
+from pfljax.core.rates import learning_rate
+from pfljax.core.training import fit
 from pfljax.core.types import Algorithm, Local, Task
 from pfljax.registry import Count, NotNegative, checked
 
@@ -59,6 +60,12 @@ def fedtgp(
 
     `server_lr` = None is the learning rate of local training. `server_steps` = 0 leaves
     the prototypes as they were drawn.
+
+    Args:
+      lam: weight of the distance to prototypes; 0 trains alone.
+      tau: largest margin between prototypes; 0 for none.
+      server_steps: steps of the server's prototypes a round.
+      server_lr: rate of these; None for that of local training.
     """
 
     def init(params, num_clients, key):

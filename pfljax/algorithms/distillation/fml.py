@@ -29,7 +29,12 @@ def fml(
     alpha: Share = 0.5,
     beta: Share = 0.5,
 ) -> Algorithm:
-    """Builds FML; `alpha` = 1 trains w_k alone, `beta` = 1 makes v uniform FedAvg's."""
+    """Builds FML; `alpha` = 1 trains w_k alone, `beta` = 1 makes v uniform FedAvg's.
+
+    Args:
+      alpha: weight of a client's own loss beside the distance; 1 trains it alone.
+      beta: the same of the shared model; 1 is FedAvg.
+    """
     proxy = task.proxy or task
 
     def objective(pair, batch, key):

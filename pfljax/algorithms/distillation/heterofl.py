@@ -59,6 +59,10 @@ def heterofl(
 
     So, of one level and with a large `clip`, it is FedAvg with equal weights.
 
+    Args:
+      mask: logits of classes that a client lacks are 0.
+      clip: largest norm of a gradient.
+
     Raises:
       ValueError: a model is no slice of the largest.
     """

@@ -43,6 +43,10 @@ def feddyn(
     `alpha` = 0 trains as FedAvg does, whose uniform mean the server then leaves by -h:
     with all clients, by the sum of all changes so far. `finetune` steps are of F_k
     alone.
+
+    Args:
+      alpha: weight of the dynamic regulariser; 0 trains as FedAvg does.
+      finetune: local steps that precede evaluation; 0 for none.
     """
 
     def train(turn, w, g, data):

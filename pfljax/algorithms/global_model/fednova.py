@@ -24,7 +24,8 @@ import optax
 from pfljax.algorithms.fedavg import fedavg
 from pfljax.core import aggregation, statistics, tree
 from pfljax.core.losses import proximal
-from pfljax.core.training import fit, optimizer_of
+from pfljax.core.rates import optimizer_of
+from pfljax.core.training import fit
 from pfljax.core.types import Algorithm, Array, Local, Params, Task, Turn
 from pfljax.registry import Count, NotNegative, checked
 
@@ -47,6 +48,10 @@ def fednova(
     """Builds FedNova; where all take as many steps it is FedAvg, or FedProx of `mu`.
 
     `finetune` steps are without the proximal term.
+
+    Args:
+      mu: weight of the proximal term; 0 is without it.
+      finetune: local steps that precede evaluation; 0 for none.
     """
 
     def train(turn, w, client, data):

@@ -35,6 +35,11 @@ def fedprox(
     Partial work of stragglers is a matter of `pfljax.selection.stragglers`.
     `inexactness` adds the metric gamma, for two passes over a client's rows.
     `finetune` steps are without the proximal term.
+
+    Args:
+      mu: weight of the proximal term; 0 is FedAvg.
+      inexactness: adds the metric gamma, for two passes over a client's rows.
+      finetune: local steps that precede evaluation; 0 for none.
     """
 
     def train(turn, w, client, data):

@@ -65,6 +65,13 @@ def fedprox_adaptive(
     """Builds adaptive FedProx, which begins at `mu`; `step` = 0 is FedProx.
 
     The metric mu is what clients of the round were told. `inexactness` as in FedProx.
+
+    Args:
+      mu: weight of the proximal term at first.
+      step: by which mu rises or falls; 0 is FedProx.
+      patience: rounds of falling loss in a row after which mu shrinks.
+      inexactness: adds the metric gamma.
+      finetune: local steps that precede evaluation; 0 for none.
     """
 
     def train(turn, message, client, data):

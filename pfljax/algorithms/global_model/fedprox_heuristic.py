@@ -22,6 +22,11 @@ def fedprox_heuristic(
     iid: bool = False,
     finetune: Count = 0,
 ) -> Algorithm:
-    """Builds adaptive FedProx that begins at mu = 0 if `iid`, else at 1."""
+    """Builds adaptive FedProx that begins at mu = 0 if `iid`, else at 1.
+
+    Args:
+      iid: mu begins at 0, else at 1.
+      finetune: local steps that precede evaluation; 0 for none.
+    """
     mu = 0.0 if iid else 1.0
     return fedprox_adaptive(task, local, mu=mu, finetune=finetune)

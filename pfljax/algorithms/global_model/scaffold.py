@@ -14,7 +14,8 @@ import jax
 
 from pfljax.algorithms.fedavg import fedavg
 from pfljax.core import aggregation, statistics, tree
-from pfljax.core.training import finetuned, fit, full_gradient, learning_rate
+from pfljax.core.rates import learning_rate
+from pfljax.core.training import finetuned, fit, full_gradient
 from pfljax.core.types import Algorithm, Local, Params, Task
 from pfljax.registry import Count, NotNegative, checked, require_known
 
@@ -48,6 +49,12 @@ def scaffold(
 
     Written for plain SGD: with momentum or weight decay option II is no longer the mean
     gradient along the path.
+
+    Args:
+      option: of the control variate: "I", a gradient over all rows, or "II", from the
+        path.
+      server_lr: share of the mean change that the server takes.
+      finetune: local steps that precede evaluation; 0 for none.
     """
     require_known("option", option, OPTIONS)
     shared = fedavg(task, local, finetune=finetune)

@@ -35,6 +35,10 @@ def apfl(
     """Builds APFL from `alpha`, which is learned if `adaptive`.
 
     Fixed, `alpha` = 0 is FedAvg with uniform weights and 1 local training.
+
+    Args:
+      alpha: share of the client's own model in what is judged, or where it begins.
+      adaptive: alpha is learned.
     """
     slope_of = jax.value_and_grad(task.loss)
 

@@ -73,6 +73,12 @@ def floco(
     `lam` = 0 is local training of a simplex; a large one ties it to the server's. A run
     of fewer than `tau` rounds finds no points: its clients are judged at the centre.
 
+    Args:
+      vertices: models that span the simplex.
+      tau: round at which clients get their points.
+      radius: in L1 around a client's point, in which it trains.
+      lam: pull of a client's own simplex to the server's (Floco+); None for Floco.
+
     Raises:
       ValueError: there are more vertices than clients, whose components they are.
     """

@@ -26,7 +26,8 @@ import jax.numpy as jnp
 from pfljax.algorithms.fedavg import fedavg
 from pfljax.core import aggregation, tree
 from pfljax.core.keys import derive
-from pfljax.core.training import fit, learning_rate, mean_over_rows
+from pfljax.core.rates import learning_rate
+from pfljax.core.training import fit, mean_over_rows
 from pfljax.core.types import Algorithm, Array, Local, Params, Task
 from pfljax.registry import NotNegative, ProperShare, checked
 
@@ -47,6 +48,10 @@ def l2gd(
 
     Of pull = 1 it is FedAvg with uniform weights, whose number of local rounds is
     geometric.
+
+    Args:
+      lam: penalty of the distance to the mean; 0 is local training.
+      p: probability that a round is one of averaging.
 
     Raises:
       ValueError: the pull is above 1 in the first round: x_k would go beyond z.

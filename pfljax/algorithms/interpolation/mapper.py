@@ -55,6 +55,13 @@ def mapper(
 
     `global_steps` = None is as many as the local ones.
 
+    Args:
+      lowest: smallest share lambda of the client's own model.
+      highest: largest share.
+      shares: points of the grid between them.
+      global_steps: steps of the shared model; None for those of local training.
+      finetune: local steps that precede evaluation; 0 for none.
+
     Raises:
       ValueError: lowest is above highest.
     """

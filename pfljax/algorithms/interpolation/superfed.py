@@ -53,6 +53,12 @@ def superfed(
 
     Mixing starts after `start` * `rounds` rounds. `start` = 1 is FedProx of coefficient
     2 mu; then `mu` = 0 is FedAvg.
+
+    Args:
+      mixing: of whole models ("model", MM) or of layers ("layer", LM).
+      mu: weight of the proximal term.
+      nu: weight of the squared cosine of the two models.
+      start: share of the rounds before mixing.
     """
     require_known("mixing", mixing, MIXINGS)
     first = first_mixed(start, rounds)

@@ -23,7 +23,8 @@ from pfljax.algorithms.fedavg import fedavg
 from pfljax.core import aggregation, statistics, tree
 from pfljax.core.keys import fold
 from pfljax.core.optimizers import beside, whole_step
-from pfljax.core.training import fit, learning_rate
+from pfljax.core.rates import learning_rate
+from pfljax.core.training import fit
 from pfljax.core.types import Algorithm, Local, Params, Task
 from pfljax.registry import Count, Deviation, NotNegative, checked
 
@@ -60,7 +61,14 @@ def aruba(
     isotropic: bool = False,
     finetune: Count = 0,
 ) -> Algorithm:
-    """Builds ARUBA; with `zeta` -> infinity it is FedAvg with uniform weights."""
+    """Builds ARUBA; with `zeta` -> infinity it is FedAvg with uniform weights.
+
+    Args:
+      zeta: scale of the first sums of gradients; large is FedAvg.
+      power: exponent by which that fades over the rounds.
+      isotropic: one rate for all parameters.
+      finetune: local steps that precede evaluation; 0 for none.
+    """
     square = tree.square_norm if isotropic else by_coordinate
     first_rate = learning_rate(local, jnp.int32(0))
     adapt = adapting(task, local, square, first_rate)

@@ -56,6 +56,13 @@ def fedmeta(
     With `learn_alpha` it is Meta-SGD; `first_order` drops the Hessians. `local` is the
     server's: its optimizer, which goes on from round to round (Adam in the paper), and
     its rate. Clients take no steps of their own.
+
+    Args:
+      inner_lr: first rate of the inner steps.
+      inner_steps: steps of adaptation.
+      learn_alpha: rates are learned, one a parameter: Meta-SGD.
+      first_order: without the Hessians.
+      support: share of a client's rows by which it adapts.
     """
 
     def rates(meta):

@@ -41,6 +41,12 @@ def per_fedavg(
 
     "first_order" drops the Hessian H, "hessian_free" takes H g from the difference of
     two gradients `delta` g apart on either side, "hessian" is exact.
+
+    Args:
+      inner_lr: rate of the step of adaptation; 0 is FedAvg.
+      variant: of the Hessian: exact, by differences of gradients, or without.
+      delta: length of such a difference.
+      adapt: steps of adaptation before an evaluation.
     """
     require_known("variant", variant, VARIANTS)
     grad = jax.grad(task.loss)

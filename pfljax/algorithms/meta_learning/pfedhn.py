@@ -61,6 +61,12 @@ def pfedhn(
 ) -> Algorithm:
     """Builds pFedHN; of constant h, by SGD of rate 1, it is FedAvg of uniform weights.
 
+    Args:
+      server_lr: rate of the server's optimizer where that names none.
+      hidden: units of the hypernetwork's layers.
+      personal_head: clients keep their heads.
+      adapt: steps of a newcomer's embedding; 0 for none.
+
     Raises:
       ValueError: the server's optimizer is unknown.
     """

@@ -29,6 +29,10 @@ def reptile(
 ) -> Algorithm:
     """Builds Reptile; by SGD, `server_lr` = 1 is FedAvg with uniform weights.
 
+    Args:
+      server_lr: rate of the server's optimizer where that names none.
+      finetune: local steps that precede evaluation; 0 for none.
+
     Raises:
       ValueError: the server's optimizer is unknown.
     """

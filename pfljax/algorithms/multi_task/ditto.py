@@ -25,6 +25,10 @@ def ditto(
 
     v_k takes as many steps as w, on the same minibatches, unless `personal_epochs` says
     otherwise.
+
+    Args:
+      lam: pull of a client's model to the server's; 0 trains it alone.
+      personal_epochs: epochs of a client's own model; None for those of local training.
     """
     shared = fedavg(task, local)
 

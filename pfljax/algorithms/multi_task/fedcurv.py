@@ -67,6 +67,10 @@ def fedcurv(
     """Builds FedCurv; `lam` = 0, or one client alone, is FedAvg.
 
     `diagonal` says whose gradients are squared: those of rows, or of batches.
+
+    Args:
+      lam: weight of the other clients' penalties; 0 is FedAvg.
+      diagonal: whose gradients are squared: "rows" or "batches".
     """
     squares = fisher.KINDS[diagonal]
 

@@ -41,7 +41,12 @@ def fedem(
     components: AtLeastOne = 3,
     newcomer_steps: Count = 1,
 ) -> Algorithm:
-    """Builds FedEM; of one component it is FedAvg."""
+    """Builds FedEM; of one component it is FedAvg.
+
+    Args:
+      components: number of models that a client mixes; 1 is FedAvg.
+      newcomer_steps: steps in which a newcomer finds its mixture.
+    """
     size = local.batch_size
     equal = jnp.full(components, 1 / components, jnp.float32)
 

@@ -73,6 +73,11 @@ def fedfomo(
     `candidates` models at most are sent to a client; with the probability `explore`
     they are any, whatever P says. `holdout` is the share of a client's rows on which it
     judges them.
+
+    Args:
+      candidates: models at most that a client is sent.
+      explore: probability that they are any, whatever helped before.
+      holdout: share of a client's rows on which it judges them.
     """
 
     def init(params, num_clients, key):

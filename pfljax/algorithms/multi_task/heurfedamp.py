@@ -37,6 +37,12 @@ def heurfedamp(
     the others count alike: that, None, `pull` = 0 and all clients in every round are
     FedAvg with uniform weights. `start` is where local training begins, at u_k
     ("cloud") or at w_k ("own").
+
+    Args:
+      sigma: sharpness of the cosines; 0 counts all others alike.
+      own_weight: weight of a client's own model; None, one part of as many as sent.
+      pull: weight of the distance to the cloud model.
+      start: where local training begins: at the "cloud" or the client's "own" model.
     """
 
     def attention(models, own, others, centre):

@@ -40,6 +40,12 @@ def pfedme(
     round at w and goes on from step to step, at the rate `inner_lr`, which no decay of
     the learning rate (`lr_decay`) lowers. One local step of `inner_steps` = 1 is
     uniform FedAvg of learning rate eta lam eta_p.
+
+    Args:
+      lam: pull of a client's model to the shared one.
+      inner_steps: steps of the client's model for one of the shared.
+      inner_lr: rate of these.
+      beta: share of the mean that the server takes; 0 leaves it.
     """
     grad = jax.grad(task.loss)
     uniform = aggregation.averaging("uniform")

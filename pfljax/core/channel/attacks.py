@@ -48,13 +48,23 @@ def attacking(share: float, attack: Callable[[Sender, Any], Any]) -> Channel:
 
 @checked
 def sign_flip(*, attackers: Attackers = 0.2, scale: Positive = 1.0) -> Channel:
-    """Malicious clients send -`scale` times what they changed."""
+    """Malicious clients send -`scale` times what they changed.
+
+    Args:
+      attackers: share of all clients that are malicious.
+      scale: factor of what they send.
+    """
     return attacking(attackers, lambda sender, change: tree.scale(change, -scale))
 
 
 @checked
 def random_update(*, attackers: Attackers = 0.2, scale: Positive = 1.0) -> Channel:
-    """Malicious clients send noise N(0, t^2); t is `scale` times their changes' std."""
+    """Malicious clients send noise N(0, t^2); t is `scale` times their changes' std.
+
+    Args:
+      attackers: share of all clients that are malicious.
+      scale: factor of the noise.
+    """
 
     def attack(sender: Sender, change: Any) -> Any:
         leaves, structure = jax.tree.flatten(change)
@@ -79,6 +89,10 @@ def model_replacement(
 
     The mean of the cohort is then theirs (Bagdasaryan et al., AISTATS 2020,
     https://arxiv.org/abs/1807.00459). Meant with noise "poison", for wrong labels.
+
+    Args:
+      attackers: share of all clients that are malicious.
+      boost: factor of their changes; None, the size of the cohort.
     """
 
     def attack(sender: Sender, change: Any) -> Any:

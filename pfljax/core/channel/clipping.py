@@ -18,6 +18,9 @@ def clip(*, norm: Positive = 1.0) -> Channel:
     McMahan et al., ICLR 2018, https://arxiv.org/abs/1710.06963 (section 2, flat
     clipping). What changed is upload - origin. A large `norm` changes nothing, a small
     one sends the origin. Counts and flags are no coordinates: they pass.
+
+    Args:
+      norm: largest L2 norm of a change, over all leaves.
     """
 
     def send(key: Key, origin: Origin, upload: Upload) -> Upload:
@@ -44,6 +47,9 @@ def gaussian(*, std: NotNegative = 0.01) -> Channel:
 
     With `clip` before it, the Gaussian mechanism at the client (local differential
     privacy): std = noise multiplier * norm.
+
+    Args:
+      std: standard deviation of the noise; 0 adds none.
     """
 
     def send(key: Key, origin: Origin, upload: Upload) -> Upload:

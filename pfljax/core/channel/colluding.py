@@ -55,6 +55,10 @@ def alie(*, attackers: Attackers = 0.2, z: Positive | None = None) -> Channel:
     Baruch et al., NeurIPS 2019, https://arxiv.org/abs/1902.06156, Algorithm 3. By
     coordinate. z None is the paper's: the largest at which enough honest clients lie
     farther from the mean to make a majority.
+
+    Args:
+      attackers: share of all clients that are malicious.
+      z: standard deviations from the mean; None for the paper's.
     """
 
     def forge(changes: Any, honest: Array, forging: Array) -> Any:
@@ -85,6 +89,10 @@ def ipm(*, attackers: Attackers = 0.2, scale: Positive = 0.5) -> Channel:
     """Malicious clients send -`scale` times the mean of the honest changes.
 
     Inner product manipulation: Xie et al., UAI 2020, https://arxiv.org/abs/1903.03936.
+
+    Args:
+      attackers: share of all clients that are malicious.
+      scale: factor of what they send.
     """
 
     def forge(changes: Any, honest: Array, forging: Array) -> Any:

@@ -15,6 +15,9 @@ def lost(*, share: Share = 0.1) -> Channel:
 
     The client does not know: it keeps what it trained, and its bytes were sent. If all
     are lost, the server stays as it is. `share` = 0 loses none.
+
+    Args:
+      share: probability that an upload is lost.
     """
     if not share:
         return NONE._replace(stage="lose")

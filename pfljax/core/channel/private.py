@@ -37,6 +37,11 @@ def dp(
     """Clips to `norm`, and adds noise N(0, (multiplier norm)^2) to the sum of changes.
 
     The epsilon of a run is told at this `delta`. `multiplier` = 0 is `clip` alone.
+
+    Args:
+      norm: largest L2 norm of a change.
+      multiplier: of the noise: its standard deviation is multiplier * norm.
+      delta: at which epsilon is told.
     """
     if not multiplier:
         return clip(norm=norm)

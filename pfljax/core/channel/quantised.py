@@ -26,6 +26,9 @@ def uniform(*, levels: Levels = 16) -> Channel:
 
     Suresh et al., ICML 2017, https://arxiv.org/abs/1611.00429, section 2.2. A leaf of d
     weighs d log2 levels + 64 bits.
+
+    Args:
+      levels: from the least to the greatest of a leaf.
     """
 
     def arrived(key: Key, leaf: Array) -> Array:
@@ -46,6 +49,9 @@ def qsgd(*, levels: AtLeastOne = 8) -> Channel:
 
     Alistarh et al., NeurIPS 2017, https://arxiv.org/abs/1610.02132, section 3.1. A leaf
     of d weighs d log2 (2 levels + 1) + 32 bits.
+
+    Args:
+      levels: of |x| / norm, beside 0.
     """
 
     def arrived(key: Key, leaf: Array) -> Array:
@@ -90,6 +96,9 @@ def sign(*, feedback: bool = True) -> Channel:
 
     EF-signSGD: Karimireddy et al., ICML 2019, https://arxiv.org/abs/1901.09847,
     Algorithm 1. A leaf of d weighs d + 32 bits.
+
+    Args:
+      feedback: what is left out goes another time.
     """
 
     def arrived(key: Key, leaf: Array) -> Array:

@@ -53,7 +53,11 @@ def median() -> Channel:
 
 @checked
 def trimmed_mean(*, trim: aggregation.Trimmed = 0.1) -> Channel:
-    """The trimmed mean in the place of each upload (Yin et al., ICML 2018)."""
+    """The trimmed mean in the place of each upload (Yin et al., ICML 2018).
+
+    Args:
+      trim: share of the values left out at either end.
+    """
     return robust("trimmed_mean", aggregation.trimmed_mean(trim))
 
 
@@ -62,6 +66,10 @@ def krum(*, byzantine: Count = 1, chosen: AtLeastOne = 1) -> Channel:
     """The (multi-)Krum mean in the place of each (Blanchard et al., NeurIPS 2017).
 
     Of fewer reports than `chosen`, all; of byzantine + 2 or fewer, those asked first.
+
+    Args:
+      byzantine: malicious reports that it withstands.
+      chosen: reports whose mean is taken; 1 is Krum.
     """
     return robust("krum", aggregation.krum(byzantine, chosen))
 
@@ -70,7 +78,12 @@ def krum(*, byzantine: Count = 1, chosen: AtLeastOne = 1) -> Channel:
 def geometric_median(
     *, iterations: AtLeastOne = 8, smoothing: Positive = 1e-6
 ) -> Channel:
-    """The geometric median in the place of each (RFA, Pillutla et al., TSP 2022)."""
+    """The geometric median in the place of each (RFA, Pillutla et al., TSP 2022).
+
+    Args:
+      iterations: of Weiszfeld's algorithm.
+      smoothing: least distance, which keeps it from dividing by 0.
+    """
     reducer = centres.geometric_median(iterations, smoothing)
     return robust("geometric_median", reducer)
 
@@ -80,6 +93,10 @@ def centred_clip(*, radius: Positive = 10.0, iterations: AtLeastOne = 1) -> Chan
     """The mean of changes, each clipped towards the one of the round before.
 
     Karimireddy et al., ICML 2021. A large `radius` is the mean.
+
+    Args:
+      radius: to which changes are clipped; large is the mean.
+      iterations: times that they are clipped towards the mean of before.
     """
 
     def init(start: Start) -> Any:
@@ -136,6 +153,9 @@ def norm_clip(*, norm: Positive | None = None) -> Channel:
 
     Unlike `clip` it follows attackers, who need not clip. A large `norm` changes
     nothing.
+
+    Args:
+      norm: largest length of a change; None, their median.
     """
 
     def receive(

@@ -21,6 +21,10 @@ def top_k(*, share: Part = 0.01, feedback: bool = True) -> Channel:
 
     Stich et al., NeurIPS 2018, https://arxiv.org/abs/1809.07599. k of d weigh
     k (32 + log2 d) bits: a number and its place.
+
+    Args:
+      share: of the coordinates that are sent.
+      feedback: what is left out goes another time.
     """
 
     def arrived(key: Key, leaf: Array) -> Array:
@@ -41,6 +45,10 @@ def random_k(*, share: Part = 0.01, feedback: bool = False) -> Channel:
 
     Times d / k, so that the mean is the change; with `feedback` as they are (Stich et
     al., NeurIPS 2018). k of d weigh 32 k bits and a seed of 32, which tells the places.
+
+    Args:
+      share: of the coordinates that are sent.
+      feedback: what is left out goes another time.
     """
 
     def arrived(key: Key, leaf: Array) -> Array:
@@ -65,6 +73,10 @@ def low_rank(*, rank: AtLeastOne = 2, feedback: bool = True) -> Channel:
     https://arxiv.org/abs/1905.13727) comes near with one step of the power method, and
     with its error feedback. A kernel of a convolution is the matrix of all its axes but
     the last by the last; m x n weighs 32 rank (m + n) bits.
+
+    Args:
+      rank: of the matrices that are sent.
+      feedback: what is left out goes another time.
     """
 
     def arrived(key: Key, leaf: Array) -> Array:

@@ -23,6 +23,9 @@ def classes(
 
     A class is divided equally among its owners; a class without owner stays unused.
 
+    Args:
+      per_client: classes of a client.
+
     Raises:
         ValueError: `per_client` is not between 1 and the number of classes.
     """
@@ -54,6 +57,11 @@ def classes_lognormal(
     Li et al., MLSys 2020, `generate_niid.py`. Of each class a client has `min_rows`
     rows, and of those left a share by LogNormal(0, sigma), rounded down: a few rows
     stay unused, and a class without owner.
+
+    Args:
+      per_client: classes of a client.
+      min_rows: rows that a client has of each at least.
+      sigma: spread of the sizes; 0 is none.
 
     Raises:
         ValueError: `per_client` is not between 1 and the number of classes, or a class

@@ -48,6 +48,11 @@ def dirichlet_over_clients(
     Yurochkin et al. 2019, NIID-Bench, SuPerFed's code. `balance` gives nothing more to
     a client that has N / C rows. `min_size` is reached by `repair`, without redraws. A
     large alpha is IID in labels and sizes, a small one gives a class to few clients.
+
+    Args:
+      alpha: concentration; small gives a class to few clients, large is IID.
+      min_size: rows that a client has at least.
+      balance: who has N / C rows gets no more.
     """
     labels = checked_labels(labels, num_clients)
     rng = np.random.default_rng(seed)
@@ -82,6 +87,9 @@ def dirichlet_over_classes_by_client(
     seeds, on the digits with 20 clients: .92, .76, .65 at alpha = .1, .5, 1, and .73,
     .62, .56 with `dirichlet_over_classes_at_once`. It is measured by
     `pytest tests/data/partitions/test_dirichlet.py -k largest_class`.
+
+    Args:
+      alpha: concentration; small is skewed, large follows the class shares.
     """
     labels = checked_labels(labels, num_clients)
     rng = np.random.default_rng(seed)
@@ -105,6 +113,9 @@ def dirichlet_over_classes_at_once(
     and what is missing is drawn again from the classes left. All clients are alike in
     law, and less skewed than those of `dirichlet_over_classes_by_client`, which has the
     figures. Sizes are equal within one row and every row is used.
+
+    Args:
+      alpha: concentration; small is skewed, large follows the class shares.
     """
     labels = checked_labels(labels, num_clients)
     rng = np.random.default_rng(seed)

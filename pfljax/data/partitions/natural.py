@@ -33,6 +33,9 @@ def natural(
     """The clients that the data set itself names: writers, users, its own tasks.
 
     Labels and seed change nothing; `num_clients` may be None.
+
+    Args:
+      client: one client of the data set alone, by its number; None for all.
     """
     if client is None:
         raise ValueError(

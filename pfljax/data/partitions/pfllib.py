@@ -46,6 +46,12 @@ def pfllib_pathological(
     the last has the rest; with `balance` shares are equal. The run's seed changes
     nothing, `stream` = 1 is PFLlib's.
 
+    Args:
+      per_client: classes of a client.
+      balance: equal shares of a class.
+      min_rows: rows that a client has at least.
+      stream: seed of the draws, whatever the run's.
+
     Raises:
         ValueError: a class has too few rows for its clients.
     """
@@ -84,6 +90,11 @@ def pfllib_dirichlet(
     A client is full that has N / C rows. The whole federation is drawn anew until its
     smallest client has enough rows. The run's seed changes nothing, `stream` = 1 is
     PFLlib's.
+
+    Args:
+      alpha: concentration; small gives a class to few clients.
+      min_rows: rows that a client has at least.
+      stream: seed of the draws, whatever the run's.
 
     Raises:
         ValueError: no draw of a thousand had enough rows for every client.

@@ -38,6 +38,10 @@ def quantity_power_law(
     """Rows at random, size of client k proportional to (k + 1) ** -exponent.
 
     exponent = 0 is `iid`. Every row is used; nobody has less than `min_size`.
+
+    Args:
+      exponent: of the sizes; 0 is IID.
+      min_size: rows that a client has at least.
     """
     labels = checked_labels(labels, num_clients)
     rng = np.random.default_rng(seed)
@@ -57,6 +61,10 @@ def quantity_lognormal(
     """Rows at random, sizes proportional to draws of LogNormal(0, sigma).
 
     sigma = 0 is `iid`. Every row is used; nobody has less than `min_size`.
+
+    Args:
+      sigma: spread of the sizes; 0 is IID.
+      min_size: rows that a client has at least.
     """
     labels = checked_labels(labels, num_clients)
     rng = np.random.default_rng(seed)

@@ -16,6 +16,9 @@ def shards(
     """Rows sorted by label, cut into C * per_client shards, dealt at random.
 
     McMahan et al. 2017, section 3. Shards differ by one row at most; every row is used.
+
+    Args:
+      per_client: shards of a client.
     """
     labels = checked_labels(labels, num_clients)
     shard = _shard_of_row(labels, num_clients, per_client)
@@ -31,6 +34,9 @@ def shards_in_order(
     """As `shards`, but shard i goes to client i mod C, as in SuPerFed's code.
 
     The seed changes nothing. With 2 shards client k has shards k and k + C.
+
+    Args:
+      per_client: shards of a client.
     """
     labels = checked_labels(labels, num_clients)
     shard = _shard_of_row(labels, num_clients, per_client)

@@ -1,0 +1,183 @@
+"""All personal models of a run at once: their parameters, and what they predict."""
+
+import functools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from pfljax.core.communication import shapes_of_model
+from pfljax.core.types import ClientData, RunState, Task
+from pfljax.data import Federation
+from pfljax.engine.paging import programs as paging
+from pfljax.engine.state import by_stack, joined
+from pfljax.evaluation.apart import models_of_clients
+from pfljax.evaluation.predictions import predictions_of_clients
+from pfljax.evaluation.views import View
+from pfljax.runs import folder
+from pfljax.simulate import export
+from pfljax.simulate.blocks import Values, by_architecture, in_blocks
+from pfljax.simulate.population import open_to_read
+from pfljax.simulate.simulation import Architecture, Simulation
+
+COLUMNS = ("client", "row", "label", "prediction", "probability")
+CONFUSION = "confusion"
+
+
+def personal_models(
+    path: str | Path, federation: Federation | None = None, task: Task | None = None
+) -> Any:
+    """The parameters by which clients are judged, stacked over all clients.
+
+    A tuple of one stack an architecture where there are several: its clients are those
+    whose number, modulo the number of `models`, is its own. A run that was given its
+    federation, or its model, in Python needs them here again.
+
+    Raises:
+      FolderError, ValueError: `path` is no finished run.
+    """
+    sim, federation, state, states = _load(path, federation, task)
+    ids = np.arange(federation.num_clients)
+    stacks = []
+    members = by_stack(sim.setting, ids)
+    for architecture, theirs in zip(sim.architectures, members, strict=True):
+        models = models_of_clients(
+            architecture.setting, View("personal"), _width(sim, architecture)
+        )
+        kept: list[Any] = []
+
+        def named(*arguments: Any, models: Any = models, kept: Any = kept) -> Any:
+            made = models(*arguments, public=federation.public)
+            kept[:] = [jax.tree.structure(made)]
+            return dict(enumerate(jax.tree.leaves(made)))
+
+        train = federation.train
+        rows = _rows_of(train, theirs)
+        leaves = in_blocks(named, state, _blocks(sim), states, theirs, (rows,))
+        stacks.append(jax.tree.unflatten(kept[0], list(leaves.values())))
+    return joined(sim.setting, stacks)
+
+
+def predictions(
+    path: str | Path,
+    client: int | None = None,
+    federation: Federation | None = None,
+    task: Task | None = None,
+) -> dict[str, np.ndarray]:
+    """What personal models predict of their clients' test rows, as columns.
+
+    `client`, `row` (among the client's test rows, from 0), `label`, `prediction` (-1 of
+    logits that are not finite) and its `probability`, a number a row; and `confusion`
+    i64[n, K, K], the rows of each of `clients` by label and prediction.
+
+    Raises:
+      FolderError, ValueError: `path` is no finished run, or has no such client.
+    """
+    sim, federation, state, states = _load(path, federation, task)
+    if client is not None:
+        export.check_client(client, federation.num_clients)
+    ids = np.arange(federation.num_clients) if client is None else np.array([client])
+    by_client = _predicted(sim, federation, state, states, ids)
+    return _columns(federation, ids, by_client)
+
+
+def write(columns: dict[str, np.ndarray], out: Path) -> list[Path]:
+    """Writes `predictions` to an .npz, or to a .csv and one of the confusion."""
+    export.check_file(out)
+    if out.suffix != ".csv":
+        folder.write_arrays(out, columns)
+        return [out]
+    beside = out.with_name(f"{out.stem}_{CONFUSION}.csv")
+    export.check_file(beside)
+    by_row = [columns[name].tolist() for name in COLUMNS]
+    folder.write_lines(out, COLUMNS, zip(*by_row, strict=True))
+    counts = columns[CONFUSION]
+    where = np.nonzero(counts)
+    cells = [columns["clients"][where[0]], *where[1:], counts[where]]
+    by_cell = [column.tolist() for column in cells]
+    names = ("client", "label", "prediction", "rows")
+    folder.write_lines(beside, names, zip(*by_cell, strict=True))
+    return [out, beside]
+
+
+def _load(
+    path: str | Path, federation: Federation | None, task: Task | None
+) -> tuple[Simulation, Federation, RunState, Callable[[Any], Any]]:
+    """(simulation, federation, state, ids -> stacked states), with one restore."""
+    rounds = folder.read_config(Path(path)).participation.rounds
+    if not folder.complete(Path(path), rounds):
+        raise folder.FolderError(
+            f"{path} is not finished; finish it with `pfljax resume {path}`"
+        )
+    sim, federation, state = export.load_state(path, federation, task)
+    population = open_to_read(sim, Path(path), state, print)
+    return sim, federation, state, functools.partial(population.states, state)
+
+
+def _predicted(
+    sim: Simulation,
+    federation: Federation,
+    state: RunState,
+    states: Callable[[Any], Any],
+    ids: np.ndarray,
+) -> Values:
+    """`evaluation.predictions` of these clients, arrays [n, most rows]."""
+    most = max(1, int(np.max(federation.test.size)))
+
+    def of_architecture(architecture: Architecture, *whose: Any) -> Values:
+        width = _width(sim, architecture)
+        judge = predictions_of_clients(architecture.setting, most, width)
+        judge = functools.partial(judge, public=federation.public)
+        return in_blocks(judge, state, _blocks(sim), states, *whose)
+
+    parts = _rows_of(federation.train, ids), _rows_of(federation.test, ids)
+    return by_architecture(sim, of_architecture, ids, parts)
+
+
+def _rows_of(data: ClientData, ids: np.ndarray) -> ClientData:
+    """The rows of these clients."""
+    offset = np.asarray(data.offset)[ids]
+    size = np.asarray(data.size)[ids]
+    return data._replace(offset=offset, size=size)
+
+
+def _columns(
+    federation: Federation, ids: np.ndarray, by_client: Values
+) -> dict[str, np.ndarray]:
+    """The rows of all clients one after another, and the confusion of each."""
+    size = np.asarray(federation.test.size)[ids]
+    offset = np.asarray(federation.test.offset)[ids]
+    most = by_client["prediction"].shape[1]
+    which, row = np.nonzero(np.arange(most) < size[:, None])
+    y = np.asarray(federation.test.examples.y)
+    label = y[offset[which] + row]
+    prediction = by_client["prediction"][which, row]
+    classes = federation.num_classes
+    confusion = np.zeros((len(ids), classes, classes), np.int64)
+    known = prediction >= 0
+    np.add.at(confusion, (which[known], label[known], prediction[known]), 1)
+    return {
+        "client": ids[which],
+        "row": row,
+        "label": label,
+        "prediction": prediction,
+        "probability": by_client["probability"][which, row],
+        CONFUSION: confusion,
+        "clients": ids,
+    }
+
+
+def _width(sim: Simulation, architecture: Architecture) -> int:
+    """Clients at once, as in evaluations."""
+    return architecture.setting.width or sim.setting.selection.cohort
+
+
+def _blocks(sim: Simulation) -> Simulation:
+    """The simulation, whose blocks have room for a model of each client."""
+    block = sim.block
+    for each in sim.architectures:
+        client = paging.client_shape(each.setting.algorithm, each.task)
+        block = min(block, paging.block((client, shapes_of_model(each.task))))
+    return sim._replace(block=block)

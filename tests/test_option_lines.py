@@ -1,0 +1,67 @@
+"""Every option has its own line of help, in the docstring of what it belongs to."""
+
+import pytest
+
+import tiny
+from pfljax import registry
+from pfljax.cli import listing
+from pfljax.data.label_noise import NOISES
+from pfljax.registry.docstrings import options_told
+
+KINDS = (
+    "algorithms",
+    "partitions",
+    "selections",
+    "channels",
+    "aggregations",
+    "profiles",
+    "modes",
+)
+
+
+@pytest.mark.parametrize("kind", [*KINDS, "noises"])
+def test_every_option_has_a_line(kind):
+    factories = NOISES if kind == "noises" else listing.known(kind)
+    for name, factory in factories.items():
+        told = options_told(factory)
+        for option in registry.options(factory):
+            assert told.get(option, "").endswith("."), f"{kind} {name}: {option}"
+
+
+def test_lines_go_on_and_other_sections_end_them():
+    def factory():
+        """Builds it.
+
+        Args:
+          lam: the pull; a
+            second line: goes on.
+          mu: another.
+
+        Raises:
+          ValueError: never.
+        """
+
+    told = {"lam": "the pull; a second line: goes on.", "mu": "another."}
+    assert options_told(factory) == told
+
+
+def test_help_says_what_a_method_is_and_lists_its_options(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    code, out, errors = tiny.main("run", "--algorithm", "ditto", "--help")
+    assert code == 0, errors
+    assert "https://arxiv.org/abs/2012.04221" in out
+    assert "Pull of a client's model to the server's" in out
+    for heading in ("method", "ditto", "data", "training", "participation", "machine"):
+        assert f" {heading} options " in out
+    for word in ("--config", "PFLlib and NIID-Bench", "--server-optimizer"):
+        assert word in out
+
+
+def test_one_name_is_told_whole():
+    code, out, _ = tiny.main("list", "selections", "oort")
+    assert code == 0
+    assert "penalty: exponent of slow clients' scores" in out
+    assert "https://arxiv.org" in tiny.main("list", "algorithms", "ditto")[1]
+    code, _, errors = tiny.main("list", "selections", "oorrt")
+    assert (code, errors.count("\n")) == (2, 1)
+    assert "did you mean 'oort'" in errors
