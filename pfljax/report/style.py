@@ -71,6 +71,29 @@ def line_styles(names: Sequence[str], plain: str | None = None) -> list[dict[str
     return styles
 
 
+def told_once(
+    labels: Sequence[str], curves: Sequence[np.ndarray]
+) -> list[tuple[int, str]]:
+    """(place, label) of each curve that is another's equal in no figure.
+
+    Of equal ones the first is drawn, as "A = B": it would hide behind the others.
+    """
+    labels_of: dict[int, list[str]] = {}
+    for place, label in enumerate(labels):
+        for first in labels_of:
+            if _drawn_alike(curves[first], curves[place]):
+                labels_of[first].append(label)
+                break
+        else:
+            labels_of[place] = [label]
+    return [(place, " = ".join(equal)) for place, equal in labels_of.items()]
+
+
+def _drawn_alike(a: np.ndarray, b: np.ndarray) -> bool:
+    """Whether no eye tells two curves of percent apart."""
+    return a.shape == b.shape and np.allclose(a, b, rtol=1e-4, equal_nan=True)
+
+
 def label_ends(axes: "Axes", ends: Sequence[tuple[float, str, str]]) -> None:
     """Writes (y, text, colour) at the right edge, spread so that none overlap.
 

@@ -5,16 +5,22 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pfljax.report.columns import CALIBRATION, COLUMNS, DETECTED, DETECTION, Row, Table
+from pfljax.report.columns import CALIBRATION, COLUMNS, DETECTED, DETECTION, Row, Table, stated_once
 from pfljax.report.runs import number
 from pfljax.report.statistics import over_seeds
-from pfljax.report.style import GRID, label_ends, line_styles, new_figure
+from pfljax.report.style import (
+    GRID,
+    label_ends,
+    line_styles,
+    new_figure,
+    told_once,
+    wrapped,
+)
 from pfljax.report.sweep_rows import Rows, final, names_of, value_text
 from pfljax.report.sweep_rows import progress as progress
 from pfljax.report.sweep_rows import read as read
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 CAPTION = (
@@ -70,7 +76,7 @@ def table(rows: Rows, progress: str = "") -> Table:
         caption=progress + CAPTION + (DETECTED if detected else ""),
         # Most sweeps detect nothing: the column is there where one has.
         columns=tuple(c for c in SHOWN if detected or c.key != DETECTION),
-        rows=tuple(lines),
+        rows=tuple(stated_once(lines)),
     )
 
 
@@ -120,14 +126,18 @@ def figure(rows: Rows) -> "Figure | None":
     # Even steps: values are often powers of ten, with a zero among them.
     ticks = sorted(texts, key=float)
     curves = _curves(rows, along)
-    styles = line_styles(list(curves))
-    # Whiskers side by side, for equal ones would hide one another.
-    shifts = np.linspace(-0.02, 0.02, len(curves)) * len(ticks)
+    points = [_points(curve, ticks) for curve in curves.values()]
+    different = told_once(list(curves), points)
+    styles = line_styles([label for _, label in different])
+    # Whiskers side by side, for those of near curves would hide one another.
+    shifts = _beside(len(different), 0.04 * len(ticks))
     drawn, (axes,) = new_figure(6.4, 3.6)
     ends = []
-    for label, style, shift in zip(curves, styles, shifts, strict=True):
-        last = _draw_curve(axes, curves[label], ticks, float(shift), style)
-        ends.append((last, label, style["color"]))
+    for (place, label), style, shift in zip(different, styles, shifts, strict=True):
+        means, whiskers = points[place]
+        x = np.arange(len(ticks)) + shift
+        axes.errorbar(x, means, whiskers, marker="o", capsize=3, **style)
+        ends.append((means[-1], wrapped(label), style["color"]))
     axes.set_xticks(range(len(ticks)), ticks)
     axes.set_xlabel(along)
     axes.set_ylabel("test accuracy (%), mean over clients")
@@ -138,14 +148,15 @@ def figure(rows: Rows) -> "Figure | None":
     return drawn
 
 
-def _draw_curve(
-    axes: "Axes",
-    curve: Curve,
-    ticks: Sequence[str],
-    shift: float,
-    style: Mapping[str, Any],
-) -> float:
-    """Draws one line, moved right by `shift` ticks; its last mean, in percent."""
+def _beside(count: int, width: float) -> np.ndarray:
+    """Shifts f[count] over `width` around 0; one alone is not shifted."""
+    if count == 1:
+        return np.zeros(1)
+    return np.linspace(-0.5, 0.5, count) * width
+
+
+def _points(curve: Curve, ticks: Sequence[str]) -> np.ndarray:
+    """Means and std over seeds, in percent, f[2, ticks]."""
     means = []
     stds = []
     for tick in ticks:
@@ -153,12 +164,9 @@ def _draw_curve(
         accuracies = np.array(curve.get(tick, []))
         mean, std, _ = over_seeds(100 * accuracies)
         means.append(mean)
-        stds.append(std)
-    x = np.arange(len(ticks)) + shift
-    # One seed has no std: its whisker has no length.
-    whiskers = np.nan_to_num(stds)
-    axes.errorbar(x, np.array(means), whiskers, marker="o", capsize=3, **style)
-    return means[-1]
+        # One seed has no std: its whisker has no length.
+        stds.append(np.nan_to_num(std))
+    return np.array([means, stds])
 
 
 def _axis(rows: Rows) -> str | None:
