@@ -17,7 +17,14 @@ from pfljax.report.clients import (
     moment_of,
     which_of,
 )
-from pfljax.report.columns import CALIBRATION, COLUMNS, FAIRNESS, Row, numbers_of, stated_once
+from pfljax.report.columns import (
+    CALIBRATION,
+    COLUMNS,
+    FAIRNESS,
+    Row,
+    numbers_of,
+    stated_once,
+)
 from pfljax.report.groups import Group
 from pfljax.report.key_figures import model_text
 from pfljax.report.runs import Run, find_records, judged_records, number

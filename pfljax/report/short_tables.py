@@ -29,7 +29,7 @@ def short(table: Table) -> Table:
 
 
 def latex(table: Table) -> str:
-    """`short(table)` as a booktabs tabular in a table float: it fits a page unscaled."""
+    """`short(table)` as a booktabs tabular in a table float, as it fits a page."""
     few = short(table)
     titles = ["Method", *(column.title for column in few.columns)]
     fields = []

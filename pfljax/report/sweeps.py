@@ -5,7 +5,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pfljax.report.columns import CALIBRATION, COLUMNS, DETECTED, DETECTION, Row, Table, stated_once
+from pfljax.report.columns import (
+    CALIBRATION,
+    COLUMNS,
+    DETECTED,
+    DETECTION,
+    Row,
+    Table,
+    stated_once,
+)
 from pfljax.report.runs import number
 from pfljax.report.statistics import over_seeds
 from pfljax.report.style import (

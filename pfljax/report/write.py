@@ -81,10 +81,11 @@ def write_comparison(
     """Writes tables, figures and comparison.html into `out`; returns the Markdown.
 
     Tables: comparison_<name>.csv (means), comparison_<name>_seeds.csv (each seed), .md,
-    .tex (what a paper has) and comparison_<name>_long.tex (all columns) for the last round, the round chosen on validation, and unseen clients,
-    where the runs have them; fairness over clients, calibration and loss of the first
-    two; and what is spent until `targets`, accuracies in (0, 1], are reached, without
-    any those of `default_targets`. The Markdown leaves out calibration and loss.
+    .tex (the columns of a paper) and comparison_<name>_long.tex (all columns), for the
+    last round, the round chosen on validation, and unseen clients, where the runs have
+    them; fairness over clients, calibration and loss of the first two; and what is
+    spent until `targets`, accuracies in (0, 1], are reached, without any those of
+    `default_targets`. The Markdown leaves out calibration and loss.
 
     Local training that a run had as its `baseline` is read too, if it is still there.
 

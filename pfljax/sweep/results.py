@@ -207,9 +207,7 @@ def default_folder(experiment: Experiment, over: Mapping[str, Sequence]) -> str:
     return special(f"{plain}-{swept}", unswept)
 
 
-def _is_same(
-    file: Path, experiment: Experiment, over: Mapping[str, Sequence]
-) -> bool:
+def _is_same(file: Path, experiment: Experiment, over: Mapping[str, Sequence]) -> bool:
     """Whether the sweep of this file, if there is one, is the one that is asked for."""
     try:
         _check_same(file, folder.read_json(file), experiment, over)

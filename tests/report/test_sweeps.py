@@ -99,6 +99,29 @@ def test_close_values_are_points_of_their_own(rows):
     assert sweeps.value_text(True) == "True"
 
 
+def test_a_lone_curve_stands_over_its_ticks(rows):
+    (axes,) = sweeps.figure([r for r in rows if r["mixing"] == "model"]).axes
+    (curve,) = axes.containers
+    np.testing.assert_array_equal(curve.lines[0].get_xdata(), axes.get_xticks())
+
+
+def test_curves_beside_one_another_stand_around_the_ticks(rows):
+    (axes,) = sweeps.figure(rows).axes
+    x = [curve.lines[0].get_xdata() for curve in axes.containers]
+    np.testing.assert_allclose(np.mean(x, axis=0), axes.get_xticks())
+    assert (x[0] < x[1]).all()
+
+
+def test_equal_curves_and_equal_models_are_told_once(rows):
+    alike = [r | {"mixing": mixing} for r in rows[:28] for mixing in ("a", "b")]
+    (axes,) = sweeps.figure(alike).axes
+    assert len(axes.containers) == 1
+    shared = [r for r in rows if r["judged"] == "personal"]
+    shared += [r | {"judged": "server"} for r in shared]
+    judged = {row.judged for row in sweeps.table(shared).rows}
+    assert judged == {"personal = server"}
+
+
 def write_sweep(folder, rows, experiment):
     """The files of a sweep folder."""
     with open(folder / "sweep.csv", "w", newline="") as file:
