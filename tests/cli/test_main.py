@@ -483,7 +483,11 @@ def test_a_sweep_goes_on_and_is_told_again(tmp_path):
         (["export", "."], ". is not a run folder: it has no config.json"),
         (["report", "none"], "none is not a folder"),
         (["prepare", "digits"], "'digits' needs no preparing"),
-        (["run", "--config", "none.json"], "--config none.json is missing"),
+        (
+            ["run", "--config", "none.json"],
+            "--config none.json is missing; give the config.json of a run folder\n",
+        ),
+        (["run", "--config", "."], "--config . is no file; give the config.json of"),
         (
             ["run", "--algorithm", "foo"],
             "unknown algorithm 'foo'; known: apfl, apple, aruba, d_distillation",

@@ -3,6 +3,7 @@
 from pathlib import Path
 from types import SimpleNamespace
 
+import jax
 import numpy as np
 import pytest
 
@@ -68,6 +69,20 @@ def test_clients_that_diverged_are_counted_by_the_curvature(run, monkeypatch):
     none = landscape.Sharpness(np.nan * NAN, NAN)
     monkeypatch.setattr(clients, "sharpness", lambda *_, **__: none)
     assert "0 of 6 finite: none; the rise" in clients.curvature_of(ANY).text
+
+
+def test_of_a_record_of_several_things_the_model_is_judged(monkeypatch):
+    """What a client keeps or is judged by may be a tuple, as of FedProto."""
+    task = toy.classifier()
+    model = task.init(jax.random.key(0))
+    run = object.__new__(landscape.Finished)
+    run.path = ANY
+    run.architecture = SimpleNamespace(task=task)
+    prototypes = {"mean": np.zeros(3)}
+    toy.assert_same(run._model_in((prototypes, (model, 0.5))), model)
+    monkeypatch.setattr(landscape.Finished, "about", "fedem, round 2")
+    with pytest.raises(ValueError, match="'fedem', which judges clients by another"):
+        run._model_in((prototypes, 0.5))
 
 
 def test_pairs_that_diverged_are_counted_and_in_no_mean(run, monkeypatch):
