@@ -28,11 +28,11 @@ def heat_map(
     """
     shown: dict[str, Any] = {"cmap": "viridis", "aspect": "auto"} | more
     image = axes.imshow(values, **shown)
-    for (i, j), value in np.ndenumerate(values):
-        if len(texts) and np.isfinite(value):
-            ink = ink_on(image.to_rgba(value))
-            text = texts[i][j]
-            axes.text(j, i, text, ha="center", va="center", color=ink, size=9)
+    for i, row in enumerate(texts):
+        for j, text in enumerate(row):
+            if np.isfinite(values[i, j]):
+                ink = ink_on(image.to_rgba(values)[i, j])
+                axes.text(j, i, text, ha="center", va="center", color=ink, size=9)
     figure = axes.get_figure()
     assert figure is not None
     bar = figure.colorbar(image, ax=axes, label=label, pad=0.02)
@@ -40,7 +40,7 @@ def heat_map(
     return bar
 
 
-def ink_on(colour: Sequence[float]) -> str:
+def ink_on(colour: Any) -> str:
     """Black or white, whichever is read better on a colour (r, g, b, ...) from 0 to 1.
 
     By the contrast of the WCAG.

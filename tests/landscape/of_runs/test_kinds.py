@@ -133,7 +133,10 @@ def test_a_line_says_which_ends_it_has_and_how_many_clients_diverged(monkeypatch
     assert "of which 1 of 6 have a finite loss" in own.text
     for made, xlabel in (
         (own, "t, from the server's model (0) to the client's own (1)"),
-        (command.line(ANY, command.Options(other=Path("x"))), command.TO_OTHER_RUN),
+        (
+            command.line(ANY, command.Options(other=Path("x"))),
+            "t, from models of any (0) to of x (1)",
+        ),
     ):
         assert made.figures[""].axes[0].get_xlabel() == xlabel
 
