@@ -18,6 +18,7 @@ from pfljax.report.style import (
     label_ends,
     line_styles,
     new_figure,
+    seen_through,
     told_once,
 )
 
@@ -116,11 +117,14 @@ def _mark(axes: "Axes", plane: Plane) -> None:
             continue
         axes.plot(*position, "o", markerfacecolor="white", color=INK)
         if len(plane.marks) > 1:
+            # To the inside: the next panel is near.
+            is_right = position[0] > np.mean(plane.alpha)
             axes.annotate(
                 name,
                 position,
-                (5, 5),
+                (-5 if is_right else 5, 5),
                 textcoords="offset points",
+                ha="right" if is_right else "left",
                 color="white",
                 # White with a dark rim is read on every colour of the map.
                 path_effects=[withStroke(linewidth=2, foreground=INK)],
@@ -184,11 +188,13 @@ def draw_line(
     values = [
         _scaled(metric, np.atleast_2d(line.metrics[metric])) for line in lines.values()
     ]
+    of_clients = [over_clients(each.T) for each in values]
+    styles = seen_through(styles, [mean for mean, _, _ in of_clients])
     labels = []
     for place, label in told_once(names, values):
         t = lines[names[place]].t
         colour = styles[place]["color"]
-        mean, low, high = over_clients(values[place].T)
+        mean, low, high = of_clients[place]
         # One client has no spread.
         if len(values[place]) > 1:
             axes.fill_between(t, low, high, color=colour, **BAND)
@@ -210,7 +216,10 @@ def draw_pairs(pairs: Pairs, metric: str = "loss") -> "Figure":
     figure, (left, right) = new_figure(7.8, 3.1, 2, sharey=True)
     barriers = _scaled(metric, barrier(pairs.line, metric))
     # A barrier is 0 or more, a cosine at most 1: those ends of the colours are fixed.
-    _matrix(left, f"barrier of the {_with_unit(metric, 'points')}", barriers, low=0)
+    title = f"barrier of the {_with_unit(metric, 'points')}"
+    # Where all are 0 the colours have no end of their own.
+    highest = np.nanmax(barriers, initial=0) or 1.0
+    _matrix(left, title, barriers, low=0, high=highest)
     _matrix(right, "cosine of the parameters", pairs.cosine, high=1)
     left.set_ylabel("client")
     return figure

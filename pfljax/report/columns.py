@@ -136,7 +136,9 @@ def stated_once(rows: Sequence[Row]) -> list[Row]:
         twins = [i for i, other in enumerate(different) if _is_twin(row, other)]
         if twins:
             (first,) = twins
-            judged = f"{different[first].judged} = {row.judged}"
+            # Some have an equals sign of their own, as "λ = 0.5".
+            text = f"({row.judged})" if "=" in row.judged else row.judged
+            judged = f"{different[first].judged} = {text}"
             different[first] = different[first]._replace(judged=judged)
         else:
             different.append(row)

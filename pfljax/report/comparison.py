@@ -17,6 +17,7 @@ from pfljax.report.style import (
     label_ends,
     line_styles,
     new_figure,
+    seen_through,
     told_once,
     wrapped,
 )
@@ -63,6 +64,7 @@ def comparison_curves(
     far = max(last_x, default=0)
     ends = []
     drawn = [np.vstack([x, accuracy]) for x, accuracy in curves]
+    styles = seen_through(styles, [accuracy.mean(0) for _, accuracy in curves])
     for place, label in told_once([group.label for group in groups], drawn):
         x, accuracy = curves[place]
         # Seeds that were evaluated at no common round have no curve.
@@ -84,6 +86,7 @@ def comparison_clients(runs: Sequence[Run]) -> "Figure":
     share = np.linspace(0, 100, 101)
     ends = []
     quantiles = [_client_quantiles(group, 100 - share) for group in groups]
+    styles = seen_through(styles, quantiles)
     for place, label in told_once([group.label for group in groups], quantiles):
         # Without clients that have rows there is no curve.
         if len(quantiles[place]):

@@ -94,6 +94,32 @@ def _drawn_alike(a: np.ndarray, b: np.ndarray) -> bool:
     return a.shape == b.shape and np.allclose(a, b, rtol=1e-4, equal_nan=True)
 
 
+def seen_through(
+    styles: Sequence[dict[str, Any]], curves: Sequence[np.ndarray]
+) -> list[dict[str, Any]]:
+    """The styles, dashed where a curve f[T] would hide one that is drawn before it.
+
+    Both are seen then, for the one below shines through the gaps. Curves are of one T,
+    or others are left as they are.
+    """
+    finite = [curve[np.isfinite(curve)] for curve in curves]
+    every = np.concatenate([*finite, np.zeros(0)])
+    span = float(np.ptp(every)) if len(every) else 0.0
+    dashed = []
+    for place, (style, curve) in enumerate(zip(styles, curves, strict=True)):
+        hidden = sum(_is_near(curve, other, span) for other in curves[:place])
+        gaps = (0, (4, 4 * hidden))
+        dashed.append(style | {"linestyle": gaps} if hidden else style)
+    return dashed
+
+
+def _is_near(a: np.ndarray, b: np.ndarray, span: float) -> bool:
+    """Whether a line of usual width would hide the other over most of its length."""
+    if a.shape != b.shape:
+        return False
+    return bool(np.mean(np.abs(a - b) < 0.015 * span) > 0.5)
+
+
 def label_ends(axes: "Axes", ends: Sequence[tuple[float, str, str]]) -> None:
     """Writes (y, text, colour) at the right edge, spread so that none overlap.
 

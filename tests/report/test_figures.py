@@ -10,7 +10,14 @@ from matplotlib.text import Text
 from pfljax.report import comparison, figures
 from pfljax.report.groups import group_runs
 from pfljax.report.runs import read_run
-from pfljax.report.style import PALETTE, line_styles, save_figure, spread, told_once
+from pfljax.report.style import (
+    PALETTE,
+    line_styles,
+    save_figure,
+    seen_through,
+    spread,
+    told_once,
+)
 from pfljax.runtime.files import FileError
 
 
@@ -220,6 +227,22 @@ def test_near_curves_are_two():
     curves = [np.array([50.0, 60]), np.array([50.0, 60.1]), np.array([50.0, 60])]
     told = told_once(["a", "b", "c"], curves)
     assert told == [(0, "a = c"), (1, "b")]
+
+
+def test_a_curve_that_would_hide_another_is_dashed():
+    curves = [np.array([50.0, 60, 70]), np.array([50.1, 60, 70]), np.array([9.0, 9, 9])]
+    styles = [{"color": str(i)} for i in range(4)]
+    curves.append(curves[0] + 0.1)
+    dashed = seen_through(styles, curves)
+    assert [style.get("linestyle") for style in dashed] == [
+        None,
+        (0, (4, 4)),
+        None,
+        (0, (4, 8)),
+    ]
+    assert [style["color"] for style in dashed] == ["0", "1", "2", "3"]
+    lines = [np.array([0.0, 1.0]), np.array([0.0, 1.0, 2.0]), np.empty(0)]
+    assert seen_through(styles[:3], lines) == styles[:3]
 
 
 def test_a_hidden_dot_is_a_ring(run):

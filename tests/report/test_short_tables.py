@@ -53,13 +53,13 @@ def test_a_table_of_other_columns_keeps_the_first(table):
 def test_equal_rows_of_a_method_are_one():
     rows = [row("FedAvg", judged, 0.5) for judged in ("personal", "server")]
     rows += [row("FedAvg", "oracle", 0.5, ranked=False), row("FedProx", "server", 0.5)]
-    rows += [row("FedProx", "personal", 0.6)]
+    rows += [row("FedProx", text, 0.6) for text in ("personal", "λ = 0.5")]
     told = [(each.method, each.judged) for each in stated_once(rows)]
     assert told == [
         ("FedAvg", "personal = server"),
         ("FedAvg", "oracle"),
         ("FedProx", "server"),
-        ("FedProx", "personal"),
+        ("FedProx", "personal = (λ = 0.5)"),
     ]
 
 
