@@ -133,7 +133,11 @@ def stated_once(rows: Sequence[Row]) -> list[Row]:
     """The rows, those of a method with equal numbers as one: "personal = server"."""
     different: list[Row] = []
     for row in rows:
-        twins = [i for i, other in enumerate(different) if _is_twin(row, other)]
+        twins = [
+            i
+            for i, other in enumerate(different)
+            if other.method == row.method and same_numbers(row, other)
+        ]
         if twins:
             (first,) = twins
             # Some have an equals sign of their own, as "λ = 0.5".
@@ -145,9 +149,9 @@ def stated_once(rows: Sequence[Row]) -> list[Row]:
     return different
 
 
-def _is_twin(row: Row, other: Row) -> bool:
-    """Whether two rows of a method have the same numbers on the same seeds."""
-    same = ("method", "ranked", "seeds", "rounds")
+def same_numbers(row: Row, other: Row) -> bool:
+    """Whether two rows have the same numbers on the same seeds."""
+    same = ("ranked", "seeds", "rounds")
     if any(getattr(row, name) != getattr(other, name) for name in same):
         return False
     # What has no accuracy has no number that could be equal.

@@ -12,6 +12,7 @@ from pfljax.report.columns import (
     DETECTION,
     Row,
     Table,
+    same_numbers,
     stated_once,
 )
 from pfljax.report.runs import number
@@ -84,8 +85,31 @@ def table(rows: Rows, progress: str = "") -> Table:
         caption=progress + CAPTION + (DETECTED if detected else ""),
         # Most sweeps detect nothing: the column is there where one has.
         columns=tuple(c for c in SHOWN if detected or c.key != DETECTION),
-        rows=tuple(stated_once(lines)),
+        rows=tuple(_points_once(stated_once(lines))),
     )
+
+
+def _points_once(rows: Sequence[Row]) -> list[Row]:
+    """The rows, those of several points with equal numbers as one.
+
+    Such as of a server that what was swept does not reach.
+    """
+    alike: list[list[Row]] = []
+    for row in rows:
+        for group in alike:
+            if row.judged == group[0].judged and same_numbers(row, group[0]):
+                group.append(row)
+                break
+        else:
+            alike.append([row])
+    count = len({row.method for row in rows})
+    once = []
+    for group in alike:
+        name = ", ".join(row.method for row in group)
+        if len(group) == count > 1:
+            name = "every point"
+        once.append(group[0]._replace(method=name))
+    return once
 
 
 def _values(row: Mapping[str, Any]) -> dict[str, float]:
