@@ -2,7 +2,11 @@
 
 import ast
 import json
+import os
 import re
+import subprocess
+import sys
+import tomllib
 
 import nbformat
 import pytest
@@ -58,6 +62,47 @@ def test_a_notebook_is_small_and_names_no_machine(name):
         texts += [json.dumps(_without_pictures(output)) for output in cell.outputs]
     found = [match.group() for text in texts for match in MACHINE.finditer(text)]
     assert not found
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_notebook_extra_is_enough_for_a_notebook(name):
+    """Whoever has no checkout has neither tests/ nor what they need."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    assert project["optional-dependencies"]["notebook"] == ["jupyterlab"]
+    needed = [re.split(r"[\[>=<~ ]", text)[0] for text in project["dependencies"]]
+    there = {"pfljax", "IPython", *needed, *sys.stdlib_module_names}
+    assert _imported(name) - there == set()
+
+
+def test_conformance_needs_no_checkout():
+    """Its toy is in the package, and pytest is no dependency of that."""
+    code = (
+        "import sys\n"
+        "for name in ('pytest', '_pytest', 'hypothesis'): sys.modules[name] = None\n"
+        "from pfljax import conformance\n"
+        "import pfljax.conformance.laws, pfljax.conformance.toy\n"
+        "print(sorted(n for n in sys.modules if n.split('.')[0] in ('tests', 'tiny')))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.stdout == "[]\n", done.stderr
+
+
+def _imported(name):
+    """The packages that the cells of a notebook import, whole files of them too."""
+    found = set()
+    for cell in _code(name):
+        lines = [line for line in cell.source.splitlines() if line[:1] not in "%!"]
+        for node in ast.walk(ast.parse("\n".join(lines))):
+            if isinstance(node, ast.Import):
+                found |= {alias.name.partition(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom):
+                found.add(node.module.partition(".")[0])
+    return found
 
 
 def _code(name):

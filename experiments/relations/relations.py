@@ -35,6 +35,7 @@ from pfljax.algorithms.multi_task import mocha
 from pfljax.algorithms.multi_task.fedamp import attracted, median
 from pfljax.core import affinity, tree
 from pfljax.data import Federation
+from pfljax.report.heat_maps import heat_map
 from pfljax.report.style import new_figure
 from pfljax.runs.settings import Experiment
 from pfljax.runtime.devices import use_compile_cache
@@ -210,8 +211,7 @@ def figure(matrices: dict[str, np.ndarray], rows: list[Row]) -> Any:
     for axes, (label, matrix) in zip(panels, matrices.items(), strict=True):
         values = matrix.copy()
         np.fill_diagonal(values, np.nan)
-        image = axes.imshow(values, cmap="viridis")
-        drawn.colorbar(image, ax=axes, format="%.2g", shrink=0.75)
+        heat_map(axes, values, "", aspect="equal")
         edges = np.flatnonzero(np.diff(cluster_of(len(values)))) + 0.5
         for edge in edges:
             axes.axhline(edge, color="white", linewidth=0.8)

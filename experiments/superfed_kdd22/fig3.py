@@ -28,6 +28,7 @@ from shared.participation import took_part
 from shared.published import published, std_over_seeds, tau
 from tyro.conf import arg
 
+from pfljax.report.heat_maps import heat_map
 from pfljax.report.style import new_figure, save_figure
 from pfljax.runs import folder
 from pfljax.runs.settings import Experiment
@@ -83,15 +84,13 @@ def theirs(mixing: str) -> np.ndarray:
 
 def figure(grids: Mapping[str, np.ndarray]) -> "Figure":
     """Heat maps of `grid`s side by side, each with its own scale of colours."""
-    drawn, panels = new_figure(3.1 * len(grids), 3.2, len(grids))
+    drawn, panels = new_figure(3.9 * len(grids), 3.2, len(grids))
     for axes, (title, (values, spread)) in zip(panels, grids.items(), strict=True):
-        axes.imshow(values, cmap="viridis", aspect="auto")
-        middle = (values.min() + values.max()) / 2
-        for (i, j), value in np.ndenumerate(values):
-            colour = "white" if value < middle else "black"
-            std = "" if np.isnan(spread[i, j]) else f"\n± {spread[i, j]:.1f}"
-            text = f"{value:.1f}{std}"
-            axes.text(j, i, text, ha="center", va="center", color=colour)
+        texts = np.full(values.shape, "", dtype=object)
+        for cell, value in np.ndenumerate(values):
+            std = "" if np.isnan(spread[cell]) else f"\n± {spread[cell]:.1f}"
+            texts[cell] = f"{value:.1f}{std}"
+        heat_map(axes, values, "accuracy (%)", texts.tolist())
         axes.set_xticks(range(len(NU)), [f"{nu:g}" for nu in NU])
         axes.set_yticks(range(len(MU)), [f"{mu:g}" for mu in MU])
         axes.set(xlabel="nu", ylabel="mu")

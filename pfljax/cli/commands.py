@@ -71,12 +71,12 @@ def sweep(settings: Any, over: Values) -> None:
     experiment = options.experiment(settings)
     if options.from_file(settings) and not settings.out:
         experiment = experiment.replace(out=None)  # the folder in the file is a run's
-    name = f"{experiment.data.dataset.name}-{experiment.method.algorithm}-sweep"
-    out = experiment.output.out or f"runs/{name}"
     from pfljax.report import write_sweep_report
     from pfljax.runtime import devices
     from pfljax.sweep import sweep as run_all
+    from pfljax.sweep.results import default_folder
 
+    out = experiment.output.out or default_folder(experiment, values)
     limits.check_address_space(limits.OF_A_RUN)
     devices.use_compile_cache()
     with errors.stopped_at_once():
@@ -89,7 +89,10 @@ def report(
     runs: Annotated[
         Positional[tuple[Path, ...]], arg(help="Run folders, or that of one sweep.")
     ],
-    out: Out = Path("runs/report"),
+    out: Annotated[
+        Path | None,
+        arg(help="Folder to write to; None is one named by the runs, or the sweep's."),
+    ] = None,
     target: Annotated[
         tuple[float, ...],
         arg(help="Accuracies such as 0.8; none: half and .9 of the best run's."),
@@ -99,16 +102,9 @@ def report(
 
     Such as: pfljax report RUN RUN --out FOLDER --target 0.8
     """
-    from pfljax.report import write_comparison, write_sweep_report
+    from pfljax.cli import reporting
 
-    if not runs:
-        raise ValueError("no run folder is given; expected pfljax report RUN ...")
-    if len(runs) == 1 and (runs[0] / "sweep.json").exists():
-        print(write_sweep_report(runs[0], out, target))
-        print(f"see {out}/sweep.html")
-        return
-    print(write_comparison(runs, out, target))
-    print(f"see {out}/comparison.html")
+    print(reporting.report(runs, out, target))
 
 
 def export(

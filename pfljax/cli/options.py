@@ -153,8 +153,14 @@ def _changed(options: Any) -> dict[str, Any]:
 
 def _from_file(chosen: FromFile) -> Experiment:
     """The experiment of a config.json, in another folder if --out says so."""
+    file = Path(chosen.config)
+    if not file.is_file():
+        what = "no file" if file.exists() else "missing"
+        raise FileError(
+            f"--config {file} is {what}; give the config.json of a run folder"
+        )
     try:
-        nested = documents.read(Path(chosen.config), edited=True)
+        nested = documents.read(file, edited=True)
     except FileError as error:
         raise FileError(f"--config {error}") from None
     try:

@@ -13,22 +13,21 @@ curvature       Hessian: eigenpairs, trace, density, by lanczos
 sharpness       the rise of the loss in a ball
 objective       the loss of curvature and sharpness
 stacked         one model or many, known by shape
-figures         draws all of it
+figures         draws lines, planes and pairs; curvature_figures the curvature
 of_runs         landscapes of a finished run: what `pfljax landscape RUN` does
 """
 
 from pfljax.landscape.align import match_units, permute_units
 from pfljax.landscape.barriers import arc_mean, barrier, flat_range, height, midpoint
 from pfljax.landscape.curvature import Density, Eigen, Trace, density, eigen, trace
+from pfljax.landscape.curvature_figures import draw_clients, draw_spectrum
 from pfljax.landscape.curve_training import train_curve, train_simplex
 from pfljax.landscape.curves import curve, mixtures
 from pfljax.landscape.figures import (
     draw_barriers,
-    draw_clients,
     draw_line,
     draw_pairs,
     draw_planes,
-    draw_spectrum,
     draw_surface,
 )
 from pfljax.landscape.frames import Frame, around, principal, random_direction, through

@@ -1,4 +1,4 @@
-"""Figures of landscapes."""
+"""Figures of lines, planes and pairs; those of the curvature: `curvature_figures`."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -7,19 +7,28 @@ import numpy as np
 
 from pfljax.evaluation.metrics import GREATER_IS_BETTER
 from pfljax.landscape.barriers import barrier
-from pfljax.landscape.curvature import Density
 from pfljax.landscape.lines import Line
 from pfljax.landscape.pairs import Pairs
 from pfljax.landscape.planes import Plane
 from pfljax.report.figures import over_clients
-from pfljax.report.style import BAND, INK, label_ends, line_styles, new_figure
+from pfljax.report.heat_maps import heat_map
+from pfljax.report.style import (
+    BAND,
+    INK,
+    label_ends,
+    line_styles,
+    new_figure,
+    seen_through,
+    told_once,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 LEVELS = 14
-DECADES = 6  # of a density that are drawn
+SHARES = ("accuracy", "top5")  # of rows: drawn in percent, as in all reports
+ENDS = ("one model", "the other")  # of a line that nobody says more of
 
 
 def draw_planes(planes: Mapping[str, Plane], metric: str = "loss") -> "Figure":
@@ -32,7 +41,7 @@ def draw_planes(planes: Mapping[str, Plane], metric: str = "loss") -> "Figure":
     Raises:
       ValueError: a plane is of many clients or lacks the metric, or no value is finite.
     """
-    panel_values = [_values(plane, metric) for plane in planes.values()]
+    panel_values = [_scaled(metric, _values(p, metric)) for p in planes.values()]
     levels = _levels(panel_values, metric)
     accurate = metric in GREATER_IS_BETTER
     worst = levels[0] if accurate else levels[-1]
@@ -61,10 +70,21 @@ def draw_planes(planes: Mapping[str, Plane], metric: str = "loss") -> "Figure":
     figure.colorbar(
         contours[0],
         ax=panels,
-        format="%.2g",
-        label=metric,
+        # Levels of an accuracy may be tenths of a percent apart.
+        format="%.3g",
+        label=_with_unit(metric),
     )
     return figure
+
+
+def _scaled(metric: str, values: np.ndarray) -> np.ndarray:
+    """The values as figures have them: shares in percent."""
+    return 100 * values if metric in SHARES else values
+
+
+def _with_unit(metric: str, unit: str = "%") -> str:
+    """The metric as an axis is called; `unit` is that of a share of rows."""
+    return f"{metric} ({unit})" if metric in SHARES else metric
 
 
 def _levels(values: Sequence[np.ndarray], metric: str) -> np.ndarray:
@@ -81,7 +101,7 @@ def _levels(values: Sequence[np.ndarray], metric: str) -> np.ndarray:
     low = float(finite.min())
     high = float(finite.max())
     if metric in GREATER_IS_BETTER:
-        return np.linspace(low, max(high, low + 1e-3), LEVELS)
+        return np.linspace(low, max(high, low + 0.1), LEVELS)
     # A logarithm needs a positive end, and levels must ascend on a flat plane too.
     low = max(low, 1e-4)
     high = max(min(high, 30 * low), 1.01 * low)
@@ -97,11 +117,14 @@ def _mark(axes: "Axes", plane: Plane) -> None:
             continue
         axes.plot(*position, "o", markerfacecolor="white", color=INK)
         if len(plane.marks) > 1:
+            # To the inside: the next panel is near.
+            is_right = position[0] > np.mean(plane.alpha)
             axes.annotate(
                 name,
                 position,
-                (5, 5),
+                (-5 if is_right else 5, 5),
                 textcoords="offset points",
+                ha="right" if is_right else "left",
                 color="white",
                 # White with a dark rim is read on every colour of the map.
                 path_effects=[withStroke(linewidth=2, foreground=INK)],
@@ -116,7 +139,7 @@ def draw_surface(plane: Plane, metric: str = "loss", ceiling: float = 1e9) -> "F
     """
     figure, panels = new_figure(4.6, 3.8, subplot_kw={"projection": "3d"})
     axes: Any = panels[0]
-    values = np.nan_to_num(_values(plane, metric), nan=ceiling)
+    values = np.nan_to_num(_scaled(metric, _values(plane, metric)), nan=ceiling)
     values = np.minimum(values, ceiling)
     alpha, beta = np.meshgrid(plane.alpha, plane.beta, indexing="ij")
     axes.plot_surface(
@@ -128,7 +151,7 @@ def draw_surface(plane: Plane, metric: str = "loss", ceiling: float = 1e9) -> "F
         rcount=99,
         ccount=99,
     )
-    axes.set(xlabel="alpha", ylabel="beta", zlabel=metric)
+    axes.set(xlabel="alpha", ylabel="beta", zlabel=_with_unit(metric))
     return figure
 
 
@@ -148,39 +171,55 @@ def _values(plane: Plane, metric: str) -> np.ndarray:
 def draw_line(
     lines: Mapping[str, Line],
     metric: str = "accuracy",
-    xlabel: str = "t, from a (0) to b (1)",
+    ends: tuple[str, str] = ENDS,
 ) -> "Figure":
     """A metric along lines: mean over clients, and the band of their 10 to 90 %.
 
     A line of one model has no band. Clients whose value is not finite are left out.
+
+    Args:
+      lines: by the names that the figure calls them.
+      metric: an accuracy is drawn in percent.
+      ends: what the models at t = 0 and at t = 1 are.
     """
     figure, (axes,) = new_figure(5.2, 3.2)
-    ends = []
-    styles = line_styles(list(lines))
-    for (name, line), style in zip(lines.items(), styles, strict=True):
-        colour = style["color"]
-        values = np.atleast_2d(line.metrics[metric])
-        mean, low, high = over_clients(values.T)
+    names = list(lines)
+    styles = line_styles(names)
+    values = [
+        _scaled(metric, np.atleast_2d(line.metrics[metric])) for line in lines.values()
+    ]
+    of_clients = [over_clients(each.T) for each in values]
+    styles = seen_through(styles, [mean for mean, _, _ in of_clients])
+    labels = []
+    for place, label in told_once(names, values):
+        t = lines[names[place]].t
+        colour = styles[place]["color"]
+        mean, low, high = of_clients[place]
         # One client has no spread.
-        if len(values) > 1:
-            axes.fill_between(line.t, low, high, color=colour, **BAND)
-        axes.plot(line.t, mean, **style)
-        ends.append((mean[-1], name, colour))
+        if len(values[place]) > 1:
+            axes.fill_between(t, low, high, color=colour, **BAND)
+        axes.plot(t, mean, **styles[place])
+        labels.append((mean[-1], label, colour))
     # Lines may reach beyond their models: all of each is shown.
     positions = np.concatenate([line.t for line in lines.values()])
-    axes.set(xlabel=xlabel, ylabel=metric)
+    first, second = ends
+    axes.set_xlabel(f"t, from {first} (0) to {second} (1)")
+    axes.set_ylabel(_with_unit(metric))
     axes.set_xlim(positions.min(), positions.max())
     # Labels go last: they are spread within the final limits.
-    label_ends(axes, ends)
+    label_ends(axes, labels)
     return figure
 
 
 def draw_pairs(pairs: Pairs, metric: str = "loss") -> "Figure":
     """Two matrices over pairs of clients: barriers of a metric, and cosines."""
-    figure, (left, right) = new_figure(7.2, 3.1, 2, sharey=True)
-    barriers = barrier(pairs.line, metric)
+    figure, (left, right) = new_figure(7.8, 3.1, 2, sharey=True)
+    barriers = _scaled(metric, barrier(pairs.line, metric))
     # A barrier is 0 or more, a cosine at most 1: those ends of the colours are fixed.
-    _matrix(left, f"barrier of the {metric}", barriers, low=0)
+    title = f"barrier of the {_with_unit(metric, 'points')}"
+    # Where all are 0 the colours have no end of their own.
+    highest = np.nanmax(barriers, initial=0) or 1.0
+    _matrix(left, title, barriers, low=0, high=highest)
     _matrix(right, "cosine of the parameters", pairs.cosine, high=1)
     left.set_ylabel("client")
     return figure
@@ -195,13 +234,10 @@ def _matrix(
     high: float | None = None,
 ) -> None:
     """Draws a matrix [K, K]; an end of its colours that is None is its own."""
-    image = axes.imshow(values, vmin=low, vmax=high, cmap="viridis")
+    heat_map(axes, values, title, aspect="equal", vmin=low, vmax=high)
     axes.set_title(title, fontsize=10)
     axes.set_xlabel("client")
     axes.locator_params(integer=True)
-    figure = axes.get_figure()
-    assert figure is not None
-    figure.colorbar(image, ax=axes, format="%.3g", shrink=0.8)
 
 
 def draw_barriers(
@@ -213,76 +249,13 @@ def draw_barriers(
     # A panel has one line, so all have the first style.
     (style,) = line_styles([""])
     for axes, (name, values) in zip(panels, barriers.items(), strict=True):
+        values = _scaled(name, values)
         axes.plot(rounds, values, **style)
-        axes.set(xlabel="round", ylabel=f"{name} barrier to the last")
+        unit = " (points)" if name in SHARES else ""
+        axes.set(xlabel="round", ylabel=f"{name} barrier to the last{unit}")
         finite = values[np.isfinite(values)]
         highest = max(finite, default=0.0)
         # A little below 0, so that a line of no barrier is seen.
         lowest = -0.02 * max(1e-3, highest)
         axes.set_ylim(lowest, None)
     return figure
-
-
-def draw_clients(values: Mapping[str, np.ndarray]) -> "Figure":
-    """Quantities f[C] of all clients, a panel each, from the least to the greatest.
-
-    Values that are not finite, of clients without rows, are left out.
-    """
-    width = 3.2 * len(values)
-    figure, panels = new_figure(width, 2.8, len(values))
-    (style,) = line_styles([""])
-    for axes, (name, quantity) in zip(panels, values.items(), strict=True):
-        finite = quantity[np.isfinite(quantity)]
-        ordered = np.sort(finite)
-        ranks = np.arange(1, len(ordered) + 1)
-        axes.plot(ranks, ordered, ".", **style)
-        axes.set(xlabel="clients, in the order of the value", ylabel=name)
-        axes.locator_params(axis="x", integer=True)
-    return figure
-
-
-def draw_spectrum(
-    densities: Mapping[str, Density],
-    eigenvalues: Mapping[str, np.ndarray] | None = None,
-) -> "Figure":
-    """Spectral densities over one axis, log-scaled, the top 6 decades of the highest.
-
-    `eigenvalues` marks those of a name, [k], as lines from the axis up.
-
-    Raises:
-      ValueError: for a density of many clients, or eigenvalues without a density.
-    """
-    eigenvalues = eigenvalues or {}
-    _check_spectra(densities, eigenvalues)
-    figure, (axes,) = new_figure(4.6, 3.1)
-    styles = line_styles(list(densities))
-    highest = 0.0
-    for (name, spectrum), style in zip(densities.items(), styles, strict=True):
-        axes.semilogy(spectrum.grid, spectrum.density, label=name, **style)
-        peak = float(np.nanmax(spectrum.density))
-        highest = max(highest, peak)
-        for value in np.ravel(eigenvalues.get(name, ())):
-            axes.axvline(value, ymax=0.2, linewidth=1, **style)
-    # The bells' tails reach zero, which a logarithm cannot show.
-    lowest = highest / 10**DECADES
-    axes.set_ylim(lowest, 2 * highest)
-    axes.set_xlabel("eigenvalue")
-    axes.set_ylabel("density")
-    axes.legend(frameon=False)
-    return figure
-
-
-def _check_spectra(
-    densities: Mapping[str, Density], eigenvalues: Mapping[str, np.ndarray]
-) -> None:
-    for name, spectrum in densities.items():
-        if spectrum.density.ndim != 1:
-            raise ValueError(
-                f"the density of {name!r} has shape {spectrum.density.shape}, expected "
-                "that of one spectrum, [G]; give one client's, or a mean over clients"
-            )
-    if missing := sorted(set(eigenvalues) - set(densities)):
-        raise ValueError(
-            f"eigenvalues of {', '.join(missing)}, but densities of "
-            f"{', '.join(densities)}; give the densities of the same names"
-        )

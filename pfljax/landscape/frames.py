@@ -27,7 +27,14 @@ class Frame(NamedTuple):
     stacked: bool = False  # whether center, u or v is
 
 
-def through(a: Params, b: Params, c: Params, *, stacked: bool = False) -> Frame:
+def through(
+    a: Params,
+    b: Params,
+    c: Params,
+    *,
+    stacked: bool = False,
+    names: tuple[str, str, str] = ("a", "b", "c"),
+) -> Frame:
     """The plane of three models with orthogonal axes: a at (0, 0), c at (1, 0).
 
     u = c - a, and v is what b - a has beside it, so that b lies at beta = 1. Garipov et
@@ -38,6 +45,7 @@ def through(a: Params, b: Params, c: Params, *, stacked: bool = False) -> Frame:
       a, b, c: one model each; with `stacked`, each of C clients, [C, ...]. A client
         whose models lie on one line has axes, and then metrics but at a, that are NaN.
       stacked: whether they are of C clients.
+      names: what figures call the three models.
 
     Raises:
       ValueError: the models, those of all clients if stacked, lie on one line, or have
@@ -52,7 +60,8 @@ def through(a: Params, b: Params, c: Params, *, stacked: bool = False) -> Frame:
             f"{', of every client' if stacked else ''}; give others, or judge a line"
         )
     alpha_of_b = np.asarray(alpha) if stacked else float(alpha)
-    marks = {"a": (0.0, 0.0), "b": (alpha_of_b, 1.0), "c": (1.0, 0.0)}
+    places = ((0.0, 0.0), (alpha_of_b, 1.0), (1.0, 0.0))
+    marks = dict(zip(names, places, strict=True))
     return Frame(
         center=a,
         u=u,

@@ -1,5 +1,6 @@
 """The columns of the comparison tables, and the records of a table."""
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -126,6 +127,38 @@ class Row(NamedTuple):
     seeds: tuple[int, ...]  # [n]
     rounds: tuple[int, ...]  # [n], the round that was judged
     values: dict[str, np.ndarray]  # f64[n] a column, raw, NaN where not defined
+
+
+def stated_once(rows: Sequence[Row]) -> list[Row]:
+    """The rows, those of a method with equal numbers as one: "personal = server"."""
+    different: list[Row] = []
+    for row in rows:
+        twins = [
+            i
+            for i, other in enumerate(different)
+            if other.method == row.method and same_numbers(row, other)
+        ]
+        if twins:
+            (first,) = twins
+            # Some have an equals sign of their own, as "λ = 0.5".
+            text = f"({row.judged})" if "=" in row.judged else row.judged
+            judged = f"{different[first].judged} = {text}"
+            different[first] = different[first]._replace(judged=judged)
+        else:
+            different.append(row)
+    return different
+
+
+def same_numbers(row: Row, other: Row) -> bool:
+    """Whether two rows have the same numbers on the same seeds."""
+    same = ("ranked", "seeds", "rounds")
+    if any(getattr(row, name) != getattr(other, name) for name in same):
+        return False
+    # What has no accuracy has no number that could be equal.
+    if np.isnan(row.values["accuracy"]).all():
+        return False
+    pairs = [(row.values[key], other.values[key]) for key in row.values]
+    return all(np.array_equal(a, b, equal_nan=True) for a, b in pairs)
 
 
 class Table(NamedTuple):

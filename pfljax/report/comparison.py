@@ -17,6 +17,8 @@ from pfljax.report.style import (
     label_ends,
     line_styles,
     new_figure,
+    seen_through,
+    told_once,
     wrapped,
 )
 
@@ -35,9 +37,10 @@ CAPTIONS = {
     "accuracy_over_clients": "Test accuracy at the last round of the clients of "
     "each method, sorted from the best to the worst off; each place is a mean over "
     "seeds.",
-    "bars": "Left: test accuracy at the last round, mean over clients; bar: mean over "
-    "seeds, whisker: ± one sample standard deviation over seeds, dots: seeds. Right: "
-    "population standard deviation over clients inside a run, the same way.",
+    "bars": "Left: test accuracy at the last round, mean over clients; large dot: mean "
+    "over seeds, whisker: ± one sample standard deviation over seeds, small dots: "
+    "seeds. Right: population standard deviation over clients inside a run, the same "
+    "way. The axes show the range of the methods and need not begin at 0.",
 }
 
 
@@ -60,12 +63,14 @@ def comparison_curves(
     last_x = [x[-1] for x, _ in curves if len(x)]
     far = max(last_x, default=0)
     ends = []
-    for group, style, curve in zip(groups, styles, curves, strict=True):
-        x, accuracy = curve
+    drawn = [np.vstack([x, accuracy]) for x, accuracy in curves]
+    styles = seen_through(styles, [accuracy.mean(0) for _, accuracy in curves])
+    for place, label in told_once([group.label for group in groups], drawn):
+        x, accuracy = curves[place]
         # Seeds that were evaluated at no common round have no curve.
         if len(x):
-            last = _curve(axes, x, accuracy, style, far)
-            ends.append((last, wrapped(group.label), style["color"]))
+            last = _curve(axes, x, accuracy, styles[place], far)
+            ends.append((last, wrapped(label), styles[place]["color"]))
     # Labels go last: they are spread within the final limits.
     _finish_curves(axes, by, log, far)
     label_ends(axes, ends)
@@ -80,12 +85,14 @@ def comparison_clients(runs: Sequence[Run]) -> "Figure":
     # Quantiles, for the runs may have different numbers of clients.
     share = np.linspace(0, 100, 101)
     ends = []
-    for group, style in zip(groups, styles, strict=True):
-        quantiles = _client_quantiles(group, 100 - share)
-        if quantiles:
-            mean = np.mean(quantiles, axis=0)
-            axes.plot(share, mean, **style)
-            ends.append((mean[-1], wrapped(group.label), style["color"]))
+    quantiles = [_client_quantiles(group, 100 - share) for group in groups]
+    styles = seen_through(styles, quantiles)
+    for place, label in told_once([group.label for group in groups], quantiles):
+        # Without clients that have rows there is no curve.
+        if len(quantiles[place]):
+            axes.plot(share, quantiles[place], **styles[place])
+            end = quantiles[place][-1]
+            ends.append((end, wrapped(label), styles[place]["color"]))
     axes.set(xlim=(0, 100), xlabel="clients, from best to worst (%)")
     axes.set_ylabel("test accuracy (%)")
     axes.grid(axis="y", **GRID)
@@ -93,8 +100,11 @@ def comparison_clients(runs: Sequence[Run]) -> "Figure":
     return figure
 
 
-def _client_quantiles(group: Group, percent: np.ndarray) -> list[np.ndarray]:
-    """Quantiles over clients of the accuracy in percent, of each seed that has it."""
+def _client_quantiles(group: Group, percent: np.ndarray) -> np.ndarray:
+    """Quantiles over clients of the accuracy in percent, means over seeds.
+
+    Empty where no seed has it.
+    """
     quantiles = []
     for run in group.runs:
         accuracy = judged_clients(run)
@@ -104,11 +114,14 @@ def _client_quantiles(group: Group, percent: np.ndarray) -> list[np.ndarray]:
         finite = 100 * accuracy[np.isfinite(accuracy)]
         if len(finite):
             quantiles.append(np.percentile(finite, percent))
-    return quantiles
+    return np.mean(quantiles, axis=0) if quantiles else np.empty(0)
 
 
 def comparison_bars(runs: Sequence[Run]) -> "Figure":
-    """Final accuracy and its spread over clients, a bar a method, best on top."""
+    """Final accuracy and its spread over clients, a dot with error bars, best on top.
+
+    The axes show what lies between the methods: they need not begin at 0.
+    """
     groups = group_runs(runs)
     styles = group_styles(groups)
     finals = [_finals(group) for group in groups]
@@ -116,27 +129,21 @@ def comparison_bars(runs: Sequence[Run]) -> "Figure":
     # From the bottom up: a method without a number lies lowest.
     order = np.argsort(np.nan_to_num(means, nan=-1), kind="stable")
     labels = [wrapped(groups[i].label) for i in order]
-    figure, panels = new_figure(
-        8.0,
-        _bars_height(labels),
-        2,
-        sharey=True,
-        width_ratios=[2.2, 1],
-    )
+    height = _bars_height(labels)
+    figure, panels = new_figure(8.0, height, 2, sharey=True, width_ratios=[2.2, 1])
     left, right = panels
     for y, i in enumerate(order):
         colour = styles[i]["color"]
-        _bar(left, y, finals[i].mean, colour)
-        _bar(right, y, finals[i].std, colour)
+        _dot(left, y, finals[i].mean, colour)
+        _dot(right, y, finals[i].std, colour)
     left.set_yticks(range(len(groups)), labels, parse_math=False)
-    # Beyond 100 there is room for the numbers, but no axis.
-    left.set(xlabel="test accuracy (%), mean over clients", xlim=(0, 115))
-    left.set_xticks(range(0, 101, 20))
-    left.spines["bottom"].set_bounds(0, 100)
+    left.set(xlabel="test accuracy (%), mean over clients")
+    left.set_ylim(-0.6, len(groups) - 0.4)
     right.set_xlabel("std over clients (points)")
-    widest = right.get_xlim()[1]
-    right.set_xlim(0, 1.25 * widest)
     for axes in panels:
+        axes.margins(x=0.08)
+        axes.grid(**GRID)
+        axes.set_axisbelow(True)
         axes.tick_params(axis="y", length=0)
     return figure
 
@@ -243,30 +250,23 @@ def _curve(
     return last
 
 
-def _bar(axes: "Axes", y: int, values: np.ndarray, colour: str) -> None:
-    """One bar: mean, whisker of ± std over seeds, a dot a seed, and the number."""
+def _dot(axes: "Axes", y: int, values: np.ndarray, colour: str) -> None:
+    """The mean, an error bar of ± std over seeds, a small dot a seed, and the number.
+
+    The number stands right of the axes, where no dot can lie on it.
+    """
     mean, std, count = over_seeds(values)
-    text = "no number"
-    right = 0.0
+    text = f"{mean:.1f}" if count else "no number"
     if count:
-        axes.barh(y, mean, height=0.62, color=colour, alpha=0.45)
-        text = f"{mean:.1f}"
-        right = mean
+        axes.plot(mean, y, "o", color=colour, markersize=8)
     if count > 1:
         axes.errorbar(mean, y, xerr=std, color=INK, capsize=3, linewidth=1)
         # Seeds side by side, for equal ones would hide one another.
-        lanes = y + np.linspace(-0.18, 0.18, len(values))
-        axes.plot(values, lanes, "o", color=colour, markersize=3.5)
+        lanes = y + np.linspace(-0.24, 0.24, len(values))
+        axes.plot(values, lanes, "o", color=colour, markersize=3, alpha=0.6)
         text = f"{mean:.1f} ± {std:.1f}"
-        right = max(mean + std, np.nanmax(values))
-    axes.annotate(
-        text,
-        (right, y),
-        (5, 0),
-        textcoords="offset points",
-        va="center",
-        size=9,
-    )
+    to_the_right = axes.get_yaxis_transform()
+    axes.text(1.02, y, text, transform=to_the_right, va="center", size=9)
 
 
 def _finish_curves(axes: "Axes", by: str, log: bool, far: float) -> None:

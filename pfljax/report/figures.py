@@ -11,6 +11,7 @@ import numpy as np
 from pfljax.evaluation import fairness
 from pfljax.report.comparison import comparison_bars as comparison_bars
 from pfljax.report.comparison import comparison_curves as comparison_curves
+from pfljax.report.heat_maps import heat_map
 from pfljax.report.runs import Run, number, personal_is_server
 from pfljax.report.style import (
     BAND,
@@ -99,7 +100,9 @@ def accuracy_by_client(run: Run) -> "Figure | None":
             last[model][order],
             "o",
             color=COLOURS[model],
-            markersize=4.5 if few else 2,
+            markersize=(4.5 if few else 2) + 2.5 * depth,
+            # Dots of the second one are rings, seen around an equal first one.
+            fillstyle="none" if depth else "full",
             label=text,
             zorder=3 - depth,  # the first one lies on top
             rasterized=not few,  # else a PDF of megabytes
@@ -260,17 +263,14 @@ def _heat_map(axes: "Axes", counts: np.ndarray) -> None:
     # NaN is drawn as nothing, so a class without rows differs from one with few.
     shown = np.where(counts == 0, np.nan, counts).T
     most = counts.max()
-    image = axes.imshow(
+    bar = heat_map(
+        axes,
         shown,
-        aspect="auto",
+        "rows",
         origin="lower",
         cmap="Blues",
         # From below zero, else a single row is as good as white.
         vmin=-0.4 * most,
         vmax=most,
     )
-    figure = axes.get_figure()
-    assert figure is not None
-    bar = figure.colorbar(image, ax=axes, label="rows", pad=0.01)
-    bar.ax.spines["outline"].set_visible(False)
     bar.ax.set_ylim(0, most)

@@ -41,12 +41,15 @@ LATEX = {
     "·": r"$\cdot$",
 }
 
+LATEX_MARKS = {BEST: r"\textbf{%s}", SECOND: r"\underline{%s}", PLAIN: "%s"}
+
 
 class Cell(NamedTuple):
     """A text, and whether it is the best or second of its column."""
 
     text: str
     mark: str = PLAIN
+    note: str = ""  # small, below the text
 
 
 def headings(table: Table) -> list[str]:
@@ -98,37 +101,64 @@ def _markdown_cell(cell: Cell) -> str:
 
 
 def latex(table: Table) -> str:
-    """A booktabs tabular in a table float: best bold, second underlined.
+    """A booktabs tabular in a table float, as wide as the page: all columns.
 
-    Needs \\usepackage{booktabs} and, as it is wide, \\usepackage{graphicx}.
+    The best is bold, the second underlined. `short_tables.latex` has the columns that
+    a paper shows.
     """
-    marks = {BEST: r"\textbf{%s}", SECOND: r"\underline{%s}", PLAIN: "%s"}
-    titles = [_latex_heading(title) for title in headings(table)]
-    header = _latex_line(titles)
-    body = []
-    for row in cells(table):
-        fields = [marks[cell.mark] % latex_escape(cell.text) for cell in row]
-        body.append(_latex_line(fields))
-    # Names are set left, numbers right.
-    numbers = len(titles) - 2
-    alignment = "ll" + "r" * numbers
+    fields = [latex_fields(row) for row in cells(table)]
+    return float_of(
+        table.caption,
+        headings(table),
+        fields,
+        names=2,
+        scaled=True,
+    )
+
+
+def float_of(
+    caption: str,
+    titles: Sequence[str],
+    fields: Sequence[Sequence[str]],
+    *,
+    names: int,
+    scaled: bool,
+) -> str:
+    """A table float of cells in LaTeX; the first line says which packages it needs.
+
+    The first `names` columns are names, set left, the others numbers. `scaled` fits a
+    wide table into the page.
+    """
+    packages = r"\usepackage{booktabs}"
+    opening = ""
+    closing = ""
+    if scaled:
+        packages += r" \usepackage{graphicx}"
+        opening = "\\resizebox{\\textwidth}{!}{%\n"
+        closing = "}"
+    alignment = "l" * names + "r" * (len(titles) - names)
     return "\n".join(
         [
+            f"% Needs in the preamble: {packages}",
             r"\begin{table}",
             r"\centering",
-            rf"\caption{{{latex_escape(table.caption)}}}",
-            r"\resizebox{\textwidth}{!}{%",
-            rf"\begin{{tabular}}{{{alignment}}}",
+            rf"\caption{{{latex_escape(caption)}}}",
+            rf"{opening}\begin{{tabular}}{{{alignment}}}",
             r"\toprule",
-            header,
+            _latex_line([_latex_heading(title) for title in titles]),
             r"\midrule",
-            *body,
+            *map(_latex_line, fields),
             r"\bottomrule",
-            r"\end{tabular}}",
+            rf"\end{{tabular}}{closing}",
             r"\end{table}",
             "",
         ]
     )
+
+
+def latex_fields(row: Sequence[Cell]) -> list[str]:
+    """The cells of a row in LaTeX, marked."""
+    return [LATEX_MARKS[cell.mark] % latex_escape(cell.text) for cell in row]
 
 
 def csv_means(table: Table) -> str:

@@ -17,7 +17,14 @@ from pfljax.report.clients import (
     moment_of,
     which_of,
 )
-from pfljax.report.columns import CALIBRATION, COLUMNS, FAIRNESS, Row, numbers_of
+from pfljax.report.columns import (
+    CALIBRATION,
+    COLUMNS,
+    FAIRNESS,
+    Row,
+    numbers_of,
+    stated_once,
+)
 from pfljax.report.groups import Group
 from pfljax.report.key_figures import model_text
 from pfljax.report.runs import Run, find_records, judged_records, number
@@ -43,7 +50,7 @@ def method_rows(group: Group, runs: Sequence[Run], at: str, clients: str) -> lis
     rows = [_record_row(group, runs, at, clients, which) for which in judged]
     if at == LAST and clients == "all":
         rows += _mixture_rows(group, runs)
-    return rows
+    return stated_once(rows)
 
 
 def _record_row(

@@ -19,6 +19,7 @@ from pfljax.report.html import (
     grid,
 )
 from pfljax.report.runs import Run, number
+from pfljax.runs import names
 
 CLIENTS = ("accuracy_over_clients", "bars")
 FACTS = ("dataset", "partition", "model", "models")
@@ -81,14 +82,14 @@ def sweep_page(
     `about` is its sweep.json, `config` its settings by name.
     """
     over = about["over"]
-    names = ", ".join(over)
+    swept = ", ".join(over)
     rows = []
     for name, values in over.items():
         rows.append([name, ", ".join(map(str, values))])
     return html.render(
         "sweep.html.j2",
         title="Sweep",
-        facts=[f"{config['algorithm']} over {names}", *_facts(config)],
+        facts=[f"{config['algorithm']} over {swept}", *_facts(config)],
         key_figures=_best(tables[0]),
         tables=[comparison_grid(table) for table in tables],
         curves=pictures,
@@ -116,7 +117,11 @@ def _comparison_facts(
 
 def _facts(config: Mapping[str, Any]) -> list[str]:
     """The problem, as far as `config` has it."""
-    return [f"{name} {shown(name, config[name])}" for name in FACTS if config.get(name)]
+    facts = []
+    for name in FACTS:
+        if config.get(name):
+            facts.append(f"{name} {names.short(str(shown(name, config[name])))}")
+    return facts
 
 
 def _best(table: Table) -> list[Card]:

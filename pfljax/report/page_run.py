@@ -1,5 +1,6 @@
 """The page of one run: what its template shows."""
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -9,6 +10,7 @@ from pfljax.report import html
 from pfljax.report.columns import CALIBRATION, DETECTED, DETECTION, Table
 from pfljax.report.config import model_names
 from pfljax.report.figures import models_of
+from pfljax.report.formats import Cell
 from pfljax.report.html import (
     Grid,
     Picture,
@@ -22,6 +24,7 @@ from pfljax.report.key_figures import key_figures, model_text
 from pfljax.report.method_rows import MIXTURE_ROWS
 from pfljax.report.quantities import four_digits, quantities_of
 from pfljax.report.runs import Run, number
+from pfljax.runs import names
 
 STATISTICS = {  # field of a statistic over clients -> heading
     "mean": "Mean (%)",
@@ -32,7 +35,8 @@ STATISTICS = {  # field of a statistic over clients -> heading
     "min": "Min (%)",
     "max": "Max (%)",
 }
-JUDGED = ["Model", "Clients", "When", "Split", "Count"]
+JUDGED = "Model and rows"
+MODEL = ("model", "finetune")  # fields of a record that say which parameters
 CURVES = ("learning_curves", "accuracy_by_seconds", "timeline", "lambda_curve")
 CLIENTS = (
     "accuracy_histogram",
@@ -85,8 +89,8 @@ def _facts(run: Run) -> list[str]:
     return [
         str(config["algorithm"]),
         *([f"models {model_names(several)}"] if several else []),
-        f"data {config.get('dataset', 'unknown')}",
-        f"partition {config.get('partition', 'unknown')}",
+        f"data {names.short(config.get('dataset', 'unknown'))}",
+        f"partition {names.short(config.get('partition', 'unknown'))}",
         f"{len(run.partition['class_histogram'])} clients",
         f"{run.summary['rounds']} rounds",
         f"seed {config['seed']}",
@@ -95,13 +99,13 @@ def _facts(run: Run) -> list[str]:
 
 
 def _evaluations(moment: Mapping[str, Any]) -> Grid:
-    """Every evaluation record, one row each."""
+    """Every evaluation record, one row each; equal ones share a row."""
     rows = []
-    for record in moment["evaluations"]:
-        accuracy = record["metrics"].get("accuracy") or {}
-        rows.append([*_judged(record), *_statistics(accuracy)])
+    for judged, metrics in _judged(moment["evaluations"]):
+        accuracy = metrics.get("accuracy") or {}
+        rows.append([judged, *_statistics(accuracy)])
     caption = f"Accuracy at round {moment['round']}, statistics over clients."
-    return grid([*JUDGED, *STATISTICS.values()], rows, caption)
+    return grid([JUDGED, *STATISTICS.values()], rows, caption)
 
 
 def _mixture(mixture: Mapping[str, Any]) -> Grid:
@@ -122,33 +126,49 @@ def _calibration(summary: Mapping[str, Any]) -> Grid:
 
     Metrics that nobody has are left out.
     """
-    judged = [(_judged(r), r["metrics"]) for r in summary["last"]["evaluations"]]
+    judged = _judged(summary["last"]["evaluations"])
     mixture = summary.get("mixture") or {}
     for choice, text in MIXTURE_ROWS.items():
         if mixture.get(choice):
-            judged.append(([text, "all", "", "test", ""], mixture[choice]))
+            judged.append((Cell(f"{text}, test", note="all clients"), mixture[choice]))
     columns = []
     for column in CALIBRATION:
         if any(column.key in metrics for _, metrics in judged):
             columns.append(column)
     rows = []
-    for cells, metrics in judged:
+    for judged_cell, metrics in judged:
         means = []
         for column in columns:
             figures = metrics.get(column.key) or {}
             mean = column.scale * number(figures.get("mean"))
             means.append(fixed(mean, column.digits))
-        rows.append([*cells, *means])
+        rows.append([judged_cell, *means])
     caption = "Likelihood, uncertainty and calibration, means over clients."
     if any(column.key == DETECTION for column in columns):
         caption += DETECTED
-    return grid([*JUDGED, *(column.title for column in columns)], rows, caption)
+    return grid([JUDGED, *(column.title for column in columns)], rows, caption)
 
 
-def _judged(record: Mapping[str, Any]) -> list[Any]:
-    """Which parameters, over whom, when, and on which rows: the cells of `JUDGED`."""
-    fields = ("clients", "when", "split", "count")
-    return [model_text(record), *(record[field] for field in fields)]
+def _judged(
+    evaluations: Sequence[Mapping[str, Any]],
+) -> list[tuple[Cell, Mapping[str, Any]]]:
+    """(which model on which rows, the metrics) of each different record.
+
+    Records that are equal but for their models are one: "server = personal".
+    """
+    models: dict[str, list[str]] = {}
+    first: dict[str, Mapping[str, Any]] = {}
+    for record in evaluations:
+        beside = {name: record[name] for name in record if name not in MODEL}
+        key = json.dumps(beside, sort_keys=True)
+        models.setdefault(key, []).append(model_text(record))
+        first.setdefault(key, record)
+    judged = []
+    for key, record in first.items():
+        text = f"{' = '.join(models[key])}, {record['split']}"
+        note = f"{record['clients']} clients ({record['count']}), {record['when']}"
+        judged.append((Cell(text, note=note), record["metrics"]))
+    return judged
 
 
 def _statistics(accuracy: Mapping[str, Any]) -> list[str]:

@@ -71,6 +71,55 @@ def line_styles(names: Sequence[str], plain: str | None = None) -> list[dict[str
     return styles
 
 
+def told_once(
+    labels: Sequence[str], curves: Sequence[np.ndarray]
+) -> list[tuple[int, str]]:
+    """(place, label) of each curve that is another's equal in no figure.
+
+    Of equal ones the first is drawn, as "A = B": it would hide behind the others.
+    """
+    labels_of: dict[int, list[str]] = {}
+    for place, label in enumerate(labels):
+        for first in labels_of:
+            if _drawn_alike(curves[first], curves[place]):
+                labels_of[first].append(label)
+                break
+        else:
+            labels_of[place] = [label]
+    return [(place, " = ".join(equal)) for place, equal in labels_of.items()]
+
+
+def _drawn_alike(a: np.ndarray, b: np.ndarray) -> bool:
+    """Whether no eye tells two curves of percent apart."""
+    return a.shape == b.shape and np.allclose(a, b, rtol=1e-4, equal_nan=True)
+
+
+def seen_through(
+    styles: Sequence[dict[str, Any]], curves: Sequence[np.ndarray]
+) -> list[dict[str, Any]]:
+    """The styles, dashed where a curve f[T] would hide one that is drawn before it.
+
+    Both are seen then, for the one below shines through the gaps. Curves are of one T,
+    or others are left as they are.
+    """
+    finite = [curve[np.isfinite(curve)] for curve in curves]
+    every = np.concatenate([*finite, np.zeros(0)])
+    span = float(np.ptp(every)) if len(every) else 0.0
+    dashed = []
+    for place, (style, curve) in enumerate(zip(styles, curves, strict=True)):
+        hidden = sum(_is_near(curve, other, span) for other in curves[:place])
+        gaps = (0, (4, 4 * hidden))
+        dashed.append(style | {"linestyle": gaps} if hidden else style)
+    return dashed
+
+
+def _is_near(a: np.ndarray, b: np.ndarray, span: float) -> bool:
+    """Whether a line of usual width would hide the other over most of its length."""
+    if a.shape != b.shape:
+        return False
+    return bool(np.mean(np.abs(a - b) < 0.015 * span) > 0.5)
+
+
 def label_ends(axes: "Axes", ends: Sequence[tuple[float, str, str]]) -> None:
     """Writes (y, text, colour) at the right edge, spread so that none overlap.
 

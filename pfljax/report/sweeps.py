@@ -13,10 +13,19 @@ from pfljax.report.columns import (
     Column,
     Row,
     Table,
+    same_numbers,
+    stated_once,
 )
 from pfljax.report.runs import number
 from pfljax.report.statistics import over_seeds
-from pfljax.report.style import GRID, label_ends, line_styles, new_figure
+from pfljax.report.style import (
+    GRID,
+    label_ends,
+    line_styles,
+    new_figure,
+    told_once,
+    wrapped,
+)
 from pfljax.report.sweep_rows import (
     Rows,
     clock_of,
@@ -29,7 +38,6 @@ from pfljax.report.sweep_rows import progress as progress
 from pfljax.report.sweep_rows import read as read
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 CAPTION = (
@@ -95,13 +103,36 @@ def table(rows: Rows, progress: str = "", clients: str = "all") -> Table:
         name="sweep" if clients == "all" else f"sweep_{clients}",
         caption=caption,
         columns=tuple(columns),
-        rows=tuple(lines),
+        rows=tuple(_points_once(stated_once(lines))),
     )
 
 
 def _has(lines: Sequence[Row], column: str) -> bool:
     """Whether some row has a number in this column."""
     return any(not np.isnan(line.values[column]).all() for line in lines)
+
+
+def _points_once(rows: Sequence[Row]) -> list[Row]:
+    """The rows, those of several points with equal numbers as one.
+
+    Such as of a server that what was swept does not reach.
+    """
+    alike: list[list[Row]] = []
+    for row in rows:
+        for group in alike:
+            if row.judged == group[0].judged and same_numbers(row, group[0]):
+                group.append(row)
+                break
+        else:
+            alike.append([row])
+    count = len({row.method for row in rows})
+    once = []
+    for group in alike:
+        name = ", ".join(row.method for row in group)
+        if len(group) == count > 1:
+            name = "every point"
+        once.append(group[0]._replace(method=name))
+    return once
 
 
 def _values(row: Mapping[str, Any]) -> dict[str, float]:
@@ -150,14 +181,18 @@ def figure(rows: Rows) -> "Figure | None":
     # Even steps: values are often powers of ten, with a zero among them.
     ticks = sorted(texts, key=float)
     curves = _curves(rows, along)
-    styles = line_styles(list(curves))
-    # Whiskers side by side, for equal ones would hide one another.
-    shifts = np.linspace(-0.02, 0.02, len(curves)) * len(ticks)
+    points = [_points(curve, ticks) for curve in curves.values()]
+    different = told_once(list(curves), points)
+    styles = line_styles([label for _, label in different])
+    # Whiskers side by side, for those of near curves would hide one another.
+    shifts = _beside(len(different), 0.04 * len(ticks))
     drawn, (axes,) = new_figure(6.4, 3.6)
     ends = []
-    for label, style, shift in zip(curves, styles, shifts, strict=True):
-        last = _draw_curve(axes, curves[label], ticks, float(shift), style)
-        ends.append((last, label, style["color"]))
+    for (place, label), style, shift in zip(different, styles, shifts, strict=True):
+        means, whiskers = points[place]
+        x = np.arange(len(ticks)) + shift
+        axes.errorbar(x, means, whiskers, marker="o", capsize=3, **style)
+        ends.append((means[-1], wrapped(label), style["color"]))
     axes.set_xticks(range(len(ticks)), ticks)
     axes.set_xlabel(along)
     axes.set_ylabel("test accuracy (%), mean over clients")
@@ -168,14 +203,15 @@ def figure(rows: Rows) -> "Figure | None":
     return drawn
 
 
-def _draw_curve(
-    axes: "Axes",
-    curve: Curve,
-    ticks: Sequence[str],
-    shift: float,
-    style: Mapping[str, Any],
-) -> float:
-    """Draws one line, moved right by `shift` ticks; its last mean, in percent."""
+def _beside(count: int, width: float) -> np.ndarray:
+    """Shifts f[count] over `width` around 0; one alone is not shifted."""
+    if count == 1:
+        return np.zeros(1)
+    return np.linspace(-0.5, 0.5, count) * width
+
+
+def _points(curve: Curve, ticks: Sequence[str]) -> np.ndarray:
+    """Means and std over seeds, in percent, f[2, ticks]."""
     means = []
     stds = []
     for tick in ticks:
@@ -183,12 +219,9 @@ def _draw_curve(
         accuracies = np.array(curve.get(tick, []))
         mean, std, _ = over_seeds(100 * accuracies)
         means.append(mean)
-        stds.append(std)
-    x = np.arange(len(ticks)) + shift
-    # One seed has no std: its whisker has no length.
-    whiskers = np.nan_to_num(stds)
-    axes.errorbar(x, np.array(means), whiskers, marker="o", capsize=3, **style)
-    return means[-1]
+        # One seed has no std: its whisker has no length.
+        stds.append(np.nan_to_num(std))
+    return np.array([means, stds])
 
 
 def _axis(rows: Rows) -> str | None:

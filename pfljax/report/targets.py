@@ -111,10 +111,10 @@ def table_of(
         name=NAME,
         caption="To a target. Rounds and, where they are recorded, bytes up and down "
         "of all clients (MB: 1e6) and seconds of the virtual clock until the mean test "
-        "accuracy over all clients reaches a target: the first evaluation at which the mean of it and the two "
-        "before does; means over seeds. A target is not reached where one seed does "
-        "not reach it. The area under the curve is the mean accuracy between the first "
-        "and the last evaluation.",
+        "accuracy over all clients reaches a target: the first evaluation at which the "
+        "mean of it and the two before does; means over seeds. A target is not reached "
+        "where one seed does not reach it. The area under the curve is the mean "
+        "accuracy between the first and the last evaluation.",
         columns=_columns(rows, targets),
         rows=tuple(rows) if some else (),
     )

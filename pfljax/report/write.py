@@ -11,6 +11,7 @@ from pfljax.report import (
     figures,
     formats,
     quantities,
+    short_tables,
     spent,
     sweep_targets,
     sweeps,
@@ -81,11 +82,12 @@ def write_comparison(
 ) -> str:
     """Writes tables, figures and comparison.html into `out`; returns the Markdown.
 
-    Tables: comparison_<name>.csv (means), comparison_<name>_seeds.csv (each seed), .md
-    and .tex for the last round, the round chosen on validation, and unseen clients,
-    where the runs have them; fairness over clients, calibration and loss of the first
-    two; and what is spent until `targets`, accuracies in (0, 1], are reached, without
-    any those of `default_targets`. The Markdown leaves out calibration and loss.
+    Tables: comparison_<name>.csv (means), comparison_<name>_seeds.csv (each seed), .md,
+    .tex (the columns of a paper) and comparison_<name>_long.tex (all columns), for the
+    last round, the round chosen on validation, and unseen clients, where the runs have
+    them; fairness over clients, calibration and loss of the first two; and what is
+    spent until `targets`, accuracies in (0, 1], are reached, without any those of
+    `default_targets`. The Markdown leaves out calibration and loss.
 
     Local training that a run had as its `baseline` is read too, if it is still there.
 
@@ -123,9 +125,9 @@ def write_sweep_report(
 ) -> str:
     """Writes tables, figure and page of a sweep into `out`; the Markdown.
 
-    comparison_sweep.csv (means), comparison_sweep_seeds.csv, .md and .tex; the same of
-    benign and of malicious clients where some attack, and of what is spent until the
-    mean accuracy is at the `targets`, as `write_comparison`.
+    comparison_sweep.csv (means), comparison_sweep_seeds.csv, .md, .tex and _long.tex;
+    the same of benign and of malicious clients where some attack, and of what is spent
+    until the mean accuracy is at the `targets`, as `write_comparison`.
 
     Raises:
         ValueError: `folder` holds no finished run of a sweep, or a target is no
@@ -197,7 +199,8 @@ def _write_table(table: Table, out: Path) -> None:
     files.write_text(out / f"{stem}.csv", formats.csv_means(table))
     files.write_text(out / f"{stem}_seeds.csv", formats.csv_seeds(table))
     files.write_text(out / f"{stem}.md", _markdown(table))
-    files.write_text(out / f"{stem}.tex", formats.latex(table))
+    files.write_text(out / f"{stem}.tex", short_tables.latex(table))
+    files.write_text(out / f"{stem}_long.tex", formats.latex(table))
 
 
 def _markdown(table: Table) -> str:

@@ -6,7 +6,7 @@ from typing import Any, get_args, get_origin
 from pfljax import registry
 from pfljax.core.precision import PRECISIONS
 from pfljax.registry import Choice, Range
-from pfljax.runs import chosen, fingerprint
+from pfljax.runs import begun_before, chosen, fingerprint
 from pfljax.runs.settings import FIELDS, Experiment, flat
 
 SEVERAL = {  # settings of several choices, and an example
@@ -130,8 +130,11 @@ def _check_model(model: Choice, own: bool) -> None:
             raise ValueError(f"{error}; {advice}") from None
 
 
-def resolve(experiment: Experiment) -> Experiment:
-    """The same run with the method's options, label and folder written out."""
+def resolve(experiment: Experiment, name: str | None = None) -> Experiment:
+    """The same run with the method's options, label and folder written out.
+
+    `name` is that of a run without `out`, if not `experiment.folder`.
+    """
     from pfljax import algorithms
 
     algorithm = experiment.method.algorithm
@@ -146,8 +149,11 @@ def resolve(experiment: Experiment) -> Experiment:
     if optimizer not in ("none", chosen.own_optimizer(factory)):
         special.append(f"server_optimizer={optimizer}")
     label = experiment.output.label or " ".join([algorithm, *special])
-    experiment = chosen.in_floats(experiment)
-    return experiment.replace(hyper=hyper, label=label, out=experiment.folder)
+    resolved = chosen.in_floats(experiment).replace(hyper=hyper, label=label)
+    if resolved.output.out:
+        return resolved
+    out = begun_before.settled(resolved, name or experiment.folder)
+    return resolved.replace(out=out)
 
 
 def _wrong_types(experiment: Experiment) -> Iterator[str]:

@@ -8,10 +8,9 @@ from typing import Any
 from pfljax import registry
 from pfljax.core.precision import EXACT
 from pfljax.registry import Choice
+from pfljax.runs.groups import UNHASHED as UNHASHED
 from pfljax.runs.settings import GROUPS, HOME, Experiment, flat
 
-# These change no number of the run.
-UNHASHED = ("out", "label", "baseline", "devices", "homes", "keep", "store")
 CHANGEABLE = (*UNHASHED, "rounds")  # by going on
 SEVERAL = ("aggregation", "channel", "models")  # settings of several choices
 # Settings that came later. Older runs have their defaults, which no digest holds.

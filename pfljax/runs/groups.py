@@ -10,6 +10,9 @@ from pfljax import registry
 from pfljax.core.precision import EXACT
 from pfljax.registry import Choice
 
+# These change no number of the run.
+UNHASHED = ("out", "label", "baseline", "devices", "homes", "keep", "store")
+
 
 def setting(default: Any, text: str) -> Any:
     """A field with its help text."""
@@ -220,6 +223,10 @@ class Machine:
 class Output:
     """What is written, under which names."""
 
-    out: str | None = setting(None, "Run folder; None is runs/DATASET-ALGORITHM-sSEED.")
+    out: str | None = setting(
+        None,
+        "Run folder; None is runs/DATASET-ALGORITHM-sSEED, and behind it what differs "
+        "from the defaults.",
+    )
     label: str | None = setting(None, "Name in tables and figures.")
     keep: int = setting(2, "Checkpoints to keep.")

@@ -12,7 +12,9 @@ from typing import Any, TypedDict, Unpack
 
 from pfljax import registry
 from pfljax.registry import Choice
+from pfljax.runs import names
 from pfljax.runs.groups import (
+    UNHASHED,
     Data,
     Evaluation,
     Machine,
@@ -120,10 +122,11 @@ class Experiment:
 
     @property
     def folder(self) -> str:
-        """The run folder: `out`, or a name made of data set, method and seed."""
-        dataset = self.data.dataset.name
-        algorithm = self.method.algorithm
-        return self.output.out or f"runs/{dataset}-{algorithm}-s{self.seed}"
+        """The run folder: `out`, or a name of data set, method, seed and what differs.
+
+        See `runs/names.py`.
+        """
+        return self.output.out or names.special(default_folder(self), differing(self))
 
     def replace(self, **settings: Unpack[Settings]) -> "Experiment":
         """A copy with some settings changed."""
@@ -147,6 +150,35 @@ FIELDS: dict[str, dataclasses.Field] = {  # each setting's type, default and hel
     for field in dataclasses.fields(record)
     if field.name not in GROUPS
 }
+
+
+def default_folder(experiment: Experiment) -> str:
+    """The folder of a run whose settings all have their defaults."""
+    dataset = experiment.data.dataset.name
+    algorithm = experiment.method.algorithm
+    return f"runs/{dataset}-{algorithm}-s{experiment.seed}"
+
+
+def differing(experiment: Experiment) -> dict[str, Any]:
+    """What makes it another run than that of the defaults, by name.
+
+    Beside the names of data set and method, and the seed.
+    """
+    from pfljax import algorithms  # here alone: readers of settings need no JAX
+
+    factory = algorithms.method(experiment.method.algorithm)
+    options = registry.defaults(factory)
+    different = {
+        name: value
+        for name, value in experiment.method.hyper
+        if name not in options or options[name] != value
+    }
+    defaults = flat(Experiment(dataset=experiment.data.dataset.name))
+    for name, value in flat(experiment).items():
+        is_named = name in ("algorithm", "hyper", "seed")
+        if not is_named and name not in UNHASHED and value != defaults[name]:
+            different[name] = value
+    return different
 
 
 def _as_kept(field: dataclasses.Field, value: Any) -> Any:

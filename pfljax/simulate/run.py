@@ -130,11 +130,13 @@ def _checked(
     """The experiment as it is run, its settings known to be right."""
     if federation is not None:
         check_federation(federation)
+    asked = experiment
     experiment = simulation.truthful(experiment, federation, task)
     checks.check(
         experiment, own_model=task is not None, own_data=federation is not None
     )
-    experiment = checks.resolve(experiment)
+    # By what was asked for: the caller knows the folder as `experiment.folder`.
+    experiment = checks.resolve(experiment, asked.folder)
     check_same("settings", repr(experiment))
     return experiment
 

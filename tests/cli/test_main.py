@@ -461,7 +461,8 @@ def test_a_sweep_goes_on_and_is_told_again(tmp_path):
     code, out, errors = tiny.main(*args)
     assert code == 0, errors
     assert errors.splitlines()[-1] == "4 of 4 runs, 0 s left"
-    assert "| lam=0.5 | server |" in out
+    assert "| lam=0.5 | personal |" in out
+    assert "| every point | server |" in out  # which lam does not reach
     assert f"see {place}/sweep.html" in out
     runs = times(tmp_path / "grid" / "runs")
     assert len(runs) == 4
@@ -483,7 +484,11 @@ def test_a_sweep_goes_on_and_is_told_again(tmp_path):
         (["export", "."], ". is not a run folder: it has no config.json"),
         (["report", "none"], "none is not a folder"),
         (["prepare", "digits"], "'digits' needs no preparing"),
-        (["run", "--config", "none.json"], "--config none.json is missing"),
+        (
+            ["run", "--config", "none.json"],
+            "--config none.json is missing; give the config.json of a run folder\n",
+        ),
+        (["run", "--config", "."], "--config . is no file; give the config.json of"),
         (
             ["run", "--algorithm", "foo"],
             "unknown algorithm 'foo'; known: apfl, apple, aruba, d_distillation",

@@ -47,9 +47,9 @@ def test_levels_of_an_accuracy_are_even_and_what_diverged_is_the_lowest():
     values[0, 1] = np.nan
     figure = landscape.draw_planes({"a": plane(values, "accuracy")}, "accuracy")
     (fill, *_), bar = figure.axes[0].collections, figure.axes[1]
-    assert fill.get_clim() == pytest.approx((0.3, 0.7))
-    np.testing.assert_allclose(np.diff(fill.levels), 0.4 / 13)
-    assert bar.get_ylabel() == "accuracy"
+    assert fill.get_clim() == pytest.approx((30, 70))
+    np.testing.assert_allclose(np.diff(fill.levels), 40 / 13)
+    assert bar.get_ylabel() == "accuracy (%)"
     even = landscape.draw_planes({"a": plane(0 * values, "accuracy")}, "accuracy")
     assert even.axes[0].collections[0].get_clim()[0] == 0
 
@@ -83,11 +83,30 @@ def test_barriers_of_rounds_that_diverged_are_left_out():
     assert figure.axes[0].get_ylim()[0] == pytest.approx(-0.04)
 
 
-def test_a_line_says_what_its_ends_are():
+def test_a_line_says_what_its_ends_are_and_draws_percent():
+    line = landscape.Line(AXIS[2:], {"accuracy": AXIS[2:], "loss": AXIS[2:]})
+    (axes,) = landscape.draw_line({"w to v": line}, ends=("w", "v")).axes
+    assert axes.get_xlabel() == "t, from w (0) to v (1)"
+    assert axes.get_ylabel() == "accuracy (%)"
+    np.testing.assert_array_equal(axes.lines[0].get_ydata(), 100 * AXIS[2:])
+    (axes,) = landscape.draw_line({"w to v": line}, "loss").axes
+    assert axes.get_xlabel() == "t, from one model (0) to the other (1)"
+    assert axes.get_ylabel() == "loss"
+    np.testing.assert_array_equal(axes.lines[0].get_ydata(), AXIS[2:])
+
+
+def test_equal_lines_are_drawn_once_and_name_both():
     line = landscape.Line(AXIS[2:], {"accuracy": AXIS[2:]})
-    for more, expected in (
-        ({}, "t, from a (0) to b (1)"),
-        ({"xlabel": "t, from x to y"}, "t, from x to y"),
-    ):
-        (axes,) = landscape.draw_line({"one": line}, **more).axes
-        assert axes.get_xlabel() == expected
+    other = landscape.Line(AXIS[2:], {"accuracy": AXIS[2:] ** 2})
+    lines = {"FedAvg": line, "FedProx": line, "Ditto": other}
+    (axes,) = landscape.draw_line(lines).axes
+    texts = [text.get_text() for text in axes.texts]
+    assert sorted(texts) == ["Ditto", "FedAvg = FedProx"]
+
+
+def test_barriers_of_an_accuracy_are_points():
+    barriers = {"accuracy": np.asarray([0.2, 0.1, 0]), "loss": np.asarray([2, 1, 0])}
+    shares, loss = landscape.draw_barriers([1, 2, 3], barriers).axes
+    assert shares.get_ylabel() == "accuracy barrier to the last (points)"
+    np.testing.assert_allclose(shares.lines[0].get_ydata(), [20, 10, 0])
+    np.testing.assert_allclose(loss.lines[0].get_ydata(), [2, 1, 0])

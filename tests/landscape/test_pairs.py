@@ -88,3 +88,5 @@ def test_the_figure_shows_barriers_and_cosines():
     np.testing.assert_allclose(walls.images[0].get_array(), [[0, 1.5], [1.5, 0]])
     np.testing.assert_allclose(cosines.images[0].get_array(), cosine)
     assert walls.get_title() == "barrier of the loss"
+    bars = [axes.get_ylabel() for axes in figure.axes[2:]]
+    assert bars == ["barrier of the loss", "cosine of the parameters"]

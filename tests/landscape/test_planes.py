@@ -85,6 +85,9 @@ def test_a_plane_goes_through_three_models():
         assert one.metrics["loss"][0, 0] == pytest.approx(
             end.metrics["loss"][0], rel=1e-5
         )
+    named = landscape.through(**models, names=("server", "client 1", "client 0"))
+    assert list(named.marks) == ["server", "client 1", "client 0"]
+    assert list(named.marks.values()) == list(frame.marks.values())
     a, b, _ = models.values()
     near = tree.axpy(1e-3, b, a)
     for three in (a, b, b), (a, b, a), (a, a, b), (a, tree.lerp(a, near, 0.3), near):

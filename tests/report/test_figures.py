@@ -10,7 +10,14 @@ from matplotlib.text import Text
 from pfljax.report import comparison, figures
 from pfljax.report.groups import group_runs
 from pfljax.report.runs import read_run
-from pfljax.report.style import PALETTE, line_styles, save_figure, spread
+from pfljax.report.style import (
+    PALETTE,
+    line_styles,
+    save_figure,
+    seen_through,
+    spread,
+    told_once,
+)
 from pfljax.runtime.files import FileError
 
 
@@ -108,6 +115,7 @@ def test_many_clients_are_a_heat_map(make_run, tmp_path):
     (image,) = axes.get_images()
     shown = np.ma.filled(image.get_array(), 0)
     np.testing.assert_array_equal(shown, np.transpose(run.partition["class_histogram"]))
+    assert [bar.get_ylabel() for bar in axes.get_figure().axes[1:]] == ["rows"]
 
 
 def test_lambda_curve_draws_the_grid(run):
@@ -163,23 +171,85 @@ def test_unknown_axis_is_named(runs):
         comparison.comparison_curves(runs, "time")
 
 
-def test_bars_are_sorted_final_means_with_a_dot_a_seed(runs):
+def dots_of(axes):
+    """(means, whose large dots they are; the dots of the seeds), from the bottom up."""
+    large = [line for line in axes.get_lines() if line.get_markersize() == 8]
+    seeds = [line for line in axes.get_lines() if line.get_markersize() == 3]
+    means = [float(line.get_xdata()[0]) for line in large]
+    assert [line.get_ydata()[0] for line in large] == list(range(len(large)))
+    return means, [line.get_xdata() for line in seeds]
+
+
+def test_final_means_are_sorted_dots_with_a_dot_a_seed(runs):
     left, right = comparison.comparison_bars(runs).axes
     groups = {group.label: group for group in group_runs(runs)}
     labels = [text.get_text() for text in left.get_yticklabels()]
-    widths = [bar.get_width() for bar in left.patches]
-    assert widths == sorted(widths)
+    means, seeds = dots_of(left)
+    spreads, _ = dots_of(right)
+    assert means == sorted(means)
     for i, label in enumerate(labels):
         last = [
-            r.per_client["personal/test/accuracy"][-1].astype(float)
+            100 * r.per_client["personal/test/accuracy"][-1].astype(float)
             for r in groups[label].runs
         ]
-        means = [100 * values.mean() for values in last]
-        assert widths[i] == pytest.approx(np.mean(means), rel=1e-5)
-        stds = [100 * values.std() for values in last]
-        assert right.patches[i].get_width() == pytest.approx(np.mean(stds), rel=1e-5)
-        dots = [line.get_xdata() for line in left.get_lines()]
-        assert any(len(x) == 3 and np.allclose(x, means, rtol=1e-5) for x in dots)
+        of_seeds = [values.mean() for values in last]
+        assert means[i] == pytest.approx(np.mean(of_seeds), rel=1e-5)
+        np.testing.assert_allclose(seeds[i], of_seeds, rtol=1e-5)
+        stds = [values.std() for values in last]
+        assert spreads[i] == pytest.approx(np.mean(stds), rel=1e-5)
+
+
+def test_the_axis_shows_what_lies_between_the_methods(make_run, tmp_path):
+    """94 against 95: bars from 0 would look alike."""
+    folders = [make_run(tmp_path / name, name, 0) for name in ("fedper", "ditto")]
+    left, _ = comparison.comparison_bars(map(read_run, folders)).axes
+    means, _ = dots_of(left)
+    low, high = left.get_xlim()
+    assert means[1] - means[0] > 0.8 * (high - low)
+    assert low < means[0] < means[1] < high
+    assert not left.patches
+
+
+def test_equal_curves_are_drawn_once_and_name_both(make_run, tmp_path):
+    runs = [
+        read_run(make_run(tmp_path / f"{label}{seed}", "fedavg", seed, label=label))
+        for label in ("FedAvg", "FedProx mu=0")
+        for seed in (0, 1)
+    ]
+    runs.append(read_run(make_run(tmp_path / "ditto", "ditto", 0)))
+    for draw in (comparison.comparison_curves, comparison.comparison_clients):
+        (axes,) = draw(runs).axes
+        texts = [" ".join(text.get_text().split()) for text in axes.texts]
+        assert texts == ["FedAvg = FedProx mu=0", "ditto"]
+
+
+def test_near_curves_are_two():
+    curves = [np.array([50.0, 60]), np.array([50.0, 60.1]), np.array([50.0, 60])]
+    told = told_once(["a", "b", "c"], curves)
+    assert told == [(0, "a = c"), (1, "b")]
+
+
+def test_a_curve_that_would_hide_another_is_dashed():
+    curves = [np.array([50.0, 60, 70]), np.array([50.1, 60, 70]), np.array([9.0, 9, 9])]
+    styles = [{"color": str(i)} for i in range(4)]
+    curves.append(curves[0] + 0.1)
+    dashed = seen_through(styles, curves)
+    assert [style.get("linestyle") for style in dashed] == [
+        None,
+        (0, (4, 4)),
+        None,
+        (0, (4, 8)),
+    ]
+    assert [style["color"] for style in dashed] == ["0", "1", "2", "3"]
+    lines = [np.array([0.0, 1.0]), np.array([0.0, 1.0, 2.0]), np.empty(0)]
+    assert seen_through(styles[:3], lines) == styles[:3]
+
+
+def test_a_hidden_dot_is_a_ring(run):
+    axes = figures.accuracy_by_client(run).axes[0]
+    first, second = (line for line in axes.get_lines() if line.get_marker() == "o")
+    assert (first.get_fillstyle(), second.get_fillstyle()) == ("full", "none")
+    assert second.get_markersize() > first.get_markersize() + 2
 
 
 def test_a_method_keeps_its_colour(runs):

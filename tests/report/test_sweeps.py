@@ -43,12 +43,13 @@ def rows():
 
 def test_points_with_means_and_spread_over_seeds(rows):
     table = sweeps.table(rows)
-    assert len(table.rows) == 4 * 3  # personal, server and the oracle of each point
+    # Personal and server of each point; the oracle is the same at every point.
+    assert len(table.rows) == 4 * 2 + 1
     lines = formats.markdown(table).splitlines()
     assert lines[2].startswith("| mu=0 mixing=model | personal | 60.00 ± 14.14 | 10.00")
     assert "| mu=0.1 mixing=model | server | 42.50 ± 3.54 |" in "\n".join(lines)
     (oracle, *_) = [r for r in table.rows if r.judged.startswith("oracle")]
-    assert not oracle.ranked
+    assert (oracle.ranked, oracle.method) == (False, "every point")
     assert "**85.00 ± 7.07**" in "\n".join(lines)  # the best that a user can reach
     assert table.rows[0].values["loss"].tolist() == [1.25, 1.25]
 
@@ -93,10 +94,42 @@ def test_each_run_has_a_last_round_of_its_own_and_its_seed(rows):
 
 def test_close_values_are_points_of_their_own(rows):
     near = [r | {"mu": 0.1234567 + r["mu"] * 1e-6} for r in rows]
-    assert len({row.method for row in sweeps.table(near).rows}) == 4
+    own = [row for row in sweeps.table(near).rows if row.judged == "personal"]
+    assert len({row.method for row in own}) == 4
     assert sweeps.value_text(None) == "None"
     assert sweeps.value_text("") == "None"  # as it is read
     assert sweeps.value_text(True) == "True"
+
+
+def test_a_lone_curve_stands_over_its_ticks(rows):
+    (axes,) = sweeps.figure([r for r in rows if r["mixing"] == "model"]).axes
+    (curve,) = axes.containers
+    np.testing.assert_array_equal(curve.lines[0].get_xdata(), axes.get_xticks())
+
+
+def test_curves_beside_one_another_stand_around_the_ticks(rows):
+    (axes,) = sweeps.figure(rows).axes
+    x = [curve.lines[0].get_xdata() for curve in axes.containers]
+    np.testing.assert_allclose(np.mean(x, axis=0), axes.get_xticks())
+    assert (x[0] < x[1]).all()
+
+
+def test_equal_curves_and_equal_models_are_told_once(rows):
+    alike = [r | {"mixing": mixing} for r in rows[:28] for mixing in ("a", "b")]
+    (axes,) = sweeps.figure(alike).axes
+    assert len(axes.containers) == 1
+    shared = [r for r in rows if r["judged"] == "personal"]
+    shared += [r | {"judged": "server"} for r in shared]
+    judged = {row.judged for row in sweeps.table(shared).rows}
+    assert judged == {"personal = server"}
+
+
+def test_equal_numbers_of_some_points_are_told_once(rows):
+    equal = {"mean": 0.5, "weighted": 0.5}
+    shared = [r | equal if r["judged"] == "server" else r for r in rows]
+    only = [r for r in shared if r["mixing"] == "model" or r["judged"] != "server"]
+    told = [r.method for r in sweeps.table(only).rows if r.judged == "server"]
+    assert told == ["mu=0 mixing=model, mu=0.1 mixing=model"]
 
 
 def write_sweep(folder, rows, experiment):

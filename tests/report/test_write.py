@@ -333,7 +333,7 @@ def test_comparison_writes_everything(comparison_folders, tmp_path):
             "validation_fairness",
             "target",
         )
-        for suffix in (".csv", "_seeds.csv", ".md", ".tex")
+        for suffix in (".csv", "_seeds.csv", ".md", ".tex", "_long.tex")
     ]
     figures = [
         f"figures/{name}.{suffix}"
@@ -356,6 +356,42 @@ def test_comparison_writes_everything(comparison_folders, tmp_path):
     config = 1 + len(groups)  # what differs, and what all runs share
     assert page.tags.count("table") == 7 + config + 3  # and of provenance
     assert "oracle (chosen on test)" in page.text
+
+
+def test_the_accuracy_stands_beside_the_name(comparison_folders, reported, tmp_path):
+    write_comparison(comparison_folders[:1], tmp_path)
+    (row,) = rows_below((tmp_path / "comparison.html").read_text("utf-8"), "Method")
+    with np.load(comparison_folders[0] / "per_client.npz") as arrays:
+        mean = 100 * arrays["personal/test/accuracy"][-1].mean()
+    name = "local only <small>personal, after the newest broadcast</small>"
+    assert row[:2] == [name, f"{mean:.2f}"]
+    page = (reported / "report.html").read_text("utf-8")
+    assert [r[0].split()[:2] for r in rows_below(page, "Model and rows")][2] == [
+        "personal,",
+        "test",
+    ]
+
+
+def test_equal_records_of_a_run_are_one_row(make_run, tmp_path):
+    write_run_report(make_run(tmp_path / "run", "fedavg", 0, R=8))
+    page = (tmp_path / "run" / "report.html").read_text("utf-8")
+    rows = [row[0] for row in rows_below(page, "Model and rows")]
+    assert [row.partition(" <")[0] for row in rows] == [
+        "server = personal, test",
+        "server = personal, validation",
+        "server + 5 local steps, test",
+    ]
+
+
+def test_a_page_begins_without_the_path_of_its_rows(make_run, tmp_path):
+    data = {"dataset": "npz:path=/home/me/studies/rows.npz", "R": 8}
+    folder = make_run(tmp_path / "run", "ditto", 0, **data)
+    write_run_report(folder)
+    write_comparison([folder], tmp_path / "both")
+    for path in (folder / "report.html", tmp_path / "both" / "comparison.html"):
+        header = path.read_text("utf-8").partition("</header>")[0]
+        assert "npz:path=rows.npz" in header
+        assert "/home/me" not in header
 
 
 def test_a_comparison_begins_with_the_best(comparison_folders, tmp_path):

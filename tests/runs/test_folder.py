@@ -225,7 +225,7 @@ def test_json_has_no_nan():
 
 
 def test_the_default_folder_tells_data_method_and_seed():
-    experiment = Experiment(algorithm="ditto", dataset="synthetic:alpha=0.5", seed=2)
+    experiment = Experiment(algorithm="ditto", dataset="synthetic", seed=2)
     assert checks.resolve(experiment).folder == "runs/synthetic-ditto-s2"
 
 

@@ -178,7 +178,7 @@ def test_resolve_writes_all_options_label_and_folder():
         "lam": 1.0, "personal_epochs": None,
     }  # fmt: skip
     assert resolved.output.label == "ditto lam=1.0"
-    assert resolved.output.out == "runs/digits-ditto-s3"
+    assert resolved.output.out.startswith("runs/digits-ditto-s3-lam=1-")
     assert checks.resolve(resolved) == resolved
     assert checks.resolve(Experiment(label="mine")).output.label == "mine"
 

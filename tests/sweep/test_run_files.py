@@ -7,6 +7,7 @@ import shutil
 import numpy as np
 import pytest
 
+from pfljax import Experiment
 from pfljax.runs import folder
 from pfljax.runs.folder import FolderError
 from pfljax.runtime.files import FileError
@@ -138,3 +139,33 @@ def test_a_file_in_place_of_the_runs_is_refused(tmp_path, make):
         folder.locked(tmp_path, "sweep"),
     ):
         pass
+
+
+def test_a_sweep_without_a_folder_has_one_of_its_own(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    plain = Experiment("fedprox")
+    over = {"mu": [0.0, 0.1], "seed": [0, 1]}
+    folders = [
+        results.default_folder(plain, over),
+        results.default_folder(plain.replace(lr=0.5), over),
+        results.default_folder(plain, {"mu": [0.0]}),
+    ]
+    assert folders[0] == "runs/digits-fedprox-sweep-mu,seed"
+    assert folders[1].startswith(f"{folders[0]}-lr=0.5-")
+    assert folders[2] == "runs/digits-fedprox-sweep-mu"
+    # Other values add to a sweep; what is swept has no value of the experiment's.
+    more = {"seed": [5], "mu": [1.0]}
+    assert results.default_folder(plain.replace(seed=3), more) == folders[0]
+    assert results.default_folder(plain.replace(hyper={"mu": 3}), over) == folders[0]
+
+
+def test_a_sweep_of_an_older_pfljax_goes_on_where_it_is(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    plain = Experiment("fedprox", lr=0.5)
+    over = {"mu": [0.0]}
+    older = tmp_path / "runs" / "digits-fedprox-sweep"
+    older.mkdir(parents=True)
+    results.claim(older, plain, over)
+    assert results.default_folder(plain, over) == "runs/digits-fedprox-sweep"
+    other = results.default_folder(plain.replace(lr=0.2), over)
+    assert other.startswith("runs/digits-fedprox-sweep-mu-lr=0.2-")

@@ -54,7 +54,7 @@ def random_k(*, share: Part = 0.01, feedback: bool = False) -> Channel:
     def arrived(key: Key, leaf: Array) -> Array:
         flat = leaf.ravel()
         count = _count(leaf, share)
-        # The largest of random numbers: a permutation sorts all, in thirty times as long.
+        # A permutation would sort all of them, which takes thirty times as long.
         _, places = jax.lax.top_k(jax.random.uniform(key, flat.shape), count)
         scale = 1 if feedback else flat.size / count
         return (scale * _kept(flat, places)).reshape(leaf.shape)

@@ -11,7 +11,8 @@ import numpy as np
 
 from pfljax.landscape.barriers import barrier
 from pfljax.landscape.curvature import eigen, trace
-from pfljax.landscape.figures import draw_clients, draw_pairs
+from pfljax.landscape.curvature_figures import draw_clients
+from pfljax.landscape.figures import draw_pairs
 from pfljax.landscape.lines import Line
 from pfljax.landscape.of_runs.models import Finished, by_client
 from pfljax.landscape.of_runs.record import METRICS, RHO, Landscape, finite_rows

@@ -28,8 +28,7 @@ from pfljax.report.style import save_figure
 from pfljax.runs import folder
 from pfljax.runtime import files
 
-TO_PERSONAL = "t, from the server's model (0) to the client's own (1)"
-TO_OTHER_RUN = "t, from this run's models (0) to the other's (1)"
+TO_PERSONAL = ("the server's model", "the client's own")
 
 
 class Options(NamedTuple):
@@ -58,14 +57,14 @@ def line(path: Path, options: Options) -> Landscape:
     # An odd number, so that the midpoint is judged.
     result = lines.run_line(path, points=_points(options, 11), other=other)
     name = result.about
-    xlabel = TO_PERSONAL
+    ends = TO_PERSONAL
     if other is not None:
         name = f"from {name} to {other.name}"
-        xlabel = TO_OTHER_RUN
+        ends = (f"models of {path.name}", f"of {other.name}")
     return Landscape(
         arrays=lines.arrays(result),
         rows=lines.rows(result),
-        figures={"": draw_line({name: result.line}, "accuracy", xlabel)},
+        figures={"": draw_line({name: result.line}, "accuracy", ends)},
         text=lines.table(result, tolerance),
     )
 

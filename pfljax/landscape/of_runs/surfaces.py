@@ -11,7 +11,8 @@ import numpy as np
 from pfljax.core import tree
 from pfljax.core.types import Params
 from pfljax.landscape.curvature import density, eigen, trace
-from pfljax.landscape.figures import draw_planes, draw_spectrum, draw_surface
+from pfljax.landscape.curvature_figures import draw_spectrum
+from pfljax.landscape.figures import draw_planes, draw_surface
 from pfljax.landscape.frames import around, random_direction
 from pfljax.landscape.of_runs.models import Finished
 from pfljax.landscape.of_runs.record import RHO, Landscape

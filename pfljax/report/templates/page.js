@@ -39,3 +39,10 @@ for (const table of document.querySelectorAll("table.sortable")) {
     });
   }
 }
+
+// A table that is wider than its place says so: some systems hide the bar that scrolls it.
+for (const place of document.querySelectorAll("div.wide")) {
+  new ResizeObserver(() => {
+    place.toggleAttribute("data-wide", place.scrollWidth > place.clientWidth);
+  }).observe(place);
+}

@@ -3,6 +3,7 @@
 from pathlib import Path
 from types import SimpleNamespace
 
+import jax
 import numpy as np
 import pytest
 
@@ -70,6 +71,20 @@ def test_clients_that_diverged_are_counted_by_the_curvature(run, monkeypatch):
     assert "0 of 6 finite: none; the rise" in clients.curvature_of(ANY).text
 
 
+def test_of_a_record_of_several_things_the_model_is_judged(monkeypatch):
+    """What a client keeps or is judged by may be a tuple, as of FedProto."""
+    task = toy.classifier()
+    model = task.init(jax.random.key(0))
+    run = object.__new__(landscape.Finished)
+    run.path = ANY
+    run.architecture = SimpleNamespace(task=task)
+    prototypes = {"mean": np.zeros(3)}
+    toy.assert_same(run._model_in((prototypes, (model, 0.5))), model)
+    monkeypatch.setattr(landscape.Finished, "about", "fedem, round 2")
+    with pytest.raises(ValueError, match="'fedem', which judges clients by another"):
+        run._model_in((prototypes, 0.5))
+
+
 def test_pairs_that_diverged_are_counted_and_in_no_mean(run, monkeypatch):
     t = np.linspace(0, 1, 3, dtype=np.float32)
     loss = np.ones((CLIENTS, CLIENTS, 3))
@@ -118,7 +133,10 @@ def test_a_line_says_which_ends_it_has_and_how_many_clients_diverged(monkeypatch
     assert "of which 1 of 6 have a finite loss" in own.text
     for made, xlabel in (
         (own, "t, from the server's model (0) to the client's own (1)"),
-        (command.line(ANY, command.Options(other=Path("x"))), command.TO_OTHER_RUN),
+        (
+            command.line(ANY, command.Options(other=Path("x"))),
+            "t, from models of any (0) to of x (1)",
+        ),
     ):
         assert made.figures[""].axes[0].get_xlabel() == xlabel
 

@@ -1,0 +1,93 @@
+"""Names of folders that nobody gave a name: what is run, and what of it is special.
+
+runs/digits-ditto-s0                      every setting has its default
+runs/digits-ditto-s0-lam=2-rounds=50-9c41d7   two have not; the digest is of both
+"""
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path, PurePath
+from typing import Any
+
+from pfljax.registry import Choice
+
+MOST = 48  # letters of what differs: file systems and eyes end somewhere
+LETTERS = 6  # of the digest
+ODD = re.compile(r"[^A-Za-z0-9.=,+-]+")
+SEED = re.compile(r"s\d+")  # a folder of one seed of a method
+EXACT = 2**53  # up to here a whole number is the float that it equals
+
+
+def special(plain: str, differing: Mapping[str, Any]) -> str:
+    """`plain` with what differs from the defaults, by name; as it is if nothing does.
+
+    1 and 1.0 are one value, as they are one run.
+    """
+    if not differing:
+        return plain
+    words = [f"{name}={_word(value)}" for name, value in differing.items()]
+    readable = ODD.sub("_", "-".join(words))[:MOST].rstrip("-_=,.")
+    exact = {name: _exact(value) for name, value in differing.items()}
+    return f"{plain}-{readable}-{_digest(exact)}"
+
+
+def _digest(value: Any) -> str:
+    text = json.dumps(value, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:LETTERS]
+
+
+def comparison(folders: Sequence[Path], targets: Sequence[float] = ()) -> str:
+    """The folder of a comparison: the first two runs by name, and a digest of all."""
+    called = list(dict.fromkeys(map(_called, folders)))
+    shown = called[:2]
+    if len(called) > len(shown):
+        shown.append(f"and-{len(called) - len(shown)}-more")
+    # By their places: folders of two studies may have one name.
+    places = [str(folder.absolute()) for folder in folders]
+    readable = ODD.sub("_", "-".join(shown))[: 2 * MOST].rstrip("-_=,.")
+    return f"runs/report-{readable}-{_digest([places, list(targets)])}"
+
+
+def _called(folder: Path) -> str:
+    """The name of a run folder, of one called by its seed its method's before."""
+    name = folder.absolute().name
+    return f"{folder.absolute().parent.name}-{name}" if SEED.fullmatch(name) else name
+
+
+def short(choice: Choice | str) -> str:
+    """A choice as text, files of its options by their names without folders."""
+    if isinstance(choice, str):
+        return ",".join(map(_file_name, choice.split(",")))
+    return _word(choice)
+
+
+def _file_name(option: str) -> str:
+    """An option "name:path=/a/b.npz" with its file alone."""
+    name, equals, value = option.partition("=")
+    return f"{name}{equals}{PurePath(value).name}" if "/" in value else option
+
+
+def _word(value: Any) -> str:
+    """A value in few letters."""
+    if isinstance(value, Choice):
+        pairs = [f"{name}={_word(option)}" for name, option in value.args]
+        return f"{value.name}:{','.join(pairs)}" if pairs else value.name
+    if isinstance(value, tuple):
+        return "+".join(map(_word, value))
+    if isinstance(value, str) and "/" in value:
+        return PurePath(value).name
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return f"{value:g}" if is_number else str(value)
+
+
+def _exact(value: Any) -> Any:
+    """A value as JSON holds it, with all digits; equal numbers are equal."""
+    if isinstance(value, Choice):
+        return [value.name, {name: _exact(option) for name, option in value.args}]
+    if isinstance(value, tuple):
+        return [_exact(part) for part in value]
+    if type(value) is int and abs(value) < EXACT:
+        return float(value)
+    return value if isinstance(value, bool | int | float | str | None) else repr(value)
