@@ -6,7 +6,7 @@ from typing import Any
 from pfljax.report import html
 from pfljax.report.columns import Table
 from pfljax.report.config import by_group, shown
-from pfljax.report.formats import BEST, cells
+from pfljax.report.formats import ALIKE, BEST, cells
 from pfljax.report.groups import UNIQUE_TO_A_RUN, Group, differing_keys
 from pfljax.report.html import (
     EMPTY,
@@ -18,6 +18,7 @@ from pfljax.report.html import (
     fixed,
     grid,
 )
+from pfljax.report.paired_table import Paired
 from pfljax.report.runs import Run, number
 
 CLIENTS = ("accuracy_over_clients", "bars")
@@ -39,7 +40,8 @@ def comparison_page(
     groups: Sequence[Group],
     tables: Sequence[Table],
     pictures: Sequence[Picture],
-    landscapes: Sequence[Picture] = (),
+    landscapes: Sequence[Picture],
+    compared: Paired,
 ) -> str:
     """The page of several runs; the first of the tables has the key figures."""
     runs = [run for group in groups for run in group.runs]
@@ -57,6 +59,8 @@ def comparison_page(
         title="Comparison",
         facts=_comparison_facts(groups, runs, differing),
         key_figures=_best(tables[0]) if tables else [],
+        compared=comparison_grid(compared.table),
+        lines=compared.lines,
         tables=shown_first,
         calibration=calibration,
         curves=[p for p in pictures if p.name not in CLIENTS],
@@ -75,6 +79,7 @@ def sweep_page(
     config: Mapping[str, Any],
     table: Table,
     pictures: Sequence[Picture],
+    compared: Paired,
 ) -> str:
     """The page of a sweep; `about` is its sweep.json, `config` its settings by name."""
     over = about["over"]
@@ -87,6 +92,8 @@ def sweep_page(
         title="Sweep",
         facts=[f"{config['algorithm']} over {names}", *_facts(config)],
         key_figures=_best(table),
+        compared=comparison_grid(compared.table),
+        lines=compared.lines,
         table=comparison_grid(table),
         curves=pictures,
         swept=grid(["Swept", "Values"], rows),
@@ -130,6 +137,9 @@ def _best(table: Table) -> list[Card]:
         # Ties of many rows would fill the card.
         if len(best) >= MOST_NAMES:
             note = f"{len(best)} rows alike"
+        alike = [row for row in rows if row[i].mark == ALIKE]
+        if alike:
+            note += f"; {len(alike)} more cannot be told from it"
         card = Card(title=column.title, value=best[0][i].text, note=note)
         cards.append(card)
     return cards

@@ -12,6 +12,7 @@ from pfljax.report.style import GRID, label_ends, line_styles, new_figure
 from pfljax.report.sweep_rows import Rows, final, names_of, value_text
 from pfljax.report.sweep_rows import progress as progress
 from pfljax.report.sweep_rows import read as read
+from pfljax.report.tables import PROBLEM
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -64,10 +65,18 @@ def table(rows: Rows, progress: str = "") -> Table:
     lines = []
     for (point, judged), seeds in points.items():
         lines.append(_table_row(point, judged, seeds))
+    differing = [name for name in names if name in PROBLEM]
+    told = CAPTION
+    if differing:
+        lines = [line._replace(ranked=False) for line in lines]
+        told += (
+            f" The points differ in {', '.join(differing)}: their numbers are not of "
+            "one problem, and none is marked as the best."
+        )
     detected = any(not np.isnan(line.values[DETECTION]).all() for line in lines)
     return Table(
         name="sweep",
-        caption=progress + CAPTION + (DETECTED if detected else ""),
+        caption=progress + told + (DETECTED if detected else ""),
         # Most sweeps detect nothing: the column is there where one has.
         columns=tuple(c for c in SHOWN if detected or c.key != DETECTION),
         rows=tuple(lines),
