@@ -18,8 +18,7 @@ from pfljax.runs.settings import Experiment
 from pfljax.runtime import documents
 from pfljax.runtime.files import FileError
 
-
-# Settings that a comparison gives to each of its runs.
+# What a comparison gives to each of its runs.
 OF_ONE = ("algorithm", "label", "baseline")
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import tyro
 
 from pfljax import registry
-from pfljax.cli import commands, mistakes, options
+from pfljax.cli import commands, comparing, mistakes, options
 from pfljax.runtime import errors, limits, xla_flags
 
 ABOUT = """Personalised federated learning, simulated."""
@@ -21,7 +21,7 @@ GROUPS: dict[str, dict[str, Callable]] = {
         "run": commands.run,
         "resume": commands.resume,
         "sweep": commands.sweep,
-        "compare": commands.compare,
+        "compare": comparing.compare,
     },
     "Look at runs": {
         "report": commands.report,

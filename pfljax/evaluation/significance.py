@@ -104,25 +104,30 @@ def interval(differences: Sequence[np.ndarray]) -> tuple[float, float]:
 
     By the hierarchical bootstrap: seeds are drawn with replacement, then clients within
     each; of one seed clients alone. A seed's mean may stand in place of its clients, as
-    an array [1]. The percentiles of so few seeds cannot leave their range, which holds
-    the true mean three times in four of three seeds. So their distances from the mean
-    are widened to those of Student's t. NaN of fewer than two values.
+    an array [1]. NaN of fewer than two values.
+
+    Its percentiles give the shape, Student's t the width. Those of three seeds cannot
+    leave their range, which holds the true mean three times in four. Clients add to the
+    spread what the seeds' means already have of it. So the percentiles' distances from
+    the mean are scaled to the standard error of the seeds' means and to t.
     """
     n = len(differences)
     means = np.array([of_seed.mean() for of_seed in differences])
-    count = n if n > 1 else len(differences[0])
-    if count < 2:
+    sample = means if n > 1 else differences[0]
+    if len(sample) < 2:
         return float("nan"), float("nan")
     generator = np.random.default_rng(KEY)
     drawn = generator.integers(n, size=(DRAWS, n))
     resampled = np.empty((DRAWS, n))
     for seed, of_seed in enumerate(differences):
-        places = drawn == seed
-        resampled[places] = _resampled_means(generator, of_seed, int(places.sum()))
+        is_drawn = drawn == seed
+        count = int(is_drawn.sum())
+        resampled[is_drawn] = _resampled_means(generator, of_seed, count)
     mean = means.mean()
-    low, high = np.percentile(resampled.mean(axis=1), [2.5, 97.5])
-    widened = _widening(count)
-    return float(mean + widened * (low - mean)), float(mean + widened * (high - mean))
+    totals = resampled.mean(axis=1)
+    low, high = np.percentile(totals, [2.5, 97.5]) - mean
+    scale = _scale(sample, float(totals.std()))
+    return float(mean + scale * low), float(mean + scale * high)
 
 
 def _resampled_means(
@@ -135,12 +140,20 @@ def _resampled_means(
     return values[generator.integers(C, size=(count, C))].mean(axis=1)
 
 
-def _widening(count: int) -> float:
-    """How much wider than a normal interval with the population's std t's is."""
+def _scale(sample: np.ndarray, spread: float) -> float:
+    """How much wider than that of the resamples the interval of t is.
+
+    `sample` f[n] are the means of the seeds, `spread` is the std of the resamples.
+    """
     from scipy import stats
 
-    ratio = stats.t.ppf(0.975, count - 1) / stats.norm.ppf(0.975)
-    return float(ratio * np.sqrt(count / (count - 1)))
+    n = len(sample)
+    error = sample.std(ddof=1) / np.sqrt(n)
+    ratio = stats.t.ppf(0.975, n - 1) / stats.norm.ppf(0.975)
+    # Seeds that agree to the last row leave the clients' spread alone.
+    if error < SMALLEST or spread < SMALLEST:
+        return float(ratio)
+    return float(ratio * error / spread)
 
 
 def holm(p: np.ndarray) -> np.ndarray:

@@ -1,6 +1,6 @@
 """Which method is better: each against the best and the baselines, client by client."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -19,27 +19,36 @@ COLUMNS = (
     Column("p", "p (t, seeds)", scale=1, digits=4, better=0, is_p=True),
     Column("p_holm", "p after Holm", scale=1, digits=4, better=0, is_p=True),
     Column("p_wilcoxon", "p (Wilcoxon, seeds)", scale=1, digits=4, better=0, is_p=True),
-    Column("p_clients", "p (clients)", scale=1, digits=4, better=0, is_p=True),
+    Column("p_clients", "p (clients, Holm)", scale=1, digits=4, better=0, is_p=True),
     Column("gain", "Clients that gain", scale=1, digits=0, better=0),
     Column("same", "as before", scale=1, digits=0, better=0),
     Column("lose", "that lose", scale=1, digits=0, better=0),
 )
+WHAT = (
+    "Which is better at the last round. Test accuracy of the same clients under the "
+    "same seeds, in pairs: the best and the baselines (local training, FedAvg with "
+    "fine-tuning) with each other method, the better one first. The interval is the "
+    "hierarchical bootstrap's, of seeds and of clients within them, with the width of "
+    "Student's t over seeds, and of one comparison alone. "
+)
 SEEDS = (
-    "Would another seed say the same? That is asked of the means of the seeds: by "
-    "Student's t in pairs, whose p is corrected by Holm's method over the rows of this "
-    "table and decides, and by Wilcoxon's signed ranks, which of n seeds give no p "
-    "below 2/2^n: {least}. "
+    "Would another seed say the same? That is asked of the seeds' means: by Student's "
+    "t in pairs, whose p after Holm decides, and by Wilcoxon's signed ranks, which of "
+    "n seeds give no p below 2/2^n ({least}). "
 )
 ONE_SEED = (
     "Of one seed nothing can be said of another: p after Holm is that of its clients. "
 )
 CLIENTS = (
-    "Do these clients gain? That is asked within the seeds: p (clients) is of signed "
-    "ranks of clients, in clusters by client where all seeds have the same ones, and "
-    "is no answer to the first question. Clients that gain, that are as before and "
-    "that lose are counted over all seeds. "
+    "Do these clients gain? That is asked within these seeds: p (clients, Holm) is of "
+    "the signed ranks of clients, in clusters by client where all seeds have the same "
+    "ones, and is no answer to the first question. Counts are over all seeds. "
 )
 NO_CLIENTS = "Clients are not known: the seeds alone are compared. "
+FAMILIES = (
+    "Holm's method corrects over the rows with the best, and over the other rows. A p "
+    "is shown as .0001 at least."
+)
 NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 
 
@@ -50,6 +59,7 @@ class Comparison(NamedTuple):
     against: str
     pair: Pair
     rounds: tuple[int, ...]
+    with_best: bool  # one of the two is the best of all
     values: dict[str, float]  # the columns
 
 
@@ -70,18 +80,27 @@ def paired(tables: Sequence[Table]) -> Paired:
     compared = []
     refused = []
     for a, b in _in_pairs(rows):
+        with_best = a is rows[0]
         problem = unpaired(a, b)
         if problem:
             refused.append(f"Not compared: {problem}.")
             continue
-        comparison = _comparison(a, b)
+        comparison = _comparison(a, b, with_best)
         if comparison is not None:
             compared.append(comparison)
-    p = significance.holm(np.array([c.pair.p for c in compared]))
-    for comparison, corrected in zip(compared, p, strict=True):
-        comparison.values["p_holm"] = float(corrected)
+    # Two families: the bold marks of the accuracy are of the first.
+    _correct([c for c in compared if c.with_best])
+    _correct([c for c in compared if not c.with_best])
     lines = [*map(in_words, compared), *refused]
     return Paired(_table(compared), tuple(compared), tuple(lines))
+
+
+def _correct(family: Sequence[Comparison]) -> None:
+    """Corrects the p of comparisons that are read together, of seeds and of clients."""
+    for name in ("p_holm", "p_clients"):
+        corrected = significance.holm(np.array([c.values[name] for c in family]))
+        for comparison, p in zip(family, corrected, strict=True):
+            comparison.values[name] = float(p)
 
 
 def in_words(comparison: Comparison) -> str:
@@ -98,9 +117,18 @@ def in_words(comparison: Comparison) -> str:
     of = f"p {p_text(p)}, {seeds}"
     if n == 1:
         of = f"p {p_text(p)} over the clients of {seeds}"
+    of += _clients_in_words(values)
     if p < significance.LEVEL:
         return f"{a} is ahead of {b} by {points}, {of}."
     return f"{a} cannot be told from {b}: {points}, {of}."
+
+
+def _clients_in_words(values: Mapping[str, float]) -> str:
+    """How many clients gain and lose; nothing where they are not known."""
+    if np.isnan(values["gain"]):
+        return ""
+    gain, same, lose = (int(values[key]) for key in ("gain", "same", "lose"))
+    return f"; of {gain + same + lose} clients {gain} gain and {lose} lose"
 
 
 def p_text(p: float) -> str:
@@ -147,7 +175,7 @@ def _in_pairs(rows: Sequence[Row]) -> list[tuple[Row, Row]]:
     return pairs
 
 
-def _comparison(a: Row, b: Row) -> Comparison | None:
+def _comparison(a: Row, b: Row, with_best: bool) -> Comparison | None:
     """The two compared; None where no seed has both accuracies."""
     differences = pair(a, b)
     if not differences.seeds:
@@ -166,12 +194,20 @@ def _comparison(a: Row, b: Row) -> Comparison | None:
         "low": low,
         "high": high,
         "p": significance.paired_t(differences.means),
+        "p_holm": differences.p,  # corrected when all are known
         "p_wilcoxon": wilcoxon if several else float("nan"),
         "p_clients": differences.p_clients,
     }
     values |= dict(zip(("gain", "same", "lose"), counts, strict=True))
     rounds = tuple(a.rounds[a.seeds.index(seed)] for seed in differences.seeds)
-    return Comparison(a.method, b.method, differences, rounds, values)
+    return Comparison(
+        method=a.method,
+        against=b.method,
+        pair=differences,
+        rounds=rounds,
+        with_best=with_best,
+        values=values,
+    )
 
 
 def _table(compared: Sequence[Comparison]) -> Table:
@@ -212,11 +248,4 @@ def _caption(compared: Sequence[Comparison]) -> str:
     if 1 in counts:
         asked += ONE_SEED
     is_known = any(comparison.pair.clients for comparison in compared)
-    return (
-        "Which is better at the last round. Test accuracy of the same clients under "
-        "the same seeds, in pairs: the best and the baselines (local training, FedAvg "
-        "with fine-tuning) with each other method, the better one first. The interval is the hierarchical bootstrap's, of seeds and then of "
-        "clients within them, widened to Student's t for few seeds, and of one "
-        f"comparison alone. {asked}{CLIENTS if is_known else NO_CLIENTS}"
-        "A p is shown as .0001 at least."
-    )
+    return WHAT + asked + (CLIENTS if is_known else NO_CLIENTS) + FAMILIES

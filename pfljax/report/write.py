@@ -82,9 +82,10 @@ def write_comparison(
 
     Tables: comparison_<name>.csv (means), comparison_<name>_seeds.csv (each seed), .md
     and .tex for the last round, the round chosen on validation, and unseen clients,
-    where the runs have them; paired comparisons (`_paired`); fairness over clients, calibration and loss of the first
+    where the runs have them; fairness over clients, calibration and loss of the first
     two; and what is spent until `targets`, accuracies in (0, 1], are reached, without
-    any those of `default_targets`. The Markdown leaves out calibration and loss.
+    any those of `default_targets`. The Markdown leaves out calibration and loss. Which
+    method is better is in comparison_paired.csv, .md and .tex.
 
     Local training that a run had as its `baseline` is read too, if it is still there.
 
