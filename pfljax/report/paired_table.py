@@ -108,7 +108,8 @@ def in_words(comparison: Comparison) -> str:
     a, b, values = comparison.method, comparison.against, comparison.values
     points = f"{100 * values['difference']:.1f} points"
     if np.isfinite(values["low"]):
-        points += f" [{100 * values['low']:.1f}, {100 * values['high']:.1f}]"
+        # z: an end that reads 0.0 has no sign.
+        points += f" [{100 * values['low']:z.1f}, {100 * values['high']:z.1f}]"
     n = len(comparison.pair.seeds)
     seeds = f"{NUMBERS[n] if n < len(NUMBERS) else n} seed{'s' * (n > 1)}"
     p = values["p_holm"]
@@ -132,9 +133,9 @@ def _clients_in_words(values: Mapping[str, float]) -> str:
 
 
 def p_text(p: float) -> str:
-    """A p of tests, in as many digits as matter: "= .004", "< .001"."""
+    """A p of tests, in as many digits as matter: "= .004", "below .001"."""
     if p < 0.001:
-        return "< .001"
+        return "below .001"
     text = f"{p:.3f}" if p < 0.1 else f"{p:.2f}"
     return f"= {text.removeprefix('0')}"
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from pfljax.report import formats, sweeps, write_sweep_report
+from pfljax.report.paired_table import paired
 from pfljax.runtime.files import FileError
 
 ACCURACY = {  # (mu, mixing) -> of seeds 0 and 1
@@ -51,6 +52,31 @@ def test_points_with_means_and_spread_over_seeds(rows):
     assert not oracle.ranked
     assert "**85.00 ± 7.07**" in "\n".join(lines)  # the best that a user can reach
     assert table.rows[0].values["loss"].tolist() == [1.25, 1.25]
+
+
+def test_points_are_compared_by_seeds_alone(rows):
+    result = paired([sweeps.table(rows)])
+    assert [(c.method, c.against) for c in result.comparisons] == [
+        ("mu=0.1 mixing=model", "mu=0 mixing=model"),
+        ("mu=0.1 mixing=model", "mu=0 mixing=layer"),
+        ("mu=0.1 mixing=model", "mu=0.1 mixing=layer"),
+    ]
+    differences = [c.values["difference"] for c in result.comparisons]
+    np.testing.assert_allclose(differences, [0.25, 0.45, 0.45])
+    assert (
+        "Clients are not known: the seeds alone are compared." in result.table.caption
+    )
+    assert {"gain", "p_clients"}.isdisjoint(c.key for c in result.table.columns)
+    assert "points apart, which two seeds cannot test" in result.lines[2]
+
+
+def test_points_of_other_problems_are_not_compared(rows):
+    of_clients = [
+        {"clients" if k == "mu" else k: v for k, v in r.items()} for r in rows
+    ]
+    table = sweeps.table(of_clients)
+    assert "The points differ in clients" in table.caption
+    assert paired([table]).lines == ()
 
 
 def test_a_sweep_over_seeds_alone(rows):
