@@ -108,8 +108,8 @@ def interval(differences: Sequence[np.ndarray]) -> tuple[float, float]:
 
     Its percentiles give the shape, Student's t the width. Those of three seeds cannot
     leave their range, which holds the true mean three times in four. Clients add to the
-    spread what the seeds' means already have of it. So the percentiles' distances from
-    the mean are scaled to the standard error of the seeds' means and to t.
+    spread what the seeds' means already have of it. So the distances of the percentiles
+    from the mean are scaled: the interval is as wide as that of t over seeds.
     """
     n = len(differences)
     means = np.array([of_seed.mean() for of_seed in differences])
@@ -124,10 +124,9 @@ def interval(differences: Sequence[np.ndarray]) -> tuple[float, float]:
         count = int(is_drawn.sum())
         resampled[is_drawn] = _resampled_means(generator, of_seed, count)
     mean = means.mean()
-    totals = resampled.mean(axis=1)
-    low, high = np.percentile(totals, [2.5, 97.5]) - mean
-    scale = _scale(sample, float(totals.std()))
-    return float(mean + scale * low), float(mean + scale * high)
+    low, high = np.percentile(resampled.mean(axis=1), [2.5, 97.5]) - mean
+    widening = _widening(sample, high - low)
+    return float(mean + widening * low), float(mean + widening * high)
 
 
 def _resampled_means(
@@ -140,20 +139,20 @@ def _resampled_means(
     return values[generator.integers(C, size=(count, C))].mean(axis=1)
 
 
-def _scale(sample: np.ndarray, spread: float) -> float:
-    """How much wider than that of the resamples the interval of t is.
+def _widening(sample: np.ndarray, width: float) -> float:
+    """How much wider than `width`, that of the percentiles, the interval of t is.
 
-    `sample` f[n] are the means of the seeds, `spread` is the std of the resamples.
+    `sample` f[n] are the means of the seeds.
     """
     from scipy import stats
 
     n = len(sample)
     error = sample.std(ddof=1) / np.sqrt(n)
-    ratio = stats.t.ppf(0.975, n - 1) / stats.norm.ppf(0.975)
+    t = stats.t.ppf(0.975, n - 1)
     # Seeds that agree to the last row leave the clients' spread alone.
-    if error < SMALLEST or spread < SMALLEST:
-        return float(ratio)
-    return float(ratio * error / spread)
+    if error < SMALLEST or width < SMALLEST:
+        return float(t / stats.norm.ppf(0.975))
+    return float(2 * t * error / width)
 
 
 def holm(p: np.ndarray) -> np.ndarray:
