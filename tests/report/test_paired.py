@@ -1,13 +1,12 @@
 """Which method is better, from synthetic run folders."""
 
-import csv
 import json
 
 import numpy as np
 import pytest
 from scipy import stats
 
-from pfljax.report import formats, write_comparison
+from pfljax.report import formats, write
 from pfljax.report.groups import group_runs
 from pfljax.report.paired_table import p_text, paired
 from pfljax.report.pairing import pair
@@ -127,10 +126,9 @@ def test_runs_of_other_clients_or_data_are_no_pair(make_run, tmp_path):
     with pytest.raises(ValueError, match="other clients or rows") as refusal:
         pair(row_of(table, "ditto"), row_of(table, "local"))
     assert str(refusal.value) == message
-    markdown = write_comparison(folders, tmp_path / "out")
-    assert f"- Not compared: {message}." in markdown
-    assert message in (tmp_path / "out" / "comparison.html").read_text("utf-8")
-    assert not (tmp_path / "out" / "comparison_paired.csv").exists()
+    refused = paired([table])
+    assert refused.lines == (f"Not compared: {message}.",)
+    assert write._in_words(refused) == [f"- Not compared: {message}.\n"]
 
 
 def test_runs_of_other_seeds_are_no_pair(make_run, tmp_path):
@@ -164,17 +162,8 @@ def test_fedavg_with_finetuning_is_a_baseline(make_run, tmp_path):
     }
 
 
-def test_the_files_of_a_report(comparison_folders, tmp_path):
-    markdown = write_comparison(comparison_folders, tmp_path)
-    with open(tmp_path / "comparison_paired.csv", newline="") as file:
-        rows = list(csv.DictReader(file))
-    assert [row["seeds"] for row in rows] == ["0 1 2"] * 7
-    assert float(rows[0]["p_holm"]) >= float(rows[0]["p"])
-    text = (tmp_path / "comparison_paired.md").read_text("utf-8")
-    assert markdown.endswith(text)
-    assert text.count("\n- ") == 7
-    assert r"\toprule" in (tmp_path / "comparison_paired.tex").read_text("utf-8")
-    page = (tmp_path / "comparison.html").read_text("utf-8")
-    assert page.count(f"<li>{rows[0]['words']}</li>") == 1
-    write_comparison(comparison_folders[:3], tmp_path)
-    assert not list(tmp_path.glob("comparison_paired.*"))  # of one method
+def test_comparisons_of_before_do_not_stay(result, tmp_path):
+    write._write_paired(result, tmp_path)
+    assert len(list(tmp_path.iterdir())) == 3
+    write._write_paired(paired([]), tmp_path)
+    assert not list(tmp_path.iterdir())

@@ -46,7 +46,9 @@ def test_points_with_means_and_spread_over_seeds(rows):
     table = sweeps.table(rows)
     assert len(table.rows) == 4 * 3  # personal, server and the oracle of each point
     lines = formats.markdown(table).splitlines()
-    assert lines[2].startswith("| mu=0 mixing=model | personal | 60.00 ± 14.14 | 10.00")
+    assert lines[2].startswith(
+        "| mu=0 mixing=model | personal | **60.00 ± 14.14** | 10"
+    )
     assert "| mu=0.1 mixing=model | server | 42.50 ± 3.54 |" in "\n".join(lines)
     (oracle, *_) = [r for r in table.rows if r.judged.startswith("oracle")]
     assert not oracle.ranked
@@ -67,15 +69,13 @@ def test_points_are_compared_by_seeds_alone(rows):
         "Clients are not known: the seeds alone are compared." in result.table.caption
     )
     assert {"gain", "p_clients"}.isdisjoint(c.key for c in result.table.columns)
-    assert "points apart, which two seeds cannot test" in result.lines[2]
+    assert "45.0 points [-18.5, 108.5], p = .21, two seeds." in result.lines[2]
 
 
 def test_points_of_other_problems_are_not_compared(rows):
-    of_clients = [
-        {"clients" if k == "mu" else k: v for k, v in r.items()} for r in rows
-    ]
-    table = sweeps.table(of_clients)
-    assert "The points differ in clients" in table.caption
+    swept = [{"partition": row["mixing"]} | row for row in rows]
+    table = sweeps.table(swept)
+    assert "The points differ in partition" in table.caption
     assert paired([table]).lines == ()
 
 
@@ -153,7 +153,9 @@ def test_the_page_has_the_best_point_and_what_was_swept(rows, tmp_path):
     write_sweep_report(tmp_path, tmp_path / "out")
     page = (tmp_path / "out" / "sweep.html").read_text("utf-8")
     assert '<dd class="value">85.00 ± 7.07</dd>' in page
-    assert '<dd class="note">mu=0.1 mixing=model: personal</dd>' in page
+    told = "mu=0.1 mixing=model: personal; 7 more cannot be told from it"
+    assert f'<dd class="note">{told}</dd>' in page
+    assert (tmp_path / "out" / "comparison_paired.csv").exists()
     assert "<td>mixing</td><td>model, layer</td>" in page
     assert '<th scope="row">lr</th><td>0.25</td>' in page
     assert '<th scope="row">mu</th>' not in page  # no run has that value of its own
