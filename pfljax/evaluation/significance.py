@@ -30,16 +30,19 @@ SMALLEST = 1e-6  # differences below it come of rounding, in float32
 def paired_t(means: np.ndarray) -> float:
     """Two-sided p of Student's t for differences f[n] of n seeds, of mean 0.
 
-    NaN of fewer than two seeds, and where all differ alike: a spread of 0 is that of
-    rows that can be counted, and no sign of certainty. 1 where none differs.
+    NaN of fewer than two seeds, 1 where none differs. Where all differ alike there is
+    no t: a spread of 0 comes of rows that can be counted, and is no sign of certainty.
+    It is then the p of their signs.
     """
     from scipy import stats
 
     n = len(means)
     if n and np.abs(means).max() < SMALLEST:
         return 1.0
-    if n < 2 or np.ptp(means) < SMALLEST:
+    if n < 2:
         return float("nan")
+    if np.ptp(means) < SMALLEST:
+        return least_p(n)
     t = means.mean() / (means.std(ddof=1) / np.sqrt(n))
     return float(2 * stats.t.sf(abs(t), n - 1))
 

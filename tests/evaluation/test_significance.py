@@ -26,9 +26,9 @@ def test_student_in_pairs_is_scipys():
 
 
 @pytest.mark.parametrize(
-    ("means", "p"), [([0, 0, 0], 1), ([0.1, 0.1], np.nan), ([0.1], np.nan)]
+    ("means", "p"), [([0, 0, 0], 1), ([0.1, 0.1, 0.1], 0.25), ([0.1], np.nan)]
 )
-def test_student_says_nothing_without_a_spread(means, p):
+def test_without_a_spread_signs_alone_are_asked(means, p):
     got = significance.paired_t(np.array(means, float))
     np.testing.assert_equal(got, p)
 

@@ -46,10 +46,9 @@ def test_points_with_means_and_spread_over_seeds(rows):
     table = sweeps.table(rows)
     assert len(table.rows) == 4 * 3  # personal, server and the oracle of each point
     lines = formats.markdown(table).splitlines()
-    assert lines[2].startswith(
-        "| mu=0 mixing=model | personal | **60.00 ± 14.14** | 10"
-    )
-    assert "| mu=0.1 mixing=model | server | 42.50 ± 3.54 |" in "\n".join(lines)
+    # Of two seeds all that they can tell is that one is not much behind.
+    assert lines[2].startswith("| mu=0 mixing=model | personal | **60.00 ± 14.14** | ")
+    assert "| mu=0.1 mixing=model | server | **42.50 ± 3.54** |" in "\n".join(lines)
     (oracle, *_) = [r for r in table.rows if r.judged.startswith("oracle")]
     assert not oracle.ranked
     assert "**85.00 ± 7.07**" in "\n".join(lines)  # the best that a user can reach

@@ -356,7 +356,8 @@ def test_comparison_writes_everything(comparison_folders, tmp_path):
     assert in_words.count("\n- ") == 7
     assert text.endswith(in_words)
     assert all(f"- {row['words']}\n" in in_words for row in compared)
-    rows = 6 + 6 + 1  # by accuracy and fairness with the mixture's four; to a target
+    # By accuracy and fairness with the mixture's four, to a target, against four.
+    rows = 6 + 6 + 1 + 4
     assert text.count("| SuPerFed-MM |") == rows
     page = read_page(tmp_path / "comparison.html")
     check_self_contained(page, pictures=4)
