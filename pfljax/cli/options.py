@@ -18,6 +18,9 @@ from pfljax.runs.settings import Experiment
 from pfljax.runtime import documents
 from pfljax.runtime.files import FileError
 
+# What a comparison gives to each of its runs.
+OF_ONE = ("algorithm", "label", "baseline")
+
 
 @dataclasses.dataclass(frozen=True)
 class Processes:
@@ -66,6 +69,11 @@ def record(args: Sequence[str]) -> type:
     checks.check_option_names(algorithm, factory)
     method_options = registry.options(factory)
     return records.of_settings(algorithm, factory, method_options)
+
+
+def record_of_several() -> type:
+    """The settings that the methods of a comparison share."""
+    return records.of_settings("methods", None, {}, without=OF_ONE)
 
 
 def record_of_all_methods() -> type:
@@ -139,6 +147,29 @@ def experiment(chosen: Any) -> Experiment:
         elif dataclasses.is_dataclass(group.type):
             hyper = _changed(getattr(chosen, group.name))
     return Experiment(**values, hyper=hyper)
+
+
+def of_methods(methods: Sequence[str], chosen: Any) -> list[Experiment]:
+    """An experiment a method, "name" or "name:option=value", with the same settings.
+
+    Raises:
+      ValueError: there is no method, or one is there twice.
+    """
+    if not methods:
+        raise ValueError(
+            "no method is given; expected pfljax compare NAME ..., such as fedper or "
+            "ditto:lam=0.5"
+        )
+    shared = experiment(chosen)
+    choices = [registry.parse(text) for text in methods]
+    for text, choice in zip(methods, choices, strict=True):
+        if choices.count(choice) > 1:
+            raise ValueError(
+                f"{text} is given twice; give it once, or with other options"
+            )
+    return [
+        shared.replace(algorithm=choice.name, hyper=choice.kwargs) for choice in choices
+    ]
 
 
 def _changed(options: Any) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import tyro
 
 from pfljax import registry
-from pfljax.cli import commands, mistakes, names, options, predicting
+from pfljax.cli import commands, comparing, mistakes, names, options, predicting
 from pfljax.runtime import errors, limits, xla_flags
 
 ABOUT = """Personalised federated learning, simulated."""
@@ -21,6 +21,7 @@ GROUPS: dict[str, dict[str, Callable]] = {
         "run": commands.run,
         "resume": commands.resume,
         "sweep": commands.sweep,
+        "compare": comparing.compare,
     },
     "Look at runs": {
         "report": commands.report,
@@ -43,6 +44,7 @@ COMMANDS = {
 COMPLETION = "--tyro-print-completion"
 SHELLS: dict[str, None] = {"bash": None, "zsh": None, "fish": None, "tcsh": None}
 OF_A_METHOD = ("run", "sweep")  # whose options depend on the method
+OF_SEVERAL = ("compare",)  # whose options are the settings alone
 
 
 def run(args: Sequence[str]) -> None:
@@ -88,6 +90,8 @@ def _parsed(args: Sequence[str]) -> Callable[[], None]:
     functions = {}
     for key, command in COMMANDS.items():
         record = of_a_method if key in OF_A_METHOD else None
+        if key in OF_SEVERAL:
+            record = options.record_of_several()
         functions[key] = options.kept(command, record)
     if name in functions:
         mistakes.check_options(name, functions[name], args[1:])

@@ -33,27 +33,34 @@ def of_settings(
     factory: Callable | None,
     own: Mapping[str, Parameter],
     names: tuple[str, ...] = (),
+    without: tuple[str, ...] = (),
 ) -> type:
     """The settings by group, and the method's `own` options.
 
-    With the `names` of methods, `--algorithm` takes one of these alone.
+    With the `names` of methods, `--algorithm` takes one of these alone. Settings
+    `without` which a command does are no options, nor is `--config` then.
     """
     fields = []
     for name, group in settings.GROUPS.items():
-        fields.append(_settings_group(name, group, names))
+        fields.append(_settings_group(name, group, names, without))
         if name == "method" and own:
             fields.append(_method_group(algorithm, factory, own))
     fields.append(_setting(settings.FIELDS["seed"]))
-    file = Annotated[str | None, tyro.conf.arg(help=CONFIG)]
-    fields.append(("config", file, dataclasses.field(default=None)))
+    if not without:
+        file = Annotated[str | None, tyro.conf.arg(help=CONFIG)]
+        fields.append(("config", file, dataclasses.field(default=None)))
     # By keyword alone: an option without a default may stand before others.
     return dataclasses.make_dataclass("Options", fields, kw_only=True)
 
 
-def _settings_group(name: str, group: type, names: tuple[str, ...]) -> Field:
+def _settings_group(
+    name: str, group: type, names: tuple[str, ...], without: tuple[str, ...]
+) -> Field:
     """The settings of a group."""
     fields = []
     for field in dataclasses.fields(group):
+        if field.name in without:
+            continue
         # The method's own options have names of their own.
         if field.name != "hyper":
             fields.append(_setting(field))

@@ -18,6 +18,13 @@ class Column(NamedTuple):
     digits: int
     better: int  # 1 more is better, -1 less is better, 0 not ranked
     over_seeds: bool = False  # show the std over seeds beside the mean
+    tested: bool = False  # bold is what cannot be told from the best, by a paired test
+    is_p: bool = False  # a number that would read 0 is shown as the last digit's 1
+
+
+def _share(key: str, title: str) -> Column:
+    """An accuracy in percent, of which more is better."""
+    return Column(key, title, scale=100, digits=2, better=1, tested=True)
 
 
 WORSE_THAN_LOCAL = Column(
@@ -35,20 +42,19 @@ COLUMNS = (
         digits=2,
         better=1,
         over_seeds=True,
+        tested=True,
     ),
     Column("std_clients", "Std over clients (points)", scale=100, digits=2, better=0),
-    Column("weighted", "Weighted by rows (%)", scale=100, digits=2, better=1),
-    Column("worst10", "Worst 10 % of clients (%)", scale=100, digits=2, better=1),
-    Column("best10", "Best 10 % of clients (%)", scale=100, digits=2, better=1),
+    _share("weighted", "Weighted by rows (%)"),
+    _share("worst10", "Worst 10 % of clients (%)"),
+    _share("best10", "Best 10 % of clients (%)"),
     Column("ece", "ECE", scale=1, digits=3, better=-1),
     WORSE_THAN_LOCAL,
     Column("mb_up", "MB up", scale=1e-6, digits=2, better=0),
     Column("mb_down", "MB down", scale=1e-6, digits=2, better=0),
 )
 CALIBRATION = (
-    Column(
-        "top5", "Top-5 accuracy (%)", scale=100, digits=2, better=1, over_seeds=True
-    ),
+    _share("top5", "Top-5 accuracy (%)")._replace(over_seeds=True),
     Column(
         "loss",
         "Negative log likelihood (nats)",
@@ -87,7 +93,7 @@ CALIBRATION = (
     ),
 )
 PERCENTILE_COLUMNS = tuple(
-    Column(f"p{q}", f"P{q} (%)", scale=100, digits=1, better=1) for q in PERCENTILES
+    _share(f"p{q}", f"P{q} (%)")._replace(digits=1) for q in PERCENTILES
 )
 FAIRNESS = (
     # A spread is not ranked: clients that are all badly off are alike.
@@ -118,6 +124,13 @@ DETECTED = (
 )
 
 
+class Clients(NamedTuple):
+    """The clients of one run, and how they fare."""
+
+    data: str  # SHA-256 of the rows and who holds them
+    accuracy: np.ndarray | None  # f[C], NaN without test rows; None where not kept
+
+
 class Row(NamedTuple):
     """One method, judged by one model. n seeds."""
 
@@ -127,6 +140,8 @@ class Row(NamedTuple):
     seeds: tuple[int, ...]  # [n]
     rounds: tuple[int, ...]  # [n], the round that was judged
     values: dict[str, np.ndarray]  # f64[n] a column, raw, NaN where not defined
+    clients: tuple[Clients, ...] = ()  # [n]; empty where the rows of runs are not known
+    baseline: bool = False  # all others are compared with it
 
 
 def stated_once(rows: Sequence[Row]) -> list[Row]:
@@ -168,6 +183,7 @@ class Table(NamedTuple):
     caption: str
     columns: tuple[Column, ...]
     rows: tuple[Row, ...]
+    names: tuple[str, str] = ("Method", "Model judged")  # headings of a row's own two
 
 
 def numbers_of(metrics: dict[str, Any]) -> dict[str, float]:

@@ -8,10 +8,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from pfljax.evaluation.significance import LEVEL
+from pfljax.report import pairing
 from pfljax.report.columns import Column, Row, Table
 from pfljax.report.statistics import over_seeds
 
 BEST = "best"
+ALIKE = "alike"  # what cannot be told from the best
 SECOND = "second"
 PLAIN = ""
 NOT_REACHED = "not reached"  # in the place of a number that is infinite
@@ -41,7 +44,8 @@ LATEX = {
     "·": r"$\cdot$",
 }
 
-LATEX_MARKS = {BEST: r"\textbf{%s}", SECOND: r"\underline{%s}", PLAIN: "%s"}
+BOLD = r"\textbf{%s}"
+LATEX_MARKS = {BEST: BOLD, ALIKE: BOLD, SECOND: r"\underline{%s}", PLAIN: "%s"}
 
 
 class Cell(NamedTuple):
@@ -55,11 +59,14 @@ class Cell(NamedTuple):
 def headings(table: Table) -> list[str]:
     """Titles of all columns, as shown."""
     titles = [column.title for column in table.columns]
-    return ["Method", "Model judged", *titles, "n", "Round"]
+    return [*table.names, *titles, "n", "Round"]
 
 
 def cells(table: Table) -> list[list[Cell]]:
-    """The table as shown, best and second of each ranked column marked."""
+    """The table as shown, best and second of each ranked column marked.
+
+    In columns that are tested, what cannot be told from the best is marked with it.
+    """
     columns = [_column_cells(table, column) for column in table.columns]
     lines = []
     for i, row in enumerate(table.rows):
@@ -77,8 +84,8 @@ def cells(table: Table) -> list[list[Cell]]:
 
 
 def markdown(table: Table) -> str:
-    """A GitHub-style table, best of each column in bold."""
-    header = [_markdown_escape(title) for title in headings(table)]
+    """A GitHub-style table, best of each column in bold, and what is alike."""
+    header = [markdown_text(title) for title in headings(table)]
     # Two columns of names, the others of numbers, which are set right.
     numbers = len(header) - 2
     ruler = ["---", "---", *["---:"] * numbers]
@@ -93,9 +100,9 @@ def markdown(table: Table) -> str:
 
 
 def _markdown_cell(cell: Cell) -> str:
-    """The text of a cell, bold if it is the best."""
-    text = _markdown_escape(cell.text)
-    if cell.mark == BEST:
+    """The text of a cell, bold if none is better."""
+    text = markdown_text(cell.text)
+    if cell.mark in (BEST, ALIKE):
         return f"**{text}**"
     return text
 
@@ -216,7 +223,7 @@ def _latex_heading(title: str) -> str:
     return rf"\shortstack{{{stacked}}}"
 
 
-def _markdown_escape(text: str) -> str:
+def markdown_text(text: str) -> str:
     """`text` that neither ends a cell nor starts markup."""
     on_one_line = " ".join(text.split())
     escaped = ""
@@ -235,6 +242,8 @@ def _column_cells(table: Table, column: Column) -> list[Cell]:
         if row.ranked and not math.isnan(value):
             ranked.append(value)
     marks = _marks(ranked, column.better)
+    if column.tested:
+        marks = _tested_marks(table, column)
     column_cells = []
     for row, (value, text) in zip(table.rows, shown, strict=True):
         mark = PLAIN
@@ -255,6 +264,32 @@ def _marks(ranked: Sequence[float], better: int) -> dict[float, str]:
     return dict(zip(order, (BEST, SECOND), strict=False))
 
 
+def _tested_marks(table: Table, column: Column) -> dict[float, str]:
+    """The marks where what cannot be told from the best is as bold as that.
+
+    None without a test: of one seed whose clients are not known, or of one row.
+    """
+    rows = []
+    values = []
+    for row in table.rows:
+        value, _ = _shown(row, column)
+        if row.ranked and not math.isnan(value):
+            rows.append(row)
+            values.append(value)
+    p = pairing.against_best(rows, column)
+    if np.isnan(p).all():
+        return {}
+    best, *others = sorted(set(values), key=lambda value: -column.better * value)
+    marks = {best: BEST}
+    for value, p_of_row in zip(values, p, strict=True):
+        if p_of_row >= LEVEL:
+            marks.setdefault(value, ALIKE)
+    rest = [value for value in others if value not in marks]
+    if rest:
+        marks[rest[0]] = SECOND
+    return marks
+
+
 def _shown(row: Row, column: Column) -> tuple[float, str]:
     """(rounded mean over seeds, its text)."""
     values = row.values[column.key] * column.scale
@@ -266,6 +301,8 @@ def _shown(row: Row, column: Column) -> tuple[float, str]:
         missing = int(np.isinf(values).sum())
         of_seeds = "" if missing == count else f" by {missing} of {count} seeds"
         return float("nan"), f"{NOT_REACHED}{of_seeds}"
+    if column.is_p:
+        mean = max(mean, 10.0**-column.digits)
     text = f"{mean:.{column.digits}f}"
     if column.over_seeds and not math.isnan(std):
         text += f" ± {std:.{column.digits}f}"

@@ -21,6 +21,7 @@ from pfljax.report.columns import (
     CALIBRATION,
     COLUMNS,
     FAIRNESS,
+    Clients,
     Row,
     numbers_of,
     stated_once,
@@ -58,6 +59,7 @@ def _record_row(
 ) -> Row:
     """The row of one judged model over the seeds of a group."""
     by_seed = []
+    by_client = []
     rounds = []
     is_server = []
     for run in group.runs:
@@ -71,6 +73,7 @@ def _record_row(
         accuracy = client_accuracy(run, which, at) if clients == "all" else None
         values |= fairness_of(run, runs, accuracy, at)
         by_seed.append(values)
+        by_client.append(accuracy)
         rounds.append(moment["round"])
         twins = find_records(tests, model="server", finetune=which.finetune)
         is_server.append(any(twin["metrics"] == metrics for twin in twins))
@@ -84,6 +87,7 @@ def _record_row(
         ranked=True,
         rounds=rounds,
         by_seed=by_seed,
+        by_client=by_client,
     )
 
 
@@ -96,12 +100,14 @@ def _mixture_rows(group: Group, runs: Sequence[Run]) -> list[Row]:
         if not any(mixture.get(choice) for mixture in mixtures):
             continue
         by_seed = []
+        by_client = []
         for run, mixture in zip(group.runs, mixtures, strict=True):
             metrics = mixture.get(choice) or {}
             values = numbers_of(metrics) | _traffic(run, run.summary["rounds"])
             accuracy = mixture_accuracy(run, choice)
             values |= fairness_of(run, runs, accuracy, LAST)
             by_seed.append(values)
+            by_client.append(accuracy)
         row = _row(
             group=group,
             judged=text,
@@ -109,6 +115,7 @@ def _mixture_rows(group: Group, runs: Sequence[Run]) -> list[Row]:
             ranked=choice != ORACLE,
             rounds=rounds,
             by_seed=by_seed,
+            by_client=by_client,
         )
         rows.append(row)
     return rows
@@ -120,6 +127,7 @@ def _row(
     ranked: bool,
     rounds: Sequence[int],
     by_seed: Sequence[Mapping[str, float]],
+    by_client: Sequence[np.ndarray | None],
 ) -> Row:
     """A row of values per seed, from a mapping per seed."""
     # With the columns of all tables: calibration and fairness show the same rows.
@@ -128,6 +136,9 @@ def _row(
         # Arrays are not kept of every model, nor of clients held out.
         numbers = [seed.get(column.key, np.nan) for seed in by_seed]
         values[column.key] = np.array(numbers, float)
+    clients = []
+    for run, accuracy in zip(group.runs, by_client, strict=True):
+        clients.append(Clients(data=run.partition["sha256"], accuracy=accuracy))
     return Row(
         method=group.label,
         judged=judged,
@@ -135,7 +146,19 @@ def _row(
         seeds=tuple(run.config["seed"] for run in group.runs),
         rounds=tuple(rounds),
         values=values,
+        clients=tuple(clients),
+        baseline=_is_baseline(group.runs[0]),
     )
+
+
+def _is_baseline(run: Run) -> bool:
+    """Whether the method is what personalisation has to beat.
+
+    That is local training, or FedAvg with fine-tuning.
+    """
+    hyper = run.config.get("hyper") or {}
+    is_tuned = run.config["algorithm"] == "fedavg" and bool(hyper.get("finetune"))
+    return is_tuned or run.config["algorithm"] == "local"
 
 
 def _traffic(run: Run, at_round: int) -> dict[str, float]:

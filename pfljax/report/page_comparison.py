@@ -6,7 +6,7 @@ from typing import Any
 from pfljax.report import html
 from pfljax.report.columns import Table
 from pfljax.report.config import by_group, shown
-from pfljax.report.formats import BEST, cells
+from pfljax.report.formats import ALIKE, BEST, cells
 from pfljax.report.groups import UNIQUE_TO_A_RUN, Group, differing_keys
 from pfljax.report.html import (
     EMPTY,
@@ -18,6 +18,7 @@ from pfljax.report.html import (
     fixed,
     grid,
 )
+from pfljax.report.paired_table import Paired
 from pfljax.report.runs import Run, number
 from pfljax.runs import names
 
@@ -40,7 +41,8 @@ def comparison_page(
     groups: Sequence[Group],
     tables: Sequence[Table],
     pictures: Sequence[Picture],
-    landscapes: Sequence[Picture] = (),
+    landscapes: Sequence[Picture],
+    compared: Paired,
 ) -> str:
     """The page of several runs; the first of the tables has the key figures."""
     runs = [run for group in groups for run in group.runs]
@@ -58,6 +60,8 @@ def comparison_page(
         title="Comparison",
         facts=_comparison_facts(groups, runs, differing),
         key_figures=_best(tables[0]) if tables else [],
+        compared=comparison_grid(compared.table),
+        lines=compared.lines,
         tables=shown_first,
         calibration=calibration,
         curves=[p for p in pictures if p.name not in CLIENTS],
@@ -76,6 +80,7 @@ def sweep_page(
     config: Mapping[str, Any],
     tables: Sequence[Table],
     pictures: Sequence[Picture],
+    compared: Paired,
 ) -> str:
     """The page of a sweep; the first of the tables has the key figures.
 
@@ -91,6 +96,8 @@ def sweep_page(
         title="Sweep",
         facts=[f"{config['algorithm']} over {swept}", *_facts(config)],
         key_figures=_best(tables[0]),
+        compared=comparison_grid(compared.table),
+        lines=compared.lines,
         tables=[comparison_grid(table) for table in tables],
         curves=pictures,
         swept=grid(["Swept", "Values"], rows),
@@ -138,6 +145,9 @@ def _best(table: Table) -> list[Card]:
         # Ties of many rows would fill the card.
         if len(best) >= MOST_NAMES:
             note = f"{len(best)} rows alike"
+        alike = [row for row in rows if row[i].mark == ALIKE]
+        if alike:
+            note += f"; {len(alike)} more cannot be told from it"
         card = Card(title=column.title, value=best[0][i].text, note=note)
         cards.append(card)
     return cards

@@ -36,6 +36,7 @@ from pfljax.report.sweep_rows import (
 )
 from pfljax.report.sweep_rows import progress as progress
 from pfljax.report.sweep_rows import read as read
+from pfljax.report.tables import PROBLEM
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -92,9 +93,16 @@ def table(rows: Rows, progress: str = "", clients: str = "all") -> Table:
     lines = []
     for (point, judged), seeds in points.items():
         lines.append(_table_row(point, judged, seeds))
+    differing = [name for name in names if name in PROBLEM]
+    caption = progress + CAPTION
+    if differing:
+        lines = [line._replace(ranked=False) for line in lines]
+        caption += (
+            f" The points differ in {', '.join(differing)}: their numbers are not of "
+            "one problem, and none is marked as the best."
+        )
     # Most sweeps detect nothing and have no clock: columns are there where one has.
     columns = [c for c in SHOWN if c.key not in SOMETIMES or _has(lines, c.key)]
-    caption = progress + CAPTION
     if clients != "all":
         caption += f" Of {clients} clients alone."
     if _has(lines, DETECTION):

@@ -24,7 +24,9 @@ from pfljax.report.tables import problem_differences
 
 SHARES = (0.5, 0.9)  # of the best accuracy: the targets if none are given
 NAME = "target"
-AREA = Column("area", "Area under the curve (%)", scale=100, digits=2, better=1)
+AREA = Column(
+    "area", "Area under the curve (%)", scale=100, digits=2, better=1, tested=True
+)
 UNITS = {  # key -> (heading, shown = raw * scale, digits)
     "rounds": ("Rounds", 1, 1),
     "bytes": ("MB", 1e-6, 2),

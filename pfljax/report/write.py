@@ -23,6 +23,7 @@ from pfljax.report.groups import Group, group_runs
 from pfljax.report.html import Picture
 from pfljax.report.page_comparison import comparison_page, sweep_page
 from pfljax.report.page_run import run_page
+from pfljax.report.paired_table import Paired, csv_paired, paired
 from pfljax.report.read_files import read_settings
 from pfljax.report.runs import Run, read_run
 from pfljax.report.saved_landscapes import first_landscapes, read_landscapes
@@ -87,7 +88,8 @@ def write_comparison(
     last round, the round chosen on validation, and unseen clients, where the runs have
     them; fairness over clients, calibration and loss of the first two; and what is
     spent until `targets`, accuracies in (0, 1], are reached, without any those of
-    `default_targets`. The Markdown leaves out calibration and loss.
+    `default_targets`. The Markdown leaves out calibration and loss. Which method is
+    better is in comparison_paired.csv, .md and .tex.
 
     Local training that a run had as its `baseline` is read too, if it is still there.
 
@@ -112,12 +114,15 @@ def write_comparison(
     tables = [*told, *_beside(accuracy, calibration_table)]
     for table in tables:
         _write_table(table, out)
+    # Without two methods there is nothing to compare, and an empty one is not shown.
+    compared = paired(accuracy[:1])
+    _write_paired(compared, out)
     figure_folder = files.make_folder(out / "figures")
     pictures = _comparison_pictures(runs, figure_folder)
     landscapes = first_landscapes(groups)
-    page = comparison_page(groups, tables, pictures, landscapes)
+    page = comparison_page(groups, tables, pictures, landscapes, compared)
     files.write_text(out / "comparison.html", page)
-    return "\n".join(_markdown(table) for table in told)
+    return "\n".join([*map(_markdown, told), *_in_words(compared)])
 
 
 def write_sweep_report(
@@ -127,7 +132,8 @@ def write_sweep_report(
 
     comparison_sweep.csv (means), comparison_sweep_seeds.csv, .md, .tex and _long.tex;
     the same of benign and of malicious clients where some attack, and of what is spent
-    until the mean accuracy is at the `targets`, as `write_comparison`.
+    until the mean accuracy is at the `targets`, as `write_comparison`;
+    and comparison_paired.csv, .md and .tex of the points in pairs, by seeds alone.
 
     Raises:
         ValueError: `folder` holds no finished run of a sweep, or a target is no
@@ -156,9 +162,11 @@ def write_sweep_report(
         pictures.append(picture)
     for table in tables:
         _write_table(table, out)
-    page = sweep_page(about, config, tables, pictures)
+    compared = paired(tables[:1])
+    _write_paired(compared, out)
+    page = sweep_page(about, config, tables, pictures, compared)
     files.write_text(out / "sweep.html", page)
-    return "\n".join(_markdown(table) for table in tables)
+    return "\n".join([*map(_markdown, tables), *_in_words(compared)])
 
 
 def _accuracy_tables(groups: Sequence[Group], baselines: Sequence[Run]) -> list[Table]:
@@ -201,6 +209,25 @@ def _write_table(table: Table, out: Path) -> None:
     files.write_text(out / f"{stem}.md", _markdown(table))
     files.write_text(out / f"{stem}.tex", short_tables.latex(table))
     files.write_text(out / f"{stem}_long.tex", formats.latex(table))
+
+
+def _write_paired(compared: Paired, out: Path) -> None:
+    """The comparisons in pairs, with their words; those of before do not stay."""
+    for suffix in ("csv", "md", "tex"):
+        (out / f"comparison_paired.{suffix}").unlink(missing_ok=True)
+    for text in _in_words(compared):
+        files.write_text(out / "comparison_paired.md", text)
+    if compared.comparisons:
+        files.write_text(out / "comparison_paired.csv", csv_paired(compared))
+        latex = formats.latex(compared.table)
+        files.write_text(out / "comparison_paired.tex", latex)
+
+
+def _in_words(compared: Paired) -> list[str]:
+    """The table of comparisons and a line each, as Markdown; none without any."""
+    text = _markdown(compared.table) if compared.comparisons else ""
+    lines = "".join(f"- {formats.markdown_text(line)}\n" for line in compared.lines)
+    return [f"{text}\n{lines}".lstrip()] if lines else []
 
 
 def _markdown(table: Table) -> str:

@@ -12,19 +12,25 @@ from pfljax.runs.settings import Experiment
 from pfljax.simulate import at_once, given
 from pfljax.simulate.run import run_at_once
 
+TUNED = {"finetune": 20}  # steps of FedAvg on a client before it is judged
+
 
 def grid(
     experiments: Iterable[Experiment],
     seeds: Iterable[int],
     out: str,
     local: bool = True,
+    finetuned: bool = True,
 ) -> list[Experiment]:
     """Every experiment under every seed, each with its folder out/LABEL/sSEED.
 
-    Local training joins them as the baseline of all, unless `local` is False. They are
-    in the order in which they run: all seeds of a method, then those of the next one.
+    Local training joins them as the baseline of all, unless `local` is False, and
+    FedAvg with fine-tuning unless `finetuned` is. They are in the order in which they
+    run: all seeds of a method, then those of the next one.
     """
     experiments = given.experiments(experiments)
+    if finetuned:
+        experiments = [*experiments, *_finetuned(experiments)]
     if local:
         baselines = [e for e in experiments if e.method.algorithm == "local"]
         others = [e for e in experiments if e.method.algorithm != "local"]
@@ -59,6 +65,19 @@ def grid(
     return runs
 
 
+def _finetuned(experiments: list[Experiment]) -> list[Experiment]:
+    """FedAvg with fine-tuning; nothing where it is there, or cannot be."""
+    for experiment in experiments:
+        method = experiment.method
+        # Clients of several architectures have no parameters to average.
+        if method.models:
+            return []
+        if method.algorithm == "fedavg" and dict(method.hyper).get("finetune"):
+            return []
+    like = experiments[0]
+    return [like.replace(algorithm="fedavg", hyper=TUNED, label=None)]
+
+
 def _labels(experiments: list[Experiment]) -> tuple[list[str], list[str]]:
     """(the label of each, the name of its folder).
 
@@ -89,6 +108,7 @@ def compare(
     federation: Federation | Callable[[int], Federation] | None = None,
     task: Task | None = None,
     local: bool = True,
+    finetuned: bool = True,
     quiet: bool = False,
 ) -> str:
     """Runs the grid, or what is left of it, and writes tables and figures to `out`.
@@ -96,8 +116,9 @@ def compare(
     The seeds of a method train at once, as many as the devices can share evenly: on two
     cores two. Each is then `run` to rounding, and the same call gives the same bits.
 
-    Returns the table as Markdown: mean over clients with its std over seeds, and the
-    std over clients apart.
+    Returns the tables as Markdown: mean over clients with its std over seeds, the std
+    over clients apart, and at the end which method is better, and whether it is by
+    chance.
 
     Args:
       experiments: the methods; they may share all settings but `algorithm`, `hyper`.
@@ -106,6 +127,8 @@ def compare(
       federation: clients of your own for all methods, or a function of the seed.
       task: a model of your own for all methods, as `run` takes it.
       local: local training joins as the baseline.
+      finetuned: FedAvg joins, judged after 20 local steps of each client. It does not
+        where clients have several architectures.
       quiet: no progress on stderr.
 
     Raises:
@@ -115,7 +138,7 @@ def compare(
 
     given.check_path("out", out, "a folder, such as 'runs/compared'")
     seeds = given.seeds(seeds)
-    runs = grid(experiments, seeds, out, local)
+    runs = grid(experiments, seeds, out, local, finetuned)
     # Made once a seed: all methods of a seed have the same clients.
     of_seed = given.by_seed(federation)
     federations = {seed: of_seed(seed) for seed in seeds}

@@ -404,7 +404,7 @@ def test_help_is_quick_and_loads_nothing():
         names = [line.split()[0] for line in lines if line[2] != " "]
         listed[heading] = names
     assert listed == {
-        "Run:": ["run", "resume", "sweep"],
+        "Run:": ["run", "resume", "sweep", "compare"],
         "Look at runs:": ["report", "landscape", "export", "predict"],
         "Names and data:": ["list", "prepare"],
         "Check:": ["conformance", "bench"],
@@ -435,11 +435,48 @@ def test_help_of_run_has_every_setting_and_the_options_of_the_method():
     assert "Ditto" in out
 
 
+def test_compare_says_which_is_better_and_goes_on(tmp_path, monkeypatch):
+    def blank(folder):
+        (folder / "report.html").write_text("")
+
+    monkeypatch.setattr("pfljax.report.write_run_report", blank)
+    small = tiny.TINY.replace(algorithm="fedavg", hyper={}, model="logistic", rounds=1)
+    place = tmp_path / "compared"
+    flags = tiny.options(small.replace(out=str(place), seed=3))
+    args = "compare", "ditto:lam=1.0", "--seeds", 2, "--no-local", *flags
+    code, out, errors = tiny.main(*args)
+    assert code == 0, errors
+    runs = sorted(
+        str(p.parent.relative_to(place)) for p in place.glob("*/*/summary.json")
+    )
+    assert runs == [
+        "ditto-lam=1.0/s3", "ditto-lam=1.0/s4",
+        "fedavg-finetune=20/s3", "fedavg-finetune=20/s4",
+    ]  # fmt: skip
+    said = [line for line in out.splitlines() if "two seeds; of 12 clients" in line]
+    assert len(said) == 1
+    assert "ditto lam=1.0" in said[0]
+    assert "fedavg finetune=20" in said[0]
+    logs = {log: log.stat().st_mtime_ns for log in place.glob("*/*/metrics.jsonl")}
+    assert tiny.main(*args)[:2] == (0, out)
+    assert logs == {log: log.stat().st_mtime_ns for log in logs}
+
+
+def test_help_of_compare_has_the_settings_but_no_method_s():
+    code, out, _ = tiny.main("compare", "--help")
+    assert code == 0
+    for option in ("--seeds", "--no-local", "--no-finetuned", "--cohort", "--seed"):
+        assert option in out
+    for option in ("--algorithm", "--label", "--baseline", "--config"):
+        assert f"{option} " not in out
+
+
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_a_shell_can_complete_commands_and_options(shell):
     code, out, _ = tiny.main("--tyro-print-completion", shell)
     assert not code
-    for word in ("landscape", "tolerance", "batch-size", "datasets"):
+    words = "landscape", "tolerance", "batch-size", "datasets", "compare", "seeds"
+    for word in words:
         assert word in out
 
 
@@ -478,8 +515,14 @@ def test_a_sweep_goes_on_and_is_told_again(tmp_path):
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (["rnu"], "unknown command 'rnu'; known: bench, conformance, export"),
-        (["--bogus"], "unknown command '--bogus'; known: bench, conformance, export"),
+        (["rnu"], "unknown command 'rnu'; known: bench, compare, conformance, export"),
+        (["--bogus"], "unknown command '--bogus'; known: bench, compare, conformance"),
+        (["compare"], "no method is given; expected pfljax compare NAME ..., such as"),
+        (["compare", *["ditto:lam=1"] * 2], "ditto:lam=1 is given twice; give it once"),
+        (["compare", "dito"], "unknown algorithm 'dito'; known: apfl, apple, aruba"),
+        (["compare", "ditto:mu=1"], "unknown parameter 'mu'; known: lam, personal"),
+        (["compare", "ditto", "--seeds", "0"], "--seeds is 0; expected at least 1"),
+        (["compare", "ditto", "--cohort", "21"], "but there are 20 clients"),
         (["resume", "."], ". is not a run folder: it has no config.json"),
         (["export", "."], ". is not a run folder: it has no config.json"),
         (["report", "none"], "none is not a folder"),

@@ -25,16 +25,16 @@ def table_of(*rows):
 def table():
     return table_of(
         ("a_b & 5% | <i>", [0.5, 0.7, 0.9], True),
-        ("second {}$#~^\\", [0.4, 0.4, 0.4], True),
-        ("third λ", [0.1, 0.2, np.nan], True),
+        ("second {}$#~^\\", [0.201, 0.4, 0.599], True),
+        ("third λ", [0.1, 0.3005, np.nan], True),
         ("oracle", [0.99, 0.99, 0.99], False),
     )
 
 
 def test_mean_and_sample_std_over_seeds(table):
     texts = [row[2].text for row in formats.cells(table)]
-    half_apart = 100 * np.sqrt(((0.1 - 0.15) ** 2 + (0.2 - 0.15) ** 2) / 1)
-    expected = ["70.00 ± 20.00", "40.00 ± 0.00", f"15.00 ± {half_apart:.2f}"]
+    apart = 100 * (0.3005 - 0.1) / np.sqrt(2)  # of two, from their mean and back
+    expected = ["70.00 ± 20.00", "40.00 ± 19.90", f"20.02 ± {apart:.2f}"]
     assert texts == [*expected, "99.00 ± 0.00"]
 
 
@@ -44,9 +44,34 @@ def test_best_and_second_leave_out_the_oracle(table):
 
 
 def test_what_is_shown_alike_is_marked_alike():
-    rows = [("a", [0.500001], True), ("b", [0.5], True), ("c", [0.3], True)]
-    marks = [row[2].mark for row in formats.cells(table_of(*rows))]
+    rows = [(name, [0.5], True) for name in "abc"]
+    table = table_of(*rows)
+    for row, value in zip(table.rows, (0.1, 0.100001, 0.3), strict=True):
+        row.values["ece"][:] = value
+    at = 2 + [c.key for c in COLUMNS].index("ece")
+    marks = [row[at].mark for row in formats.cells(table)]
     assert marks == [formats.BEST, formats.BEST, formats.SECOND]
+
+
+def test_what_cannot_be_told_from_the_best_is_as_bold():
+    seeds = np.array([0.6, 0.7, 0.9])
+    rows = [
+        ("best", seeds, True),
+        ("alike", seeds - [0.04, -0.02, 0.05], True),  # t of 1.1, p of .40
+        ("next", seeds - [0.05, 0.06, 0.055], True),  # t of 19, p of .003
+        ("last", seeds - [0.1, 0.11, 0.105], True),
+    ]
+    cells = formats.cells(table_of(*rows))
+    marks = [formats.BEST, formats.ALIKE, formats.SECOND, ""]
+    assert [row[2].mark for row in cells] == marks
+    lines = formats.markdown(table_of(*rows)).splitlines()
+    assert [("**" in line) for line in lines[2:]] == [True, True, False, False]
+    assert formats.latex(table_of(*rows)).count(r"\textbf") == 2
+
+
+def test_one_seed_alone_makes_no_accuracy_bold():
+    cells = formats.cells(table_of(("a", [0.5], True), ("b", [0.3], True)))
+    assert [row[2].mark for row in cells] == ["", ""]
 
 
 def test_one_seed_has_no_std():
@@ -99,7 +124,7 @@ def test_latex_rows_have_equal_cells(table):
     columns = re.search(r"\\begin\{tabular\}\{(\w+)\}", "\n".join(lines))
     assert counts == {len(columns[1])} == {len(formats.headings(table))}
     assert r"\textbf{70.00 $\pm$ 20.00}" in lines[start + 1]
-    assert r"\underline{40.00 $\pm$ 0.00}" in lines[start + 2]
+    assert r"\underline{40.00 $\pm$ 19.90}" in lines[start + 2]
     assert r"a\_b \& 5\%" in lines[start + 1]
 
 

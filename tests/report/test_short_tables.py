@@ -28,7 +28,7 @@ def test_a_paper_s_table_has_a_row_a_method_and_few_columns(table):
     text = short_tables.latex(table)
     body = text.partition(r"\midrule")[2].partition(r"\bottomrule")[0]
     assert body.split("\n")[1:-1] == [
-        r"Ditto & \underline{75.00 $\pm$ 7.07} & 25.00 & \textbf{25.00} & 0.00 \\",
+        r"Ditto & \textbf{75.00 $\pm$ 7.07} & 25.00 & \textbf{25.00} & 0.00 \\",
         r"SuPerFed & \textbf{85.00 $\pm$ 7.07} & 25.00 & \textbf{25.00} & 0.00 \\",
     ]
     assert r"\begin{tabular}{lrrrr}" in text

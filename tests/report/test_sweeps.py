@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from pfljax.report import formats, sweeps, write_sweep_report
+from pfljax.report.paired_table import paired
 from pfljax.runtime.files import FileError
 
 ACCURACY = {  # (mu, mixing) -> of seeds 0 and 1
@@ -46,12 +47,36 @@ def test_points_with_means_and_spread_over_seeds(rows):
     # Personal and server of each point; the oracle is the same at every point.
     assert len(table.rows) == 4 * 2 + 1
     lines = formats.markdown(table).splitlines()
-    assert lines[2].startswith("| mu=0 mixing=model | personal | 60.00 ± 14.14 | 10.00")
-    assert "| mu=0.1 mixing=model | server | 42.50 ± 3.54 |" in "\n".join(lines)
+    # Of two seeds all that they can tell is that one is not much behind.
+    assert lines[2].startswith("| mu=0 mixing=model | personal | **60.00 ± 14.14** | ")
+    assert "| mu=0.1 mixing=model | server | **42.50 ± 3.54** |" in "\n".join(lines)
     (oracle, *_) = [r for r in table.rows if r.judged.startswith("oracle")]
     assert (oracle.ranked, oracle.method) == (False, "every point")
     assert "**85.00 ± 7.07**" in "\n".join(lines)  # the best that a user can reach
     assert table.rows[0].values["loss"].tolist() == [1.25, 1.25]
+
+
+def test_points_are_compared_by_seeds_alone(rows):
+    result = paired([sweeps.table(rows)])
+    assert [(c.method, c.against) for c in result.comparisons] == [
+        ("mu=0.1 mixing=model", "mu=0 mixing=model"),
+        ("mu=0.1 mixing=model", "mu=0 mixing=layer"),
+        ("mu=0.1 mixing=model", "mu=0.1 mixing=layer"),
+    ]
+    differences = [c.values["difference"] for c in result.comparisons]
+    np.testing.assert_allclose(differences, [0.25, 0.45, 0.45])
+    assert (
+        "Clients are not known: the seeds alone are compared." in result.table.caption
+    )
+    assert {"gain", "p_clients"}.isdisjoint(c.key for c in result.table.columns)
+    assert "45.0 points [-18.5, 108.5], p = .21, two seeds." in result.lines[2]
+
+
+def test_points_of_other_problems_are_not_compared(rows):
+    swept = [{"partition": row["mixing"]} | row for row in rows]
+    table = sweeps.table(swept)
+    assert "The points differ in partition" in table.caption
+    assert paired([table]).lines == ()
 
 
 def test_a_sweep_over_seeds_alone(rows):
@@ -160,7 +185,9 @@ def test_the_page_has_the_best_point_and_what_was_swept(rows, tmp_path):
     write_sweep_report(tmp_path, tmp_path / "out")
     page = (tmp_path / "out" / "sweep.html").read_text("utf-8")
     assert '<dd class="value">85.00 ± 7.07</dd>' in page
-    assert '<dd class="note">mu=0.1 mixing=model: personal</dd>' in page
+    told = "mu=0.1 mixing=model: personal; 7 more cannot be told from it"
+    assert f'<dd class="note">{told}</dd>' in page
+    assert (tmp_path / "out" / "comparison_paired.csv").exists()
     assert "<td>mixing</td><td>model, layer</td>" in page
     assert '<th scope="row">lr</th><td>0.25</td>' in page
     assert '<th scope="row">mu</th>' not in page  # no run has that value of its own

@@ -346,15 +346,26 @@ def test_comparison_writes_everything(comparison_folders, tmp_path):
         for suffix in ("png", "pdf")
     ]
     found = {str(p.relative_to(tmp_path)) for p in tmp_path.rglob("*") if p.is_file()}
-    assert found == {*tables, *figures, "comparison.html"}
-    rows = 6 + 6 + 1  # by accuracy and fairness with the mixture's four; to a target
+    pairs = {f"comparison_paired.{suffix}" for suffix in ("csv", "md", "tex")}
+    assert found == {*tables, *figures, *pairs, "comparison.html"}
+    with open(tmp_path / "comparison_paired.csv", newline="") as file:
+        compared = list(csv.DictReader(file))
+    assert [row["seeds"] for row in compared] == ["0 1 2"] * 7
+    assert float(compared[0]["p_holm"]) >= float(compared[0]["p"])
+    in_words = (tmp_path / "comparison_paired.md").read_text("utf-8")
+    assert in_words.count("\n- ") == 7
+    assert text.endswith(in_words)
+    assert all(f"- {row['words']}\n" in in_words for row in compared)
+    # By accuracy and fairness with the mixture's four, to a target, against four.
+    rows = 6 + 6 + 1 + 4
     assert text.count("| SuPerFed-MM |") == rows
     page = read_page(tmp_path / "comparison.html")
     check_self_contained(page, pictures=4)
     groups = ["Data", "Method", "Training", "Participation"]
     assert sorted(set(groups) & set(page.headings)) == sorted(groups)
     config = 1 + len(groups)  # what differs, and what all runs share
-    assert page.tags.count("table") == 7 + config + 3  # and of provenance
+    assert page.tags.count("table") == 8 + config + 3  # and of provenance
+    assert page.tags.count("li") == 7 + len(page.ids)  # each comparison in words
     assert "oracle (chosen on test)" in page.text
 
 
@@ -403,7 +414,8 @@ def test_a_comparison_begins_with_the_best(comparison_folders, tmp_path):
     value, who = cards["Accuracy (%), mean ± std over seeds"]
     mean, std = (100 * float(best[k]) for k in ("accuracy_mean", STD))
     assert value == f"{mean:.2f} ± {std:.2f}"
-    assert who == f"{best['method']}: {best['model_judged']}"
+    told = f"{best['method']}: {best['model_judged']}"
+    assert who == f"{told}; 4 more cannot be told from it"
     least = min(float(row["ece_mean"]) for row in rows if row["ece_mean"])
     assert cards["ECE"][0] == f"{least:.3f}"
 

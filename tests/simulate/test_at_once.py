@@ -129,6 +129,9 @@ def test_those_that_do_not_fit_run_one_by_one(alone, tmp_path, monkeypatch):
         tiny.assert_same_run(tmp_path / f"s{seed}", alone / f"s{seed}")
 
 
+ALONE = {"local": False, "finetuned": False, "quiet": True}
+
+
 def ragged(seed):
     """The clients of a seed, whose rows are as many as those of no other seed."""
     rng = np.random.default_rng(seed)
@@ -150,7 +153,7 @@ def test_a_seed_that_was_trained_alone_is_made_again_alone(lost, tmp_path, no_fi
     out = tmp_path / "out"
 
     def made():
-        compare([job], SEEDS, str(out), federation=ragged, local=False, quiet=True)
+        compare([job], SEEDS, str(out), federation=ragged, **ALONE)
         return [
             (out / "ditto" / f"s{seed}" / "metrics.jsonl").read_bytes()
             for seed in SEEDS
@@ -212,7 +215,8 @@ from pfljax.simulate.compare import compare
 report.write_run_report = lambda folder: (folder / "report.html").write_text("")
 report.write_comparison = lambda runs, out: ""
 job = Experiment(**json.loads(sys.argv[1]))
-compare([job], (0, 1), sys.argv[2], local=False, quiet=True)
+alone = {"local": False, "finetuned": False}
+compare([job], (0, 1), sys.argv[2], quiet=True, **alone)
 """
 
 
@@ -291,4 +295,5 @@ def test_a_comparison_runs_its_seeds_at_once(tmp_path, monkeypatch):
     assert groups == [
         [("local", 0), ("local", 1)],
         [("ditto", 0), ("ditto", 1)],
+        [("fedavg", 0), ("fedavg", 1)],
     ]

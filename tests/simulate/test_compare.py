@@ -36,7 +36,7 @@ def done(tmp_path_factory):
     out = tmp_path_factory.mktemp("grid") / "out"
     with pytest.MonkeyPatch.context() as patch:
         blank(patch)
-        return out, compare(GRID, (0, 1), str(out), quiet=True)
+        return out, compare(GRID, (0, 1), str(out), finetuned=False, quiet=True)
 
 
 def blank(patch):
@@ -90,7 +90,7 @@ def test_what_is_missing_is_run_and_no_more(done, tmp_path, monkeypatch):
     assert config["evaluation"]["baseline"] == f"{done[0]}/local/s1"
     shutil.rmtree(out / "fedavg" / "s1")
     times = {name: p.stat().st_mtime_ns for name, p in logs(out).items()}
-    table = compare(GRID, (0, 1), str(out), quiet=True)
+    table = compare(GRID, (0, 1), str(out), finetuned=False, quiet=True)
     assert table == done[1]
     now = {name: p.stat().st_mtime_ns for name, p in logs(out).items()}
     assert {name for name in now if now[name] != times.get(name)} == {"fedavg/s1"}
@@ -103,7 +103,7 @@ def test_what_is_missing_is_run_and_no_more(done, tmp_path, monkeypatch):
 
 def test_the_baseline_is_the_first_of_each_seed_whatever_its_name():
     named = BASE.replace(algorithm="local", label="On their own")
-    planned = grid([*GRID, named], (0, 1), "out")
+    planned = grid([*GRID, named], (0, 1), "out", finetuned=False)
     assert [e.output.out for e in planned] == [
         "out/On-their-own/s0", "out/On-their-own/s1",
         "out/fedavg/s0", "out/fedavg/s1",
@@ -136,7 +136,7 @@ def test_no_program_is_compiled_twice(tmp_path, monkeypatch):
     monkeypatch.setattr(report, "write_comparison", lambda runs, out: "")
     methods = ("local", "fedavg", "scaffold")
     jobs = [BASE.replace(algorithm=name, rounds=1) for name in methods]
-    compare(jobs, (0, 1), str(tmp_path), quiet=True)
+    compare(jobs, (0, 1), str(tmp_path), finetuned=False, quiet=True)
     first = {name: compiled.pop((name, 0)) for name in methods}
     assert set(map(tuple, compiled.values())) == {()}
     # The server's model is judged by one program for all methods.
@@ -153,6 +153,7 @@ def test_clients_and_a_model_of_ones_own(tmp_path, monkeypatch):
 
     module = models.Network(nn.Dense(4), nn.Dense(3))
     given = {"federation": mine, "task": models.task(module, (3,)), "quiet": True}
+    given["finetuned"] = False
     job = BASE.replace(dataset="mine", model="mine")
     built = simulation._simulation.cache_info().misses
     compare([job], (0, 1), str(tmp_path / "out"), local=False, **given)
@@ -177,8 +178,26 @@ def test_a_label_that_names_another_folder_is_refused(label):
 
 def test_local_may_be_left_out():
     planned = grid(GRID, (0,), "out", local=False)
-    assert [e.method.algorithm for e in planned] == ["fedavg", "ditto"]
-    assert [e.evaluation.baseline for e in planned] == [None, None]
+    assert [e.method.algorithm for e in planned] == ["fedavg", "ditto", "fedavg"]
+    assert [e.evaluation.baseline for e in planned] == [None, None, None]
+
+
+TUNED = BASE.replace(hyper={"finetune": 3})
+SEVERAL = BASE.replace(algorithm="local", models=["mlp", "twonn"])
+
+
+@pytest.mark.parametrize(
+    ("experiments", "options", "steps"),
+    [
+        (GRID, {}, [0, 0, 0, 20]),
+        (GRID, {"finetuned": False}, [0, 0, 0]),
+        ([*GRID, TUNED], {}, [0, 0, 0, 3]),  # its own stands for it
+        ([SEVERAL], {}, [0]),  # models of several architectures have no mean
+    ],
+)
+def test_fedavg_with_finetuning_joins(experiments, options, steps):
+    planned = grid(experiments, (0,), "out", **options)
+    assert [dict(e.method.hyper).get("finetune", 0) for e in planned] == steps
 
 
 @pytest.mark.parametrize("labels", [("a", "a"), ("a b", "a-b")])
@@ -189,6 +208,6 @@ def test_two_experiments_of_one_folder_are_refused(labels):
 
 
 def test_without_out_runs_lie_where_they_are_made():
-    (job,) = grid([BASE.replace(algorithm="fedavg")], np.arange(1), "", local=False)
+    (job,) = grid([BASE.replace(algorithm="fedavg")], np.arange(1), "", False, False)
     assert (job.seed, type(job.seed)) == (0, int)
     assert job.folder == "fedavg/s0"

@@ -67,4 +67,4 @@ def test_a_sweep_refuses_it(tmp_path):
 def test_local_training_beside_it_is_not_measured():
     experiments = grid([MEASURED], (0,), "x")
     measured = {e.method.algorithm: e.evaluation.dissimilarity for e in experiments}
-    assert measured == {"local": False, "fedprox": True}
+    assert measured == {"local": False, "fedprox": True, "fedavg": True}

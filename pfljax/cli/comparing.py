@@ -1,0 +1,49 @@
+"""`pfljax compare`: several methods on the same clients, and which is better."""
+
+from typing import Annotated, Any
+
+from tyro.conf import Positional, arg
+
+from pfljax import registry
+from pfljax.cli import options
+from pfljax.runtime import errors, limits
+
+Methods = Annotated[
+    Positional[tuple[str, ...]],
+    arg(help="Such as fedper or, with options, ditto:lam=0.5."),
+]
+
+
+def compare(
+    methods: Methods,
+    settings: Any,
+    seeds: Annotated[int, arg(help="How many, from --seed on.")] = 3,
+    local: Annotated[bool, arg(help="Local training joins them.")] = True,
+    finetuned: Annotated[
+        bool, arg(help="So does FedAvg, judged after 20 local steps.")
+    ] = True,
+) -> None:
+    """Runs methods on the same clients under several seeds; says which is better.
+
+    Such as: pfljax compare fedper ditto:lam=0.5 --seeds 5 --rounds 50
+    """
+    experiments = options.of_methods(methods, settings)
+    registry.require("--seeds", seeds, seeds >= 1, "at least 1")
+    base = experiments[0]
+    out = base.output.out or f"runs/{base.data.dataset.name}-compare"
+    from pfljax.runs import checks
+    from pfljax.runtime import devices
+    from pfljax.simulate import compare as comparison
+
+    numbers = range(base.seed, base.seed + seeds)
+    # All before the first runs: the last one's mistake would come hours later.
+    for experiment in comparison.grid(experiments, numbers, out, local, finetuned):
+        checks.check(experiment)
+    limits.check_address_space(limits.OF_A_RUN)
+    devices.use_compile_cache()
+    with errors.stopped_at_once():
+        table = comparison.compare(
+            experiments, numbers, out, local=local, finetuned=finetuned
+        )
+    print(table)
+    print(f"see {out}/comparison.html; the same command goes on with what is missing")
