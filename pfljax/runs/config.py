@@ -10,10 +10,13 @@ from pfljax.core.precision import EXACT
 from pfljax.registry import Choice
 from pfljax.runs.settings import GROUPS, HOME, Experiment, flat
 
-# These change no number of the run.
-UNHASHED = ("out", "label", "baseline", "devices", "homes", "keep", "store")
+# These change no number of the rounds that are done.
+UNHASHED = (
+    *("out", "label", "baseline", "devices", "homes", "keep", "store"),
+    *("log", "patience"),
+)
 CHANGEABLE = (*UNHASHED, "rounds")  # by going on
-SEVERAL = ("aggregation", "channel", "models")  # settings of several choices
+SEVERAL = ("aggregation", "channel", "log", "models")  # settings of several choices
 # Settings that came later. Older runs have their defaults, which no digest holds.
 LATER = {
     "precision": EXACT,

@@ -160,6 +160,11 @@ class Evaluation:
     """When clients are judged, and against what."""
 
     eval_every: int = setting(10, "Rounds between two evaluations.")
+    patience: int | None = setting(
+        None,
+        "Evaluations without a better mean accuracy on validation rows after which the "
+        "run ends; None: it has all its rounds.",
+    )
     trained: bool = setting(
         False, "Judge clients also after their own local training, before averaging."
     )
@@ -206,4 +211,9 @@ class Output:
 
     out: str | None = setting(None, "Run folder; None is runs/DATASET-ALGORITHM-sSEED.")
     label: str | None = setting(None, "Name in tables and figures.")
+    log: tuple[Choice, ...] = setting(
+        (),
+        "Where the log goes beside metrics.jsonl: csv, tensorboard, wandb, or several: "
+        '"csv,wandb:project=mine".',
+    )
     keep: int = setting(2, "Checkpoints to keep.")

@@ -67,6 +67,7 @@ class Settings(TypedDict, total=False):
     channel: str | Sequence[str | Choice] | None
     aggregation: str | Sequence[str | Choice] | None
     eval_every: int
+    patience: int | None
     trained: bool
     foreign: int
     dissimilarity: bool
@@ -77,6 +78,7 @@ class Settings(TypedDict, total=False):
     store: str
     out: str | None
     label: str | None
+    log: str | Sequence[str | Choice] | None
     keep: int
     seed: int
 

@@ -5,24 +5,12 @@ from typing import Any
 import numpy as np
 
 from pfljax.core.types import RunState
-from pfljax.data import Federation
 from pfljax.runs.log import Line
 from pfljax.runs.result import of_line
-from pfljax.runs.settings import Experiment
 from pfljax.runs.stopping import CALLBACK, by_patience, holds, stop
 from pfljax.runtime.processes import ask, everywhere
 from pfljax.simulate import evaluation, results
 from pfljax.simulate.begin import Run
-
-
-def check(experiment: Experiment, federation: Federation) -> None:
-    """Raises a ValueError for patience where nothing tells what is better."""
-    patience = experiment.evaluation.patience
-    if patience is not None and "validation" not in evaluation.splits_of(federation):
-        raise ValueError(
-            f"patience is {patience}, but no client has validation rows to stop by; "
-            "give --validation 0.1, say, or leave patience out"
-        )
 
 
 def after(run: Run, state: RunState, line: Line) -> dict[str, Any] | None:
@@ -49,7 +37,7 @@ def taken_up(run: Run, state: RunState, line: Line | None) -> dict[str, Any] | N
     It ended there if a kill came between its end and its summary.
     """
     total = run.experiment.participation.rounds
-    if line is None or line["round"] == total:
+    if line is None or "evaluations" not in line or line["round"] == total:
         return None
     return line.get("stopped") or by_history(run, state, line["round"])
 
