@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 from pfljax import registry
 from pfljax.registry import Choice
 from pfljax.runs import config
+from pfljax.runs.judged import NEWEST
 from pfljax.runs.log import Line
-from pfljax.runs.result import NEWEST
 from pfljax.runs.settings import Experiment
 from pfljax.runtime import files
 
@@ -69,7 +69,10 @@ def _widen(file: Path, columns: Sequence[str]) -> None:
     if file.exists():
         with open(file, encoding="utf-8", newline="") as old:
             rows = list(csv_format.DictReader(old))
-    with files.whole(file) as part, open(part, "w", encoding="utf-8", newline="") as new:
+    with (
+        files.whole(file) as part,
+        open(part, "w", encoding="utf-8", newline="") as new,
+    ):
         writer = csv_format.DictWriter(new, columns)
         writer.writeheader()
         writer.writerows(rows)

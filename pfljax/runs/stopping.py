@@ -25,6 +25,4 @@ def stop(experiment: Experiment, round_: int, by: str) -> dict[str, Any]:
 def holds(stopped: Mapping[str, Any], experiment: Experiment) -> bool:
     """Whether a run that stopped so stays so under these settings."""
     reasons = (CALLBACK, by_patience(experiment))
-    return (
-        stopped["of"] == experiment.participation.rounds and stopped["by"] in reasons
-    )
+    return stopped["of"] == experiment.participation.rounds and stopped["by"] in reasons

@@ -14,8 +14,8 @@ from pfljax.core.types import RunState, Task
 from pfljax.data import Federation
 from pfljax.models import check_task
 from pfljax.runs import baseline, claims
+from pfljax.runs.judged import Evaluation
 from pfljax.runs.provenance import of_run, rows_of_run
-from pfljax.runs.result import Evaluation
 from pfljax.runs.settings import Experiment
 from pfljax.runtime import devices
 from pfljax.runtime.processes import ask, check_same, say
@@ -24,7 +24,6 @@ from pfljax.simulate.components import chosen_model
 from pfljax.simulate.evaluation import splits_of
 from pfljax.simulate.federation import build_federation
 from pfljax.simulate.simulation import Simulation
-
 
 # (round, what was judged, the state) -> whether the run ends here.
 Callback = Callable[[int, Evaluation, RunState], bool | None]

@@ -19,7 +19,7 @@ from pfljax.runs.checkpoint_meta import Meta
 from pfljax.runs.settings import Experiment
 from pfljax.runs.sinks import Sink
 from pfljax.runtime import memory
-from pfljax.runtime.processes import ask, everywhere, first, say
+from pfljax.runtime.processes import ask, everywhere, say
 from pfljax.runtime.progress import Show, progress
 from pfljax.simulate import evaluation, own_log, results, simulation, stopping
 from pfljax.simulate.at_once import Several
@@ -109,26 +109,9 @@ def _take_up(run: Run, stack: ExitStack, quiet: bool) -> tuple[Course, Standing]
         population=population,
         save=stack.enter_context(writer),
         show=stack.enter_context(progress(total, standing.done, cohort, quiet)),
-        sink=_open_sink(run, standing.done, stack, quiet),
+        sink=own_log.open_sink(run, standing.done, stack, quiet),
     )
     return course, standing
-
-
-def _open_sink(run: Run, done: int, stack: ExitStack, quiet: bool) -> Sink:
-    """Where the log goes beside its file, with the rounds that are done."""
-    if not run.experiment.output.log:
-        return sinks.NOTHING
-
-    def begin() -> Sink:
-        if not first():
-            return sinks.NOTHING
-        lines = log.read(run.path / "metrics.jsonl", done)
-        return sinks.begin(sinks.Begun(run.path, run.experiment, quiet), lines)
-
-    # A sink that cannot be opened is told on every process.
-    sink = everywhere(begin)
-    stack.callback(sink.close)
-    return sink
 
 
 def _left(course: Course, standing: Standing) -> int:

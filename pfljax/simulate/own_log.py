@@ -1,11 +1,13 @@
 """The log that a run goes on from: its own, held to what the checkpoint says of it."""
 
+from contextlib import ExitStack
 from functools import partial
 
-from pfljax.runs import folder, log
+from pfljax.runs import folder, log, sinks
 from pfljax.runs.checkpoint_meta import Meta
 from pfljax.runs.log import Line
-from pfljax.runtime.processes import ask
+from pfljax.runs.sinks import Sink
+from pfljax.runtime.processes import ask, everywhere, first
 from pfljax.simulate import evaluation, results, stopping
 from pfljax.simulate.begin import Run
 
@@ -45,3 +47,20 @@ def _checksum(run: Run, lines: list[Line]) -> int | None:
         return log.checksum(lines, run.history, run.experiment.evaluation.eval_every)
     except IndexError:
         return None
+
+
+def open_sink(run: Run, done: int, stack: ExitStack, quiet: bool) -> Sink:
+    """Where the log goes beside its file, with the rounds that are done."""
+    if not run.experiment.output.log:
+        return sinks.NOTHING
+
+    def begin() -> Sink:
+        if not first():
+            return sinks.NOTHING
+        lines = log.read(run.path / "metrics.jsonl", done)
+        return sinks.begin(sinks.Begun(run.path, run.experiment, quiet), lines)
+
+    # A sink that cannot be opened is told on every process.
+    sink = everywhere(begin)
+    stack.callback(sink.close)
+    return sink

@@ -119,7 +119,9 @@ def finish(
     summary = _summary(run, values, mixture, lines)
     if stopped is not None:
         summary["stopped"] = stopped
-        say(f"pfljax: {run.path} stopped after round {lines[-1]['round']} by {stopped['by']}")
+        say(
+            f"pfljax: {run.path} stopped after round {lines[-1]['round']} by {stopped['by']}"
+        )
     if reason:
         summary["diverged"] = reason
     # A summary says that the run is complete, so it is written after all else.

@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 
 from pfljax.core.types import RunState
+from pfljax.runs.judged import of_line
 from pfljax.runs.log import Line
-from pfljax.runs.result import of_line
 from pfljax.runs.stopping import CALLBACK, by_patience, holds, stop
 from pfljax.runtime.processes import ask, everywhere
 from pfljax.simulate import evaluation, results
