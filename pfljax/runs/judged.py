@@ -31,12 +31,14 @@ def refuse(record: Any, name: str) -> NoReturn:
 
 
 def assign(record: Any, fields: Mapping[str, Any]) -> None:
+    """Sets fields of a frozen record that is being made."""
     # A frozen dataclass lets its own constructor assign in this way alone.
     for name, value in fields.items():
         object.__setattr__(record, name, value)
 
 
-@dataclasses.dataclass(frozen=True, init=False, repr=False)
+# Not compared by their fields: some of these may not be there.
+@dataclasses.dataclass(frozen=True, init=False, repr=False, eq=False)
 class Metrics:
     """Of a model on the rows of a split: the mean over clients of each metric.
 
@@ -68,9 +70,9 @@ class Metrics:
         __getattr__ = refuse
 
 
-@dataclasses.dataclass(frozen=True, init=False, repr=False)
+@dataclasses.dataclass(frozen=True, init=False, repr=False, eq=False)
 class Model:
-    """Of a model: its metrics on test rows and, where there are any, validation ones."""
+    """Of a model: its metrics on test rows and, if any, on validation rows."""
 
     test: Metrics
     validation: Metrics
@@ -85,7 +87,7 @@ class Model:
         __getattr__ = refuse
 
 
-@dataclasses.dataclass(frozen=True, init=False, repr=False)
+@dataclasses.dataclass(frozen=True, init=False, repr=False, eq=False)
 class Evaluation:
     """All that was judged after a round.
 
