@@ -1,4 +1,4 @@
-"""What a run came to, by name: `result.personal.test.accuracy`, and all of its summary."""
+"""What a run came to, by name: `result.personal.test.accuracy`, or its summary."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from pfljax.runs.folder import FolderError
 from pfljax.runs.judged import Evaluation, Model, assign, of_line, refuse, table
 
 
-@dataclasses.dataclass(frozen=True, init=False, repr=False)
+@dataclasses.dataclass(frozen=True, init=False, repr=False, eq=False)
 class Result:
     """What a run came to.
 
@@ -29,10 +29,8 @@ class Result:
 
     def __init__(self, folder: Path, summary: Mapping[str, Any]) -> None:
         last = of_line(summary["last"])
-        assign(
-            self, {"folder": folder, "rounds": summary["rounds"], "summary": summary}
-        )
-        assign(self, {"last": last, **last.models()})
+        assign(self, {"folder": folder, "rounds": summary["rounds"]})
+        assign(self, {"summary": summary, "last": last, **last.models()})
         chosen = summary.get("chosen_on_validation")
         if chosen is not None:
             assign(self, {"best": of_line(chosen)})

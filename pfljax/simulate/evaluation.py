@@ -16,7 +16,7 @@ from pfljax.engine import placement
 from pfljax.evaluation import metrics, records, uncertainty
 from pfljax.evaluation.quantities import PREFIX
 from pfljax.evaluation.uncertainty import Foreign
-from pfljax.runs import judged
+from pfljax.runs.judged import figures
 from pfljax.runs.settings import Experiment
 from pfljax.simulate import detection, malicious
 from pfljax.simulate.blocks import States, Values, by_architecture, in_blocks
@@ -170,7 +170,7 @@ def _by_span(
 
 def headline(lines: list[Record]) -> float:
     """Mean test accuracy over all clients, each by the model that it uses."""
-    by_split = judged.figures(lines).get("personal", {})
+    by_split = figures(lines).get("personal", {})
     accuracy = by_split.get("test", {}).get("accuracy", {})
     mean = accuracy.get("mean")
     return math.nan if mean is None else mean

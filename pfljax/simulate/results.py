@@ -119,9 +119,8 @@ def finish(
     summary = _summary(run, values, mixture, lines)
     if stopped is not None:
         summary["stopped"] = stopped
-        say(
-            f"pfljax: {run.path} stopped after round {lines[-1]['round']} by {stopped['by']}"
-        )
+        where = f"{run.path} stopped after round {stopped['round']}"
+        say(f"pfljax: {where} by {stopped['by']}")
     if reason:
         summary["diverged"] = reason
     # A summary says that the run is complete, so it is written after all else.
