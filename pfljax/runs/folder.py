@@ -59,6 +59,7 @@ FOLDERS = (
     "tensorboard",
     "wandb",
 )
+FOREIGN = ("wandb",)  # of another program, which leaves links while it runs
 PICTURE = re.compile(rb'<img alt="([\w ]+)"')  # of the page: the name of a figure
 MARKS = {"run": "config.json", "sweep": "sweep.json"}  # who has a folder
 
@@ -145,7 +146,7 @@ def _refuse_strangers(folder: Path, kind: str) -> None:
 
 
 def _refuse_odd_entries(folder: Path) -> None:
-    odd = files.odd_entry(folder)
+    odd = files.odd_entry(folder, FOREIGN)
     for path in folder.iterdir():
         expected_folder = path.name in FOLDERS
         if path.is_dir() != expected_folder and _is_ours(path.name):

@@ -114,7 +114,7 @@ def wandb(project: str = "pfljax") -> Open:
         settings = client.Settings(
             console="off",  # or it would stand between the run and its terminal
             silent=begun.quiet,
-            symlink=False,  # a run folder has no links
+            symlink=False,  # which other programs may follow
         )
         if not client.setup(settings).settings._offline:
             settings.resume = "allow"
@@ -204,7 +204,8 @@ def row_of(line: Mapping[str, Any]) -> Row:
         row[f"dissimilarity/{name}"] = value
     for record in line.get("evaluations", ()):
         model = record["model"] if record.get("when", NEWEST) == NEWEST else "trained"
-        group = "" if record["clients"] == "all" else f"{record['clients']}/"
+        clients = record["clients"].replace(" ", "_")
+        group = "" if clients == "all" else f"{clients}/"
         for name, figures in record["metrics"].items():
             row[f"{group}{model}/{record['split']}/{name}"] = figures["mean"]
     # JSON has None for what is not finite.
