@@ -116,7 +116,8 @@ def wandb(project: str = "pfljax") -> Open:
             silent=begun.quiet,
             symlink=False,  # which other programs may follow
         )
-        if not client.setup(settings).settings._offline:
+        # Offline there is nothing to go on from, and to ask for it is a warning.
+        if client.setup(settings).settings.mode != "offline":
             settings.resume = "allow"
         run = client.init(
             project=project,
