@@ -63,12 +63,8 @@ def test_the_script_is_right_and_its_types_are_known(told):
     first = len(SCRIPT.splitlines())
     messages = [message for line, _, message in told if line < first]
     run, *others = messages
-    for words in (
-        "experiment: Experiment",
-        "task: Task | None",
-        "callback: Callback | None",
-        "-> Result",
-    ):
+    asked = "callback: ((int, Evaluation, RunState) -> (bool | None)) | None"
+    for words in ("experiment: Experiment", "task: Task | None", asked, "-> Result"):
         assert words in run
     types = [message.split(" is ")[1].strip('"') for message in others]
     assert types == ["Federation", "int", "Experiment"]
