@@ -62,6 +62,7 @@ def test_a_callback_ends_a_run_which_is_then_finished(whole, tmp_path, capsys):
     # The same call, with the callback or without, finds it finished.
     for given in ({"callback": callback}, {}):
         assert ran(JOB, folder, **given).summary == result.summary
+        assert not (folder / "round-4").exists()  # it did not go on
     assert asked == [1, 2, 3, 4]
     # More rounds go on where it stopped.
     longer = ran(JOB.replace(rounds=8), folder, callback=callback)
