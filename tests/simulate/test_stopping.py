@@ -113,16 +113,16 @@ def killed_after(monkeypatch, round_):
 
 
 def test_patience_ends_a_run_at_the_same_round_after_a_kill(tmp_path, monkeypatch):
-    job = JOB.replace(lr=2.0, rounds=20)  # which does not go up at every evaluation
+    job = JOB.replace(lr=2.0, rounds=8)  # which does not go up at every evaluation
     folder = tmp_path / "run"
     patient = job.replace(patience=2)
     result = ran(patient, folder)
     every = ran(job, tmp_path / "whole")
-    assert every.rounds == 20
+    assert every.rounds == 8
     end = expected_end(accuracies(tmp_path / "whole"), 2)
-    assert 3 <= end < 20
+    assert 3 <= end < 8
     assert result.rounds == end
-    assert result.summary["stopped"] == {"round": end, "by": "patience 2", "of": 20}
+    assert result.summary["stopped"] == {"round": end, "by": "patience 2", "of": 8}
     assert result.best.round == end - 2
     for round_ in (end, None):
         again = tmp_path / f"killed-{round_}"
@@ -133,7 +133,7 @@ def test_patience_ends_a_run_at_the_same_round_after_a_kill(tmp_path, monkeypatc
         ran(patient, again)
         tiny.assert_same_run(folder, again)
     # Who has more patience goes on, to the bits of who never stopped.
-    assert ran(job, folder).rounds == 20
+    assert ran(job, folder).rounds == 8
     tiny.assert_same_run(folder, tmp_path / "whole")
 
 
