@@ -13,6 +13,8 @@ from .data.federate import federate as federate
 from .data.federation import Federation as Federation
 from .engine.rounds import Setting as Setting
 from .models.task import task as task
+from .runs.result import Result as Result
+from .runs.result import result as result
 from .runs.settings import Experiment as Experiment
 from .runtime.programs import forget_programs as forget_programs
 from .simulate.personal import personal_models as personal_models

@@ -18,7 +18,10 @@ experiment = Experiment("ditto", dataset="mnist:every=10", rounds=3)
 assert folder.read_config(path) == experiment
 """
 PLOTS_AND_SETS = ("matplotlib", "tensorflow_datasets", "tensorflow")
-LATER = ("orbax.checkpoint", "flax.nnx", "scipy", "jinja2", "tqdm", "chex", "PIL")
+LATER = (
+    *("orbax.checkpoint", "flax.nnx", "scipy", "jinja2", "tqdm", "chex", "PIL"),
+    *("tensorboardX", "wandb"),
+)
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,7 @@ def _blank(folder):
 
 
 def _short(run_at_once):
-    def wrapped(jobs, federations, task=None, quiet=True, report=True):
+    def wrapped(jobs, federations, task=None, quiet=True, report=True, callback=None):
         jobs = [job.replace(rounds=2, epochs=1) for job in jobs]
         return run_at_once(jobs, federations, task, True, report)
 

@@ -21,8 +21,8 @@ reveal_type(pfljax.run)
 reveal_type(mine)
 reveal_type(job.participation.rounds)
 reveal_type(job.replace(seed=1))
-summary = run(job, mine, quiet=True)
-print(summary["last"])
+result = run(job, mine, quiet=True)
+print(result.personal.test.accuracy, result.server.validation.loss, result.best.round)
 """
 WRONG = {  # a line, and what is wrong with it
     "run(3)": "reportArgumentType",
@@ -31,6 +31,8 @@ WRONG = {  # a line, and what is wrong with it
     "Experiment(round=3)": "reportCallIssue",
     'Experiment(rounds="3")': "reportArgumentType",
     "job.replace(cohrt=3)": "reportCallIssue",
+    "result.personal.test.acuracy": "reportAttributeAccessIssue",
+    'result["last"]': "reportIndexIssue",
     "job.rounds": "reportAttributeAccessIssue",
     "job.machine.rounds": "reportAttributeAccessIssue",
 }
@@ -61,7 +63,8 @@ def test_the_script_is_right_and_its_types_are_known(told):
     first = len(SCRIPT.splitlines())
     messages = [message for line, _, message in told if line < first]
     run, *others = messages
-    for words in ("experiment: Experiment", "task: Task | None", "-> dict[str, Any]"):
+    asked = "callback: ((int, Evaluation, RunState) -> (bool | None)) | None"
+    for words in ("experiment: Experiment", "task: Task | None", asked, "-> Result"):
         assert words in run
     types = [message.split(" is ")[1].strip('"') for message in others]
     assert types == ["Federation", "int", "Experiment"]

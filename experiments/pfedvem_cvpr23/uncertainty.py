@@ -136,7 +136,7 @@ def main(
         for seed in seeds:
             job = experiment.replace(seed=seed, out=str(folder / label / f"s{seed}"))
             federation = skewed(FASHION, CLIENTS, small, seed)
-            summary = run(job, federation, quiet=True, report=False)
+            summary = run(job, federation, quiet=True, report=False).summary
             of_models.append(means(judged(summary)))
             if summary["mixture"]:
                 of_paths.append(means(summary["mixture"]["ensemble"]))

@@ -45,15 +45,15 @@ def _run(experiment: Experiment, begun: bool) -> None:
 
     milestones.reached("begins")
     with errors.stopped_at_once():
-        summary = run_rounds(experiment)
+        result = run_rounds(experiment)
     milestones.reached("ends")
-    accuracy = summary["last"]["personal"]["accuracy"]
+    accuracy = result.personal.test.accuracy
     _print(
         f"{experiment.method.algorithm}: accuracy {accuracy:.4f} on test rows, mean "
         "over clients, each by the model it uses, "
-        f"round {summary['rounds']}; see {page}"
+        f"round {result.rounds}; see {page}"
     )
-    privacy = summary.get("privacy") or {}
+    privacy = result.summary.get("privacy") or {}
     if privacy.get("epsilon") is not None:
         _print(
             f"private at epsilon {privacy['epsilon']:.4g}, delta {privacy['delta']:g}: "
@@ -70,7 +70,7 @@ def _finished(path: Path, experiment: Experiment) -> bool:
     folder.check_unchanged(path)
     counted = folder.read_config(path).evaluation.baseline
     same = counted == experiment.evaluation.baseline
-    return same and folder.complete(path, experiment.participation.rounds)
+    return same and folder.complete(path, experiment)
 
 
 def _print(line: str) -> None:

@@ -13,6 +13,7 @@ SEVERAL = {  # settings of several choices, and an example
     "channel": "clip:norm=1.0 gaussian:std=0.1",
     "aggregation": "krum:byzantine=2",
     "models": "mlp:hidden=(64,) mlp:hidden=(32,)",
+    "log": "csv tensorboard",
 }
 STORES = ("device", "host", "disk")
 DEVICES = "choose a profile, such as --profile speed_groups"
@@ -28,7 +29,7 @@ def _is_in_32_bits(value: int | str) -> bool:
     return isinstance(value, str) or registry.INT32.holds(value)
 
 
-COUNTS = "clients cohort rounds steps batch_size devices eval_every keep"
+COUNTS = "clients cohort rounds steps batch_size devices eval_every keep patience"
 SHARE = Range(lambda value: 0 <= value < 1, "a share, 0 <= share < 1", on_host=True)
 RANGES: tuple[tuple[str, Range], ...] = (
     (COUNTS, registry.AT_LEAST_ONE),

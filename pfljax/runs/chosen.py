@@ -23,6 +23,7 @@ KINDS = {  # what messages call a setting's choices
     "aggregation": "aggregation",
     "profile": "profile",
     "mode": "mode",
+    "log": "log",
 }
 
 
@@ -32,6 +33,7 @@ def check(experiment: Experiment, given: Collection[str] = ()) -> None:
     `given` are settings that are mere names: a run has their things in Python.
     """
     from pfljax.core import optimizers, schedules
+    from pfljax.runs import sinks
 
     for setting, kind in KINDS.items():
         if setting in given:
@@ -51,6 +53,7 @@ def check(experiment: Experiment, given: Collection[str] = ()) -> None:
     optimizers.check(experiment.training.optimizer)
     schedules.check(experiment.training.schedule)
     _check_server_optimizer(experiment)
+    sinks.check_installed(experiment.output.log)
 
 
 def _check_server_optimizer(experiment: Experiment) -> None:
@@ -138,6 +141,7 @@ def _factories(setting: str) -> Mapping[str, Callable]:
     from pfljax.data.profiles import PROFILES
     from pfljax.engine.modes import MODES
     from pfljax.models.groups import GROUPS
+    from pfljax.runs.sinks import SINKS
 
     groups = dict.fromkeys(GROUPS, _group)
     known: dict[str, Mapping[str, Callable]] = {
@@ -152,6 +156,7 @@ def _factories(setting: str) -> Mapping[str, Callable]:
         "aggregation": channel.AGGREGATIONS,
         "profile": PROFILES,
         "mode": MODES,
+        "log": SINKS,
     }
     return known[setting]
 

@@ -32,6 +32,7 @@ CONTENT = (
     "spans_crc32", "public_crc32", "public_sample_crc32", "public_labels_crc32",
 )  # fmt: skip
 
+CHANGED = ("rounds", "keep", "baseline", "patience", "log")  # by who goes on
 DEVICES = "profile_crc32"  # of partition.json: of a file of devices
 CHECKSUMS = {"x_crc32": "full", "x_sample_crc32": "sampled"}  # by PFLJAX_CHECKSUM
 
@@ -77,14 +78,14 @@ def begin(
 ) -> None:
     """Writes what describes the run, if it is not there; refuses other data.
 
-    `rows` is partition.npz. Other rounds, baseline and keep come into config.json.
+    `rows` is partition.npz. Settings of `CHANGED` come into config.json.
     """
     check_data(path, manifest)
     check_store(path, experiment.machine.store)
     if (path / "config.json").exists():
-        changeable: Any = flat(experiment, ("rounds", "keep", "baseline"))
+        changeable: Any = flat(experiment, CHANGED)
         set_unhashed(path, **changeable)
-        _put_aside(path, experiment.participation.rounds)
+        _put_aside(path, experiment)
     described = {
         "config.json": config.to_dict(experiment),
         "environment.json": environment.now(),
@@ -116,10 +117,10 @@ def set_unhashed(path: Path, **changes: Any) -> None:
     write_json(path / "config.json", settings)
 
 
-def _put_aside(folder: Path, rounds: int) -> None:
-    """Puts what tells of the end of a run that goes on to `rounds` into round-R/."""
+def _put_aside(folder: Path, experiment: Experiment) -> None:
+    """Puts what tells of the end of a run that goes on into round-R/."""
     summary = folder / "summary.json"
-    if complete(folder, rounds) or not summary.exists():
+    if complete(folder, experiment) or not summary.exists():
         return
     written = read_summary(folder)
     if written is None:

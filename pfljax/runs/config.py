@@ -12,7 +12,7 @@ from pfljax.runs.groups import UNHASHED as UNHASHED
 from pfljax.runs.settings import GROUPS, HOME, Experiment, flat
 
 CHANGEABLE = (*UNHASHED, "rounds")  # by going on
-SEVERAL = ("aggregation", "channel", "models")  # settings of several choices
+SEVERAL = ("aggregation", "channel", "log", "models")  # settings of several choices
 # Settings that came later. Older runs have their defaults, which no digest holds.
 LATER = {
     "precision": EXACT,

@@ -8,6 +8,7 @@ partition.npz     of each row of the pool its number in the data set and officia
 metrics.jsonl     a line a round, appended
 timing.jsonl      seconds of training and the most memory, kept apart: all else is
                   reproduced bit for bit
+metrics.csv, tensorboard/, wandb/   the same where `log` says so (pfljax.runs.sinks)
 per_client.npz    metrics of each client at each evaluation
 summary.json      the last round, the round chosen on validation, traffic
 checkpoints/      the newest states
@@ -30,7 +31,7 @@ from typing import Any
 import filelock
 import numpy as np
 
-from pfljax.runs import checks, config, forms, log
+from pfljax.runs import checks, config, forms, log, stopping
 from pfljax.runs.settings import Experiment
 from pfljax.runtime import documents, files
 from pfljax.runtime.files import FileError, FolderError
@@ -40,6 +41,7 @@ FILES = (
     "config.json",
     "environment.json",
     "executor.json",
+    "metrics.csv",
     "metrics.jsonl",
     "partition.json",
     "partition.npz",
@@ -50,7 +52,16 @@ FILES = (
     "sweep.json",
     "timing.jsonl",
 )
-FOLDERS = ("checkpoints", "clients", "landscape", "figures", "runs")
+FOLDERS = (
+    "checkpoints",
+    "clients",
+    "figures",
+    "landscape",
+    "runs",
+    "tensorboard",
+    "wandb",
+)
+FOREIGN = ("wandb",)  # of another program, which leaves links while it runs
 PICTURE = re.compile(rb'<img alt="([\w ]+)"')  # of the page: the name of a figure
 MARKS = {"run": "config.json", "sweep": "sweep.json"}  # who has a folder
 
@@ -137,7 +148,7 @@ def _refuse_strangers(folder: Path, kind: str) -> None:
 
 
 def _refuse_odd_entries(folder: Path) -> None:
-    odd = files.odd_entry(folder)
+    odd = files.odd_entry(folder, FOREIGN)
     for path in folder.iterdir():
         expected_folder = path.name in FOLDERS
         if path.is_dir() != expected_folder and _is_ours(path.name):
@@ -178,10 +189,14 @@ def read_summary(folder: Path) -> dict[str, Any] | None:
         return None
 
 
-def complete(folder: Path, rounds: int) -> bool:
-    """Whether the run in `folder` has come to the end of this many rounds."""
+def complete(folder: Path, experiment: Experiment) -> bool:
+    """Whether the run in `folder` has come to its end, by these settings."""
     summary = read_summary(folder)
-    return summary is not None and summary["rounds"] == rounds
+    if summary is None:
+        return False
+    if summary.get("stopped") is not None:
+        return stopping.holds(summary["stopped"], experiment)
+    return summary["rounds"] == experiment.participation.rounds
 
 
 def begun(folder: Path) -> bool:

@@ -16,6 +16,7 @@ MIXTURE = {
     "chosen_on_validation": (FIGURES, None),
     "ensemble?": FIGURES,
 }
+STOPPED = {"round": AtLeastOne, "by": str, "of": AtLeastOne}
 CLIENTS = {
     "num_classes": AtLeastOne,
     "clients?": [int],
@@ -35,6 +36,7 @@ FORMS: dict[str, Any] = {
         "mixture?": (MIXTURE, None),
         "traffic?": ({str: int}, None),
         "worse_than_local?": (float, None),
+        "stopped?": STOPPED,
         "privacy?": ({str: (float, None)}, None),
         "checksums?": ({str: (int, None)}, None),
     },
@@ -49,6 +51,7 @@ LINE = {
     "round": AtLeastOne,
     "train_loss?": (float, None),
     "evaluations?": [RECORD],
+    "stopped?": STOPPED,
     # In timing.jsonl.
     "seconds?": float,
     "peak_bytes?": int,

@@ -10,8 +10,11 @@ from pfljax import registry
 from pfljax.core.precision import EXACT
 from pfljax.registry import Choice
 
-# These change no number of the run.
-UNHASHED = ("out", "label", "baseline", "devices", "homes", "keep", "store")
+# These change no number of the rounds that are done.
+UNHASHED = (
+    *("out", "label", "baseline", "devices", "homes", "keep", "store"),
+    *("log", "patience"),
+)
 
 
 def setting(default: Any, text: str) -> Any:
@@ -179,6 +182,11 @@ class Evaluation:
     """When clients are judged, and against what."""
 
     eval_every: int = setting(10, "Rounds between two evaluations.")
+    patience: int | None = setting(
+        None,
+        "Evaluations without a better mean accuracy on validation rows after which the "
+        "run ends; None: it has all its rounds.",
+    )
     trained: bool = setting(
         False, "Judge clients also after their own local training, before averaging."
     )
@@ -229,4 +237,9 @@ class Output:
         "from the defaults.",
     )
     label: str | None = setting(None, "Name in tables and figures.")
+    log: tuple[Choice, ...] = setting(
+        (),
+        "Where the log goes beside metrics.jsonl: csv, tensorboard, wandb, or several: "
+        '"csv,wandb:project=mine".',
+    )
     keep: int = setting(2, "Checkpoints to keep.")

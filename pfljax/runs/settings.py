@@ -71,6 +71,7 @@ class Settings(TypedDict, total=False):
     aggregation: str | Sequence[str | Choice] | None
     server_optimizer: str | Choice
     eval_every: int
+    patience: int | None
     trained: bool
     foreign: int
     dissimilarity: bool
@@ -81,6 +82,7 @@ class Settings(TypedDict, total=False):
     store: str
     out: str | None
     label: str | None
+    log: str | Sequence[str | Choice] | None
     keep: int
     seed: int
 

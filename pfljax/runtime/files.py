@@ -12,7 +12,7 @@ import os
 import stat
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -127,11 +127,11 @@ def make_folder(folder: Path) -> Path:
     return folder
 
 
-def odd_entry(folder: Path) -> str | None:
+def odd_entry(folder: Path, foreign: Collection[str] = ()) -> str | None:
     """What in or below `folder` is no file and no folder: one line; None if nothing is.
 
     A program that follows a link writes over what lies elsewhere, and waits for ever
-    for a pipe.
+    for a pipe. What lies in `foreign` folders, other programs read and write.
     """
     for parent, folders, names in os.walk(folder):
         for name in sorted([*folders, *names]):
@@ -140,4 +140,6 @@ def odd_entry(folder: Path) -> str | None:
             for is_kind, kind in KINDS.items():
                 if is_kind(mode):
                     return f"{path} is {kind}, not a file of this folder; remove it"
+        if Path(parent) == folder:
+            folders[:] = [name for name in folders if name not in foreign]
     return None

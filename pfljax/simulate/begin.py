@@ -3,28 +3,34 @@
 All that could be wrong with it is found here, before anything trains.
 """
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 from pfljax.core.communication import Traffic
-from pfljax.core.types import Task
+from pfljax.core.types import RunState, Task
 from pfljax.data import Federation
 from pfljax.models import check_task
 from pfljax.runs import baseline, claims
+from pfljax.runs.judged import Evaluation
 from pfljax.runs.provenance import of_run, rows_of_run
 from pfljax.runs.settings import Experiment
 from pfljax.runtime import devices
 from pfljax.runtime.processes import ask, check_same, say
 from pfljax.simulate import architectures, clocks, malicious, simulation, width
 from pfljax.simulate.components import chosen_model
+from pfljax.simulate.evaluation import splits_of
 from pfljax.simulate.federation import build_federation
 from pfljax.simulate.simulation import Simulation
 
+# (round, what was judged, the state) -> whether the run ends here.
+Callback = Callable[[int, Evaluation, RunState], bool | None]
+
 
 class Run(NamedTuple):
-    """What the run loop holds; all but `history` follows from the config."""
+    """What the run loop holds; all but the last two follows from the config."""
 
     experiment: Experiment
     sim: Simulation
@@ -33,6 +39,7 @@ class Run(NamedTuple):
     traffic: Traffic
     path: Path
     history: dict[str, list[np.ndarray]]  # of per_client.npz, by evaluation
+    callback: Callback | None = None  # asked after each evaluation
 
 
 def begin(
@@ -42,6 +49,7 @@ def begin(
     path: Path,
     quiet: bool,
     alone: bool = True,
+    callback: Callback | None = None,
 ) -> Run:
     """The run in `path`, ready to go, `alone` or with others; its folder is described.
 
@@ -53,6 +61,7 @@ def begin(
     devices.prepare()
     devices.check(experiment.machine.devices)
     training, unseen = build_federation(experiment, federation)
+    _check_patience(experiment, training)
     manifest = of_run(training, unseen, given=federation is not None)
     rows = rows_of_run(training, unseen)
     identity = [manifest.get(name) for name in (*claims.CLIENTS, *claims.CONTENT)]
@@ -71,7 +80,17 @@ def begin(
     ask(claims.begin, path, experiment, described, rows)
     if not quiet:
         say(f"pfljax: {simulation.choices(run.sim)}")
-    return run
+    return run._replace(callback=callback)
+
+
+def _check_patience(experiment: Experiment, federation: Federation) -> None:
+    """Refuses patience where nothing tells what is better."""
+    patience = experiment.evaluation.patience
+    if patience is not None and "validation" not in splits_of(federation):
+        raise ValueError(
+            f"patience is {patience}, but no client has validation rows to stop by; "
+            "give --validation 0.1, say, or leave patience out"
+        )
 
 
 def _prepare(

@@ -1,6 +1,7 @@
 """One evaluation of a run: every view, split and group of clients, and the summary."""
 
 import functools
+import math
 from typing import Any
 
 import jax
@@ -15,7 +16,7 @@ from pfljax.engine import placement
 from pfljax.evaluation import metrics, records, uncertainty
 from pfljax.evaluation.quantities import PREFIX
 from pfljax.evaluation.uncertainty import Foreign
-from pfljax.evaluation.views import View
+from pfljax.runs.judged import figures
 from pfljax.runs.settings import Experiment
 from pfljax.simulate import detection, malicious
 from pfljax.simulate.blocks import States, Values, by_architecture, in_blocks
@@ -168,48 +169,31 @@ def _by_span(
     return values
 
 
-def figures(lines: list[Record], split: str = "test") -> dict[str, dict[str, float]]:
-    """Means over all clients by model and metric, after the newest broadcast.
-
-    "personal" is the model that each client uses, "server" the server's one model,
-    where the method has one.
-    """
-    wanted = {"clients": "all", "split": split, "when": View("personal").when}
-    by_model = {}
-    for line in lines:
-        if all(line[key] == value for key, value in wanted.items()):
-            metrics = line["metrics"].items()
-            means = {name: metric["mean"] for name, metric in metrics}
-            by_model[line["model"]] = means
-    return by_model
-
-
 def headline(lines: list[Record]) -> float:
     """Mean test accuracy over all clients, each by the model that it uses."""
-    personal = figures(lines).get("personal", {})
-    return personal.get("accuracy", float("nan"))
+    by_split = figures(lines).get("personal", {})
+    accuracy = by_split.get("test", {}).get("accuracy", {})
+    mean = accuracy.get("mean")
+    return math.nan if mean is None else mean
 
 
-def by_name(summary: dict[str, Any]) -> dict[str, Any]:
-    """A summary.json with the `figures` of its evaluations beside their records."""
-    named = dict(summary)
-    for name in ("last", "chosen_on_validation"):
-        evaluation = summary.get(name)
-        if evaluation is not None:
-            named[name] = evaluation | figures(evaluation["evaluations"])
-    return named
+def on_validation(arrays: Values) -> np.ndarray | None:
+    """Mean accuracy on validation rows by evaluation, [T]; None without such rows."""
+    if "personal/validation/accuracy" not in arrays:
+        return None
+    # A client without validation rows has NaN, and no say in the choice.
+    by_client = arrays["personal/validation/accuracy"]
+    if "malicious" in arrays:  # they have no say either
+        by_client = by_client[:, ~arrays["malicious"]]
+    return np.nanmean(by_client, axis=1)
 
 
 def summary(lines: list[Record], arrays: Values) -> dict[str, Any]:
     """The last evaluation, the one chosen on validation rows, the best on test."""
     evaluated = [line for line in lines if "evaluations" in line]
     chosen = None
-    if "personal/validation/accuracy" in arrays:
-        # A client without validation rows has NaN, and no say in the choice.
-        by_client = arrays["personal/validation/accuracy"]
-        if "malicious" in arrays:  # they have no say either
-            by_client = by_client[:, ~arrays["malicious"]]
-        accuracy = np.nanmean(by_client, axis=1)
+    accuracy = on_validation(arrays)
+    if accuracy is not None:
         chosen = _evaluation(evaluated[int(np.argmax(accuracy))])
     on_test = [headline(line["evaluations"]) for line in evaluated]
     best = int(np.argmax(on_test))

@@ -14,13 +14,14 @@ import jax
 from pfljax.core.types import Metrics, RunState
 from pfljax.engine import mesh
 from pfljax.engine.population import Population
-from pfljax.runs import checkpoint, config, folder, log
+from pfljax.runs import checkpoint, config, log, sinks
 from pfljax.runs.checkpoint_meta import Meta
 from pfljax.runs.settings import Experiment
+from pfljax.runs.sinks import Sink
 from pfljax.runtime import memory
-from pfljax.runtime.processes import ask, say
+from pfljax.runtime.processes import ask, everywhere, say
 from pfljax.runtime.progress import Show, progress
-from pfljax.simulate import evaluation, results, simulation
+from pfljax.simulate import evaluation, own_log, results, simulation, stopping
 from pfljax.simulate.at_once import Several
 from pfljax.simulate.begin import Run
 from pfljax.simulate.population import open_population
@@ -39,6 +40,7 @@ class Standing(NamedTuple):
     log: int  # checksum of the log
     pace: float = 0.0  # seconds a round in the last call; 0 before the first
     unsaved: float = 0.0  # seconds of training that no checkpoint holds
+    stopped: Line | None = None  # why the run ends here
 
 
 class Chunk(NamedTuple):
@@ -57,6 +59,7 @@ class Course(NamedTuple):
     population: Population
     save: checkpoint.Save
     show: Show
+    sink: Sink
 
 
 def run_rounds(
@@ -78,8 +81,8 @@ def run_rounds(
             course.population.committed()
     for place, (run, population, *_) in courses.items():
         standing = standings[place]
-        lines, _ = _read_log(run, standing.done, standing.log)
-        results.finish(run, population, standing.state, lines)
+        lines, _ = own_log.read(run, standing.done, standing.log)
+        results.finish(run, population, standing.state, lines, standing.stopped)
 
 
 def _take_up(run: Run, stack: ExitStack, quiet: bool) -> tuple[Course, Standing]:
@@ -106,12 +109,15 @@ def _take_up(run: Run, stack: ExitStack, quiet: bool) -> tuple[Course, Standing]
         population=population,
         save=stack.enter_context(writer),
         show=stack.enter_context(progress(total, standing.done, cohort, quiet)),
+        sink=own_log.open_sink(run, standing.done, stack, quiet),
     )
     return course, standing
 
 
 def _left(course: Course, standing: Standing) -> int:
     """Rounds that are still to run."""
+    if standing.stopped:
+        return 0
     return course.run.experiment.participation.rounds - standing.done
 
 
@@ -119,7 +125,7 @@ def _after(course: Course, standing: Standing, chunk: Chunk) -> Standing:
     """How far the run has come with this chunk, which is logged and saved."""
     if chunk.rounds == 0:  # it had ended before the others
         return standing._replace(state=chunk.state)
-    standing = _log(course.run, course.population, standing, chunk)
+    standing = _log(course, standing, chunk)
     standing = _save_if_due(course, standing)
     course.show(standing.done, **_figures(standing))
     return standing
@@ -134,50 +140,21 @@ def _restore(run: Run) -> tuple[Standing, Meta | None]:
     abstract = simulation.abstract(run.sim)
     saved = checkpoint.restore(run.path / "checkpoints", abstract, digest, say)
     meta = saved.meta if saved else None
-    lines, checksum = _take_up_log(run, meta)
-    first = run.sim.init
-    state = saved.state if saved else first(jax.random.key(run.experiment.seed))
+    lines, checksum = own_log.take_up(run, meta)
+    init = run.sim.init
+    state = saved.state if saved else init(jax.random.key(run.experiment.seed))
     # A first state is laid as a restored one lies, or the rounds compile twice.
     state = jax.device_put(state, mesh.shardings(run.sim.setting.mesh, state))
     done = meta.round if meta else 0
     last = lines[-1] if lines else None
-    return Standing(state=state, done=done, last=last, log=checksum), meta
-
-
-def _take_up_log(run: Run, meta: Meta | None) -> tuple[list[Line], int]:
-    """(the log up to the checkpoint alone, its checksum), held to what that says."""
-    done = meta.round if meta else 0
-    results.read_history(run, done)
-    lines, checksum = _read_log(run, done, meta.log if meta else None)
-    # Only now: what is refused is left as it was found.
-    ask(log.rewrite, run.path / "metrics.jsonl", lines)
-    timing = run.path / "timing.jsonl"
-    ask(log.rewrite, timing, ask(log.read, timing, done))
-    return lines, checksum
-
-
-def _read_log(run: Run, done: int, expected: int | None) -> tuple[list[Line], int]:
-    """The log up to round `done`, and its checksum: the `expected` one, if any."""
-    due = partial(evaluation.due, run.experiment)
-    file = run.path / "metrics.jsonl"
-    lines = ask(log.read, file, done, due)
-    in_order = [line["round"] for line in lines] == list(range(1, done + 1))
-    checksum = _checksum(run, lines)
-    if not in_order or checksum is None or expected not in (None, checksum):
-        raise folder.FolderError(
-            f"{file} or per_client.npz beside it is not what was written up to round "
-            f"{done}, which the checkpoint is of: put them back, or start again with "
-            "another --out"
-        )
-    return lines, checksum
-
-
-def _checksum(run: Run, lines: list[Line]) -> int | None:
-    """That of the lines and the history; None where the history lacks evaluations."""
-    try:
-        return log.checksum(lines, run.history, run.experiment.evaluation.eval_every)
-    except IndexError:
-        return None
+    standing = Standing(
+        state=state,
+        done=done,
+        last=last,
+        log=checksum,
+        stopped=stopping.taken_up(run, state, last),
+    )
+    return standing, meta
 
 
 def _train(
@@ -215,7 +192,9 @@ def _alone(course: Course, standing: Standing) -> tuple[RunState, Metrics, int]:
     run, population, *_ = course
     # What is read ahead is run as it was planned: else it is read again.
     count = population.planned() or _next(course, standing)
-    ahead = _next(course, standing._replace(done=standing.done + count))
+    ahead = 0
+    if not _may_stop(run, standing.done + count):
+        ahead = _next(course, standing._replace(done=standing.done + count))
     # The old state is donated: from here on nobody may read `standing.state`.
     train = run.federation.train
     state, metrics = population.rounds(standing.state, train, count, ahead)
@@ -223,8 +202,16 @@ def _alone(course: Course, standing: Standing) -> tuple[RunState, Metrics, int]:
     return state, jax.device_get(metrics), count
 
 
+def _may_stop(run: Run, round_: int) -> bool:
+    """Whether the run may end after this round: then nobody is read ahead."""
+    is_watched = run.callback is not None or run.experiment.evaluation.patience
+    return bool(is_watched) and evaluation.due(run.experiment, round_)
+
+
 def _next(course: Course, standing: Standing) -> int:
     """Rounds of the next call."""
+    if standing.stopped:
+        return 0
     run = course.run
     longest = run.sim.longest
     return _rounds_of_call(run.experiment, longest, standing.done, standing.pace)
@@ -245,18 +232,23 @@ def _rounds_of_call(
     return min(to_evaluation, left, longest, max(1, in_time))
 
 
-def _log(
-    run: Run, population: Population, standing: Standing, chunk: Chunk
-) -> Standing:
+def _log(course: Course, standing: Standing, chunk: Chunk) -> Standing:
     """Evaluates the chunk where that is due, and appends its rounds to the logs."""
+    run = course.run
     done = standing.done + chunk.rounds
+    stopped = None
     rounds = range(standing.done + 1, done + 1)
     lines = results.log_lines(run, chunk.metrics, rounds, standing.last)
     if evaluation.due(run.experiment, done):
-        lines[-1] |= results.evaluate(run, population, chunk.state)
+        lines[-1] |= results.evaluate(run, course.population, chunk.state)
+        stopped = stopping.after(run, chunk.state, lines[-1])
+        if stopped is not None:
+            lines[-1]["stopped"] = stopped
     # Before the checkpoint: lines that no checkpoint follows are cut when the run goes
     # on, but a checkpoint without its lines could not be gone on from.
     ask(log.append, run.path / "metrics.jsonl", lines)
+    if run.experiment.output.log:
+        everywhere(course.sink.write, [sinks.row_of(line) for line in lines])
     timing = {"round": done, "rounds": chunk.rounds, "seconds": chunk.seconds}
     ask(log.append, run.path / "timing.jsonl", [timing | memory.highest()])
     newest = {name: values[-1:] for name, values in run.history.items()}
@@ -268,6 +260,7 @@ def _log(
         log=log.checksum(lines, newest, every, standing.log),
         pace=chunk.seconds / chunk.rounds,
         unsaved=standing.unsaved + chunk.seconds,
+        stopped=stopped,
     )
 
 

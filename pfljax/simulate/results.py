@@ -60,7 +60,7 @@ def evaluate(run: Run, population: Population, state: RunState) -> Line:
     reached("judged")
     for name, values in by_client.items():
         run.history.setdefault(name, []).append(values)
-    ask(folder.write_arrays, run.path / "per_client.npz", _arrays(run, state))
+    ask(folder.write_arrays, run.path / "per_client.npz", arrays(run, state))
     line: Line = {"evaluations": records}
     if run.sim.dissimilarity is not None:
         measured = run.sim.dissimilarity(state.server, run.federation.train)
@@ -84,7 +84,7 @@ def read_history(run: Run, done: int) -> None:
             run.history[name] = list(array[kept])
 
 
-def _arrays(run: Run, state: RunState) -> dict[str, np.ndarray]:
+def arrays(run: Run, state: RunState) -> dict[str, np.ndarray]:
     """per_client.npz: metrics [T, C] over the evaluations, and facts of the clients."""
     stacked = {name: np.stack(arrays) for name, arrays in run.history.items()}
     facts = {
@@ -100,18 +100,26 @@ def _arrays(run: Run, state: RunState) -> dict[str, np.ndarray]:
 
 
 def finish(
-    run: Run, population: Population, state: RunState, lines: list[Line]
+    run: Run,
+    population: Population,
+    state: RunState,
+    lines: list[Line],
+    stopped: Line | None = None,
 ) -> None:
     """Writes what only the end can tell: paths between endpoints, and the summary."""
-    arrays = _arrays(run, state)
+    values = arrays(run, state)
     mixture = None
     if run.sim.architectures[0].path is not None:
         states = partial(population.states, state)
         mixture, paths = evaluation.mixture(run.sim, run.federation, state, states)
-        arrays |= paths
-    ask(folder.write_arrays, run.path / "per_client.npz", arrays)
+        values |= paths
+    ask(folder.write_arrays, run.path / "per_client.npz", values)
     reason = _diverged(lines, run.federation.num_classes)
-    summary = _summary(run, arrays, mixture, lines)
+    summary = _summary(run, values, mixture, lines)
+    if stopped is not None:
+        summary["stopped"] = stopped
+        where = f"{run.path} stopped after round {stopped['round']}"
+        say(f"pfljax: {where} by {stopped['by']}")
     if reason:
         summary["diverged"] = reason
     # A summary says that the run is complete, so it is written after all else.
@@ -126,7 +134,8 @@ def finish(
 def _summary(
     run: Run, arrays: dict[str, np.ndarray], mixture: Any, lines: list[Line]
 ) -> dict[str, Any]:
-    experiment = run.experiment
+    # A run that stopped is one of fewer rounds.
+    experiment = run.experiment.replace(rounds=lines[-1]["round"])
     traffic = {
         "down_per_client": run.traffic.down,
         "up_per_client": run.traffic.up,

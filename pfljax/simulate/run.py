@@ -8,17 +8,17 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from pfljax.core.types import Task
 from pfljax.data import Federation, check_federation
 from pfljax.runs import baseline, checks, claims, folder
 from pfljax.runs.provenance import of_run
+from pfljax.runs.result import Result
 from pfljax.runs.settings import Experiment
 from pfljax.runtime import callbacks
 from pfljax.runtime.processes import ask, check_same, first, holding, say
-from pfljax.simulate import at_once, evaluation, loop, methods, simulation, width
-from pfljax.simulate.begin import Run, begin
+from pfljax.simulate import at_once, loop, methods, simulation, width
+from pfljax.simulate.begin import Callback, Run, begin
 from pfljax.simulate.federation import build_federation
 
 
@@ -29,13 +29,13 @@ def run(
     task: Task | None = None,
     quiet: bool = False,
     report: bool = True,
-) -> dict[str, Any]:
-    """Runs the experiment in its folder, or what is left of it; the summary.
+    callback: Callback | None = None,
+) -> Result:
+    """Runs the experiment in its folder, or what is left of it; what it came to.
 
-    `summary["last"]["personal"]["accuracy"]` is the mean over all clients on their test
-    rows after the last round, each by the model that it uses; "server" in its place is
-    the server's one model, and there are other metrics. `["evaluations"]` has all that
-    was judged, as summary.json has it.
+    `result.personal.test.accuracy` is the mean over all clients on their test rows
+    after the last round, each by the model that it uses; `server` in its place is the
+    server's one model, and there are other metrics. `result.summary` is summary.json.
 
     Args:
       experiment: the settings; a finished run may get more rounds.
@@ -45,6 +45,10 @@ def run(
         its name, which tells it from other models.
       quiet: no progress on stderr.
       report: draw figures and write report.html.
+      callback: called after each evaluation with the round, what was judged (as
+        `result.last` has it) and the state, whose arrays live until the next round.
+        True ends the run there, finished; the same call then finds it so. A run that
+        is gone on with asks again for no evaluation that its checkpoint has.
 
     Raises:
       ValueError: a setting is out of range or unknown.
@@ -52,8 +56,8 @@ def run(
       CheckpointError: none of its checkpoints can be used.
     """
     federations = [federation]
-    (summary,) = run_at_once([experiment], federations, task, quiet, report)
-    return summary
+    (result,) = run_at_once([experiment], federations, task, quiet, report, callback)
+    return result
 
 
 def run_at_once(
@@ -62,7 +66,8 @@ def run_at_once(
     task: Task | None = None,
     quiet: bool = False,
     report: bool = True,
-) -> list[dict[str, Any]]:
+    callback: Callback | None = None,
+) -> list[Result]:
     """`run` of experiments that differ in seed and folder alone, side by side.
 
     Which of them are best run together, `at_once.groups` says.
@@ -79,16 +84,18 @@ def run_at_once(
             experiment, path = experiments[place], paths[place]
             ask(claims.claim, path, experiment)
             ask(claims.check_python, path, federation, task)
-            if ask(folder.complete, path, experiment.participation.rounds):
+            if ask(folder.complete, path, experiment):
                 _revisit(experiment, federation, path)
             else:
-                left[place] = partial(begin, experiment, federation, task, path)
+                left[place] = partial(
+                    begin, experiment, federation, task, path, callback=callback
+                )
         with methods.fitting(experiments[0].method.algorithm), callbacks.told():
             _train(left, paths, quiet)
         if report:
             for path in paths:
                 ask(_report, path)
-    return [_summary(path) for path in paths]
+    return [_result(path) for path in paths]
 
 
 def _train(
@@ -141,8 +148,8 @@ def _checked(
     return experiment
 
 
-def _summary(path: Path) -> dict[str, Any]:
-    return evaluation.by_name(ask(folder.read_json, path / "summary.json"))
+def _result(path: Path) -> Result:
+    return Result(path, ask(folder.read_json, path / "summary.json"))
 
 
 def _revisit(experiment: Experiment, federation: Federation | None, path: Path) -> None:

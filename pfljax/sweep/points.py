@@ -184,6 +184,14 @@ def _check_judged(experiment: Experiment) -> None:
             "personal and server models alone, and its server holds no rows; use run "
             "for the rest"
         )
+    patience = experiment.evaluation.patience
+    log = experiment.output.log
+    if log or patience is not None:
+        raise ValueError(
+            f"log is {' '.join(map(str, log)) or None}, patience {patience}: runs of a "
+            "sweep train in one program, all their rounds, and have one table of their "
+            "own, sweep.csv; leave both out, or use run or compare"
+        )
     machine = experiment.machine
     if machine.homes or machine.store != "device":
         raise ValueError(

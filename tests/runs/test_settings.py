@@ -19,7 +19,7 @@ from pfljax.runs.settings import HOME
 
 UNHASHED = {
     "out": "x", "label": "x", "baseline": "x", "devices": 1, "homes": True, "keep": 3,
-    "store": "host",
+    "store": "host", "log": ["csv"], "patience": 3,
 }  # fmt: skip
 CHANGED = {  # another value of every setting that changes a number
     "algorithm": "ditto", "hyper": {"finetune": 1}, "dataset": "synthetic",

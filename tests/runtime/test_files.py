@@ -66,3 +66,14 @@ def test_links_and_pipes_are_odd(tmp_path):
     assert files.odd_entry(tmp_path) == (
         f"{tmp_path}/c is a symbolic link, not a file of this folder; remove it"
     )
+
+
+def test_links_of_another_program_are_its_own(tmp_path):
+    (tmp_path / "wandb").mkdir()
+    (tmp_path / "wandb" / "log").symlink_to(tmp_path)
+    assert files.odd_entry(tmp_path, ("wandb",)) is None
+    (tmp_path / "other").mkdir()
+    (tmp_path / "wandb").rename(tmp_path / "other" / "wandb")
+    assert files.odd_entry(tmp_path, ("wandb",)) is not None
+    (tmp_path / "wandb").symlink_to(tmp_path / "other")
+    assert files.odd_entry(tmp_path / "wandb", ()) is not None

@@ -1,5 +1,6 @@
 """Two processes do as one; killed, both or one of them go on from the checkpoint."""
 
+import csv
 import shutil
 import socket
 import subprocess
@@ -14,7 +15,9 @@ from pfljax.runs import folder, log
 from pfljax.runtime import meeting
 
 pytestmark = pytest.mark.slow
-JOB = tiny.TINY.replace(algorithm="fedper", hyper={}, cohort=4, rounds=24, eval_every=4)
+JOB = tiny.TINY.replace(
+    algorithm="fedper", hyper={}, cohort=4, rounds=24, eval_every=4, log="csv"
+)
 SEVERAL = JOB.replace(
     algorithm="lg_fedavg",
     model="auto",
@@ -108,6 +111,9 @@ def _assert_same(path, alone):
     assert [line["round"] for line in lines] == list(
         range(1, JOB.participation.rounds + 1)
     )
+    with open(path / "metrics.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [int(row["round"]) for row in rows] == [line["round"] for line in lines]
     one = folder.read_arrays(alone / "per_client.npz")
     two = folder.read_arrays(path / "per_client.npz")
     assert sorted(one) == sorted(two)

@@ -22,7 +22,7 @@ FEEDBACK = ["top_k:share=0.1"]
 
 def finished(job, folder):
     """The summary of a run in this folder."""
-    return run.run(job.replace(out=str(folder)), quiet=True, report=False)
+    return run.run(job.replace(out=str(folder)), quiet=True, report=False).summary
 
 
 @pytest.fixture(scope="module")

@@ -21,9 +21,9 @@ BUFFERED = JOB.replace(mode="fedbuff:buffer=2")
 
 def finished(job, folder):
     """(the lines of the log, the summary) of a run."""
-    summary = experiment.run(job.replace(out=str(folder)), quiet=True, report=False)
+    result = experiment.run(job.replace(out=str(folder)), quiet=True, report=False)
     text = (folder / "metrics.jsonl").read_text()
-    return [json.loads(line) for line in text.splitlines()], summary
+    return [json.loads(line) for line in text.splitlines()], result.summary
 
 
 def without_clock(line):

@@ -407,9 +407,9 @@ def test_a_method_whose_file_is_loaded_again_is_another(folder):
             importlib.reload(sys.modules["pfljax.algorithms.mym"])
         out = folder / f"run{factor}"
         job = tiny.TINY.replace(algorithm="mym", hyper={}, out=str(out), rounds=2)
-        summary = run(job, quiet=True, report=False)
+        result = run(job, quiet=True, report=False)
         (swept,) = sweep(job.replace(out=None), {"seed": [0]}, quiet=True).results
-        of_run = summary["last"]["server"]["loss"]
+        of_run = result.server.test.loss
         of_sweep = np.mean(swept.metrics["server/test/loss"][-1])
         assert of_run == pytest.approx(of_sweep, rel=1e-4)
         losses.append(of_run)

@@ -120,12 +120,13 @@ def test_records_agree_with_the_clients(lines, arrays):
 
 
 def test_a_run_gives_its_figures_by_name(done, arrays):
-    last = run(tiny.SEEN.replace(out=str(done)))["last"]
+    result = run(tiny.SEEN.replace(out=str(done)))
     for model in ("personal", "server"):
         for metric in ("accuracy", "loss"):
             expected = arrays[f"{model}/test/{metric}"][-1].mean()
-            assert last[model][metric] == pytest.approx(expected, rel=1e-6)
-    assert last["round"] == 4
+            named = getattr(getattr(result, model).test, metric)
+            assert named == pytest.approx(expected, rel=1e-6)
+    assert result.last.round == 4
 
 
 def test_the_summary_tells_last_and_chosen_apart(lines, summary, arrays):
@@ -162,12 +163,12 @@ def test_a_run_that_diverges_ends_with_a_report(tmp_path, capsys):
     job = Experiment(
         out=str(tmp_path), lr=1e38, rounds=2, eval_every=1, epochs=1, model="logistic"
     )
-    summary = experiment.run(job)
+    result = experiment.run(job)
     errors = capsys.readouterr().err
     assert "loss nan" in errors
     assert "warning: " in errors.splitlines()[-1]
     assert errors.endswith("not finite; choose smaller rates, or less noise\n")
-    assert summary["rounds"] == 2
+    assert result.rounds == 2
     assert '"train_loss": null' in (tmp_path / "metrics.jsonl").read_text()
     assert "has diverged: losses of" in (tmp_path / "report.html").read_text()
 
@@ -319,7 +320,7 @@ def own(tmp_path_factory):
 
 
 def test_a_finished_run_is_held_to_the_clients_given(own):
-    assert run(own, mine())["rounds"] == 2
+    assert run(own, mine()).rounds == 2
     assert folder.read_config(Path(own.output.out)).data.clients == 4
     with pytest.raises(FolderError, match="begun on other data than these"):
         run(own, mine(seed=1))  # the same labels
@@ -375,10 +376,11 @@ def test_another_baseline_counts_anew_and_redraws(tmp_path):
     """On a finished run; one that goes on writes it down (test_folder)."""
     first = SMALL.replace(out=str(tmp_path / "run"))
     alone = SMALL.replace(algorithm="local", out=str(tmp_path / "local"))
-    assert run(first, mine())["worse_than_local"] is None
+    assert run(first, mine()).summary["worse_than_local"] is None
     run(alone, mine())
     (tmp_path / "run" / "report.html").write_text("old")
-    found = run(first.replace(baseline=alone.output.out), mine())["worse_than_local"]
+    counted = run(first.replace(baseline=alone.output.out), mine())
+    found = counted.summary["worse_than_local"]
     name = "personal/test/accuracy"
     ours, theirs = (
         np.load(f"{job.output.out}/per_client.npz")[name][-1] for job in (first, alone)
@@ -421,5 +423,5 @@ def test_channel_and_public_rows_reach_a_run(tmp_path, monkeypatch):
     assert set(sizes) == {build_federation(job)[0].manifest["public_rows"]}
     channel = ["clip:norm=0.001", "gaussian:std=0.0"]
     clipped = run(job.replace(out=str(tmp_path / "clipped"), channel=channel))
-    first, second = (each["last"]["evaluations"][0] for each in (plain, clipped))
+    first, second = (each.last.records[0] for each in (plain, clipped))
     assert first["metrics"]["loss"]["mean"] != second["metrics"]["loss"]["mean"]

@@ -1,0 +1,64 @@
+"""Whether a run ends with an evaluation: by a callback, or by its patience."""
+
+from typing import Any
+
+import numpy as np
+
+from pfljax.core.types import RunState
+from pfljax.runs.judged import of_line
+from pfljax.runs.log import Line
+from pfljax.runs.stopping import CALLBACK, by_patience, holds, stop
+from pfljax.runtime.processes import ask, everywhere
+from pfljax.simulate import evaluation, results
+from pfljax.simulate.begin import Run
+
+
+def after(run: Run, state: RunState, line: Line) -> dict[str, Any] | None:
+    """What summary.json says of a run that ends with this evaluation; None: it goes on.
+
+    Of its last round there is nothing to say.
+    """
+    wanted = False
+    if run.callback is not None:
+        given = line["round"], of_line(line), state
+        # Every process asks its own; process 0 decides, or they would part.
+        wanted = ask(bool, bool(everywhere(run.callback, *given)))
+    total = run.experiment.participation.rounds
+    if line["round"] == total:
+        return None
+    if wanted:
+        return stop(run.experiment, line["round"], CALLBACK)
+    return by_history(run, state, line["round"])
+
+
+def taken_up(run: Run, state: RunState, line: Line | None) -> dict[str, Any] | None:
+    """`after` of a run that goes on from this line of its log, without a new question.
+
+    It ended there if a kill came between its end and its summary.
+    """
+    total = run.experiment.participation.rounds
+    if line is None or "evaluations" not in line or line["round"] == total:
+        return None
+    return line.get("stopped") or by_history(run, state, line["round"])
+
+
+def by_history(run: Run, state: RunState, round_: int) -> dict[str, Any] | None:
+    """What patience says, by the metrics of each client alone: those are kept."""
+    patience = run.experiment.evaluation.patience
+    if patience is None:
+        return None
+    accuracy = evaluation.on_validation(results.arrays(run, state))
+    if accuracy is None:
+        return None
+    evaluations_since_best = len(accuracy) - 1 - int(np.argmax(accuracy))
+    if evaluations_since_best < patience:
+        return None
+    return stop(run.experiment, round_, by_patience(run.experiment))
+
+
+def current(run: Run, lines: list[Line]) -> list[Line]:
+    """The log without ends that these settings go beyond."""
+    for line in lines:
+        if "stopped" in line and not holds(line["stopped"], run.experiment):
+            del line["stopped"]
+    return lines
