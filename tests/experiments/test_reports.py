@@ -1,5 +1,6 @@
 """The reports of experiments/: tables and numbers are those of results/."""
 
+import importlib
 import re
 
 import pytest
@@ -22,9 +23,7 @@ def _numbers(text):
 def include(monkeypatch):
     """The script that puts the tables of results/ into the reports."""
     monkeypatch.syspath_prepend(EXPERIMENTS)
-    from shared import include
-
-    return include
+    return importlib.import_module("shared.include")
 
 
 @pytest.mark.parametrize("study", STUDIES)
