@@ -153,8 +153,8 @@ SETTINGS = {
     "gamma-number": (
         {"algorithm": "fedprox", "hyper": {"inexactness": 1}}, "is 1; expected bool",
     ),
-    "patience-zero": (
-        {"algorithm": "fedprox_adaptive", "hyper": {"patience": 0}}, "is 0; exp",
+    "streak-zero": (
+        {"algorithm": "fedprox_adaptive", "hyper": {"streak": 0}}, "is 0; exp",
     ),
     "step-negative": (
         {"algorithm": "fedprox_adaptive", "hyper": {"step": -0.1}}, "step is -0.1",

@@ -58,5 +58,5 @@ def test_it_is_in_the_table(swept):
     table = sweeps.table(sweeps.read(path))
     assert "auroc" in [column.key for column in table.columns]
     assert "AUROC" in table.caption
-    personal = next(row for row in table.rows if row.judged == "personal")
+    personal = next(row for row in table.rows if "personal" in row.judged)
     assert personal.values["auroc"][1] == pytest.approx(mean, abs=1e-6)

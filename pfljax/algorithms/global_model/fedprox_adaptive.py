@@ -6,7 +6,7 @@
     Message  w, mu
     Upload   w_k, and F_k(w)
 FedProx, whose mu grows by `step` when the training loss rises, and shrinks by `step`,
-down to 0, when it has fallen `patience` times in a row, which are then counted anew.
+down to 0, when it has fallen `streak` times in a row, which are then counted anew.
 The experiment of the paper begins at the wrong end: mu = 1 on IID rows, 0 on others.
 
 The loss is that of the model before local training, over all training rows of a client,
@@ -58,7 +58,7 @@ def fedprox_adaptive(
     *,
     mu: NotNegative = 0.0,
     step: NotNegative = 0.1,
-    patience: AtLeastOne = 5,
+    streak: AtLeastOne = 5,
     inexactness: bool = False,
     finetune: Count = 0,
 ) -> Algorithm:
@@ -69,7 +69,7 @@ def fedprox_adaptive(
     Args:
       mu: weight of the proximal term at first.
       step: by which mu rises or falls; 0 is FedProx.
-      patience: rounds of falling loss in a row after which mu shrinks.
+      streak: rounds of falling loss in a row after which mu shrinks.
       inexactness: adds the metric gamma.
       finetune: local steps that precede evaluation; 0 for none.
     """
@@ -86,7 +86,7 @@ def fedprox_adaptive(
         return client, Upload(w=w_k, loss=before), metrics
 
     def aggregate(server, uploads, cohort):
-        return adapted(server, uploads, cohort, step, patience)
+        return adapted(server, uploads, cohort, step, streak)
 
     def personal(turn, server, client, data):
         return finetuned(task.loss, server.w, data, turn, local, finetune)
@@ -114,7 +114,7 @@ def first(params: Params, num_clients: int, mu: float) -> Server:
 
 
 def adapted(
-    server: Server, uploads: Upload, cohort: Cohort, step: float, patience: int
+    server: Server, uploads: Upload, cohort: Cohort, step: float, streak: int
 ) -> Server:
     """The server after these uploads: mu by the rule, and what it remembers."""
     losses = uploads.loss
@@ -128,7 +128,7 @@ def adapted(
     falls = jnp.where(change < 0, server.falls + 1, 0)
     # Without anybody to compare there is neither a rise nor an end of the falls.
     falls = jnp.where(compared > 0, falls, server.falls)
-    enough = falls >= patience
+    enough = falls >= streak
     mu = server.mu + step * (change > 0) - step * enough
     present = aggregation.ids_of_present(cohort)
     return Server(

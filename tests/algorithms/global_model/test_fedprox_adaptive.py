@@ -21,7 +21,7 @@ CONFORMANCE = [
     ),
 ]
 
-ROUNDS, STEP, PATIENCE = 14, 0.1, 2
+ROUNDS, STEP, STREAK = 14, 0.1, 2
 
 
 def loss(k, w):
@@ -47,7 +47,7 @@ def replay(w, mu, drawn):
             falls = falls + 1 if change < 0 else 0
         if change > 0:
             mu += STEP
-        elif falls == PATIENCE:
+        elif falls == STREAK:
             mu, falls = max(mu - STEP, 0), 0
         states.append((w, mu))
     return states
@@ -56,7 +56,7 @@ def replay(w, mu, drawn):
 @pytest.mark.parametrize("cohort", [2, 4])
 def test_adaptive_fedprox_against_numpy(cohort):
     states, drawn = toy.quadratic_game(
-        fedprox_adaptive, ROUNDS, cohort, mu=0.1, step=STEP, patience=PATIENCE
+        fedprox_adaptive, ROUNDS, cohort, mu=0.1, step=STEP, streak=STREAK
     )
     expected = replay(toy.flat(states[0].server.w), 0.1, drawn)
     for state, (w, mu) in zip(states[1:], expected, strict=True):
@@ -70,7 +70,7 @@ def test_adaptive_fedprox_against_numpy(cohort):
 
 def told(losses, server, mask=(1, 1), **options):
     """The server after these losses of the first two clients, which have 1 row each."""
-    options = {"step": STEP, "patience": PATIENCE} | options
+    options = {"step": STEP, "streak": STREAK} | options
     w = jax.tree.map(lambda leaf: jnp.stack([leaf] * 2), server.w)
     uploads = Upload(w=w, loss=jnp.asarray(losses))
     return adapted(server, uploads, toy.cohort(mask), **options)
