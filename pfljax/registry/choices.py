@@ -5,6 +5,7 @@ import re
 from typing import Any, NamedTuple
 
 COMMA_OUTSIDE_PARENTHESES = re.compile(r",(?![^(]*\))")
+QUOTED = re.compile(r"""(?<==)\s*(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")""")  # a value
 
 
 class Choice(NamedTuple):
@@ -19,11 +20,11 @@ class Choice(NamedTuple):
         return dict(self.args)
 
     def __str__(self) -> str:
-        pairs = ",".join(f"{key}={value}" for key, value in self.args)
+        pairs = ",".join(f"{key}={_written(value)}" for key, value in self.args)
         return f"{self.name}:{pairs}" if pairs else self.name
 
 
-def choose(name: str, **kwargs: Any) -> Choice:
+def choose(name: str, /, **kwargs: Any) -> Choice:
     """A choice in Python: `choose("shards", per_client=2)`."""
     pairs = []
     for key, value in sorted(kwargs.items()):
@@ -33,12 +34,15 @@ def choose(name: str, **kwargs: Any) -> Choice:
 
 
 def parse(text: str) -> Choice:
-    """The choice written as "name" or "name:key=value,key=(value,value)"."""
+    """The choice written as "name" or "name:key=value,key=(value,value)".
+
+    A text with commas is a value in quotes: "name:key='a,b'".
+    """
     name, _, pairs = text.partition(":")
     if not name.strip():
         raise ValueError(f"{text!r} has no name; expected name or name:key=value")
     kwargs = {}
-    for pair in filter(None, COMMA_OUTSIDE_PARENTHESES.split(pairs)):
+    for pair in filter(None, _parts(pairs)):
         key, _, value = map(str.strip, pair.partition("="))
         if not key or not value:
             raise ValueError(f"{text!r} is not of the form name:key=value,key=value")
@@ -54,7 +58,7 @@ def split(text: str) -> list[str]:
     Of "cnn,mlp:hidden=8,bias=True" there are two: "bias=True" is an option.
     """
     texts: list[str] = []
-    for part in COMMA_OUTSIDE_PARENTHESES.split(text):
+    for part in _parts(text):
         name, equals, _ = part.partition("=")
         is_option = bool(equals) and ":" not in name
         if texts and is_option:
@@ -84,3 +88,26 @@ def literal(text: str) -> Any:
             "False, None, or several in parentheses"
         )
     return tuple(value) if isinstance(value, list) else value  # for choices are hashed
+
+
+def _parts(text: str) -> list[str]:
+    """What stands between commas, but those in parentheses and in quoted values."""
+    masked = QUOTED.sub(lambda found: "." * len(found[0]), text)
+    parts = []
+    start = 0
+    for comma in COMMA_OUTSIDE_PARENTHESES.finditer(masked):
+        parts.append(text[start : comma.start()])
+        start = comma.end()
+    return [*parts, text[start:]]
+
+
+def _written(value: Any) -> str:
+    """A value as `parse` reads it: a text in quotes where it would be read otherwise."""
+    text = str(value)
+    if not isinstance(value, str):
+        return text
+    try:
+        is_read = literal(text) == text and _parts(text) == [text.strip()]
+    except ValueError:
+        is_read = False
+    return text if is_read else repr(text)
