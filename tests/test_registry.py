@@ -365,7 +365,7 @@ def test_a_method_without_the_decorator_is_checked_at_the_edge(folder):
     )
     (folder / "undecorated.py").write_text(plain)
     with pytest.raises(ValueError, match=r"'undecorated': lam is -1.0; expected"):
-        checks.check(Experiment("undecorated", hyper={"lam": -1.0}))
+        checks.check(Experiment("undecorated:lam=-1.0"))
     assert algorithms.method("undecorated")(None, None, lam=-1.0) == -1.0
 
 

@@ -53,7 +53,7 @@ def chosen(args: Sequence[str]) -> tuple[Choice, Callable]:
 
 
 def respelled(args: Sequence[str]) -> str | None:
-    """What is wrong with options of the method that stand by themselves; None if none do.
+    """What is wrong with options of the method by themselves; None if there are none.
 
     With the very values, as they are to be written.
     """
@@ -88,7 +88,7 @@ def _apart(args: Sequence[str], own: Sequence[str]) -> Iterator[tuple[str, str]]
 
 
 def told(args: Sequence[str]) -> str:
-    """What the method is, and its options: how each is written, its line, its default."""
+    """What the method is, and how each option is written, its line and its default."""
     choice, factory = chosen(args)
     file = sys.modules[factory.__module__]
     about = [docstrings.paragraph(file.__doc__), docstrings.paragraph(factory.__doc__)]

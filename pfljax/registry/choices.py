@@ -2,17 +2,30 @@
 
 import ast
 import re
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 COMMA_OUTSIDE_PARENTHESES = re.compile(r",(?![^(]*\))")
 QUOTED = re.compile(r"""(?<==)\s*(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")""")  # a value
 
 
-class Choice(NamedTuple):
-    """A registered name with its arguments, sorted by name."""
-
+class _Named(NamedTuple):
     name: str
     args: tuple[tuple[str, Any], ...] = ()
+
+
+class Choice(_Named):
+    """A registered name with its arguments, sorted by name; they may come as a dict."""
+
+    __slots__ = ()
+
+    def __new__(
+        cls, name: str, args: Mapping[str, Any] | tuple[tuple[str, Any], ...] = ()
+    ) -> "Choice":
+        """Of a dict, pairs by name: a choice is hashed."""
+        if isinstance(args, Mapping):
+            args = tuple(sorted(args.items(), key=lambda pair: str(pair[0])))
+        return super().__new__(cls, name, args)
 
     @property
     def kwargs(self) -> dict[str, Any]:
@@ -102,7 +115,7 @@ def _parts(text: str) -> list[str]:
 
 
 def _written(value: Any) -> str:
-    """A value as `parse` reads it: a text in quotes where it would be read otherwise."""
+    """A value as `parse` reads it: a text in quotes, where it would be another."""
     text = str(value)
     if not isinstance(value, str):
         return text

@@ -162,7 +162,7 @@ GIVEN = {name: field for name, field in FIELDS.items() if name != "hyper"}
 
 def with_options(experiment: Experiment, options: Mapping[str, Any]) -> Experiment:
     """The experiment whose method has these options, and no others."""
-    method = Choice(experiment.method.algorithm, tuple(options.items()))
+    method = Choice(experiment.method.algorithm, options)
     return experiment.replace(algorithm=method)
 
 
@@ -246,9 +246,7 @@ def _of_python(value: Any) -> Any:
 
 
 def _parsed(setting: str, value: Any) -> Any:
-    """A Choice of its text, or of a Choice whose arguments are a dict."""
-    if isinstance(value, Choice) and isinstance(value.args, Mapping):
-        return value._replace(args=_pairs(setting, value.args))
+    """A Choice of its text."""
     if not isinstance(value, str):
         return value
     try:

@@ -16,6 +16,7 @@ from __future__ import annotations
 from typing import Literal
 from pfljax.algorithms.fedavg import fedavg
 from pfljax.registry import NotNegative
+from pfljax.registry import Choice
 
 def annotated(
     task, local, *,
@@ -88,12 +89,12 @@ def test_the_command_line_refuses_the_rest(annotated, flags, message):
 )
 def test_python_refuses_the_rest(annotated, option, value, expected):
     with pytest.raises(ValueError, match=re.escape(expected)):
-        checks.check(Experiment("annotated", hyper={option: value}))
+        checks.check(Experiment(Choice("annotated", {option: value})))
 
 
 def test_a_whole_number_is_a_float_by_the_annotation(annotated):
-    whole = checks.resolve(Experiment("annotated", hyper={"rate": 1, "often": 2}))
-    other = checks.resolve(Experiment("annotated", hyper={"rate": 1.0, "often": 2}))
+    whole = checks.resolve(Experiment("annotated:rate=1,often=2"))
+    other = checks.resolve(Experiment("annotated:rate=1.0,often=2"))
     assert config.digest(whole) == config.digest(other)
     resolved = dict(whole.method.hyper)
     assert type(resolved["rate"]) is type(resolved["lam"]) is float

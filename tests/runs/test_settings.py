@@ -5,15 +5,14 @@ import hashlib
 import json
 import re
 import typing
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
 
 import tiny
 from pfljax import Experiment, registry
-from pfljax.registry import Choice
+from pfljax.registry import Choice, choose
 from pfljax.runs import checks, config, settings
 from pfljax.runs.settings import HOME
 
@@ -22,7 +21,7 @@ UNHASHED = {
     "store": "host", "log": ["csv"], "patience": 3,
 }  # fmt: skip
 CHANGED = {  # another value of every setting that changes a number
-    "algorithm": "ditto", "hyper": {"finetune": 1}, "dataset": "synthetic",
+    "algorithm": "ditto", "dataset": "synthetic",
     "partition": "iid", "model": "mlp", "clients": 21, "cohort": 6, "rounds": 101,
     "epochs": 6, "steps": 1, "batch_size": 11, "lr": 0.06, "lr_decay": 0.9,
     "momentum": 0.5, "weight_decay": 0.1, "optimizer": "adam", "selection": "by_size",
@@ -52,13 +51,13 @@ CONFIGS = {  # a foreign or broken config.json, and what the message tells
         '{"method": {}, "participation": {"rounds": "many"}}',
         "rounds is 'many'; expected",
     ),
-    "hyper": ('{"method": {"hyper": [3]}}', r"hyper is \[3\]; expected"),
+    "hyper": ('{"method": {"hyper": [3]}}', r"has options \[3\]; expected"),
     "method": ('{"method": {"algorithm": "fedfoo"}}', "unknown algorithm 'fedfoo'"),
 }
 
 
 def test_every_setting_is_covered_here():
-    assert set(settings.FIELDS) == set(CHANGED) | set(UNHASHED)
+    assert set(settings.GIVEN) == set(CHANGED) | set(UNHASHED)
 
 
 def test_every_setting_has_a_help_text():
@@ -76,11 +75,11 @@ def test_editors_know_every_setting_and_its_type():
     told = typing.get_type_hints(settings.Settings)
     given = {
         Choice: str | Choice,
-        settings.FIELDS["hyper"].type: Mapping[str, Any],
         settings.FIELDS["channel"].type: str | Sequence[str | Choice] | None,
     }
-    kept = {name: field.type for name, field in settings.FIELDS.items()}
-    assert told == {name: given.get(kind, kind) for name, kind in kept.items()}
+    kept = {name: field.type for name, field in settings.GIVEN.items()}
+    wanted = {name: given.get(kind, kind) for name, kind in kept.items()}
+    assert told == wanted | {"algorithm": str | Choice}
 
 
 def test_names_with_options_are_parsed_once():
@@ -166,14 +165,14 @@ def test_names_and_places_change_no_digest(name):
 
 
 def test_the_order_of_options_does_not_matter():
-    a = Experiment(algorithm="superfed", hyper={"mu": 1.0, "nu": 2.0})
-    b = Experiment(algorithm="superfed", hyper={"nu": 2.0, "mu": 1.0})
+    a = Experiment(algorithm="superfed:mu=1.0,nu=2.0")
+    b = Experiment(algorithm="superfed:nu=2.0,mu=1.0")
     assert a == b
     assert hash(a) == hash(b)
 
 
 def test_resolve_writes_all_options_label_and_folder():
-    resolved = checks.resolve(Experiment(algorithm="ditto", hyper={"lam": 1.0}, seed=3))
+    resolved = checks.resolve(Experiment(algorithm="ditto:lam=1.0", seed=3))
     assert dict(resolved.method.hyper) == {
         "lam": 1.0, "personal_epochs": None,
     }  # fmt: skip
@@ -185,13 +184,13 @@ def test_resolve_writes_all_options_label_and_folder():
 
 def test_a_whole_number_is_the_float_that_it_equals():
     """Else the digests of equal settings differ, and no checkpoint is taken."""
-    whole = Experiment(algorithm="ditto", hyper={"lam": 1}, lr=1, test=0)
-    other = Experiment(algorithm="ditto", hyper={"lam": 1.0}, lr=1.0, test=0.0)
+    whole = Experiment(algorithm="ditto:lam=1", lr=1, test=0)
+    other = Experiment(algorithm="ditto:lam=1.0", lr=1.0, test=0.0)
     a, b = checks.resolve(whole), checks.resolve(other)
     assert config.difference(a, b) == []
     assert config.digest(a) == config.digest(b)
     assert a.output.label == b.output.label == "ditto lam=1.0"
-    epochs = Experiment(algorithm="ditto", hyper={"personal_epochs": 2})
+    epochs = Experiment(algorithm="ditto:personal_epochs=2")
     assert type(dict(checks.resolve(epochs).method.hyper)["personal_epochs"]) is int
 
 
@@ -216,7 +215,7 @@ def test_an_unknown_model_needs_a_task():
 
 def test_the_defaults_pass_and_an_int_passes_for_a_float():
     checks.check(Experiment())
-    checks.check(Experiment(lr=1, test=0, algorithm="ditto", hyper={"lam": 1}))
+    checks.check(Experiment(lr=1, test=0, algorithm="ditto:lam=1"))
 
 
 def test_several_mistakes_are_told_at_once():
@@ -225,8 +224,8 @@ def test_several_mistakes_are_told_at_once():
 
 
 def test_options_of_the_command_line_are_the_settings():
-    changed = {k: v for k, v in CHANGED.items() if k not in ("steps", "hyper")}
-    experiment = Experiment(**changed | {"hyper": {"lam": 0.5}})
+    changed = {k: v for k, v in CHANGED.items() if k != "steps"}
+    experiment = Experiment(**changed | {"algorithm": "ditto:lam=0.5"})
     flags = tiny.options(experiment)
     for name in ("drop-stragglers", "stratified", "trained", "dissimilarity"):
         at = flags.index(f"--{name}")
@@ -257,10 +256,10 @@ def test_a_wrong_config_is_one_line(name, command, tmp_path):
 
 def test_numbers_of_numpy_are_taken_as_pythons_own():
     job = Experiment(
-        "ditto", rounds=np.int64(2), lr=np.float32(0.5), stratified=np.bool_(True),
-        hyper={"lam": np.array(0.25)},
-    )  # fmt: skip
-    assert job == Experiment(
-        "ditto", rounds=2, lr=0.5, stratified=True, hyper={"lam": 0.25}
+        choose("ditto", lam=np.array(0.25)),
+        rounds=np.int64(2),
+        lr=np.float32(0.5),
+        stratified=np.bool_(True),
     )
+    assert job == Experiment("ditto:lam=0.25", rounds=2, lr=0.5, stratified=True)
     assert type(job.participation.rounds) is int
