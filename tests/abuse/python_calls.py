@@ -175,6 +175,7 @@ def namespace() -> dict[str, Any]:
 
     from pfljax import Experiment, data, federate, from_arrays, run, task
     from pfljax.models.nnx import task_from_nnx
+    from pfljax.registry import Choice
     from pfljax.simulate.compare import compare
     from pfljax.simulate.export import personal_model, server_model
     from pfljax.sweep import sweep

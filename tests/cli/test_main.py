@@ -428,13 +428,12 @@ def test_pfljax_alone_prints_the_same_overview():
 def test_help_of_run_has_every_setting_and_the_options_of_the_method():
     code, out, _ = tiny.main("run", "--algorithm", "ditto", "--help")
     assert code == 0
-    for option in ("--cohort", "--test-from", "--batch-size", "--lam"):
+    for option in ("--cohort", "--test-from", "--batch-size", "  lam=FLOAT\n"):
         assert option in out
     headings = re.findall(r"^\W+ (\w+) options \W+$", out, re.M)
-    groups = [*settings.GROUPS]
-    groups.insert(1, "ditto")
-    assert headings == [*groups, "processes"]
-    assert "Ditto" in out
+    assert headings == [*settings.GROUPS, "processes"]
+    assert "ditto options\n  Ditto. " in out
+    assert "--algorithm ditto:lam=0.1,personal_epochs=None\n" in out
 
 
 def test_compare_says_which_is_better_and_goes_on(tmp_path, monkeypatch):
@@ -579,9 +578,18 @@ def test_mistakes_are_one_line(args, message):
         ),
         (["run", "--homes="], "--homes is '', but it is a switch"),
         (
-            ["run", "--algorithm=apfl", "--adaptive=-1"],
-            "--adaptive is '-1', but it is a switch, which takes no value; expected",
+            ["run", "--algorithm=apfl", "--adaptive"],
+            "not by themselves as --adaptive; write --algorithm apfl:adaptive=True",
         ),
+        (
+            ["sweep", "--algorithm", "ditto:lam=1.0", "--personal_epochs=2"],
+            "as --personal-epochs; write --algorithm ditto:lam=1.0,personal_epochs=2",
+        ),
+        (
+            ["run", "--lr=1", "--mu", "-1", "--algorithm", "superfed", "--nu", "2"],
+            "as --mu, --nu; write --algorithm superfed:mu=-1,nu=2",
+        ),
+        (["run", "--algorithm", "ditto:lamm=1"], "did you mean 'lam'?"),
         (["run", "--model= "], "model: ' ' has no name; expected name or name:key"),
         (["run", "extra"], "`pfljax run` takes no extra; see `pfljax run --help`"),
         (["resume", "x", "y"], "`pfljax resume` takes no y; see"),

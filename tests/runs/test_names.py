@@ -14,9 +14,9 @@ from pfljax.runs.folder import write_json
 PLAIN = "runs/digits-ditto-s0"
 
 
-def folder_of(*flags):
-    """Where `pfljax run --algorithm ditto FLAGS` goes."""
-    return checks.resolve(tiny.parsed("--algorithm", "ditto", *flags)).folder
+def folder_of(options="", *flags):
+    """Where `pfljax run --algorithm dittoOPTIONS FLAGS` goes."""
+    return checks.resolve(tiny.parsed("--algorithm", f"ditto{options}", *flags)).folder
 
 
 @pytest.fixture(autouse=True)

@@ -12,6 +12,7 @@ import jax
 import numpy as np
 import pytest
 
+import tiny
 from pfljax import Experiment
 from pfljax.evaluation import metrics
 from pfljax.report import sweeps, write_sweep_report
