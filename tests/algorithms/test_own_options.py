@@ -44,7 +44,7 @@ def test_an_option_without_a_default_is_asked_for(folder):
     assert dict(told.method.hyper) == {"mu": 2}
     code, _, errors = tiny.main("run", "--algorithm", "mine")
     assert (code, errors.count("\n")) == (2, 1)
-    assert "'mine': parameter 'mu'" in errors
+    assert "'mine' needs the parameter 'mu'" in errors
 
 
 @pytest.mark.parametrize("name", ["steps", "config"])

@@ -8,7 +8,7 @@ import pytest
 
 import tiny
 from pfljax import Experiment, algorithms, models, registry
-from pfljax.registry import NotNegative, Range, choose
+from pfljax.registry import Choice, NotNegative, Range, choose
 from pfljax.runs import checks, config
 
 SOURCE = """
@@ -16,7 +16,6 @@ from __future__ import annotations
 from typing import Literal
 from pfljax.algorithms.fedavg import fedavg
 from pfljax.registry import NotNegative
-from pfljax.registry import Choice
 
 def annotated(
     task, local, *,

@@ -48,7 +48,7 @@ def test_every_option_has_a_folder_of_its_own():
 
 def test_what_changes_no_number_changes_no_folder():
     flags = "--keep", "5", "--label", "mine", "--devices", "1", "--store", "host"
-    assert folder_of(*flags) == PLAIN
+    assert folder_of("", *flags) == PLAIN
 
 
 def test_equal_numbers_have_one_folder():

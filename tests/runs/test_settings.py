@@ -20,6 +20,8 @@ UNHASHED = {
     "out": "x", "label": "x", "baseline": "x", "devices": 1, "homes": True, "keep": 3,
     "store": "host", "log": ["csv"], "patience": 3,
 }  # fmt: skip
+# Of Experiment("superfed", hyper={"start": 0.4}), before options stood behind a name.
+DIGEST = "70a454d6de225c1abddaaca2e62cb76984d3033c2005991e479bd0a2a7519495"
 CHANGED = {  # another value of every setting that changes a number
     "algorithm": "ditto", "dataset": "synthetic",
     "partition": "iid", "model": "mlp", "clients": 21, "cohort": 6, "rounds": 101,
@@ -90,6 +92,47 @@ def test_names_with_options_are_parsed_once():
     assert {one} == {one.replace(dataset="synthetic:alpha=1.0, rows=3")}
     with pytest.raises(ValueError, match="dataset: 'mnist:every' is not of the form"):
         Experiment(dataset="mnist:every")
+
+
+def test_a_method_is_named_with_its_options():
+    one = Experiment("ditto:lam=1.0")
+    assert (one.method.algorithm, one.method.hyper) == ("ditto", (("lam", 1.0),))
+    for method in (Choice("ditto", {"lam": 1.0}), registry.choose("ditto", lam=1.0)):
+        assert one == Experiment(method) == Experiment().replace(algorithm=method)
+    assert one.replace(lr=0.5).method == one.method
+    assert one.replace(algorithm="local").method.hyper == ()
+    assert one.replace(algorithm="ditto").method.hyper == ()
+    with pytest.raises(ValueError, match="algorithm: 'ditto:lam' is not of the form"):
+        Experiment("ditto:lam")
+
+
+@pytest.mark.parametrize("value", [(8, 4), "a,b=1", None, True, 1e-7, "1", "it's, so"])
+def test_every_value_of_an_option_can_be_written(value):
+    named = Choice("mine", {"one": value, "other": "adam:b1=0.8,b2=0.9", "p": 2})
+    assert Experiment(str(named)).method.hyper == named.args
+
+
+def test_hyper_is_told_with_its_new_spelling():
+    expected = "write algorithm='superfed:mu=0.1,nu=2', or a Choice"
+    hyper: dict = {"hyper": {"nu": 2, "mu": 0.1}}
+    for call in (
+        lambda: Experiment("superfed", **hyper),
+        lambda: Experiment("superfed:start=0.5").replace(**hyper),
+    ):
+        with pytest.raises(ValueError, match=expected):
+            call()
+
+
+def test_a_config_of_before_is_the_same_run():
+    """Its name, options and digest, as they were written when options had a setting."""
+    job = checks.resolve(Experiment("superfed:start=0.4", out="x"))
+    nested = config.to_dict(job)
+    assert nested["method"]["algorithm"] == "superfed"
+    assert nested["method"]["hyper"] == {
+        "mixing": "model", "mu": 0.01, "nu": 2.0, "start": 0.4,
+    }  # fmt: skip
+    assert config.from_dict(nested) == job
+    assert config.digest(job) == DIGEST
 
 
 def test_channels_are_one_text_or_several():
