@@ -4,9 +4,10 @@ They stand behind its name: `--algorithm ditto:lam=1.0,personal_epochs=2`.
 """
 
 import inspect
+import shlex
 import sys
 import textwrap
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 
 from pfljax import registry
 from pfljax.registry import Choice, annotations, docstrings
@@ -38,13 +39,9 @@ def chosen(args: Sequence[str]) -> tuple[Choice, Callable]:
     """
     from pfljax import algorithms
 
-    text = value_of("--algorithm", args)
+    text = value_of("--algorithm", args) or Experiment().method.algorithm
     try:
-        choice = (
-            Choice(Experiment().method.algorithm)
-            if text is None
-            else registry.parse(text)
-        )
+        choice = registry.parse(text)
     except ValueError as error:
         raise ValueError(f"--algorithm: {error}") from None
     factory = algorithms.method(choice.name)
@@ -59,19 +56,19 @@ def respelled(args: Sequence[str]) -> str | None:
     """
     choice, factory = chosen(args)
     own = registry.options(factory)
-    apart = {name: value for name, value in _apart(args, own.keys()) if name in own}
+    apart = {name: value for name, value in _apart(args, own) if name in own}
     if not apart:
         return None
     flags = ", ".join(f"--{name.replace('_', '-')}" for name in apart)
-    pairs = {name: str(value) for name, value in choice.args} | apart
-    words = ",".join(f"{name}={value}" for name, value in pairs.items())
+    values = {name: registry.literal(value) for name, value in apart.items()}
+    whole = str(registry.choose(choice.name, **choice.kwargs | values))
     return (
         f"a method's options stand behind its name, not by themselves as {flags}; "
-        f"write --algorithm {choice.name}:{words}"
+        f"write --algorithm {shlex.quote(whole)}"
     )
 
 
-def _apart(args: Sequence[str], own: Sequence[str]) -> Iterator[tuple[str, str]]:
+def _apart(args: Sequence[str], own: Container[str]) -> Iterator[tuple[str, str]]:
     """(name, value) of each option that may be a method's, as it is typed."""
     for i, arg in enumerate(args):
         typed, given, value = arg.partition("=")
@@ -103,13 +100,14 @@ def told(args: Sequence[str]) -> str:
     for name, option in own.items():
         lines.append(f"  {name}={_kind(option)}")
         line = of_option.get(name, "")
-        default = (
-            "required"
-            if option.default is option.empty
-            else f"default: {option.default}"
-        )
-        lines += _wrapped(f"{line[:1].upper()}{line[1:]} ({default})".strip(), INDENT)
+        sentence = f"{line[:1].upper()}{line[1:]} ({_default(option)})"
+        lines += _wrapped(sentence.strip(), INDENT)
     return "\n".join(lines)
+
+
+def _default(option: inspect.Parameter) -> str:
+    is_needed = option.default is option.empty
+    return "required" if is_needed else f"default: {option.default}"
 
 
 def _example(own: dict[str, inspect.Parameter]) -> str:

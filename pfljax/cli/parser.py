@@ -115,7 +115,8 @@ def _parsed(args: Sequence[str]) -> Callable[[], None]:
             )
     except SystemExit as stop:
         if not stop.code:
-            if name in OF_A_METHOD:  # it was asked for help
+            # It was asked for help.
+            if name in OF_A_METHOD and of_a_method is not options.FromFile:
                 print(of_method.told(args[1:]))
             raise
         said = mistakes.sentence(name, functions[name], args, boxed.getvalue())

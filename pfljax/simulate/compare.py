@@ -121,7 +121,7 @@ def compare(
     chance.
 
     Args:
-      experiments: the methods; they may share all settings but `algorithm`, `hyper`.
+      experiments: the methods; they may share all settings but `algorithm`.
       seeds: of the runs.
       out: the folder of folders.
       federation: clients of your own for all methods, or a function of the seed.
