@@ -150,8 +150,8 @@ def resolve(experiment: Experiment, name: str | None = None) -> Experiment:
     if optimizer not in ("none", chosen.own_optimizer(factory)):
         special.append(f"server_optimizer={optimizer}")
     label = experiment.output.label or " ".join([algorithm, *special])
-    experiment = with_options(chosen.in_floats(experiment), hyper)
-    resolved = experiment.replace(label=label)
+    whole = with_options(chosen.in_floats(experiment), hyper)
+    resolved = whole.replace(label=label)
     if resolved.output.out:
         return resolved
     out = begun_before.settled(resolved, name or experiment.folder)

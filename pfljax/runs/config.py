@@ -45,7 +45,8 @@ def from_dict(nested: Mapping[str, Any]) -> Experiment:
     values = ungrouped(nested)
     options = values.pop("hyper", ())
     method = values.get("algorithm", Experiment().method.algorithm)
-    return Experiment(**values | {"algorithm": Choice(method, options)})
+    values["algorithm"] = Choice(method, options)
+    return Experiment(**values)
 
 
 def by_name(nested: Mapping[str, Any]) -> dict[str, Any]:
