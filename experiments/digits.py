@@ -12,6 +12,7 @@ FedAvg with 20 steps of fine-tuning joined later, and is not in these numbers.
 
 from shared import script
 
+from pfljax.registry import Choice
 from pfljax.runs.settings import Experiment
 from pfljax.runtime.devices import use_compile_cache
 from pfljax.simulate.compare import compare
@@ -33,7 +34,7 @@ def main(
     """Runs what is not finished of five methods and two baselines on digits."""
     use_compile_cache()
     experiments = [
-        Experiment(algorithm=name, hyper=hyper, label=label, rounds=rounds)
+        Experiment(algorithm=Choice(name, hyper), label=label, rounds=rounds)
         for label, (name, hyper) in METHODS.items()
     ]
     print(compare(experiments, seeds, out))

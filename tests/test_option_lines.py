@@ -51,7 +51,7 @@ def test_help_says_what_a_method_is_and_lists_its_options(monkeypatch):
     assert code == 0, errors
     assert "https://arxiv.org/abs/2012.04221" in out
     assert "Pull of a client's model to the server's" in out
-    for heading in ("method", "ditto", "data", "training", "participation", "machine"):
+    for heading in ("method", "data", "training", "participation", "machine"):
         assert f" {heading} options " in out
     for word in ("--config", "PFLlib and NIID-Bench", "--server-optimizer"):
         assert word in out

@@ -37,8 +37,8 @@ def test_a_method_in_a_folder_of_ones_own(folder):
 def test_a_method_without_docstring_has_options_all_the_same(folder):
     bare = "def bare(task, local, *, rate=1.0):\n    return None\n"
     (folder / "bare.py").write_text(bare)
-    told = tiny.parsed("--algorithm", "bare", "--rate", "2")
-    assert dict(told.method.hyper) == {"rate": 2.0}
+    told = tiny.parsed("--algorithm", "bare:rate=2")
+    assert dict(told.method.hyper) == {"rate": 2}
 
 
 def test_a_file_without_its_method_is_told(folder):
@@ -365,7 +365,7 @@ def test_a_method_without_the_decorator_is_checked_at_the_edge(folder):
     )
     (folder / "undecorated.py").write_text(plain)
     with pytest.raises(ValueError, match=r"'undecorated': lam is -1.0; expected"):
-        checks.check(Experiment("undecorated", hyper={"lam": -1.0}))
+        checks.check(Experiment("undecorated:lam=-1.0"))
     assert algorithms.method("undecorated")(None, None, lam=-1.0) == -1.0
 
 

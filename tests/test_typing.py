@@ -16,7 +16,7 @@ from pfljax import Experiment, Federation, federate, from_arrays, run
 
 rows = from_arrays(np.zeros((9, 2), np.float32), np.zeros(9, np.int32), name="mine")
 mine = federate(rows, "shards", num_clients=3, seed=0)
-job = Experiment("ditto", hyper={"lam": 0.5}, rounds=3, dataset="mnist:every=10")
+job = Experiment("ditto:lam=0.5", rounds=3, dataset="mnist:every=10")
 reveal_type(pfljax.run)
 reveal_type(mine)
 reveal_type(job.participation.rounds)

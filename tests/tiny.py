@@ -16,14 +16,14 @@ import numpy as np
 from pfljax import Experiment
 from pfljax.cli import parser
 from pfljax.engine.state import by_stack, joined
+from pfljax.registry import Choice
 from pfljax.runs import config
 from pfljax.runtime import devices
 from pfljax.simulate.export import load_state
 from pfljax.simulate.population import open_to_read
 
 TINY = Experiment(
-    algorithm="superfed",
-    hyper={"start": 0.0},
+    algorithm="superfed:start=0.0",
     model="mlp:hidden=(8,)",
     clients=6,
     cohort=3,
@@ -66,7 +66,7 @@ def command_line(*args, env=None, cwd=None):
 
 def start(experiment, env):
     """The run of an experiment, without a report, begun in a process of its own."""
-    fields = config.written(experiment)
+    fields = given(experiment)
     return subprocess.Popen(
         [sys.executable, "-c", RUN, json.dumps(fields)],
         env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
@@ -115,13 +115,20 @@ def parsed(*flags):
     return parser.options.experiment(command.keywords["settings"])
 
 
+def given(experiment):
+    """The settings as they may be given, and be JSON."""
+    values = config.written(experiment)
+    method = Choice(values["algorithm"], values.pop("hyper"))
+    return values | {"algorithm": str(method)}
+
+
 def options(experiment):
     """The command-line options of an experiment that differ from the defaults."""
-    default = config.written(Experiment()) | {"hyper": None}
-    given = {k: v for k, v in config.written(experiment).items() if v != default[k]}
-    given |= given.pop("hyper")
+    default = given(Experiment())
     flags = []
-    for name, value in given.items():
+    for name, value in given(experiment).items():
+        if value == default[name]:
+            continue
         words = value if isinstance(value, list) else [value]
         flags += [f"--{name.replace('_', '-')}", *map(str, words)]
     return flags

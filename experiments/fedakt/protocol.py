@@ -31,6 +31,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 from tyro.conf import arg
 
 from pfljax.models import groups
+from pfljax.registry import Choice
 from pfljax.runs.settings import Experiment
 
 # What the replications share lies beside the papers' folders, in no package.
@@ -192,8 +193,7 @@ def experiment_of(
     method = method or EVERY[label]
     hyper = {**method.hyper, **problem.hyper.get(label, {})}
     experiment = problem.experiment.replace(
-        algorithm=method.algorithm,
-        hyper=hyper,
+        algorithm=Choice(method.algorithm, hyper),
         models=models(problem.group, method.equal_heads, small),
         label=label,
     )

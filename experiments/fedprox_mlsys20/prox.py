@@ -25,6 +25,7 @@ from tyro.conf import arg
 
 from pfljax import data
 from pfljax.data import Federation
+from pfljax.registry import Choice
 from pfljax.report.runs import read_run
 from pfljax.report.style import GREY, GRID, PALETTE, SETTINGS, save_figure
 from pfljax.runs.settings import Experiment
@@ -169,8 +170,7 @@ def experiment(case: Case, scale: Scale, rounds: int | None) -> Experiment:
     small = scale == "small"
     planned = ROUNDS["mnist" if on_mnist else "synthetic"]
     return BASE.replace(
-        algorithm=case.method,
-        hyper=dict(case.hyper),
+        algorithm=Choice(case.method, dict(case.hyper)),
         lr=0.03 if on_mnist else 0.01,
         rounds=rounds or (20 if small else planned),
         epochs=case.epochs or (5 if small else 20),

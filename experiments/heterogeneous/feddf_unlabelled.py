@@ -36,8 +36,7 @@ from pfljax.runs.settings import Experiment
 ALPHAS = (1.0, 0.1)
 SERVER_ROWS = ("CIFAR-100", "CIFAR-10", "noise")
 PAPER = Experiment(
-    algorithm="feddf",
-    hyper={"server_steps": 10_000},
+    algorithm="feddf:server_steps=10000",
     cohort=8,
     rounds=100,
     epochs=40,
@@ -47,7 +46,7 @@ PAPER = Experiment(
     eval_every=1,
 )
 SMALL: dict[str, Any] = {
-    "hyper": {"server_steps": 200},
+    "algorithm": "feddf:server_steps=200",
     "rounds": 10,
     "epochs": 5,
     "batch_size": 10,
@@ -105,7 +104,7 @@ def cells(small: bool, rounds: int | None) -> list[best_round.Cell]:
     for alpha in ALPHAS:
         for kind, settings in kinds.items():
             of_kind = base.replace(**settings)
-            fedavg = of_kind.replace(hyper={"server_steps": 0})
+            fedavg = of_kind.replace(algorithm="feddf:server_steps=0")
             methods = {"FedAvg": (fedavg, "noise")}
             methods |= {f"FedDF, {rows}": (of_kind, rows) for rows in SERVER_ROWS}
             for label, (experiment, rows) in methods.items():

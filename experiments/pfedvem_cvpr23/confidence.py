@@ -25,6 +25,7 @@ import numpy as np
 from differing import CLIENTS, DIFFERING
 from vem import FASHION, RESULTS, best_round, experiment_of, script, with_std
 
+from pfljax.registry import Choice
 from pfljax.report.quantities import correlated, rank_correlation, scatter
 from pfljax.report.statistics import std_over_seeds
 from pfljax.report.style import new_figure, save_figure
@@ -196,8 +197,8 @@ def main(
         for label, method, more in jobs(differing):
             print(f"{differing}, {label}", file=sys.stderr, flush=True)
             base = experiment_of(FASHION, method, CLIENTS, small)
-            hyper = dict(base.method.hyper) | more
-            experiment = base.replace(hyper=hyper, label=label)
+            named = Choice(base.method.algorithm, dict(base.method.hyper) | more)
+            experiment = base.replace(algorithm=named, label=label)
             if rounds:
                 experiment = experiment.replace(rounds=rounds)
             runs = sweep(

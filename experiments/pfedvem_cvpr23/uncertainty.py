@@ -27,6 +27,7 @@ from vem import (
     with_std,
 )
 
+from pfljax.registry import Choice
 from pfljax.report.statistics import std_over_seeds
 from pfljax.runs.settings import Experiment
 from pfljax.runtime.devices import use_compile_cache
@@ -60,8 +61,9 @@ def methods(small: bool) -> dict[str, Experiment]:
         for label in ("Local", "FedAvg", "FedPer", "pFedVEM", "pFedBayes")
     }
     for label in ("pFedVEM", "pFedBayes"):
-        hyper = dict(made[label].method.hyper) | {"draws": 10}
-        made[f"{label}, 10 draws"] = made[label].replace(hyper=hyper)
+        method = made[label].method
+        drawn = Choice(method.algorithm, dict(method.hyper) | {"draws": 10})
+        made[f"{label}, 10 draws"] = made[label].replace(algorithm=drawn)
     plain = made["FedAvg"]
     made["VIRTUAL"] = plain.replace(algorithm="virtual")
     made["SuPerFed-MM"] = plain.replace(algorithm="superfed")

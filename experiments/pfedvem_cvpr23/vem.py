@@ -32,6 +32,7 @@ import numpy as np
 from pfljax import data
 from pfljax.data import Arrays, Federation
 from pfljax.data.partitions.base import Partition, from_owner
+from pfljax.registry import Choice
 from pfljax.runs.settings import Experiment
 
 HERE = Path(__file__).parent
@@ -133,8 +134,7 @@ def experiment_of(problem: Problem, label: str, clients: int, small: bool) -> An
         hyper |= SMALL_HYPER.get(method.algorithm, {})
     base = PAPER.replace(
         **problem.settings,
-        algorithm=method.algorithm,
-        hyper=hyper,
+        algorithm=Choice(method.algorithm, hyper),
         model=problem.small_model if small else problem.model,
         clients=clients,
         cohort=clients // (5 if small else 10),

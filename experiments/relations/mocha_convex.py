@@ -183,9 +183,9 @@ def federation(arrays: Arrays, validation: float, seed: int) -> Federation:
 def ways(scale: Scale) -> dict[str, Way]:
     """The methods."""
     base = PAPER.replace(rounds=scale.rounds, eval_every=scale.rounds)
-    alone = base.replace(hyper={"period": NEVER})
-    related = base.replace(hyper={"period": scale.period})
-    averaged = base.replace(algorithm="fedavg", hyper={})
+    alone = base.replace(algorithm=f"mocha:period={NEVER}")
+    related = base.replace(algorithm=f"mocha:period={scale.period}")
+    averaged = base.replace(algorithm="fedavg")
     rates = (0.01, 0.1, 1.0)
     return {
         "local": Way(alone, "lam", scale.lams),

@@ -35,6 +35,7 @@ from pfljax.algorithms.multi_task import mocha
 from pfljax.algorithms.multi_task.fedamp import attracted, median
 from pfljax.core import affinity, tree
 from pfljax.data import Federation
+from pfljax.registry import Choice
 from pfljax.report.heat_maps import heat_map
 from pfljax.report.style import new_figure
 from pfljax.runs.settings import Experiment
@@ -240,7 +241,7 @@ def main(
     rows, matrices = [], {}
     for label, case in CASES.items():
         runs = finished(
-            base.replace(algorithm=case.method, hyper=case.hyper),
+            base.replace(algorithm=Choice(case.method, case.hyper)),
             seeds,
             folder / case.method,
             lambda seed: federation(seed=seed, **dealt),

@@ -39,7 +39,7 @@ def one_by_one(folder: Path) -> None:
     for lam in LAMS:
         for seed in SEEDS:
             out = str(folder / f"{lam}-{seed}")
-            job = BASE.replace(hyper={"lam": lam}, seed=seed, out=out)
+            job = BASE.replace(algorithm=f"ditto:lam={lam}", seed=seed, out=out)
             run(job, quiet=True, report=False)
 
 

@@ -17,6 +17,7 @@ from pathlib import Path
 import jax
 
 from pfljax import Experiment, algorithms
+from pfljax.registry import Choice
 from pfljax.runtime import compiling, devices
 from pfljax.simulate.compare import compare
 
@@ -36,7 +37,7 @@ ROUNDS = 100
 def experiments() -> list[Experiment]:
     """Every method as it is, and some with options."""
     plain = [Experiment(algorithm=name) for name in algorithms.methods()]
-    others = [Experiment(algorithm=name, hyper=hyper) for name, hyper in OPTIONS]
+    others = [Experiment(algorithm=Choice(name, hyper)) for name, hyper in OPTIONS]
     return [job.replace(rounds=ROUNDS) for job in (*plain, *others)]
 
 

@@ -41,10 +41,8 @@ if TYPE_CHECKING:
 
 MU, NU = (0.0, 0.01, 0.1, 1.0), (0.0, 1.0, 2.0, 5.0)
 LABELS = {"model": "SuPerFed-MM", "layer": "SuPerFed-LM"}
-PAPER = CIFAR10.replace(algorithm="superfed_code", rounds=100, hyper={"start": 0.4})
-SMALL = MNIST.replace(
-    algorithm="superfed_code", rounds=20, hyper={"start": 0.4}, clients=500
-)
+PAPER = CIFAR10.replace(algorithm="superfed_code:start=0.4", rounds=100)
+SMALL = MNIST.replace(algorithm="superfed_code:start=0.4", rounds=20, clients=500)
 
 
 def grid(found: Sweep, mixing: str) -> np.ndarray:

@@ -37,6 +37,7 @@ import numpy as np
 from tyro.conf import arg
 
 from pfljax import registry
+from pfljax.registry import Choice
 from pfljax.report import sweeps
 from pfljax.runs import config
 from pfljax.runs.folder import read_json
@@ -151,8 +152,7 @@ def by_method(
 ) -> Experiment:
     """The problem `base` by this method."""
     return base.replace(
-        algorithm=method.algorithm,
-        hyper={**method.hyper, **hyper},
+        algorithm=Choice(method.algorithm, {**method.hyper, **hyper}),
         lr=base.training.lr * method.rate,
         **method.settings,
     )

@@ -29,7 +29,7 @@ Values = Annotated[
 def run(settings: Any, processes: Processes = ALONE) -> None:
     """Runs an experiment, or goes on with it.
 
-    Such as: pfljax run --algorithm ditto --lam 1.0
+    Such as: pfljax run --algorithm ditto:lam=1.0
     """
     from pfljax.cli import running
     from pfljax.runs import checks

@@ -9,7 +9,8 @@ from typing import Any
 from tyro.conf import Positional
 
 from pfljax import registry
-from pfljax.cli.options import value_of
+from pfljax.cli import of_method
+from pfljax.cli.of_method import value_of
 from pfljax.registry import annotations
 
 # Of tyro's messages. A rule, of ASCII where stderr has no more, lies between what is
@@ -40,6 +41,8 @@ def check_options(name: str, command: Callable, args: Sequence[str]) -> None:
             )
         if option in known:
             continue
+        if "--algorithm" in known and (respelled := of_method.respelled(args)):
+            raise ValueError(respelled)
         nearest = registry.near(option.strip("-"), [key.strip("-") for key in known])
         hint = f" (did you mean --{nearest[0]}?)" if nearest else ""
         raise ValueError(

@@ -10,10 +10,10 @@ from typing import Annotated, Any
 import tyro
 
 from pfljax import registry
-from pfljax.cli import records
+from pfljax.cli import of_method, records
+from pfljax.cli.of_method import value_of as value_of
 from pfljax.cli.records import FromFile
-from pfljax.registry import annotations
-from pfljax.runs import checks, config, settings
+from pfljax.runs import config, settings
 from pfljax.runs.settings import Experiment
 from pfljax.runtime import documents
 from pfljax.runtime.files import FileError
@@ -51,61 +51,32 @@ def values(given: Sequence[Sequence[str]]) -> dict[str, list[Any]]:
 
 
 def record(args: Sequence[str]) -> type:
-    """A dataclass of the options: the settings by group, and those of the method.
-
-    The method's own depend on which one `args` names.
+    """A dataclass of the settings by group, or of what stands beside --config.
 
     Raises:
       ValueError: the method is unknown; the message lists the known ones.
     """
     if value_of("--config", args) is not None:
         return FromFile
-    algorithm = value_of("--algorithm", args) or Experiment().method.algorithm
-    if not args:  # only the commands are listed, and JAX is left alone
-        return records.of_settings(algorithm, None, {})
-    from pfljax import algorithms
-
-    factory = algorithms.method(algorithm)
-    checks.check_option_names(algorithm, factory)
-    method_options = registry.options(factory)
-    return records.of_settings(algorithm, factory, method_options)
+    if args:  # else only the commands are listed, and JAX is left alone
+        of_method.chosen(args)
+    return records.of_settings()
 
 
 def record_of_several() -> type:
     """The settings that the methods of a comparison share."""
-    return records.of_settings("methods", None, {}, without=OF_ONE)
+    return records.of_settings(without=OF_ONE)
 
 
 def record_of_all_methods() -> type:
-    """The record that completion knows: names of methods, and the options of them all.
+    """The record that completion knows, with the names of methods.
 
-    A shell completes by a script that was printed once, and cannot ask for a method's.
+    A shell completes by a script that was printed once.
     """
     from pfljax import algorithms
 
     known, _ = algorithms.importable()
-    method_options: dict[str, inspect.Parameter] = {}
-    for factory in known.values():
-        method_options |= registry.options(factory)
-    for name, option in method_options.items():
-        # What one method needs is no option of another: none has to be given.
-        kind = annotations.written(option) | None
-        method_options[name] = option.replace(default=None, annotation=kind)
-    return records.of_settings("methods", None, method_options, names=tuple(known))
-
-
-def value_of(option: str, args: Sequence[str]) -> str | None:
-    """The last value that stands behind `option`, before anything is parsed."""
-    last = None
-    for i, arg in enumerate(args):
-        name, equals, value = arg.partition("=")
-        if name != option:
-            continue
-        if equals:
-            last = value
-        elif i + 1 < len(args):
-            last = args[i + 1]
-    return last
+    return records.of_settings(names=tuple(known))
 
 
 def kept(command: Callable, record: type | None = None) -> Callable:
@@ -139,14 +110,10 @@ def experiment(chosen: Any) -> Experiment:
     """The experiment of a record's values."""
     if isinstance(chosen, FromFile):
         return _from_file(chosen)
-    hyper: dict[str, Any] = {}
     values: dict[str, Any] = {"seed": chosen.seed}
-    for group in dataclasses.fields(chosen):
-        if group.name in settings.GROUPS:
-            values |= vars(getattr(chosen, group.name))
-        elif dataclasses.is_dataclass(group.type):
-            hyper = _changed(getattr(chosen, group.name))
-    return Experiment(**values, hyper=hyper)
+    for group in settings.GROUPS:
+        values |= vars(getattr(chosen, group))
+    return Experiment(**values)
 
 
 def of_methods(methods: Sequence[str], chosen: Any) -> list[Experiment]:
@@ -167,19 +134,7 @@ def of_methods(methods: Sequence[str], chosen: Any) -> list[Experiment]:
             raise ValueError(
                 f"{text} is given twice; give it once, or with other options"
             )
-    return [
-        shared.replace(algorithm=choice.name, hyper=choice.kwargs) for choice in choices
-    ]
-
-
-def _changed(options: Any) -> dict[str, Any]:
-    """The options of a record that differ from their defaults, by name."""
-    changed = {}
-    for field in dataclasses.fields(options):
-        value = getattr(options, field.name)
-        if value != field.default:
-            changed[field.name] = value
-    return changed
+    return [shared.replace(algorithm=choice) for choice in choices]
 
 
 def _from_file(chosen: FromFile) -> Experiment:

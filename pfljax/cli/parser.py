@@ -8,7 +8,15 @@ from collections.abc import Callable, Sequence
 import tyro
 
 from pfljax import registry
-from pfljax.cli import commands, comparing, mistakes, names, options, predicting
+from pfljax.cli import (
+    commands,
+    comparing,
+    mistakes,
+    names,
+    of_method,
+    options,
+    predicting,
+)
 from pfljax.runtime import errors, limits, xla_flags
 
 ABOUT = """Personalised federated learning, simulated."""
@@ -43,7 +51,7 @@ COMMANDS = {
 }
 COMPLETION = "--tyro-print-completion"
 SHELLS: dict[str, None] = {"bash": None, "zsh": None, "fish": None, "tcsh": None}
-OF_A_METHOD = ("run", "sweep")  # whose options depend on the method
+OF_A_METHOD = ("run", "sweep")  # whose help tells of the method, too
 OF_SEVERAL = ("compare",)  # whose options are the settings alone
 
 
@@ -107,6 +115,9 @@ def _parsed(args: Sequence[str]) -> Callable[[], None]:
             )
     except SystemExit as stop:
         if not stop.code:
+            # It was asked for help.
+            if name in OF_A_METHOD and of_a_method is not options.FromFile:
+                print(of_method.told(args[1:]))
             raise
         said = mistakes.sentence(name, functions[name], args, boxed.getvalue())
         raise ValueError(said) from None

@@ -2,16 +2,30 @@
 
 import ast
 import re
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 COMMA_OUTSIDE_PARENTHESES = re.compile(r",(?![^(]*\))")
+QUOTED = re.compile(r"""(?<==)\s*(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")""")  # a value
 
 
-class Choice(NamedTuple):
-    """A registered name with its arguments, sorted by name."""
-
+class _Named(NamedTuple):
     name: str
     args: tuple[tuple[str, Any], ...] = ()
+
+
+class Choice(_Named):
+    """A registered name with its arguments, sorted by name; they may come as a dict."""
+
+    __slots__ = ()
+
+    def __new__(
+        cls, name: str, args: Mapping[str, Any] | tuple[tuple[str, Any], ...] = ()
+    ) -> "Choice":
+        """Of a dict, pairs by name: a choice is hashed."""
+        if isinstance(args, Mapping):
+            args = tuple(sorted(args.items(), key=lambda pair: str(pair[0])))
+        return super().__new__(cls, name, args)
 
     @property
     def kwargs(self) -> dict[str, Any]:
@@ -19,11 +33,11 @@ class Choice(NamedTuple):
         return dict(self.args)
 
     def __str__(self) -> str:
-        pairs = ",".join(f"{key}={value}" for key, value in self.args)
+        pairs = ",".join(f"{key}={_written(value)}" for key, value in self.args)
         return f"{self.name}:{pairs}" if pairs else self.name
 
 
-def choose(name: str, **kwargs: Any) -> Choice:
+def choose(name: str, /, **kwargs: Any) -> Choice:
     """A choice in Python: `choose("shards", per_client=2)`."""
     pairs = []
     for key, value in sorted(kwargs.items()):
@@ -33,12 +47,15 @@ def choose(name: str, **kwargs: Any) -> Choice:
 
 
 def parse(text: str) -> Choice:
-    """The choice written as "name" or "name:key=value,key=(value,value)"."""
+    """The choice written as "name" or "name:key=value,key=(value,value)".
+
+    A text with commas is a value in quotes: "name:key='a,b'".
+    """
     name, _, pairs = text.partition(":")
     if not name.strip():
         raise ValueError(f"{text!r} has no name; expected name or name:key=value")
     kwargs = {}
-    for pair in filter(None, COMMA_OUTSIDE_PARENTHESES.split(pairs)):
+    for pair in filter(None, _parts(pairs)):
         key, _, value = map(str.strip, pair.partition("="))
         if not key or not value:
             raise ValueError(f"{text!r} is not of the form name:key=value,key=value")
@@ -54,7 +71,7 @@ def split(text: str) -> list[str]:
     Of "cnn,mlp:hidden=8,bias=True" there are two: "bias=True" is an option.
     """
     texts: list[str] = []
-    for part in COMMA_OUTSIDE_PARENTHESES.split(text):
+    for part in _parts(text):
         name, equals, _ = part.partition("=")
         is_option = bool(equals) and ":" not in name
         if texts and is_option:
@@ -84,3 +101,26 @@ def literal(text: str) -> Any:
             "False, None, or several in parentheses"
         )
     return tuple(value) if isinstance(value, list) else value  # for choices are hashed
+
+
+def _parts(text: str) -> list[str]:
+    """What stands between commas, but those in parentheses and in quoted values."""
+    masked = QUOTED.sub(lambda found: "." * len(found[0]), text)
+    parts = []
+    start = 0
+    for comma in COMMA_OUTSIDE_PARENTHESES.finditer(masked):
+        parts.append(text[start : comma.start()])
+        start = comma.end()
+    return [*parts, text[start:]]
+
+
+def _written(value: Any) -> str:
+    """A value as `parse` reads it: a text in quotes, where it would be another."""
+    text = str(value)
+    if not isinstance(value, str):
+        return text
+    try:
+        is_read = literal(text) == text and _parts(text) == [text.strip()]
+    except ValueError:
+        is_read = False
+    return text if is_read else repr(text)

@@ -7,7 +7,7 @@ from pfljax import registry
 from pfljax.core.precision import PRECISIONS
 from pfljax.registry import Choice, Range
 from pfljax.runs import begun_before, chosen, fingerprint
-from pfljax.runs.settings import FIELDS, Experiment, flat
+from pfljax.runs.settings import FIELDS, Experiment, flat, with_options
 
 SEVERAL = {  # settings of several choices, and an example
     "channel": "clip:norm=1.0 gaussian:std=0.1",
@@ -150,7 +150,8 @@ def resolve(experiment: Experiment, name: str | None = None) -> Experiment:
     if optimizer not in ("none", chosen.own_optimizer(factory)):
         special.append(f"server_optimizer={optimizer}")
     label = experiment.output.label or " ".join([algorithm, *special])
-    resolved = chosen.in_floats(experiment).replace(hyper=hyper, label=label)
+    whole = with_options(chosen.in_floats(experiment), hyper)
+    resolved = whole.replace(label=label)
     if resolved.output.out:
         return resolved
     out = begun_before.settled(resolved, name or experiment.folder)

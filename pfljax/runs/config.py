@@ -42,7 +42,11 @@ def to_dict(experiment: Experiment) -> dict[str, Any]:
 
 def from_dict(nested: Mapping[str, Any]) -> Experiment:
     """The experiment of a config.json; a ValueError lists the known keys."""
-    return Experiment(**ungrouped(nested))
+    values = ungrouped(nested)
+    options = values.pop("hyper", ())
+    method = values.get("algorithm", Experiment().method.algorithm)
+    values["algorithm"] = Choice(method, options)
+    return Experiment(**values)
 
 
 def by_name(nested: Mapping[str, Any]) -> dict[str, Any]:

@@ -27,7 +27,8 @@ class Method:
     """The method, its own options, and the model that it trains."""
 
     algorithm: str = setting(
-        "fedavg", "The method; `pfljax list algorithms` names them."
+        "fedavg",
+        'The method, with its options: "ditto:lam=1.0"; `pfljax list algorithms`.',
     )
     hyper: tuple[tuple[str, Any], ...] = setting(
         (), 'The method\'s options, such as {"mu": 0.01}.'

@@ -33,8 +33,7 @@ class Settings(TypedDict, total=False):
     checkers, which cannot derive them from the records. A test compares the two.
     """
 
-    algorithm: str
-    hyper: Mapping[str, Any]
+    algorithm: str | Choice
     model: str | Choice
     models: str | Sequence[str | Choice] | None
     proxy: str | Choice
@@ -92,7 +91,7 @@ class Experiment:
     """One run: its settings by group, and the seed, which all groups draw from.
 
     Built from flat names alone, for a group changes nothing about a setting:
-    `Experiment("ditto", hyper={"lam": 0.5}, dataset="mnist:every=10", rounds=3)`.
+    `Experiment("ditto:lam=0.5", dataset="mnist:every=10", rounds=3)`.
     """
 
     method: Method
@@ -105,13 +104,16 @@ class Experiment:
     seed: int = setting(0, "Seeds partition, parameters, cohorts and minibatches.")
 
     def __init__(
-        self, method: str | None = None, /, **settings: Unpack[Settings]
+        self, method: str | Choice | None = None, /, **settings: Unpack[Settings]
     ) -> None:
         values: dict[str, Any] = dict(settings)
         if method is not None:
             values["algorithm"] = method
+        if "hyper" in values:
+            raise ValueError(_of_hyper(values.get("algorithm"), values["hyper"]))
         for name in values:
-            registry.find("setting", FIELDS, name)
+            registry.find("setting", GIVEN, name)
+        values |= _method(values.get("algorithm"))
         values = {name: _as_kept(FIELDS[name], value) for name, value in values.items()}
         seed = values.pop("seed", FIELDS["seed"].default)
         grouped: dict[str, dict[str, Any]] = {group: {} for group in GROUPS}
@@ -131,8 +133,10 @@ class Experiment:
         return self.output.out or names.special(default_folder(self), differing(self))
 
     def replace(self, **settings: Unpack[Settings]) -> "Experiment":
-        """A copy with some settings changed."""
-        changed: Any = flat(self) | settings
+        """A copy with some settings changed; another method has options of its own."""
+        kept = flat(self)
+        method = Choice(kept["algorithm"], kept.pop("hyper"))
+        changed: Any = kept | {"algorithm": method} | settings
         return Experiment(**changed)
 
 
@@ -152,6 +156,14 @@ FIELDS: dict[str, dataclasses.Field] = {  # each setting's type, default and hel
     for field in dataclasses.fields(record)
     if field.name not in GROUPS
 }
+# Those that can be given: the method's options stand behind its name.
+GIVEN = {name: field for name, field in FIELDS.items() if name != "hyper"}
+
+
+def with_options(experiment: Experiment, options: Mapping[str, Any]) -> Experiment:
+    """The experiment whose method has these options, and no others."""
+    method = Choice(experiment.method.algorithm, options)
+    return experiment.replace(algorithm=method)
 
 
 def default_folder(experiment: Experiment) -> str:
@@ -183,11 +195,34 @@ def differing(experiment: Experiment) -> dict[str, Any]:
     return different
 
 
+def _method(method: Any) -> dict[str, Any]:
+    """The name of a method and its options, of its text or its Choice; {} of None."""
+    if method is None:
+        return {}
+    choice = _parsed("algorithm", method)
+    if not isinstance(choice, Choice):
+        return {}  # of a wrong type, as `check` says
+    return {"algorithm": choice.name, "hyper": _pairs("algorithm", choice.args)}
+
+
+def _of_hyper(method: Any, options: Any) -> str:
+    """What is wrong with `hyper=`, and how it is written."""
+    if method is None:
+        method = FIELDS["algorithm"].default
+    name = method.name if isinstance(method, Choice) else method
+    try:
+        text = str(Choice(name, _pairs("hyper", options)))
+    except ValueError:
+        text = f"{name}:option=value"
+    return (
+        f"hyper is {options!r}, but a method's options stand behind its name; write "
+        f"algorithm={text!r}, or a Choice"
+    )
+
+
 def _as_kept(field: dataclasses.Field, value: Any) -> Any:
     """A setting as its record keeps it; one of a wrong type as it is, for `check`."""
     value = _of_python(value)
-    if field.name == "hyper":
-        return _pairs(value)
     if field.type is Choice:
         return _parsed(field.name, value)
     if field.type == tuple[Choice, ...]:
@@ -238,13 +273,15 @@ def _choices(setting: str, value: Any) -> Any:
     return tuple(choices)
 
 
-def _pairs(options: Any) -> tuple[tuple[str, Any], ...]:
+def _pairs(setting: str, options: Any) -> tuple[tuple[str, Any], ...]:
     """Options by name, sorted: their order does not matter."""
     try:
         pairs = sorted(dict(options).items())
         return tuple((name, _of_python(value)) for name, value in pairs)
     except (TypeError, ValueError):
-        raise ValueError(f"hyper is {options!r}; expected options by name") from None
+        raise ValueError(
+            f"{setting} has options {options!r}; expected options by name"
+        ) from None
 
 
 def flat(experiment: Experiment, names: Iterable[str] = ()) -> dict[str, Any]:

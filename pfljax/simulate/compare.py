@@ -12,7 +12,7 @@ from pfljax.runs.settings import Experiment
 from pfljax.simulate import at_once, given
 from pfljax.simulate.run import run_at_once
 
-TUNED = {"finetune": 20}  # steps of FedAvg on a client before it is judged
+TUNED = "fedavg:finetune=20"  # local steps on a client before it is judged
 
 
 def grid(
@@ -36,7 +36,7 @@ def grid(
         others = [e for e in experiments if e.method.algorithm != "local"]
         if not baselines:
             like = experiments[0]
-            alone = like.replace(algorithm="local", hyper={}, label="local")
+            alone = like.replace(algorithm="local", label="local")
             # There is no server's model at which gradients could differ.
             baselines = [alone.replace(dissimilarity=False)]
         # First of all, for the others are counted against its finished run.
@@ -75,7 +75,7 @@ def _finetuned(experiments: list[Experiment]) -> list[Experiment]:
         if method.algorithm == "fedavg" and dict(method.hyper).get("finetune"):
             return []
     like = experiments[0]
-    return [like.replace(algorithm="fedavg", hyper=TUNED, label=None)]
+    return [like.replace(algorithm=TUNED, label=None)]
 
 
 def _labels(experiments: list[Experiment]) -> tuple[list[str], list[str]]:
@@ -121,7 +121,7 @@ def compare(
     chance.
 
     Args:
-      experiments: the methods; they may share all settings but `algorithm`, `hyper`.
+      experiments: the methods; they may share all settings but `algorithm`.
       seeds: of the runs.
       out: the folder of folders.
       federation: clients of your own for all methods, or a function of the seed.

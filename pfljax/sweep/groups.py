@@ -14,7 +14,7 @@ from pfljax.core.types import Task
 from pfljax.engine import Setting
 from pfljax.models import check_task
 from pfljax.runs.config import UNHASHED
-from pfljax.runs.settings import Experiment, flat
+from pfljax.runs.settings import Experiment, flat, with_options
 from pfljax.simulate import architectures, clocks, components, judged, malicious
 from pfljax.simulate.components import Shape
 from pfljax.sweep.points import Point
@@ -126,7 +126,7 @@ def _traceable(experiment: Experiment, shape: Shape, model: Task, name: str) -> 
     def build(value: Any) -> None:
         hyper = dict(experiment.method.hyper)
         hyper[name] = value
-        changed = experiment.replace(hyper=hyper, devices=None)
+        changed = with_options(experiment, hyper).replace(devices=None)
         components.make_setting(changed, model, shape)
 
     number = jax.ShapeDtypeStruct((), np.float32)
@@ -168,4 +168,4 @@ def _static(experiment: Experiment, traced: Traced) -> Experiment:
     hyper = dict(experiment.method.hyper)
     for name in traced.options:
         hyper.pop(name)
-    return experiment.replace(**defaults, hyper=hyper, seed=0)
+    return with_options(experiment, hyper).replace(**defaults, seed=0)

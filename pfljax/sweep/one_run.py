@@ -17,7 +17,7 @@ from pfljax.evaluation.metrics import DETECTION
 from pfljax.evaluation.quantities import quantities_of_clients
 from pfljax.evaluation.uncertainty import Foreign
 from pfljax.evaluation.views import View, views_of
-from pfljax.runs.settings import Experiment
+from pfljax.runs.settings import Experiment, with_options
 from pfljax.simulate import components
 from pfljax.simulate.components import Shape
 from pfljax.sweep.pool import Data, Rows
@@ -114,7 +114,7 @@ def setting_of(
 ) -> Setting:
     """The setting of one run, its numbers traced."""
     hyper = dict(experiment.method.hyper) | inputs.hyper
-    of_run = experiment.replace(**inputs.settings, hyper=hyper)
+    of_run = with_options(experiment, hyper).replace(**inputs.settings)
     setting = components.make_setting(of_run, task, shape)
     if inputs.cohort is None:
         return setting

@@ -16,7 +16,7 @@ from pfljax.data import Federation
 from pfljax.runs import checks, claims, config
 from pfljax.runs.config import UNHASHED
 from pfljax.runs.provenance import of_run
-from pfljax.runs.settings import FIELDS, Experiment, flat
+from pfljax.runs.settings import GIVEN, Experiment, flat, with_options
 from pfljax.simulate import components, given, simulation
 from pfljax.simulate.federation import ROWS, build_federation
 
@@ -82,7 +82,7 @@ def settled(experiment: Experiment, values: Mapping[str, Any]) -> Experiment:
       ValueError: a name is neither.
     """
     # What changes no number of a run makes no other run.
-    fields = set(FIELDS) - {"hyper", *UNHASHED}
+    fields = set(GIVEN) - set(UNHASHED)
     settings: dict[str, Any] = {}
     options: dict[str, Any] = {}
     for name, value in values.items():
@@ -96,7 +96,7 @@ def settled(experiment: Experiment, values: Mapping[str, Any]) -> Experiment:
     for name in values:
         registry.find("name to sweep", known, name)
     hyper = dict(experiment.method.hyper) | options
-    return experiment.replace(hyper=hyper)
+    return with_options(experiment, hyper)
 
 
 def make(

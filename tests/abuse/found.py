@@ -41,11 +41,11 @@ SETTINGS = {
     "model-oom": "--epochs 1 --model mlp:hidden=(10000000,10000000) model",
     "model-unhash": "--epochs 1 --model mlp:hidden={[1]:2} option",
     "oom40g": "--epochs 1 --model mlp:hidden=(100000,100000) model",
-    "finetune-wrap": "--epochs 1 --finetune 4294967297 finetune",
-    "finetune-2e31": "--epochs 1 --finetune 2147483648 finetune",
-    "personal-wrap": "--epochs 1 --algorithm ditto --personal-epochs 4294967297 person",
-    "headepochs-wrap": "--epochs 1 --algorithm fedrep --head-epochs 4294967297 head",
-    "inner-wrap": "--epochs 1 --algorithm pfedme --inner-steps 4294967297 inner",
+    "finetune-wrap": "--epochs 1 --algorithm fedavg:finetune=4294967297 finetune",
+    "finetune-2e31": "--epochs 1 --algorithm fedavg:finetune=2147483648 finetune",
+    "personal-wrap": "--epochs 1 --algorithm ditto:personal_epochs=4294967297 person",
+    "headepochs-wrap": "--epochs 1 --algorithm fedrep:head_epochs=4294967297 head",
+    "inner-wrap": "--epochs 1 --algorithm pfedme:inner_steps=4294967297 inner",
 }
 # Whole commands.
 OTHERS = {

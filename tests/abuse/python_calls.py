@@ -115,9 +115,10 @@ RUNS = {
     "run(E, 3)": "federation",
     "run(E, F, task='mlp')": "task",
     "run(E, F, task=3)": "task",
-    "run(E.replace(hyper={1: 2}))": "parameter",
-    "run(E.replace(hyper={None: 2}))": "parameter",
-    "run(E.replace(hyper=[1]))": "hyper",
+    "run(E.replace(algorithm=Choice('fedavg', {1: 2})))": "parameter",
+    "run(E.replace(algorithm=Choice('fedavg', {None: 2})))": "parameter",
+    "run(E.replace(algorithm=Choice('fedavg', [1])))": "options",
+    "run(E.replace(hyper={'finetune': 1}))": "fedavg:finetune=1",
     "run(E.replace(nothing=1))": "nothing",
     "run(E.replace(steps=1099511627776, epochs=None))": "steps",
     "compare([], [0], 'out')": "experiments",
@@ -174,6 +175,7 @@ def namespace() -> dict[str, Any]:
 
     from pfljax import Experiment, data, federate, from_arrays, run, task
     from pfljax.models.nnx import task_from_nnx
+    from pfljax.registry import Choice
     from pfljax.simulate.compare import compare
     from pfljax.simulate.export import personal_model, server_model
     from pfljax.sweep import sweep
@@ -188,7 +190,7 @@ def namespace() -> dict[str, Any]:
         "X": rows, "Y": labels, "A": arrays, "R": os.environ.get(RUN),
         "F": federate(arrays, "iid", num_clients=6, seed=0),
         "E": Experiment(**settings, epochs=1),
-        "Experiment": Experiment, "Partition": data.Partition,
+        "Choice": Choice, "Experiment": Experiment, "Partition": data.Partition,
         "from_rows": data.from_rows, "by_client": data.by_client,
         "federate": federate, "from_arrays": from_arrays, "task": task,
         "task_from_nnx": task_from_nnx, "run": run, "compare": compare,

@@ -49,7 +49,6 @@ MAY: dict[str, dict[str, str]] = {
     "devices": NOT_GIVEN,
     "steps": NOT_GIVEN,
     "width": NOT_GIVEN,
-    "hyper": {"": "no options", "{}": "no options"},
 }
 FLAGS = ("stratified", "drop_stragglers", "trained", "dissimilarity", "homes")
 # What must stand beside a value of this setting, or the answer is to something else.
@@ -96,11 +95,9 @@ def flags(settings: dict[str, Any]) -> list[str]:
 
 def commands() -> Iterator[Input]:
     """`pfljax run` with each wrong value of each setting and option."""
-    from pfljax.runs.settings import FIELDS
+    from pfljax.runs.settings import GIVEN
 
-    for setting in FIELDS:
-        if setting == "hyper":
-            continue
+    for setting in GIVEN:
         may = SWITCH if setting in FLAGS else MAY.get(setting, {})
         option = f"--{setting.replace('_', '-')}"
         for value in WRONG:
@@ -114,17 +111,17 @@ def commands() -> Iterator[Input]:
             yield Input(name, words, names=names, may=may.get(value, ""))
     for method, option, may in method_options():
         for value in WRONG:
-            typed = option.replace("_", "-")
-            words = ("run", *flags(BASE), f"--algorithm={method}", f"--{typed}={value}")
-            name = f"run --algorithm={method} --{typed}={value!a}"
-            yield Input(name, words, names=(option, typed), may=may.get(value, ""))
+            text = f"{method}:{option}={value}"
+            words = ("run", *flags(BASE), f"--algorithm={text}")
+            name = f"run --algorithm={text!a}"
+            yield Input(name, words, names=(option, text), may=may.get(value, ""))
 
 
 def calls() -> Iterator[Input]:
     """`run(Experiment(...))` with each wrong value, in Python."""
-    from pfljax.runs.settings import FIELDS
+    from pfljax.runs.settings import GIVEN
 
-    for setting in FIELDS:
+    for setting in GIVEN:
         may = {"True": "it is on"} if setting in FLAGS else MAY.get(setting, {})
         for value in WRONG_IN_PYTHON:
             base = BASE | BESIDE.get(setting, {}) | {setting: value}
@@ -136,9 +133,9 @@ def calls() -> Iterator[Input]:
             )
     for method, option, may in method_options():
         for value in WRONG_IN_PYTHON:
-            base = BASE | {"algorithm": method, "hyper": {option: value}}
-            name = f"run(Experiment({method!r}, hyper={{{option!r}: {value!a}}}))"
-            source = f"run(Experiment(**{_source(base)}))"
+            chosen = f"Choice({method!r}, {_source({option: value})})"
+            name = f"run(Experiment(Choice({method!r}, {{{option!r}: {value!a}}})))"
+            source = f"run(Experiment({chosen}, **{_source(BASE)}))"
             yield Input(name, source=source, names=(option,), may=_may(may, value))
 
 

@@ -10,7 +10,7 @@ BATCH = tiny.TINY.training.batch_size
 
 def begun(path, **settings):
     """A run folder of which there are the settings alone."""
-    experiment = tiny.TINY.replace(out=str(path), hyper={}, **settings)
+    experiment = tiny.TINY.replace(out=str(path), **settings)
     path.mkdir()
     folder.write_json(path / "config.json", config.to_dict(experiment))
     return path

@@ -177,7 +177,9 @@ def test_run_again_with_another_baseline_counts_anew(done, tmp_path):
 def test_run_with_another_config_refuses(done, tmp_path, finished):
     folder = done[0] if finished else tiny.unfinished(done[0], tmp_path / "half")
     before = times(folder)
-    other = tiny.SEEN.replace(out=str(folder), lr=0.5, hyper={"mu": 1.0})
+    other = tiny.SEEN.replace(
+        out=str(folder), lr=0.5, algorithm="superfed:start=0.0,mu=1.0"
+    )
     code, out, errors = tiny.main("run", *tiny.options(other))
     assert (code, out) == (2, "")
     assert errors.startswith(f"pfljax: {folder} holds a run with another config (hyper")
@@ -205,7 +207,7 @@ def longer(tmp_path_factory):
     """A run of APFL of 4 rounds, and another of 3."""
     folder = tmp_path_factory.mktemp("longer")
     whole, half = folder / "whole", folder / "half"
-    job = tiny.TINY.replace(algorithm="apfl", hyper={})
+    job = tiny.TINY.replace(algorithm="apfl")
     for path, rounds in ((whole, 4), (half, 3)):  # evaluated at 2, 4; at 2 and at 3
         job = job.replace(out=str(path), rounds=rounds)
         assert tiny.main("run", *tiny.options(job))[0] == 0
@@ -287,7 +289,7 @@ def test_a_folder_of_an_older_version_stays_readable(done, tmp_path):
 @pytest.mark.parametrize("how", ["run", "resume"])
 def test_a_finished_run_goes_on_for_more_rounds(longer, tmp_path, how):
     whole, half = longer[0], shutil.copytree(longer[1], tmp_path / "half")
-    job = tiny.TINY.replace(algorithm="apfl", hyper={}, out=str(half))
+    job = tiny.TINY.replace(algorithm="apfl", out=str(half))
     args = tiny.options(job) if how == "run" else [half, "--rounds", 4]
     assert job.participation.rounds == 4
     code, out, errors = tiny.main(how, *args)
@@ -409,7 +411,7 @@ def test_help_is_quick_and_loads_nothing():
         "Names and data:": ["list", "prepare"],
         "Check:": ["conformance", "bench"],
     }
-    assert "pfljax run --algorithm ditto --lam 1.0" in done.stdout
+    assert "pfljax run --algorithm ditto:lam=1.0" in done.stdout
 
 
 @pytest.mark.parametrize("args", [[], ["nonsense"]])
@@ -426,13 +428,12 @@ def test_pfljax_alone_prints_the_same_overview():
 def test_help_of_run_has_every_setting_and_the_options_of_the_method():
     code, out, _ = tiny.main("run", "--algorithm", "ditto", "--help")
     assert code == 0
-    for option in ("--cohort", "--test-from", "--batch-size", "--lam"):
+    for option in ("--cohort", "--test-from", "--batch-size", "  lam=FLOAT\n"):
         assert option in out
     headings = re.findall(r"^\W+ (\w+) options \W+$", out, re.M)
-    groups = [*settings.GROUPS]
-    groups.insert(1, "ditto")
-    assert headings == [*groups, "processes"]
-    assert "Ditto" in out
+    assert headings == [*settings.GROUPS, "processes"]
+    assert "ditto options\n  Ditto. " in out
+    assert "--algorithm ditto:lam=0.1,personal_epochs=None\n" in out
 
 
 def test_compare_says_which_is_better_and_goes_on(tmp_path, monkeypatch):
@@ -440,7 +441,7 @@ def test_compare_says_which_is_better_and_goes_on(tmp_path, monkeypatch):
         (folder / "report.html").write_text("")
 
     monkeypatch.setattr("pfljax.report.write_run_report", blank)
-    small = tiny.TINY.replace(algorithm="fedavg", hyper={}, model="logistic", rounds=1)
+    small = tiny.TINY.replace(algorithm="fedavg", model="logistic", rounds=1)
     place = tmp_path / "compared"
     flags = tiny.options(small.replace(out=str(place), seed=3))
     args = "compare", "ditto:lam=1.0", "--seeds", 2, "--no-local", *flags
@@ -491,7 +492,7 @@ def test_an_error_in_a_process_is_one_line_and_exit_code_2(tmp_path):
 
 @pytest.mark.slow
 def test_a_sweep_goes_on_and_is_told_again(tmp_path):
-    small = tiny.TINY.replace(algorithm="ditto", hyper={}, model="logistic", rounds=1)
+    small = tiny.TINY.replace(algorithm="ditto", model="logistic", rounds=1)
     place = str(tmp_path / "grid")
     over = "--over", "lam", "0.0", "0.5", "--over", "seed", "0", "1"
     args = "sweep", *over, *tiny.options(small.replace(out=place))
@@ -577,9 +578,18 @@ def test_mistakes_are_one_line(args, message):
         ),
         (["run", "--homes="], "--homes is '', but it is a switch"),
         (
-            ["run", "--algorithm=apfl", "--adaptive=-1"],
-            "--adaptive is '-1', but it is a switch, which takes no value; expected",
+            ["run", "--algorithm=apfl", "--adaptive"],
+            "not by themselves as --adaptive; write --algorithm apfl:adaptive=True",
         ),
+        (
+            ["sweep", "--algorithm", "ditto:lam=1.0", "--personal_epochs=2"],
+            "as --personal-epochs; write --algorithm ditto:lam=1.0,personal_epochs=2",
+        ),
+        (
+            ["run", "--lr=1", "--mu", "-1", "--algorithm", "superfed", "--nu", "2"],
+            "as --mu, --nu; write --algorithm superfed:mu=-1,nu=2",
+        ),
+        (["run", "--algorithm", "ditto:lamm=1"], "did you mean 'lam'?"),
         (["run", "--model= "], "model: ' ' has no name; expected name or name:key"),
         (["run", "extra"], "`pfljax run` takes no extra; see `pfljax run --help`"),
         (["resume", "x", "y"], "`pfljax resume` takes no y; see"),

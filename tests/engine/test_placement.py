@@ -31,14 +31,14 @@ for fields in json.loads(sys.argv[1]):
     run(Experiment(**fields), people, quiet=True, report=False)
 """
 BASE = {
-    "algorithm": "superfed", "hyper": {"start": 0.0}, "model": "mlp:hidden=(5,)",
+    "algorithm": "superfed:start=0.0", "model": "mlp:hidden=(5,)",
     "cohort": 3, "rounds": 4, "eval_every": 2, "epochs": 1, "unseen": 0.2,
 }  # fmt: skip
 
 
 # Of the clients that train five have the first model; the newcomer has the second.
 SEVERAL = BASE | {
-    "algorithm": "lg_fedavg", "hyper": {}, "model": "auto",
+    "algorithm": "lg_fedavg", "model": "auto",
     "models": "mlp:hidden=(5,3) mlp:hidden=(4,3) mlp:hidden=(5,3)",
 }  # fmt: skip
 

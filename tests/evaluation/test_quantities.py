@@ -13,7 +13,7 @@ from pfljax.evaluation.quantities import quantities_of_clients
 from pfljax.selection import uniform
 from pfljax.sweep import sweep
 
-VEM = tiny.TINY.replace(algorithm="pfedvem", hyper={})
+VEM = tiny.TINY.replace(algorithm="pfedvem")
 
 
 @pytest.mark.parametrize("width", [None, 2])

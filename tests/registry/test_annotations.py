@@ -8,7 +8,7 @@ import pytest
 
 import tiny
 from pfljax import Experiment, algorithms, models, registry
-from pfljax.registry import NotNegative, Range, choose
+from pfljax.registry import Choice, NotNegative, Range, choose
 from pfljax.runs import checks, config
 
 SOURCE = """
@@ -38,39 +38,42 @@ def annotated(folder):
 
 
 @pytest.mark.parametrize(
-    ("flags", "value"),
+    ("text", "value"),
     [
-        (("--lam", "0.5"), 0.5),
-        (("--rate", "0.5"), 0.5),
-        (("--bound", "0.5"), 0.5),
-        (("--word", "abc"), "abc"),
-        (("--kind", "sum"), "sum"),
-        (("--often", "3"), 3),
-        (("--untyped", "0.5"), 0.5),
-        (("--untyped", "abc"), "abc"),
+        ("lam=0.5", 0.5),
+        ("rate=0.5", 0.5),
+        ("bound=0.5", 0.5),
+        ("word=abc", "abc"),
+        ("kind=sum", "sum"),
+        ("often=3", 3),
+        ("untyped=0.5", 0.5),
+        ("untyped=abc", "abc"),
     ],
 )
-def test_the_command_line_takes_what_the_annotation_says(annotated, flags, value):
-    told = tiny.parsed("--algorithm", "annotated", *flags)
-    assert dict(told.method.hyper) == {flags[0].strip("-"): value}
+def test_the_command_line_takes_what_the_annotation_says(annotated, text, value):
+    told = tiny.parsed("--algorithm", f"annotated:{text}")
+    checks.check(told)
+    assert dict(told.method.hyper) == {text.partition("=")[0]: value}
 
 
-@pytest.mark.parametrize("flags", [("--rate", "None"), ("--word", "None")])
-def test_none_is_none(annotated, flags):
-    assert tiny.parsed("--algorithm", "annotated", *flags).method.hyper == ()
+@pytest.mark.parametrize("name", ["rate", "word"])
+def test_none_is_none(annotated, name):
+    told = tiny.parsed("--algorithm", f"annotated:{name}=None")
+    assert told.method.hyper == ((name, None),)
 
 
 @pytest.mark.parametrize(
-    ("flags", "message"),
+    ("text", "message"),
     [
-        (("--rate", "x"), "--rate is 'x'; expected float | None; see `pfljax run"),
-        (("--often", "x"), "--often is 'x'; expected 'auto' | int; see"),
-        (("--kind", "c"), "invalid choice 'c' for argument '--kind'. Expected one of"),
-        (("--bound", "-1"), "'annotated': bound is -1.0; expected a finite number >="),
+        ("rate=x", "'annotated': rate is 'x'; expected float | None"),
+        ("often=x", "'annotated': often is 'x'; expected 'auto' | int"),
+        ("kind=c", "'annotated': kind is 'c'; expected 'mean' | 'sum'"),
+        ("bound=-1", "'annotated': bound is -1; expected a finite number >="),
+        ("rates=1", "unknown parameter 'rates'; known: "),
     ],
 )
-def test_the_command_line_refuses_the_rest(annotated, flags, message):
-    code, out, errors = tiny.main("run", "--algorithm", "annotated", *flags)
+def test_the_command_line_refuses_the_rest(annotated, text, message):
+    code, out, errors = tiny.main("run", "--algorithm", f"annotated:{text}")
     assert (code, out, errors.count("\n")) == (2, "", 1)
     assert message in errors
 
@@ -88,12 +91,12 @@ def test_the_command_line_refuses_the_rest(annotated, flags, message):
 )
 def test_python_refuses_the_rest(annotated, option, value, expected):
     with pytest.raises(ValueError, match=re.escape(expected)):
-        checks.check(Experiment("annotated", hyper={option: value}))
+        checks.check(Experiment(Choice("annotated", {option: value})))
 
 
 def test_a_whole_number_is_a_float_by_the_annotation(annotated):
-    whole = checks.resolve(Experiment("annotated", hyper={"rate": 1, "often": 2}))
-    other = checks.resolve(Experiment("annotated", hyper={"rate": 1.0, "often": 2}))
+    whole = checks.resolve(Experiment("annotated:rate=1,often=2"))
+    other = checks.resolve(Experiment("annotated:rate=1.0,often=2"))
     assert config.digest(whole) == config.digest(other)
     resolved = dict(whole.method.hyper)
     assert type(resolved["rate"]) is type(resolved["lam"]) is float

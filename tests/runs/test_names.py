@@ -7,15 +7,16 @@ import pytest
 
 import tiny
 from pfljax import Experiment
+from pfljax.registry import choose
 from pfljax.runs import checks, config, names
 from pfljax.runs.folder import write_json
 
 PLAIN = "runs/digits-ditto-s0"
 
 
-def folder_of(*flags):
-    """Where `pfljax run --algorithm ditto FLAGS` goes."""
-    return checks.resolve(tiny.parsed("--algorithm", "ditto", *flags)).folder
+def folder_of(options="", *flags):
+    """Where `pfljax run --algorithm dittoOPTIONS FLAGS` goes."""
+    return checks.resolve(tiny.parsed("--algorithm", f"ditto{options}", *flags)).folder
 
 
 @pytest.fixture(autouse=True)
@@ -33,32 +34,30 @@ def test_every_option_has_a_folder_of_its_own():
     folders = [
         folder_of(*flags)
         for flags in (
-            ["--lam", "1.0"],
-            ["--lam", "2.0"],
-            ["--lam", "2.0", "--rounds", "50"],
-            ["--lam", "2.0", "--dataset", "digits:every=2"],
-            ["--lam", "2.0", "--cohort", "6"],
+            [":lam=1.0"],
+            [":lam=2.0"],
+            [":lam=2.0", "--rounds", "50"],
+            [":lam=2.0", "--dataset", "digits:every=2"],
+            [":lam=2.0", "--cohort", "6"],
         )
     ]
     assert len({PLAIN, *folders}) == 6
-    assert folder_of() == folder_of("--lam", "0.1") == PLAIN
+    assert folder_of() == folder_of(":lam=0.1") == PLAIN
     assert re.fullmatch(PLAIN + r"-lam=2-rounds=50-[0-9a-f]{6}", folders[2])
 
 
 def test_what_changes_no_number_changes_no_folder():
     flags = "--keep", "5", "--label", "mine", "--devices", "1", "--store", "host"
-    assert folder_of(*flags) == PLAIN
+    assert folder_of("", *flags) == PLAIN
 
 
 def test_equal_numbers_have_one_folder():
     a, b = (
-        Experiment(
-            "ditto", hyper={"lam": lam}, lr=lam, dataset=f"synthetic:alpha={lam}"
-        )
+        Experiment(choose("ditto", lam=lam), lr=lam, dataset=f"synthetic:alpha={lam}")
         for lam in (2, 2.0)
     )
     assert a.folder == b.folder == checks.resolve(a).folder
-    c = Experiment("ditto", hyper={"lam": 2 + 1e-9}, lr=2, dataset="synthetic:alpha=2")
+    c = Experiment(choose("ditto", lam=2 + 1e-9), lr=2, dataset="synthetic:alpha=2")
     assert c.folder != a.folder  # its digest has all digits
     assert c.folder[:-6] == a.folder[:-6]
 
@@ -73,20 +72,20 @@ def test_any_text_and_any_number_of_settings_make_a_name():
 
 
 def test_a_run_of_an_older_pfljax_goes_on_where_it_is():
-    begun(PLAIN, Experiment("ditto", hyper={"lam": 2.0}, out=PLAIN))
-    assert folder_of("--lam", "2.0") == PLAIN
-    assert folder_of("--lam", "1.0").startswith(f"{PLAIN}-lam=1-")
+    begun(PLAIN, Experiment("ditto:lam=2.0", out=PLAIN))
+    assert folder_of(":lam=2.0") == PLAIN
+    assert folder_of(":lam=1.0").startswith(f"{PLAIN}-lam=1-")
     # Where it was begun anew, that goes on.
-    new = Experiment("ditto", hyper={"lam": 2.0}).folder
-    begun(new, Experiment("ditto", hyper={"lam": 2.0}, out=new))
-    assert folder_of("--lam", "2.0") == new
+    new = Experiment("ditto:lam=2.0").folder
+    begun(new, Experiment("ditto:lam=2.0", out=new))
+    assert folder_of(":lam=2.0") == new
 
 
 @pytest.mark.parametrize("content", ["{", "{}", '{"algorithm": "ditto"}'])
 def test_what_cannot_be_read_is_another_run(content):
     Path(PLAIN).mkdir(parents=True)
     (Path(PLAIN) / "config.json").write_text(content)
-    assert folder_of("--lam", "2.0").startswith(f"{PLAIN}-lam=2-")
+    assert folder_of(":lam=2.0").startswith(f"{PLAIN}-lam=2-")
 
 
 def test_a_comparison_is_called_by_its_runs():

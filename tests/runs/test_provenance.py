@@ -17,7 +17,7 @@ from pfljax.sweep import points
 
 RNG = np.random.default_rng(0)
 X, Y = RNG.random((60, 4), np.float32), np.arange(60) % 3
-SETTINGS = tiny.TINY.replace(algorithm="fedavg", hyper={}, momentum=0.0)
+SETTINGS = tiny.TINY.replace(algorithm="fedavg", momentum=0.0)
 
 
 @pytest.fixture

@@ -5,15 +5,14 @@ import hashlib
 import json
 import re
 import typing
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
 
 import tiny
 from pfljax import Experiment, registry
-from pfljax.registry import Choice
+from pfljax.registry import Choice, choose
 from pfljax.runs import checks, config, settings
 from pfljax.runs.settings import HOME
 
@@ -21,8 +20,10 @@ UNHASHED = {
     "out": "x", "label": "x", "baseline": "x", "devices": 1, "homes": True, "keep": 3,
     "store": "host", "log": ["csv"], "patience": 3,
 }  # fmt: skip
+# Of Experiment("superfed", hyper={"start": 0.4}), before options stood behind a name.
+DIGEST = "70a454d6de225c1abddaaca2e62cb76984d3033c2005991e479bd0a2a7519495"
 CHANGED = {  # another value of every setting that changes a number
-    "algorithm": "ditto", "hyper": {"finetune": 1}, "dataset": "synthetic",
+    "algorithm": "ditto", "dataset": "synthetic",
     "partition": "iid", "model": "mlp", "clients": 21, "cohort": 6, "rounds": 101,
     "epochs": 6, "steps": 1, "batch_size": 11, "lr": 0.06, "lr_decay": 0.9,
     "momentum": 0.5, "weight_decay": 0.1, "optimizer": "adam", "selection": "by_size",
@@ -52,13 +53,13 @@ CONFIGS = {  # a foreign or broken config.json, and what the message tells
         '{"method": {}, "participation": {"rounds": "many"}}',
         "rounds is 'many'; expected",
     ),
-    "hyper": ('{"method": {"hyper": [3]}}', r"hyper is \[3\]; expected"),
+    "hyper": ('{"method": {"hyper": [3]}}', r"has options \[3\]; expected"),
     "method": ('{"method": {"algorithm": "fedfoo"}}', "unknown algorithm 'fedfoo'"),
 }
 
 
 def test_every_setting_is_covered_here():
-    assert set(settings.FIELDS) == set(CHANGED) | set(UNHASHED)
+    assert set(settings.GIVEN) == set(CHANGED) | set(UNHASHED)
 
 
 def test_every_setting_has_a_help_text():
@@ -76,11 +77,11 @@ def test_editors_know_every_setting_and_its_type():
     told = typing.get_type_hints(settings.Settings)
     given = {
         Choice: str | Choice,
-        settings.FIELDS["hyper"].type: Mapping[str, Any],
         settings.FIELDS["channel"].type: str | Sequence[str | Choice] | None,
     }
-    kept = {name: field.type for name, field in settings.FIELDS.items()}
-    assert told == {name: given.get(kind, kind) for name, kind in kept.items()}
+    kept = {name: field.type for name, field in settings.GIVEN.items()}
+    wanted = {name: given.get(kind, kind) for name, kind in kept.items()}
+    assert told == wanted | {"algorithm": str | Choice}
 
 
 def test_names_with_options_are_parsed_once():
@@ -91,6 +92,47 @@ def test_names_with_options_are_parsed_once():
     assert {one} == {one.replace(dataset="synthetic:alpha=1.0, rows=3")}
     with pytest.raises(ValueError, match="dataset: 'mnist:every' is not of the form"):
         Experiment(dataset="mnist:every")
+
+
+def test_a_method_is_named_with_its_options():
+    one = Experiment("ditto:lam=1.0")
+    assert (one.method.algorithm, one.method.hyper) == ("ditto", (("lam", 1.0),))
+    for method in (Choice("ditto", {"lam": 1.0}), registry.choose("ditto", lam=1.0)):
+        assert one == Experiment(method) == Experiment().replace(algorithm=method)
+    assert one.replace(lr=0.5).method == one.method
+    assert one.replace(algorithm="local").method.hyper == ()
+    assert one.replace(algorithm="ditto").method.hyper == ()
+    with pytest.raises(ValueError, match="algorithm: 'ditto:lam' is not of the form"):
+        Experiment("ditto:lam")
+
+
+@pytest.mark.parametrize("value", [(8, 4), "a,b=1", None, True, 1e-7, "1", "it's, so"])
+def test_every_value_of_an_option_can_be_written(value):
+    named = Choice("mine", {"one": value, "other": "adam:b1=0.8,b2=0.9", "p": 2})
+    assert Experiment(str(named)).method.hyper == named.args
+
+
+def test_hyper_is_told_with_its_new_spelling():
+    expected = "write algorithm='superfed:mu=0.1,nu=2', or a Choice"
+    hyper: dict = {"hyper": {"nu": 2, "mu": 0.1}}
+    for call in (
+        lambda: Experiment("superfed", **hyper),
+        lambda: Experiment("superfed:start=0.5").replace(**hyper),
+    ):
+        with pytest.raises(ValueError, match=expected):
+            call()
+
+
+def test_a_config_of_before_is_the_same_run():
+    """Its name, options and digest, as they were written when options had a setting."""
+    job = checks.resolve(Experiment("superfed:start=0.4", out="x"))
+    nested = config.to_dict(job)
+    assert nested["method"]["algorithm"] == "superfed"
+    assert nested["method"]["hyper"] == {
+        "mixing": "model", "mu": 0.01, "nu": 2.0, "start": 0.4,
+    }  # fmt: skip
+    assert config.from_dict(nested) == job
+    assert config.digest(job) == DIGEST
 
 
 def test_channels_are_one_text_or_several():
@@ -166,14 +208,14 @@ def test_names_and_places_change_no_digest(name):
 
 
 def test_the_order_of_options_does_not_matter():
-    a = Experiment(algorithm="superfed", hyper={"mu": 1.0, "nu": 2.0})
-    b = Experiment(algorithm="superfed", hyper={"nu": 2.0, "mu": 1.0})
+    a = Experiment(algorithm="superfed:mu=1.0,nu=2.0")
+    b = Experiment(algorithm="superfed:nu=2.0,mu=1.0")
     assert a == b
     assert hash(a) == hash(b)
 
 
 def test_resolve_writes_all_options_label_and_folder():
-    resolved = checks.resolve(Experiment(algorithm="ditto", hyper={"lam": 1.0}, seed=3))
+    resolved = checks.resolve(Experiment(algorithm="ditto:lam=1.0", seed=3))
     assert dict(resolved.method.hyper) == {
         "lam": 1.0, "personal_epochs": None,
     }  # fmt: skip
@@ -185,13 +227,13 @@ def test_resolve_writes_all_options_label_and_folder():
 
 def test_a_whole_number_is_the_float_that_it_equals():
     """Else the digests of equal settings differ, and no checkpoint is taken."""
-    whole = Experiment(algorithm="ditto", hyper={"lam": 1}, lr=1, test=0)
-    other = Experiment(algorithm="ditto", hyper={"lam": 1.0}, lr=1.0, test=0.0)
+    whole = Experiment(algorithm="ditto:lam=1", lr=1, test=0)
+    other = Experiment(algorithm="ditto:lam=1.0", lr=1.0, test=0.0)
     a, b = checks.resolve(whole), checks.resolve(other)
     assert config.difference(a, b) == []
     assert config.digest(a) == config.digest(b)
     assert a.output.label == b.output.label == "ditto lam=1.0"
-    epochs = Experiment(algorithm="ditto", hyper={"personal_epochs": 2})
+    epochs = Experiment(algorithm="ditto:personal_epochs=2")
     assert type(dict(checks.resolve(epochs).method.hyper)["personal_epochs"]) is int
 
 
@@ -216,7 +258,7 @@ def test_an_unknown_model_needs_a_task():
 
 def test_the_defaults_pass_and_an_int_passes_for_a_float():
     checks.check(Experiment())
-    checks.check(Experiment(lr=1, test=0, algorithm="ditto", hyper={"lam": 1}))
+    checks.check(Experiment(lr=1, test=0, algorithm="ditto:lam=1"))
 
 
 def test_several_mistakes_are_told_at_once():
@@ -225,8 +267,8 @@ def test_several_mistakes_are_told_at_once():
 
 
 def test_options_of_the_command_line_are_the_settings():
-    changed = {k: v for k, v in CHANGED.items() if k not in ("steps", "hyper")}
-    experiment = Experiment(**changed | {"hyper": {"lam": 0.5}})
+    changed = {k: v for k, v in CHANGED.items() if k != "steps"}
+    experiment = Experiment(**changed | {"algorithm": "ditto:lam=0.5"})
     flags = tiny.options(experiment)
     for name in ("drop-stragglers", "stratified", "trained", "dissimilarity"):
         at = flags.index(f"--{name}")
@@ -257,10 +299,10 @@ def test_a_wrong_config_is_one_line(name, command, tmp_path):
 
 def test_numbers_of_numpy_are_taken_as_pythons_own():
     job = Experiment(
-        "ditto", rounds=np.int64(2), lr=np.float32(0.5), stratified=np.bool_(True),
-        hyper={"lam": np.array(0.25)},
-    )  # fmt: skip
-    assert job == Experiment(
-        "ditto", rounds=2, lr=0.5, stratified=True, hyper={"lam": 0.25}
+        choose("ditto", lam=np.array(0.25)),
+        rounds=np.int64(2),
+        lr=np.float32(0.5),
+        stratified=np.bool_(True),
     )
+    assert job == Experiment("ditto:lam=0.25", rounds=2, lr=0.5, stratified=True)
     assert type(job.participation.rounds) is int

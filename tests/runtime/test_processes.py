@@ -16,7 +16,7 @@ from pfljax.runtime import meeting
 
 pytestmark = pytest.mark.slow
 JOB = tiny.TINY.replace(
-    algorithm="fedper", hyper={}, cohort=4, rounds=24, eval_every=4, log="csv"
+    algorithm="fedper", cohort=4, rounds=24, eval_every=4, log="csv"
 )
 SEVERAL = JOB.replace(
     algorithm="lg_fedavg",

@@ -19,7 +19,7 @@ from pfljax.simulate.export import load_state, load_task, personal_model
 from pfljax.sweep import sweep
 
 MODELS = "mlp:hidden=(8,4) mlp:hidden=(5,4) mlp:hidden=(8,4)"
-SMALL = tiny.TINY.replace(algorithm="lg_fedavg", hyper={}, models=MODELS, model="auto")
+SMALL = tiny.TINY.replace(algorithm="lg_fedavg", models=MODELS, model="auto")
 
 
 def finished(folder, **changes):

@@ -14,7 +14,6 @@ import pytest
 
 import tiny
 from pfljax import Experiment, data, report, run
-from pfljax.runs import config
 from pfljax.runs.folder import read_json
 from pfljax.runtime import compiling, devices
 from pfljax.simulate import at_once, loop
@@ -226,7 +225,7 @@ def test_a_comparison_that_is_killed_ends_with_the_same_bits(tmp_path):
     job = JOB.replace(rounds=24, eval_every=3, devices=2)
 
     def start(folder):
-        words = [sys.executable, "-c", COMPARE, json.dumps(config.written(job))]
+        words = [sys.executable, "-c", COMPARE, json.dumps(tiny.given(job))]
         return subprocess.Popen([*words, str(folder)], env=env)
 
     def saves(folder):

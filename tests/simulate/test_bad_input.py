@@ -6,6 +6,7 @@ import pytest
 import tiny
 from pfljax import Experiment, data
 from pfljax.data import Federation, MissingDataset
+from pfljax.registry import Choice, choose
 from pfljax.runs import checks, folder
 from pfljax.runs.folder import FolderError
 from pfljax.simulate import loop
@@ -134,71 +135,75 @@ SETTINGS = {
     "optimizer-loss": ({"optimizer": "softmax_cross_entropy"}, "cannot be built"),
     "sgd-option": ({"optimizer": "sgd:nesterov=True"}, "from momentum and weight"),
     "adam-momentum": ({"optimizer": "adam", "momentum": 0.9}, "belong to sgd"),
-    "hyper-unknown": ({"hyper": {"mu": 1.0}}, "unknown parameter 'mu'; known:"),
-    "hyper-pairs": ({"hyper": 3}, "hyper is 3; expected options by name"),
-    "hyper-int": ({"hyper": {1: 2}}, "parameter 1 is no name; expected a text"),
-    "hyper-none": ({"hyper": {None: 2}}, "parameter None is no name; expected a text"),
-    "hyper-past-32-bits": ({"hyper": {"finetune": 2**70}}, r"below 2\*\*31"),
-    "hyper-float": ({"hyper": {"finetune": 1.5}}, "finetune is 1.5; expected int"),
-    "hyper-negative": ({"hyper": {"finetune": -1}}, "finetune is -1; expected"),
+    "hyper": (
+        {"algorithm": "ditto", "hyper": {"lam": 0.5, "personal_epochs": None}},
+        "write algorithm='ditto:lam=0.5,personal_epochs=None', or a Choice",
+    ),
+    "hyper-unknown": ({"algorithm": "fedavg:mu=1.0"}, "unknown parameter 'mu'; known:"),
+    "hyper-pairs": ({"algorithm": Choice("fedavg", 3)}, "has options 3; expected opt"),
+    "hyper-int": ({"algorithm": Choice("fedavg", {1: 2})}, "parameter 1 is no name; e"),
+    "hyper-none": ({"algorithm": Choice("fedavg", {None: 2})}, "parameter None is no"),
+    "hyper-past-32-bits": ({"algorithm": f"fedavg:finetune={2**70}"}, r"below 2\*\*31"),
+    "hyper-float": ({"algorithm": "fedavg:finetune=1.5"}, "is 1.5; expected int"),
+    "hyper-negative": ({"algorithm": "fedavg:finetune=-1"}, "finetune is -1; expected"),
     "mu-nan": (
-        {"algorithm": "fedprox", "hyper": {"mu": NAN}}, "mu is nan; expected a finite",
+        {"algorithm": choose("fedprox", mu=NAN)}, "mu is nan; expected a finite",
     ),
     "mu-negative": (
-        {"algorithm": "fedprox", "hyper": {"mu": -0.1}}, "mu is -0.1; expected a fin",
+        {"algorithm": "fedprox:mu=-0.1"}, "mu is -0.1; expected a fin",
     ),
     "gamma-of-others": (
-        {"hyper": {"inexactness": True}}, "unknown parameter 'inexactness'; known:",
+        {"algorithm": "fedavg:inexactness=True"}, "parameter 'inexactness'; known:",
     ),
     "gamma-number": (
-        {"algorithm": "fedprox", "hyper": {"inexactness": 1}}, "is 1; expected bool",
+        {"algorithm": "fedprox:inexactness=1"}, "is 1; expected bool",
     ),
     "streak-zero": (
-        {"algorithm": "fedprox_adaptive", "hyper": {"streak": 0}}, "is 0; exp",
+        {"algorithm": "fedprox_adaptive:streak=0"}, "is 0; exp",
     ),
     "step-negative": (
-        {"algorithm": "fedprox_adaptive", "hyper": {"step": -0.1}}, "step is -0.1",
+        {"algorithm": "fedprox_adaptive:step=-0.1"}, "step is -0.1",
     ),
     "iid-word": (
-        {"algorithm": "fedprox_heuristic", "hyper": {"iid": "no"}}, "is 'no'; expected",
+        {"algorithm": "fedprox_heuristic:iid=no"}, "is 'no'; expected",
     ),
     "feddyn-alpha": (
-        {"algorithm": "feddyn", "hyper": {"alpha": -1.0}}, "alpha is -1.0; expected a",
+        {"algorithm": "feddyn:alpha=-1.0"}, "alpha is -1.0; expected a",
     ),
     "fednova-mu": (
-        {"algorithm": "fednova", "hyper": {"mu": NAN}}, "mu is nan; expected a finite",
+        {"algorithm": choose("fednova", mu=NAN)}, "mu is nan; expected a finite",
     ),
     "lam-text": (
-        {"algorithm": "ditto", "hyper": {"lam": "x"}}, "lam is 'x'; expected float",
+        {"algorithm": "ditto:lam=x"}, "lam is 'x'; expected float",
     ),
     "lam-negative": (
-        {"algorithm": "ditto", "hyper": {"lam": -1.0}}, "lam is -1.0; expected",
+        {"algorithm": "ditto:lam=-1.0"}, "lam is -1.0; expected",
     ),
     "epochs-text": (
-        {"algorithm": "ditto", "hyper": {"personal_epochs": "x"}}, r"expected int \| f",
+        {"algorithm": "ditto:personal_epochs=x"}, r"expected int \| f",
     ),
     "epochs-of-steps": (
-        {"algorithm": "ditto", "hyper": {"personal_epochs": 2}} | BY_STEPS,
+        {"algorithm": "ditto:personal_epochs=2"} | BY_STEPS,
         "local training counts steps; give epochs",
     ),
     "mixing": (
-        {"algorithm": "superfed", "hyper": {"mixing": "foo"}}, "known: model, layer",
+        {"algorithm": "superfed:mixing=foo"}, "known: model, layer",
     ),
     "variant": (
-        {"algorithm": "per_fedavg", "hyper": {"variant": "x"}}, "known: first_order",
+        {"algorithm": "per_fedavg:variant=x"}, "known: first_order",
     ),
     "delta": (
-        {"algorithm": "per_fedavg", "hyper": {"delta": 0.0}}, "delta is 0.0; .* > 0",
+        {"algorithm": "per_fedavg:delta=0.0"}, "delta is 0.0; .* > 0",
     ),
     "start": (
-        {"algorithm": "superfed", "hyper": {"start": 1.5}}, "1.5; expected a numb",
+        {"algorithm": "superfed:start=1.5"}, "1.5; expected a numb",
     ),
-    "option": ({"algorithm": "scaffold", "hyper": {"option": "III"}}, "known: I, II"),
-    "clusters": ({"algorithm": "ifca", "hyper": {"clusters": 0}}, "expected at"),
+    "option": ({"algorithm": "scaffold:option=III"}, "known: I, II"),
+    "clusters": ({"algorithm": "ifca:clusters=0"}, "expected at"),
     "clusters-many": (
-        {"algorithm": "ifca", "hyper": {"clusters": 21}}, "federation has 20 clients",
+        {"algorithm": "ifca:clusters=21"}, "federation has 20 clients",
     ),
-    "averaging": ({"algorithm": "ifca", "hyper": {"averaging": "x"}}, "known:"),
+    "averaging": ({"algorithm": "ifca:averaging=x"}, "known:"),
     # models
     "model-int": ({"model": "mlp:hidden=8"}, r"hidden is 8; expected .*\(64,\)"),
     "model-zero": ({"model": "mlp:hidden=(8, 0)"}, r"hidden is \(8, 0\); expected pos"),

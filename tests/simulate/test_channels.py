@@ -15,7 +15,7 @@ from pfljax.simulate import architectures, components, run
 from pfljax.simulate.federation import build_federation
 
 JOB = tiny.TINY.replace(
-    algorithm="fedavg", hyper={}, clients=10, rounds=6, eval_every=3, momentum=0.0
+    algorithm="fedavg", clients=10, rounds=6, eval_every=3, momentum=0.0
 )
 FEEDBACK = ["top_k:share=0.1"]
 

@@ -13,7 +13,7 @@ from pfljax.runs.folder import FolderError
 from pfljax.simulate import run as experiment
 
 JOB = tiny.TINY.replace(
-    algorithm="ditto", hyper={}, momentum=0.0, profile="speed_groups:jitter=0.2"
+    algorithm="ditto", momentum=0.0, profile="speed_groups:jitter=0.2"
 )
 TWO_DEVICES = "--xla_force_host_platform_device_count=2"
 BUFFERED = JOB.replace(mode="fedbuff:buffer=2")

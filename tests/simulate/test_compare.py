@@ -25,7 +25,7 @@ BASE = Experiment(
     batch_size=20,
     eval_every=2,
 )
-GRID = [BASE, BASE.replace(algorithm="ditto", hyper={"lam": 1.0})]
+GRID = [BASE, BASE.replace(algorithm="ditto:lam=1.0")]
 FOLDERS = {f"{name}/s{seed}" for name in ("local", "fedavg", "ditto-lam=1.0")
            for seed in (0, 1)}  # fmt: skip
 
@@ -182,7 +182,7 @@ def test_local_may_be_left_out():
     assert [e.evaluation.baseline for e in planned] == [None, None, None]
 
 
-TUNED = BASE.replace(hyper={"finetune": 3})
+TUNED = BASE.replace(algorithm="fedavg:finetune=3")
 SEVERAL = BASE.replace(algorithm="local", models=["mlp", "twonn"])
 
 

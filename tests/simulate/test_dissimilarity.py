@@ -18,8 +18,7 @@ from pfljax.simulate.federation import build_federation
 from pfljax.sweep import sweep
 
 MEASURED = tiny.TINY.replace(
-    algorithm="fedprox",
-    hyper={"mu": 0.1, "inexactness": True},
+    algorithm="fedprox:mu=0.1,inexactness=True",
     dissimilarity=True,
     rounds=2,
     eval_every=2,

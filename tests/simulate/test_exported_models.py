@@ -11,7 +11,7 @@ from pfljax.core.types import Batch
 from pfljax.simulate import export
 
 TWO = "mlp:hidden=(8,4),mlp:hidden=(5,4)"
-JOB = tiny.TINY.replace(hyper={}, model="auto", models=TWO)
+JOB = tiny.TINY.replace(model="auto", models=TWO)
 
 
 def finished(folder, method, **changes):
@@ -76,7 +76,7 @@ def test_a_model_and_prototypes_predict_and_the_model_has_a_landscape(tmp_path):
         ("heterofl", {"models": "heterofl_c,heterofl_e"}),
         ("fedgkt", {}),
         ("fedtgp", {}),
-        ("fedma", {"models": [], "model": "mlp:hidden=(4,)", "hyper": {"growth": 2}}),
+        ("fedma:growth=2", {"models": [], "model": "mlp:hidden=(4,)"}),
     ],
 )
 def test_other_records_predict_as_well(tmp_path, method, changes):
@@ -92,7 +92,7 @@ def test_a_server_with_the_largest_model_predicts(tmp_path):
 
 @pytest.mark.slow
 def test_a_model_of_another_form_has_no_landscape(tmp_path):
-    changes = {"models": [], "model": "mlp:hidden=(4,)", "hyper": {"growth": 2}}
-    folder = finished(tmp_path / "run", "fedma", **changes)
+    changes = {"models": [], "model": "mlp:hidden=(4,)"}
+    folder = finished(tmp_path / "run", "fedma:growth=2", **changes)
     with pytest.raises(ValueError, match="'fedma', which judges clients by another"):
         landscape.Finished(folder).models()

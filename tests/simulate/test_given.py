@@ -10,6 +10,7 @@ from flax import linen, nnx
 import tiny
 from pfljax import Experiment, data, models, run
 from pfljax.models import task, task_from_nnx
+from pfljax.registry import Choice
 from pfljax.simulate.compare import compare, grid
 from pfljax.simulate.export import load_params, load_task, personal_model, server_model
 from pfljax.simulate.given import check_dealing
@@ -43,7 +44,7 @@ RUNS = {
     "task-name": ((JOB,), {"task": "mlp"}, "task is 'mlp', of type str; expected a T"),
     "too-large": ((Experiment(lr=10**400),), {}, "lr is inf; expected"),
     "too-small": ((Experiment(test=-(10**400)),), {}, "test is -inf; expected"),
-    "int": ((Experiment(hyper={1: 2}),), {}, "parameter 1 is no name"),
+    "int": ((Experiment(Choice("fedavg", {1: 2})),), {}, "parameter 1 is no name"),
 }
 TASKS = {
     "int": (4, r"input_shape is 4, of type int; .* such as \(8,\)"),

@@ -60,7 +60,7 @@ def test_models_that_cannot_be_judged(folder, tmp_path, role, body, expected):
     base = "fedavg" if role == "server_model" else "ditto"
     forget_programs()  # those of another test's file of this name
     (folder / "mym.py").write_text(WRONG.format(base=base, role=role, body=body))
-    small = tiny.TINY.replace(algorithm="mym", hyper={}, out=str(tmp_path / "run"))
+    small = tiny.TINY.replace(algorithm="mym", out=str(tmp_path / "run"))
     for use in (lambda: run(small, quiet=True), lambda: sweep(small, {"seed": [0]})):
         with pytest.raises(ValueError, match=expected) as error:
             use()
@@ -78,7 +78,7 @@ def test_models_that_cannot_be_judged(folder, tmp_path, role, body, expected):
 def test_another_state_names_the_file(folder, tmp_path, role, body):
     forget_programs()  # those of another test's file of this name
     (folder / "mym.py").write_text(WRONG.format(base="ditto", role=role, body=body))
-    small = tiny.TINY.replace(algorithm="mym", hyper={}, out=str(tmp_path / "run"))
+    small = tiny.TINY.replace(algorithm="mym", out=str(tmp_path / "run"))
     with pytest.raises(ValueError, match=f"mym: `{role}` returned another") as error:
         run(small, quiet=True)
     told(error, f"; mend {folder}/mym.py:6")

@@ -178,7 +178,7 @@ def test_faults_of_pfljax_keep_their_traceback(folder, monkeypatch):
 def test_functions_that_do_not_fit_together(folder, tmp_path):
     values = {"role": "init", "body": "return 3", "parameters": ARGUMENTS["init"]}
     (folder / "mym.py").write_text(MODULE.format(**values))
-    small = tiny.TINY.replace(algorithm="mym", hyper={}, out=str(tmp_path / "run"))
+    small = tiny.TINY.replace(algorithm="mym", out=str(tmp_path / "run"))
     with pytest.raises(ValueError, match=r"'mym' return.* not fit") as error:
         run(small, quiet=True)
     told(error, f"mend {folder}/mym.py", "conformance mym")
@@ -199,7 +199,7 @@ def test_a_method_that_is_sound_is_as_it_was(folder):
     algorithm, _ = build()
     assert algorithm.train.__wrapped__.__qualname__ == "ditto.<locals>.train"
     assert algorithm.endpoints is None
-    small = tiny.TINY.replace(algorithm="mym", hyper={}, rounds=1)
+    small = tiny.TINY.replace(algorithm="mym", rounds=1)
     # The factory looks at `lam`: each value is a program of its own.
     swept = sweep(small, {"lam": [0.1, 0.2]})
     assert len(swept.results) == 2
@@ -207,7 +207,7 @@ def test_a_method_that_is_sound_is_as_it_was(folder):
 
 @pytest.mark.parametrize("algorithm", ["fedper", "fedrep", "lg_fedavg"])
 def test_a_model_without_a_body_is_refused(algorithm, tmp_path):
-    job = tiny.TINY.replace(algorithm=algorithm, hyper={}, out=str(tmp_path / "run"))
+    job = tiny.TINY.replace(algorithm=algorithm, out=str(tmp_path / "run"))
     message = f"{algorithm} sends one part .* no parameters in its body; choose .* mlp"
     with pytest.raises(ValueError, match=message) as error:
         run(job.replace(model="logistic"), quiet=True)
@@ -221,7 +221,7 @@ def test_a_model_without_a_body_is_refused(algorithm, tmp_path):
 def test_a_convex_solver_refuses_a_network(model, tmp_path):
     """Before anything is compiled."""
     out = tmp_path / "run"
-    job = tiny.TINY.replace(algorithm="mocha", hyper={}, out=str(out), model=model)
+    job = tiny.TINY.replace(algorithm="mocha", out=str(out), model=model)
     message = "^mocha is a convex solver, but the model is a network: .* model logistic"
     with compilations() as events, pytest.raises(ValueError, match=message) as error:
         run(job, quiet=True)
@@ -294,7 +294,7 @@ def calling(folder, call):
         call = f"batch = batch._replace(y={call})"
     file.write_text(CALLING.format(call=call))
     failed = f"a callback of the program failed at {file}:7: ValueError: too small"
-    small = tiny.TINY.replace(algorithm="mym", hyper={}, out=str(folder / "run"))
+    small = tiny.TINY.replace(algorithm="mym", out=str(folder / "run"))
     return small, f"{failed}; mend its file"
 
 
@@ -339,7 +339,7 @@ def mym(task, local):
 def test_a_callback_that_returns_another_shape_is_told(folder, call):
     file = folder / "mym.py"
     file.write_text(f"{SHORTENED}{call}\n")
-    small = tiny.TINY.replace(algorithm="mym", hyper={}, out=str(folder / "run"))
+    small = tiny.TINY.replace(algorithm="mym", out=str(folder / "run"))
     said = f"failed at {file}:3: MisfitError: it returned int32[1]; expected int32[20]"
     with pytest.raises(ValueError, match=re.escape(said)):
         run(small.replace(devices=1), quiet=True)
@@ -366,7 +366,7 @@ def mym(task, local):
 def test_a_device_may_wait_longer_than_a_minute_for_another(folder):
     """XLA by itself takes one that waits for so long for stuck, and aborts."""
     (folder / "mym.py").write_text(WAITING)
-    small = tiny.TINY.replace(algorithm="mym", hyper={}, rounds=1, cohort=6)
+    small = tiny.TINY.replace(algorithm="mym", rounds=1, cohort=6)
     out = str(folder / "run")
     done = tiny.command_line("run", *tiny.options(small.replace(out=out, devices=2)))
     assert done.returncode == 0, done.stderr
@@ -377,7 +377,7 @@ def test_a_device_may_wait_longer_than_a_minute_for_another(folder):
 def test_a_script_does_not_wait_for_a_device_that_failed(folder):
     small, said = calling(folder, CALLS[0])
     impatient = "from pfljax.runtime import callbacks; callbacks.PATIENCE = 1.0"
-    fields = json.dumps(config.written(small.replace(devices=2)))
+    fields = json.dumps(tiny.given(small.replace(devices=2)))
     done = subprocess.run(
         [sys.executable, "-c", impatient + tiny.RUN, fields],
         env=tiny.environment(folder / "cache", JAX_NUM_CPU_DEVICES="2"),
@@ -406,7 +406,7 @@ def test_a_method_whose_file_is_loaded_again_is_another(folder):
         if losses:
             importlib.reload(sys.modules["pfljax.algorithms.mym"])
         out = folder / f"run{factor}"
-        job = tiny.TINY.replace(algorithm="mym", hyper={}, out=str(out), rounds=2)
+        job = tiny.TINY.replace(algorithm="mym", out=str(out), rounds=2)
         result = run(job, quiet=True, report=False)
         (swept,) = sweep(job.replace(out=None), {"seed": [0]}, quiet=True).results
         of_run = result.server.test.loss

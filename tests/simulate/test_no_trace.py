@@ -14,7 +14,7 @@ REFUSED = {
     "no such baseline": {"baseline": "nowhere"},
     "a cohort too large": {"cohort": 50},
     "a model of other rows": {"model": "cnn_cifar:hidden=3"},
-    "no such method": {"algorithm": "fedfoo", "hyper": {}},
+    "no such method": {"algorithm": "fedfoo"},
     "a name too long": {"out": "o" * 300},
 }
 
@@ -55,7 +55,7 @@ def test_the_lock_of_another_process_stays(tmp_path):
 
 
 def test_a_refused_sweep_leaves_no_folder(tmp_path):
-    job = TINY.replace(algorithm="fedavg", hyper={})
+    job = TINY.replace(algorithm="fedavg")
     with pytest.raises(ValueError, match="mu"):
         sweep(job, {"mu": [0.1]}, out=tmp_path / "new" / "deep")
     assert list(tmp_path.iterdir()) == []

@@ -13,7 +13,6 @@ from pfljax.simulate import export, personal
 COLUMNS = personal.COLUMNS
 GROUPS = tiny.TINY.replace(
     algorithm="fedproto",
-    hyper={},
     model="auto",
     models="mlp:hidden=(8,) mlp:hidden=(6,8)",
     rounds=1,

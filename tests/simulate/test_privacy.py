@@ -57,7 +57,7 @@ def test_channels_with_noise_at_the_server_are_told():
 def test_a_run_says_what_it_gives_away(tmp_path, monkeypatch, capsys):
     """With the accountant and without; other selections than by chance: no share."""
     job = tiny.TINY.replace(
-        algorithm="fedavg", hyper={}, rounds=2, channel=["dp:norm=0.5,multiplier=2.0"]
+        algorithm="fedavg", rounds=2, channel=["dp:norm=0.5,multiplier=2.0"]
     )
     monkeypatch.setattr(privacy, "epsilon", lambda *given: 100.0 + given[2])
     run.run(job.replace(out=str(tmp_path / "a")), quiet=True, report=False)

@@ -11,7 +11,7 @@ import pytest
 import tiny
 
 pytestmark = pytest.mark.slow
-JOB = tiny.TINY.replace(algorithm="fedper", hyper={}, rounds=24, eval_every=3)
+JOB = tiny.TINY.replace(algorithm="fedper", rounds=24, eval_every=3)
 LINES = sorted(random.Random(0).sample(range(9, 22), 2))  # rounds logged before a kill
 # Clients of five architectures, whose states are in five stacks, or stores.
 FIVE = ",".join(f"mlp:hidden=({width},4)" for width in (8, 7, 6, 5, 3))

@@ -12,7 +12,7 @@ from pfljax.simulate.federation import build_federation
 
 # A model that outweighs the files which describe its checkpoints.
 DITTO = tiny.TINY.replace(
-    algorithm="ditto", hyper={}, model="mlp:hidden=(2000,)", rounds=3, eval_every=1
+    algorithm="ditto", model="mlp:hidden=(2000,)", rounds=3, eval_every=1
 )
 Usage = collections.namedtuple("Usage", "total used free")
 

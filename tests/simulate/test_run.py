@@ -174,7 +174,7 @@ def test_a_run_that_diverges_ends_with_a_report(tmp_path, capsys):
 
 
 def test_penalties_are_logged_beside_the_loss(tmp_path):
-    job = tiny.TINY.replace(algorithm="fedprox", hyper={"mu": 1.0}, out=str(tmp_path))
+    job = tiny.TINY.replace(algorithm="fedprox:mu=1.0", out=str(tmp_path))
     run(job.replace(rounds=2))
     log = (tmp_path / "metrics.jsonl").read_text()
     lines = [json.loads(line) for line in log.splitlines()]
@@ -300,7 +300,7 @@ def test_clients_of_ones_own_are_held_to(tmp_path, monkeypatch):
 
 
 SMALL = tiny.TINY.replace(
-    algorithm="fedper", hyper={}, model="auto", rounds=2, cohort=2, dataset="mine"
+    algorithm="fedper", model="auto", rounds=2, cohort=2, dataset="mine"
 )
 
 
@@ -418,7 +418,7 @@ def test_channel_and_public_rows_reach_a_run(tmp_path, monkeypatch):
         return method._replace(aggregate=aggregate)
 
     monkeypatch.setattr(components.algorithms, "method", lambda name: counting)
-    job = tiny.TINY.replace(algorithm="fedavg", hyper={}, rounds=1, public=0.1)
+    job = tiny.TINY.replace(algorithm="fedavg", rounds=1, public=0.1)
     plain = run(job.replace(out=str(tmp_path / "plain")))
     assert set(sizes) == {build_federation(job)[0].manifest["public_rows"]}
     channel = ["clip:norm=0.001", "gaussian:std=0.0"]

@@ -11,7 +11,7 @@ from pfljax.simulate import run as experiment
 from pfljax.simulate.federation import build_federation
 from pfljax.sweep import sweep
 
-JOB = tiny.TINY.replace(algorithm="ditto", hyper={}, public=0.1, out=None)
+JOB = tiny.TINY.replace(algorithm="ditto", public=0.1, out=None)
 LEARNING = [
     "round_robin",
     "availability:pattern=diurnal",

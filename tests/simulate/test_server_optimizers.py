@@ -8,7 +8,6 @@ from pfljax.runs import checks, config
 
 STEPPED = tiny.TINY.replace(
     algorithm="fedavg",
-    hyper={},
     schedule="warmup_cosine:warmup_steps=1,decay_steps=4",
     server_optimizer="fedyogi:learning_rate=0.03",
 )

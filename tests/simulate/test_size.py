@@ -8,7 +8,7 @@ from pfljax.runtime import limits, memory
 from pfljax.simulate import simulation, size, width
 from pfljax.simulate.federation import build_federation
 
-DITTO = tiny.TINY.replace(algorithm="ditto", hyper={}, devices=1)
+DITTO = tiny.TINY.replace(algorithm="ditto", devices=1)
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from pfljax.simulate import width as executor
 from pfljax.simulate.federation import build_federation
 from tiny import TINY
 
-DIGITS = TINY.replace(algorithm="fedavg", hyper={}, devices=1)
+DIGITS = TINY.replace(algorithm="fedavg", devices=1)
 
 
 def made(width):

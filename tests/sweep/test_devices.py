@@ -115,7 +115,9 @@ def test_asynchronous_runs_are_those_of_run(mode, tmp_path):
         algorithm="ditto", mode=mode, deadline=None, noise="none", channel=[]
     )
     found = sweep(job, {"lam": (0.0, 0.5), "lr": (0.05,), "seed": (0, 3)})
-    own = job.replace(hyper={"lam": 0.5}, lr=0.05, seed=3, out=str(tmp_path / "run"))
+    own = job.replace(
+        algorithm="ditto:lam=0.5", lr=0.05, seed=3, out=str(tmp_path / "run")
+    )
     run.run(own, quiet=True, report=False)
     text = (tmp_path / "run/metrics.jsonl").read_text()
     lines = [json.loads(line) for line in text.splitlines()]

@@ -156,7 +156,10 @@ def test_a_sweep_without_a_folder_has_one_of_its_own(tmp_path, monkeypatch):
     # Other values add to a sweep; what is swept has no value of the experiment's.
     more = {"seed": [5], "mu": [1.0]}
     assert results.default_folder(plain.replace(seed=3), more) == folders[0]
-    assert results.default_folder(plain.replace(hyper={"mu": 3}), over) == folders[0]
+    assert (
+        results.default_folder(plain.replace(algorithm="fedprox:mu=3"), over)
+        == folders[0]
+    )
 
 
 def test_a_sweep_of_an_older_pfljax_goes_on_where_it_is(tmp_path, monkeypatch):

@@ -25,7 +25,7 @@ from pfljax.runs.folder import FolderError, read_json, write_json
 from pfljax.simulate import export, simulation
 from tiny import SEEN, environment, last_state, main, options
 
-JOB = SEEN.replace(algorithm="fedper", hyper={})
+JOB = SEEN.replace(algorithm="fedper")
 
 
 @pytest.mark.parametrize("method", stored.METHODS)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from checkout import SHARED
+from pfljax.registry import Choice
 from pfljax.runs import checks, config
 from pfljax.sweep import points
 
@@ -271,7 +272,7 @@ def test_every_method_is_tuned_with_nine_points(scale):
     assert list(tuned.GRID) == list(protocol.METHODS)
     for tried in tuned.GRID.values():
         base = tuned.SCALES[scale].replace(
-            algorithm=tried.algorithm, hyper=tried.hyper, **tried.settings
+            algorithm=Choice(tried.algorithm, tried.hyper), **tried.settings
         )
         made = points.combined({"lr": tried.rates, **tried.own})
         assert len(made) == 9

@@ -348,7 +348,7 @@ def test_figure_a1_is_of_the_first_seed_and_its_table_of_all(
 @pytest.mark.parametrize("start", [0.0, 0.5])
 def test_who_took_part_is_what_a_run_would_draw(start):
     took_part = importlib.import_module("shared.participation").took_part
-    e = tiny.TINY.replace(cohort=2, rounds=3, hyper={"start": start})
+    e = tiny.TINY.replace(cohort=2, rounds=3, algorithm=f"superfed:start={start}")
     federation, _ = build_federation(e)
     sim = simulation.simulation(e, federation)
     ever, mixed = [], []
@@ -360,7 +360,7 @@ def test_who_took_part_is_what_a_run_would_draw(start):
         mixed.append(int(state.clients.mixed.sum()))
     assert took_part(e, (0, 1)) == (6.0, np.mean(ever), np.mean(mixed))
     assert (mixed == ever) == (start == 0)
-    others = took_part(e.replace(algorithm="fedavg", hyper={}), (0, 1))
+    others = took_part(e.replace(algorithm="fedavg"), (0, 1))
     assert others[:2] == (6.0, np.mean(ever))
     assert np.isnan(others.mixed)
     natural = took_part(e.replace(clients=None, partition="natural"), (0,))

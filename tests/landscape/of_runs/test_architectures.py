@@ -13,7 +13,7 @@ pytestmark = pytest.mark.slow
 
 # Clients 0, 2, 3 and 5 have the first model, 1 and 4 the second.
 MODELS = "mlp:hidden=(8,4),mlp:hidden=(5,4),mlp:hidden=(8,4)"
-JOB = tiny.TINY.replace(algorithm="lg_fedavg", hyper={}, model="auto", models=MODELS)
+JOB = tiny.TINY.replace(algorithm="lg_fedavg", model="auto", models=MODELS)
 FIRST, SECOND = [0, 2, 3, 5], [1, 4]
 
 

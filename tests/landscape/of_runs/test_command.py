@@ -152,7 +152,7 @@ def kept(done, tmp_path_factory):
     """A copy of the run, and one of FedAvg that keeps every checkpoint."""
     folder = tmp_path_factory.mktemp("kinds")
     own = shutil.copytree(done, folder / "superfed")
-    job = tiny.SEEN.replace(algorithm="fedavg", hyper={}, eval_every=1, keep=4)
+    job = tiny.SEEN.replace(algorithm="fedavg", eval_every=1, keep=4)
     run(job.replace(out=str(folder / "fedavg")), quiet=True, report=False)
     return own, folder / "fedavg"
 
@@ -292,6 +292,6 @@ def test_a_line_to_another_run_ends_at_its_models(kept):
 
 @pytest.mark.slow
 def test_a_run_on_other_rows_is_no_end(kept, tmp_path):
-    job = tiny.SEEN.replace(algorithm="fedavg", hyper={}, rounds=1, seed=1)
+    job = tiny.SEEN.replace(algorithm="fedavg", rounds=1, seed=1)
     run(job.replace(out=str(tmp_path / "other")), quiet=True, report=False)
     assert "their rows differ" in refused(kept[0], "--other", tmp_path / "other")
