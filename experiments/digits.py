@@ -2,8 +2,8 @@
 
     make demo            or            python experiments/digits.py
 
-40 clients share the 1,797 UCI digits by Dirichlet shares of classes, alpha = 1: about 27
-training rows a client, of several classes. 10 clients a round, 5 local epochs, 100
+40 clients share the 1,797 UCI digits by Dirichlet shares of classes, alpha = 1: about
+27 training rows each, of several classes. 10 clients a round, 5 local epochs, 100
 rounds. Accuracy in percent after round 100, mean over clients, mean and sample std over
 seeds 0 to 4: local 93.38 (.87), FedAvg 92.02 (2.72), FedPer 95.05 (.76), Ditto 98.28
 (.41), pFedMe 97.94 (.32), SuPerFed-MM 94.82 (1.25), FedAvg with 20 steps of fine-tuning

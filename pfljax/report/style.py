@@ -114,10 +114,10 @@ def seen_through(
 
 
 def _is_near(a: np.ndarray, b: np.ndarray, span: float) -> bool:
-    """Whether a line of usual width would hide the other over most of its length."""
+    """Whether a line of usual width would hide nearly all of the other."""
     if a.shape != b.shape:
         return False
-    return bool(np.mean(np.abs(a - b) < 0.015 * span) > 0.5)
+    return bool(np.mean(np.abs(a - b) < 0.015 * span) > 0.9)
 
 
 def label_ends(axes: "Axes", ends: Sequence[tuple[float, str, str]]) -> None:
