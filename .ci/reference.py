@@ -44,12 +44,11 @@ def on_files(files: Files, config) -> Files:
 
 
 def _overview() -> str:
-    """The public names, and what each package is."""
-    lines = [f"| [`pfljax.{n}`]({n}.md) | {_about(n)} |" for n in PACKAGES]
-    table = "\n".join(["| package | what it is |", "|---|---|", *lines])
-    names = [f"::: {path}\n" for path in _public()]
-    head = "# API reference\n\nNames that `pfljax` itself has, then its packages.\n"
-    return "\n".join([head, table, "", "## `pfljax`\n", *names])
+    """The public names, and what each package is; both link to the packages' pages."""
+    names = [f"- [`pfljax.{path.rpartition('.')[2]}`][{path}]" for path in _public()]
+    rows = [f"| [`pfljax.{n}`]({n}.md) | {_about(n)} |" for n in PACKAGES]
+    head = ["# API reference", "", "`pfljax` itself has these names:", "", *names, ""]
+    return "\n".join([*head, "| package | what it is |", "|---|---|", *rows, ""])
 
 
 def _public() -> list[str]:
