@@ -1,4 +1,4 @@
-"""MkDocs hook: the API reference, a page for each package, of its modules' docstrings."""
+"""MkDocs hook: the API reference, a page a package, of its modules' docstrings."""
 
 import ast
 from pathlib import Path

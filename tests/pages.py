@@ -28,14 +28,14 @@ class Block(NamedTuple):
 def blocks(page):
     """The blocks of a page, in order."""
     text = page.read_text("utf-8")
-    found = []
+    several = []
     for match in FENCE.finditer(text):
         line = text.count("\n", 0, match.start()) + 1
         language, title, code = match.groups()
         file = re.search(r'title="(.*?)"', title)
         place = f"{page.name}:{line}"
-        found.append(Block(place, language, file[1] if file else "", code))
-    return found
+        several.append(Block(place, language, file[1] if file else "", code))
+    return several
 
 
 def run(several, names):
