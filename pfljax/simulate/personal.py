@@ -106,8 +106,7 @@ def _load(
     path: str | Path, federation: Federation | None, task: Task | None
 ) -> tuple[Simulation, Federation, RunState, Callable[[Any], Any]]:
     """(simulation, federation, state, ids -> stacked states), with one restore."""
-    rounds = folder.read_config(Path(path)).participation.rounds
-    if not folder.complete(Path(path), rounds):
+    if not folder.complete(Path(path), folder.read_config(Path(path))):
         raise folder.FolderError(
             f"{path} is not finished; finish it with `pfljax resume {path}`"
         )
