@@ -13,7 +13,7 @@ from checkout import ROOT
 README = ROOT / "README.md"
 PAGES = (README, *sorted((ROOT / "docs").glob("*.md")))
 FENCE = re.compile(r"^```(\w*)([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-RUN = ("python", "sh")  # "console" is what no test can run
+RUN = ("python", "sh")  # "bash" is what no test can run
 
 
 class Block(NamedTuple):

@@ -78,7 +78,7 @@ def test_what_is_not_run_needs_a_network_hosts_or_long(page):
     for block in pages.blocks(page):
         if block.language in pages.RUN:
             continue
-        assert block.language == "console", f"{block.place} is of no known language"
+        assert block.language == "bash", f"{block.place} is of no known language"
         for line in block.code.replace("\\\n", " ").splitlines():
             is_long = re.match(r"pfljax (prepare|bench|run --distributed)", line)
             needs = re.search(r"--(coordinator|dataset shakespeare_roles)", line)
