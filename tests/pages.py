@@ -39,17 +39,19 @@ def blocks(page):
 
 
 def run(several, names):
-    """Runs blocks in the current folder; Python's share `names`."""
-    for block in several:
+    """Runs blocks in the current folder; Python's share `names`. How many ran."""
+    runnable = [block for block in several if block.language in RUN]
+    for block in runnable:
         if block.file:
             path = Path(block.file)
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(block.code)
         if block.language == "python":
             exec(compile(block.code, block.place, "exec"), names)
-        elif block.language == "sh":
-            for words in commands(block.code):
-                _command(words, block.place)
+            continue
+        for words in commands(block.code):
+            _command(words, block.place)
+    return len(runnable)
 
 
 def commands(code):
