@@ -2,6 +2,7 @@
 # make fast: the tests alone.
 # make slow: the tests of killed runs, several devices and processes, and long ones.
 # TESTS=tests/runs/test_leaks.py: of the fast or the slow ones those of these files.
+# make docs: the guides and the API reference, as pages in site/.
 # make devices: docs/devices_laws.md, selections, channels and clocks with every family.
 # make abuse: random kills, wrong inputs, full disks, bit flips; half an hour.
 VENV ?= .venv
@@ -11,7 +12,7 @@ VERSION := $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2
 PINS := $(wildcard .ci/constraints-$(VERSION).txt)
 PIP := $(VENV)/bin/python -m pip install --quiet --no-compile --disable-pip-version-check $(PINS:%=-c %)
 
-.PHONY: demo test fast slow abuse devices table clean
+.PHONY: demo test fast slow docs abuse devices table clean
 
 demo: $(VENV)/installed
 	$(VENV)/bin/python experiments/digits.py
@@ -28,6 +29,10 @@ fast: $(VENV)/tested
 
 slow: $(VENV)/tested
 	$(VENV)/bin/pytest -n 2 --dist worksteal -m slow $(TESTS)
+
+# Not --quiet: a warning that is not shown would not fail the build.
+docs: $(VENV)/documented
+	NO_MKDOCS_2_WARNING=true $(VENV)/bin/python -m mkdocs build --strict --config-file .ci/mkdocs.yml
 
 abuse: $(VENV)/tested
 	PYTHONPATH=tests $(VENV)/bin/python -m abuse
@@ -48,5 +53,9 @@ $(VENV)/tested: $(VENV)/installed
 	$(PIP) -e '.[test]'
 	touch $@
 
+$(VENV)/documented: $(VENV)/installed
+	$(PIP) -e '.[docs]'
+	touch $@
+
 clean:
-	rm -rf $(VENV)
+	rm -rf $(VENV) site

@@ -1,36 +1,45 @@
-"""The Python of the README runs as it stands, twice in the same folders."""
+"""Every code block of the README and the guides runs as it stands.
 
+Runs have two rounds of one epoch, whatever a page says, and draw no figures.
+"""
+
+import os
 import re
 import tomllib
 
 import numpy as np
 import pytest
 
-import tiny
+import pages
 from checkout import ROOT
-from pfljax import Experiment, data, report
+from pages import PAGES, README
+from pfljax import algorithms, report, sweep
 from pfljax.simulate import compare
 from pfljax.simulate import run as experiment
 
-README = ROOT / "README.md"
-
-
-@pytest.fixture(scope="module")
-def blocks():
-    """The Python blocks of the README, in order."""
-    return re.findall(r"```python\n(.*?)```", README.read_text("utf-8"), re.DOTALL)
+FAST = ("README", "code_map", "contributing", "data", "index", "method_table", "speed")
+# First words of lines that no test runs: they install, download, or need hosts.
+NOT_RUN = ("#", "#!/bin/bash", "#SBATCH", "jupyter", "make", "pip", "python", "srun")
+LONG = {"rounds": 2, "epochs": 1}
 
 
 @pytest.fixture
-def here(tmp_path, monkeypatch):
+def here(tmp_path, folder, monkeypatch):
     """A folder to run in, where runs are short and nothing is drawn."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PFLJAX_METHODS", "")
     monkeypatch.setattr(report, "write_run_report", _blank)
-    monkeypatch.setattr(report.write, "_comparison_pictures", lambda *given: [])
+    for name in ("_comparison_pictures", "_sweep_pictures"):
+        if hasattr(report.write, name):
+            monkeypatch.setattr(report.write, name, lambda *given: [])
     short = _short(experiment.run_at_once)
     for module in (experiment, compare):
         monkeypatch.setattr(module, "run_at_once", short)
-    return tmp_path
+    monkeypatch.setattr(sweep, "sweep", _short_sweep(sweep.sweep))
+    before = dict(os.environ)
+    yield tmp_path
+    os.environ.clear()
+    os.environ.update(before)
 
 
 def _blank(folder):
@@ -39,14 +48,58 @@ def _blank(folder):
 
 def _short(run_at_once):
     def wrapped(jobs, federations, task=None, quiet=True, report=True, callback=None):
-        jobs = [job.replace(rounds=2, epochs=1) for job in jobs]
-        return run_at_once(jobs, federations, task, True, report)
+        jobs = [job.replace(**LONG) for job in jobs]
+        return run_at_once(jobs, federations, task, True, report, callback)
 
     return wrapped
 
 
-def test_the_readme_prints_the_accuracy_of_the_personal_models(blocks, here, capsys):
-    head, _, _ = blocks[0].partition("params =")
+def _short_sweep(run_all):
+    def wrapped(base, over, **settings):
+        return run_all(base.replace(**LONG), over, **settings | {"quiet": True})
+
+    return wrapped
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(page, marks=() if page.stem in FAST else pytest.mark.slow)
+        for page in PAGES
+    ],
+    ids=lambda page: page.stem,
+)
+def test_a_page_runs(page, here):
+    blocks = pages.blocks(page)
+    ran = pages.run(blocks, {"__name__": page.stem})
+    assert ran == sum(block.language != "bash" for block in blocks)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_what_is_not_run_needs_a_network_hosts_or_long(page):
+    for block in pages.blocks(page):
+        if block.language in pages.RUN:
+            continue
+        assert block.language == "bash", f"{block.place} is of no known language"
+        for line in block.code.replace("\\\n", " ").splitlines():
+            is_long = re.match(r"pfljax (prepare|bench|run --distributed)", line)
+            needs = re.search(r"--(coordinator|dataset shakespeare_roles)", line)
+            first = line.split()[0]
+            assert first in NOT_RUN or is_long or needs, f"{block.place}: {line}"
+
+
+def test_the_readme_is_short_and_its_method_is_the_file():
+    text = README.read_text("utf-8")
+    assert len(text.splitlines()) <= 150
+    path = re.search(r"This is `(.*?)`", text)[1]
+    assert (ROOT / path).read_text("utf-8") in text
+    count = re.search(r"It has (\d+) methods", text)[1]
+    assert int(count) == len(algorithms.methods())
+
+
+def test_the_readme_prints_the_accuracy_of_the_personal_models(here, capsys):
+    (block,) = (b for b in pages.blocks(README) if "from_arrays" in b.code)
+    head, _, _ = block.code.partition("methods =")
     exec(head, {})
     printed = float(capsys.readouterr().out)
     with np.load("runs/mine/per_client.npz") as arrays:
@@ -57,40 +110,33 @@ def test_the_readme_prints_the_accuracy_of_the_personal_models(blocks, here, cap
     assert abs(personal - server) > 0.05
 
 
-def test_the_readme_names_the_lowest_versions_of_pyproject():
+@pytest.mark.slow
+def test_the_readmes_python_goes_on(here, capsys):
+    """A second time it finds its runs, and says the same."""
+    (block,) = (b for b in pages.blocks(README) if "from_arrays" in b.code)
+    assert len(block.code.splitlines()) < 15
+    said = []
+    for _ in range(2):
+        pages.run([block], {})
+        said.append(capsys.readouterr().out)
+    assert "| fedper |" in said[0]
+    assert said[0] == said[1]
+
+
+def test_contributing_names_the_lowest_versions_of_pyproject():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     bounds = re.findall(r"([\w-]+)>=([\d.]+)", " ".join(project["dependencies"]))
-    text = README.read_text("utf-8")
+    text = (ROOT / "docs" / "contributing.md").read_text("utf-8")
     sentence = re.search(r"lowest versions of .*?: (.*?) and so on", text, re.DOTALL)
     named = re.findall(r"\b([a-z-]+)\s(\d[\d.]*\d)", sentence[1])
     assert {"jax", "flax", "numpy"} <= dict(named).keys()
     assert set(named) <= set(bounds)
 
 
-@pytest.mark.slow
-def test_the_readmes_python_runs_and_goes_on(blocks, here, capsys):
-    quick, own, exported, _ = blocks
-    assert len(quick.splitlines()) < 15
-    quick = quick.replace("[0, 1, 2]", "[0, 1]")
-    for _ in range(2):
-        names = {}
-        exec(quick, names)
-        exec(own, names)
-    assert "| fedper |" in capsys.readouterr().out
-    assert names["params"]["body"]["kernel"].shape == (64, 16)
-    arrays = data.load("digits")
-    assert (arrays.shift, arrays.scale) == (0.0, 16.0)
-    run = Experiment(model="mlp", out="runs/x")
-    experiment.run(run)
-    code, _, errors = tiny.main("export", "runs/x", "--client", 3)
-    assert code == 0, errors
-    names["images"] = arrays.x[:5]
-    exec(exported, names)
-    np.testing.assert_allclose(names["logits"], names["same"], rtol=1e-5, atol=1e-5)
-
-
-def test_the_readmes_sweep_runs(blocks, tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    exec(blocks[-1].replace("rounds=10", "rounds=2, epochs=1"), {})
-    assert (tmp_path / "runs" / "sweep" / "sweep.csv").exists()
-    assert "mu" in capsys.readouterr().out
+def test_every_page_is_reached_and_every_link_leads_somewhere():
+    nav = (ROOT / ".ci" / "mkdocs.yml").read_text("utf-8").partition("nav:")[2]
+    readme = README.read_text("utf-8")
+    for page in PAGES[1:]:
+        assert page.name in nav
+    for target in re.findall(r"\]\((?!http)([^)#]+)", readme):
+        assert (ROOT / target).exists(), target

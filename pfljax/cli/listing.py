@@ -1,4 +1,4 @@
-"""What there is to choose from, as text for `pfljax list` and the README's table."""
+"""What there is to choose from, as text for `pfljax list` and the table of docs."""
 
 import importlib
 import inspect

@@ -27,7 +27,7 @@ def describe(
 ) -> dict[str, Any]:
     """The manifest of pool rows `order`, with offsets and sizes i64[3, C].
 
-    `class_histogram` [C][K] and `official` [C][3] count a client's rows of all three
+    `class_histogram[C][K]` and `official[C][3]` count a client's rows of all three
     parts; `sha256` covers labels, row numbers, offsets and sizes.
     """
     num_clients = sizes.shape[1]
