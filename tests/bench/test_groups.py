@@ -123,7 +123,8 @@ def idle_bytes(count):
     return {name: many[name] - few[name] for name in few}
 
 
-@pytest.mark.parametrize("count", [2, pytest.param(5, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [2, 5])
+@pytest.mark.slow
 def test_clients_that_do_not_train_take_as_much_in_any_number_of_groups(count):
     one, several = idle_bytes(1), idle_bytes(count)
     model = 4 * (64 * 8 + 8 + 8 * 10 + 10)

@@ -22,7 +22,7 @@ def slow(label):
 
 @pytest.mark.parametrize(
     "label",
-    [label if label == "FedAKT" else slow(label) for label in LABELS],
+    [label if label == "FedProto" else slow(label) for label in LABELS],
 )
 def test_leaves_are_those_of_the_formula(study, label):
     cost = study("cost")

@@ -19,6 +19,7 @@ JOB = Experiment(
     "fedavg", model="logistic", clients=6, cohort=3, rounds=4, epochs=1, eval_every=2
 )
 ROUNDS = [1, 2, 3, 4]
+OF_OTHERS = ("tensorboard", "wandb")
 KILLED = """
 import json, os, signal, sys
 from pfljax import Experiment, run
@@ -135,7 +136,9 @@ def killed(job, monkeypatch):
             run(job, quiet=True, report=False)
 
 
-@pytest.mark.parametrize("name", ["csv", "tensorboard", "wandb"])
+@pytest.mark.parametrize(
+    "name", ["csv", *(pytest.param(n, marks=pytest.mark.slow) for n in OF_OTHERS)]
+)
 def test_after_a_kill_every_round_is_there_once(name, tmp_path, monkeypatch):
     if name in sinks.PACKAGES:
         needs(sinks.PACKAGES[name])

@@ -55,9 +55,8 @@ def test_a_run_goes_on_to_the_same_bits(tmp_path, whole):
     tiny.assert_same_run(folder, tmp_path / "cut")
 
 
-@pytest.mark.parametrize(
-    "store", [pytest.param("host", marks=pytest.mark.slow), "disk"]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("store", ["host", "disk"])
 def test_states_in_stores_are_those_of_the_devices(tmp_path, whole, store):
     folder, _ = whole
     finished(tmp_path / "run", store=store, rounds=2)

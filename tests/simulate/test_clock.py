@@ -60,6 +60,7 @@ def test_a_clock_changes_nothing_but_the_log(tmp_path):
     assert summary["last"] == expected["last"]
 
 
+@pytest.mark.slow
 def test_an_asynchronous_run_goes_on_with_the_same_bits(tmp_path):
     whole = tmp_path / "whole"
     lines, _ = finished(BUFFERED, whole)
