@@ -17,7 +17,7 @@ from pfljax import algorithms, report, sweep
 from pfljax.simulate import compare
 from pfljax.simulate import run as experiment
 
-FAST = ("README", "code_map", "contributing", "data", "index", "method_table", "speed")
+FAST = ("README", "code_map", "contributing", "index", "method_table", "speed")
 # First words of lines that no test runs: they install, download, or need hosts.
 NOT_RUN = ("#", "#!/bin/bash", "#SBATCH", "jupyter", "make", "pip", "python", "srun")
 LONG = {"rounds": 2, "epochs": 1}
