@@ -48,7 +48,8 @@ def written(verdicts: Verdicts) -> str:
         *rows,
         _row("refused", *map(str, refusals)),
         "",
-        *(f"- {letter}: {reason}" for reason, letter in reasons.items()),
+        # As it is: two brackets in a row would be a link.
+        *(f"- {letter}: `{reason}`" for reason, letter in reasons.items()),
     ]
     return header + "\n".join(lines)
 
