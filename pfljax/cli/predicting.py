@@ -27,6 +27,8 @@ def predict(
     folder.read_config(run)  # first of all it must be a run
     name = "predictions" if client is None else f"predictions-{client}"
     file = out or run / f"{name}.npz"
+    if file.suffix not in (".npz", ".csv"):
+        raise ValueError(f"--out is {file}; expected a name that ends in .npz or .csv")
     from pfljax.runtime import devices
     from pfljax.simulate import export as exporting
     from pfljax.simulate import personal

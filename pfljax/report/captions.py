@@ -17,9 +17,9 @@ CAPTIONS = {
     "the client's training rows, with Spearman's rank correlation.",
     "accuracy_by_seconds": "The same accuracy over virtual seconds, which follow from "
     "bytes, local steps and the devices' profile; nothing was measured.",
-    "timeline": "Who was busy when, in the first rounds: a lane a client, a bar from "
-    "the download to the arrival of the upload; vertical lines end the rounds. Turns "
-    "in orange ended with the deadline and did not report.",
+    "timeline": "Who was busy when, in the first rounds, of turns that ended: a lane a "
+    "client, a bar from the download to the arrival of the upload; vertical lines end "
+    "the rounds. Turns in orange ended with the deadline and did not report.",
     "lambda_curve": "Accuracy of the mixture (1 - λ) federated + λ local at the last "
     "round: mean over clients; the band spans the 10th to the 90th percentile of "
     "clients on test rows. The dotted line is the test mean with λ chosen by each "

@@ -25,7 +25,8 @@ def model_names(names: Sequence[str]) -> str:
 
 def shown(name: str, value: Any) -> Any:
     """A setting's value as pages have it."""
-    return model_names(value) if name == "models" else value
+    is_list = name == "models" and not isinstance(value, str)
+    return model_names(value) if is_list else value
 
 
 def by_group(

@@ -90,12 +90,20 @@ def _facts(run: Run) -> list[str]:
         str(config["algorithm"]),
         *([f"models {model_names(several)}"] if several else []),
         f"data {names.short(config.get('dataset', 'unknown'))}",
-        f"partition {names.short(config.get('partition', 'unknown'))}",
+        # Settings of dealing say nothing of clients that were given in Python.
+        f"partition {_dealing(run)}",
         f"{len(run.partition['class_histogram'])} clients",
         f"{run.summary['rounds']} rounds",
         f"seed {config['seed']}",
         *([f"has diverged: {run.summary['diverged']}"] if diverged else []),
     ]
+
+
+def _dealing(run: Run) -> str:
+    """How the clients got their rows, in a few words."""
+    if run.partition.get("given"):
+        return "given in Python"
+    return names.short(run.config.get("partition", "unknown"))
 
 
 def _evaluations(moment: Mapping[str, Any]) -> Grid:

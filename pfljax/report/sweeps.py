@@ -71,11 +71,13 @@ Seeds = dict[int, dict[str, float]]  # seed -> column and round -> value
 Curve = dict[str, list[float]]  # tick -> accuracies over seeds
 
 
-def table(rows: Rows, progress: str = "", clients: str = "all") -> Table:
+def table(
+    rows: Rows, progress: str = "", clients: str = "all", once: bool = True
+) -> Table:
     """Points and judged models by their figures after the last round, over seeds.
 
     `progress` begins the caption. `clients` are "all", "benign" or "malicious"; no rows
-    where there are none.
+    where there are none. Equal rows stand there `once`.
     """
     names = names_of(rows)
     points: dict[tuple[str, str], Seeds] = {}
@@ -111,7 +113,7 @@ def table(rows: Rows, progress: str = "", clients: str = "all") -> Table:
         name="sweep" if clients == "all" else f"sweep_{clients}",
         caption=caption,
         columns=tuple(columns),
-        rows=tuple(_points_once(stated_once(lines))),
+        rows=tuple(_points_once(stated_once(lines)) if once else lines),
     )
 
 

@@ -162,7 +162,8 @@ def write_sweep_report(
         pictures.append(picture)
     for table in tables:
         _write_table(table, out)
-    compared = paired(tables[:1])
+    # Each point by the model it is judged by, whatever else is equal.
+    compared = paired([sweeps.table(rows, once=False)])
     _write_paired(compared, out)
     page = sweep_page(about, config, tables, pictures, compared)
     files.write_text(out / "sweep.html", page)

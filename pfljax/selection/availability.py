@@ -184,6 +184,11 @@ def read_trace(file: str, cohort: int, num_clients: int) -> np.ndarray:
             "bool[rounds, clients]"
         )
     most = int(array.sum(1).max())
+    if most == 0:
+        raise ValueError(
+            f"availability: nobody is ever available in {file}; expected ones where "
+            "clients are"
+        )
     if most < cohort:
         raise ValueError(
             f"availability: the cohort is {cohort}, but at most {most} clients of "

@@ -163,11 +163,15 @@ def _mean_loss(cohort: Cohort, metrics: Metrics, otherwise: Array) -> Array:
 
 def _learned(state: State, tier: Array, loss: Array, interval: int) -> State:
     """The state after a round of this tier with this loss."""
-    losses = state.loss.at[tier].set(loss)
-    credits = state.credits.at[tier].add(-1)
+    # Of a round without a member no tier learns; -1 would be the last one.
+    tier = jnp.where(tier < 0, len(state.loss), tier)
+    losses = state.loss.at[tier].set(loss, mode="drop")
+    credits = state.credits.at[tier].add(-1, mode="drop")
     finished = state.round + 1
     due = finished % interval == 0
-    no_better = losses[tier] >= state.before[tier]
+    no_better = losses.at[tier].get(mode="clip") >= state.before.at[tier].get(
+        mode="clip"
+    )
     changed = _by_rank(losses, credits > 0)
     return State(
         round=finished,

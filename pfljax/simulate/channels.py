@@ -35,6 +35,13 @@ def _check_krum(options: dict[str, Any], cohort: int) -> None:
             f"least 2 * {byzantine} + 3 = {needed}, but cohort is {cohort}; choose a "
             "larger cohort, or a smaller byzantine"
         )
+    chosen = options.get("chosen", 1)
+    if chosen > cohort - byzantine:
+        raise ValueError(
+            f"aggregation 'krum': chosen is {chosen}, but of a cohort of {cohort} with "
+            f"{byzantine} malicious at most {cohort - byzantine} can be sound; choose "
+            "fewer"
+        )
 
 
 def with_memory(

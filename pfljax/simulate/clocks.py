@@ -28,6 +28,7 @@ from pfljax.engine.contract import first_change
 from pfljax.engine.modes import Mode, Pending
 from pfljax.engine.state import stacks_of
 from pfljax.runs.settings import Experiment
+from pfljax.selection.base import full_work
 
 
 def with_clock(
@@ -83,15 +84,18 @@ def check_deadline(setting: Setting, sizes: Any) -> None:
     timed = setting.clock
     if timed is None or timed.deadline is None:
         return
-    # Stragglers may do one step alone.
-    most = np.asarray(budget(setting.local, jnp.asarray(sizes)))
-    least = np.minimum(most, 1)
+    least = np.asarray(budget(setting.local, jnp.asarray(sizes)))
+    what = "its work"
+    if setting.selection.work is not full_work:
+        # Stragglers, say, may do one step alone.
+        least = np.minimum(least, 1)
+        what = "a single step"
     fastest = clock.fastest(timed, least)
     if fastest > timed.deadline:
         raise ValueError(
             f"deadline is {timed.deadline:g}, but the fastest client takes "
-            f"{fastest:.3g} virtual seconds for a single step: nobody would ever "
-            "report; choose a longer one"
+            f"{fastest:.3g} virtual seconds for {what}: nobody would ever report; "
+            "choose a longer one"
         )
 
 
@@ -121,6 +125,13 @@ def _check_mode(
             f"mode {mode!r} draws clients before anything trains, each of them once "
             f"at a time, but selection {chosen!r} draws with replacement or learns "
             "from rounds; choose selection 'uniform'"
+        )
+    cohort = experiment.participation.cohort
+    if setting.selection.cohort != cohort:
+        raise ValueError(
+            f"mode {mode!r} has {cohort} clients train at any time, the cohort, but "
+            f"selection {chosen!r} has places for {setting.selection.cohort}; choose "
+            "selection 'uniform'"
         )
     through = setting.channel
     if through is not None and (

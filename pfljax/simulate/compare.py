@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pfljax.core.types import Task
 from pfljax.data import Federation
-from pfljax.runs import checks
+from pfljax.runs import checks, folder
 from pfljax.runs.settings import Experiment
 from pfljax.simulate import at_once, given
 from pfljax.simulate.run import run_at_once
@@ -137,6 +137,8 @@ def compare(
     from pfljax.report import write_comparison
 
     given.check_path("out", out, "a folder, such as 'runs/compared'")
+    if (Path(out) / "config.json").exists():
+        raise folder.FolderError(f"{out} is the folder of a run; choose another out")
     seeds = given.seeds(seeds)
     runs = grid(experiments, seeds, out, local, finetuned)
     # Made once a seed: all methods of a seed have the same clients.

@@ -114,7 +114,7 @@ def finish(
         mixture, paths = evaluation.mixture(run.sim, run.federation, state, states)
         values |= paths
     ask(folder.write_arrays, run.path / "per_client.npz", values)
-    reason = _diverged(lines, run.federation.num_classes)
+    reason = _diverged(lines, run.federation.num_classes, run.traffic.up)
     summary = _summary(run, values, mixture, lines)
     if stopped is not None:
         summary["stopped"] = stopped
@@ -158,20 +158,26 @@ def _summary(
     }
 
 
-def _diverged(lines: list[Line], num_classes: int) -> str:
+def _diverged(lines: list[Line], num_classes: int, up: int = 0) -> str:
     """Why the run is taken for one that has diverged; "" for one that has not.
 
     The last training loss is held against that of a guess, ln K, and of the first
     round. Either alone would warn of runs that are sound: of a cohort that is hard to
-    learn, or of an untrained model that begins a little above ln K.
+    learn, or of an untrained model that begins a little above ln K. `up` are the bytes
+    of an upload.
     """
     last = lines[-1]
-    losses = [last["train_loss"]]
+    before = lines[-2]["bytes_up"] if len(lines) > 1 else 0
+    # Of a round in which nobody reported there is no training loss.
+    silent = up > 0 and last["bytes_up"] == before
+    losses = [] if silent else [last["train_loss"]]
     for record in last["evaluations"]:
         if record["split"] == "test" and record["clients"] == "all":
             losses.append(record["metrics"]["loss"]["mean"])
     if None in losses:  # JSON has no NaN: `folder.number` wrote None
         return "losses of its last round are not finite"
+    if silent:
+        return ""
     loss = last["train_loss"]
     guess = math.log(num_classes)
     # None of the first round stands for a loss past any number.

@@ -120,6 +120,15 @@ def test_a_tier_of_which_nobody_reports_keeps_its_loss():
     )
 
 
+def test_a_round_of_empty_places_costs_no_tier():
+    select = made("tifl", 2, tiers=TIERS)
+    state = select.init()._replace(loss=jnp.array([1.0, 2, 3, 4]))
+    members = cohort_of([0, 0], mask=[0, 0])._replace(draws=jnp.zeros(2))
+    after = select.update(state, members, {"loss": jnp.array([jnp.nan, 9.0])})
+    np.testing.assert_array_equal(after.loss, state.loss)
+    np.testing.assert_array_equal(after.credits, state.credits)
+
+
 @pytest.mark.parametrize(
     ("options", "expected"),
     [

@@ -41,6 +41,14 @@ WRONG = {  # settings, and what the line has
         {"deadline": 1e-4, "profile": GROUPS},
         "deadline is 0.0001, but the fastest client takes .* nobody would ever report",
     ),
+    "deadline that nobody's whole work meets": (
+        {"deadline": 0.1, "profile": "equal"},
+        "the fastest client takes .* virtual seconds for its work: nobody would",
+    ),
+    "places that are no cohort": (
+        {"profile": GROUPS, "mode": BUFFER, "selection": "bernoulli"},
+        "has 5 clients train at any time, the cohort, but selection 'bernoulli' has",
+    ),
     "deadline and mode": (
         {"deadline": 2.0, "profile": GROUPS, "mode": "fedasync"},
         "mode 'fedasync' has no rounds to end",

@@ -14,7 +14,8 @@ def lines(first, last, test=1.0):
     loss = {"metrics": {"loss": {"mean": test}}}
     record = {"split": "test", "clients": "all"} | loss
     evaluated = {"train_loss": last, "evaluations": [record]}
-    return [{"train_loss": first}, evaluated]
+    evaluated["bytes_up"] = 80
+    return [{"train_loss": first, "bytes_up": 40}, evaluated]
 
 
 @pytest.mark.parametrize(
@@ -51,3 +52,11 @@ def test_the_reason_names_the_losses():
     told = "loss is 307 in the last round, 713 in the first, and 2.303 for a guess"
     assert told in results._diverged(lines(713.0, 307.0), num_classes=10)
     assert "not finite" in results._diverged(lines(1.0, None), num_classes=10)
+
+
+def test_a_last_round_without_reports_has_not_diverged():
+    log = lines(1.0, None)
+    log[0]["bytes_up"] = log[1]["bytes_up"] = 80
+    assert results._diverged(log, num_classes=10, up=40) == ""
+    log[1]["bytes_up"] = 120
+    assert "not finite" in results._diverged(log, num_classes=10, up=40)

@@ -51,8 +51,8 @@ class Channel(NamedTuple):
     # The bits of a leaf that changed, by its shape; None where it goes as it is.
     bits: Callable[[Any], float] | None = None
     report_bits: int = 0  # of the report
-    # The cohort without whose uploads are lost.
     shaped: bool = False  # the state is made of an upload's shapes: see `fitted`
+    # The cohort without those whose uploads are lost.
     lose: Callable[[Key, Cohort], Cohort] | None = None
     attackers: float = 0.0  # the share of clients that are malicious
     exchange: int = 0  # of a round, from 0: where the client's memory of it is
