@@ -130,7 +130,9 @@ def test_hard_cells_are_in_order_and_empty_ones_last(tab, tmp_path):
         "sweep.html.j2",
         title="Hard",
         facts=(),
-        table=html.grid(["number", "text"], mixed),
+        tables=[html.grid(["number", "text"], mixed)],
+        compared=html.grid([], []),
+        lines=(),
         swept=html.grid([], []),
         **empty,
     )
