@@ -33,7 +33,7 @@ CONTENT = (
 )  # fmt: skip
 
 CHANGED = ("rounds", "keep", "baseline", "patience", "log")  # by who goes on
-DEVICES = "profile_crc32"  # of partition.json: of a file of devices
+DEVICES = "profile_crc32"  # of partition.json: of files of devices
 CHECKSUMS = {"x_crc32": "full", "x_sample_crc32": "sampled"}  # by PFLJAX_CHECKSUM
 
 
@@ -214,8 +214,8 @@ def check_devices(path: Path, crc: int) -> None:
     begun = read_json(file).get(DEVICES, crc) if file.exists() else crc
     if begun != crc:
         raise FolderError(
-            f"{path} was begun with other devices than its profile's file has now; put "
-            "the file back, or choose another --out"
+            f"{path} was begun with other devices than the file of its profile, or of "
+            "its trace, has now; put the file back, or choose another --out"
         )
 
 

@@ -59,15 +59,17 @@ def with_clock(
 
 
 def devices_crc(experiment: Experiment) -> int | None:
-    """The checksum of the file that the profile is read of; None for other profiles.
+    """The checksum of the files of a profile and of a trace; None without any.
 
-    Settings know the file by its name alone.
+    Settings know them by their names alone.
     """
-    profile = experiment.participation.profile
-    path = Path(str(profile.kwargs.get("path", "")))
-    if profile.name != "file" or not path.is_file():
-        return None
-    return zlib.crc32(path.read_bytes())
+    participation = experiment.participation
+    names = [participation.selection.kwargs.get("file")]
+    if participation.profile.name == "file":
+        names.insert(0, participation.profile.kwargs.get("path"))
+    paths = [Path(str(name)) for name in names if name]
+    read = [path.read_bytes() for path in paths if path.is_file()]
+    return zlib.crc32(b"".join(read)) if read else None
 
 
 def seconds_of_round(setting: Setting, sizes: Any) -> np.ndarray:

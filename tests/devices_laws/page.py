@@ -17,9 +17,10 @@ Verdicts = Mapping[str, Mapping[Item, Verdict]]  # by method
 HEADER = """# Selections, channels and clocks with every family of methods
 
 `make devices` makes this page; `tests/test_devices_laws.py` judges four of the methods
-anew, and compares. {clients} clients of 3 to 20 rows play {rounds} rounds of a method of each
-family, of several where their uploads differ in kind. A program has one selection, one
-clock and at most one channel of each stage; each item stands in one program at least.
+anew, and compares. {clients} clients of 3 to 20 rows play {rounds} rounds.
+Methods are of each family, several where uploads differ in kind. A program has one
+selection, one clock and at most one channel of each stage; each item stands in one
+program at least.
 Where a program breaks a law, each of its items is played alone. `+` says that these
 laws hold:
 

@@ -148,6 +148,19 @@ def test_a_file_of_devices_may_not_change_while_a_run_goes_on(tmp_path):
     assert slower[0]["seconds"] > 2 * lines[0]["seconds"]
 
 
+def test_a_trace_may_not_change_either(tmp_path):
+    path = tmp_path / "trace.npz"
+    np.savez(path, available=np.ones((4, JOB.data.clients)))
+    selection = f"availability:pattern=trace,file={path}"
+    job = JOB.replace(selection=selection, rounds=1)
+    finished(job, tmp_path / "run")
+    np.savez(path, available=np.ones((5, JOB.data.clients)))
+    with pytest.raises(FolderError, match="or of its trace, has now"):
+        finished(
+            job.replace(rounds=2, cohort=JOB.participation.cohort), tmp_path / "run"
+        )
+
+
 @pytest.mark.slow
 def test_bytes_take_their_time(tmp_path):
     """Of one step and no computing, seconds are those of what is sent."""
