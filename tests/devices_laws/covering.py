@@ -63,5 +63,8 @@ def stand_together(items: tuple[Item, ...]) -> bool:
     if through is not None and through.lose is not None:
         return False
     choices = [registry.parse(i.text) for i in items if i.kind == "selection"]
+    # Its places are more than the cohort, which is who trains at any time.
+    if any(choice.name == "bernoulli" for choice in choices):
+        return False
     chosen = [made_selection(choice.name, **choice.kwargs) for choice in choices]
     return not any(each.replacement or selection.learns(each) for each in chosen)
