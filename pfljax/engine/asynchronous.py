@@ -17,7 +17,7 @@ from pfljax.core.keys import derive
 from pfljax.core.training import budget
 from pfljax.core.types import Array, ClientData, Key, Metrics, RunState
 from pfljax.engine import events
-from pfljax.engine.events import Draws, Version
+from pfljax.engine.events import Draws, Job, Version
 from pfljax.engine.plan import draw, round_key
 from pfljax.engine.setting import Setting
 from pfljax.engine.versions import Jobs, Window, rounds
@@ -150,22 +150,28 @@ class AsyncRounds:
         mode, _ = _parts(self.setting)
         length = self.at_most * mode.versions
         slots = mode.slots(self.setting.selection.cohort, num_clients)
-        # In the slots before, and whoever starts where one gets free.
+        # Whoever is in a slot before the call, and one more for each upload.
         jobs = np.zeros((5, slots + length * mode.buffer), np.int32)
-        first = np.zeros(length + 1, np.int32)
         taken = np.zeros((4, length, mode.buffer), np.int32)
-        end = 0
+        count = len(versions)
+        started = []
+        first = np.zeros(length + 1, np.int32)  # of the starts of each version
         for index, version in enumerate(versions):
             # The longest first, so that a chunk's lanes finish together.
-            for job in sorted(version.started, key=lambda job: -job.steps):
-                row = _row(job.client, resident)
-                jobs[:, end] = job.client, row, job.draw, job.steps, job.slot
-                end += 1
-            first[index + 1 :] = end
-            slots_taken = [job.slot for job in version.flushed]
-            clients = [job.client for job in version.flushed]
-            rows = [_row(client, resident) for client in clients]
-            taken[:, index] = slots_taken, clients, rows, version.staleness
+            started += sorted(version.started, key=lambda job: -job.steps)
+            first[index + 1] = len(started)
+        first[count + 1 :] = len(started)
+        clients = _ids(started)
+        jobs[:2, : len(started)] = clients, _rows(clients, resident)
+        for column, name in enumerate(("draw", "steps", "slot"), start=2):
+            jobs[column, : len(started)] = [getattr(job, name) for job in started]
+        flushed = [job for version in versions for job in version.flushed]
+        clients = _ids(flushed)
+        slot = np.array([job.slot for job in flushed], np.int64)
+        staleness = [tau for version in versions for tau in version.staleness]
+        stale = np.array(staleness, np.int64)
+        of_jobs = np.stack([slot, clients, _rows(clients, resident), stale])
+        taken[:, :count] = of_jobs.reshape(4, count, mode.buffer)
         return Window(Jobs(*jobs), first, *taken)
 
 
@@ -201,9 +207,14 @@ def compile_rounds(setting: Setting, at_most: int) -> AsyncRounds:
     )
 
 
-def _row(client: int, resident: np.ndarray | None) -> int:
-    """The row of a client's state: its number, or its place among the resident."""
-    return client if resident is None else int(np.searchsorted(resident, client))
+def _ids(jobs: list[Job]) -> np.ndarray:
+    """The client of each, i64[n]."""
+    return np.array([job.client for job in jobs], np.int64)
+
+
+def _rows(clients: np.ndarray, resident: np.ndarray | None) -> np.ndarray:
+    """The rows of clients' states: their numbers, or places among the resident."""
+    return clients if resident is None else np.searchsorted(resident, clients)
 
 
 def _told(versions: list[Version], of_round: int, time: float) -> dict[str, Any]:
