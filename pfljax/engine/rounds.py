@@ -25,7 +25,6 @@ from pfljax.core.types import (
     Array,
     ClientData,
     Cohort,
-    Key,
     Metrics,
     RunState,
 )
@@ -69,9 +68,7 @@ def one_round(
     contract.check_metrics(metrics)
     heard = _not_lost(setting, cohort)
     learned = setting.selection.update(state.selection, heard, metrics)
-    learned = _observed(setting, learned, uploads, after.server, heard)
-    next_key = cohort_key(state.key, state.round + 1)
-    learned = _judged(setting, learned, after.server, train, next_key)
+    learned = _shown(setting, state, uploads, after.server, heard, train, learned)
     counted = (turns.draws * turns.mask).astype(jnp.int32)
     after = after._replace(
         round=state.round + 1,
@@ -86,36 +83,30 @@ def one_round(
     return after, means
 
 
-def _observed(
+def _shown(
     setting: Setting,
-    learned: Any,
+    state: RunState,
     uploads: Any,
     server: Any,
-    cohort: Cohort,
-) -> Any:
-    """The selection's state after it has seen who sent which model, if it asks."""
-    observe = setting.selection.observe
-    server_model = setting.algorithm.server_model
-    if observe is None or server_model is None:
-        return learned
-    model = server_model(server)
-    contract.check_model(jax.tree.map(lambda leaf: leaf[0], uploads), model)
-    return observe(learned, uploads, model, cohort)
-
-
-def _judged(
-    setting: Setting,
-    learned: Any,
-    server: Any,
+    heard: Cohort,
     train: ClientData,
-    key: Key,
+    learned: Any,
 ) -> Any:
-    """The selection's state after clients have judged the new model, if it asks."""
+    """The selection's state after it was shown the new model, if it asks for that."""
+    observe = setting.selection.observe
     judge = setting.selection.judge
     server_model = setting.algorithm.server_model
-    if judge is None or server_model is None:
+    # `contract.check_observed` refuses a selection that asks where there is none.
+    if server_model is None or (observe is None and judge is None):
         return learned
-    return judge(learned, server_model(server), train, key)
+    model = server_model(server)
+    if observe is not None:
+        contract.check_model(jax.tree.map(lambda leaf: leaf[0], uploads), model)
+        learned = observe(learned, uploads, model, heard)
+    if judge is not None:
+        key = cohort_key(state.key, state.round + 1)
+        learned = judge(learned, model, train, key)
+    return learned
 
 
 def _exchange(

@@ -1,4 +1,4 @@
-"""A comparison table as CSV (raw values), Markdown and LaTeX booktabs."""
+"""A comparison table as CSV (raw values) and Markdown; `latex.py` has LaTeX."""
 
 import csv
 import io
@@ -19,33 +19,6 @@ SECOND = "second"
 PLAIN = ""
 NOT_REACHED = "not reached"  # in the place of a number that is infinite
 MARKUP = "\\|*`<"  # letters that Markdown does not take as they are
-LATEX = {
-    "\\": r"\textbackslash{}",
-    "{": r"\{",
-    "}": r"\}",
-    "&": r"\&",
-    "%": r"\%",
-    "$": r"\$",
-    "#": r"\#",
-    "_": r"\_",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "<": r"\textless{}",
-    ">": r"\textgreater{}",
-    "|": r"\textbar{}",
-    "±": r"$\pm$",
-    "²": r"$^2$",
-    "–": "--",
-    "α": r"$\alpha$",
-    "β": r"$\beta$",
-    "λ": r"$\lambda$",
-    "μ": r"$\mu$",
-    "ν": r"$\nu$",
-    "·": r"$\cdot$",
-}
-
-BOLD = r"\textbf{%s}"
-LATEX_MARKS = {BEST: BOLD, ALIKE: BOLD, SECOND: r"\underline{%s}", PLAIN: "%s"}
 
 
 class Cell(NamedTuple):
@@ -107,67 +80,6 @@ def _markdown_cell(cell: Cell) -> str:
     return text
 
 
-def latex(table: Table) -> str:
-    """A booktabs tabular in a table float, as wide as the page: all columns.
-
-    The best is bold, the second underlined. `short_tables.latex` has the columns that
-    a paper shows.
-    """
-    fields = [latex_fields(row) for row in cells(table)]
-    return float_of(
-        table.caption,
-        headings(table),
-        fields,
-        names=2,
-        scaled=True,
-    )
-
-
-def float_of(
-    caption: str,
-    titles: Sequence[str],
-    fields: Sequence[Sequence[str]],
-    *,
-    names: int,
-    scaled: bool,
-) -> str:
-    """A table float of cells in LaTeX; the first line says which packages it needs.
-
-    The first `names` columns are names, set left, the others numbers. `scaled` fits a
-    wide table into the page.
-    """
-    packages = r"\usepackage{booktabs}"
-    opening = ""
-    closing = ""
-    if scaled:
-        packages += r" \usepackage{graphicx}"
-        opening = "\\resizebox{\\textwidth}{!}{%\n"
-        closing = "}"
-    alignment = "l" * names + "r" * (len(titles) - names)
-    return "\n".join(
-        [
-            f"% Needs in the preamble: {packages}",
-            r"\begin{table}",
-            r"\centering",
-            rf"\caption{{{latex_escape(caption)}}}",
-            rf"{opening}\begin{{tabular}}{{{alignment}}}",
-            r"\toprule",
-            _latex_line([_latex_heading(title) for title in titles]),
-            r"\midrule",
-            *map(_latex_line, fields),
-            r"\bottomrule",
-            rf"\end{{tabular}}{closing}",
-            r"\end{table}",
-            "",
-        ]
-    )
-
-
-def latex_fields(row: Sequence[Cell]) -> list[str]:
-    """The cells of a row in LaTeX, marked."""
-    return [LATEX_MARKS[cell.mark] % latex_escape(cell.text) for cell in row]
-
-
 def csv_means(table: Table) -> str:
     """Raw mean over seeds, std over seeds and count of each column, one row a row."""
     header = ["method", "model_judged", "n", "rounds"]
@@ -199,28 +111,6 @@ def csv_seeds(table: Table) -> str:
                 line.append(float(row.values[key][i]))
             lines.append(line)
     return csv_text(lines)
-
-
-def latex_escape(text: str) -> str:
-    """`text` with LaTeX's special characters, Greek and line breaks made harmless."""
-    on_one_line = " ".join(text.split())
-    # Letter by letter: replaced one after another, a backslash would meet its own.
-    return "".join(LATEX.get(letter, letter) for letter in on_one_line)
-
-
-def _latex_line(fields: Sequence[str]) -> str:
-    """A line of a tabular."""
-    joined = " & ".join(fields)
-    return rf"{joined} \\"
-
-
-def _latex_heading(title: str) -> str:
-    """A title broken over lines at its bracket, to keep columns narrow."""
-    parts = title.replace(" (", "\n(").split("\n")
-    stacked = r" \\ ".join(latex_escape(part) for part in parts)
-    if len(parts) == 1:
-        return stacked
-    return rf"\shortstack{{{stacked}}}"
 
 
 def markdown_text(text: str) -> str:

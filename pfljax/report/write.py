@@ -10,8 +10,8 @@ from pfljax.report import (
     comparison,
     figures,
     formats,
+    latex,
     quantities,
-    short_tables,
     spent,
     sweep_targets,
     sweeps,
@@ -208,8 +208,8 @@ def _write_table(table: Table, out: Path) -> None:
     files.write_text(out / f"{stem}.csv", formats.csv_means(table))
     files.write_text(out / f"{stem}_seeds.csv", formats.csv_seeds(table))
     files.write_text(out / f"{stem}.md", _markdown(table))
-    files.write_text(out / f"{stem}.tex", short_tables.latex(table))
-    files.write_text(out / f"{stem}_long.tex", formats.latex(table))
+    files.write_text(out / f"{stem}.tex", latex.short(table))
+    files.write_text(out / f"{stem}_long.tex", latex.long(table))
 
 
 def _write_paired(compared: Paired, out: Path) -> None:
@@ -220,8 +220,8 @@ def _write_paired(compared: Paired, out: Path) -> None:
         files.write_text(out / "comparison_paired.md", text)
     if compared.comparisons:
         files.write_text(out / "comparison_paired.csv", csv_paired(compared))
-        latex = formats.latex(compared.table)
-        files.write_text(out / "comparison_paired.tex", latex)
+        whole = latex.long(compared.table)
+        files.write_text(out / "comparison_paired.tex", whole)
 
 
 def _in_words(compared: Paired) -> list[str]:

@@ -37,6 +37,7 @@ from pfljax.sweep.pool import Data
 class Programs(NamedTuple):
     """What all runs share; `inputs` are those of one run."""
 
+    cohorts: asynchronous.AsyncRounds  # of the first run
     first: Any  # inputs -> the state before the first round
     rounds: Any  # (inputs, state, train, window, count, public) -> state, history
     judge: Any  # (inputs, state, clients) -> metrics and quantities
@@ -53,7 +54,8 @@ def run_all(
     """Run by run: (which, i[1], what it gave), as `pfljax.sweep.program.run_all`."""
     model = task or components.make_task(experiment, shape)
     size.check_model(model, free_bytes(1))
-    programs = _programs(experiment, shape, model)
+    first = jax.tree.map(lambda leaf: leaf[0], inputs)
+    programs = _programs(experiment, shape, model, first)
     data = jax.device_put(data)
     for run in range(len(inputs.seed)):
         of_run = jax.tree.map(lambda leaf, run=run: leaf[run], inputs)
@@ -72,8 +74,10 @@ def _one_run(
 ) -> Outcome:
     """All rounds of one run, evaluated as `pfljax.sweep.one_run.one_run`."""
     counts = np.diff([0, *evaluations(experiment)])
+    # Cohorts are drawn by one program for all runs; its rounds are never compiled.
     rounds = dataclasses.replace(
-        asynchronous.compile_rounds(setting, int(counts.max())),
+        programs.cohorts,
+        setting=setting,
         program=functools.partial(programs.rounds, inputs),
     )
     state = programs.first(inputs)
@@ -95,8 +99,13 @@ def _one_run(
     )
 
 
-def _programs(experiment: Experiment, shape: Shape, task: Task) -> Programs:
-    """The programs of a group of runs, compiled as they are called."""
+def _programs(
+    experiment: Experiment, shape: Shape, task: Task, inputs: Inputs
+) -> Programs:
+    """The programs of a group of runs, compiled as they are called.
+
+    `inputs` are those of one of them.
+    """
     at_most = int(np.diff([0, *evaluations(experiment)]).max())
     of_run = functools.partial(setting_of, experiment, shape, task)
 
@@ -124,6 +133,7 @@ def _programs(experiment: Experiment, shape: Shape, task: Task) -> Programs:
         return along_path(of_run(inputs), task, state, clients)
 
     return Programs(
+        cohorts=asynchronous.compile_rounds(of_run(inputs), at_most),
         first=jax.jit(first),
         rounds=jax.jit(rounds, donate_argnums=1),
         judge=jax.jit(judge),

@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pytest
 
-from pfljax.report import formats
+from pfljax.report import formats, latex
 from pfljax.report.columns import COLUMNS, Row, Table
 
 
@@ -66,7 +66,7 @@ def test_what_cannot_be_told_from_the_best_is_as_bold():
     assert [row[2].mark for row in cells] == marks
     lines = formats.markdown(table_of(*rows)).splitlines()
     assert [("**" in line) for line in lines[2:]] == [True, True, False, False]
-    assert formats.latex(table_of(*rows)).count(r"\textbf") == 2
+    assert latex.long(table_of(*rows)).count(r"\textbf") == 2
 
 
 def test_one_seed_alone_makes_no_accuracy_bold():
@@ -97,7 +97,7 @@ def test_markdown_has_equal_columns_and_no_open_pipe(table):
 
 
 def test_latex_is_balanced_and_escaped(table):
-    text = formats.latex(table)
+    text = latex.long(table)
     assert re.findall(r"\\(begin|end)\{(\w+)\}", text) == [
         ("begin", "table"),
         ("begin", "tabular"),
@@ -116,7 +116,7 @@ def test_latex_is_balanced_and_escaped(table):
 
 
 def test_latex_rows_have_equal_cells(table):
-    lines = formats.latex(table).splitlines()
+    lines = latex.long(table).splitlines()
     start, stop = lines.index(r"\midrule"), lines.index(r"\bottomrule")
     counts = {
         len(re.findall(r"(?<!\\)&", line)) + 1 for line in lines[start + 1 : stop]

@@ -102,7 +102,7 @@ def test_a_comparison_is_called_by_its_runs():
 
 
 def test_files_are_called_by_their_names():
-    assert names.short("npz:path=/home/me/rows.npz,classes=3") == (
+    assert names.short("npz:path=/rows/of/mine/rows.npz,classes=3") == (
         "npz:path=rows.npz,classes=3"
     )
     assert names.short("shards:per_client=2") == "shards:per_client=2"

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pfljax.report import formats, short_tables
+from pfljax.report import latex
 from pfljax.report.columns import COLUMNS, Row, Table, stated_once
 
 
@@ -25,7 +25,7 @@ def table():
 
 
 def test_a_paper_s_table_has_a_row_a_method_and_few_columns(table):
-    text = short_tables.latex(table)
+    text = latex.short(table)
     body = text.partition(r"\midrule")[2].partition(r"\bottomrule")[0]
     assert body.split("\n")[1:-1] == [
         r"Ditto & \textbf{75.00 $\pm$ 7.07} & 25.00 & \textbf{25.00} & 0.00 \\",
@@ -34,20 +34,20 @@ def test_a_paper_s_table_has_a_row_a_method_and_few_columns(table):
     assert r"\begin{tabular}{lrrrr}" in text
     assert "Test metrics at the last round. Means over 2 seeds" in text
     assert "resizebox" not in text
-    assert formats.latex(table).count(r" \\" + "\n") == 1 + 3  # all rows in the long
+    assert latex.long(table).count(r" \\" + "\n") == 1 + 3  # all rows in the long
 
 
 def test_the_first_line_names_the_packages(table):
-    first, *_ = short_tables.latex(table).splitlines()
+    first, *_ = latex.short(table).splitlines()
     assert first == r"% Needs in the preamble: \usepackage{booktabs}"
-    first, *_ = formats.latex(table).splitlines()
+    first, *_ = latex.long(table).splitlines()
     assert first.endswith(r"\usepackage{booktabs} \usepackage{graphicx}")
 
 
 def test_a_table_of_other_columns_keeps_the_first(table):
     others = tuple(c for c in COLUMNS if c.key in ("ece", "best10", "weighted"))
-    few = short_tables.short(table._replace(name="target", columns=others))
-    assert few.columns == others
+    shown = latex.few(table._replace(name="target", columns=others))
+    assert shown.columns == others
 
 
 def test_equal_rows_of_a_method_are_one():
