@@ -35,7 +35,7 @@ def predict(
 
     devices.check()
     exporting.check_file(file)
-    columns = personal.predictions(run, client)
+    columns = personal.predictions(run, client=client)
     written = personal.write(columns, file)
     hits = (columns["prediction"] == columns["label"]).mean()
     clients = len(columns[personal.CONFUSION])

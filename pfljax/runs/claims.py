@@ -171,8 +171,8 @@ def check_python(path: Path, federation: Any = None, task: Any = None) -> None:
         arguments = ", ".join(f"{name}=..." for name in missing)
         raise FolderError(
             f"{path} was given its own {' and '.join(missing)} in Python; give the "
-            f"same there: run(experiment, {arguments}), or the calls of "
-            f"pfljax.simulate.export with {arguments}"
+            f"same there: run(experiment, {arguments}), predictions(folder, "
+            f"{arguments}), or the calls of pfljax.simulate.export with {arguments}"
         )
 
 

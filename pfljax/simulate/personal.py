@@ -46,6 +46,7 @@ def personal_models(
         models = models_of_clients(
             architecture.setting, View("personal"), _width(sim, architecture)
         )
+        # Blocks of clients come as dictionaries of arrays: the tree is kept beside.
         kept: list[Any] = []
 
         def named(*arguments: Any, models: Any = models, kept: Any = kept) -> Any:
@@ -62,15 +63,17 @@ def personal_models(
 
 def predictions(
     path: str | Path,
-    client: int | None = None,
     federation: Federation | None = None,
     task: Task | None = None,
+    *,
+    client: int | None = None,
 ) -> dict[str, np.ndarray]:
     """What personal models predict of their clients' test rows, as columns.
 
     `client`, `row` (among the client's test rows, from 0), `label`, `prediction` (-1 of
     logits that are not finite) and its `probability`, a number a row; and `confusion`
-    i64[n, K, K], the rows of each of `clients` by label and prediction.
+    i64[n, K, K], the rows of each of `clients` by label and prediction. `client` asks
+    for one of them alone; `federation` and `task` are as in `personal_models`.
 
     Raises:
       FolderError, ValueError: `path` is no finished run, or has no such client.
