@@ -11,6 +11,7 @@ from flax import linen as nn
 
 import pfljax
 from pfljax import Experiment, data, models, report, simulate
+from pfljax.runs.folder import FolderError
 from pfljax.runtime import compiling, programs
 from pfljax.simulate import simulation
 from pfljax.simulate.compare import compare, grid
@@ -211,3 +212,10 @@ def test_without_out_runs_lie_where_they_are_made():
     (job,) = grid([BASE.replace(algorithm="fedavg")], np.arange(1), "", False, False)
     assert (job.seed, type(job.seed)) == (0, int)
     assert job.folder == "fedavg/s0"
+
+
+def test_the_folder_of_a_run_holds_no_comparison(tmp_path):
+    (tmp_path / "config.json").write_text("{}")
+    with pytest.raises(FolderError, match="is the folder of a run"):
+        compare([Experiment("fedper")], [0], str(tmp_path))
+    assert [path.name for path in tmp_path.iterdir()] == ["config.json"]

@@ -113,6 +113,14 @@ def test_a_client_that_is_not_there(folder, client):
     assert f"client is {client}; this run has clients 0 to 4" in errors
 
 
+def test_other_files_than_npz_and_csv_are_refused(folder, tmp_path):
+    file = tmp_path / "x.txt"
+    code, _, errors = tiny.main("predict", folder, "--out", file)
+    assert code == 2
+    assert "expected a name that ends in .npz or .csv" in errors
+    assert not file.exists()
+
+
 def test_a_run_that_is_not_finished(folder, tmp_path):
     for name in ("config.json", "partition.json"):
         (tmp_path / name).write_text((folder / name).read_text())
