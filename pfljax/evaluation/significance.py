@@ -1,13 +1,13 @@
 """Whether one method is better than another, from their differences in pairs.
 
-NumPy and SciPy alone: finished runs are judged again from their files. `differences`
-has an array [C] a seed: of each client the metric of the one method less that of the
-other, on the same rows. Two questions are asked of them:
+`paired_t`, `signed_rank`    would another seed say the same? p of the seeds' means [n]
+`clustered_signed_rank`      do these clients gain? p of the clients [C] of each seed
+`holm`                       p of several tests, corrected
+`win_tie_loss`               how many clients gain, are as before, and lose
+`least_p`                    the least p that signs of so many seeds can give
 
-- Would another seed say the same? The means of the seeds, [n], are then the sample:
-  `paired_t` and `signed_rank` of them, and `interval`.
-- Do these clients gain? The clients are the sample and the seeds are given:
-  `clustered_signed_rank`.
+`bootstrap.interval` has the interval of the mean. NumPy and SciPy alone: finished runs
+are judged again from their files.
 
 Of n seeds the signed-rank test can give no two-sided p below 2 / 2^n, as can no test
 that goes by signs: .25 of three, .0625 of five. Student's t goes by sizes and has no
@@ -20,10 +20,7 @@ from collections.abc import Sequence
 import numpy as np
 
 LEVEL = 0.05
-DRAWS = 2000  # of the bootstrap
-KEY = 20_260  # of its generator: the same runs have the same interval
 EXACT = 16  # clusters: of more, the sum of signed ranks is near normal
-MANY = 256  # clients: of more, the mean of a resample is drawn as a normal number
 SMALLEST = 1e-6  # differences below it come of rounding, in float32
 
 
@@ -55,7 +52,7 @@ def signed_rank(values: np.ndarray) -> float:
 def clustered_signed_rank(
     differences: Sequence[np.ndarray], same_clients: bool
 ) -> float:
-    """Two-sided p of Wilcoxon's signed-rank test for clients within seeds.
+    """Two-sided p of Wilcoxon's signed-rank test for clients f[C] within seeds.
 
     Ranks are taken within a seed, whose differences are of one size, and signs are
     those of a cluster: a client with all its seeds if these have the `same_clients`,
@@ -65,6 +62,33 @@ def clustered_signed_rank(
     ranks = [_signed_ranks(of_seed) for of_seed in differences]
     sums = np.sum(ranks, axis=0) if same_clients else np.concatenate(ranks)
     return _of_signs(sums)
+
+
+def holm(p: np.ndarray) -> np.ndarray:
+    """Holm's corrected p f64[m] of m tests; a NaN is no test and stays.
+
+    The smallest is multiplied by the number of tests, the next by one less, and so on;
+    none falls below a smaller one's. All below .05 are significant together at 5 %.
+    """
+    p = np.asarray(p, np.float64)
+    corrected = np.full(len(p), np.nan)
+    order = np.argsort(p, kind="stable")[: np.isfinite(p).sum()]
+    factors = np.arange(len(order), 0, -1)
+    corrected[order] = np.minimum(1, np.maximum.accumulate(factors * p[order]))
+    return corrected
+
+
+def win_tie_loss(differences: Sequence[np.ndarray]) -> tuple[int, int, int]:
+    """Clients of all seeds that gain, that are as before, and that lose."""
+    values = np.concatenate(list(differences))
+    wins = int(np.sum(values >= SMALLEST))
+    losses = int(np.sum(values <= -SMALLEST))
+    return wins, len(values) - wins - losses, losses
+
+
+def least_p(n: int) -> float:
+    """The least two-sided p that signs of n seeds can give."""
+    return min(1.0, 2 / 2**n)
 
 
 def _signed_ranks(values: np.ndarray) -> np.ndarray:
@@ -100,86 +124,3 @@ def _of_signs(sums: np.ndarray) -> float:
     signs = 1 - 2 * ((np.arange(2**K)[:, None] >> np.arange(K)) & 1)
     # Sums of halves are exact; a little is taken off for means of ties in thirds.
     return float(np.mean(np.abs(signs @ sums) >= total - SMALLEST))
-
-
-def interval(differences: Sequence[np.ndarray]) -> tuple[float, float]:
-    """95 % interval of the mean over seeds of the means over clients.
-
-    By the hierarchical bootstrap: seeds are drawn with replacement, then clients within
-    each; of one seed clients alone. A seed's mean may stand in place of its clients, as
-    an array [1]. NaN of fewer than two values.
-
-    Its percentiles give the shape, Student's t the width. Those of three seeds cannot
-    leave their range, which holds the true mean three times in four. Clients add to the
-    spread what the seeds' means already have of it. So the distances of the percentiles
-    from the mean are scaled: the interval is as wide as that of t over seeds.
-    """
-    n = len(differences)
-    means = np.array([of_seed.mean() for of_seed in differences])
-    sample = means if n > 1 else differences[0]
-    if len(sample) < 2:
-        return float("nan"), float("nan")
-    generator = np.random.default_rng(KEY)
-    drawn = generator.integers(n, size=(DRAWS, n))
-    resampled = np.empty((DRAWS, n))
-    for seed, of_seed in enumerate(differences):
-        is_drawn = drawn == seed
-        count = int(is_drawn.sum())
-        resampled[is_drawn] = _resampled_means(generator, of_seed, count)
-    mean = means.mean()
-    low, high = np.percentile(resampled.mean(axis=1), [2.5, 97.5]) - mean
-    widening = _widening(sample, high - low)
-    return float(mean + widening * low), float(mean + widening * high)
-
-
-def _resampled_means(
-    generator: np.random.Generator, values: np.ndarray, count: int
-) -> np.ndarray:
-    """Means f64[count] of resamples of the values f[C]."""
-    C = len(values)
-    if C > MANY:
-        return generator.normal(values.mean(), values.std() / np.sqrt(C), count)
-    return values[generator.integers(C, size=(count, C))].mean(axis=1)
-
-
-def _widening(sample: np.ndarray, width: float) -> float:
-    """How much wider than `width`, that of the percentiles, the interval of t is.
-
-    `sample` f[n] are the means of the seeds.
-    """
-    from scipy import stats
-
-    n = len(sample)
-    error = sample.std(ddof=1) / np.sqrt(n)
-    t = stats.t.ppf(0.975, n - 1)
-    # Seeds that agree to the last row leave the clients' spread alone.
-    if error < SMALLEST or width < SMALLEST:
-        return float(t / stats.norm.ppf(0.975))
-    return float(2 * t * error / width)
-
-
-def holm(p: np.ndarray) -> np.ndarray:
-    """Holm's corrected p f64[m] of m tests; a NaN is no test and stays.
-
-    The smallest is multiplied by the number of tests, the next by one less, and so on;
-    none falls below a smaller one's. All below .05 are significant together at 5 %.
-    """
-    p = np.asarray(p, np.float64)
-    corrected = np.full(len(p), np.nan)
-    order = np.argsort(p, kind="stable")[: np.isfinite(p).sum()]
-    factors = np.arange(len(order), 0, -1)
-    corrected[order] = np.minimum(1, np.maximum.accumulate(factors * p[order]))
-    return corrected
-
-
-def win_tie_loss(differences: Sequence[np.ndarray]) -> tuple[int, int, int]:
-    """Clients of all seeds that gain, that are as before, and that lose."""
-    values = np.concatenate(list(differences))
-    wins = int(np.sum(values >= SMALLEST))
-    losses = int(np.sum(values <= -SMALLEST))
-    return wins, len(values) - wins - losses, losses
-
-
-def least_p(n: int) -> float:
-    """The least two-sided p that signs of n seeds can give."""
-    return min(1.0, 2 / 2**n)

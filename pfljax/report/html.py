@@ -79,16 +79,17 @@ def grid(
     )
 
 
-def comparison_grid(table: Table) -> Grid:
+def comparison_grid(table: Table, before: str = "") -> Grid:
     """A comparison table, best and second of each column marked.
 
-    Which model is judged stands below the method's name: the accuracy comes next, where
-    a narrow window still shows it.
+    The second column stands below the method's name, `before` it a word: the numbers
+    come next, where a narrow window still shows the first of them.
     """
     name, _, *titles = formats.headings(table)
     rows = []
-    for method, judged, *numbers in formats.cells(table):
-        rows.append([method._replace(note=judged.text), *numbers])
+    for method, second, *numbers in formats.cells(table):
+        note = f"{before} {second.text}".strip()
+        rows.append([method._replace(note=note), *numbers])
     return grid([name, *titles], rows, table.caption)
 
 

@@ -17,9 +17,11 @@ def key_figures(run: Run) -> list[Card]:
     last = run.summary["last"]
     chosen = run.summary.get("chosen_on_validation")
     traffic = run.summary.get("traffic") or {}
-    cards = _accuracy("Accuracy, last round", last)
+    is_last = bool(chosen) and chosen["round"] == last["round"]
+    too = ", chosen on validation too" if is_last else ""
+    cards = _accuracy(f"Accuracy, last round{too}", last)
     cards += _worst_tenth(last)
-    if chosen:
+    if chosen and not is_last:
         cards += _accuracy("Accuracy, round chosen on validation", chosen)
     cards += _mixture(run.summary.get("mixture") or {})
     cards += _dissimilarity(last)

@@ -18,7 +18,7 @@ from pfljax.report.html import (
     fixed,
     grid,
 )
-from pfljax.report.paired_table import Paired
+from pfljax.report.paired import Paired
 from pfljax.report.runs import Run, number
 from pfljax.runs import names
 
@@ -35,6 +35,7 @@ RUN_TITLES = [
 ]
 DATA_CAPTION = "Data, by the SHA-256 of the rows and who holds them."
 MOST_NAMES = 3  # in a cell; of more, their number
+MOST_LINES = 8  # of comparisons in words; more are folded
 
 
 def comparison_page(
@@ -60,8 +61,7 @@ def comparison_page(
         title="Comparison",
         facts=_comparison_facts(groups, runs, differing),
         key_figures=_best(tables[0]) if tables else [],
-        compared=comparison_grid(compared.table),
-        lines=compared.lines,
+        paired=_paired(compared),
         tables=shown_first,
         calibration=calibration,
         curves=[p for p in pictures if p.name not in CLIENTS],
@@ -96,13 +96,23 @@ def sweep_page(
         title="Sweep",
         facts=[f"{config['algorithm']} over {swept}", *_facts(config)],
         key_figures=_best(tables[0]),
-        compared=comparison_grid(compared.table),
-        lines=compared.lines,
+        paired=_paired(compared),
         tables=[comparison_grid(table) for table in tables],
         curves=pictures,
         swept=grid(["Swept", "Values"], rows),
         settings=by_group(about["experiment"], without=over),
     )
+
+
+def _paired(compared: Paired) -> dict[str, Any]:
+    """Which method is better: in words, as a table, and how that is known."""
+    return {
+        "head": compared.head,
+        "lines": compared.lines[:MOST_LINES],
+        "more": compared.lines[MOST_LINES:],
+        "table": comparison_grid(compared.table, before="against"),
+        "note": compared.note,
+    }
 
 
 def _comparison_facts(

@@ -19,6 +19,7 @@ from pfljax.report.columns import (
     Column,
     Row,
     Table,
+    same_numbers,
 )
 from pfljax.report.groups import Group
 from pfljax.report.method_rows import method_rows
@@ -65,6 +66,34 @@ def comparison_table(
             "problem, and none is marked as the best."
         )
     return Table(name=name, caption=caption, columns=COLUMNS, rows=tuple(rows))
+
+
+def once(tables: Sequence[Table]) -> tuple[list[Table], list[Table]]:
+    """(the tables that say something of their own, those that repeat another).
+
+    The rounds chosen on validation data may be the last ones: the table of the last
+    round then says so, and stands for both.
+    """
+    named = {table.name: table for table in tables}
+    last = named.get(MOMENTS[LAST][0])
+    chosen = named.get(MOMENTS[CHOSEN][0])
+    if last is None or chosen is None or not _repeats(chosen, last):
+        return list(tables), []
+    _, moment = MOMENTS[LAST]
+    both = f"{moment}, which all runs chose on validation data too"
+    stated = last._replace(caption=last.caption.replace(moment, both, 1))
+    others = [table for table in tables if table.name not in (last.name, chosen.name)]
+    return [stated, *others], [chosen]
+
+
+def _repeats(table: Table, other: Table) -> bool:
+    """Whether each row stands in the other table as well."""
+    others = {(row.method, row.judged): row for row in other.rows}
+    for row in table.rows:
+        twin = others.get((row.method, row.judged))
+        if twin is None or not same_numbers(row, twin):
+            return False
+    return True
 
 
 def problem_differences(runs: Sequence[Run]) -> list[str]:

@@ -23,12 +23,18 @@ from pfljax.report.groups import Group, group_runs
 from pfljax.report.html import Picture
 from pfljax.report.page_comparison import comparison_page, sweep_page
 from pfljax.report.page_run import run_page
-from pfljax.report.paired_table import Paired, csv_paired, paired
+from pfljax.report.paired import Paired, paired
+from pfljax.report.paired_files import answer, paired_table, write_paired
 from pfljax.report.read_files import read_settings
 from pfljax.report.runs import Run, read_run
 from pfljax.report.saved_landscapes import first_landscapes, read_landscapes
 from pfljax.report.style import CSS_PIXELS, save_figure
-from pfljax.report.tables import calibration_table, comparison_table, fairness_table
+from pfljax.report.tables import (
+    calibration_table,
+    comparison_table,
+    fairness_table,
+    once,
+)
 from pfljax.report.targets import target_table
 from pfljax.runs.folder import check_foreign, read_json
 from pfljax.runtime import files
@@ -88,8 +94,9 @@ def write_comparison(
     last round, the round chosen on validation, and unseen clients, where the runs have
     them; fairness over clients, calibration and loss of the first two; and what is
     spent until `targets`, accuracies in (0, 1], are reached, without any those of
-    `default_targets`. The Markdown leaves out calibration and loss. Which method is
-    better is in comparison_paired.csv, .md and .tex.
+    `default_targets`. Which method is better is in comparison_paired.csv, .md and .tex.
+    The Markdown begins with that in words. It leaves out calibration and loss, and the
+    table of the round chosen on validation where that is the last round's.
 
     Local training that a run had as its `baseline` is read too, if it is still there.
 
@@ -109,20 +116,23 @@ def write_comparison(
     groups = group_runs(runs)
     out = files.make_folder(Path(out))
     accuracy = _accuracy_tables(groups, recorded_baselines(runs))
-    told = [*accuracy, *_beside(accuracy, fairness_table)]
+    stated, repeated = once(accuracy)
+    told = [*stated, *_beside(stated, fairness_table)]
     told += _with_rows([target_table(groups, targets)])
-    tables = [*told, *_beside(accuracy, calibration_table)]
-    for table in tables:
+    tables = [*told, *_beside(stated, calibration_table)]
+    # Files have all tables: a script need not know which are equal.
+    more = [*_beside(repeated, fairness_table), *_beside(repeated, calibration_table)]
+    for table in (*tables, *repeated, *more):
         _write_table(table, out)
     # Without two methods there is nothing to compare, and an empty one is not shown.
     compared = paired(accuracy[:1])
-    _write_paired(compared, out)
+    write_paired(compared, out)
     figure_folder = files.make_folder(out / "figures")
     pictures = _comparison_pictures(runs, figure_folder)
     landscapes = first_landscapes(groups)
     page = comparison_page(groups, tables, pictures, landscapes, compared)
     files.write_text(out / "comparison.html", page)
-    return "\n".join([*map(_markdown, told), *_in_words(compared)])
+    return _text(told, compared)
 
 
 def write_sweep_report(
@@ -164,10 +174,16 @@ def write_sweep_report(
         _write_table(table, out)
     # Each point by the model it is judged by, whatever else is equal.
     compared = paired([sweeps.table(rows, once=False)])
-    _write_paired(compared, out)
+    write_paired(compared, out)
     page = sweep_page(about, config, tables, pictures, compared)
     files.write_text(out / "sweep.html", page)
-    return "\n".join([*map(_markdown, tables), *_in_words(compared)])
+    return _text(tables, compared)
+
+
+def _text(tables: Sequence[Table], compared: Paired) -> str:
+    """The answer first, then the tables, that of the comparisons last."""
+    parts = [answer(compared), *map(_markdown, tables), paired_table(compared)]
+    return "\n".join(part for part in parts if part)
 
 
 def _accuracy_tables(groups: Sequence[Group], baselines: Sequence[Run]) -> list[Table]:
@@ -210,25 +226,6 @@ def _write_table(table: Table, out: Path) -> None:
     files.write_text(out / f"{stem}.md", _markdown(table))
     files.write_text(out / f"{stem}.tex", latex.short(table))
     files.write_text(out / f"{stem}_long.tex", latex.long(table))
-
-
-def _write_paired(compared: Paired, out: Path) -> None:
-    """The comparisons in pairs, with their words; those of before do not stay."""
-    for suffix in ("csv", "md", "tex"):
-        (out / f"comparison_paired.{suffix}").unlink(missing_ok=True)
-    for text in _in_words(compared):
-        files.write_text(out / "comparison_paired.md", text)
-    if compared.comparisons:
-        files.write_text(out / "comparison_paired.csv", csv_paired(compared))
-        whole = latex.long(compared.table)
-        files.write_text(out / "comparison_paired.tex", whole)
-
-
-def _in_words(compared: Paired) -> list[str]:
-    """The table of comparisons and a line each, as Markdown; none without any."""
-    text = _markdown(compared.table) if compared.comparisons else ""
-    lines = "".join(f"- {formats.markdown_text(line)}\n" for line in compared.lines)
-    return [f"{text}\n{lines}".lstrip()] if lines else []
 
 
 def _markdown(table: Table) -> str:

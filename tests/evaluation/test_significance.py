@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from pfljax.evaluation import significance
+from pfljax.evaluation import bootstrap, significance
 
 SEEDS = np.array([0.031, 0.024, 0.041, -0.008, 0.029])
 
@@ -86,24 +86,24 @@ def test_holm_by_hand():
 )
 def test_the_interval_covers_a_known_mean(n, C, of_seeds, monkeypatch):
     """In 95 of 100 simulations, whether clients differ more or seeds."""
-    monkeypatch.setattr(significance, "DRAWS", 400)
+    monkeypatch.setattr(bootstrap, "DRAWS", 400)
     generator = np.random.default_rng(1)
     covered = []
     for _ in range(200):
         means = 0.02 + of_seeds * generator.normal(size=n)
         clients = [generator.normal(mean, 0.1, C) for mean in means]
-        low, high = significance.interval(clients)
+        low, high = bootstrap.interval(clients)
         covered.append(low <= 0.02 <= high)
     assert 0.9 <= np.mean(covered) <= 0.99
 
 
 def test_the_interval_is_as_wide_as_students():
-    low, high = significance.interval([mean[None] for mean in SEEDS])
+    low, high = bootstrap.interval([mean[None] for mean in SEEDS])
     half = stats.t.ppf(0.975, 4) * SEEDS.std(ddof=1) / np.sqrt(5)
     assert high - low == pytest.approx(2 * half)
     # The least seed lies far below the others, and so does the lower end.
     assert SEEDS.mean() - low > high - SEEDS.mean()
-    assert (low, high) == significance.interval([mean[None] for mean in SEEDS])
+    assert (low, high) == bootstrap.interval([mean[None] for mean in SEEDS])
 
 
 def test_who_gains_and_who_loses():

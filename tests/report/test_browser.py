@@ -131,8 +131,7 @@ def test_hard_cells_are_in_order_and_empty_ones_last(tab, tmp_path):
         title="Hard",
         facts=(),
         tables=[html.grid(["number", "text"], mixed)],
-        compared=html.grid([], []),
-        lines=(),
+        paired={"lines": (), "table": html.grid([], []), "note": ""},
         swept=html.grid([], []),
         **empty,
     )

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from pfljax.report import formats, write
+from pfljax.report import formats, paired_files
 from pfljax.report.groups import group_runs
-from pfljax.report.paired_table import p_text, paired
+from pfljax.report.paired import paired
+from pfljax.report.paired_words import in_words, p_text
 from pfljax.report.pairing import pair
 from pfljax.report.runs import read_run
 from pfljax.report.tables import comparison_table
@@ -84,8 +85,10 @@ def test_a_line_in_words_for_each(result):
     values = comparison_of(result, "ditto", "local only").values
     ends = f"[{100 * values['low']:.1f}, {100 * values['high']:.1f}]"
     said = f"ditto is ahead of local only by {100 * values['difference']:.1f} points"
-    told = f"{said} {ends}, p {p_text(values['p_holm'])}, three seeds; of 60 clients"
-    assert told in lines
+    sure = f"p {p_text(values['p_holm'])} after Holm, three seeds of 20 clients each: "
+    counts = f"{values['gain']} gain, {values['lose']} lose, {values['same']} as before"
+    assert f"{said} {ends}, {sure}{counts}." in lines
+    assert "in brackets the 95 % interval of each, on its own" in result.head
     assert "SuPerFed-MM cannot be told from ditto: 3.1 points [" in lines
 
 
@@ -96,14 +99,31 @@ def test_a_p_in_words(p, text):
     assert p_text(p) == text
 
 
+def test_a_phone_sees_the_difference_and_p_first(result):
+    keys = [column.key for column in result.table.columns]
+    assert keys[:4] == ["difference", "p_holm", "low", "high"]
+    own = "It is of one comparison alone"
+    assert own in result.note
+    assert own not in result.table.caption
+
+
+def test_seeds_of_unequal_clients_are_counted_in_all(result):
+    comparison = result.comparisons[0]
+    fewer = comparison.pair.clients[0][:18]
+    pair = comparison.pair._replace(clients=(fewer, *comparison.pair.clients[1:]))
+    line = in_words(comparison._replace(pair=pair))
+    assert "three seeds of 58 clients in all: " in line
+
+
 def test_one_seed_is_told_by_its_clients(comparison_folders):
     folders = [folder for folder in comparison_folders if folder.name.endswith("0")]
     table = table_of(folders)
     result = paired([table])
     comparison = comparison_of(result, "SuPerFed-MM", "FedAvg")
     assert np.isnan(comparison.values["p"])
-    assert "over the clients of one seed; of 20 clients 20 gain" in result.lines[3]
-    assert "Of one seed nothing can be said of another" in result.table.caption
+    sure = "after Holm by clients alone, one seed of 20 clients: 20 gain, 0 lose"
+    assert sure in result.lines[3]
+    assert "Of one seed nothing can be said of another" in result.note
     assert "p_wilcoxon" not in [column.key for column in result.table.columns]
     bold = [row for row in formats.cells(table) if row[2].mark in ("best", "alike")]
     assert {row[0].text for row in bold} == {"SuPerFed-MM", "ditto", "fedper"}
@@ -128,7 +148,7 @@ def test_runs_of_other_clients_or_data_are_no_pair(make_run, tmp_path):
     assert str(refusal.value) == message
     refused = paired([table])
     assert refused.lines == (f"Not compared: {message}.",)
-    assert write._in_words(refused) == [f"- Not compared: {message}.\n"]
+    assert paired_files.answer(refused) == f"- Not compared: {message}.\n"
 
 
 def test_runs_of_other_seeds_are_no_pair(make_run, tmp_path):
@@ -163,7 +183,7 @@ def test_fedavg_with_finetuning_is_a_baseline(make_run, tmp_path):
 
 
 def test_comparisons_of_before_do_not_stay(result, tmp_path):
-    write._write_paired(result, tmp_path)
+    paired_files.write_paired(result, tmp_path)
     assert len(list(tmp_path.iterdir())) == 3
-    write._write_paired(paired([]), tmp_path)
+    paired_files.write_paired(paired([]), tmp_path)
     assert not list(tmp_path.iterdir())

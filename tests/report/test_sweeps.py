@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from pfljax.report import formats, sweeps, write_sweep_report
-from pfljax.report.paired_table import paired
+from pfljax.report.paired import paired
 from pfljax.runtime.files import FileError
 
 ACCURACY = {  # (mu, mixing) -> of seeds 0 and 1
@@ -65,11 +65,11 @@ def test_points_are_compared_by_seeds_alone(rows):
     ]
     differences = [c.values["difference"] for c in result.comparisons]
     np.testing.assert_allclose(differences, [0.25, 0.45, 0.45])
-    assert (
-        "Clients are not known: the seeds alone are compared." in result.table.caption
-    )
+    assert "Clients are not known: the seeds alone are compared." in result.note
     assert {"gain", "p_clients"}.isdisjoint(c.key for c in result.table.columns)
-    assert "45.0 points [-18.5, 108.5], p = .21, two seeds." in result.lines[2]
+    assert (
+        "45.0 points [-18.5, 108.5], p = .21 after Holm, two seeds." in result.lines[2]
+    )
 
 
 def test_points_of_other_problems_are_not_compared(rows):

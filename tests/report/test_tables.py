@@ -6,7 +6,7 @@ import pytest
 from pfljax.report.columns import COLUMNS
 from pfljax.report.groups import group_runs
 from pfljax.report.runs import read_run
-from pfljax.report.tables import CHOSEN, calibration_table, comparison_table
+from pfljax.report.tables import CHOSEN, calibration_table, comparison_table, once
 
 
 @pytest.fixture(scope="module")
@@ -227,3 +227,21 @@ def test_runs_of_two_problems_are_not_ranked(make_run, tmp_path):
     alike = comparison_table(group_runs(map(read_run, folders[:1])))
     assert "differ" not in alike.caption
     assert all(row.ranked for row in alike.rows)
+
+
+@pytest.mark.parametrize("chosen", [40, 36])
+def test_the_round_of_validation_is_stated_once(make_run, tmp_path, chosen):
+    folder = make_run(tmp_path / "run", "ditto", 0)
+    summary = json.loads((folder / "summary.json").read_text())
+    lines = [json.loads(line) for line in (folder / "metrics.jsonl").open()]
+    evaluations = lines[chosen - 1]["evaluations"]
+    summary["chosen_on_validation"] = {"round": chosen, "evaluations": evaluations}
+    (folder / "summary.json").write_text(json.dumps(summary))
+    groups = group_runs([read_run(folder)])
+    both = [comparison_table(groups, at) for at in ("last", CHOSEN)]
+    stated, repeated = once(both)
+    is_last = chosen == 40
+    assert [table.name for table in stated] == ["last", "validation"][: 2 - is_last]
+    assert [table.name for table in repeated] == ["validation"] * is_last
+    told = "at the last round, which all runs chose on validation data too, over all"
+    assert (told in stated[0].caption) == is_last
