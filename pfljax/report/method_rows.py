@@ -28,7 +28,13 @@ from pfljax.report.columns import (
 )
 from pfljax.report.groups import Group
 from pfljax.report.key_figures import model_text
-from pfljax.report.runs import Run, find_records, judged_records, number
+from pfljax.report.runs import (
+    Run,
+    find_records,
+    is_baseline,
+    judged_records,
+    number,
+)
 
 MIXTURE_ROWS = {  # key of the summary -> what the table says
     CHOSEN: "λ chosen on validation",
@@ -136,6 +142,7 @@ def _row(
         # Arrays are not kept of every model, nor of clients held out.
         numbers = [seed.get(column.key, np.nan) for seed in by_seed]
         values[column.key] = np.array(numbers, float)
+    first = group.runs[0].config
     clients = []
     for run, accuracy in zip(group.runs, by_client, strict=True):
         clients.append(Clients(data=run.partition["sha256"], accuracy=accuracy))
@@ -147,18 +154,8 @@ def _row(
         rounds=tuple(rounds),
         values=values,
         clients=tuple(clients),
-        baseline=_is_baseline(group.runs[0]),
+        baseline=is_baseline(first["algorithm"], first.get("hyper") or {}),
     )
-
-
-def _is_baseline(run: Run) -> bool:
-    """Whether the method is what personalisation has to beat.
-
-    That is local training, or FedAvg with fine-tuning.
-    """
-    hyper = run.config.get("hyper") or {}
-    is_tuned = run.config["algorithm"] == "fedavg" and bool(hyper.get("finetune"))
-    return is_tuned or run.config["algorithm"] == "local"
 
 
 def _traffic(run: Run, at_round: int) -> dict[str, float]:

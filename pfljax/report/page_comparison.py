@@ -44,8 +44,12 @@ def comparison_page(
     pictures: Sequence[Picture],
     landscapes: Sequence[Picture],
     compared: Paired,
+    notices: Sequence[str],
 ) -> str:
-    """The page of several runs; the first of the tables has the key figures."""
+    """The page of several runs; the first of the tables has the key figures.
+
+    `notices` are what a reader has to know first, see `report.notices`.
+    """
     runs = [run for group in groups for run in group.runs]
     differing = differing_keys(runs)
     shown_first = []
@@ -60,6 +64,7 @@ def comparison_page(
         "comparison.html.j2",
         title="Comparison",
         facts=_comparison_facts(groups, runs, differing),
+        notices=notices,
         key_figures=_best(tables[0]) if tables else [],
         paired=_paired(compared),
         tables=shown_first,
@@ -81,6 +86,7 @@ def sweep_page(
     tables: Sequence[Table],
     pictures: Sequence[Picture],
     compared: Paired,
+    notices: Sequence[str],
 ) -> str:
     """The page of a sweep; the first of the tables has the key figures.
 
@@ -95,6 +101,7 @@ def sweep_page(
         "sweep.html.j2",
         title="Sweep",
         facts=[f"{config['algorithm']} over {swept}", *_facts(config)],
+        notices=notices,
         key_figures=_best(tables[0]),
         paired=_paired(compared),
         tables=[comparison_grid(table) for table in tables],
@@ -107,7 +114,7 @@ def sweep_page(
 def _paired(compared: Paired) -> dict[str, Any]:
     """Which method is better: in words, as a table, and how that is known."""
     return {
-        "head": compared.head,
+        "key": compared.key,
         "lines": compared.lines[:MOST_LINES],
         "more": compared.lines[MOST_LINES:],
         "table": comparison_grid(compared.table, before="against"),

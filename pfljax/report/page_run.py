@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from pfljax.report import html
+from pfljax.report import html, notices
 from pfljax.report.columns import CALIBRATION, DETECTED, DETECTION, Table
 from pfljax.report.config import model_names
 from pfljax.report.figures import models_of
@@ -64,6 +64,7 @@ def run_page(run: Run, tables: Sequence[Table], pictures: Sequence[Picture]) -> 
         "run.html.j2",
         title=run.label,
         facts=_facts(run),
+        notices=[f"This run {sentence}" for sentence in notices.of_run(run)],
         key_figures=key_figures(run),
         evaluations=_evaluations(run.summary["last"]),
         mixture=_mixture(run.summary.get("mixture") or {}),
@@ -85,7 +86,6 @@ def _facts(run: Run) -> list[str]:
     """What was run on what."""
     config = run.config
     several = config.get("models")
-    diverged = "diverged" in run.summary
     return [
         str(config["algorithm"]),
         *([f"models {model_names(several)}"] if several else []),
@@ -95,7 +95,6 @@ def _facts(run: Run) -> list[str]:
         f"{len(run.partition['class_histogram'])} clients",
         f"{run.summary['rounds']} rounds",
         f"seed {config['seed']}",
-        *([f"has diverged: {run.summary['diverged']}"] if diverged else []),
     ]
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from pfljax.evaluation import significance
 from pfljax.report.columns import Column, Row, Table
 from pfljax.report.compared import Comparison, compare
-from pfljax.report.paired_words import head, in_words
+from pfljax.report.paired_words import in_words, key
 
 NAME = "paired"
 
@@ -72,7 +72,7 @@ class Paired(NamedTuple):
 
     table: Table
     comparisons: tuple[Comparison, ...]
-    head: str  # what to know before the lines
+    key: str  # how to read the lines
     lines: tuple[str, ...]  # each comparison in words, then what was not compared
     note: str  # which test answers what
 
@@ -83,7 +83,7 @@ def paired(tables: Sequence[Table]) -> Paired:
     return Paired(
         table=_table(comparisons),
         comparisons=tuple(comparisons),
-        head=head(comparisons),
+        key=key(comparisons),
         lines=(*map(in_words, comparisons), *refusals),
         note=_note(comparisons) if comparisons else "",
     )

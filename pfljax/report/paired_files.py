@@ -28,7 +28,8 @@ def write_paired(compared: Paired, out: Path) -> None:
 def answer(compared: Paired) -> str:
     """Which method is better, a line a comparison, as Markdown; empty without any."""
     lines = "".join(f"- {markdown_text(line)}\n" for line in compared.lines)
-    return f"{compared.head}\n\n{lines}".lstrip()
+    key = f"{compared.key}\n" if compared.key else ""
+    return "\n".join(part for part in (lines, key) if part)
 
 
 def paired_table(compared: Paired) -> str:

@@ -8,15 +8,15 @@ from pfljax.evaluation.significance import LEVEL
 from pfljax.report.compared import Comparison
 from pfljax.runtime.words import counted, counted_in_words
 
-HEAD = (
+KEY = (
     "Differences in points; in brackets the 95 % interval of each, on its own. "
     "p is after Holm's correction for several comparisons, and decides."
 )
 
 
-def head(comparisons: Sequence[Comparison]) -> str:
-    """What to know before the lines; empty where they have no numbers of the kind."""
-    return HEAD if any(np.isfinite(c.values["p_holm"]) for c in comparisons) else ""
+def key(comparisons: Sequence[Comparison]) -> str:
+    """How to read the lines; empty where they have no numbers of the kind."""
+    return KEY if any(np.isfinite(c.values["p_holm"]) for c in comparisons) else ""
 
 
 def in_words(comparison: Comparison) -> str:

@@ -133,6 +133,15 @@ def personal_is_server(run: Run) -> bool:
     return np.array_equal(personal, server, equal_nan=True)
 
 
+def is_baseline(algorithm: str, options: Mapping[str, Any]) -> bool:
+    """Whether the method is what personalisation has to beat.
+
+    That is local training, or FedAvg with fine-tuning.
+    """
+    is_tuned = algorithm == "fedavg" and bool(options.get("finetune"))
+    return is_tuned or algorithm == "local"
+
+
 def accuracy_curve(run: Run) -> tuple[np.ndarray, np.ndarray]:
     """(rounds i[T], mean test accuracy over all clients f[T]) of the judged model."""
     rounds = []

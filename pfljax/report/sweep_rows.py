@@ -73,7 +73,7 @@ def progress(rows: Rows, over: Mapping[str, Sequence[Any]]) -> str:
     asked = math.prod(len(values) for values in over.values())
     if done >= asked:
         return ""
-    return f"{done} of {asked} runs are finished; the sweep's command runs the rest. "
+    return f"{done} of {asked} runs are finished; the sweep's command runs the rest."
 
 
 def names_of(rows: Rows) -> list[str]:

@@ -76,7 +76,7 @@ def table(
 ) -> Table:
     """Points and judged models by their figures after the last round, over seeds.
 
-    `progress` begins the caption. `clients` are "all", "benign" or "malicious"; no rows
+    `progress` ends the caption. `clients` are "all", "benign" or "malicious"; no rows
     where there are none. Equal rows stand there `once`.
     """
     names = names_of(rows)
@@ -96,7 +96,7 @@ def table(
     for (point, judged), seeds in points.items():
         lines.append(_table_row(point, judged, seeds))
     differing = [name for name in names if name in PROBLEM]
-    caption = progress + CAPTION
+    caption = CAPTION
     if differing:
         lines = [line._replace(ranked=False) for line in lines]
         caption += (
@@ -109,6 +109,8 @@ def table(
         caption += f" Of {clients} clients alone."
     if _has(lines, DETECTION):
         caption += DETECTED
+    if progress:
+        caption += f" {progress}"
     return Table(
         name="sweep" if clients == "all" else f"sweep_{clients}",
         caption=caption,

@@ -11,8 +11,10 @@ from pfljax.report import (
     figures,
     formats,
     latex,
+    notices,
     quantities,
     spent,
+    sweep_pairs,
     sweep_targets,
     sweeps,
     timeline,
@@ -85,7 +87,10 @@ def write_run_report(folder: str | Path) -> None:
 
 
 def write_comparison(
-    folders: Sequence[str | Path], out: str | Path, targets: Sequence[float] = ()
+    folders: Sequence[str | Path],
+    out: str | Path,
+    targets: Sequence[float] = (),
+    unfinished: Sequence[Path] = (),
 ) -> str:
     """Writes tables, figures and comparison.html into `out`; returns the Markdown.
 
@@ -99,6 +104,7 @@ def write_comparison(
     table of the round chosen on validation where that is the last round's.
 
     Local training that a run had as its `baseline` is read too, if it is still there.
+    The page names the `unfinished` runs as left out.
 
     The page also shows the landscapes of the first run of each method that has some, as
     many kinds as fit.
@@ -130,9 +136,10 @@ def write_comparison(
     figure_folder = files.make_folder(out / "figures")
     pictures = _comparison_pictures(runs, figure_folder)
     landscapes = first_landscapes(groups)
-    page = comparison_page(groups, tables, pictures, landscapes, compared)
+    said = notices.of_groups(groups, unfinished)
+    page = comparison_page(groups, tables, pictures, landscapes, compared, said)
     files.write_text(out / "comparison.html", page)
-    return _text(told, compared)
+    return _text(told, compared, said)
 
 
 def write_sweep_report(
@@ -172,17 +179,19 @@ def write_sweep_report(
         pictures.append(picture)
     for table in tables:
         _write_table(table, out)
-    # Each point by the model it is judged by, whatever else is equal.
-    compared = paired([sweeps.table(rows, once=False)])
+    compared = sweep_pairs.in_pairs(rows, config["algorithm"])
     write_paired(compared, out)
-    page = sweep_page(about, config, tables, pictures, compared)
+    said = [progress] if progress else []
+    page = sweep_page(about, config, tables, pictures, compared, said)
     files.write_text(out / "sweep.html", page)
-    return _text(tables, compared)
+    return _text(tables, compared, said)
 
 
-def _text(tables: Sequence[Table], compared: Paired) -> str:
-    """The answer first, then the tables, that of the comparisons last."""
-    parts = [answer(compared), *map(_markdown, tables), paired_table(compared)]
+def _text(tables: Sequence[Table], compared: Paired, said: Sequence[str] = ()) -> str:
+    """The answer first, what is `said` of runs, the tables, and that of the pairs."""
+    sentences = "".join(f"{formats.markdown_text(sentence)}\n" for sentence in said)
+    parts = [answer(compared), sentences]
+    parts += [*map(_markdown, tables), paired_table(compared)]
     return "\n".join(part for part in parts if part)
 
 

@@ -124,14 +124,16 @@ def test_rows_move_whole(pages, tab):
 
 
 def test_hard_cells_are_in_order_and_empty_ones_last(tab, tmp_path):
+    pairs = {"key": "", "lines": (), "more": (), "table": html.grid([], []), "note": ""}
     mixed = [HARD[i] for i in (7, 4, 1, 6, 5, 0, 3, 2)]
     empty = {"key_figures": [], "curves": [], "settings": {}}
     page = html.render(
         "sweep.html.j2",
         title="Hard",
         facts=(),
+        notices=(),
         tables=[html.grid(["number", "text"], mixed)],
-        paired={"lines": (), "table": html.grid([], []), "note": ""},
+        paired=pairs,
         swept=html.grid([], []),
         **empty,
     )

@@ -17,10 +17,11 @@ def told_of(*args):
     return Path(page), more
 
 
-def written(runs, out, targets):
+def written(runs, out, targets, unfinished=()):
     """A comparison in little time."""
     Path(out).mkdir(parents=True, exist_ok=True)
-    (Path(out) / "comparison.html").write_text(" ".join(map(str, runs)))
+    left_out = [f"-{run}" for run in unfinished]
+    (Path(out) / "comparison.html").write_text(" ".join(map(str, [*runs, *left_out])))
     return "the tables"
 
 
@@ -60,3 +61,36 @@ def test_a_sweep_s_page_stays_in_its_folder(tmp_path):
     assert told_of(grid) == (grid / "sweep.html", "")
     assert (grid / "comparison_sweep_long.tex").exists()
     assert not (tmp_path / "runs").exists()
+
+
+def make_runs(*finished, begun=()):
+    """Folders of runs as `pfljax compare` lays them."""
+    for place in (*finished, *begun):
+        Path(place).mkdir(parents=True)
+        (Path(place) / "config.json").touch()
+    for place in finished:
+        (Path(place) / "summary.json").touch()
+
+
+@pytest.mark.usefixtures("_here")
+def test_a_comparison_s_folder_stands_for_its_runs():
+    make_runs("which/ditto/s10", "which/ditto/s9", "which/local/s9", "alone")
+    page, said = told_of("which")
+    assert (page, said) == (Path("which/comparison.html"), "")
+    runs = "which/local/s9 which/ditto/s9 which/ditto/s10"
+    assert page.read_text() == runs
+    # Beside other runs it is no folder to write to.
+    page, _ = told_of("which", "alone")
+    assert page.read_text() == f"{runs} alone"
+    assert page.parent.parent == Path("runs")
+
+
+@pytest.mark.usefixtures("_here")
+def test_unfinished_runs_of_a_comparison_are_left_out():
+    make_runs("which/local/s0", begun=["which/ditto/s0"])
+    page, _ = told_of("which")
+    assert page.read_text() == "which/local/s0 -which/ditto/s0"
+    make_runs(begun=["begun/local/s0"])
+    code, _, errors = tiny.main("report", "begun")
+    assert code != 0
+    assert "no run of begun is finished; its command goes on" in errors

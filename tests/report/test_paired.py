@@ -88,7 +88,7 @@ def test_a_line_in_words_for_each(result):
     sure = f"p {p_text(values['p_holm'])} after Holm, three seeds of 20 clients each: "
     counts = f"{values['gain']} gain, {values['lose']} lose, {values['same']} as before"
     assert f"{said} {ends}, {sure}{counts}." in lines
-    assert "in brackets the 95 % interval of each, on its own" in result.head
+    assert "in brackets the 95 % interval of each, on its own" in result.key
     assert "SuPerFed-MM cannot be told from ditto: 3.1 points [" in lines
 
 

@@ -6,7 +6,7 @@ import json
 import numpy as np
 import pytest
 
-from pfljax.report import formats, sweeps, write_sweep_report
+from pfljax.report import formats, sweep_pairs, sweeps, write_sweep_report
 from pfljax.report.paired import paired
 from pfljax.runtime.files import FileError
 
@@ -70,6 +70,34 @@ def test_points_are_compared_by_seeds_alone(rows):
     assert (
         "45.0 points [-18.5, 108.5], p = .21 after Holm, two seeds." in result.lines[2]
     )
+
+
+def test_a_sweep_says_how_to_compare_with_local(rows):
+    key = sweep_pairs.in_pairs(rows, "superfed").key
+    assert "`pfljax compare superfed:mu=VALUE,mixing=VALUE`" in key
+    of_rates = [{k: v for k, v in r.items() if k not in ("mu", "mixing")} for r in rows]
+    faster = [{"lr": 0.1} | row for row in of_rates]
+    key = sweep_pairs.in_pairs(faster, "ditto").key
+    assert "`pfljax compare ditto --lr VALUE`" in key
+    assert "`--over algorithm local fedavg:finetune=20 ditto`" in key
+
+
+def test_methods_of_a_sweep_are_held_against_local(rows):
+    names = {"model": {0.0: "local", 0.1: "ditto"}, "layer": {0.0: "fedavg", 0.1: ""}}
+    swept = []
+    for row in rows:
+        name = names[row["mixing"]][row["mu"]]
+        rest = {k: v for k, v in row.items() if k not in ("mu", "mixing")}
+        if name:
+            swept.append({"algorithm": name} | rest)
+    compared = sweep_pairs.in_pairs(swept, "ditto")
+    pairs = [(c.method, c.against) for c in compared.comparisons]
+    assert pairs == [
+        ("algorithm=ditto", "algorithm=local"),
+        ("algorithm=ditto", "algorithm=fedavg"),
+        ("algorithm=local", "algorithm=fedavg"),
+    ]
+    assert "no points of this sweep" not in compared.key
 
 
 def test_points_of_other_problems_are_not_compared(rows):

@@ -302,6 +302,33 @@ def test_one_evaluated_round_and_a_diverged_run(make_run, tmp_path):
     assert "–" in write_comparison([folder], tmp_path / "out")
 
 
+def test_a_page_says_first_that_runs_ended_early(make_run, tmp_path):
+    folders = [make_run(tmp_path / f"s{seed}", "ditto", seed, R=4) for seed in (0, 1)]
+    for folder in folders:
+        summary = json.loads((folder / "summary.json").read_text())
+        summary["stopped"] = {"round": 4, "by": "patience 3", "of": 9}
+        summary |= {"diverged": "losses are not finite"} if folder.name == "s1" else {}
+        (folder / "summary.json").write_text(json.dumps(summary))
+    write_run_report(folders[1])
+    stopped = "stopped early, after round 4 of 9, by patience 3."
+    sentences = [stopped, "has diverged: losses are not finite."]
+    header = (folders[1] / "report.html").read_text("utf-8").partition("</header>")[0]
+    assert notices_in(header) == [f"This run {sentence}" for sentence in sentences]
+    text = write_comparison(folders, tmp_path / "out", unfinished=[tmp_path / "s2"])
+    page = (tmp_path / "out" / "comparison.html").read_text("utf-8")
+    told = notices_in(page.partition("</header>")[0])
+    assert told == [
+        f"ditto, seeds 0, 1: {stopped}",
+        f"ditto, seed 1: {sentences[1]}",
+        f"Not finished, and left out: {tmp_path / 's2'}.",
+    ]
+    assert text.startswith(f"ditto, seeds 0, 1: {stopped}\n")
+
+
+def notices_in(page_text):
+    return [unescape(x) for x in re.findall(r'<p class="notice">(.*?)</p>', page_text)]
+
+
 def test_a_comparison_shows_each_methods_first_landscapes(make_run, tmp_path):
     folders = [
         make_run(tmp_path / f"{method}-{seed}", method, seed, R=4)
@@ -353,7 +380,7 @@ def test_comparison_writes_everything(comparison_folders, tmp_path):
     assert [row["seeds"] for row in compared] == ["0 1 2"] * 7
     assert float(compared[0]["p_holm"]) >= float(compared[0]["p"])
     in_words = (tmp_path / "comparison_paired.md").read_text("utf-8")
-    assert in_words.count("\n- ") == 7
+    assert sum(line.startswith("- ") for line in in_words.splitlines()) == 7
     answer, _, table = in_words.partition("\nWhich is better")
     assert text.startswith(answer)
     assert text.endswith(table)
