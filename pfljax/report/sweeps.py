@@ -176,7 +176,11 @@ def _table_row(point: str, judged: str, seeds: Seeds) -> Row:
 
 def point_text(row: Mapping[str, Any], names: Sequence[str]) -> str:
     """Names and values of a point; empty where nothing but seeds was swept."""
-    words = [f"{name}={value_text(row[name])}" for name in names]
+    words = []
+    for name in names:
+        value = value_text(row[name])
+        # A method goes by its own name.
+        words.append(value if name == "algorithm" else f"{name}={value}")
     return " ".join(words)
 
 

@@ -188,9 +188,9 @@ def write_sweep_report(
 
 
 def _text(tables: Sequence[Table], compared: Paired, said: Sequence[str] = ()) -> str:
-    """The answer first, what is `said` of runs, the tables, and that of the pairs."""
+    """What is `said` of runs, the answer, the tables, and last that of the pairs."""
     sentences = "".join(f"{formats.markdown_text(sentence)}\n" for sentence in said)
-    parts = [answer(compared), sentences]
+    parts = [sentences, answer(compared)]
     parts += [*map(_markdown, tables), paired_table(compared)]
     return "\n".join(part for part in parts if part)
 

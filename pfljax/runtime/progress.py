@@ -12,8 +12,13 @@ Show = Callable[..., None]
 
 
 @contextmanager
-def progress(total: int, done: int, cohort: int, quiet: bool = False) -> Iterator[Show]:
-    """Gives show(round, loss=..., accuracy=...), called after each chunk of rounds."""
+def progress(
+    total: int, done: int, cohort: int, quiet: bool = False, name: str = ""
+) -> Iterator[Show]:
+    """Gives show(round, loss=..., accuracy=...), called after each chunk of rounds.
+
+    Every line begins with the `name` of what is run.
+    """
     if quiet:
         yield lambda round_, **figures: milestones.reached("round")
         return
@@ -21,7 +26,7 @@ def progress(total: int, done: int, cohort: int, quiet: bool = False) -> Iterato
     if sys.stderr.isatty():
         from tqdm import tqdm
 
-        with tqdm(total=total, initial=done, unit="round") as bar:
+        with tqdm(total=total, initial=done, unit="round", desc=name or None) as bar:
 
             def show(round_: int, **figures: Any) -> None:
                 milestones.reached("round")
@@ -47,7 +52,8 @@ def progress(total: int, done: int, cohort: int, quiet: bool = False) -> Iterato
             seconds_left = (total - round_) / rounds_a_second
             words.append(f"{cohort * rounds_a_second:.0f} clients/s")
             words.append(f"{seconds_left:.0f} s left")
-        text = f"round {round_}/{total}: {', '.join(words)}"
+        whose = f"{name}, " if name else ""
+        text = f"{whose}round {round_}/{total}: {', '.join(words)}"
         print(text, file=sys.stderr, flush=True)
 
     yield line

@@ -50,6 +50,15 @@ def _at_once(experiment: Experiment, count: int) -> int:
     return shared if jax.default_backend() == "cpu" else count
 
 
+def name_of(runs: Sequence[Run]) -> str:
+    """The method and seed of the first run, which is shown, and the seeds beside it."""
+    first, *others = (run.experiment for run in runs)
+    name = f"{first.output.label}, seed {first.seed}"
+    if others:
+        name += f" beside {', '.join(str(other.seed) for other in others)}"
+    return name
+
+
 def agreed(paths: Sequence[Path]) -> bool:
     """Whether no run of a group was begun by another program than that of the group.
 

@@ -22,7 +22,7 @@ from pfljax.runtime import memory
 from pfljax.runtime.processes import ask, everywhere, say
 from pfljax.runtime.progress import Show, progress
 from pfljax.simulate import evaluation, own_log, results, simulation, stopping
-from pfljax.simulate.at_once import Several
+from pfljax.simulate.at_once import Several, name_of
 from pfljax.simulate.begin import Run
 from pfljax.simulate.population import open_population
 from pfljax.simulate.results import Line
@@ -71,8 +71,8 @@ def run_rounds(
     with ExitStack() as stack:
         for place, run in runs.items():
             # Of runs that go on together, one is shown.
-            silent = quiet or bool(courses)
-            courses[place], standings[place] = _take_up(run, stack, silent)
+            shown = None if quiet or courses else name_of(list(runs.values()))
+            courses[place], standings[place] = _take_up(run, stack, shown)
         while any(_left(courses[place], standings[place]) for place in runs):
             chunks = _train(courses, standings, several)
             for place, course in courses.items():
@@ -85,9 +85,13 @@ def run_rounds(
         results.finish(run, population, standing.state, lines, standing.stopped)
 
 
-def _take_up(run: Run, stack: ExitStack, quiet: bool) -> tuple[Course, Standing]:
-    """The run from its last checkpoint on, its files open until `stack` ends."""
+def _take_up(run: Run, stack: ExitStack, shown: str | None) -> tuple[Course, Standing]:
+    """The run from its last checkpoint on, its files open until `stack` ends.
+
+    Its progress is shown under the name `shown`, and not at all if that is None.
+    """
     experiment = run.experiment
+    quiet = shown is None
     total = experiment.participation.rounds
     standing, meta = _restore(run)
     if standing.done and not quiet:
@@ -108,7 +112,9 @@ def _take_up(run: Run, stack: ExitStack, quiet: bool) -> tuple[Course, Standing]
         run=run,
         population=population,
         save=stack.enter_context(writer),
-        show=stack.enter_context(progress(total, standing.done, cohort, quiet)),
+        show=stack.enter_context(
+            progress(total, standing.done, cohort, quiet, shown or "")
+        ),
         sink=own_log.open_sink(run, standing.done, stack, quiet),
     )
     return course, standing

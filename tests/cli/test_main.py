@@ -79,7 +79,8 @@ def test_run_says_what_came_out(done):
     )
     devices, *lines = errors.splitlines()
     assert devices.startswith("pfljax: ")
-    assert [line.split(":")[0] for line in lines] == ["round 2/4", "round 4/4"]
+    named = [line.split(":")[0] for line in lines]
+    assert named == [f"superfed start=0.0, seed 0, round {n}/4" for n in (2, 4)]
     assert f"accuracy {accuracy.mean():.4f}, " in lines[1]
     assert lines[1].endswith(" clients/s, 0 s left")
 
@@ -197,7 +198,7 @@ def test_an_unfinished_run_goes_on(done, tmp_path, how):
     assert "round 4; see" in out
     _, going_on, last = errors.splitlines()
     assert going_on == "pfljax: going on from round 2 of 4"
-    assert last.startswith("round 4/4: ")
+    assert last.startswith("superfed start=0.0, seed 0, round 4/4: ")
     tiny.assert_same_run(done[0], half)
     assert (half / "report.html").exists()
 
@@ -454,10 +455,12 @@ def test_compare_says_which_is_better_and_goes_on(tmp_path, monkeypatch):
         "ditto-lam=1.0/s3", "ditto-lam=1.0/s4",
         "fedavg-finetune=20/s3", "fedavg-finetune=20/s4",
     ]  # fmt: skip
-    said = [line for line in out.splitlines() if "two seeds; of 12 clients" in line]
-    assert len(said) == 1
-    assert "ditto lam=1.0" in said[0]
-    assert "fedavg finetune=20" in said[0]
+    answer = out.partition("\n")[0]
+    assert "two seeds of 6 clients each: " in answer
+    assert "ditto lam=1.0" in answer
+    assert "fedavg finetune=20" in answer
+    named = [f"{run}, seed 3" for run in ("ditto lam=1.0", "fedavg finetune=20")]
+    assert all(name in errors for name in named)
     logs = {log: log.stat().st_mtime_ns for log in place.glob("*/*/metrics.jsonl")}
     assert tiny.main(*args)[:2] == (0, out)
     assert logs == {log: log.stat().st_mtime_ns for log in logs}

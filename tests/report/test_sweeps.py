@@ -93,9 +93,9 @@ def test_methods_of_a_sweep_are_held_against_local(rows):
     compared = sweep_pairs.in_pairs(swept, "ditto")
     pairs = [(c.method, c.against) for c in compared.comparisons]
     assert pairs == [
-        ("algorithm=ditto", "algorithm=local"),
-        ("algorithm=ditto", "algorithm=fedavg"),
-        ("algorithm=local", "algorithm=fedavg"),
+        ("ditto", "local"),
+        ("ditto", "fedavg"),
+        ("local", "fedavg"),
     ]
     assert "no points of this sweep" not in compared.key
 

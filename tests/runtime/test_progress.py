@@ -26,6 +26,12 @@ def test_compilation_is_no_part_of_the_pace(clock, capsys):
     assert second.endswith("accuracy 0.5000, 25 clients/s, 4 s left")
 
 
+def test_a_line_begins_with_the_name_of_what_is_run(capsys):
+    with progress.progress(4, 0, cohort=5, name="ditto, seed 3") as show:
+        show(4, loss=1.0, accuracy=0.5)
+    assert capsys.readouterr().err.startswith("ditto, seed 3, round 4/4: loss 1.0000")
+
+
 def test_quiet_says_nothing(clock, capsys):
     with progress.progress(total=4, done=0, cohort=5, quiet=True) as show:
         show(4, loss=1.0, accuracy=0.5)

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 
 import chex
 import jax
@@ -56,6 +57,15 @@ def alone(tmp_path_factory):
     for seed in SEEDS:
         trained(out, seeds=(seed,))
     return out
+
+
+def test_progress_names_the_seed_that_is_shown_and_those_beside_it(tmp_path):
+    seeds = [
+        SimpleNamespace(experiment=job)
+        for job in jobs(tmp_path, JOB.replace(label="ditto lam=1.0"), (3, 4, 5))
+    ]
+    assert at_once.name_of(seeds) == "ditto lam=1.0, seed 3 beside 4, 5"
+    assert at_once.name_of(seeds[:1]) == "ditto lam=1.0, seed 3"
 
 
 @pytest.mark.parametrize("seed", SEEDS)
