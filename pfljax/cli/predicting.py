@@ -6,6 +6,7 @@ from typing import Annotated
 from tyro.conf import Positional, arg
 
 from pfljax.cli.commands import RunFolder
+from pfljax.runtime.words import number_of
 
 
 def predict(
@@ -39,5 +40,6 @@ def predict(
     written = personal.write(columns, file)
     hits = (columns["prediction"] == columns["label"]).mean()
     clients = len(columns[personal.CONFUSION])
-    print(f"{len(columns['row'])} rows of {clients} clients, {hits:.4f} of them right")
+    rows = number_of(len(columns["row"]), "row")
+    print(f"{rows} of {number_of(clients, 'client')}, {hits:.4f} of them right")
     print(f"written to {' and '.join(map(str, written))}")

@@ -7,6 +7,8 @@ comparison can speak of settings by their names alone (`runs.config.by_name`).
 from collections.abc import Container, Mapping, Sequence
 from typing import Any
 
+from pfljax.runs.config import named
+
 UNGROUPED = ""  # title of the settings that stand in no group
 # Of models whose paper could not be read, by how their names and that of their group
 # begin: what is to be said behind them.
@@ -32,7 +34,10 @@ def shown(name: str, value: Any) -> Any:
 def by_group(
     nested: Mapping[str, Any], without: Container[str] = ()
 ) -> dict[str, dict[str, Any]]:
-    """Settings by group and name; those of the names `without` are left out."""
+    """Settings by group and name; those of the names `without` are left out.
+
+    The method is one setting with its options, as a user gives it.
+    """
     # First, for a page begins with what belongs to no group.
     titled: dict[str, dict[str, Any]] = {UNGROUPED: {}}
     for group, value in nested.items():
@@ -42,6 +47,7 @@ def by_group(
         else:
             settings = {group: value}
             title = UNGROUPED
+        settings = named(settings, without)
         kept = {
             name: shown(name, settings[name])
             for name in settings

@@ -2,10 +2,11 @@
 
 import itertools
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from pfljax.report.runs import Run
+from pfljax.runs.config import named
 
 # They do not make another method.
 UNIQUE_TO_A_RUN = ("seed", "out", "baseline", "devices", "homes", "keep", "store")
@@ -39,13 +40,19 @@ def group_runs(runs: Iterable[Run]) -> tuple[Group, ...]:
 
 
 def differing_keys(runs: Sequence[Run]) -> list[str]:
-    """Config keys, the seed and the folder aside, in which the runs differ."""
-    names: set[str] = set()
-    for run in runs:
-        names.update(run.config)
+    """Settings, the seed and the folder aside, in which the runs differ.
+
+    The method is one setting with its options.
+    """
+    return _differing([named(run.config) for run in runs])
+
+
+def _differing(settings: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The names whose values are not all equal."""
+    names = set().union(*settings).difference(UNIQUE_TO_A_RUN)
     differing = []
-    for name in sorted(names.difference(UNIQUE_TO_A_RUN)):
-        values = {_plain(run.config.get(name)) for run in runs}
+    for name in sorted(names):
+        values = {_plain(each.get(name)) for each in settings}
         if len(values) > 1:
             differing.append(name)
     return differing
@@ -79,8 +86,10 @@ def _unique_labels(runs: Sequence[Run]) -> list[str]:
     labels = []
     for run in runs:
         twins = [other for other in runs if other.label == run.label]
-        differing = [key for key in differing_keys(twins) if key != "label"]
-        settings = [f"{key}={_short(run.config.get(key))}" for key in differing]
+        # Each option by itself: most of them are the same.
+        told = {twin.folder: _with_options(twin.config) for twin in twins}
+        differing = [key for key in _differing([*told.values()]) if key != "label"]
+        settings = [f"{key}={told[run.folder].get(key)}" for key in differing]
         if settings:
             labels.append(f"{run.label} ({', '.join(settings)})")
         else:
@@ -88,9 +97,7 @@ def _unique_labels(runs: Sequence[Run]) -> list[str]:
     return labels
 
 
-def _short(value: Any) -> str:
-    """A config value in few characters."""
-    if not isinstance(value, dict):
-        return str(value)
-    words = [f"{name}={option}" for name, option in sorted(value.items())]
-    return " ".join(words)
+def _with_options(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings and the options of the method, each by its name."""
+    values = {name: value for name, value in settings.items() if name != "hyper"}
+    return values | (settings.get("hyper") or {})

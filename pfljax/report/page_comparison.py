@@ -21,6 +21,8 @@ from pfljax.report.html import (
 from pfljax.report.paired import Paired
 from pfljax.report.runs import Run, number
 from pfljax.runs import names
+from pfljax.runs.config import named
+from pfljax.runtime import words
 
 CLIENTS = ("accuracy_over_clients", "bars")
 FACTS = ("dataset", "partition", "model", "models")
@@ -127,14 +129,14 @@ def _comparison_facts(
 ) -> list[str]:
     """How much is compared, and what all runs share."""
     seeds = sorted({run.config["seed"] for run in runs})
-    seeds_text = ", ".join(map(str, seeds))
+    which = "seeds" if len(seeds) > 1 else "seed"
     shared = dict(runs[0].config)
     for name in differing:
         shared.pop(name, None)
     return [
-        f"{len(groups)} methods",
-        f"{len(runs)} runs",
-        f"seeds {seeds_text}",
+        words.number_of(len(groups), "method"),
+        words.number_of(len(runs), "run"),
+        f"{which} {', '.join(map(str, seeds))}",
         *_facts(shared),
     ]
 
@@ -175,8 +177,8 @@ def _differing(groups: Sequence[Group], differing: Sequence[str]) -> Grid:
     rows = []
     for group in groups if differing else ():
         # Runs of a group differ in their seeds alone: the first speaks for all.
-        config = group.runs[0].config
-        values = [shown(name, config.get(name)) for name in differing]
+        settings = named(group.runs[0].config)
+        values = [shown(name, settings.get(name)) for name in differing]
         rows.append([group.label, *values])
     return grid(["Method", *differing], rows, "Settings that differ.")
 

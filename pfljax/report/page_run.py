@@ -25,6 +25,7 @@ from pfljax.report.method_rows import MIXTURE_ROWS
 from pfljax.report.quantities import four_digits, quantities_of
 from pfljax.report.runs import Run, number
 from pfljax.runs import names
+from pfljax.runtime.words import number_of
 
 STATISTICS = {  # field of a statistic over clients -> heading
     "mean": "Mean (%)",
@@ -92,8 +93,8 @@ def _facts(run: Run) -> list[str]:
         f"data {names.short(config.get('dataset', 'unknown'))}",
         # Settings of dealing say nothing of clients that were given in Python.
         f"partition {_dealing(run)}",
-        f"{len(run.partition['class_histogram'])} clients",
-        f"{run.summary['rounds']} rounds",
+        number_of(len(run.partition["class_histogram"]), "client"),
+        number_of(run.summary["rounds"], "round"),
         f"seed {config['seed']}",
     ]
 

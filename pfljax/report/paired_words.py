@@ -6,7 +6,7 @@ import numpy as np
 
 from pfljax.evaluation.significance import LEVEL
 from pfljax.report.compared import Comparison
-from pfljax.runtime.words import counted, counted_in_words
+from pfljax.runtime.words import number_in_words, number_of
 
 KEY = (
     "Differences in points; in brackets the 95 % interval of each, on its own. "
@@ -30,7 +30,7 @@ def in_words(comparison: Comparison) -> str:
     if np.isfinite(values["low"]):
         # z: an end that reads 0.0 has no sign.
         points += f" [{100 * values['low']:z.1f}, {100 * values['high']:z.1f}]"
-    seeds = counted_in_words(len(comparison.pair.seeds), "seed")
+    seeds = number_in_words(len(comparison.pair.seeds), "seed")
     p = values["p_holm"]
     if np.isnan(p):
         return f"{a} and {b} are {points} apart, which {seeds} cannot test."
@@ -47,11 +47,11 @@ def _clients(comparison: Comparison) -> str:
     if not comparison.pair.clients:
         return ""
     # A client is counted once a seed, so their number alone would tell too many.
-    how_many = f"{counted(sum(sizes), 'client')} in all"
+    how_many = f"{number_of(sum(sizes), 'client')} in all"
     if len(sizes) == 1:
-        how_many = counted(sizes[0], "client")
+        how_many = number_of(sizes[0], "client")
     elif len(set(sizes)) == 1:
-        how_many = f"{counted(sizes[0], 'client')} each"
+        how_many = f"{number_of(sizes[0], 'client')} each"
     counts = [int(comparison.values[key]) for key in ("gain", "lose", "same")]
     gain, lose, same = counts
     return f" of {how_many}: {gain} gain, {lose} lose, {same} as before"

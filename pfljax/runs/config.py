@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import Any
 
 from pfljax import registry
@@ -94,6 +94,22 @@ def _with_aggregation(values: dict[str, Any]) -> dict[str, Any]:
     return values | kept
 
 
+def named(
+    settings: Mapping[str, Any], without: Container[str] = ()
+) -> dict[str, Any]:
+    """Settings with the method as it is given: its options stand behind its name.
+
+    Such as ditto:lam=1.0; options of the names `without` are left out.
+    """
+    if "algorithm" not in settings:
+        return dict(settings)
+    options = settings.get("hyper") or {}
+    kept = {name: value for name, value in options.items() if name not in without}
+    method = str(Choice(settings["algorithm"], kept))
+    values = settings | {"algorithm": method}
+    return {name: value for name, value in values.items() if name != "hyper"}
+
+
 def ungrouped(nested: Mapping[str, Any]) -> dict[str, Any]:
     """`by_name` of settings that this version knows.
 
@@ -167,6 +183,12 @@ def difference(old: Experiment, new: Experiment) -> list[str]:
     """The settings that differ and change a number, as "name: old -> new"."""
     before = written(old)
     after = written(new)
+    alike: set[str] = set()
+    if before["algorithm"] == after["algorithm"]:
+        # Of one method the options that differ are enough.
+        alike = set(dict(before["hyper"].items() & after["hyper"].items()))
+    before = named(before, without=alike)
+    after = named(after, without=alike)
     return [
         f"{name}: {before[name]} -> {after[name]}"
         for name in before

@@ -3,12 +3,12 @@
 NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 
 
-def counted(count: int, noun: str) -> str:
+def number_of(count: int, noun: str) -> str:
     """A count with its noun: "1 client", "2 clients"."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
-def counted_in_words(count: int, noun: str) -> str:
+def number_in_words(count: int, noun: str) -> str:
     """The same with small counts in letters: "one seed", "12 seeds"."""
     number = NUMBERS[count] if count < len(NUMBERS) else str(count)
-    return counted(count, noun).replace(str(count), number, 1)
+    return number_of(count, noun).replace(str(count), number, 1)

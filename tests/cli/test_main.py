@@ -183,7 +183,9 @@ def test_run_with_another_config_refuses(done, tmp_path, finished):
     )
     code, out, errors = tiny.main("run", *tiny.options(other))
     assert (code, out) == (2, "")
-    assert errors.startswith(f"pfljax: {folder} holds a run with another config (hyper")
+    method = "algorithm: superfed:mu=0.01 -> superfed:mu=1.0"
+    told = f"pfljax: {folder} holds a run with another config ({method}; "
+    assert errors.startswith(told)
     assert "lr: 0.05 -> 0.5); choose another --out\n" in errors
     assert times(folder) == before
 

@@ -177,9 +177,7 @@ def test_fedavg_with_finetuning_is_a_baseline(make_run, tmp_path):
         for name, finetune in (("fedavg", 0), ("fedavg", 20), ("ditto", 5))
     ]
     rows = table_of(folders).rows
-    assert {row.method for row in rows if row.baseline} == {
-        "fedavg (hyper=finetune=20)"
-    }
+    assert {row.method for row in rows if row.baseline} == {"fedavg (finetune=20)"}
 
 
 def test_comparisons_of_before_do_not_stay(result, tmp_path):
