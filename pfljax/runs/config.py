@@ -106,7 +106,7 @@ def named(
     options = settings.get("hyper") or {}
     kept = {name: value for name, value in options.items() if name not in without}
     method = str(Choice(settings["algorithm"], kept))
-    values = settings | {"algorithm": method}
+    values = {**settings, "algorithm": method}
     return {name: value for name, value in values.items() if name != "hyper"}
 
 

@@ -31,7 +31,7 @@ from typing import Any
 import filelock
 import numpy as np
 
-from pfljax.runs import checks, config, forms, log, stopping
+from pfljax.runs import checks, config, early_end, forms, log
 from pfljax.runs.settings import Experiment
 from pfljax.runtime import documents, files
 from pfljax.runtime.files import FileError, FolderError
@@ -195,7 +195,7 @@ def complete(folder: Path, experiment: Experiment) -> bool:
     if summary is None:
         return False
     if summary.get("stopped") is not None:
-        return stopping.holds(summary["stopped"], experiment)
+        return early_end.holds(summary["stopped"], experiment)
     return summary["rounds"] == experiment.participation.rounds
 
 

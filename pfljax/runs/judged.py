@@ -1,40 +1,24 @@
 """An evaluation by name: `evaluation.personal.test.accuracy`.
 
-Whoever asks for what is not there gets an AttributeError that says what is.
+Evaluation   of a round: `personal` and `server`, each a
+Model        on rows: `test` and, if any, `validation`, each
+Metrics      `accuracy`, `loss`, ...: means over clients, and `figures` with the spread
+
+`of_line` makes one of a line of the log. Whoever asks for what is not there gets an
+AttributeError that says what is.
 """
 
 import dataclasses
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
+
+from pfljax.runs.named_fields import assign, refuse
 
 Figures = Mapping[str, Mapping[str, float | None]]  # over clients, by metric
 Records = Sequence[Mapping[str, Any]]
 NEWEST = "after the newest broadcast"
 COLUMNS = ("accuracy", "std", "worst10", "loss")  # of the table
-MISSING = {  # why something is not there
-    "server": "the method has no one model at its server",
-    "validation": "no client has validation rows; give validation=0.1",
-    "best": "no client has validation rows to choose a round by; give validation=0.1",
-    "auroc": "no rows of other classes were judged; give foreign=200",
-}
-
-
-def refuse(record: Any, name: str) -> NoReturn:
-    """Says what a record has instead."""
-    what = type(record).__name__
-    reason = f": {MISSING[name]}" if name in MISSING else ""
-    names = (known for known in vars(record) if not known.startswith("_"))
-    raise AttributeError(
-        f"{what} has no {name!r}{reason}; there is {', '.join(names)}", name=name
-    )
-
-
-def assign(record: Any, fields: Mapping[str, Any]) -> None:
-    """Sets fields of a frozen record that is being made."""
-    # A frozen dataclass lets its own constructor assign in this way alone.
-    for name, value in fields.items():
-        object.__setattr__(record, name, value)
 
 
 # Not compared by their fields: some of these may not be there.

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from pfljax.runs import folder as folder_files
 from pfljax.runs.folder import FolderError
-from pfljax.runs.judged import Evaluation, Model, assign, of_line, refuse, table
+from pfljax.runs.judged import Evaluation, Model, of_line, table
+from pfljax.runs.named_fields import assign, refuse
 
 
 @dataclasses.dataclass(frozen=True, init=False, repr=False, eq=False)

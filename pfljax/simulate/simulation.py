@@ -22,7 +22,7 @@ from pfljax.evaluation.views import views_of
 from pfljax.runs.settings import Experiment
 from pfljax.runtime import devices
 from pfljax.runtime.programs import Same, kept
-from pfljax.simulate import clocks, detection, given, judged
+from pfljax.simulate import clocks, detection, given, model_checks
 from pfljax.simulate.components import Shape, make_setting, make_task, shape_of
 from pfljax.simulate.first_state import make_init, shapes_of_state
 from pfljax.simulate.judges import block_judged, make_judge, make_path
@@ -123,8 +123,8 @@ def _simulation(
     setting = make_setting(experiment, task, shape)
     num_clients = shape.num_clients
     name = experiment.method.algorithm
-    judged.check(name, setting, task, num_clients, shape.input_shape)
-    judged.check_observed(setting, task, num_clients, shape.input_shape)
+    model_checks.check(name, setting, task, num_clients, shape.input_shape)
+    model_checks.check_observed(setting, task, num_clients, shape.input_shape)
     # Newcomers have nothing but a local training, so they are judged after it as well.
     trained = experiment.evaluation.trained or experiment.data.unseen > 0
     views = views_of(setting.algorithm, trained)

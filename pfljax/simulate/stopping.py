@@ -5,9 +5,9 @@ from typing import Any
 import numpy as np
 
 from pfljax.core.types import RunState
+from pfljax.runs.early_end import CALLBACK, by_patience, holds, stop
 from pfljax.runs.judged import of_line
 from pfljax.runs.log import Line
-from pfljax.runs.stopping import CALLBACK, by_patience, holds, stop
 from pfljax.runtime.processes import ask, everywhere
 from pfljax.simulate import evaluation, results
 from pfljax.simulate.begin import Run

@@ -15,7 +15,7 @@ from pfljax.engine import Setting
 from pfljax.models import check_task
 from pfljax.runs.config import UNHASHED
 from pfljax.runs.settings import Experiment, flat, with_options
-from pfljax.simulate import architectures, clocks, components, judged, malicious
+from pfljax.simulate import architectures, clocks, components, malicious, model_checks
 from pfljax.simulate.components import Shape
 from pfljax.sweep.points import Point
 from pfljax.sweep.pool import foreign_counts
@@ -144,7 +144,7 @@ def _check_built(experiment: Experiment, shape: Shape, task: Task | None) -> Set
         check_task(task, shape.input_shape, shape.num_classes)
     model, setting = _made(experiment, shape, task)
     name = experiment.method.algorithm
-    judged.check(name, setting, model, shape.num_clients, shape.input_shape)
+    model_checks.check(name, setting, model, shape.num_clients, shape.input_shape)
     architectures.traffic(setting, model, shape.num_clients, shape.input_shape)
     return setting
 
