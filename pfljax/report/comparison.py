@@ -237,8 +237,9 @@ def _curve(
     if len(accuracy) > 1:
         std = std_over_seeds(accuracy)
         axes.fill_between(x, mean - std, mean + std, color=colour, **BAND)
-    marker = "o" if len(x) == 1 else None
-    axes.plot(x, mean, marker=marker, **style)
+    # One evaluation is a dot, which may stand on the edge of the axes.
+    one = {"marker": "o", "clip_on": False} if len(x) == 1 else {}
+    axes.plot(x, mean, **one, **style)
     if x[-1] < far:
         axes.plot(
             [x[-1], far],

@@ -169,6 +169,9 @@ def _kind(texts: Sequence[str]) -> str:
     """The kind of a column: numbers are set right, long texts wrap."""
     filled = [text for text in texts if text not in ("", EMPTY)]
     numbers = [text for text in filled if not text.startswith(formats.NOT_REACHED)]
+    # A column of dashes is one of numbers that nobody has.
+    if not filled and EMPTY in texts:
+        return "number"
     if numbers and all(NUMBER.fullmatch(text) for text in numbers):
         return "number"
     if any(len(text) > LONG for text in filled):

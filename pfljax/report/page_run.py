@@ -174,9 +174,16 @@ def _judged(
     judged = []
     for key, record in first.items():
         text = f"{' = '.join(models[key])}, {record['split']}"
-        note = f"{record['clients']} clients ({record['count']}), {record['when']}"
+        note = f"{_who(record)}, {record['when']}"
         judged.append((Cell(text, note=note), record["metrics"]))
     return judged
+
+
+def _who(record: Mapping[str, Any]) -> str:
+    """The clients of a record, and how many they are."""
+    count = number_of(record["count"], "client")
+    group = record["clients"]
+    return f"all of {count}" if group == "all" else f"{group} ({count})"
 
 
 def _statistics(accuracy: Mapping[str, Any]) -> list[str]:

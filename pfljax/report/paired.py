@@ -25,18 +25,19 @@ def _p(key: str, title: str) -> Column:
 COLUMNS = (
     Column("difference", "Difference (points)", scale=100, digits=2, better=0),
     _p("p_holm", "p after Holm"),
-    Column("low", "95 % on its own, from", scale=100, digits=2, better=0),
+    Column("low", "95 % from", scale=100, digits=2, better=0),
     Column("high", "to", scale=100, digits=2, better=0),
     _p("p", "p (t, seeds)"),
     _p("p_wilcoxon", "p (Wilcoxon, seeds)"),
     _p("p_clients", "p (clients, Holm)"),
-    Column("gain", "Clients that gain, over all seeds", scale=1, digits=0, better=0),
-    Column("lose", "that lose", scale=1, digits=0, better=0),
+    Column("gain", "Clients gain", scale=1, digits=0, better=0),
+    Column("lose", "lose", scale=1, digits=0, better=0),
     Column("same", "as before", scale=1, digits=0, better=0),
 )
 CAPTION = (
     "Which is better at the last round. Test accuracy of the same clients under the "
-    "same seeds, in pairs, the better one first. p after Holm decides."
+    "same seeds, in pairs, the better one first. Each 95 % interval is on its own. p "
+    "after Holm's correction decides."
 )
 WHO = (
     "The best and the baselines (local training, FedAvg with fine-tuning) are held "

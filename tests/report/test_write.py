@@ -486,3 +486,28 @@ def test_unseen_clients_have_their_own_table(make_run, tmp_path):
 def test_no_folder_is_refused(tmp_path):
     with pytest.raises(ValueError, match="give at least one"):
         write_comparison([], tmp_path)
+
+
+def test_a_sweep_s_page_shows_its_commands_as_code():
+    key = "Hold it against `pfljax compare a<b`, or `--over`."
+    paired = {"key": key, "lines": (), "more": (), "table": html.grid([], [])}
+    page = html.render(
+        "sweep.html.j2",
+        title="Sweep",
+        facts=(),
+        notices=(),
+        key_figures=[],
+        paired=paired | {"note": ""},
+        tables=[html.grid(["one"], [["–"], ["–"]])],
+        curves=[],
+        swept=html.grid([], []),
+        settings={},
+    )
+    assert "against <code>pfljax compare a&lt;b</code>, or <code>--over</code>." in page
+    assert '<th scope="col" class="number">one</th>' in page  # set right, as numbers
+
+
+def test_groups_of_clients_are_counted(reported):
+    page = (reported / "report.html").read_text("utf-8")
+    rows = rows_below(page, "Model and rows")
+    assert "all of 20 clients, after the newest broadcast" in rows[0][0]
