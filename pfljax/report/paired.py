@@ -28,7 +28,7 @@ COLUMNS = (
     Column("low", "95 % from", scale=100, digits=2, better=0),
     Column("high", "to", scale=100, digits=2, better=0),
     _p("p", "p (t, seeds)"),
-    _p("p_wilcoxon", "p (Wilcoxon, seeds)"),
+    _p("p_wilcoxon", "p (Wilcoxon)"),
     _p("p_clients", "p (clients, Holm)"),
     Column("gain", "Clients gain", scale=1, digits=0, better=0),
     Column("lose", "lose", scale=1, digits=0, better=0),

@@ -225,6 +225,25 @@ def test_a_phone_shows_the_accuracy_and_says_that_there_is_more(pages, tab, page
     assert tab.run(f"{cell}.getBoundingClientRect().left") < before
 
 
+def test_a_phone_shows_the_difference_and_its_p(pages, tab):
+    tab.open(pages / "compared/comparison.html", width=390)
+    first = "document.querySelector('#significance table')"
+    heads = tab.run(f"[...{first}.tHead.rows[0].cells].map((h) => h.textContent)")
+    assert [head.rstrip("↕") for head in heads[:3]] == [
+        "Method",
+        "Difference (points)",
+        "p after Holm",
+    ]
+    cell = f"{first}.tBodies[0].rows[0].cells[2]"
+    assert 0 < tab.run(f"{cell}.getBoundingClientRect().right") < 390
+    # No figure is so narrow that its letters cannot be read, nor makes the page wide.
+    widths = tab.run(
+        "[...document.images].map((i) => i.width / i.closest('figure').style.width"
+        ".replace('px', ''))"
+    )
+    assert min(widths) > 0.55
+
+
 def test_a_table_that_fits_says_nothing(pages, tab):
     tab.open(pages / "run/report.html", width=1400)
     assert tab.run(f"{FIRST}.scrollWidth <= {FIRST}.clientWidth")
