@@ -94,9 +94,7 @@ def _with_aggregation(values: dict[str, Any]) -> dict[str, Any]:
     return values | kept
 
 
-def named(
-    settings: Mapping[str, Any], without: Container[str] = ()
-) -> dict[str, Any]:
+def named(settings: Mapping[str, Any], without: Container[str] = ()) -> dict[str, Any]:
     """Settings with the method as it is given: its options stand behind its name.
 
     Such as ditto:lam=1.0; options of the names `without` are left out.
