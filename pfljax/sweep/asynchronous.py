@@ -84,7 +84,7 @@ def _one_run(
     by_round = []
     by_evaluation = []
     for count in counts:
-        state, history = rounds(state, clients.train, int(count))
+        state, history = rounds(state, clients.train, int(count), public=clients.public)
         told = history["loss"][:count], history["seconds"]
         by_round.append(jax.device_get(told))
         by_evaluation.append(jax.device_get(programs.judge(inputs, state, clients)))

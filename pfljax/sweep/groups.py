@@ -18,7 +18,7 @@ from pfljax.runs.settings import Experiment, flat, with_options
 from pfljax.simulate import architectures, clocks, components, malicious, model_checks
 from pfljax.simulate.components import Shape
 from pfljax.sweep.points import Point
-from pfljax.sweep.pool import foreign_counts
+from pfljax.sweep.pool import foreign_counts, public_shapes
 
 NUMBERS = ("lr", "lr_decay", "momentum", "weight_decay")
 
@@ -64,7 +64,7 @@ def grouped(points: Sequence[Point], task: Task | None = None) -> list[Group]:
             _made(experiment, shape, task)
         static = _static(experiment, traced)
         foreign = foreign_counts(point.federation, experiment.evaluation.foreign)
-        program = (static, shape, foreign)
+        program = (static, shape, foreign, public_shapes(point.federation))
         if program not in groups:
             setting = _check_built(experiment, shape, task)
             clocks.check_deadline(setting, point.federation.train.size)

@@ -48,10 +48,11 @@ class Outcome(NamedTuple):
 
 
 class Clients(NamedTuple):
-    """Whose rows train and whose are judged, in one run."""
+    """Whose rows train and whose are judged, in one run, and those of its server."""
 
     train: ClientData
     judged: dict[str, Rows]  # by split
+    public: ClientData | None  # rows of the server
 
 
 def one_run(
@@ -67,7 +68,9 @@ def one_run(
         state: RunState, count: Array
     ) -> tuple[RunState, tuple[ByName, ByName, ByName]]:
         # The last block may be shorter: `count` of its `every` rounds are run.
-        state, history = rounds(setting, state, clients.train, count, every)
+        state, history = rounds(
+            setting, state, clients.train, count, every, public=clients.public
+        )
         metrics = judged(setting, task, state, clients)
         quantities = measured(setting, task, state)
         by_round = {name: history[name] for name in BY_ROUND if name in history}
@@ -94,11 +97,13 @@ def clients_of(data: Data, federation: Array) -> Clients:
     several = len(data.train[0]) > 1
     # A constant index is no run's own, so that the lanes of a vmap share the spans.
     index = federation if several else jnp.int32(0)
-    train, rows = tree.take((data.train, data.judged), index)
+    spans = data.train, data.judged, data.public
+    train, rows, public = tree.take(spans, index)
     offset, size = train
     return Clients(
         train=ClientData(data.pool, offset, size),
         judged=rows,
+        public=public,
     )
 
 
@@ -151,7 +156,8 @@ def judged(setting: Setting, task: Task, state: RunState, clients: Clients) -> B
         def of_stack(alone: Setting, stack: Any, ids: Array) -> ByName:
             judge = programs.judge(alone, View(view), _block(setting))
             theirs = _holding(others, ids)
-            return judge(state, stack, ids, _of(train, ids), _of(each, ids), theirs)
+            parts = _of(train, ids), _of(each, ids), theirs, clients.public
+            return judge(state, stack, ids, *parts)
 
         return by_stack(setting, task, state, of_stack)
 

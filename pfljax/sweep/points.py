@@ -175,14 +175,13 @@ def _digest(settings: Experiment, clients: str, *, with_rounds: bool) -> str:
 
 def _check_judged(experiment: Experiment) -> None:
     """Refuses what a sweep does not do."""
-    refused = ("trained", "unseen", "baseline", "public", "dissimilarity")
+    refused = ("trained", "unseen", "baseline", "dissimilarity")
     asked = flat(experiment, refused)
     wrong = [f"{name} is {value!r}" for name, value in asked.items() if value]
     if wrong:
         raise ValueError(
             f"{', '.join(wrong)}: a sweep judges the clients that train by their "
-            "personal and server models alone, and its server holds no rows; use run "
-            "for the rest"
+            "personal and server models alone; use run for the rest"
         )
     patience = experiment.evaluation.patience
     log = experiment.output.log
@@ -209,4 +208,7 @@ def _dealt(experiment: Experiment, custom: Federation | None) -> Dealt:
     if "spans_crc32" in manifest:
         names += ["clients", *claims.CONTENT]
     values = [str(manifest.get(name)) for name in names]
+    if federation.public is not None:
+        # Sweeps once trained without them, and what they kept is of no use.
+        values.append("with public rows")
     return Dealt(federation=federation, text=" ".join(values))

@@ -31,6 +31,7 @@ class Data(NamedTuple):
     pool: Examples  # [N, ...]
     train: Span  # i32[F, C]
     judged: dict[str, Rows]  # by split, where a client has such rows
+    public: ClientData | None  # the servers' rows, leaves [F, ...]; None for none
 
 
 def stack(federations: list[Federation], foreign: int = 0) -> Data:
@@ -58,7 +59,23 @@ def stack(federations: list[Federation], foreign: int = 0) -> Data:
         pool=jax.tree.map(_concatenate, *pools.values()),
         train=_moved(train, starts),
         judged=judged,
+        public=_public(federations),
     )
+
+
+def _public(federations: Sequence[Federation]) -> ClientData | None:
+    """The rows of each federation's server, which all have or none has."""
+    of_servers = [federation.public for federation in federations]
+    if of_servers[0] is None:
+        return None
+    # Apart from the pool: a server's rows are all that its examples hold.
+    return jax.tree.map(lambda *leaves: np.stack(leaves), *of_servers)
+
+
+def public_shapes(federation: Federation) -> tuple[Any, ...]:
+    """Shapes and dtypes of the server's rows; () where it has none."""
+    leaves = map(np.asarray, jax.tree.leaves(federation.public))
+    return tuple((leaf.shape, leaf.dtype) for leaf in leaves)
 
 
 def _starts(pools: Mapping[int, Examples]) -> dict[int, int]:

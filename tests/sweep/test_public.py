@@ -1,0 +1,48 @@
+"""Rows of the server in a sweep: those that its runs have."""
+
+import numpy as np
+import pytest
+
+import tiny
+from pfljax import run
+from pfljax.report.read_files import read_arrays
+from pfljax.simulate.federation import build_federation
+from pfljax.sweep import points, sweep
+
+FEDMD = "fedmd:subset=20,pretrain_own_epochs=1,public_batch_size=10"
+ASKED = tiny.TINY.replace(
+    model="logistic", rounds=2, devices=1, public=0.1, momentum=0.0
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("algorithm", ["feddf:server_steps=20,server_lr=0.1", FEDMD])
+def test_a_sweep_trains_on_the_servers_rows_as_its_runs_do(algorithm, tmp_path):
+    asked = ASKED.replace(algorithm=algorithm)
+    results = sweep(asked, {"seed": [0, 1]}).results
+    run(asked.replace(seed=1, out=str(tmp_path)), quiet=True, report=False)
+    alone = read_arrays(tmp_path / "per_client.npz")
+    name = "personal/test/loss"
+    np.testing.assert_allclose(results[1].metrics[name], alone[name], atol=1e-5)
+
+
+def test_servers_rows_of_ones_own_federation_are_trained_on():
+    feddf = ASKED.replace(algorithm="feddf:server_steps=20,server_lr=0.1")
+    # Without steps, or without rows to take them on, it is FedAvg.
+    fedavg = ASKED.replace(algorithm="feddf:server_steps=0")
+
+    def made(seed):
+        federation, _ = build_federation(ASKED.replace(seed=seed))
+        return federation
+
+    def losses(experiment):
+        runs = sweep(experiment, {"seed": [0]}, federation=made)
+        return runs.results[0].metrics["server/test/loss"]
+
+    assert np.abs(losses(feddf) - losses(fedavg)).max() > 1e-2
+
+
+def test_what_a_sweep_kept_without_the_servers_rows_is_not_taken():
+    """Sweeps once left them out in silence: a run with them has another file."""
+    federation, _ = build_federation(ASKED)
+    assert points._dealt(ASKED, federation).text.endswith(" with public rows")
