@@ -157,6 +157,24 @@ def resolve(experiment: Experiment, name: str | None = None) -> Experiment:
     return resolved.replace(out=out)
 
 
+def unresolved(experiment: Experiment) -> Experiment:
+    """The same run without the label and the server's optimizer that `resolve` writes.
+
+    With another method, both would be those of the method before.
+    """
+    from pfljax import algorithms
+
+    factory = algorithms.method(experiment.method.algorithm)
+    optimizer = experiment.participation.server_optimizer
+    if str(optimizer) == chosen.own_optimizer(factory):
+        experiment = experiment.replace(server_optimizer="none")
+    label = experiment.output.label
+    unlabelled = experiment.replace(label=None)
+    # In a folder of any name, or it would look for one.
+    written = resolve(unlabelled.replace(out="."))
+    return unlabelled if written.output.label == label else experiment
+
+
 def _wrong_types(experiment: Experiment) -> Iterator[str]:
     for name, value in flat(experiment).items():
         kind: Any = FIELDS[name].type

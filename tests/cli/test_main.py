@@ -570,7 +570,7 @@ def test_mistakes_are_one_line(args, message):
             ["run", "--algorithm", "ditto", "--mu", "1"],
             "no option --mu; see `pfljax run --algorithm ditto --help`",
         ),
-        (["run", "--config", "x.json", "--rounds", "3"], "has no option --rounds"),
+        (["run", "--config", "x.json", "--rounds", "3"], "x.json is missing; give the"),
         (["run", "--rounds", "many"], "--rounds is 'many'; expected int; see `pfljax"),
         (
             ["export", "run", "--client=first"],
