@@ -19,6 +19,7 @@ FRAME = "│╭╮╰╯ "
 RULES = ("─", "---")
 EXTRA = re.compile(r"Unrecognized .*?options: (.*)")
 WRONG = re.compile(r"Error parsing (--[\w-]+):")
+CHOICE = re.compile(r"invalid choice '(.*)' for argument '(.*)'\. .*?\((.*)\)")
 MISSING = re.compile(r"Missing from [^:]*: (\S+) (.*) \(required\)")
 
 
@@ -81,6 +82,10 @@ def sentence(name: str, command: Callable, args: Sequence[str], boxed: str) -> s
         said = f"`pfljax {name}` takes no {extra[1]}"
     elif missing := MISSING.match(said):
         said = f"`pfljax {name}` needs {missing[1]} ({missing[2].rstrip('.')})"
+    elif choice := CHOICE.match(said):
+        value, argument, listed = choice.groups()
+        names = dict.fromkeys(listed.replace("'", "").split(", "))
+        said = registry.unknown(argument, names, value)
     elif wrong := WRONG.match(said):
         option = wrong[1]
         expected = annotations.described(options_of(command)[option])

@@ -1,6 +1,6 @@
 """Settings are checked before anything is compiled, and completed."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, get_args, get_origin
 
 from pfljax import registry
@@ -55,7 +55,7 @@ def check(
     `own_model`: a model is given in Python, and `model` is the name of that.
     `own_data`: so is a federation, and `dataset` and `partition` are mere names.
     """
-    check_values(experiment)
+    _check_each_value(experiment)
     _check_model(experiment.method.model, own_model)
     if own_model and experiment.method.models:
         raise ValueError(
@@ -77,6 +77,8 @@ def check(
     if own_data:
         from_python += ["dataset", "partition"]
     chosen.check(experiment, from_python)
+    # Last: what goes with an unknown name, nobody knows.
+    check_values(experiment)
 
 
 def check_option_names(algorithm: str, factory: Callable) -> None:
@@ -97,14 +99,23 @@ def check_values(experiment: Experiment) -> None:
 
     Whoever only reads a run folder needs no JAX for it.
     """
-    problems = list(_wrong_types(experiment))
-    if not problems:  # ranges of wrong types mean nothing
-        problems = [*_out_of_range(experiment), *at_odds.problems(experiment)]
-    if problems:
-        raise ValueError("; ".join(problems))
+    _check_each_value(experiment)
+    _raise_if_any(at_odds.problems(experiment))
+
+
+def _check_each_value(experiment: Experiment) -> None:
+    """The same of each setting alone."""
+    _raise_if_any(_wrong_types(experiment))
+    _raise_if_any(_out_of_range(experiment))  # which mean nothing of a wrong type
     for name, value in experiment.method.hyper:
         if not isinstance(value, bool | int | float | str | None):
             raise ValueError(f"{name} is {value!r}, which no config can hold")
+
+
+def _raise_if_any(problems: Iterable[str]) -> None:
+    listed = list(problems)
+    if listed:
+        raise ValueError("; ".join(listed))
 
 
 def names_own_model(model: Choice) -> bool:

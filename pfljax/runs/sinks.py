@@ -103,7 +103,7 @@ def tensorboard() -> Open:
     return begin
 
 
-def wandb(project: str = "pfljax") -> Open:
+def wandb(*, project: str = "pfljax") -> Open:
     """Weights & Biases: one run of the project, which is found again by wandb/id."""
 
     def begin(begun: Begun) -> Sink:
