@@ -16,6 +16,9 @@ def problems(experiment: Experiment) -> Iterator[str]:
     yield from _odd_dissimilarity(experiment)
     yield from _odd_clock(experiment)
     yield from _odd_log(experiment)
+    judged = experiment.evaluation
+    if judged.watch != "accuracy" and judged.patience is None:
+        yield f"watch is {judged.watch!r}, but patience is None; give --patience 3, say"
     machine = experiment.machine
     if machine.homes and machine.store != "device":
         yield (

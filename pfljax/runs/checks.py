@@ -8,6 +8,7 @@ from pfljax.core.precision import PRECISIONS
 from pfljax.registry import Choice, Range
 from pfljax.runs import at_odds, begun_before, chosen, fingerprint
 from pfljax.runs.settings import FIELDS, Experiment, flat, with_options
+from pfljax.runs.stopping import WATCHED
 
 SEVERAL = {  # settings of several choices, and an example
     "channel": "clip:norm=1.0 gaussian:std=0.1",
@@ -42,6 +43,7 @@ RANGES: tuple[tuple[str, Range], ...] = (
     ("momentum", registry.BELOW_ONE),
     ("weight_decay", registry.NOT_NEGATIVE),
     ("seed", Range(lambda value: 0 <= value < 2**31, "0 <= seed < 2**31")),
+    ("watch", Range(WATCHED.__contains__, f"one of {', '.join(WATCHED)}")),
     ("store", Range(STORES.__contains__, f"one of {', '.join(STORES)}")),
     ("precision", Range(PRECISIONS.__contains__, f"one of {', '.join(PRECISIONS)}")),
 )
