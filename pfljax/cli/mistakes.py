@@ -19,6 +19,7 @@ FRAME = "│╭╮╰╯ "
 RULES = ("─", "---")
 EXTRA = re.compile(r"Unrecognized .*?options: (.*)")
 WRONG = re.compile(r"Error parsing (--[\w-]+):")
+NO_VALUE = re.compile(r"Missing value for argument '(--[\w-]+)'")
 CHOICE = re.compile(r"invalid choice '(.*)' for argument '(.*)'\. .*?\((.*)\)")
 MISSING = re.compile(r"Missing from [^:]*: (\S+) (.*) \(required\)")
 
@@ -80,6 +81,10 @@ def sentence(name: str, command: Callable, args: Sequence[str], boxed: str) -> s
     said = _first_paragraph(boxed).rstrip(".")
     if extra := EXTRA.match(said):
         said = f"`pfljax {name}` takes no {extra[1]}"
+        if "--algorithm" in options_of(command):
+            said += f"; if it is a method: --algorithm {extra[1].split()[0]}"
+    elif valueless := NO_VALUE.match(said):
+        said = f"{valueless[1]} has no value; give one behind it"
     elif missing := MISSING.match(said):
         said = f"`pfljax {name}` needs {missing[1]} ({missing[2].rstrip('.')})"
     elif choice := CHOICE.match(said):

@@ -218,6 +218,14 @@ def test_runs_of_a_comparison_end_each_by_itself(tmp_path):
             lambda job: sweep(job.replace(patience=2), {"lr": [0.1]}),
             "patience 2: runs of a sweep",
         ),
+        (
+            lambda job: ran(job, job.output.out, callback=3),
+            "callback is 3, of type int; expected a function of round, metrics, state",
+        ),
+        (
+            lambda job: ran(job, job.output.out, callback=lambda metrics: True),
+            r"callback takes \(metrics\); expected a function of round, metrics, state",
+        ),
         (lambda job: sweep(job.replace(log="csv"), {"lr": [0.1]}), "log is csv, pat"),
         (lambda job: ran(job.replace(log="cvs"), job.output.out), "unknown log 'cvs'"),
     ],
