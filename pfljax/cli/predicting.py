@@ -39,5 +39,6 @@ def predict(
     written = personal.write(columns, file)
     hits = (columns["prediction"] == columns["label"]).mean()
     clients = len(columns[personal.CONFUSION])
-    print(f"{len(columns['row'])} rows of {clients} clients, {hits:.4f} of them right")
+    who = f"{clients} clients" if client is None else f"client {client}"
+    print(f"{len(columns['row'])} rows of {who}, {hits:.4f} of them right")
     print(f"written to {' and '.join(map(str, written))}")
