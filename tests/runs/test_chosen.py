@@ -35,7 +35,10 @@ from pfljax.runs.folder import write_json
         ({"log": "csv,csv"}, "log has csv 2 times; give it once"),
         ({"log": "wandb:projekt=a"}, "known: project; did you mean 'project'?"),
         ({"optimizer": "adam:b1=2"}, "optimizer 'adam': b1 is 2; expected a"),
-        ({"mode": "fedbuf"}, "unknown mode 'fedbuf'; known: fedasync, fedbuff, sync; d"),
+        (
+            {"mode": "fedbuf"},
+            "unknown mode 'fedbuf'; known: fedasync, fedbuff, sync; d",
+        ),
         ({"optimizer": "sgd:b1=2"}, "sgd takes its options from momentum and"),
     ],
 )
