@@ -5,15 +5,18 @@ Runs have two rounds of one epoch, whatever a page says, and draw no figures.
 
 import os
 import re
+import shlex
 import tomllib
 
 import numpy as np
 import pytest
 
 import pages
+import tiny
 from checkout import ROOT
 from pages import PAGES, README
 from pfljax import algorithms, report, sweep
+from pfljax.runs import checks, settings
 from pfljax.simulate import compare
 from pfljax.simulate import run as experiment
 
@@ -140,3 +143,29 @@ def test_every_page_is_reached_and_every_link_leads_somewhere():
         assert page.name in nav
     for target in re.findall(r"\]\((?!http)([^)#]+)", readme):
         assert (ROOT / target).exists(), target
+
+
+def test_who_comes_from_elsewhere_finds_the_names():
+    """What the table of names has in its first column is taken as it stands."""
+    page = (ROOT / "docs" / "coming_from.md").read_text(encoding="utf-8")
+    cells = re.findall(r"^\| (.*?) \|", page, re.MULTILINE)
+    spans = [span for cell in cells for span in re.findall("`(.+?)`", cell)]
+    options = [shlex.split(span) for span in spans if span.startswith("--")]
+    methods = [span for span in spans if re.fullmatch(r"[a-z]+:\S+=\S+", span)]
+    assert len(options) > 10
+    assert len(methods) > 3
+    for name, *values in options:
+        assert name.strip("-").replace("-", "_") in settings.GIVEN
+        if values:
+            checks.check(tiny.parsed(name, *values))
+    for method in methods:
+        checks.check(tiny.parsed("--algorithm", method))
+
+
+def test_where_is_it_leads_to_what_is_there():
+    rows = re.search(r"## Where is.*?\n## ", README.read_text("utf-8"), re.DOTALL)
+    assert rows is not None
+    places = re.findall(r"`((?:pfljax|experiments)/[\w/.]*)`", rows[0])
+    assert len(places) > 8
+    for place in places:
+        assert (ROOT / place).exists(), place

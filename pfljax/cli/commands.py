@@ -69,8 +69,6 @@ def sweep(settings: Any, over: Values) -> None:
         raise ValueError("--over is missing; give --over NAME VALUE VALUE, say")
     values = options.values(over)
     experiment = options.experiment(settings)
-    if options.from_file(settings) and not settings.out:
-        experiment = experiment.replace(out=None)  # the folder in the file is a run's
     from pfljax.report import write_sweep_report
     from pfljax.runtime import devices
     from pfljax.sweep import sweep as run_all

@@ -9,18 +9,25 @@ from typing import Any
 
 from pfljax import algorithms, registry
 
-KINDS = (
-    "algorithms",
-    "models",
-    "datasets",
-    "partitions",
-    "selections",
-    "channels",
-    "aggregations",
-    "profiles",
-    "modes",
-    "schedules",
-)
+PLACES = {  # the registry of a kind: loaded only where it is asked for
+    "models": ("pfljax.models", "MODELS"),
+    "datasets": ("pfljax.data", "DATASETS"),
+    "partitions": ("pfljax.data", "PARTITIONS"),
+    "noises": ("pfljax.data.label_noise", "NOISES"),
+    "selections": ("pfljax.selection", "SELECTIONS"),
+    "channels": ("pfljax.core.channel", "ON_THE_WAY"),
+    "aggregations": ("pfljax.core.channel", "AGGREGATIONS"),
+    "profiles": ("pfljax.data.profiles", "PROFILES"),
+    "modes": ("pfljax.engine.modes", "MODES"),
+    "server_optimizers": ("pfljax.core.adaptive_server", "SERVER_OPTIMIZERS"),
+    "logs": ("pfljax.runs.sinks", "SINKS"),
+}
+KINDS = ("algorithms", "schedules", "optimizers", *PLACES)
+NOTES = {  # what holds for all of a kind, as its last line
+    "datasets": "any of them: every=1, keeps one row of so many",
+    "optimizers": "the learning rate is --lr; sgd takes --momentum and --weight-decay",
+    "server_optimizers": "or one of `pfljax list optimizers`: sgd:learning_rate=1.0",
+}
 EXAMPLE = "twonn on 28 x 28 images, 199,210 parameters"  # whose bytes the table gives
 
 
@@ -29,34 +36,16 @@ def known(kind: str) -> Mapping[str, Callable]:
     if kind == "algorithms":
         sound, _ = algorithms.importable()
         return sound
-    # The others load JAX or the readers of data: each only where it is asked for.
-    if kind == "models":
-        from pfljax.models import MODELS
-
-        return MODELS
-    if kind == "selections":
-        from pfljax.selection import SELECTIONS
-
-        return SELECTIONS
-    if kind in ("channels", "aggregations"):
-        from pfljax.core.channel import AGGREGATIONS, ON_THE_WAY
-
-        return ON_THE_WAY if kind == "channels" else AGGREGATIONS
-    if kind == "profiles":
-        from pfljax.data.profiles import PROFILES
-
-        return PROFILES
-    if kind == "modes":
-        from pfljax.engine.modes import MODES
-
-        return MODES
     if kind == "schedules":
         from pfljax.core import schedules
 
         return schedules.known()
-    from pfljax import data
+    if kind == "optimizers":
+        from pfljax.core import optimizers
 
-    return data.DATASETS if kind == "datasets" else data.PARTITIONS
+        return {**optimizers.known_of_optax(), "sgd": optimizers.sgd}
+    module, name = PLACES[kind]
+    return getattr(importlib.import_module(module), name)
 
 
 def broken(kind: str) -> list[str]:
@@ -79,8 +68,8 @@ def listing(kind: str) -> str:
     lines = []
     for name, factory in sorted(factories.items()):
         lines += _entry(name, factory, factory, width)
-    if kind == "datasets":
-        lines.append(f"{'':{width}} any of them: every=1, keeps one row of so many")
+    if kind in NOTES:
+        lines.append(f"{'':{width}} {NOTES[kind]}")
     if kind == "models":
         lines += ["", *_groups_of_models()]
     return "\n".join(lines)
@@ -145,11 +134,14 @@ def _entry(name: str, factory: Callable, source: Any, width: int) -> list[str]:
 
 def _options(factory: Callable) -> dict[str, inspect.Parameter]:
     """What may be given; functions of optax have options that are positional."""
-    if not factory.__module__.startswith("optax."):
-        return registry.options(factory)
-    from pfljax.core import schedules
+    from pfljax.core import optimizers, schedules
 
-    return schedules.options(factory)
+    if factory in optimizers.known_of_optax().values():
+        return optimizers.options_of_optax(factory)
+
+    if factory in schedules.known().values():
+        return schedules.options(factory)
+    return registry.options(factory)
 
 
 def _first_line(source: Any) -> str:

@@ -19,6 +19,8 @@ FRAME = "│╭╮╰╯ "
 RULES = ("─", "---")
 EXTRA = re.compile(r"Unrecognized .*?options: (.*)")
 WRONG = re.compile(r"Error parsing (--[\w-]+):")
+NO_VALUE = re.compile(r"Missing value for argument '(--[\w-]+)'")
+CHOICE = re.compile(r"invalid choice '(.*)' for argument '(.*)'\. .*?\((.*)\)")
 MISSING = re.compile(r"Missing from [^:]*: (\S+) (.*) \(required\)")
 
 
@@ -79,8 +81,16 @@ def sentence(name: str, command: Callable, args: Sequence[str], boxed: str) -> s
     said = _first_paragraph(boxed).rstrip(".")
     if extra := EXTRA.match(said):
         said = f"`pfljax {name}` takes no {extra[1]}"
+        if "--algorithm" in options_of(command):
+            said += f"; if it is a method: --algorithm {extra[1].split()[0]}"
+    elif valueless := NO_VALUE.match(said):
+        said = f"{valueless[1]} has no value; give one behind it"
     elif missing := MISSING.match(said):
         said = f"`pfljax {name}` needs {missing[1]} ({missing[2].rstrip('.')})"
+    elif choice := CHOICE.match(said):
+        value, argument, listed = choice.groups()
+        names = dict.fromkeys(listed.replace("'", "").split(", "))
+        said = registry.unknown(argument, names, value)
     elif wrong := WRONG.match(said):
         option = wrong[1]
         expected = annotations.described(options_of(command)[option])

@@ -19,6 +19,10 @@ def list_(
             "profiles",
             "modes",
             "schedules",
+            "optimizers",
+            "server_optimizers",
+            "noises",
+            "logs",
         ]
     ],
     name: Annotated[

@@ -4,7 +4,6 @@ import dataclasses
 import functools
 import inspect
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Annotated, Any
 
 import tyro
@@ -12,11 +11,8 @@ import tyro
 from pfljax import registry
 from pfljax.cli import of_method, records
 from pfljax.cli.of_method import value_of as value_of
-from pfljax.cli.records import FromFile
-from pfljax.runs import config, settings
+from pfljax.runs import settings
 from pfljax.runs.settings import Experiment
-from pfljax.runtime import documents
-from pfljax.runtime.files import FileError
 
 # What a comparison gives to each of its runs.
 OF_ONE = ("algorithm", "label", "baseline")
@@ -50,17 +46,15 @@ def values(given: Sequence[Sequence[str]]) -> dict[str, list[Any]]:
     return over
 
 
-def record(args: Sequence[str]) -> type:
-    """A dataclass of the settings by group, or of what stands beside --config.
+def record(args: Sequence[str], of: Experiment | None = None) -> type:
+    """A dataclass of the settings by group, with those `of` a --config as defaults.
 
     Raises:
       ValueError: the method is unknown; the message lists the known ones.
     """
-    if value_of("--config", args) is not None:
-        return FromFile
     if args:  # else only the commands are listed, and JAX is left alone
         of_method.chosen(args)
-    return records.of_settings()
+    return records.of_settings(of=of)
 
 
 def record_of_several() -> type:
@@ -101,15 +95,8 @@ def kept(command: Callable, record: type | None = None) -> Callable:
     return keep
 
 
-def from_file(chosen: Any) -> bool:
-    """Whether the options are those beside --config."""
-    return isinstance(chosen, FromFile)
-
-
 def experiment(chosen: Any) -> Experiment:
     """The experiment of a record's values."""
-    if isinstance(chosen, FromFile):
-        return _from_file(chosen)
     values: dict[str, Any] = {"seed": chosen.seed}
     for group in settings.GROUPS:
         values |= vars(getattr(chosen, group))
@@ -135,22 +122,3 @@ def of_methods(methods: Sequence[str], chosen: Any) -> list[Experiment]:
                 f"{text} is given twice; give it once, or with other options"
             )
     return [shared.replace(algorithm=choice) for choice in choices]
-
-
-def _from_file(chosen: FromFile) -> Experiment:
-    """The experiment of a config.json, in another folder if --out says so."""
-    file = Path(chosen.config)
-    if not file.is_file():
-        what = "no file" if file.exists() else "missing"
-        raise FileError(
-            f"--config {file} is {what}; give the config.json of a run folder"
-        )
-    try:
-        nested = documents.read(file, edited=True)
-    except FileError as error:
-        raise FileError(f"--config {error}") from None
-    try:
-        written = config.from_dict(nested)
-    except ValueError as error:
-        raise ValueError(f"--config {chosen.config} cannot be read: {error}") from None
-    return written.replace(out=chosen.out) if chosen.out else written

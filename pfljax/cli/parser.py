@@ -13,6 +13,7 @@ from pfljax.cli import (
     comparing,
     mistakes,
     names,
+    of_file,
     of_method,
     options,
     predicting,
@@ -94,7 +95,13 @@ def _parsed(args: Sequence[str]) -> Callable[[], None]:
         of_a_method = options.record_of_all_methods()
     else:
         registry.find("command", COMMANDS, name)
-        of_a_method = options.record(args[1:] if name in OF_A_METHOD else ())
+        of = None
+        if name in OF_A_METHOD:
+            of = of_file.experiment(args)
+            args = of_file.with_method(args, of)
+        if of is not None and name == "sweep":
+            of = of.replace(out=None)  # the folder in the file is a run's
+        of_a_method = options.record(args[1:] if name in OF_A_METHOD else (), of)
     functions = {}
     for key, command in COMMANDS.items():
         record = of_a_method if key in OF_A_METHOD else None
@@ -116,7 +123,7 @@ def _parsed(args: Sequence[str]) -> Callable[[], None]:
     except SystemExit as stop:
         if not stop.code:
             # It was asked for help.
-            if name in OF_A_METHOD and of_a_method is not options.FromFile:
+            if name in OF_A_METHOD:
                 print(of_method.told(args[1:]))
             raise
         said = mistakes.sentence(name, functions[name], args, boxed.getvalue())

@@ -41,5 +41,6 @@ def predict(
     hits = (columns["prediction"] == columns["label"]).mean()
     clients = len(columns[personal.CONFUSION])
     rows = number_of(len(columns["row"]), "row")
-    print(f"{rows} of {number_of(clients, 'client')}, {hits:.4f} of them right")
+    who = number_of(clients, "client") if client is None else f"client {client}"
+    print(f"{rows} of {who}, {hits:.4f} of them right")
     print(f"written to {' and '.join(map(str, written))}")

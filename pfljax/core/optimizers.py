@@ -1,6 +1,9 @@
 """Optimizers of local training, as functions of the learning rate."""
 
 import functools
+import inspect
+import re
+import types
 from collections.abc import Callable
 from typing import Annotated, Any
 
@@ -11,6 +14,10 @@ import optax
 from pfljax import registry
 from pfljax.core.types import Local
 from pfljax.registry import BELOW_ONE, NOT_NEGATIVE, Choice, NotNegative, checked
+
+RATE = "learning_rate"  # what each optimizer of optax takes first
+# Parts of optimizers, which may take the rate as well, and one that asks for the loss.
+NO_OPTIMIZERS = re.compile(r"_|scale_by_|lbfgs")
 
 BelowOne = Annotated[float, BELOW_ONE]
 Momentum = Annotated[float | None, BELOW_ONE]
@@ -62,42 +69,59 @@ def of_optax(choice: Choice) -> Callable[[Any], optax.GradientTransformation]:
     return functools.partial(getattr(optax, choice.name), **choice.kwargs)
 
 
-def check(choice: Choice) -> None:
-    """Raises a ValueError for a name or an option that is unknown, or out of range.
+def known_of_optax() -> dict[str, Callable[..., optax.GradientTransformation]]:
+    """The optimizers of optax by name: its functions that take a rate first."""
+    functions = {}
+    for name, function in vars(optax).items():
+        # Some are others with an option set, as nadam is adam.
+        is_function = isinstance(function, types.FunctionType | functools.partial)
+        if not is_function or NO_OPTIMIZERS.match(name):
+            continue
+        if next(iter(inspect.signature(function).parameters), None) == RATE:
+            functions[name] = function
+    return functions
 
-    Tried on a single number, for optax has no list of its optimizers, and losses and
-    schedules are callable, too.
-    """
+
+def options_of_optax(function: Callable) -> dict[str, inspect.Parameter]:
+    """What may be given of an optimizer of optax beside its rate."""
+    parameters = inspect.signature(function).parameters
+    return {name: one for name, one in parameters.items() if name != RATE}
+
+
+def check(choice: Choice) -> None:
+    """Raises a ValueError for a name or an option that is unknown, or out of range."""
     if choice.name == "sgd":
         if choice.args:
             raise ValueError("sgd takes its options from momentum and weight_decay")
         return
+    if RATE in choice.kwargs:
+        raise ValueError(
+            f"optimizer {str(choice)!r} has a {RATE}, but that of local training is "
+            f"the setting lr; give it there: --lr {choice.kwargs[RATE]}"
+        )
     check_of_optax(choice)
 
 
-def check_of_optax(choice: Choice) -> None:
+def check_of_optax(choice: Choice, kind: str = "optimizer") -> None:
     """As `check`, of optax's own optimizers: its sgd has options, too."""
-    if not callable(getattr(optax, choice.name, None)):
-        raise ValueError(
-            f"unknown optimizer {choice.name!r}; known: sgd, and those of optax by "
-            "name, such as adam"
-        )
+    function = registry.find(kind, known_of_optax(), choice.name)
+    owner = f"{kind} {choice.name!r}"
+    registry.check_names(owner, options_of_optax(function), choice.kwargs)
+    registry.check_values(owner, ranges_of_optax, choice.kwargs)
     build = of_optax(choice)
 
     def step(w: Any) -> Any:
         optimizer = build(0.1)
         return optimizer.update(w, optimizer.init(w), w)
 
-    # Shapes are enough to tell.
+    # Of other options optax says whether it takes them; shapes are enough to tell.
     try:
-        jax.eval_shape(step, jax.ShapeDtypeStruct((), jnp.float32))
+        jax.eval_shape(step, jax.ShapeDtypeStruct((1,), jnp.float32))
     except (TypeError, ValueError, AttributeError) as error:
         raise ValueError(
-            f"optimizer {str(choice)!r} cannot be built ({error}); "
+            f"{kind} {str(choice)!r} cannot be built ({error}); "
             "expected an optimizer of optax with its options, such as adam:b1=0.9"
         ) from None
-    owner = f"optimizer {choice.name!r}"
-    registry.check_values(owner, ranges_of_optax, choice.kwargs)
 
 
 def beside(

@@ -8,11 +8,17 @@
 
 The names are those of optax, with or without the ends of `ENDS`. Rounds count from 0,
 of asynchronous rounds as well. With by=step, a client's steps count from 0 in each
-round, as its optimizer starts afresh. What optax calls `init_value` or `peak_value` is
-1 here, and a warm-up begins at 0, unless an option says otherwise.
+round, as its optimizer starts afresh.
 
 A `Local` of one's own takes a schedule of optax as it is: `learning_rate` is a number
 or a function of the round, and `by_step` a multiple of it by the local step.
+
+From a choice to a function of optax there are three steps. The fourth line above:
+
+    name       `function_of`   optax.piecewise_constant_schedule, which takes
+                               init_value and boundaries_and_scales, a dict
+    options    `options`       init_value=1, boundaries, scales, by="round"
+    arguments  `_arguments`    init_value=1, boundaries_and_scales={50: 0.1, 75: 0.1}
 """
 
 import inspect
@@ -27,9 +33,18 @@ from pfljax.registry import Choice
 ENDS = ("_decay_schedule", "_schedule", "_decay")
 UNWRITTEN = ("sgdr_schedule",)  # whose arguments no option can say
 BY = ("round", "step")
-PAIRS = "boundaries_and_scales"  # of optax's piecewise schedules, a dict
+# A schedule is a multiple of lr: it begins at 1, and what warms up at 0.
+BEGINS = {"value": 1.0, "init_value": 1.0, "peak_value": 1.0}
+WARMED_UP = {"init_value": 0.0, "peak_value": 1.0}
+# Of optax's piecewise schedules, a dict, which is two options here.
+PAIRS = "boundaries_and_scales"
 HALVES = ("boundaries", "scales")
-MAY_BE_ZERO = ("warmup_steps",)
+# What options may be: a word, a whole number, or else a number.
+WORDS = ("staircase", "interpolate_type")
+COUNTS = ("boundaries", "transition_begin")  # and what ends in _steps
+MAY_BE_ZERO = ("warmup_steps",)  # of what ends so
+
+Function = Callable[..., Any]  # of optax, which makes a schedule
 
 
 class Schedule(NamedTuple):
@@ -39,33 +54,6 @@ class Schedule(NamedTuple):
     factor: Callable[[Any], Any]  # (count, traced or not) -> f32[]
 
 
-def known() -> dict[str, Callable[..., Any]]:
-    """The schedules of optax by name, without the ends that say no more."""
-    functions = {}
-    for name, function in vars(optax.schedules).items():
-        if not inspect.isfunction(function) or name in UNWRITTEN:
-            continue
-        for end in ENDS:
-            if name.endswith(end):
-                functions.setdefault(name.removesuffix(end), function)
-                break
-    return functions
-
-
-def function_of(name: str) -> Callable[..., Any]:
-    """The function of optax by this name, or by its whole name in optax.
-
-    Raises:
-      ValueError: there is none.
-    """
-    functions = known()
-    for end in ENDS:
-        if name.endswith(end) and name.removesuffix(end) in functions:
-            name = name.removesuffix(end)
-            break
-    return registry.find("schedule", functions, name)
-
-
 def make(choice: Choice) -> Schedule | None:
     """The schedule of a choice; None for "constant", which changes nothing.
 
@@ -73,7 +61,8 @@ def make(choice: Choice) -> Schedule | None:
       ValueError: the name or an option is unknown, or out of its range.
     """
     function = function_of(choice.name)
-    given = _checked(choice, function)
+    _check_options(choice, function)
+    given = choice.kwargs
     by = given.pop("by", "round")
     if function is optax.constant_schedule and not given:
         return None
@@ -88,23 +77,37 @@ def check(choice: Choice) -> None:
     make(choice)
 
 
-def _arguments(
-    function: Callable[..., Any], options: Mapping[str, Any]
-) -> dict[str, Any]:
-    """The arguments of optax: the options, and where a schedule of 1 begins."""
-    given = {**_begins(function), **options}
-    if PAIRS in inspect.signature(function).parameters:
-        boundaries, scales = (_several(given.pop(half)) for half in HALVES)
-        if len(boundaries) != len(scales):
-            raise ValueError(
-                f"boundaries are {boundaries} and scales {scales}; expected as many of "
-                "both, such as boundaries=(50,75),scales=(0.1,0.1)"
-            )
-        given[PAIRS] = dict(zip(boundaries, scales, strict=True))
-    return given
+def known() -> dict[str, Function]:
+    """The schedules of optax by name, without the ends that say no more."""
+    functions = {}
+    for name, function in vars(optax.schedules).items():
+        if inspect.isfunction(function) and name not in UNWRITTEN:
+            short = _without_end(name)
+            if short != name:
+                functions.setdefault(short, function)
+    return functions
 
 
-def options(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
+def function_of(name: str) -> Function:
+    """The function of optax by this name, or by its whole name in optax.
+
+    Raises:
+      ValueError: there is none.
+    """
+    functions = known()
+    short = _without_end(name)
+    return registry.find("schedule", functions, short if short in functions else name)
+
+
+def _without_end(name: str) -> str:
+    """The name without the first of `ENDS` that it has."""
+    for end in ENDS:
+        if name.endswith(end):
+            return name.removesuffix(end)
+    return name
+
+
+def options(function: Function) -> dict[str, inspect.Parameter]:
     """What may be given of a schedule, with defaults; a parameter without needs one."""
     begins = _begins(function)
     kind = inspect.Parameter.KEYWORD_ONLY
@@ -120,12 +123,24 @@ def options(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
     return listed
 
 
-def _begins(function: Callable[..., Any]) -> dict[str, float]:
-    """Where a schedule of 1 begins: what optax asks for and no option has to say."""
+def _arguments(function: Function, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of optax: the options, and where the schedule begins."""
+    arguments = {**_begins(function), **given}
+    if PAIRS in inspect.signature(function).parameters:
+        boundaries, scales = (_several(arguments.pop(half)) for half in HALVES)
+        if len(boundaries) != len(scales):
+            raise ValueError(
+                f"boundaries are {boundaries} and scales {scales}; expected as many of "
+                "both, such as boundaries=(50,75),scales=(0.1,0.1)"
+            )
+        arguments[PAIRS] = dict(zip(boundaries, scales, strict=True))
+    return arguments
+
+
+def _begins(function: Function) -> dict[str, float]:
+    """Where the schedule begins: what optax asks for and no option has to say."""
     asked = inspect.signature(function).parameters
-    begins = dict.fromkeys(("value", "init_value", "peak_value"), 1.0)
-    if "peak_value" in asked:
-        begins["init_value"] = 0.0
+    begins = WARMED_UP if "peak_value" in asked else BEGINS
     return {name: value for name, value in begins.items() if name in asked}
 
 
@@ -133,17 +148,25 @@ def _several(value: Any) -> tuple[Any, ...]:
     return value if isinstance(value, tuple) else (value,)
 
 
-def _checked(choice: Choice, function: Callable[..., Any]) -> dict[str, Any]:
-    """The options of a choice, each known and in its range."""
+def _check_options(choice: Choice, function: Function) -> None:
+    """Raises a ValueError unless each option is known and in its range."""
     listed = options(function)
     owner = f"schedule {choice.name!r}"
-    for name, value in choice.args:
-        registry.find(f"parameter of {owner}", listed, name)
+    given = choice.kwargs
+    registry.check_names(owner, listed, given)
+    for name, value in given.items():
         _check_value(f"{owner}: {name}", name, value)
     for name, parameter in listed.items():
-        if parameter.default is parameter.empty and name not in choice.kwargs:
+        if parameter.default is parameter.empty and name not in given:
             raise ValueError(f"{owner} needs the parameter {name!r}")
-    return choice.kwargs
+    # Of a warm-up, optax counts what is left after it, and would tell of that alone.
+    warmup = given.get("warmup_steps", 0)
+    steps = given.get("decay_steps", warmup + 1)
+    if steps <= warmup:
+        raise ValueError(
+            f"{owner}: decay_steps is {steps} and warmup_steps {warmup}; decay_steps "
+            f"counts the warm-up as well, so expected more than {warmup}"
+        )
 
 
 def _check_value(owner: str, name: str, value: Any) -> None:
@@ -151,9 +174,9 @@ def _check_value(owner: str, name: str, value: Any) -> None:
     if name == "by":
         registry.require_known(owner, value, BY)
         return
-    if name in ("staircase", "interpolate_type"):
+    if name in WORDS:
         return
-    counts = name.endswith("_steps") or name in ("boundaries", "transition_begin")
+    counts = name.endswith("_steps") or name in COUNTS
     for number in _several(value):
         kinds = int if counts else (int, float)
         is_number = isinstance(number, kinds) and not isinstance(number, bool)

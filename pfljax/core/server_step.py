@@ -18,9 +18,12 @@ import optax
 from pfljax import registry
 from pfljax.core import aggregation, optimizers, statistics, tree
 from pfljax.core.adaptive_server import SERVER_OPTIMIZERS
+from pfljax.core.optimizers import RATE
 from pfljax.core.rates import learning_rate
 from pfljax.core.types import Algorithm, Cohort, Key, Local, Params
 from pfljax.registry import Choice
+
+KIND = "server optimizer"
 
 
 class Optimized(NamedTuple):
@@ -43,8 +46,9 @@ def by_name(text: str, rate: Any = None) -> optax.GradientTransformation:
     choice = registry.parse(text)
     if choice.name in SERVER_OPTIMIZERS:
         return statistics.beside(_of_the_field(choice, rate))
+    _check_of_optax(choice)
     options = choice.kwargs
-    rate = options.pop("learning_rate", rate)
+    rate = options.pop(RATE, rate)
     if rate is None:
         raise ValueError(
             f"server_optimizer {str(choice)!r} needs the parameter 'learning_rate', "
@@ -52,9 +56,17 @@ def by_name(text: str, rate: Any = None) -> optax.GradientTransformation:
         )
     require_rate(rate)
     choice = registry.choose(choice.name, **options)
-    optimizers.check_of_optax(choice)
+    optimizers.check_of_optax(choice, KIND)
     build = optimizers.of_optax(choice)
     return statistics.beside(build(rate))
+
+
+def _check_of_optax(choice: Choice) -> None:
+    """Refuses names: that of the optimizer, and those of its options and its rate."""
+    known = optimizers.known_of_optax()
+    function = registry.find(KIND, {**known, **SERVER_OPTIMIZERS}, choice.name)
+    options = [RATE, *optimizers.options_of_optax(function)]
+    registry.check_names(f"{KIND} {choice.name!r}", options, choice.kwargs)
 
 
 def require_rate(rate: Any) -> None:
@@ -71,7 +83,7 @@ def require_rate(rate: Any) -> None:
 def _of_the_field(choice: Choice, rate: Any) -> optax.GradientTransformation:
     """One of `core.adaptive_server`, at its own rate or else at this one."""
     factory = SERVER_OPTIMIZERS[choice.name]
-    registry.check("server optimizer", choice, factory)
+    registry.check(KIND, choice, factory)
     given = {} if rate is None else {"learning_rate": rate}
     return factory(**given | choice.kwargs)
 

@@ -10,6 +10,7 @@ from pfljax.data.partitions.base import Partition as Partition
 from pfljax.data.partitions.base import from_rows as from_rows
 from pfljax.data.partitions.natural import by_client as by_client
 from pfljax.data.sources import DATASETS as DATASETS
+from pfljax.data.sources import OF_ALL as OF_ALL
 from pfljax.data.sources import MissingDataset as MissingDataset
 from pfljax.data.sources import load as load
 from pfljax.data.sources import prepare as prepare

@@ -75,12 +75,8 @@ def _check_kinds(arrays: Any, partition_name: Any, params: Any) -> None:
 
 
 def _check_choices(arrays: Arrays, rows: str, test_from: str) -> None:
-    if rows not in ROWS:
-        raise ValueError(f"unknown rows {rows!r}; known: {', '.join(ROWS)}")
-    if test_from not in TEST_FROM:
-        raise ValueError(
-            f"unknown test_from {test_from!r}; known: {', '.join(TEST_FROM)}"
-        )
+    registry.require_known("rows", rows, ROWS)
+    registry.require_known("test_from", test_from, TEST_FROM)
     if rows == "train" and not np.any(arrays.official == OFFICIAL_TRAIN):
         raise ValueError(
             f"data set {arrays.name!r} has no official train rows; choose rows='all'"

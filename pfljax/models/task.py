@@ -58,7 +58,8 @@ def task(
         )
     for part in PARTS:
         made = getattr(module, part, None)
-        if made is not None and not callable(made):
+        # A class is callable, but has no parameters yet.
+        if made is not None and (isinstance(made, type) or not callable(made)):
             expected = "a module, such as flax.linen.Dense(10)"
             registry.require_a(f"the module's {part}", made, (), expected)
     row = one_row(input_shape)

@@ -10,6 +10,7 @@ from pfljax.registry.choices import literal as literal
 from pfljax.registry.choices import parse as parse
 from pfljax.registry.choices import split as split
 from pfljax.registry.factories import check as check
+from pfljax.registry.factories import check_names as check_names
 from pfljax.registry.factories import check_values as check_values
 from pfljax.registry.factories import checked as checked
 from pfljax.registry.factories import defaults as defaults
@@ -22,6 +23,7 @@ from pfljax.registry.names import require as require
 from pfljax.registry.names import require_a as require_a
 from pfljax.registry.names import require_call as require_call
 from pfljax.registry.names import require_known as require_known
+from pfljax.registry.names import unknown as unknown
 from pfljax.registry.ranges import AT_LEAST_ONE as AT_LEAST_ONE
 from pfljax.registry.ranges import AT_LEAST_ZERO as AT_LEAST_ZERO
 from pfljax.registry.ranges import BELOW_ONE as BELOW_ONE

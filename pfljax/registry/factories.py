@@ -2,7 +2,7 @@
 
 import functools
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, ParamSpec, TypeVar
 
 from pfljax.registry import annotations
@@ -77,20 +77,29 @@ def checked(factory: Callable[Arguments, Built]) -> Callable[Arguments, Built]:
     return build
 
 
-def check(kind: str, choice: Choice, factory: Callable) -> None:
+def check(
+    kind: str, choice: Choice, factory: Callable, also: Collection[str] = ()
+) -> None:
     """Raises a ValueError if `factory` lacks or needs a parameter, or its value.
 
-    A value has to be of the parameter's annotated type, and in its `Range`.
+    A value has to be of the parameter's annotated type, and in its `Range`. `also` are
+    parameters that every choice of this kind takes, whatever makes it.
     """
     known = options(factory)
     owner = f"{kind} {choice.name!r}"
-    for key, _ in choice.args:
-        if key not in known:
-            raise ValueError(f"{owner}: {unknown('parameter', known, key)}")
+    check_names(owner, {*known, *also}, choice.kwargs)
     check_values(owner, factory, choice.kwargs)
     for key, parameter in known.items():
         if parameter.default is parameter.empty and key not in choice.kwargs:
             raise ValueError(f"{owner} needs the parameter {key!r}")
+
+
+def check_names(owner: str, known: Collection[str], given: Iterable[str]) -> None:
+    """Raises a ValueError for a parameter that is none of the known."""
+    for name in given:
+        if name not in known:
+            listed = dict.fromkeys(known)
+            raise ValueError(f"{owner}: {unknown('parameter', listed, name)}")
 
 
 def check_values(owner: str, factory: Callable, values: Mapping[str, Any]) -> None:

@@ -30,12 +30,17 @@ def unknown(kind: str, known: Mapping[str, Any], name: str) -> str:
     """What is wrong with a name that is none of the known."""
     if not isinstance(name, str):
         return f"{kind} {name!r} is no name; expected a text"
-    nearest = near(name, known)
-    hint = f"; did you mean {' or '.join(map(repr, nearest))}?" if nearest else ""
+    hint = _hint(name, known)
     names = ", ".join(sorted(known)) or "none"
     if len(names) > LONG:
         names = _in_short(_in_series(known))
     return f"unknown {kind} {name!r}; known: {names}{hint}"
+
+
+def _hint(name: str, known: Iterable[str]) -> str:
+    """What may have been meant, as the end of a sentence; empty if nothing is near."""
+    nearest = near(name, known)
+    return f"; did you mean {' or '.join(map(repr, nearest))}?" if nearest else ""
 
 
 def _in_short(names: Sequence[str]) -> str:
@@ -105,4 +110,5 @@ def require_call(
 def require_known(name: str, value: str, known: Collection[str]) -> None:
     """Raises a ValueError that lists the known values unless `value` is one of them."""
     if value not in known:
-        raise ValueError(f"{name} is {value!r}; known: {', '.join(known)}")
+        hint = _hint(value, known) if isinstance(value, str) else ""
+        raise ValueError(f"{name} is {value!r}; known: {', '.join(known)}{hint}")

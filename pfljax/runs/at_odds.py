@@ -15,6 +15,10 @@ def problems(experiment: Experiment) -> Iterator[str]:
     yield from _odd_models(experiment)
     yield from _odd_dissimilarity(experiment)
     yield from _odd_clock(experiment)
+    yield from _odd_log(experiment)
+    judged = experiment.evaluation
+    if judged.watch != "accuracy" and judged.patience is None:
+        yield f"watch is {judged.watch!r}, but patience is None; give --patience 3, say"
     machine = experiment.machine
     if machine.homes and machine.store != "device":
         yield (
@@ -119,3 +123,11 @@ def _odd_clock(experiment: Experiment) -> Iterator[str]:
         yield f"models are given, but mode {mode!r} takes one for all clients"
     if machine.devices not in (None, 1) or machine.homes:
         yield f"mode {mode!r} runs on one device; leave devices and homes out"
+
+
+def _odd_log(experiment: Experiment) -> Iterator[str]:
+    """One sink twice: both would write to the same files."""
+    names = [choice.name for choice in experiment.output.log]
+    for name in sorted(set(names)):
+        if names.count(name) > 1:
+            yield f"log has {name} {names.count(name)} times; give it once"

@@ -1,12 +1,13 @@
 """Settings are checked before anything is compiled, and completed."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, get_args, get_origin
 
 from pfljax import registry
 from pfljax.core.precision import PRECISIONS
 from pfljax.registry import Choice, Range
 from pfljax.runs import at_odds, begun_before, chosen, fingerprint
+from pfljax.runs.early_end import WATCHED
 from pfljax.runs.settings import FIELDS, Experiment, flat, with_options
 
 SEVERAL = {  # settings of several choices, and an example
@@ -42,6 +43,7 @@ RANGES: tuple[tuple[str, Range], ...] = (
     ("momentum", registry.BELOW_ONE),
     ("weight_decay", registry.NOT_NEGATIVE),
     ("seed", Range(lambda value: 0 <= value < 2**31, "0 <= seed < 2**31")),
+    ("watch", Range(WATCHED.__contains__, f"one of {', '.join(WATCHED)}")),
     ("store", Range(STORES.__contains__, f"one of {', '.join(STORES)}")),
     ("precision", Range(PRECISIONS.__contains__, f"one of {', '.join(PRECISIONS)}")),
 )
@@ -55,7 +57,7 @@ def check(
     `own_model`: a model is given in Python, and `model` is the name of that.
     `own_data`: so is a federation, and `dataset` and `partition` are mere names.
     """
-    check_values(experiment)
+    _check_each_value(experiment)
     _check_model(experiment.method.model, own_model)
     if own_model and experiment.method.models:
         raise ValueError(
@@ -77,6 +79,8 @@ def check(
     if own_data:
         from_python += ["dataset", "partition"]
     chosen.check(experiment, from_python)
+    # Last: what goes with an unknown name, nobody knows.
+    check_values(experiment)
 
 
 def check_option_names(algorithm: str, factory: Callable) -> None:
@@ -97,14 +101,23 @@ def check_values(experiment: Experiment) -> None:
 
     Whoever only reads a run folder needs no JAX for it.
     """
-    problems = list(_wrong_types(experiment))
-    if not problems:  # ranges of wrong types mean nothing
-        problems = [*_out_of_range(experiment), *at_odds.problems(experiment)]
-    if problems:
-        raise ValueError("; ".join(problems))
+    _check_each_value(experiment)
+    _raise_if_any(at_odds.problems(experiment))
+
+
+def _check_each_value(experiment: Experiment) -> None:
+    """The same of each setting alone."""
+    _raise_if_any(_wrong_types(experiment))
+    _raise_if_any(_out_of_range(experiment))  # which mean nothing of a wrong type
     for name, value in experiment.method.hyper:
         if not isinstance(value, bool | int | float | str | None):
             raise ValueError(f"{name} is {value!r}, which no config can hold")
+
+
+def _raise_if_any(problems: Iterable[str]) -> None:
+    listed = list(problems)
+    if listed:
+        raise ValueError("; ".join(listed))
 
 
 def names_own_model(model: Choice) -> bool:
@@ -155,6 +168,24 @@ def resolve(experiment: Experiment, name: str | None = None) -> Experiment:
         return resolved
     out = begun_before.settled(resolved, name or experiment.folder)
     return resolved.replace(out=out)
+
+
+def unresolved(experiment: Experiment) -> Experiment:
+    """The same run without the label and the server's optimizer that `resolve` writes.
+
+    With another method, both would be those of the method before.
+    """
+    from pfljax import algorithms
+
+    factory = algorithms.method(experiment.method.algorithm)
+    optimizer = experiment.participation.server_optimizer
+    if str(optimizer) == chosen.own_optimizer(factory):
+        experiment = experiment.replace(server_optimizer="none")
+    label = experiment.output.label
+    unlabelled = experiment.replace(label=None)
+    # In a folder of any name, or it would look for one.
+    written = resolve(unlabelled.replace(out="."))
+    return unlabelled if written.output.label == label else experiment
 
 
 def _wrong_types(experiment: Experiment) -> Iterator[str]:

@@ -32,6 +32,7 @@ def check(experiment: Experiment, given: Collection[str] = ()) -> None:
 
     `given` are settings that are mere names: a run has their things in Python.
     """
+    from pfljax import data
     from pfljax.core import optimizers, schedules
     from pfljax.runs import sinks
 
@@ -49,7 +50,8 @@ def check(experiment: Experiment, given: Collection[str] = ()) -> None:
             if factory is None and setting != "dataset":
                 registry.find(kind, _factories(setting), choice.name)
             if factory is not None:
-                registry.check(kind, _without_every(setting, choice), factory)
+                also = data.OF_ALL if setting == "dataset" else ()
+                registry.check(kind, choice, factory, also)
     optimizers.check(experiment.training.optimizer)
     schedules.check(experiment.training.schedule)
     _check_server_optimizer(experiment)
@@ -167,11 +169,3 @@ def _auto() -> None:
 
 def _group() -> None:
     """A group of models, which takes no options: it stands for their names."""
-
-
-def _without_every(setting: str, choice: Choice) -> Choice:
-    """The choice of a data set without `every`, which all of them take."""
-    if setting != "dataset":
-        return choice
-    pairs = [pair for pair in choice.args if pair[0] != "every"]
-    return choice._replace(args=tuple(pairs))

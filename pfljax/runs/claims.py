@@ -32,7 +32,7 @@ CONTENT = (
     "spans_crc32", "public_crc32", "public_sample_crc32", "public_labels_crc32",
 )  # fmt: skip
 
-CHANGED = ("rounds", "keep", "baseline", "patience", "log")  # by who goes on
+CHANGED = ("rounds", "keep", "baseline", "patience", "watch", "log")  # by who goes on
 DEVICES = "profile_crc32"  # of partition.json: of files of devices
 CHECKSUMS = {"x_crc32": "full", "x_sample_crc32": "sampled"}  # by PFLJAX_CHECKSUM
 

@@ -10,11 +10,14 @@ from typing import Any
 from pfljax.runs.settings import Experiment
 
 CALLBACK = "callback"
+WATCHED = ("accuracy", "top5", "loss", "brier")  # by patience
 
 
 def by_patience(experiment: Experiment) -> str:
     """The name of this reason."""
-    return f"patience {experiment.evaluation.patience}"
+    judged = experiment.evaluation
+    by = "" if judged.watch == "accuracy" else f" by {judged.watch}"
+    return f"patience {judged.patience}{by}"
 
 
 def stop(experiment: Experiment, round_: int, by: str) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from pfljax.registry import Choice
 # These change no number of the rounds that are done.
 UNHASHED = (
     *("out", "label", "baseline", "devices", "homes", "keep", "store"),
-    *("log", "patience"),
+    *("log", "patience", "watch"),
 )
 
 
@@ -185,8 +185,13 @@ class Evaluation:
     eval_every: int = setting(10, "Rounds between two evaluations.")
     patience: int | None = setting(
         None,
-        "Evaluations without a better mean accuracy on validation rows after which the "
-        "run ends; None: it has all its rounds.",
+        "Evaluations without a better mean over clients, on validation rows, of what "
+        "`watch` names, after which the run ends; None: it has all its rounds.",
+    )
+    watch: str = setting(
+        "accuracy",
+        "What `patience` goes by: accuracy or top5, or loss or brier, of which less is "
+        "better.",
     )
     trained: bool = setting(
         False, "Judge clients also after their own local training, before averaging."

@@ -71,6 +71,7 @@ class Settings(TypedDict, total=False):
     server_optimizer: str | Choice
     eval_every: int
     patience: int | None
+    watch: str
     trained: bool
     foreign: int
     dissimilarity: bool

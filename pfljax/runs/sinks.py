@@ -103,7 +103,7 @@ def tensorboard() -> Open:
     return begin
 
 
-def wandb(project: str = "pfljax") -> Open:
+def wandb(*, project: str = "pfljax") -> Open:
     """Weights & Biases: one run of the project, which is found again by wandb/id."""
 
     def begin(begun: Begun) -> Sink:
@@ -119,15 +119,23 @@ def wandb(project: str = "pfljax") -> Open:
         # Offline there is nothing to go on from, and to ask for it is a warning.
         if client.setup(settings).settings.mode != "offline":
             settings.resume = "allow"
-        run = client.init(
-            project=project,
-            dir=str(begun.folder),
-            id=_id(place / "id"),
-            name=begun.experiment.output.label,
-            config=config.written(begun.experiment),
-            reinit="create_new",  # runs that train at once are open at once
-            settings=settings,
-        )
+        try:
+            run = client.init(
+                project=project,
+                dir=str(begun.folder),
+                id=_id(place / "id"),
+                name=begun.experiment.output.label,
+                config=config.written(begun.experiment),
+                reinit="create_new",  # runs that train at once are open at once
+                settings=settings,
+            )
+        except client.Error as error:
+            # Nobody is logged in, or the server is not reached.
+            said = " ".join(str(error).split()).rstrip(".")
+            raise ValueError(
+                f"log has wandb, which does not begin: {said}; `wandb login` once (or "
+                "WANDB_API_KEY), or WANDB_MODE=offline to send the run later"
+            ) from None
         # What the server has is of the same bits: rounds are a function of settings.
         first = run.starting_step
 

@@ -177,12 +177,17 @@ def headline(lines: list[Record]) -> float:
     return math.nan if mean is None else mean
 
 
-def on_validation(arrays: Values) -> np.ndarray | None:
-    """Mean accuracy on validation rows by evaluation, [T]; None without such rows."""
+def on_validation(arrays: Values, metric: str = "accuracy") -> np.ndarray | None:
+    """Mean of a metric on validation rows by evaluation, [T]; None without such rows.
+
+    It is infinite where a client that has such rows has no number, as it diverged.
+    """
     if "personal/validation/accuracy" not in arrays:
         return None
     # A client without validation rows has NaN, and no say in the choice.
-    by_client = arrays["personal/validation/accuracy"]
+    has_rows = ~np.isnan(arrays["personal/validation/accuracy"])
+    by_client = arrays[f"personal/validation/{metric}"]
+    by_client = np.where(has_rows & np.isnan(by_client), np.inf, by_client)
     if "malicious" in arrays:  # they have no say either
         by_client = by_client[:, ~arrays["malicious"]]
     return np.nanmean(by_client, axis=1)

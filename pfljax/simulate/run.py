@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
+from pfljax import registry
 from pfljax.core.types import Task
 from pfljax.data import Federation, check_federation
 from pfljax.runs import baseline, checks, claims, folder
@@ -20,6 +21,8 @@ from pfljax.runtime.processes import ask, check_same, first, holding, say
 from pfljax.simulate import at_once, loop, methods, simulation, width
 from pfljax.simulate.begin import Callback, Run, begin
 from pfljax.simulate.federation import build_federation
+
+ASKED = ("round", "metrics", "state")  # what a callback is given
 
 
 def run(
@@ -72,6 +75,10 @@ def run_at_once(
 
     Which of them are best run together, `at_once.groups` says.
     """
+    if callback is not None:
+        registry.require_call(
+            "callback", callback, ASKED, f"a function of {', '.join(ASKED)}"
+        )
     pairs = list(zip(experiments, federations, strict=True))
     experiments = [_checked(*pair, task) for pair in pairs]
     quiet = quiet or not first()

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from pfljax.core.types import RunState
+from pfljax.evaluation.metrics import GREATER_IS_BETTER
 from pfljax.runs.early_end import CALLBACK, by_patience, holds, stop
 from pfljax.runs.judged import of_line
 from pfljax.runs.log import Line
@@ -47,10 +48,14 @@ def by_history(run: Run, state: RunState, round_: int) -> dict[str, Any] | None:
     patience = run.experiment.evaluation.patience
     if patience is None:
         return None
-    accuracy = evaluation.on_validation(results.arrays(run, state))
-    if accuracy is None:
+    watched = run.experiment.evaluation.watch
+    means = evaluation.on_validation(results.arrays(run, state), watched)
+    if means is None:
         return None
-    evaluations_since_best = len(accuracy) - 1 - int(np.argmax(accuracy))
+    # What is not finite is worse than all else: the loss of a run that diverges.
+    goodness = means if watched in GREATER_IS_BETTER else -means
+    goodness = np.where(np.isfinite(goodness), goodness, -np.inf)
+    evaluations_since_best = len(goodness) - 1 - int(np.argmax(goodness))
     if evaluations_since_best < patience:
         return None
     return stop(run.experiment, round_, by_patience(run.experiment))

@@ -37,9 +37,11 @@ def test_moments_go_on_and_statistics_take_the_whole_step(text, moved):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("adamm", "unknown optimizer 'adamm'; known: sgd, and those of optax"),
+        ("adamm", "unknown server optimizer 'adamm'; .*; did you mean 'adam'"),
+        ("fedadm", "unknown server optimizer 'fedadm'; .*; did you mean 'fedadam'"),
+        ("adam:learning_rat=1.0", "parameter 'learning_rat'; .* mean 'learning_rate'"),
         ("sgd:momentum=2.0", "momentum is 2.0; expected a number >= 0 and below 1"),
-        ("sgd:beta=0.9", "optimizer 'sgd:beta=0.9' cannot be built .*beta"),
+        ("sgd:beta=0.9", "server optimizer 'sgd': unknown parameter 'beta'; known: "),
         ("adam:b1=2.0", "b1 is 2.0; expected a number >= 0 and below 1"),
         ("", "has no name"),
     ],

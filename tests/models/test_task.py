@@ -128,6 +128,10 @@ def test_features_need_the_body_alone():
         (nn.Dense, "expected an instance"),
         (nn.Dense(3), "no submodule body and no head"),
         (
+            models.Network(nn.Dense, nn.Dense(2)),
+            "expected a module, such as flax.linen",
+        ),
+        (
             models.Network(Counting(), nn.Dense(3)),
             r"collections \[\'seen\'\], expected params",
         ),

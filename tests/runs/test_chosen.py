@@ -4,7 +4,8 @@ import pytest
 
 import tiny
 from pfljax import Experiment
-from pfljax.runs import checks, config
+from pfljax.core import optimizers
+from pfljax.runs import checks, config, sinks
 from pfljax.runs.folder import write_json
 
 
@@ -26,8 +27,18 @@ from pfljax.runs.folder import write_json
             "unknown selection 'by_sizes'; known: availability, b",
         ),
         ({"channel": "clap"}, "unknown channel 'clap'; known: adaptive_clip, "),
-        ({"optimizer": "adamm"}, "unknown optimizer 'adamm'; known: sgd, and"),
+        ({"optimizer": "adamm"}, "all); did you mean 'adam'?"),
+        ({"optimizer": "softmax_cross_entropy"}, "unknown optimizer 'softmax_cross_e"),
+        ({"optimizer": "adam:b3=0.1"}, "'adam': unknown parameter 'b3'; known: b1, b2"),
+        ({"optimizer": "adam:b1=x"}, "optimizer 'adam': b1 is 'x'; expected float"),
+        ({"optimizer": "adam:learning_rate=0.1"}, "give it there: --lr 0.1"),
+        ({"log": "csv,csv"}, "log has csv 2 times; give it once"),
+        ({"log": "wandb:projekt=a"}, "known: project; did you mean 'project'?"),
         ({"optimizer": "adam:b1=2"}, "optimizer 'adam': b1 is 2; expected a"),
+        (
+            {"mode": "fedbuf"},
+            "unknown mode 'fedbuf'; known: fedasync, fedbuff, sync; d",
+        ),
         ({"optimizer": "sgd:b1=2"}, "sgd takes its options from momentum and"),
     ],
 )
@@ -49,3 +60,17 @@ def test_what_is_given_in_python_has_any_name():
 def test_every_tenth_row_of_any_data_set():
     checks.check(Experiment(dataset="digits:every=10"))
     checks.check(Experiment(dataset="kmnist:every=10"))  # of TFDS
+
+
+def test_every_optimizer_that_is_listed_can_be_chosen():
+    known = optimizers.known_of_optax()
+    assert {"adam", "adamw", "nadam", "sgd", "rmsprop"} <= set(known)
+    for name in known:
+        checks.check(Experiment(optimizer=name))
+        checks.check(Experiment(server_optimizer=f"{name}:learning_rate=0.1"))
+
+
+def test_a_sink_with_options_is_taken():
+    for name in sinks.SINKS:
+        checks.check(Experiment(log=name))
+    checks.check(Experiment(log="csv,wandb:project=mine"))

@@ -18,7 +18,7 @@ from pfljax.runs.settings import HOME
 
 UNHASHED = {
     "out": "x", "label": "x", "baseline": "x", "devices": 1, "homes": True, "keep": 3,
-    "store": "host", "log": ["csv"], "patience": 3,
+    "store": "host", "log": ["csv"], "patience": 3, "watch": "loss",
 }  # fmt: skip
 # Of Experiment("superfed", hyper={"start": 0.4}), before options stood behind a name.
 DIGEST = "70a454d6de225c1abddaaca2e62cb76984d3033c2005991e479bd0a2a7519495"

@@ -220,6 +220,19 @@ def test_a_missing_package_is_told_before_anything_is_compiled(tmp_path, monkeyp
     assert not folder.exists()
 
 
+def test_weights_and_biases_without_a_login_is_one_line(tmp_path, monkeypatch):
+    needs("wandb")
+    import wandb
+
+    def refuse(**settings):
+        raise wandb.errors.UsageError("No API key configured.")
+
+    monkeypatch.setattr(wandb, "init", refuse)
+    monkeypatch.setenv("WANDB_MODE", "online")
+    with pytest.raises(ValueError, match="No API key configured; `wandb login` once"):
+        sinks.wandb()(sinks.Begun(tmp_path, JOB))
+
+
 def test_sent_runs_of_weights_and_biases_stay(tmp_path):
     sent, unsent = (tmp_path / f"offline-run-{name}" for name in ("sent", "unsent"))
     sent.mkdir()

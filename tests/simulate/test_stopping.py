@@ -9,7 +9,7 @@ import tiny
 from pfljax import Experiment, run
 from pfljax.core.types import RunState
 from pfljax.runs.judged import Evaluation
-from pfljax.simulate import loop, stopping
+from pfljax.simulate import evaluation, loop, stopping
 from pfljax.simulate.compare import compare
 from pfljax.sweep import sweep
 
@@ -79,6 +79,11 @@ def accuracies(folder):
         return np.nanmean(arrays["personal/validation/accuracy"], axis=1)
 
 
+def losses(folder):
+    with np.load(folder / "per_client.npz") as arrays:
+        return np.nanmean(arrays["personal/validation/loss"], axis=1)
+
+
 def expected_end(accuracy, patience):
     """The round at which nothing was better for so many evaluations."""
     best = 0
@@ -137,6 +142,36 @@ def test_patience_ends_a_run_at_the_same_round_after_a_kill(tmp_path, monkeypatc
     tiny.assert_same_run(folder, tmp_path / "whole")
 
 
+def test_patience_by_the_loss_ends_where_it_does_not_fall(tmp_path, monkeypatch):
+    job = JOB.replace(lr=2.0, rounds=8, seed=3)
+    whole = tmp_path / "whole"
+    ran(job, whole)
+    end = expected_end(-losses(whole), 2)
+    assert 3 <= end < expected_end(accuracies(whole), 2) == 8
+    patient = job.replace(patience=2, watch="loss")
+    folder = tmp_path / "run"
+    with monkeypatch.context() as patched:
+        killed_after(patched, end)
+        with pytest.raises(KilledError):
+            ran(patient, folder)
+    stopped = {"round": end, "by": "patience 2 by loss", "of": 8}
+    assert ran(patient, folder).summary["stopped"] == stopped
+    # By the accuracy it goes on, to the bits of who never stopped.
+    ran(job.replace(patience=2), folder)
+    tiny.assert_same_run(folder, whole)
+
+
+def test_a_loss_that_is_no_number_is_the_worst():
+    """Of a client that has rows; one without has no say."""
+    nan = np.nan
+    arrays = {
+        "personal/validation/accuracy": np.array([[0.5, nan], [0.5, nan]]),
+        "personal/validation/loss": np.array([[1.0, nan], [nan, nan]]),
+    }
+    np.testing.assert_equal(evaluation.on_validation(arrays, "loss"), [1.0, np.inf])
+    np.testing.assert_equal(evaluation.on_validation(arrays), [0.5, 0.5])
+
+
 def test_a_callback_s_end_survives_a_kill_before_the_summary(tmp_path, monkeypatch):
     asked = []
     with monkeypatch.context() as patched:
@@ -168,12 +203,28 @@ def test_runs_of_a_comparison_end_each_by_itself(tmp_path):
             "patience is 0; exp",
         ),
         (
+            lambda job: ran(job.replace(patience=2, watch="los"), job.output.out),
+            "watch is 'los'; expected one of accuracy, top5, loss, brier",
+        ),
+        (
+            lambda job: ran(job.replace(watch="loss"), job.output.out),
+            "watch is 'loss', but patience is None; give --patience 3",
+        ),
+        (
             lambda job: ran(job.replace(patience=2, validation=0.0), job.output.out),
             "patience is 2, but no client has validation rows",
         ),
         (
             lambda job: sweep(job.replace(patience=2), {"lr": [0.1]}),
             "patience 2: runs of a sweep",
+        ),
+        (
+            lambda job: ran(job, job.output.out, callback=3),
+            "callback is 3, of type int; expected a function of round, metrics, state",
+        ),
+        (
+            lambda job: ran(job, job.output.out, callback=lambda metrics: True),
+            r"callback takes \(metrics\); expected a function of round, metrics, state",
         ),
         (lambda job: sweep(job.replace(log="csv"), {"lr": [0.1]}), "log is csv, pat"),
         (lambda job: ran(job.replace(log="cvs"), job.output.out), "unknown log 'cvs'"),

@@ -131,6 +131,9 @@ DATASETS: dict[str, Callable[..., Arrays]] = {
 }
 
 
+OF_ALL = ("every",)  # options that `load` takes of every data set
+
+
 def load(name: str, *, every: int = 1, **params: Any) -> Arrays:
     """The data set `name`: of `DATASETS`, or any image classification set of TFDS.
 
@@ -143,10 +146,10 @@ def _whole(name: str, params: dict[str, Any]) -> Arrays:
     registry.require_a("name", name, str, "that of a data set, such as 'digits'")
     choice = registry.choose(name, **params)
     if name in DATASETS:
-        registry.check("data set", choice, DATASETS[name])
+        registry.check("data set", choice, DATASETS[name], OF_ALL)
         return DATASETS[name](**params)
     # Every other name is left to TFDS, which has hundreds.
-    registry.check("data set", choice, tfds)
+    registry.check("data set", choice, tfds, OF_ALL)
     with _known_names(name):
         return tfds(name, **params)
 
@@ -157,10 +160,9 @@ def _known_names(name: str) -> Iterator[None]:
     try:
         yield
     except prepared.UnknownDataset as error:
-        known = ", ".join(sorted(DATASETS))
         raise ValueError(
-            f"unknown data set {name!r}; known: {known}, and the image classification "
-            "sets of tensorflow-datasets"
+            f"{registry.unknown('data set', DATASETS, name)}; others: the image "
+            "classification sets of tensorflow-datasets"
         ) from error
 
 

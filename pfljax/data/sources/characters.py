@@ -4,6 +4,8 @@ import string
 
 import numpy as np
 
+from pfljax import registry
+
 ALPHABETS = {
     "leaf": "\n !\"&'(),-.0123456789:;>?ABCDEFGHIJKLMNOPQRSTUVWXYZ[]"
     "abcdefghijklmnopqrstuvwxyz}",
@@ -17,9 +19,7 @@ def alphabet(name: str) -> str:
     Raises:
         ValueError: for another name.
     """
-    if name not in ALPHABETS:
-        known = ", ".join(ALPHABETS)
-        raise ValueError(f"unknown alphabet {name!r}; known: {known}")
+    registry.require_known("alphabet", name, ALPHABETS)
     return ALPHABETS[name]
 
 

@@ -6,6 +6,7 @@ into the names in alphabetical order, fine and coarse.
 
 import numpy as np
 
+from pfljax import registry
 from pfljax.data.arrays import Arrays
 
 SUPERCLASSES = """
@@ -46,8 +47,7 @@ def labelled(arrays: Arrays, labels: str) -> Arrays:
     Raises:
         ValueError: for other `labels`.
     """
-    if labels not in LABELS:
-        raise ValueError(f"unknown labels {labels!r}; known: {', '.join(LABELS)}")
+    registry.require_known("labels", labels, LABELS)
     if labels == "fine":
         return arrays
     table = np.array([CIFAR100_COARSE.index(COARSE_OF[name]) for name in CIFAR100])

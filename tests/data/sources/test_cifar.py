@@ -67,7 +67,7 @@ def test_a_coarse_label_is_the_superclass_of_the_fine_one():
     assert (found.num_classes, found.y.dtype) == (20, np.int32)
     assert found.name == "cifar100:labels=coarse"
     assert cifar.labelled(arrays, "fine") is arrays
-    with pytest.raises(ValueError, match="unknown labels 'rough'; known: fine, coarse"):
+    with pytest.raises(ValueError, match="labels is 'rough'; known: fine, coarse"):
         cifar.labelled(arrays, "rough")
 
 

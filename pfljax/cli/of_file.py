@@ -1,0 +1,49 @@
+"""`--config FILE`: the settings of a run, which other options go before."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from pfljax.cli.of_method import value_of
+from pfljax.registry import Choice
+from pfljax.runs import checks, config
+from pfljax.runs.settings import Experiment
+from pfljax.runtime import documents
+from pfljax.runtime.files import FileError
+
+
+def experiment(args: Sequence[str]) -> Experiment | None:
+    """The experiment of the config.json that the arguments name; None: they name none.
+
+    It is as its user wrote it, so that another method has a label of its own.
+
+    Raises:
+      FileError: the file is not there, or cannot be read.
+      ValueError: it holds no settings.
+    """
+    named = value_of("--config", args)
+    if named is None:
+        return None
+    file = Path(named)
+    if not file.is_file():
+        what = "no file" if file.exists() else "missing"
+        raise FileError(
+            f"--config {file} is {what}; give the config.json of a run folder"
+        )
+    try:
+        nested = documents.read(file, edited=True)
+    except FileError as error:
+        raise FileError(f"--config {error}") from None
+    try:
+        written = config.from_dict(nested)
+        checks.check_values(written)
+        return checks.unresolved(written)
+    except ValueError as error:
+        raise ValueError(f"--config {named} cannot be read: {error}") from None
+
+
+def with_method(args: Sequence[str], of: Experiment | None) -> list[str]:
+    """The arguments, which name the method of the file where they name none."""
+    if of is None or value_of("--algorithm", args) is not None:
+        return list(args)
+    method = Choice(of.method.algorithm, of.method.hyper)
+    return [*args, f"--algorithm={method}"]

@@ -1,0 +1,75 @@
+"""`--config FILE`: its settings are the defaults, and options beside it go before."""
+
+import pytest
+
+import tiny
+from pfljax import Experiment
+from pfljax.cli import parser
+from pfljax.runs import checks, config
+from pfljax.runs.folder import write_json
+
+WRITTEN = Experiment(
+    "ditto:lam=0.5", dataset="synthetic:rows=30,alpha=1.0", rounds=7, epochs=None,
+    steps=3, lr=1e-7, channel="clip:norm=2.0 gaussian:std=0.1", stratified=True,
+    log="csv,wandb:project=mine", out="runs/mine",
+)  # fmt: skip
+
+
+@pytest.fixture
+def file(tmp_path):
+    """The config.json of a run, as its folder has it."""
+    return written(checks.resolve(WRITTEN), tmp_path)
+
+
+def written(experiment, folder):
+    write_json(folder / "config.json", config.to_dict(experiment))
+    return str(folder / "config.json")
+
+
+def test_a_file_alone_is_its_run(file):
+    told = tiny.parsed("--config", file)
+    assert checks.resolve(told) == checks.resolve(WRITTEN)
+
+
+def test_options_go_before_the_file(file):
+    told = tiny.parsed("--rounds", "9", "--config", file, "--no-stratified")
+    expected = WRITTEN.replace(rounds=9, stratified=False)
+    assert checks.resolve(told) == checks.resolve(expected)
+    told = tiny.parsed("--config", file, "--channel", "qsgd", "--out", "runs/other")
+    expected = WRITTEN.replace(channel="qsgd", out="runs/other")
+    assert checks.resolve(told) == checks.resolve(expected)
+
+
+def test_another_method_has_its_own_options_and_label(file):
+    told = tiny.parsed("--config", file, "--algorithm", "fedprox:mu=1.0")
+    assert checks.resolve(told) == checks.resolve(
+        WRITTEN.replace(algorithm="fedprox:mu=1.0")
+    )
+    assert checks.resolve(told).output.label == "fedprox mu=1.0"
+
+
+def test_a_label_that_was_given_stays(tmp_path):
+    job = checks.resolve(WRITTEN.replace(label="mine"))
+    told = tiny.parsed("--config", written(job, tmp_path), "--algorithm", "local")
+    assert told.output.label == "mine"
+
+
+def test_the_servers_optimizer_of_one_method_is_not_another_s(tmp_path):
+    file = written(checks.resolve(Experiment("reptile", out="x")), tmp_path)
+    told = tiny.parsed("--config", file, "--algorithm", "fedavg")
+    assert str(told.participation.server_optimizer) == "none"
+
+
+def test_a_sweep_leaves_the_folder_of_the_file(file):
+    args = ["sweep", "--config", file, "--over", "lr", "0.1"]
+    for more, out in ([], None), (["--out", "runs/grid"], "runs/grid"):
+        command = parser._parsed([*args, *more])
+        told = parser.options.experiment(command.keywords["settings"])
+        assert checks.resolve(told.replace(out="runs/mine")) == checks.resolve(WRITTEN)
+        assert told.output.out == out
+
+
+def test_options_of_the_file_s_method_are_told_as_its_own(file):
+    code, _, errors = tiny.main("run", "--config", file, "--lam", "2.0")
+    assert code == 2
+    assert "write --algorithm ditto:lam=2.0,personal_epochs=None" in errors
