@@ -62,6 +62,7 @@ def test_every_tenth_row_of_any_data_set():
     checks.check(Experiment(dataset="kmnist:every=10"))  # of TFDS
 
 
+@pytest.mark.filterwarnings("ignore")  # of optax, about its own
 def test_every_optimizer_that_is_listed_can_be_chosen():
     known = optimizers.known_of_optax()
     assert {"adam", "adamw", "nadam", "sgd", "rmsprop"} <= set(known)
