@@ -22,6 +22,8 @@ def main() -> None:
     interrupts.stop_on_interrupt()
     import gc
 
+    # JAX makes many small objects as it traces, and hardly a cycle to search for.
+    gc.set_threshold(50_000)
     from pfljax.cli import streams
     from pfljax.runtime import aborts
 
