@@ -92,9 +92,7 @@ CALIBRATION = (
         over_seeds=True,
     ),
 )
-DECILE_COLUMNS = tuple(
-    _share(f"p{q}", f"P{q} (%)")._replace(digits=1) for q in DECILES
-)
+DECILE_COLUMNS = tuple(_share(f"p{q}", f"P{q} (%)")._replace(digits=1) for q in DECILES)
 FAIRNESS = (
     # A spread is not ranked: clients that are all badly off are alike.
     Column("variance", "Variance (points²)", scale=1e4, digits=1, better=0),

@@ -119,13 +119,22 @@ def _dissimilarity(moment: Mapping[str, Any]) -> list[Card]:
     if not measured:
         return []
     values = {name: f"{number(value):.3g}" for name, value in measured.items()}
+    cards = []
+    if "rho" in values:
+        note = (
+            "a round lowers the loss by so much times the squared norm of the mean "
+            "gradient, or more, as FedProx's theorem expects of this B and the "
+            "cohort's gamma and mu; nothing where it is not above 0"
+        )
+        card = Card(title="Expected decrease rho", value=values["rho"], note=note)
+        cards.append(card)
     card = Card(
         title="Dissimilarity B of clients' gradients",
         value=values["b"],
         note=f"variance {values['variance']}, norm of their mean {values['gradient']}, "
         f"loss over all training rows {values['loss']}, at the server's model",
     )
-    return [card]
+    return [card, *cards]
 
 
 def _worse_than_local(share: float | None) -> list[Card]:

@@ -109,8 +109,8 @@ def fairness_table(table: Table) -> Table:
     return Table(
         name=f"{table.name}_fairness",
         caption=f"Fairness over clients at {moment}. Test accuracy of all clients that "
-        "have test rows; means over seeds. P10 to P90 are the deciles: P10 is what a tenth of "
-        "the clients lie below. IQR is the third quartile less the first, and the "
+        "have test rows; means over seeds. P10 to P90 are the deciles: a tenth of the "
+        "clients lie below P10. IQR is the third quartile less the first, and the "
         "variance is the population's. "
         "For equal clients Gini's index is 0, and 1 are Jain's index, the entropy of "
         "their shares in all accuracy by the log of their number, and the cosine to "

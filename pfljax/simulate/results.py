@@ -12,7 +12,7 @@ from pfljax.runs import baseline, folder, log
 from pfljax.runs.log import Line
 from pfljax.runtime.milestones import reached
 from pfljax.runtime.processes import ask, say
-from pfljax.simulate import evaluation, malicious, privacy, timeline
+from pfljax.simulate import evaluation, malicious, privacy, rho, timeline
 from pfljax.simulate.begin import Run
 
 COUNTS = ("asked", "reported")  # of clients; they are in the line as bytes
@@ -50,8 +50,11 @@ def log_lines(
     return lines
 
 
-def evaluate(run: Run, population: Population, state: RunState) -> Line:
-    """What the log has of this evaluation; metrics of each client: per_client.npz."""
+def evaluate(run: Run, population: Population, state: RunState, trained: Line) -> Line:
+    """What the log has of this evaluation; metrics of each client: per_client.npz.
+
+    `trained` is what it has of the round before it.
+    """
     states = partial(population.states, state)
     reached("judges")
     records, by_client = evaluation.assess(
@@ -64,8 +67,10 @@ def evaluate(run: Run, population: Population, state: RunState) -> Line:
     line: Line = {"evaluations": records}
     if run.sim.dissimilarity is not None:
         measured = run.sim.dissimilarity(state.server, run.federation.train)
-        values = measured._asdict().items()
-        line["dissimilarity"] = {name: folder.number(value) for name, value in values}
+        values = measured._asdict() | rho.of_round(run.experiment, measured, trained)
+        line["dissimilarity"] = {
+            name: folder.number(value) for name, value in values.items()
+        }
     return line
 
 

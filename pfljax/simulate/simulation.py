@@ -22,7 +22,7 @@ from pfljax.evaluation.views import views_of
 from pfljax.runs.settings import Experiment
 from pfljax.runtime import devices
 from pfljax.runtime.programs import Same, kept
-from pfljax.simulate import clocks, detection, given, judged
+from pfljax.simulate import clocks, detection, given, judged, rho
 from pfljax.simulate.components import Shape, make_setting, make_task, shape_of
 from pfljax.simulate.first_state import make_init, shapes_of_state
 from pfljax.simulate.judges import block_judged, make_judge, make_path
@@ -125,6 +125,7 @@ def _simulation(
     name = experiment.method.algorithm
     judged.check(name, setting, task, num_clients, shape.input_shape)
     judged.check_observed(setting, task, num_clients, shape.input_shape)
+    rho.check(experiment, setting, task, num_clients, shape.input_shape)
     # Newcomers have nothing but a local training, so they are judged after it as well.
     trained = experiment.evaluation.trained or experiment.data.unseen > 0
     views = views_of(setting.algorithm, trained)

@@ -98,7 +98,7 @@ def retiered(seconds, turns, retier):
 
 @pytest.mark.parametrize("jitter", [0.0, 1.0])
 def test_tiers_by_the_seconds_that_the_clock_counted(jitter):
-    """A cohort is a whole tier, so that all tiers are seen; without jitter they stay."""
+    """A cohort is a whole tier, so tiers are seen; without jitter they stay."""
     options = {"tiers": 2, "policy": "uniform", "retier": 3}
     select = selection.tifl(2, EXPECTED, 12, **options)
     _, state, metrics = after(clock_of(jitter=jitter), 12, select)
