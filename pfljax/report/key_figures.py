@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from pfljax.report.html import Card, percent
+from pfljax.report.html import EMPTY, Card, percent
 from pfljax.report.runs import Run, find_records, judged_records, number
 
 MEMORY_OF = {
@@ -35,6 +35,7 @@ def key_figures(run: Run) -> list[Card]:
             note="of the rounds alone: evaluations are apart",
         )
         cards.append(card)
+    cards += _step(run.summary.get("step_flops") or {})
     if run.timing.peak_bytes is not None:
         card = Card(
             title="Most memory",
@@ -135,6 +136,26 @@ def _dissimilarity(moment: Mapping[str, Any]) -> list[Card]:
         f"loss over all training rows {values['loss']}, at the server's model",
     )
     return [card, *cards]
+
+
+def _step(flops: Mapping[str, float | None]) -> list[Card]:
+    """The arithmetic of a local step; an older run has not recorded it."""
+    if not flops:
+        return []
+    by_xla = "XLA has no figure for a model with a loop"
+    if flops.get("xla") is not None:
+        by_xla = f"one step on the loss {millions(flops['xla'])} by XLA"
+    card = Card(
+        title="FLOPs of a local step",
+        value=f"{millions(flops['products'])} M",
+        note=f"products of all models that the method trains; in millions, {by_xla}",
+    )
+    return [card]
+
+
+def millions(flops: float | None) -> str:
+    """FLOPs in millions, a dash for None."""
+    return EMPTY if flops is None else f"{flops / 1e6:,.3f}"
 
 
 def _worse_than_local(share: float | None) -> list[Card]:
