@@ -17,7 +17,7 @@ class Speed(NamedTuple):
 
     tier_of: Array  # i32[C], 0 for the fastest
     seconds: Array  # f32[C], the mean of those measured; expected where none were
-    count: Array  # i32[C], how many were measured
+    turns: Array  # i32[C], how many were measured
 
 
 def first_speed(expected: np.ndarray, tiers: int) -> Speed:
@@ -27,7 +27,7 @@ def first_speed(expected: np.ndarray, tiers: int) -> Speed:
     return Speed(
         tier_of=jnp.asarray(tier_of),
         seconds=jnp.asarray(expected, jnp.float32),
-        count=jnp.zeros(len(expected), jnp.int32),
+        turns=jnp.zeros(len(expected), jnp.int32),
     )
 
 
@@ -38,20 +38,20 @@ def measured(
     metrics: Metrics,
 ) -> Speed:
     """With the seconds of this round in the means; as it was without a clock."""
-    turns = seconds_of(members, metrics)
-    if turns is None:
+    timed = seconds_of(members, metrics)
+    if timed is None:
         return speed
-    ids, taken = turns
+    ids, taken = timed
     known = jnp.asarray(expected, jnp.float32).at[ids].get(mode="clip")
     # Two programs may round one sum differently; that is no news of a client.
     is_expected = jnp.abs(taken - known) <= ROUNDING * known
     taken = jnp.where(is_expected, known, taken)
     before = speed.seconds.at[ids].get(mode="clip")
-    count = speed.count.at[ids].get(mode="clip") + 1
-    mean = before + (taken - before) / count
+    turns = speed.turns.at[ids].get(mode="clip") + 1
+    mean = before + (taken - before) / turns
     return speed._replace(
         seconds=speed.seconds.at[ids].set(mean, mode="drop"),
-        count=speed.count.at[ids].set(count, mode="drop"),
+        turns=speed.turns.at[ids].set(turns, mode="drop"),
     )
 
 

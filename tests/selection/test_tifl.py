@@ -105,7 +105,7 @@ def test_rounding_is_no_news_and_nobody_waited_for_is_not_measured():
     waited = jnp.float32([3.000001, 0.0])
     after = select.update(state, members, {"loss": loss, "turn_seconds": waited})
     np.testing.assert_array_equal(after.speed.seconds, np.full(8, 3.0))
-    np.testing.assert_array_equal(after.speed.count, np.eye(8)[7])
+    np.testing.assert_array_equal(after.speed.turns, np.eye(8)[7])
     np.testing.assert_array_equal(after.speed.tier_of, state.speed.tier_of)
 
 
