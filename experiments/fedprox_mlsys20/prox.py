@@ -379,19 +379,20 @@ def three_methods(
     best: Mapping[str, float] | None = None,
     **more: Any,
 ) -> list[Case]:
-    """FedAvg, FedProx of mu = 0 and of the best mu, by data and stragglers.
+    """FedAvg, FedProx of mu = 0 and of the paper's best mu, by data and stragglers.
 
-    `best` has that of a data set, in the place of the paper's.
+    `best` has a mu of a data set that stands beside the paper's, if it is another.
     """
     cases = []
     for dataset in datasets:
+        of_paper = BEST_MUS.get(dataset, BEST_MU)
+        mus = dict.fromkeys([of_paper, (best or {}).get(dataset, of_paper)])
         for share in shares:
             cases.append(fedavg(dataset, share, **more))
             # Without stragglers FedProx of mu = 0 is FedAvg.
             if share:
                 cases.append(fedprox(dataset, 0.0, share, **more))
-            mu = (BEST_MUS | dict(best or {})).get(dataset, BEST_MU)
-            cases.append(fedprox(dataset, mu, share, **more))
+            cases += [fedprox(dataset, mu, share, **more) for mu in mus]
     return cases
 
 
@@ -437,8 +438,8 @@ def grid(curves: Sequence[Curve], quantity: str, label: str, shares: Any) -> Any
 
 
 def style_of(case: Case) -> dict[str, Any]:
-    """The colour of a method, that of the best mu whatever it is."""
-    return STYLES.get(case.label, STYLES["FedProx, mu = 1"])
+    """The colour of a method; one of its own for a mu that is not the paper's."""
+    return STYLES.get(case.label, {"color": PALETTE[2]})
 
 
 def draw(axes: Any, one: Curve, quantity: str, **style: Any) -> None:

@@ -203,8 +203,8 @@ class Evaluation:
     )
     smoothness: float | None = setting(
         None,
-        "L, of which all clients' losses are smooth: dissimilarity then has rho too, by "
-        "which FedProx's theorem expects the loss to fall.",
+        "L, of which all clients' losses are smooth: dissimilarity then has rho too, "
+        "by which FedProx's theorem expects the loss to fall.",
     )
     concavity: float = setting(
         0.0, "L_- of rho: no Hessian of a client's loss is below minus this; 0: convex."

@@ -88,7 +88,9 @@ def test_a_table_is_of_the_last_round_and_gains_are_over_fedavg(prox, study):
     assert rows[0].loss_std == pytest.approx(2**0.5)
     assert [row.accuracy for row in rows] == [55, 65, 75, 85, 95, 105]
     assert "| 3.000 ± 1.414 | 55.00 ± 7.07 | 55.00 |" in prox.markdown("x", rows)
-    assert "| 90 %, FedProx, best mu | +20.0 | +20.0 | +20.0 |" in fig1.gains(rows)
+    assert "| 90 %, FedProx, mu = 1 | +20.0 | +20.0 | +20.0 |" in fig1.gains(rows)
+    other = rows[2]._replace(method="FedProx, mu = 0.1", accuracy=85)
+    assert "| 90 %, FedProx, mu = 0.1 | +30.0 | – | – |" in fig1.gains([*rows, other])
 
 
 def test_the_best_mu_has_the_lowest_finite_loss_and_is_the_cases(prox, study):
@@ -100,8 +102,9 @@ def test_the_best_mu_has_the_lowest_finite_loss_and_is_the_cases(prox, study):
         ["synthetic_1_1", "mnist", "shakespeare"], (0.9,), {"synthetic_1_1": 0.1}
     )
     mus = [dict(case.hyper)["mu"] for case in cases if case.method == "fedprox"]
-    assert mus == [0.0, 0.1, 0.0, 1.0, 0.0, 0.001]
+    assert mus == [0.0, 1.0, 0.1, 0.0, 1.0, 0.0, 0.001]
     assert prox.style_of(cases[2]) == prox.STYLES["FedProx, mu = 1"]
+    assert prox.style_of(cases[3]) not in prox.STYLES.values()
     found = study("fig1").searched({"synthetic_1_1": losses})
     assert "| nan | 0.500 | 0.400 | 0.600 | 0.1 |" in found
 
