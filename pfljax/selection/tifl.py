@@ -73,18 +73,17 @@ def tifl(
         `interval` in the adaptive policy, and for none in fixed ones.
     """
     seconds = require_seconds("tifl", seconds)
-    require_cohort(cohort, len(seconds))
     _require_tiers(len(seconds), tiers, cohort)
     fixed = _fixed(policy, probabilities, tiers)
     if retier is None:
         retier = interval if fixed is None else 0
     learns = fixed is None or retier > 0
-    expected = first_speed(seconds, tiers)
+    expected = first_speed(seconds, tiers).tier_of
 
     def choose(state: Any, key: Key) -> Array:
         weight = jnp.asarray(fixed) if fixed is not None else _weight(state)
         tier = jax.random.categorical(derive(key, "tier"), jnp.log(weight))
-        tier_of = state.speed.tier_of if learns else expected.tier_of
+        tier_of = state.speed.tier_of if learns else expected
         return among(derive(key, "members"), tier_of == tier, cohort)
 
     if not learns:
@@ -93,11 +92,7 @@ def tifl(
     def update(state: State, members: Cohort, metrics: Metrics) -> State:
         after = state._replace(round=state.round + 1)
         if fixed is None:
-            # All members are of one tier; an empty place is of none.
-            of_member = state.speed.tier_of[members.ids]
-            tier = jnp.where(members.draws > 0, of_member, -1).max()
-            loss = _mean_loss(members, metrics, state.loss[tier])
-            after = _learned(after, tier, loss, interval)
+            after = _learned(after, members, metrics, interval)
         if not retier:
             return after
         speed = measured(state.speed, seconds, members, metrics)
@@ -107,13 +102,15 @@ def tifl(
     return Selection(
         cohort=cohort,
         choose=choose,
-        init=lambda: _first(tiers, rounds, expected),
+        # Anew: the state of a run is donated.
+        init=lambda: _first(tiers, rounds, first_speed(seconds, tiers)),
         update=update,
     )
 
 
 def _require_tiers(num_clients: int, tiers: int, cohort: int) -> None:
     """Refuses tiers of fewer clients than a cohort."""
+    require_cohort(cohort, num_clients)
     if tiers > num_clients:
         raise ValueError(
             f"tifl: tiers is {tiers}, but there are {num_clients} clients; choose "
@@ -181,8 +178,12 @@ def _mean_loss(cohort: Cohort, metrics: Metrics, otherwise: Array) -> Array:
     return jnp.where(count > 0, total / jnp.maximum(count, 1), otherwise)
 
 
-def _learned(state: State, tier: Array, loss: Array, interval: int) -> State:
-    """The state after a round, counted already, of this tier with this loss."""
+def _learned(state: State, members: Cohort, metrics: Metrics, interval: int) -> State:
+    """The state after a round, counted already, of a tier's members."""
+    # All members are of one tier; an empty place is of none.
+    of_member = state.speed.tier_of[members.ids]
+    tier = jnp.where(members.draws > 0, of_member, -1).max()
+    loss = _mean_loss(members, metrics, state.loss[tier])
     # Of a round without a member no tier learns; -1 would be the last one.
     tier = jnp.where(tier < 0, len(state.loss), tier)
     losses = state.loss.at[tier].set(loss, mode="drop")

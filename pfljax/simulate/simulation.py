@@ -125,7 +125,6 @@ def _simulation(
     name = experiment.method.algorithm
     judged.check(name, setting, task, num_clients, shape.input_shape)
     judged.check_observed(setting, task, num_clients, shape.input_shape)
-    rho.check(experiment, setting, task, num_clients, shape.input_shape)
     # Newcomers have nothing but a local training, so they are judged after it as well.
     trained = experiment.evaluation.trained or experiment.data.unseen > 0
     views = views_of(setting.algorithm, trained)
@@ -150,7 +149,7 @@ def _simulation(
         architectures=tuple(architectures),
         trained=experiment.evaluation.trained,
         foreign=experiment.evaluation.foreign,
-        dissimilarity=make_dissimilarity(experiment, setting, task),
+        dissimilarity=make_dissimilarity(experiment, setting, task, shape),
         block=min(block_judged(each.setting, each.task) for each in architectures),
         paging=programs,
     )
@@ -178,12 +177,12 @@ def make_architecture(
 
 
 def make_dissimilarity(
-    experiment: Experiment, setting: Setting, task: Task
+    experiment: Experiment, setting: Setting, task: Task, shape: Shape
 ) -> Callable[..., Any] | None:
     """What measures how clients' gradients differ; None where no run asks for it.
 
     Raises:
-      ValueError: the method has no model of the server.
+      ValueError: the method has no model of the server, or no rho that is asked for.
     """
     if not experiment.evaluation.dissimilarity:
         return None
@@ -194,6 +193,7 @@ def make_dissimilarity(
             f"{experiment.method.algorithm} has none; leave it out, or choose a method "
             "with one, such as fedprox"
         )
+    rho.check(experiment, setting, task, shape.num_clients, shape.input_shape)
     at_once = rows_per_pass(setting.local.batch_size)
 
     def measured(server: Any, train: ClientData) -> Dissimilarity:
