@@ -65,7 +65,7 @@ def _gains(rows: Sequence[Row], when: str, name: str) -> str:
             ]
             if np.isnan(ahead).all():
                 continue
-            cells = [_points(points) for points in (*ahead, np.mean(ahead))]
+            cells = [_points(points) for points in (*ahead, float(np.mean(ahead)))]
             lines.append(f"| {100 * share:g} %, {method} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
