@@ -138,7 +138,7 @@ def chosen(
         factory,
         num_clients=federation.num_clients,
         sizes=np.asarray(federation.train.size),
-        least_label=np.asarray(participants.least_label(federation)),
+        **participants.labels_of(federation),
         seconds=seconds,
         rounds=experiment.participation.rounds,
         epochs=experiment.training.epochs,

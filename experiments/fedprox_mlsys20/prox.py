@@ -8,15 +8,17 @@ at the server's model.
 
 Two of the paper's five data sets of Figure 1 can be had: Synthetic(1, 1) and MNIST, and
 the other three synthetic sets. FEMNIST and Sent140 have no data here, and 20 epochs of
-an LSTM on Shakespeare are hours of a CPU. Each seed draws synthetic data, partition,
-parameters and cohorts anew, where the paper has one draw of all.
+an LSTM on Shakespeare are hours of a CPU: of it there is a small row alone, with 20
+roles, 50 rows each of 20 characters, and an LSTM of one layer of 32. Each seed draws
+synthetic data, partition, parameters and cohorts anew, where the paper has one draw of
+all.
 
 The paper scale is the paper's: 30 devices and 200 rounds, 1,000 devices and 100 rounds.
 The small scale has 20 rounds of 5 epochs, and of MNIST every tenth row, 100 devices.
 """
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -52,6 +54,7 @@ TITLES = {
     "synthetic_05_05": "Synthetic (.5, .5)",
     "synthetic_1_1": "Synthetic (1, 1)",
     "mnist": "MNIST",
+    "shakespeare": "Shakespeare, small",
 }
 BASE = Experiment(
     model="logistic",
@@ -62,10 +65,18 @@ BASE = Experiment(
     dissimilarity=True,
     devices=1,
 )
+# The paper: 143 devices of 3,616 rows of 80 characters, an LSTM of two layers of 256.
+SHAKESPEARE: dict[str, Any] = {
+    "model": "char_lstm:hidden=32,layers=1",
+    "lr": 0.8,
+}
+DEVICES, MOST_ROWS, CHARACTERS = 20, 50, 20
 ROUNDS = {"synthetic": 200, "mnist": 100}
 EVERY = 2  # rounds between two evaluations
 SHARES = (0.0, 0.5, 0.9)  # of stragglers
 BEST_MU = 1.0  # of the paper's grid, on synthetic data and MNIST alike
+BEST_MUS = {"shakespeare": 0.001}  # where it is another
+MUS = (0.001, 0.01, 0.1, 1.0)  # the paper's grid
 
 
 STYLES: dict[str, dict[str, Any]] = {
@@ -136,7 +147,10 @@ def fedprox(dataset: str, mu: float, stragglers: float = 0.0, **more: Any) -> Ca
 def federation(dataset: str, scale: Scale, seed: int) -> Federation:
     """The devices: nine tenths of the rows of each train."""
     small = scale == "small"
-    if dataset == "mnist":
+    if dataset == "shakespeare":
+        arrays = few_roles(seed)
+        dealing, devices = "natural", None
+    elif dataset == "mnist":
         arrays = standardised(data.load("mnist", every=10 if small else 1))
         dealing = "classes_lognormal"
         devices = 100 if small else 1000
@@ -158,6 +172,25 @@ def federation(dataset: str, scale: Scale, seed: int) -> Federation:
     )
 
 
+def few_roles(seed: int) -> data.Arrays:
+    """The first rows of roles that are drawn; of each row its last characters."""
+    arrays = data.load("shakespeare_roles", stride=80, min_rows=MOST_ROWS)
+    assert arrays.client is not None
+    roles = np.unique(arrays.client)
+    drawn = np.random.default_rng(seed).choice(roles, DEVICES, replace=False)
+    kept = [np.flatnonzero(arrays.client == role)[:MOST_ROWS] for role in drawn]
+    index = np.concatenate(kept)
+    return data.from_arrays(
+        arrays.x[index, -CHARACTERS:],
+        arrays.y[index],
+        client=np.repeat(np.arange(DEVICES), [len(rows) for rows in kept]),
+        num_classes=arrays.num_classes,
+        scale=1.0,
+        name="shakespeare_few_roles",
+        source=arrays.source,
+    )
+
+
 def standardised(arrays: data.Arrays) -> data.Arrays:
     """Every pixel to mean 0 and deviation 1 over all rows; all rows may be dealt."""
     pixels = arrays.x.astype(np.float32)
@@ -169,9 +202,18 @@ def experiment(case: Case, scale: Scale, rounds: int | None) -> Experiment:
     on_mnist = case.dataset == "mnist"
     small = scale == "small"
     planned = ROUNDS["mnist" if on_mnist else "synthetic"]
-    return BASE.replace(
+    base = BASE
+    if case.dataset == "shakespeare":
+        if not small:
+            raise ValueError(
+                "shakespeare is at the small scale alone, the paper's is hours of a "
+                "CPU; give --scale small"
+            )
+        base = BASE.replace(model=SHAKESPEARE["model"])
+    rates = {"mnist": 0.03, "shakespeare": SHAKESPEARE["lr"]}
+    return base.replace(
         algorithm=Choice(case.method, dict(case.hyper)),
-        lr=0.03 if on_mnist else 0.01,
+        lr=rates.get(case.dataset, 0.01),
         rounds=rounds or (20 if small else planned),
         epochs=case.epochs or (5 if small else 20),
         stragglers=case.stragglers,
@@ -332,18 +374,44 @@ def of(curves: Sequence[Curve], **wanted: Any) -> list[Curve]:
 
 
 def three_methods(
-    datasets: Sequence[str], shares: Sequence[float], **more: Any
+    datasets: Sequence[str],
+    shares: Sequence[float],
+    best: Mapping[str, float] | None = None,
+    **more: Any,
 ) -> list[Case]:
-    """FedAvg, FedProx of mu = 0 and of the best mu, by data and stragglers."""
+    """FedAvg, FedProx of mu = 0 and of the paper's best mu, by data and stragglers.
+
+    `best` has a mu of a data set that stands beside the paper's, if it is another.
+    """
     cases = []
     for dataset in datasets:
+        of_paper = BEST_MUS.get(dataset, BEST_MU)
+        mus = dict.fromkeys([of_paper, (best or {}).get(dataset, of_paper)])
         for share in shares:
             cases.append(fedavg(dataset, share, **more))
             # Without stragglers FedProx of mu = 0 is FedAvg.
             if share:
                 cases.append(fedprox(dataset, 0.0, share, **more))
-            cases.append(fedprox(dataset, BEST_MU, share, **more))
+            cases += [fedprox(dataset, mu, share, **more) for mu in mus]
     return cases
+
+
+def losses_by_mu(
+    dataset: str, scale: Scale, seed: int, rounds: int | None, out: str | None
+) -> dict[float, float]:
+    """FedProx's training loss at the end, where most are late, for each mu of `MUS`."""
+    cases = [fedprox(dataset, mu, max(SHARES)) for mu in MUS]
+    curves, _ = run_all(cases, scale, (seed,), rounds, out)
+    last = [float(one.loss[0, -1]) for one in curves]
+    return dict(zip(MUS, last, strict=True))
+
+
+def best_of(losses: Mapping[float, float]) -> float:
+    """The mu of the lowest loss; one that has diverged is never the best."""
+    finite = {mu: loss for mu, loss in losses.items() if np.isfinite(loss)}
+    if not finite:
+        raise ValueError("no mu of the grid has a finite loss; choose smaller rates")
+    return min(finite, key=finite.__getitem__)
 
 
 def grid(curves: Sequence[Curve], quantity: str, label: str, shares: Any) -> Any:
@@ -359,7 +427,7 @@ def grid(curves: Sequence[Curve], quantity: str, label: str, shares: Any) -> Any
         for dataset, row in zip(datasets, panels, strict=True):
             for share, axes in zip(shares, row, strict=True):
                 for one in of(curves, dataset=dataset, stragglers=share):
-                    draw(axes, one, quantity, **STYLES[one.case.label])
+                    draw(axes, one, quantity, **style_of(one.case))
                 axes.set_title(f"{TITLES[dataset]}, {100 * share:g} % late", fontsize=9)
             row[0].set_ylabel(label)
         for axes in panels[-1]:
@@ -367,6 +435,11 @@ def grid(curves: Sequence[Curve], quantity: str, label: str, shares: Any) -> Any
         handles, labels = panels[0][-1].get_legend_handles_labels()
         drawn.legend(handles, labels, loc="outside upper center", ncols=3)
     return drawn
+
+
+def style_of(case: Case) -> dict[str, Any]:
+    """The colour of a method; one of its own for a mu that is not the paper's."""
+    return STYLES.get(case.label, {"color": PALETTE[2]})
 
 
 def draw(axes: Any, one: Curve, quantity: str, **style: Any) -> None:

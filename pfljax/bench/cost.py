@@ -8,14 +8,11 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import optax
 
-from pfljax import engine
-from pfljax.bench.flops import has_loop, product_flops
 from pfljax.bench.workloads import Ready
-from pfljax.core.communication import shapes_of_client, shapes_of_model
-from pfljax.core.types import Batch, ClientData, Key, Params, Turn
-from pfljax.simulate import architectures
+from pfljax.core.communication import shapes_of_model
+from pfljax.simulate import architectures, step_cost
+from pfljax.simulate.step_cost import Step
 
 # The probe of the machine's peak: products of SIDE x SIDE, so many a call.
 SIDE = 2048
@@ -23,19 +20,9 @@ PRODUCTS = 4
 TRIES = 5
 
 
-def step_flops(ready: Ready) -> int:
-    """FLOPs of the products in one local step of the method.
-
-    Ditto's step of data is one for each of its two models.
-    """
-    algorithm = ready.setting.algorithm
-
-    def train(turn: Turn, server: Any, client: Any, data: ClientData) -> Any:
-        return algorithm.train(
-            turn, algorithm.message(turn, server, client), client, data
-        )
-
-    return product_flops(train, *_shapes(ready))
+def step_flops(ready: Ready) -> float:
+    """FLOPs of the products in one local step of the method."""
+    return step_cost.products(_step(ready))
 
 
 def step_bytes(ready: Ready) -> float | None:
@@ -43,69 +30,22 @@ def step_bytes(ready: Ready) -> float | None:
 
     None for a model with a loop, for XLA counts its body once.
     """
-    lowered = _lowered_step(ready)
+    lowered = step_cost.lowered(_step(ready))
     # A backend may keep no account.
     account = lowered.compile().cost_analysis() if lowered else None
     return (account or {}).get("bytes accessed")
 
 
 def step_xla_flops(ready: Ready) -> float | None:
-    """FLOPs of all operations in one SGD step on the loss, by XLA; None as above.
-
-    `step_flops` counts products alone, but of all models that the method trains.
-    """
-    lowered = _lowered_step(ready)
-    # Before XLA compiles it: nothing is a call of a library yet, of which XLA counts
-    # nothing.
-    account = lowered.cost_analysis() if lowered else None
-    return (account or {}).get("flops")
+    """FLOPs of all operations in one SGD step on the loss, by XLA; None as above."""
+    return step_cost.by_xla(_step(ready))
 
 
-def _lowered_step(ready: Ready) -> Any:
-    """One SGD step on the loss, lowered; None for a model with a loop."""
-    local = ready.setting.local
-    task = ready.task
-    rate: Any = local.learning_rate
-    optimizer = local.optimizer(rate)
-
-    def step(params: Params, batch: Batch, key: Key) -> Params:
-        grads = jax.grad(task.loss)(params, batch, key)
-        updates, _ = optimizer.update(grads, optimizer.init(params), params)
-        return optax.apply_updates(params, updates)
-
-    key: Any = jax.eval_shape(jax.random.key, 0)
-    arguments = (shapes_of_model(task), _batch_shape(ready), key)
-    if has_loop(step, *arguments):
-        return None
-    return jax.jit(step).lower(*arguments)
-
-
-def _batch_shape(ready: Ready) -> Batch:
-    """One minibatch as shapes."""
-    rows = ready.setting.local.batch_size
-    shape: Any = jax.ShapeDtypeStruct
-    return Batch(
-        x=shape((rows, *ready.workload.shape), ready.train.examples.x.dtype),
-        y=shape((rows,), jnp.int32),
-        mask=shape((rows,), jnp.float32),
-    )
-
-
-def _shapes(ready: Ready) -> tuple[Any, ...]:
-    """(turn, server, one client's state, its data) as shapes."""
-    task = ready.task
-    key: Any = jax.eval_shape(jax.random.key, 0)
-    state = jax.eval_shape(lambda key: engine.init(ready.setting, task, 1, key), key)
-    # Clients are stacked: one client's leaves lack the first axis.
-    client = jax.tree.map(
-        lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), state.clients
-    )
-    data = shapes_of_client(ready.workload.shape)
-    turn = Turn(
-        key=key, round=data.size, steps=data.size, id=data.size, num_clients=1,
-        public=data,
-    )  # fmt: skip
-    return turn, state.server, client, data
+def _step(ready: Ready) -> Step:
+    """What a client of the workload does a step of."""
+    row = jax.ShapeDtypeStruct(ready.workload.shape, ready.train.examples.x.dtype)
+    setting = ready.setting
+    return Step(setting.algorithm, ready.task, setting.local, row)
 
 
 def traffic_bytes(ready: Ready) -> int:

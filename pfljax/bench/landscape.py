@@ -15,7 +15,6 @@ import numpy as np
 
 from pfljax import models
 from pfljax.bench import against, cost, table
-from pfljax.bench.flops import product_flops
 from pfljax.bench.measure import check_counts, spread
 from pfljax.core.communication import shapes_of_model
 from pfljax.core.types import Batch, ClientData, Examples, Task
@@ -24,6 +23,7 @@ from pfljax.models import task as make_task
 from pfljax.registry import find
 from pfljax.runs.folder import write_json
 from pfljax.runtime import files
+from pfljax.simulate.flops import product_flops
 
 SHAPE = (32, 32, 3)
 CLASSES = 10

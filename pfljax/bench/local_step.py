@@ -15,7 +15,6 @@ from jax import export
 from pfljax import models, registry
 from pfljax.bench import hlo
 from pfljax.bench.catalogue import Workload
-from pfljax.bench.flops import product_flops
 from pfljax.core import tree
 from pfljax.core.communication import shapes_of_model
 from pfljax.core.training import fit
@@ -29,6 +28,7 @@ from pfljax.core.types import (
     Task,
     Turn,
 )
+from pfljax.simulate.flops import product_flops
 
 LOWERED_FOR = "tpu"  # no operation in it is of one platform alone
 Shape: Any = jax.ShapeDtypeStruct

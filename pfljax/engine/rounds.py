@@ -32,6 +32,7 @@ from pfljax.engine import contract, mesh, summing
 from pfljax.engine.groups import train_cohort
 from pfljax.engine.plan import Turns, cohort_key, cohort_of, plan
 from pfljax.engine.setting import Setting, exchanges
+from pfljax.selection.reports import TURN_SECONDS
 
 
 def one_round(
@@ -67,7 +68,10 @@ def one_round(
         metrics |= of_exchange
     contract.check_metrics(metrics)
     heard = _not_lost(setting, cohort)
-    learned = setting.selection.update(state.selection, heard, metrics)
+    reports = metrics
+    if setting.clock is not None:
+        reports = metrics | {TURN_SECONDS: turns.waited}
+    learned = setting.selection.update(state.selection, heard, reports)
     learned = _shown(setting, state, uploads, after.server, heard, train, learned)
     counted = (turns.draws * turns.mask).astype(jnp.int32)
     after = after._replace(
@@ -200,7 +204,7 @@ def _timed(turns: Turns) -> Metrics:
     return {
         "seconds": turns.waited.max(),
         "turn_client": turns.ids,
-        "turn_seconds": turns.waited,
+        TURN_SECONDS: turns.waited,
         "turn_reported": turns.mask,
     }
 

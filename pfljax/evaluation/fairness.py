@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-PERCENTILES = (5, 10, 25, 50, 75, 90, 95)
+DECILES = tuple(range(10, 100, 10))  # in percent
 BINS = 20  # of the histogram, of width .05
 EVENNESS = ("gini", "jain", "entropy_fairness", "cosine_fairness")
 WINDOW = 3  # evaluations of the running mean that is held to a target
@@ -39,19 +39,20 @@ def figures(
 
 
 def spread(a: np.ndarray) -> dict[str, float]:
-    """Percentiles "p5" to "p95", "variance", "iqr" and "range" over clients.
+    """The deciles "p10" to "p90", "variance", "iqr" and "range" over clients.
 
-    The variance is the population's, in squares of the metric's unit. Percentiles lie
-    on the line between their neighbours.
+    The variance is the population's, in squares of the metric's unit. Deciles and
+    quartiles lie on the line between their neighbours.
     """
     a = _counted(a)
-    names = [f"p{q}" for q in PERCENTILES]
+    names = [f"p{q}" for q in DECILES]
     if not len(a):
         return dict.fromkeys((*names, "variance", "iqr", "range"), float("nan"))
-    values = dict(zip(names, np.percentile(a, PERCENTILES).tolist(), strict=True))
+    values = dict(zip(names, np.percentile(a, DECILES).tolist(), strict=True))
+    lower, upper = np.percentile(a, [25, 75])
     return values | {
         "variance": float(a.var()),
-        "iqr": values["p75"] - values["p25"],
+        "iqr": float(upper - lower),
         "range": float(a.max() - a.min()),
     }
 

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pfljax.evaluation.fairness import PERCENTILES
+from pfljax.evaluation.fairness import DECILES
 from pfljax.report.runs import number
 
 
@@ -92,9 +92,7 @@ CALIBRATION = (
         over_seeds=True,
     ),
 )
-PERCENTILE_COLUMNS = tuple(
-    _share(f"p{q}", f"P{q} (%)")._replace(digits=1) for q in PERCENTILES
-)
+DECILE_COLUMNS = tuple(_share(f"p{q}", f"P{q} (%)")._replace(digits=1) for q in DECILES)
 FAIRNESS = (
     # A spread is not ranked: clients that are all badly off are alike.
     Column("variance", "Variance (points²)", scale=1e4, digits=1, better=0),
@@ -114,7 +112,7 @@ FAIRNESS = (
         digits=1,
         better=-1,
     ),
-    *PERCENTILE_COLUMNS,
+    *DECILE_COLUMNS,
 )
 
 DETECTION = "auroc"

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from pfljax.report.html import Card, percent
+from pfljax.report.html import EMPTY, Card, percent
 from pfljax.report.runs import Run, find_records, judged_records, number
 
 MEMORY_OF = {
@@ -37,6 +37,7 @@ def key_figures(run: Run) -> list[Card]:
             note="of the rounds alone: evaluations are apart",
         )
         cards.append(card)
+    cards += _step(run.summary.get("step_flops") or {})
     if run.timing.peak_bytes is not None:
         card = Card(
             title="Most memory",
@@ -121,13 +122,42 @@ def _dissimilarity(moment: Mapping[str, Any]) -> list[Card]:
     if not measured:
         return []
     values = {name: f"{number(value):.3g}" for name, value in measured.items()}
+    cards = []
+    if "rho" in values:
+        note = (
+            "a round lowers the loss by so much times the squared norm of the mean "
+            "gradient, or more, as FedProx's theorem expects of this B and the "
+            "cohort's gamma and mu; nothing where it is not above 0"
+        )
+        card = Card(title="Expected decrease rho", value=values["rho"], note=note)
+        cards.append(card)
     card = Card(
         title="Dissimilarity B of clients' gradients",
         value=values["b"],
         note=f"variance {values['variance']}, norm of their mean {values['gradient']}, "
         f"loss over all training rows {values['loss']}, at the server's model",
     )
+    return [card, *cards]
+
+
+def _step(flops: Mapping[str, float | None]) -> list[Card]:
+    """The arithmetic of a local step; an older run has not recorded it."""
+    if not flops:
+        return []
+    by_xla = "XLA has no figure for a model with a loop"
+    if flops.get("xla") is not None:
+        by_xla = f"one step on the loss {millions(flops['xla'])} by XLA"
+    card = Card(
+        title="FLOPs of a local step",
+        value=f"{millions(flops['products'])} M",
+        note=f"products of all models that the method trains; in millions, {by_xla}",
+    )
     return [card]
+
+
+def millions(flops: float | None) -> str:
+    """FLOPs in millions, a dash for None."""
+    return EMPTY if flops is None else f"{flops / 1e6:,.3f}"
 
 
 def _worse_than_local(share: float | None) -> list[Card]:

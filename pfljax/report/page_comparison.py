@@ -18,6 +18,7 @@ from pfljax.report.html import (
     fixed,
     grid,
 )
+from pfljax.report.key_figures import millions
 from pfljax.report.paired import Paired
 from pfljax.report.runs import Run, number
 from pfljax.runs import names
@@ -33,6 +34,7 @@ RUN_TITLES = [
     "Rows",
     "Training (s)",
     "Most memory (MB)",
+    "Step (MFLOP)",
     "Command",
 ]
 DATA_CAPTION = "Data, by the SHA-256 of the rows and who holds them."
@@ -238,10 +240,17 @@ def _each_run(groups: Sequence[Group]) -> Grid:
                 run.partition["sha256"][:12],
                 fixed(number(run.timing.seconds), 1),
                 _peak(run),
+                _step(run),
                 str(run.environment.get("command", EMPTY)),
             ]
             rows.append(row)
     return grid(RUN_TITLES, rows)
+
+
+def _step(run: Run) -> str:
+    """FLOPs of the products of a client's step, in millions."""
+    flops = run.summary.get("step_flops") or {}
+    return millions(flops.get("products"))
 
 
 def _peak(run: Run) -> str:

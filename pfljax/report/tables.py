@@ -138,8 +138,9 @@ def fairness_table(table: Table) -> Table:
     return Table(
         name=f"{table.name}_fairness",
         caption=f"Fairness over clients at {moment}. Test accuracy of all clients that "
-        "have test rows; means over seeds. P5 is the 5th percentile, IQR is P75 less "
-        "P25, and the variance is the population's. "
+        "have test rows; means over seeds. P10 to P90 are the deciles: a tenth of the "
+        "clients lie below P10. IQR is the third quartile less the first, and the "
+        "variance is the population's. "
         "For equal clients Gini's index is 0, and 1 are Jain's index, the entropy of "
         "their shares in all accuracy by the log of their number, and the cosine to "
         "equal accuracies. Gains are means over clients: over local training on the "

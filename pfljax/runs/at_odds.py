@@ -69,7 +69,16 @@ def _odd_cohort(experiment: Experiment) -> Iterator[str]:
 
 
 def _odd_dissimilarity(experiment: Experiment) -> Iterator[str]:
-    if not experiment.evaluation.dissimilarity:
+    evaluation = experiment.evaluation
+    smoothness = evaluation.smoothness
+    if smoothness is not None and not evaluation.dissimilarity:
+        yield f"smoothness is {smoothness}, but rho needs B; set dissimilarity as well"
+    if evaluation.concavity and smoothness is None:
+        yield (
+            f"concavity is {evaluation.concavity}, but rho needs L as well; give "
+            "smoothness"
+        )
+    if not evaluation.dissimilarity:
         return
     if experiment.method.models:
         yield (

@@ -41,7 +41,7 @@ RANGES: tuple[tuple[str, Range], ...] = (
     ("test validation unseen public", SHARE),
     ("stragglers", Range(lambda value: 0 <= value <= 1, "a share from 0 to 1")),
     ("momentum", registry.BELOW_ONE),
-    ("weight_decay", registry.NOT_NEGATIVE),
+    ("weight_decay smoothness concavity", registry.NOT_NEGATIVE),
     ("seed", Range(lambda value: 0 <= value < 2**31, "0 <= seed < 2**31")),
     ("watch", Range(WATCHED.__contains__, f"one of {', '.join(WATCHED)}")),
     ("store", Range(STORES.__contains__, f"one of {', '.join(STORES)}")),

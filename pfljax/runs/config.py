@@ -20,6 +20,8 @@ LATER = {
     "proxy": "auto",
     "foreign": 0,
     "dissimilarity": False,
+    "smoothness": None,
+    "concavity": 0.0,
     "profile": "none",
     "deadline": None,
     "mode": "sync",

@@ -206,6 +206,14 @@ class Evaluation:
         "Record at every evaluation how far clients' gradients at the server's model "
         "are apart (B, and their variance), and its loss over all training rows.",
     )
+    smoothness: float | None = setting(
+        None,
+        "L, of which all clients' losses are smooth: dissimilarity then has rho too, "
+        "by which FedProx's theorem expects the loss to fall.",
+    )
+    concavity: float = setting(
+        0.0, "L_- of rho: no Hessian of a client's loss is below minus this; 0: convex."
+    )
     baseline: str | None = setting(
         None,
         "Run folder of local training, for the share of clients worse off than it.",

@@ -75,6 +75,8 @@ class Settings(TypedDict, total=False):
     trained: bool
     foreign: int
     dissimilarity: bool
+    smoothness: float | None
+    concavity: float
     baseline: str | None
     width: int | str | None
     devices: int | None

@@ -47,7 +47,8 @@ class Selection(NamedTuple):
         [Any, Key, Array, Array], tuple[Array, Array]
     ] = full_work
     init: Callable[[], Any] = nothing  # the state before the first round
-    update: Callable[[Any, Cohort, Metrics], Any] = learns_nothing  # metrics f32[M]
+    # Metrics f32[M] of training, and "turn_seconds" where there is a clock.
+    update: Callable[[Any, Cohort, Metrics], Any] = learns_nothing
     # (state, models [M], model, cohort) -> state, after `update`: the model that each
     # member sent, and what the server made of all. Where there is one, uploads are
     # stacked, and a method that sends no models is refused.

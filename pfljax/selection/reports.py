@@ -4,6 +4,7 @@ import jax.numpy as jnp
 
 from pfljax.core.types import Array, Cohort, Metrics
 
+TURN_SECONDS = "turn_seconds"  # among the metrics, where there is a clock
 DIVERGED = 1e9  # stands for a loss that is no number
 
 
@@ -18,6 +19,18 @@ def losses_of(metrics: Metrics) -> Array:
     return jnp.nan_to_num(
         metrics["loss"], nan=DIVERGED, posinf=DIVERGED, neginf=-DIVERGED
     )
+
+
+def seconds_of(cohort: Cohort, metrics: Metrics) -> tuple[Array, Array] | None:
+    """(ids i32[M], virtual seconds f32[M]) of a round; None without a clock.
+
+    These are the seconds that the server waited for each, at most the deadline. For
+    whom it did not wait the id is C, past the end.
+    """
+    if TURN_SECONDS not in metrics:
+        return None
+    waited = metrics[TURN_SECONDS]
+    return jnp.where(waited > 0, cohort.ids, cohort.num_clients), waited
 
 
 def kept_losses(losses: Array, cohort: Cohort, metrics: Metrics) -> Array:

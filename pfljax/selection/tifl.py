@@ -11,23 +11,25 @@ import numpy as np
 
 from pfljax.core.keys import derive
 from pfljax.core.types import Array, Cohort, Key, Metrics
-from pfljax.registry import AtLeastOne, checked
+from pfljax.registry import AtLeastOne, Count, checked
 from pfljax.selection.base import Selection
 from pfljax.selection.draws import among, require_cohort, require_seconds
 from pfljax.selection.reports import losses_of
+from pfljax.selection.tiers import Speed, first_speed, measured, resorted
 
 Policy = Literal["adaptive", "uniform", "random", "fast", "slow"]
 RANDOM = (0.7, 0.1, 0.1, 0.05, 0.05)  # of five tiers, the fastest first
 
 
 class State(NamedTuple):
-    """What the adaptive policy has learned."""
+    """What the server has learned of tiers, and who is in them."""
 
     round: Array  # i32[], rounds finished
     credits: Array  # i32[T], rounds that a tier may still be chosen for
     probability: Array  # f32[T]
     loss: Array  # f32[T], of the tier's cohort when it was last chosen
     before: Array  # f32[T], the same at the last look
+    speed: Speed
 
 
 @checked
@@ -40,6 +42,7 @@ def tifl(
     policy: Policy = "adaptive",
     interval: AtLeastOne = 10,
     probabilities: Any = None,
+    retier: Count | None = None,
 ) -> Selection:
     """`cohort` clients of one tier, uniformly; tiers are equal parts by `seconds` [C].
 
@@ -47,49 +50,67 @@ def tifl(
     given `probabilities`, the fastest tier first), or by the adaptive policy: a tier
     has ceil(rounds / tiers) credits, and every `interval` rounds, if the tier at hand
     did no better than a look before, the worse ones become likelier. When no credits
-    are left all tiers are equally likely. One tier is `uniform`. O(C) work.
+    are left all tiers are equally likely. One tier is `uniform`. O(C) work; O(C log C)
+    where tiers are made anew.
 
-    Seconds are those expected of a round: by a profile of the devices, or of one second
-    a row without. Differs from the paper: a tier is as good as the training loss of its
-    last cohort, where the paper has all its clients judge on test rows in every round.
+    At first tiers go by the seconds expected of a round: by a profile of the devices,
+    or of one second a row without. Every `retier` rounds they are made anew, by the
+    mean of the seconds that the clock has counted of each client. A client that came
+    too late counts with the deadline, one that the server did not wait for does not
+    count. Tiers stay as they are without a clock, and where devices have no jitter and
+    do all their work in time.
+
+    Differs from the paper: clients are measured as they take part, not in rounds before
+    the first, and none is left out. A tier is as good as the training loss of its last
+    cohort, where the paper has all its clients judge on test rows in every round.
 
     Args:
       tiers: groups of clients of like speed.
       policy: by which a tier is drawn: "adaptive", or fixed.
       interval: rounds between two looks at the tiers.
       probabilities: of each tier, the fastest first; None for the policy's.
+      retier: rounds between two sortings by measured seconds, 0 for none; None for
+        `interval` in the adaptive policy, and for none in fixed ones.
     """
     seconds = require_seconds("tifl", seconds)
-    require_cohort(cohort, len(seconds))
-    tier_of = jnp.asarray(_tiers(seconds, tiers, cohort))
+    _require_tiers(len(seconds), tiers, cohort)
     fixed = _fixed(policy, probabilities, tiers)
+    if retier is None:
+        retier = interval if fixed is None else 0
+    learns = fixed is None or retier > 0
+    expected = first_speed(seconds, tiers).tier_of
 
     def choose(state: Any, key: Key) -> Array:
         weight = jnp.asarray(fixed) if fixed is not None else _weight(state)
         tier = jax.random.categorical(derive(key, "tier"), jnp.log(weight))
+        tier_of = state.speed.tier_of if learns else expected
         return among(derive(key, "members"), tier_of == tier, cohort)
 
-    if fixed is not None:
+    if not learns:
         return Selection(cohort=cohort, choose=choose)
 
     def update(state: State, members: Cohort, metrics: Metrics) -> State:
-        # All members are of one tier; an empty place is of none.
-        of_member = jnp.where(members.draws > 0, tier_of[members.ids], -1)
-        tier = of_member.max()
-        loss = _mean_loss(members, metrics, state.loss[tier])
-        return _learned(state, tier, loss, interval)
+        after = state._replace(round=state.round + 1)
+        if fixed is None:
+            after = _learned(after, members, metrics, interval)
+        if not retier:
+            return after
+        speed = measured(state.speed, seconds, members, metrics)
+        due = after.round % retier == 0
+        return after._replace(speed=resorted(speed, seconds, tiers, due))
 
     return Selection(
         cohort=cohort,
         choose=choose,
-        init=lambda: _first(tiers, rounds),
+        # Anew: the state of a run is donated.
+        init=lambda: _first(tiers, rounds, first_speed(seconds, tiers)),
         update=update,
     )
 
 
-def _tiers(seconds: np.ndarray, tiers: int, cohort: int) -> np.ndarray:
-    """The tier of each client, i32[C], 0 for the fastest."""
-    num_clients = len(seconds)
+def _require_tiers(num_clients: int, tiers: int, cohort: int) -> None:
+    """Refuses tiers of fewer clients than a cohort."""
+    require_cohort(cohort, num_clients)
     if tiers > num_clients:
         raise ValueError(
             f"tifl: tiers is {tiers}, but there are {num_clients} clients; choose "
@@ -102,11 +123,6 @@ def _tiers(seconds: np.ndarray, tiers: int, cohort: int) -> np.ndarray:
             f"{num_clients} clients; choose fewer tiers than {tiers}, or a smaller "
             "cohort"
         )
-    tier_of = np.empty(num_clients, np.int32)
-    by_speed = np.argsort(seconds, kind="stable")
-    for tier, members in enumerate(np.array_split(by_speed, tiers)):
-        tier_of[members] = tier
-    return tier_of
 
 
 def _fixed(policy: Policy, given: Any, tiers: int) -> np.ndarray | None:
@@ -133,7 +149,7 @@ def _fixed(policy: Policy, given: Any, tiers: int) -> np.ndarray | None:
     return array.astype(np.float32)
 
 
-def _first(tiers: int, rounds: int) -> State:
+def _first(tiers: int, rounds: int, speed: Speed) -> State:
     return State(
         round=jnp.int32(0),
         credits=jnp.full(tiers, -(-rounds // tiers), jnp.int32),
@@ -141,6 +157,7 @@ def _first(tiers: int, rounds: int) -> State:
         # Nothing is known of a tier: none is worse.
         loss=jnp.full(tiers, jnp.inf, jnp.float32),
         before=jnp.full(tiers, jnp.inf, jnp.float32),
+        speed=speed,
     )
 
 
@@ -161,20 +178,22 @@ def _mean_loss(cohort: Cohort, metrics: Metrics, otherwise: Array) -> Array:
     return jnp.where(count > 0, total / jnp.maximum(count, 1), otherwise)
 
 
-def _learned(state: State, tier: Array, loss: Array, interval: int) -> State:
-    """The state after a round of this tier with this loss."""
+def _learned(state: State, members: Cohort, metrics: Metrics, interval: int) -> State:
+    """The state after a round, counted already, of a tier's members."""
+    # All members are of one tier; an empty place is of none.
+    of_member = state.speed.tier_of[members.ids]
+    tier = jnp.where(members.draws > 0, of_member, -1).max()
+    loss = _mean_loss(members, metrics, state.loss[tier])
     # Of a round without a member no tier learns; -1 would be the last one.
     tier = jnp.where(tier < 0, len(state.loss), tier)
     losses = state.loss.at[tier].set(loss, mode="drop")
     credits = state.credits.at[tier].add(-1, mode="drop")
-    finished = state.round + 1
-    due = finished % interval == 0
+    due = state.round % interval == 0
     no_better = losses.at[tier].get(mode="clip") >= state.before.at[tier].get(
         mode="clip"
     )
     changed = _by_rank(losses, credits > 0)
-    return State(
-        round=finished,
+    return state._replace(
         credits=credits,
         probability=jnp.where(due & no_better, changed, state.probability),
         loss=losses,

@@ -4,6 +4,7 @@ import itertools
 import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 from pfljax.core.types import Task
 from pfljax.data import Federation
@@ -13,6 +14,8 @@ from pfljax.simulate import at_once, given
 from pfljax.simulate.run import run_at_once
 
 TUNED = "fedavg:finetune=20"  # local steps on a client before it is judged
+# Who joins reports no gamma.
+NO_RHO: dict[str, Any] = {"smoothness": None, "concavity": 0.0}
 
 
 def grid(
@@ -36,7 +39,7 @@ def grid(
         others = [e for e in experiments if e.method.algorithm != "local"]
         if not baselines:
             like = experiments[0]
-            alone = like.replace(algorithm="local", label="local")
+            alone = like.replace(algorithm="local", label="local", **NO_RHO)
             # There is no server's model at which gradients could differ.
             baselines = [alone.replace(dissimilarity=False)]
         # First of all, for the others are counted against its finished run.
@@ -75,7 +78,7 @@ def _finetuned(experiments: list[Experiment]) -> list[Experiment]:
         if method.algorithm == "fedavg" and dict(method.hyper).get("finetune"):
             return []
     like = experiments[0]
-    return [like.replace(algorithm=TUNED, label=None)]
+    return [like.replace(algorithm=TUNED, label=None, **NO_RHO)]
 
 
 def _labels(experiments: list[Experiment]) -> tuple[list[str], list[str]]:

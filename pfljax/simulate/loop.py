@@ -246,7 +246,7 @@ def _log(course: Course, standing: Standing, chunk: Chunk) -> Standing:
     rounds = range(standing.done + 1, done + 1)
     lines = results.log_lines(run, chunk.metrics, rounds, standing.last)
     if evaluation.due(run.experiment, done):
-        lines[-1] |= results.evaluate(run, course.population, chunk.state)
+        lines[-1] |= results.evaluate(run, course.population, chunk.state, lines[-1])
         stopped = stopping.after(run, chunk.state, lines[-1])
         if stopped is not None:
             lines[-1]["stopped"] = stopped

@@ -4,6 +4,7 @@ import math
 from functools import partial
 from typing import Any
 
+import jax
 import numpy as np
 
 from pfljax.core.types import Metrics, RunState
@@ -12,7 +13,7 @@ from pfljax.runs import baseline, folder, log
 from pfljax.runs.log import Line
 from pfljax.runtime.milestones import reached
 from pfljax.runtime.processes import ask, say
-from pfljax.simulate import evaluation, malicious, privacy, timeline
+from pfljax.simulate import evaluation, malicious, privacy, rho, step_cost, timeline
 from pfljax.simulate.begin import Run
 
 COUNTS = ("asked", "reported")  # of clients; they are in the line as bytes
@@ -50,8 +51,11 @@ def log_lines(
     return lines
 
 
-def evaluate(run: Run, population: Population, state: RunState) -> Line:
-    """What the log has of this evaluation; metrics of each client: per_client.npz."""
+def evaluate(run: Run, population: Population, state: RunState, trained: Line) -> Line:
+    """What the log has of this evaluation; metrics of each client: per_client.npz.
+
+    `trained` is what it has of the round before it.
+    """
     states = partial(population.states, state)
     reached("judges")
     records, by_client = evaluation.assess(
@@ -64,8 +68,10 @@ def evaluate(run: Run, population: Population, state: RunState) -> Line:
     line: Line = {"evaluations": records}
     if run.sim.dissimilarity is not None:
         measured = run.sim.dissimilarity(state.server, run.federation.train)
-        values = measured._asdict().items()
-        line["dissimilarity"] = {name: folder.number(value) for name, value in values}
+        values = measured._asdict() | rho.of_round(run.experiment, measured, trained)
+        line["dissimilarity"] = {
+            name: folder.number(value) for name, value in values.items()
+        }
     return line
 
 
@@ -143,6 +149,9 @@ def _summary(
         "up_total": lines[-1]["bytes_up"],
     }
     checksums = ask(log.of_files, run.path)
+    rows = run.federation.train.examples.x
+    row = jax.ShapeDtypeStruct(rows.shape[1:], rows.dtype)
+    num_clients = run.federation.num_clients
     worse = baseline.worse_than(experiment.evaluation.baseline, arrays)
     return {
         "label": experiment.output.label,
@@ -152,6 +161,9 @@ def _summary(
         **evaluation.summary(lines, arrays),
         "mixture": mixture,
         "traffic": traffic,
+        "step_flops": step_cost.client_step(
+            run.sim.setting, run.sim.task, num_clients, row
+        ),
         "worse_than_local": worse,
         **privacy.told(run.sim.setting, experiment, run.federation.num_clients),
         "checksums": checksums,

@@ -22,7 +22,7 @@ from pfljax.evaluation.views import views_of
 from pfljax.runs.settings import Experiment
 from pfljax.runtime import devices
 from pfljax.runtime.programs import Same, kept
-from pfljax.simulate import clocks, detection, given, model_checks
+from pfljax.simulate import clocks, detection, given, model_checks, rho
 from pfljax.simulate.components import Shape, make_setting, make_task, shape_of
 from pfljax.simulate.first_state import make_init, shapes_of_state
 from pfljax.simulate.judges import block_judged, make_judge, make_path
@@ -149,7 +149,7 @@ def _simulation(
         architectures=tuple(architectures),
         trained=experiment.evaluation.trained,
         foreign=experiment.evaluation.foreign,
-        dissimilarity=make_dissimilarity(experiment, setting, task),
+        dissimilarity=make_dissimilarity(experiment, setting, task, shape),
         block=min(block_judged(each.setting, each.task) for each in architectures),
         paging=programs,
     )
@@ -177,12 +177,12 @@ def make_architecture(
 
 
 def make_dissimilarity(
-    experiment: Experiment, setting: Setting, task: Task
+    experiment: Experiment, setting: Setting, task: Task, shape: Shape
 ) -> Callable[..., Any] | None:
     """What measures how clients' gradients differ; None where no run asks for it.
 
     Raises:
-      ValueError: the method has no model of the server.
+      ValueError: the method has no model of the server, or no rho that is asked for.
     """
     if not experiment.evaluation.dissimilarity:
         return None
@@ -193,6 +193,7 @@ def make_dissimilarity(
             f"{experiment.method.algorithm} has none; leave it out, or choose a method "
             "with one, such as fedprox"
         )
+    rho.check(experiment, setting, task, shape.num_clients, shape.input_shape)
     at_once = rows_per_pass(setting.local.batch_size)
 
     def measured(server: Any, train: ClientData) -> Dissimilarity:

@@ -47,6 +47,8 @@ MAY: dict[str, dict[str, str]] = {
     "channel": {"": "no channel", " ": "no channel", "None": "no channel"},
     "aggregation": {"": "no one", " ": "no one", "None": "no one"},
     "devices": NOT_GIVEN,
+    "smoothness": NOT_GIVEN,
+    "concavity": WHOLE,
     "steps": NOT_GIVEN,
     "width": NOT_GIVEN,
 }

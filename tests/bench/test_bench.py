@@ -12,9 +12,10 @@ import pytest
 
 import tiny
 from pfljax import engine
-from pfljax.bench import cost, flops, groups, measure, run, workloads
+from pfljax.bench import cost, groups, measure, run, workloads
 from pfljax.bench.power_law import power_law
 from pfljax.core.types import Batch, Examples
+from pfljax.simulate import flops
 
 STEPS = {
     "W1": 2400,

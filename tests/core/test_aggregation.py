@@ -3,9 +3,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from pfljax.bench.flops import equations
 from pfljax.conformance import toy
 from pfljax.core import aggregation
+from pfljax.simulate.flops import equations
 
 RNG = np.random.default_rng(0)
 X, Y = RNG.normal(size=(7, 3)), RNG.normal(size=(7, 2, 2))

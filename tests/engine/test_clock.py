@@ -82,6 +82,37 @@ def test_a_round_in_which_nobody_is_in_time_leaves_the_server():
     assert int(state.round) == 1
 
 
+def retiered(seconds, turns, retier):
+    """The tiers of two before each round, and after the last, in NumPy."""
+    taken = {client: [] for client in range(4)}
+    tier_of = np.argsort(np.argsort(seconds)) // 2
+    for number, (ids, waited) in enumerate(turns, 1):
+        yield tier_of
+        for client, turn in zip(ids, waited, strict=True):
+            taken[client].append(turn)
+        if number % retier == 0:
+            means = [np.mean(taken[k]) if taken[k] else seconds[k] for k in range(4)]
+            tier_of = np.argsort(np.argsort(means)) // 2
+    yield tier_of
+
+
+@pytest.mark.parametrize("jitter", [0.0, 1.0])
+def test_tiers_by_the_seconds_that_the_clock_counted(jitter):
+    """A cohort is a whole tier, so tiers are seen; without jitter they stay."""
+    options = {"tiers": 2, "policy": "uniform", "retier": 3}
+    select = selection.tifl(2, EXPECTED, 12, **options)
+    _, state, metrics = after(clock_of(jitter=jitter), 12, select)
+    counted = metrics["turn_client"], metrics["turn_seconds"]
+    turns = list(zip(*map(np.asarray, counted), strict=True))
+    *before, last = retiered(EXPECTED, turns, retier=3)
+    for (ids, _), tier_of in zip(turns, before, strict=True):
+        (tier,) = set(tier_of[ids])
+        assert set(ids.tolist()) == set(np.flatnonzero(tier_of == tier))
+    np.testing.assert_array_equal(state.selection.speed.tier_of, last)
+    changed = [tier_of.tolist() != [0, 0, 1, 1] for tier_of in (*before, last)]
+    assert any(changed) == (jitter > 0)
+
+
 @pytest.mark.slow
 def test_jitter_goes_by_seed_round_and_client():
     timed = clock_of(jitter=0.5)

@@ -22,7 +22,7 @@ def test_equal_clients_are_fair(N, level):
     assert values["iqr"] == values["range"] == values["gini"] == 0
     assert values["jain"] == values["entropy_fairness"] == 1
     assert values["cosine_fairness"] == 1
-    assert all(values[f"p{q}"] == level for q in fairness.PERCENTILES)
+    assert all(values[f"p{q}"] == level for q in fairness.DECILES)
 
 
 @pytest.mark.parametrize("N", [2, 7, 50])
@@ -43,7 +43,7 @@ def test_figures_are_their_definitions(a):
     N = len(a)
     assert values["variance"] == pytest.approx(np.mean((a - a.mean()) ** 2))
     assert values["iqr"] == pytest.approx(stats.iqr(a))
-    for q in fairness.PERCENTILES:
+    for q in fairness.DECILES:
         expected = stats.scoreatpercentile(a, q)
         assert values[f"p{q}"] == pytest.approx(expected), q
     if a.sum():
@@ -77,8 +77,8 @@ def test_figures_keep_to_their_ranges(a):
         assert -little <= values[name] <= 1 + little
     assert 0 <= values["variance"] <= 0.25 + little
     assert 0 <= values["iqr"] <= values["range"] <= 1
-    percentiles = [values[f"p{q}"] for q in fairness.PERCENTILES]
-    assert percentiles == sorted(percentiles)
+    deciles = [values[f"p{q}"] for q in fairness.DECILES]
+    assert deciles == sorted(deciles)
     assert fairness.histogram(a).sum() == N
 
 

@@ -89,6 +89,41 @@ def test_a_table_is_of_the_last_round_and_gains_are_over_fedavg(prox, study):
     assert [row.accuracy for row in rows] == [55, 65, 75, 85, 95, 105]
     assert "| 3.000 ± 1.414 | 55.00 ± 7.07 | 55.00 |" in prox.markdown("x", rows)
     assert "| 90 %, FedProx, mu = 1 | +20.0 | +20.0 | +20.0 |" in fig1.gains(rows)
+    other = rows[2]._replace(method="FedProx, mu = 0.1", accuracy=85)
+    assert "| 90 %, FedProx, mu = 0.1 | +30.0 | – | – |" in fig1.gains([*rows, other])
+
+
+def test_the_best_mu_has_the_lowest_finite_loss_and_is_the_cases(prox, study):
+    losses = {0.001: np.nan, 0.01: 0.5, 0.1: 0.4, 1.0: 0.6}
+    assert prox.best_of(losses) == 0.1
+    with pytest.raises(ValueError, match="no mu of the grid has a finite loss"):
+        prox.best_of(dict.fromkeys(prox.MUS, np.inf))
+    cases = prox.three_methods(
+        ["synthetic_1_1", "mnist", "shakespeare"], (0.9,), {"synthetic_1_1": 0.1}
+    )
+    mus = [dict(case.hyper)["mu"] for case in cases if case.method == "fedprox"]
+    assert mus == [0.0, 1.0, 0.1, 0.0, 1.0, 0.0, 0.001]
+    assert prox.style_of(cases[2]) == prox.STYLES["FedProx, mu = 1"]
+    assert prox.style_of(cases[3]) not in prox.STYLES.values()
+    found = study("fig1").searched({"synthetic_1_1": losses})
+    assert "| nan | 0.500 | 0.400 | 0.600 | 0.1 |" in found
+
+
+def test_shakespeare_is_some_roles_and_the_ends_of_their_rows(prox, monkeypatch):
+    rng = np.random.default_rng(0)
+    x = rng.integers(0, 80, (30 * 60, 80)).astype(np.uint8)
+    made = prox.data.from_arrays(
+        x, x[:, 0], client=np.repeat(np.arange(30), 60), num_classes=80
+    )
+    monkeypatch.setattr(prox.data, "load", lambda *names, **options: made)
+    few = prox.few_roles(1)
+    assert few.x.shape == (20 * 50, 20)
+    row = np.flatnonzero((x[:, -20:] == few.x[53]).all(1))
+    assert row % 60 == 3  # the fourth of the second role
+    assert few.y[53] == x[row[0], 0]
+    assert np.bincount(few.client).tolist() == [50] * 20
+    with pytest.raises(ValueError, match=r"at the small scale alone,.*--scale small"):
+        prox.experiment(prox.fedavg("shakespeare"), "paper", None)
 
 
 @pytest.mark.parametrize(

@@ -12,11 +12,11 @@ from flax import nnx
 from jax import export, lax
 
 from pfljax import models
-from pfljax.bench.flops import equations
 from pfljax.core import statistics, tree
 from pfljax.core.precision import PRECISIONS
 from pfljax.core.types import Batch
 from pfljax.models import layers, mixed_precision
+from pfljax.simulate.flops import equations
 
 KEY = jax.random.key(0)
 PRODUCTS = ("dot_general", "conv_general_dilated")

@@ -139,7 +139,6 @@ def test_fairness_by_hand_with_gains(make_run, tmp_path):
     b = arrays_of(local)["personal/test/accuracy"][-1].astype(float)
     w = arrays_of(ours)["server/test/accuracy"][-1].astype(float)
     expected = {
-        "p10": np.percentile(a, 10),
         "variance": a.var(),
         "jain": a.mean() ** 2 / (a**2).mean(),
         "gain_local": (a - b).mean(),
@@ -151,6 +150,20 @@ def test_fairness_by_hand_with_gains(make_run, tmp_path):
         assert row.values[key] == pytest.approx(value, rel=1e-5), key
     assert np.isnan(alone.values["gain_local"]).all()
     assert np.isnan(alone.values["gain_server"]).all()
+
+
+def test_tables_and_judge_give_the_nine_deciles(make_run, tmp_path):
+    ours = make_run(tmp_path / "ours", "ditto")
+    a = arrays_of(ours)["personal/test/accuracy"][-1].astype(float)
+    table = fairness_table(comparison_table(group_runs([read_run(ours)])))
+    shown = [column for column in table.columns if column.title[1:2].isdigit()]
+    assert [c.title for c in shown] == [f"P{q} (%)" for q in range(10, 100, 10)]
+    figures = report.judge(ours)["figures"]
+    for tenth, column in enumerate(shown, 1):
+        # Of 20 clients: on the line between the neighbours of place 1.9, 3.8, ...
+        expected = np.interp(1.9 * tenth, np.arange(20), np.sort(a))
+        assert table.rows[0].values[column.key] == pytest.approx(expected), column
+        assert figures[column.key] == pytest.approx(expected), column
 
 
 def test_a_recorded_baseline_gives_gains(make_run, tmp_path):

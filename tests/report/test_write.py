@@ -117,6 +117,7 @@ def test_the_page_begins_with_the_key_figures(make_run, tmp_path):
     summary = json.loads((folder / "summary.json").read_text())
     chosen = summary["chosen_on_validation"] | {"round": 8}
     summary |= {"worse_than_local": 0.15, "chosen_on_validation": chosen}
+    summary["step_flops"] = {"products": 1.5e6, "xla": 2e6}
     (folder / "summary.json").write_text(json.dumps(summary))
     with open(folder / "timing.jsonl", "a") as timing:
         for held in (3e8, 7e8, 5e8):
@@ -141,6 +142,9 @@ def test_the_page_begins_with_the_key_figures(make_run, tmp_path):
     assert cards["Sent up"] == cards["Sent down"] == sent
     spent = "20.0 s", "of the rounds alone: evaluations are apart"
     assert cards["Time of training"] == spent
+    value, told = cards["FLOPs of a local step"]
+    assert value == "1.500 M"
+    assert "one step on the loss 2.000 by XLA" in told
     value, told = cards["Most memory"]
     assert value == "700 MB"
     assert told == "of the process, since it began"

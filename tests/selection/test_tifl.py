@@ -97,6 +97,30 @@ def test_the_adaptive_policy_replayed(interval):
     assert changed
 
 
+def test_rounding_is_no_news_and_nobody_waited_for_is_not_measured():
+    select = made("tifl", 2, tiers=TIERS, interval=1, seconds=np.full(8, 3.0))
+    state = select.init()
+    members = cohort_of([7, 4])
+    loss = jnp.ones(2)
+    waited = jnp.float32([3.000001, 0.0])
+    after = select.update(state, members, {"loss": loss, "turn_seconds": waited})
+    np.testing.assert_array_equal(after.speed.seconds, np.full(8, 3.0))
+    np.testing.assert_array_equal(after.speed.turns, np.eye(8)[7])
+    np.testing.assert_array_equal(after.speed.tier_of, state.speed.tier_of)
+
+
+def test_without_a_clock_or_where_none_is_asked_tiers_stay():
+    members = cohort_of([7, 4])
+    loss = {"loss": jnp.ones(2)}
+    timed = loss | {"turn_seconds": jnp.array([0.1, 0.2])}
+    for options, metrics in (({}, loss), ({"retier": 0}, timed)):
+        select = made("tifl", 2, tiers=TIERS, interval=1, **options)
+        after = select.update(select.init(), members, metrics)
+        np.testing.assert_array_equal(after.speed.tier_of, TIER_OF)
+    after = made("tifl", 2, tiers=TIERS, interval=1).update(after, members, timed)
+    assert after.speed.tier_of[jnp.array([7, 4])].tolist() == [0, 0]
+
+
 def test_without_likely_credit_others_are_drawn_and_in_the_end_all():
     select = made("tifl", 2, tiers=TIERS)
     state = select.init()._replace(
@@ -136,6 +160,7 @@ def test_a_round_of_empty_places_costs_no_tier():
         ({"tiers": 3}, "the cohort is 3, but a tier has 2 of the 8 clients"),
         ({"tiers": 0}, "tifl: tiers is 0; expected at least 1"),
         ({"interval": 0}, "interval is 0; expected at least 1"),
+        ({"retier": -1}, "retier is -1; expected at least 0"),
         ({"policy": "quick"}, "policy is 'quick'; expected 'adaptive' "),
         ({"policy": "random", "tiers": 2}, "expected 2 numbers >= 0 that sum to 1"),
         ({"probabilities": (0.5, 0.6), "tiers": 2}, "2 numbers >= 0 that sum to 1"),

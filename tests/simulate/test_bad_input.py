@@ -14,6 +14,11 @@ from pfljax.simulate import run as experiment
 
 NAN, INF = float("nan"), float("inf")
 BY_STEPS = {"epochs": None, "steps": 3}
+RHO = {
+    "algorithm": "fedprox:mu=0.1,inexactness=True",
+    "dissimilarity": True,
+    "smoothness": 1.0,
+}
 
 # Settings that differ from the defaults, and what the message tells.
 SETTINGS = {
@@ -50,6 +55,18 @@ SETTINGS = {
     ),
     "dissimilarity-of-local": (
         {"dissimilarity": True, "algorithm": "local"}, "and local has none; leave it",
+    ),
+    "smoothness-alone": ({"smoothness": 1.0}, "rho needs B; set dissimilarity as well"),
+    "smoothness-negative": (
+        {"smoothness": -1.0, "dissimilarity": True}, "smoothness is -1.0; expected a f",
+    ),
+    "concavity-alone": ({"concavity": 0.1}, "rho needs L as well; give smoothness"),
+    "concavity-negative": ({"concavity": -0.1}, "concavity is -0.1; expected a finite"),
+    "concavity-mu": (
+        {**RHO, "concavity": 0.2}, "mu is 0.1, and concavity is 0.2: rho is of a mu a",
+    ),
+    "smoothness-of-fedavg": (
+        {**RHO, "algorithm": "fedavg"}, "but fedavg reports loss as it is; leave ",
     ),
     "batch-zero": ({"batch_size": 0}, "batch_size is 0; expected at least 1"),
     "width-zero": ({"width": 0}, "width is 0; expected at least 1"),

@@ -6,7 +6,12 @@ import numpy as np
 import pytest
 
 import tiny
-from pfljax.evaluation.dissimilarity import dissimilarity
+from pfljax.evaluation.dissimilarity import (
+    Constants,
+    dissimilarity,
+    expected_decrease,
+    expected_decrease_of,
+)
 from pfljax.report.key_figures import key_figures
 from pfljax.report.runs import read_run
 from pfljax.runs import folder
@@ -20,6 +25,8 @@ from pfljax.sweep import sweep
 MEASURED = tiny.TINY.replace(
     algorithm="fedprox:mu=0.1,inexactness=True",
     dissimilarity=True,
+    smoothness=0.3,
+    concavity=0.05,
     rounds=2,
     eval_every=2,
 )
@@ -45,10 +52,29 @@ def test_a_run_records_it_at_evaluations(finished):
     expected = dissimilarity(sim.task, state.server, federation.train)
     for name, value in expected._asdict().items():
         assert last["dissimilarity"][name] == pytest.approx(float(value), rel=1e-4)
-    b, variance, gradient, _ = last["dissimilarity"].values()
+    b, variance, gradient, _, _ = last["dissimilarity"].values()
     np.testing.assert_allclose(variance, (b**2 - 1) * gradient**2, rtol=1e-3)
     # The inexactness is of every round's cohort.
     assert 0 < first["train_gamma"] < 1
+
+
+def test_rho_is_of_the_round_and_of_what_was_measured_after_it(finished):
+    lines = (finished / "metrics.jsonl").read_text().splitlines()
+    last = json.loads(lines[-1])
+    assert last["train_mu"] == pytest.approx(0.1)
+    expected = expected_decrease(
+        mu=last["train_mu"], gamma=last["train_gamma"], b=last["dissimilarity"]["b"],
+        smoothness=0.3, cohort=MEASURED.participation.cohort, concavity=0.05,
+    )  # fmt: skip
+    assert last["dissimilarity"]["rho"] == pytest.approx(expected)
+    cards = {card.title: card for card in key_figures(read_run(finished))}
+    assert cards["Expected decrease rho"].value == f"{expected:.3g}"
+
+
+@pytest.mark.parametrize("changed", [{"b": np.inf}, {"gamma": None}, {"mu": 0.05}])
+def test_rho_is_nothing_where_the_theorem_has_none(changed):
+    options: dict = {"b": 1.5, "gamma": 0.1, "mu": 1.0, "cohort": 4} | changed
+    assert np.isnan(expected_decrease_of(Constants(0.3, 0.05), **options))
 
 
 def test_the_report_shows_it(finished):
@@ -67,3 +93,5 @@ def test_local_training_beside_it_is_not_measured():
     experiments = grid([MEASURED], (0,), "x")
     measured = {e.method.algorithm: e.evaluation.dissimilarity for e in experiments}
     assert measured == {"local": False, "fedprox": True, "fedavg": True}
+    smooth = [e.evaluation.smoothness for e in experiments]
+    assert smooth == [None, 0.3, None]  # who joins reports no gamma

@@ -48,6 +48,15 @@ def wanted(records, **fields):
     return [r for r in records if all(r[k] == v for k, v in fields.items())]
 
 
+def test_the_summary_has_the_flops_of_a_step(summary):
+    """Of 20 rows: forward, and both gradients but for that of the pixels."""
+    forward = 64 * 8 + 8 * 10
+    flops = summary["step_flops"]
+    assert flops["products"] == 2 * 20 * (3 * forward - 64 * 8)
+    # The rest is of units and parameters, of which there are 610.
+    assert flops["products"] < flops["xla"] < flops["products"] + 12 * 610
+
+
 def run(job, *args, **given):
     return experiment.run(job, *args, **given, quiet=True, report=False)
 

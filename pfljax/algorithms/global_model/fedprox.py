@@ -33,7 +33,7 @@ def fedprox(
     """Builds FedProx; `mu` = 0 is FedAvg, a large `mu` holds clients at w.
 
     Partial work of stragglers is a matter of `pfljax.selection.stragglers`.
-    `inexactness` adds the metric gamma, for two passes over a client's rows.
+    `inexactness` adds the metrics gamma, for two passes over a client's rows, and mu.
     `finetune` steps are without the proximal term.
 
     Args:
@@ -48,6 +48,7 @@ def fedprox(
         w_k, metrics = fit(task.loss, w, data, turn, local, penalty=near)
         if inexactness:
             metrics["gamma"] = gamma(task, w_k, w, mu, data, local.batch_size)
+            metrics["mu"] = jnp.float32(mu)
         return client, w_k, metrics
 
     return fedavg(task, local, finetune=finetune)._replace(train=train)

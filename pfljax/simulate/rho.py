@@ -1,0 +1,74 @@
+"""rho of FedProx's Theorem 4, in runs whose constants are given."""
+
+from typing import Any
+
+import jax
+
+from pfljax.core.communication import first_turn, shapes_of_client
+from pfljax.core.types import Task
+from pfljax.engine import Setting
+from pfljax.evaluation.dissimilarity import (
+    Constants,
+    Dissimilarity,
+    expected_decrease_of,
+)
+from pfljax.runs.log import Line
+from pfljax.runs.settings import Experiment
+
+NEEDED = ("gamma", "mu")  # metrics of the cohort's training
+
+
+def check(
+    experiment: Experiment,
+    setting: Setting,
+    task: Task,
+    num_clients: int,
+    input_shape: tuple[int, ...],
+) -> None:
+    """Refuses constants of rho beside a method or a mu that has none."""
+    evaluation = experiment.evaluation
+    if evaluation.smoothness is None:
+        return
+    method = experiment.method.algorithm
+    algorithm = setting.algorithm
+
+    def metrics(key: Any, data: Any) -> Any:
+        server, client, turn = first_turn(algorithm, task, num_clients, key, data)
+        message = algorithm.message(turn, server, client)
+        return algorithm.train(turn, message, client, data)[2]
+
+    key: Any = jax.eval_shape(jax.random.key, 0)
+    reported = jax.eval_shape(metrics, key, shapes_of_client(input_shape))
+    if not set(NEEDED) <= set(reported):
+        raise ValueError(
+            f"smoothness asks for rho, which is of gamma and mu, but {method} reports "
+            f"{', '.join(sorted(reported))} as it is; leave it out, or choose one that "
+            "reports both, such as fedprox:mu=1.0,inexactness=True"
+        )
+    mu = dict(experiment.method.hyper).get("mu", 0.0)
+    # Adaptive ones may rise above it.
+    if method == "fedprox" and mu <= evaluation.concavity:
+        raise ValueError(
+            f"mu is {mu}, and concavity is {evaluation.concavity}: rho is of a mu "
+            "above it alone; choose a larger mu, or leave smoothness out"
+        )
+
+
+def of_round(
+    experiment: Experiment, measured: Dissimilarity, trained: Line
+) -> dict[str, float]:
+    """ "rho", of B as `measured` after a round and what its cohort reported.
+
+    Nothing where no constants are given.
+    """
+    evaluation = experiment.evaluation
+    if evaluation.smoothness is None:
+        return {}
+    rho = expected_decrease_of(
+        Constants(evaluation.smoothness, evaluation.concavity),
+        b=float(measured.b),
+        gamma=trained["train_gamma"],
+        mu=trained["train_mu"],
+        cohort=experiment.participation.cohort,
+    )
+    return {"rho": rho}
