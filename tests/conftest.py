@@ -42,6 +42,15 @@ def ctrl_c():
 
 
 @pytest.fixture
+def undrawn():
+    """Figures of reports are made and saved, but not drawn."""
+    import tiny
+
+    with tiny.undrawn():
+        yield
+
+
+@pytest.fixture
 def folder(tmp_path, monkeypatch):
     """A folder of one's own methods, of any name, forgotten afterwards."""
     package = importlib.import_module("pfljax.algorithms")
