@@ -23,8 +23,8 @@ if os.environ["JAX_PLATFORMS"] == "cpu":
     os.environ.setdefault("XLA_FLAGS", FAST)
     # Each command asks XLA in half a second whether it can read them: here it can.
     os.environ["PFLJAX_XLA_FLAGS_READ"] = os.environ["XLA_FLAGS"]
-# Tracing makes many small objects and hardly a cycle: a seventh of the tests' time would
-# go to Python's search for those.
+# Tracing makes many small objects and hardly a cycle: Python would spend a seventh of
+# the tests' time on the search for those.
 gc.set_threshold(100_000, 50, 100)
 # Who writes no bytecode compiles JAX's in each process, in two seconds: here all
 # processes of the tests share theirs, in a folder of their own.
