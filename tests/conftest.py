@@ -1,9 +1,13 @@
 """Settings of all tests, before JAX starts: compiled on the CPU, quickly."""
 
+import atexit
+import gc
 import importlib
 import os
+import shutil
 import signal
 import sys
+import tempfile
 from importlib.metadata import version
 
 import pytest
@@ -19,12 +23,31 @@ if os.environ["JAX_PLATFORMS"] == "cpu":
     os.environ.setdefault("XLA_FLAGS", FAST)
     # Each command asks XLA in half a second whether it can read them: here it can.
     os.environ["PFLJAX_XLA_FLAGS_READ"] = os.environ["XLA_FLAGS"]
+# Tracing makes many small objects and hardly a cycle: Python would spend a seventh of
+# the tests' time on the search for those.
+gc.set_threshold(100_000, 50, 100)
+# Who writes no bytecode compiles JAX's in each process, in two seconds: here all
+# processes of the tests share theirs, in a folder of their own.
+if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):
+    BYTECODE = tempfile.mkdtemp(prefix="pfljax-bytecode-")
+    atexit.register(shutil.rmtree, BYTECODE, ignore_errors=True)
+    os.environ["PYTHONPYCACHEPREFIX"] = sys.pycache_prefix = BYTECODE
+    sys.dont_write_bytecode = False
 
 
 @pytest.fixture(autouse=True)
 def ctrl_c():
     """Ctrl-C does what Python does with it, whatever an earlier test has left."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture
+def undrawn():
+    """Figures of reports are made and saved, but not drawn."""
+    import tiny
+
+    with tiny.undrawn():
+        yield
 
 
 @pytest.fixture

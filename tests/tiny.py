@@ -17,6 +17,7 @@ from pfljax import Experiment
 from pfljax.cli import parser
 from pfljax.engine.state import by_stack, joined
 from pfljax.registry import Choice
+from pfljax.report import style
 from pfljax.runs import config
 from pfljax.runtime import devices
 from pfljax.simulate.export import load_state
@@ -34,6 +35,7 @@ TINY = Experiment(
     eval_every=2,
 )
 SEEN = TINY.replace(unseen=0.2)  # 5 clients train, 1 is held out
+SIGNATURES = {"png": b"\x89PNG\r\n\x1a\n", "pdf": b"%PDF-1.4\n"}
 COMMAND = "from pfljax.cli.main import main; main()"
 RUN = """
 import json, sys
@@ -89,6 +91,17 @@ def main(*args):
         sys.argv, devices.use_compile_cache = before, cache
         signal.signal(signal.SIGINT, interrupted)
     return code, out.getvalue(), errors.getvalue()
+
+
+@contextlib.contextmanager
+def undrawn():
+    """Figures are made and saved, as a signature alone: to draw them takes a second."""
+    drawn = style._drawn
+    style._drawn = lambda figure, kind, **options: SIGNATURES[kind]
+    try:
+        yield
+    finally:
+        style._drawn = drawn
 
 
 @functools.cache

@@ -116,29 +116,42 @@ def _difference(
     groups: Groups, num_clients: int, input_shape: tuple[int, ...]
 ) -> tuple[int, str] | None:
     """(a group, in what its server or traffic differs from the first's), if any."""
-    first: Any = None
-    for group, task in enumerate(groups.tasks):
-        shared = _shared(groups.algorithms[group], task, num_clients, input_shape)
-        first = shared if first is None else first
-        change = first_change(first, shared)
-        if change is not None:
-            return group, change
+    members = list(zip(groups.algorithms, groups.tasks, strict=True))
+    # The servers first: of most methods they differ, and traffic takes long to trace.
+    for shared in (_server, _traffic):
+        first: Any = None
+        for group, (algorithm, task) in enumerate(members):
+            shapes = shared(algorithm, task, num_clients, input_shape)
+            first = shapes if first is None else first
+            change = first_change(first, shapes)
+            if change is not None:
+                return group, change
     return None
 
 
-def _shared(
+def _server(
     algorithm: Algorithm, task: Task, num_clients: int, input_shape: tuple[int, ...]
 ) -> Any:
-    """What is alike for all clients, as shapes: the server, and mostly the traffic."""
+    """The server as shapes, by path."""
 
     def server(key: Any) -> Any:
         return algorithm.init(task.init(key), num_clients, key)
 
     key: Any = jax.eval_shape(jax.random.key, 0)
-    shared: Any = (jax.eval_shape(server, key),)
-    if algorithm.architecture is None:
-        shared += tuple(exchanges_of(algorithm, task, num_clients, input_shape))
-    # By path: a tree that was split off a model has places for its other leaves.
+    return _by_path((jax.eval_shape(server, key),))
+
+
+def _traffic(
+    algorithm: Algorithm, task: Task, num_clients: int, input_shape: tuple[int, ...]
+) -> Any:
+    """The traffic as shapes, by path, where it is alike for all clients: mostly."""
+    if algorithm.architecture is not None:
+        return {}
+    return _by_path(tuple(exchanges_of(algorithm, task, num_clients, input_shape)))
+
+
+def _by_path(shared: Any) -> dict[str, Any]:
+    """Its leaves: a tree that was split off a model has places for its other leaves."""
     leaves = jax.tree_util.tree_leaves_with_path(shared)
     return {jax.tree_util.keystr(path): leaf for path, leaf in leaves}
 

@@ -16,7 +16,7 @@ from pfljax.core.minibatches import rows
 from pfljax.core.types import Local
 
 BODY = nn.Sequential([nn.Dense(8), nn.relu, models.Dropout(0.5)])
-TASK = models.task(models.Network(BODY, nn.Dense(3)), (3,))
+TASK = toy.traced_once(models.task(models.Network(BODY, nn.Dense(3)), (3,)))
 LOCAL = Local(0.1, batch_size=4)
 DATA = toy.one(toy.ragged()[0], 1)
 SIZE = int(DATA.size)

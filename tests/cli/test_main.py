@@ -103,6 +103,7 @@ def test_files_of_a_run(done):
     assert {"python", "packages", "devices", "command"} <= set(environment)
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_the_config_is_resolved_and_reruns_the_run(done, tmp_path):
     folder, again = done[0], tmp_path / "again"
     config = json_of(folder / "config.json")
@@ -144,6 +145,7 @@ def test_run_again_does_nothing(done):
         lambda figures: (figures / "lambda_curve.pdf").write_bytes(b""),
     ],
 )
+@pytest.mark.usefixtures("undrawn")
 def test_lost_figures_are_drawn_again(done, tmp_path, lose):
     folder = shutil.copytree(done[0], tmp_path / "run")
     lose(folder / "figures")
@@ -155,6 +157,7 @@ def test_lost_figures_are_drawn_again(done, tmp_path, lose):
     assert "is finished" in tiny.main("resume", folder)[1]
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_run_again_with_another_baseline_counts_anew(done, tmp_path):
     folder = shutil.copytree(done[0], tmp_path / "run")
     alone = shutil.copytree(done[0], tmp_path / "alone")
@@ -191,6 +194,7 @@ def test_run_with_another_config_refuses(done, tmp_path, finished):
 
 
 @pytest.mark.parametrize("how", ["run", "resume"])
+@pytest.mark.usefixtures("undrawn")
 def test_an_unfinished_run_goes_on(done, tmp_path, how):
     half = tiny.unfinished(done[0], tmp_path / "half")
     job = tiny.SEEN.replace(out=str(half))
@@ -213,7 +217,8 @@ def longer(tmp_path_factory):
     job = tiny.TINY.replace(algorithm="apfl")
     for path, rounds in ((whole, 4), (half, 3)):  # evaluated at 2, 4; at 2 and at 3
         job = job.replace(out=str(path), rounds=rounds)
-        assert tiny.main("run", *tiny.options(job))[0] == 0
+        with tiny.undrawn():
+            assert tiny.main("run", *tiny.options(job))[0] == 0
     (half / "landscape").mkdir()
     for name in ("landscape/line.npz", "figures/landscape_line.png"):
         (half / name).write_text("of round 3")
@@ -224,7 +229,9 @@ def longer(tmp_path_factory):
 def other(done, tmp_path_factory):
     """The same run of another seed."""
     folder = tmp_path_factory.mktemp("other") / "run"
-    code, _, errors = tiny.main("run", *tiny.options(OTHER.replace(out=str(folder))))
+    with tiny.undrawn():
+        job = OTHER.replace(out=str(folder))
+        code, _, errors = tiny.main("run", *tiny.options(job))
     assert code == 0, errors
     return folder
 
@@ -270,6 +277,7 @@ def overwritten(raw, other):
 @pytest.mark.parametrize(
     "changed", [of_another_seed, with_a_flipped_bit, emptied, overwritten]
 )
+@pytest.mark.usefixtures("undrawn")
 def test_rows_that_are_not_the_run_s_are_made_again(done, other, tmp_path, changed):
     half = tiny.unfinished(done[0], tmp_path / "half")
     file = half / "partition.npz"
@@ -290,6 +298,7 @@ def test_a_folder_of_an_older_version_stays_readable(done, tmp_path):
 
 
 @pytest.mark.parametrize("how", ["run", "resume"])
+@pytest.mark.usefixtures("undrawn")
 def test_a_finished_run_goes_on_for_more_rounds(longer, tmp_path, how):
     whole, half = longer[0], shutil.copytree(longer[1], tmp_path / "half")
     job = tiny.TINY.replace(algorithm="apfl", out=str(half))
@@ -320,6 +329,7 @@ def test_a_run_has_no_fewer_rounds_than_are_done(longer, rounds, told):
     assert times(longer[1]) == before
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_too_many_rounds_can_be_taken_back(longer, tmp_path):
     half = shutil.copytree(longer[1], tmp_path / "half")
     config = json_of(half / "config.json")
@@ -342,6 +352,7 @@ def test_more_rounds_of_a_method_that_goes_by_them_are_refused(done):
     assert times(done[0]) == before
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_damaged_checkpoint_is_told_and_the_one_before_is_used(done, tmp_path):
     half = tmp_path / "half"
     tiny.unfinished(done[0], half)
@@ -364,6 +375,7 @@ def test_broken_checkpoints_are_one_line(done, tmp_path):
     assert errors.splitlines()[-1].startswith("pfljax: none of the checkpoints in ")
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_report_compares_runs(done, tmp_path):
     other = tiny.SEEN.replace(seed=1, out=str(tmp_path / "other"))
     run.run(other, quiet=True, report=False)
@@ -439,6 +451,7 @@ def test_help_of_run_has_every_setting_and_the_options_of_the_method():
     assert "--algorithm ditto:lam=0.1,personal_epochs=None\n" in out
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_compare_says_which_is_better_and_goes_on(tmp_path, monkeypatch):
     def blank(folder):
         (folder / "report.html").write_text("")

@@ -16,14 +16,8 @@ LABELS = [
 ]
 
 
-def slow(label):
-    return pytest.param(label, marks=pytest.mark.slow)
-
-
-@pytest.mark.parametrize(
-    "label",
-    [label if label == "FedProto" else slow(label) for label in LABELS],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("label", LABELS)
 def test_leaves_are_those_of_the_formula(study, label):
     cost = study("cost")
     # All classes are held, so tables by class have as many rows as the formula says.

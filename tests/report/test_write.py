@@ -112,6 +112,7 @@ def test_run_page_is_self_contained_and_tells_the_numbers(reported):
     )  # summary, captions
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_the_page_begins_with_the_key_figures(make_run, tmp_path):
     folder = make_run(tmp_path / "run")
     summary = json.loads((folder / "summary.json").read_text())
@@ -163,6 +164,7 @@ def test_the_page_has_all_that_the_folder_says_of_its_origin(reported):
     assert pairs["out"] == config["output"]["out"]
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_assumed_models_are_said_to_be_so_wherever_a_page_names_them(
     make_run, tmp_path
 ):
@@ -193,6 +195,7 @@ GROUPED = {
 }
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_settings_in_groups_are_tables_of_their_own(make_run, tmp_path):
     folders = []
     for lam in (0.5, 2.0):
@@ -252,6 +255,7 @@ def test_the_page_has_a_row_for_each_client(reported):
     assert len(rows) == 20
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_of_many_clients_the_worst_have_a_row(make_run, tmp_path):
     folder = make_run(tmp_path / "run", "ditto", 0, C=5000, K=100, every=20)
     write_run_report(folder)
@@ -410,6 +414,7 @@ def test_comparison_writes_everything(comparison_folders, tmp_path):
     assert against in (tmp_path / "comparison.html").read_text("utf-8")
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_the_accuracy_stands_beside_the_name(comparison_folders, reported, tmp_path):
     write_comparison(comparison_folders[:1], tmp_path)
     (row,) = rows_below((tmp_path / "comparison.html").read_text("utf-8"), "Method")
@@ -424,6 +429,7 @@ def test_the_accuracy_stands_beside_the_name(comparison_folders, reported, tmp_p
     ]
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_equal_records_of_a_run_are_one_row(make_run, tmp_path):
     write_run_report(make_run(tmp_path / "run", "fedavg", 0, R=8))
     page = (tmp_path / "run" / "report.html").read_text("utf-8")
@@ -435,6 +441,7 @@ def test_equal_records_of_a_run_are_one_row(make_run, tmp_path):
     ]
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_page_begins_without_the_path_of_its_rows(make_run, tmp_path):
     data = {"dataset": "npz:path=/rows/of/mine/rows.npz", "R": 8}
     folder = make_run(tmp_path / "run", "ditto", 0, **data)
@@ -446,6 +453,7 @@ def test_a_page_begins_without_the_path_of_its_rows(make_run, tmp_path):
         assert "/rows/of/mine" not in header
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_comparison_begins_with_the_best(comparison_folders, tmp_path):
     write_comparison(comparison_folders, tmp_path)
     cards = cards_of(tmp_path / "comparison.html")
@@ -461,6 +469,7 @@ def test_a_comparison_begins_with_the_best(comparison_folders, tmp_path):
     assert cards["ECE"][0] == f"{least:.3f}"
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_nobody_is_best_between_two_problems(make_run, tmp_path):
     folders = [
         make_run(tmp_path / name, algorithm=name, dataset=dataset)
@@ -472,6 +481,7 @@ def test_nobody_is_best_between_two_problems(make_run, tmp_path):
     assert "dl" not in page.tags
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_unseen_clients_have_their_own_table(make_run, tmp_path):
     folder = make_run(tmp_path / "run", "ditto", 0)
     summary = json.loads((folder / "summary.json").read_text())

@@ -102,7 +102,7 @@ SWEEPS = {
 
 @pytest.fixture(scope="module")
 def done(tmp_path_factory):
-    return tiny.finished(tmp_path_factory.mktemp("given"))[0]
+    return tiny.finished(tmp_path_factory.getbasetemp())[0]
 
 
 def refusal(function, *args, **options):

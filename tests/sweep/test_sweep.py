@@ -150,7 +150,10 @@ def test_cohort_sizes():
     assert_as_separate(cohorts(), (3,))  # a cohort of 2, seed 1
 
 
-@pytest.mark.parametrize("options", [{"at_once": 4, "lanes": 2}, {"lanes": 6}])
+@pytest.mark.parametrize(
+    "options",
+    [{"at_once": 4, "lanes": 2}, pytest.param({"lanes": 6}, marks=pytest.mark.slow)],
+)
 def test_slices_and_lanes_change_nothing(options):
     found = sweep(FEDAVG, {"cohort": (1, 2, 3), "seed": (0, 1)}, **options)
     assert_same(found, cohorts())
