@@ -7,6 +7,7 @@ from pfljax.core.channel import Channel
 from pfljax.core.communication import exchanges_of
 from pfljax.core.types import Algorithm, Task
 from pfljax.runs.settings import Experiment
+from pfljax.simulate import privacy
 
 
 def make_channel(experiment: Experiment, num_clients: int) -> Channel | None:
@@ -19,10 +20,26 @@ def make_channel(experiment: Experiment, num_clients: int) -> Channel | None:
     through = channel.make([*participation.channel, *participation.aggregation])
     if through is not None:
         malicious.count(num_clients, through.attackers)
+    _check_noise(experiment)
     for choice in participation.aggregation:
         if choice.name == "krum":
             _check_krum(choice.kwargs, participation.cohort)
     return through
+
+
+def _check_noise(experiment: Experiment) -> None:
+    """Refuses noise at the server where the number of clients asked is drawn.
+
+    Its mean is over those asked, so that the number itself would tell of a client.
+    """
+    participation = experiment.participation
+    is_drawn = participation.selection.name == "bernoulli"
+    if is_drawn and privacy.mechanism_of(participation.channel) is not None:
+        raise ValueError(
+            "selection 'bernoulli' asks another number of clients each round, by which "
+            "the server divides: the noise of the channel would not hide who takes "
+            "part; choose another selection, such as uniform"
+        )
 
 
 def _check_krum(options: dict[str, Any], cohort: int) -> None:

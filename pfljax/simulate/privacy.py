@@ -15,9 +15,9 @@ from pfljax.registry import Choice
 from pfljax.runs.settings import Experiment
 from pfljax.runtime.processes import say
 
-# Cohorts of these are close to those of Poisson sampling, for which privacy is
-# amplified by the share that is drawn. Of others no amplification is claimed.
-SAMPLED = ("uniform", "bernoulli")
+# Its cohorts are close to those of Poisson sampling, for which privacy is amplified by
+# the share that is drawn. Of others no amplification is claimed.
+SAMPLED = "uniform"
 ORDERS = range(2, 257)  # of Renyi divergences
 
 
@@ -30,7 +30,7 @@ def told(
         return {}
     multiplier, delta = mechanism
     share = 1.0
-    if experiment.participation.selection.name in SAMPLED:
+    if experiment.participation.selection.name == SAMPLED:
         share = setting.selection.cohort / num_clients
     rounds = experiment.participation.rounds
     bound = epsilon(multiplier, delta, share, rounds)

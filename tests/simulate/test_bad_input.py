@@ -57,8 +57,8 @@ SETTINGS = {
         {"dissimilarity": True, "algorithm": "local"}, "and local has none; leave it",
     ),
     "smoothness-alone": ({"smoothness": 1.0}, "rho needs B; set dissimilarity as well"),
-    "smoothness-negative": (
-        {"smoothness": -1.0, "dissimilarity": True}, "smoothness is -1.0; expected a f",
+    "smoothness-zero": (
+        {"smoothness": 0.0, "dissimilarity": True}, "smoothness is 0.0; expected a f",
     ),
     "concavity-alone": ({"concavity": 0.1}, "rho needs L as well; give smoothness"),
     "concavity-negative": ({"concavity": -0.1}, "concavity is -0.1; expected a finite"),

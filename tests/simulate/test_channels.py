@@ -144,6 +144,10 @@ def test_uploads_that_are_all_lost_leave_the_server_as_it_is():
 
 
 REFUSED = {
+    "noise over a number that is drawn": (
+        {"channel": ["dp"], "selection": "bernoulli"},
+        "the noise of the channel would not hide who takes part; choose another",
+    ),
     "krum of too many": (
         {"aggregation": ["krum:byzantine=1,chosen=5"], "cohort": 5},
         "chosen is 5, but of a cohort of 5 with 1 malicious at most 4 can be sound",

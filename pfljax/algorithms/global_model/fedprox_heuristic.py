@@ -20,13 +20,17 @@ def fedprox_heuristic(
     local: Local,
     *,
     iid: bool = False,
+    inexactness: bool = False,
     finetune: Count = 0,
 ) -> Algorithm:
     """Builds adaptive FedProx that begins at mu = 0 if `iid`, else at 1.
 
     Args:
       iid: mu begins at 0, else at 1.
+      inexactness: adds the metric gamma.
       finetune: local steps that precede evaluation; 0 for none.
     """
     mu = 0.0 if iid else 1.0
-    return fedprox_adaptive(task, local, mu=mu, finetune=finetune)
+    return fedprox_adaptive(
+        task, local, mu=mu, inexactness=inexactness, finetune=finetune
+    )

@@ -8,7 +8,7 @@ CONFORMANCE = [
     Case("fedprox_heuristic", bytes=(toy.WHOLE + 4, toy.WHOLE + 4)),
     Case(
         "fedprox_heuristic",
-        {"iid": True, "finetune": 2},
+        {"iid": True, "finetune": 2, "inexactness": True},
         bytes=(toy.WHOLE + 4, toy.WHOLE + 4),
     ),
 ]
