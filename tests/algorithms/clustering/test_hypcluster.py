@@ -80,7 +80,10 @@ def test_a_client_is_judged_by_the_model_of_least_training_loss():
     ("options", "message"),
     [
         ({"clusters": 5, "num_clients": 4}, "clusters is 5, but .* choose clusters <="),
-        ({"server_optimizer": "sdg"}, "unknown optimizer 'sdg'; known: sgd"),
+        (
+            {"server_optimizer": "sdg"},
+            "unknown server optimizer 'sdg'.* did you mean 'sgd'",
+        ),
         ({"server_lr": 0.0}, r"server_lr is 0\.0; expected a finite number > 0"),
     ],
 )

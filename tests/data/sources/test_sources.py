@@ -174,7 +174,7 @@ def test_from_arrays_keeps_pixels_and_names_clients_in_order():
 def test_load_names_what_it_knows(cache_dir, tmp_path):
     with pytest.raises(ValueError, match=r"unknown parameter 'size'.*known: every"):
         load("digits", size=3)
-    with pytest.raises(ValueError, match="known: alpha, beta, clients, seed"):
+    with pytest.raises(ValueError, match="known: alpha, beta, clients, every, seed"):
         load("synthetic", gamma=1.0)
     with pytest.raises(ValueError, match="needs the parameter 'path'"):
         load("npz")
