@@ -100,7 +100,7 @@ OTHERS = {
         "hypcluster", {"clusters": 21}, {}, "clusters is 21, .* 20 clients; choose clu",
     ),
     "cluster-optimizer": (
-        "hypcluster", {}, {"server_optimizer": "adamm"}, "unknown server optimizer 'adamm'; ",
+        "hypcluster", {}, {"server_optimizer": "adamm"}, "server optimizer 'adamm'; ",
     ),
     "server-rate": (
         "fedavg", {}, {"server_optimizer": "adam"}, "needs the parameter 'learning_ra",
