@@ -104,7 +104,7 @@ def test_malformed_choices(text):
 def test_an_unknown_name_is_told_the_nearest_and_all():
     with pytest.raises(
         ValueError,
-        match=r"unknown algorithm 'dito'; known: apfl, .*did you mean 'ditto'",
+        match=r"known: apfl, .*did you mean 'ditto'\?; one of your own needs PFLJAX_M",
     ):
         algorithms.method("dito")
 
@@ -383,5 +383,5 @@ def test_a_long_list_of_names_is_cut_and_says_where_all_are():
     assert text.startswith("unknown thing 'x'; known: nameaa, nameab, ")
     listed, more = text.split("known: ")[1].split(" and ")
     count = len(listed.split(", "))
-    assert more == f"{81 - count} more (`pfljax list` names all)"
+    assert more == f"{81 - count} more (see `pfljax list --help`)"
     assert len(listed) < registry.names.LONG

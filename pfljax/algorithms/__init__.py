@@ -60,7 +60,11 @@ def method(name: str) -> Callable:
       ValueError: it is unknown (the message lists the known ones), two files are one
         method, or its file is broken.
     """
-    return _function(name, registry.find("algorithm", _sources(), name))
+    sources = _sources()
+    if name not in sources and "PFLJAX_METHODS" not in os.environ:
+        said = registry.unknown("algorithm", sources, name)
+        raise ValueError(f"{said}; one of your own needs PFLJAX_METHODS=FOLDER")
+    return _function(name, registry.find("algorithm", sources, name))
 
 
 def file_of(name: str) -> Path:

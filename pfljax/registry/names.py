@@ -50,7 +50,7 @@ def _in_short(names: Sequence[str]) -> str:
         return text
     begin, _, _ = text[:LONG].rpartition(", ")
     rest = len(names) - len(begin.split(", "))
-    return f"{begin} and {rest} more (`pfljax list` names all)"
+    return f"{begin} and {rest} more (see `pfljax list --help`)"
 
 
 def _in_series(names: Iterable[str]) -> list[str]:

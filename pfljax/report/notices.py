@@ -35,6 +35,9 @@ def of_groups(groups: Sequence[Group], unfinished: Sequence[Path] = ()) -> list[
         for sentence, of_seeds in seeds.items():
             which = "seeds" if len(of_seeds) > 1 else "seed"
             notices.append(f"{group.label}, {which} {_listed(of_seeds)}: {sentence}")
+    lengths = sorted({run.summary["rounds"] for group in groups for run in group.runs})
+    if len(lengths) > 1:
+        notices.append(f"Not all runs have as many rounds: {_listed(lengths)}.")
     if unfinished:
         notices.append(f"Not finished, and left out: {_listed(unfinished)}.")
     return notices

@@ -39,14 +39,12 @@ CAPTION = (
     "same seeds, in pairs, the better one first. Each 95 % interval is on its own. p "
     "after Holm's correction decides."
 )
-WHO = (
-    "The best and the baselines (local training, FedAvg with fine-tuning) are held "
-    "against each other method. "
-)
+WHO = "The best, and a baseline where there is one, is held against each other method. "
 INTERVAL = (
-    "The interval is the hierarchical bootstrap's, of seeds and of clients within "
-    "them, with the width of Student's t over seeds. It is of one comparison alone: it "
-    "may leave out 0 where p after Holm, which is of several, is above .05. "
+    "The interval is the bootstrap's, of seeds and of the clients within them as far "
+    "as they are known, with the width of Student's t over seeds. It is of one "
+    "comparison alone: it may leave out 0 where p after Holm, which is of several, is "
+    "above .05. "
 )
 SEEDS = (
     "Would another seed say the same? That is asked of the seeds' means: by Student's "

@@ -24,7 +24,7 @@ def setting(default: Any, text: str) -> Any:
 
 @dataclasses.dataclass(frozen=True)
 class Method:
-    """The method, its own options, and the model that it trains."""
+    """The method: what clients train and send, and what the server makes of it."""
 
     algorithm: str = setting(
         "fedavg",

@@ -315,7 +315,9 @@ def test_one_evaluated_round_and_a_diverged_run(make_run, tmp_path):
 
 
 def test_a_page_says_first_that_runs_ended_early(make_run, tmp_path):
-    folders = [make_run(tmp_path / f"s{seed}", "ditto", seed, R=4) for seed in (0, 1)]
+    folders = [
+        make_run(tmp_path / f"s{seed}", "ditto", seed, R=4 + seed) for seed in (0, 1)
+    ]
     for folder in folders:
         summary = json.loads((folder / "summary.json").read_text())
         summary["stopped"] = {"round": 4, "by": "patience 3", "of": 9}
@@ -332,6 +334,7 @@ def test_a_page_says_first_that_runs_ended_early(make_run, tmp_path):
     assert told == [
         f"ditto, seeds 0, 1: {stopped}",
         f"ditto, seed 1: {sentences[1]}",
+        "Not all runs have as many rounds: 4, 5.",
         f"Not finished, and left out: {tmp_path / 's2'}.",
     ]
     assert text.startswith(f"ditto, seeds 0, 1: {stopped}\n")
