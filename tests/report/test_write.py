@@ -315,9 +315,7 @@ def test_one_evaluated_round_and_a_diverged_run(make_run, tmp_path):
 
 
 def test_a_page_says_first_that_runs_ended_early(make_run, tmp_path):
-    folders = [
-        make_run(tmp_path / f"s{seed}", "ditto", seed, R=4 + seed) for seed in (0, 1)
-    ]
+    folders = [make_run(tmp_path / f"s{seed}", "ditto", seed, R=4) for seed in (0, 1)]
     for folder in folders:
         summary = json.loads((folder / "summary.json").read_text())
         summary["stopped"] = {"round": 4, "by": "patience 3", "of": 9}
@@ -328,6 +326,7 @@ def test_a_page_says_first_that_runs_ended_early(make_run, tmp_path):
     sentences = [stopped, "has diverged: losses are not finite."]
     header = (folders[1] / "report.html").read_text("utf-8").partition("</header>")[0]
     assert notices_in(header) == [f"This run {sentence}" for sentence in sentences]
+    folders.append(make_run(tmp_path / "other", "local", 0, R=5))
     text = write_comparison(folders, tmp_path / "out", unfinished=[tmp_path / "s2"])
     page = (tmp_path / "out" / "comparison.html").read_text("utf-8")
     told = notices_in(page.partition("</header>")[0])
