@@ -326,14 +326,14 @@ def test_a_page_says_first_that_runs_ended_early(make_run, tmp_path):
     sentences = [stopped, "has diverged: losses are not finite."]
     header = (folders[1] / "report.html").read_text("utf-8").partition("</header>")[0]
     assert notices_in(header) == [f"This run {sentence}" for sentence in sentences]
-    folders.append(make_run(tmp_path / "other", "local", 0, R=5))
+    folders.append(make_run(tmp_path / "other", "local", 0, R=8))
     text = write_comparison(folders, tmp_path / "out", unfinished=[tmp_path / "s2"])
     page = (tmp_path / "out" / "comparison.html").read_text("utf-8")
     told = notices_in(page.partition("</header>")[0])
     assert told == [
         f"ditto, seeds 0, 1: {stopped}",
         f"ditto, seed 1: {sentences[1]}",
-        "Not all runs have as many rounds: 4, 5.",
+        "Not all runs have as many rounds: 4, 8.",
         f"Not finished, and left out: {tmp_path / 's2'}.",
     ]
     assert text.startswith(f"ditto, seeds 0, 1: {stopped}\n")
