@@ -5,9 +5,10 @@ from collections import Counter
 from devices_laws.items import MODES, Item
 from pfljax import registry, selection
 from pfljax.core import channel
+from pfljax.simulate import privacy
 from selecting import made as made_selection
 
-PLACES = ("clock", "selection", "compress", "clip", "reduce", "attack", "lose")
+PLACES = ("clock", "clip", "selection", "compress", "reduce", "attack", "lose")
 ALWAYS = ("clock", "selection")  # no run is without
 
 
@@ -56,15 +57,20 @@ def stand_together(items: tuple[Item, ...]) -> bool:
         through = channel.make([registry.parse(item.text) for item in sending])
     except ValueError:
         return False
+    choices = [registry.parse(i.text) for i in items if i.kind == "selection"]
+    is_drawn = any(choice.name == "bernoulli" for choice in choices)
+    # Noise at the server hides nothing beside a number of clients that is drawn.
+    channels = tuple(registry.parse(i.text) for i in items if i.kind == "channel")
+    if is_drawn and privacy.mechanism_of(channels) is not None:
+        return False
     if not any(item.text in MODES for item in items):
         return True
     if through is not None and through.receive is not channel.as_received:
         return False
     if through is not None and through.lose is not None:
         return False
-    choices = [registry.parse(i.text) for i in items if i.kind == "selection"]
     # Its places are more than the cohort, which is who trains at any time.
-    if any(choice.name == "bernoulli" for choice in choices):
+    if is_drawn:
         return False
     chosen = [made_selection(choice.name, **choice.kwargs) for choice in choices]
     return not any(each.replacement or selection.learns(each) for each in chosen)
