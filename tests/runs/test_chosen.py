@@ -27,7 +27,10 @@ from pfljax.runs.folder import write_json
             "unknown selection 'by_sizes'; known: availability, b",
         ),
         ({"channel": "clap"}, "unknown channel 'clap'; known: adaptive_clip, "),
-        ({"optimizer": "adamm"}, "all); did you mean 'adam'?"),
+        (
+            {"optimizer": "adamm"},
+            "more (see `pfljax list --help`); did you mean 'adam'?",
+        ),
         ({"optimizer": "softmax_cross_entropy"}, "unknown optimizer 'softmax_cross_e"),
         ({"optimizer": "adam:b3=0.1"}, "'adam': unknown parameter 'b3'; known: b1, b2"),
         ({"optimizer": "adam:b1=x"}, "optimizer 'adam': b1 is 'x'; expected float"),
