@@ -94,35 +94,6 @@ def _with(sums: Sums, p: Array, loss: Array, grads: Params) -> Sums:
     )
 
 
-class Constants(NamedTuple):
-    """What Theorem 4 assumes of every client's loss."""
-
-    smoothness: float  # L
-    concavity: float = 0.0  # L_-
-
-
-def expected_decrease_of(
-    constants: Constants, b: float, gamma: float | None, mu: float | None, cohort: int
-) -> float:
-    """rho of a round: of B, and of the gamma and mu that a cohort reported.
-
-    NaN where the theorem has none: of numbers that are not finite or None, and of a mu
-    that is not above the concavity.
-    """
-    if gamma is None or mu is None or not math.isfinite(b + gamma + mu):
-        return math.nan
-    if mu <= constants.concavity:
-        return math.nan
-    return expected_decrease(
-        mu=mu,
-        gamma=gamma,
-        b=b,
-        smoothness=constants.smoothness,
-        cohort=cohort,
-        concavity=constants.concavity,
-    )
-
-
 @checked
 def expected_decrease(
     *,

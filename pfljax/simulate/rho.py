@@ -1,5 +1,6 @@
 """rho of FedProx's Theorem 4, in runs whose constants are given."""
 
+import math
 from typing import Any
 
 import jax
@@ -7,11 +8,7 @@ import jax
 from pfljax.core.communication import first_turn, shapes_of_client
 from pfljax.core.types import Task
 from pfljax.engine import Setting
-from pfljax.evaluation.dissimilarity import (
-    Constants,
-    Dissimilarity,
-    expected_decrease_of,
-)
+from pfljax.evaluation.dissimilarity import Dissimilarity, expected_decrease
 from pfljax.runs.log import Line
 from pfljax.runs.settings import Experiment
 
@@ -59,16 +56,25 @@ def of_round(
 ) -> dict[str, float]:
     """ "rho", of B as `measured` after a round and what its cohort reported.
 
-    Nothing where no constants are given.
+    Nothing where no constants are given. NaN where the theorem has none: of numbers
+    that are not finite, and of a mu that is not above the concavity.
     """
     evaluation = experiment.evaluation
     if evaluation.smoothness is None:
         return {}
-    rho = expected_decrease_of(
-        Constants(evaluation.smoothness, evaluation.concavity),
-        b=float(measured.b),
-        gamma=trained["train_gamma"],
-        mu=trained["train_mu"],
+    b = float(measured.b)
+    # A log has None for what is not finite.
+    gamma, mu = trained["train_gamma"], trained["train_mu"]
+    if gamma is None or mu is None or not math.isfinite(b):
+        return {"rho": math.nan}
+    if mu <= evaluation.concavity:
+        return {"rho": math.nan}
+    rho = expected_decrease(
+        mu=mu,
+        gamma=gamma,
+        b=b,
+        smoothness=evaluation.smoothness,
         cohort=experiment.participation.cohort,
+        concavity=evaluation.concavity,
     )
     return {"rho": rho}

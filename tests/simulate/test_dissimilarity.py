@@ -7,16 +7,15 @@ import pytest
 
 import tiny
 from pfljax.evaluation.dissimilarity import (
-    Constants,
+    Dissimilarity,
     dissimilarity,
     expected_decrease,
-    expected_decrease_of,
 )
 from pfljax.report.key_figures import key_figures
 from pfljax.report.runs import read_run
 from pfljax.runs import folder
+from pfljax.simulate import rho, simulation
 from pfljax.simulate import run as experiment
-from pfljax.simulate import simulation
 from pfljax.simulate.compare import grid
 from pfljax.simulate.export import load_state
 from pfljax.simulate.federation import build_federation
@@ -71,10 +70,13 @@ def test_rho_is_of_the_round_and_of_what_was_measured_after_it(finished):
     assert cards["Expected decrease rho"].value == f"{expected:.3g}"
 
 
-@pytest.mark.parametrize("changed", [{"b": np.inf}, {"gamma": None}, {"mu": 0.05}])
-def test_rho_is_nothing_where_the_theorem_has_none(changed):
-    options: dict = {"b": 1.5, "gamma": 0.1, "mu": 1.0, "cohort": 4} | changed
-    assert np.isnan(expected_decrease_of(Constants(0.3, 0.05), **options))
+@pytest.mark.parametrize(
+    ("b", "gamma", "mu"), [(np.inf, 0.1, 1.0), (1.5, None, 1.0), (1.5, 0.1, 0.05)]
+)
+def test_rho_is_nothing_where_the_theorem_has_none(b, gamma, mu):
+    measured = Dissimilarity(*map(np.float32, (b, 0, 0, 0)))
+    trained = {"train_gamma": gamma, "train_mu": mu}
+    assert np.isnan(rho.of_round(MEASURED, measured, trained)["rho"])
 
 
 def test_the_report_shows_it(finished):
