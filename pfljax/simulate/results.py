@@ -13,7 +13,7 @@ from pfljax.runs import baseline, folder, log
 from pfljax.runs.log import Line
 from pfljax.runtime.milestones import reached
 from pfljax.runtime.processes import ask, say
-from pfljax.simulate import evaluation, malicious, privacy, rho, step_cost, timeline
+from pfljax.simulate import evaluation, malicious, privacy, rho, timeline
 from pfljax.simulate.begin import Run
 
 COUNTS = ("asked", "reported")  # of clients; they are in the line as bytes
@@ -151,7 +151,6 @@ def _summary(
     checksums = ask(log.of_files, run.path)
     rows = run.federation.train.examples.x
     row = jax.ShapeDtypeStruct(rows.shape[1:], rows.dtype)
-    num_clients = run.federation.num_clients
     worse = baseline.worse_than(experiment.evaluation.baseline, arrays)
     return {
         "label": experiment.output.label,
@@ -161,9 +160,7 @@ def _summary(
         **evaluation.summary(lines, arrays),
         "mixture": mixture,
         "traffic": traffic,
-        "step_flops": step_cost.client_step(
-            run.sim.setting, run.sim.task, num_clients, row
-        ),
+        "step_flops": run.sim.step_flops(row),
         "worse_than_local": worse,
         **privacy.told(run.sim.setting, experiment, run.federation.num_clients),
         "checksums": checksums,

@@ -1,7 +1,9 @@
 """From an `Experiment` to what runs: data and compiled functions."""
 
 import dataclasses
+import functools
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -26,6 +28,7 @@ from pfljax.simulate import clocks, detection, given, model_checks, rho
 from pfljax.simulate.components import Shape, make_setting, make_task, shape_of
 from pfljax.simulate.first_state import make_init, shapes_of_state
 from pfljax.simulate.judges import block_judged, make_judge, make_path
+from pfljax.simulate.step_cost import client_step
 
 LONGEST_CALL = 1000  # rounds of one call: the length of the buffer of training metrics
 
@@ -55,6 +58,7 @@ class Simulation(NamedTuple):
     dissimilarity: Callable[..., Any] | None  # (server, train rows) -> Dissimilarity
     block: int  # clients judged in one call
     paging: paging.Programs | None  # of a population in a store
+    step_flops: Callable[[Any], dict[str, float | None]]  # of a row's shape and dtype
 
 
 def truthful(
@@ -135,8 +139,7 @@ def _simulation(
     architectures = []
     for stack in stacks_of(setting, task, num_clients):
         alone = setting._replace(algorithm=stack.algorithm, groups=None)
-        architecture = make_architecture(alone, stack.task, views, block)
-        architectures.append(architecture)
+        architectures.append(make_architecture(alone, stack.task, views, block))
     shapes = shapes_of_state(setting, task, num_clients)
     stored = programs is not None
     return Simulation(
@@ -152,6 +155,8 @@ def _simulation(
         dissimilarity=make_dissimilarity(experiment, setting, task, shape),
         block=min(block_judged(each.setting, each.task) for each in architectures),
         paging=programs,
+        # Traced once, by the first run that ends.
+        step_flops=functools.cache(partial(client_step, setting, task, num_clients)),
     )
 
 
