@@ -113,9 +113,9 @@ def test_an_unknown_name_is_told_the_nearest_and_all():
     ("choice", "message"),
     [
         (choose("ditto", lamb=1.0), "parameter 'lamb'; known: .*lam, .*mean 'lam'"),
-        (choose("ditto", lam="big"), "lam is 'big'; expected float"),
-        (choose("ditto", lam=True), "lam is True; expected float"),
-        (choose("ditto", lam="a"), "lam is .a.; expected float"),
+        (choose("ditto", lam="big"), "lam is 'big'; expected a number"),
+        (choose("ditto", lam=True), "lam is True; expected a number"),
+        (choose("ditto", lam="a"), "lam is .a.; expected a number"),
     ],
 )
 def test_wrong_options(choice, message):
@@ -301,10 +301,10 @@ def built(name, **options):
         ("ditto", {"lam": -1}, "^ditto: lam is -1; expected a finite number >= 0"),
         ("ditto", {"lam": np.float32(-1)}, "^ditto: lam is -1.0; expected"),
         ("ditto", {"lam": jnp.float32(-1)}, "^ditto: lam is -1.0; expected"),
-        ("ditto", {"lam": jnp.ones(2)}, "lam is Array.*; expected float"),
-        ("ditto", {"lam": "x"}, "^ditto: lam is 'x'; expected float, such as 0.1$"),
-        ("ifca", {"clusters": True}, "clusters is True; expected int"),
-        ("fedper", {"finetune": 1.5}, "finetune is 1.5; expected int"),
+        ("ditto", {"lam": jnp.ones(2)}, "lam is Array.*; expected a number"),
+        ("ditto", {"lam": "x"}, "^ditto: lam is 'x'; expected a number, such as 0.1$"),
+        ("ifca", {"clusters": True}, "clusters is True; expected a whole number"),
+        ("fedper", {"finetune": 1.5}, "finetune is 1.5; expected a whole number"),
     ],
 )
 def test_a_factory_checks_its_own_options(name, options, message):

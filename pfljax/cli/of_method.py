@@ -121,8 +121,8 @@ def _example(own: dict[str, inspect.Parameter]) -> str:
 
 def _kind(option: inspect.Parameter) -> str:
     """The type of an option's value, in capitals as in tyro's help."""
-    words = annotations.described(annotations.written(option)).split(" | ")
-    return "|".join(word if word[0] in "'N" else word.upper() for word in words)
+    names = annotations.names(annotations.written(option))
+    return "|".join(name if name[0] in "'N" else name.upper() for name in names)
 
 
 def _wrapped(text: str, indent: str) -> list[str]:

@@ -40,6 +40,11 @@ def values(given: Sequence[Sequence[str]]) -> dict[str, list[Any]]:
             raise ValueError("--over names nothing; give --over NAME VALUE VALUE, say")
         name, *texts = words
         name = name.replace("-", "_")
+        if not texts:
+            raise ValueError(
+                f"--over {name} has no value; give what it is to be, such as "
+                f"--over {name} VALUE VALUE"
+            )
         if name in over:
             raise ValueError(f"--over {name} is given twice; give all values at once")
         over[name] = [registry.literal(text) for text in texts]

@@ -13,6 +13,12 @@ from pfljax.registry.ranges import Range
 
 SCALARS = (bool, int, float, str, NoneType)  # what config.json holds of an option
 ANYTHING = bool | int | float | str | None
+IN_WORDS = {
+    "int": "a whole number",
+    "float": "a number",
+    "str": "a text",
+    "bool": "True or False",
+}
 
 
 def parameters(factory: Callable) -> dict[str, inspect.Parameter]:
@@ -62,11 +68,19 @@ def broken_range(value: Any, kind: Any) -> Range | None:
 
 
 def described(kind: Any) -> str:
-    """The type in words: "float", "int | None", "'mean' or 'sum'"."""
-    words = []
+    """The type in words: "a number", "a whole number or None", "'mean' or 'sum'"."""
+    words = [IN_WORDS.get(name, name) for name in names(kind)]
+    if IN_WORDS["float"] in words and IN_WORDS["int"] in words:
+        words.remove(IN_WORDS["int"])
+    return " or ".join(words)
+
+
+def names(kind: Any) -> list[str]:
+    """The types of a union by name, and the choices of a `Literal`."""
+    found = []
     for alternative in alternatives(kind):
-        words += _words(alternative)
-    return " | ".join(words)
+        found += _names(alternative)
+    return found
 
 
 def written(parameter: inspect.Parameter) -> Any:
@@ -139,7 +153,7 @@ def _are_widths(value: Any) -> bool:
     return True
 
 
-def _words(kind: Any) -> list[str]:
+def _names(kind: Any) -> list[str]:
     if get_origin(kind) is Literal:
         return [repr(choice) for choice in get_args(kind)]
     if get_origin(kind) is Sequence:

@@ -172,11 +172,17 @@ def _judged(
         models.setdefault(key, []).append(model_text(record))
         first.setdefault(key, record)
     judged = []
-    for key, record in first.items():
+    for key in sorted(first, key=lambda key: _place(first[key])):
+        record = first[key]
         text = f"{' = '.join(models[key])}, {record['split']}"
         note = f"{_who(record)}, {record['when']}"
         judged.append((Cell(text, note=note), record["metrics"]))
     return judged
+
+
+def _place(record: Mapping[str, Any]) -> tuple[bool, bool]:
+    """Where a record stands: test rows first, and of these the personal models."""
+    return record["split"] != "test", record["model"] != "personal"
 
 
 def _who(record: Mapping[str, Any]) -> str:

@@ -28,6 +28,10 @@ from pfljax.report.runs import Run
 PROBLEM = (
     "dataset", "partition", "clients", "noise", "test", "test_from", "rows", "unseen",
 )  # fmt: skip
+GAINS = {  # column -> what it is a gain over
+    "gain_local": "local training on the same rows and seed",
+    "gain_server": "the server's model before it is made personal",
+}
 MOMENTS = {  # of the summary -> (name of the table, what the caption says)
     LAST: ("last", "the last round"),
     CHOSEN: ("validation", "the round chosen on validation data"),
@@ -135,16 +139,21 @@ def fairness_table(table: Table) -> Table:
     """
     rows, columns = _filled(table.rows, FAIRNESS, "variance")
     moment = table.caption.partition(", over ")[0].removeprefix("Test metrics at ")
+    means = "; means over seeds" if any(len(row.seeds) > 1 for row in rows) else ""
+    caption = (
+        f"Fairness over clients at {moment}. Test accuracy of all clients that have "
+        f"test rows{means}. P10 to P90 are the deciles: a tenth of the clients lie "
+        "below P10. IQR is the third quartile less the first, and the variance is the "
+        "population's. For equal clients Gini's index is 0, and 1 are Jain's index, "
+        "the entropy of their shares in all accuracy by the log of their number, and "
+        "the cosine to equal accuracies."
+    )
+    for key, over in GAINS.items():
+        if any(column.key == key for column in columns):
+            caption += f" The gain over {over} is a mean over clients."
     return Table(
         name=f"{table.name}_fairness",
-        caption=f"Fairness over clients at {moment}. Test accuracy of all clients that "
-        "have test rows; means over seeds. P10 to P90 are the deciles: a tenth of the "
-        "clients lie below P10. IQR is the third quartile less the first, and the "
-        "variance is the population's. "
-        "For equal clients Gini's index is 0, and 1 are Jain's index, the entropy of "
-        "their shares in all accuracy by the log of their number, and the cosine to "
-        "equal accuracies. Gains are means over clients: over local training on the "
-        "same rows and seed, and over the server's model before it is made personal.",
+        caption=caption,
         columns=columns,
         rows=rows,
     )

@@ -589,10 +589,13 @@ def test_mistakes_are_one_line(args, message):
             "no option --mu; see `pfljax run --algorithm ditto --help`",
         ),
         (["run", "--config", "x.json", "--rounds", "3"], "x.json is missing; give the"),
-        (["run", "--rounds", "many"], "--rounds is 'many'; expected int; see `pfljax"),
+        (
+            ["run", "--rounds", "many"],
+            "--rounds is 'many'; expected a whole number; see `pfljax",
+        ),
         (
             ["export", "run", "--client=first"],
-            "--client is 'first'; expected int | None; see `pfljax export --help`",
+            "--client is 'first'; expected a whole number or None; see `pfljax export",
         ),
         (["run", "--homes="], "--homes is '', but it is a switch"),
         (

@@ -175,9 +175,9 @@ def test_the_proximal_term_is_half_the_squared_distance():
     ("values", "message"),
     [
         ({"learning_rate": -1.0}, "Local: learning_rate is -1.0; expected a finite"),
-        ({"learning_rate": "x"}, "learning_rate is 'x'; expected float | a function"),
+        ({"learning_rate": "x"}, "is 'x'; expected a number or a function"),
         ({"batch_size": 0}, "Local: batch_size is 0; expected at least 1"),
-        ({"batch_size": 1.5}, "Local: batch_size is 1.5; expected int"),
+        ({"batch_size": 1.5}, "Local: batch_size is 1.5; expected a whole number"),
         ({"epochs": -1}, "Local: epochs is -1; expected at least 0, or None"),
         ({"steps": 3}, "Local: epochs is 1 and steps is 3; give one of them"),
     ],

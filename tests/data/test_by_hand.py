@@ -23,9 +23,9 @@ def told(error):
 
 HOLD_OUT = {
     "nan": (NAN, 0, "fraction is nan; expected a fraction above 0 and below 1"),
-    "str": ("x", 0, "fraction is 'x'; expected float"),
+    "str": ("x", 0, "fraction is 'x'; expected a number"),
     "seed": (0.5, -1, "seed is -1; expected at least 0"),
-    "seed-text": (0.5, "x", "seed is 'x'; expected int"),
+    "seed-text": (0.5, "x", "seed is 'x'; expected a whole number"),
 }
 
 

@@ -65,9 +65,9 @@ def test_none_is_none(annotated, name):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("rate=x", "'annotated': rate is 'x'; expected float | None"),
-        ("often=x", "'annotated': often is 'x'; expected 'auto' | int"),
-        ("kind=c", "'annotated': kind is 'c'; expected 'mean' | 'sum'"),
+        ("rate=x", "'annotated': rate is 'x'; expected a number or None"),
+        ("often=x", "'annotated': often is 'x'; expected 'auto' or a whole number"),
+        ("kind=c", "'annotated': kind is 'c'; expected 'mean' or 'sum'"),
         ("bound=-1", "'annotated': bound is -1; expected a finite number >="),
         ("rates=1", "unknown parameter 'rates'; known: "),
     ],
@@ -81,11 +81,11 @@ def test_the_command_line_refuses_the_rest(annotated, text, message):
 @pytest.mark.parametrize(
     ("option", "value", "expected"),
     [
-        ("kind", "c", "kind is 'c'; expected 'mean' | 'sum', such as 'mean'"),
-        ("rate", "x", "rate is 'x'; expected float | None"),
+        ("kind", "c", "kind is 'c'; expected 'mean' or 'sum', such as 'mean'"),
+        ("rate", "x", "rate is 'x'; expected a number or None"),
         ("bound", -1, "bound is -1; expected a finite number >= 0"),
-        ("often", "x", "often is 'x'; expected 'auto' | int, such as 'auto'"),
-        ("often", True, "often is True; expected 'auto' | int"),
+        ("often", "x", "expected 'auto' or a whole number, such as 'auto'"),
+        ("often", True, "often is True; expected 'auto' or a whole number"),
         ("lam", -1, "lam is -1; expected a finite number >= 0"),
     ],
 )

@@ -35,7 +35,7 @@ WRONG = {  # settings, and what the line has
     ),
     "deadline that is no number": (
         {"deadline": "soon", "profile": GROUPS},
-        "deadline is 'soon'; expected float | None",
+        "deadline is 'soon'; expected a number or None",
     ),
     "deadline that nobody meets": (
         {"deadline": 1e-4, "profile": GROUPS},

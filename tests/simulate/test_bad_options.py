@@ -81,11 +81,11 @@ RANGES = [
 # Method, options, other settings, and what the message tells.
 OTHERS = {
     "vem-no-body": ("pfedvem", {}, {"model": "logistic"}, "no parameters in its body;"),
-    "vem-type": ("pfedvem", {"scale": "x"}, {}, "scale is 'x'; expected float"),
+    "vem-type": ("pfedvem", {"scale": "x"}, {}, "scale is 'x'; expected a number"),
     "vem-tau": ("pfedvem", {"tau": 1.0}, {}, "unknown parameter 'tau'; known: draws, "),
     "bayes-sigma": ("pfedbayes", {"sigma": 1.0}, {}, "unknown parameter 'sigma'; kno"),
-    "virtual-private": ("virtual", {"private": 1}, {}, "private is 1; expected bool"),
-    "em-half": ("fedem", {"components": 2.5}, {}, "components is 2.5; expected int"),
+    "virtual-private": ("virtual", {"private": 1}, {}, "is 1; expected True or False"),
+    "em-half": ("fedem", {"components": 2.5}, {}, "is 2.5; expected a whole number"),
     "amp-start": ("fedamp", {"start": "x"}, {}, "start is 'x'; expected .*'cloud'"),
     "heur-start": ("heurfedamp", {"start": "x"}, {}, "'x'; expected .*'cloud'"),
     "curv-diagonal": ("fedcurv", {"diagonal": "x"}, {}, r"expected 'rows' \| 'batche"),

@@ -168,7 +168,7 @@ def test_a_task_of_another_library():
     text = refusal(task, "mlp", (4,))
     assert re.search("module is str", text)
     text = refusal(models.model, "mlp", "x")
-    assert re.search("num_classes is 'x'; expected int", text)
+    assert re.search("num_classes is 'x'; expected a whole number", text)
 
 
 @pytest.mark.parametrize("name", COMPARISONS)

@@ -272,7 +272,7 @@ ABOUT = {"num_classes": 3, "name": "mnist", "source": "s", "class_names": ["a"] 
         ([1], "its 'about' is of another layout"),
         (ABOUT | {"foo": 1}, "its 'about' is of another layout"),
         (ABOUT | {"name": "cifar10"}, "it holds the data set 'cifar10'"),
-        (ABOUT | {"num_classes": "3"}, "num_classes is '3'; expected int"),
+        (ABOUT | {"num_classes": "3"}, "num_classes is '3'; expected a whole number"),
         (ABOUT | {"class_names": None} | {"num_classes": 2}, "choose num_classes >= 3"),
     ],
 )

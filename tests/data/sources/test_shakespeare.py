@@ -76,7 +76,7 @@ def test_small_roles_are_left_out():
         ({"min_rows": 0}, "min_rows is 0; choose at least 1"),
         ({"test": 1.0}, "test is 1.0; choose a share"),
         ({"alphabet": "greek"}, "known: leaf, printable"),
-        ({"stride": 0.5}, "stride is 0.5; expected int"),
+        ({"stride": 0.5}, "stride is 0.5; expected a whole number"),
     ],
 )
 def test_wrong_options_are_told(cache_dir, tmp_path, given, told):
