@@ -92,22 +92,13 @@ def _parsed(args: Sequence[str]) -> Callable[[], None]:
     name = args[0]
     if name == COMPLETION:
         registry.find("shell", SHELLS, " ".join(args[1:]))
-        of_a_method = options.record_of_all_methods()
+        record = options.record_of_all_methods()
     else:
         registry.find("command", COMMANDS, name)
-        of = None
-        if name in OF_A_METHOD:
-            of = of_file.experiment(args)
-            args = of_file.with_method(args, of)
-        if of is not None and name == "sweep":
-            of = of.replace(out=None)  # the folder in the file is a run's
-        of_a_method = options.record(args[1:] if name in OF_A_METHOD else (), of)
+        args, record = _of_a_method(args)
     functions = {}
     for key, command in COMMANDS.items():
-        record = of_a_method if key in OF_A_METHOD else None
-        if key in OF_SEVERAL:
-            record = options.record_of_several()
-        functions[key] = options.kept(command, record)
+        functions[key] = options.kept(command, _settings_of(key, record))
     if name in functions:
         mistakes.check_options(name, functions[name], args[1:])
     boxed = io.StringIO()
@@ -128,3 +119,21 @@ def _parsed(args: Sequence[str]) -> Callable[[], None]:
             raise
         said = mistakes.sentence(name, functions[name], args, boxed.getvalue())
         raise ValueError(said) from None
+
+
+def _of_a_method(args: Sequence[str]) -> tuple[Sequence[str], type]:
+    """The arguments with the method of a --config, and the settings they may change."""
+    if args[0] not in OF_A_METHOD:
+        return args, options.record(())
+    of = of_file.experiment(args)
+    args = of_file.with_method(args, of)
+    if of is not None and args[0] == "sweep":
+        of = of.replace(out=None)  # the folder in the file is a run's
+    return args, options.record(args[1:], of)
+
+
+def _settings_of(name: str, of_a_method: type) -> type | None:
+    """The settings that a command takes as options; None of one that takes none."""
+    if name in OF_A_METHOD:
+        return of_a_method
+    return options.record_of_several() if name in OF_SEVERAL else None
