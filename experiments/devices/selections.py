@@ -1,17 +1,19 @@
 """Who takes part: each selection's published effect, beside uniform cohorts.
 
     python experiments/devices/selections.py --scale small
+    pfljax prepare fashion_mnist; python experiments/devices/selections.py --scale paper
 
 FedAvg on the digits, 40 clients of two classes each, cohorts of four, and rows of the
 server (5 %), which cmab and favor need. Devices have the speeds 4, 2, 1, .5 and .1, so
-many clients each; a client takes rows / speed seconds a round, and a round lasts as
-long as its slowest member. In five panels:
+many clients each, with jitter; a round lasts as long as its slowest member. In five
+panels:
 
-    losses    power-of-choice asks for the largest losses; oort for utility
-    classes   cmab balances the classes of a cohort; favor learns what raises accuracy
-    devices   TiFL's tiers and oort against virtual seconds
-    work      FedSAE's work by history, against 10 epochs that most cannot afford
-    there     everybody in turn, by a coin, or as those of large labels are there
+    losses     power-of-choice asks for the largest losses; oort for utility
+    classes    cmab balances the classes of a cohort; favor learns what raises accuracy
+    devices    TiFL's tiers, by measured and by expected seconds, and oort
+    work       FedSAE's work by history, against 10 epochs that most cannot afford
+    available  everybody in turn, by a coin, by label, by the hour, and by a trace in
+               which either half of the clients is there for ten rounds
 
 The paper scale has 100 clients of Fashion-MNIST, cohorts of ten, and 500 rounds.
 """
@@ -21,8 +23,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 HERE = Path(__file__).parent
@@ -30,17 +30,13 @@ HERE = Path(__file__).parent
 sys.path.append(str(HERE.parent))
 from shared import best_round, script  # noqa: E402
 from shared.published import decimals, std_over_seeds  # noqa: E402
+from shared.seeds import finished  # noqa: E402
 
-from pfljax import engine, registry, selection  # noqa: E402
-from pfljax.core.types import Batch, Task  # noqa: E402
-from pfljax.data import Federation  # noqa: E402
+from pfljax.report.runs import Run, accuracy_curve  # noqa: E402
 from pfljax.report.style import BAND, GRID, PALETTE, new_figure, save_figure  # noqa: E402
 from pfljax.runs.settings import Experiment  # noqa: E402
 from pfljax.runtime.devices import use_compile_cache  # noqa: E402
-from pfljax.simulate import components, participants  # noqa: E402
-from pfljax.simulate.federation import build_federation  # noqa: E402
 
-SPEEDS = (4.0, 2.0, 1.0, 0.5, 0.1)
 GOAL = 80.0  # percent, that rounds and seconds are counted to
 SMALL = Experiment(
     "fedavg",
@@ -53,6 +49,8 @@ SMALL = Experiment(
     lr=0.05,
     public=0.05,
     validation=0.0,
+    profile="speed_groups:jitter=0.3",
+    eval_every=1,
     devices=1,
 )
 PAPER: dict[str, Any] = {
@@ -62,16 +60,20 @@ PAPER: dict[str, Any] = {
     "rounds": 500,
 }
 WORK = 10  # epochs, where most cannot afford all
+AWAY = 10  # rounds in which half of the clients is not there
+TRACE = "availability:pattern=trace"  # and a file
 PANELS = {
     "losses": ("uniform", "power_of_choice", "oort"),
     "classes": ("uniform", "cmab", "favor"),
-    "devices": ("uniform", "tifl", "tifl:policy=fast", "oort"),
+    "devices": ("uniform", "tifl", "tifl:retier=0", "tifl:policy=fast", "oort"),
     "work": ("fedsae:rule=fixed", "fedsae", "fedsae:rule=fassa"),
-    "there": (
+    "available": (
         "uniform",
         "round_robin",
         "bernoulli",
         "availability:pattern=labels,beta=0.95",
+        "availability:pattern=diurnal",
+        TRACE,
     ),
 }
 
@@ -79,10 +81,9 @@ PANELS = {
 class Course(NamedTuple):
     """A run by round."""
 
-    accuracy: np.ndarray  # f[R], percent of all test rows, of the server's model
+    accuracy: np.ndarray  # f[R], percent, of the server's model, mean over clients
     seconds: np.ndarray  # f[R], virtual, up to the end of each round
-    asked: np.ndarray  # f[R]
-    reported: np.ndarray  # f[R]
+    reported: float  # percent of those asked
 
 
 class Row(NamedTuple):
@@ -98,68 +99,32 @@ class Row(NamedTuple):
     reported: list[float]  # percent of those asked
 
 
-def course(experiment: Experiment, choice: str) -> Course:
-    """A run whose cohorts are chosen so."""
-    federation, _ = build_federation(experiment)
-    shape = components.shape_of(experiment, federation)
-    task = components.make_task(experiment, shape)
-    rows = np.asarray(federation.train.size)
-    seconds = rows / np.resize(SPEEDS, len(rows))
-    setting = components.make_setting(experiment, task, shape)
-    select = chosen(experiment, choice, federation, task, seconds)
-    setting = setting._replace(selection=select)
-    program = engine.compile_rounds(setting, 1)
-    judge = accuracy_on(task, federation)
-    key = jax.random.key(experiment.seed)
-    state = engine.init(setting, task, federation.num_clients, key)
-    lines = []
-    for _ in range(experiment.participation.rounds):
-        state, metrics = program(state, federation.train, 1, public=federation.public)
-        ids = np.asarray(state.cohort)
-        # The last number is nobody's, who takes no time.
-        lasted = np.append(seconds, 0)[ids].max()
-        asked, reported = float(metrics["asked"][0]), float(metrics["reported"][0])
-        lines.append((judge(state.server), lasted, asked, reported))
-    accuracy, lasted, asked, reported = np.transpose(lines)
-    return Course(accuracy, np.cumsum(lasted), asked, reported)
+def settings_of(choice: str, panel: str, base: Experiment, trace: Path) -> Experiment:
+    """The run of a selection; `trace` is the file of who is there."""
+    given = f"{TRACE},file={trace}" if choice == TRACE else choice
+    experiment = base.replace(selection=given)
+    return experiment.replace(epochs=WORK) if panel == "work" else experiment
 
 
-def chosen(
-    experiment: Experiment,
-    text: str,
-    federation: Federation,
-    task: Task,
-    seconds: np.ndarray,
-) -> selection.Selection:
-    """The selection written so, told what it asks for."""
-    choice = registry.parse(text)
-    factory = selection.SELECTIONS[choice.name]
-    of_run = registry.given(
-        factory,
-        num_clients=federation.num_clients,
-        sizes=np.asarray(federation.train.size),
-        **participants.labels_of(federation),
-        seconds=seconds,
-        rounds=experiment.participation.rounds,
-        epochs=experiment.training.epochs,
-        task=task,
-        public_rows=components.rows_of(federation)["public_rows"],
+def write_trace(trace: Path, clients: int) -> None:
+    """Either half of the clients is there for `AWAY` rounds, then the other."""
+    by_day = np.arange(clients) < clients // 2
+    available = np.repeat([by_day, ~by_day], AWAY, axis=0)
+    trace.parent.mkdir(parents=True, exist_ok=True)
+    np.savez(trace, available=available)
+
+
+def course_of(run: Run) -> Course:
+    """What a run logged in its rounds."""
+    rounds, accuracy = accuracy_curve(run)
+    by_round = {line["round"]: line["clock"] for line in run.rounds}
+    last = run.rounds[-1]
+    return Course(
+        accuracy=100 * accuracy,
+        seconds=np.array([by_round[round_] for round_ in rounds]),
+        # A model weighs the same down and up.
+        reported=100 * last["bytes_up"] / last["bytes_down"],
     )
-    return factory(experiment.participation.cohort, **of_run, **choice.kwargs)
-
-
-def accuracy_on(task: Task, federation: Federation) -> Any:
-    """A function of parameters: percent of all clients' test rows."""
-    test = federation.test
-    spans = zip(np.asarray(test.offset), np.asarray(test.size), strict=True)
-    index = np.concatenate([start + np.arange(size) for start, size in spans])
-    x, y = jax.tree.map(lambda leaf: jnp.asarray(leaf)[index], test.examples)
-
-    @jax.jit
-    def judged(params: Any) -> Any:
-        return 100 * jnp.mean(task.predict(params, Batch.of_rows(x)).argmax(1) == y)
-
-    return lambda params: float(judged(params))
 
 
 def row_of(choice: str, epochs: int, courses: Sequence[Course]) -> Row:
@@ -177,9 +142,7 @@ def row_of(choice: str, epochs: int, courses: Sequence[Course]) -> Row:
             for at, each in zip(reached, courses, strict=True)
         ],
         seconds=[float(each.seconds[-1] / len(each.seconds)) for each in courses],
-        reported=[
-            float(100 * each.reported.sum() / each.asked.sum()) for each in courses
-        ],
+        reported=[each.reported for each in courses],
     )
 
 
@@ -204,31 +167,30 @@ def markdown(rows: Sequence[Row]) -> str:
             row.selection,
             str(row.epochs),
             f"{np.mean(row.final):.2f} ± {spread}",
-            reached(row.to_goal),
-            reached(row.seconds_to_goal),
-            f"{np.mean(row.seconds):.0f}",
+            reached(row.to_goal, 0),
+            reached(row.seconds_to_goal, 1),
+            f"{np.mean(row.seconds):.2f}",
             f"{np.mean(row.reported):.0f}",
         ]
         lines.append(f"| {' | '.join(texts)} |")
     return "\n".join(lines)
 
 
-def reached(values: Sequence[float]) -> str:
+def reached(values: Sequence[float], digits: int) -> str:
     """The mean over seeds that reached the goal, and how many did not."""
     missing = int(np.isnan(values).sum())
     if missing == len(values):
         return "not"
     note = f" ({missing} not)" if missing else ""
-    return f"{np.nanmean(values):.0f}{note}"
+    return f"{np.nanmean(values):.{digits}f}{note}"
 
 
-def figure(courses: dict[tuple[str, int], list[Course]]) -> Any:
+def figure(courses: dict[tuple[str, bool], list[Course]]) -> Any:
     """Accuracy by round, or by virtual seconds, in a panel a question."""
-    drawn, panels = new_figure(15.0, 3.4, len(PANELS), sharey=True)
+    drawn, panels = new_figure(16.0, 3.6, len(PANELS), sharey=True)
     for axes, (panel, choices) in zip(panels, PANELS.items(), strict=True):
         for colour, choice in zip(PALETTE, choices, strict=False):
-            epochs = WORK if panel == "work" else 0
-            runs = courses[choice, epochs]
+            runs = courses[choice, panel == "work"]
             accuracy = np.array([smoothed(run.accuracy) for run in runs])
             x = np.arange(1, accuracy.shape[1] + 1)
             if panel == "devices":
@@ -242,7 +204,7 @@ def figure(courses: dict[tuple[str, int], list[Course]]) -> Any:
         axes.set(xlabel="virtual seconds" if in_seconds else "round", ylim=(0, 100))
         axes.set_xscale("log" if in_seconds else "linear")
         axes.grid(axis="y", **GRID)
-        axes.legend(frameon=False, fontsize=7, loc="lower right")
+        axes.legend(frameon=False, fontsize=6.5, loc="lower right")
     panels[0].set_ylabel("test accuracy (%), mean of five rounds")
     return drawn
 
@@ -258,31 +220,34 @@ def main(
     scale: Literal["small", "paper"] = "small",
     seeds: script.Seeds = (0, 1, 2),
     rounds: script.Rounds = None,
+    out: script.Out = None,
     results: script.Place = str(HERE),
 ) -> list[Row]:
     """Each selection's published effect, beside uniform cohorts."""
     use_compile_cache()
     base = SMALL if scale == "small" else SMALL.replace(**PAPER)
     base = base.replace(rounds=rounds or base.participation.rounds)
-    courses: dict[tuple[str, int], list[Course]] = {}
-    for panel, choices in PANELS.items():
-        epochs = WORK if panel == "work" else 0
-        job = base.replace(epochs=epochs) if epochs else base
-        for choice in choices:
-            if (choice, epochs) in courses:
-                continue
-            print(f"{panel}, {choice}", file=sys.stderr, flush=True)
-            runs = [course(job.replace(seed=seed), choice) for seed in seeds]
-            courses[choice, epochs] = runs
+    folder = Path(out or f"runs/selections-{scale}" + (f"-{rounds}" if rounds else ""))
+    trace = folder / "trace.npz"
+    write_trace(trace, int(base.data.clients or 0))
+    courses: dict[tuple[str, bool], list[Course]] = {}
     rows = []
-    for (choice, epochs), runs in courses.items():
-        rows.append(row_of(choice, epochs or int(base.training.epochs or 0), runs))
+    for panel, choices in PANELS.items():
+        for choice in choices:
+            key = choice, panel == "work"
+            if key in courses:
+                continue
+            experiment = settings_of(choice, panel, base, trace)
+            place = folder / choice.replace(":", "-")
+            courses[key] = list(map(course_of, finished(experiment, seeds, place)))
+            epochs = int(experiment.training.epochs or 0)
+            rows.append(row_of(choice, epochs, courses[key]))
     text = markdown(rows)
     print(text)
-    place = Path(results)
-    best_round.write(place / "results" / f"selections_{scale}", rows, text)
-    (place / "figures").mkdir(parents=True, exist_ok=True)
-    save_figure(figure(courses), place / "figures" / f"selections_{scale}")
+    to = Path(results)
+    best_round.write(to / "results" / f"selections_{scale}", rows, text)
+    (to / "figures").mkdir(parents=True, exist_ok=True)
+    save_figure(figure(courses), to / "figures" / f"selections_{scale}")
     return rows
 
 

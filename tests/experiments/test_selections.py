@@ -1,8 +1,9 @@
-"""The study of selections: each is told what it asks for."""
+"""The study of selections: every choice can be run, and what its table says."""
 
-import jax
 import numpy as np
 import pytest
+
+from pfljax.runs import checks
 
 
 @pytest.fixture
@@ -10,13 +11,29 @@ def selections(study):
     return study("selections")
 
 
-def test_a_choice_is_told_what_it_asks_for(selections):
-    job = selections.SMALL
-    federation, _ = selections.build_federation(job)
-    shape = selections.components.shape_of(job, federation)
-    task = selections.components.make_task(job, shape)
-    seconds = np.asarray(federation.train.size) / 2.0
-    for text in ("availability:pattern=labels,beta=0.95", "oort"):
-        select = selections.chosen(job, text, federation, task, seconds)
-        ids = np.asarray(select.choose(select.init(), jax.random.key(0)))
-        assert (ids <= federation.num_clients).all(), text
+def test_every_choice_can_be_run(selections, tmp_path):
+    trace = tmp_path / "trace.npz"
+    selections.write_trace(trace, selections.SMALL.data.clients)
+    for panel, choices in selections.PANELS.items():
+        for choice in choices:
+            job = selections.settings_of(choice, panel, selections.SMALL, trace)
+            checks.check(job)
+            assert job.training.epochs == (10 if panel == "work" else 5), panel
+
+
+def test_either_half_of_the_clients_is_there_and_then_the_other(selections, tmp_path):
+    trace = tmp_path / "new" / "trace.npz"
+    selections.write_trace(trace, 6)
+    there = np.load(trace)["available"]
+    assert there.shape == (2 * selections.AWAY, 6)
+    first, last = there[0].tolist(), there[-1].tolist()
+    assert (first, last) == ([True] * 3 + [False] * 3, [False] * 3 + [True] * 3)
+
+
+def test_the_goal_is_reached_by_a_mean_of_five_rounds(selections):
+    accuracy = np.array([0.0, 100, 100, 100, 0, 100, 100, 100, 100, 100])
+    assert selections.first_at(accuracy) == 1  # rounds 1 to 5 are the first with 80
+    assert selections.first_at(accuracy / 2) is None
+    nan = float("nan")
+    assert selections.reached([2.0, nan], 0) == "2 (1 not)"
+    assert selections.reached([nan, nan], 0) == "not"
