@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from pfljax.report.html import EMPTY, Card, percent
 from pfljax.report.runs import Run, find_records, judged_records, number
 
@@ -27,6 +29,7 @@ def key_figures(run: Run) -> list[Card]:
     cards += _dissimilarity(last)
     cards += _worse_than_local(run.summary.get("worse_than_local"))
     cards += _privacy(run.summary.get("privacy") or {})
+    cards += _staleness(run)
     if traffic:
         cards.append(_traffic("up", traffic))
         cards.append(_traffic("down", traffic))
@@ -57,6 +60,19 @@ def _privacy(privacy: Mapping[str, Any]) -> list[Card]:
         f"that ask {privacy['sampled']:.3g} of the clients"
     )
     return [Card(title="Epsilon", value=f"{privacy['epsilon']:.3g}", note=note)]
+
+
+def _staleness(run: Run) -> list[Card]:
+    """How late uploads came, of a run with asynchronous rounds."""
+    by_round = [number(line.get("train_staleness")) for line in run.rounds]
+    late = np.array(by_round)
+    if np.isnan(late).all():
+        return []
+    note = (
+        "versions of the server's model from the one that a client read to the one "
+        f"that its upload met, mean over rounds; {np.nanmax(late):.2f} in one at most"
+    )
+    return [Card(title="Staleness", value=f"{np.nanmean(late):.2f}", note=note)]
 
 
 def model_text(record: Mapping[str, Any]) -> str:

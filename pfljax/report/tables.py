@@ -139,7 +139,7 @@ def fairness_table(table: Table) -> Table:
     """
     rows, columns = _filled(table.rows, FAIRNESS, "variance")
     moment = table.caption.partition(", over ")[0].removeprefix("Test metrics at ")
-    means = "; means over seeds" if any(len(row.seeds) > 1 for row in rows) else ""
+    means = means_over_seeds(rows)
     caption = (
         f"Fairness over clients at {moment}. Test accuracy of all clients that have "
         f"test rows{means}. P10 to P90 are the deciles: a tenth of the clients lie "
@@ -157,6 +157,11 @@ def fairness_table(table: Table) -> Table:
         columns=columns,
         rows=rows,
     )
+
+
+def means_over_seeds(rows: Sequence[Row]) -> str:
+    """What a caption says of numbers that are means; nothing where all are of one."""
+    return "; means over seeds" if any(len(row.seeds) > 1 for row in rows) else ""
 
 
 def _filled(

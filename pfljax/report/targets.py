@@ -20,7 +20,7 @@ from pfljax.report.runs import (
     number,
     personal_is_server,
 )
-from pfljax.report.tables import problem_differences
+from pfljax.report.tables import means_over_seeds, problem_differences
 
 SHARES = (0.5, 0.9)  # of the best accuracy: the targets if none are given
 NAME = "target"
@@ -114,9 +114,9 @@ def table_of(
         caption="To a target. Rounds and, where they are recorded, bytes up and down "
         "of all clients (MB: 1e6) and seconds of the virtual clock until the mean test "
         "accuracy over all clients reaches a target: the first evaluation at which the "
-        "mean of it and the two before does; means over seeds. A target is not reached "
-        "where one seed does not reach it. The area under the curve is the mean "
-        "accuracy between the first and the last evaluation.",
+        f"mean of it and the two before does{means_over_seeds(rows)}. A target is not "
+        "reached where one seed does not reach it. The area under the curve is the "
+        "mean accuracy between the first and the last evaluation.",
         columns=_columns(rows, targets),
         rows=tuple(rows) if some else (),
     )

@@ -47,6 +47,12 @@ SENDING = {
     "centred_clip": "radius=0.1",
 }
 MORE = ("adaptive_clip:norm=0.1,multiplier=0.1",)  # of one value for all
+SELECTING_MORE = (  # other states and other reads of rows than those of the defaults
+    "availability:pattern=label_cycle",
+    "fedsae:rule=fassa",
+    "power_of_choice:judge=rows",
+    "tifl:tiers=2,policy=fast,retier=2",
+)
 
 
 class Item(NamedTuple):
@@ -65,6 +71,7 @@ def every() -> list[Item]:
 def selections() -> list[Item]:
     """All selections."""
     texts = [_with_options(name, SELECTING) for name in SELECTIONS]
+    texts += SELECTING_MORE
     return [Item("selection", text, "selection") for text in texts]
 
 

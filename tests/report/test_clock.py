@@ -8,6 +8,7 @@ import pytest
 from pfljax.report import read_run, spent, timeline, write_comparison
 from pfljax.report.comparison import comparison_curves
 from pfljax.report.groups import group_runs
+from pfljax.report.key_figures import key_figures
 from pfljax.report.page_run import run_page
 from pfljax.report.targets import target_table
 
@@ -93,3 +94,12 @@ def test_a_comparison_has_seconds_where_all_runs_have(run, plain, tmp_path):
     assert (tmp_path / "one/comparison_target.csv").exists()
     write_comparison([run.folder, plain.folder], tmp_path / "two")
     assert not (tmp_path / "two/figures/curves_by_seconds.png").exists()
+
+
+def test_an_asynchronous_run_tells_how_late_uploads_came(run, plain):
+    late = run._replace(rounds=[{"train_staleness": v} for v in (0.0, 4.0, 2.0)])
+    (card,) = [card for card in key_figures(late) if card.title == "Staleness"]
+    assert card.value == "2.00"
+    assert card.note.endswith("mean over rounds; 4.00 in one at most")
+    for other in (run, plain):
+        assert "Staleness" not in [card.title for card in key_figures(other)]
