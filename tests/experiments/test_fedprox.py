@@ -1,5 +1,7 @@
 """The figures of FedProx: cases, data, and what tables say of curves."""
 
+import json
+
 import numpy as np
 import pytest
 
@@ -107,6 +109,21 @@ def test_the_best_mu_has_the_lowest_finite_loss_and_is_the_cases(prox, study):
     assert prox.style_of(cases[3]) not in prox.STYLES.values()
     found = study("fig1").searched({"synthetic_1_1": losses})
     assert "| nan | 0.500 | 0.400 | 0.600 | 0.1 |" in found
+
+
+def test_femnist_is_read_where_the_script_is_called(prox, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match=r"femnist/train has no \.json file"):
+        prox.federation("femnist", "small", 0)
+    for part, count in (("train", 9), ("test", 1)):
+        user = {"x": [[0.5] * 784] * count, "y": [3] * count}
+        users = {"users": ["a", "b"], "user_data": {"a": user, "b": user}}
+        (tmp_path / "femnist" / part).mkdir(parents=True)
+        (tmp_path / "femnist" / part / "all.json").write_text(json.dumps(users))
+    made = prox.federation("femnist", "paper", 0)
+    assert made.train.size.tolist() == [9, 9]
+    job = prox.experiment(prox.fedavg("femnist"), "paper", None)
+    assert (job.training.lr, job.participation.rounds) == (0.003, 200)
 
 
 def test_shakespeare_is_some_roles_and_the_ends_of_their_rows(prox, monkeypatch):
