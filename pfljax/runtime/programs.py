@@ -7,12 +7,32 @@ stay, so that a loop over settings in one process does not fill the memory.
 import ctypes
 import functools
 import gc
+import os
 from collections.abc import Callable
 from typing import Any
 
 import jax
 
-SETTINGS = 8  # whose programs stay, for each kind of program
+VARIABLE = "PFLJAX_PROGRAMS"
+DEFAULT = "8"
+
+
+def settings_that_stay() -> int:
+    """How many settings' programs stay, for each kind of program.
+
+    Raises:
+      ValueError: the environment variable says no such number.
+    """
+    text = os.environ.get(VARIABLE) or DEFAULT
+    if not text.isdecimal() or int(text) < 1:
+        raise ValueError(
+            f"{VARIABLE} is {text!r}; expected of how many settings the compiled "
+            f"programs stay, a whole number above 0, such as {DEFAULT}"
+        )
+    return int(text)
+
+
+SETTINGS = settings_that_stay()
 FEW_BYTES = 2**27  # of first states: beyond, a slower program loses what it saved
 UNOPTIMISED = {"xla_backend_optimization_level": 0}
 
@@ -41,11 +61,10 @@ def kept(build: Callable) -> Any:
     @functools.wraps(build)
     def make_room(*key: Any) -> Any:
         held = cache.cache_info()
-        if held.currsize == SETTINGS:
-            # JAX's own caches hold on to 8 MB of each program that left ours. Not at
-            # every setting: those that stay compile again.
-            if held.misses % SETTINGS == 0:
-                jax.clear_caches()
+        # JAX's own caches hold on to 8 MB of each program that left ours. Not at every
+        # setting: those that stay compile again, and a large heap is long to search.
+        if held.currsize == SETTINGS and held.misses % SETTINGS == 0:
+            jax.clear_caches()
             _give_back()
         return build(*key)
 
