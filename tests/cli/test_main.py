@@ -557,7 +557,7 @@ def test_a_sweep_goes_on_and_is_told_again(tmp_path):
         ),
         (["run", "--rounds", "0"], "rounds is 0; expected at least 1"),
         (["sweep", "--over", "mu", "1"], "unknown name to sweep 'mu'; known: "),
-        (["sweep", "--over", "lr"], "lr is []; expected a list of values to sweep"),
+        (["sweep", "--over", "lr"], "--over lr has no value; give what it"),
         (["sweep", *["--over", "lr", "1"] * 2], "--over lr is given twice"),
         (["sweep", "--over", "lr", "1", "--cohort", "21"], "but there are 20 clients"),
     ],
