@@ -5,7 +5,7 @@ from typing import Any, get_args, get_origin
 
 from pfljax import registry
 from pfljax.core.precision import PRECISIONS
-from pfljax.registry import Choice, Range
+from pfljax.registry import Choice, Range, annotations
 from pfljax.runs import at_odds, begun_before, chosen, fingerprint
 from pfljax.runs.early_end import WATCHED
 from pfljax.runs.settings import FIELDS, Experiment, flat, with_options
@@ -211,7 +211,7 @@ def _kind_name(name: str, kind: Any) -> str:
         return "a name"
     if kind == tuple[Choice, ...]:
         return f'names, such as "{SEVERAL[name]}"'
-    return kind.__name__ if isinstance(kind, type) else str(kind)
+    return annotations.described(kind)
 
 
 def _out_of_range(experiment: Experiment) -> Iterator[str]:

@@ -67,7 +67,7 @@ WRONG = {  # settings, and what the line has
     ),
     "staleness": (
         {"profile": GROUPS, "mode": "fedasync:staleness=cubic"},
-        "staleness is 'cubic'; expected 'constant' | 'polynomial' | 'hinge'",
+        "staleness is 'cubic'; expected 'constant' or 'polynomial' or 'hinge'",
     ),
     "dropped stragglers": (
         {"profile": GROUPS, "mode": BUFFER, "stragglers": 0.5, "drop_stragglers": True},

@@ -88,7 +88,7 @@ OTHERS = {
     "em-half": ("fedem", {"components": 2.5}, {}, "is 2.5; expected a whole number"),
     "amp-start": ("fedamp", {"start": "x"}, {}, "start is 'x'; expected .*'cloud'"),
     "heur-start": ("heurfedamp", {"start": "x"}, {}, "'x'; expected .*'cloud'"),
-    "curv-diagonal": ("fedcurv", {"diagonal": "x"}, {}, r"expected 'rows' \| 'batche"),
+    "curv-diagonal": ("fedcurv", {"diagonal": "x"}, {}, "expected 'rows' or 'batche"),
     "ala-layers": ("fedala", {"layers": 9}, {}, "layers is 9; .* at most 2, the modul"),
     "l2gd-pull": (
         "l2gd", {"lam": 50.0}, {"lr": 0.1}, "is 20; expected at most 1; choose a smal",

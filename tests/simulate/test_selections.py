@@ -28,7 +28,7 @@ REFUSED = {
     "robin-cohort": ({"selection": "round_robin", "cohort": 9, "clients": 8}, "cohort"),
     "robin-option": ({"selection": "round_robin:places=3"}, "unknown parameter 'place"),
     "coins-places": ({"selection": "bernoulli:places=2"}, "expected 5 <= places <= 20"),
-    "coins-part": ({"selection": "bernoulli:places=2.5"}, "places is 2.5; expected in"),
+    "coins-part": ({"selection": "bernoulli:places=2.5"}, "places is 2.5; expected a w"),
     "pattern": ({"selection": "availability:pattern=x"}, "pattern is 'x'; expected 'h"),
     "beta": ({"selection": "availability:beta=1"}, "beta is 1.*expected a number >= 0"),
     "trace": ({"selection": "availability:pattern=trace"}, "file is None; expected a "),
@@ -58,7 +58,7 @@ REFUSED = {
     "tier-random": (
         {"selection": "tifl:tiers=4,policy=random"}, "expected 4 numbers >= 0 that sum",
     ),
-    "sae-rule": ({"selection": "fedsae:rule=ora"}, "rule is 'ora'; expected 'ira' | '"),
+    "sae-rule": ({"selection": "fedsae:rule=ora"}, "rule is 'ora'; expected 'ira' or "),
     "sae-gain": ({"selection": "fedsae:gain=0"}, "gain is 0.*; expected a finite numb"),
     "oort-share": ({"selection": "oort:exploration=2"}, "exploration is 2.*; expected"),
     "cmab-rows": ({"selection": "cmab"}, "cmab needs rows of the server.*public=0.1"),
