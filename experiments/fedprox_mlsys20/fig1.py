@@ -18,23 +18,10 @@ from collections.abc import Mapping, Sequence
 from typing import Literal
 
 import numpy as np
-from prox import (
-    HERE,
-    MUS,
-    SHARES,
-    TITLES,
-    Place,
-    Row,
-    Scale,
-    best_of,
-    grid,
-    losses_by_mu,
-    markdown,
-    run_all,
-    script,
-    three_methods,
-    write,
-)
+from cases import MUS, SHARES, three_methods
+from curves import Row, best_of, losses_by_mu, markdown, run_all
+from drawing import HERE, Place, grid, script, write
+from problems import TITLES, Scale
 
 Dataset = Literal["synthetic_1_1", "mnist", "femnist", "shakespeare"]
 DATASETS: tuple[Dataset, ...] = ("synthetic_1_1", "mnist")

@@ -8,22 +8,10 @@ by rows with replacement and the plain mean, which is Algorithm 2.
 
 from typing import Any
 
-from prox import (
-    BEST_MU,
-    HERE,
-    SYNTHETIC,
-    TITLES,
-    Place,
-    Row,
-    Scale,
-    draw,
-    fedprox,
-    markdown,
-    of,
-    run_all,
-    script,
-    write,
-)
+from cases import BEST_MU, fedprox
+from curves import Row, markdown, of, run_all
+from drawing import HERE, Place, draw, script, write
+from problems import SYNTHETIC, TITLES, Scale
 
 from pfljax.report.style import PALETTE, new_figure
 

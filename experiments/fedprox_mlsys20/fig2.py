@@ -8,24 +8,12 @@ gradients at the server's model, weighed by rows: the paper's code weighs device
 
 from typing import Any
 
-from prox import (
-    BEST_MU,
-    HERE,
-    SETTINGS,
-    STYLES,
-    SYNTHETIC,
-    TITLES,
-    Place,
-    Row,
-    Scale,
-    draw,
-    fedprox,
-    markdown,
-    of,
-    run_all,
-    script,
-    write,
-)
+from cases import BEST_MU, fedprox
+from curves import Row, markdown, of, run_all
+from drawing import HERE, STYLES, Place, draw, script, write
+from problems import SYNTHETIC, TITLES, Scale
+
+from pfljax.report.style import SETTINGS
 
 QUANTITIES = {"loss": "training loss", "variance": "variance of gradients"}
 

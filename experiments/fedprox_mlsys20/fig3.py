@@ -10,23 +10,10 @@ all devices.
 
 from typing import Any
 
-from prox import (
-    BEST_MU,
-    HERE,
-    STYLES,
-    TITLES,
-    Case,
-    Place,
-    Row,
-    Scale,
-    draw,
-    fedprox,
-    markdown,
-    of,
-    run_all,
-    script,
-    write,
-)
+from cases import BEST_MU, Case, fedprox
+from curves import Row, markdown, of, run_all
+from drawing import HERE, STYLES, Place, draw, script, write
+from problems import TITLES, Scale
 
 from pfljax.report.style import PALETTE, new_figure
 

@@ -6,21 +6,11 @@
 As Figure 1, with E = 1: training loss (Figure 9) and test accuracy (Figure 10).
 """
 
+from cases import SHARES, three_methods
+from curves import Row, markdown, run_all
+from drawing import HERE, Place, grid, save, script, write
 from fig1 import DATASETS, gains
-from prox import (
-    HERE,
-    SHARES,
-    Place,
-    Row,
-    Scale,
-    grid,
-    markdown,
-    run_all,
-    save,
-    script,
-    three_methods,
-    write,
-)
+from problems import Scale
 
 
 def main(

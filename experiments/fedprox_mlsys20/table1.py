@@ -10,7 +10,8 @@ law of MNIST is drawn anew by each seed: the spread is given as its least and gr
 from typing import NamedTuple
 
 import numpy as np
-from prox import HERE, TITLES, Place, Scale, federation, script, write
+from drawing import HERE, Place, script, write
+from problems import TITLES, Scale, federation
 
 PUBLISHED = {  # devices, rows, mean and std of rows a device
     "MNIST": (1000, 69_035, 69, 106),

@@ -28,7 +28,7 @@ REFUSED = {
     "robin-cohort": ({"selection": "round_robin", "cohort": 9, "clients": 8}, "cohort"),
     "robin-option": ({"selection": "round_robin:places=3"}, "unknown parameter 'place"),
     "coins-places": ({"selection": "bernoulli:places=2"}, "expected 5 <= places <= 20"),
-    "coins-part": ({"selection": "bernoulli:places=2.5"}, "places is 2.5; expected a w"),
+    "coins-part": ({"selection": "bernoulli:places=2.5"}, "places is 2.5; expected a"),
     "pattern": ({"selection": "availability:pattern=x"}, "pattern is 'x'; expected 'h"),
     "beta": ({"selection": "availability:beta=1"}, "beta is 1.*expected a number >= 0"),
     "trace": ({"selection": "availability:pattern=trace"}, "file is None; expected a "),
