@@ -20,7 +20,7 @@ from pfljax.runs import checks, settings
 from pfljax.simulate import compare
 from pfljax.simulate import run as experiment
 
-FAST = ("README", "code_map", "contributing", "index", "method_table", "speed")
+FAST = ("code_map", "contributing", "index", "method_table", "speed")
 # First words of lines that no test runs: they install, download, or need hosts.
 NOT_RUN = ("#", "#!/bin/bash", "#SBATCH", "jupyter", "make", "pip", "python", "srun")
 LONG = {"rounds": 2, "epochs": 1}

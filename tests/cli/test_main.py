@@ -297,7 +297,7 @@ def test_a_folder_of_an_older_version_stays_readable(done, tmp_path):
     assert "is finished" in tiny.main("resume", folder)[1]
 
 
-@pytest.mark.parametrize("how", ["run", "resume"])
+@pytest.mark.parametrize("how", [pytest.param("run", marks=pytest.mark.slow), "resume"])
 @pytest.mark.usefixtures("undrawn")
 def test_a_finished_run_goes_on_for_more_rounds(longer, tmp_path, how):
     whole, half = longer[0], shutil.copytree(longer[1], tmp_path / "half")

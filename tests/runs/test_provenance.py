@@ -72,6 +72,7 @@ def shorter(federation):
     return replace(federation, test=federation.test._replace(size=size))
 
 
+FAST = ("x", "scale", "test")
 OTHERS = {
     "x": lambda f: over(f, x=one_changed(f.train.examples.x)),
     "y": lambda f: over(f, y=one_changed(f.train.examples.y) % 3),
@@ -85,7 +86,13 @@ OTHERS = {
 }
 
 
-@pytest.mark.parametrize("name", OTHERS)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=() if name in FAST else pytest.mark.slow)
+        for name in OTHERS
+    ],
+)
 def test_a_federation_of_ones_own_is_the_same_or_refused(name, tmp_path, described):
     job = SETTINGS.replace(out=str(tmp_path))
     federation = made(test=0.4, validation=0.1)

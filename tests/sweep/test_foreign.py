@@ -21,6 +21,7 @@ def swept(tmp_path_factory):
     return path, sweep(ASKED, {"seed": [0, 1]}, out=path).results
 
 
+@pytest.mark.slow
 def test_a_sweep_detects_what_its_runs_detect(swept, tmp_path):
     _, results = swept
     run(ASKED.replace(seed=1, out=str(tmp_path)), quiet=True, report=False)
