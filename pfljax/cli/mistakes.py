@@ -101,7 +101,8 @@ def sentence(name: str, command: Callable, args: Sequence[str], boxed: str) -> s
 def _help(name: str, args: Sequence[str]) -> str:
     """The command that lists the options; those of the method too, if one is named."""
     method = value_of("--algorithm", args)
-    named = f"--algorithm {method} " if method else ""
+    # `pfljax compare` has methods, and no option for one.
+    named = f"--algorithm {method} " if method and name != "compare" else ""
     return f"`pfljax {name} {named}--help`"
 
 

@@ -119,6 +119,12 @@ def of_methods(methods: Sequence[str], chosen: Any) -> list[Experiment]:
             "no method is given; expected pfljax compare NAME ..., such as fedper or "
             "ditto:lam=0.5"
         )
+    for text in methods:
+        if " " in text.strip() or ("," in text and ":" not in text):
+            raise ValueError(
+                f"{text!r} is no method; expected names with spaces between them, "
+                "without quotes: pfljax compare fedper ditto:lam=0.5"
+            )
     shared = experiment(chosen)
     choices = [registry.parse(text) for text in methods]
     for text, choice in zip(methods, choices, strict=True):

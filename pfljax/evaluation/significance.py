@@ -1,9 +1,9 @@
 """Whether one method is better than another, from their differences in pairs.
 
 `paired_t`, `signed_rank`    would another seed say the same? p of the seeds' means [n]
-`clustered_signed_rank`      do these clients gain? p of the clients [C] of each seed
+`clustered_signed_rank`      do these clients win? p of the clients [C] of each seed
 `holm`                       p of several tests, corrected
-`win_tie_loss`               how many clients gain, are as before, and lose
+`win_tie_loss`               how many clients win, tie and lose
 `least_p`                    the least p that signs of so many seeds can give
 
 `bootstrap.interval` has the interval of the mean. NumPy and SciPy alone: finished runs
@@ -79,7 +79,7 @@ def holm(p: np.ndarray) -> np.ndarray:
 
 
 def win_tie_loss(differences: Sequence[np.ndarray]) -> tuple[int, int, int]:
-    """Clients of all seeds that gain, that are as before, and that lose."""
+    """Clients of all seeds that win, that tie, and that lose."""
     values = np.concatenate(list(differences))
     wins = int(np.sum(values >= SMALLEST))
     losses = int(np.sum(values <= -SMALLEST))

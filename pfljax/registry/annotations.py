@@ -158,6 +158,8 @@ def _names(kind: Any) -> list[str]:
         return [repr(choice) for choice in get_args(kind)]
     if get_origin(kind) is Sequence:
         return ["positive whole numbers in parentheses"]
+    if get_origin(kind) is tuple:
+        return [f"{described(get_args(kind)[0])}, or several with spaces between them"]
     if get_origin(kind) is Callable:
         return ["a function"]
     if kind is NoneType:

@@ -43,9 +43,15 @@ def compare(rows: Sequence[Row]) -> tuple[list[Comparison], list[str]]:
         comparison = _comparison(a, b, with_best=a is methods[0])
         if comparison is not None:
             comparisons.append(comparison)
-    # Two families: the bold marks of the accuracy are of the first.
-    _correct([c for c in comparisons if c.with_best])
-    _correct([c for c in comparisons if not c.with_best])
+    families: dict[tuple[bool, bool], list[Comparison]] = {}
+    for comparison in comparisons:
+        # The bold marks of the accuracy are of those with the best. A p of one seed's
+        # clients answers another question than one of seeds.
+        of_one_seed = len(comparison.pair.seeds) == 1
+        family = families.setdefault((comparison.with_best, of_one_seed), [])
+        family.append(comparison)
+    for family in families.values():
+        _correct(family)
     return comparisons, refusals
 
 
@@ -100,7 +106,7 @@ def _numbers(differences: Pair) -> dict[str, float]:
     counts = (float("nan"),) * 3
     if differences.clients:
         counts = significance.win_tie_loss(differences.counted)
-    gain, same, lose = counts
+    win, tie, lose = counts
     return {
         "difference": float(differences.means.mean()),
         "p_holm": differences.p,  # corrected when all are known
@@ -109,8 +115,8 @@ def _numbers(differences: Pair) -> dict[str, float]:
         "p": significance.paired_t(differences.means),
         "p_wilcoxon": wilcoxon,
         "p_clients": differences.p_clients,
-        "gain": gain,
-        "same": same,
+        "win": win,
+        "tie": tie,
         "lose": lose,
     }
 

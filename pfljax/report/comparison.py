@@ -272,7 +272,12 @@ def _dot(axes: "Axes", y: int, values: np.ndarray, colour: str) -> None:
 
 def _finish_curves(axes: "Axes", by: str, log: bool, far: float) -> None:
     """Names the axes and fits the limits."""
-    from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
+    from matplotlib.ticker import (
+        LogLocator,
+        MaxNLocator,
+        NullFormatter,
+        StrMethodFormatter,
+    )
 
     axes.set_ylabel("test accuracy (%), mean over clients")
     axes.grid(axis="y", **GRID)
@@ -284,4 +289,5 @@ def _finish_curves(axes: "Axes", by: str, log: bool, far: float) -> None:
         axes.xaxis.set_minor_formatter(NullFormatter())
         axes.set_xlim(right=far)
     else:
+        axes.xaxis.set_major_locator(MaxNLocator(integer=by == "round"))
         axes.set_xlim(0, far or 1)

@@ -204,6 +204,8 @@ def _curves(
     axes: "Axes", run: Run, models: dict[str, str], metric: str, scale: float
 ) -> None:
     """Draws a metric of each model over rounds, named at the right end."""
+    from matplotlib.ticker import MaxNLocator
+
     rounds = run.per_client["round"]
     # A line through one point is not seen.
     marker = "o" if len(rounds) == 1 else None
@@ -223,6 +225,7 @@ def _curves(
     if chosen:
         axes.axvline(chosen["round"], color=GREY, linewidth=1, linestyle=":")
     axes.set_xlabel("round")
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_xlim(0, run.rounds[-1]["round"])
     label_ends(axes, ends)
 

@@ -49,11 +49,20 @@ def cells(table: Table) -> list[list[Cell]]:
             Cell(row.method),
             Cell(row.judged),
             *(column[i] for column in columns),
-            Cell(str(len(row.seeds))),
+            Cell(str(_counted(table, row))),
             Cell(", ".join(map(str, rounds))),
         ]
         lines.append(line)
     return lines
+
+
+def _counted(table: Table, row: Row) -> int:
+    """Seeds that have the table's first number; all, where none has it.
+
+    Of some seeds no client may be of the table's group, such as those never chosen.
+    """
+    first = row.values[table.columns[0].key]
+    return int((~np.isnan(first)).sum()) or len(row.seeds)
 
 
 def markdown(table: Table) -> str:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from pfljax.report.groups import Group
 from pfljax.report.runs import Run
+from pfljax.report.tables import problem_differences
 
 
 def of_run(run: Run) -> list[str]:
@@ -35,7 +36,13 @@ def of_groups(groups: Sequence[Group], unfinished: Sequence[Path] = ()) -> list[
         for sentence, of_seeds in seeds.items():
             which = "seeds" if len(of_seeds) > 1 else "seed"
             notices.append(f"{group.label}, {which} {_listed(of_seeds)}: {sentence}")
-    lengths = sorted({run.summary["rounds"] for group in groups for run in group.runs})
+    runs = [run for group in groups for run in group.runs]
+    differing = problem_differences(runs)
+    if differing:
+        notices.append(f"Not compared: the runs differ in {', '.join(differing)}.")
+    elif len(groups) == 1:
+        notices.append(f"Nothing is compared: {groups[0].label} is the only method.")
+    lengths = sorted({run.summary["rounds"] for run in runs})
     if len(lengths) > 1:
         notices.append(f"Not all runs have as many rounds: {_listed(lengths)}.")
     if unfinished:

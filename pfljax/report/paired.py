@@ -30,9 +30,9 @@ COLUMNS = (
     _p("p", "p (t, seeds)"),
     _p("p_wilcoxon", "p (Wilcoxon)"),
     _p("p_clients", "p (clients, Holm)"),
-    Column("gain", "Clients gain", scale=1, digits=0, better=0),
+    Column("win", "Clients win", scale=1, digits=0, better=0),
+    Column("tie", "tie", scale=1, digits=0, better=0),
     Column("lose", "lose", scale=1, digits=0, better=0),
-    Column("same", "as before", scale=1, digits=0, better=0),
 )
 CAPTION = (
     "Which is better at the last round. Test accuracy of the same clients under the "
@@ -55,14 +55,14 @@ ONE_SEED = (
     "Of one seed nothing can be said of another: p after Holm is that of its clients. "
 )
 CLIENTS = (
-    "Do these clients gain? That is asked within these seeds: p (clients, Holm) is of "
+    "Do these clients win? That is asked within these seeds: p (clients, Holm) is of "
     "the signed ranks of clients, in clusters by client where all seeds have the same "
     "ones, and is no answer to the first question. A client counts once a seed. "
 )
 NO_CLIENTS = "Clients are not known: the seeds alone are compared. "
 FAMILIES = (
-    "Holm's method corrects over the rows with the best, and over the other rows. A p "
-    "is shown as .0001 at least."
+    "Holm's method corrects over the rows with the best, and over the other rows; of "
+    "both, those of one seed alone are corrected apart. A p is shown as .0001 at least."
 )
 
 

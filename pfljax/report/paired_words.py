@@ -23,7 +23,7 @@ def in_words(comparison: Comparison) -> str:
     """The line of a comparison.
 
     "ditto is ahead of local by 3.0 points [1.9, 4.2], p = .004 after Holm, five seeds
-    of 40 clients each: 120 gain, 60 lose, 20 are as before."
+    of 40 clients each: 120 win, 20 tie, 60 lose."
     """
     a, b, values = comparison.method, comparison.against, comparison.values
     points = f"{100 * values['difference']:.1f} points"
@@ -42,7 +42,7 @@ def in_words(comparison: Comparison) -> str:
 
 
 def _clients(comparison: Comparison) -> str:
-    """How many clients the seeds have, gain and lose; empty where not known."""
+    """How many clients the seeds have, win and lose; empty where not known."""
     sizes = [len(values) for values in comparison.pair.counted]
     if not comparison.pair.clients:
         return ""
@@ -52,9 +52,9 @@ def _clients(comparison: Comparison) -> str:
         how_many = number_of(sizes[0], "client")
     elif len(set(sizes)) == 1:
         how_many = f"{number_of(sizes[0], 'client')} each"
-    counts = [int(comparison.values[key]) for key in ("gain", "lose", "same")]
-    gain, lose, same = counts
-    return f" of {how_many}: {gain} gain, {lose} lose, {same} as before"
+    counts = [int(comparison.values[key]) for key in ("win", "tie", "lose")]
+    win, tie, lose = counts
+    return f" of {how_many}: {win} win, {tie} tie, {lose} lose"
 
 
 def p_text(p: float) -> str:

@@ -34,7 +34,7 @@ class Pair(NamedTuple):
 
     @property
     def p_clients(self) -> float:
-        """Whether these clients gain; NaN where they are not kept."""
+        """Whether these clients win; NaN where they are not kept."""
         if not self.clients:
             return float("nan")
         return significance.clustered_signed_rank(self.clients, self.same_clients)
@@ -106,11 +106,18 @@ def against_best(rows: Sequence[Row], column: Column) -> np.ndarray:
         return np.array([])
     means = [over_seeds(row.values[column.key])[0] for row in rows]
     best = rows[int(np.argmax(column.better * np.array(means)))]
-    p = []
-    for row in rows:
-        is_paired = row is not best and not unpaired(row, best)
-        p.append(pair(row, best, column.key).p if is_paired else np.nan)
-    return significance.holm(np.array(p))
+    p = np.full(len(rows), np.nan)
+    of_one_seed = np.zeros(len(rows), bool)
+    for i, row in enumerate(rows):
+        if row is best or unpaired(row, best):
+            continue
+        differences = pair(row, best, column.key)
+        p[i] = differences.p
+        of_one_seed[i] = len(differences.seeds) == 1
+    # Two families, as in `compared`.
+    for family in (of_one_seed, ~of_one_seed):
+        p[family] = significance.holm(p[family])
+    return p
 
 
 def _difference(a: np.ndarray | None, b: np.ndarray | None) -> np.ndarray | None:

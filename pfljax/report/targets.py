@@ -27,6 +27,17 @@ NAME = "target"
 AREA = Column(
     "area", "Area under the curve (%)", scale=100, digits=2, better=1, tested=True
 )
+OF_TARGETS = (
+    "To a target. Rounds and, where they are recorded, bytes up and down of all "
+    "clients (MB: 1e6) and seconds of the virtual clock until the mean test accuracy "
+    "over all clients reaches a target: the first evaluation at which the mean of it "
+    "and the two before does{means}. A target is not reached where one seed does not "
+    "reach it. "
+)
+OF_AREA = (
+    "The area under the curve is the mean accuracy between the first and the last "
+    "evaluation."
+)
 UNITS = {  # key -> (heading, shown = raw * scale, digits)
     "rounds": ("Rounds", 1, 1),
     "bytes": ("MB", 1e-6, 2),
@@ -109,15 +120,14 @@ def table_of(
         for row, by_seed in zip(rows, courses, strict=True)
     ]
     some = any(not np.isnan(row.values["area"]).all() for row in rows)
+    columns = _columns(rows, targets)
+    caption = OF_AREA
+    if len(columns) > 1:
+        caption = OF_TARGETS.format(means=means_over_seeds(rows)) + caption
     return Table(
         name=NAME,
-        caption="To a target. Rounds and, where they are recorded, bytes up and down "
-        "of all clients (MB: 1e6) and seconds of the virtual clock until the mean test "
-        "accuracy over all clients reaches a target: the first evaluation at which the "
-        f"mean of it and the two before does{means_over_seeds(rows)}. A target is not "
-        "reached where one seed does not reach it. The area under the curve is the "
-        "mean accuracy between the first and the last evaluation.",
-        columns=_columns(rows, targets),
+        caption=caption,
+        columns=columns,
         rows=tuple(rows) if some else (),
     )
 

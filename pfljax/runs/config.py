@@ -63,7 +63,10 @@ def by_name(nested: Mapping[str, Any]) -> dict[str, Any]:
             "that version, or run it again with another --out"
         )
     if not isinstance(nested, Mapping) or "method" not in nested:
-        raise ValueError("expected a JSON object with the settings of an experiment")
+        raise ValueError(
+            "expected a JSON object with the settings of an experiment by group "
+            f"({', '.join(GROUPS)}), as the config.json of a run"
+        )
     values: dict[str, Any] = {}
     for group, settings in nested.items():
         if isinstance(settings, Mapping):

@@ -232,7 +232,10 @@ def read_config(folder: Path) -> Experiment:
     """The experiment of a run folder."""
     path = folder / "config.json"
     if not path.exists():
-        raise FolderError(f"{folder} is not a run folder: it has no config.json")
+        what = "it has no config.json" if folder.exists() else "it does not exist"
+        raise FolderError(
+            f"{folder} is not a run folder: {what}; give the folder of `pfljax run`"
+        )
     try:
         experiment = config.from_dict(read_json(path))
         checks.check_values(experiment)

@@ -5,6 +5,7 @@ on. So it holds every round once, whatever a kill has left in it.
 """
 
 import csv as csv_format
+import importlib
 import importlib.util
 import secrets
 import shutil
@@ -173,14 +174,23 @@ NOTHING = Sink(write=lambda rows: None, close=lambda: None)
 
 
 def check_installed(choices: Iterable[Choice]) -> None:
-    """Raises a ValueError for a sink whose package is not there."""
+    """Raises a ValueError for a sink whose package is not there, or does not load."""
     for choice in choices:
         package = PACKAGES.get(choice.name)
-        if package is not None and importlib.util.find_spec(package) is None:
+        if package is None:
+            continue
+        install = f"pip install 'pfljax[{choice.name}]'"
+        if importlib.util.find_spec(package) is None:
             raise ValueError(
-                f"log has {choice.name}, but {package} is not installed: "
-                f"pip install 'pfljax[{choice.name}]'"
+                f"log has {choice.name}, but {package} is not installed: {install}"
             )
+        try:
+            importlib.import_module(package)
+        except Exception as error:  # of a package that is broken, anything
+            raise ValueError(
+                f"log has {choice.name}, but {package} does not load "
+                f"({type(error).__name__}: {error}): {install}"
+            ) from None
 
 
 def begin(begun: Begun, lines: Iterable[Line]) -> Sink:

@@ -1,5 +1,7 @@
 """Whether a run ends with an evaluation: by a callback, or by its patience."""
 
+import reprlib
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -23,13 +25,30 @@ def after(run: Run, state: RunState, line: Line) -> dict[str, Any] | None:
     if run.callback is not None:
         given = line["round"], of_line(line), state
         # Every process asks its own; process 0 decides, or they would part.
-        wanted = ask(bool, bool(everywhere(run.callback, *given)))
+        wanted = ask(bool, everywhere(_answer, run.callback, given))
     total = run.experiment.participation.rounds
     if line["round"] == total:
         return None
     if wanted:
         return stop(run.experiment, line["round"], CALLBACK)
     return by_history(run, state, line["round"])
+
+
+def _answer(callback: Callable[..., Any], given: tuple[Any, ...]) -> bool:
+    """Whether the callback wants the run to stop; None is no.
+
+    Raises:
+      ValueError: it says neither, as a metric or a text, all of which would be yes.
+    """
+    said = callback(*given)
+    if said is None:
+        return False
+    if np.shape(said) == () and np.asarray(said).dtype == bool:
+        return bool(said)
+    raise ValueError(
+        f"the callback returned {reprlib.repr(said)}; expected True to stop the run, "
+        "and False or None to go on"
+    )
 
 
 def taken_up(run: Run, state: RunState, line: Line | None) -> dict[str, Any] | None:

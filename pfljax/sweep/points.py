@@ -183,13 +183,14 @@ def _check_judged(experiment: Experiment) -> None:
             f"{', '.join(wrong)}: a sweep judges the clients that train by their "
             "personal and server models alone; use run for the rest"
         )
-    patience = experiment.evaluation.patience
-    log = experiment.output.log
-    if log or patience is not None:
+    given = [f"log is {choice}" for choice in experiment.output.log]
+    if experiment.evaluation.patience is not None:
+        given.append(f"patience is {experiment.evaluation.patience}")
+    if given:
         raise ValueError(
-            f"log is {' '.join(map(str, log)) or None}, patience {patience}: runs of a "
-            "sweep train in one program, all their rounds, and have one table of their "
-            "own, sweep.csv; leave both out, or use run or compare"
+            f"{', '.join(given)}: runs of a sweep train in one program, all their "
+            "rounds, and have one table of their own, sweep.csv; leave it out, or use "
+            "run or compare"
         )
     machine = experiment.machine
     if machine.homes or machine.store != "device":

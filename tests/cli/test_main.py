@@ -538,6 +538,13 @@ def test_a_sweep_goes_on_and_is_told_again(tmp_path):
         (["--bogus"], "unknown command '--bogus'; known: bench, compare, conformance"),
         (["compare"], "no method is given; expected pfljax compare NAME ..., such as"),
         (["compare", *["ditto:lam=1"] * 2], "ditto:lam=1 is given twice; give it once"),
+        (["compare", "fedper ditto"], "'fedper ditto' is no method; expected names"),
+        (["compare", "fedper,ditto"], "'fedper,ditto' is no method; expected names"),
+        (
+            ["compare", "fedper", "--algorithm", "ditto"],
+            "no option --algorithm; see `pfljax compare --help`",
+        ),
+        (["report", "x", "--target", "abc"], "expected a number, or several with spac"),
         (["compare", "dito"], "unknown algorithm 'dito'; known: apfl, apple, aruba"),
         (["compare", "ditto:mu=1"], "unknown parameter 'mu'; known: lam, personal"),
         (["compare", "ditto", "--seeds", "0"], "--seeds is 0; expected at least 1"),

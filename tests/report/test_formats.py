@@ -31,6 +31,10 @@ def table():
     )
 
 
+def test_n_counts_the_seeds_that_have_the_number(table):
+    assert [row[-2].text for row in formats.cells(table)] == ["3", "3", "2", "3"]
+
+
 def test_mean_and_sample_std_over_seeds(table):
     texts = [row[2].text for row in formats.cells(table)]
     apart = 100 * (0.3005 - 0.1) / np.sqrt(2)  # of two, from their mean and back

@@ -7,10 +7,11 @@ import pytest
 from scipy import stats
 
 from pfljax.report import formats, paired_files
+from pfljax.report.columns import COLUMNS
 from pfljax.report.groups import group_runs
 from pfljax.report.paired import paired
 from pfljax.report.paired_words import in_words, p_text
-from pfljax.report.pairing import pair
+from pfljax.report.pairing import against_best, pair
 from pfljax.report.runs import read_run
 from pfljax.report.tables import comparison_table
 
@@ -59,8 +60,8 @@ def test_numbers_by_hand_from_the_arrays(result, comparison_folders):
     p = stats.ttest_rel(ours.mean(axis=1), theirs.mean(axis=1)).pvalue
     assert values["p"] == pytest.approx(p, rel=1e-4)
     assert values["p_wilcoxon"] == 0.25  # the least of three seeds
-    gain, lose = np.sum(ours > theirs), np.sum(ours < theirs)
-    assert (values["gain"], values["same"], values["lose"]) == (gain, 0, lose)
+    win, lose = np.sum(ours > theirs), np.sum(ours < theirs)
+    assert (values["win"], values["tie"], values["lose"]) == (win, 0, lose)
     # Clients are the same in all seeds: a client's ranks stay together.
     sizes = stats.rankdata(np.abs(ours - theirs), axis=1)
     sums = (np.sign(ours - theirs) * sizes).sum(axis=0)
@@ -86,7 +87,7 @@ def test_a_line_in_words_for_each(result):
     ends = f"[{100 * values['low']:.1f}, {100 * values['high']:.1f}]"
     said = f"ditto is ahead of local only by {100 * values['difference']:.1f} points"
     sure = f"p {p_text(values['p_holm'])} after Holm, three seeds of 20 clients each: "
-    counts = f"{values['gain']} gain, {values['lose']} lose, {values['same']} as before"
+    counts = f"{values['win']} win, {values['tie']} tie, {values['lose']} lose"
     assert f"{said} {ends}, {sure}{counts}." in lines
     assert "in brackets the 95 % interval of each, on its own" in result.key
     assert "SuPerFed-MM cannot be told from ditto: 3.1 points [" in lines
@@ -121,7 +122,7 @@ def test_one_seed_is_told_by_its_clients(comparison_folders):
     result = paired([table])
     comparison = comparison_of(result, "SuPerFed-MM", "FedAvg")
     assert np.isnan(comparison.values["p"])
-    sure = "after Holm by clients alone, one seed of 20 clients: 20 gain, 0 lose"
+    sure = "after Holm by clients alone, one seed of 20 clients: 20 win, 0 tie, 0 lose"
     assert sure in result.lines[3]
     assert "Of one seed nothing can be said of another" in result.note
     assert "p_wilcoxon" not in [column.key for column in result.table.columns]
@@ -169,6 +170,32 @@ def test_seeds_that_one_alone_has_are_left_out(make_run, tmp_path):
     assert differences.seeds == (0, 2)
     means = [row_of(table, name).values["accuracy"] for name in ("ditto", "local")]
     np.testing.assert_allclose(differences.means, means[0][[0, 2]] - means[1])
+
+
+def test_one_seeds_clients_are_corrected_apart(make_run, tmp_path):
+    folders = [
+        make_run(tmp_path / f"{name}{seed}", name, seed)
+        for name in ("ditto", "local", "fedper")
+        for seed in (0, 1, 2)
+    ]
+    before = paired([table_of(folders)]).comparisons
+    folders.append(make_run(tmp_path / "fedavg0", "fedavg", 0))
+    after = paired([table_of(folders)]).comparisons
+    of_one_seed = [c for c in after if len(c.pair.seeds) == 1]
+    assert of_one_seed
+    known = {(c.method, c.against): c.values["p_holm"] for c in after}
+    for comparison in before:
+        p = known[comparison.method, comparison.against]
+        assert p == comparison.values["p_holm"]
+    # What is bold goes by the same families.
+    accuracy = COLUMNS[0]
+    rows = list(table_of(folders[:-1]).rows)
+    longer = list(table_of(folders).rows)
+    p = dict(
+        zip([r.method for r in longer], against_best(longer, accuracy), strict=True)
+    )
+    for row, alone in zip(rows, against_best(rows, accuracy), strict=True):
+        np.testing.assert_equal(p[row.method], alone)
 
 
 def test_fedavg_with_finetuning_is_a_baseline(make_run, tmp_path):

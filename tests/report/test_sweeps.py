@@ -66,7 +66,7 @@ def test_points_are_compared_by_seeds_alone(rows):
     differences = [c.values["difference"] for c in result.comparisons]
     np.testing.assert_allclose(differences, [0.25, 0.45, 0.45])
     assert "Clients are not known: the seeds alone are compared." in result.note
-    assert {"gain", "p_clients"}.isdisjoint(c.key for c in result.table.columns)
+    assert {"win", "p_clients"}.isdisjoint(c.key for c in result.table.columns)
     assert (
         "45.0 points [-18.5, 108.5], p = .21 after Holm, two seeds." in result.lines[2]
     )

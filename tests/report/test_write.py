@@ -339,6 +339,16 @@ def test_a_page_says_first_that_runs_ended_early(make_run, tmp_path):
     assert text.startswith(f"ditto, seeds 0, 1: {stopped}\n")
 
 
+@pytest.mark.usefixtures("undrawn")
+def test_a_comparison_says_that_nothing_is_compared(make_run, tmp_path):
+    folders = [make_run(tmp_path / f"s{seed}", "ditto", seed, R=4) for seed in (0, 1)]
+    alone = write_comparison(folders, tmp_path / "alone")
+    assert alone.startswith("Nothing is compared: ditto is the only method.\n")
+    folders.append(make_run(tmp_path / "of", "local", 0, R=4, dataset="other"))
+    text = write_comparison(folders, tmp_path / "of_others")
+    assert text.startswith("Not compared: the runs differ in dataset.\n")
+
+
 def notices_in(page_text):
     return [unescape(x) for x in re.findall(r'<p class="notice">(.*?)</p>', page_text)]
 

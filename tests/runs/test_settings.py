@@ -307,3 +307,10 @@ def test_numbers_of_numpy_are_taken_as_pythons_own():
     )
     assert job == Experiment("ditto:lam=0.25", rounds=2, lr=0.5, stratified=True)
     assert type(job.participation.rounds) is int
+
+
+def test_an_option_of_the_method_is_told_its_place():
+    with pytest.raises(ValueError, match="stands behind its name: 'ditto:lam=0.5'"):
+        Experiment("ditto", lam=0.5)
+    with pytest.raises(ValueError, match="'ditto:lam=1.0,personal_epochs=2'"):
+        Experiment("ditto:lam=1.0", personal_epochs=2)

@@ -12,6 +12,7 @@ import pytest
 
 import tiny
 from pfljax import Experiment, registry, run
+from pfljax.registry import Choice
 from pfljax.runs import config, log, sinks
 from pfljax.simulate import loop
 
@@ -218,6 +219,15 @@ def test_a_missing_package_is_told_before_anything_is_compiled(tmp_path, monkeyp
     (line,) = errors.splitlines()
     assert line.endswith("is not installed: pip install 'pfljax[wandb]'")
     assert not folder.exists()
+
+
+def test_a_package_that_does_not_load_is_one_line(tmp_path, monkeypatch):
+    (tmp_path / "broken_package.py").write_text("import no_such_module")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setitem(sinks.PACKAGES, "wandb", "broken_package")
+    told = r"does not load \(ModuleNotFoundError: .*\): pip install 'pfljax\[wandb\]'"
+    with pytest.raises(ValueError, match=told):
+        sinks.check_installed([Choice("wandb")])
 
 
 def test_weights_and_biases_without_a_login_is_one_line(tmp_path, monkeypatch):

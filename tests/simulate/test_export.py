@@ -117,7 +117,7 @@ def test_the_task_of_a_folder_needs_no_data(folder, loaded, monkeypatch):
 def test_what_is_no_run_is_said_first(tmp_path):
     code, _, errors = tiny.main("export", tmp_path / "nope")
     assert (code, errors.count("\n")) == (2, 1)
-    assert "nope is not a run folder: it has no config.json" in errors
+    assert "nope is not a run folder: it does not exist; give the folder" in errors
 
 
 def test_nested_names_become_nested_dicts(tmp_path):

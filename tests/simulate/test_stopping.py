@@ -2,6 +2,7 @@
 
 import json
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -216,7 +217,7 @@ def test_runs_of_a_comparison_end_each_by_itself(tmp_path):
         ),
         (
             lambda job: sweep(job.replace(patience=2), {"lr": [0.1]}),
-            "patience 2: runs of a sweep",
+            "^patience is 2: runs of a sweep",
         ),
         (
             lambda job: ran(job, job.output.out, callback=3),
@@ -226,7 +227,7 @@ def test_runs_of_a_comparison_end_each_by_itself(tmp_path):
             lambda job: ran(job, job.output.out, callback=lambda metrics: True),
             r"callback takes \(metrics\); expected a function of round, metrics, state",
         ),
-        (lambda job: sweep(job.replace(log="csv"), {"lr": [0.1]}), "log is csv, pat"),
+        (lambda job: sweep(job.replace(log="csv"), {"lr": [0.1]}), "^log is csv: runs"),
         (lambda job: ran(job.replace(log="cvs"), job.output.out), "unknown log 'cvs'"),
     ],
 )
@@ -234,6 +235,17 @@ def test_what_cannot_be_is_one_line(call, words, tmp_path):
     with pytest.raises(ValueError, match=words) as told:
         call(JOB.replace(out=str(tmp_path / "run")))
     assert "\n" not in str(told.value)
+
+
+@pytest.mark.parametrize("said", [0.93, "yes", 1, np.array([True, False])])
+def test_a_callback_says_true_or_false(said):
+    with pytest.raises(ValueError, match="callback returned .*; expected True to stop"):
+        stopping._answer(lambda: said, ())
+
+
+@pytest.mark.parametrize("said", [True, False, None, np.bool_(1), jnp.bool_(1)])
+def test_a_callback_of_any_truth(said):
+    assert stopping._answer(lambda: said, ()) is bool(said)
 
 
 def test_an_error_of_a_callback_leaves_the_round_undone(whole, tmp_path):
