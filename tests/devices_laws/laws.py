@@ -18,6 +18,7 @@ from pfljax.core.communication import Exchange, exchanges_of
 
 SEED = 32  # bits
 FLOAT = 32
+ROUNDED = ("qsgd", "terngrad")  # at random, to few levels
 # What a leaf of d numbers weighs behind a compressor, by its options.
 BITS = {
     "uniform": lambda shape: _count(shape) * math.log2(16) + 2 * FLOAT,
@@ -42,12 +43,16 @@ def cuts_are_free(played: Played) -> None:
 
 
 def width_and_empty_places_are_free(played: Played) -> None:
-    """Width and an empty place change nothing but the last digits."""
+    """Width and an empty place change the last digits alone, or a random rounding."""
     state, _ = played.whole
     wide = played.wide
     toy.assert_same(wide.participations, state.participations)
+    tolerance = 1e-4
+    # A last digit may tip what is rounded at random, which is a step of the channel.
+    if any(registry.parse(item.text).name in ROUNDED for item in played.items):
+        tolerance = 0.02
     for part in ("server", "clients", "channel", "selection"):
-        toy.assert_close(getattr(wide, part), getattr(state, part), 1e-4)
+        toy.assert_close(getattr(wide, part), getattr(state, part), tolerance)
 
 
 def outsiders_rest(played: Played) -> None:

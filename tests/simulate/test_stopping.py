@@ -239,9 +239,7 @@ def test_what_cannot_be_is_one_line(call, words, tmp_path):
 
 @pytest.mark.parametrize("said", [0.93, "yes", 1, np.array([True, False])])
 def test_a_callback_says_true_or_false(said):
-    with pytest.raises(
-        ValueError, match=r"returned .*; expected True to stop"
-    ):
+    with pytest.raises(ValueError, match=r"returned .*; expected True to stop"):
         stopping._answer(lambda: said, ())
 
 
