@@ -167,10 +167,11 @@ def file(num_clients: int, *, path: str) -> Profile:
     given = {"jitter": 0.0, "availability": 1.0} | given
     known = set(Profile._fields)
     if set(given) != known:
-        wrong = ", ".join(sorted(set(given) ^ known))
+        lacking = [f"lacks {name}" for name in sorted(known - set(given))]
+        unknown = [f"has {name}" for name in sorted(set(given) - known)]
         raise ValueError(
-            f"the profile {path} lacks or has too many of: {wrong}; expected step, "
-            "down, up, and jitter and availability if they are not 0 and 1"
+            f"the profile {path} {', '.join(lacking + unknown)}; expected step, down, "
+            "up, and jitter and availability if they are not 0 and 1"
         )
     return checked_profile(given, num_clients, f"the profile {path}")
 

@@ -27,9 +27,11 @@ def key_figures(run: Run) -> list[Card]:
         cards += _accuracy("Accuracy, round chosen on validation", chosen)
     cards += _mixture(run.summary.get("mixture") or {})
     cards += _dissimilarity(last)
+    cards += _inexactness(run)
     cards += _worse_than_local(run.summary.get("worse_than_local"))
     cards += _privacy(run.summary.get("privacy") or {})
     cards += _staleness(run)
+    cards += _virtual_seconds(run)
     if traffic:
         cards.append(_traffic("up", traffic))
         cards.append(_traffic("down", traffic))
@@ -73,6 +75,29 @@ def _staleness(run: Run) -> list[Card]:
         f"that its upload met, mean over rounds; {np.nanmax(late):.2f} in one at most"
     )
     return [Card(title="Staleness", value=f"{np.nanmean(late):.2f}", note=note)]
+
+
+def _virtual_seconds(run: Run) -> list[Card]:
+    """What the whole run took by the clock, if it has one."""
+    clock = run.rounds[-1].get("clock")
+    if clock is None:
+        return []
+    note = "of all rounds, by bytes, local steps and the devices' profile"
+    return [Card(title="Virtual time", value=f"{clock:.4g} s", note=note)]
+
+
+def _inexactness(run: Run) -> list[Card]:
+    """How exactly clients solved their problems, of a method that tells."""
+    gammas = [number(line.get("train_gamma")) for line in run.rounds]
+    known = np.array(gammas)
+    known = known[np.isfinite(known)]
+    if not len(known):
+        return []
+    note = (
+        "norm of the gradient of a client's problem where it ends by that where it "
+        f"begins, mean over clients and rounds; {known[-1]:.3g} in the last"
+    )
+    return [Card(title="Inexactness gamma", value=f"{known.mean():.3g}", note=note)]
 
 
 def model_text(record: Mapping[str, Any]) -> str:

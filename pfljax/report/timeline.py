@@ -36,7 +36,7 @@ def accuracy_by_seconds(run: Run) -> "Figure | None":
         axes.plot(seconds, mean, color=colour, marker=marker)
         ends.append((mean[-1], text, colour))
     axes.set(xlabel=spent.AXES["seconds"], ylabel="test accuracy (%)")
-    axes.set_xlim(0, run.rounds[-1]["clock"])
+    axes.set_xlim(0, run.rounds[-1]["clock"] or 1)
     axes.grid(axis="y", **GRID)
     label_ends(axes, ends)
     return figure

@@ -62,8 +62,15 @@ def _odd_cohort(experiment: Experiment) -> Iterator[str]:
             f"cohort is {cohort}, but there are {clients} clients; "
             f"choose cohort <= {clients}"
         )
-    if experiment.participation.drop_stragglers and not stragglers:
+    dropped = experiment.participation.drop_stragglers
+    if dropped and not stragglers:
         yield "drop_stragglers is set, but stragglers is 0; give their share"
+    if dropped and round(stragglers * cohort) >= cohort:
+        yield (
+            f"stragglers is {stragglers} and drop_stragglers is set: of a cohort of "
+            f"{cohort} nobody would ever report; choose a smaller share, or keep "
+            "their work"
+        )
     if 0 < stragglers <= 1 and not round(stragglers * cohort):
         yield f"stragglers is {stragglers}, which is nobody in a cohort of {cohort}"
 

@@ -48,7 +48,8 @@ def oort(
 ) -> Selection:
     """A share of places goes to clients never seen, others to those of best score.
 
-    The share is exploration * decay^round, but `least`. Clients never seen are drawn in
+    The share is exploration * decay^round, `least` at least, and its places are
+    rounded down: .2 of a cohort of 4 is none. Clients never seen are drawn in
     proportion to 1 / seconds; of the others those with nearly the score of the lowest
     that has a place, in proportion to it. Where there are too few of the one, more of
     the other are drawn. With round r, and L the round of the client's last report:

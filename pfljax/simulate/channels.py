@@ -1,5 +1,6 @@
 """What happens to uploads in a run: its channel, fit to the method and its clients."""
 
+import math
 from typing import Any
 
 from pfljax.core import channel, malicious
@@ -24,6 +25,8 @@ def make_channel(experiment: Experiment, num_clients: int) -> Channel | None:
     for choice in participation.aggregation:
         if choice.name == "krum":
             _check_krum(choice.kwargs, participation.cohort)
+        if choice.name == "trimmed_mean":
+            _check_trim(choice.kwargs, participation.cohort)
     return through
 
 
@@ -58,6 +61,17 @@ def _check_krum(options: dict[str, Any], cohort: int) -> None:
             f"aggregation 'krum': chosen is {chosen}, but of a cohort of {cohort} with "
             f"{byzantine} malicious at most {cohort - byzantine} can be sound; choose "
             "fewer"
+        )
+
+
+def _check_trim(options: dict[str, Any], cohort: int) -> None:
+    """Refuses a share of which a cohort has nobody: that is the plain mean."""
+    trim = options.get("trim", 0.1)
+    if trim and not math.floor(trim * cohort):
+        raise ValueError(
+            f"aggregation 'trimmed_mean': trim is {trim}, of which a cohort of "
+            f"{cohort} has nobody at either end; choose at least 1 / {cohort}, or a "
+            "larger cohort"
         )
 
 

@@ -125,8 +125,8 @@ def _check_mode(
     if setting.selection.replacement or selection.learns(setting.selection):
         raise ValueError(
             f"mode {mode!r} draws clients before anything trains, each of them once "
-            f"at a time, but selection {chosen!r} draws with replacement or learns "
-            "from rounds; choose selection 'uniform'"
+            f"at a time, but selection {chosen!r} draws with replacement, or goes by "
+            "rounds and what they brought; choose selection 'uniform'"
         )
     cohort = experiment.participation.cohort
     if setting.selection.cohort != cohort:
@@ -142,9 +142,9 @@ def _check_mode(
         of_run = experiment.participation
         names = ", ".join(map(str, (*of_run.channel, *of_run.aggregation)))
         raise ValueError(
-            f"mode {mode!r} merges uploads as they come, but a channel of {names} "
-            "looks at those of a round together, or loses some; choose channels that "
-            "act at the client alone, such as clip, gaussian, qsgd or top_k"
+            f"mode {mode!r} merges uploads as they come, but one of {names} looks at "
+            "those of a round together, or loses some; leave it out, or choose "
+            "channels that act at the client alone, such as clip, gaussian or qsgd"
         )
     misfit = _misfit(setting.algorithm, task, input_shape)
     if misfit:

@@ -70,7 +70,7 @@ RIGHT = {"step": [1.0, 1.0], "down": 1.0, "up": 1.0}
         ({"jitter": -0.1}, "jitter is -0.1 at client 0; expected a number from 0"),
         ({"availability": 0.0}, "availability is 0 at client 0; expected a number > 0"),
         ({"availability": 1.5}, "availability is 1.5 at client 0"),
-        ({"speed": 1.0}, "lacks or has too many of: speed; expected step, down, up"),
+        ({"speed": 1.0}, " has speed; expected step, down, up, and jitter"),
         ({"step": ["a", "b"]}, "step holds no numbers; expected 2"),
     ],
 )

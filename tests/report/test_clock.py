@@ -103,3 +103,13 @@ def test_an_asynchronous_run_tells_how_late_uploads_came(run, plain):
     assert card.note.endswith("mean over rounds; 4.00 in one at most")
     for other in (run, plain):
         assert "Staleness" not in [card.title for card in key_figures(other)]
+
+
+def test_cards_of_virtual_time_and_of_gamma(run, plain):
+    titles = [card.title for card in key_figures(plain)]
+    assert not {"Virtual time", "Inexactness gamma"} & set(titles)
+    rounds = [{"train_gamma": g, "clock": c} for g, c in ((0.5, 1), (0.25, 12.5))]
+    cards = {c.title: c for c in key_figures(run._replace(rounds=rounds))}
+    assert cards["Virtual time"].value == "12.5 s"
+    assert cards["Inexactness gamma"].value == "0.375"
+    assert cards["Inexactness gamma"].note.endswith("0.25 in the last")

@@ -83,7 +83,7 @@ WRONG = {  # settings, and what the line has
     ),
     "a selection with replacement": (
         {"selection": "by_size", "profile": GROUPS, "mode": BUFFER},
-        "selection 'by_size' draws with replacement or learns",
+        "selection 'by_size' draws with replacement, or goes",
     ),
     "several devices": (
         {"profile": GROUPS, "mode": BUFFER, "devices": 2},

@@ -114,6 +114,14 @@ SETTINGS = {
     "drop-nobody": (
         {"drop_stragglers": True}, "is set, but stragglers is 0; give their share",
     ),
+    "drop-all": (
+        {"drop_stragglers": True, "stragglers": 0.9, "cohort": 4},
+        "of a cohort of 4 nobody would ever report; choose a smaller share",
+    ),
+    "trim-nobody": (
+        {"aggregation": "trimmed_mean", "cohort": 5},
+        "trim is 0.1, of which a cohort of 5 has nobody at either end",
+    ),
     "no-train-rows": ({"test": 0.6, "validation": 0.5}, "leave rows to train on"),
     "no-test-rows": ({"test": 0.0}, "no client has test rows"),
     "few-test-rows": (
