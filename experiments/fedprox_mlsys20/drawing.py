@@ -23,6 +23,8 @@ STYLES: dict[str, dict[str, Any]] = {
     "FedAvg": {"color": GREY, "linestyle": "--"},
     "FedProx, mu = 0": {"color": PALETTE[0]},
     "FedProx, mu = 1": {"color": PALETTE[1]},
+    "FedNova": {"color": PALETTE[3]},
+    "FedDyn": {"color": PALETTE[4]},
 }
 
 
