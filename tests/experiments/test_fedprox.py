@@ -5,6 +5,8 @@ import json
 import numpy as np
 import pytest
 
+from pfljax.runs import checks
+
 
 @pytest.fixture
 def cases(study):
@@ -189,3 +191,12 @@ def test_a_case_is_run_once_and_read(cases, curves, tmp_path):
     again, _ = curves.run_all(adaptive, *options)
     np.testing.assert_array_equal(again[0].loss, one.loss)
     assert [path.stat().st_mtime_ns for path in written] == times
+
+
+def test_rivals_keep_what_stragglers_did(study, curves):
+    late = [case for case in study("rivals").cases() if case.stragglers]
+    assert len(late) == 8
+    for case in late:
+        job = curves.experiment(case, "paper", None)
+        checks.check(job)
+        assert job.participation.drop_stragglers == (case.label == "FedAvg")
