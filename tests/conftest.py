@@ -23,8 +23,6 @@ if os.environ["JAX_PLATFORMS"] == "cpu":
     os.environ.setdefault("XLA_FLAGS", FAST)
     # Each command asks XLA in half a second whether it can read them: here it can.
     os.environ["PFLJAX_XLA_FLAGS_READ"] = os.environ["XLA_FLAGS"]
-# Tests have hundreds of small settings, whose programs come again.
-os.environ.setdefault("PFLJAX_PROGRAMS", "32")
 # Tracing makes many small objects and hardly a cycle: Python would spend a seventh of
 # the tests' time on the search for those.
 gc.set_threshold(100_000, 50, 100)

@@ -61,10 +61,11 @@ def kept(build: Callable) -> Any:
     @functools.wraps(build)
     def make_room(*key: Any) -> Any:
         held = cache.cache_info()
-        # JAX's own caches hold on to 8 MB of each program that left ours. Not at every
-        # setting: those that stay compile again, and a large heap is long to search.
-        if held.currsize == SETTINGS and held.misses % SETTINGS == 0:
-            jax.clear_caches()
+        if held.currsize == SETTINGS:
+            # JAX's own caches hold on to 8 MB of each program that left ours. Not at
+            # every setting: those that stay compile again.
+            if held.misses % SETTINGS == 0:
+                jax.clear_caches()
             _give_back()
         return build(*key)
 
