@@ -5,6 +5,7 @@ import functools
 import io
 import json
 import os
+import resource
 import shutil
 import signal
 import subprocess
@@ -176,3 +177,18 @@ def last_state(folder):
     stacks = by_stack(sim.setting, np.arange(federation.num_clients))
     clients = [population.states(state, ids) for ids in stacks]
     return state._replace(clients=joined(sim.setting, clients))
+
+
+@contextlib.contextmanager
+def files_of(most):
+    """No file may have more than so many bytes, as where a disk is full."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    writes_bytecode = sys.dont_write_bytecode
+    # Python does not see that a module's bytecode is cut, which others would load.
+    sys.dont_write_bytecode = True
+    resource.setrlimit(resource.RLIMIT_FSIZE, (most, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        sys.dont_write_bytecode = writes_bytecode

@@ -25,10 +25,22 @@ def model_names(names: Sequence[str]) -> str:
     return (", ".join(names) or "none") + "".join(notes)
 
 
+def model_of_each(names: Sequence[str], count: int) -> list[str]:
+    """The model of each of so many clients, where models or groups are listed."""
+    from pfljax.models.groups import GROUPS  # it loads Flax, which few reports need
+
+    listed: list[str] = []
+    for name in names:
+        listed += GROUPS.get(name, [name])
+    return [listed[client % len(listed)] for client in range(count)]
+
+
 def shown(name: str, value: Any) -> Any:
     """A setting's value as pages have it."""
-    is_list = name == "models" and not isinstance(value, str)
-    return model_names(value) if is_list else value
+    if name == "models" and not isinstance(value, str):
+        return model_names(value)
+    is_model = name in ("model", "proxy") and value is not None
+    return model_names([str(value)]) if is_model else value
 
 
 def by_group(

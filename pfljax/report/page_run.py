@@ -8,7 +8,7 @@ import numpy as np
 
 from pfljax.report import html, notices
 from pfljax.report.columns import CALIBRATION, DETECTED, DETECTION, Table
-from pfljax.report.config import model_names
+from pfljax.report.config import model_names, model_of_each
 from pfljax.report.figures import models_of
 from pfljax.report.formats import Cell
 from pfljax.report.html import (
@@ -230,6 +230,9 @@ def _client_columns(run: Run) -> dict[str, Sequence[Any]]:
     # A part of a federation keeps the ids that its clients have there.
     ids = run.partition.get("clients") or range(len(histogram))
     columns: dict[str, Sequence[Any]] = {"Client": ids}
+    if run.config.get("models"):
+        # By the place among the clients that train, whatever their numbers.
+        columns["Model"] = model_of_each(run.config["models"], len(histogram))
     for name, heading in ARRAYS.items():
         values = run.per_client.get(name)
         if values is not None:

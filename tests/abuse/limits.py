@@ -38,6 +38,8 @@ class Kind(NamedTuple):
 
 
 def _file_size(share: float, size: int, folder: Path) -> None:
+    # Python does not see that a module's bytecode is cut, which others would load.
+    sys.dont_write_bytecode = True
     # The system would send SIGXFSZ, which Python ignores: writes fail with EFBIG.
     _set(resource.RLIMIT_FSIZE, int(share * size) + 64)
 

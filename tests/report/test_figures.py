@@ -1,4 +1,3 @@
-import resource
 import subprocess
 import sys
 
@@ -7,6 +6,7 @@ import pytest
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
+import tiny
 from pfljax.report import comparison, figures
 from pfljax.report.groups import group_runs
 from pfljax.report.runs import read_run
@@ -308,11 +308,7 @@ def test_a_figure_that_there_is_no_room_for_is_told(tmp_path):
     # Every point is a mark of the PDF, and few pixels of the PNG.
     points = np.random.default_rng(0).random((2, 3_000))
     figure.subplots().plot(*points, ".")
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (30_000, hard))
-    try:
-        with pytest.raises(FileError, match=r"large.pdf \(File too large\)"):
-            save_figure(figure, tmp_path / "large")
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    told = pytest.raises(FileError, match=r"large.pdf \(File too large\)")
+    with told, tiny.files_of(30_000):
+        save_figure(figure, tmp_path / "large")
     assert [path.name for path in tmp_path.iterdir()] == ["large.png"]

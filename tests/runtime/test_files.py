@@ -1,10 +1,10 @@
 """A file is whole or as it was, and the system's refusals are one line."""
 
 import os
-import resource
 
 import pytest
 
+import tiny
 from pfljax.runtime import files
 from pfljax.runtime.files import FileError
 
@@ -31,13 +31,9 @@ def test_an_error_leaves_the_file_as_it_was(tmp_path):
 def test_a_file_that_is_too_large_is_told(tmp_path):
     path = tmp_path / "a.txt"
     files.write_text(path, "old")
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (100, hard))
-    try:
-        with pytest.raises(FileError, match=r"cannot write to .* \(File too large\)"):
-            files.write_text(path, "x" * 1000)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    told = pytest.raises(FileError, match=r"cannot write to .* \(File too large\)")
+    with told, tiny.files_of(100):
+        files.write_text(path, "x" * 1000)
     assert path.read_text() == "old"
     assert os.listdir(tmp_path) == ["a.txt"]
 

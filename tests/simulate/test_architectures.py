@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import tiny
+from checkout import ROOT
 from pfljax import Experiment, run
 from pfljax.conformance.toy import assert_same
 from pfljax.core.types import Batch
@@ -190,6 +191,9 @@ def test_known_methods_take_several():
     assert {"local", "lg_fedavg", "feddf", "heterofl"} <= set(known)
     assert not {"fedavg", "ditto", "fedrep"} & set(known)
     assert Experiment().method.models == ()
+    guide = (ROOT / "docs" / "models.md").read_text("utf-8")
+    sentence = re.search(r"- Those that do: (.*?)\. Law 12", guide, re.DOTALL)
+    assert sorted(re.findall(r"`(\w+)`", sentence[1])) == sorted(known)
 
 
 @pytest.mark.slow

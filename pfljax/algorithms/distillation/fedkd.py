@@ -70,7 +70,7 @@ def fedkd(
 
     Args:
       energy_start: share of the singular values' energy that is sent at first.
-      energy_end: and in the last round; 1 sends changes without loss.
+      energy_end: what it nears by the last round; 1 sends changes without loss.
     """
     proxy = task.proxy or task
     slope_of = reporting(mutual(task, proxy))

@@ -11,9 +11,9 @@ where the margin m is the largest distance between two classes' mean uploads, an
 most `tau`; l runs over all K classes. G is Linear(e, e), ReLU, Linear(e, e). Client k
 is judged by argmin_j ||f(x) - Q^j||, where f is its own body.
 
-Differs from the paper: each of its steps may take a batch of the uploads. Here it takes
-them all, so that the order of clients says nothing. Of a single class the paper has no
-margin: it is 0.
+Differs from the paper: its S are epochs over batches of the uploads, so that its server
+takes several steps in each. Here a step takes them all, so that the order of clients
+says nothing. Of a single class the paper has no margin: it is 0.
 """
 
 from functools import partial
