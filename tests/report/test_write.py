@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from pfljax.report import html, style, write_comparison, write_run_report
+from pfljax.report.config import shown
 
 VOID = {"meta", "img", "br", "link"}
 STD = "accuracy_std_over_seeds"
@@ -182,6 +183,12 @@ def test_assumed_models_are_said_to_be_so_wherever_a_page_names_them(
     pairs = re.findall(r'<th scope="row">(models?)</th><td>(.*?)</td>', told)
     assert ("models", label) in pairs
     assert ("model", label) in pairs
+    models = [row[1] for row in rows_below(told, "Client")]
+    assert models[:3] == [several[0], several[1], several[0]]
+    write_run_report(other)
+    of_group = rows_below((other / "report.html").read_text("utf-8"), "Client")
+    assert [row[1] for row in of_group[3:6]] == ["htcnn_yi4", "htcnn_yi5", "htcnn_yi1"]
+    assert shown("proxy", "htcnn_akt4") == "htcnn_akt4, widths assumed"
     write_comparison([one, other], tmp_path / "both")
     both = (tmp_path / "both" / "comparison.html").read_text(encoding="utf-8")
     assert label in both
