@@ -89,6 +89,9 @@ class Settings(TypedDict, total=False):
     seed: int
 
 
+PLACE = '; options of a method stand behind its name, as in "ditto:lam=1.0"'
+
+
 @dataclasses.dataclass(frozen=True, init=False)
 class Experiment:
     """One run: its settings by group, and the seed, which all groups draw from.
@@ -114,8 +117,9 @@ class Experiment:
             values["algorithm"] = method
         if "hyper" in values:
             raise ValueError(_of_hyper(values.get("algorithm"), values["hyper"]))
-        for name, value in values.items():
-            _check_known(name, value, values.get("algorithm"))
+        for name in values:
+            if name not in GIVEN:
+                raise ValueError(registry.unknown("setting", GIVEN, name) + PLACE)
         values |= _method(values.get("algorithm"))
         values = {name: _as_kept(FIELDS[name], value) for name, value in values.items()}
         seed = values.pop("seed", FIELDS["seed"].default)
@@ -141,19 +145,6 @@ class Experiment:
         method = Choice(kept["algorithm"], kept.pop("hyper"))
         changed: Any = kept | {"algorithm": method} | settings
         return Experiment(**changed)
-
-
-def _check_known(name: str, value: Any, method: Any) -> None:
-    """Raises a ValueError for a setting that there is not, which may be a method's."""
-    try:
-        registry.find("setting", GIVEN, name)
-    except ValueError as error:
-        if method is None:
-            raise
-        given = f"{method}{',' if ':' in str(method) else ':'}{name}={value}"
-        raise ValueError(
-            f"{error}; an option of the method stands behind its name: {given!r}"
-        ) from None
 
 
 GROUPS: dict[str, Any] = {  # the records by their field of Experiment

@@ -310,7 +310,7 @@ def test_numbers_of_numpy_are_taken_as_pythons_own():
 
 
 def test_an_option_of_the_method_is_told_its_place():
-    with pytest.raises(ValueError, match=r"stands behind its name: 'ditto:lam=0\.5'"):
+    with pytest.raises(
+        ValueError, match=r"'lam'; .*as in \"ditto:lam"
+    ):
         Experiment("ditto", lam=0.5)
-    with pytest.raises(ValueError, match=r"'ditto:lam=1\.0,personal_epochs=2'"):
-        Experiment("ditto:lam=1.0", personal_epochs=2)
