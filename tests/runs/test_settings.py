@@ -310,7 +310,5 @@ def test_numbers_of_numpy_are_taken_as_pythons_own():
 
 
 def test_an_option_of_the_method_is_told_its_place():
-    with pytest.raises(
-        ValueError, match=r"'lam'; .*as in \"ditto:lam"
-    ):
+    with pytest.raises(ValueError, match=r"'lam'; .*as in \"ditto:lam"):
         Experiment("ditto", lam=0.5)
