@@ -7,9 +7,9 @@ Floats a client and round from the leaves of what is sent, beside the paper's fo
 for a client of 10 of 100 classes; GFLOPs of a local step on 10 rows, of its products
 and of all by XLA's account of the lowered step; means over the five architectures.
 Seconds are of the small scale of Table 3 on this machine, with the making of data and
-of programs that judge, which a few rounds do not outweigh. The paper's numbers could not be read; its text orders time LG-FedAvg, FedDistill,
-FedProto < FedAKT < FedGen, FML, FedKD and traffic
-FedDistill, FedProto < FedAKT < FedGen < FML, FedKD.
+of programs that judge, which a few rounds do not outweigh. The paper's numbers could
+not be read; its text orders time LG-FedAvg, FedDistill, FedProto < FedAKT < FedGen,
+FML, FedKD and traffic FedDistill, FedProto < FedAKT < FedGen < FML, FedKD.
 """
 
 import csv
