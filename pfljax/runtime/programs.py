@@ -7,32 +7,12 @@ stay, so that a loop over settings in one process does not fill the memory.
 import ctypes
 import functools
 import gc
-import os
 from collections.abc import Callable
 from typing import Any
 
 import jax
 
-VARIABLE = "PFLJAX_PROGRAMS"
-DEFAULT = "8"
-
-
-def settings_that_stay() -> int:
-    """How many settings' programs stay, for each kind of program.
-
-    Raises:
-      ValueError: the environment variable says no such number.
-    """
-    text = os.environ.get(VARIABLE) or DEFAULT
-    if not text.isdecimal() or int(text) < 1:
-        raise ValueError(
-            f"{VARIABLE} is {text!r}; expected of how many settings the compiled "
-            f"programs stay, a whole number above 0, such as {DEFAULT}"
-        )
-    return int(text)
-
-
-SETTINGS = settings_that_stay()
+SETTINGS = 8  # whose programs stay, for each kind of program
 FEW_BYTES = 2**27  # of first states: beyond, a slower program loses what it saved
 UNOPTIMISED = {"xla_backend_optimization_level": 0}
 

@@ -103,10 +103,9 @@ def save(folder, rounds, seen):
 
 def held_by(program, cache, folder):
     """[(open files, threads, bytes)] that a process of its own prints."""
-    env = tiny.environment(cache, **{programs.VARIABLE: programs.DEFAULT})
     done = subprocess.run(
         [sys.executable, "-c", program, str(folder)],
-        env=env, capture_output=True, text=True,
+        env=tiny.environment(cache), capture_output=True, text=True,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     return [tuple(map(int, line.split())) for line in done.stdout.splitlines()]
@@ -165,4 +164,4 @@ def test_fifty_runs_in_one_process(tmp_path):
     seen = held_by(FIFTY_RUNS, tmp_path / "cache", tmp_path)
     assert len(seen) == 50
     # Every so many settings JAX's own caches are emptied as well.
-    assert_constant(seen[2 * int(programs.DEFAULT) - 2 :])
+    assert_constant(seen[2 * programs.SETTINGS - 2 :])

@@ -1,4 +1,4 @@
-"""Whose programs stay; first states are compiled quickly, and are drawn as ever."""
+"""First states are compiled quickly, and are drawn as ever."""
 
 import jax
 import numpy as np
@@ -46,17 +46,3 @@ def test_numbers_are_the_same_to_rounding():
     key = jax.random.key(3)
     ours = programs.quickly_compiled(draw)(key)
     np.testing.assert_allclose(ours, jax.jit(draw)(key), rtol=1e-5)
-
-
-def test_how_many_settings_stay_is_ones_own_choice(monkeypatch):
-    monkeypatch.setenv(programs.VARIABLE, "3")
-    assert programs.settings_that_stay() == 3
-    monkeypatch.setenv(programs.VARIABLE, "")
-    assert programs.settings_that_stay() == 8
-
-
-@pytest.mark.parametrize("text", ["0", "-1", "many", "2.5"])
-def test_another_number_of_settings_is_refused(monkeypatch, text):
-    monkeypatch.setenv(programs.VARIABLE, text)
-    with pytest.raises(ValueError, match=f"PFLJAX_PROGRAMS is '{text}'; expected of"):
-        programs.settings_that_stay()
