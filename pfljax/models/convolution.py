@@ -21,8 +21,7 @@ from jax.interpreters import ad, batching, mlir
 from pfljax import registry
 from pfljax.core.types import Array
 from pfljax.models import convolution_forms, mixed_precision
-from pfljax.models.convolution_forms import Form
-from pfljax.models.windows import Window, sides_of
+from pfljax.models.windows import Form, Window, sides_of
 
 CONVOLUTIONS = ("auto", "im2col", "lax")
 

@@ -2,19 +2,21 @@
 
 `OURS` and `BY_LAX` hold "forward" of (x, kernel), "by_images" of (slope, kernel) and
 "by_kernel" of (x, slope), each also given the `Form`. Which form is fast on a CPU, in a
-loop, is measured in experiments/speed/REPORT.md.
+loop, is measured in experiments/speed/REPORT.md. Where tiles take fewer products, and
+numbers have 32 bits, tiles are taken.
 """
 
+import math
 from collections.abc import Callable
 from functools import partial, reduce
-from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
 from pfljax.core.types import Array
-from pfljax.models.windows import Window, padded, reach, shifted
+from pfljax.models import tiles
+from pfljax.models.windows import Form, padded, reach, shifted
 
 NUMBERS = ("NHWC", "HWIO", "NHWC")
 # Of so few channels XLA's convolution fills no vector; of one it has a form of its own.
@@ -22,34 +24,11 @@ FEW_CHANNELS = range(2, 16)
 # Bytes of a slope: one that outgrows a core's cache is read block by block.
 LARGE = 1_500_000
 BLOCK = 400_000
+# Results along an axis of a tile, by the kernel: larger tiles would round more.
+TILES = {(3, 3): (2, 4), (5, 5): (2,)}
+# Of fewer the transforms take as long as the products that they save.
+LEAST_CHANNELS = 16
 Operation = Callable[..., Array]
-
-
-class Form(NamedTuple):
-    """All that is static of a convolution."""
-
-    window: Window
-    image: tuple[int, int]  # rows and columns
-    channels: int
-    outputs: int
-    groups: int = 1
-    precision: Any = None
-    columns: bool = False  # by matrix products, wherever it runs
-
-    @property
-    def kernel(self) -> tuple[int, ...]:
-        """The kernel's shape [h, w, I / groups, O]."""
-        return (*self.window.size, self.channels // self.groups, self.outputs)
-
-    @property
-    def slope(self) -> tuple[int, int]:
-        """Rows and columns of what the convolution gives."""
-        covered = reach(self.window)
-        steps = self.window.strides
-        before_and_behind = self.window.padding
-        sizes = zip(self.image, before_and_behind, covered, steps, strict=True)
-        h, w = ((size + sum(pad) - last) // step + 1 for size, pad, last, step in sizes)
-        return h, w
 
 
 def by_lax(x: Array, kernel: Array, form: Form) -> Array:
@@ -112,15 +91,10 @@ def columns_kernel(x: Array, slope: Array, form: Form) -> Array:
     return transposed.T.reshape(*form.window.size, form.channels, form.outputs)
 
 
-def turned_images(slope: Array, kernel: Array, form: Form) -> Array:
+def turned_images(forward: Operation, slope: Array, kernel: Array, form: Form) -> Array:
     """The gradient in the images as a convolution of the slope, for strides of 1."""
     flipped = kernel[::-1, ::-1].transpose(0, 1, 3, 2)
-    last = [n - 1 for n in reach(form.window)]
-    sides = [
-        (end - before, end - behind)
-        for end, (before, behind) in zip(last, form.window.padding, strict=True)
-    ]
-    return by_lax(slope, flipped, _with_padding(form, sides))
+    return forward(slope, flipped, _turned(form))
 
 
 def turned_kernel(x: Array, slope: Array, form: Form) -> Array:
@@ -148,15 +122,20 @@ def turned_kernel(x: Array, slope: Array, form: Form) -> Array:
 
 def forward(x: Array, kernel: Array, form: Form) -> Array:
     """The convolution, in the form that is fast."""
+    size = tiled(form, x)
+    if size:
+        return tiles.forward(x, kernel, form, size)
     return _fast(form)(x, kernel, form)
 
 
 def by_images(slope: Array, kernel: Array, form: Form) -> Array:
     """The gradient in the images, in the form that is fast."""
+    if tiled(_turned(form), slope):
+        return turned_images(forward, slope, kernel, form)
     fast = _fast(form)
     # Large images: the product reads them once, and so few windows overlap little.
     if fast is by_lax and _bytes(slope) <= LARGE:
-        return turned_images(slope, kernel, form)
+        return turned_images(by_lax, slope, kernel, form)
     if fast is by_lax:
         fast = by_columns
     return images_of(fast, slope, kernel, form)
@@ -164,12 +143,30 @@ def by_images(slope: Array, kernel: Array, form: Form) -> Array:
 
 def by_kernel(x: Array, slope: Array, form: Form) -> Array:
     """The gradient in the kernel, in the form that is fast."""
+    size = tiled(form, x)
+    if size:
+        return tiles.by_kernel(x, slope, form, size)
     fast = _fast(form)
     if fast is by_lax:
         return turned_kernel(x, slope, form)
     if fast is by_columns:
         return columns_kernel(x, slope, form)
     return kernel_of(fast, x, slope, form)
+
+
+def tiled(form: Form, images: Array) -> int | None:
+    """Results along an axis of the tiles that take least; None where windows do."""
+    few = min(form.channels, form.outputs) < LEAST_CHANNELS
+    # Sums of values at the points would lose what half a float keeps.
+    halved = images.dtype.itemsize < 4
+    if few or halved or _fast(form) is not by_lax:
+        return None
+    batch = len(images)
+    costs = {
+        size: tiles.cost(form, batch, size) for size in TILES.get(form.window.size, ())
+    }
+    costs[None] = batch * math.prod(form.slope) * math.prod(form.window.size)
+    return min(costs, key=costs.__getitem__)
 
 
 def _fast(form: Form) -> Operation:
@@ -222,8 +219,19 @@ def _columns(x: Array, form: Form) -> Array:
     return jnp.concatenate(shifted(x, form.window), axis=-1)
 
 
-def _with_padding(form: Form, sides: Any) -> Form:
-    return form._replace(window=form.window._replace(padding=tuple(sides)))
+def _turned(form: Form) -> Form:
+    """The convolution that takes slopes to gradients in the images."""
+    last = [n - 1 for n in reach(form.window)]
+    before, behind = (
+        (end - pads[0], end - pads[1])
+        for end, pads in zip(last, form.window.padding, strict=True)
+    )
+    return form._replace(
+        window=form.window._replace(padding=(before, behind)),
+        image=form.slope,
+        channels=form.outputs,
+        outputs=form.channels,
+    )
 
 
 def _slid(images: Array, kernel: Array, form: Form) -> Array:

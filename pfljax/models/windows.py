@@ -1,7 +1,7 @@
 """Windows that slide over images, and what each of their pixels sees."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 from jax import lax
@@ -18,6 +18,33 @@ class Window(NamedTuple):
     strides: tuple[int, int] = (1, 1)
     padding: Sides = ((0, 0), (0, 0))  # before and behind
     dilation: tuple[int, int] = (1, 1)  # of the window's own pixels
+
+
+class Form(NamedTuple):
+    """All that is static of a convolution."""
+
+    window: Window
+    image: tuple[int, int]  # rows and columns
+    channels: int
+    outputs: int
+    groups: int = 1
+    precision: Any = None
+    columns: bool = False  # by matrix products, wherever it runs
+
+    @property
+    def kernel(self) -> tuple[int, ...]:
+        """The kernel's shape [h, w, I / groups, O]."""
+        return (*self.window.size, self.channels // self.groups, self.outputs)
+
+    @property
+    def slope(self) -> tuple[int, int]:
+        """Rows and columns of what the convolution gives."""
+        covered = reach(self.window)
+        steps = self.window.strides
+        before_and_behind = self.window.padding
+        sizes = zip(self.image, before_and_behind, covered, steps, strict=True)
+        h, w = ((size + sum(pad) - last) // step + 1 for size, pad, last, step in sizes)
+        return h, w
 
 
 def reach(window: Window) -> tuple[int, int]:
@@ -50,13 +77,13 @@ def padded(x: Array, sides: Sides, fill: float = 0.0) -> Array:
 def shifted(x: Array, window: Window, fill: float = 0.0) -> list[Array]:
     """What each pixel of the window sees of the images, h * w times [B, H', W', C]."""
     x = padded(x, window.padding, fill)
-    rows = _seen(x.shape[1], window, axis=0)
-    columns = _seen(x.shape[2], window, axis=1)
+    rows = seen(x.shape[1], window, axis=0)
+    columns = seen(x.shape[2], window, axis=1)
     # Row by row, as a kernel [h, w, I, O] lies in memory.
     return [x[:, row, column] for row in rows for column in columns]
 
 
-def _seen(length: int, window: Window, axis: int) -> list[slice]:
+def seen(length: int, window: Window, axis: int) -> list[slice]:
     """Along one axis: what each pixel of a window sees, window after window."""
     last = length - reach(window)[axis] + 1
     offsets = (n * window.dilation[axis] for n in range(window.size[axis]))

@@ -9,12 +9,23 @@ import numpy as np
 import pytest
 from jax import lax
 
-from pfljax.models import convolution, convolution_forms
+from pfljax.models import convolution, convolution_forms, tiles
+from pfljax.models.windows import Form, Window, sides_of
 
 NUMBERS = ("NHWC", "HWIO", "NHWC")
 # name: (image, channels, kernel, outputs, options)
 CASES = {
     "twocnn": ((7, 8), 16, (5, 5), 4, {"padding": "SAME"}),
+    "tiles of two": ((18, 17), 16, (3, 3), 16, {"padding": "SAME"}),
+    "tiles of four": ((28, 27), 16, (3, 3), 17, {"padding": ((0, 1), (2, 0))}),
+    "tiles under 5x5": ((18, 17), 17, (5, 5), 16, {"padding": "SAME"}),
+    "tiles in groups": (
+        (18, 17),
+        32,
+        (5, 5),
+        32,
+        {"feature_group_count": 2, "padding": "VALID"},
+    ),
     "few channels": ((7, 8), 3, (5, 5), 4, {"padding": ((1, 1), (1, 1))}),
     "one channel": ((7, 8), 1, (3, 3), 4, {"padding": "SAME"}),
     "valid": ((7, 8), 16, (3, 3), 4, {"padding": "VALID"}),
@@ -48,7 +59,9 @@ def operands(name, *lead):
     groups = options.get("feature_group_count", 1)
     x = draw(*lead, 2, *image, channels)
     k = draw(*lead, *kernel, channels // groups, outputs, seed=1)
-    return x, k, options
+    # Results of a spread of one: the sine of wide ones has any slope.
+    fan_in = np.prod(k.shape[-4:-1])
+    return x, k / np.sqrt(fan_in, dtype=np.float32), options
 
 
 def result(function, options, x, kernel):
@@ -80,6 +93,46 @@ def test_value_and_gradients_are_those_of_lax(name):
     theirs = jax.jit(partial(result, lax.conv_general_dilated, options))(x, kernel)
     for ours in (convolution.convolve, convolution.im2col):
         assert_equal(jax.jit(partial(result, ours, options))(x, kernel), theirs)
+
+
+@pytest.mark.parametrize(
+    ("name", "size"),
+    [
+        ("tiles of two", 2),
+        ("tiles of four", 4),
+        ("tiles under 5x5", 2),
+        ("twocnn", None),
+    ],
+)
+def test_a_convolution_takes_the_tiles_with_fewest_products(name, size):
+    image, channels, kernel, outputs, options = CASES[name]
+    window = Window(size=kernel)
+    padding = sides_of(options["padding"], image, window)
+    form = Form(window._replace(padding=padding), image, channels, outputs)
+    x = jax.ShapeDtypeStruct((2, *image, channels), jnp.float32)
+    assert convolution_forms.tiled(form, x) == size
+    halved = jax.ShapeDtypeStruct(x.shape, jnp.bfloat16)
+    assert convolution_forms.tiled(form, halved) is None
+
+
+@pytest.mark.parametrize(("size", "pixels"), [(2, 3), (4, 3), (2, 5)])
+def test_tiles_round_by_less_than_five_millionths(size, pixels):
+    image = (16, 16)
+    form = Form(Window((pixels, pixels)), image, channels=64, outputs=16)
+    x = draw(4, *image, 64)
+    kernel = draw(pixels, pixels, 64, 16, seed=1)
+    slope = draw(4, *form.slope, 16, seed=2)
+    windows = np.lib.stride_tricks.sliding_window_view(
+        x.astype(np.float64), (pixels, pixels), axis=(1, 2)
+    )
+    exact = np.einsum("bhwcij,ijco->bhwo", windows, kernel)
+    gradient = np.einsum("bhwcij,bhwo->ijco", windows, slope)
+    pairs = [
+        (tiles.forward(x, kernel, form, size), exact),
+        (tiles.by_kernel(x, slope, form, size), gradient),
+    ]
+    for found, true in pairs:
+        assert np.std(found - true) < 5e-6 * np.std(true)
 
 
 @pytest.mark.parametrize("name", ["twocnn", "strides", "groups"])
