@@ -86,16 +86,16 @@ def _images(x: Array, form: Form, size: int) -> Array:
     count = len(matrix)
     axes = zip(form.image, form.window.padding, _tiles(form, size), strict=True)
     # Behind, as far as the last tile sees.
-    sides = tuple(
+    rows, columns = (
         (before, (tiles - 1) * size + count - before - pixels)
         for pixels, (before, _), tiles in axes
     )
-    x = padded(x, sides)
+    x = padded(x, (rows, columns))
     sees = Window(size=(count, count), strides=(size, size))
-    rows = seen(x.shape[1], sees, axis=0)
-    columns = seen(x.shape[2], sees, axis=1)
-    of_columns = _weighed(matrix, [x[:, :, pixels] for pixels in columns])
-    both = _weighed(matrix, [of_columns[:, :, pixels] for pixels in rows])
+    seen_columns = [x[:, :, pixels] for pixels in seen(x.shape[2], sees, axis=1)]
+    of_columns = _weighed(matrix, seen_columns)
+    seen_rows = [of_columns[:, :, pixels] for pixels in seen(x.shape[1], sees, axis=0)]
+    both = _weighed(matrix, seen_rows)
     return both.reshape(count * count, -1, form.channels)
 
 
