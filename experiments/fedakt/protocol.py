@@ -13,10 +13,16 @@ of the paper has it otherwise than here:
               are weights and batches, and the partition alone is replayed
   rows        in CIFAR's own order; here in that of TFDS. Each client has as many rows
               of each class as there, not the same ones
-  FedGen      labels of the generator by global counts; here as the authors' code has it
+  FedGen      labels of the generator by global counts, the generator by the mean logits
+              of all heads, and its terms at full weight in all rounds; here as the
+              authors' code has it
+  FML         both models go down the sum of both losses, and KL is a mean over classes
+              too; here each goes down its own, beside the other as a constant
   FedProto    lam weighs a mean of squares; here the distance of class means
   FedDistill  one table for all clients; here the mean of the others' tables
-  FedKD       sends low rank of the parameters; here of their change
+  FedKD       as FML, down the sum; sends low rank of the parameters; here of their
+              change
+  gradients   FML's and FedKD's are cut to a norm of 10; here they are whole
 
 The small scale has every tenth row, narrow models of the same kind, ten rounds, and
 five times the rate, so that ten rounds learn something.

@@ -21,7 +21,7 @@ from jax.interpreters import ad, batching, mlir
 from pfljax import registry
 from pfljax.core.types import Array
 from pfljax.models import convolution_forms, mixed_precision
-from pfljax.models.windows import Form, Window, sides_of
+from pfljax.models.windows import Form, Window, reach, sides_of
 
 CONVOLUTIONS = ("auto", "im2col", "lax")
 
@@ -69,8 +69,8 @@ def convolve(
       [B, H', W', O], in `preferred_element_type` where it is given.
 
     Raises:
-      ValueError: for other ranks, groups that do not divide the channels, or
-        `lhs_dilation`.
+      ValueError: for other ranks, groups that do not divide the channels, images
+        smaller than the window, or `lhs_dilation`.
     """
     _check(lhs, rhs, lhs_dilation, feature_group_count)
     if precision is None:
@@ -90,6 +90,12 @@ def convolve(
         precision=precision,
         columns=columns,
     )
+    if min(form.slope) < 1:
+        (h, w), (rows, columns) = form.image, reach(window)
+        raise ValueError(
+            f"a window of {rows}x{columns} pixels got an image of {h}x{w}; choose a "
+            "model with fewer pools or larger images"
+        )
     wider = preferred_element_type or jnp.result_type(lhs, rhs)
     return FORWARD.bind(lhs.astype(wider), rhs.astype(wider), form=form)
 

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 Value = TypeVar("Value")
 LONG = 250  # letters of a list that is shortened
+NUMBER = r"\d+|(?<=_)[a-z]$"  # in a series of names
 
 
 def find(kind: str, known: Mapping[str, Value], name: str) -> Value:
@@ -54,21 +55,32 @@ def _in_short(names: Sequence[str]) -> str:
 
 
 def _in_series(names: Iterable[str]) -> list[str]:
-    """The names, sorted; of three or more of a series, the first and the last.
+    """The names, sorted; those of a series of three or more together.
 
-    Such as "cnn1 .. cnn5" and "cnn_a .. cnn_e".
+    Such as "cnn1 .. cnn5", "cnn_a .. cnn_e", and "cnn2/4/8" where some are not there.
     """
     series: dict[str, list[str]] = {}
     for name in sorted(names):
-        series.setdefault(re.sub(r"\d+|(?<=_)[a-z]$", "#", name), []).append(name)
+        series.setdefault(re.sub(NUMBER, "#", name), []).append(name)
     listed = []
     for members in series.values():
         if len(members) < 3:
             listed += members
             continue
-        members.sort(key=lambda name: [int(word) for word in re.findall(r"\d+", name)])
-        listed.append(f"{members[0]} .. {members[-1]}")
+        members.sort(key=_numbers)
+        first, *others = map(_numbers, members)
+        if others == [[*first[:-1], first[-1] + n] for n in range(1, len(members))]:
+            listed.append(f"{members[0]} .. {members[-1]}")
+            continue
+        begin = next(re.finditer(NUMBER, members[0])).start()
+        listed.append("/".join([members[0], *(name[begin:] for name in members[1:])]))
     return listed
+
+
+def _numbers(name: str) -> list[int]:
+    """The numbers in a name, or that of its last letter."""
+    words = re.findall(NUMBER, name)
+    return [int(word) if word.isdigit() else ord(word) for word in words]
 
 
 def require(name: str, value: Any, holds: bool, expected: str) -> None:

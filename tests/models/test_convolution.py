@@ -245,6 +245,11 @@ def test_what_it_cannot_do_is_told(x, kernel, options, said):
         convolution.convolve(draw(*x), draw(*kernel), (1, 1), "SAME", **options)
 
 
+def test_an_image_smaller_than_the_window_is_refused():
+    with pytest.raises(ValueError, match="window of 5x3 pixels got an image of 4x7"):
+        convolution.convolve(draw(1, 4, 7, 2), draw(5, 3, 2, 2), (1, 1), "VALID")
+
+
 def test_the_convolution_of_a_name():
     assert convolution.conv_for_platform() is convolution.convolve
     assert convolution.conv_for_platform("im2col") is convolution.im2col

@@ -12,7 +12,7 @@ and then takes  h <- sum_k n_k h_k / sum_k n_k.  Client k is judged as in LG-Fed
 Before the first aggregation no label is known, and the terms of G weigh nothing.
 
 The constants below are those of the authors' code, as are alpha_t = alpha .98^t, down
-to alpha 1e-5, and Adam's rate times .98^t. Differs from it: noise is normal, as in the
+to 1e-4, and Adam's rate times .98^t. Differs from it: noise is normal, as in the
 paper, and G normalises by each batch everywhere. Heads see features of G in evaluation
 mode.
 """
@@ -33,7 +33,7 @@ from pfljax.core.types import Algorithm, Array, Batch, Local, Params, Task
 from pfljax.registry import AtLeastOne, Count, NotNegative, checked
 
 DECAY = 0.98  # a round, of the rate and of both weights
-LEAST = 1e-5  # of the weights
+LEAST = 1e-4  # that a weight comes down to
 
 
 class Message(NamedTuple):
@@ -128,10 +128,14 @@ def training(task, local, alpha, beta):
     own_head, _ = tree.split(task.groups, in_head)
 
     def train(turn, message, body, data):
-        decay = jnp.maximum(DECAY**turn.round, LEAST)
+        decay = DECAY**turn.round
         # 0 while there is no generator, for it knows no label then.
-        weight = decay * jnp.max(message.labels)
-        objective = guided(task, message, weight * alpha, weight * beta)
+        knows = jnp.max(message.labels)
+        weights = [
+            knows * jnp.maximum(weight * decay, jnp.minimum(weight, LEAST))
+            for weight in (alpha, beta)
+        ]
+        objective = guided(task, message, *weights)
         head = tree.with_structure(message.head, own_head)
         params = tree.merge(head, body)
         slope_of = reporting(objective)

@@ -16,6 +16,11 @@ statistics of v_k stay with client k.
 Shapes are static, so the bytes of message and upload are those of whole models. What
 low rank sends is in the metrics: "sent_bytes" of a client, and "received_bytes" of a
 client that took part in the round before; the first message is a whole model.
+
+Differs from the authors' code: it goes down the sum of all terms in w_k, v_k and P_k at
+once, through the other model and through q, so that MSE counts twice; it matches hidden
+layers of both models without P_k; and a tensor whose least singular value is needed is
+sent as zeros.
 """
 
 from typing import NamedTuple

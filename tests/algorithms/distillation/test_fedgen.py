@@ -135,10 +135,16 @@ def test_features_of_the_generator_move_the_head_alone():
     assert np.abs(body_kernel(body) - body_kernel(alone)).max() > 1e-2
 
 
-@pytest.mark.parametrize(("round_", "decay"), [(30, 0.98**30), (10_000, 1e-5)])
-def test_the_weights_decay_by_the_round(round_, decay):
-    late = trained(sent(), 300.0, 50.0, round_, 2)
-    early = trained(sent(), 300 * decay, 50 * decay, 0, 2)
+@pytest.mark.parametrize(
+    ("alpha", "beta", "round_", "weights"),
+    [
+        (300.0, 50.0, 30, (300 * 0.98**30, 50 * 0.98**30)),
+        (300.0, 5e-5, 10_000, (1e-4, 5e-5)),
+    ],
+)
+def test_the_weights_decay_by_the_round_to_the_least(alpha, beta, round_, weights):
+    late = trained(sent(), alpha, beta, round_, 2)
+    early = trained(sent(), *weights, 0, 2)
     toy.assert_close(late[:2], early[:2], 1e-5)
 
 
