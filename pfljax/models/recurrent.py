@@ -4,8 +4,8 @@ Caldas et al., LEAF, 2018, https://arxiv.org/abs/1812.01097 (Shakespeare); Li et
 FedProx, MLSys 2020, https://arxiv.org/abs/1812.06127, use the same model.
 
 What does not depend on the state is taken out of the loop over time: the inputs of all
-steps are projected by one product, and the gradient of the recurrent kernel is one
-product of all steps' gate gradients. Time T comes first inside; H hidden units.
+steps are projected by one product, and the gradients of the kernels are one product
+each of all steps' gate gradients. Time T comes first inside; H hidden units.
 """
 
 from functools import partial
@@ -112,18 +112,27 @@ class LSTM(nn.Module):
         def draw(name: str, *shape: int) -> Any:
             return self.param(name + end, initial, (gates, *shape))
 
-        kernel_i = draw("kernel_i", x.shape[-1])
-        kernel_h = draw("kernel_h", self.hidden)
-        projected = x @ kernel_i.T
+        inputs = draw("kernel_i", x.shape[-1])
+        recurrent = draw("kernel_h", self.hidden)
+        bias = None
         if self.bias:
             # Two, as torch: each has the whole gradient, so their sum moves twice.
-            projected += draw("bias_i") + draw("bias_h")
-        return unrolled(projected, kernel_h, mixed_precision.of_products())
+            bias = draw("bias_i") + draw("bias_h")
+        weights = Weights(inputs, recurrent, bias)
+        return unrolled(x, weights, mixed_precision.of_products())
 
 
 def last_state(h: Array) -> Array:
     """The state [B, H] after the last step of [T, B, H]."""
     return h[-1]
+
+
+class Weights(NamedTuple):
+    """Those of a layer."""
+
+    inputs: Array  # [4H, d]
+    recurrent: Array  # [4H, H]
+    bias: Array | None  # [4H]
 
 
 class Gates(NamedTuple):
@@ -137,25 +146,25 @@ class Gates(NamedTuple):
 
 
 @_with_gradients
-def unrolled(projected: Array, kernel: Array, precision: str | None = None) -> Array:
-    """Hidden states [T, B, H] of projected inputs [T, B, 4H] from a zero state.
+def unrolled(x: Array, weights: Weights, precision: str | None = None) -> Array:
+    """Hidden states [T, B, H] of inputs [T, B, d] from a zero state.
 
-    `kernel` [4H, H] is the recurrent one. The states before step 0 are zero.
     `precision` is JAX's name of that of products, forward and backward.
     """
-    hidden, _ = _forward(projected, kernel, precision)
+    hidden, _ = _forward(x, weights, precision)
     return hidden
 
 
-def _forward(projected: Array, kernel: Array, precision: Any) -> tuple[Array, Any]:
+def _forward(x: Array, weights: Weights, precision: Any) -> tuple[Array, Any]:
     """(hidden states, what the backward pass needs of every step)."""
-    batch_size = projected.shape[1]
-    hidden_units = kernel.shape[1]
-    zero = jnp.zeros((batch_size, hidden_units), projected.dtype)
+    hidden_units = weights.recurrent.shape[1]
+    zero = jnp.zeros((x.shape[1], hidden_units), x.dtype)
+    # Added within the loop: outside, it is one pass more over all gates.
+    bias = 0.0 if weights.bias is None else weights.bias
 
     def step(state: tuple[Array, Array], inputs: Array) -> Any:
         h, c = state
-        gates = inputs + jnp.matmul(h, kernel.T, precision=precision)
+        gates = inputs + jnp.matmul(h, weights.recurrent.T, precision=precision) + bias
         i, f, g, o = jnp.split(gates, 4, axis=-1)
         i = nn.sigmoid(i)
         f = nn.sigmoid(f)
@@ -167,18 +176,21 @@ def _forward(projected: Array, kernel: Array, precision: Any) -> tuple[Array, An
         return (h, c), (h, after)
 
     start = (zero, zero)
+    projected = jnp.matmul(x, weights.inputs.T, precision=precision)
     _, (hidden, gates) = jax.lax.scan(step, start, projected)
     # Gates are kept, 5 H numbers a step: to compute them again costs a product a step.
-    residuals = (hidden, gates, kernel)
+    residuals = (x, hidden, gates, weights)
     return hidden, residuals
 
 
-def _backward(precision: Any, residuals: Any, cotangent: Array) -> tuple[Array, Array]:
-    """Gradients by `projected` and by `kernel`.
+def _backward(
+    precision: Any, residuals: Any, cotangent: Array
+) -> tuple[Array, Weights]:
+    """Gradients in the inputs and in the weights.
 
     The loop carries (dh, dc) alone and writes the gate gradients [T, B, 4H].
     """
-    hidden, gates, kernel = residuals
+    x, hidden, gates, weights = residuals
     zero = jnp.zeros_like(gates.c[0])
 
     def step(carry: tuple[Array, Array], inputs: Any) -> Any:
@@ -194,17 +206,31 @@ def _backward(precision: Any, residuals: Any, cotangent: Array) -> tuple[Array, 
         do = dh * tanh_c * o * (1 - o)
         # In the order of the kernel's rows.
         dgates = jnp.concatenate([di, df, dg, do], axis=-1)
-        dh = jnp.matmul(dgates, kernel, precision=precision)
+        dh = jnp.matmul(dgates, weights.recurrent, precision=precision)
         return (dh, dc * f), dgates
 
     start = (zero, zero)
     c_before = _one_step_before(gates.c)
     inputs = (cotangent, gates, c_before)
     _, dgates = jax.lax.scan(step, start, inputs, reverse=True)
-    # Outside the loop: one product over all steps, not one a step and their sum.
+    dx = jnp.matmul(dgates, weights.inputs, precision=precision)
     h_before = _one_step_before(hidden)
-    dkernel = jnp.einsum("tbg,tbh->gh", dgates, h_before, precision=precision)
-    return dgates, dkernel
+    slopes = Weights(
+        inputs=_over_steps(dgates, x, precision),
+        recurrent=_over_steps(dgates, h_before, precision),
+        bias=None if weights.bias is None else dgates.sum((0, 1)),
+    )
+    return dx, slopes
+
+
+def _over_steps(dgates: Array, states: Array, precision: Any) -> Array:
+    """A kernel's gradient [4H, n], by what it is multiplied with, [T, B, n].
+
+    One product over all steps, and of the two factors the smaller one is transposed.
+    The barrier keeps XLA from folding the transposition of the result into the product.
+    """
+    product = jnp.einsum("tbn,tbg->ng", states, dgates, precision=precision)
+    return jax.lax.optimization_barrier(product).T
 
 
 def _one_step_before(states: Array) -> Array:
