@@ -162,10 +162,10 @@ def tiled(form: Form, images: Array) -> int | None:
     if few or halved or _fast(form) is not by_lax:
         return None
     batch = len(images)
-    costs = {
-        size: tiles.cost(form, batch, size) for size in TILES.get(form.window.size, ())
-    }
-    costs[None] = batch * math.prod(form.slope) * math.prod(form.window.size)
+    products = batch * math.prod(form.slope) * math.prod(form.window.size)
+    costs: dict[int | None, int] = {None: products}
+    for size in TILES.get(form.window.size, ()):
+        costs[size] = tiles.cost(form, batch, size)
     return min(costs, key=costs.__getitem__)
 
 
