@@ -128,13 +128,11 @@ def training(task, local, alpha, beta):
     own_head, _ = tree.split(task.groups, in_head)
 
     def train(turn, message, body, data):
-        decay = DECAY**turn.round
+        start = jnp.asarray([alpha, beta])
+        decayed = start * DECAY**turn.round
+        weights = jnp.maximum(decayed, jnp.minimum(start, LEAST))
         # 0 while there is no generator, for it knows no label then.
-        knows = jnp.max(message.labels)
-        weights = [
-            knows * jnp.maximum(weight * decay, jnp.minimum(weight, LEAST))
-            for weight in (alpha, beta)
-        ]
+        weights *= jnp.max(message.labels)
         objective = guided(task, message, *weights)
         head = tree.with_structure(message.head, own_head)
         params = tree.merge(head, body)
