@@ -171,7 +171,8 @@ def _check_public(federation: Federation, row: tuple[int, ...]) -> None:
     shape = _check_rows("public", public.examples, federation.num_classes)
     if shape != row:
         raise ValueError(
-            f"rows of public have shape {list(shape)}, those of the pool {list(row)}"
+            f"rows of public have shape {list(shape)}, those of the pool {list(row)}: "
+            "every model reads both; bring public's to the shape of the pool's"
         )
     spans = public._replace(
         offset=np.atleast_1d(public.offset), size=np.atleast_1d(public.size)

@@ -90,12 +90,7 @@ def convolve(
         precision=precision,
         columns=columns,
     )
-    if min(form.slope) < 1:
-        (h, w), (rows, columns) = form.image, reach(window)
-        raise ValueError(
-            f"a window of {rows}x{columns} pixels got an image of {h}x{w}; choose a "
-            "model with fewer pools or larger images"
-        )
+    _check_size(form)
     wider = preferred_element_type or jnp.result_type(lhs, rhs)
     return FORWARD.bind(lhs.astype(wider), rhs.astype(wider), form=form)
 
@@ -207,6 +202,16 @@ def _folded(operation: Callable[..., Array], first: Array, second: Array) -> Arr
 def _pair(steps: Sequence[int]) -> tuple[int, int]:
     rows, columns = steps
     return rows, columns
+
+
+def _check_size(form: Form) -> None:
+    if min(form.slope) < 1:
+        high, wide = reach(form.window)
+        h, w = form.image
+        raise ValueError(
+            f"a window of {high}x{wide} pixels got an image of {h}x{w}; choose a model "
+            "with fewer pools or larger images"
+        )
 
 
 def _check(

@@ -157,9 +157,11 @@ def by_kernel(x: Array, slope: Array, form: Form) -> Array:
 def tiled(form: Form, images: Array) -> int | None:
     """Results along an axis of the tiles that take least; None where windows do."""
     few = min(form.channels, form.outputs) < LEAST_CHANNELS
+    floating = jnp.issubdtype(images.dtype, jnp.floating)
     # Sums of values at the points would lose what half a float keeps.
-    halved = images.dtype.itemsize < 4
-    if few or halved or _fast(form) is not by_lax:
+    exact = floating and images.dtype.itemsize >= 4
+    dense = form.window.dilation == (1, 1)
+    if few or not exact or not dense or _fast(form) is not by_lax:
         return None
     batch = len(images)
     products = batch * math.prod(form.slope) * math.prod(form.window.size)
@@ -184,10 +186,10 @@ def _slides(form: Form) -> bool:
     if window.strides != (1, 1) or window.size == (1, 1):
         return False
     axes = zip(form.image, form.slope, reach(window), window.padding, strict=True)
-    # It is slow where the kernel is larger than the image; a gradient's padding must
-    # not be negative.
+    # It is slow where the kernel is larger than the image; no padding may be negative,
+    # a gradient's neither.
     return all(
-        covered <= min(size, of_slope) and max(pad) < covered
+        covered <= min(size, of_slope) and min(pad) >= 0 and max(pad) < covered
         for size, of_slope, covered, pad in axes
     )
 

@@ -183,7 +183,8 @@ def _opened(gates: Array) -> Array:
     All by one tanh, sigmoid(x) = (tanh(x / 2) + 1) / 2, and kept as one array: a pass
     over a gate of its own takes longer than its sigmoid.
     """
-    scale = np.repeat([0.5, 0.5, 1.0, 0.5], gates.shape[-1] // 4).astype(gates.dtype)
+    by_gate = np.repeat([0.5, 0.5, 1.0, 0.5], gates.shape[-1] // 4)
+    scale = jnp.asarray(by_gate, gates.dtype)
     return scale * jnp.tanh(scale * gates) + (1 - scale)
 
 

@@ -5,10 +5,13 @@ for 144 of a 3x3 kernel, 36 for 100 of a 5x5 one. Along an axis, m slopes and r 
 are coefficients of two polynomials, whose product has n = m + r - 1. Polynomials are
 multiplied by their values at n points; a convolution is the transpose of that product.
 The axes are treated one after the other: Lavin, Gray, CVPR 2016,
-https://arxiv.org/abs/1509.09308. The points are those that round least, of Barabasz et
-al., ACM TOMS 2020, https://arxiv.org/abs/1803.10986.
+https://arxiv.org/abs/1509.09308. In their Y = A^T [(G g G^T) * (B^T d B)] A, A is
+`slope`, G `kernel` and B `product`. The points are those that round least, of Barabasz
+et al., ACM TOMS 2020, https://arxiv.org/abs/1803.10986.
 
-Below, n * n counts the points, and `tiles` those of all images.
+For square windows, strides and dilations of 1 and padding of 0 or more. What is not
+finite, or a million times larger than its neighbours, is felt in its whole tile. Below,
+n * n counts the points, and `tiles` those of all images.
 """
 
 from collections.abc import Sequence

@@ -19,6 +19,21 @@ CASES = {
     "tiles of two": ((18, 17), 16, (3, 3), 16, {"padding": "SAME"}),
     "tiles of four": ((28, 27), 16, (3, 3), 17, {"padding": ((0, 1), (2, 0))}),
     "tiles under 5x5": ((18, 17), 17, (5, 5), 16, {"padding": "SAME"}),
+    "tiles of a wide image": ((12, 25), 16, (3, 3), 16, {"padding": "SAME"}),
+    "dilated, many channels": (
+        (18, 17),
+        16,
+        (3, 3),
+        16,
+        {"rhs_dilation": (2, 1), "padding": "SAME"},
+    ),
+    "wide padding, many channels": (
+        (18, 17),
+        16,
+        (3, 3),
+        16,
+        {"padding": ((3, 0),) * 2},
+    ),
     "tiles in groups": (
         (18, 17),
         32,
@@ -100,19 +115,23 @@ def test_value_and_gradients_are_those_of_lax(name):
     [
         ("tiles of two", 2),
         ("tiles of four", 4),
+        ("tiles of a wide image", 2),
         ("tiles under 5x5", 2),
+        ("dilated, many channels", None),
         ("twocnn", None),
     ],
 )
 def test_a_convolution_takes_the_tiles_with_fewest_products(name, size):
     image, channels, kernel, outputs, options = CASES[name]
-    window = Window(size=kernel)
+    window = Window(size=kernel, dilation=options.get("rhs_dilation", (1, 1)))
     padding = sides_of(options["padding"], image, window)
     form = Form(window._replace(padding=padding), image, channels, outputs)
     x = jax.ShapeDtypeStruct((2, *image, channels), jnp.float32)
     assert convolution_forms.tiled(form, x) == size
-    halved = jax.ShapeDtypeStruct(x.shape, jnp.bfloat16)
-    assert convolution_forms.tiled(form, halved) is None
+    assert convolution_forms.tiled(form._replace(outputs=15), x) is None
+    for dtype in (jnp.bfloat16, jnp.int32):
+        halved = jax.ShapeDtypeStruct(x.shape, dtype)
+        assert convolution_forms.tiled(form, halved) is None
 
 
 @pytest.mark.parametrize(("size", "pixels"), [(2, 3), (4, 3), (2, 5)])

@@ -13,8 +13,10 @@ Before the first aggregation no label is known, and the terms of G weigh nothing
 
 The constants below are those of the authors' code, as are alpha_t = alpha .98^t, down
 to 1e-4, and Adam's rate times .98^t. Differs from it: noise is normal, as in the
-paper, and G normalises by each batch everywhere. Heads see features of G in evaluation
-mode.
+paper; the weights c_k[r] / c[r] are those of each row, where its product of a vector
+and a column leaves their mean; the terms of G count in all local epochs, there in the
+first 20; and G normalises by each batch everywhere. Heads see features of G in
+evaluation mode.
 """
 
 from typing import Any, NamedTuple

@@ -19,8 +19,8 @@ client that took part in the round before; the first message is a whole model.
 
 Differs from the authors' code: it goes down the sum of all terms in w_k, v_k and P_k at
 once, through the other model and through q, so that MSE counts twice; it matches hidden
-layers of both models without P_k; and a tensor whose least singular value is needed is
-sent as zeros.
+layers of both models without P_k; T goes by (t + 1) / R in round t, here by t / R; and
+a tensor whose least singular value is needed is sent as zeros.
 """
 
 from typing import NamedTuple
