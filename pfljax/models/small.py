@@ -14,6 +14,7 @@ from flax import linen as nn
 from pfljax import registry
 from pfljax.models.convnets import mobilenet, resnet9, resnet18, vgg9
 from pfljax.models.convolution import conv_for_platform
+from pfljax.models.dense import Dense
 from pfljax.models.dropout import Dropout
 from pfljax.models.googlenet import googlenet
 from pfljax.models.heterofl_cnn import HETEROFL, heterofl_cnn
@@ -41,7 +42,7 @@ def logistic(num_classes: Classes) -> nn.Module:
 @checked
 def mlp(num_classes: Classes, *, hidden: Sequence[int] = (64,)) -> nn.Module:
     """Perceptron with ReLU after each of the `hidden` layers; head: the last layer."""
-    layers = [flatten, *relu_layers(nn.Dense, hidden)]
+    layers = [flatten, *relu_layers(Dense, hidden)]
     return _network(layers, num_classes)
 
 

@@ -13,9 +13,17 @@ import jax
 
 from pfljax.runtime import xla_flags
 
-WAITING = "xla_cpu_collective_call"  # flags of XLA begin so
-TIMEOUTS = ("warn_stuck", "terminate")
 DAY = 24 * 60 * 60  # seconds
+FLAGS = {
+    # XLA takes a device that waits a minute for another's clients for stuck, and aborts
+    # the process. Without that, nothing else ends a wait for a device whose callback
+    # failed: see `callbacks`.
+    "xla_cpu_collective_call_warn_stuck_timeout_seconds": DAY,
+    "xla_cpu_collective_call_terminate_timeout_seconds": DAY,
+    # Parameters then change where they lie, without copies: W2 does a seventh more
+    # steps a second.
+    "xla_cpu_copy_insertion_use_region_analysis": "true",
+}
 
 _config: Any = jax.config  # its attributes are made at run time
 
@@ -25,7 +33,7 @@ def prepare() -> None:
 
     Does nothing where the user has said how many (jax_num_cpu_devices or XLA_FLAGS).
     """
-    _let_devices_wait()
+    _add_flags()
     flags = os.environ.get("XLA_FLAGS", "")
     if "xla_force_host_platform_device_count" in flags:
         return
@@ -37,17 +45,13 @@ def prepare() -> None:
         jax.config.update("jax_num_cpu_devices", cores())
 
 
-def _let_devices_wait() -> None:
-    """Lets CPU devices wait for another's clients for as long as these train.
-
-    XLA takes one that waits for a minute for stuck, and aborts the process. Without
-    that, nothing else ends a wait for a device whose callback failed: see `callbacks`.
-    """
+def _add_flags() -> None:
+    """Adds `FLAGS` to those that the user has given, which stay as they are."""
     flags = os.environ.get("XLA_FLAGS", "")
-    if WAITING in flags:  # by the user, or an earlier call
+    more = [f"--{name}={value}" for name, value in FLAGS.items() if name not in flags]
+    if not more:
         return
-    limits = [f"--{WAITING}_{name}_timeout_seconds={DAY}" for name in TIMEOUTS]
-    os.environ["XLA_FLAGS"] = " ".join([flags, *limits]).strip()
+    os.environ["XLA_FLAGS"] = " ".join([flags, *more]).strip()
     # Programs that this one starts need not ask XLA whether it can read these.
     if os.environ.get(xla_flags.READ, "") == flags:
         os.environ[xla_flags.READ] = os.environ["XLA_FLAGS"]

@@ -22,7 +22,7 @@ from pfljax.core.training import over_batches, penalised
 from pfljax.core.types import Algorithm, Local, Task
 from pfljax.registry import NotNegative, checked
 
-METRICS = ("loss", "penalty")
+
 
 
 @checked
