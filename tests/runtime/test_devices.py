@@ -1,6 +1,9 @@
 """Devices that are not there are told before data are made."""
 
 import os
+import re
+import subprocess
+import sys
 
 import jax
 import pytest
@@ -69,6 +72,49 @@ def test_fewer_devices_are_no_error():
     assert devices.check() == devices.check(1) == jax.devices()
     assert devices.at_hand(999) is None
     assert devices.at_hand(1) == 1
+
+
+def test_flags_of_a_user_stay_and_the_others_are_added(monkeypatch):
+    monkeypatch.setenv("PFLJAX_XLA_FLAGS_READ", "")
+    analysis = "--xla_cpu_copy_insertion_use_region_analysis"
+    monkeypatch.setenv("XLA_FLAGS", f"{analysis}=false")
+    devices.prepare()
+    added = os.environ["XLA_FLAGS"]
+    assert added.startswith(f"{analysis}=false --xla_cpu_collective_call_warn_stuck_")
+    assert added.count(analysis) == 1
+    devices.prepare()
+    assert os.environ["XLA_FLAGS"] == added
+    monkeypatch.setenv("XLA_FLAGS", "")
+    devices.prepare()
+    assert f"{analysis}=true" in os.environ["XLA_FLAGS"]
+
+
+@pytest.mark.slow
+def test_parameters_change_where_they_lie():
+    code = """
+from pfljax.runtime import devices
+devices.prepare()
+import jax
+import jax.numpy as jnp
+def loss(w, x):
+    hidden = x
+    for kernel in w:
+        hidden = jnp.tanh(hidden @ kernel)
+    return hidden.sum()
+def steps(w, x):
+    slope = jax.grad(loss)
+    def step(w, x):
+        return jax.tree.map(lambda p, g: p - g, w, slope(w, x)), None
+    return jax.lax.scan(step, w, x)[0]
+w = [jnp.ones((64, 64))] * 3
+print(jax.jit(steps, donate_argnums=0).lower(w, jnp.ones((9, 8, 64))).compile().as_text())
+"""
+    env = os.environ | {"XLA_FLAGS": ""}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True
+    )
+    assert "f32[64,64]" in done.stdout
+    assert not re.search(r"f32\[64,64\]\S* copy\(", done.stdout)
 
 
 @pytest.fixture

@@ -23,8 +23,6 @@ from pfljax.core.types import Algorithm, Local, Task
 from pfljax.registry import NotNegative, checked
 
 
-
-
 @checked
 def pfedme_code(task: Task, local: Local, *, lam: NotNegative = 15.0) -> Algorithm:
     """Builds it; a budget that is no whole number of epochs cuts the last one short."""
@@ -42,11 +40,11 @@ def pfedme_code(task: Task, local: Local, *, lam: NotNegative = 15.0) -> Algorit
                 steps=jnp.minimum(whole, turn.steps - index * whole),
             )
             step = step_of_theta(task, optimizer, pulled(w, lam))
-            end, metrics = over_batches(step, start, data, own, local, METRICS)
+            end, metrics = over_batches(step, start, data, own, local)
             w = tree.axpy(-rate * lam, tree.sub(w, end[0]), w)
             return w, end, tree.add(total, metrics)
 
-        zeros = dict.fromkeys(METRICS, jnp.float32(0))
+        zeros = {"loss": jnp.float32(0)}
         first = w, (w, optimizer.init(w)), zeros
         w, (theta, _), total = jax.lax.fori_loop(0, epochs, epoch, first)
         return theta, w, tree.scale(total, 1 / jnp.maximum(epochs, 1))

@@ -1,0 +1,53 @@
+"""The perceptron's dense layer gives what Flax's gives, and its derivatives."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import linen as nn
+
+from pfljax.models.dense import Dense, product
+
+
+def made(layer, x):
+    """Outputs' function of (kernel, x), and a kernel."""
+    params = layer.init(jax.random.key(0), x)["params"]
+
+    def outputs(kernel, x):
+        return layer.apply({"params": params | {"kernel": kernel}}, x)
+
+    return outputs, params["kernel"]
+
+
+@pytest.mark.parametrize("shape", [(5, 7), (2, 3, 7)])
+def test_outputs_and_derivatives_are_those_of_flax(shape):
+    x = jax.random.normal(jax.random.key(1), shape)
+    ours, kernel = made(Dense(4), x)
+    flaxs, same = made(nn.Dense(4), x)
+    np.testing.assert_array_equal(kernel, same)
+
+    def judged(outputs):
+        def loss(kernel, x):
+            return jnp.sum(jnp.sin(outputs(kernel, x)))
+
+        both = jax.grad(loss, (0, 1))
+        second = jax.grad(lambda kernel, x: jnp.sum(both(kernel, x)[0] ** 3), (0, 1))
+        forward = jax.jvp(loss, (kernel, x), (2 * kernel, x))
+        clients = jax.vmap(both)(jnp.stack([kernel, -kernel]), jnp.stack([x, 2 * x]))
+        shared = jax.vmap(both, (None, 0))(kernel, jnp.stack([x, 2 * x]))
+        return outputs(kernel, x), both(kernel, x), second(kernel, x), forward, (
+            clients,
+            shared,
+        )
+
+    for a, b in zip(*map(jax.tree.leaves, (judged(ours), judged(flaxs))), strict=True):
+        np.testing.assert_allclose(a, b, rtol=2e-5, atol=2e-5)
+
+
+def test_the_gradient_of_the_kernel_transposes_the_rows():
+    x, kernel = jnp.ones((5, 7)), jnp.ones((7, 4))
+    slope = jax.jit(jax.grad(lambda kernel: jnp.sum(jnp.sin(product(x, kernel)))))
+    (text,) = {slope.lower(kernel).as_text()}
+    # Over the first axis of both it would contract [0] with [0].
+    assert "contracting_dims = [1] x [0]" in text
+    assert "contracting_dims = [0] x [0]" not in text
