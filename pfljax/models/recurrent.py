@@ -161,9 +161,12 @@ def _forward(x: Array, weights: Weights, precision: Any) -> tuple[Array, Any]:
     # Added within the loop: outside, it is one pass more over all gates.
     bias = 0.0 if weights.bias is None else weights.bias
 
+    # Transposed once, and not by the product of every step.
+    recurrent = jax.lax.optimization_barrier(weights.recurrent.T)
+
     def step(state: tuple[Array, Array], inputs: Array) -> Any:
         h, c = state
-        gates = inputs + jnp.matmul(h, weights.recurrent.T, precision=precision) + bias
+        gates = inputs + jnp.matmul(h, recurrent, precision=precision) + bias
         gates = _opened(gates)
         i, f, g, o = jnp.split(gates, 4, axis=-1)
         c = f * c + i * g
@@ -231,9 +234,13 @@ def _over_steps(dgates: Array, states: Array, precision: Any) -> Array:
     """A kernel's gradient [4H, n], by what it is multiplied with, [T, B, n].
 
     One product over all steps, and of the two factors the smaller one is transposed.
-    The barrier keeps XLA from folding the transposition of the result into the product.
+    The barriers keep XLA from folding a transposition into the product, and from
+    exchanging steps and rows of all gates before it.
     """
-    product = jnp.einsum("tbn,tbg->ng", states, dgates, precision=precision)
+    columns = states.reshape(-1, states.shape[-1]).T
+    rows = dgates.reshape(-1, dgates.shape[-1])
+    columns = jax.lax.optimization_barrier(columns)
+    product = jnp.matmul(columns, rows, precision=precision)
     return jax.lax.optimization_barrier(product).T
 
 

@@ -35,9 +35,15 @@ def test_outputs_and_derivatives_are_those_of_flax(shape):
         forward = jax.jvp(loss, (kernel, x), (2 * kernel, x))
         clients = jax.vmap(both)(jnp.stack([kernel, -kernel]), jnp.stack([x, 2 * x]))
         shared = jax.vmap(both, (None, 0))(kernel, jnp.stack([x, 2 * x]))
-        return outputs(kernel, x), both(kernel, x), second(kernel, x), forward, (
-            clients,
-            shared,
+        return (
+            outputs(kernel, x),
+            both(kernel, x),
+            second(kernel, x),
+            forward,
+            (
+                clients,
+                shared,
+            ),
         )
 
     for a, b in zip(*map(jax.tree.leaves, (judged(ours), judged(flaxs))), strict=True):

@@ -111,7 +111,11 @@ print(jax.jit(steps, donate_argnums=0).lower(w, jnp.ones((9, 8, 64))).compile().
 """
     env = os.environ | {"XLA_FLAGS": ""}
     done = subprocess.run(
-        [sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True
+        [sys.executable, "-c", code],
+        env=env,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert "f32[64,64]" in done.stdout
     assert not re.search(r"f32\[64,64\]\S* copy\(", done.stdout)
