@@ -16,7 +16,6 @@ statistics of w_k are those of q_k, for no row reaches w_k.
 """
 
 import jax.numpy as jnp
-import optax
 
 from pfljax.algorithms.fedavg import fedavg
 from pfljax.core import aggregation, gaussian, statistics, tree
@@ -52,7 +51,7 @@ def pfedbayes(
       samples: models drawn a step.
       draws: models drawn for an evaluation; 0 for the mean.
     """
-    adam = local._replace(learning_rate=posterior_lr, optimizer=optax.adam)
+    adam = local._replace(learning_rate=posterior_lr, optimizer=gaussian.adam)
 
     def loss(pair, batch, key):
         q, _ = pair

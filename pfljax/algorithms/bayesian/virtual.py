@@ -24,7 +24,6 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import optax
 
 from pfljax.algorithms.fedavg import fedavg
 from pfljax.core import aggregation, gaussian, lateral, statistics, tree
@@ -71,7 +70,7 @@ def virtual(
       posterior_lr: rate of Adam.
       draws: models drawn for an evaluation; 0 for the means.
     """
-    adam = local._replace(learning_rate=posterior_lr, optimizer=optax.adam)
+    adam = local._replace(learning_rate=posterior_lr, optimizer=gaussian.adam)
 
     def init(params, num_clients, key):
         return gaussian.natural(gaussian.around(params, STD))
