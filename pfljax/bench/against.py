@@ -5,6 +5,8 @@ import math
 import shlex
 import subprocess
 
+from pfljax.runtime import devices
+
 MARK = "JSON "
 # They stand in a command for the names.
 WORKLOAD = "{workload}"
@@ -43,7 +45,9 @@ def ask(command: str, workload: str, method: str) -> float:
     filled = command.replace(WORKLOAD, workload).replace(METHOD, method)
     words = shlex.split(filled)
     try:
-        process = subprocess.run(words, capture_output=True, text=True)
+        process = subprocess.run(
+            words, env=devices.of_others(), capture_output=True, text=True
+        )
     except OSError as error:
         reason = error.strerror or error
         raise ValueError(

@@ -1,8 +1,8 @@
 """Flax's dense layer, of whose kernel a CPU computes the gradient faster.
 
-Autodiff writes the gradient X^T dY as a product over the first axis of both factors, for
-which XLA's CPU backend has no fast path: of ten rows and 784 x 200 weights it takes 51 us,
-and 44 us of the transposed rows, which are small.
+Autodiff writes the gradient X^T dY as a product over the first axis of both factors,
+for which XLA's CPU backend has no fast path. Of ten rows and 784 x 200 weights it takes
+51 us, and 44 us with rows that were transposed before.
 """
 
 from functools import partial

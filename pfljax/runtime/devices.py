@@ -57,6 +57,14 @@ def _add_flags() -> None:
         os.environ[xla_flags.READ] = os.environ["XLA_FLAGS"]
 
 
+def of_others() -> dict[str, str]:
+    """The environment of a program whose XLA may not know `FLAGS`: without them."""
+    added = {f"--{name}={value}" for name, value in FLAGS.items()}
+    flags = os.environ.get("XLA_FLAGS", "").split()
+    kept = [flag for flag in flags if flag not in added]
+    return os.environ | {"XLA_FLAGS": " ".join(kept)}
+
+
 def cores() -> int:
     """Cores that this process may use."""
     return len(os.sched_getaffinity(0))

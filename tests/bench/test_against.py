@@ -1,10 +1,12 @@
 """A peer of the bench: what its command must print."""
 
+import os
 import sys
 
 import pytest
 
 from pfljax.bench import against
+from pfljax.runtime import devices
 
 
 @pytest.mark.parametrize(
@@ -24,6 +26,16 @@ def test_a_peer_that_fails_is_one_error(code, message):
 def test_a_peer_that_is_not_there_is_told():
     with pytest.raises(ValueError, match=r"'no-such-simulator' cannot be run .*; give"):
         against.ask("no-such-simulator --workload {workload}", "W1", "fedavg")
+
+
+def test_a_peer_gets_the_flags_that_a_user_gave(monkeypatch):
+    # Another version of XLA would end at one that it does not know.
+    monkeypatch.setenv("XLA_FLAGS", "--xla_cpu_enable_fast_math=false")
+    devices.prepare()
+    assert "region_analysis" in os.environ["XLA_FLAGS"]
+    code = "import os; print(1 / 0 if '_analysis' in os.environ['XLA_FLAGS'] else 'JSON')"
+    with pytest.raises(ValueError, match="printed nothing of the kind"):
+        against.ask(f'{sys.executable} -c "{code}"', "W1", "fedavg")
 
 
 @pytest.mark.parametrize("rate", ["0", "-1", "NaN", "Infinity"])

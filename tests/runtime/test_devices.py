@@ -107,7 +107,8 @@ def steps(w, x):
         return jax.tree.map(lambda p, g: p - g, w, slope(w, x)), None
     return jax.lax.scan(step, w, x)[0]
 w = [jnp.ones((64, 64))] * 3
-print(jax.jit(steps, donate_argnums=0).lower(w, jnp.ones((9, 8, 64))).compile().as_text())
+lowered = jax.jit(steps, donate_argnums=0).lower(w, jnp.ones((9, 8, 64)))
+print(lowered.compile().as_text())
 """
     env = os.environ | {"XLA_FLAGS": ""}
     done = subprocess.run(
