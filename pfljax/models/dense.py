@@ -11,6 +11,7 @@ from typing import Any
 import jax
 from flax import linen as nn
 from jax import lax
+from jax.custom_derivatives import SymbolicZero
 
 from pfljax.core.types import Array
 
@@ -23,14 +24,19 @@ def product(x: Array, kernel: Array) -> Array:
     return x @ kernel
 
 
-@product.defjvp
+@partial(product.defjvp, symbolic_zeros=True)
 def _tangent(primals: Any, tangents: Any) -> tuple[Array, Array]:
     x, kernel = primals
     of_x, of_kernel = tangents
-    columns = lax.platform_dependent(x, cpu=_transposed, default=lambda x: x.T)
-    # What is linear in `of_kernel` here becomes columns @ dY in the gradient.
-    change = of_x @ kernel + lax.dot_general(columns, of_kernel, ROWS)
-    return x @ kernel, change
+    changes = []
+    # Rows of data do not change: their product would be one of zeros.
+    if not isinstance(of_x, SymbolicZero):
+        changes.append(of_x @ kernel)
+    if not isinstance(of_kernel, SymbolicZero):
+        columns = lax.platform_dependent(x, cpu=_transposed, default=lambda x: x.T)
+        # What is linear in `of_kernel` here becomes columns @ dY in the gradient.
+        changes.append(lax.dot_general(columns, of_kernel, ROWS))
+    return x @ kernel, sum(changes)
 
 
 def _transposed(x: Array) -> Array:
