@@ -5,7 +5,8 @@ for which XLA's CPU backend has no fast path. Of ten rows and 784 x 200 weights 
 51 us, and 44 us with rows that were transposed before.
 """
 
-from functools import partial
+import operator
+from functools import partial, reduce
 from typing import Any
 
 import jax
@@ -36,7 +37,7 @@ def _tangent(primals: Any, tangents: Any) -> tuple[Array, Array]:
         columns = lax.platform_dependent(x, cpu=_transposed, default=lambda x: x.T)
         # What is linear in `of_kernel` here becomes columns @ dY in the gradient.
         changes.append(lax.dot_general(columns, of_kernel, ROWS))
-    return x @ kernel, sum(changes)
+    return x @ kernel, reduce(operator.add, changes)
 
 
 def _transposed(x: Array) -> Array:
