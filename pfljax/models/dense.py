@@ -10,34 +10,45 @@ from functools import partial, reduce
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 from flax import linen as nn
 from jax import lax
 from jax.custom_derivatives import SymbolicZero
 
 from pfljax.core.types import Array
+from pfljax.models import mixed_precision
 
 ROWS = (((0,), (0,)), ((), ()))  # a product over the first axis of both
 
 
-@jax.custom_jvp
-def product(x: Array, kernel: Array) -> Array:
-    """x [B, d] times kernel [d, features]: [B, features]."""
-    return x @ kernel
+@partial(jax.custom_jvp, nondiff_argnums=(2,))
+def product(x: Array, kernel: Array, precision: str | None = None) -> Array:
+    """x [B, d] times kernel [d, features]: [B, features].
+
+    `precision` is JAX's name of that of products, forward and backward.
+    """
+    return jnp.matmul(x, kernel, precision=precision)
 
 
 @partial(product.defjvp, symbolic_zeros=True)
-def _tangent(primals: Any, tangents: Any) -> tuple[Array, Array]:
+def _tangent(precision: Any, primals: Any, tangents: Any) -> tuple[Array, Array]:
+    """X W, and its change dX W + X dW, of which autodiff makes the gradients.
+
+    X dW is (X^T)^T dW here, so that the gradient in W is (X^T) dY: a plain product.
+    """
     x, kernel = primals
     of_x, of_kernel = tangents
     changes = []
     # Rows of data do not change: their product would be one of zeros.
     if not isinstance(of_x, SymbolicZero):
-        changes.append(of_x @ kernel)
+        changes.append(jnp.matmul(of_x, kernel, precision=precision))
     if not isinstance(of_kernel, SymbolicZero):
         columns = lax.platform_dependent(x, cpu=_transposed, default=lambda x: x.T)
-        # What is linear in `of_kernel` here becomes columns @ dY in the gradient.
-        changes.append(lax.dot_general(columns, of_kernel, ROWS))
-    return x @ kernel, reduce(operator.add, changes)
+        change = lax.dot_general(columns, of_kernel, ROWS, precision=precision)
+        changes.append(change)
+    # JAX asks only where one of the two changes.
+    outputs = jnp.matmul(x, kernel, precision=precision)
+    return outputs, reduce(operator.add, changes)
 
 
 def _transposed(x: Array) -> Array:
@@ -45,10 +56,14 @@ def _transposed(x: Array) -> Array:
     return lax.optimization_barrier(x.T)
 
 
-def _dot_general(x: Array, kernel: Array, dimensions: Any, **_: Any) -> Array:
+def _dot_general(
+    x: Array, kernel: Array, dimensions: Any, precision: Any = None, **_: Any
+) -> Array:
     """Flax's product of inputs [..., d] and kernel."""
-    outputs = product(x.reshape(-1, x.shape[-1]), kernel)
-    return outputs.reshape(*x.shape[:-1], -1)
+    rows = x.reshape(-1, x.shape[-1])
+    # Asked here: where a derivative is taken, the task's precision may be left behind.
+    outputs = product(rows, kernel, precision or mixed_precision.of_products())
+    return outputs.reshape(*x.shape[:-1], kernel.shape[-1])
 
 
 Dense = partial(nn.Dense, dot_general=_dot_general)

@@ -48,6 +48,8 @@ def prepare() -> None:
 def _add_flags() -> None:
     """Adds `FLAGS` to those that the user has given, which stay as they are."""
     flags = os.environ.get("XLA_FLAGS", "")
+    if flags and not flags.lstrip().startswith("-"):  # a file of flags, for XLA alone
+        return
     more = [f"--{name}={value}" for name, value in FLAGS.items() if name not in flags]
     if not more:
         return

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from flax import linen as nn
 
+from pfljax.models import mixed_precision
 from pfljax.models.dense import Dense, product
 
 
@@ -17,6 +18,21 @@ def made(layer, x):
         return layer.apply({"params": params | {"kernel": kernel}}, x)
 
     return outputs, params["kernel"]
+
+
+def test_its_derivatives_are_as_exact_as_the_task_says():
+    x, kernel = jnp.ones((5, 7)), jnp.ones((7, 4))
+    layer = Dense(4, use_bias=False)
+
+    @jax.jit
+    def loss(kernel):
+        # Out of this the derivative is traced without it.
+        with mixed_precision.products("float32"):
+            return jnp.sum(jnp.sin(layer.apply({"params": {"kernel": kernel}}, x)))
+
+    text = str(jax.make_jaxpr(jax.grad(loss))(kernel))
+    assert text.count("dot_general") == text.count("HIGHEST,") == 2
+    assert layer.apply({"params": {"kernel": kernel}}, x[:0]).shape == (0, 4)
 
 
 @pytest.mark.parametrize("shape", [(5, 7), (2, 3, 7)])

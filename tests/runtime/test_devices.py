@@ -87,6 +87,10 @@ def test_flags_of_a_user_stay_and_the_others_are_added(monkeypatch):
     monkeypatch.setenv("XLA_FLAGS", "")
     devices.prepare()
     assert f"{analysis}=true" in os.environ["XLA_FLAGS"]
+    # The name of a file of flags, which XLA reads.
+    monkeypatch.setenv("XLA_FLAGS", "flags.txt")
+    devices.prepare()
+    assert os.environ["XLA_FLAGS"] == "flags.txt"
 
 
 @pytest.mark.slow
