@@ -160,8 +160,7 @@ def tiled(form: Form, images: Array) -> int | None:
     floating = jnp.issubdtype(images.dtype, jnp.floating)
     # Sums of values at the points would lose what half a float keeps.
     exact = floating and images.dtype.itemsize >= 4
-    dense = form.window.dilation == (1, 1)
-    if few or not exact or not dense or _fast(form) is not by_lax:
+    if few or not exact or _fast(form) is not by_lax:
         return None
     batch = len(images)
     products = batch * math.prod(form.slope) * math.prod(form.window.size)
@@ -183,7 +182,8 @@ def _fast(form: Form) -> Operation:
 def _slides(form: Form) -> bool:
     """Whether XLA's fast convolution takes it and both of its gradients."""
     window = form.window
-    if window.strides != (1, 1) or window.size == (1, 1):
+    # Dilated, columns take two thirds to six sevenths of its time.
+    if window.strides != (1, 1) or window.dilation != (1, 1) or window.size == (1, 1):
         return False
     axes = zip(form.image, form.slope, reach(window), window.padding, strict=True)
     # It is slow where the kernel is larger than the image; no padding may be negative,
@@ -241,7 +241,7 @@ def _slid(images: Array, kernel: Array, form: Form) -> Array:
     return lax.conv_general_dilated(
         images,
         kernel,
-        window_strides=form.window.dilation,
+        window_strides=(1, 1),
         padding="VALID",
         dimension_numbers=NUMBERS,
         precision=form.precision,
