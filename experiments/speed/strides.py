@@ -2,8 +2,9 @@
 
     taskset -c 0 python experiments/speed/strides.py
 
-Of ten images, a convolution and its two gradients in a loop whose kernel changes, on one
-core: "auto", as models choose, columns, and `lax.conv_general_dilated` as JAX has it.
+Of ten images, a convolution and its two gradients in a loop whose kernel changes, on
+one core: "auto", as models choose, columns, and `lax.conv_general_dilated` as JAX has
+it.
 """
 
 import time

@@ -48,10 +48,10 @@ def fit(
     gradient: Gradient | None = None,
     penalty: Callable[[Any], Array] | None = None,
 ) -> tuple[Any, Metrics]:
-    """Parameters after `turn.steps` minibatch steps, and means over the steps.
+    """Parameters after `turn.steps` minibatch steps, and what they tell.
 
-    The optimizer starts afresh. "loss" is the data loss at the model that is stepped,
-    before its step; "penalty" is apart, so that the losses of methods compare, and is
+    The optimizer starts afresh. "loss" is the mean over steps of the data loss at the
+    model that is stepped, before its step; "penalty" is apart, so that the losses of methods compare, and is
     that of the model after the last step.
 
     Args:
