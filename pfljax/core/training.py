@@ -51,8 +51,8 @@ def fit(
     """Parameters after `turn.steps` minibatch steps, and what they tell.
 
     The optimizer starts afresh. "loss" is the mean over steps of the data loss at the
-    model that is stepped, before its step; "penalty" is apart, so that the losses of methods compare, and is
-    that of the model after the last step.
+    model that is stepped, before its step. "penalty" is apart, so that the losses of
+    methods compare, and is that of the model after the last step.
 
     Args:
       loss: (params, batch, key) -> f32[].
