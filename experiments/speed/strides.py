@@ -12,6 +12,7 @@ import time
 import jax
 import jax.numpy as jnp
 
+from experiments.shared import script
 from pfljax.models.convolution import conv_for_platform
 
 FORMS = ("auto", "im2col", "lax")
@@ -79,4 +80,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    script.run(main)

@@ -6,6 +6,7 @@ from collections import Counter
 # A computation's first line, and an instruction: its type may be a tuple of types.
 _HEADER = re.compile(r"^(ENTRY )?%?([\w.\-]+) \(.*\) -> .* \{$")
 _INSTRUCTION = re.compile(r"^\s+(?:ROOT )?%?[\w.\-]+ = .*?\s([a-z][a-z0-9\-]*)\(")
+_NAME = re.compile(r"^\s+(?:ROOT )?%?([\w.\-]+) = ")
 _CALLED = re.compile(r"\b(?:body|to_apply|calls)=%?([\w.\-]+)")
 _LOWERED = re.compile(r"\bstablehlo\.([a-z_]+)")
 # They start no kernel: names for what is there, or calls of what does.
@@ -35,6 +36,18 @@ def step_kernels(text: str) -> Counter[str]:
     return max(loops, key=Counter.total)
 
 
+def kernels_by_name(text: str) -> dict[str, str]:
+    """The kind of each kernel of an optimised HLO module, as in `step_kernels`."""
+    computations, _ = _computations(text)
+    kinds = {}
+    for lines in computations.values():
+        for line in lines:
+            kind = _kernel(computations, line)
+            if kind not in FREE and (name := _NAME.match(line)):
+                kinds[name[1]] = kind
+    return kinds
+
+
 def lowered_ops(text: str) -> int:
     """Operations in a StableHLO module, but for constants and returns."""
     kinds = Counter(_LOWERED.findall(text))
@@ -60,16 +73,21 @@ def _kernels(computations: dict[str, list[str]], name: str) -> Counter[str]:
     """Kernels by kind of one computation, and of those that it calls."""
     kernels: Counter[str] = Counter()
     for line in computations[name]:
-        kind = _kind(line)
+        kind = _kernel(computations, line)
         if kind in CALLS:
             kernels += _kernels(computations, _called(line))
-            continue
-        if kind == "fusion":
-            inside = set(map(_kind, computations[_called(line)]))
-            kind = max(inside & PRODUCTS, default=kind)
-        if kind not in FREE:
+        elif kind not in FREE:
             kernels[kind] += 1
     return kernels
+
+
+def _kernel(computations: dict[str, list[str]], line: str) -> str:
+    """What the instruction does; a fusion around a product is one."""
+    kind = _kind(line)
+    if kind != "fusion":
+        return kind
+    inside = set(map(_kind, computations[_called(line)]))
+    return max(inside & PRODUCTS, default=kind)
 
 
 def _kind(line: str) -> str:

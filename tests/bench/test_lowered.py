@@ -61,6 +61,13 @@ def test_a_program_without_a_loop_has_the_kernels_of_its_entry():
     assert hlo.step_kernels("\n".join(lines)) == {"exponential": 1}
 
 
+def test_kernels_have_names():
+    kinds = hlo.kernels_by_name(COMPILED)
+    expected = {"f.1": "fusion", "f.3": "dot", "c.2": "copy", "m.1": "multiply"}
+    assert {name: kinds[name] for name in expected} == expected
+    assert not {"x.1", "w.5", "k.3", "g.1"} & set(kinds)
+
+
 def test_lowered_operations_leave_out_constants():
     text = """
       %0 = stablehlo.constant dense<1.0> : tensor<f32>

@@ -115,15 +115,10 @@ lowered = jax.jit(steps, donate_argnums=0).lower(w, jnp.ones((9, 8, 64)))
 print(lowered.compile().as_text())
 """
     env = os.environ | {"XLA_FLAGS": ""}
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        env=env,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert "f32[64,64]" in done.stdout
-    assert not re.search(r"f32\[64,64\]\S* copy\(", done.stdout)
+    command = [sys.executable, "-c", code]
+    program = subprocess.check_output(command, env=env, text=True)
+    assert "f32[64,64]" in program
+    assert not re.search(r"f32\[64,64\]\S* copy\(", program)
 
 
 @pytest.fixture
