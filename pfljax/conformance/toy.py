@@ -92,9 +92,8 @@ def traced_once(task):
 
 
 def flat(params):
-    """A quadratic's parameters as one vector, NumPy."""
-    parts = [params["body"], params["head"]]
-    return np.concatenate(parts, -1)
+    """A quadratic's parameters as one vector, NumPy; also of `core.raveled`."""
+    return np.concatenate(jax.tree.leaves(params), -1)
 
 
 def unflat(vector):

@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 from jax.flatten_util import ravel_pytree
 
 from pfljax.core import statistics, tree
@@ -65,11 +64,6 @@ def _spread_of(std: Any) -> Any:
     # Gaussians are equal, Adam makes whole steps of a slope that is not quite 0.
     numpy = np if isinstance(std, float) else jnp
     return std + numpy.log(-numpy.expm1(-std))
-
-
-def adam(rate: Any) -> optax.GradientTransformation:
-    """Adam on one vector of all leaves: VIRTUAL takes a fifth more steps a second."""
-    return optax.flatten(optax.adam(rate))
 
 
 def noise(key: Key, like: Params, count: int) -> Params:

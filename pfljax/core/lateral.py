@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import jax
 
+from pfljax.core.gaussian import Gaussian
 from pfljax.core.losses import cross_entropy
 from pfljax.core.types import Array, Batch, Key, Params, Task
 
@@ -18,6 +19,12 @@ class Lateral(NamedTuple):
     shared: Params
     own: Params
     gate: Any = None  # f32[K], None where it stands beside the model
+
+
+def paths(shared: Gaussian, own: Gaussian) -> Gaussian:
+    """The Gaussian over both paths."""
+    mean = Lateral(shared.mean, own.mean)
+    return Gaussian(mean, Lateral(shared.spread, own.spread))
 
 
 def logits(

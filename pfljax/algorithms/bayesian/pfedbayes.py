@@ -16,9 +16,11 @@ statistics of w_k are those of q_k, for no row reaches w_k.
 """
 
 import jax.numpy as jnp
+import optax
 
 from pfljax.algorithms.fedavg import fedavg
-from pfljax.core import aggregation, gaussian, statistics, tree
+from pfljax.core import aggregation, gaussian, raveled, statistics, tree
+from pfljax.core.gaussian import Gaussian
 from pfljax.core.keys import derive
 from pfljax.core.training import fit
 from pfljax.core.types import Algorithm, Local, Task
@@ -51,13 +53,18 @@ def pfedbayes(
       samples: models drawn a step.
       draws: models drawn for an evaluation; 0 for the mean.
     """
-    adam = local._replace(learning_rate=posterior_lr, optimizer=gaussian.adam)
+    adam = local._replace(learning_rate=posterior_lr, optimizer=optax.adam)
+    vectors = raveled.of_task(task)
+    unravel = raveled.unraveling(task)
+
+    def posterior(params):
+        return gaussian.around(raveled.ravel(params), scale)
 
     def loss(pair, batch, key):
         q, _ = pair
 
         def of_model(model):
-            return task.loss(model, batch, key)
+            return vectors.loss(model, batch, key)
 
         # Derived, for the key itself is that of dropout.
         return gaussian.expected(of_model, q, derive(key, "draws"), samples)
@@ -74,14 +81,15 @@ def pfedbayes(
         return q, with_statistics_of(q, w), metrics
 
     def judged(turn, q):
+        q = Gaussian(*map(unravel, q))
         return gaussian.judged(q, None, derive(turn.key, "draws"), draws)
 
     return fedavg(task, local)._replace(
-        init=lambda params, num_clients, key: gaussian.around(params, scale),
-        init_client=lambda params, client_id, key: gaussian.around(params, scale),
+        init=lambda params, num_clients, key: posterior(params),
+        init_client=lambda params, client_id, key: posterior(params),
         train=train,
         aggregate=aggregation.averaging("uniform"),
-        server_model=lambda w: w.mean,
+        server_model=lambda w: unravel(w.mean),
         personal=lambda turn, w, q, data: judged(turn, q),
         newcomer=lambda turn, w, data: judged(turn, w),
         predict=gaussian.predicting(task.predict),

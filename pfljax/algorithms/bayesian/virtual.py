@@ -24,9 +24,10 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import optax
 
 from pfljax.algorithms.fedavg import fedavg
-from pfljax.core import aggregation, gaussian, lateral, statistics, tree
+from pfljax.core import aggregation, gaussian, lateral, raveled, statistics, tree
 from pfljax.core.gaussian import Gaussian, Natural
 from pfljax.core.keys import derive
 from pfljax.core.lateral import Lateral
@@ -70,13 +71,14 @@ def virtual(
       posterior_lr: rate of Adam.
       draws: models drawn for an evaluation; 0 for the means.
     """
-    adam = local._replace(learning_rate=posterior_lr, optimizer=gaussian.adam)
+    adam = local._replace(learning_rate=posterior_lr, optimizer=optax.adam)
+    unravel = raveled.unraveling(task)
 
     def init(params, num_clients, key):
-        return gaussian.natural(gaussian.around(params, STD))
+        return gaussian.natural(gaussian.around(raveled.ravel(params), STD))
 
     def init_client(params, client_id, key):
-        own = task.init(derive(key, "private")) if private else ()
+        own = raveled.ravel(task.init(derive(key, "private"))) if private else ()
         shape = (task.num_classes,)
         return Client(
             site=tree.parameters(init(params, 1, key)),
@@ -84,22 +86,25 @@ def virtual(
             gate=jax.random.uniform(derive(key, "gate"), shape, maxval=0.1),
         )
 
-    def judged(turn, s, own, gate):
-        q = paths(gaussian.gaussian(s), own)
-        fixed = Lateral(shared=None, own=None, gate=gate)
-        return gaussian.judged(q, fixed, derive(turn.key, "draws"), draws)
+    def personal(turn, s, client, data):
+        pair = gaussian.gaussian(s), client.own
+        both = lateral.paths(*(Gaussian(*map(unravel, q)) for q in pair))
+        fixed = Lateral(shared=None, own=None, gate=client.gate)
+        return gaussian.judged(both, fixed, derive(turn.key, "draws"), draws)
 
     def newcomer(turn, s, data):
-        unseen = init_client(gaussian.gaussian(s).mean, turn.id, turn.key)
-        return judged(turn, s, unseen.own, tree.zeros(unseen.gate))
+        # Any private model: behind a gate of zeros nothing is seen of it.
+        own = gaussian.gaussian(s) if private else gaussian.around((), STD)
+        gate = jnp.zeros(task.num_classes)
+        return personal(turn, s, Client(site=None, own=own, gate=gate), data)
 
     return fedavg(task, local)._replace(
         init=init,
         init_client=init_client,
-        train=training(task, adam, kl_weight, damping),
+        train=training(raveled.of_task(task), adam, kl_weight, damping),
         aggregate=aggregate,
-        server_model=lambda s: gaussian.gaussian(s).mean,
-        personal=lambda turn, s, client, data: judged(turn, s, client.own, client.gate),
+        server_model=lambda s: unravel(gaussian.gaussian(s).mean),
+        personal=personal,
         newcomer=newcomer,
         predict=gaussian.predicting(partial(lateral.logits, task)),
         origin=lambda s, client, change: tree.zeros(change),
@@ -114,7 +119,7 @@ def training(task, adam, kl_weight, damping):
         share = 1 / turn.num_clients
         p = cavity_prior(s, client.site, share)
         standard = gaussian.around(tree.zeros(client.own.mean), 1.0)
-        priors = paths(gaussian.gaussian(p), standard)
+        priors = lateral.paths(gaussian.gaussian(p), standard)
         weight = kl_weight / jnp.maximum(data.size, 1)
 
         def loss(trained, batch, key):
@@ -123,7 +128,7 @@ def training(task, adam, kl_weight, damping):
         def penalty(trained):
             return weight * gaussian.kl(trained[0], priors)
 
-        start = paths(gaussian.gaussian(s), client.own), client.gate
+        start = lateral.paths(gaussian.gaussian(s), client.own), client.gate
         trained, metrics = fit(loss, start, data, turn, adam, penalty=penalty)
         (mean, spread), gate = trained
         change = damped(Gaussian(mean.shared, spread.shared), s, p, damping)
@@ -132,12 +137,6 @@ def training(task, adam, kl_weight, damping):
         return Client(site=site, own=own, gate=gate), change, metrics
 
     return train
-
-
-def paths(shared, own):
-    """The Gaussian over both paths."""
-    mean = Lateral(shared.mean, own.mean)
-    return Gaussian(mean, Lateral(shared.spread, own.spread))
 
 
 def expected_loss(task, trained, batch, key):

@@ -17,7 +17,7 @@ from pfljax.algorithms.bayesian.virtual import (
     virtual,
 )
 from pfljax.conformance import Case, toy
-from pfljax.core import gaussian, tree
+from pfljax.core import gaussian, raveled, tree
 from pfljax.core.keys import derive
 from pfljax.core.training import fit
 from pfljax.core.types import Batch, Local
@@ -137,7 +137,7 @@ def test_a_client_is_judged_with_its_path_and_a_newcomer_without():
     batch = Batch.of_rows(jnp.asarray(x, jnp.float32))
     turn = toy.turn(KEY, num_clients=8)
     shared = task.predict(method.server_model(state.server), batch)
-    own = task.predict(client.own.mean, batch)
+    own = task.predict(raveled.unraveling(task)(client.own.mean), batch)
     model = method.personal(turn, state.server, client, None)
     found = method.predict(model, batch)
     gate = np.maximum(client.gate, 0)
@@ -165,7 +165,7 @@ def test_one_client_alone_is_bayes_by_backprop():
 
         def loss(q, batch, key):
             draw = gaussian.draws(q, derive(key, "draws"), 1)
-            return TASK.loss(tree.take(draw, 0), batch, key)
+            return raveled.of_task(TASK).loss(tree.take(draw, 0), batch, key)
 
         def penalty(q):
             return WEIGHT / size * gaussian.kl(q, prior)
