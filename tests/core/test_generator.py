@@ -21,7 +21,7 @@ def heads(z):
 def forward(g, noise, labels):
     """A generator's features, in NumPy."""
     one_hot = np.eye(CLASSES)[labels]
-    inputs = noise @ np.asarray(g.of_noise) + one_hot @ np.asarray(g.of_label)
+    inputs = np.concatenate([noise, one_hot], 1) @ np.asarray(g.first)
     spread = np.sqrt(inputs.var(0) + 1e-5)
     hidden = np.maximum(g.scale * (inputs - inputs.mean(0)) / spread + g.shift, 0)
     return hidden @ np.asarray(g.kernel) + np.asarray(g.bias)
