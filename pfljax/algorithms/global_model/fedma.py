@@ -35,9 +35,10 @@ from typing import Annotated, Any, NamedTuple
 import jax.numpy as jnp
 
 from pfljax.algorithms.fedavg import fedavg
-from pfljax.core import aggregation, chain, matching, tree, units
+from pfljax.core import aggregation, chain, matching, raveled, tree, units
 from pfljax.core.keys import derive, fold
 from pfljax.core.prototypes import class_counts
+from pfljax.core.raveled import Raveled
 from pfljax.core.training import fit_part
 from pfljax.core.types import Algorithm, Local, Params, Task
 from pfljax.registry import Count, Positive, Range, checked
@@ -53,10 +54,10 @@ class Server(NamedTuple):
 
 
 class Client(NamedTuple):
-    """Both in the matched model's shape, what is below in its order of units."""
+    """Vectors of the matched model's shape, what is below in its order of units."""
 
-    w: Params
-    began: Params  # where w stood when the round began
+    w: Raveled
+    began: Raveled  # where w stood when the round began
 
 
 class Last(NamedTuple):
@@ -106,7 +107,7 @@ def exchange(model, local, number, aggregate):
         return Server(chain.widened(params, model), chain.at_first(model, num_clients))
 
     def init_client(params, client_id, key):
-        w = chain.widened(params, model)
+        w = raveled.ravel(chain.widened(params, model))
         return Client(w=w, began=w)
 
     def message(turn, server, client):
@@ -118,6 +119,7 @@ def exchange(model, local, number, aggregate):
     def begun(message, w):
         if not below:
             return chain.widened(message, model)
+        w = raveled.unraveling(model.task)(w)
         return units.replaced(w, below[-1], message.rows, message.assignment)
 
     def train(turn, message, client, data):
@@ -129,7 +131,8 @@ def exchange(model, local, number, aggregate):
         counts = class_counts(data, model.task.num_classes, local.batch_size)
         upload = sent(model, number, w, counts)
         # The curve of a run is that of whole models, as other methods have it.
-        return Client(w=w, began=began), upload, {} if below else metrics
+        client = Client(*map(raveled.ravel, (w, began)))
+        return client, upload, {} if below else metrics
 
     return fedavg(model.task, local)._replace(
         init=init,

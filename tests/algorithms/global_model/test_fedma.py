@@ -13,7 +13,7 @@ import tiny
 from pfljax import engine, models, selection
 from pfljax.algorithms.global_model.fedma import Client, Last, fedma
 from pfljax.conformance import Case, toy
-from pfljax.core import matching
+from pfljax.core import chain, matching, raveled, tree
 from pfljax.core.keys import derive
 from pfljax.core.optimizers import sgd
 from pfljax.core.types import Batch, Local
@@ -121,8 +121,9 @@ def test_fedma_against_numpy():
     assert used == [4, 5, 6]
     # What is below the layer that is trained is the matched layer itself.
     took_part = int(states[-1].cohort[0])
-    kept = jax.tree.map(lambda leaf: leaf[took_part], states[-1].clients.w["body"])
-    toy.assert_same(kept, states[-1].server.w["body"])
+    unravel = raveled.unraveling(chain.chain("fedma", TASK, options["growth"]).task)
+    kept = unravel(tree.take(states[-1].clients.w, took_part))
+    toy.assert_same(kept["body"], states[-1].server.w["body"])
 
 
 @pytest.mark.slow
@@ -192,9 +193,9 @@ def test_frozen_layers_do_not_decay():
     message = matching.Matched(jnp.float32(rows), jnp.array([2, 0, 3, 1]))
     turn, data = toy.turn(steps=5, client_id=1), toy.one(TRAIN, 1)
     after, upload, metrics = jax.jit(method.then.train)(
-        turn, message, Client(w, w), data
+        turn, message, Client(w=raveled.ravel(w), began=raveled.ravel(w)), data
     )
-    after = after.w
+    after = raveled.unraveling(TASK)(after.w)
     np.testing.assert_array_equal(rows_of(perceptron.weights(after)), np.float32(rows))
     assert np.abs(after["head"]["kernel"] - w["head"]["kernel"]).max() > 1e-2
     assert metrics == {}
