@@ -6,6 +6,7 @@ Of a model with the leaves w f32[2, 3], b f32[3] and a mean f32[4] of batches:
 
 Arithmetic, messages and rows of clients are one kernel a vector, where they are one a
 leaf of a model: most of what compiles, for a method with several numbers a parameter.
+What acts leaf by leaf, such as a compressor, acts on all parameters at once here.
 """
 
 from collections.abc import Callable
