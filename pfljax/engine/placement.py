@@ -164,9 +164,11 @@ def distinct(grid: Grid | None, part: ClientData) -> tuple[ClientData, np.ndarra
     Where homes are, each device has as many, its own, in a block: two devices with
     spans a, b and c give a, b, c and an empty one.
     """
-    spans = _spans(part)
-    distinct_spans, whose = np.unique(spans, axis=0, return_inverse=True)
-    whose = whose.ravel()
+    # One number a span: pairs are sorted ten times as slowly.
+    spans = _spans(part).astype(np.int64)
+    numbers = (spans[:, 0] << 32) + spans[:, 1]
+    _, first, whose = np.unique(numbers, return_index=True, return_inverse=True)
+    distinct_spans = spans[first]
     if grid is not None and grid.homes:
         length = part.examples.y.shape[0] // grid.size
         distinct_spans, order = _by_device(grid.size, length, distinct_spans)

@@ -9,7 +9,8 @@ metrics.jsonl     a line a round, appended
 timing.jsonl      seconds of training and the most memory, kept apart: all else is
                   reproduced bit for bit
 metrics.csv, tensorboard/, wandb/   the same where `log` says so (pfljax.runs.sinks)
-per_client.npz    metrics of each client at each evaluation
+evaluations/      metrics of each client at each evaluation, while the run goes
+per_client.npz    the same in one file, at its end
 summary.json      the last round, the round chosen on validation, traffic
 checkpoints/      the newest states
 clients/          client states in a store (pfljax.engine.paging), by architecture
@@ -55,6 +56,7 @@ FILES = (
 FOLDERS = (
     "checkpoints",
     "clients",
+    "evaluations",
     "figures",
     "landscape",
     "runs",

@@ -1,6 +1,6 @@
 """The log of a run: a line a round, metrics of each client, and their checksum.
 
-metrics.jsonl is appended to and per_client.npz written anew before each checkpoint, so
+metrics.jsonl is appended to and evaluations/ gets a file before each checkpoint, so
 both may be ahead of it. The checkpoint keeps the checksum of what it has seen of them:
 a run goes on from its own log or not at all.
 """

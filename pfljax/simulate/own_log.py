@@ -34,9 +34,9 @@ def read(run: Run, done: int, expected: int | None) -> tuple[list[Line], int]:
     checksum = _checksum(run, lines)
     if not in_order or checksum is None or expected not in (None, checksum):
         raise folder.FolderError(
-            f"{file} or per_client.npz beside it is not what was written up to round "
-            f"{done}, which the checkpoint is of: put them back, or start again with "
-            "another --out"
+            f"{file}, per_client.npz or evaluations beside it is not what was written "
+            f"up to round {done}, which the checkpoint is of: put them back, or start "
+            "again with another --out"
         )
     return lines, checksum
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from pfljax.core.types import Metrics, RunState
 from pfljax.engine.population import Population
-from pfljax.runs import baseline, folder, log
+from pfljax.runs import baseline, folder, log, single_evaluations
 from pfljax.runs.log import Line
 from pfljax.runtime.milestones import reached
 from pfljax.runtime.processes import ask, say
@@ -52,7 +52,7 @@ def log_lines(
 
 
 def evaluate(run: Run, population: Population, state: RunState, trained: Line) -> Line:
-    """What the log has of this evaluation; metrics of each client: per_client.npz.
+    """What the log has of this evaluation; metrics of each client: evaluations/R.npz.
 
     `trained` is what it has of the round before it.
     """
@@ -64,7 +64,8 @@ def evaluate(run: Run, population: Population, state: RunState, trained: Line) -
     reached("judged")
     for name, values in by_client.items():
         run.history.setdefault(name, []).append(values)
-    ask(folder.write_arrays, run.path / "per_client.npz", arrays(run, state))
+    # Alone: with all before it, a run would write a square of its evaluations.
+    ask(single_evaluations.write, run.path, int(state.round), by_client)
     line: Line = {"evaluations": records}
     if run.sim.dissimilarity is not None:
         measured = run.sim.dissimilarity(state.server, run.federation.train)
@@ -78,16 +79,22 @@ def evaluate(run: Run, population: Population, state: RunState, trained: Line) -
 def read_history(run: Run, done: int) -> None:
     """Takes up the metrics of each client that were written up to round `done`."""
     arrays = ask(folder.read_arrays, run.path / "per_client.npz")
-    if "round" not in arrays or arrays["round"].dtype.kind not in "iu":
-        return
-    # The file is written before the checkpoint, so it may be ahead of it. An evaluation
+    # Files are written before the checkpoint, so they may be ahead of it. An evaluation
     # that is not due was the last one of fewer rounds.
-    rounds = arrays["round"].ravel().tolist()
-    kept = [r <= done and evaluation.due(run.experiment, r) for r in rounds]
-    for name, array in arrays.items():
-        # Others are not ours: without them the checksum of the log is another.
-        if name not in evaluation.BY_CLIENT and array.shape[:1] == (len(rounds),):
-            run.history[name] = list(array[kept])
+    known = {r for r in range(done + 1) if evaluation.due(run.experiment, r)}
+    if "round" in arrays and arrays["round"].dtype.kind in "iu":
+        rounds = arrays["round"].ravel().tolist()
+        kept = [r in known for r in rounds]
+        known -= set(rounds)
+        for name, array in arrays.items():
+            # Others are not ours: without them the checksum of the log is another.
+            if name not in evaluation.BY_CLIENT and array.shape[:1] == (len(rounds),):
+                run.history[name] = list(array[kept])
+    # Since then; a kill between the two at the end leaves both.
+    for round_ in sorted(known):
+        newest = ask(single_evaluations.read, run.path, round_)
+        for name, array in newest.items():
+            run.history.setdefault(name, []).append(array)
 
 
 def arrays(run: Run, state: RunState) -> dict[str, np.ndarray]:
@@ -120,6 +127,7 @@ def finish(
         mixture, paths = evaluation.mixture(run.sim, run.federation, state, states)
         values |= paths
     ask(folder.write_arrays, run.path / "per_client.npz", values)
+    ask(single_evaluations.clear, run.path)
     reason = _diverged(lines, run.federation.num_classes, run.traffic.up)
     summary = _summary(run, values, mixture, lines)
     if stopped is not None:

@@ -12,9 +12,9 @@ from pfljax.simulate import simulation
 from pfljax.simulate.simulation import Simulation
 
 GB = 1e9
-NUMBER = 4  # bytes of a metric in per_client.npz
+NUMBER = 4  # bytes of a metric of a client
 METRICS = 4  # of a model and split
-# Each is written whole, beside the one before it.
+# A file an evaluation, and at the end one of all.
 COPIES = 2
 
 
@@ -61,7 +61,7 @@ def _of_store(stack: OfStack, programs: Programs, experiment: Experiment) -> int
 
 
 def _of_evaluations(sim: Simulation, experiment: Experiment, clients: int) -> int:
-    """Bytes of per_client.npz: a number a client, metric, model, split and time."""
+    """Bytes of metrics: a number a client, metric, model, split and time."""
     every = experiment.evaluation.eval_every
     times = -(-experiment.participation.rounds // every)
     # Those who train, on test and validation rows, and as many newcomers at most.

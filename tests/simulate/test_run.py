@@ -226,6 +226,30 @@ def drop_metrics(folder):
 DAMAGE = [edit_loss, swap_lines, zero_accuracy, drop_metrics]
 
 
+def test_evaluations_are_a_file_each_until_a_run_ends(done, tmp_path):
+    folder, lost = tmp_path / "run", tmp_path / "lost"
+
+    def failing(round_, metrics, state):
+        if round_ == 4:
+            raise RuntimeError("in the middle")
+
+    with pytest.raises(RuntimeError, match="in the middle"):
+        run(tiny.SEEN.replace(out=str(folder)), callback=failing)
+    files = sorted(file.name for file in (folder / "evaluations").iterdir())
+    assert files == ["2.npz", "4.npz"]
+    assert not (folder / "per_client.npz").exists()
+    name = "personal/test/accuracy"
+    first = read_arrays(folder / "evaluations" / "2.npz")[name]
+    np.testing.assert_array_equal(first, read_arrays(done / "per_client.npz")[name][0])
+    shutil.copytree(folder, lost)
+    (lost / "evaluations" / "2.npz").unlink()
+    with pytest.raises(FolderError, match="not what was written up to round 2"):
+        run(tiny.SEEN.replace(out=str(lost)))
+    run(tiny.SEEN.replace(out=str(folder)))
+    assert not (folder / "evaluations").exists()
+    tiny.assert_same_arrays(folder / "per_client.npz", done / "per_client.npz")
+
+
 @pytest.mark.parametrize("damage", DAMAGE)
 def test_a_log_that_is_not_the_checkpoints_is_refused(done, tmp_path, damage):
     half = tiny.unfinished(done, tmp_path / "half")
