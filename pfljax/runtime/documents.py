@@ -32,10 +32,14 @@ NAMES |= {str: "a text", bool: "true or false"}
 
 
 def write(path: Path, content: Mapping[str, Any], lasting: bool = False) -> None:
-    """Writes the object and its checksum, whole or not at all; see `files.whole`."""
-    plain = _as_read(content)
-    plain[CHECKSUM] = _crc(plain)
-    files.write_text(path, _indented(plain) + "\n", lasting)
+    """Writes the object and its checksum, whole or not at all; see `files.whole`.
+
+    Raises:
+      TypeError: a name in it is no text, or a value nothing that JSON has.
+      ValueError: it holds NaN or an infinity.
+    """
+    signed = {**content, CHECKSUM: crc(content)}
+    files.write_text(path, _indented(signed) + "\n", lasting)
 
 
 def _indented(value: Any, depth: int = 1) -> str:
@@ -46,18 +50,25 @@ def _indented(value: Any, depth: int = 1) -> str:
     """
     if isinstance(value, dict) and value:
         parts = [
-            f"{json.dumps(name)}: {_indented(part, depth + 1)}"
+            f"{_quoted(name)}: {_indented(part, depth + 1)}"
             for name, part in value.items()
         ]
         opening, closing = "{}"
-    elif isinstance(value, list) and dict in set(map(type, value)):
+    elif isinstance(value, list | tuple) and dict in set(map(type, value)):
         parts = [_indented(part, depth + 1) for part in value]
         opening, closing = "[]"
     else:
-        return json.dumps(value)
+        return json.dumps(value, allow_nan=False)
     margin = "\n" + depth * " "
     lines = f",{margin}".join(parts)
     return f"{opening}{margin}{lines}{margin[:-1]}{closing}"
+
+
+def _quoted(name: Any) -> str:
+    # A number would be read as a text, which sorts otherwise: another checksum.
+    if not isinstance(name, str):
+        raise TypeError(f"{name!r} is the name of a value; expected a text")
+    return json.dumps(name)
 
 
 def read(path: Path, form: Any = None, edited: bool = False) -> dict[str, Any]:
@@ -81,7 +92,7 @@ def read(path: Path, form: Any = None, edited: bool = False) -> dict[str, Any]:
     if wrong:
         raise damaged(path, wrong)
     written = content.pop(CHECKSUM, None)
-    if not edited and written not in (None, _crc(content)):
+    if not edited and written not in (None, crc(content)):
         raise damaged(
             path, f"it does not match its {CHECKSUM}; remove that if you edit it"
         )
@@ -95,16 +106,6 @@ def damaged(path: Path, why: object) -> FileError:
 
 def crc(content: Mapping[str, Any]) -> int:
     """CRC-32 of the object, the same before it is written and after it is read."""
-    return _crc(_as_read(content))
-
-
-def _as_read(content: Mapping[str, Any]) -> dict[str, Any]:
-    """The object as a file gives it back: without tuples, and with texts for names."""
-    return json.loads(json.dumps(content, allow_nan=False))
-
-
-def _crc(content: dict[str, Any]) -> int:
-    """`crc` of an object as it is read."""
     return zlib.crc32(json.dumps(content, sort_keys=True).encode())
 
 

@@ -43,6 +43,20 @@ def test_a_name_has_a_line_and_numbers_share_one(tmp_path):
     assert (checksum[:10], closing, end) == (' "crc32": ', "}", "")
 
 
+@pytest.mark.parametrize(
+    ("content", "error", "told"),
+    [
+        ({"of": {10: 1, 9: 2}}, TypeError, "10 is the name of a value; expected a te"),
+        ({"loss": [0.5, float("nan")]}, ValueError, "not JSON compliant"),
+    ],
+)
+def test_what_would_be_read_otherwise_is_not_written(tmp_path, content, error, told):
+    file = tmp_path / "a.json"
+    with pytest.raises(error, match=told):
+        documents.write(file, content)
+    assert not file.exists()
+
+
 def test_no_flipped_bit_goes_unnoticed(tmp_path):
     file = tmp_path / "a.json"
     documents.write(file, CONTENT)
