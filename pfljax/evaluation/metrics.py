@@ -261,14 +261,15 @@ def summarise(
         # Of who holds every class there is nothing to detect.
         counted &= ~np.isnan(values)
     weight = weight[counted]
-    # In float64 the squares of great losses fit.
-    values = np.asarray(values, np.float64)[counted]
+    values = np.asarray(values)[counted]
     if not len(values):
         return dict.fromkeys(FIGURES)
     tenth = -(-len(values) // 10)
-    worst_first = np.sort(values)
-    if name not in GREATER_IS_BETTER:
-        worst_first = -np.sort(-values)
+    # As float32, which sorts several times as fast as float64.
+    worst_first = np.sort(values) if name in GREATER_IS_BETTER else -np.sort(-values)
+    worst_first = np.asarray(worst_first, np.float64)
+    # In float64 the squares of great losses fit.
+    values = np.asarray(values, np.float64)
     with np.errstate(invalid="ignore", over="ignore"):
         figures = {
             "mean": values.mean(),
