@@ -155,7 +155,8 @@ def _sample(job: Experiment, clients: Federation) -> dict[str, list[compiling.Wo
     state = jax.device_put(state, mesh.shardings(sim.setting.mesh, state))
     with compiling.watched() as of_rounds:
         # Not run: FedDF's server takes a thousand steps a round.
-        sim.rounds.lower(state, placed.train, 1).compile()
+        rounds: Any = sim.rounds
+        rounds.lower(state, placed.train, 1).compile()
     states = functools.partial(DevicePopulation(sim.rounds).states, state)
     with compiling.watched() as of_evaluation:
         evaluation.assess(sim, placed, None, state, states)

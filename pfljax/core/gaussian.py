@@ -49,6 +49,11 @@ def around(mean: Params, std: Any) -> Gaussian:
     return Gaussian(mean, tree.full(tree.parameters(mean), _spread_of(std)))
 
 
+def mapped(function: Callable[[Params], Params], q: Gaussian) -> Gaussian:
+    """The function of the means, and of the spreads."""
+    return Gaussian(function(q.mean), function(q.spread))
+
+
 def std(q: Gaussian) -> Params:
     """The standard deviation of each coordinate."""
 

@@ -267,7 +267,6 @@ def summarise(
     tenth = -(-len(values) // 10)
     # As float32, which sorts several times as fast as float64.
     worst_first = np.sort(values) if name in GREATER_IS_BETTER else -np.sort(-values)
-    worst_first = np.asarray(worst_first, np.float64)
     # In float64 the squares of great losses fit.
     values = np.asarray(values, np.float64)
     with np.errstate(invalid="ignore", over="ignore"):
@@ -275,8 +274,8 @@ def summarise(
             "mean": values.mean(),
             "std": values.std(),
             "weighted": np.average(values, weights=weight),
-            "worst10": worst_first[:tenth].mean(),
-            "best10": worst_first[-tenth:].mean(),
+            "worst10": worst_first[:tenth].mean(dtype=np.float64),
+            "best10": worst_first[-tenth:].mean(dtype=np.float64),
             "min": values.min(),
             "max": values.max(),
         }

@@ -15,12 +15,13 @@ each round, whatever optimizer there is: the slope of KL grows as 1 / sigma^2. R
 statistics of w_k are those of q_k, for no row reaches w_k.
 """
 
+from functools import partial
+
 import jax.numpy as jnp
 import optax
 
 from pfljax.algorithms.fedavg import fedavg
 from pfljax.core import aggregation, gaussian, raveled, statistics, tree
-from pfljax.core.gaussian import Gaussian
 from pfljax.core.keys import derive
 from pfljax.core.training import fit
 from pfljax.core.types import Algorithm, Local, Task
@@ -54,17 +55,35 @@ def pfedbayes(
       draws: models drawn for an evaluation; 0 for the mean.
     """
     adam = local._replace(learning_rate=posterior_lr, optimizer=optax.adam)
-    vectors = raveled.of_task(task)
-    unravel = raveled.unraveling(task)
+    in_leaves = partial(gaussian.mapped, raveled.unraveling(task))
 
     def posterior(params):
         return gaussian.around(raveled.ravel(params), scale)
+
+    def judged(turn, q):
+        return gaussian.judged(in_leaves(q), None, derive(turn.key, "draws"), draws)
+
+    return fedavg(task, local)._replace(
+        init=lambda params, num_clients, key: posterior(params),
+        init_client=lambda params, client_id, key: posterior(params),
+        train=training(raveled.of_task(task), adam, zeta, samples),
+        aggregate=aggregation.averaging("uniform"),
+        server_model=lambda w: in_leaves(w).mean,
+        personal=lambda turn, w, q, data: judged(turn, q),
+        newcomer=lambda turn, w, data: judged(turn, w),
+        predict=gaussian.predicting(task.predict),
+        origin=lambda w, q, upload: with_statistics_of(q, w),
+    )
+
+
+def training(task, adam, zeta, samples):
+    """The `train` of pFedBayes."""
 
     def loss(pair, batch, key):
         q, _ = pair
 
         def of_model(model):
-            return vectors.loss(model, batch, key)
+            return task.loss(model, batch, key)
 
         # Derived, for the key itself is that of dropout.
         return gaussian.expected(of_model, q, derive(key, "draws"), samples)
@@ -80,21 +99,7 @@ def pfedbayes(
         q, w = pair
         return q, with_statistics_of(q, w), metrics
 
-    def judged(turn, q):
-        q = Gaussian(*map(unravel, q))
-        return gaussian.judged(q, None, derive(turn.key, "draws"), draws)
-
-    return fedavg(task, local)._replace(
-        init=lambda params, num_clients, key: posterior(params),
-        init_client=lambda params, client_id, key: posterior(params),
-        train=train,
-        aggregate=aggregation.averaging("uniform"),
-        server_model=lambda w: unravel(w.mean),
-        personal=lambda turn, w, q, data: judged(turn, q),
-        newcomer=lambda turn, w, data: judged(turn, w),
-        predict=gaussian.predicting(task.predict),
-        origin=lambda w, q, upload: with_statistics_of(q, w),
-    )
+    return train
 
 
 def with_statistics_of(q, w):

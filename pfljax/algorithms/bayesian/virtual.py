@@ -72,39 +72,36 @@ def virtual(
       draws: models drawn for an evaluation; 0 for the means.
     """
     adam = local._replace(learning_rate=posterior_lr, optimizer=optax.adam)
-    unravel = raveled.unraveling(task)
+    in_leaves = partial(gaussian.mapped, raveled.unraveling(task))
 
     def init(params, num_clients, key):
         return gaussian.natural(gaussian.around(raveled.ravel(params), STD))
 
     def init_client(params, client_id, key):
         own = raveled.ravel(task.init(derive(key, "private"))) if private else ()
-        shape = (task.num_classes,)
         return Client(
             site=tree.parameters(init(params, 1, key)),
             own=gaussian.around(own, STD),
-            gate=jax.random.uniform(derive(key, "gate"), shape, maxval=0.1),
+            gate=0.1 * jax.random.uniform(derive(key, "gate"), (task.num_classes,)),
         )
 
-    def personal(turn, s, client, data):
-        pair = gaussian.gaussian(s), client.own
-        both = lateral.paths(*(Gaussian(*map(unravel, q)) for q in pair))
-        fixed = Lateral(shared=None, own=None, gate=client.gate)
+    def judged(turn, s, own, gate):
+        both = lateral.paths(in_leaves(gaussian.gaussian(s)), in_leaves(own))
+        fixed = Lateral(shared=None, own=None, gate=gate)
         return gaussian.judged(both, fixed, derive(turn.key, "draws"), draws)
 
     def newcomer(turn, s, data):
         # Any private model: behind a gate of zeros nothing is seen of it.
         own = gaussian.gaussian(s) if private else gaussian.around((), STD)
-        gate = jnp.zeros(task.num_classes)
-        return personal(turn, s, Client(site=None, own=own, gate=gate), data)
+        return judged(turn, s, own, jnp.zeros(task.num_classes))
 
     return fedavg(task, local)._replace(
         init=init,
         init_client=init_client,
         train=training(raveled.of_task(task), adam, kl_weight, damping),
         aggregate=aggregate,
-        server_model=lambda s: unravel(gaussian.gaussian(s).mean),
-        personal=personal,
+        server_model=lambda s: in_leaves(gaussian.gaussian(s)).mean,
+        personal=lambda turn, s, client, data: judged(turn, s, client.own, client.gate),
         newcomer=newcomer,
         predict=gaussian.predicting(partial(lateral.logits, task)),
         origin=lambda s, client, change: tree.zeros(change),
