@@ -107,15 +107,12 @@ def _prepare(
         check_task(task, input_shape, federation.num_classes)
     sim = width.choose(experiment, federation, task, path, alone)
     malicious.share_of(sim.setting.channel, federation)  # refuses two of them
-    traffic = architectures.traffic(
-        sim.setting, sim.task, federation.num_clients, input_shape
-    )
     return Run(
         experiment=experiment,
         sim=sim,
         federation=simulation.placed(sim, federation),
         unseen=unseen and simulation.placed(sim, unseen, federation.num_clients),
-        traffic=traffic,
+        traffic=sim.traffic(),
         path=path,
         history={},
     )

@@ -11,6 +11,7 @@ import numpy as np
 
 from pfljax import algorithms, engine
 from pfljax.core import tree
+from pfljax.core.communication import Traffic
 from pfljax.core.precision import EXACT
 from pfljax.core.types import ClientData, Key, RunState, Task
 from pfljax.data import Federation
@@ -25,6 +26,7 @@ from pfljax.runs.settings import Experiment
 from pfljax.runtime import devices
 from pfljax.runtime.programs import Same, kept
 from pfljax.simulate import clocks, detection, given, model_checks, rho
+from pfljax.simulate.architectures import traffic
 from pfljax.simulate.components import Shape, make_setting, make_task, shape_of
 from pfljax.simulate.first_state import make_init, shapes_of_state
 from pfljax.simulate.judges import block_judged, make_judge, make_path
@@ -58,6 +60,7 @@ class Simulation(NamedTuple):
     dissimilarity: Callable[..., Any] | None  # (server, train rows) -> Dissimilarity
     block: int  # clients judged in one call
     paging: paging.Programs | None  # of a population in a store
+    traffic: Callable[[], Traffic]  # of a client's exchange in a round
     step_flops: Callable[[Any], dict[str, float | None]]  # of a row's shape and dtype
 
 
@@ -155,7 +158,11 @@ def _simulation(
         dissimilarity=make_dissimilarity(experiment, setting, task, shape),
         block=min(block_judged(each.setting, each.task) for each in architectures),
         paging=programs,
-        # Traced once, by the first run that ends.
+        # Traced once, by the first run.
+        traffic=functools.cache(
+            partial(traffic, setting, task, num_clients, shape.input_shape)
+        ),
+        # As well, when it ends.
         step_flops=functools.cache(partial(client_step, setting, task, num_clients)),
     )
 

@@ -28,6 +28,7 @@ def test_seeds_share_compiled_functions(federation):
     named = tiny.TINY.replace(seed=5, out="x", label="x", keep=9, baseline="x")
     assert simulation.simulation(named, federation) is sim
     assert simulation.simulation(tiny.TINY.replace(lr=0.1), federation) is not sim
+    assert sim.traffic() is sim.traffic()
 
 
 @pytest.mark.parametrize(
