@@ -139,10 +139,7 @@ def _simulation(
     rounds = experiment.participation.rounds
     longest = min(experiment.evaluation.eval_every, rounds, LONGEST_CALL)
     longest, programs = make_paging(experiment, setting, task, num_clients, longest)
-    architectures = []
-    for stack in stacks_of(setting, task, num_clients):
-        alone = setting._replace(algorithm=stack.algorithm, groups=None)
-        architectures.append(make_architecture(alone, stack.task, views, block))
+    architectures = make_architectures(setting, task, num_clients, views, block)
     shapes = shapes_of_state(setting, task, num_clients)
     stored = programs is not None
     return Simulation(
@@ -152,7 +149,7 @@ def _simulation(
         shapes=shapes._replace(clients=()) if stored else shapes,
         rounds=make_rounds(setting, longest),
         longest=longest,
-        architectures=tuple(architectures),
+        architectures=architectures,
         trained=experiment.evaluation.trained,
         foreign=experiment.evaluation.foreign,
         dissimilarity=make_dissimilarity(experiment, setting, task, shape),
@@ -165,6 +162,17 @@ def _simulation(
         # As well, when it ends.
         step_flops=functools.cache(partial(client_step, setting, task, num_clients)),
     )
+
+
+def make_architectures(
+    setting: Setting, task: Task, num_clients: int, views: Sequence[str], block: int
+) -> tuple[Architecture, ...]:
+    """What judges the clients of each architecture."""
+    architectures = []
+    for stack in stacks_of(setting, task, num_clients):
+        alone = setting._replace(algorithm=stack.algorithm, groups=None)
+        architectures.append(make_architecture(alone, stack.task, views, block))
+    return tuple(architectures)
 
 
 def make_rounds(setting: Setting, longest: int) -> Callable[..., Any]:

@@ -57,33 +57,35 @@ def pfedbayes(
     adam = local._replace(learning_rate=posterior_lr, optimizer=optax.adam)
     in_leaves = partial(gaussian.mapped, raveled.unraveling(task))
 
-    def posterior(params):
+    def init_client(params, client_id, key):
         return gaussian.around(raveled.ravel(params), scale)
 
     def judged(turn, q):
-        return gaussian.judged(in_leaves(q), None, derive(turn.key, "draws"), draws)
+        return gaussian.judged(q, None, derive(turn.key, "draws"), draws)
 
     return fedavg(task, local)._replace(
-        init=lambda params, num_clients, key: posterior(params),
-        init_client=lambda params, client_id, key: posterior(params),
-        train=training(raveled.of_task(task), adam, zeta, samples),
+        init=lambda params, num_clients, key: gaussian.around(params, scale),
+        init_client=init_client,
+        train=training(task, adam, zeta, samples),
         aggregate=aggregation.averaging("uniform"),
-        server_model=lambda w: in_leaves(w).mean,
-        personal=lambda turn, w, q, data: judged(turn, q),
+        server_model=lambda w: w.mean,
+        personal=lambda turn, w, q, data: judged(turn, in_leaves(q)),
         newcomer=lambda turn, w, data: judged(turn, w),
         predict=gaussian.predicting(task.predict),
-        origin=lambda w, q, upload: with_statistics_of(q, w),
+        origin=lambda w, q, upload: with_statistics_of(in_leaves(q), w),
     )
 
 
 def training(task, adam, zeta, samples):
-    """The `train` of pFedBayes."""
+    """The `train` of pFedBayes; q_k is kept as vectors."""
+    of_vectors = raveled.of_task(task)
+    in_leaves = partial(gaussian.mapped, raveled.unraveling(task))
 
     def loss(pair, batch, key):
         q, _ = pair
 
         def of_model(model):
-            return task.loss(model, batch, key)
+            return of_vectors.loss(model, batch, key)
 
         # Derived, for the key itself is that of dropout.
         return gaussian.expected(of_model, q, derive(key, "draws"), samples)
@@ -95,9 +97,10 @@ def training(task, adam, zeta, samples):
             q, w = pair
             return zeta / rows * gaussian.kl(q, w)
 
-        pair, metrics = fit(loss, (q, w), data, turn, adam, penalty=penalty)
+        start = q, gaussian.mapped(raveled.ravel, w)
+        pair, metrics = fit(loss, start, data, turn, adam, penalty=penalty)
         q, w = pair
-        return q, with_statistics_of(q, w), metrics
+        return q, in_leaves(with_statistics_of(q, w)), metrics
 
     return train
 

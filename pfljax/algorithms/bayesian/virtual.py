@@ -39,7 +39,7 @@ STD = 0.05  # of the first posteriors
 
 
 class Client(NamedTuple):
-    """What a client keeps; without a private path `own` has no leaves."""
+    """What a client keeps, as vectors; without a private path `own` has no leaves."""
 
     site: Natural
     own: Gaussian
@@ -75,18 +75,18 @@ def virtual(
     in_leaves = partial(gaussian.mapped, raveled.unraveling(task))
 
     def init(params, num_clients, key):
-        return gaussian.natural(gaussian.around(raveled.ravel(params), STD))
+        return gaussian.natural(gaussian.around(params, STD))
 
     def init_client(params, client_id, key):
         own = raveled.ravel(task.init(derive(key, "private"))) if private else ()
         return Client(
-            site=tree.parameters(init(params, 1, key)),
+            site=tree.parameters(init(raveled.ravel(params), 1, key)),
             own=gaussian.around(own, STD),
             gate=0.1 * jax.random.uniform(derive(key, "gate"), (task.num_classes,)),
         )
 
     def judged(turn, s, own, gate):
-        both = lateral.paths(in_leaves(gaussian.gaussian(s)), in_leaves(own))
+        both = lateral.paths(gaussian.gaussian(s), own)
         fixed = Lateral(shared=None, own=None, gate=gate)
         return gaussian.judged(both, fixed, derive(turn.key, "draws"), draws)
 
@@ -98,10 +98,10 @@ def virtual(
     return fedavg(task, local)._replace(
         init=init,
         init_client=init_client,
-        train=training(raveled.of_task(task), adam, kl_weight, damping),
+        train=training(task, adam, kl_weight, damping),
         aggregate=aggregate,
-        server_model=lambda s: in_leaves(gaussian.gaussian(s)).mean,
-        personal=lambda turn, s, client, data: judged(turn, s, client.own, client.gate),
+        server_model=lambda s: gaussian.gaussian(s).mean,
+        personal=lambda turn, s, k, data: judged(turn, s, in_leaves(k.own), k.gate),
         newcomer=newcomer,
         predict=gaussian.predicting(partial(lateral.logits, task)),
         origin=lambda s, client, change: tree.zeros(change),
@@ -111,8 +111,11 @@ def virtual(
 
 def training(task, adam, kl_weight, damping):
     """The `train` of VIRTUAL."""
+    of_vectors = raveled.of_task(task)
+    unravel = raveled.unraveling(task)
 
-    def train(turn, s, client, data):
+    def train(turn, message, client, data):
+        s = Natural(*map(raveled.ravel, message))
         share = 1 / turn.num_clients
         p = cavity_prior(s, client.site, share)
         standard = gaussian.around(tree.zeros(client.own.mean), 1.0)
@@ -120,7 +123,7 @@ def training(task, adam, kl_weight, damping):
         weight = kl_weight / jnp.maximum(data.size, 1)
 
         def loss(trained, batch, key):
-            return expected_loss(task, trained, batch, key)
+            return expected_loss(of_vectors, trained, batch, key)
 
         def penalty(trained):
             return weight * gaussian.kl(trained[0], priors)
@@ -131,7 +134,8 @@ def training(task, adam, kl_weight, damping):
         change = damped(Gaussian(mean.shared, spread.shared), s, p, damping)
         site = tree.axpy(1 / share, tree.parameters(change), client.site)
         own = Gaussian(mean.own, spread.own)
-        return Client(site=site, own=own, gate=gate), change, metrics
+        upload = Natural(*map(unravel, change))
+        return Client(site=site, own=own, gate=gate), upload, metrics
 
     return train
 
