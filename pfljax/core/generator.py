@@ -128,6 +128,7 @@ def draw_labels(known: Array, key: Key, count: int) -> Array:
     # Of one uniform number a row: a categorical draw would compile twice as long.
     upto = jnp.cumsum(known)
     point = upto[-1] * jax.random.uniform(key, (count, 1))
+    # Of no known label all are passed: 0.
     return jnp.sum(point >= upto, 1) % len(known)
 
 

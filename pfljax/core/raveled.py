@@ -4,9 +4,9 @@ Of a model with the leaves w f32[2, 3], b f32[3] and a mean f32[4] of batches:
 
     {"parameters": f32[9], "batch_stats": f32[4]}
 
-Arithmetic, messages and rows of clients are one kernel a vector, where they are one a
-leaf of a model: most of what compiles, for a method with several numbers a parameter.
-What acts leaf by leaf, such as a compressor, acts on all parameters at once here.
+Arithmetic and rows of clients are one kernel a vector, where they are one a leaf of a
+model: most of what compiles, for a method with several numbers a parameter. So clients
+may keep vectors. Messages and uploads are of leaves, on which channels act.
 """
 
 from collections.abc import Callable
@@ -40,8 +40,9 @@ def unraveling(task: Task) -> Callable[[Raveled], Params]:
     """
 
     def unravel(raveled: Raveled) -> Params:
-        if not raveled:
+        if not raveled:  # (), the model of a client that has none
             return raveled
+        # Of values, for shapes do not ravel; a program has none of these zeros.
         like = tree.zeros(jax.eval_shape(task.init, jax.random.key(0)))
         running, parameters = tree.split(like, statistics.chosen(like))
         return tree.merge(
@@ -53,7 +54,7 @@ def unraveling(task: Task) -> Callable[[Raveled], Params]:
 
 
 def of_task(task: Task) -> Task:
-    """The task whose parameters are vectors, as far as training needs it."""
+    """The task with a loss and logits of vectors; all else is of leaves, as before."""
     unravel = unraveling(task)
 
     def loss(params: Raveled, batch: Batch, key: Key | None) -> Array:

@@ -81,7 +81,7 @@ def read_history(run: Run, done: int) -> None:
     arrays = ask(folder.read_arrays, run.path / "per_client.npz")
     # Files are written before the checkpoint, so they may be ahead of it. An evaluation
     # that is not due was the last one of fewer rounds.
-    known = {r for r in range(done + 1) if evaluation.due(run.experiment, r)}
+    known = {r for r in range(1, done + 1) if evaluation.due(run.experiment, r)}
     if "round" in arrays and arrays["round"].dtype.kind in "iu":
         rounds = arrays["round"].ravel().tolist()
         kept = [r in known for r in rounds]
@@ -90,7 +90,8 @@ def read_history(run: Run, done: int) -> None:
             # Others are not ours: without them the checksum of the log is another.
             if name not in evaluation.BY_CLIENT and array.shape[:1] == (len(rounds),):
                 run.history[name] = list(array[kept])
-    # Since then; a kill between the two at the end leaves both.
+    # Since per_client.npz. A kill after that was written, and before these files are
+    # removed, leaves both.
     for round_ in sorted(known):
         newest = ask(single_evaluations.read, run.path, round_)
         for name, array in newest.items():

@@ -58,6 +58,7 @@ def pfedbayes(
     in_leaves = partial(gaussian.mapped, raveled.unraveling(task))
 
     def init_client(params, client_id, key):
+        # As vectors, which compile sooner.
         return gaussian.around(raveled.ravel(params), scale)
 
     def judged(turn, q):

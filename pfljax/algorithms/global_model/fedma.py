@@ -54,7 +54,10 @@ class Server(NamedTuple):
 
 
 class Client(NamedTuple):
-    """Vectors of the matched model's shape, what is below in its order of units."""
+    """Vectors of the matched model's shape: leaves would take longer to compile.
+
+    What is below the layer that is trained is in the matched order of units.
+    """
 
     w: Raveled
     began: Raveled  # where w stood when the round began
