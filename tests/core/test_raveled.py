@@ -1,9 +1,12 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
+from pfljax import algorithms
 from pfljax.conformance import toy
 from pfljax.core import gaussian, raveled, statistics, tree
+from pfljax.core.communication import exchange_of
 
 KEY = jax.random.key(0)
 MODEL = {
@@ -60,3 +63,14 @@ def test_slopes_of_a_raveled_task_are_those_of_its_leaves():
     np.testing.assert_allclose(value, wanted, rtol=1e-6)
     toy.assert_close(unravel(slope), slope_of_leaves, 1e-6)
     np.testing.assert_array_equal(slope["batch_stats"], [3, 4, -0.5, -0.75])
+
+
+@pytest.mark.parametrize("name", ["virtual", "pfedbayes"])
+def test_leaves_are_sent_though_clients_keep_vectors(name):
+    """A compressor acts on each leaf, and on no vector of all."""
+    task = toy.quadratic()
+    method = algorithms.method(name)(task, toy.full_batch())
+    sent = exchange_of(method, task, 4, (4,))
+    leaves = jax.tree.structure(task.init(KEY))
+    assert [jax.tree.structure(part) for part in sent.upload] == [leaves, leaves]
+    assert jax.tree.structure(sent.message) == jax.tree.structure(sent.upload)

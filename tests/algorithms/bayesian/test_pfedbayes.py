@@ -13,7 +13,6 @@ from pfljax.algorithms.bayesian.pfedbayes import pfedbayes
 from pfljax.algorithms.local import local as alone
 from pfljax.conformance import Case, toy
 from pfljax.core import gaussian, raveled
-from pfljax.core.communication import exchange_of
 from pfljax.core.gaussian import Ensemble
 from pfljax.core.types import Batch, Local
 
@@ -121,15 +120,6 @@ def test_w_is_sent_with_the_statistics_of_the_posterior():
     origin = raveled.ravel(method.origin(w, q, upload).mean)
     np.testing.assert_array_equal(origin["batch_stats"], sent["batch_stats"])
     np.testing.assert_array_equal(origin["parameters"], began["parameters"])
-
-
-def test_leaves_are_sent_though_clients_keep_vectors():
-    """A compressor acts on each leaf, and on no vector of all."""
-    method = build(TASK, toy.full_batch())
-    sent = exchange_of(method, TASK, 4, (4,))
-    leaves = jax.tree.structure(TASK.init(KEY))
-    assert [jax.tree.structure(part) for part in sent.upload] == [leaves, leaves]
-    assert jax.tree.structure(sent.message) == jax.tree.structure(sent.upload)
 
 
 @pytest.mark.parametrize(

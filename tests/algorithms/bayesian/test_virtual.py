@@ -18,7 +18,6 @@ from pfljax.algorithms.bayesian.virtual import (
 )
 from pfljax.conformance import Case, toy
 from pfljax.core import gaussian, raveled, tree
-from pfljax.core.communication import exchange_of
 from pfljax.core.gaussian import Natural
 from pfljax.core.keys import derive
 from pfljax.core.training import fit
@@ -217,15 +216,6 @@ def test_a_change_is_damped_and_at_least_as_precise_as_the_prior():
         shift = 0.3 * (precision * 2 - 4 * np.array([1, 2, 3]))
         np.testing.assert_allclose(change[0], shift, rtol=1e-4, atol=1e-5)
         np.testing.assert_allclose(change[1], 0.3 * (precision - 4), rtol=1e-4)
-
-
-def test_leaves_are_sent_though_clients_keep_vectors():
-    """A compressor acts on each leaf, and on no vector of all."""
-    method = build(TASK, toy.full_batch())
-    sent = exchange_of(method, TASK, 4, (4,))
-    leaves = jax.tree.structure(TASK.init(KEY))
-    assert [jax.tree.structure(part) for part in sent.upload] == [leaves, leaves]
-    assert jax.tree.structure(sent.message) == jax.tree.structure(sent.upload)
 
 
 @pytest.mark.parametrize(
