@@ -7,6 +7,7 @@ Corinzia, Beuret, Buhmann, 2019, https://arxiv.org/abs/1906.06268, join every la
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 
 from pfljax.core.gaussian import Gaussian
 from pfljax.core.losses import cross_entropy
@@ -36,10 +37,21 @@ def logits(
     """Logits [B, K] of both paths, or of a model of the task alone."""
     if not isinstance(model, Lateral):
         return task.logits(model, batch, key)
-    of_shared = task.logits(model.shared, batch, key)
     if not _has_own(model):
-        return of_shared
-    return of_shared + jax.nn.relu(model.gate) * task.logits(model.own, batch, key)
+        return task.logits(model.shared, batch, key)
+    shared, own = of_both(task, model.shared, model.own, batch, key)
+    return shared + jax.nn.relu(model.gate) * own
+
+
+def of_both(
+    task: Task, a: Params, b: Params, batch: Batch, key: Key | None = None
+) -> Array:
+    """Logits [2, B, K] of two models, in a loop: the network is compiled once.
+
+    A gradient is taken in both of them, wanted or not.
+    """
+    stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), a, b)
+    return jax.lax.map(lambda model: task.logits(model, batch, key), stacked)
 
 
 def loss(

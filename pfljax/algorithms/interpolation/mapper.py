@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 
 from pfljax.algorithms.fedavg import fedavg
-from pfljax.core import aggregation, tree
+from pfljax.core import aggregation, lateral, tree
 from pfljax.core.keys import fold
 from pfljax.core.losses import cross_entropy
 from pfljax.core.training import fit, mean_over_rows
@@ -89,7 +89,7 @@ def mapper(
         # The server's model is judged by itself.
         if not isinstance(model, Mixture):
             return task.predict(model, batch)
-        return logits_of(task, model, batch, None)
+        return mixed(model, *lateral.of_both(task, model.own.h, model.h_g, batch))
 
     def newcomer(turn, h_g, data):
         return personal(turn, h_g, began(h_g), data)
@@ -110,16 +110,16 @@ def began(h):
     return Own(h=h, share=jnp.float32(0))
 
 
-def logits_of(task, mixture, batch, key):
+def mixed(mixture, z_k, z_g):
     """The logits of both models, mixed."""
-    own, h_g = mixture
-    z_g = task.logits(h_g, batch, key)
-    return tree.lerp(z_g, task.logits(own.h, batch, key), own.share)
+    return tree.lerp(z_g, z_k, mixture.own.share)
 
 
 def loss_of(task, mixture, batch, key):
-    """The mean loss of the mixed logits."""
-    return cross_entropy(logits_of(task, mixture, batch, key), batch)
+    """The mean loss of the mixed logits, to be trained in one of the models."""
+    own, h_g = mixture
+    z_k, z_g = (task.logits(model, batch, key) for model in (own.h, h_g))
+    return cross_entropy(mixed(mixture, z_k, z_g), batch)
 
 
 def fitted(task, local, grid, turn, mixture, data):
@@ -130,10 +130,13 @@ def fitted(task, local, grid, turn, mixture, data):
             return loss_of(task, mixture._replace(own=Own(h, share)), batch, key)
 
         h, metrics = fit(loss, mixture.own.h, data, turn, local)
-        value = mean_over_rows(
-            lambda batch: loss(h, batch, None), data, local.batch_size
-        )
-        return value, Own(h, share), metrics
+        found = mixture._replace(own=Own(h, share))
+
+        def value(batch):
+            both = lateral.of_both(task, h, mixture.h_g, batch)
+            return cross_entropy(mixed(found, *both), batch)
+
+        return mean_over_rows(value, data, local.batch_size), found.own, metrics
 
     values, owns, metrics = jax.vmap(of_share)(grid)
     return tree.take((owns, metrics), jnp.argmin(values))
