@@ -30,6 +30,7 @@ LATER = (
         ("import pfljax", HEAVY),
         ("import pfljax.cli.main, pfljax.runs.settings, pfljax.registry", HEAVY),
         ("import pfljax.runs.baseline, pfljax.runs.folder", HEAVY),
+        ("from pfljax import Experiment, run", (*HEAVY, "optax")),
         (READS, HEAVY),
         ("from pfljax.runs.exported import load_params", HEAVY),
         ("from pfljax import run, federate, task", (*PLOTS_AND_SETS, *LATER)),

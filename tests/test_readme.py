@@ -17,8 +17,7 @@ from checkout import ROOT
 from pages import PAGES, README
 from pfljax import algorithms, report, sweep
 from pfljax.runs import checks, settings
-from pfljax.simulate import compare
-from pfljax.simulate import run as experiment
+from pfljax.simulate import compare, run_group
 
 FAST = ("code_map", "contributing", "index", "method_table", "speed")
 # First words of lines that no test runs: they install, download, or need hosts.
@@ -35,8 +34,8 @@ def here(tmp_path, folder, monkeypatch):
     for name in ("_comparison_pictures", "_sweep_pictures"):
         if hasattr(report.write, name):
             monkeypatch.setattr(report.write, name, lambda *given: [])
-    short = _short(experiment.run_at_once)
-    for module in (experiment, compare):
+    short = _short(run_group.run_at_once)
+    for module in (run_group, compare):
         monkeypatch.setattr(module, "run_at_once", short)
     monkeypatch.setattr(sweep, "sweep", _short_sweep(sweep.sweep))
     before = dict(os.environ)

@@ -23,7 +23,7 @@ from pfljax.registry import Choice
 from pfljax.report.runs import read_run
 from pfljax.runs.settings import Experiment
 from pfljax.runtime.devices import use_compile_cache
-from pfljax.simulate.run import run_at_once
+from pfljax.simulate.run_group import run_at_once
 
 BASE = Experiment(
     cohort=10,

@@ -13,7 +13,7 @@ from pfljax.report.runs import Run, read_run
 from pfljax.report.style import save_figure
 from pfljax.runs.settings import Experiment
 from pfljax.simulate.export import load_state
-from pfljax.simulate.run import run_at_once
+from pfljax.simulate.run_group import run_at_once
 
 HERE = Path(__file__).parent
 # Studies lie in no package.

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pfljax.report.runs import Run, read_run
 from pfljax.runs.settings import Experiment
-from pfljax.simulate.run import run_at_once
+from pfljax.simulate.run_group import run_at_once
 
 
 def finished(experiment: Experiment, seeds: Sequence[int], out: Path) -> list[Run]:

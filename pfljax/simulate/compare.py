@@ -11,7 +11,7 @@ from pfljax.data import Federation
 from pfljax.runs import checks, folder
 from pfljax.runs.settings import Experiment
 from pfljax.simulate import at_once, given
-from pfljax.simulate.run import run_at_once
+from pfljax.simulate.run_group import run_at_once
 
 TUNED = "fedavg:finetune=20"  # local steps on a client before it is judged
 # Who joins reports no gamma.

@@ -52,7 +52,7 @@ def preload() -> None:
     import pfljax.conformance.toy
     import pfljax.landscape
     import pfljax.report.write
-    import pfljax.simulate.run
+    import pfljax.simulate.run_group
     import pfljax.sweep
     import pfljax.sweep.program  # noqa: F401
 

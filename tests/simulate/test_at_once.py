@@ -19,7 +19,7 @@ from pfljax.runs.folder import read_json
 from pfljax.runtime import compiling, devices
 from pfljax.simulate import at_once, loop
 from pfljax.simulate.compare import compare
-from pfljax.simulate.run import run_at_once
+from pfljax.simulate.run_group import run_at_once
 
 # Of five clients two devices have blocks of three: one row is nobody's.
 JOB = Experiment(

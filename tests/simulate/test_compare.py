@@ -15,7 +15,7 @@ from pfljax.runs.folder import FolderError
 from pfljax.runtime import compiling, programs
 from pfljax.simulate import simulation
 from pfljax.simulate.compare import compare, grid
-from pfljax.simulate.run import run_at_once
+from pfljax.simulate.run_group import run_at_once
 
 BASE = Experiment(
     model="logistic",
