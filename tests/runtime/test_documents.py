@@ -47,6 +47,7 @@ def test_a_name_has_a_line_and_numbers_share_one(tmp_path):
     ("content", "error", "told"),
     [
         ({"of": {10: 1, 9: 2}}, TypeError, "10 is the name of a value; expected a te"),
+        ({"of": [[{10: 1, 9: 2}]]}, TypeError, "10 is the name of a value; expected "),
         ({"loss": [0.5, float("nan")]}, ValueError, "not JSON compliant"),
     ],
 )
@@ -55,6 +56,14 @@ def test_what_would_be_read_otherwise_is_not_written(tmp_path, content, error, t
     with pytest.raises(error, match=told):
         documents.write(file, content)
     assert not file.exists()
+
+
+def test_objects_anywhere_are_written_as_json_reads_them(tmp_path):
+    file = tmp_path / "a.json"
+    content = {"z": {}, "é": [[{"b": 1, "a": (2,)}], [], {"c": [None]}], "a{": ["{"]}
+    documents.write(file, content)
+    assert documents.read(file) == json.loads(json.dumps(content))
+    assert json.loads(file.read_text())[documents.CHECKSUM] == documents.crc(content)
 
 
 def test_no_flipped_bit_goes_unnoticed(tmp_path):
