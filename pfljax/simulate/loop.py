@@ -1,65 +1,38 @@
 """The rounds of a run: chunks of them, then evaluate, log and save, until done.
 
-Runs that are trained at once do so side by side, each with its own files.
+The host logs and saves a small state while the devices train the next chunk. Runs that
+are trained at once do so side by side, each with its own files.
 """
 
 import time
 from collections.abc import Mapping
 from contextlib import ExitStack
-from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 
 from pfljax.core.types import Metrics, RunState
 from pfljax.engine import mesh
-from pfljax.engine.population import Population
-from pfljax.runs import checkpoint, config, log, sinks
+from pfljax.runs import checkpoint, config, log
 from pfljax.runs.checkpoint_meta import Meta
 from pfljax.runs.settings import Experiment
-from pfljax.runs.sinks import Sink
-from pfljax.runtime import memory
-from pfljax.runtime.processes import ask, everywhere, say
-from pfljax.runtime.progress import Show, progress
+from pfljax.runtime.processes import ask, say
+from pfljax.runtime.progress import progress
 from pfljax.simulate import evaluation, own_log, results, simulation, stopping
 from pfljax.simulate.at_once import Several, name_of
 from pfljax.simulate.begin import Run
+from pfljax.simulate.course import (
+    Chunk,
+    Course,
+    Judged,
+    Standing,
+    left,
+    may_write_later,
+    record,
+)
 from pfljax.simulate.population import open_population
-from pfljax.simulate.results import Line
 
 CALL_SECONDS = 10.0  # aim of one call of the compiled rounds
-SAVE_SECONDS = 60.0  # a checkpoint at least this often, if a round is not longer
-
-
-class Standing(NamedTuple):
-    """How far a run has come, between two calls of the compiled rounds."""
-
-    state: RunState
-    done: int  # rounds
-    last: Line | None  # the newest of its log, which is a file: it may get long
-    log: int  # checksum of the log
-    pace: float = 0.0  # seconds a round in the last call; 0 before the first
-    unsaved: float = 0.0  # seconds of training that no checkpoint holds
-    stopped: Line | None = None  # why the run ends here
-
-
-class Chunk(NamedTuple):
-    """What one call of the compiled rounds gave."""
-
-    state: RunState
-    metrics: Metrics  # by round, on the host
-    rounds: int
-    seconds: float
-
-
-class Course(NamedTuple):
-    """A run, and what it writes to while it goes."""
-
-    run: Run
-    population: Population
-    save: checkpoint.Save
-    show: Show
-    sink: Sink
 
 
 def run_rounds(
@@ -72,8 +45,9 @@ def run_rounds(
         for place, run in runs.items():
             # Of runs that go on together, one is shown.
             shown = None if quiet or courses else name_of(list(runs.values()))
-            courses[place], standings[place] = _take_up(run, stack, shown)
-        while any(_left(courses[place], standings[place]) for place in runs):
+            alone = several is None
+            courses[place], standings[place] = _take_up(run, stack, shown, alone)
+        while any(left(courses[place], standings[place]) for place in runs):
             chunks = _train(courses, standings, several)
             for place, course in courses.items():
                 standings[place] = _after(course, standings[place], chunks[place])
@@ -85,10 +59,13 @@ def run_rounds(
         results.finish(run, population, standing.state, lines, standing.stopped)
 
 
-def _take_up(run: Run, stack: ExitStack, shown: str | None) -> tuple[Course, Standing]:
+def _take_up(
+    run: Run, stack: ExitStack, shown: str | None, alone: bool
+) -> tuple[Course, Standing]:
     """The run from its last checkpoint on, its files open until `stack` ends.
 
-    Its progress is shown under the name `shown`, and not at all if that is None.
+    Its progress is shown under the name `shown`, and not at all if that is None. Of
+    runs that go on together none is `alone`.
     """
     experiment = run.experiment
     quiet = shown is None
@@ -116,23 +93,17 @@ def _take_up(run: Run, stack: ExitStack, shown: str | None) -> tuple[Course, Sta
             progress(total, standing.done, cohort, quiet, shown or "")
         ),
         sink=own_log.open_sink(run, standing.done, stack, quiet),
+        writes_later=alone and may_write_later(run, standing.state),
     )
     return course, standing
-
-
-def _left(course: Course, standing: Standing) -> int:
-    """Rounds that are still to run."""
-    if standing.stopped:
-        return 0
-    return course.run.experiment.participation.rounds - standing.done
 
 
 def _after(course: Course, standing: Standing, chunk: Chunk) -> Standing:
     """How far the run has come with this chunk, which is logged and saved."""
     if chunk.rounds == 0:  # it had ended before the others
         return standing._replace(state=chunk.state)
-    standing = _log(course, standing, chunk)
-    standing = _save_if_due(course, standing)
+    standing, judged = _judge(course, standing, chunk)
+    standing = record(course, standing, chunk, judged)
     course.show(standing.done, **_figures(standing))
     return standing
 
@@ -203,7 +174,10 @@ def _alone(course: Course, standing: Standing) -> tuple[RunState, Metrics, int]:
         ahead = _next(course, standing._replace(done=standing.done + count))
     # The old state is donated: from here on nobody may read `standing.state`.
     train = run.federation.train
-    state, metrics = population.rounds(standing.state, train, count, ahead)
+    try:
+        state, metrics = population.rounds(standing.state, train, count, ahead)
+    finally:  # whatever the rounds raise, those before them are kept
+        standing.write()
     # Waits: the clock must see the rounds done.
     return state, jax.device_get(metrics), count
 
@@ -232,52 +206,38 @@ def _rounds_of_call(
     """
     every = experiment.evaluation.eval_every
     to_evaluation = every - done % every
-    left = experiment.participation.rounds - done
+    rest = experiment.participation.rounds - done
     # The first call is one round: nobody knows yet how long it takes.
     in_time = int(CALL_SECONDS / pace) if pace else 1
-    return min(to_evaluation, left, longest, max(1, in_time))
+    return min(to_evaluation, rest, longest, max(1, in_time))
 
 
-def _log(course: Course, standing: Standing, chunk: Chunk) -> Standing:
-    """Evaluates the chunk where that is due, and appends its rounds to the logs."""
+def _judge(course: Course, standing: Standing, chunk: Chunk) -> tuple[Standing, Judged]:
+    """How far the run has come with this chunk, evaluated where that is due."""
     run = course.run
     done = standing.done + chunk.rounds
     stopped = None
     rounds = range(standing.done + 1, done + 1)
     lines = results.log_lines(run, chunk.metrics, rounds, standing.last)
+    newest = {}
     if evaluation.due(run.experiment, done):
         lines[-1] |= results.evaluate(run, course.population, chunk.state, lines[-1])
+        newest = {name: values[-1] for name, values in run.history.items()}
         stopped = stopping.after(run, chunk.state, lines[-1])
         if stopped is not None:
             lines[-1]["stopped"] = stopped
-    # Before the checkpoint: lines that no checkpoint follows are cut when the run goes
-    # on, but a checkpoint without its lines could not be gone on from.
-    ask(log.append, run.path / "metrics.jsonl", lines)
-    if run.experiment.output.log:
-        everywhere(course.sink.write, [sinks.row_of(line) for line in lines])
-    timing = {"round": done, "rounds": chunk.rounds, "seconds": chunk.seconds}
-    ask(log.append, run.path / "timing.jsonl", [timing | memory.highest()])
-    newest = {name: values[-1:] for name, values in run.history.items()}
     every = run.experiment.evaluation.eval_every
-    return Standing(
+    history = {name: [values] for name, values in newest.items()}
+    standing = Standing(
         state=chunk.state,
         done=done,
         last=lines[-1],
-        log=log.checksum(lines, newest, every, standing.log),
+        log=log.checksum(lines, history, every, standing.log),
         pace=chunk.seconds / chunk.rounds,
         unsaved=standing.unsaved + chunk.seconds,
         stopped=stopped,
     )
-
-
-def _save_if_due(course: Course, standing: Standing) -> Standing:
-    """A checkpoint after every evaluation, and at least once a minute."""
-    evaluated = evaluation.due(course.run.experiment, standing.done)
-    if not evaluated and standing.unsaved <= SAVE_SECONDS:
-        return standing
-    write = partial(course.save, standing.done, standing.state, standing.log)
-    course.population.save(standing.done, write)
-    return standing._replace(unsaved=0.0)
+    return standing, Judged(lines, newest)
 
 
 def _figures(standing: Standing) -> dict[str, Any]:

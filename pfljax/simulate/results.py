@@ -52,7 +52,7 @@ def log_lines(
 
 
 def evaluate(run: Run, population: Population, state: RunState, trained: Line) -> Line:
-    """What the log has of this evaluation; metrics of each client: evaluations/R.npz.
+    """What the log has of this evaluation; metrics of each client: `run.history`.
 
     `trained` is what it has of the round before it.
     """
@@ -64,8 +64,6 @@ def evaluate(run: Run, population: Population, state: RunState, trained: Line) -
     reached("judged")
     for name, values in by_client.items():
         run.history.setdefault(name, []).append(values)
-    # Alone: with all before it, a run would write a square of its evaluations.
-    ask(single_evaluations.write, run.path, int(state.round), by_client)
     line: Line = {"evaluations": records}
     if run.sim.dissimilarity is not None:
         measured = run.sim.dissimilarity(state.server, run.federation.train)

@@ -23,10 +23,10 @@ THOUSAND_ROUNDS = """
 import os, resource, sys
 from pathlib import Path
 import pfljax
-from pfljax.simulate import loop
+from pfljax.simulate import course
 
 resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))
-save_if_due = loop._save_if_due
+save_if_due = course.save_if_due
 
 def counted(course, standing):
     standing = save_if_due(course, standing)
@@ -37,7 +37,7 @@ def counted(course, standing):
         print(files, threads, pages * os.sysconf("SC_PAGE_SIZE"), flush=True)
     return standing
 
-loop._save_if_due = counted
+course.save_if_due = counted
 experiment = pfljax.Experiment(
     model="mlp:hidden=(8,)", clients=6, cohort=3, rounds=1000, eval_every=1, epochs=1,
     batch_size=20, out=sys.argv[1],

@@ -14,7 +14,7 @@ import tiny
 from pfljax import Experiment, registry, run
 from pfljax.registry import Choice
 from pfljax.runs import config, log, sinks
-from pfljax.simulate import loop
+from pfljax.simulate import course
 
 JOB = Experiment(
     "fedavg", model="logistic", clients=6, cohort=3, rounds=4, epochs=1, eval_every=2
@@ -24,9 +24,9 @@ OF_OTHERS = ("tensorboard", "wandb")
 KILLED = """
 import json, os, signal, sys
 from pfljax import Experiment, run
-from pfljax.simulate import loop
+from pfljax.simulate import course
 
-save = loop._save_if_due
+save = course.save_if_due
 
 
 def save_or_die(course, standing):
@@ -35,7 +35,7 @@ def save_or_die(course, standing):
     return save(course, standing)
 
 
-loop._save_if_due = save_or_die
+course.save_if_due = save_or_die
 run(Experiment(**json.loads(sys.argv[1])), quiet=True, report=False)
 """
 LINE = {
@@ -124,7 +124,7 @@ class KilledError(Exception):
 
 def killed(job, monkeypatch):
     """The run, ended between the log of its last round and the checkpoint of it."""
-    save = loop._save_if_due
+    save = course.save_if_due
 
     def save_or_die(course, standing):
         if standing.done == 4:
@@ -132,7 +132,7 @@ def killed(job, monkeypatch):
         return save(course, standing)
 
     with monkeypatch.context() as patched:
-        patched.setattr(loop, "_save_if_due", save_or_die)
+        patched.setattr(course, "save_if_due", save_or_die)
         with pytest.raises(KilledError):
             run(job, quiet=True, report=False)
 

@@ -17,8 +17,9 @@ import tiny
 from pfljax import Experiment, data, report, run
 from pfljax.runs.folder import read_json
 from pfljax.runtime import compiling, devices
-from pfljax.simulate import at_once, loop
+from pfljax.simulate import at_once
 from pfljax.simulate.compare import compare
+from pfljax.simulate.course import save_if_due
 from pfljax.simulate.run_group import run_at_once
 
 # Of five clients two devices have blocks of three: one row is nobody's.
@@ -96,18 +97,17 @@ def test_ended_between_two_saves_they_go_on_with_the_same_bits(
     together, tmp_path, monkeypatch, saves
 ):
     """After the first save of one seed alone, of both, and where one has ended."""
-    save = loop._save_if_due
     made = []
 
     def stop(course, standing):
-        after = save(course, standing)
+        after = save_if_due(course, standing)
         made.extend([1] * (after.unsaved == 0))
         if len(made) == saves:
             raise InterruptedError
         return after
 
     with monkeypatch.context() as patch:
-        patch.setattr(loop, "_save_if_due", stop)
+        patch.setattr("pfljax.simulate.course.save_if_due", stop)
         with pytest.raises(InterruptedError):
             trained(tmp_path)
     trained(tmp_path)

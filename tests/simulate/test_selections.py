@@ -8,6 +8,7 @@ import tiny
 from pfljax import Experiment
 from pfljax.simulate import loop, simulation
 from pfljax.simulate import run as experiment
+from pfljax.simulate.course import save_if_due
 from pfljax.simulate.federation import build_federation
 from pfljax.sweep import sweep
 
@@ -140,16 +141,15 @@ def test_ended_after_a_save_a_run_goes_on_with_the_same_bits(
 ):
     job = JOB.replace(selection=selection, store=store)
     whole = ran(job, tmp_path / "whole")
-    save = loop._save_if_due
 
     def stop(course, standing):
-        after = save(course, standing)
+        after = save_if_due(course, standing)
         if after.unsaved == 0:
             raise InterruptedError
         return after
 
     with monkeypatch.context() as patch:
-        patch.setattr(loop, "_save_if_due", stop)
+        patch.setattr("pfljax.simulate.course.save_if_due", stop)
         with pytest.raises(InterruptedError):
             ran(job, tmp_path / "cut")
     tiny.assert_same_run(ran(job, tmp_path / "cut"), whole)

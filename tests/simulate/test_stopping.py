@@ -10,8 +10,9 @@ import tiny
 from pfljax import Experiment, run
 from pfljax.core.types import RunState
 from pfljax.runs.judged import Evaluation
-from pfljax.simulate import evaluation, loop, stopping
+from pfljax.simulate import evaluation, stopping
 from pfljax.simulate.compare import compare
+from pfljax.simulate.course import save_if_due
 from pfljax.sweep import sweep
 
 JOB = Experiment(
@@ -105,17 +106,15 @@ def killed_after(monkeypatch, round_):
     def die(run, population, state, lines, stopped=None):
         raise KilledError
 
-    save = loop._save_if_due
-
     def save_or_die(course, standing):
         if standing.done == round_:
             raise KilledError
-        return save(course, standing)
+        return save_if_due(course, standing)
 
     if round_ is None:
         monkeypatch.setattr(stopping.results, "finish", die)
     else:
-        monkeypatch.setattr(loop, "_save_if_due", save_or_die)
+        monkeypatch.setattr("pfljax.simulate.course.save_if_due", save_or_die)
 
 
 def test_patience_ends_a_run_at_the_same_round_after_a_kill(tmp_path, monkeypatch):

@@ -1,0 +1,90 @@
+"""What is written of a run, and when."""
+
+import numpy as np
+import pytest
+
+import tiny
+from pfljax import Experiment, run
+from pfljax.engine.population import DevicePopulation
+from pfljax.runs import checkpoint_folder, log
+from pfljax.simulate import course
+from pfljax.simulate.course import save_if_due
+
+JOB = Experiment(
+    model="logistic",
+    clients=5,
+    cohort=2,
+    rounds=3,
+    epochs=1,
+    batch_size=20,
+    eval_every=1,
+)
+LATER = ["rounds", "rounds", "save 1", "rounds", "save 2", "save 3"]
+AT_ONCE = ["rounds", "save 1", "rounds", "save 2", "rounds", "save 3"]
+train = DevicePopulation.rounds
+
+
+def ran(job, out):
+    run(job.replace(out=str(out)), quiet=True, report=False)
+    return out
+
+
+@pytest.fixture
+def steps(monkeypatch):
+    """What a run does, in order: calls of its rounds, and checkpoints."""
+    done = []
+
+    def rounds(*args):
+        done.append("rounds")
+        return train(*args)
+
+    def save(course, standing):
+        done.append(f"save {standing.done}")
+        return save_if_due(course, standing)
+
+    monkeypatch.setattr(DevicePopulation, "rounds", rounds)
+    monkeypatch.setattr(course, "save_if_due", save)
+    return done
+
+
+def test_small_states_are_saved_while_the_next_rounds_train(
+    steps, tmp_path, monkeypatch
+):
+    later = ran(JOB, tmp_path / "later")
+    assert steps == LATER
+    steps.clear()
+    monkeypatch.setattr(course, "COPIED_BYTES", 0)
+    at_once = ran(JOB, tmp_path / "at_once")
+    assert steps == AT_ONCE
+    tiny.assert_same_run(later, at_once)
+
+
+def test_a_copy_stays_what_it_was_when_the_state_is_given_away():
+    import jax
+
+    state = {"key": jax.random.key(3), "w": jax.numpy.arange(3.0)}
+    copy = jax.tree.map(course._copied, state)
+    jax.tree.map(lambda leaf: leaf.delete(), state)
+    np.testing.assert_array_equal(copy["w"], [0, 1, 2])
+    np.testing.assert_array_equal(
+        jax.random.key_data(copy["key"]), jax.random.key_data(jax.random.key(3))
+    )
+
+
+def test_what_was_trained_is_kept_when_the_next_rounds_fail(tmp_path, monkeypatch):
+    calls = []
+
+    def rounds(*args):
+        calls.append(args)
+        if len(calls) == 3:
+            raise MemoryError
+        return train(*args)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(DevicePopulation, "rounds", rounds)
+        with pytest.raises(MemoryError):
+            ran(JOB, tmp_path / "failed")
+    failed = tmp_path / "failed"
+    assert checkpoint_folder.saved_rounds(failed / "checkpoints") == [1, 2]
+    assert len(log.read(failed / "metrics.jsonl", 3)) == 2
+    tiny.assert_same_run(ran(JOB, failed), ran(JOB, tmp_path / "whole"))
