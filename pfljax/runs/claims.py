@@ -70,15 +70,11 @@ def _logged_rounds(folder: Path) -> int:
     return log.read_bytes().count(b"\n") if log.exists() else 0
 
 
-def begin(
-    path: Path,
-    experiment: Experiment,
-    manifest: Mapping[str, Any],
-    rows: Mapping[str, np.ndarray] | None = None,
-) -> None:
-    """Writes what describes the run, if it is not there; refuses other data.
+def begin(path: Path, experiment: Experiment, manifest: Mapping[str, Any]) -> None:
+    """Writes what the run is, if it is not there; refuses other data.
 
-    `rows` is partition.npz. Settings of `CHANGED` come into config.json.
+    Settings of `CHANGED` come into config.json. Its clients are left to
+    `describe_clients`.
     """
     check_data(path, manifest)
     check_store(path, experiment.machine.store)
@@ -86,21 +82,30 @@ def begin(
         changeable: Any = flat(experiment, CHANGED)
         set_unhashed(path, **changeable)
         _put_aside(path, experiment)
-    described = {
-        "config.json": config.to_dict(experiment),
-        "environment.json": environment.now(),
-        "partition.json": manifest,
-    }
-    for name, value in described.items():
-        # What is there stays, once it was read: what the report could not be written of
-        # is told before anything trains. It is written anew, for its checksum in the
-        # summary is of its bytes, spaces and all.
-        found = read_json(path / name) if (path / name).exists() else value
-        write_json(path / name, found)
+    _keep(path / "config.json", config.to_dict(experiment))
+    _keep(path / "environment.json", environment.now())
+
+
+def describe_clients(
+    path: Path, manifest: Mapping[str, Any], rows: Mapping[str, np.ndarray]
+) -> None:
+    """Writes partition.json, if it is not there, and partition.npz, which is `rows`.
+
+    Of 100,000 clients it takes as long as a round: the first may begin before.
+    """
+    _keep(path / "partition.json", manifest)
     if rows:
         # Always: it follows from data and settings, and the file that is there may be
         # damaged where no array of it tells.
         write_arrays(path / "partition.npz", rows)
+
+
+def _keep(file: Path, value: Mapping[str, Any]) -> None:
+    """Writes the file with what it has, or with this value where it is not there."""
+    # What is there was read before anything trains: what the report could not be
+    # written of is told then. It is written anew, for its checksum in the summary is of
+    # its bytes, spaces and all.
+    write_json(file, read_json(file) if file.exists() else value)
 
 
 def set_unhashed(path: Path, **changes: Any) -> None:

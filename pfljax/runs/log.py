@@ -104,11 +104,21 @@ def _of_file(file: Path) -> int | None:
     if not file.is_file():
         return None
     if file.name != SETTINGS:
-        return zlib.crc32(file.read_bytes())
+        return _crc_of_bytes(file)
     # As they are written: a later version, which has more of them, finds the same.
     settings = config.by_name(documents.read(file))
     kept = {name: settings[name] for name in settings if name not in config.CHANGEABLE}
     return documents.crc(kept)
+
+
+def _crc_of_bytes(file: Path) -> int:
+    # Through one buffer: to read a large file whole takes as long as to write it.
+    crc = 0
+    buffer = memoryview(bytearray(2**20))
+    with open(file, "rb", buffering=0) as content:
+        while count := content.readinto(buffer):
+            crc = zlib.crc32(buffer[:count], crc)
+    return crc
 
 
 def changed(folder: Path, summary: Mapping[str, Any]) -> str | None:

@@ -4,8 +4,9 @@ All that could be wrong with it is found here, before anything trains.
 """
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -29,8 +30,12 @@ from pfljax.simulate.simulation import Simulation
 Callback = Callable[[int, Evaluation, RunState], bool | None]
 
 
+def nothing() -> None:
+    """What is left to write after all was written."""
+
+
 class Run(NamedTuple):
-    """What the run loop holds; all but the last two follows from the config."""
+    """What the run loop holds; all but the last three follows from the config."""
 
     experiment: Experiment
     sim: Simulation
@@ -39,6 +44,7 @@ class Run(NamedTuple):
     traffic: Traffic
     path: Path
     history: dict[str, list[np.ndarray]]  # of per_client.npz, by evaluation
+    describe: Callable[[], Any] = nothing  # writes who has which rows
     callback: Callback | None = None  # asked after each evaluation
 
 
@@ -77,10 +83,11 @@ def begin(
     if crc is not None:
         ask(claims.check_devices, path, crc)
         described |= {claims.DEVICES: crc}
-    ask(claims.begin, path, experiment, described, rows)
+    ask(claims.begin, path, experiment, described)
+    describe = partial(ask, claims.describe_clients, path, described, rows)
     if not quiet:
         say(f"pfljax: {simulation.choices(run.sim)}")
-    return run._replace(callback=callback)
+    return run._replace(describe=describe, callback=callback)
 
 
 def _check_patience(experiment: Experiment, federation: Federation) -> None:

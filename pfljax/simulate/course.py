@@ -17,15 +17,11 @@ from pfljax.runtime import memory
 from pfljax.runtime.processes import ask, everywhere
 from pfljax.runtime.progress import Show
 from pfljax.simulate import evaluation
-from pfljax.simulate.begin import Run
+from pfljax.simulate.begin import Run, nothing
 from pfljax.simulate.results import Line
 
 SAVE_SECONDS = 60.0  # a checkpoint at least this often, if a round is not longer
 COPIED_BYTES = 2**26  # of a state: the most that is saved while the next rounds train
-
-
-def _nothing() -> None:
-    """What is left to write after all was written."""
 
 
 class Standing(NamedTuple):
@@ -38,7 +34,7 @@ class Standing(NamedTuple):
     pace: float = 0.0  # seconds a round in the last call; 0 before the first
     unsaved: float = 0.0  # seconds of training that no checkpoint holds
     stopped: Line | None = None  # why the run ends here
-    write: Callable[[], Any] = _nothing  # logs and saves what is not yet
+    write: Callable[[], Any] = nothing  # logs and saves what is not yet
 
 
 class Chunk(NamedTuple):

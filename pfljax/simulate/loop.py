@@ -51,12 +51,16 @@ def run_rounds(
             chunks = _train(courses, standings, several)
             for place, course in courses.items():
                 standings[place] = _after(course, standings[place], chunks[place])
+        # While the last checkpoints are still being written.
+        ends = [
+            results.end(course.run, course.population, standings[place].state)
+            for place, course in courses.items()
+        ]
         for course in courses.values():
             course.population.committed()
-    for place, (run, population, *_) in courses.items():
-        standing = standings[place]
-        lines, _ = own_log.read(run, standing.done, standing.log)
-        results.finish(run, population, standing.state, lines, standing.stopped)
+    for end, standing in zip(ends, standings.values(), strict=True):
+        lines, _ = own_log.read(end.run, standing.done, standing.log)
+        results.finish(end, lines, standing.stopped)
 
 
 def _take_up(
@@ -95,6 +99,9 @@ def _take_up(
         sink=own_log.open_sink(run, standing.done, stack, quiet),
         writes_later=alone and may_write_later(run, standing.state),
     )
+    if course.writes_later and left(course, standing):
+        return course, standing._replace(write=run.describe)
+    run.describe()
     return course, standing
 
 

@@ -2,7 +2,7 @@
 
 import math
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -111,14 +111,16 @@ def arrays(run: Run, state: RunState) -> dict[str, np.ndarray]:
     return stacked | facts
 
 
-def finish(
-    run: Run,
-    population: Population,
-    state: RunState,
-    lines: list[Line],
-    stopped: Line | None = None,
-) -> None:
-    """Writes what only the end can tell: paths between endpoints, and the summary."""
+class End(NamedTuple):
+    """A run after its last round, whose metrics of each client are written."""
+
+    run: Run
+    arrays: dict[str, np.ndarray]  # per_client.npz
+    mixture: Any  # metrics between endpoints; None for a method without
+
+
+def end(run: Run, population: Population, state: RunState) -> End:
+    """Judges the paths between endpoints, and writes per_client.npz."""
     values = arrays(run, state)
     mixture = None
     if run.sim.architectures[0].path is not None:
@@ -127,8 +129,14 @@ def finish(
         values |= paths
     ask(folder.write_arrays, run.path / "per_client.npz", values)
     ask(single_evaluations.clear, run.path)
+    return End(run, values, mixture)
+
+
+def finish(end: End, lines: list[Line], stopped: Line | None = None) -> None:
+    """Writes the summary, once the last checkpoint is whole."""
+    run = end.run
     reason = _diverged(lines, run.federation.num_classes, run.traffic.up)
-    summary = _summary(run, values, mixture, lines)
+    summary = _summary(run, end.arrays, end.mixture, lines)
     if stopped is not None:
         summary["stopped"] = stopped
         where = f"{run.path} stopped after round {stopped['round']}"

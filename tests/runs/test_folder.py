@@ -28,6 +28,7 @@ def begun(path, experiment=None, manifest=None):
     with folder.locked(path):
         claims.claim(path, experiment or tiny.TINY)
         claims.begin(path, experiment or tiny.TINY, manifest or MANIFEST)
+        claims.describe_clients(path, manifest or MANIFEST, {})
     return path
 
 

@@ -25,6 +25,7 @@ def described(monkeypatch):
     """Runs get as far as their folder is described, and compile nothing."""
 
     def stop(run):
+        run.describe()
         raise LookupError
 
     monkeypatch.setattr(loop, "_restore", stop)

@@ -6,7 +6,7 @@ import pytest
 import tiny
 from pfljax import Experiment, run
 from pfljax.engine.population import DevicePopulation
-from pfljax.runs import checkpoint_folder, log
+from pfljax.runs import checkpoint_folder, claims, log
 from pfljax.simulate import course
 from pfljax.simulate.course import save_if_due
 
@@ -19,8 +19,8 @@ JOB = Experiment(
     batch_size=20,
     eval_every=1,
 )
-LATER = ["rounds", "rounds", "save 1", "rounds", "save 2", "save 3"]
-AT_ONCE = ["rounds", "save 1", "rounds", "save 2", "rounds", "save 3"]
+LATER = ["rounds", "clients", "rounds", "save 1", "rounds", "save 2", "save 3"]
+AT_ONCE = ["clients", "rounds", "save 1", "rounds", "save 2", "rounds", "save 3"]
 train = DevicePopulation.rounds
 
 
@@ -31,8 +31,13 @@ def ran(job, out):
 
 @pytest.fixture
 def steps(monkeypatch):
-    """What a run does, in order: calls of its rounds, and checkpoints."""
+    """What a run does, in order: describes its clients, calls its rounds, saves."""
     done = []
+    describe = claims.describe_clients
+
+    def clients(*args):
+        done.append("clients")
+        describe(*args)
 
     def rounds(*args):
         done.append("rounds")
@@ -43,6 +48,7 @@ def steps(monkeypatch):
         return save_if_due(course, standing)
 
     monkeypatch.setattr(DevicePopulation, "rounds", rounds)
+    monkeypatch.setattr(claims, "describe_clients", clients)
     monkeypatch.setattr(course, "save_if_due", save)
     return done
 

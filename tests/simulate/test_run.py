@@ -317,6 +317,7 @@ def test_an_unfinished_baseline_is_refused(done, tmp_path):
 
 def test_clients_of_ones_own_are_held_to(tmp_path, monkeypatch):
     def reached(run):
+        run.describe()
         raise InterruptedError
 
     monkeypatch.setattr(loop, "_restore", reached)

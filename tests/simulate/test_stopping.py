@@ -103,7 +103,7 @@ class KilledError(Exception):
 def killed_after(monkeypatch, round_):
     """The run dies when a checkpoint of this round is due, or before its summary."""
 
-    def die(run, population, state, lines, stopped=None):
+    def die(end, lines, stopped=None):
         raise KilledError
 
     def save_or_die(course, standing):
