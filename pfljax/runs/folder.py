@@ -251,14 +251,26 @@ def write_json(path: Path, value: Mapping[str, Any]) -> None:
     documents.write(path, value)
 
 
-def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
-    """Writes an .npz whole or not at all."""
-    if any(array.dtype.hasobject for array in arrays.values()):
-        raise TypeError("arrays of objects cannot be written; expected numbers or text")
-    columns: Any = dict(arrays)
-    with files.whole(path) as part, open(part, "wb") as file:
-        # Without `allow_pickle`: NumPy before 2.2 took it for the name of an array.
-        np.savez(file, **columns)
+def write_arrays(
+    path: Path, arrays: Mapping[str, np.ndarray | Sequence[np.ndarray]]
+) -> None:
+    """Writes an .npz whole or not at all; of a list of arrays, all alike, their stack.
+
+    `np.savez` takes one array a name: to stack them takes half as long as to write.
+    """
+    with files.whole(path) as part, zipfile.ZipFile(part, "w") as archive:
+        for name, value in arrays.items():
+            alone = isinstance(value, np.ndarray)
+            rows = [value] if alone else value
+            if rows[0].dtype.hasobject:
+                raise TypeError(f"{name} has objects; expected numbers or text")
+            descr = np.lib.format.dtype_to_descr(rows[0].dtype)
+            shape = rows[0].shape if alone else (len(rows), *rows[0].shape)
+            header = {"descr": descr, "fortran_order": False, "shape": shape}
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as file:
+                np.lib.format.write_array_header_1_0(file, header)
+                for row in rows:
+                    file.write(row.tobytes())
 
 
 def write_lines(path: Path, names: Sequence[str], lines: Iterable[Sequence]) -> None:

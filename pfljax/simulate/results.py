@@ -96,9 +96,8 @@ def read_history(run: Run, done: int) -> None:
             run.history.setdefault(name, []).append(array)
 
 
-def arrays(run: Run, state: RunState) -> dict[str, np.ndarray]:
-    """per_client.npz: metrics [T, C] over the evaluations, and facts of the clients."""
-    stacked = {name: np.stack(arrays) for name, arrays in run.history.items()}
+def arrays(run: Run, state: RunState) -> dict[str, Any]:
+    """per_client.npz: metrics [C] of each evaluation, and facts of the clients."""
     facts = {
         "train_size": np.asarray(run.federation.train.size),
         "test_size": np.asarray(run.federation.test.size),
@@ -108,14 +107,14 @@ def arrays(run: Run, state: RunState) -> dict[str, np.ndarray]:
     is_malicious = malicious.which(channel, run.federation, state.key)
     if is_malicious is not None:
         facts["malicious"] = is_malicious
-    return stacked | facts
+    return run.history | facts
 
 
 class End(NamedTuple):
     """A run after its last round, whose metrics of each client are written."""
 
     run: Run
-    arrays: dict[str, np.ndarray]  # per_client.npz
+    arrays: dict[str, Any]  # per_client.npz, a list of arrays [C] by evaluation
     mixture: Any  # metrics between endpoints; None for a method without
 
 
@@ -153,7 +152,7 @@ def finish(end: End, lines: list[Line], stopped: Line | None = None) -> None:
 
 
 def _summary(
-    run: Run, arrays: dict[str, np.ndarray], mixture: Any, lines: list[Line]
+    run: Run, arrays: dict[str, Any], mixture: Any, lines: list[Line]
 ) -> dict[str, Any]:
     # A run that stopped is one of fewer rounds.
     experiment = run.experiment.replace(rounds=lines[-1]["round"])
