@@ -1,4 +1,4 @@
-"""Makes a run ready: its data, its compiled functions, its described folder.
+"""Makes a run ready: its data, its compiled functions, its folder.
 
 All that could be wrong with it is found here, before anything trains.
 """
@@ -57,7 +57,9 @@ def begin(
     alone: bool = True,
     callback: Callback | None = None,
 ) -> Run:
-    """The run in `path`, ready to go, `alone` or with others; its folder is described.
+    """The run in `path`, ready to go, `alone` or with others; its folder has settings.
+
+    Who has which rows is left to its `describe`.
 
     Raises:
       ValueError: the data, the baseline or the width do not fit.
@@ -74,7 +76,7 @@ def begin(
     check_same("data", repr(identity))
     ask(baseline.check, experiment.evaluation.baseline, manifest)
     run = _prepare(experiment, training, unseen, task, path, alone)
-    # The folder is described last: corrected settings may then use the same one.
+    # The folder is begun last: corrected settings may then use the same one.
     model = str(chosen_model(experiment, tuple(manifest["input_shape"])))
     if experiment.method.models:
         model = ",".join(map(str, architectures.listed(experiment)))

@@ -61,7 +61,7 @@ class Course(NamedTuple):
     save: checkpoint.Save
     show: Show
     sink: Sink
-    writes_later: bool  # while the next rounds train
+    writes_later: bool  # while the next rounds train; else before they are called
 
 
 def left(course: Course, standing: Standing) -> int:
@@ -74,9 +74,9 @@ def left(course: Course, standing: Standing) -> int:
 def record(
     course: Course, standing: Standing, chunk: Chunk, judged: Judged
 ) -> Standing:
-    """Logs and saves this standing, or leaves that to its `write`.
+    """Logs and saves this standing, or gives it a `write` that does so.
 
-    The rounds that are called next may begin before.
+    That is called once the next rounds have been: they train meanwhile.
     """
     write = partial(_write, course, chunk, judged)
     if not course.writes_later or not left(course, standing):
