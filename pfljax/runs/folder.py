@@ -6,8 +6,8 @@ executor.json     what was chosen: the width, how many runs train at once
 partition.json    who holds how many rows of what, and whether they were given in Python
 partition.npz     of each row of the pool its number in the data set and official split
 metrics.jsonl     a line a round, appended
-timing.jsonl      seconds of training and the most memory, kept apart: all else is
-                  reproduced bit for bit
+timing.jsonl      seconds of training, or of what is written meanwhile, and the most
+                  memory, kept apart: all else is reproduced bit for bit
 metrics.csv, tensorboard/, wandb/   the same where `log` says so (pfljax.runs.sinks)
 evaluations/      metrics of each client at each evaluation, while the run goes
 per_client.npz    the same in one file, at its end
@@ -254,18 +254,17 @@ def write_json(path: Path, value: Mapping[str, Any]) -> None:
 def write_arrays(
     path: Path, arrays: Mapping[str, np.ndarray | Sequence[np.ndarray]]
 ) -> None:
-    """Writes an .npz whole or not at all; of a list of arrays, all alike, their stack.
-
-    `np.savez` takes one array a name: to stack them takes half as long as to write.
-    """
+    """Writes an .npz whole or not at all; of a list of arrays, alike, their stack."""
     with files.whole(path) as part, zipfile.ZipFile(part, "w") as archive:
         for name, value in arrays.items():
             alone = isinstance(value, np.ndarray)
             rows = [value] if alone else value
-            if rows[0].dtype.hasobject:
-                raise TypeError(f"{name} has objects; expected numbers or text")
-            descr = np.lib.format.dtype_to_descr(rows[0].dtype)
-            shape = rows[0].shape if alone else (len(rows), *rows[0].shape)
+            kinds = {(row.shape, row.dtype) for row in rows}
+            if len(kinds) != 1 or rows[0].dtype.hasobject:
+                raise TypeError(f"{name} is {kinds}; expected numbers or text, alike")
+            ((shape, dtype),) = kinds
+            shape = shape if alone else (len(rows), *shape)
+            descr = np.lib.format.dtype_to_descr(dtype)
             header = {"descr": descr, "fortran_order": False, "shape": shape}
             with archive.open(f"{name}.npy", "w", force_zip64=True) as file:
                 np.lib.format.write_array_header_1_0(file, header)

@@ -99,6 +99,9 @@ def sentence(error: BaseException) -> str:
         return f"{lines[0]}; {files.MEND[error.errno]}"
     if isinstance(error, MemoryError) and not str(error):
         return f"out of memory; {LESS_MEMORY}"
+    # TensorStore says so of a full disk, too.
+    if os.strerror(errno.ENOSPC) in lines[0]:
+        return f"{os.strerror(errno.ENOSPC)}; {files.MEND[errno.ENOSPC]}"
     if lines[0].startswith("RESOURCE_EXHAUSTED"):
         return f"{lines[0]}; {LESS_MEMORY}"
     return lines[0]

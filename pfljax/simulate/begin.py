@@ -1,6 +1,6 @@
 """Makes a run ready: its data, its compiled functions, its folder.
 
-All that could be wrong with it is found here, before anything trains.
+All that could be wrong with settings and data is found here, before anything trains.
 """
 
 from collections.abc import Callable
@@ -31,7 +31,7 @@ Callback = Callable[[int, Evaluation, RunState], bool | None]
 
 
 def nothing() -> None:
-    """What is left to write after all was written."""
+    """Writes nothing: all was written."""
 
 
 class Run(NamedTuple):

@@ -206,6 +206,17 @@ def test_a_file_that_may_not_be_read_is_not_told_as_written():
     assert errors.sentence(refused) == "[Errno 13] Permission denied: 'a.npz'"
 
 
+def test_a_full_disk_is_told_as_one_by_tensorstore_as_well():
+    refused = ValueError(
+        "RESOURCE_EXHAUSTED: Error writing local file: No space left on device [spec]"
+    )
+    assert errors.sentence(refused) == (
+        "No space left on device; make room on the disk; the same command then goes on"
+    )
+    refused = ValueError("RESOURCE_EXHAUSTED: Out of memory allocating 4 bytes")
+    assert errors.sentence(refused).endswith(errors.LESS_MEMORY)
+
+
 @pytest.mark.slow
 def test_a_recovery_says_nothing_of_asyncio(tmp_path):
     finished, _, _ = tiny.finished(tmp_path)

@@ -228,8 +228,22 @@ def test_arrays_are_written_as_numpy_does_and_lists_as_their_stack(tmp_path, kin
     folder.write_arrays(tmp_path / "a.npz", columns)
     np.savez(tmp_path / "b.npz", **columns | {"square": np.ascontiguousarray(square.T)})
     assert (tmp_path / "a.npz").read_bytes() == (tmp_path / "b.npz").read_bytes()
-    with pytest.raises(TypeError, match="rows has objects; expected numbers or text"):
-        folder.write_arrays(tmp_path / "a.npz", {"rows": [np.array([None])]})
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [],
+        [np.array([None])],
+        [np.zeros(2), np.array([None, None])],
+        [np.zeros(2, "f4"), np.zeros(2)],
+        [np.zeros(2), np.zeros(3)],
+    ],
+)
+def test_rows_that_are_not_alike_are_not_written(tmp_path, rows):
+    with pytest.raises(TypeError, match=r"rows is .*; expected numbers or text"):
+        folder.write_arrays(tmp_path / "a.npz", {"rows": rows})
+    assert not list(tmp_path.iterdir())
 
 
 def test_json_has_no_nan():
