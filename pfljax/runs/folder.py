@@ -252,13 +252,13 @@ def write_json(path: Path, value: Mapping[str, Any]) -> None:
 
 
 def write_arrays(
-    path: Path, arrays: Mapping[str, np.ndarray | Sequence[np.ndarray]]
+    path: Path, arrays: Mapping[str, np.ndarray | list[np.ndarray]]
 ) -> None:
     """Writes an .npz whole or not at all; of a list of arrays, alike, their stack."""
     with files.whole(path) as part, zipfile.ZipFile(part, "w") as archive:
         for name, value in arrays.items():
-            alone = isinstance(value, np.ndarray)
-            rows = [value] if alone else value
+            alone = not isinstance(value, list)
+            rows = [np.asarray(value)] if alone else value
             kinds = {(row.shape, row.dtype) for row in rows}
             if len(kinds) != 1 or rows[0].dtype.hasobject:
                 raise TypeError(f"{name} is {kinds}; expected numbers or text, alike")

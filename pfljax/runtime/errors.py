@@ -99,10 +99,11 @@ def sentence(error: BaseException) -> str:
         return f"{lines[0]}; {files.MEND[error.errno]}"
     if isinstance(error, MemoryError) and not str(error):
         return f"out of memory; {LESS_MEMORY}"
-    # TensorStore says so of a full disk, too.
-    if os.strerror(errno.ENOSPC) in lines[0]:
-        return f"{os.strerror(errno.ENOSPC)}; {files.MEND[errno.ENOSPC]}"
     if lines[0].startswith("RESOURCE_EXHAUSTED"):
+        # TensorStore says so of a full disk, too.
+        full = os.strerror(errno.ENOSPC)
+        if full in lines[0]:
+            return f"{full}; {files.MEND[errno.ENOSPC]}"
         return f"{lines[0]}; {LESS_MEMORY}"
     return lines[0]
 

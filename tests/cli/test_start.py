@@ -13,7 +13,7 @@ import time
 import pytest
 
 import tiny
-from pfljax.runtime import errors
+from pfljax.runtime import errors, files
 
 AT_IMPORT = """
 import os, signal, sys
@@ -213,6 +213,8 @@ def test_a_full_disk_is_told_as_one_by_tensorstore_as_well():
     assert errors.sentence(refused) == (
         "No space left on device; make room on the disk; the same command then goes on"
     )
+    refused = files.FileError(f"cannot write to /data/x ({os.strerror(errno.ENOSPC)})")
+    assert errors.sentence(refused) == str(refused)
     refused = ValueError("RESOURCE_EXHAUSTED: Out of memory allocating 4 bytes")
     assert errors.sentence(refused).endswith(errors.LESS_MEMORY)
 
