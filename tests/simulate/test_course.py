@@ -1,5 +1,7 @@
 """What is written of a run, and when."""
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -66,9 +68,7 @@ def test_small_states_are_saved_while_the_next_rounds_train(
 
 
 def test_a_copy_stays_what_it_was_when_the_state_is_given_away():
-    import jax
-
-    state = {"key": jax.random.key(3), "w": jax.numpy.arange(3.0)}
+    state = {"key": jax.random.key(3), "w": jnp.arange(3.0)}
     copy = jax.tree.map(course._copied, state)
     jax.tree.map(lambda leaf: leaf.delete(), state)
     np.testing.assert_array_equal(copy["w"], [0, 1, 2])
