@@ -3,9 +3,9 @@
 It does so where the first checkpoint is read or written: the import takes longer than
 small runs train.
 
-A checkpoint of round r holds the `RunState` and a JSON part: format, hash of the
-config, checksums (`checkpoint_meta`). Orbax writes it in the background and renames it
-into place when whole.
+A checkpoint of round r holds the `RunState` and, as Orbax's custom metadata, format,
+hash of the config and checksums (`checkpoint_meta`). Orbax writes it in the background
+and renames it into place when whole.
 """
 
 import sys
@@ -71,11 +71,13 @@ def writer(folder: Path, config_hash: str, keep: int = 2) -> Iterator[Save]:
         ) -> Any:
             wait()
             meta = _meta(config_hash, round_, state, log, clients)
-            parts = {"state": state, "meta": checkpoint_meta.to_json(meta)}
             # Orbax copies the state to the host before it returns: then it may be
             # donated, while a thread still writes.
             response = checkpointer().save_checkpointables_async(
-                round_, parts, force=True
+                round_,
+                {"state": state},
+                force=True,
+                custom_metadata=checkpoint_meta.to_json(meta),
             )
             pending.append(response)
             return response
@@ -207,8 +209,11 @@ def read_meta(folder: Path, round_: int) -> Meta:
     if not is_listed(path):
         raise DamageError("its _CHECKPOINT_METADATA is missing or damaged")
     with quiet_read():
+        ocp = _orbax()
         directory = str(path.resolve())  # Orbax takes absolute paths only
-        content: Any = _orbax().load_checkpointables(directory, {"meta": None})["meta"]
+        content: Any = ocp.checkpointables_metadata(directory).custom_metadata
+        if not content:  # of format 2, which had it as a part of its own
+            content = ocp.load_checkpointables(directory, {"meta": None})["meta"]
     return checkpoint_meta.from_json(path, content)
 
 

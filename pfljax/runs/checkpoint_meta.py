@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, TypeAlias
 from pfljax.runtime import documents
 from pfljax.runtime.files import CheckpointError
 
-FORMAT = 2  # of the checkpoint; a reader refuses others
+FORMAT = 3  # of the checkpoint; a reader takes 2 as well
 
 
 # With clients of several architectures: of each leaf where they differ, and by store.

@@ -1,6 +1,7 @@
 """What is saved comes back bit for bit, and what cannot be used is told in one line."""
 
 import gc
+import json
 import os
 import shutil
 import subprocess
@@ -11,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from orbax.checkpoint import v1 as ocp
 
 import tiny
 from pfljax.conformance.toy import assert_same
@@ -108,10 +110,10 @@ def test_the_state_may_be_donated_as_soon_as_save_returns(tmp_path):
 
 
 def test_too_new_a_format_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(checkpoint_meta, "FORMAT", 3)
+    monkeypatch.setattr(checkpoint_meta, "FORMAT", 4)
     save(tmp_path, 1)
     monkeypatch.undo()
-    with pytest.raises(CheckpointError, match=r"has format 3, .* upgrade pfljax$"):
+    with pytest.raises(CheckpointError, match=r"has format 4, .* upgrade pfljax$"):
         restore(tmp_path)
 
 
@@ -152,11 +154,16 @@ def empty(folder):
 
 def rename_config(folder):
     """One letter of the config's digest: another run's, it seems."""
-    (folder / "meta" / "_strings.json").write_text('{"config":"abd"}')
+    metadata = folder / "_CHECKPOINT_METADATA"
+    text = metadata.read_text()
+    assert text.count(CONFIG) == 1
+    metadata.write_text(text.replace(CONFIG, "abd"))
 
 
-def cut_strings(folder):
-    (folder / "meta" / "_strings.json").write_text("{")
+def drop_custom_metadata(folder):
+    metadata = folder / "_CHECKPOINT_METADATA"
+    content = json.loads(metadata.read_text())
+    metadata.write_text(json.dumps(content | {"custom_metadata": {}}))
 
 
 def of_another_round(folder):
@@ -165,7 +172,7 @@ def of_another_round(folder):
 
 
 DAMAGES = [flip, truncate, drop_metadata, drop_state, empty]
-DAMAGES += [rename_config, cut_strings, of_another_round]
+DAMAGES += [rename_config, drop_custom_metadata, of_another_round]
 
 
 @pytest.mark.slow
@@ -239,6 +246,19 @@ def test_a_checkpoint_of_an_older_version_is_refused(tmp_path, monkeypatch):
     save(tmp_path, 1)
     with pytest.raises(CheckpointError, match="is of an older pfljax; finish the run"):
         restore(tmp_path)
+
+
+def test_one_of_format_2_is_read(tmp_path, monkeypatch):
+    """It had as a part of its own what it says of itself."""
+    save(tmp_path / "now", 4)
+    meta = checkpoint.read_meta(tmp_path / "now", 4)
+    monkeypatch.setattr(checkpoint_meta, "FORMAT", 2)
+    parts = {"state": make_state(4), "meta": checkpoint_meta.to_json(meta)}
+    ocp.save_checkpointables(str(tmp_path / "then" / "4"), parts)
+    monkeypatch.undo()
+    assert_same(restore(tmp_path / "then"), make_state(4))
+    with pytest.raises(CheckpointError, match="another config; use its own folder"):
+        restore(tmp_path / "then", config="def")
 
 
 def make_file(path):
