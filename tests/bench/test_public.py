@@ -32,9 +32,9 @@ def test_clients_beyond_those_of_w1_share_their_rows(monkeypatch):
 def test_the_table_tells_what_is_beyond_the_bare_engine():
     result = {
         "clients": 100, "rounds": 20,
-        "bare": [public.Bare(10.0, 2.0)] * 3,
+        "bare": [public.Bare(0.5, 9.5, 2.0)] * 3,
         "public": [public.Public(1.0, 10.5, 2.0, 0.25, 0.25)] * 3,
     }  # fmt: skip
     line = public.table([result]).splitlines()[2]
-    assert line.endswith("| +16.7% | +8.3% |")
-    assert line.startswith("| 100 | 10.00 | 2.00 | 1.00 | 10.50 |")
+    assert line.endswith("| +16.7% |")
+    assert line.startswith("| 100 | 0.50 | 9.50 | 2.00 | 1.00 | 10.50 |")
