@@ -1,26 +1,32 @@
-"""What of a comparison is tracing, lowering and compiling: 20 methods, three seeds.
+"""What of a comparison of 20 methods is compiling, and what it takes one by one.
 
-    python experiments/speed/comparison.py
+    python experiments/speed/comparison.py --seeds 3
 
-All methods on the digits of the demo, some with other options as well, 100 rounds,
-without a cache of compiled programs. CPU seconds of all cores on a shared, loaded
-machine of two: 123 of 288, 43 %. Before methods shared programs and each compiled once
-for all seeds, 126 of 170 were it for 13 methods under a single seed, and each further
-seed compiled as much again.
+Methods on the digits of the demo, some with other options as well, 100 rounds, without
+a cache of compiled programs: by `compare`, which trains the seeds of a method at once
+where the cores share them evenly, by a loop over the same runs in one process, and by
+one that forgets its programs after each run.
 """
 
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
-import jax
+import tyro
 
-from pfljax import Experiment, algorithms
+from pfljax import Experiment, run
 from pfljax.registry import Choice
+from pfljax.report import write_comparison
 from pfljax.runtime import compiling, devices
-from pfljax.simulate.compare import compare
+from pfljax.runtime.programs import forget_programs
+from pfljax.simulate.compare import compare, grid
 
+PLAIN = (
+    "fedavg", "local", "apfl", "ditto", "fedprox", "hypcluster", "ifca", "lg_fedavg",
+    "l2gd", "per_fedavg", "pfedme", "scaffold", "superfed",
+)  # fmt: skip
 OPTIONS = (
     ("fedavg", {"finetune": 5}),
     ("superfed", {"mixing": "layer"}),
@@ -30,32 +36,59 @@ OPTIONS = (
     ("ifca", {"averaging": "gradients"}),
     ("lg_fedavg", {"mean_body": True}),
 )
-SEEDS = (0, 1, 2)
 ROUNDS = 100
 
 
 def experiments() -> list[Experiment]:
-    """Every method as it is, and some with options."""
-    plain = [Experiment(algorithm=name) for name in algorithms.methods()]
+    """The methods as they are, and some with options."""
+    plain = [Experiment(algorithm=name) for name in PLAIN]
     others = [Experiment(algorithm=Choice(name, hyper)) for name, hyper in OPTIONS]
     return [job.replace(rounds=ROUNDS) for job in (*plain, *others)]
 
 
-def main() -> None:
-    """Prints the share, and the seconds and programs of each phase."""
+def main(seeds: int = 3) -> None:
+    """Prints the seconds of both ways, and what of them each phase of compiling takes.
+
+    Args:
+      seeds: of each method.
+    """
     devices.prepare()
-    jax.config.update("jax_enable_compilation_cache", False)
-    started = time.process_time()
-    with tempfile.TemporaryDirectory() as folder, compiling.watched() as works:
-        compare(experiments(), SEEDS, str(Path(folder) / "out"), quiet=True)
-    whole = time.process_time() - started
+    with tempfile.TemporaryDirectory() as folder, compiling.without_cache():
+        _told("compare", lambda: _compared(seeds, f"{folder}/compared"))
+        forget_programs()
+        _told("one by one", lambda: _one_by_one(seeds, f"{folder}/runs"))
+        _told("each anew", lambda: _one_by_one(seeds, f"{folder}/anew", anew=True))
+
+
+def _compared(seeds: int, out: str) -> None:
+    compare(experiments(), range(seeds), out, finetuned=False, quiet=True)
+
+
+def _one_by_one(seeds: int, out: str, anew: bool = False) -> None:
+    runs = grid(experiments(), range(seeds), out, finetuned=False)
+    for experiment in runs:
+        if anew:
+            forget_programs()
+        run(experiment, quiet=True)
+    write_comparison([Path(experiment.folder) for experiment in runs], Path(out))
+
+
+def _told(name: str, work: Callable[[], None]) -> None:
+    started = time.process_time(), time.monotonic()
+    with compiling.watched() as works:
+        work()
+    whole = time.process_time() - started[0]
+    clock = time.monotonic() - started[1]
     seconds = compiling.by_phase(works)
-    counts = Counter(work.phase for work in works)
+    counts = Counter(each.phase for each in works)
     share = sum(seconds.values()) / whole
-    print(f"{sum(seconds.values()):.0f} of {whole:.0f} CPU s, {share:.0%}")
-    for phase, taken in seconds.items():
-        print(f"{phase}: {taken:.1f} s, {counts[phase]} times")
+    by_clock = sum(each.clock for each in works) / clock
+    phases = [f"{phase} {seconds[phase]:.1f} ({counts[phase]})" for phase in seconds]
+    print(
+        f"{name}: {clock:.0f} s by the clock, of which {by_clock:.0%} are compiling; "
+        f"{whole:.0f} CPU s, {share:.0%}: {', '.join(phases)} CPU s (times)"
+    )
 
 
 if __name__ == "__main__":
-    main()
+    tyro.cli(main)

@@ -209,7 +209,7 @@ def save_figure(figure: "Figure", stem: Path, truetype: bool = False) -> bytes:
     with matplotlib.rc_context(settings):
         image = _drawn(figure, "png", dpi=DPI, metadata={"Software": None})
         # The PNG settled the layout; a second time costs a third of the whole.
-        figure.set_layout_engine("none")
+        figure.set_layout_engine(None)
         dates = {"CreationDate": None, "Producer": None}
         document = _drawn(figure, "pdf", metadata=dates)
     for suffix, content in ((".png", image), (".pdf", document)):

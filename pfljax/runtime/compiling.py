@@ -23,14 +23,15 @@ class Work(NamedTuple):
     phase: str  # a value of PHASES
     program: str  # as JAX names it
     seconds: float  # of all cores
+    clock: float = 0.0  # seconds by the clock
 
 
 @contextlib.contextmanager
 def watched() -> Iterator[list[Work]]:
     """A list that gets what JAX traces, lowers and compiles in this context.
 
-    Seconds are CPU time of the process: those of a clock would also count what others
-    do on the machine.
+    Seconds are CPU time of the process: the clock's also count what others do on the
+    machine.
     """
     done: list[Work] = []
     starts: list[float] = []
@@ -43,7 +44,8 @@ def watched() -> Iterator[list[Work]]:
         # A phase that began before the context has no start.
         if event in PHASES and starts:
             seconds = time.process_time() - starts.pop()
-            done.append(Work(PHASES[event], str(of.get("fun_name")), seconds))
+            program = str(of.get("fun_name"))
+            done.append(Work(PHASES[event], program, seconds, duration_secs))
 
     jax.monitoring.register_scalar_listener(on_start)
     jax.monitoring.register_event_duration_secs_listener(on_end)
