@@ -74,10 +74,7 @@ def writer(folder: Path, config_hash: str, keep: int = 2) -> Iterator[Save]:
             # Orbax copies the state to the host before it returns: then it may be
             # donated, while a thread still writes.
             response = checkpointer().save_checkpointables_async(
-                round_,
-                {"state": state},
-                force=True,
-                custom_metadata=checkpoint_meta.to_json(meta),
+                round_, {"state": state}, force=True, custom_metadata=meta
             )
             pending.append(response)
             return response
@@ -116,19 +113,14 @@ def _orbax() -> Any:
 
 def _meta(
     config_hash: str, round_: int, state: RunState, log: int | None, clients: Checksum
-) -> Meta:
+) -> dict[str, Any]:
     """What the checkpoint of this state says of itself."""
     crc = checksum.crc(state)
-    return Meta(
-        round=round_,
-        config=config_hash,
-        log=log,
-        clients=clients,
-        crc=crc,
-        sum=checksum.total(state) if crc is None else None,
-        rows=checkpoint_rows.rows_of(state),
-        devices=checkpoint_rows.devices_of(state),
-    )
+    total = checksum.total(state) if crc is None else None
+    rows = checkpoint_rows.rows_of(state)
+    devices = checkpoint_rows.devices_of(state)
+    meta = Meta(round_, config_hash, log, clients, crc, total, rows, devices)
+    return checkpoint_meta.to_json(meta)
 
 
 def restore(
@@ -209,11 +201,10 @@ def read_meta(folder: Path, round_: int) -> Meta:
     if not is_listed(path):
         raise DamageError("its _CHECKPOINT_METADATA is missing or damaged")
     with quiet_read():
-        ocp = _orbax()
         directory = str(path.resolve())  # Orbax takes absolute paths only
-        content: Any = ocp.checkpointables_metadata(directory).custom_metadata
+        content: Any = _orbax().checkpointables_metadata(directory).custom_metadata
         if not content:  # of format 2, which had it as a part of its own
-            content = ocp.load_checkpointables(directory, {"meta": None})["meta"]
+            content = _orbax().load_checkpointables(directory, {"meta": None})["meta"]
     return checkpoint_meta.from_json(path, content)
 
 
