@@ -1,5 +1,7 @@
 """FLOPs of a local step of a run's own model, from its settings alone."""
 
+import pytest
+
 import tiny
 from pfljax.bench import of_run
 from pfljax.runs import config, folder
@@ -45,6 +47,7 @@ def test_a_workload_among_runs_is_told(tmp_path):
     assert errors.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_of_several_architectures_it_is_the_mean_over_clients(tmp_path):
     both = begun(
         tmp_path / "both",

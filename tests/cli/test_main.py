@@ -451,6 +451,7 @@ def test_help_of_run_has_every_setting_and_the_options_of_the_method():
     assert "--algorithm ditto:lam=0.1,personal_epochs=None\n" in out
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("undrawn")
 def test_compare_says_which_is_better_and_goes_on(tmp_path, monkeypatch):
     def blank(folder):

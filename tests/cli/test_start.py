@@ -187,6 +187,7 @@ def test_a_reader_that_left_is_no_error():
     assert (done.returncode, done.stderr) == (141, b"")
 
 
+@pytest.mark.slow
 def test_help_to_a_reader_that_left_is_no_error():
     done = shell("set -o pipefail; pfljax run --help | (exec <&-; sleep 5)")
     assert (done.returncode, done.stderr) == (141, "")

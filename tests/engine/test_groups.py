@@ -82,6 +82,7 @@ def test_the_server_averages_over_all_groups(width):
     np.testing.assert_allclose(server, total / count, rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.slow
 @settings(max_examples=20, deadline=None)
 @given(st.lists(st.integers(0, 1), min_size=2, max_size=CLIENTS), st.integers(0, 99))
 def test_every_member_has_one_slot(pattern, seed):

@@ -55,6 +55,7 @@ def confidence(q, server):
     return count / squares
 
 
+@pytest.mark.slow
 def test_a_run_keeps_tau_of_every_client(tmp_path):
     """Also of those who were never drawn, and of both evaluations."""
     run(VEM.replace(out=str(tmp_path / "run")), quiet=True, report=False)

@@ -300,6 +300,7 @@ def test_a_changed_byte_is_found_by_the_checksum(tmp_path, monkeypatch):
     assert "do not match their checksum" in said[0]
 
 
+@pytest.mark.slow
 def test_all_damaged_is_one_line(tmp_path):
     save(tmp_path, 4, 6)
     flip(tmp_path / "4")

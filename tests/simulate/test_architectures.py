@@ -70,6 +70,7 @@ def test_states_in_stores_are_those_of_the_devices(tmp_path, whole, store):
         assert_same(stored, personal_model(folder, client))
 
 
+@pytest.mark.slow
 def test_a_lost_store_of_an_architecture_is_told(tmp_path):
     finished(tmp_path / "run", store="disk", rounds=2)
     clients = tmp_path / "run" / "clients"

@@ -22,6 +22,8 @@ from pfljax.simulate.compare import compare
 from pfljax.simulate.course import save_if_due
 from pfljax.simulate.run_group import run_at_once
 
+pytestmark = pytest.mark.slow
+
 # Of five clients two devices have blocks of three: one row is nobody's.
 JOB = Experiment(
     algorithm="ditto",
@@ -155,7 +157,6 @@ def no_figures(monkeypatch):
     monkeypatch.setattr(report, "write_comparison", lambda runs, out: "")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("lost", SEEDS)
 def test_a_seed_that_was_trained_alone_is_made_again_alone(lost, tmp_path, no_figures):
     job = JOB.replace(dataset="mine", public=0.0)
@@ -229,7 +230,6 @@ compare([job], (0, 1), sys.argv[2], quiet=True, **alone)
 """
 
 
-@pytest.mark.slow
 def test_a_comparison_that_is_killed_ends_with_the_same_bits(tmp_path):
     env = tiny.environment(tmp_path / "cache", JAX_NUM_CPU_DEVICES="2")
     job = JOB.replace(rounds=24, eval_every=3, devices=2)

@@ -33,6 +33,7 @@ def whole(tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 def test_error_feedback_goes_on_bit_for_bit(whole, tmp_path):
     """3 + 3 = 6 rounds, with what clients did not send yet."""
     half = JOB.replace(channel=FEEDBACK, rounds=3)

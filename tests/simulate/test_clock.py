@@ -39,6 +39,7 @@ def test_old_settings_have_their_digest():
         assert config.digest(plain) != config.digest(plain.replace(**change))
 
 
+@pytest.mark.slow
 def test_the_log_tells_the_seconds_of_each_round(tmp_path):
     lines, _ = finished(JOB, tmp_path / "timed")
     clock = np.array([line["clock"] for line in lines])
@@ -149,6 +150,7 @@ def test_a_file_of_devices_may_not_change_while_a_run_goes_on(tmp_path):
     assert slower[0]["seconds"] > 2 * lines[0]["seconds"]
 
 
+@pytest.mark.slow
 def test_a_trace_may_not_change_either(tmp_path):
     path = tmp_path / "trace.npz"
     np.savez(path, available=np.ones((4, JOB.data.clients)))

@@ -144,6 +144,7 @@ def test_no_program_is_compiled_twice(tmp_path, monkeypatch):
     assert len(first["scaffold"]) < len(first["fedavg"]) <= len(first["local"]) + 1
 
 
+@pytest.mark.slow
 def test_clients_and_a_model_of_ones_own(tmp_path, monkeypatch):
     blank(monkeypatch)
     x = np.random.default_rng(0).normal(size=(60, 3))

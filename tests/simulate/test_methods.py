@@ -189,6 +189,7 @@ def test_a_fault_of_pfljax_is_no_misfit():
         raise KeyError("ours")
 
 
+@pytest.mark.slow
 def test_a_method_that_is_sound_is_as_it_was(folder):
     (folder / "mym.py").write_text(
         "from pfljax.algorithms.multi_task.ditto import ditto\n"
@@ -308,6 +309,7 @@ def test_a_callback_that_fails_is_one_line(folder, call):
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("call", CALLS)
 def test_a_callback_that_fails_is_told_in_python(folder, call):
     small, said = calling(folder, call)

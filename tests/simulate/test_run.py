@@ -162,6 +162,7 @@ def test_a_missing_report_is_drawn_and_nothing_else(done, tmp_path):
     assert (tmp_path / "metrics.jsonl").stat().st_mtime_ns == before
 
 
+@pytest.mark.slow
 def test_seeds_differ(done, tmp_path):
     run(tiny.SEEN.replace(out=str(tmp_path), seed=2))
     first = (done / "metrics.jsonl").read_text()
@@ -383,6 +384,7 @@ class Own(nnx.Module):
         self.head = nnx.Linear(4, classes, rngs=rngs)
 
 
+@pytest.mark.slow
 def test_a_model_of_ones_own_is_run(tmp_path):
     job, task = SMALL.replace(out=str(tmp_path)), models.task_from_nnx(Own, (3,))
     run(job, mine(), task=task)
@@ -406,6 +408,7 @@ def test_a_model_of_too_few_classes_is_refused(tmp_path):
         run(SMALL.replace(out=str(tmp_path / "run"), model="mine"), mine(), task=small)
 
 
+@pytest.mark.slow
 def test_another_baseline_counts_anew_and_redraws(tmp_path):
     """On a finished run; one that goes on writes it down (test_folder)."""
     first = SMALL.replace(out=str(tmp_path / "run"))

@@ -127,6 +127,7 @@ def test_the_width_goes_by_the_platform(federation):
     assert wide.setting.width == 3
 
 
+@pytest.mark.slow
 def test_pixels_may_be_normalised_by_channel():
     x = np.random.default_rng(0).normal(size=(30, 3)).astype(np.float32)
     mine = data.from_arrays(x, np.arange(30) % 3, shift=x.mean(0), scale=x.std(0))

@@ -15,6 +15,8 @@ from pfljax.simulate.compare import compare
 from pfljax.simulate.course import save_if_due
 from pfljax.sweep import sweep
 
+pytestmark = pytest.mark.slow
+
 JOB = Experiment(
     "fedavg", model="logistic", clients=6, cohort=3, rounds=6, epochs=1, eval_every=1,
     validation=0.2,
@@ -183,7 +185,6 @@ def test_a_callback_s_end_survives_a_kill_before_the_summary(tmp_path, monkeypat
     assert asked == [1, 2]
 
 
-@pytest.mark.slow
 def test_runs_of_a_comparison_end_each_by_itself(tmp_path):
     job = JOB.replace(lr=2.0, rounds=12, patience=2)
     compare([job], [0, 1], str(tmp_path), local=False, quiet=True)

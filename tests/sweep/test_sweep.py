@@ -120,6 +120,7 @@ def cohorts():
     return sweep(FEDAVG, {"cohort": (1, 2, 3), "seed": (0, 1)})
 
 
+@pytest.mark.slow
 def test_learning_rates_and_seeds():
     found = sweep(FEDAVG, {"lr": (0.05, 0.1), "seed": (0, 3)})
     values = [tuple(result.values.values()) for result in found.results]
@@ -129,6 +130,7 @@ def test_learning_rates_and_seeds():
     assert_as_separate(found, (1, 2))
 
 
+@pytest.mark.slow
 def test_options_of_the_method_and_seeds():
     stepped = DITTO.replace(server_optimizer="fedavgm")
     found = sweep(stepped, {"lam": (0.0, 0.5), "seed": (0, 1)})
@@ -514,6 +516,7 @@ def test_the_table_has_every_finished_run_of_a_sweep_that_was_stopped(
     assert first.results[0].values == {"lr": 0.1, "seed": 3}
 
 
+@pytest.mark.slow
 def test_the_tidy_table_holds_every_run_round_model_and_metric(tmp_path):
     over = {"nu": (0.0, 1.0), "seed": (0, 1)}
     found = sweep(SUPERFED, over, out=tmp_path)
