@@ -196,12 +196,11 @@ def abstract(
     spec: PartitionSpec = WHOLE,
 ) -> Any:
     """`value` so placed, as shapes: nothing is copied."""
-    if grid is None:
-        return value
-    sharding = NamedSharding(grid.mesh, spec)
+    # On one device, too: rounds of rows that lie nowhere would be another program.
+    target = sharding(grid, spec)
 
     def of_leaf(leaf: Any) -> jax.ShapeDtypeStruct:
-        return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding)
+        return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=target)
 
     return jax.tree.map(of_leaf, value)
 

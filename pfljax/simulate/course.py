@@ -133,5 +133,6 @@ def _copied(leaf: jax.Array) -> jax.Array:
     """A copy where the leaf lies, without a program of its own."""
     # A key that is put somewhere may be deleted with the one that was put there.
     if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
-        return leaf.copy()
+        numbers = _copied(jax.random.key_data(leaf))
+        return jax.random.wrap_key_data(numbers, impl=jax.random.key_impl(leaf))
     return jax.device_put(leaf, may_alias=False)

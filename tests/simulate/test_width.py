@@ -6,7 +6,9 @@ import pytest
 
 from pfljax import run
 from pfljax.core import tree
+from pfljax.engine import mesh
 from pfljax.runs.folder import read_json
+from pfljax.runtime import compiling
 from pfljax.simulate import simulation, size
 from pfljax.simulate import width as executor
 from pfljax.simulate.federation import build_federation
@@ -49,6 +51,19 @@ def test_what_does_not_fit_is_one_line():
         ValueError, match=r"width 1 needs .* GB with data .* --store disk"
     ):
         executor.fitting([1], made, federation, limit=1000)
+
+
+def test_the_program_that_is_measured_trains():
+    """On one device, too: compiling is most of what a short run takes."""
+    federation, _ = build_federation(DIGITS)
+    sim = made(3)
+    executor.bytes_needed(sim, federation)
+    train = simulation.placed(sim, federation).train
+    state = sim.init(jax.random.key(0))
+    state = jax.device_put(state, mesh.shardings(sim.setting.mesh, state))
+    with compiling.watched() as works:
+        sim.rounds(state, train, 1, public=None)
+    assert compiling.programs(works) == 0
 
 
 def test_more_memory_is_free_than_a_megabyte():
