@@ -110,6 +110,16 @@ def test_value_and_gradients_are_those_of_lax(name):
         assert_equal(jax.jit(partial(result, ours, options))(x, kernel), theirs)
 
 
+@pytest.mark.parametrize("count", [1, 3, 4])
+def test_channels_alone_take_any_batch(count):
+    """They are computed part by part."""
+    _, kernel, options = operands("depthwise")
+    x = draw(count, 7, 8, 5)
+    theirs = jax.jit(partial(result, lax.conv_general_dilated, options))(x, kernel)
+    ours = jax.jit(partial(result, convolution.convolve, options))(x, kernel)
+    assert_equal(ours, theirs)
+
+
 @pytest.mark.parametrize(
     ("name", "size"),
     [
