@@ -171,6 +171,7 @@ BAD = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", BAD)
 def test_what_does_not_fit_is_refused(tmp_path, name):
     changes, said = BAD[name]

@@ -11,6 +11,8 @@ from pfljax.core.types import Batch
 from pfljax.runs.folder import read_json, write_json
 from pfljax.simulate import export
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
@@ -129,7 +131,6 @@ def test_nested_names_become_nested_dicts(tmp_path):
         export.load_params("none.npz")
 
 
-@pytest.mark.slow
 def test_a_run_of_more_devices_is_read_and_goes_on(folder, tmp_path):
     half = tiny.unfinished(folder, tmp_path / "half")
     config = half / "config.json"

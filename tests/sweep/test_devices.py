@@ -13,6 +13,8 @@ from pfljax.report import sweep_targets, sweeps, write_sweep_report
 from pfljax.simulate import run
 from pfljax.sweep import sweep
 
+pytestmark = pytest.mark.slow
+
 JOB = Experiment(
     model="logistic",
     clients=6,
@@ -108,7 +110,6 @@ def test_labels_and_uploads_of_other_shares_are_refused():
         sweep(JOB.replace(channel=["sign_flip:attackers=0.5"]), {"lr": [0.1]})
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["fedbuff:buffer=2", "fedasync"])
 def test_asynchronous_runs_are_those_of_run(mode, tmp_path):
     job = JOB.replace(

@@ -11,6 +11,8 @@ from pfljax.report import sweeps
 from pfljax.report.read_files import read_arrays
 from pfljax.sweep import sweep
 
+pytestmark = pytest.mark.slow
+
 ASKED = tiny.TINY.replace(rounds=2, foreign=30, devices=1)
 
 
@@ -21,7 +23,6 @@ def swept(tmp_path_factory):
     return path, sweep(ASKED, {"seed": [0, 1]}, out=path).results
 
 
-@pytest.mark.slow
 def test_a_sweep_detects_what_its_runs_detect(swept, tmp_path):
     _, results = swept
     run(ASKED.replace(seed=1, out=str(tmp_path)), quiet=True, report=False)

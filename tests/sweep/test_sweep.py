@@ -348,6 +348,7 @@ def test_programs_of_their_own_equal_separate_runs():
     assert_as_separate(found, (1,))
 
 
+@pytest.mark.slow
 def test_a_sweep_goes_on_and_grows(tmp_path, monkeypatch):
     calls, run_all = [], runs.run_all
 
