@@ -203,9 +203,9 @@ def read_meta(folder: Path, round_: int) -> Meta:
     with quiet_read():
         directory = str(path.resolve())  # Orbax takes absolute paths only
         content: Any = _orbax().checkpointables_metadata(directory).custom_metadata
-        if not content:  # of format 2, which had it as a part of its own
+        if not content and (path / "meta").exists():  # a part of its own in format 2
             content = _orbax().load_checkpointables(directory, {"meta": None})["meta"]
-    return checkpoint_meta.from_json(path, content)
+    return checkpoint_meta.from_json(path, content or {})
 
 
 def load(

@@ -3,6 +3,7 @@
 import operator
 from functools import partial
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -110,14 +111,26 @@ def test_value_and_gradients_are_those_of_lax(name):
         assert_equal(jax.jit(partial(result, ours, options))(x, kernel), theirs)
 
 
-@pytest.mark.parametrize("count", [1, 3, 4])
+@pytest.mark.parametrize("count", [0, 1, 3, 4])
 def test_channels_alone_take_any_batch(count):
     """They are computed part by part."""
     _, kernel, options = operands("depthwise")
     x = draw(count, 7, 8, 5)
     theirs = jax.jit(partial(result, lax.conv_general_dilated, options))(x, kernel)
     ours = jax.jit(partial(result, convolution.convolve, options))(x, kernel)
-    assert_equal(ours, theirs)
+    if count:
+        assert_equal(ours, theirs)
+    chex.assert_trees_all_equal_shapes_and_dtypes(ours, theirs)
+
+
+def test_sums_over_the_pixels_of_a_channel_are_of_float32():
+    """Of 16 bits a sum over 16,384 pixels kept a tenth."""
+    _, kernel, options = operands("depthwise")
+    x, kernel = (jnp.asarray(a, jnp.bfloat16) for a in (draw(64, 16, 16, 5), kernel))
+    _, (_, theirs), _ = result(lax.conv_general_dilated, options, x, kernel)
+    _, (_, ours), _ = result(convolution.convolve, options, x, kernel)
+    assert ours.dtype == jnp.bfloat16
+    assert_equal(np.asarray(ours, np.float32), np.asarray(theirs, np.float32), 0.02)
 
 
 @pytest.mark.parametrize(
