@@ -47,7 +47,7 @@ def experiments() -> list[Experiment]:
 
 
 def main(seeds: int = 3) -> None:
-    """Prints the seconds of both ways, and what of them each phase of compiling takes.
+    """Prints the seconds of each way, and what of them each phase of compiling takes.
 
     Args:
       seeds: of each method.

@@ -1,6 +1,6 @@
 """Milliseconds of convolutions with strides, dilation or groups, by their form.
 
-    taskset -c 0 python experiments/speed/strides.py [--clients 4 --steps 5]
+    taskset -c 0 python experiments/speed/strides.py [--clients 4 --steps 3]
 
 Of ten images, a convolution and its two gradients in a loop whose kernel changes, on
 one core: "auto", as models choose, columns, and `lax.conv_general_dilated` as JAX has
