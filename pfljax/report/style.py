@@ -208,8 +208,8 @@ def save_figure(figure: "Figure", stem: Path, truetype: bool = False) -> bytes:
     settings: dict[Any, Any] = SETTINGS | {"pdf.fonttype": 42 if truetype else 3}
     with matplotlib.rc_context(settings):
         image = _drawn(figure, "png", dpi=DPI, metadata={"Software": None})
-        # The PNG settled the layout; a second time costs a third of the whole. None, for
-        # under "none" a figure is drawn once more before it is saved.
+        # The PNG settled the layout; a second time costs a third of the whole. Under
+        # "none" Matplotlib would still draw the figure once before it saves it.
         figure.set_layout_engine(None)
         dates = {"CreationDate": None, "Producer": None}
         document = _drawn(figure, "pdf", metadata=dates)
