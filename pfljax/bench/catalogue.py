@@ -28,6 +28,7 @@ class Workload(NamedTuple):
     vocab: int | None = None  # rows are tokens below it; None: normal numbers
     pool: int | None = None  # rows that all clients share; None: each has its own
     test: int = 0  # rows of a central test set
+    precision: str = "float32"
 
     @property
     def architectures(self) -> tuple[str, ...]:

@@ -122,6 +122,16 @@ def steps(ready: Ready, key: Key, first: int, rounds: int) -> np.ndarray:
     Raises:
       ValueError: the selection learns, so who is drawn is not known beforehand.
     """
+    sizes = ready.train.size[cohorts(ready, key, first, rounds)]
+    return np.asarray(budget(ready.setting.local, sizes))
+
+
+def cohorts(ready: Ready, key: Key, first: int, rounds: int) -> np.ndarray:
+    """The clients i32[rounds, M] drawn in rounds `first`, ...
+
+    Raises:
+      ValueError: as of `steps`.
+    """
     setting = ready.setting
     if selection.learns(setting.selection):
         raise ValueError(
@@ -135,9 +145,7 @@ def steps(ready: Ready, key: Key, first: int, rounds: int) -> np.ndarray:
     def ids_of(round_: jax.Array) -> jax.Array:
         return engine.draw(setting, learned, key, round_)
 
-    ids = jax.vmap(ids_of)(first + jnp.arange(rounds))
-    sizes = ready.train.size[ids]
-    return np.asarray(budget(setting.local, sizes))
+    return np.asarray(jax.vmap(ids_of)(first + jnp.arange(rounds)))
 
 
 def lane_steps(counts: np.ndarray, width: int | None) -> int:

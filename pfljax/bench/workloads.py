@@ -52,6 +52,11 @@ def build(name: str, method: str, scale: float = 1.0) -> Ready:
     `scale` < 1 shrinks clients, cohort and rows, for tests.
     """
     workload = shrink(registry.find("workload", WORKLOADS, name), scale)
+    return prepare(name, workload, method)
+
+
+def prepare(name: str, workload: Workload, method: str) -> Ready:
+    """A workload of this name under `method`."""
     task = make_task(workload)
     setting = make_setting(workload, task, method)
     train, test = make_data(workload)
@@ -117,9 +122,10 @@ def make_tasks(workload: Workload) -> list[Task]:
 
 def _experiment(workload: Workload) -> Experiment:
     """What the settings of a run say of the models."""
+    precision = workload.precision
     if len(workload.architectures) > 1:
-        return Experiment(models=workload.model)
-    return Experiment(model=workload.model)
+        return Experiment(models=workload.model, precision=precision)
+    return Experiment(model=workload.model, precision=precision)
 
 
 def make_groups(

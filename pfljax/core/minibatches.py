@@ -31,15 +31,24 @@ def minibatch(
     batch_size: int,
 ) -> Batch:
     """Rows of a step: exact epochs, each shuffled anew, the last batch short."""
+    return rows(data, *row_numbers(data, step, key, batch_size))
+
+
+def row_numbers(
+    data: ClientData,
+    step: Array,
+    key: Key,
+    batch_size: int,
+) -> tuple[Array, Array]:
+    """(numbers i32[..., B], whether they count bool[..., B]) of the rows of `step`."""
     size = jnp.maximum(data.size, 1)
     per_epoch = -(-size // batch_size)
-    epoch = step // per_epoch
-    first = step % per_epoch * batch_size
+    epoch = (step // per_epoch)[..., None]
+    first = (step % per_epoch * batch_size)[..., None]
     position = first + jnp.arange(batch_size)
     # The shuffle is one of [0, size): padding takes the last row, under mask 0.
     existing = jnp.minimum(position, size - 1)
-    index = index_shuffle(existing, size, key, epoch)
-    return rows(data, index, position < data.size)
+    return index_shuffle(existing, size, key, epoch), position < data.size
 
 
 def sample(

@@ -23,7 +23,8 @@ def index_shuffle(
     """Where the shuffle (key, epoch) of [0, size) sends `index`.
 
     `index` is an integer array of any shape with values in [0, size); `size` (at most
-    2**31) and `epoch` may be traced. One step takes O(1) time and memory.
+    2**31) and `epoch`, one or an array beside `index`, may be traced. One step takes
+    O(1) time and memory.
     """
     # A client without rows shuffles one: of none, no walk would end.
     size = jnp.maximum(jnp.asarray(size, jnp.uint32), 1)
@@ -50,7 +51,7 @@ def index_shuffle(
 
 
 def _round_keys(key: Key, epoch: Array) -> Array:
-    """A word for each round of the network, u32[ROUNDS], of the key and the epoch."""
+    """A word for each round of the network, u32[..., ROUNDS], of key and epoch."""
     golden = jnp.uint32(GOLDEN)
     words = jax.random.key_data(key).ravel()
     # Mixed in between: XORed at once, a key and an epoch could cancel each other.
@@ -58,7 +59,7 @@ def _round_keys(key: Key, epoch: Array) -> Array:
     state = mix(words[1] ^ state)
     state = mix(words[0] ^ state)
     numbers = jnp.arange(1, ROUNDS + 1, dtype=jnp.uint32)
-    return mix(state + numbers * golden)
+    return mix(state[..., None] + numbers * golden)
 
 
 def _feistel(
@@ -77,9 +78,9 @@ def _feistel(
     for i in range(ROUNDS):
         # Any function of the other half will do: XOR undoes itself.
         if i % 2:
-            low ^= mix(high ^ round_keys[i]) & low_mask
+            low ^= mix(high ^ round_keys[..., i]) & low_mask
         else:
-            high ^= mix(low ^ round_keys[i]) & high_mask
+            high ^= mix(low ^ round_keys[..., i]) & high_mask
     return (high << low_bits) | low
 
 

@@ -19,7 +19,7 @@ import optax
 
 from pfljax.core import tree
 from pfljax.core.keys import derive, fold
-from pfljax.core.minibatches import minibatch, rows, steps_per_epoch
+from pfljax.core.minibatches import row_numbers, rows, steps_per_epoch
 from pfljax.core.rates import optimizer_of
 from pfljax.core.types import (
     Array,
@@ -32,6 +32,7 @@ from pfljax.core.types import (
     Turn,
 )
 
+AHEAD = 32
 Loss = Callable[[Any, Batch, Key], Array]
 Gradient = Callable[[Any, Batch, Key], tuple[Array, Any]]  # (data loss, gradient)
 # A gradient whose losses have names: (metrics, gradient).
@@ -172,16 +173,26 @@ def over_batches(
     order_key = derive(turn.key, "minibatches")
     noise_key = derive(turn.key, "noise")
 
-    def body(index: Array, loop: Any) -> Any:
-        carry, totals = loop
-        batch = minibatch(data, index, order_key, local.batch_size)
-        step_key = jax.random.fold_in(noise_key, index)
-        carry, values = step(carry, batch, step_key)
-        return carry, {name: totals[name] + values[name] for name in totals}
+    def block(number: Array, loop: Any) -> Any:
+        first = number * AHEAD
+        index, mask = row_numbers(
+            data, first + jnp.arange(AHEAD), order_key, local.batch_size
+        )
+
+        def body(at: Array, loop: Any) -> Any:
+            carry, totals = loop
+            batch = rows(data, index[at], mask[at])
+            step_key = jax.random.fold_in(noise_key, first + at)
+            carry, values = step(carry, batch, step_key)
+            return carry, {name: totals[name] + values[name] for name in totals}
+
+        left = jnp.minimum(AHEAD, turn.steps - first)
+        return jax.lax.fori_loop(0, left, body, loop)
 
     zeros = {name: jnp.float32(0) for name in metrics}
     # Under vmap it runs as many steps as the largest budget, and no more.
-    carry, totals = jax.lax.fori_loop(0, turn.steps, body, (carry, zeros))
+    blocks = -(-turn.steps // AHEAD)
+    carry, totals = jax.lax.fori_loop(0, blocks, block, (carry, zeros))
     steps = jnp.maximum(turn.steps, 1)
     return carry, {name: total / steps for name, total in totals.items()}
 

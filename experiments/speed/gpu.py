@@ -1,0 +1,200 @@
+"""W1 to W11 on a GPU, in turn with PyTorch there: steps of data a second.
+
+    XLA_PYTHON_CLIENT_MEM_FRACTION=.5 python experiments/speed/gpu.py
+
+Both processes share the GPU and hold what they need, but only one works at a time. The
+peer is `torch_gpu.py`, as a loop and, for FedAvg, under `torch.func.vmap`. Cohorts of
+both are drawn alike. Without a peer: `--no-peer`. `--trace` prints what a call of each
+workload spends on the GPU, by kernel.
+"""
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from experiments.shared import script
+from experiments.shared.script import Positive
+from pfljax.bench import cost, measure, table, workloads
+from pfljax.bench.catalogue import WORKLOADS
+from pfljax.runtime import devices
+
+# Rounds of a call, of pfljax and of a peer: each takes some tenths of a second at least.
+ROUNDS = {
+    "W1": (40, 1), "W2": (20, 2), "W3": (20, 5), "W4": (10, 10), "W5": (20, 1),
+    "W6": (20, 4), "W7": (20, 1), "W8": (4, 2), "W9": (2, 1), "W10": (10, 10),
+    "W11": (20, 10),
+}  # fmt: skip
+FORMS = ("loop", "vmap")
+
+
+class Peer:
+    """The process of `torch_gpu.py`."""
+
+    def __init__(self) -> None:
+        command = [sys.executable, str(Path(__file__).with_name("torch_gpu.py"))]
+        self._process = subprocess.Popen(
+            command,
+            env=devices.of_others() | {"JAX_PLATFORMS": "cpu"},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def ask(self, **asked: Any) -> dict[str, Any]:
+        """Its answer: "seconds", or an "error"."""
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._process.stdin.write(json.dumps(asked) + "\n")
+        self._process.stdin.flush()
+        return json.loads(self._process.stdout.readline())
+
+
+class Rates(NamedTuple):
+    """Steps of data a second, each call's; and what a peer said that failed."""
+
+    ours: list[float]
+    theirs: dict[str, list[float]]
+    errors: dict[str, str]
+
+
+def timed(
+    ready: workloads.Ready, program: measure.Program, peer: Peer | None, repeats: int
+) -> Rates:
+    """Calls in turn."""
+    ours, theirs = ROUNDS[ready.name]
+    state = ready.init(jax.random.key(workloads.SEED))
+    drawn = measure.cohorts(ready, state.key, 0, theirs)
+    steps = int(measure.steps(ready, state.key, 0, theirs).sum())
+    state, _ = measure.warm_up(program, ready, state)
+    rates = Rates(ours=[], theirs={}, errors={})
+    for _ in range(repeats):
+        state, taken = measure.sample(program, ready, state, ours)
+        rates.ours.append(taken.steps / taken.seconds)
+        forms = FORMS if ready.method == "fedavg" else FORMS[:1]
+        for form in forms if peer is not None else ():
+            reply = peer.ask(
+                workload=ready.name,
+                method=ready.method,
+                form=form,
+                precision=ready.workload.precision,
+                cohorts=drawn.tolist(),
+            )
+            if "error" in reply:
+                rates.errors[form] = reply["error"]
+            else:
+                rates.theirs.setdefault(form, []).append(steps / reply["seconds"])
+    return rates
+
+
+def kernels(
+    ready: workloads.Ready, program: measure.Program
+) -> list[tuple[str, int, float]]:
+    """(name, calls, microseconds) of each kernel in a round, those of most time first.
+
+    Only on a GPU: a CPU's trace has no such plane.
+    """
+    state = ready.init(jax.random.key(workloads.SEED))
+    state, _ = measure.warm_up(program, ready, state)
+    with tempfile.TemporaryDirectory() as folder:
+        with jax.profiler.trace(folder):
+            state, _ = measure.sample(program, ready, state, 1)
+        (file,) = Path(folder).rglob("*.xplane.pb")
+        profile = jax.profiler.ProfileData.from_file(str(file))
+    spent: Counter[str] = Counter()
+    calls: Counter[str] = Counter()
+    for plane in profile.planes:
+        if not plane.name.startswith("/device:GPU"):
+            continue
+        for line in plane.lines:
+            if line.name.startswith("Stream"):
+                for event in line.events:
+                    spent[event.name] += event.duration_ns
+                    calls[event.name] += 1
+    return [(name, calls[name], ns / 1000) for name, ns in spent.most_common()]
+
+
+def case(
+    name: str, method: str, peer: Peer | None, options: dict[str, Any], repeats: int
+) -> tuple[dict[str, Any], workloads.Ready, measure.Program]:
+    """All figures of a workload under a method, and what was timed."""
+    workload = WORKLOADS[name]._replace(**options)
+    ready = workloads.prepare(name, workload, method)
+    state = ready.init(jax.random.key(workloads.SEED))
+    program = measure.compile_program(ready, state, ROUNDS[name][0])
+    rates = timed(ready, program, peer, repeats)
+    result = {
+        "workload": name,
+        "method": method,
+        **options,
+        "compile_seconds": program.compile_seconds,
+        "temp_bytes": program.temp_bytes,
+        "peak_bytes": cost.device_bytes(),
+        **rates._asdict(),
+    }
+    return result, ready, program
+
+
+def line(result: dict[str, Any]) -> str:
+    """A result in a line: every value, and the ratios of medians."""
+    median = statistics.median(result["ours"])
+    parts = [f"{result['workload']} {result['method']}"]
+    parts += [f"pfljax {values(result['ours'])}"]
+    for form, theirs in result["theirs"].items():
+        ratio = median / statistics.median(theirs)
+        parts.append(f"{form} {values(theirs)}, {ratio:.2f} times")
+    parts += [f"{form}: {error}" for form, error in result["errors"].items()]
+    parts.append(f"compiled in {result['compile_seconds']:.1f} s")
+    return "; ".join(parts)
+
+
+def values(rates: list[float]) -> str:
+    """Rates with a comma between thousands."""
+    return ", ".join(f"{rate:,.1f}" if rate < 100 else f"{rate:,.0f}" for rate in rates)
+
+
+def main(
+    cases: tuple[str, ...] = tuple(WORKLOADS),
+    repeats: Positive = 3,
+    peer: bool = True,
+    precision: str = "float32",
+    model: str | None = None,
+    trace: bool = False,
+    out: Path = Path("runs/gpu.json"),
+) -> None:
+    """Measures `cases`, with another model where one is given."""
+    devices.use_compile_cache()
+    asked = Peer() if peer else None
+    device = jax.devices()[0]
+    print(f"{device.device_kind}, jax {jax.__version__}", flush=True)
+    options: dict[str, Any] = {"precision": precision}
+    if model is not None:
+        options["model"] = model
+    results = []
+    for name in cases:
+        for method in WORKLOADS[name].methods:
+            result, ready, program = case(name, method, asked, options, repeats)
+            results.append(result)
+            print(line(result), flush=True)
+            if trace:
+                for kernel, calls, spent in kernels(ready, program)[:40]:
+                    print(f"  {spent:12,.0f} us {calls:8,} {kernel}", flush=True)
+            out.parent.mkdir(parents=True, exist_ok=True)
+            written = {
+                "device": device.device_kind,
+                "jax": jax.__version__,
+                "flags": os.environ.get("XLA_FLAGS", ""),
+                "results": results,
+            }
+            out.write_text(json.dumps(written, indent=1))
+
+
+if __name__ == "__main__":
+    script.run(main)
