@@ -29,8 +29,8 @@ from pfljax.runtime import devices
 
 # Rounds of a call, of pfljax and of a peer: each takes some tenths of a second at least.
 ROUNDS = {
-    "W1": (40, 1), "W2": (20, 2), "W3": (20, 5), "W4": (10, 10), "W5": (20, 1),
-    "W6": (20, 4), "W7": (20, 1), "W8": (4, 2), "W9": (2, 1), "W10": (10, 10),
+    "W1": (40, 1), "W2": (20, 1), "W3": (20, 2), "W4": (10, 5), "W5": (20, 1),
+    "W6": (20, 2), "W7": (20, 1), "W8": (4, 1), "W9": (2, 1), "W10": (10, 5),
     "W11": (20, 10),
 }  # fmt: skip
 FORMS = ("loop", "vmap")
@@ -166,17 +166,19 @@ def main(
     peer: bool = True,
     precision: str = "float32",
     model: str | None = None,
+    cohort: int | None = None,
     trace: bool = False,
     out: Path = Path("runs/gpu.json"),
 ) -> None:
     """Measures `cases`, with another model where one is given."""
+    devices.prepare()
     devices.use_compile_cache()
     asked = Peer() if peer else None
     device = jax.devices()[0]
     print(f"{device.device_kind}, jax {jax.__version__}", flush=True)
     options: dict[str, Any] = {"precision": precision}
-    if model is not None:
-        options["model"] = model
+    options |= {"model": model} if model is not None else {}
+    options |= {"cohort": cohort} if cohort is not None else {}
     results = []
     for name in cases:
         for method in WORKLOADS[name].methods:

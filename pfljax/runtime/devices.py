@@ -23,6 +23,9 @@ FLAGS = {
     # Parameters then change where they lie, without copies: W2 does a seventh more
     # steps a second.
     "xla_cpu_copy_insertion_use_region_analysis": "true",
+    # On a GPU XLA's own kernels for products abort the process where they tile the
+    # pixels under windows (ResNet-18, jaxlib 0.11.2). The vendor's library does not.
+    "xla_gpu_enable_triton_gemm": "false",
 }
 
 _config: Any = jax.config  # its attributes are made at run time
