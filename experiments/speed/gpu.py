@@ -1,11 +1,12 @@
 """W1 to W11 on a GPU, in turn with PyTorch there: steps of data a second.
 
-    XLA_PYTHON_CLIENT_MEM_FRACTION=.5 python experiments/speed/gpu.py
+    pip install torch
+    XLA_PYTHON_CLIENT_PREALLOCATE=false python -m experiments.speed.gpu
 
-Both processes share the GPU and hold what they need, but only one works at a time. The
-peer is `torch_gpu.py`, as a loop and, for FedAvg, under `torch.func.vmap`. Cohorts of
-both are drawn alike. Without a peer: `--no-peer`. `--trace` prints what a call of each
-workload spends on the GPU, by kernel.
+The peer is `torch_gpu.py`, as a loop and, for FedAvg, under `torch.func.vmap`. Both
+processes hold what they need on the GPU, but only one works at a time. The cohorts of
+the peer are the first of ours. Without a peer: `--no-peer`. `--trace` prints what a
+round of each workload spends on the GPU, by kernel.
 """
 
 import json
@@ -19,15 +20,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
-import numpy as np
 
 from experiments.shared import script
 from experiments.shared.script import Positive
-from pfljax.bench import cost, measure, table, workloads
+from pfljax.bench import cost, measure, workloads
 from pfljax.bench.catalogue import WORKLOADS
 from pfljax.runtime import devices
 
-# Rounds of a call, of pfljax and of a peer: each takes some tenths of a second at least.
+# Rounds of a call, of pfljax and of the peer: some tenths of a second at least.
 ROUNDS = {
     "W1": (40, 1), "W2": (20, 1), "W3": (20, 2), "W4": (10, 5), "W5": (20, 1),
     "W6": (20, 2), "W7": (20, 1), "W8": (4, 1), "W9": (2, 1), "W10": (10, 5),
@@ -51,10 +51,10 @@ class Peer:
 
     def ask(self, **asked: Any) -> dict[str, Any]:
         """Its answer: "seconds", or an "error"."""
-        assert self._process.stdin is not None and self._process.stdout is not None
-        self._process.stdin.write(json.dumps(asked) + "\n")
-        self._process.stdin.flush()
-        return json.loads(self._process.stdout.readline())
+        pipes: Any = self._process  # both are there, for the process was asked for them
+        pipes.stdin.write(json.dumps(asked) + "\n")
+        pipes.stdin.flush()
+        return json.loads(pipes.stdout.readline())
 
 
 class Rates(NamedTuple):

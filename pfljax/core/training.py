@@ -32,12 +32,13 @@ from pfljax.core.types import (
     Turn,
 )
 
-AHEAD = 32
 Loss = Callable[[Any, Batch, Key], Array]
 Gradient = Callable[[Any, Batch, Key], tuple[Array, Any]]  # (data loss, gradient)
 # A gradient whose losses have names: (metrics, gradient).
 Direction = Callable[[Any, Batch, Key], tuple[Metrics, Any]]
 Step = Callable[[Any, Batch, Key], tuple[Any, Metrics]]  # carry -> (carry, metrics)
+# Steps whose rows are numbered at once: a GPU asks the host as it walks a shuffle.
+BLOCK = 32
 
 
 def fit(
@@ -174,24 +175,23 @@ def over_batches(
     noise_key = derive(turn.key, "noise")
 
     def block(number: Array, loop: Any) -> Any:
-        first = number * AHEAD
-        index, mask = row_numbers(
-            data, first + jnp.arange(AHEAD), order_key, local.batch_size
-        )
+        first = number * BLOCK
+        steps = first + jnp.arange(BLOCK)
+        numbers = row_numbers(data, steps, order_key, local.batch_size)
 
-        def body(at: Array, loop: Any) -> Any:
+        def body(index: Array, loop: Any) -> Any:
             carry, totals = loop
-            batch = rows(data, index[at], mask[at])
-            step_key = jax.random.fold_in(noise_key, first + at)
+            batch = rows(data, *tree.take(numbers, index))
+            step_key = jax.random.fold_in(noise_key, first + index)
             carry, values = step(carry, batch, step_key)
             return carry, {name: totals[name] + values[name] for name in totals}
 
-        left = jnp.minimum(AHEAD, turn.steps - first)
+        left = jnp.minimum(BLOCK, turn.steps - first)
         return jax.lax.fori_loop(0, left, body, loop)
 
     zeros = {name: jnp.float32(0) for name in metrics}
     # Under vmap it runs as many steps as the largest budget, and no more.
-    blocks = -(-turn.steps // AHEAD)
+    blocks = -(-turn.steps // BLOCK)
     carry, totals = jax.lax.fori_loop(0, blocks, block, (carry, zeros))
     steps = jnp.maximum(turn.steps, 1)
     return carry, {name: total / steps for name, total in totals.items()}

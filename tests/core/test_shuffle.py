@@ -45,6 +45,15 @@ def test_bijection_for_every_size_to_1000_and_some_to_5000(sizes):
             assert np.array_equal(np.sort(row[:size]), np.arange(size)), size
 
 
+def test_an_epoch_for_each_index():
+    epochs, places = jnp.arange(5)[:, None], jnp.arange(37)
+    key = jax.random.key(2)
+    together = index_shuffle(jnp.broadcast_to(places, (5, 37)), 37, key, epochs)
+    alone = [index_shuffle(places, 37, key, epoch) for epoch in range(5)]
+    np.testing.assert_array_equal(together, np.stack(alone))
+    assert len({tuple(row.tolist()) for row in alone}) == 5
+
+
 @pytest.mark.parametrize("size", [60_000, 1_000_003, 2**20])
 def test_bijection_for_large_sizes(size):
     found = index_shuffle(jnp.arange(size), size, jax.random.key(1), 3)

@@ -84,6 +84,41 @@ def test_ragged_clients_under_vmap_equal_each_alone():
         toy.assert_close(found, expected, 1e-6)
 
 
+def test_blocks_of_steps_are_steps_one_after_another():
+    """Rows and keys of every step, of budgets around a block's length and beyond."""
+    data = toy.one(toy.noisy_clients(), 1)
+    local = Local(RATE, 4)
+    budgets = [0, 1, training.BLOCK - 1, training.BLOCK, training.BLOCK + 1, 75]
+    most = max(budgets)
+
+    def noting(carry, batch, key):
+        step, seen, drawn = carry
+        numbers = jnp.where(batch.mask > 0, batch.x[:, 1], jnp.nan)
+        seen = seen.at[step].set(numbers)
+        drawn = drawn.at[step].set(jax.random.key_data(key))
+        return (step + 1, seen, drawn), {"loss": jnp.float32(step)}
+
+    def run(steps):
+        start = 0, jnp.zeros((most, 4)), jnp.zeros((most, 2), jnp.uint32)
+        return training.over_batches(noting, start, data, turn_of(steps=steps), local)
+
+    (counts, seen, drawn), metrics = jax.vmap(run)(jnp.asarray(budgets))
+    assert counts.tolist() == budgets
+    order_key = keys.derive(turn_of().key, "minibatches")
+    noise_key = keys.derive(turn_of().key, "noise")
+    steps = jnp.arange(most)
+    found = jax.vmap(lambda step: minibatch(data, step, order_key, 4))(steps)
+    numbers = np.where(found.mask > 0, found.x[..., 1], np.nan)
+    noise = jax.vmap(lambda step: jax.random.fold_in(noise_key, step))(steps)
+    for place, budget in enumerate(budgets):
+        np.testing.assert_array_equal(seen[place, :budget], numbers[:budget])
+        words = jax.random.key_data(noise[:budget])
+        np.testing.assert_array_equal(drawn[place, :budget], words)
+        assert not np.any(seen[place, budget:])
+        mean = np.mean(np.arange(budget)) if budget else 0
+        assert float(metrics["loss"][place]) == pytest.approx(mean)
+
+
 def test_steps_in_place_of_epochs():
     sizes = jnp.asarray([1, 4, 5, 100])
     assert training.budget(Local(RATE, 4, epochs=3), sizes).tolist() == [3, 3, 6, 75]

@@ -25,7 +25,7 @@ from pfljax.algorithms.fedavg import fedavg
 from pfljax.core import aggregation, server_rows, statistics, tree
 from pfljax.core.keys import derive
 from pfljax.core.losses import divergence
-from pfljax.core.minibatches import minibatch
+from pfljax.core.minibatches import row_numbers, rows
 from pfljax.core.row_outputs import numbered, of_rows
 from pfljax.core.types import Algorithm, Local, Task
 from pfljax.registry import AtLeastOne, Count, NotNegative, Positive, checked
@@ -107,9 +107,13 @@ def distilling(optimizer, steps, batch_size):
             logits = task.logits(params, batch, key)
             return divergence(target[batch.y], logits, batch)
 
+        # Of no steps one is traced still.
+        every = jnp.arange(max(steps, 1))
+        numbers = row_numbers(pool, every, key, batch_size)
+
         def step(index, carry):
             params, moments = carry
-            batch = minibatch(pool, index, key, batch_size)
+            batch = rows(pool, *tree.take(numbers, index))
             step_key = jax.random.fold_in(key, index)
             grads = jax.grad(objective)(params, batch, step_key)
             updates, moments = optimizer.update(grads, moments, params)
