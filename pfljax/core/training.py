@@ -16,6 +16,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import optax
+from jax.custom_batching import custom_vmap
 
 from pfljax.core import tree
 from pfljax.core.keys import derive, fold
@@ -191,10 +192,25 @@ def over_batches(
 
     zeros = {name: jnp.float32(0) for name in metrics}
     # Under vmap it runs as many steps as the largest budget, and no more.
-    blocks = -(-turn.steps // BLOCK)
+    blocks = _most(-(-turn.steps // BLOCK))
     carry, totals = jax.lax.fori_loop(0, blocks, block, (carry, zeros))
     steps = jnp.maximum(turn.steps, 1)
     return carry, {name: total / steps for name, total in totals.items()}
+
+
+@custom_vmap
+def _most(count: Array) -> Array:
+    """The count; under vmap the largest.
+
+    A loop of one count for all lanes needs no copy of their carries, to which those
+    that are done would go back.
+    """
+    return count
+
+
+@_most.def_vmap
+def _most_of_lanes(axis_size: int, in_batched: Any, count: Array) -> tuple[Array, bool]:
+    return count.max(), False
 
 
 def budget(local: Local, size: Array) -> Array:

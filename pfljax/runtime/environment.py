@@ -18,9 +18,17 @@ def now() -> dict[str, Any]:
     program = Path(sys.argv[0]).name
     return {
         "python": platform.python_version(),
-        "packages": {name: importlib.metadata.version(name) for name in PACKAGES},
+        "packages": {name: _version(name) for name in PACKAGES},
         "platform": platform.platform(),
         "processors": os.cpu_count(),
         "devices": [f"{d.platform}: {d.device_kind}" for d in jax.devices()],
         "command": " ".join([program, *sys.argv[1:]]),
     }
+
+
+def _version(name: str) -> str:
+    """The package's version; it may be on the path without being installed."""
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return "not installed"
