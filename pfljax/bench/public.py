@@ -88,11 +88,16 @@ def _compared(
     bare = []
     public = []
     with tempfile.TemporaryDirectory() as folder:
-        # Both use the programs that this call compiles.
+        # Both use the programs that this call compiles; the first rounds are slow.
         _public(base, clients, Path(folder) / "compile")
+        _bare(base, clients)
         for i in range(repeats):
-            bare.append(_bare(base, clients))
+            # In turn first, for the machine's pace drifts: A B, B A, ...
+            if i % 2 == 0:
+                bare.append(_bare(base, clients))
             public.append(_public(base, clients, Path(folder) / str(i)))
+            if i % 2:
+                bare.append(_bare(base, clients))
     return {"clients": count, "rounds": rounds, "bare": bare, "public": public}
 
 
@@ -114,9 +119,10 @@ def _cells(result: dict[str, Any]) -> tuple[str, ...]:
     public = Public(*np.median(result["public"], axis=0))
     # Of each run beside the bare rounds before it: hours differ by more.
     wholes = zip(result["public"], result["bare"], strict=True)
-    over = np.median([sum(whole) / sum(alone) - 1 for whole, alone in wholes])
+    over = [sum(whole) / sum(alone) - 1 for whole, alone in wholes]
+    spread = f"{np.median(over):+.1%} ({min(over):+.1%} to {max(over):+.1%})"
     seconds = [f"{value:.2f}" for value in (*bare, *public)]
-    return str(result["clients"]), *seconds, f"{over:+.1%}"
+    return str(result["clients"]), *seconds, spread
 
 
 def experiment(rounds: int) -> Experiment:

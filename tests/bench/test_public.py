@@ -33,8 +33,8 @@ def test_the_table_tells_what_is_beyond_the_bare_engine():
     result = {
         "clients": 100, "rounds": 20,
         "bare": [public.Bare(0.5, 9.5, 2.0)] * 3,
-        "public": [public.Public(1.0, 10.5, 2.0, 0.25, 0.25)] * 3,
+        "public": [public.Public(1.0, 10.5, 2.0, 0.25, end) for end in (0.25, 0.25, 1)],
     }  # fmt: skip
     line = public.table([result]).splitlines()[2]
-    assert line.endswith("| +16.7% |")
+    assert line.endswith("| +16.7% (+16.7% to +22.9%) |")
     assert line.startswith("| 100 | 0.50 | 9.50 | 2.00 | 1.00 | 10.50 |")
