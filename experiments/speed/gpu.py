@@ -25,7 +25,8 @@ from experiments.shared import script
 from experiments.shared.script import Positive
 from pfljax.bench import cost, measure, workloads
 from pfljax.bench.catalogue import WORKLOADS
-from pfljax.runtime import devices
+from pfljax.runs import folder
+from pfljax.runtime import devices, files
 
 # Rounds of a call, of pfljax and of the peer: some tenths of a second at least.
 ROUNDS = {
@@ -103,10 +104,10 @@ def kernels(
     """
     state = ready.init(jax.random.key(workloads.SEED))
     state, _ = measure.warm_up(program, ready, state)
-    with tempfile.TemporaryDirectory() as folder:
-        with jax.profiler.trace(folder):
+    with tempfile.TemporaryDirectory() as traces:
+        with jax.profiler.trace(traces):
             state, _ = measure.sample(program, ready, state, 1)
-        (file,) = Path(folder).rglob("*.xplane.pb")
+        (file,) = Path(traces).rglob("*.xplane.pb")
         profile = jax.profiler.ProfileData.from_file(str(file))
     spent: Counter[str] = Counter()
     calls: Counter[str] = Counter()
@@ -121,25 +122,18 @@ def kernels(
     return [(name, calls[name], ns / 1000) for name, ns in spent.most_common()]
 
 
-def case(
-    name: str, method: str, peer: Peer | None, options: dict[str, Any], repeats: int
-) -> tuple[dict[str, Any], workloads.Ready, measure.Program]:
-    """All figures of a workload under a method, and what was timed."""
-    workload = WORKLOADS[name]._replace(**options)
-    ready = workloads.prepare(name, workload, method)
-    state = ready.init(jax.random.key(workloads.SEED))
-    program = measure.compile_program(ready, state, ROUNDS[name][0])
-    rates = timed(ready, program, peer, repeats)
-    result = {
-        "workload": name,
-        "method": method,
-        **options,
+def described(ready: workloads.Ready, program: measure.Program) -> dict[str, Any]:
+    """What was timed, and what it takes beside time."""
+    return {
+        "workload": ready.name,
+        "method": ready.method,
+        "model": ready.workload.model,
+        "cohort": ready.workload.cohort,
+        "precision": ready.workload.precision,
         "compile_seconds": program.compile_seconds,
         "temp_bytes": program.temp_bytes,
         "peak_bytes": cost.device_bytes(),
-        **rates._asdict(),
     }
-    return result, ready, program
 
 
 def line(result: dict[str, Any]) -> str:
@@ -170,7 +164,8 @@ def main(
     trace: bool = False,
     out: Path = Path("runs/gpu.json"),
 ) -> None:
-    """Measures `cases`, with another model where one is given."""
+    """Measures `cases`, with another model or cohort where one is given."""
+    files.make_folder(out.parent)
     devices.prepare()
     devices.use_compile_cache()
     asked = Peer() if peer else None
@@ -181,21 +176,24 @@ def main(
     options |= {"cohort": cohort} if cohort is not None else {}
     results = []
     for name in cases:
-        for method in WORKLOADS[name].methods:
-            result, ready, program = case(name, method, asked, options, repeats)
-            results.append(result)
-            print(line(result), flush=True)
+        workload = WORKLOADS[name]._replace(**options)
+        for method in workload.methods:
+            ready = workloads.prepare(name, workload, method)
+            state = ready.init(jax.random.key(workloads.SEED))
+            program = measure.compile_program(ready, state, ROUNDS[name][0])
+            rates = timed(ready, program, asked, repeats)
+            results.append(described(ready, program) | rates._asdict())
+            print(line(results[-1]), flush=True)
             if trace:
                 for kernel, calls, spent in kernels(ready, program)[:40]:
                     print(f"  {spent:12,.0f} us {calls:8,} {kernel}", flush=True)
-            out.parent.mkdir(parents=True, exist_ok=True)
             written = {
                 "device": device.device_kind,
                 "jax": jax.__version__,
                 "flags": os.environ.get("XLA_FLAGS", ""),
                 "results": results,
             }
-            out.write_text(json.dumps(written, indent=1))
+            folder.write_json(out, written)
 
 
 if __name__ == "__main__":

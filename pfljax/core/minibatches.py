@@ -11,17 +11,38 @@ rows, in batches of 2:
     mask    1 1   1 1   1 0   1 1   1 1   1 0
 """
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
+from jax.custom_batching import custom_vmap
 
 from pfljax.core import tree
 from pfljax.core.shuffle import index_shuffle
 from pfljax.core.types import Array, Batch, ClientData, Key, Local
 
+# Steps whose rows are numbered at once: a GPU asks the host as it walks a shuffle.
+BLOCK = 32
+
 
 def steps_per_epoch(local: Local, size: Array) -> Array:
     """Batches that cover `size` rows, the last one short if need be; i32[...]."""
     return -(-size // local.batch_size)
+
+
+@custom_vmap
+def blocks(steps: Array) -> Array:
+    """Blocks that hold so many steps; under vmap one count, of the lane with most.
+
+    A loop of as many for all lanes needs no copy of their carries, to which those that
+    are done would go back.
+    """
+    return -(-steps // BLOCK)
+
+
+@blocks.def_vmap
+def _blocks_of_lanes(axis_size: int, in_batched: Any, steps: Array) -> Any:
+    return blocks(steps.max()), False
 
 
 def minibatch(

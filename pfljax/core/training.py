@@ -16,11 +16,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import optax
-from jax.custom_batching import custom_vmap
+from jax.core import Tracer
 
 from pfljax.core import tree
 from pfljax.core.keys import derive, fold
-from pfljax.core.minibatches import row_numbers, rows, steps_per_epoch
+from pfljax.core.minibatches import BLOCK, blocks, row_numbers, rows, steps_per_epoch
 from pfljax.core.rates import optimizer_of
 from pfljax.core.types import (
     Array,
@@ -38,8 +38,6 @@ Gradient = Callable[[Any, Batch, Key], tuple[Array, Any]]  # (data loss, gradien
 # A gradient whose losses have names: (metrics, gradient).
 Direction = Callable[[Any, Batch, Key], tuple[Metrics, Any]]
 Step = Callable[[Any, Batch, Key], tuple[Any, Metrics]]  # carry -> (carry, metrics)
-# Steps whose rows are numbered at once: a GPU asks the host as it walks a shuffle.
-BLOCK = 32
 
 
 def fit(
@@ -175,10 +173,10 @@ def over_batches(
     order_key = derive(turn.key, "minibatches")
     noise_key = derive(turn.key, "noise")
 
-    def block(number: Array, loop: Any) -> Any:
-        first = number * BLOCK
-        steps = first + jnp.arange(BLOCK)
-        numbers = row_numbers(data, steps, order_key, local.batch_size)
+    def block(first: Any, size: int, steps: Any, loop: Any) -> Any:
+        """The loop after `steps` <= `size` more steps from the first on."""
+        every = first + jnp.arange(size)
+        numbers = row_numbers(data, every, order_key, local.batch_size)
 
         def body(index: Array, loop: Any) -> Any:
             carry, totals = loop
@@ -187,30 +185,22 @@ def over_batches(
             carry, values = step(carry, batch, step_key)
             return carry, {name: totals[name] + values[name] for name in totals}
 
-        left = jnp.minimum(BLOCK, turn.steps - first)
-        return jax.lax.fori_loop(0, left, body, loop)
+        return jax.lax.fori_loop(0, steps, body, loop)
 
-    zeros = {name: jnp.float32(0) for name in metrics}
-    # Under vmap it runs as many steps as the largest budget, and no more.
-    blocks = _most(-(-turn.steps // BLOCK))
-    carry, totals = jax.lax.fori_loop(0, blocks, block, (carry, zeros))
+    def of_blocks(number: Array, loop: Any) -> Any:
+        first = number * BLOCK
+        return block(first, BLOCK, jnp.minimum(BLOCK, turn.steps - first), loop)
+
+    start = carry, {name: jnp.float32(0) for name in metrics}
+    if isinstance(turn.steps, Tracer):
+        # Under vmap it runs as many steps as the largest budget, and no more.
+        count = blocks(turn.steps)
+        carry, totals = jax.lax.fori_loop(0, count, of_blocks, start)
+    else:  # a known number: one block, which has a gradient backwards, too
+        known = int(turn.steps)
+        carry, totals = block(0, max(known, 1), known, start)
     steps = jnp.maximum(turn.steps, 1)
     return carry, {name: total / steps for name, total in totals.items()}
-
-
-@custom_vmap
-def _most(count: Array) -> Array:
-    """The count; under vmap the largest.
-
-    A loop of one count for all lanes needs no copy of their carries, to which those
-    that are done would go back.
-    """
-    return count
-
-
-@_most.def_vmap
-def _most_of_lanes(axis_size: int, in_batched: Any, count: Array) -> tuple[Array, bool]:
-    return count.max(), False
 
 
 def budget(local: Local, size: Array) -> Array:

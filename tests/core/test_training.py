@@ -8,7 +8,7 @@ import pytest
 
 from pfljax.conformance import toy
 from pfljax.core import keys, losses, optimizers, training
-from pfljax.core.minibatches import minibatch
+from pfljax.core.minibatches import BLOCK, minibatch
 from pfljax.core.types import ClientData, Local
 
 RATE, MOMENTUM, DECAY = 0.1, 0.9, 0.05
@@ -88,7 +88,7 @@ def test_blocks_of_steps_are_steps_one_after_another():
     """Rows and keys of every step, of budgets around a block's length and beyond."""
     data = toy.one(toy.noisy_clients(), 1)
     local = Local(RATE, 4)
-    budgets = [0, 1, training.BLOCK - 1, training.BLOCK, training.BLOCK + 1, 75]
+    budgets = [0, 1, BLOCK - 1, BLOCK, BLOCK + 1, 75]
     most = max(budgets)
 
     def noting(carry, batch, key):
@@ -117,6 +117,23 @@ def test_blocks_of_steps_are_steps_one_after_another():
         assert not np.any(seen[place, budget:])
         mean = np.mean(np.arange(budget)) if budget else 0
         assert float(metrics["loss"][place]) == pytest.approx(mean)
+
+
+def test_a_known_number_of_steps_has_a_gradient_backwards():
+    """Of a quadratic it is that of (1 - rate)^steps times each number."""
+    data = toy.one(toy.noisy_clients(), 1)
+
+    def last(start, steps):
+        turn = turn_of(steps=steps)
+        params, _ = training.fit(
+            TASK.loss, toy.unflat(start), data, turn, Local(RATE, 4)
+        )
+        return sum(leaf.sum() for leaf in jax.tree.leaves(params))
+
+    slope = jax.grad(last)(START, BLOCK + 3)
+    np.testing.assert_allclose(slope, (1 - RATE) ** (BLOCK + 3), rtol=1e-4)
+    known = last(START, BLOCK + 3)
+    assert float(jax.jit(last)(START, BLOCK + 3)) == pytest.approx(float(known))
 
 
 def test_steps_in_place_of_epochs():
