@@ -1,6 +1,6 @@
 """W1 to W11 on a GPU, in turn with PyTorch there: steps of data a second.
 
-    pip install torch
+    pip install . torch
     XLA_PYTHON_CLIENT_PREALLOCATE=false python -m experiments.speed.gpu
 
 The peer is `torch_gpu.py`, as a loop and, for FedAvg, under `torch.func.vmap`. Both
@@ -28,7 +28,8 @@ from pfljax.bench.catalogue import WORKLOADS
 from pfljax.runs import folder
 from pfljax.runtime import devices, files
 
-# Rounds of a call, of pfljax and of the peer: some tenths of a second at least.
+# Rounds of a call, of pfljax and of the peer, whose rounds take much longer: each call
+# some tenths of a second at least.
 ROUNDS = {
     "W1": (40, 1), "W2": (20, 1), "W3": (20, 2), "W4": (10, 5), "W5": (20, 1),
     "W6": (20, 2), "W7": (20, 1), "W8": (4, 1), "W9": (2, 1), "W10": (10, 5),
@@ -49,13 +50,25 @@ class Peer:
             stdout=subprocess.PIPE,
             text=True,
         )
+        self._answer()
 
     def ask(self, **asked: Any) -> dict[str, Any]:
         """Its answer: "seconds", or an "error"."""
         pipes: Any = self._process  # both are there, for the process was asked for them
         pipes.stdin.write(json.dumps(asked) + "\n")
         pipes.stdin.flush()
-        return json.loads(pipes.stdout.readline())
+        return self._answer()
+
+    def _answer(self) -> dict[str, Any]:
+        """Its next line, which begins with one of its own accord."""
+        pipes: Any = self._process
+        line = pipes.stdout.readline()
+        if not line:
+            raise ValueError(
+                "the process of torch_gpu.py ended, and says above why; install torch "
+                "for a GPU, or take --no-peer"
+            )
+        return json.loads(line)
 
 
 class Rates(NamedTuple):
@@ -70,14 +83,14 @@ def timed(
     ready: workloads.Ready, program: measure.Program, peer: Peer | None, repeats: int
 ) -> Rates:
     """Calls in turn."""
-    ours, theirs = ROUNDS[ready.name]
+    rounds, rounds_of_peer = ROUNDS[ready.name]
     state = ready.init(jax.random.key(workloads.SEED))
-    drawn = measure.cohorts(ready, state.key, 0, theirs)
-    steps = int(measure.steps(ready, state.key, 0, theirs).sum())
+    drawn = measure.cohorts(ready, state.key, 0, rounds_of_peer)
+    steps_of_peer = int(measure.steps(ready, state.key, 0, rounds_of_peer).sum())
     state, _ = measure.warm_up(program, ready, state)
     rates = Rates(ours=[], theirs={}, errors={})
     for _ in range(repeats):
-        state, taken = measure.sample(program, ready, state, ours)
+        state, taken = measure.sample(program, ready, state, rounds)
         rates.ours.append(taken.steps / taken.seconds)
         forms = FORMS if ready.method == "fedavg" else FORMS[:1]
         for form in forms if peer is not None else ():
@@ -91,7 +104,8 @@ def timed(
             if "error" in reply:
                 rates.errors[form] = reply["error"]
             else:
-                rates.theirs.setdefault(form, []).append(steps / reply["seconds"])
+                rate = steps_of_peer / reply["seconds"]
+                rates.theirs.setdefault(form, []).append(rate)
     return rates
 
 
@@ -165,6 +179,10 @@ def main(
     out: Path = Path("runs/gpu.json"),
 ) -> None:
     """Measures `cases`, with another model or cohort where one is given."""
+    if peer and (precision == "bfloat16" or model is not None):
+        raise ValueError(
+            "the peer has the catalogue's models, in float32 or tf32; take --no-peer"
+        )
     files.make_folder(out.parent)
     devices.prepare()
     devices.use_compile_cache()

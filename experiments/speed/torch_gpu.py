@@ -238,7 +238,7 @@ def rounds_of(workload: str, method: str, form: str) -> Callable[[list[int]], No
 
 
 def answer(asked: dict[str, Any], made: dict[tuple, Any]) -> dict[str, Any]:
-    """The seconds of the cohorts' rounds, after one of a single client as a warm-up."""
+    """The seconds of the cohorts' rounds; before the first call one warms up."""
     tf32 = asked["precision"] == "tf32"
     torch.backends.cuda.matmul.allow_tf32 = tf32
     torch.backends.cudnn.allow_tf32 = tf32
@@ -247,7 +247,9 @@ def answer(asked: dict[str, Any], made: dict[tuple, Any]) -> dict[str, Any]:
         made.clear()
         torch.cuda.empty_cache()
         made[case] = rounds_of(*case)
-        made[case](asked["cohorts"][0][:1])
+        # A loop is warm after one client, a stack after one of this width.
+        warm = 1 if asked["form"] == "loop" else None
+        made[case](asked["cohorts"][0][:warm])
     torch.cuda.synchronize()
     start = time.perf_counter()
     for cohort in asked["cohorts"]:
@@ -259,7 +261,8 @@ def answer(asked: dict[str, Any], made: dict[tuple, Any]) -> dict[str, Any]:
 def main() -> None:
     """Answers until there is no further line."""
     torch.set_default_device("cuda")
-    made: dict[tuple, Any] = {}
+    made: dict[tuple, Any] = {}  # of one case at a time, for the GPU's memory
+    print(json.dumps({"torch": torch.__version__}), flush=True)
     for line in sys.stdin:
         try:
             reply = answer(json.loads(line), made)

@@ -160,7 +160,7 @@ def _training(step: Step) -> Callable[..., Any]:
             num_clients=1,
             public=data,
         )
-        trained, _ = fit(step.task.loss, params, data, turn, local)
+        trained, _ = fit(step.task.loss, params, data, turn, local, metrics=())
         return trained
 
     return jax.vmap(train, in_axes=(None, None, 0, 0))

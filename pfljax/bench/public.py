@@ -92,7 +92,7 @@ def _compared(
         _public(base, clients, Path(folder) / "compile")
         _bare(base, clients)
         for i in range(repeats):
-            # In turn first, for the machine's pace drifts: A B, B A, ...
+            # Either goes first by turns, for the machine's pace drifts.
             if i % 2 == 0:
                 bare.append(_bare(base, clients))
             public.append(_public(base, clients, Path(folder) / str(i)))
@@ -117,7 +117,7 @@ def table(results: list[dict[str, Any]]) -> str:
 def _cells(result: dict[str, Any]) -> tuple[str, ...]:
     bare = Bare(*np.median(result["bare"], axis=0))
     public = Public(*np.median(result["public"], axis=0))
-    # Of each run beside the bare rounds before it: hours differ by more.
+    # Of each run beside the bare rounds next to it: hours differ by more.
     wholes = zip(result["public"], result["bare"], strict=True)
     over = [sum(whole) / sum(alone) - 1 for whole, alone in wholes]
     spread = f"{np.median(over):+.1%} ({min(over):+.1%} to {max(over):+.1%})"

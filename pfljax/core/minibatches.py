@@ -21,7 +21,8 @@ from pfljax.core import tree
 from pfljax.core.shuffle import index_shuffle
 from pfljax.core.types import Array, Batch, ClientData, Key, Local
 
-# Steps whose rows are numbered at once: a GPU asks the host as it walks a shuffle.
+# Steps whose rows are numbered at once: the walk of a shuffle is a loop of unknown
+# length, in each lap of which a GPU asks the host whether there is another.
 BLOCK = 32
 
 
@@ -34,8 +35,8 @@ def steps_per_epoch(local: Local, size: Array) -> Array:
 def blocks(steps: Array) -> Array:
     """Blocks that hold so many steps; under vmap one count, of the lane with most.
 
-    A loop of as many for all lanes needs no copy of their carries, to which those that
-    are done would go back.
+    A lane that is done takes no step of a further block. With a count for each lane
+    the loop would keep a copy of what lanes carry, for those that are done.
     """
     return -(-steps // BLOCK)
 
@@ -61,7 +62,7 @@ def row_numbers(
     key: Key,
     batch_size: int,
 ) -> tuple[Array, Array]:
-    """(numbers i32[..., B], whether they count bool[..., B]) of the rows of `step`."""
+    """(numbers i32[..., B], mask bool[..., B]) of the rows of `step` i32[...]."""
     size = jnp.maximum(data.size, 1)
     per_epoch = -(-size // batch_size)
     epoch = (step // per_epoch)[..., None]

@@ -48,6 +48,7 @@ def fit(
     local: Local,
     gradient: Gradient | None = None,
     penalty: Callable[[Any], Array] | None = None,
+    metrics: Sequence[str] = ("loss",),
 ) -> tuple[Any, Metrics]:
     """Parameters after `turn.steps` minibatch steps, and what they tell.
 
@@ -64,6 +65,7 @@ def fit(
       gradient: (params, batch, key) -> (data loss, gradient), in place of that of
         `loss`.
       penalty: params -> f32[], added to the loss; not beside `gradient`.
+      metrics: () where nobody reads the loss, for it has to be summed.
     """
     optimizer = optimizer_of(local, turn)
     if penalty is None:
@@ -77,18 +79,18 @@ def fit(
         key: Key,
     ) -> tuple[Any, Metrics]:
         params, moments = carry
-        metrics, grads = direction(params, batch, key)
+        values, grads = direction(params, batch, key)
         updates, moments = optimizer.update(grads, moments, params)
         params = optax.apply_updates(params, updates)
-        return (params, moments), metrics
+        return (params, moments), values
 
     start = params, optimizer.init(params)
-    (params, _), metrics = over_batches(step, start, data, turn, local)
+    (params, _), means = over_batches(step, start, data, turn, local, metrics)
     # Decided while tracing: who has no penalty has no metric of it either.
     if penalty is not None:
         # Once: at each step it took a third of FedProx's time.
-        metrics["penalty"] = penalty(params)
-    return params, metrics
+        means["penalty"] = penalty(params)
+    return params, means
 
 
 def fit_part(
@@ -252,7 +254,7 @@ def finetuned(
 ) -> Any:
     """Parameters after `steps` minibatches before an evaluation, in a stream apart."""
     turn = fold(turn, "finetune")._replace(steps=jnp.int32(steps))
-    tuned, _ = fit(loss, params, data, turn, local)
+    tuned, _ = fit(loss, params, data, turn, local, metrics=())
     return tuned
 
 

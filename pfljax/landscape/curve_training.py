@@ -203,7 +203,7 @@ def _fit(
         num_clients=1,
         public=data._replace(size=jnp.int32(0)),
     )
-    trained, _ = fit(loss_of_a_draw, free, data, turn, local)
+    trained, _ = fit(loss_of_a_draw, free, data, turn, local, metrics=())
     return trained
 
 

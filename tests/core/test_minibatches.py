@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from pfljax.conformance import toy
-from pfljax.core.minibatches import divided, minibatch, sample
+from pfljax.core.minibatches import BLOCK, blocks, divided, minibatch, sample
 
 
 @pytest.mark.parametrize(("size", "batch_size"), [(10, 4), (8, 4), (3, 4), (1, 1)])
@@ -22,6 +22,14 @@ def test_every_epoch_visits_every_row_once(size, batch_size):
         assert set(rows) <= set(range(7, 7 + size))  # padding holds own rows too
         orders.append(tuple(rows[mask == 1]))
     assert size < 4 or len(set(orders)) > 1
+
+
+def test_all_lanes_have_as_many_blocks_as_the_longest():
+    """At every level of vmap; alone each has its own."""
+    steps = jnp.asarray([[0, 1, BLOCK], [BLOCK + 1, 5, 2 * BLOCK + 1]])
+    assert jax.vmap(jax.vmap(blocks))(steps).tolist() == [[3] * 3] * 2
+    alone = [int(blocks(count)) for count in steps.ravel()]
+    assert alone == [0, 1, 1, 2, 1, 3]
 
 
 def test_sample_draws_own_rows_with_replacement():

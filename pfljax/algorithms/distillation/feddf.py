@@ -107,7 +107,7 @@ def distilling(optimizer, steps, batch_size):
             logits = task.logits(params, batch, key)
             return divergence(target[batch.y], logits, batch)
 
-        # Of no steps one is traced still.
+        # Of no steps the loop is traced still, and takes from a table of one.
         every = jnp.arange(max(steps, 1))
         numbers = row_numbers(pool, every, key, batch_size)
 

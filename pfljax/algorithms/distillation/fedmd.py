@@ -178,5 +178,5 @@ def prepared(task, client, turn, data, locals_, epochs):
         # Of no steps after its first round: a loop that ends at once.
         steps = todo * passes * steps_per_epoch(how, part.size)
         apart = fold(turn, f"prepare {purpose}")._replace(steps=steps)
-        w, _ = fit(task.loss, w, part, apart, how)
+        w, _ = fit(task.loss, w, part, apart, how, metrics=())
     return w

@@ -153,7 +153,8 @@ def training(task, local, tau, radius, lam):
         if lam is None:
             return client._replace(beta=message.beta), w, metrics
         near = proximal(message.w, lam)
-        v, _ = fit(loss, own_or(message.w, client), data, turn, local, penalty=near)
+        start = own_or(message.w, client)
+        v, _ = fit(loss, start, data, turn, local, penalty=near, metrics=())
         return Client(v, message.beta, jnp.bool_(True)), w, metrics
 
     return train

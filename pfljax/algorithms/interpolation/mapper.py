@@ -76,7 +76,7 @@ def mapper(
 
         most = turn.steps if global_steps is None else global_steps
         few = turn._replace(steps=jnp.minimum(turn.steps, most))
-        h_g, _ = fit(loss, h_g, data, few, local)
+        h_g, _ = fit(loss, h_g, data, few, local, metrics=())
         return own, h_g, metrics
 
     def personal(turn, h_g, own, data):

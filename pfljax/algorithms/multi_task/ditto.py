@@ -37,7 +37,7 @@ def ditto(
         _, upload, metrics = shared.train(turn, w, (), data)
         own_turn = with_epochs(turn, local, personal_epochs)
         near = proximal(w, lam)
-        v, _ = fit(task.loss, v, data, own_turn, local, penalty=near)
+        v, _ = fit(task.loss, v, data, own_turn, local, penalty=near, metrics=())
         return v, upload, metrics
 
     return shared._replace(
