@@ -19,33 +19,21 @@ PRODUCTS = {"dot", "convolution"}
 
 
 def step_kernels(text: str) -> Counter[str]:
-    """Kernels by kind in the loop over steps of an optimised HLO module.
+    """Kernels by kind in the largest loop of an optimised HLO module.
 
-    That is the largest loop, or one within it that holds most of its kernels, as that
-    of a block's steps does. A fusion around a dot or a convolution is of the kind of
-    these. Loops within a step count once, whatever their length. A program without a
-    loop has the kernels of its entry.
+    A fusion around a dot or a convolution is of the kind of these.
+    Loops within it count once, whatever their length. A program without a loop has the
+    kernels of its entry.
     """
     computations, entry = _computations(text)
-    outer = _largest_loop(computations, entry)
-    if outer is None:
+    loops = []
+    for line in computations[entry]:
+        if _kind(line) == "while":
+            body = _called(line)
+            loops.append(_kernels(computations, body))
+    if not loops:
         return _kernels(computations, entry)
-    kernels = _kernels(computations, outer)
-    inner = _largest_loop(computations, outer)
-    if inner is None:
-        return kernels
-    most = _kernels(computations, inner)
-    return most if 2 * most.total() > kernels.total() else kernels
-
-
-def _largest_loop(computations: dict[str, list[str]], name: str) -> str | None:
-    """The body with most kernels of the loops in a computation; None without any."""
-    bodies = [_called(line) for line in computations[name] if _kind(line) == "while"]
-
-    def size(body: str) -> int:
-        return _kernels(computations, body).total()
-
-    return max(bodies, key=size, default=None)
+    return max(loops, key=Counter.total)
 
 
 def kernels_by_name(text: str) -> dict[str, str]:

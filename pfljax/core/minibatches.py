@@ -11,19 +11,19 @@ rows, in batches of 2:
     mask    1 1   1 1   1 0   1 1   1 1   1 0
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.core import Tracer
 from jax.custom_batching import custom_vmap
 
 from pfljax.core import tree
 from pfljax.core.shuffle import index_shuffle
 from pfljax.core.types import Array, Batch, ClientData, Key, Local
 
-# Steps whose rows are numbered at once: the walk of a shuffle is a loop of unknown
-# length, in each lap of which a GPU asks the host whether there is another.
-BLOCK = 32
+BLOCK = 32  # steps whose rows are numbered at once, where they are
 
 
 def steps_per_epoch(local: Local, size: Array) -> Array:
@@ -31,12 +31,52 @@ def steps_per_epoch(local: Local, size: Array) -> Array:
     return -(-size // local.batch_size)
 
 
+def each_minibatch(
+    body: Callable[[Array, Batch, Any], Any],
+    start: Any,
+    data: ClientData,
+    steps: Array | int,
+    key: Key,
+    batch_size: int,
+) -> Any:
+    """What body(step, batch, carry) -> carry makes of `start` in so many steps."""
+
+    def one(step: Array, carry: Any) -> Any:
+        return body(step, minibatch(data, step, key, batch_size), carry)
+
+    def block(number: Array, carry: Any) -> Any:
+        first = number * BLOCK
+        numbers = row_numbers(data, first + jnp.arange(BLOCK), key, batch_size)
+
+        def of_block(index: Array, carry: Any) -> Any:
+            batch = rows(data, *tree.take(numbers, index))
+            return body(first + index, batch, carry)
+
+        left = jnp.minimum(BLOCK, steps - first)
+        return jax.lax.fori_loop(0, left, of_block, carry)
+
+    if in_blocks(steps):
+        return jax.lax.fori_loop(0, blocks(jnp.asarray(steps)), block, start)
+    return jax.lax.fori_loop(0, steps, one, start)
+
+
+def in_blocks(steps: Array | int) -> bool:
+    """Whether the rows of so many steps are numbered a block of steps at a time.
+
+    The walk of a shuffle is a loop of unknown length, and in each lap of such a loop a
+    GPU asks the host whether there is another: once a block is better than once a step.
+    A CPU would number rows in vain where budgets are short. A number of steps that is
+    known makes a loop with a gradient backwards, which blocks have not.
+    """
+    return isinstance(steps, Tracer) and jax.default_backend() != "cpu"
+
+
 @custom_vmap
 def blocks(steps: Array) -> Array:
     """Blocks that hold so many steps; under vmap one count, of the lane with most.
 
-    A lane that is done takes no step of a further block. With a count for each lane
-    the loop would keep a copy of what lanes carry, for those that are done.
+    A lane that is done takes no step of a further block. Under vmap a loop with a count
+    for each lane selects what the lane carries, old or new, and so keeps both.
     """
     return -(-steps // BLOCK)
 

@@ -16,11 +16,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import optax
-from jax.core import Tracer
 
 from pfljax.core import tree
 from pfljax.core.keys import derive, fold
-from pfljax.core.minibatches import BLOCK, blocks, row_numbers, rows, steps_per_epoch
+from pfljax.core.minibatches import each_minibatch, rows, steps_per_epoch
 from pfljax.core.rates import optimizer_of
 from pfljax.core.types import (
     Array,
@@ -175,32 +174,17 @@ def over_batches(
     order_key = derive(turn.key, "minibatches")
     noise_key = derive(turn.key, "noise")
 
-    def block(first: Any, size: int, steps: Any, loop: Any) -> Any:
-        """The loop after `steps` <= `size` more steps from the first on."""
-        every = first + jnp.arange(size)
-        numbers = row_numbers(data, every, order_key, local.batch_size)
-
-        def body(index: Array, loop: Any) -> Any:
-            carry, totals = loop
-            batch = rows(data, *tree.take(numbers, index))
-            step_key = jax.random.fold_in(noise_key, first + index)
-            carry, values = step(carry, batch, step_key)
-            return carry, {name: totals[name] + values[name] for name in totals}
-
-        return jax.lax.fori_loop(0, steps, body, loop)
-
-    def of_blocks(number: Array, loop: Any) -> Any:
-        first = number * BLOCK
-        return block(first, BLOCK, jnp.minimum(BLOCK, turn.steps - first), loop)
+    def body(index: Array, batch: Batch, loop: Any) -> Any:
+        carry, totals = loop
+        step_key = jax.random.fold_in(noise_key, index)
+        carry, values = step(carry, batch, step_key)
+        return carry, {name: totals[name] + values[name] for name in totals}
 
     start = carry, {name: jnp.float32(0) for name in metrics}
-    if isinstance(turn.steps, Tracer):
-        # Under vmap it runs as many steps as the largest budget, and no more.
-        count = blocks(turn.steps)
-        carry, totals = jax.lax.fori_loop(0, count, of_blocks, start)
-    else:  # a known number: one block, which has a gradient backwards, too
-        known = int(turn.steps)
-        carry, totals = block(0, max(known, 1), known, start)
+    # Under vmap it runs as many steps as the largest budget, and no more.
+    carry, totals = each_minibatch(
+        body, start, data, turn.steps, order_key, local.batch_size
+    )
     steps = jnp.maximum(turn.steps, 1)
     return carry, {name: total / steps for name, total in totals.items()}
 

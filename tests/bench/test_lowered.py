@@ -56,18 +56,6 @@ def test_kernels_are_those_of_the_largest_loop_and_what_it_calls():
     assert hlo.step_kernels(COMPILED) == {"dot": 2, "fusion": 1, "copy": 1}
 
 
-def test_kernels_of_a_block_are_those_of_its_steps():
-    block = """%block (a.4: (s32[], f32[4])) -> (s32[], f32[4]) {
-  %a.4 = (s32[], f32[4]{0}) parameter(0)
-  %c.4 = (s32[], f32[4]{0}) copy(%a.4)
-  ROOT %w.6 = (s32[], f32[4]{0}) while(%c.4), condition=%fused, body=%step
-}
-
-ENTRY"""
-    text = COMPILED.replace("body=%step", "body=%block").replace("ENTRY", block)
-    assert hlo.step_kernels(text) == {"dot": 2, "fusion": 1, "copy": 1}
-
-
 def test_a_program_without_a_loop_has_the_kernels_of_its_entry():
     lines = [line for line in COMPILED.splitlines() if "while(" not in line]
     assert hlo.step_kernels("\n".join(lines)) == {"exponential": 1}

@@ -7,7 +7,7 @@ import optax
 import pytest
 
 from pfljax.conformance import toy
-from pfljax.core import keys, losses, optimizers, training
+from pfljax.core import keys, losses, minibatches, optimizers, training
 from pfljax.core.minibatches import BLOCK, minibatch
 from pfljax.core.types import ClientData, Local
 
@@ -84,8 +84,10 @@ def test_ragged_clients_under_vmap_equal_each_alone():
         toy.assert_close(found, expected, 1e-6)
 
 
-def test_blocks_of_steps_are_steps_one_after_another():
-    """Rows and keys of every step, of budgets around a block's length and beyond."""
+@pytest.mark.parametrize("blocks", [False, True], ids=["one by one", "in blocks"])
+def test_every_step_has_its_rows_and_its_key(blocks, monkeypatch):
+    """Of budgets around a block's length and beyond, in the form of each platform."""
+    monkeypatch.setattr(minibatches, "in_blocks", lambda steps: blocks)
     data = toy.one(toy.noisy_clients(), 1)
     local = Local(RATE, 4)
     budgets = [0, 1, BLOCK - 1, BLOCK, BLOCK + 1, 75]
