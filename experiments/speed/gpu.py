@@ -9,6 +9,7 @@ the peer are the first of ours. Without a peer: `--no-peer`. `--trace` prints wh
 round of each workload spends on the GPU, by kernel.
 """
 
+import contextlib
 import json
 import os
 import statistics
@@ -55,8 +56,10 @@ class Peer:
     def ask(self, **asked: Any) -> dict[str, Any]:
         """Its answer: "seconds", or an "error"."""
         pipes: Any = self._process  # both are there, for the process was asked for them
-        pipes.stdin.write(json.dumps(asked) + "\n")
-        pipes.stdin.flush()
+        # Of a process that has ended there is no answer either.
+        with contextlib.suppress(BrokenPipeError):
+            pipes.stdin.write(json.dumps(asked) + "\n")
+            pipes.stdin.flush()
         return self._answer()
 
     def _answer(self) -> dict[str, Any]:
@@ -65,8 +68,8 @@ class Peer:
         line = pipes.stdout.readline()
         if not line:
             raise ValueError(
-                "the process of torch_gpu.py ended, and says above why; install torch "
-                "for a GPU, or take --no-peer"
+                "the process of torch_gpu.py ended, and says above why; install pfljax "
+                "and torch for a GPU, or take --no-peer"
             )
         return json.loads(line)
 
@@ -179,9 +182,11 @@ def main(
     out: Path = Path("runs/gpu.json"),
 ) -> None:
     """Measures `cases`, with another model or cohort where one is given."""
-    if peer and (precision == "bfloat16" or model is not None):
+    groups = {"W8", "W9"} & set(cases)
+    if peer and (precision == "bfloat16" or model or (cohort and groups)):
         raise ValueError(
-            "the peer has the catalogue's models, in float32 or tf32; take --no-peer"
+            "the peer has the catalogue's models, in float32 or tf32, and all clients "
+            "of W8 and W9; take --no-peer"
         )
     files.make_folder(out.parent)
     devices.prepare()

@@ -23,8 +23,8 @@ def index_shuffle(
     """Where the shuffle (key, epoch) of [0, size) sends `index`.
 
     `index` is an integer array of any shape with values in [0, size); `size` (at most
-    2**31) and `epoch`, one or an array beside `index`, may be traced. One step takes
-    O(1) time and memory.
+    2**31) and `epoch`, one or an array that is broadcast to `index`, may be traced. One
+    step takes O(1) time and memory.
     """
     # A client without rows shuffles one: of none, no walk would end.
     size = jnp.maximum(jnp.asarray(size, jnp.uint32), 1)

@@ -64,7 +64,7 @@ def fit(
       gradient: (params, batch, key) -> (data loss, gradient), in place of that of
         `loss`.
       penalty: params -> f32[], added to the loss; not beside `gradient`.
-      metrics: () where nobody reads the loss, for it has to be summed.
+      metrics: () where nobody reads the loss, which is not summed then.
     """
     optimizer = optimizer_of(local, turn)
     if penalty is None:
