@@ -99,6 +99,7 @@ def test_the_readme_is_short_and_its_method_is_the_file():
     assert int(count) == len(algorithms.methods())
 
 
+@pytest.mark.slow
 def test_the_readme_prints_the_accuracy_of_the_personal_models(here, capsys):
     (block,) = (b for b in pages.blocks(README) if "from_arrays" in b.code)
     head, _, _ = block.code.partition("methods =")

@@ -102,6 +102,7 @@ def test_a_run_of_two_devices_goes_on_with_one(tmp_path):
     )
 
 
+@pytest.mark.slow
 def test_each_client_is_judged_by_its_own_model(whole):
     folder, _ = whole
     _, federation, _ = load_state(folder)

@@ -55,6 +55,7 @@ def steps(monkeypatch):
     return done
 
 
+@pytest.mark.slow
 def test_small_states_are_saved_while_the_next_rounds_train(
     steps, tmp_path, monkeypatch
 ):

@@ -208,6 +208,7 @@ def loss_of(task, present):
     return loss
 
 
+@pytest.mark.slow
 def test_a_slice_has_the_outputs_and_gradients_of_the_masked_model():
     padded, w, _ = masked()
     narrow, present = cnns()[1], jnp.array([1.0, 0, 1])

@@ -195,6 +195,7 @@ def test_superfed_that_never_mixes_is_fedprox():
     toy.assert_close(states[-1].server, same[-1].server, 1e-6)
 
 
+@pytest.mark.slow
 def test_superfed_is_pulled_by_a_norm():
     """At a distance of 1 a tensor, 2 mu of the square's half is twice this pull."""
     mixed = {"nu": 0.0, "start": 0.0, "rounds": 3}
