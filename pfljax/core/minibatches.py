@@ -56,7 +56,7 @@ def each_minibatch(
         return jax.lax.fori_loop(0, left, of_block, carry)
 
     if in_blocks(steps):
-        return jax.lax.fori_loop(0, blocks(jnp.asarray(steps)), block, start)
+        return jax.lax.fori_loop(0, blocks(steps), block, start)
     return jax.lax.fori_loop(0, steps, one, start)
 
 

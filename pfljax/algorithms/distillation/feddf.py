@@ -25,7 +25,7 @@ from pfljax.algorithms.fedavg import fedavg
 from pfljax.core import aggregation, server_rows, statistics, tree
 from pfljax.core.keys import derive
 from pfljax.core.losses import divergence
-from pfljax.core.minibatches import row_numbers, rows
+from pfljax.core.minibatches import each_minibatch
 from pfljax.core.row_outputs import numbered, of_rows
 from pfljax.core.types import Algorithm, Local, Task
 from pfljax.registry import AtLeastOne, Count, NotNegative, Positive, checked
@@ -107,20 +107,16 @@ def distilling(optimizer, steps, batch_size):
             logits = task.logits(params, batch, key)
             return divergence(target[batch.y], logits, batch)
 
-        # Of no steps the loop is traced still, and takes from a table of one.
-        every = jnp.arange(max(steps, 1))
-        numbers = row_numbers(pool, every, key, batch_size)
-
-        def step(index, carry):
+        def step(index, batch, carry):
             params, moments = carry
-            batch = rows(pool, *tree.take(numbers, index))
             step_key = jax.random.fold_in(key, index)
             grads = jax.grad(objective)(params, batch, step_key)
             updates, moments = optimizer.update(grads, moments, params)
             return optax.apply_updates(params, updates), moments
 
         carry = start, optimizer.init(start)
-        student, _ = jax.lax.fori_loop(0, steps, step, carry)
+        count = jnp.int32(steps)
+        student, _ = each_minibatch(step, carry, pool, count, key, batch_size)
         return student
 
     return distil
