@@ -24,7 +24,7 @@ from shared.published import std_over_seeds
 from table1 import COLUMNS
 from tyro.conf import arg
 
-from pfljax.evaluation.metrics import GRID
+from pfljax.evaluation.over_clients import GRID
 from pfljax.report.style import BAND, PALETTE, new_figure, save_figure
 from pfljax.report.style import GRID as LINES
 from pfljax.runtime.devices import use_compile_cache

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from shared.published import GREATEST
 
-from pfljax.evaluation.metrics import summarise
+from pfljax.evaluation.over_clients import summarise
 from pfljax.runs.folder import read_json, write_json
 from pfljax.sweep import Result, Sweep
 

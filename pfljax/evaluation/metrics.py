@@ -1,24 +1,20 @@
-"""Metrics of one client's rows, and figures of one metric over clients."""
+"""Metrics of the examples of one client."""
 
 from collections.abc import Callable
 from functools import partial
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from pfljax.core import tree
 from pfljax.core.minibatches import in_batches, rows
 from pfljax.core.types import Array, Batch, ClientData, Params
 from pfljax.evaluation import uncertainty
+from pfljax.evaluation.over_clients import DETECTION, GRID
 from pfljax.evaluation.passes import rows_per_pass
 from pfljax.evaluation.uncertainty import Foreign
 
 BINS = 15  # of the reliability diagram, equal widths, (low, high]
-GRID = tuple(i / 10 for i in range(11))  # lambda on the path between two endpoints
-FIGURES = ("mean", "std", "weighted", "worst10", "best10", "min", "max")
-DETECTION = "auroc"  # where rows of other classes are judged as well
-GREATER_IS_BETTER = ("accuracy", "top5", DETECTION)
 METRICS = (
     "accuracy",
     "top5",
@@ -243,58 +239,3 @@ def _calibration(total: dict[str, Array]) -> tuple[Array, Array]:
     by_bin = gap / jnp.maximum(total["binned"], 1)
     mce = jnp.max(by_bin, -1)
     return ece, mce
-
-
-def summarise(
-    values: np.ndarray,
-    weight: np.ndarray,
-    name: str = "accuracy",
-) -> dict[str, float | None]:
-    """Figures over clients of the metric `name`, [C]; `weight` [C] counts test rows.
-
-    "std" is the population's. "worst10" and "best10" are means over ceil(C / 10)
-    clients: of an error, the worst are the greatest. Clients without test rows do not
-    count. A figure that is not finite, because a client has diverged, is None.
-    """
-    counted = weight > 0
-    if name == DETECTION:
-        # Of who holds every class there is nothing to detect.
-        counted &= ~np.isnan(values)
-    weight = weight[counted]
-    values = np.asarray(values)[counted]
-    if not len(values):
-        return dict.fromkeys(FIGURES)
-    tenth = -(-len(values) // 10)
-    # As float32, which sorts several times as fast as float64.
-    worst_first = np.sort(values) if name in GREATER_IS_BETTER else -np.sort(-values)
-    # In float64 the squares of great losses fit.
-    values = np.asarray(values, np.float64)
-    with np.errstate(invalid="ignore", over="ignore"):
-        figures = {
-            "mean": values.mean(),
-            "std": values.std(),
-            "weighted": np.average(values, weights=weight),
-            "worst10": worst_first[:tenth].mean(dtype=np.float64),
-            "best10": worst_first[-tenth:].mean(dtype=np.float64),
-            "min": values.min(),
-            "max": values.max(),
-        }
-    return {
-        figure: float(value) if np.isfinite(value) else None
-        for figure, value in figures.items()
-    }
-
-
-def pick_lambda(path: np.ndarray, metric: np.ndarray) -> np.ndarray:
-    """The value of `metric` [C, 11] at each client's best point of the path, [C].
-
-    `path` [C, 11] is the accuracy there.
-    Ties go to the point nearest 1/2, then to the smaller lambda.
-    """
-    # In this order `argmax`, which takes the first of equals, settles ties.
-    distance = np.abs(np.asarray(GRID) - 0.5)
-    order = np.argsort(distance, kind="stable")
-    in_order = path[:, order]
-    best = order[np.argmax(in_order, axis=1)]
-    chosen = np.take_along_axis(metric, best[:, None], 1)
-    return chosen[:, 0]

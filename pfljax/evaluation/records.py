@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from pfljax.core.types import Algorithm
-from pfljax.evaluation.metrics import GRID, pick_lambda, summarise
+from pfljax.evaluation.over_clients import GRID, pick_lambda, summarise
 from pfljax.evaluation.views import View
 
 

@@ -6,7 +6,7 @@ They are of the points from t = 0 to 1, in float64, one figure for each line of 
 
 import numpy as np
 
-from pfljax.evaluation.metrics import GREATER_IS_BETTER
+from pfljax.evaluation.over_clients import GREATER_IS_BETTER
 from pfljax.landscape.lines import Line
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from pfljax import registry
 from pfljax.core.communication import shapes_of_model
 from pfljax.core.types import Array, ClientData, Params, Task
-from pfljax.evaluation.metrics import GRID
+from pfljax.evaluation.over_clients import GRID
 from pfljax.landscape import stacked
 from pfljax.landscape.lines import Line, Positions, ascending, judge
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pfljax.evaluation.metrics import GREATER_IS_BETTER
+from pfljax.evaluation.over_clients import GREATER_IS_BETTER
 from pfljax.landscape.barriers import barrier
 from pfljax.landscape.lines import Line
 from pfljax.landscape.pairs import Pairs

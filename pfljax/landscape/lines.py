@@ -16,7 +16,8 @@ import numpy as np
 from pfljax.core import tree
 from pfljax.core.minibatches import in_batches, rows
 from pfljax.core.types import Array, Batch, ClientData, Params, Task
-from pfljax.evaluation.metrics import GRID, score
+from pfljax.evaluation.metrics import score
+from pfljax.evaluation.over_clients import GRID
 from pfljax.evaluation.passes import even_passes, rows_per_pass
 from pfljax.landscape import stacked
 

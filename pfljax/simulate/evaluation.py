@@ -13,7 +13,7 @@ from pfljax.core.keys import derive
 from pfljax.core.types import ClientData, RunState
 from pfljax.data import Federation
 from pfljax.engine import placement
-from pfljax.evaluation import metrics, records, uncertainty
+from pfljax.evaluation import metrics, over_clients, records, uncertainty
 from pfljax.evaluation.quantities import PREFIX
 from pfljax.evaluation.uncertainty import Foreign
 from pfljax.runs.judged import figures
@@ -238,6 +238,6 @@ def mixture(
 
     path = records.along_path(judged, splits_of(federation))
     arrays = {f"mixture/{name}": values for name, values in path.items()}
-    arrays["mixture/lambda"] = np.asarray(metrics.GRID, np.float32)
+    arrays["mixture/lambda"] = np.asarray(over_clients.GRID, np.float32)
     weight = np.asarray(federation.test.size)
     return records.mixture_summary(path, weight), arrays

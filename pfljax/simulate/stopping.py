@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from pfljax.core.types import RunState
-from pfljax.evaluation.metrics import GREATER_IS_BETTER
+from pfljax.evaluation.over_clients import GREATER_IS_BETTER
 from pfljax.runs.early_end import CALLBACK, by_patience, holds, stop
 from pfljax.runs.judged import of_line
 from pfljax.runs.log import Line

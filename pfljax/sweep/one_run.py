@@ -13,7 +13,7 @@ from pfljax.engine import Setting
 from pfljax.engine.rounds import rounds
 from pfljax.engine.state import parted, stacks_of
 from pfljax.evaluation import programs, records
-from pfljax.evaluation.metrics import DETECTION
+from pfljax.evaluation.over_clients import DETECTION
 from pfljax.evaluation.quantities import quantities_of_clients
 from pfljax.evaluation.uncertainty import Foreign
 from pfljax.evaluation.views import View, views_of

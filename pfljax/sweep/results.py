@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TextIO
 
 import numpy as np
 
-from pfljax.evaluation.metrics import FIGURES, GRID, pick_lambda, summarise
+from pfljax.evaluation.over_clients import FIGURES, GRID, pick_lambda, summarise
 from pfljax.runs import config, folder
 from pfljax.runs.folder import FolderError
 from pfljax.runs.names import special

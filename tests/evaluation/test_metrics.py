@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from pfljax.conformance import toy
 from pfljax.core.types import ClientData, Examples
-from pfljax.evaluation import metrics, passes
+from pfljax.evaluation import metrics, over_clients, passes
 
 CLASSES = 7
 
@@ -124,7 +124,7 @@ def test_half_precision_logits_are_judged_in_full():
 
 def test_figures_over_clients():
     values, weight = np.r_[np.nan, np.arange(1.0, 13)], np.arange(13.0)
-    found = metrics.summarise(values, weight)
+    found = over_clients.summarise(values, weight)
     assert found == pytest.approx(
         {
             "mean": 6.5,
@@ -139,12 +139,12 @@ def test_figures_over_clients():
 
 
 def test_of_an_error_the_worst_are_the_greatest():
-    found = metrics.summarise(np.arange(20.0), np.ones(20), "loss")
+    found = over_clients.summarise(np.arange(20.0), np.ones(20), "loss")
     assert (found["worst10"], found["best10"], found["max"]) == (18.5, 0.5, 19)
 
 
 def test_a_diverged_client_is_not_passed_over():
-    found = metrics.summarise(np.array([1.0, np.inf, 3.0]), np.ones(3), "loss")
+    found = over_clients.summarise(np.array([1.0, np.inf, 3.0]), np.ones(3), "loss")
     assert found["mean"] is None
     assert found["min"] == 1
     diverged = judged(np.full((1, CLASSES), np.nan), [6])
@@ -162,19 +162,19 @@ def test_a_model_that_has_diverged_hits_nothing():
 
 
 def test_the_weight_follows_its_client():
-    found = metrics.summarise(np.array([3.0, 1.0]), np.array([1.0, 0.0]))
+    found = over_clients.summarise(np.array([3.0, 1.0]), np.array([1.0, 0.0]))
     assert found["weighted"] == 3
 
 
 def test_figures_of_nobody_are_none():
-    found = metrics.summarise(np.full(3, np.nan), np.ones(3))
+    found = over_clients.summarise(np.full(3, np.nan), np.ones(3))
     assert set(found.values()) == {None}
-    assert set(found) == set(metrics.summarise(np.ones(1), np.ones(1)))
+    assert set(found) == set(over_clients.summarise(np.ones(1), np.ones(1)))
 
 
 def test_every_client_takes_its_best_lambda():
     path = np.zeros((5, 11))
     path[0, 8] = path[1, [2, 9]] = path[2, [4, 6]] = path[3, 0] = 1
     metric = np.tile(np.arange(11), (5, 1))
-    best = metrics.pick_lambda(path, metric)
+    best = over_clients.pick_lambda(path, metric)
     assert best.tolist() == [8, 2, 4, 0, 5]  # ties: nearest 1/2, then the smaller

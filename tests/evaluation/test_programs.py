@@ -13,7 +13,7 @@ from pfljax.core import tree
 from pfljax.core.keys import derive
 from pfljax.core.training import budget
 from pfljax.core.types import Batch, ClientData, Local
-from pfljax.evaluation import apart, metrics, programs, views
+from pfljax.evaluation import apart, metrics, over_clients, programs, views
 from pfljax.evaluation.views import View
 
 TASK, LOCAL = toy.classifier(), Local(0.3, batch_size=4)
@@ -136,7 +136,7 @@ def test_the_ensemble_of_a_path_has_the_mean_of_its_probabilities(mixture):
     y = np.asarray(TEST.examples.y)
     predict = jax.jit(jax.vmap(TASK.predict, (0, None)))
     p = []
-    for t in metrics.GRID:
+    for t in over_clients.GRID:
         models = tree.lerp(for_all(state.server), state.clients.v, t)
         logits = predict(models, Batch.of_rows(TEST.examples.x))
         p.append(np.exp(logits) / np.exp(logits).sum(-1, keepdims=True))

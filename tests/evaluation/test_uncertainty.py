@@ -5,7 +5,7 @@ import pytest
 
 from pfljax.conformance import toy
 from pfljax.core.types import ClientData, Examples
-from pfljax.evaluation import apart, metrics, uncertainty
+from pfljax.evaluation import apart, over_clients, uncertainty
 from pfljax.evaluation.uncertainty import Foreign
 
 K = 4
@@ -74,8 +74,8 @@ def test_clients_that_share_rows_differ_in_what_they_hold():
 def test_along_a_path_every_model_and_the_ensemble_detect():
     ends = jnp.full(4, -2.0), jnp.full(4, 3.0)
     found = apart.judge_between(task(), 4, None, 2)(ends, ROWS, FOREIGN)
-    assert found["auroc"].shape == (4, len(metrics.GRID))
-    along = [softmax(np.float64(-2 + 5 * t) * LOGITS) for t in metrics.GRID]
+    assert found["auroc"].shape == (4, len(over_clients.GRID))
+    along = [softmax(np.float64(-2 + 5 * t) * LOGITS) for t in over_clients.GRID]
     for point in (0, 3, 10):
         wanted = auroc(HELD[1], 10, 15, along[point])
         assert found["auroc"][1, point] == pytest.approx(wanted, rel=1e-6), point
@@ -106,6 +106,6 @@ def test_what_has_diverged_is_sure_of_nothing():
 
 def test_who_holds_every_class_has_no_say_in_figures_of_detection():
     values = np.array([0.5, np.nan, 0.9])
-    found = metrics.summarise(values, np.ones(3), "auroc")
+    found = over_clients.summarise(values, np.ones(3), "auroc")
     assert (found["mean"], found["min"]) == (pytest.approx(0.7), 0.5)
-    assert metrics.summarise(values, np.ones(3), "accuracy")["mean"] is None
+    assert over_clients.summarise(values, np.ones(3), "accuracy")["mean"] is None

@@ -8,7 +8,7 @@ import numpy as np
 
 from pfljax.core.types import ClientData, Params, RunState, Task
 from pfljax.data import Federation
-from pfljax.evaluation import metrics
+from pfljax.evaluation import metrics, over_clients
 from pfljax.landscape.barriers import barrier, flat_range, midpoint
 from pfljax.landscape.lines import Between, Line, between, line
 from pfljax.landscape.of_runs.models import Finished, by_client
@@ -211,7 +211,7 @@ def rows(result: RunLine) -> list[list[Any]]:
     table: list[list[Any]] = [["t", "metric", "mean", "std"]]
     for i, t in enumerate(result.line.t):
         for name, values in result.line.metrics.items():
-            figures = metrics.summarise(values[:, i], result.size, name)
+            figures = over_clients.summarise(values[:, i], result.size, name)
             table.append([f"{t:g}", name, figures["mean"], figures["std"]])
     return table
 
@@ -242,7 +242,7 @@ def table(result: RunLine, tolerance: float) -> str:
 def _figures(result: RunLine, name: str, tolerance: float) -> tuple[str, ...]:
     """What stands below `HEADS` for a metric."""
     barriers = barrier(result.line, name)
-    highest = metrics.summarise(barriers, result.size, name)["max"]
+    highest = over_clients.summarise(barriers, result.size, name)["max"]
     return (
         _mean(barriers, result),
         _number(highest),
@@ -257,7 +257,7 @@ def _table_row(name: str, cells: tuple[str, ...]) -> str:
 
 
 def _mean(values: np.ndarray, result: RunLine) -> str:
-    return _number(metrics.summarise(values, result.size)["mean"])
+    return _number(over_clients.summarise(values, result.size)["mean"])
 
 
 def _number(value: float | None) -> str:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pfljax import Experiment
-from pfljax.evaluation import metrics
+from pfljax.evaluation import over_clients
 from pfljax.sweep import Result, Sweep
 
 
@@ -28,7 +28,7 @@ def test_superfeds_code_takes_the_greatest_over_all_that_is_best_for_somebody():
     metric[1] *= -1
     metric[0, 6] = 100  # of the tie's greater lambda
     assert load().greatest_of_best(path, metric).tolist() == [7, -14, 29, 40]
-    own = metrics.pick_lambda(path[:3], path[:3])
+    own = over_clients.pick_lambda(path[:3], path[:3])
     assert load().greatest_of_best(path, path)[:3].tolist() == own.tolist()
 
 

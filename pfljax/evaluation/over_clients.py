@@ -1,0 +1,64 @@
+"""Figures of one metric over clients. It needs NumPy alone."""
+
+import numpy as np
+
+GRID = tuple(i / 10 for i in range(11))  # lambda on the path between two endpoints
+FIGURES = ("mean", "std", "weighted", "worst10", "best10", "min", "max")
+DETECTION = "auroc"  # recorded where examples of other classes are evaluated as well
+GREATER_IS_BETTER = ("accuracy", "top5", DETECTION)
+
+
+def summarise(
+    values: np.ndarray,
+    weight: np.ndarray,
+    name: str = "accuracy",
+) -> dict[str, float | None]:
+    """Figures over clients of the metric `name`, [C].
+
+    `weight` [C] counts test examples. Clients without any do not count. "std" is the
+    population's. "worst10" and "best10" are means over ceil(C / 10) clients: of an
+    error, the worst are the greatest. A figure that is not finite, because a client has
+    diverged, is None.
+    """
+    counted = weight > 0
+    if name == DETECTION:
+        # A client that holds every class has nothing to detect.
+        counted &= ~np.isnan(values)
+    weight = weight[counted]
+    values = np.asarray(values)[counted]
+    if not len(values):
+        return dict.fromkeys(FIGURES)
+    tenth = -(-len(values) // 10)
+    # As float32, which sorts several times as fast as float64.
+    worst_first = np.sort(values) if name in GREATER_IS_BETTER else -np.sort(-values)
+    # In float64 the squares of great losses fit.
+    values = np.asarray(values, np.float64)
+    with np.errstate(invalid="ignore", over="ignore"):
+        figures = {
+            "mean": values.mean(),
+            "std": values.std(),
+            "weighted": np.average(values, weights=weight),
+            "worst10": worst_first[:tenth].mean(dtype=np.float64),
+            "best10": worst_first[-tenth:].mean(dtype=np.float64),
+            "min": values.min(),
+            "max": values.max(),
+        }
+    return {
+        figure: float(value) if np.isfinite(value) else None
+        for figure, value in figures.items()
+    }
+
+
+def pick_lambda(path: np.ndarray, metric: np.ndarray) -> np.ndarray:
+    """The value of `metric` [C, 11] at each client's best point of the path, [C].
+
+    `path` [C, 11] is the accuracy there.
+    Ties go to the point nearest 1/2, then to the smaller lambda.
+    """
+    # In this order `argmax`, which takes the first of equals, settles ties.
+    distance = np.abs(np.asarray(GRID) - 0.5)
+    order = np.argsort(distance, kind="stable")
+    in_order = path[:, order]
+    best = order[np.argmax(in_order, axis=1)]
+    chosen = np.take_along_axis(metric, best[:, None], 1)
+    return chosen[:, 0]
