@@ -4,7 +4,6 @@
 # TESTS=tests/runs/test_leaks.py: of the fast or the slow ones those of these files.
 # make docs: the guides and the API reference, as pages in site/.
 # make devices: docs/devices_laws.md, selections, channels and clocks with every family.
-# make abuse: random kills, wrong inputs, full disks, bit flips; half an hour.
 VENV ?= .venv
 TESTS = tests
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
@@ -12,7 +11,7 @@ VERSION := $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2
 PINS := $(wildcard .ci/constraints-$(VERSION).txt)
 PIP := $(VENV)/bin/python -m pip install --quiet --no-compile --disable-pip-version-check $(PINS:%=-c %)
 
-.PHONY: demo test fast slow docs abuse devices table clean
+.PHONY: demo test fast slow docs devices table clean
 
 demo: $(VENV)/installed
 	$(VENV)/bin/python experiments/digits.py
@@ -33,9 +32,6 @@ slow: $(VENV)/tested
 # Not --quiet: a warning that is not shown would not fail the build.
 docs: $(VENV)/documented
 	NO_MKDOCS_2_WARNING=true $(VENV)/bin/python -m mkdocs build --strict --config-file .ci/mkdocs.yml
-
-abuse: $(VENV)/tested
-	PYTHONPATH=tests $(VENV)/bin/python -m abuse
 
 devices: $(VENV)/tested
 	PYTHONPATH=tests $(VENV)/bin/python -m devices_laws > devices_laws.tmp

@@ -5,7 +5,6 @@ import gc
 import importlib
 import os
 import shutil
-import signal
 import sys
 import tempfile
 from importlib.metadata import version
@@ -21,8 +20,6 @@ if version("jaxlib").startswith("0.10."):  # newer ones refuse the flag
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 if os.environ["JAX_PLATFORMS"] == "cpu":
     os.environ.setdefault("XLA_FLAGS", FAST)
-    # Each command asks XLA in half a second whether it can read them: here it can.
-    os.environ["PFLJAX_XLA_FLAGS_READ"] = os.environ["XLA_FLAGS"]
 # Tracing makes many small objects and hardly a cycle: Python would spend a seventh of
 # the tests' time on the search for those.
 gc.set_threshold(100_000, 50, 100)
@@ -33,12 +30,6 @@ if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):
     atexit.register(shutil.rmtree, BYTECODE, ignore_errors=True)
     os.environ["PYTHONPYCACHEPREFIX"] = sys.pycache_prefix = BYTECODE
     sys.dont_write_bytecode = False
-
-
-@pytest.fixture(autouse=True)
-def ctrl_c():
-    """Ctrl-C does what Python does with it, whatever an earlier test has left."""
-    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture

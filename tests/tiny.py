@@ -7,7 +7,6 @@ import json
 import os
 import resource
 import shutil
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -20,7 +19,7 @@ from pfljax.engine.state import by_stack, joined
 from pfljax.registry import Choice
 from pfljax.report import style
 from pfljax.runs import config
-from pfljax.runtime import devices
+from pfljax.runtime import devices, errors
 from pfljax.simulate.export import load_state
 from pfljax.simulate.population import open_to_read
 
@@ -78,20 +77,21 @@ def start(experiment, env):
 
 def main(*args):
     """`pfljax ARGS` in this process: exit code, stdout, stderr."""
-    out, errors, code = io.StringIO(), io.StringIO(), 0
+    out, told, code = io.StringIO(), io.StringIO(), 0
     before, cache = sys.argv, devices.use_compile_cache
-    # A command leaves at Ctrl-C, as the tests after it do not.
-    interrupted = signal.getsignal(signal.SIGINT)
     sys.argv, devices.use_compile_cache = ["pfljax", *map(str, args)], lambda: None
     try:
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors):
+        with (
+            contextlib.redirect_stdout(out),
+            contextlib.redirect_stderr(told),
+            errors.in_one_line("pfljax"),
+        ):
             parser.run(sys.argv[1:])
     except SystemExit as stop:
         code = stop.code
     finally:
         sys.argv, devices.use_compile_cache = before, cache
-        signal.signal(signal.SIGINT, interrupted)
-    return code, out.getvalue(), errors.getvalue()
+    return code, out.getvalue(), told.getvalue()
 
 
 @contextlib.contextmanager

@@ -16,9 +16,9 @@ from pfljax.runtime import errors
 def run(main: Callable[..., Any]) -> Any:
     """What `main` returns, called with the options of the command line.
 
-    A user's mistake is one line, and Ctrl-C ends the program at once.
+    A user's mistake and Ctrl-C end the program in one line.
     """
-    with errors.in_one_line(), errors.stopped_at_once():
+    with errors.in_one_line():
         return tyro.cli(main)
 
 

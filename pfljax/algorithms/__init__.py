@@ -10,7 +10,6 @@ import importlib
 import inspect
 import os
 import pkgutil
-import signal
 import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -151,16 +150,8 @@ def _function(name: str, source: Source) -> Callable:
             "expected Python code; remove it from the folders of PFLJAX_METHODS"
         )
     try:
-        # Here: it imports JAX, as the method will, which may refuse its variables.
-        from pfljax.runtime import callback_results
-
-        # By `from jax import pure_callback`, too, a file gets one that tells.
-        with callback_results.held():
-            module = importlib.import_module(source.module)
-    # A file of the user's may raise anything, and leave the program.
-    except BaseException as error:
-        if is_ctrl_c(error):
-            raise
+        module = importlib.import_module(source.module)
+    except Exception as error:  # a user's file may raise anything
         if _is_of_jax_variable(error):
             raise ValueError(
                 f"JAX cannot read an environment variable ({error}); mend it, or unset "
@@ -221,15 +212,6 @@ def _check_options(name: str, file: Path, function: Callable) -> None:
                 f"{default!r}, which no config can hold; expected a number, a text, "
                 "True, False or None"
             )
-
-
-def is_ctrl_c(error: BaseException) -> bool:
-    """Whether somebody at the keyboard raised it, and no file.
-
-    Where Ctrl-C ends the program at once, as on the command line, nobody can have.
-    """
-    raises = signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    return raises and isinstance(error, KeyboardInterrupt)
 
 
 def _is_of_jax_variable(error: BaseException) -> bool:

@@ -11,7 +11,6 @@ from tyro.conf import Positional, UseAppendAction, arg
 
 from pfljax.cli import options
 from pfljax.cli.options import Processes
-from pfljax.runtime import errors, limits
 
 ALONE = Processes()
 RunFolder = Annotated[Path, arg(help="A run folder.")]
@@ -75,10 +74,8 @@ def sweep(settings: Any, over: Values) -> None:
     from pfljax.sweep.results import default_folder
 
     out = experiment.output.out or default_folder(experiment, values)
-    limits.check_address_space(limits.OF_A_RUN)
     devices.use_compile_cache()
-    with errors.stopped_at_once():
-        run_all(experiment, values, out=out, quiet=False)
+    run_all(experiment, values, out=out, quiet=False)
     print(write_sweep_report(out, out))
     print(f"see {out}/sweep.html; one row a run, round, model and metric: sweep.csv")
 
@@ -159,7 +156,6 @@ def landscape(
     from pfljax.landscape.of_runs import command
     from pfljax.runtime import devices
 
-    limits.check_address_space(limits.OF_A_RUN)
     devices.use_compile_cache()
     devices.check()
     wanted = {"points": points, "tolerance": tolerance, "other": other}

@@ -18,7 +18,6 @@ from pfljax.cli import (
     options,
     predicting,
 )
-from pfljax.runtime import errors, limits, xla_flags
 
 ABOUT = """Personalised federated learning, simulated."""
 MORE = """`pfljax COMMAND --help` lists the options of a command, and `pfljax run
@@ -57,15 +56,12 @@ OF_SEVERAL = ("compare",)  # whose options are the settings alone
 
 
 def run(args: Sequence[str]) -> None:
-    """Runs the command of the arguments; a user's error is a line and exit code 2."""
-    with errors.in_one_line("pfljax"):
-        if not args or args[0] in ("-h", "--help"):
-            print(overview())
-            return
-        limits.check()
-        xla_flags.check()
-        command = _parsed(args)
-        command()
+    """Runs the command of the arguments."""
+    if not args or args[0] in ("-h", "--help"):
+        print(overview())
+        return
+    command = _parsed(args)
+    command()
 
 
 def overview() -> str:

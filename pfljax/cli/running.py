@@ -6,16 +6,16 @@ from typing import Any
 from pfljax.cli.options import Processes
 from pfljax.runs import claims, folder
 from pfljax.runs.settings import Experiment
-from pfljax.runtime import devices, errors, limits, meeting, milestones, processes
+from pfljax.runtime import devices, milestones, processes
 
 
 def address(given: Processes) -> dict[str, Any] | None:
-    """The arguments of `meeting.connect`; None for a process that is alone.
+    """The arguments of `processes.connect`; None for a process that is alone.
 
     Raises:
       ValueError: the address of the processes is half given, or none.
     """
-    return meeting.address(**vars(given))
+    return processes.address(**vars(given))
 
 
 def run(
@@ -24,12 +24,7 @@ def run(
     """Runs it, or says that it is finished; `begun` maybe on other devices."""
     # Processes join before anything asks JAX for its devices: it starts but once.
     if address is not None:
-        meeting.connect(**address)
-    with meeting.ending_together():
-        _run(experiment, begun)
-
-
-def _run(experiment: Experiment, begun: bool) -> None:
+        processes.connect(**address)
     path = Path(experiment.folder)
     page = path / "report.html"
     if begun:
@@ -38,14 +33,12 @@ def _run(experiment: Experiment, begun: bool) -> None:
     if processes.ask(_finished, path, experiment):
         _print(f"{path} is finished; see {page}")
         return
-    limits.check_address_space(limits.OF_A_RUN)
     devices.use_compile_cache()
     # Here alone: a finished run is answered without the engine.
     from pfljax.simulate.run import run as run_rounds
 
     milestones.reached("begins")
-    with errors.stopped_at_once():
-        result = run_rounds(experiment)
+    result = run_rounds(experiment)
     milestones.reached("ends")
     accuracy = result.personal.test.accuracy
     _print(

@@ -11,13 +11,10 @@ from typing import Any
 
 import jax
 
-from pfljax.runtime import xla_flags
-
 DAY = 24 * 60 * 60  # seconds
 FLAGS = {
     # XLA takes a device that waits a minute for another's clients for stuck, and aborts
-    # the process. Without that, nothing else ends a wait for a device whose callback
-    # failed: see `callbacks`.
+    # the process.
     "xla_cpu_collective_call_warn_stuck_timeout_seconds": DAY,
     "xla_cpu_collective_call_terminate_timeout_seconds": DAY,
     # Parameters then change where they lie, without copies: W2 does a seventh more
@@ -54,12 +51,7 @@ def _add_flags() -> None:
     if flags and not flags.lstrip().startswith("-"):  # a file of flags, for XLA alone
         return
     more = [f"--{name}={value}" for name, value in FLAGS.items() if name not in flags]
-    if not more:
-        return
     os.environ["XLA_FLAGS"] = " ".join([flags, *more]).strip()
-    # Programs that this one starts need not ask XLA whether it can read these.
-    if os.environ.get(xla_flags.READ, "") == flags:
-        os.environ[xla_flags.READ] = os.environ["XLA_FLAGS"]
 
 
 def of_others() -> dict[str, str]:

@@ -7,8 +7,6 @@ from typing import Any
 
 import jax
 
-from pfljax.runtime import limits
-
 
 def needed_bytes(program: Any) -> int:
     """Bytes that one call of a compiled program holds on a device; 0 if unknown.
@@ -33,7 +31,7 @@ def free_bytes(num_devices: int) -> float:
     if all(stats):
         return min(s["bytes_limit"] - s["bytes_in_use"] for s in stats if s)
     # CPU devices have no statistics, and share the memory of the machine.
-    return min(_available_memory(), limits.address_space()) / len(devices)
+    return _available_memory() / len(devices)
 
 
 def whole_bytes(num_devices: int) -> float:

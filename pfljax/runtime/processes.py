@@ -1,9 +1,11 @@
-"""Several processes, one run: what they must agree on, and who writes.
+"""Several processes, one run: how they connect, and what they must agree on.
 
-Whatever hangs on the clock or on files is decided by process 0, which alone writes into
-the run folder, and sent to the others by `ask`. Without `connect` there is one process.
+Every process runs the same program with its own devices as part of one mesh. Process 0
+alone writes into the run folder. It decides whatever depends on the clock or on files,
+and `ask` sends its answer to the others. Without `connect` there is one process.
 """
 
+import json
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
@@ -12,36 +14,97 @@ from typing import Any
 import jax
 import numpy as np
 
-from pfljax.runtime import messages
+from pfljax.runtime import devices
 
 SHORTEST = 1024  # bytes of a message; longer ones are powers of two
 
 
+def address(
+    distributed: bool,
+    coordinator: str | None,
+    processes: int | None,
+    process: int | None,
+) -> dict[str, Any] | None:
+    """The arguments of `connect`; None for a single process.
+
+    Raises:
+      ValueError: some of coordinator, processes and process are missing, or impossible.
+    """
+    arguments = {"coordinator": coordinator, "processes": processes, "process": process}
+    missing = [f"--{name}" for name, value in arguments.items() if value is None]
+    if not missing:
+        _check(**arguments)
+    elif len(missing) < len(arguments):
+        raise ValueError(
+            "--coordinator HOST:PORT, --processes N and --process I belong together; "
+            f"missing: {' '.join(missing)}"
+        )
+    return arguments if distributed or not missing else None
+
+
+def _check(coordinator: Any, processes: Any, process: Any) -> None:
+    host, _, port = coordinator.rpartition(":")
+    if not host or not port.isdecimal():
+        raise ValueError(f"--coordinator is {coordinator!r}; expected HOST:PORT")
+    if not 0 <= process < processes:
+        raise ValueError(
+            f"--process is {process} of --processes {processes}; "
+            f"expected 0 <= process < {processes}"
+        )
+
+
+def connect(
+    coordinator: str | None = None,
+    processes: int | None = None,
+    process: int | None = None,
+) -> None:
+    """Joins the processes of this run. Call it before anything else that uses JAX.
+
+    Without arguments, JAX asks the cluster (Slurm, Open MPI, Kubernetes, TPU).
+    `coordinator` is HOST:PORT of process 0.
+    """
+    devices.prepare()
+    # JAX would catch SIGTERM to save; a run is safe against a kill, so it may end.
+    jax.config.update("jax_enable_preemption_service", False)
+    jax.distributed.initialize(coordinator, processes, process)
+
+
 def first() -> bool:
-    """Whether this is the process that writes and speaks."""
+    """Whether this is the process that writes and prints."""
     return not jax.distributed.is_initialized() or jax.process_index() == 0
 
 
 def ask(action: Callable[..., Any], *args: Any) -> Any:
-    """What action(*args) gives on process 0, the only one to do it, on every process.
+    """The result of action(*args), which process 0 alone computes, on every process.
 
-    It is a value of `messages.pack`. An error is raised on every process as well.
+    The result is JSON, or has arrays in it. An error is raised on every process.
     """
     if not jax.distributed.is_initialized():
         return action(*args)
-    message = b""
+    message = ""
     failure = None
     if first():
         try:
-            message = messages.pack(action(*args))
-        except (ValueError, TypeError, RuntimeError, OSError) as error:
-            # Sent to the others, who would wait for an answer for ever.
+            message = json.dumps({"result": action(*args)}, default=_array_to_json)
+        except Exception as error:
+            # Sent to the others, which would wait for an answer forever.
             failure = error
-            message = messages.pack_error(error)
-    answer = _broadcast(message)
+            message = json.dumps({"error": str(error)})
+    answer = json.loads(_broadcast(message.encode()), object_hook=_array_from_json)
     if failure is not None:
         raise failure
-    return messages.unpack(answer)
+    if "error" in answer:
+        raise RuntimeError(answer["error"])
+    return answer["result"]
+
+
+def _array_to_json(array: Any) -> dict[str, Any]:
+    return {"dtype": str(array.dtype), "array": array.tolist()}
+
+
+def _array_from_json(value: dict[str, Any]) -> Any:
+    is_array = value.keys() == {"dtype", "array"}
+    return np.array(value["array"], value["dtype"]) if is_array else value
 
 
 def _broadcast(message: bytes) -> bytes:
@@ -66,16 +129,16 @@ def every(holds: bool) -> bool:
 
 
 def everywhere(action: Callable[..., Any], *args: Any) -> Any:
-    """What action(*args) gives, done by every process; one failure is everybody's."""
-    value = None
+    """The result of action(*args) on every process; one failure fails all of them."""
+    result = None
     failure = None
     try:
-        value = action(*args)
+        result = action(*args)
     except Exception as error:
         # Raised below, after all have met: who left now would let them wait.
         failure = error
     if every(failure is None):
-        return value
+        return result
     raise failure or RuntimeError("it failed on another process")
 
 
@@ -97,6 +160,6 @@ def check_same(what: str, value: str) -> None:
 
 
 def say(line: str) -> None:
-    """One line on stderr, of process 0."""
+    """Prints one line on stderr, on process 0 only."""
     if first():
         print(line, file=sys.stderr, flush=True)

@@ -20,7 +20,6 @@ from pfljax import algorithms
 from pfljax.core.dual_ascent import is_linear
 from pfljax.core.types import Algorithm, Local, Task
 from pfljax.registry import require_a, require_call
-from pfljax.runtime import callback_results
 
 # The parameters of a method's functions: what the engine calls them with.
 PARAMETERS = {
@@ -158,11 +157,10 @@ def _telling(role: str, function: Any, file: Path) -> Callable:
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         try:
-            with callback_results.held():
-                result = function(*args, **kwargs)
+            result = function(*args, **kwargs)
         # A file of the user's may raise anything; what others raise goes through.
-        except BaseException as error:
-            if algorithms.is_ctrl_c(error) or not _is_to_blame(role, error, file):
+        except Exception as error:
+            if not _is_to_blame(role, error, file):
                 raise
             raise ValueError(
                 f"`{role}` of the method {file.stem!r} failed at "

@@ -12,7 +12,6 @@ from pfljax.runs import baseline, checks, claims, folder
 from pfljax.runs.provenance import of_run
 from pfljax.runs.result import Result
 from pfljax.runs.settings import Experiment
-from pfljax.runtime import callbacks
 from pfljax.runtime.processes import ask, check_same, first, holding, say
 from pfljax.simulate import at_once, loop, methods, simulation, width
 from pfljax.simulate.begin import Callback, Run, begin
@@ -55,7 +54,7 @@ def run_at_once(
                 left[place] = partial(
                     begin, experiment, federation, task, path, callback=callback
                 )
-        with methods.fitting(experiments[0].method.algorithm), callbacks.told():
+        with methods.fitting(experiments[0].method.algorithm):
             _train(left, paths, quiet)
         if report:
             for path in paths:

@@ -15,7 +15,7 @@ from pfljax.data import Federation
 from pfljax.registry import require, require_a
 from pfljax.runs import folder
 from pfljax.runs.settings import Experiment, flat
-from pfljax.runtime import callbacks, devices
+from pfljax.runtime import devices
 from pfljax.simulate import given
 from pfljax.sweep import asynchronous, points, pool, program, results, run_files
 from pfljax.sweep.finished import result_of
@@ -68,7 +68,7 @@ def sweep(
     _check_call(over, at_once, lanes, out)
     asked = points.make(experiment, over, federation, task)
     names = _values_of(asked, over)
-    with _holding(out) as path, callbacks.told():
+    with _holding(out) as path:
         done = _finished(path, asked)
         report = _reporter(len(asked), len(done), quiet)
         left = [point for point in asked if point.digest not in done]

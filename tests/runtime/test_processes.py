@@ -12,7 +12,7 @@ import pytest
 
 import tiny
 from pfljax.runs import folder, log
-from pfljax.runtime import meeting
+from pfljax.runtime import processes
 
 pytestmark = pytest.mark.slow
 JOB = tiny.TINY.replace(
@@ -137,13 +137,6 @@ def test_two_processes_go_on_and_do_as_one(cache, killed, alone, tmp_path):
     assert "accuracy" not in second[0]
 
 
-def test_two_processes_go_on_with_clients_at_home(cache, killed, alone, tmp_path):
-    path = shutil.copytree(killed, tmp_path / "run")
-    first, _ = _finish(_pair(cache, path, "--homes"))
-    _assert_same(path, alone)
-    assert "each one client at a time, of those at home on it" in first[1]
-
-
 def test_two_processes_train_several_architectures(cache, tmp_path):
     """Dealt, and at home; groups of 4 and 2 clients lie on 4 devices."""
     alone = tmp_path / "alone"
@@ -157,14 +150,6 @@ def test_two_processes_train_several_architectures(cache, tmp_path):
 def test_one_process_goes_on_where_two_were(cache, killed, alone, tmp_path):
     path = shutil.copytree(killed, tmp_path / "run")
     _finish([_start(cache, path, devices=1)])
-    _assert_same(path, alone)
-
-
-def test_two_processes_go_on_where_one_was(cache, alone, tmp_path):
-    path = shutil.copytree(alone, tmp_path / "run")
-    (path / "summary.json").unlink()
-    shutil.rmtree(path / "checkpoints" / str(JOB.participation.rounds))
-    _finish(_pair(cache, path))
     _assert_same(path, alone)
 
 
@@ -182,25 +167,57 @@ def test_processes_of_two_commands_are_refused(cache, tmp_path):
     assert not (path / "config.json").exists()
 
 
+ASKS = """
+import sys
+import numpy as np
+from pfljax.runtime import files, processes
+me = int(sys.argv[2])
+def wrong(): raise files.FolderError("all of them fail")
+processes.connect(sys.argv[1], 2, me)
+print(processes.ask(lambda: [me, None, np.arange(3, dtype="f") + me, {"a": "±"}]))
+print(processes.ask(lambda: "x" * 10000)[-3:])
+try:
+    processes.ask(wrong)
+except RuntimeError as error:
+    print(error)
+"""
+
+
+def test_every_process_gets_the_answer_of_the_first():
+    _, place, *_ = _meeting()
+    pair = [
+        subprocess.Popen(
+            [sys.executable, "-c", ASKS, place, str(i)],
+            env=tiny.environment("/tmp", JAX_NUM_CPU_DEVICES="1"),
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )
+        for i in range(2)
+    ]  # fmt: skip
+    array = np.arange(3, dtype="f")
+    answers = [str([0, None, array, {"a": "±"}]), "xxx", "all of them fail"]
+    for out, _ in _finish(pair):
+        # Gloo prints on stdout which processes it has found.
+        lines = [line for line in out.splitlines() if not line.startswith("[Gloo]")]
+        assert lines == answers
+
+
 @pytest.mark.parametrize(
-    ("args", "told"),
+    ("arguments", "message"),
     [
-        (["--coordinator", "a:1"], "missing: --processes --process"),
-        (["--processes", "2", "--process=1"], "missing: --coordinator"),
-        (["--coordinator=a", "--processes=2", "--process=1"], "expected HOST:PORT"),
-        (["--coordinator=a:1", "--processes=2", "--process=2"], "0 <= process < 2"),
+        ((False, "a:1", None, None), "missing: --processes --process"),
+        ((False, None, 2, 1), "missing: --coordinator"),
+        ((True, "a", 2, 1), "expected HOST:PORT"),
+        ((False, "a:1", 2, 2), "0 <= process < 2"),
     ],
 )
-def test_half_given_options_are_one_line(args, told):
-    code, _, errors = tiny.main("run", *args)
-    assert code == 2
-    assert told in errors
-    assert errors.count("\n") == 1
+def test_impossible_addresses_are_refused(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        processes.address(*arguments)
 
 
 def test_options_of_the_processes_are_no_settings():
     place = {"coordinator": "a:1", "processes": 2, "process": 0}
-    assert meeting.address(False, **place) == place
+    assert processes.address(False, **place) == place
     nothing = dict.fromkeys(place)
-    assert meeting.address(True, **nothing) == nothing
-    assert meeting.address(False, **nothing) is None
+    assert processes.address(True, **nothing) == nothing
+    assert processes.address(False, **nothing) is None

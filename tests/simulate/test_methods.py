@@ -3,7 +3,6 @@
 import importlib
 import json
 import re
-import subprocess
 import sys
 
 import jax
@@ -32,26 +31,6 @@ def mym(task, local, *, lam: float = 0.1):
 ARGUMENTS = {
     role: f"({', '.join(names)})" for role, names in methods.PARAMETERS.items()
 }
-
-
-CALLING = """import jax
-from pfljax.algorithms.fedavg import fedavg
-calls = []
-def broken(w):
-    calls.append(w)
-    if len(calls) == 1:  # of two devices, one fails and the other waits for it
-        raise ValueError("too small")
-    return w
-def mym(task, local):
-    def loss(params, batch, key):
-        {call}
-        return task.loss(params, batch, key)
-    return fedavg(task._replace(loss=loss), local)
-"""
-CALLS = (
-    "jax.debug.callback(broken, jax.tree.leaves(params)[0].sum())",
-    "jax.pure_callback(broken, batch.y, jax.lax.stop_gradient(batch.y))",
-)
 
 
 @pytest.fixture
@@ -288,65 +267,6 @@ def test_a_run_says_which_model_it_took(tmp_path):
     assert algorithms.file_of("ditto").name == "ditto.py"
 
 
-def calling(folder, call):
-    """A run of a method with this callback, and what is told of it."""
-    file = folder / "mym.py"
-    if "pure" in call:  # what nobody uses is not called
-        call = f"batch = batch._replace(y={call})"
-    file.write_text(CALLING.format(call=call))
-    failed = f"a callback of the program failed at {file}:7: ValueError: too small"
-    small = tiny.TINY.replace(algorithm="mym", out=str(folder / "run"))
-    return small, f"{failed}; mend its file"
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("call", CALLS)
-def test_a_callback_that_fails_is_one_line(folder, call):
-    small, said = calling(folder, call)
-    done = tiny.command_line("run", *tiny.options(small))
-    assert done.returncode == 2
-    assert done.stderr.splitlines()[-1] == f"pfljax: {said}"
-    assert "Traceback" not in done.stderr
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("call", CALLS)
-def test_a_callback_that_fails_is_told_in_python(folder, call):
-    small, said = calling(folder, call)
-    with pytest.raises(ValueError, match=re.escape(said)):
-        run(small.replace(devices=1), quiet=True)
-
-
-SHORTENED = """import jax
-from pfljax.algorithms.fedavg import fedavg
-def shortened(y):
-    return y[:1]
-def mym(task, local):
-    def loss(params, batch, key):
-        y = jax.lax.stop_gradient(batch.y)
-        batch = batch._replace(y=call(shortened, y, y))
-        return task.loss(params, batch, key)
-    return fedavg(task._replace(loss=loss), local)
-"""
-
-
-@pytest.mark.parametrize(
-    "call",
-    [
-        "call = lambda *a: jax.pure_callback(*a)",
-        "call = jax.pure_callback",  # as by `from jax import pure_callback`
-        "call = lambda f, y, z: jax.pure_callback(f, result_shape_dtypes=y, y=z)",
-    ],
-)
-def test_a_callback_that_returns_another_shape_is_told(folder, call):
-    file = folder / "mym.py"
-    file.write_text(f"{SHORTENED}{call}\n")
-    small = tiny.TINY.replace(algorithm="mym", out=str(folder / "run"))
-    said = f"failed at {file}:3: MisfitError: it returned int32[1]; expected int32[20]"
-    with pytest.raises(ValueError, match=re.escape(said)):
-        run(small.replace(devices=1), quiet=True)
-
-
 WAITING = """import jax, time
 from pfljax.algorithms.fedavg import fedavg
 def wait(seconds):
@@ -373,22 +293,6 @@ def test_a_device_may_wait_longer_than_a_minute_for_another(folder):
     done = tiny.command_line("run", *tiny.options(small.replace(out=out, devices=2)))
     assert done.returncode == 0, done.stderr
     assert "stuck" not in done.stderr
-
-
-@pytest.mark.slow
-def test_a_script_does_not_wait_for_a_device_that_failed(folder):
-    small, said = calling(folder, CALLS[0])
-    impatient = "from pfljax.runtime import callbacks; callbacks.PATIENCE = 1.0"
-    fields = json.dumps(tiny.given(small.replace(devices=2)))
-    done = subprocess.run(
-        [sys.executable, "-c", impatient + tiny.RUN, fields],
-        env=tiny.environment(folder / "cache", JAX_NUM_CPU_DEVICES="2"),
-        capture_output=True, text=True,
-    )  # fmt: skip
-    assert done.returncode == 2
-    assert done.stderr.splitlines()[-1] == (
-        f"pfljax: {said}; the other devices wait for its result"
-    )
 
 
 AGAIN = """from pfljax.algorithms.fedavg import fedavg

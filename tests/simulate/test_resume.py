@@ -111,7 +111,7 @@ def test_ctrl_c_is_one_line_and_the_same_command_goes_on(env, wholes, tmp_path):
     out, errors = process.communicate(timeout=120)
     last = errors.splitlines()[-1]
     assert process.returncode not in (0, None)
-    assert last == "pfljax: stopped; the same command goes on from what is saved"
+    assert last == "pfljax: stopped; the same command resumes"
     assert "Traceback" not in errors
     assert out == ""
     assert 10 <= _logged(folder) < JOB.participation.rounds

@@ -4,7 +4,7 @@ import pytest
 
 import tiny
 from pfljax.core import tree
-from pfljax.runtime import limits, memory
+from pfljax.runtime import memory
 from pfljax.simulate import simulation, size, width
 from pfljax.simulate.federation import build_federation
 
@@ -69,20 +69,3 @@ def test_a_store_holds_fewer_clients(federation, monkeypatch):
     monkeypatch.setattr(memory, "free_bytes", lambda devices: held // 6)
     with pytest.raises(ValueError, match="states of server and clients"):
         size.check(stored)
-
-
-def test_the_limit_of_the_address_space_counts(monkeypatch):
-    resource = pytest.importorskip("resource")
-    before = memory.free_bytes(1)
-    used = limits.address_space()
-    assert used == float("inf")
-    limit = (before_used() + 10**6, resource.RLIM_INFINITY)
-    monkeypatch.setattr(resource, "getrlimit", lambda kind: limit)
-    assert memory.free_bytes(1) < 2e6 < before
-
-
-def before_used():
-    """Bytes of address space that this process has by now."""
-    with open("/proc/self/status") as status:
-        [line] = [line for line in status if line.startswith("VmSize")]
-    return int(line.split()[1]) * 1024

@@ -18,10 +18,8 @@ import numpy as np
 from pfljax.data.arrays import OFFICIAL_NAMES, Arrays, from_arrays
 from pfljax.data.sources import raw_archives
 from pfljax.data.sources.scratch import scratch
-from pfljax.runtime import limits
 
 BATCH = 1000  # records read at once
-READER = 1.5 * 2**30  # bytes of address space that a reader takes
 NAME = re.compile(r"[A-Za-z]\w*(/[\w.\-]+)?(:[\w.*]+)?")  # set/config:version
 
 SOURCES = {
@@ -191,7 +189,6 @@ def _records(builder: Any, split: str, image: str) -> Iterator[dict[str, Any]]:
     # Pillow decodes them 3 times faster than TFDS does.
     skip: Any = {image: tfds.decode.SkipDecoding()}
     # The reader's threads, if they cannot begin, are waited for without end.
-    limits.check_address_space(READER)
     source = builder.as_data_source(split=split, decoders=skip)
     for first in range(0, len(source), BATCH):
         last = min(first + BATCH, len(source))

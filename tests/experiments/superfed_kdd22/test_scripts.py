@@ -2,7 +2,6 @@
 
 import csv
 import importlib
-import signal
 import sys
 from pathlib import Path
 
@@ -14,7 +13,6 @@ import tiny
 from pfljax.data import MissingDataset
 from pfljax.runs import config
 from pfljax.runs.folder import FolderError, write_json
-from pfljax.runtime import interrupts
 from pfljax.simulate import simulation
 from pfljax.simulate.federation import build_federation
 from pfljax.sweep import Sweep
@@ -257,18 +255,6 @@ def test_deviations_keep_what_ran_before(call, monkeypatch, tmp_path):
     assert "SCAFFOLD" not in call("deviations", *options)[1]
     options = ("--only", "pFedMe, paper", "--seeds", "0", "--rounds", "2")
     assert "SCAFFOLD" not in call("deviations", *options)[1]
-
-
-def test_ctrl_c_ends_a_script_at_once_and_what_was_is_restored(call, monkeypatch):
-    def now():
-        return signal.getsignal(signal.SIGINT)
-
-    module, before, seen = importlib.import_module("tuned"), now(), []
-    monkeypatch.setattr(module, "line", lambda *_: seen.append(now()) or 1 / 0)
-    with pytest.raises(ZeroDivisionError):
-        call("tuned", "--only", "FedAvg")
-    assert seen == [interrupts.leave]
-    assert now() == before
 
 
 def test_a_seed_given_twice_is_refused_before_the_grid(call, monkeypatch):
