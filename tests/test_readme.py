@@ -17,7 +17,7 @@ from checkout import ROOT
 from pages import PAGES, README
 from pfljax import algorithms, report, sweep
 from pfljax.runs import checks, settings
-from pfljax.simulate import compare, run_group
+from pfljax.simulate import begin
 
 FAST = ("code_map", "contributing", "index", "method_table", "speed")
 # First words of lines that no test runs: they install, download, or need hosts.
@@ -34,9 +34,7 @@ def here(tmp_path, folder, monkeypatch):
     for name in ("_comparison_pictures", "_sweep_pictures"):
         if hasattr(report.write, name):
             monkeypatch.setattr(report.write, name, lambda *given: [])
-    short = _short(run_group.run_at_once)
-    for module in (run_group, compare):
-        monkeypatch.setattr(module, "run_at_once", short)
+    monkeypatch.setattr(begin, "validate", _short(begin.validate))
     monkeypatch.setattr(sweep, "sweep", _short_sweep(sweep.sweep))
     before = dict(os.environ)
     yield tmp_path
@@ -48,10 +46,9 @@ def _blank(folder):
     (folder / "report.html").write_text("")
 
 
-def _short(run_at_once):
-    def wrapped(jobs, federations, task=None, quiet=True, report=True, callback=None):
-        jobs = [job.replace(**LONG) for job in jobs]
-        return run_at_once(jobs, federations, task, True, report, callback)
+def _short(validate):
+    def wrapped(experiment, *rest):
+        return validate(experiment.replace(**LONG), *rest)
 
     return wrapped
 

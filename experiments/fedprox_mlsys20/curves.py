@@ -23,7 +23,7 @@ from pfljax.registry import Choice
 from pfljax.report.runs import read_run
 from pfljax.runs.settings import Experiment
 from pfljax.runtime.devices import use_compile_cache
-from pfljax.simulate.run_group import run_at_once
+from pfljax.simulate.run import run
 
 BASE = Experiment(
     cohort=10,
@@ -110,7 +110,7 @@ def curve(
     for seed, folder in zip(seeds, folders, strict=True):
         made = federation(case.dataset, scale, seed)
         of_seed = settings.replace(seed=seed, out=str(folder))
-        run_at_once([of_seed], [made], quiet=True, report=False)
+        run(of_seed, made, quiet=True, report=False)
     read = [recorded(folder) for folder in folders]
     evaluated = [line["round"] for line in read[0]]
     return Curve(

@@ -13,7 +13,7 @@ from pfljax.report.runs import Run, read_run
 from pfljax.report.style import save_figure
 from pfljax.runs.settings import Experiment
 from pfljax.simulate.export import load_state
-from pfljax.simulate.run_group import run_at_once
+from pfljax.simulate.run import run
 
 HERE = Path(__file__).parent
 # Studies lie in no package.
@@ -43,15 +43,12 @@ def finished(
     settings do.
     """
     print(f"{out}", file=sys.stderr, flush=True)
-    federations = [make(seed) if make else None for seed in seeds]
-    folders = [out / f"s{seed}" for seed in seeds]
-    experiments = [
-        experiment.replace(seed=seed, out=str(folder))
-        for seed, folder in zip(seeds, folders, strict=True)
-    ]
-    run_at_once(experiments, federations, quiet=True, report=False)
     ended = []
-    for folder, federation in zip(folders, federations, strict=True):
+    for seed in seeds:
+        federation = make(seed) if make else None
+        folder = out / f"s{seed}"
+        seeded = experiment.replace(seed=seed, out=str(folder))
+        run(seeded, federation, quiet=True, report=False)
         _, _, state = load_state(folder, federation)
         ended.append(Finished(record=read_run(folder), state=state))
     return ended

@@ -6,16 +6,13 @@ from pathlib import Path
 
 from pfljax.report.runs import Run, read_run
 from pfljax.runs.settings import Experiment
-from pfljax.simulate.run_group import run_at_once
+from pfljax.simulate.run import run
 
 
 def finished(experiment: Experiment, seeds: Sequence[int], out: Path) -> list[Run]:
     """The runs of these seeds; what is finished is not run again."""
     print(f"{out}", file=sys.stderr, flush=True)
     folders = [out / f"s{seed}" for seed in seeds]
-    experiments = [
-        experiment.replace(seed=seed, out=str(folder))
-        for seed, folder in zip(seeds, folders, strict=True)
-    ]
-    run_at_once(experiments, [None] * len(seeds), quiet=True, report=False)
+    for seed, folder in zip(seeds, folders, strict=True):
+        run(experiment.replace(seed=seed, out=str(folder)), quiet=True, report=False)
     return [read_run(folder) for folder in folders]

@@ -2,7 +2,7 @@
 
 config.json       the settings; `pfljax run --config` reruns them
 environment.json  versions and devices
-executor.json     what was chosen: the width, how many runs train at once
+executor.json     the width that was chosen
 partition.json    who holds how many rows of what, and whether they were given in Python
 partition.npz     of each row of the pool its number in the data set and official split
 metrics.jsonl     a line a round, appended

@@ -27,7 +27,7 @@ CLIENTS = {
 FORMS: dict[str, Any] = {
     "config.json": {},  # told by `config.from_dict`, which knows every setting
     "environment.json": {"packages?": {str: str}, "devices?": [str]},
-    "executor.json": {"width": (AtLeastOne, None), "at_once?": AtLeastOne},
+    "executor.json": {"width": (AtLeastOne, None)},
     "partition.json": {**CLIENTS, "unseen?": (CLIENTS, None)},
     "summary.json": {
         "rounds": AtLeastOne,

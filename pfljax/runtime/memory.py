@@ -34,16 +34,6 @@ def free_bytes(num_devices: int) -> float:
     return _available_memory() / len(devices)
 
 
-def whole_bytes(num_devices: int) -> float:
-    """All bytes of a device, free or not, as `free_bytes` counts those that are."""
-    devices = jax.local_devices()[:num_devices]
-    stats = [device.memory_stats() for device in devices]
-    if all(stats):
-        return min(s["bytes_limit"] for s in stats if s)
-    whole = _told_by("/proc/meminfo", "MemTotal")
-    return (math.inf if whole is None else whole) / len(devices)
-
-
 def resident_bytes() -> int | None:
     """Bytes of memory that this process holds; None where the system is not Linux."""
     return _told_by("/proc/self/status", "VmRSS")

@@ -1,6 +1,6 @@
-"""Makes a run ready: its data, its compiled functions, its folder.
+"""Makes a run ready: its settings, data, compiled functions and folder.
 
-All that could be wrong with settings and data is found here, before anything trains.
+All that can be wrong with settings and data is found here, before anything trains.
 """
 
 from collections.abc import Callable
@@ -10,28 +10,26 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pfljax.core.communication import Traffic
+from pfljax.core.precision import EXACT
 from pfljax.core.types import RunState, Task
-from pfljax.data import Federation
+from pfljax.data import Federation, check_federation
 from pfljax.models import check_task
-from pfljax.runs import baseline, claims
+from pfljax.registry import require_call
+from pfljax.runs import baseline, checks, claims
 from pfljax.runs.judged import Evaluation
 from pfljax.runs.provenance import of_run, rows_of_run
 from pfljax.runs.settings import Experiment
 from pfljax.runtime import devices
 from pfljax.runtime.processes import ask, check_same, say
-from pfljax.simulate import architectures, clocks, malicious, simulation, width
+from pfljax.simulate import architectures, clocks, given, malicious, simulation, width
 from pfljax.simulate.components import chosen_model
 from pfljax.simulate.evaluation import splits_of
 from pfljax.simulate.federation import build_federation
 from pfljax.simulate.simulation import Simulation
 
-# (round, what was judged, the state) -> whether the run ends here.
+# (round, evaluation, state) -> whether the run ends here.
 Callback = Callable[[int, Evaluation, RunState], bool | None]
-
-
-def nothing() -> None:
-    """Writes nothing: all was written."""
+ARGUMENTS = ("round", "metrics", "state")  # of a callback
 
 
 class Run(NamedTuple):
@@ -41,11 +39,55 @@ class Run(NamedTuple):
     sim: Simulation
     federation: Federation
     unseen: Federation | None
-    traffic: Traffic
     path: Path
     history: dict[str, list[np.ndarray]]  # of per_client.npz, by evaluation
-    describe: Callable[[], Any] = nothing  # writes who has which rows
-    callback: Callback | None = None  # asked after each evaluation
+    describe: Callable[[], Any]  # writes which client has which examples
+    callback: Callback | None = None  # called after each evaluation
+
+
+def check_callback(callback: Any) -> None:
+    """Raises a ValueError unless it is None or takes the arguments of a callback."""
+    if callback is not None:
+        expected = f"a function of {', '.join(ARGUMENTS)}"
+        require_call("callback", callback, ARGUMENTS, expected)
+
+
+def validate(
+    experiment: Experiment, federation: Federation | None, task: Task | None
+) -> Experiment:
+    """The experiment as it is run, with all settings checked and resolved."""
+    if federation is not None:
+        check_federation(federation)
+    resolved = complete(experiment, federation, task)
+    checks.check(resolved, own_model=task is not None, own_data=federation is not None)
+    # The caller knows the folder as `experiment.folder`.
+    resolved = checks.resolve(resolved, experiment.folder)
+    check_same("settings", repr(resolved))
+    return resolved
+
+
+def complete(
+    experiment: Experiment, federation: Federation | None, task: Task | None
+) -> Experiment:
+    """The experiment with the number of clients, model and precision that are given.
+
+    Raises:
+      ValueError: one of them is something else.
+    """
+    given.check_experiment(experiment)
+    given.check_task(task)
+    if federation is not None:
+        given.check_dealing(experiment, federation)
+        experiment = experiment.replace(clients=federation.num_clients)
+    if task is None:
+        return experiment
+    # A default claims nothing: the run takes the precision of the task.
+    if experiment.method.precision != EXACT:
+        given.check_precision(experiment.method.precision, task)
+    experiment = experiment.replace(precision=task.precision)
+    if experiment.method.model.name == "auto":
+        experiment = experiment.replace(model="own")
+    return experiment
 
 
 def begin(
@@ -54,12 +96,10 @@ def begin(
     task: Task | None,
     path: Path,
     quiet: bool,
-    alone: bool = True,
-    callback: Callback | None = None,
 ) -> Run:
-    """The run in `path`, ready to go, `alone` or with others; its folder has settings.
+    """The run in `path`, ready to go; its folder has the settings.
 
-    Who has which rows is left to its `describe`.
+    Who has which examples is left to its `describe`.
 
     Raises:
       ValueError: the data, the baseline or the width do not fit.
@@ -71,57 +111,60 @@ def begin(
     training, unseen = build_federation(experiment, federation)
     _check_patience(experiment, training)
     manifest = of_run(training, unseen, given=federation is not None)
-    rows = rows_of_run(training, unseen)
     identity = [manifest.get(name) for name in (*claims.CLIENTS, *claims.CONTENT)]
     check_same("data", repr(identity))
     ask(baseline.check, experiment.evaluation.baseline, manifest)
-    run = _prepare(experiment, training, unseen, task, path, alone)
+    if task is not None:
+        input_shape = training.train.examples.x.shape[1:]
+        check_task(task, input_shape, training.num_classes)
+    sim = width.choose(experiment, training, task, path)
+    malicious.share_of(sim.setting.channel, training)  # refuses two of them
     # The folder is begun last: corrected settings may then use the same one.
-    model = str(chosen_model(experiment, tuple(manifest["input_shape"])))
+    described = manifest | _described(experiment, tuple(manifest["input_shape"]), path)
+    ask(claims.begin, path, experiment, described)
+    ask(width.remember, path, experiment, sim)
+    if not quiet:
+        say(f"pfljax: {simulation.choices(sim)}")
+    rows = rows_of_run(training, unseen)
+    return Run(
+        experiment=experiment,
+        sim=sim,
+        federation=simulation.placed(sim, training),
+        unseen=unseen and simulation.placed(sim, unseen, training.num_clients),
+        path=path,
+        history={},
+        describe=partial(ask, claims.describe_clients, path, described, rows),
+    )
+
+
+def _described(
+    experiment: Experiment, input_shape: tuple[int, ...], path: Path
+) -> dict[str, Any]:
+    """What partition.json says beside the manifest: the model, and devices' files."""
+    model = str(chosen_model(experiment, input_shape))
     if experiment.method.models:
         model = ",".join(map(str, architectures.listed(experiment)))
-    described = manifest | {"model": model}
     crc = clocks.devices_crc(experiment)
-    if crc is not None:
-        ask(claims.check_devices, path, crc)
-        described |= {claims.DEVICES: crc}
-    ask(claims.begin, path, experiment, described)
-    describe = partial(ask, claims.describe_clients, path, described, rows)
-    if not quiet:
-        say(f"pfljax: {simulation.choices(run.sim)}")
-    return run._replace(describe=describe, callback=callback)
+    if crc is None:
+        return {"model": model}
+    ask(claims.check_devices, path, crc)
+    return {"model": model, claims.DEVICES: crc}
+
+
+def check_data(
+    experiment: Experiment, federation: Federation | None, path: Path
+) -> None:
+    """Refuses a federation that is not the one of the finished run in `path`."""
+    if federation is not None:
+        training, unseen = build_federation(experiment, federation)
+        ask(claims.check_data, path, of_run(training, unseen, given=True))
 
 
 def _check_patience(experiment: Experiment, federation: Federation) -> None:
-    """Refuses patience where nothing tells what is better."""
+    """Refuses patience where no validation examples can tell what is better."""
     patience = experiment.evaluation.patience
     if patience is not None and "validation" not in splits_of(federation):
         raise ValueError(
             f"patience is {patience}, but no client has validation rows to stop by; "
-            "give --validation 0.1, say, or leave patience out"
+            "give --validation 0.1, or leave patience out"
         )
-
-
-def _prepare(
-    experiment: Experiment,
-    federation: Federation,
-    unseen: Federation | None,
-    task: Task | None,
-    path: Path,
-    alone: bool,
-) -> Run:
-    """The compiled functions, and the data on the devices."""
-    input_shape = federation.train.examples.x.shape[1:]
-    if task is not None:
-        check_task(task, input_shape, federation.num_classes)
-    sim = width.choose(experiment, federation, task, path, alone)
-    malicious.share_of(sim.setting.channel, federation)  # refuses two of them
-    return Run(
-        experiment=experiment,
-        sim=sim,
-        federation=simulation.placed(sim, federation),
-        unseen=unseen and simulation.placed(sim, unseen, federation.num_clients),
-        traffic=sim.traffic(),
-        path=path,
-        history={},
-    )

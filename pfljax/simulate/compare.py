@@ -1,6 +1,5 @@
 """Several methods on the same clients, cohorts and minibatches, over several seeds."""
 
-import itertools
 import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -10,8 +9,8 @@ from pfljax.core.types import Task
 from pfljax.data import Federation
 from pfljax.runs import checks, folder
 from pfljax.runs.settings import Experiment
-from pfljax.simulate import at_once, given
-from pfljax.simulate.run_group import run_at_once
+from pfljax.simulate import given
+from pfljax.simulate.run import run
 
 TUNED = "fedavg:finetune=20"  # local steps on a client before it is judged
 # Who joins reports no gamma.
@@ -116,8 +115,7 @@ def compare(
 ) -> str:
     """Runs the grid, or what is left of it, and writes tables and figures to `out`.
 
-    The seeds of a method train at once, as many as the devices can share evenly: on two
-    cores two. Each is then `run` to rounding, and the same call gives the same bits.
+    One run follows another in this process and shares its compiled programs.
 
     Returns the tables as Markdown: mean over clients with its std over seeds, the std
     over clients apart, and at the end which method is better, and whether it is by
@@ -147,8 +145,6 @@ def compare(
     # Made once a seed: all methods of a seed have the same clients.
     of_seed = given.by_seed(federation)
     federations = {seed: of_seed(seed) for seed in seeds}
-    for _, of_method in itertools.groupby(runs, lambda e: e.output.label):
-        for group in at_once.groups(list(of_method)):
-            given_to_group = [federations[e.seed] for e in group]
-            run_at_once(group, given_to_group, task, quiet)
+    for experiment in runs:
+        run(experiment, federations[experiment.seed], task=task, quiet=quiet)
     return write_comparison([Path(e.folder) for e in runs], Path(out))

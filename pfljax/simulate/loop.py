@@ -1,192 +1,133 @@
-"""The rounds of a run: chunks of them, then evaluate, log and save, until done.
+"""The rounds of a run: some of them, then evaluate, log and save, until all are done.
 
-The host logs and saves a small state while the devices train the next chunk. Runs that
-are trained at once do so side by side, each with its own files.
+The host logs and saves a small state while the devices train the next rounds.
 """
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable
 from contextlib import ExitStack
+from functools import partial
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 
+from pfljax.core import tree
 from pfljax.core.types import Metrics, RunState
-from pfljax.engine import mesh
-from pfljax.runs import checkpoint, config, log
-from pfljax.runs.checkpoint_meta import Meta
+from pfljax.engine.population import Population
+from pfljax.runs import checkpoint, config, log, sinks
 from pfljax.runs.settings import Experiment
-from pfljax.runtime.processes import ask, say
-from pfljax.runtime.progress import progress
-from pfljax.simulate import evaluation, own_log, results, simulation, stopping
-from pfljax.simulate.at_once import Several, name_of
+from pfljax.runs.sinks import Sink
+from pfljax.runtime.processes import ask, everywhere, first, say
+from pfljax.runtime.progress import progress as progress_bar
+from pfljax.simulate import evaluation, results, stopping
 from pfljax.simulate.begin import Run
-from pfljax.simulate.course import (
-    Chunk,
-    Course,
-    Judged,
-    Standing,
-    left,
-    may_write_later,
-    record,
-)
 from pfljax.simulate.population import open_population
+from pfljax.simulate.results import Progress, Rounds
+from pfljax.simulate.resume import read_log, restore
 
 CALL_SECONDS = 10.0  # aim of one call of the compiled rounds
+SAVE_SECONDS = 60.0  # a checkpoint at least this often, if a round is not longer
+COPIED_BYTES = 2**26  # of a state: the most that is saved while the next rounds train
 
 
-def run_rounds(
-    runs: Mapping[int, Run], quiet: bool, several: Several | None = None
-) -> None:
-    """All rounds that are left of one run, or of `several`, then the summaries."""
-    courses: dict[int, Course] = {}
-    standings: dict[int, Standing] = {}
-    with ExitStack() as stack:
-        for place, run in runs.items():
-            # Of runs that go on together, one is shown.
-            shown = None if quiet or courses else name_of(list(runs.values()))
-            alone = several is None
-            courses[place], standings[place] = _take_up(run, stack, shown, alone)
-        while any(left(courses[place], standings[place]) for place in runs):
-            chunks = _train(courses, standings, several)
-            for place, course in courses.items():
-                standings[place] = _after(course, standings[place], chunks[place])
-        # While the last checkpoints are still being written.
-        ends = [
-            results.end(course.run, course.population, standings[place].state)
-            for place, course in courses.items()
-        ]
-        for course in courses.values():
-            course.population.committed()
-    for end, standing in zip(ends, standings.values(), strict=True):
-        lines, _ = own_log.read(end.run, standing.done, standing.log)
-        results.finish(end, lines, standing.stopped)
-
-
-def _take_up(
-    run: Run, stack: ExitStack, shown: str | None, alone: bool
-) -> tuple[Course, Standing]:
-    """The run from its last checkpoint on, its files open until `stack` ends.
-
-    Its progress is shown under the name `shown`, and not at all if that is None. Of
-    runs that go on together none is `alone`.
-    """
+def run_rounds(run: Run, quiet: bool) -> None:
+    """Runs all rounds that are left, then writes the summary."""
     experiment = run.experiment
-    quiet = shown is None
     total = experiment.participation.rounds
-    standing, meta = _restore(run)
-    if standing.done and not quiet:
-        say(f"pfljax: going on from round {standing.done} of {total}")
-    population = open_population(
-        run.sim,
-        experiment,
-        run.path,
-        meta,
-        say,
-        public=run.federation.public,
-    )
-    checkpoints = run.path / "checkpoints"
-    digest = config.digest(experiment)
-    cohort = experiment.participation.cohort
-    writer = checkpoint.writer(checkpoints, digest, experiment.output.keep)
-    course = Course(
-        run=run,
-        population=population,
-        save=stack.enter_context(writer),
-        show=stack.enter_context(
-            progress(total, standing.done, cohort, quiet, shown or "")
-        ),
-        sink=own_log.open_sink(run, standing.done, stack, quiet),
-        writes_later=alone and may_write_later(run, standing.state),
-    )
-    if course.writes_later and left(course, standing):
-        return course, standing._replace(write=run.describe)
-    run.describe()
-    return course, standing
-
-
-def _after(course: Course, standing: Standing, chunk: Chunk) -> Standing:
-    """How far the run has come with this chunk, which is logged and saved."""
-    if chunk.rounds == 0:  # it had ended before the others
-        return standing._replace(state=chunk.state)
-    standing, judged = _judge(course, standing, chunk)
-    standing = record(course, standing, chunk, judged)
-    course.show(standing.done, **_figures(standing))
-    return standing
-
-
-def _restore(run: Run) -> tuple[Standing, Meta | None]:
-    """The last saved state and its log, or the first state and an empty log.
-
-    And what the checkpoint says of itself, None without one.
-    """
-    digest = config.digest(run.experiment)
-    abstract = simulation.abstract(run.sim)
-    saved = checkpoint.restore(run.path / "checkpoints", abstract, digest, say)
-    meta = saved.meta if saved else None
-    lines, checksum = own_log.take_up(run, meta)
-    init = run.sim.init
-    state = saved.state if saved else init(jax.random.key(run.experiment.seed))
-    # A first state is laid as a restored one lies, or the rounds compile twice.
-    state = jax.device_put(state, mesh.shardings(run.sim.setting.mesh, state))
-    done = meta.round if meta else 0
-    last = lines[-1] if lines else None
-    standing = Standing(
-        state=state,
-        done=done,
-        last=last,
-        log=checksum,
-        stopped=stopping.taken_up(run, state, last),
-    )
-    return standing, meta
+    with ExitStack() as stack:
+        progress, meta = restore(run)
+        if progress.done and not quiet:
+            say(f"pfljax: going on from round {progress.done} of {total}")
+        population = open_population(
+            run.sim, experiment, run.path, meta, say, public=run.federation.public
+        )
+        writer = checkpoint.writer(
+            run.path / "checkpoints", config.digest(experiment), experiment.output.keep
+        )
+        save = partial(population_save, population, stack.enter_context(writer))
+        cohort = experiment.participation.cohort
+        name = f"{experiment.output.label}, seed {experiment.seed}"
+        bar = progress_bar(total, progress.done, cohort, quiet, name)
+        show = stack.enter_context(bar)
+        sink = _open_sink(run, progress.done, stack, quiet)
+        write = partial(write_rounds, run, save, sink)
+        progress = _train(run, population, progress, write, show)
+        # While the last checkpoints are still being written.
+        arrays, mixture = results.write_clients(run, population, progress.state)
+        population.committed()
+    lines, _ = read_log(run, progress.done, progress.log)
+    results.write_summary(run, arrays, mixture, lines, progress.stopped)
 
 
 def _train(
-    courses: Mapping[int, Course],
-    standings: Mapping[int, Standing],
-    several: Several | None,
-) -> dict[int, Chunk]:
-    """One call of the compiled rounds: up to the next evaluation, or a few seconds."""
+    run: Run,
+    population: Population,
+    progress: Progress,
+    write: Callable[[Rounds, Progress], Progress],
+    show: Callable[..., None],
+) -> Progress:
+    """The progress after the last round."""
+    overlaps = _can_overlap(run, progress.state)
+    pending: Callable[[], Any] = run.describe  # is called while the next rounds train
+    if not overlaps or not _rounds_left(run, progress):
+        pending()
+        pending = _nothing
+    while _rounds_left(run, progress):
+        state, metrics, seconds = _call_rounds(run, population, progress, pending)
+        pending = _nothing
+        progress, rounds = _evaluate(run, population, progress, state, metrics, seconds)
+        if overlaps and _rounds_left(run, progress):
+            # The next rounds take the state itself.
+            copy = progress._replace(state=jax.tree.map(_copy, progress.state))
+            pending = partial(write, rounds, copy)
+            if _is_due(run, progress):
+                progress = progress._replace(unsaved=0.0)
+        else:
+            progress = write(rounds, progress)
+        show(progress.done, **_figures(progress))
+    return progress
+
+
+def _nothing() -> None:
+    """Writes nothing."""
+
+
+def _rounds_left(run: Run, progress: Progress) -> int:
+    if progress.stopped:
+        return 0
+    return run.experiment.participation.rounds - progress.done
+
+
+def _call_rounds(
+    run: Run, population: Population, progress: Progress, pending: Callable[[], Any]
+) -> tuple[RunState, Metrics, float]:
+    """(state after one call of the compiled rounds, metrics by round, seconds).
+
+    `pending` is called while they train.
+    """
     started = time.monotonic()
-    if several is None:
-        ((place, course),) = courses.items()
-        state, metrics, count = _alone(course, standings[place])
-        states, metrics, counts = {place: state}, {place: metrics}, {place: count}
-    else:
-        counts = {place: _next(courses[place], standings[place]) for place in courses}
-        # The old states are donated: from here on nobody may read `standing.state`.
-        states = {place: standing.state for place, standing in standings.items()}
-        states, metrics = several.rounds(states, counts)
+    longest = run.sim.longest
+    # Clients that were read ahead are those of so many rounds.
+    count = population.planned() or rounds_of_call(
+        run.experiment, longest, progress.done, progress.pace
+    )
+    done = progress.done + count
+    ahead = 0
+    if not _may_stop(run, done):
+        ahead = rounds_of_call(run.experiment, longest, done, progress.pace)
+    # The old state is donated: from here on nobody may read `progress.state`.
+    train = run.federation.train
+    try:
+        state, metrics = population.rounds(progress.state, train, count, ahead)
+    finally:  # whatever the rounds raise, those before them are kept
+        pending()
+    # Waits: the clock must see the rounds done.
+    metrics = jax.device_get(metrics)
     # By the clock of process 0. The pace decides how many rounds the next call has;
     # processes that disagree on that wait for each other forever.
     seconds = ask(float, time.monotonic() - started)
-    chunks = {}
-    for place in courses:
-        chunks[place] = Chunk(
-            state=states[place],
-            metrics=metrics[place],
-            rounds=counts[place],
-            seconds=seconds,
-        )
-    return chunks
-
-
-def _alone(course: Course, standing: Standing) -> tuple[RunState, Metrics, int]:
-    """(the state after a call of the rounds, metrics by round, how many they are)."""
-    run, population, *_ = course
-    # What is read ahead is run as it was planned: else it is read again.
-    count = population.planned() or _next(course, standing)
-    ahead = 0
-    if not _may_stop(run, standing.done + count):
-        ahead = _next(course, standing._replace(done=standing.done + count))
-    # The old state is donated: from here on nobody may read `standing.state`.
-    train = run.federation.train
-    try:
-        state, metrics = population.rounds(standing.state, train, count, ahead)
-    finally:  # whatever the rounds raise, those before them are kept
-        standing.write()
-    # Waits: the clock must see the rounds done.
-    return state, jax.device_get(metrics), count
+    return state, {name: metric[:count] for name, metric in metrics.items()}, seconds
 
 
 def _may_stop(run: Run, round_: int) -> bool:
@@ -195,18 +136,7 @@ def _may_stop(run: Run, round_: int) -> bool:
     return bool(is_watched) and evaluation.due(run.experiment, round_)
 
 
-def _next(course: Course, standing: Standing) -> int:
-    """Rounds of the next call."""
-    if standing.stopped:
-        return 0
-    run = course.run
-    longest = run.sim.longest
-    return _rounds_of_call(run.experiment, longest, standing.done, standing.pace)
-
-
-def _rounds_of_call(
-    experiment: Experiment, longest: int, done: int, pace: float
-) -> int:
+def rounds_of_call(experiment: Experiment, longest: int, done: int, pace: float) -> int:
     """Rounds of the next call: to the next evaluation, but not much over 10 seconds.
 
     0 after the last.
@@ -219,38 +149,115 @@ def _rounds_of_call(
     return min(to_evaluation, rest, longest, max(1, in_time))
 
 
-def _judge(course: Course, standing: Standing, chunk: Chunk) -> tuple[Standing, Judged]:
-    """How far the run has come with this chunk, evaluated where that is due."""
-    run = course.run
-    done = standing.done + chunk.rounds
+def _evaluate(
+    run: Run,
+    population: Population,
+    before: Progress,
+    state: RunState,
+    metrics: Metrics,
+    seconds: float,
+) -> tuple[Progress, Rounds]:
+    """The progress after these rounds, evaluated where that is due, and their log."""
+    lines = results.log_lines(run, metrics, before)
+    done = lines[-1]["round"]
     stopped = None
-    rounds = range(standing.done + 1, done + 1)
-    lines = results.log_lines(run, chunk.metrics, rounds, standing.last)
-    newest = {}
+    by_client = {}
     if evaluation.due(run.experiment, done):
-        lines[-1] |= results.evaluate(run, course.population, chunk.state, lines[-1])
-        newest = {name: values[-1] for name, values in run.history.items()}
-        stopped = stopping.after(run, chunk.state, lines[-1])
+        lines[-1] |= results.evaluate(run, population, state, lines[-1])
+        by_client = {name: values[-1] for name, values in run.history.items()}
+        stopped = stopping.after(run, state, lines[-1])
         if stopped is not None:
             lines[-1]["stopped"] = stopped
     every = run.experiment.evaluation.eval_every
-    history = {name: [values] for name, values in newest.items()}
-    standing = Standing(
-        state=chunk.state,
+    history = {name: [values] for name, values in by_client.items()}
+    progress = Progress(
+        state=state,
         done=done,
         last=lines[-1],
-        log=log.checksum(lines, history, every, standing.log),
-        pace=chunk.seconds / chunk.rounds,
-        unsaved=standing.unsaved + chunk.seconds,
+        log=log.checksum(lines, history, every, before.log),
+        pace=seconds / len(lines),
+        unsaved=before.unsaved + seconds,
         stopped=stopped,
     )
-    return standing, Judged(lines, newest)
+    return progress, Rounds(lines, by_client, seconds)
 
 
-def _figures(standing: Standing) -> dict[str, Any]:
+def write_rounds(
+    run: Run,
+    save: Callable[[Progress], None],
+    sink: Sink,
+    rounds: Rounds,
+    progress: Progress,
+) -> Progress:
+    """Logs these rounds, and saves the state where that is due."""
+    results.append(run, rounds)
+    if run.experiment.output.log:
+        everywhere(sink.write, [sinks.row_of(line) for line in rounds.lines])
+    return save_if_due(run, save, progress)
+
+
+def save_if_due(
+    run: Run, save: Callable[[Progress], None], progress: Progress
+) -> Progress:
+    """Saves a checkpoint of the state where one is due."""
+    if not _is_due(run, progress):
+        return progress
+    save(progress)
+    return progress._replace(unsaved=0.0)
+
+
+def population_save(
+    population: Population, save: checkpoint.Save, progress: Progress
+) -> None:
+    """Saves the states of the clients, and the checkpoint that goes with them."""
+    write = partial(save, progress.done, progress.state, progress.log)
+    population.save(progress.done, write)
+
+
+def _is_due(run: Run, progress: Progress) -> bool:
+    """Whether a checkpoint is: after every evaluation, and at least once a minute."""
+    evaluated = evaluation.due(run.experiment, progress.done)
+    return evaluated or progress.unsaved > SAVE_SECONDS
+
+
+def _can_overlap(run: Run, state: RunState) -> bool:
+    """Whether the next rounds may begin before this state is saved."""
+    # Processes would meet in the midst of those rounds, and a store has to be saved
+    # before they change it.
+    alone = not jax.distributed.is_initialized() and run.sim.paging is None
+    return alone and tree.nbytes(state) <= COPIED_BYTES
+
+
+def _copy(leaf: jax.Array) -> jax.Array:
+    """A copy where the leaf lies, without a program of its own."""
+    # A key that is put somewhere may be deleted with the one that was put there.
+    if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+        numbers = _copy(jax.random.key_data(leaf))
+        return jax.random.wrap_key_data(numbers, impl=jax.random.key_impl(leaf))
+    return jax.device_put(leaf, may_alias=False)
+
+
+def _figures(progress: Progress) -> dict[str, Any]:
     """What the progress bar shows after this round."""
-    line = standing.last or {"train_loss": None}
+    line = progress.last or {"train_loss": None}
     figures = {"loss": line["train_loss"]}
     if "evaluations" in line:
         figures["accuracy"] = evaluation.headline(line["evaluations"])
     return figures
+
+
+def _open_sink(run: Run, done: int, stack: ExitStack, quiet: bool) -> Sink:
+    """Where the log goes beside its file, with the rounds that are done."""
+    if not run.experiment.output.log:
+        return sinks.NOTHING
+
+    def begin() -> Sink:
+        if not first():
+            return sinks.NOTHING
+        lines = log.read(run.path / "metrics.jsonl", done)
+        return sinks.begin(sinks.Begun(run.path, run.experiment, quiet), lines)
+
+    # A sink that cannot be opened is told on every process.
+    sink = everywhere(begin)
+    stack.callback(sink.close)
+    return sink

@@ -11,6 +11,7 @@ from pfljax.core.types import Metrics, RunState
 from pfljax.engine.population import Population
 from pfljax.runs import baseline, folder, log, single_evaluations
 from pfljax.runs.log import Line
+from pfljax.runtime import memory
 from pfljax.runtime.milestones import reached
 from pfljax.runtime.processes import ask, say
 from pfljax.simulate import evaluation, malicious, privacy, rho, timeline
@@ -20,24 +21,45 @@ COUNTS = ("asked", "reported")  # of clients; they are in the line as bytes
 SECONDS = "seconds"  # virtual ones of a round, where the run has a clock
 
 
-def log_lines(
-    run: Run, metrics: Metrics, rounds: range, last: Line | None
-) -> list[Line]:
-    """The log of these rounds; bytes count on from those of the `last` line.
+class Progress(NamedTuple):
+    """How far a run has come, between two calls of the compiled rounds."""
 
-    Every number that the method tells of its training is there as "train_NAME".
+    state: RunState
+    done: int  # rounds
+    last: Line | None  # the newest of its log, which is a file: it may get long
+    log: int  # checksum of the log
+    pace: float = 0.0  # seconds a round in the last call; 0 before the first
+    unsaved: float = 0.0  # seconds of training that no checkpoint holds
+    stopped: Line | None = None  # why the run ends here
+
+
+class Rounds(NamedTuple):
+    """What the files get of one call of the compiled rounds."""
+
+    lines: list[Line]  # of the log, one a round
+    by_client: dict[str, np.ndarray]  # metrics [C] by name; {} without an evaluation
+    seconds: float
+
+
+def log_lines(run: Run, metrics: Metrics, before: Progress) -> list[Line]:
+    """The log of the rounds that these metrics are of; bytes count on.
+
+    Every number that the method reports of its training is there as "train_NAME".
     """
+    traffic = run.sim.traffic()
+    last = before.last
     names = [name for name in sorted(metrics) if name not in (*COUNTS, SECONDS)]
     total_down = last["bytes_down"] if last else 0
     total_up = last["bytes_up"] if last else 0
     # A sum of Python's own: in float32 a long run's clock would stand still.
     clock = last.get("clock", 0.0) if last else 0.0
     lines = []
-    for i, round_ in enumerate(rounds):
+    for i in range(len(metrics["asked"])):
         # Counts are small integers of the device; bytes are sums of Python's own,
         # which do not overflow.
-        total_down += int(metrics["asked"][i]) * run.traffic.down
-        total_up += int(metrics["reported"][i]) * run.traffic.up
+        total_down += int(metrics["asked"][i]) * traffic.down
+        total_up += int(metrics["reported"][i]) * traffic.up
+        round_ = before.done + 1 + i
         line: Line = {"round": round_}
         for name in names:
             # A number a round; what is an array by round has no place in a line.
@@ -74,26 +96,17 @@ def evaluate(run: Run, population: Population, state: RunState, trained: Line) -
     return line
 
 
-def read_history(run: Run, done: int) -> None:
-    """Takes up the metrics of each client that were written up to round `done`."""
-    arrays = ask(folder.read_arrays, run.path / "per_client.npz")
-    # Files are written before the checkpoint, so they may be ahead of it. An evaluation
-    # that is not due was the last one of fewer rounds.
-    known = {r for r in range(1, done + 1) if evaluation.due(run.experiment, r)}
-    if "round" in arrays and arrays["round"].dtype.kind in "iu":
-        rounds = arrays["round"].ravel().tolist()
-        kept = [r in known for r in rounds]
-        known -= set(rounds)
-        for name, array in arrays.items():
-            # Others are not ours: without them the checksum of the log is another.
-            if name not in evaluation.BY_CLIENT and array.shape[:1] == (len(rounds),):
-                run.history[name] = list(array[kept])
-    # Since per_client.npz. A kill after that was written, and before these files are
-    # removed, leaves both.
-    for round_ in sorted(known):
-        newest = ask(single_evaluations.read, run.path, round_)
-        for name, array in newest.items():
-            run.history.setdefault(name, []).append(array)
+def append(run: Run, rounds: Rounds) -> None:
+    """Appends these rounds to the logs, and writes their evaluation."""
+    last = rounds.lines[-1]["round"]
+    if rounds.by_client:
+        # Alone: with all before it, a run would write a square of its evaluations.
+        ask(single_evaluations.write, run.path, last, rounds.by_client)
+    # Before the checkpoint: lines that no checkpoint follows are cut when the run goes
+    # on, but a checkpoint without its lines could not be resumed.
+    ask(log.append, run.path / "metrics.jsonl", rounds.lines)
+    timing = {"round": last, "rounds": len(rounds.lines), "seconds": rounds.seconds}
+    ask(log.append, run.path / "timing.jsonl", [timing | memory.highest()])
 
 
 def arrays(run: Run, state: RunState) -> dict[str, Any]:
@@ -110,16 +123,13 @@ def arrays(run: Run, state: RunState) -> dict[str, Any]:
     return run.history | facts
 
 
-class End(NamedTuple):
-    """A run after its last round, whose metrics of each client are written."""
+def write_clients(
+    run: Run, population: Population, state: RunState
+) -> tuple[dict[str, Any], Any]:
+    """Writes per_client.npz, with the paths between endpoints.
 
-    run: Run
-    arrays: dict[str, Any]  # per_client.npz, a list of arrays [C] by evaluation
-    mixture: Any  # metrics between endpoints; None for a method without
-
-
-def end(run: Run, population: Population, state: RunState) -> End:
-    """Judges the paths between endpoints, and writes per_client.npz."""
+    Returns its arrays, and the figures of the paths; None for a method without.
+    """
     values = arrays(run, state)
     mixture = None
     if run.sim.architectures[0].path is not None:
@@ -128,14 +138,19 @@ def end(run: Run, population: Population, state: RunState) -> End:
         values |= paths
     ask(folder.write_arrays, run.path / "per_client.npz", values)
     ask(single_evaluations.clear, run.path)
-    return End(run, values, mixture)
+    return values, mixture
 
 
-def finish(end: End, lines: list[Line], stopped: Line | None = None) -> None:
+def write_summary(
+    run: Run,
+    arrays: dict[str, Any],
+    mixture: Any,
+    lines: list[Line],
+    stopped: Line | None,
+) -> None:
     """Writes the summary, once the last checkpoint is whole."""
-    run = end.run
-    reason = _diverged(lines, run.federation.num_classes, run.traffic.up)
-    summary = _summary(run, end.arrays, end.mixture, lines)
+    reason = _diverged(lines, run.federation.num_classes, run.sim.traffic().up)
+    summary = _summary(run, arrays, mixture, lines)
     if stopped is not None:
         summary["stopped"] = stopped
         where = f"{run.path} stopped after round {stopped['round']}"
@@ -156,9 +171,10 @@ def _summary(
 ) -> dict[str, Any]:
     # A run that stopped is one of fewer rounds.
     experiment = run.experiment.replace(rounds=lines[-1]["round"])
-    traffic = {
-        "down_per_client": run.traffic.down,
-        "up_per_client": run.traffic.up,
+    traffic = run.sim.traffic()
+    bytes_sent = {
+        "down_per_client": traffic.down,
+        "up_per_client": traffic.up,
         "down_total": lines[-1]["bytes_down"],
         "up_total": lines[-1]["bytes_up"],
     }
@@ -173,7 +189,7 @@ def _summary(
         "rounds": experiment.participation.rounds,
         **evaluation.summary(lines, arrays),
         "mixture": mixture,
-        "traffic": traffic,
+        "traffic": bytes_sent,
         "step_flops": run.sim.step_flops(row),
         "worse_than_local": worse,
         **privacy.told(run.sim.setting, experiment, run.federation.num_clients),

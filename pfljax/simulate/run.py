@@ -1,11 +1,13 @@
-"""A run, for whoever calls it in Python.
+"""The door to a run in Python.
 
-It is a pure function of its config. Killed at any moment, the same call goes on from
+A run is a pure function of its config. Killed at any moment, the same call goes on from
 the last checkpoint and ends with the same bits.
 """
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pfljax.runs import baseline, claims, folder
 from pfljax.runs.result import Result
 from pfljax.runs.settings import Experiment
 
@@ -24,33 +26,56 @@ def run(
     report: bool = True,
     callback: "Callback | None" = None,
 ) -> Result:
-    """Runs the experiment in its folder, or what is left of it; what it came to.
+    """Runs the experiment in its folder, or what is left of it; returns its result.
 
-    `result.personal.test.accuracy` is the mean over all clients on their test rows
-    after the last round, each by the model that it uses; `server` in its place is the
+    `result.personal.test.accuracy` is the mean over all clients on their test examples
+    after the last round, each with the model that it uses. `server` in its place is the
     server's one model, and there are other metrics. `result.summary` is summary.json.
 
     Args:
       experiment: the settings; a finished run may get more rounds.
-      federation: clients of your own; settings by which they were not dealt are
-        refused, but for defaults, and `clients`, which becomes their number.
-      task: a model of your own, of `models.task` or `task_from_nnx`; `model` is then
+      federation: clients of your own. Settings that contradict how they were made are
+        refused; `clients` becomes their number.
+      task: a model of your own, from `models.task` or `task_from_nnx`; `model` is then
         its name, which tells it from other models.
-      quiet: no progress on stderr.
+      quiet: show no progress on stderr.
       report: draw figures and write report.html.
-      callback: called after each evaluation with the round, what was judged (as
-        `result.last` has it) and the state, whose arrays live until the next round.
-        True ends the run there, finished; the same call then finds it so. A run that
-        is gone on with asks again for no evaluation that its checkpoint has.
+      callback: called after each evaluation with the round, the evaluation (the same
+        type as `result.last`) and the state, whose arrays live until the next round. If
+        it returns True, the run ends there and counts as finished. A resumed run does
+        not ask again about evaluations that its checkpoint has.
 
     Raises:
       ValueError: a setting is out of range or unknown.
       FolderError: the folder holds another run or cannot be written.
       CheckpointError: none of its checkpoints can be used.
     """
-    # Only now: with Flax and Optax it takes as long as to import JAX.
-    from pfljax.simulate.run_group import run_at_once
+    # Imported here: with Flax and Optax they take as long to import as JAX.
+    from pfljax.runtime.processes import ask, first, holding
+    from pfljax.simulate import begin, loop, methods
 
-    federations = [federation]
-    (result,) = run_at_once([experiment], federations, task, quiet, report, callback)
-    return result
+    begin.check_callback(callback)
+    experiment = begin.validate(experiment, federation, task)
+    path = Path(experiment.folder)
+    with holding(folder.locked(path)):
+        ask(claims.claim, path, experiment)
+        ask(claims.check_python, path, federation, task)
+        if ask(folder.complete, path, experiment):
+            ask(folder.check_unchanged, path)
+            begin.check_data(experiment, federation, path)
+            ask(baseline.recount, path, experiment)
+        else:
+            quiet = quiet or not first()
+            with methods.fitting(experiment.method.algorithm):
+                prepared = begin.begin(experiment, federation, task, path, quiet)
+                loop.run_rounds(prepared._replace(callback=callback), quiet)
+        if report:
+            ask(_report, path)
+        return Result(path, ask(folder.read_json, path / "summary.json"))
+
+
+def _report(path: Path) -> None:
+    if not folder.drawn(path):
+        from pfljax.report import write_run_report
+
+        write_run_report(path)

@@ -12,7 +12,6 @@ import numpy as np
 from pfljax import algorithms, engine
 from pfljax.core import tree
 from pfljax.core.communication import Traffic
-from pfljax.core.precision import EXACT
 from pfljax.core.types import ClientData, Key, RunState, Task
 from pfljax.data import Federation
 from pfljax.engine import Setting, asynchronous, mesh, placement
@@ -25,7 +24,7 @@ from pfljax.evaluation.views import views_of
 from pfljax.runs.settings import Experiment
 from pfljax.runtime import devices
 from pfljax.runtime.programs import Same, kept
-from pfljax.simulate import clocks, detection, given, model_checks, rho
+from pfljax.simulate import clocks, detection, model_checks, rho
 from pfljax.simulate.architectures import traffic
 from pfljax.simulate.components import Shape, make_setting, make_task, shape_of
 from pfljax.simulate.first_state import make_init, shapes_of_state
@@ -62,30 +61,6 @@ class Simulation(NamedTuple):
     paging: paging.Programs | None  # of a population in a store
     traffic: Callable[[], Traffic]  # of a client's exchange in a round
     step_flops: Callable[[Any], dict[str, float | None]]  # of a row's shape and dtype
-
-
-def truthful(
-    experiment: Experiment, federation: Federation | None, task: Task | None
-) -> Experiment:
-    """The experiment with the count of clients, model and precision that are given.
-
-    Raises:
-      ValueError: one of them is something else.
-    """
-    given.check_experiment(experiment)
-    given.check_task(task)
-    if federation is not None:
-        given.check_dealing(experiment, federation)
-        experiment = experiment.replace(clients=federation.num_clients)
-    if task is None:
-        return experiment
-    # The default says nothing: what the task computes in is what the run is told of.
-    if experiment.method.precision != EXACT:
-        given.check_precision(experiment.method.precision, task)
-    experiment = experiment.replace(precision=task.precision)
-    if experiment.method.model.name == "auto":
-        experiment = experiment.replace(model="own")
-    return experiment
 
 
 def architecture_of(sim: Simulation, client: int) -> Architecture:

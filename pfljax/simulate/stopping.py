@@ -51,7 +51,7 @@ def _answer(callback: Callable[..., Any], given: tuple[Any, ...]) -> bool:
     )
 
 
-def taken_up(run: Run, state: RunState, line: Line | None) -> dict[str, Any] | None:
+def resume(run: Run, state: RunState, line: Line | None) -> dict[str, Any] | None:
     """`after` of a run that goes on from this line of its log, without a new question.
 
     It ended there if a kill came between its end and its summary.
@@ -80,7 +80,7 @@ def by_history(run: Run, state: RunState, round_: int) -> dict[str, Any] | None:
     return stop(run.experiment, round_, by_patience(run.experiment))
 
 
-def current(run: Run, lines: list[Line]) -> list[Line]:
+def drop_outdated(run: Run, lines: list[Line]) -> list[Line]:
     """The log without ends that these settings go beyond."""
     for line in lines:
         if "stopped" in line and not holds(line["stopped"], run.experiment):

@@ -28,11 +28,8 @@ def choose(
     federation: Federation,
     task: Task | None,
     path: Path,
-    alone: bool = True,
 ) -> Simulation:
     """The simulation at the width that the experiment asks for, or that is best.
-
-    Runs that are not `alone` have a program of their own, which `at_once` fits.
 
     Raises:
       ValueError: it needs more memory than there is.
@@ -46,7 +43,7 @@ def choose(
     # XLA aborts the process where it compiles what is far too large.
     size.check(build(known))
     # Pages are as large as they are made.
-    if experiment.machine.store != "device" or not alone:
+    if experiment.machine.store != "device":
         return build(known)
     if isinstance(wanted, int):
         return fitting([wanted], build, federation)
@@ -72,19 +69,6 @@ def _remembered(file: Path, cohort: int) -> int | None:
     if width is not None and width > cohort:
         raise documents.damaged(file, f"width is {width}, but the cohort {cohort}")
     return width
-
-
-def at_once(path: Path) -> int | None:
-    """How many runs trained in one program with this one; None before it has begun.
-
-    Raises:
-      FileError: executor.json is not what was written.
-    """
-    if not folder.begun(path):
-        return None
-    if not (path / FILE).exists():
-        return 1
-    return folder.read_json(path / FILE).get("at_once", 1)
 
 
 def halves(cohort: int) -> list[int]:
@@ -153,23 +137,15 @@ def _probed(experiment: Experiment, federation: Federation, build: Any) -> int:
     return min(seconds, key=seconds.__getitem__)
 
 
-def remember(
-    path: Path, experiment: Experiment, sim: Simulation, at_once: int = 1
-) -> None:
-    """Writes what was chosen, by whatever was free, into the run folder.
+def remember(path: Path, experiment: Experiment, sim: Simulation) -> None:
+    """Writes the width that was chosen into the run folder.
 
-    The width, and how many runs one program trains at once where it is not one. What a
-    run was begun with stays.
+    It depends on what was free; what a run was begun with stays.
     """
-    if folder.begun(path) and (path / FILE).exists():
+    if (path / FILE).exists():
         return
-    if at_once > 1:
-        chosen = {"width": sim.setting.width, "at_once": at_once}
-        folder.write_json(path / FILE, chosen)
-    elif not isinstance(experiment.machine.width, int):
+    if not isinstance(experiment.machine.width, int):
         folder.write_json(path / FILE, {"width": sim.setting.width})
-    else:
-        (path / FILE).unlink(missing_ok=True)
 
 
 def _one_round(sim: Simulation, federation: Federation) -> float:

@@ -17,7 +17,7 @@ from pfljax.runs import checks, claims, config
 from pfljax.runs.config import UNHASHED
 from pfljax.runs.provenance import of_run
 from pfljax.runs.settings import GIVEN, Experiment, flat, with_options
-from pfljax.simulate import components, given, simulation
+from pfljax.simulate import begin, components, given
 from pfljax.simulate.federation import ROWS, build_federation
 
 
@@ -146,7 +146,7 @@ def _checked(
     experiment: Experiment, federation: Federation | None, task: Task | None
 ) -> Experiment:
     """The settings of a point as its run has them, checked."""
-    experiment = simulation.truthful(experiment, federation, task)
+    experiment = begin.complete(experiment, federation, task)
     checks.check(
         experiment, own_model=task is not None, own_data=federation is not None
     )

@@ -23,21 +23,21 @@ THOUSAND_ROUNDS = """
 import os, resource, sys
 from pathlib import Path
 import pfljax
-from pfljax.simulate import course
+from pfljax.simulate import loop
 
 resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))
-save_if_due = course.save_if_due
+save_if_due = loop.save_if_due
 
-def counted(course, standing):
-    standing = save_if_due(course, standing)
-    if standing.done % 100 == 0:
+def counted(*args):
+    progress = save_if_due(*args)
+    if progress.done % 100 == 0:
         files = len(os.listdir("/proc/self/fd"))
         threads = len(os.listdir("/proc/self/task"))
         pages = int(Path("/proc/self/statm").read_text().split()[1])
         print(files, threads, pages * os.sysconf("SC_PAGE_SIZE"), flush=True)
-    return standing
+    return progress
 
-course.save_if_due = counted
+loop.save_if_due = counted
 experiment = pfljax.Experiment(
     model="mlp:hidden=(8,)", clients=6, cohort=3, rounds=1000, eval_every=1, epochs=1,
     batch_size=20, out=sys.argv[1],

@@ -28,7 +28,7 @@ def described(monkeypatch):
         run.describe()
         raise LookupError
 
-    monkeypatch.setattr(loop, "_restore", stop)
+    monkeypatch.setattr(loop, "restore", stop)
     # To know what a round needs it is compiled.
     monkeypatch.setattr(width, "bytes_needed", lambda sim, federation: 0)
 

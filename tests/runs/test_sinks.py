@@ -14,7 +14,7 @@ import tiny
 from pfljax import Experiment, registry, run
 from pfljax.registry import Choice
 from pfljax.runs import config, log, sinks
-from pfljax.simulate import course
+from pfljax.simulate import loop
 
 JOB = Experiment(
     "fedavg", model="logistic", clients=6, cohort=3, rounds=4, epochs=1, eval_every=2
@@ -24,18 +24,18 @@ OF_OTHERS = ("tensorboard", "wandb")
 KILLED = """
 import json, os, signal, sys
 from pfljax import Experiment, run
-from pfljax.simulate import course
+from pfljax.simulate import loop
 
-save = course.save_if_due
+save_if_due = loop.save_if_due
 
 
-def save_or_die(course, standing):
-    if standing.done == 4:
+def save_or_die(run, save, progress):
+    if progress.done == 4:
         os.kill(os.getpid(), signal.SIGKILL)
-    return save(course, standing)
+    return save_if_due(run, save, progress)
 
 
-course.save_if_due = save_or_die
+loop.save_if_due = save_or_die
 run(Experiment(**json.loads(sys.argv[1])), quiet=True, report=False)
 """
 LINE = {
@@ -124,15 +124,15 @@ class KilledError(Exception):
 
 def killed(job, monkeypatch):
     """The run, ended between the log of its last round and the checkpoint of it."""
-    save = course.save_if_due
+    save_if_due = loop.save_if_due
 
-    def save_or_die(course, standing):
-        if standing.done == 4:
+    def save_or_die(run, save, progress):
+        if progress.done == 4:
             raise KilledError
-        return save(course, standing)
+        return save_if_due(run, save, progress)
 
     with monkeypatch.context() as patched:
-        patched.setattr(course, "save_if_due", save_or_die)
+        patched.setattr(loop, "save_if_due", save_or_die)
         with pytest.raises(KilledError):
             run(job, quiet=True, report=False)
 

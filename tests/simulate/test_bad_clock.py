@@ -107,7 +107,7 @@ def idle(monkeypatch):
     def reached(*args):
         raise AssertionError("the mistake was not found before anything was compiled")
 
-    monkeypatch.setattr(loop, "_restore", reached)
+    monkeypatch.setattr(loop, "restore", reached)
     monkeypatch.setattr(width, "bytes_needed", reached)
 
 

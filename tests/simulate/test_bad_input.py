@@ -298,7 +298,7 @@ def idle(monkeypatch):
     def reached(run):
         raise AssertionError("the mistake was not found before the run began")
 
-    monkeypatch.setattr(loop, "_restore", reached)
+    monkeypatch.setattr(loop, "restore", reached)
 
 
 def tell(error):
@@ -325,7 +325,7 @@ def test_corrected_settings_may_use_the_same_folder(tmp_path, monkeypatch):
     def reached(run):
         raise InterruptedError
 
-    monkeypatch.setattr(loop, "_restore", reached)
+    monkeypatch.setattr(loop, "restore", reached)
     wrong = tiny.TINY.replace(out=str(tmp_path), model="mlpp")
     with pytest.raises(ValueError, match="unknown model"):
         experiment.run(wrong)

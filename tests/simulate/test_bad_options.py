@@ -133,7 +133,7 @@ def idle(monkeypatch):
     def reached(run):
         raise AssertionError("the mistake was not found before the run began")
 
-    monkeypatch.setattr(loop, "_restore", reached)
+    monkeypatch.setattr(loop, "restore", reached)
 
 
 def check_refused(tmp_path, algorithm, hyper, settings, message):
@@ -167,7 +167,7 @@ def test_fedfomo_needs_no_validation_rows(tmp_path, monkeypatch):
     def reached(run):
         raise InterruptedError
 
-    monkeypatch.setattr(loop, "_restore", reached)
+    monkeypatch.setattr(loop, "restore", reached)
     job = Experiment("fedfomo", validation=0.0, out=str(tmp_path / "run"))
     with pytest.raises(InterruptedError):
         experiment.run(job)

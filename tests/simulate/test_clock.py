@@ -11,7 +11,6 @@ from pfljax import Experiment
 from pfljax.runs import config
 from pfljax.runs.folder import FolderError
 from pfljax.simulate import run as experiment
-from pfljax.simulate.run_group import run_at_once
 
 JOB = tiny.TINY.replace(
     algorithm="ditto", momentum=0.0, profile="speed_groups:jitter=0.2"
@@ -123,18 +122,6 @@ def test_a_clock_in_stores_and_of_several_models(tmp_path, change):
     lines, _ = finished(job.replace(**change), tmp_path / "changed")
     assert lines == plain
     assert any(line["seconds"] > 0 for line in lines)
-
-
-@pytest.mark.slow
-def test_seeds_that_are_run_at_once_are_asynchronous_all_the_same(tmp_path):
-    jobs = [
-        BUFFERED.replace(seed=seed, out=str(tmp_path / str(seed))) for seed in (0, 1)
-    ]
-    run_at_once(jobs, [None, None], quiet=True, report=False)
-    finished(BUFFERED.replace(seed=1), tmp_path / "alone")
-    lines = (tmp_path / "1/metrics.jsonl").read_text()
-    assert lines == (tmp_path / "alone/metrics.jsonl").read_text()
-    assert "train_staleness" in lines
 
 
 @pytest.mark.slow

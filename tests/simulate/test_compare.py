@@ -15,7 +15,7 @@ from pfljax.runs.folder import FolderError
 from pfljax.runtime import compiling, programs
 from pfljax.simulate import simulation
 from pfljax.simulate.compare import compare, grid
-from pfljax.simulate.run_group import run_at_once
+from pfljax.simulate.run import run
 
 BASE = Experiment(
     model="logistic",
@@ -126,14 +126,13 @@ def test_no_program_is_compiled_twice(tmp_path, monkeypatch):
     monkeypatch.setattr(simulation, "_simulation", bounded)
     compiled = {}
 
-    def counted(experiments, *args):
+    def counted(experiment, *args, **kwargs):
         with compiling.watched() as works:
-            run_at_once(experiments, *args, report=False)
+            run(experiment, *args, **kwargs, report=False)
         names = [work.program for work in works if work.phase == "compile"]
-        compiled[experiments[0].method.algorithm, experiments[0].seed] = names
+        compiled[experiment.method.algorithm, experiment.seed] = names
 
-    monkeypatch.setattr(simulate.compare, "run_at_once", counted)
-    monkeypatch.setattr(simulate.at_once, "_at_once", lambda job, count: 1)
+    monkeypatch.setattr(simulate.compare, "run", counted)
     monkeypatch.setattr(report, "write_comparison", lambda runs, out: "")
     methods = ("local", "fedavg", "scaffold")
     jobs = [BASE.replace(algorithm=name, rounds=1) for name in methods]

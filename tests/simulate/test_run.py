@@ -321,7 +321,7 @@ def test_clients_of_ones_own_are_held_to(tmp_path, monkeypatch):
         run.describe()
         raise InterruptedError
 
-    monkeypatch.setattr(loop, "_restore", reached)
+    monkeypatch.setattr(loop, "restore", reached)
     x = np.random.default_rng(0).normal(size=(60, 3))
     arrays = data.from_arrays(x, np.arange(60) % 3)
     everybody = data.federate(arrays, "iid", num_clients=6, seed=0)
@@ -433,11 +433,11 @@ def test_another_baseline_counts_anew_and_redraws(tmp_path):
 def test_calls_are_cut_at_evaluations_and_after_ten_seconds():
     job = Experiment(rounds=25, eval_every=10)
     # Nothing is known of the pace yet.
-    assert loop._rounds_of_call(job, 10, 0, 0.0) == 1
-    assert loop._rounds_of_call(job, 10, 1, 0.01) == 9
-    assert loop._rounds_of_call(job, 10, 20, 0.01) == 5
-    assert loop._rounds_of_call(job, 10, 10, 2.5) == 4
-    assert loop._rounds_of_call(job, 10, 10, 60.0) == 1
+    assert loop.rounds_of_call(job, 10, 0, 0.0) == 1
+    assert loop.rounds_of_call(job, 10, 1, 0.01) == 9
+    assert loop.rounds_of_call(job, 10, 20, 0.01) == 5
+    assert loop.rounds_of_call(job, 10, 10, 2.5) == 4
+    assert loop.rounds_of_call(job, 10, 10, 60.0) == 1
 
 
 @pytest.mark.slow

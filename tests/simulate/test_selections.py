@@ -8,8 +8,8 @@ import tiny
 from pfljax import Experiment
 from pfljax.simulate import loop, simulation
 from pfljax.simulate import run as experiment
-from pfljax.simulate.course import save_if_due
 from pfljax.simulate.federation import build_federation
+from pfljax.simulate.loop import save_if_due
 from pfljax.sweep import sweep
 
 JOB = tiny.TINY.replace(algorithm="ditto", public=0.1, out=None)
@@ -85,7 +85,7 @@ def test_wrong_settings_are_one_line_before_anything_runs(name, tmp_path, monkey
     def reached(run):
         raise AssertionError("the mistake was not found before the run began")
 
-    monkeypatch.setattr(loop, "_restore", reached)
+    monkeypatch.setattr(loop, "restore", reached)
     settings, expected = REFUSED[name]
     with pytest.raises(ValueError, match=expected) as error:
         experiment.run(Experiment(out=str(tmp_path / "run"), **settings))
@@ -142,14 +142,14 @@ def test_ended_after_a_save_a_run_goes_on_with_the_same_bits(
     job = JOB.replace(selection=selection, store=store)
     whole = ran(job, tmp_path / "whole")
 
-    def stop(course, standing):
-        after = save_if_due(course, standing)
+    def stop(*args):
+        after = save_if_due(*args)
         if after.unsaved == 0:
             raise InterruptedError
         return after
 
     with monkeypatch.context() as patch:
-        patch.setattr("pfljax.simulate.course.save_if_due", stop)
+        patch.setattr("pfljax.simulate.loop.save_if_due", stop)
         with pytest.raises(InterruptedError):
             ran(job, tmp_path / "cut")
     tiny.assert_same_run(ran(job, tmp_path / "cut"), whole)

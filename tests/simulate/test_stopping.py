@@ -12,7 +12,7 @@ from pfljax.core.types import RunState
 from pfljax.runs.judged import Evaluation
 from pfljax.simulate import evaluation, stopping
 from pfljax.simulate.compare import compare
-from pfljax.simulate.course import save_if_due
+from pfljax.simulate.loop import save_if_due
 from pfljax.sweep import sweep
 
 pytestmark = pytest.mark.slow
@@ -105,18 +105,18 @@ class KilledError(Exception):
 def killed_after(monkeypatch, round_):
     """The run dies when a checkpoint of this round is due, or before its summary."""
 
-    def die(end, lines, stopped=None):
+    def die(*_):
         raise KilledError
 
-    def save_or_die(course, standing):
-        if standing.done == round_:
+    def save_or_die(run, save, progress):
+        if progress.done == round_:
             raise KilledError
-        return save_if_due(course, standing)
+        return save_if_due(run, save, progress)
 
     if round_ is None:
-        monkeypatch.setattr(stopping.results, "finish", die)
+        monkeypatch.setattr(stopping.results, "write_summary", die)
     else:
-        monkeypatch.setattr("pfljax.simulate.course.save_if_due", save_or_die)
+        monkeypatch.setattr("pfljax.simulate.loop.save_if_due", save_or_die)
 
 
 def test_patience_ends_a_run_at_the_same_round_after_a_kill(tmp_path, monkeypatch):

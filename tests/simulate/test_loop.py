@@ -9,8 +9,8 @@ import tiny
 from pfljax import Experiment, run
 from pfljax.engine.population import DevicePopulation
 from pfljax.runs import checkpoint_folder, claims, log
-from pfljax.simulate import course
-from pfljax.simulate.course import save_if_due
+from pfljax.simulate import loop
+from pfljax.simulate.loop import save_if_due
 
 JOB = Experiment(
     model="logistic",
@@ -45,13 +45,13 @@ def steps(monkeypatch):
         done.append("rounds")
         return train(*args)
 
-    def save(course, standing):
-        done.append(f"save {standing.done}")
-        return save_if_due(course, standing)
+    def write(run, save, progress):
+        done.append(f"save {progress.done}")
+        return save_if_due(run, save, progress)
 
     monkeypatch.setattr(DevicePopulation, "rounds", rounds)
     monkeypatch.setattr(claims, "describe_clients", clients)
-    monkeypatch.setattr(course, "save_if_due", save)
+    monkeypatch.setattr(loop, "save_if_due", write)
     return done
 
 
@@ -62,7 +62,7 @@ def test_small_states_are_saved_while_the_next_rounds_train(
     later = ran(JOB, tmp_path / "later")
     assert steps == LATER
     steps.clear()
-    monkeypatch.setattr(course, "COPIED_BYTES", 0)
+    monkeypatch.setattr(loop, "COPIED_BYTES", 0)
     at_once = ran(JOB, tmp_path / "at_once")
     assert steps == AT_ONCE
     tiny.assert_same_run(later, at_once)
@@ -70,7 +70,7 @@ def test_small_states_are_saved_while_the_next_rounds_train(
 
 def test_a_copy_stays_what_it_was_when_the_state_is_given_away():
     state = {"key": jax.random.key(3), "w": jnp.arange(3.0)}
-    copy = jax.tree.map(course._copied, state)
+    copy = jax.tree.map(loop._copy, state)
     jax.tree.map(lambda leaf: leaf.delete(), state)
     np.testing.assert_array_equal(copy["w"], [0, 1, 2])
     np.testing.assert_array_equal(

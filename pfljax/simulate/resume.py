@@ -1,0 +1,100 @@
+"""Where a run starts or goes on: its newest checkpoint, and its log up to there."""
+
+from functools import partial
+
+import jax
+
+from pfljax.engine import mesh
+from pfljax.runs import checkpoint, config, folder, log, single_evaluations
+from pfljax.runs.checkpoint_meta import Meta
+from pfljax.runs.log import Line
+from pfljax.runtime.processes import ask, say
+from pfljax.simulate import evaluation, simulation, stopping
+from pfljax.simulate.begin import Run
+from pfljax.simulate.results import Progress
+
+
+def restore(run: Run) -> tuple[Progress, Meta | None]:
+    """The last saved state and its log, or the first state and an empty log.
+
+    Also returns what the checkpoint says of itself; None without one.
+    """
+    digest = config.digest(run.experiment)
+    abstract = simulation.abstract(run.sim)
+    saved = checkpoint.restore(run.path / "checkpoints", abstract, digest, say)
+    meta = saved.meta if saved else None
+    done = meta.round if meta else 0
+    lines, checksum = _restore_log(run, done, meta.log if meta else None)
+    init, key = run.sim.init, jax.random.key(run.experiment.seed)
+    state = saved.state if saved else init(key)
+    # A first state is laid out as a restored one, or the rounds would compile twice.
+    state = jax.device_put(state, mesh.shardings(run.sim.setting.mesh, state))
+    last = lines[-1] if lines else None
+    progress = Progress(
+        state=state,
+        done=done,
+        last=last,
+        log=checksum,
+        stopped=stopping.resume(run, state, last),
+    )
+    return progress, meta
+
+
+def _restore_log(run: Run, done: int, expected: int | None) -> tuple[list[Line], int]:
+    """The log up to round `done`, whose files are cut there, and its checksum."""
+    _read_history(run, done)
+    lines, checksum = read_log(run, done, expected)
+    # Written only now: what is refused is left as it was found.
+    lines = stopping.drop_outdated(run, lines)
+    ask(log.rewrite, run.path / "metrics.jsonl", lines)
+    timing = run.path / "timing.jsonl"
+    ask(log.rewrite, timing, ask(log.read, timing, done))
+    return lines, checksum
+
+
+def read_log(run: Run, done: int, expected: int | None) -> tuple[list[Line], int]:
+    """The log up to round `done`, and its checksum: the `expected` one, if any."""
+    due = partial(evaluation.due, run.experiment)
+    file = run.path / "metrics.jsonl"
+    lines = ask(log.read, file, done, due)
+    in_order = [line["round"] for line in lines] == list(range(1, done + 1))
+    checksum = None
+    if in_order:
+        checksum = _checksum(run, lines)
+    if checksum is None or expected not in (None, checksum):
+        raise folder.FolderError(
+            f"{file}, per_client.npz or evaluations beside it is not what was written "
+            f"up to round {done}, which the checkpoint is of: put them back, or start "
+            "again with another --out"
+        )
+    return lines, checksum
+
+
+def _checksum(run: Run, lines: list[Line]) -> int | None:
+    """That of the lines and the history; None where the history lacks evaluations."""
+    try:
+        return log.checksum(lines, run.history, run.experiment.evaluation.eval_every)
+    except IndexError:
+        return None
+
+
+def _read_history(run: Run, done: int) -> None:
+    """Fills `run.history` with the metrics of each client up to round `done`."""
+    arrays = ask(folder.read_arrays, run.path / "per_client.npz")
+    # Files are written before the checkpoint, so they may be ahead of it. An evaluation
+    # that is not due was the last one of fewer rounds.
+    missing = {r for r in range(1, done + 1) if evaluation.due(run.experiment, r)}
+    if "round" in arrays and arrays["round"].dtype.kind in "iu":
+        rounds = arrays["round"].ravel().tolist()
+        is_due = [r in missing for r in rounds]
+        missing -= set(rounds)
+        for name, array in arrays.items():
+            # Unknown arrays are kept: without them the checksum of the log differs.
+            if name not in evaluation.BY_CLIENT and array.shape[:1] == (len(rounds),):
+                run.history[name] = list(array[is_due])
+    # Evaluations since per_client.npz was written. A kill after that, and before these
+    # files are removed, leaves both.
+    for round_ in sorted(missing):
+        newest = ask(single_evaluations.read, run.path, round_)
+        for name, array in newest.items():
+            run.history.setdefault(name, []).append(array)
