@@ -9,13 +9,11 @@ cores. Each number is of a process of its own, the median of three calls of one 
 import os
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
-from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from experiments.shared import script
 from pfljax import bench
 from pfljax.bench.catalogue import WORKLOADS
-from pfljax.runs.folder import read_json
 
 COHORTS = (1, 2, 3, 4, 5)
 DEVICES = (2, 1)
@@ -27,8 +25,8 @@ def steps_per_second(workload: str, model: str, cohort: int) -> float:
     changed = WORKLOADS[workload]._replace(model=model, cohort=cohort)
     WORKLOADS[workload] = changed
     with TemporaryDirectory() as folder:
-        bench.run([workload], rounds=1, methods=["fedavg"], out=folder)
-        (result,) = read_json(Path(folder) / "results.json")["results"]
+        measured = bench.run([workload], rounds=1, methods=["fedavg"], out=folder)
+    (result,) = measured["results"]
     return result["steps_per_second"]["median"]
 
 

@@ -24,7 +24,7 @@ import jax
 
 from experiments.shared import script
 from experiments.shared.script import Positive
-from pfljax.bench import cost, measure, workloads
+from pfljax.bench import measure, workloads
 from pfljax.bench.catalogue import WORKLOADS
 from pfljax.runs import folder
 from pfljax.runtime import devices, files
@@ -88,13 +88,14 @@ def timed(
     """Calls in turn."""
     rounds, rounds_of_peer = ROUNDS[ready.name]
     state = ready.init(jax.random.key(workloads.SEED))
-    drawn = measure.cohorts(ready, state.key, 0, rounds_of_peer)
-    steps_of_peer = int(measure.steps(ready, state.key, 0, rounds_of_peer).sum())
-    state, _ = measure.warm_up(program, ready, state)
+    drawn = measure.draw_cohorts(ready, state.key, 0, rounds_of_peer)
+    steps_of_peer = int(measure.count_steps(ready, state.key, 0, rounds_of_peer).sum())
+    state = measure.warm_up(program, ready, state)
     rates = Rates(ours=[], theirs={}, errors={})
     for _ in range(repeats):
-        state, taken = measure.sample(program, ready, state, rounds)
-        rates.ours.append(taken.steps / taken.seconds)
+        steps = measure.count_steps(ready, state.key, int(state.round), rounds).sum()
+        state, seconds = measure.time_rounds(program, ready, state, rounds)
+        rates.ours.append(float(steps / seconds))
         forms = FORMS if ready.method == "fedavg" else FORMS[:1]
         for form in forms if peer is not None else ():
             reply = peer.ask(
@@ -120,10 +121,10 @@ def kernels(
     Only on a GPU: a CPU's trace has no such plane.
     """
     state = ready.init(jax.random.key(workloads.SEED))
-    state, _ = measure.warm_up(program, ready, state)
+    state = measure.warm_up(program, ready, state)
     with tempfile.TemporaryDirectory() as traces:
         with jax.profiler.trace(traces):
-            state, _ = measure.sample(program, ready, state, 1)
+            state, _ = measure.time_rounds(program, ready, state, 1)
         (file,) = Path(traces).rglob("*.xplane.pb")
         profile = jax.profiler.ProfileData.from_file(str(file))
     spent: Counter[str] = Counter()
@@ -148,8 +149,8 @@ def described(ready: workloads.Ready, program: measure.Program) -> dict[str, Any
         "cohort": ready.workload.cohort,
         "precision": ready.workload.precision,
         "compile_seconds": program.compile_seconds,
-        "temp_bytes": program.temp_bytes,
-        "peak_bytes": cost.device_bytes(),
+        "device_bytes": program.device_bytes,
+        "peak_bytes": (jax.devices()[0].memory_stats() or {}).get("peak_bytes_in_use"),
     }
 
 

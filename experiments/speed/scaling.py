@@ -82,16 +82,16 @@ def measure(devices: int, cohort: int, method: str) -> dict[str, Any]:
     jax.config.update("jax_num_cpu_devices", devices)
     from pfljax import engine
     from pfljax.bench.catalogue import WORKLOADS
-    from pfljax.bench.workloads import make_data, make_setting, make_task
+    from pfljax.bench.workloads import make_data, make_setting, make_tasks
     from pfljax.engine import mesh, placement
     from pfljax.simulate import first_state
 
     work = WORKLOADS["W1"]._replace(cohort=cohort, epochs=1)
     method, _, at_home = method.partition(" ")
-    task = make_task(work)
-    train, _ = make_data(work)
+    task, *_ = make_tasks(work)
+    train = make_data(work)
     grid = mesh.make(devices, bool(at_home)) if devices > 1 else None
-    setting = make_setting(work, task, method)._replace(mesh=grid)
+    setting = make_setting(work, method)._replace(mesh=grid)
     if grid is not None and grid.homes:
         home = placement.homes(devices, np.zeros(work.clients))
         train = placement.place(grid, {"train": train}, home)["train"]

@@ -31,7 +31,7 @@ W1 = WORKLOADS["W1"]
 def make_federation() -> Federation:
     """W1's clients, with random rows, and 500 central rows to test on."""
     rng = np.random.default_rng(0)
-    count = W1.clients * (W1.rows or 0)
+    count = W1.clients * (W1.examples or 0)
     x = rng.standard_normal((count + 500, *W1.shape), np.float32)
     y = rng.integers(0, W1.num_classes, len(x))
     arrays = data.from_arrays(x, y, official=np.arange(len(x)) >= count)

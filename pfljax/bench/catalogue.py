@@ -1,9 +1,9 @@
-"""The catalogue of workloads: which model, which clients, and how they train.
+"""The catalogue of workloads: the model, the clients, and how they train.
 
-W1 to W6 are of the sizes by which other simulators were measured, so that rates of
-local steps can be compared; W7 is a population of a million. The clients of W8 and W9
-have several architectures, those of FedGH and of FedTGP. W10 and W11 are ResNet-18 and
-MobileNet on images as large as CIFAR's.
+W1 to W6 have the sizes at which other simulators were measured, so that rates of local
+steps can be compared; W7 has a million clients. The clients of W8 and W9 have several
+architectures, those of FedGH and of FedTGP. W10 and W11 are ResNet-18 and MobileNet on
+images as large as CIFAR's.
 """
 
 from typing import NamedTuple
@@ -12,27 +12,26 @@ from pfljax.models.groups import GROUPS
 
 
 class Workload(NamedTuple):
-    """What a round is made of."""
+    """The model, the clients and the local training of a round."""
 
-    model: str  # or a group of models, which the clients have in turn
-    shape: tuple[int, ...]  # of a row
+    model: str  # or a group of models, which the clients take in turn
+    shape: tuple[int, ...]  # of an example
     num_classes: int
     clients: int
-    rows: int | None  # of each client; None: a power law
+    examples: int | None  # of each client; None for a power law
     cohort: int
     epochs: int
     batch_size: int
     learning_rate: float
     rounds: int  # of one timed call
     methods: tuple[str, ...] = ("fedavg",)
-    vocab: int | None = None  # rows are tokens below it; None: normal numbers
-    pool: int | None = None  # rows that all clients share; None: each has its own
-    test: int = 0  # rows of a central test set
+    vocab: int | None = None  # examples are tokens below it; None for normal numbers
+    pool: int | None = None  # examples that all clients share; None if each has its own
     precision: str = "float32"
 
     @property
     def architectures(self) -> tuple[str, ...]:
-        """The models that the clients have in turn."""
+        """The models that the clients take in turn."""
         return GROUPS.get(self.model, (self.model,))
 
 
@@ -42,7 +41,7 @@ _W1 = Workload(
     shape=(784,),
     num_classes=10,
     clients=100,
-    rows=480,
+    examples=480,
     cohort=10,
     epochs=5,
     batch_size=10,
@@ -54,7 +53,7 @@ _W2 = Workload(
     shape=_IMAGE,
     num_classes=10,
     clients=100,
-    rows=400,
+    examples=400,
     cohort=5,
     epochs=2,
     batch_size=10,
@@ -66,7 +65,7 @@ _W3 = Workload(
     shape=(784,),
     num_classes=10,
     clients=1000,
-    rows=None,
+    examples=None,
     cohort=10,
     epochs=20,
     batch_size=10,
@@ -78,7 +77,7 @@ _W4 = Workload(
     shape=(80,),
     num_classes=80,
     clients=50,
-    rows=200,
+    examples=200,
     cohort=5,
     epochs=1,
     batch_size=50,
@@ -91,13 +90,12 @@ _W6 = Workload(
     shape=_IMAGE,
     num_classes=10,
     clients=1000,
-    rows=50,
+    examples=50,
     cohort=50,
     epochs=1,
     batch_size=10,
     learning_rate=0.1,
     rounds=2,
-    test=10_000,
 )
 # Each of a million clients keeps a personal head of 9 * 10 + 10 numbers.
 _W7 = Workload(
@@ -105,7 +103,7 @@ _W7 = Workload(
     shape=(64,),
     num_classes=10,
     clients=1_000_000,
-    rows=20,
+    examples=20,
     cohort=1000,
     epochs=1,
     batch_size=10,
@@ -114,13 +112,13 @@ _W7 = Workload(
     methods=("fedper",),
     pool=10_000,
 )
-# All clients train in a round, so that a group alone is as large as among the others.
+# All clients train in a round, each on the device that has its state.
 _W8 = Workload(
     model="htcnn_yi",
     shape=_IMAGE,
     num_classes=10,
     clients=20,
-    rows=100,
+    examples=100,
     cohort=20,
     epochs=1,
     batch_size=10,
@@ -133,7 +131,7 @@ _W10 = Workload(
     shape=_IMAGE,
     num_classes=10,
     clients=100,
-    rows=100,
+    examples=100,
     cohort=4,
     epochs=1,
     batch_size=20,

@@ -1,4 +1,4 @@
-"""Times calls of the compiled rounds, and counts the local steps in them."""
+"""Time calls of the compiled rounds, and count the local steps in them."""
 
 import statistics
 import time
@@ -14,35 +14,20 @@ from pfljax.bench.workloads import Ready
 from pfljax.core.training import budget
 from pfljax.core.types import Key, RunState
 from pfljax.engine import mesh
-from pfljax.evaluation.programs import judge_server
-from pfljax.runtime import memory
+from pfljax.runtime.memory import needed_bytes
 
-EVAL_EVERY = 10  # rounds between two evaluations
+# The probe of the machine's peak: products of SIDE x SIDE, so many a call.
+SIDE = 2048
+PRODUCTS = 4
+TRIES = 5
 
 
 class Program(NamedTuple):
-    """The compiled rounds, and the central evaluation if there is one."""
+    """The compiled rounds."""
 
     run: Callable[..., Any]  # (state, train, count) -> (state, metrics)
-    evaluate: Callable[..., Any] | None
     compile_seconds: float
-    temp_bytes: int | None
-
-
-class Sample(NamedTuple):
-    """One timed call."""
-
-    seconds: float
-    steps: int  # real local steps, those of data
-    executed: int  # steps that the lanes ran, waiting ones included
-    evaluation: float | None  # seconds of one evaluation
-
-
-def check_counts(**counts: int | None) -> None:
-    """Raises a ValueError for a count that no program counts to; None is unchosen."""
-    for name, count in counts.items():
-        if count is not None and not 1 <= count < 2**31:
-            raise ValueError(f"{name} is {count}; expected at least 1, below 2**31")
+    device_bytes: int  # that one call holds on a device
 
 
 def compile_program(ready: Ready, state: RunState, rounds: int) -> Program:
@@ -50,14 +35,7 @@ def compile_program(ready: Ready, state: RunState, rounds: int) -> Program:
     start = time.perf_counter()
     jitted: Any = engine.compile_rounds(ready.setting, rounds)
     run = jitted.lower(state, ready.train, _count(ready, rounds)).compile()
-    seconds = time.perf_counter() - start
-    sizes = run.memory_analysis()
-    return Program(
-        run=run,
-        evaluate=_evaluation(ready),
-        compile_seconds=seconds,
-        temp_bytes=None if sizes is None else int(sizes.temp_size_in_bytes),
-    )
+    return Program(run, time.perf_counter() - start, needed_bytes(run))
 
 
 def _count(ready: Ready, rounds: int) -> jax.Array:
@@ -65,72 +43,38 @@ def _count(ready: Ready, rounds: int) -> jax.Array:
     return mesh.place(ready.setting.mesh, jnp.int32(rounds))
 
 
-def _evaluation(ready: Ready) -> Callable[..., Any] | None:
-    """A jitted (server, test) -> metrics of the server's model."""
-    if ready.test is None or ready.setting.algorithm.server_model is None:
-        return None
-    return judge_server(ready.setting, ready.task)
+def warm_up(program: Program, ready: Ready, state: RunState) -> RunState:
+    """The state after one round that is not timed."""
+    state, _ = program.run(state, ready.train, _count(ready, 1))
+    return jax.block_until_ready(state)
 
 
-def sample(
-    program: Program,
-    ready: Ready,
-    state: RunState,
-    rounds: int,
-) -> tuple[RunState, Sample]:
-    """The state after `rounds` more rounds, and their times and counts."""
-    # Before the call: the state is donated to it.
-    counts = steps(ready, state.key, int(state.round), rounds)
-    executed = sum(lane_steps(row, ready.setting.width) for row in counts)
-    # Calls return before the device is done: the time is up to its last array.
+def time_rounds(
+    program: Program, ready: Ready, state: RunState, rounds: int
+) -> tuple[RunState, float]:
+    """The state after `rounds` more rounds, and their seconds."""
+    # Calls return before the device is done: wait for the last array.
     start = time.perf_counter()
     state, _ = program.run(state, ready.train, _count(ready, rounds))
     jax.block_until_ready(state)
-    seconds = time.perf_counter() - start
-    evaluation = None
-    if program.evaluate is not None:
-        start = time.perf_counter()
-        jax.block_until_ready(program.evaluate(state.server, ready.test))
-        evaluation = time.perf_counter() - start
-    taken = Sample(
-        seconds=seconds,
-        steps=int(counts.sum()),
-        executed=executed,
-        evaluation=evaluation,
-    )
-    return state, taken
+    return state, time.perf_counter() - start
 
 
-def warm_up(
-    program: Program, ready: Ready, state: RunState
-) -> tuple[RunState, int | None]:
-    """The state after one round and one evaluation that nobody times.
-
-    And the bytes that the process held at its highest in them, where the system says.
-    """
-    counted = memory.forget_peak()
-    state, _ = program.run(state, ready.train, _count(ready, 1))
-    if program.evaluate is not None:
-        jax.block_until_ready(program.evaluate(state.server, ready.test))
-    state = jax.block_until_ready(state)
-    return state, memory.peak_bytes() if counted else None
-
-
-def steps(ready: Ready, key: Key, first: int, rounds: int) -> np.ndarray:
+def count_steps(ready: Ready, key: Key, first: int, rounds: int) -> np.ndarray:
     """Local steps i[rounds, M] of each drawn client in rounds `first`, ...
 
     Raises:
-      ValueError: the selection learns, so who is drawn is not known beforehand.
+      ValueError: the selection learns, so the cohorts are not known beforehand.
     """
-    sizes = ready.train.size[cohorts(ready, key, first, rounds)]
+    sizes = ready.train.size[draw_cohorts(ready, key, first, rounds)]
     return np.asarray(budget(ready.setting.local, sizes))
 
 
-def cohorts(ready: Ready, key: Key, first: int, rounds: int) -> np.ndarray:
+def draw_cohorts(ready: Ready, key: Key, first: int, rounds: int) -> np.ndarray:
     """The clients i32[rounds, M] drawn in rounds `first`, ...
 
     Raises:
-      ValueError: as of `steps`.
+      ValueError: the selection learns, so the cohorts are not known beforehand.
     """
     setting = ready.setting
     if selection.learns(setting.selection):
@@ -138,31 +82,36 @@ def cohorts(ready: Ready, key: Key, first: int, rounds: int) -> np.ndarray:
             "the selection learns from each round, so steps cannot be counted before "
             "the rounds are run; expected one that does not, such as uniform"
         )
+    state = setting.selection.init()
 
-    # Its state is the first one still.
-    learned = setting.selection.init()
+    def draw(round_: jax.Array) -> jax.Array:
+        return engine.draw(setting, state, key, round_)
 
-    def ids_of(round_: jax.Array) -> jax.Array:
-        return engine.draw(setting, learned, key, round_)
-
-    return np.asarray(jax.vmap(ids_of)(first + jnp.arange(rounds)))
+    return np.asarray(jax.vmap(draw)(first + jnp.arange(rounds)))
 
 
-def lane_steps(counts: np.ndarray, width: int | None) -> int:
-    """Steps that a round runs where a chunk waits for its longest client.
+def measure_peak(devices: Sequence[Any] | None = None) -> float:
+    """FLOP/s of large f32 products on all `devices` at once; the best of several."""
+    devices = devices or jax.devices()[:1]
+    product = jax.jit(jnp.matmul)
+    ones = jnp.ones((SIDE, SIDE), jnp.float32)
+    squares = [jax.device_put(ones, device) for device in devices]
 
-    `counts` [M] are dealt to chunks as `chunked_vmap.over_clients` does.
-    """
-    M = len(counts)
-    width = M if width is None else min(width, M)
-    descending = np.sort(counts)[::-1]
-    # The first of each chunk is its longest, and the others wait for it.
-    longest = descending[::width]
-    return int(width * longest.sum())
+    def seconds() -> float:
+        start = time.perf_counter()
+        # All devices work at once: nothing waits before the last call.
+        products = [product(square, square) for square in squares * PRODUCTS]
+        jax.block_until_ready(products)
+        return time.perf_counter() - start
+
+    seconds()  # compiles
+    # The best, because other work on the machine only slows it down.
+    fastest = min(seconds() for _ in range(TRIES))
+    return PRODUCTS * len(squares) * 2 * SIDE**3 / fastest
 
 
 def spread(values: Sequence[float]) -> dict[str, float]:
-    """Median, least and largest."""
+    """The median, the least and the largest value."""
     return {
         "median": statistics.median(values),
         "min": min(values),

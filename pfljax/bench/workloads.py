@@ -1,32 +1,25 @@
-"""A workload made ready to run: task, setting and data. Rows are random numbers."""
+"""A workload ready to run: its task, setting and data. Examples are random numbers."""
 
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
 from pfljax import algorithms, registry
 from pfljax.bench.catalogue import WORKLOADS, Workload
-from pfljax.bench.power_law import power_law
-from pfljax.core.types import (
-    Algorithm,
-    ClientData,
-    Examples,
-    Key,
-    Local,
-    RunState,
-    Task,
-)
+from pfljax.core.types import ClientData, Examples, Key, RunState, Task
 from pfljax.engine import Setting, mesh, placement
-from pfljax.engine.setting import Groups
 from pfljax.runs.settings import Experiment
 from pfljax.runtime import devices
-from pfljax.selection import uniform
-from pfljax.simulate import architectures, components
+from pfljax.simulate import components
 from pfljax.simulate.first_state import make_init
 
 SEED = 12345
+# Clients of W3 have a log-normal number of examples between these, of this mean.
+FEWEST = 10
+MOST = 4000
+MEAN = 69.0
+SIGMA = 1.9
 
 
 class Ready(NamedTuple):
@@ -38,7 +31,6 @@ class Ready(NamedTuple):
     task: Task  # of the first architecture, where there are several
     setting: Setting
     train: ClientData
-    test: ClientData | None  # offset, size i32[1]: the central test set
 
     def init(self, key: Key) -> RunState:
         """The state before the first round."""
@@ -49,30 +41,98 @@ class Ready(NamedTuple):
 def build(name: str, method: str, scale: float = 1.0) -> Ready:
     """The workload `name` under `method`, "name" or "name:key=value".
 
-    `scale` < 1 shrinks clients, cohort and rows, for tests.
+    `scale` < 1 shrinks clients, cohort and examples, for tests.
     """
     workload = shrink(registry.find("workload", WORKLOADS, name), scale)
     return prepare(name, workload, method)
 
 
 def prepare(name: str, workload: Workload, method: str) -> Ready:
-    """A workload of this name under `method`."""
-    task = make_task(workload)
-    setting = make_setting(workload, task, method)
-    train, test = make_data(workload)
-    return Ready(
-        name=name,
-        method=method,
-        workload=workload,
-        task=task,
-        setting=setting,
-        train=place(setting, train),
-        test=mesh.place(setting.mesh, test),
+    """The workload under `method`, with its data on the devices."""
+    experiment = _experiment(workload, method)
+    shape = _shape(workload, method)
+    task = components.make_task(experiment, shape)
+    setting = components.make_setting(experiment, task, shape)
+    train = _place(setting, make_data(workload))
+    return Ready(name, method, workload, task, setting, train)
+
+
+def shrink(workload: Workload, scale: float) -> Workload:
+    """The workload with `scale` times the clients, cohort and examples."""
+    if scale == 1:
+        return workload
+    # Each architecture keeps a client.
+    least = len(workload.architectures)
+    smaller = workload._replace(
+        clients=max(3, least, int(scale * workload.clients)),
+        cohort=max(2, least, int(scale * workload.cohort)),
+    )
+    if workload.examples is not None:
+        examples = max(workload.batch_size, int(scale * workload.examples))
+        smaller = smaller._replace(examples=examples)
+    if workload.pool is not None:
+        pool = max(2 * (workload.examples or 1), int(scale * workload.pool))
+        smaller = smaller._replace(pool=pool)
+    return smaller
+
+
+def make_tasks(workload: Workload) -> list[Task]:
+    """The models of the workload, one for each architecture."""
+    method = workload.methods[0]
+    return components.make_tasks(
+        _experiment(workload, method), _shape(workload, method)
     )
 
 
-def place(setting: Setting, train: ClientData) -> ClientData:
-    """The rows on every device, or each client's on the device that has its state."""
+def make_setting(workload: Workload, method: str) -> Setting:
+    """The method, the local training, the selection and the devices."""
+    experiment = _experiment(workload, method)
+    shape = _shape(workload, method)
+    task = components.make_task(experiment, shape)
+    return components.make_setting(experiment, task, shape)
+
+
+def _experiment(workload: Workload, method: str) -> Experiment:
+    experiment = Experiment(
+        algorithm=method,
+        clients=workload.clients,
+        cohort=workload.cohort,
+        epochs=workload.epochs,
+        batch_size=workload.batch_size,
+        lr=workload.learning_rate,
+        # Of one round: a method that starts its own work later starts at once.
+        rounds=1,
+        precision=workload.precision,
+        devices=devices.choose(None, workload.cohort),
+        # Where all clients take part they train at home, and no state travels.
+        homes=workload.cohort == workload.clients,
+    )
+    if len(workload.architectures) > 1:
+        return experiment.replace(models=workload.model)
+    return experiment.replace(model=workload.model)
+
+
+def _shape(workload: Workload, method: str) -> components.Shape:
+    factory = algorithms.method(registry.parse(method).name)
+    known = registry.given(
+        factory,
+        most_rows=int(sizes(workload).max()),
+        public_rows=0,
+        num_clients=workload.clients,
+    )
+    return components.Shape(
+        num_clients=workload.clients,
+        input_shape=workload.shape,
+        num_classes=workload.num_classes,
+        shift=0.0,
+        scale=1.0,
+        sizes=None,
+        rows=tuple(known.items()),
+    )
+
+
+def _place(setting: Setting, train: ClientData) -> ClientData:
+    """The examples on every device, or each client's on the device with its state."""
     grid = setting.mesh
     if grid is None or not grid.homes:
         return mesh.place(grid, train)
@@ -82,109 +142,8 @@ def place(setting: Setting, train: ClientData) -> ClientData:
     return placement.place(grid, {"train": train}, home)["train"]
 
 
-def shrink(workload: Workload, scale: float) -> Workload:
-    """The workload with `scale` times the clients, cohort and rows, at least a few."""
-    if scale == 1:
-        return workload
-
-    def scaled(count: Any, least: int) -> Any:
-        # None and 0 say that there is no such thing, and stay.
-        return count and max(least, int(scale * count))
-
-    # Each architecture keeps a client.
-    least = len(workload.architectures)
-    return workload._replace(
-        clients=scaled(workload.clients, max(3, least)),
-        cohort=scaled(workload.cohort, max(2, least)),
-        rows=scaled(workload.rows, workload.batch_size),
-        pool=scaled(workload.pool, 2 * (workload.rows or 1)),
-        test=scaled(workload.test, 20),
-    )
-
-
-def make_task(workload: Workload) -> Task:
-    """The model on rows of the workload, the first of several."""
-    return make_tasks(workload)[0]
-
-
-def make_tasks(workload: Workload) -> list[Task]:
-    """The models on rows of the workload, one an architecture."""
-    shape = components.Shape(
-        num_clients=workload.clients,
-        input_shape=workload.shape,
-        num_classes=workload.num_classes,
-        shift=0.0,
-        scale=1.0,
-        sizes=None,
-    )
-    return components.make_tasks(_experiment(workload), shape)
-
-
-def _experiment(workload: Workload) -> Experiment:
-    """What the settings of a run say of the models."""
-    precision = workload.precision
-    if len(workload.architectures) > 1:
-        return Experiment(models=workload.model, precision=precision)
-    return Experiment(model=workload.model, precision=precision)
-
-
-def make_groups(
-    workload: Workload, method: str, make: architectures.Make
-) -> Groups | None:
-    """The groups of clients of equal models; None where all have one."""
-    return architectures.make_groups(
-        _experiment(workload).replace(algorithm=method),
-        make_tasks(workload),
-        make,
-        workload.clients,
-        workload.shape,
-    )
-
-
-def make_setting(workload: Workload, task: Task, method: str) -> Setting:
-    """Method, local training, selection, and how clients are laid on the device."""
-    local = Local(
-        learning_rate=workload.learning_rate,
-        batch_size=workload.batch_size,
-        epochs=workload.epochs,
-    )
-    choice = registry.parse(method)
-    factory = algorithms.method(choice.name)
-    registry.check("algorithm", choice, factory)
-    # Of one round: a method that would start its own work later starts at once.
-    filled_in = registry.given(
-        factory,
-        rounds=1,
-        most_rows=int(sizes(workload).max()),
-        public_rows=0,
-    )
-
-    def make(task: Task) -> Algorithm:
-        return factory(task, local, **choice.kwargs, **filled_in)
-
-    groups = make_groups(workload, choice.name, make)
-    return Setting(
-        algorithm=make(task) if groups is None else groups.algorithms[0],
-        local=local,
-        selection=uniform(workload.cohort, workload.clients),
-        width=1 if jax.default_backend() == "cpu" else None,
-        mesh=make_mesh(workload),
-        groups=groups,
-    )
-
-
-def make_mesh(workload: Workload) -> mesh.Grid | None:
-    """The devices that share the cohort; None for one.
-
-    Where all clients take part they train at home, and no state travels.
-    """
-    count = devices.choose(None, workload.cohort)
-    homes = workload.cohort == workload.clients
-    return mesh.make(count, homes) if count > 1 else None
-
-
-def make_data(workload: Workload) -> tuple[ClientData, ClientData | None]:
-    """(rows of the clients, central test rows or None), the same in every process."""
+def make_data(workload: Workload) -> ClientData:
+    """The examples of the clients, the same in every process."""
     rng = np.random.default_rng(SEED)
     size = sizes(workload)
     if workload.pool is None:
@@ -194,26 +153,18 @@ def make_data(workload: Workload) -> tuple[ClientData, ClientData | None]:
         count = workload.pool
         # Clients wrap around the pool, and none reaches beyond its end.
         offset = np.arange(len(size)) * size % (count - size.max() + 1)
-    train = ClientData(
-        examples=draw_rows(workload, count, rng),
-        offset=_i32(offset),
-        size=_i32(size),
+    return ClientData(
+        examples=draw_examples(workload, count, rng),
+        offset=jnp.asarray(offset, jnp.int32),
+        size=jnp.asarray(size, jnp.int32),
     )
-    if not workload.test:
-        return train, None
-    test = ClientData(
-        examples=draw_rows(workload, workload.test, rng),
-        offset=_i32([0]),
-        size=_i32([workload.test]),
-    )
-    return train, test
 
 
-def draw_rows(workload: Workload, count: int, rng: np.random.Generator) -> Examples:
-    """`count` random rows and labels."""
+def draw_examples(workload: Workload, count: int, rng: np.random.Generator) -> Examples:
+    """`count` random examples and labels."""
     shape = (count, *workload.shape)
     if workload.vocab is None:
-        x = rng.standard_normal(shape, np.float32)
+        x: Any = rng.standard_normal(shape, np.float32)
     else:
         x = rng.integers(0, workload.vocab, shape, np.int32)
     y = rng.integers(0, workload.num_classes, count, np.int32)
@@ -221,13 +172,28 @@ def draw_rows(workload: Workload, count: int, rng: np.random.Generator) -> Examp
 
 
 def sizes(workload: Workload) -> np.ndarray:
-    """Training rows of each client, i64[C]."""
-    if workload.rows is not None:
-        return np.full(workload.clients, workload.rows)
+    """The training examples of each client, i64[C]."""
+    if workload.examples is not None:
+        return np.full(workload.clients, workload.examples)
     # Whole batches: simulators differ in what they do with a short one.
     batches = np.rint(power_law(workload.clients) / workload.batch_size)
     return np.maximum(1, batches).astype(np.int64) * workload.batch_size
 
 
-def _i32(value: Any) -> jax.Array:
-    return jnp.asarray(value, jnp.int32)
+def power_law(clients: int) -> np.ndarray:
+    """Examples i64[clients] from FEWEST to MOST, of mean MEAN: few have many."""
+    tail = np.random.RandomState(0).lognormal(0.0, SIGMA, clients)
+
+    def clip(scale: float) -> np.ndarray:
+        return np.clip(FEWEST + np.floor(scale * tail), FEWEST, MOST)
+
+    # Bisection: the mean grows with the scale, and `high` is always enough.
+    low = 0.0
+    high = 1e4
+    for _ in range(60):
+        middle = (low + high) / 2
+        if clip(middle).mean() >= MEAN:
+            high = middle
+        else:
+            low = middle
+    return clip(high).astype(np.int64)

@@ -17,7 +17,7 @@ RunFolder = Annotated[Path, arg(help="A run folder.")]
 Out = Annotated[Path, arg(help="Folder to write to.")]
 Workloads = Annotated[
     Positional[tuple[str, ...]],
-    arg(help="Such as W1 W3; none are all. Of run folders a step's FLOPs."),
+    arg(help="Such as W1 W3; all if none is given."),
 ]
 Values = Annotated[
     UseAppendAction[tuple[tuple[str, ...], ...]],
@@ -180,7 +180,7 @@ def prepare(
 
 def bench(
     workloads: Workloads = (),
-    rounds: Annotated[int | None, arg(help="Rounds, or points, of a call.")] = None,
+    rounds: Annotated[int | None, arg(help="Rounds of a call.")] = None,
     repeats: Annotated[int, arg(help="Timed calls.")] = 3,
     algorithm: Annotated[
         tuple[str, ...], arg(help="In place of the workloads' own.")
@@ -194,34 +194,26 @@ def bench(
         ),
     ] = None,
     out: Out = Path("runs/bench"),
-    public: Annotated[bool, arg(help="W1 by `pfljax run` beside the engine.")] = False,
 ) -> None:
-    """Times W1 to W11, plane, lines; startup, memory, compile, lowered, posterior, ...
+    """Times the workloads W1 to W11, alone or in turn with another simulator.
 
     Such as: pfljax bench W1 W3
     """
-    from pfljax.bench import of_run
-    from pfljax.bench import public as public_run
-    from pfljax.bench import run as measure
+    from pfljax import bench
     from pfljax.runtime import devices
 
     devices.prepare()
     devices.check()
-    if public:
-        print(public_run.table(public_run.compare(rounds, repeats)))
-        return
-    if workloads and all(map(of_run.is_run, workloads)):
-        print(of_run.table(workloads))
-        return
-    measured = measure(
+    measured = bench.run(
         workloads,
         rounds=rounds,
         repeats=repeats,
         methods=algorithm,
-        peer=against,
+        against=against,
         out=out,
     )
-    print(f"{measured}\n\nsee {out}")
+    bench.show(**measured)
+    print(f"see {out / 'results.json'}")
 
 
 def conformance(

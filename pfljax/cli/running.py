@@ -6,7 +6,7 @@ from typing import Any
 from pfljax.cli.options import Processes
 from pfljax.runs import claims, folder
 from pfljax.runs.settings import Experiment
-from pfljax.runtime import devices, milestones, processes
+from pfljax.runtime import devices, processes
 
 
 def address(given: Processes) -> dict[str, Any] | None:
@@ -37,9 +37,7 @@ def run(
     # Here alone: a finished run is answered without the engine.
     from pfljax.simulate.run import run as run_rounds
 
-    milestones.reached("begins")
     result = run_rounds(experiment)
-    milestones.reached("ends")
     accuracy = result.personal.test.accuracy
     _print(
         f"{experiment.method.algorithm}: accuracy {accuracy:.4f} on test rows, mean "

@@ -3,18 +3,15 @@
 import contextlib
 import time
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
-from jax.experimental.compilation_cache import compilation_cache
 
 PHASES = {
     "/jax/core/compile/jaxpr_trace_duration": "trace",
     "/jax/core/compile/jaxpr_to_mlir_module_duration": "lower",
     "/jax/core/compile/backend_compile_duration": "compile",  # or fetch
 }
-
-_config: Any = jax.config  # its attributes are made at run time
 
 
 class Work(NamedTuple):
@@ -54,20 +51,6 @@ def watched() -> Iterator[list[Work]]:
     finally:
         jax.monitoring.unregister_scalar_listener(on_start)
         jax.monitoring.unregister_event_duration_listener(on_end)
-
-
-@contextlib.contextmanager
-def without_cache() -> Iterator[None]:
-    """In this context programs are compiled, and neither fetched nor kept."""
-    enabled = _config.jax_enable_compilation_cache
-    jax.config.update("jax_enable_compilation_cache", False)
-    # JAX asks once whether there is a cache, unless it is told to forget.
-    compilation_cache.reset_cache()
-    try:
-        yield
-    finally:
-        jax.config.update("jax_enable_compilation_cache", enabled)
-        compilation_cache.reset_cache()
 
 
 def by_phase(works: list[Work]) -> dict[str, float]:

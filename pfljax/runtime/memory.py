@@ -34,13 +34,8 @@ def free_bytes(num_devices: int) -> float:
     return _available_memory() / len(devices)
 
 
-def resident_bytes() -> int | None:
-    """Bytes of memory that this process holds; None where the system is not Linux."""
-    return _told_by("/proc/self/status", "VmRSS")
-
-
 def peak_bytes() -> int | None:
-    """The most that this process has held since `forget_peak`; None beside Linux."""
+    """The most that this process has ever held; None where it is not Linux."""
     return _told_by("/proc/self/status", "VmHWM")
 
 
@@ -57,16 +52,6 @@ def highest() -> dict[str, Any]:
         return {"peak_bytes": max(peaks), "peak_of": "device"}
     held = peak_bytes()
     return {} if held is None else {"peak_bytes": held, "peak_of": "process"}
-
-
-def forget_peak() -> bool:
-    """Whether the peak of this process is now what it holds, as Linux can have it."""
-    try:
-        # See proc(5): 5 resets the peak, and touches nothing else.
-        Path("/proc/self/clear_refs").write_text("5")
-    except OSError:
-        return False
-    return True
 
 
 def _available_memory() -> float:

@@ -6,8 +6,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from pfljax.runtime import milestones
-
 Show = Callable[..., None]
 
 
@@ -20,7 +18,7 @@ def progress(
     Every line begins with the `name` of what is run.
     """
     if quiet:
-        yield lambda round_, **figures: milestones.reached("round")
+        yield lambda round_, **figures: None
         return
     measure = _pace()
     if sys.stderr.isatty():
@@ -29,7 +27,6 @@ def progress(
         with tqdm(total=total, initial=done, unit="round", desc=name or None) as bar:
 
             def show(round_: int, **figures: Any) -> None:
-                milestones.reached("round")
                 rounds_a_second = measure(round_, "accuracy" in figures)
                 postfix = _written(figures)
                 if rounds_a_second:
@@ -41,7 +38,6 @@ def progress(
         return
 
     def line(round_: int, **figures: Any) -> None:
-        milestones.reached("round")
         evaluated = "accuracy" in figures
         rounds_a_second = measure(round_, evaluated)
         # A log gets a line an evaluation, a bar would be a line a round.

@@ -12,7 +12,6 @@ from pfljax.engine.population import Population
 from pfljax.runs import baseline, folder, log, single_evaluations
 from pfljax.runs.log import Line
 from pfljax.runtime import memory
-from pfljax.runtime.milestones import reached
 from pfljax.runtime.processes import ask, say
 from pfljax.simulate import evaluation, malicious, privacy, rho, timeline
 from pfljax.simulate.begin import Run
@@ -79,11 +78,9 @@ def evaluate(run: Run, population: Population, state: RunState, trained: Line) -
     `trained` is what it has of the round before it.
     """
     states = partial(population.states, state)
-    reached("judges")
     records, by_client = evaluation.assess(
         run.sim, run.federation, run.unseen, state, states
     )
-    reached("judged")
     for name, values in by_client.items():
         run.history.setdefault(name, []).append(values)
     line: Line = {"evaluations": records}

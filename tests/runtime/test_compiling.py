@@ -2,8 +2,6 @@
 
 import jax
 import jax.numpy as jnp
-import pytest
-from jax.experimental.compilation_cache import compilation_cache
 
 from pfljax.runtime import compiling
 
@@ -25,36 +23,6 @@ def test_a_program_is_counted_where_it_is_compiled_and_no_more():
         program(x)
     jax.jit(lambda x: x - 1)(x)  # after the context
     assert again == []
-
-
-@pytest.fixture
-def cache(tmp_path):
-    """An empty folder of compiled programs, in use."""
-    options = {
-        "jax_compilation_cache_dir": str(tmp_path),
-        "jax_persistent_cache_min_compile_time_secs": 0.0,
-    }
-    before = {name: getattr(jax.config, name) for name in options}
-    for name, value in options.items():
-        jax.config.update(name, value)
-    compilation_cache.reset_cache()
-    yield tmp_path
-    for name, value in before.items():
-        jax.config.update(name, value)
-    compilation_cache.reset_cache()
-
-
-def test_without_the_cache_nothing_is_kept_or_fetched(cache):
-    def kept(number):
-        x = jnp.ones(3)
-        jax.jit(lambda x: x * number)(x)
-        return {path.name for path in cache.iterdir()}
-
-    before = kept(2)
-    assert before
-    with compiling.without_cache():
-        assert kept(3) == before
-    assert kept(4) > before
 
 
 def test_what_began_before_has_no_time():

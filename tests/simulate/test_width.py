@@ -1,7 +1,6 @@
 """Widths: from the table, by a probe, within memory; a resumed run keeps its own."""
 
 import jax
-import numpy as np
 import pytest
 
 from pfljax import run
@@ -97,19 +96,6 @@ def test_a_probe_times_a_round_and_leaves_no_trace():
 def test_an_unknown_width(width, tmp_path):
     with pytest.raises(ValueError, match='expected at least 1, or "auto"'):
         run(DIGITS.replace(width=width, out=str(tmp_path)))
-
-
-def test_a_ragged_cohort_wastes_no_step_in_a_loop_and_little_in_chunks():
-    """Useful steps over executed ones, of a power law of client sizes."""
-    from pfljax.bench import measure, workloads
-
-    size = workloads.sizes(workloads.WORKLOADS["W3"])
-    rng = np.random.default_rng(0)
-    counts = [20 * size[rng.choice(1000, 10, replace=False)] // 10 for _ in range(20)]
-    useful = sum(int(c.sum()) for c in counts)
-    assert useful == sum(measure.lane_steps(c, 1) for c in counts)
-    sorted_pairs = sum(measure.lane_steps(c, 2) for c in counts)
-    assert useful < sorted_pairs < 2 * useful
 
 
 def test_what_was_free_once_is_kept_by_a_resumed_run(tmp_path):

@@ -1,4 +1,4 @@
-"""A peer: a command that runs a workload in another simulator and prints its rate."""
+"""A peer is a command that runs a workload in another simulator and prints its rate."""
 
 import json
 import math
@@ -8,7 +8,7 @@ import subprocess
 from pfljax.runtime import devices
 
 MARK = "JSON "
-# They stand in a command for the names.
+# Placeholders in a command.
 WORKLOAD = "{workload}"
 METHOD = "{algorithm}"
 
@@ -63,14 +63,14 @@ def ask(command: str, workload: str, method: str) -> float:
         figures = json.loads(lines[-1][len(MARK) :])
         rate = float(figures["client_steps_per_s"])
     except (IndexError, KeyError, TypeError, ValueError):
-        printed = lines[-1] if lines else "nothing of the kind"
+        printed = lines[-1] if lines else "no result"
         raise ValueError(
             f"the peer {words[0]!r} printed {printed}; expected a line "
             'JSON {"client_steps_per_s": ...}'
         ) from None
     if not 0 < rate < math.inf:
         raise ValueError(
-            f"the peer {words[0]!r} told of {rate} steps a second; expected a finite "
+            f"the peer {words[0]!r} reported {rate} steps a second; expected a finite "
             "number > 0"
         )
     return rate
