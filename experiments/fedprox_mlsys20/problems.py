@@ -75,7 +75,7 @@ def federation(dataset: str, scale: Scale, seed: int) -> Federation:
 
 def few_roles(seed: int) -> data.Arrays:
     """The first rows of roles that are drawn; of each row its last characters."""
-    arrays = data.load("shakespeare_roles", stride=80, min_rows=MOST_ROWS)
+    arrays = data.load("shakespeare_roles", stride=80, min_size=MOST_ROWS)
     assert arrays.client is not None
     roles = np.unique(arrays.client)
     drawn = np.random.default_rng(seed).choice(roles, DEVICES, replace=False)

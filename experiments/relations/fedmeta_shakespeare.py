@@ -40,7 +40,7 @@ INNER = {"inner_lr": 0.1, "support": 0.2}
 META_SGD = {"learn_alpha": True}
 FIRST = {"first_order": True}
 PAPER = Experiment(
-    dataset="shakespeare_roles:stride=1,min_rows=20",
+    dataset="shakespeare_roles:stride=1,min_size=20",
     partition="natural",
     clients=None,
     unseen=0.2,
@@ -56,7 +56,7 @@ PAPER = Experiment(
     devices=1,
 )
 SMALL: dict[str, Any] = {
-    "dataset": "shakespeare_roles:stride=80,min_rows=100,every=2",
+    "dataset": "shakespeare_roles:stride=80,min_size=100,every=2",
     "model": "char_lstm:hidden=32,layers=1",
     "rounds": 150,
 }

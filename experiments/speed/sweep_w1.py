@@ -39,7 +39,7 @@ def make_federation() -> Federation:
     by_client = np.arange(count).reshape(W1.clients, -1)
     return data.federate(
         arrays,
-        data.from_rows(list(by_client)),
+        data.from_indices(list(by_client)),
         num_clients=W1.clients,
         seed=0,
         validation=0.0,

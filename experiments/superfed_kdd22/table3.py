@@ -41,7 +41,7 @@ SHAKESPEARE = Column(
         lr=0.8,
     ),
     {
-        "dataset": "shakespeare_roles:stride=160,min_rows=150,alphabet=printable",
+        "dataset": "shakespeare_roles:stride=160,min_size=150,alphabet=printable",
         "model": "char_lstm_superfed:hidden=64",
         "rounds": 10,
         "batch_size": 10,

@@ -1,5 +1,9 @@
-"""Values as they come from outside: refused here, or held as they are from then on."""
+"""The door of the data room: values from outside are checked here and then trusted."""
 
+import contextlib
+import zipfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
@@ -21,26 +25,26 @@ Classes = Annotated[
 
 
 def as_array(name: str, value: Any) -> np.ndarray:
-    """`value` as an array.
+    """Converts `value` to an array.
 
     Raises:
-        ValueError: it has a mask, which an array has not, or rows of several lengths.
+        ValueError: it has a mask, or its parts have several lengths.
     """
     if isinstance(value, np.ma.MaskedArray):
         raise ValueError(
-            f"{name} is a masked array, and its mask would be lost; leave the masked "
-            "rows out, or give an array without a mask, such as x.filled(0)"
+            f"{name} is a masked array, and its mask would be lost; give an array "
+            "without a mask, such as x.filled(0)"
         )
     try:
         return np.asarray(value)
     except (ValueError, TypeError) as error:
         raise ValueError(
-            f"{name} is no array ({brief(error)}); expected rows of one shape"
+            f"{name} is no array ({brief(error)}); expected examples of one shape"
         ) from error
 
 
 def as_integers(name: str, value: Any, shape: str = "[N]") -> np.ndarray:
-    """`value` as integers in one dimension; an empty one is of any type.
+    """Converts `value` to integers in one dimension; an empty list has any type.
 
     Raises:
         ValueError: it is anything else.
@@ -49,12 +53,12 @@ def as_integers(name: str, value: Any, shape: str = "[N]") -> np.ndarray:
     if numbers.ndim == 1 and not len(numbers):
         return numbers.astype(np.int64)
     if numbers.ndim != 1 or numbers.dtype.kind not in "iu":
-        raise ValueError(f"{name} are {told(numbers)}; expected integers {shape}")
+        raise ValueError(f"{name} are {type_of(numbers)}; expected integers {shape}")
     return numbers
 
 
-def narrowed(name: str, values: np.ndarray, dtype: type) -> np.ndarray:
-    """`values` in a type of 32 bits.
+def narrow(name: str, values: np.ndarray, dtype: type) -> np.ndarray:
+    """Converts `values` to a type of 32 bits.
 
     Raises:
         ValueError: the largest or smallest of them lies beyond that type.
@@ -65,14 +69,14 @@ def narrowed(name: str, values: np.ndarray, dtype: type) -> np.ndarray:
         for extreme in (values.min(), values.max()):
             if not limits.min <= extreme <= limits.max:
                 raise ValueError(
-                    f"{name} holds {extreme}, but is kept as {dtype.__name__}, from "
+                    f"{name} holds {extreme}, but is stored as {dtype.__name__}, from "
                     f"{limits.min} to {limits.max}; scale it down"
                 )
-    return values.astype(dtype)
+    return values.astype(dtype, copy=False)
 
 
-def check_numbers(name: str, value: Any, row: tuple[int, ...], zero: bool) -> None:
-    """Refuses a shift or scale that is not finite numbers which fit a row [...].
+def check_scaling(name: str, value: Any, shape: tuple[int, ...], zero: bool) -> None:
+    """Checks a shift or a scale: finite numbers that broadcast to an example.
 
     Raises:
         ValueError: it is something else, or 0 where `zero` is not allowed.
@@ -82,41 +86,72 @@ def check_numbers(name: str, value: Any, row: tuple[int, ...], zero: bool) -> No
         raise ValueError(
             f"{name} is {brief(value)}; expected a number, or one a channel"
         )
-    # What the model sees is float32, in which a small number may be 0.
+    # The model computes in float32, in which a small number may be 0.
     with np.errstate(over="ignore", under="ignore"):
         single = numbers.astype(np.float32)
     if not np.isfinite(single).all():
-        raise ValueError(
-            f"{name} is {brief(value)}; expected finite numbers as float32 holds them"
-        )
-    # Devices take what is smaller for 0.
+        raise ValueError(f"{name} is {brief(value)}; expected finite float32 numbers")
+    # Devices take smaller numbers for 0.
     if not zero and (np.abs(single) < np.finfo(np.float32).tiny).any():
         raise ValueError(
             f"{name} is {brief(value)}; x is divided by it in float32: choose a number "
             "of at least 1.2e-38"
         )
-    if not _fits(numbers.shape, row):
-        raise ValueError(
-            f"{name} has shape {list(numbers.shape)}, rows of x have {list(row)}; give "
-            "a number, or one a channel"
-        )
+    with contextlib.suppress(ValueError):
+        if np.broadcast_shapes(numbers.shape, shape) == shape:
+            return
+    raise ValueError(
+        f"{name} has shape {list(numbers.shape)}, an example of x has {list(shape)}; "
+        "give a number, or one a channel"
+    )
 
 
-def _fits(shape: tuple[int, ...], row: tuple[int, ...]) -> bool:
-    """Whether an array of this shape, with a row, has the shape of the row."""
+@contextlib.contextmanager
+def reading(file: Path, remedy: str) -> Iterator[None]:
+    """Adds the name of the file and a remedy to a ValueError of the block."""
     try:
-        return np.broadcast_shapes(shape, row) == row
-    except ValueError:
-        return False
+        yield
+    except ValueError as error:
+        raise ValueError(f"{file} cannot be read ({brief(error)}); {remedy}") from error
 
 
-def told(values: np.ndarray) -> str:
-    """The type and shape of an array: "float64[3, 2]"."""
+def read_npz(
+    file: Path, needed: Sequence[str], optional: Sequence[str] = (), alone: bool = False
+) -> dict[str, np.ndarray]:
+    """Reads the arrays of these names from an .npz file.
+
+    Raises:
+        ValueError: the file is damaged or lacks an array; or, if they must be `alone`,
+            it has another.
+    """
+    # A pipe would be waited for, and NumPy takes other files for pickles.
+    if not file.is_file() or not zipfile.is_zipfile(file):
+        raise ValueError("it is no .npz archive, or is cut")
+    try:
+        # Without pickles: a file from elsewhere cannot run code.
+        with np.load(file, allow_pickle=False) as stored:
+            names = stored.files
+            wanted = [name for name in (*needed, *optional) if name in names]
+            arrays = {name: np.asarray(stored[name]) for name in wanted}
+    # Damage in the zip, in a header or in the data raises a dozen types of errors.
+    except Exception as error:
+        raise ValueError(f"{type(error).__name__}: {error}") from error
+    missing = [name for name in needed if name not in arrays]
+    if missing:
+        raise ValueError(f"it lacks {missing[0]!r}; it has {names}")
+    if alone and (others := sorted(set(names) - set(wanted))):
+        expected = ", ".join((*needed, *optional))
+        raise ValueError(f"it has {others[0]!r}, which is not read, beside {expected}")
+    return arrays
+
+
+def type_of(values: np.ndarray) -> str:
+    """Returns the type and shape of an array: "float64[3, 2]"."""
     return f"{values.dtype}{list(values.shape)}"
 
 
 def brief(value: Any) -> str:
-    """A value or an error as part of a line."""
+    """Returns a value or an error as part of a line."""
     text = str(value) if isinstance(value, BaseException) else repr(value)
     line = " ".join(text.split())
-    return line if len(line) <= 120 else f"{line[:117]}..."
+    return line if len(line) <= 200 else f"{line[:197]}..."

@@ -1,4 +1,4 @@
-"""Deals a data set to clients, and splits each client's rows."""
+"""Deals a data set to clients, and splits the examples of each client."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,15 +9,13 @@ import numpy as np
 from pfljax import registry
 from pfljax.core import malicious
 from pfljax.core.types import ClientData, Examples
-from pfljax.data import dealing_checks as checks
-from pfljax.data import public_rows
-from pfljax.data.arrays import OFFICIAL_TRAIN, Arrays, renumbered
-from pfljax.data.edge import ClientsOrNone, Seed
+from pfljax.data.arrays import OFFICIAL_TEST, OFFICIAL_TRAIN, Arrays, renumber
+from pfljax.data.edge import MOST_COUNTS, ClientsOrNone, Seed, brief
 from pfljax.data.federation import Federation
-from pfljax.data.label_noise import Noise, label_noise, turn
+from pfljax.data.label_noise import Noise, flip, label_noise
 from pfljax.data.manifest import describe
 from pfljax.data.partitions import named, partition
-from pfljax.data.partitions.base import Partition, rank
+from pfljax.data.partitions.base import Partition, check_partition, rank
 from pfljax.data.split import (
     TEST,
     TRAIN,
@@ -25,8 +23,11 @@ from pfljax.data.split import (
     Split,
     check_fractions,
     shared_test,
-    split_rows,
+    split_examples,
 )
+
+ROWS = ("train", "all")
+TEST_FROM = ("clients", "official", "official_classes", "official_own")
 
 
 @registry.checked
@@ -45,47 +46,54 @@ def federate(
     noise: str = "none",
     public: float = 0.0,
 ) -> Federation:
-    """Deals `arrays` to clients and splits each client's rows.
+    """Deals `arrays` to clients and splits the examples of each client.
 
     Args:
         arrays: what `load` or `from_arrays` returned.
         partition_name: a key of `PARTITIONS`, alone or with its parameters, such as
-            "shards:per_client=3"; or a `Partition` of rows of `arrays`.
+            "shards:per_client=3"; or a `Partition` of the examples of `arrays`.
         num_clients: C; None where the partition knows it ("natural", a Partition).
         seed: of the partition and of the split.
         params: parameters of the partition, by name; None for its defaults.
-        test: a client with n rows keeps int(test * n) for test ...
+        test: a client with n examples keeps int(test * n) for test ...
         validation: ... and int(validation * n) for validation: both are shares of n.
-        stratified: take these rows evenly over the client's labels.
-        rows: deal the official "train" rows only, or "all".
-        test_from: "clients" tests on a client's own rows; "official" on the whole
-            official test set, one copy for all; "official_classes" on its rows of the
-            classes that the client holds, copied once for each set of classes;
-            "official_own" on the test rows of the natural client that it is. Natural
-            clients that have test rows only are left out; the manifest names them.
-        noise: wrong labels for training and validation rows, such as "pair:rate=0.1";
-            see `pfljax.data.label_noise.label_noise`. The rows are dealt by their true
-            labels; the manifest counts the given ones. "poison:attackers=0.2" is of the
-            training rows of malicious clients alone.
-        public: share of the rows to deal that the server holds in their place, at
-            random: `Federation.public`. No client has them, and their labels are true.
+        stratified: take these evenly over the client's labels.
+        rows: deal the official "train" examples only, or "all".
+        test_from: "clients" tests on a client's own examples; "official" on the whole
+            official test set, one copy for all; "official_classes" on its examples of
+            the classes that the client holds, copied once for each set of classes;
+            "official_own" on the test examples of the natural client that it is.
+            Natural clients that have test examples only are left out; the manifest
+            names them.
+        noise: wrong labels for training and validation examples, such as
+            "pair:rate=0.1"; see `pfljax.data.label_noise.label_noise`. Examples are
+            dealt by their true labels; the manifest counts the noisy ones.
+            "poison:attackers=0.2" flips training labels of malicious clients alone.
+        public: share of the examples to deal that the server holds in place of the
+            clients, drawn at random: `Federation.public`. Their labels are true.
 
     Raises:
-        ValueError: for wrong types, fractions or names, or clients without rows.
+        ValueError: for wrong types, fractions or names, or clients without examples.
     """
-    checks.check_call(arrays, partition_name, params, rows, test_from, public)
-    label_turns = label_noise(noise, arrays.num_classes)
-    test = _kept_for_test(test, validation, test_from)
-    how, params = _way_of_dealing(partition_name, params)
-    to_deal, withheld = public_rows.set_aside(_rows_to_deal(arrays, rows), public, seed)
-    dealt = _deal(arrays, how, num_clients, seed, params, to_deal)
-    checks.check_dealt(arrays, dealt, num_clients, test_from)
+    _check_choices(arrays, partition_name, params, rows, test_from)
+    kernel = label_noise(noise, arrays.num_classes)
+    # Clients that are tested on other examples keep none of theirs for it.
+    test = test if test_from == "clients" else 0.0
+    check_fractions(test, validation)
+    params = dict(params or {})
+    how = partition_name
+    if isinstance(how, str):
+        how, params = named(how, params)
+    index, of_server = _set_aside(_choose_examples(arrays, rows), how, public, seed)
+    dealt = _deal(arrays, how, num_clients, seed, params, index)
+    _check_dealt(arrays, dealt, num_clients, test_from)
     # Seeds [seed, 1] and [seed, 2]: the split and the noise share no draw with the
     # partition, which has the seed alone.
-    split = split_rows(dealt, arrays.y, test, validation, stratified, [seed, 1])
-    # After the partition, which goes by true labels; before official test rows join.
-    labelled = _mislabelled(arrays, split, dealt, label_turns, seed)
-    split = _with_official_test(arrays, split, dealt, test_from)
+    split = split_examples(dealt, arrays.y, test, validation, stratified, [seed, 1])
+    # After the partition, which goes by true labels; before official tests join.
+    noisy = _add_noise(arrays, split, dealt, kernel, seed)
+    if test_from != "clients":
+        split = _append_test(arrays, split, dealt, test_from)
     settings: dict[str, Any] = {
         "partition": how if isinstance(how, str) else "given",
         "params": params,
@@ -97,79 +105,168 @@ def federate(
         "test_from": test_from,
         "noise": noise,
         **_left_out(arrays, how, dealt.order),
-        **public_rows.settings(public, withheld),
     }
-    server_data = public_rows.held_by_server(arrays, withheld)
-    return _assemble(labelled, split, settings, server_data)
+    if len(of_server):
+        settings |= {"public": public, "public_rows": len(of_server)}
+    return _assemble(noisy, split, settings, _server_data(arrays, of_server))
 
 
-def _kept_for_test(test: float, validation: float, test_from: str) -> float:
-    """The share of its rows that a client keeps for test, checked."""
-    # Clients that are tested on other rows keep none of theirs for it.
-    share = test if test_from == "clients" else 0.0
-    check_fractions(share, validation)
-    return share
+def _check_choices(
+    arrays: Any, partition_name: Any, params: Any, rows: str, test_from: str
+) -> None:
+    if not isinstance(arrays, Arrays):
+        raise ValueError(
+            f"arrays is {brief(arrays)}; expected what load or from_arrays returns"
+        )
+    if not isinstance(partition_name, str | Partition):
+        raise ValueError(
+            f"partition_name is {brief(partition_name)}; expected a name, or a "
+            "Partition: data.from_indices makes one of lists of indices"
+        )
+    if not isinstance(params, Mapping | None):
+        raise ValueError(
+            f"params is {brief(params)}; expected options by name: {{'alpha': 0.5}}"
+        )
+    registry.require_known("rows", rows, ROWS)
+    registry.require_known("test_from", test_from, TEST_FROM)
+    if test_from != "clients" and not np.any(arrays.official == OFFICIAL_TEST):
+        raise ValueError(
+            f"test_from is {test_from!r}, but data set {arrays.name!r} has no official "
+            "test examples; choose test_from='clients'"
+        )
 
 
-def _rows_to_deal(arrays: Arrays, rows: str) -> np.ndarray:
-    """Row numbers of the official "train" rows, or of "all"; i64[R]."""
-    if rows == "train":
-        return np.flatnonzero(arrays.official == OFFICIAL_TRAIN)
-    return np.arange(len(arrays.y))
+def _choose_examples(arrays: Arrays, rows: str) -> np.ndarray:
+    """Returns the indices of the official "train" examples, or of "all"."""
+    if rows == "all":
+        return np.arange(len(arrays.y))
+    index = np.flatnonzero(arrays.official == OFFICIAL_TRAIN)
+    if not len(index):
+        raise ValueError(
+            f"data set {arrays.name!r} has no official train examples; choose "
+            "rows='all'"
+        )
+    return index
 
 
-def _with_official_test(
-    arrays: Arrays, split: Split, dealt: Partition, test_from: str
-) -> Split:
-    """The split with official test rows behind the others, for the clients to share.
-
-    The split as it is where clients are tested on rows of their own.
-    """
-    if test_from == "clients":
-        return split
-    test_rows, offset, size = shared_test(arrays, split.order, dealt, test_from)
-    behind = len(split.order) + offset
-    return Split(
-        order=np.concatenate([split.order, test_rows]),
-        offsets=np.stack([*split.offsets[:TEST], behind]),
-        sizes=np.stack([*split.sizes[:TEST], size]),
-    )
-
-
-def _left_out(
-    arrays: Arrays, how: str | Partition, dealt_rows: np.ndarray
-) -> dict[str, list[int]]:
-    """What the manifest says of natural clients without a dealt row, if any."""
-    if how != "natural" or arrays.client is None:
-        return {}
-    everybody = np.unique(arrays.client)
-    missing = np.setdiff1d(everybody, arrays.client[dealt_rows]).tolist()
-    return {"left_out": missing} if missing else {}
+def _set_aside(
+    index: np.ndarray, how: str | Partition, share: float, seed: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Draws int(share * R) examples for the server; returns the others, and these."""
+    registry.require("public", share, 0 <= share < 1, "a share, 0 <= share < 1")
+    if share and isinstance(how, Partition):
+        raise ValueError(
+            f"public is {share}, but a ready Partition says itself who has what; leave "
+            "the server's examples out of it, and set Federation.public"
+        )
+    count = int(share * len(index))
+    if share and not count:
+        raise ValueError(
+            f"public is {share}, which is none of {len(index)} examples; give at least "
+            f"{1 / len(index):.2g}, or 0 for a server without examples"
+        )
+    # A stream apart from those of partition, split and noise.
+    drawn = np.random.default_rng([seed, 3]).permutation(index)
+    return np.sort(drawn[count:]), np.sort(drawn[:count])
 
 
-def _mislabelled(
+def _deal(
+    arrays: Arrays,
+    how: str | Partition,
+    num_clients: int | None,
+    seed: int,
+    params: dict[str, Any],
+    index: np.ndarray,
+) -> Partition:
+    """Returns the partition, in indices of `arrays`."""
+    if isinstance(how, Partition):
+        if params:
+            raise ValueError(f"params {sorted(params)} given with a ready Partition")
+        return how
+    if num_clients is None and how != "natural":
+        raise ValueError(f"partition {how!r} needs num_clients, got None")
+    if how == "natural" and arrays.client is not None:
+        # Counted anew, for some may have no example among these.
+        params = {**params, "client": renumber(arrays.client[index])}
+    dealt = partition(how, arrays.y[index], num_clients, seed, params)
+    return dealt._replace(order=index[dealt.order])
+
+
+def _check_dealt(
+    arrays: Arrays, dealt: Partition, num_clients: int | None, test_from: str
+) -> None:
+    """Raises a ValueError for examples that leak, or are held twice or by nobody."""
+    check_partition(dealt, len(arrays.y))
+    count = len(dealt.size)
+    if num_clients not in (None, count):
+        raise ValueError(f"num_clients is {num_clients}, the partition has {count}")
+    if count * arrays.num_classes > MOST_COUNTS:
+        raise ValueError(
+            f"{count} clients times {arrays.num_classes} classes are more than 2**28 "
+            "counts of labels; choose fewer of either"
+        )
+    official = arrays.official[dealt.order]
+    if test_from != "clients" and np.any(official == OFFICIAL_TEST):
+        raise ValueError(
+            f"test_from is {test_from!r}, but clients hold official test examples; "
+            "choose rows='train' or test_from='clients'"
+        )
+
+
+def _add_noise(
     arrays: Arrays,
     split: Split,
     dealt: Partition,
     noise: Noise | None,
     seed: int,
 ) -> Arrays:
-    """The data set with noisy labels at the clients' rows to learn from, or at all."""
+    """Flips labels of the examples that clients learn from."""
     if noise is None:
         return arrays
     learnt = split.sizes[TRAIN] + split.sizes[VALIDATION]
     if noise.attackers is not None:
-        learnt = split.sizes[TRAIN] * _malicious(len(learnt), noise.attackers, seed)
+        # The clients that attack in a channel, too.
+        key = jax.random.key(seed)
+        attacks = malicious.drawn(key, len(learnt), noise.attackers)
+        learnt = split.sizes[TRAIN] * np.asarray(attacks)
     noisy = (rank(dealt.size) < np.repeat(learnt, dealt.size)) | noise.tests_too
-    rows = split.order[noisy]
+    index = split.order[noisy]
     labels = arrays.y.copy()
-    labels[rows] = turn(labels[rows], noise.matrix, [seed, 2])
+    labels[index] = flip(labels[index], noise.matrix, [seed, 2])
     return arrays._replace(y=labels)
 
 
-def _malicious(num_clients: int, share: float, seed: int) -> np.ndarray:
-    """Whether each client is malicious, bool[C], as channels have it."""
-    return np.asarray(malicious.drawn(jax.random.key(seed), num_clients, share))
+def _append_test(
+    arrays: Arrays, split: Split, dealt: Partition, test_from: str
+) -> Split:
+    """Appends official test examples to the pool, for the clients to share."""
+    index, offset, size = shared_test(arrays, split.order, dealt, test_from)
+    behind = len(split.order) + offset
+    return Split(
+        order=np.concatenate([split.order, index]),
+        offsets=np.stack([*split.offsets[:TEST], behind]),
+        sizes=np.stack([*split.sizes[:TEST], size]),
+    )
+
+
+def _left_out(
+    arrays: Arrays, how: str | Partition, order: np.ndarray
+) -> dict[str, list[int]]:
+    """Names the natural clients without an example in `order`, for the manifest."""
+    if how != "natural" or arrays.client is None:
+        return {}
+    missing = np.setdiff1d(arrays.client, arrays.client[order]).tolist()
+    return {"left_out": missing} if missing else {}
+
+
+def _server_data(arrays: Arrays, index: np.ndarray) -> ClientData | None:
+    if not len(index):
+        return None
+    x: Any = arrays.x[index]
+    y: Any = arrays.y[index]
+    offset: Any = np.int32(0)
+    size: Any = np.int32(len(index))
+    return ClientData(Examples(x, y), offset, size)
 
 
 def _assemble(
@@ -178,10 +275,10 @@ def _assemble(
     settings: dict[str, Any],
     server_data: ClientData | None,
 ) -> Federation:
-    """The federation whose pool and clients are as the split says."""
+    """Makes the federation whose pool and clients are as the split says."""
     order, offsets, sizes = split
     if len(order) > np.iinfo(np.int32).max:
-        raise ValueError(f"the pool has {len(order)} rows; at most 2**31 - 1 are held")
+        raise ValueError(f"the pool has {len(order)} examples; at most 2**31 - 1 fit")
     # NumPy arrays: the pool stays on the host until a run is placed on its devices.
     x: Any = arrays.x[order]
     y: Any = arrays.y[order]
@@ -204,35 +301,3 @@ def _assemble(
         official=arrays.official[order],
         public=server_data,
     )
-
-
-def _way_of_dealing(
-    partition_name: str | Partition, params: Mapping[str, Any] | None
-) -> tuple[str | Partition, dict[str, Any]]:
-    """(name of the partition, or a ready one; its parameters)."""
-    params = dict(params or {})
-    if isinstance(partition_name, Partition):
-        return partition_name, params
-    return named(partition_name, params)
-
-
-def _deal(
-    arrays: Arrays,
-    how: str | Partition,
-    num_clients: int | None,
-    seed: int,
-    params: dict[str, Any],
-    rows: np.ndarray,
-) -> Partition:
-    """The partition, in row numbers of `arrays`."""
-    if isinstance(how, Partition):
-        if params:
-            raise ValueError(f"params {sorted(params)} given with a ready Partition")
-        return how
-    if num_clients is None and how != "natural":
-        raise ValueError(f"partition {how!r} needs num_clients, got None")
-    if how == "natural" and arrays.client is not None:
-        # Counted anew, for some may have no row among these.
-        params = {**params, "client": renumbered(arrays.client[rows])}
-    dealt = partition(how, arrays.y[rows], num_clients, seed, params)
-    return dealt._replace(order=rows[dealt.order])

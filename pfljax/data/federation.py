@@ -1,4 +1,4 @@
-"""A federation: clients as compressed rows of one pool, in train, validation, test."""
+"""A federation: all clients over one pool of examples, in train, validation, test."""
 
 from dataclasses import dataclass, replace
 from typing import Annotated, Any
@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import numpy as np
 
 from pfljax.core.types import ClientData
-from pfljax.data.edge import Seed, as_integers
+from pfljax.data.edge import Seed, as_integers, brief
 from pfljax.data.manifest import subset
 from pfljax.registry import Range, checked
 
@@ -18,7 +18,7 @@ HeldOut = Annotated[
 
 @dataclass(frozen=True)
 class Federation:
-    """All clients' data. The three parts share one pool and differ in rows only."""
+    """All clients' data. The three parts share one pool of examples."""
 
     train: ClientData  # offset, size i32[C]; examples are the pool, [N, ...]
     validation: ClientData
@@ -28,21 +28,21 @@ class Federation:
     scale: Any
     name: str
     class_names: tuple[str, ...]
-    manifest: dict[str, Any]  # who holds how many rows of what, as JSON
-    row: Any = None  # i32[N], number in the data set of each row of the pool
+    manifest: dict[str, Any]  # how many examples of what each client holds, as JSON
+    row: Any = None  # i32[N], index in the data set of each example of the pool
     official: Any = None  # u8[N], its official split: an index into OFFICIAL_NAMES
-    public: ClientData | None = None  # rows of the server, in a pool of their own
-    # Rows by which detection of other classes is judged, by split: of a run alone.
+    public: ClientData | None = None  # examples of the server, in a pool of their own
+    # Examples of other classes that are to be detected, by split: of a run alone.
     foreign: dict[str, Any] | None = None
 
     @property
     def num_clients(self) -> int:
-        """C, the number of clients."""
+        """The number of clients, C."""
         return len(self.train.size)
 
     @property
     def parts(self) -> dict[str, ClientData]:
-        """Train, validation and test rows by name."""
+        """The training, validation and test examples by name."""
         return {
             "train": self.train,
             "validation": self.validation,
@@ -50,8 +50,8 @@ class Federation:
         }
 
     def take(self, ids: Any) -> "Federation":
-        """The clients `ids` i[M], in that order, over the same pool."""
-        ids = _checked_ids(ids, self.num_clients)
+        """Returns the clients `ids` i[M], in that order, over the same pool."""
+        ids = _check_ids(ids, self.num_clients)
         # The pool is shared, not copied: a client is an offset and a size in it.
         parts = {
             name: ClientData(part.examples, part.offset[ids], part.size[ids])
@@ -63,7 +63,7 @@ class Federation:
     def hold_out(
         self, fraction: HeldOut, seed: Seed
     ) -> tuple["Federation", "Federation"]:
-        """(kept, unseen): int(fraction * C) clients at random, out of training."""
+        """Holds int(fraction * C) random clients out; returns (training, unseen)."""
         num_unseen = int(fraction * self.num_clients)
         if not num_unseen:
             raise ValueError(
@@ -72,17 +72,15 @@ class Federation:
             )
         drawn = np.random.default_rng(seed).permutation(self.num_clients)
         unseen = np.sort(drawn[:num_unseen])
-        kept = np.sort(drawn[num_unseen:])
-        return self.take(kept), self.take(unseen)
+        training = np.sort(drawn[num_unseen:])
+        return self.take(training), self.take(unseen)
 
 
-def _checked_ids(ids: Any, num_clients: int) -> np.ndarray:
+def _check_ids(ids: Any, num_clients: int) -> np.ndarray:
     clients = as_integers("client ids", ids, "[M], M >= 1")
-    if not len(clients):
-        raise ValueError("client ids are none; expected integers [M], M >= 1")
-    if clients.min() < 0 or clients.max() >= num_clients:
+    if not len(clients) or clients.min() < 0 or clients.max() >= num_clients:
         raise ValueError(
-            f"client ids span {clients.min()} .. {clients.max()}; the federation has "
-            f"clients 0 .. {num_clients - 1}"
+            f"client ids are {brief(ids)}; expected one or more of 0 .. "
+            f"{num_clients - 1}"
         )
     return clients

@@ -1,6 +1,6 @@
-"""Wrong labels at a known rate, for methods that are to bear them.
+"""Wrong labels at a known rate, for methods that are robust to them.
 
-Matrices T [K, K]: row i is the distribution of what a label i turns into.
+Row i of a matrix T [K, K] is the distribution of the label that replaces a label i.
 """
 
 from collections.abc import Callable
@@ -14,26 +14,26 @@ from pfljax.registry import Share, checked
 
 
 class Noise(NamedTuple):
-    """How labels turn, and where."""
+    """The probabilities of wrong labels, and the examples that have them."""
 
     matrix: np.ndarray  # f64[K, K], rows sum to 1
-    tests_too: bool = False  # a client's own test rows as well
-    # The share of the clients whose training rows alone turn; None: rows of all that
-    # are learnt from, validation rows as well.
+    tests_too: bool = False  # a client's own test examples as well
+    # The share of clients with wrong labels, of training examples alone; None: all
+    # clients, validation examples as well.
     attackers: float | None = None
 
 
 def none(num_classes: int) -> None:
-    """Labels as the data set has them."""
+    """Leaves labels as the data set has them."""
     return None
 
 
 @checked
 def pair(num_classes: int, *, rate: Share) -> Noise:
-    """A label turns into the next class at this rate, the last into the first.
+    """Replaces labels by the next class at this rate, the last by the first.
 
     Args:
-      rate: share of the labels that turn.
+      rate: share of wrong labels.
     """
     _check_classes("pair", num_classes)
     kept = np.eye(num_classes)
@@ -43,10 +43,10 @@ def pair(num_classes: int, *, rate: Share) -> Noise:
 
 @checked
 def symmetric(num_classes: int, *, rate: Share) -> Noise:
-    """A label turns at this rate, into every other class alike.
+    """Replaces labels at this rate, by every other class alike.
 
     Args:
-      rate: share of the labels that turn.
+      rate: share of wrong labels.
     """
     _check_classes("symmetric", num_classes)
     other = rate / (num_classes - 1)
@@ -55,7 +55,9 @@ def symmetric(num_classes: int, *, rate: Share) -> Noise:
 
 @checked
 def poison(num_classes: int, *, attackers: Attackers = 0.2) -> Noise:
-    """Training labels of malicious clients alone: random, of two classes the other.
+    """Replaces the training labels of malicious clients by random ones.
+
+    Of two classes it is the other.
 
     The same clients attack in a channel (`pfljax.core.malicious`). Li et al. (Ditto),
     ICML 2021, https://arxiv.org/abs/2012.04221, attack A1.
@@ -79,7 +81,7 @@ NOISES: dict[str, Callable[..., Noise | None]] = {
 
 
 def label_noise(text: str, num_classes: int) -> Noise | None:
-    """The noise written as "none", "pair:rate=0.1", "symmetric:rate=0.2" or "poison".
+    """Makes the noise that a text names, such as "pair:rate=0.1" or "none".
 
     Raises:
         ValueError: for another name or parameter, or a rate that is no share.
@@ -91,19 +93,21 @@ def label_noise(text: str, num_classes: int) -> Noise | None:
 
 
 def _check_classes(name: str, num_classes: int) -> None:
-    """Raises a ValueError for a single class, which can turn into no other."""
+    """Raises a ValueError for a single class."""
     if num_classes < 2:
         raise ValueError(f"noise {name!r} needs two classes, got {num_classes}")
 
 
-def turn(labels: np.ndarray, matrix: np.ndarray, seed: list[int]) -> np.ndarray:
-    """Labels i32[N] drawn from the rows of `matrix` [K, K] that `labels` [N] name."""
+def flip(labels: np.ndarray, matrix: np.ndarray, seed: list[int]) -> np.ndarray:
+    """Draws labels i32[N] from the rows of `matrix` [K, K] that `labels` [N] name."""
     cumulative = np.cumsum(matrix, axis=1)
     # Rounded sums end below 1, and a draw above them would name one class too many.
     cumulative[:, -1] = 1
     drawn = np.random.default_rng(seed).random(len(labels))
-    turned = np.empty(len(labels), np.int32)
+    flipped = np.empty(len(labels), np.int32)
     for label in np.unique(labels):
-        rows = labels == label
-        turned[rows] = np.searchsorted(cumulative[label], drawn[rows], side="right")
-    return turned
+        has_label = labels == label
+        flipped[has_label] = np.searchsorted(
+            cumulative[label], drawn[has_label], side="right"
+        )
+    return flipped

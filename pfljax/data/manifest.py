@@ -1,6 +1,6 @@
-"""The manifest of a federation: where every row came from.
+"""The manifest of a federation: where every example came from.
 
-Counts by client are plain JSON; what is known of each row are arrays.
+Counts by client are plain JSON.
 """
 
 import hashlib
@@ -25,10 +25,10 @@ def describe(
     sizes: np.ndarray,
     settings: dict[str, Any],
 ) -> dict[str, Any]:
-    """The manifest of pool rows `order`, with offsets and sizes i64[3, C].
+    """Describes a pool of the examples `order`, with offsets and sizes i64[3, C].
 
-    `class_histogram[C][K]` and `official[C][3]` count a client's rows of all three
-    parts; `sha256` covers labels, row numbers, offsets and sizes.
+    `class_histogram[C][K]` and `official[C][3]` count a client's examples of all three
+    parts; `sha256` covers labels, indices, offsets and sizes.
     """
     num_clients = sizes.shape[1]
     labels = arrays.y[order]
@@ -54,45 +54,45 @@ def describe(
 
 
 def subset(manifest: dict[str, Any], ids: Sequence[int]) -> dict[str, Any]:
-    """The manifest of the clients `ids`; its hash stays that of the whole."""
-    chosen = dict(manifest)
+    """Returns the manifest of the clients `ids`; its hash stays that of the whole."""
+    part_of = dict(manifest)
     for name in PER_CLIENT:
-        chosen[name] = [manifest[name][k] for k in ids]
-    chosen["sizes"] = {
+        part_of[name] = [manifest[name][k] for k in ids]
+    part_of["sizes"] = {
         part: [size[k] for k in ids] for part, size in manifest["sizes"].items()
     }
-    return chosen
+    return part_of
 
 
 def _count(
     values: np.ndarray, num_values: int, offset: np.ndarray, size: np.ndarray
 ) -> np.ndarray:
-    """i64[C, num_values]: how many of a client's rows have each value."""
-    # Shared test rows are one region of many clients, which is counted once.
+    """Counts the examples of each client that have each value, i64[C, num_values]."""
+    # Shared test examples are one region of many clients, which is counted once.
     regions, region_of_client = np.unique(
         np.stack([offset, size], axis=1), axis=0, return_inverse=True
     )
     start, length = regions.T
     region = np.repeat(np.arange(len(regions)), length)
-    rows = start[region] + rank(length)
+    index = start[region] + rank(length)
     # One number a pair of region and value, so that one bincount counts all.
-    pair = region * num_values + values[rows]
+    pair = region * num_values + values[index]
     counts = np.bincount(pair, minlength=len(regions) * num_values)
     by_region = counts.reshape(len(regions), num_values)
     return by_region[region_of_client.reshape(-1)]
 
 
 def _with_defaults(settings: dict[str, Any]) -> dict[str, Any]:
-    """The partition's parameters, with the defaults that were not overridden."""
+    """Returns the partition's parameters, with its defaults."""
     function = PARTITIONS.get(settings["partition"])
     known = registry.defaults(function) if function else {}
-    # The rows' clients are an argument of "natural", and no option that a user set.
+    # The clients are an argument of "natural", and no option that a user set.
     known.pop("client", None)
     return {**known, **settings["params"]}
 
 
 def _digest(*arrays: np.ndarray) -> str:
-    """SHA-256 in hexadecimal, the same on every machine."""
+    """Returns the SHA-256 in hexadecimal, the same on every machine."""
     digest = hashlib.sha256()
     for array in arrays:
         # 64 bits, little-endian, whatever the machine's integers are.

@@ -1,18 +1,19 @@
-"""Devices: how fast each client computes and sends, by client.
+"""Devices: how fast each client computes and sends.
 
-What a client takes is  download / down + steps * step + upload / up  seconds, times a
-lognormal factor where the profile has jitter. Nothing of it is measured here: seconds
-are virtual, and follow from steps, bytes and the profile alone.
+A client takes  download / down + steps * step + upload / up  seconds, times a lognormal
+factor where the profile has jitter. These seconds are virtual: they follow from steps,
+bytes and the profile alone.
 """
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from pfljax.data.edge import read_npz, reading
 from pfljax.registry import Choice, Count, NotNegative, Positive, checked, find
 from pfljax.registry import check as check_choice
-from pfljax.runtime.files import DAMAGE
 
 STEP = 0.01  # seconds of a local step at speed 1
 DOWN = 2.5e6  # bytes a second: 20 Mbit/s
@@ -31,9 +32,9 @@ class Profile(NamedTuple):
 
 
 def expected_seconds(profile: Profile, steps: Any, down: Any, up: Any) -> Any:
-    """Seconds of a turn of each client without jitter, f[C].
+    """Returns the seconds of a turn of each client without jitter, f[C].
 
-    `steps` are those of the turn, `down` and `up` bytes; numbers, or by client.
+    `steps` of the turn, and `down` and `up` in bytes, are numbers, or by client.
     """
     return down / profile.down + steps * profile.step + up / profile.up
 
@@ -45,22 +46,13 @@ def uniform(
     up: float = UP,
     jitter: float = 0.0,
 ) -> Profile:
-    """Clients of equal devices, which are always available."""
-
-    def of_all(value: float) -> np.ndarray:
-        return np.full(num_clients, value, np.float64)
-
-    return Profile(
-        step=of_all(step),
-        down=of_all(down),
-        up=of_all(up),
-        jitter=of_all(jitter),
-        availability=of_all(1.0),
-    )
+    """Gives all clients equal devices, which are always available."""
+    values = (step, down, up, jitter, 1.0)
+    return Profile(*(np.full(num_clients, value, np.float64) for value in values))
 
 
 def none(num_clients: int) -> None:
-    """No devices: rounds take no virtual seconds."""
+    """Gives clients no devices: rounds take no virtual seconds."""
     return None
 
 
@@ -73,7 +65,7 @@ def equal(
     up: Positive = UP,
     jitter: NotNegative = 0.0,
 ) -> Profile:
-    """All devices alike.
+    """Gives all clients equal devices.
 
     Args:
       step: seconds of a local step.
@@ -95,16 +87,16 @@ def speed_groups(
     drawn: bool = False,
     seed: Count = 0,
 ) -> Profile:
-    """Five groups of speeds 4, 2, 1, .5 and .1, by client number modulo five.
+    """Gives clients speeds 4, 2, 1, 0.5 and 0.1, by client number modulo five.
 
-    With `drawn` each client's group is drawn from `seed`, uniformly.
+    With `drawn` each client's speed is drawn from `seed`, uniformly.
 
     Args:
       step: seconds of a local step at speed 1.
       down: bytes a second to a client.
       up: bytes a second from it.
       jitter: sigma of the lognormal factor of each turn; 0 for none.
-      drawn: each client's group is drawn.
+      drawn: each client's speed is drawn.
       seed: of the draws, whatever the run's.
     """
     group = np.arange(num_clients) % len(SPEEDS)
@@ -125,7 +117,7 @@ def lognormal(
     jitter: NotNegative = 0.0,
     seed: Count = 0,
 ) -> Profile:
-    """Steps and links times lognormal factors of median 1, drawn from `seed`.
+    """Multiplies steps and links by lognormal factors of median 1, from `seed`.
 
     A device has one factor for its steps, and one for both ways of its link.
 
@@ -149,31 +141,19 @@ def lognormal(
 
 @checked
 def file(num_clients: int, *, path: str) -> Profile:
-    """The arrays step, down, up, and jitter and availability if there, of an .npz file.
+    """Reads step, down, up, and maybe jitter and availability from an .npz file.
 
     Each has a number a client, or is one number for all.
 
     Args:
       path: of the .npz file.
     """
-    try:
-        with np.load(path) as arrays:
-            given = {name: arrays[name] for name in arrays.files}
-    except (OSError, AttributeError, *DAMAGE):
-        raise ValueError(
-            f"the profile {path} is not there, or no .npz file of arrays; write one "
-            "with numpy.savez(path, step=..., down=..., up=...)"
-        ) from None
-    given = {"jitter": 0.0, "availability": 1.0} | given
-    known = set(Profile._fields)
-    if set(given) != known:
-        lacking = [f"lacks {name}" for name in sorted(known - set(given))]
-        unknown = [f"has {name}" for name in sorted(set(given) - known)]
-        raise ValueError(
-            f"the profile {path} {', '.join(lacking + unknown)}; expected step, down, "
-            "up, and jitter and availability if they are not 0 and 1"
+    with reading(Path(path), "write one by numpy.savez(path, step=, down=, up=)"):
+        stored = read_npz(
+            Path(path), ("step", "down", "up"), ("jitter", "availability"), alone=True
         )
-    return checked_profile(given, num_clients, f"the profile {path}")
+        arrays = {"jitter": 0.0, "availability": 1.0} | stored
+        return check_profile(arrays, num_clients, path)
 
 
 PROFILES: dict[str, Callable[..., Profile | None]] = {
@@ -186,7 +166,7 @@ PROFILES: dict[str, Callable[..., Profile | None]] = {
 
 
 def make(choice: Choice, num_clients: int) -> Profile | None:
-    """The profile of a choice such as "speed_groups:jitter=0.1"; None for "none".
+    """Makes the profile of a choice such as "speed_groups:jitter=0.1".
 
     Raises:
       ValueError: a name or an option is unknown, or a number out of its range.
@@ -196,56 +176,43 @@ def make(choice: Choice, num_clients: int) -> Profile | None:
     devices = factory(num_clients, **choice.kwargs)
     if devices is None:
         return None
-    # Also of drawn ones: a large sigma leaves numbers that no float holds.
-    return checked_profile(devices._asdict(), num_clients, f"profile {choice.name!r}")
+    # A large sigma draws numbers that no float holds.
+    return check_profile(devices._asdict(), num_clients, f"profile {choice.name!r}")
 
 
-def checked_profile(arrays: Mapping[str, Any], num_clients: int, name: str) -> Profile:
-    """The profile of these arrays, each f64[C].
+def check_profile(arrays: Mapping[str, Any], num_clients: int, name: str) -> Profile:
+    """Makes the profile of these arrays, each f64[C] or a number.
 
     Raises:
       ValueError: an array has another length, or a number is out of its range.
     """
-    by_client = {}
+    columns = {}
     for field in Profile._fields:
-        by_client[field] = _by_client(arrays[field], num_clients, f"{name}: {field}")
-    return Profile(**by_client)
+        try:
+            array = np.asarray(arrays[field], np.float64)
+            columns[field] = np.broadcast_to(array, num_clients).copy()
+        except ValueError:
+            raise ValueError(
+                f"{name}: {field} is no number, and not one for each of {num_clients} "
+                "clients"
+            ) from None
+        lowest, highest = LIMITS[field]
+        wrong = ~((columns[field] >= lowest) & (columns[field] <= highest))
+        if wrong.any():
+            first = int(np.argmax(wrong))
+            raise ValueError(
+                f"{name}: {field} is {columns[field][first]:g} at client {first}; "
+                f"expected a number from {lowest:.2g} to {highest:.2g}"
+            )
+    return Profile(**columns)
 
 
-def _by_client(values: Any, num_clients: int, name: str) -> np.ndarray:
-    """A number a client, known to be right."""
-    try:
-        array = np.asarray(values, np.float64)
-    except (TypeError, ValueError):
-        raise ValueError(f"{name} holds no numbers; expected {num_clients}") from None
-    if array.shape not in ((), (num_clients,)):
-        raise ValueError(
-            f"{name} has shape {list(array.shape)}, but {num_clients} clients train; "
-            "give a number a client, or one for all"
-        )
-    field = name.rpartition(" ")[2]
-    is_right, expected = _RANGES.get(field, _POSITIVE)
-    wrong = ~is_right(array)
-    if wrong.any():
-        number = array[wrong].ravel()[0]
-        first = int(np.argmax(wrong))
-        raise ValueError(f"{name} is {number:g} at client {first}; expected {expected}")
-    return np.broadcast_to(array, num_clients).copy()
-
-
-def _is_finite(array: np.ndarray) -> np.ndarray:
-    """Whether float32, in which rounds compute, holds it: neither NaN nor infinite."""
-    return np.isfinite(array) & (np.abs(array) <= np.finfo(np.float32).max)
-
-
-_POSITIVE = (
-    lambda array: _is_finite(array) & (array >= np.finfo(np.float32).tiny),
-    "a finite number > 0",
-)
-_RANGES: dict[str, Any] = {
-    "jitter": (lambda array: (array >= 0) & (array <= 10), "a number from 0 to 10"),
-    "availability": (
-        lambda array: (array > 0) & (array <= 1),
-        "a number > 0 and at most 1",
-    ),
+# Rounds compute in float32, in which smaller numbers are 0.
+_POSITIVE = (np.finfo(np.float32).tiny, np.finfo(np.float32).max)
+LIMITS = {
+    "step": _POSITIVE,
+    "down": _POSITIVE,
+    "up": _POSITIVE,
+    "jitter": (0.0, 10.0),
+    "availability": (np.finfo(np.float32).tiny, 1.0),
 }

@@ -1,4 +1,4 @@
-"""Each client's rows into train, validation and test; test sets shared by clients."""
+"""Splits each client's examples; test sets that clients share."""
 
 from typing import NamedTuple
 
@@ -7,31 +7,31 @@ import numpy as np
 from pfljax.data.arrays import OFFICIAL_TEST, Arrays
 from pfljax.data.partitions.base import Partition, offsets, rank
 
-MAX_BYTES = 2**31  # of test rows that "official_classes" may copy
-TRAIN, VALIDATION, TEST = range(3)  # parts of a client's rows, in the pool's order
+MAX_BYTES = 2**31  # of test examples that "official_classes" may copy
+TRAIN, VALIDATION, TEST = range(3)  # parts of a client, in the pool's order
 
 
 class Split(NamedTuple):
-    """Which rows the pool has, and where in it each client's parts lie."""
+    """The examples of the pool, and the place in it of each client's parts."""
 
-    order: np.ndarray  # i64[R], row numbers, by client and then by part
+    order: np.ndarray  # i64[R], indices, by client and then by part
     offsets: np.ndarray  # i64[3, C], into `order`: train, validation, test
     sizes: np.ndarray  # i64[3, C]
 
 
 def check_fractions(test: float, validation: float) -> None:
-    """ValueError unless both are shares of the rows and leave some for training."""
+    """Raises a ValueError unless both are shares that leave some for training."""
     for name, value in (("test", test), ("validation", validation)):
         if not 0 <= value < 1:
             raise ValueError(f"{name} is {value}; choose a fraction in [0, 1)")
     if test + validation >= 1:
         raise ValueError(
-            f"test + validation is {test} + {validation}; leave rows to train on: "
+            f"test + validation is {test} + {validation}; leave examples to train on: "
             "choose fractions that sum to less than 1"
         )
 
 
-def split_rows(
+def split_examples(
     dealt: Partition,
     labels: np.ndarray,
     test: float,
@@ -39,7 +39,7 @@ def split_rows(
     stratified: bool,
     seed: list[int],
 ) -> Split:
-    """Each client's rows, shuffled, as train | validation | test."""
+    """Shuffles each client's examples, into train | validation | test."""
     rng = np.random.default_rng(seed)
     size = dealt.size
     test_size = (test * size).astype(np.int64)
@@ -68,24 +68,24 @@ def _even_parts(
     sizes: np.ndarray,
     rng: np.random.Generator,
 ) -> np.ndarray:
-    """The part of each row, i64[R]: `sizes` exactly, evenly over a client's labels.
+    """Returns the part of each example, i64[R], evenly over a client's labels.
 
-    Systematic sampling: rows in order of label, every (n / n_part)-th is taken from a
-    random start, so a label's share is within one row of its due.
+    Systematic sampling: in order of label, every (n / n_part)-th is taken from a random
+    start, so a label's share is within one example of its due; `sizes` are exact.
     """
     part = np.full(len(labels), TRAIN)
-    rows_left = np.lexsort((lot, labels, client))
+    left = np.lexsort((lot, labels, client))
     size_left = np.sum(sizes, axis=0)
     # What is left after both is for training.
     for which in (TEST, VALIDATION):
         start = (rng.random(len(size_left)) * size_left).astype(np.int64)
-        owner = client[rows_left]
+        owner = client[left]
         wanted = sizes[which][owner]
-        # Row i is taken where i * wanted + start crosses a multiple of the rows left.
+        # Example i is taken where i * wanted + start crosses a multiple of those left.
         step = rank(size_left) * wanted + start[owner]
         crosses = (step + wanted) // size_left[owner] > step // size_left[owner]
-        part[rows_left[crosses]] = which
-        rows_left = rows_left[~crosses]
+        part[left[crosses]] = which
+        left = left[~crosses]
         size_left = size_left - sizes[which]
     return part
 
@@ -93,47 +93,47 @@ def _even_parts(
 def shared_test(
     arrays: Arrays, order: np.ndarray, dealt: Partition, test_from: str
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(official test rows to append to the pool, offset i64[C] in them, size i64[C]).
+    """Returns (official test indices to append to the pool, offset and size i64[C]).
 
     Clients with the same classes share one region.
     """
-    test_rows = np.flatnonzero(arrays.official == OFFICIAL_TEST)
+    test = np.flatnonzero(arrays.official == OFFICIAL_TEST)
     num_clients = len(dealt.size)
     if test_from == "official":
-        whole = np.full(num_clients, len(test_rows))
-        return test_rows, np.zeros_like(whole), whole
+        whole = np.full(num_clients, len(test))
+        return test, np.zeros_like(whole), whole
     if test_from == "official_own":
-        return _natural_test(arrays, order, dealt, test_rows)
-    return _test_of_classes(arrays, order, dealt, test_rows)
+        return _natural_test(arrays, order, dealt, test)
+    return _class_test(arrays, order, dealt, test)
 
 
-def _test_of_classes(
-    arrays: Arrays, order: np.ndarray, dealt: Partition, test_rows: np.ndarray
+def _class_test(
+    arrays: Arrays, order: np.ndarray, dealt: Partition, test: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """One copy of the test rows for each set of classes that a client holds."""
+    """Copies the test examples once for each set of classes that a client holds."""
     num_clients = len(dealt.size)
     client = np.repeat(np.arange(num_clients), dealt.size)
     holds = np.zeros((num_clients, arrays.num_classes), bool)
     holds[client, arrays.y[order]] = True
     class_sets, set_of_client = np.unique(holds, axis=0, return_inverse=True)
     set_of_client = set_of_client.reshape(-1)
-    test_labels = arrays.y[test_rows]
+    test_labels = arrays.y[test]
     size = class_sets @ np.bincount(test_labels, minlength=arrays.num_classes)
     if np.sum(size) * arrays.x[0].nbytes > MAX_BYTES:
         raise ValueError(
-            f"test_from='official_classes' would copy {np.sum(size)} rows for "
-            f"{len(class_sets)} sets of classes; choose test_from='official'"
+            f"test_from='official_classes' would copy {np.sum(size)} examples "
+            f"for {len(class_sets)} sets of classes; choose test_from='official'"
         )
     # Clients with one set of classes read the same copy.
-    copies = [test_rows[class_set[test_labels]] for class_set in class_sets]
+    copies = [test[class_set[test_labels]] for class_set in class_sets]
     offset = offsets(size)
     return np.concatenate(copies), offset[set_of_client], size[set_of_client]
 
 
 def _natural_test(
-    arrays: Arrays, order: np.ndarray, dealt: Partition, test_rows: np.ndarray
+    arrays: Arrays, order: np.ndarray, dealt: Partition, test: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The official test rows of the natural client that each client is."""
+    """Returns the official test examples of the natural client that each client is."""
     if arrays.client is None:
         raise ValueError(
             f"test_from='official_own', but data set {arrays.name!r} has no natural "
@@ -143,12 +143,12 @@ def _natural_test(
     natural = owner[dealt.offset]
     if np.any(owner != np.repeat(natural, dealt.size)):
         raise ValueError(
-            "test_from='official_own', but a client holds rows of two natural clients; "
-            "choose partition='natural'"
+            "test_from='official_own', but a client holds examples of two natural "
+            "clients; choose partition='natural'"
         )
-    test_rows = test_rows[np.argsort(arrays.client[test_rows], kind="stable")]
-    test_owner = arrays.client[test_rows]
-    # Sorted by owner, the rows of a natural client are one run: its two ends.
+    test = test[np.argsort(arrays.client[test], kind="stable")]
+    test_owner = arrays.client[test]
+    # Sorted by owner, the examples of a natural client are one run: its two ends.
     start = np.searchsorted(test_owner, natural, "left")
     end = np.searchsorted(test_owner, natural, "right")
-    return test_rows, start, end - start
+    return test, start, end - start

@@ -18,8 +18,8 @@ Pattern = Literal[
     "homogeneous",
     "lognormal",
     "diurnal",
-    "more_rows",
-    "fewer_rows",
+    "more_examples",
+    "fewer_examples",
     "labels",
     "label_count",
     "label_cycle",
@@ -50,8 +50,8 @@ def availability(
         homogeneous  1 - beta
         lognormal    T / max T,  T of lognormal(0, -ln(1 - beta)) a client
         diurnal      lognormal's, times .4 sin(2 pi round / period) + .5
-        more_rows    (n / max n)^beta,  n its training rows
-        fewer_rows   (n / min n)^-beta
+        more_examples    (n / max n)^beta,  n its training rows
+        fewer_examples   (n / min n)^-beta
         labels       1 - beta + beta (its least label) / (K - 1)
         label_count  1 - beta + beta (number of its labels) / K
         label_cycle  1 where r is from (its least label) / (K - 1) to (its greatest) /
@@ -155,9 +155,9 @@ def _probability(
     rows = np.maximum(np.asarray(sizes, np.float64), 1)
     if pattern == "homogeneous":
         return np.full(len(rows), 1 - beta)
-    if pattern == "more_rows":
+    if pattern == "more_examples":
         return (rows / rows.max()) ** beta
-    if pattern == "fewer_rows":
+    if pattern == "fewer_examples":
         return (rows / rows.min()) ** -beta
     if pattern in ("labels", "label_count"):
         return 1 - beta + beta * np.asarray(label_share, np.float64)

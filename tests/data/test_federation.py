@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pfljax.data import load
 from pfljax.data.arrays import from_arrays
 from pfljax.data.federate import federate
-from pfljax.data.partitions.base import Partition, from_rows
+from pfljax.data.partitions.base import Partition, from_indices
 from pfljax.runs.provenance import of_run, rows_of_run
 
 ROWS, CLASSES, TEST_ROWS = 400, 5, 100
@@ -121,7 +121,7 @@ def test_rows_train_leaves_official_test_rows_out(arrays):
 
 
 def test_a_given_partition_is_used_as_it_is(arrays):
-    given = from_rows([[5, 1, 9, 11, 30], [2, 3]])
+    given = from_indices([[5, 1, 9, 11, 30], [2, 3]])
     found = federate(arrays, given, num_clients=None, seed=0, test=0, validation=0)
     assert set(rows_of(found.train, 0)) == {5, 1, 9, 11, 30}
     assert set(rows_of(found.train, 1)) == {2, 3}
@@ -174,7 +174,7 @@ def test_rows_given_in_python_are_known_by_their_bytes(arrays):
 
 def test_hash_is_the_same_on_every_machine():
     arrays = from_arrays(np.zeros((4, 1), np.uint8), [0, 1, 0, 1])
-    given = from_rows([[0, 1], [2, 3]])
+    given = from_indices([[0, 1], [2, 3]])
     found = federate(arrays, given, num_clients=2, seed=0, test=0, validation=0)
     order = np.random.default_rng([0, 1]).random(4)
     rows = np.r_[np.argsort(order[:2]), 2 + np.argsort(order[2:])]
@@ -206,26 +206,26 @@ def test_hold_out_divides_the_clients(arrays):
     assert again == unseen.manifest["clients"]
 
 
-HALF = Partition(np.array([0, 1]), np.array([0, 1]), np.array([1, 2]))
+HALF = Partition(np.array([0, 1]), np.array([1, 2]))
 WRONG = [
     ("iid", {"test": 1.0}, "test is 1.0; choose a fraction"),
     ("iid", {"validation": -0.1}, "validation is -0.1"),
     ("iid", {"test": float("nan")}, "test is nan"),
-    ("iid", {"test": 0.6, "validation": 0.4}, "leave rows to train on"),
+    ("iid", {"test": 0.6, "validation": 0.4}, "leave examples to train on"),
     ("iid", {"rows": "every"}, "rows is 'every'; known: train, all"),
     ("iid", {"test_from": "server"}, "test_from is 'server'; known: clients"),
     ("iid", {"num_clients": None}, "needs num_clients"),
     ("iid", {"num_clients": 301}, "choose num_clients <= 300"),
-    ("iid", {"rows": "all", "test_from": "official"}, "hold official test rows"),
+    ("iid", {"rows": "all", "test_from": "official"}, "hold official test examples"),
     ("iidd", {}, "unknown partition 'iidd'"),
     ("iid", {"params": {"alpha": 1}}, "unknown parameter 'alpha'"),
     ("natural", {"num_clients": 6}, "have 7 natural clients"),
-    (from_rows([[1], [1]]), {"num_clients": 2}, "a row to two clients"),
-    (from_rows([[1], []]), {"num_clients": 2}, "1 of 2 clients have no rows"),
-    (from_rows([[1], [400]]), {"num_clients": 2}, "outside of 0 .. 399"),
-    (from_rows([[1], [2]]), {"num_clients": 3}, "the partition has 2"),
-    (from_rows([[1]]), {"num_clients": 1, "params": {"a": 1}}, "ready Partition"),
-    (HALF, {"num_clients": 2}, "sizes that sum to 3"),
+    (from_indices([[1], [1]]), {"num_clients": 2}, "an example to two clients"),
+    (from_indices([[1], []]), {"num_clients": 2}, "1 of 2 clients have no examples"),
+    (from_indices([[1], [400]]), {"num_clients": 2}, "outside of 0 .. 399"),
+    (from_indices([[1], [2]]), {"num_clients": 3}, "the partition has 2"),
+    (from_indices([[1]]), {"num_clients": 1, "params": {"a": 1}}, "ready Partition"),
+    (HALF, {"num_clients": 2}, "a Partition of 2 examples has sizes"),
 ]
 
 
@@ -237,7 +237,9 @@ def test_wrong_input_says_what_to_do(arrays, how, options, message):
 
 def test_empty_clients_are_counted():
     arrays = from_arrays(np.zeros((40, 1), np.uint8), np.zeros(40, int))
-    with pytest.raises(ValueError, match=r"\d+ of 30 clients have no rows.*min_size"):
+    with pytest.raises(
+        ValueError, match=r"\d+ of 30 clients have no examples.*min_size"
+    ):
         federate(
             arrays,
             "dirichlet_over_clients",
@@ -249,7 +251,7 @@ def test_empty_clients_are_counted():
 
 def test_no_official_test_rows():
     arrays = from_arrays(np.zeros((40, 1), np.uint8), np.zeros(40, int))
-    with pytest.raises(ValueError, match="no official test rows"):
+    with pytest.raises(ValueError, match="no official test examples"):
         federate(arrays, "iid", num_clients=2, seed=0, test_from="official")
 
 
@@ -298,7 +300,7 @@ def test_rows_of_the_server_are_nobodys_else(share, seed):
     arrays = from_arrays(x, rng.integers(0, 3, 60), name="numbered")
     count = int(share * 60)
     if share and not count:
-        with pytest.raises(ValueError, match=r"which is no row of 60; give at least"):
+        with pytest.raises(ValueError, match=r"which is none of 60 examples; give"):
             federate(arrays, "iid", num_clients=3, seed=seed, public=share)
         return
     found = federate(arrays, "iid", num_clients=3, seed=seed, public=share)
@@ -323,7 +325,9 @@ def test_without_public_rows_clients_have_what_they_had():
     with pytest.raises(ValueError, match=r"public is 1\.0; expected a share"):
         federate(arrays, "iid", num_clients=5, seed=3, public=1.0)
     with pytest.raises(ValueError, match=r"set Federation\.public"):
-        federate(arrays, from_rows([[0, 1], [2, 3]]), num_clients=2, seed=0, public=0.1)
+        federate(
+            arrays, from_indices([[0, 1], [2, 3]]), num_clients=2, seed=0, public=0.1
+        )
 
 
 def test_a_partition_may_be_written_with_its_parameters(arrays):

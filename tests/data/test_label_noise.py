@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pfljax.data import federate, from_arrays
-from pfljax.data.label_noise import pair, symmetric, turn
+from pfljax.data.label_noise import flip, pair, symmetric
 
 KINDS = {"pair": pair, "symmetric": symmetric}
 
@@ -35,7 +35,7 @@ def test_matrices_are_those_of_the_paper():
 @pytest.mark.parametrize("kind", KINDS)
 def test_labels_turn_at_the_rates_of_the_matrix(kind):
     matrix, true = KINDS[kind](5, rate=0.3).matrix, np.repeat(np.arange(5), 20_000)
-    found = turn(true, matrix, [7])
+    found = flip(true, matrix, [7])
     assert found.dtype == np.int32
     for label in range(5):
         shares = np.bincount(found[true == label], minlength=5) / 20_000
@@ -46,7 +46,7 @@ def test_labels_turn_at_the_rates_of_the_matrix(kind):
 @pytest.mark.parametrize("rate", [0.0, 1.0])
 def test_rates_at_the_border(rate):
     true = np.arange(4).repeat(50)
-    found = turn(true, pair(4, rate=rate).matrix, [0])
+    found = flip(true, pair(4, rate=rate).matrix, [0])
     np.testing.assert_array_equal(found, (true + int(rate)) % 4)
 
 

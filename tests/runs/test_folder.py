@@ -9,6 +9,7 @@ import pytest
 
 import tiny
 from pfljax import Experiment
+from pfljax.data import from_arrays
 from pfljax.data.sources import cache
 from pfljax.runs import checks, claims, folder, log
 from pfljax.runs.folder import FolderError
@@ -317,7 +318,7 @@ def test_an_archive_has_the_arrays_that_were_given_and_no_other(tmp_path, monkey
     monkeypatch.setattr(np, "savez", counted)
     folder.write_arrays(tmp_path / "a.npz", {"a": np.arange(3), "b/c": np.ones(2)})
     monkeypatch.setenv("PFLJAX_DATA_DIR", str(tmp_path))
-    cache.store("mine", {"x": np.arange(3)})
-    assert names == ["x"]
+    cache.write(from_arrays(np.zeros((2, 1)), [0, 1], name="mine"))
+    assert names == ["x", "y", "official", "about"]
     with zipfile.ZipFile(tmp_path / "a.npz") as archive:
         assert archive.namelist() == ["a.npy", "b/c.npy"]

@@ -23,8 +23,8 @@ def chances(pattern):
     return {
         "homogeneous": np.full(CLIENTS, 1 - BETA),
         "lognormal": times / times.max(),
-        "more_rows": (SIZES / SIZES.max()) ** BETA,
-        "fewer_rows": SIZES**-BETA / (SIZES**-BETA).max(),
+        "more_examples": (SIZES / SIZES.max()) ** BETA,
+        "fewer_examples": SIZES**-BETA / (SIZES**-BETA).max(),
         "labels": BETA * LABELS + 1 - BETA,
         "label_count": BETA * COUNTS + 1 - BETA,
     }[pattern]
@@ -41,8 +41,8 @@ def shares_there(select, state, count=3000):
     [
         "homogeneous",
         "lognormal",
-        "more_rows",
-        "fewer_rows",
+        "more_examples",
+        "fewer_examples",
         "labels",
         "label_count",
     ],
@@ -56,7 +56,14 @@ def test_clients_are_there_as_often_as_the_pattern_says(pattern):
 
 @pytest.mark.parametrize(
     "pattern",
-    ["homogeneous", "lognormal", "labels", "label_count", "label_cycle", "more_rows"],
+    [
+        "homogeneous",
+        "lognormal",
+        "labels",
+        "label_count",
+        "label_cycle",
+        "more_examples",
+    ],
 )
 def test_who_is_always_there_is_drawn_uniformly(pattern):
     key = jax.random.key(2)

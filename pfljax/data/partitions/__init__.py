@@ -1,7 +1,7 @@
-"""Ways of dealing labelled rows to clients: pure functions of labels, count and seed.
+"""Partitions of labelled examples: pure functions of labels, count and seed.
 
 Every `f(labels i[N], num_clients, seed, **options)` returns a `Partition`, the same on
-every machine. No row goes to two clients. What cannot be dealt is a ValueError.
+every machine. No example goes to two clients. An impossible one is a ValueError.
 """
 
 from collections.abc import Callable, Mapping
@@ -38,7 +38,7 @@ PARTITIONS: dict[str, Callable[..., Partition]] = {
 
 
 def named(text: str, params: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    """(name, parameters) of "shards:per_client=3", or of a name and its `params`."""
+    """Returns (name, parameters) of "shards:per_client=3", or of name and `params`."""
     choice = registry.parse(text)
     if choice.args and params:
         raise ValueError(
@@ -55,7 +55,7 @@ def partition(
     seed: int,
     params: Mapping[str, Any],
 ) -> Partition:
-    """The partition called `name`; unknown names and options list the known ones."""
+    """Makes the partition called `name`; errors list the known names and options."""
     function = registry.find("partition", PARTITIONS, name)
     registry.check("partition", registry.choose(name, **params), function)
     return function(labels, num_clients, seed, **params)

@@ -1,4 +1,4 @@
-"""The record of a partition, and the mechanics that all ways of dealing rows share."""
+"""The record of a partition, and what the partitions share."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -7,120 +7,117 @@ import numpy as np
 
 from pfljax.data.edge import as_integers, brief
 
-UNUSED = -1  # the owner of a row that no client holds
+UNUSED = -1  # the owner of an example that no client holds
 
 
 class Partition(NamedTuple):
-    """Client k holds rows order[offset_k : offset_k + size_k] of the arrays."""
+    """Client k holds the examples order[offset_k : offset_k + size_k] of the arrays."""
 
-    order: np.ndarray  # i64[R], row numbers grouped by client
-    offset: np.ndarray  # i64[C]
+    order: np.ndarray  # i64[R], indices of examples, grouped by client
     size: np.ndarray  # i64[C]
+
+    @property
+    def offset(self) -> np.ndarray:
+        """The place in `order` of each client's first example, i64[C]."""
+        return offsets(self.size)
 
 
 def from_owner(owner: np.ndarray, num_clients: int) -> Partition:
-    """The partition in which client `owner[i]` holds row i; owner i64[N] or UNUSED."""
+    """Makes the partition in which client `owner[i]`, or UNUSED, holds example i."""
     size = np.bincount(owner[owner >= 0], minlength=num_clients)
     unused = int(np.sum(owner < 0))
     # UNUSED sorts before every client, and a stable sort keeps the order of the data.
     order = np.argsort(owner, kind="stable")[unused:]
-    return Partition(order=order, offset=offsets(size), size=size)
+    return Partition(order=order, size=size)
 
 
-def from_rows(rows_of_client: Sequence[Sequence[int] | np.ndarray]) -> Partition:
-    """The partition given by one list of row numbers for each client.
+def from_indices(indices: Sequence[Sequence[int] | np.ndarray]) -> Partition:
+    """Makes a partition from one list of indices of examples for each client.
 
     Raises:
-        ValueError: there is no list, or a client's rows are no whole numbers.
+        ValueError: there is no list, or a client's indices are no whole numbers.
     """
-    if not isinstance(rows_of_client, Sequence | np.ndarray) or not len(rows_of_client):
+    if not isinstance(indices, Sequence | np.ndarray) or not len(indices):
         raise ValueError(
-            f"rows of clients are {brief(rows_of_client)}; expected one list of rows "
-            "for each client"
+            f"indices are {brief(indices)}; expected one list for each client"
         )
     lists = [
-        as_integers(f"rows of client {number}", rows, "[n]").astype(np.int64)
-        for number, rows in enumerate(rows_of_client)
+        as_integers(f"indices of client {number}", each, "[n]").astype(np.int64)
+        for number, each in enumerate(indices)
     ]
-    size = np.array([len(rows) for rows in lists], np.int64)
-    return Partition(order=np.concatenate(lists), offset=offsets(size), size=size)
+    size = np.array([len(each) for each in lists], np.int64)
+    return Partition(order=np.concatenate(lists), size=size)
 
 
 def offsets(size: np.ndarray) -> np.ndarray:
-    """i64[C]: the first row of each client, where rows are grouped by client."""
+    """Returns where each part begins if parts of these sizes follow one another."""
     return np.cumsum(size) - size
 
 
 def rank(size: np.ndarray) -> np.ndarray:
-    """0, 1, ... size_k - 1 for each client in turn: i64[R]."""
-    first_row = np.repeat(offsets(size), size)
-    return np.arange(len(first_row)) - first_row
+    """Returns 0, 1, ... size_k - 1 for each client in turn, i64[R]."""
+    first = np.repeat(offsets(size), size)
+    return np.arange(len(first)) - first
 
 
-def checked_labels(labels: Any, num_clients: int) -> np.ndarray:
-    """Labels as i64[N].
+def convert_labels(labels: Any, num_clients: int) -> np.ndarray:
+    """Converts labels to i64[N].
 
     Raises:
-        ValueError: labels that are no integers, or fewer rows than clients.
+        ValueError: labels that are no integers, or fewer examples than clients.
     """
     labels = as_integers("labels", labels)
     if num_clients > len(labels):
         raise ValueError(
-            f"num_clients is {num_clients}, but there are {len(labels)} rows; "
+            f"num_clients is {num_clients}, but there are {len(labels)} examples; "
             f"choose num_clients <= {len(labels)}"
         )
     return labels.astype(np.int64)
 
 
-def check_partition(partition: Partition, num_rows: int) -> None:
-    """ValueError unless `partition` deals some of `num_rows` rows, each once."""
-    for name, values in partition._asdict().items():
-        if not isinstance(values, np.ndarray):
-            raise ValueError(
-                f"a Partition's {name} is {brief(values)}; expected an array of "
-                "integers: from_rows makes a Partition of lists"
-            )
-        as_integers(f"a Partition's {name}s", values)
-    order = partition.order
-    if len(partition.offset) != len(partition.size):
-        raise ValueError(
-            f"a Partition has {len(partition.offset)} offsets and "
-            f"{len(partition.size)} sizes; expected one of each a client"
-        )
-    if np.any(partition.size < 0):
-        raise ValueError(
-            f"a Partition has a client of {partition.size.min()} rows; expected >= 0"
-        )
-    if np.any(partition.offset != offsets(partition.size)):
-        raise ValueError("a Partition's rows must be grouped by client, without gaps")
-    if np.sum(partition.size) != len(order):
-        raise ValueError(
-            f"a Partition of {len(order)} rows has sizes that sum to "
-            f"{np.sum(partition.size)}"
-        )
-    if len(order) and not 0 <= order.min() <= order.max() < num_rows:
-        raise ValueError(f"a Partition names rows outside of 0 .. {num_rows - 1}")
-    if np.any(np.bincount(order, minlength=num_rows) > 1):
-        raise ValueError("a Partition gives a row to two clients; give each row once")
+def check_partition(partition: Partition, num_examples: int) -> None:
+    """Checks that `partition` deals some of so many examples, each once.
 
-
-def check_minimum(min_size: int, num_clients: int, num_rows: int) -> None:
-    """ValueError unless `num_clients` clients can hold `min_size` rows each."""
-    if min_size < 0 or min_size * num_clients > num_rows:
+    Raises:
+        ValueError: it does not, or a client holds nothing.
+    """
+    order = as_integers("a Partition's order", partition.order)
+    size = as_integers("a Partition's sizes", partition.size)
+    if np.any(size < 0) or np.sum(size) != len(order):
         raise ValueError(
-            f"min_size is {min_size} for {num_clients} clients on {num_rows} rows; "
-            f"choose 0 <= min_size <= {num_rows // num_clients}, or fewer clients"
+            f"a Partition of {len(order)} examples has sizes {brief(size)}; expected "
+            "sizes >= 0 that sum to this: from_indices makes a Partition of lists"
+        )
+    if len(order) and not 0 <= order.min() <= order.max() < num_examples:
+        raise ValueError(f"a Partition has indices outside of 0 .. {num_examples - 1}")
+    if np.any(np.bincount(order, minlength=num_examples) > 1):
+        raise ValueError("a Partition gives an example to two clients; give it once")
+    empty = int(np.sum(size == 0))
+    if empty:
+        raise ValueError(
+            f"{empty} of {len(size)} clients have no examples; choose fewer clients, "
+            "or min_size >= 1 where the partition has it"
         )
 
 
-def equal_sizes(num_rows: int, num_clients: int) -> np.ndarray:
-    """i64[C] that sum to `num_rows` and differ by one at most, larger ones first."""
-    extra = np.arange(num_clients) < num_rows % num_clients
-    return num_rows // num_clients + extra
+def check_minimum(min_size: int, num_clients: int, num_examples: int) -> None:
+    """Raises a ValueError if not every client can hold `min_size` examples."""
+    if min_size < 0 or min_size * num_clients > num_examples:
+        raise ValueError(
+            f"min_size is {min_size} for {num_clients} clients on {num_examples} "
+            f"examples; choose 0 <= min_size <= {num_examples // num_clients}, or "
+            "fewer clients"
+        )
+
+
+def equal_sizes(total: int, num_clients: int) -> np.ndarray:
+    """Returns sizes i64[C] that sum to `total` and differ by one, larger ones first."""
+    extra = np.arange(num_clients) < total % num_clients
+    return total // num_clients + extra
 
 
 def apportion(total: int, share: np.ndarray) -> np.ndarray:
-    """Whole numbers i64[C] that sum to `total`, as `share` by largest remainder.
+    """Rounds shares of `total` to whole numbers i64[C], by the largest remainder.
 
     Raises:
         ValueError: the shares are beyond what a float64 holds.
@@ -129,8 +126,8 @@ def apportion(total: int, share: np.ndarray) -> np.ndarray:
         largest = max(total, 1) * np.sum(share)
     if not 0 < largest < np.inf:
         raise ValueError(
-            f"shares of the rows from {np.min(share):.2g} to {np.max(share):.2g} are "
-            "beyond a float64; choose a smaller sigma or exponent"
+            f"shares of the examples from {np.min(share):.2g} to {np.max(share):.2g} "
+            "are beyond a float64; choose a smaller sigma or exponent"
         )
     exact = total * share / np.sum(share)
     count = np.floor(exact).astype(np.int64)
@@ -143,10 +140,10 @@ def apportion(total: int, share: np.ndarray) -> np.ndarray:
 def repair(
     owner: np.ndarray, num_clients: int, min_size: int, rng: np.random.Generator
 ) -> np.ndarray:
-    """`owner` with rows moved from the largest clients until all have `min_size`.
+    """Moves examples from the largest clients until every client has `min_size`.
 
     The largest are levelled down together and what moves is drawn at random. One pass:
-    it ends for every input. ValueError where there are too few rows.
+    it ends for every input. Raises a ValueError where there are too few examples.
     """
     size = np.bincount(owner[owner >= 0], minlength=num_clients)
     check_minimum(min_size, num_clients, int(np.sum(size)))
@@ -154,10 +151,10 @@ def repair(
     num_moved = int(np.sum(need))
     if num_moved == 0:
         return owner
-    # Shuffled before the stable sort: which rows of a client are spare is chance.
-    rows = rng.permutation(np.flatnonzero(owner >= 0))
-    rows = rows[np.argsort(owner[rows], kind="stable")]
-    spare = rows[rank(size) >= _level(size, num_moved)]
+    # Shuffled before the stable sort: which examples of a client are spare is chance.
+    index = rng.permutation(np.flatnonzero(owner >= 0))
+    index = index[np.argsort(owner[index], kind="stable")]
+    spare = index[rank(size) >= _level(size, num_moved)]
     moved = rng.choice(spare, num_moved, replace=False)
     owner = owner.copy()
     owner[moved] = np.repeat(np.arange(num_clients), need)
@@ -165,7 +162,7 @@ def repair(
 
 
 def _level(size: np.ndarray, num_moved: int) -> int:
-    """The greatest level whose overflow is at least `num_moved`, by bisection.
+    """Finds the greatest level whose overflow is at least `num_moved`, by bisection.
 
     The overflow of a level is the sum over clients of max(size - level, 0).
     """

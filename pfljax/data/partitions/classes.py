@@ -8,7 +8,7 @@ from pfljax.data.edge import Clients, Seed
 from pfljax.data.partitions.base import (
     UNUSED,
     Partition,
-    checked_labels,
+    convert_labels,
     equal_sizes,
     from_owner,
 )
@@ -19,9 +19,9 @@ from pfljax.registry import AtLeastOne, Count, NotNegative, checked
 def classes(
     labels: Any, num_clients: Clients, seed: Seed, *, per_client: AtLeastOne = 2
 ) -> Partition:
-    """Client k has class k mod K and per_client - 1 others (NIID-Bench, #k).
+    """Gives client k the class k mod K and per_client - 1 others (NIID-Bench, #k).
 
-    A class is divided equally among its owners; a class without owner stays unused.
+    A class is divided equally among its owners; a class without owner is unused.
 
     Args:
       per_client: classes of a client.
@@ -29,16 +29,16 @@ def classes(
     Raises:
         ValueError: `per_client` is not between 1 and the number of classes.
     """
-    labels = checked_labels(labels, num_clients)
+    labels = convert_labels(labels, num_clients)
     rng = np.random.default_rng(seed)
     owns = _owned_classes(num_clients, int(labels.max()) + 1, per_client, rng)
     owner = np.full(len(labels), UNUSED)
     for label in range(owns.shape[1]):
         owners = np.flatnonzero(owns[:, label])
-        rows = rng.permutation(np.flatnonzero(labels == label))
-        # With few clients a class may have no owner; its rows stay unused.
+        index = rng.permutation(np.flatnonzero(labels == label))
+        # With few clients a class may have no owner; its examples stay unused.
         if len(owners):
-            owner[rows] = np.repeat(owners, equal_sizes(len(rows), len(owners)))
+            owner[index] = np.repeat(owners, equal_sizes(len(index), len(owners)))
     return from_owner(owner, num_clients)
 
 
@@ -49,25 +49,25 @@ def classes_lognormal(
     seed: Seed,
     *,
     per_client: AtLeastOne = 2,
-    min_rows: Count = 5,
+    min_per_class: Count = 5,
     sigma: NotNegative = 2.0,
 ) -> Partition:
-    """Client k has classes k, k + 1, ... mod K: sizes by a power law (FedProx's MNIST).
+    """Gives client k the classes k, k + 1, ... mod K, in sizes by a power law.
 
-    Li et al., MLSys 2020, `generate_niid.py`. Of each class a client has `min_rows`
-    rows, and of those left a share by LogNormal(0, sigma), rounded down: a few rows
-    stay unused, and a class without owner.
+    FedProx's MNIST: Li et al., MLSys 2020, `generate_niid.py`. Of each class a client
+    has `min_per_class` examples, and of those left a share by LogNormal(0, sigma),
+    rounded down: a few examples stay unused, and a class without owner.
 
     Args:
       per_client: classes of a client.
-      min_rows: rows that a client has of each at least.
+      min_per_class: examples that a client has of each at least.
       sigma: spread of the sizes; 0 is none.
 
     Raises:
         ValueError: `per_client` is not between 1 and the number of classes, or a class
             is too small for its owners.
     """
-    labels = checked_labels(labels, num_clients)
+    labels = convert_labels(labels, num_clients)
     num_classes = int(labels.max()) + 1
     _check_per_client(per_client, num_classes)
     rng = np.random.default_rng(seed)
@@ -77,23 +77,24 @@ def classes_lognormal(
     owner = np.full(len(labels), UNUSED)
     for label in range(num_classes):
         owners, _ = np.nonzero(owned == label)
-        rows = rng.permutation(np.flatnonzero(labels == label))
-        left = len(rows) - min_rows * len(owners)
+        index = rng.permutation(np.flatnonzero(labels == label))
+        left = len(index) - min_per_class * len(owners)
         if left < 0:
             raise ValueError(
-                f"class {label} has {len(rows)} rows for {len(owners)} clients of "
-                f"{min_rows} at least; choose min_rows <= {len(rows) // len(owners)}"
+                f"class {label} has {len(index)} examples for {len(owners)} clients of "
+                f"{min_per_class} at least; choose min_per_class <= "
+                f"{len(index) // len(owners)}"
             )
         share = draw[owned == label]
-        size = min_rows + (left * share / share.sum()).astype(np.int64)
-        owner[rows[: size.sum()]] = np.repeat(owners, size)
+        size = min_per_class + (left * share / share.sum()).astype(np.int64)
+        owner[index[: size.sum()]] = np.repeat(owners, size)
     return from_owner(owner, num_clients)
 
 
 def _owned_classes(
     num_clients: int, num_classes: int, per_client: int, rng: np.random.Generator
 ) -> np.ndarray:
-    """bool[C, K]: class k mod K and per_client - 1 random others for client k."""
+    """Draws per_client - 1 random classes beside k mod K for client k, bool[C, K]."""
     _check_per_client(per_client, num_classes)
     clients = np.arange(num_clients)
     lot = rng.random((num_clients, num_classes))

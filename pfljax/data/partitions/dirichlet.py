@@ -1,4 +1,4 @@
-"""Dirichlet label skew in its meanings; they differ, so they have different names.
+"""Dirichlet label skew in three meanings, which have three names.
 
 `dirichlet_over_clients` divides each class over the clients. In the other two each
 client has a mixture over the classes. They differ in who draws when: client by client,
@@ -13,7 +13,7 @@ from pfljax.data.edge import Clients, Seed
 from pfljax.data.partitions.base import (
     UNUSED,
     Partition,
-    checked_labels,
+    convert_labels,
     equal_sizes,
     from_owner,
     repair,
@@ -43,31 +43,32 @@ def dirichlet_over_clients(
     min_size: Count = 1,
     balance: bool = False,
 ) -> Partition:
-    """Each class is divided over the clients by one draw of Dir(alpha 1_C).
+    """Divides each class over the clients by one draw of Dir(alpha 1_C).
 
     Yurochkin et al. 2019, NIID-Bench, SuPerFed's code. `balance` gives nothing more to
-    a client that has N / C rows. `min_size` is reached by `repair`, without redraws. A
-    large alpha is IID in labels and sizes, a small one gives a class to few clients.
+    a client that has N / C examples. `min_size` is reached by `repair`, without
+    redraws. A large alpha is IID in labels and sizes, a small one gives a class to few
+    clients.
 
     Args:
       alpha: concentration; small gives a class to few clients, large is IID.
-      min_size: rows that a client has at least.
-      balance: who has N / C rows gets no more.
+      min_size: examples that a client has at least.
+      balance: a client with N / C examples gets no more.
     """
-    labels = checked_labels(labels, num_clients)
+    labels = convert_labels(labels, num_clients)
     rng = np.random.default_rng(seed)
     owner = np.full(len(labels), UNUSED)
     size = np.zeros(num_clients, np.int64)
     for label in range(int(labels.max()) + 1):
-        rows = rng.permutation(np.flatnonzero(labels == label))
+        index = rng.permutation(np.flatnonzero(labels == label))
         share = rng.dirichlet(np.full(num_clients, alpha))
-        # Somebody is always below the mean, so the allowed are never nobody.
+        # A client is always below the mean, so one is always allowed.
         if balance:
-            share = _over_allowed(share, size < len(labels) / num_clients)
-        # Cuts of the cumulated share, rounded down: no row is lost to rounding.
-        cuts = np.cumsum(share)[:-1] * len(rows)
-        taken = np.diff(cuts.astype(np.int64), prepend=0, append=len(rows))
-        owner[rows] = np.repeat(np.arange(num_clients), taken)
+            share = _restrict(share, size < len(labels) / num_clients)
+        # Cuts of the cumulated share, rounded down: no example is lost to rounding.
+        cuts = np.cumsum(share)[:-1] * len(index)
+        taken = np.diff(cuts.astype(np.int64), prepend=0, append=len(index))
+        owner[index] = np.repeat(np.arange(num_clients), taken)
         size += taken
     return from_owner(repair(owner, num_clients, min_size, rng), num_clients)
 
@@ -76,29 +77,29 @@ def dirichlet_over_clients(
 def dirichlet_over_classes_by_client(
     labels: Any, num_clients: Clients, seed: Seed, *, alpha: Alpha = 0.5
 ) -> Partition:
-    """Client after client draws q_k ~ Dir(alpha p) and takes its rows, one by one.
+    """Lets each client in turn draw q_k ~ Dir(alpha p) and take its examples.
 
     Hsu et al. 2019, https://arxiv.org/abs/1909.06335; p are the class shares, which sum
     to 1, so alpha = 1 is already skewed. A class that has run out is removed and q_k is
-    renormalised: the last clients take what is left. Sizes are equal within one row and
-    every row is used.
+    renormalised: the last clients take what is left. Sizes are equal within one
+    example and every example is used.
 
-    The share of a client's rows that its largest class has, mean over clients and 20
-    seeds, on the digits with 20 clients: .92, .76, .65 at alpha = .1, .5, 1, and .73,
-    .62, .56 with `dirichlet_over_classes_at_once`. It is measured by
+    The largest class of a client has these shares of its examples, mean over clients
+    and 20 seeds, on the digits with 20 clients: 0.92, 0.76, 0.65 at alpha = 0.1, 0.5,
+    1, and 0.73, 0.62, 0.56 with `dirichlet_over_classes_at_once`. It is measured by
     `pytest tests/data/partitions/test_dirichlet.py -k largest_class`.
 
     Args:
       alpha: concentration; small is skewed, large follows the class shares.
     """
-    labels = checked_labels(labels, num_clients)
+    labels = convert_labels(labels, num_clients)
     rng = np.random.default_rng(seed)
     left = np.bincount(labels)
     concentration = alpha * left / len(labels)
     size = equal_sizes(len(labels), num_clients)
     counts = np.zeros((num_clients, len(left)), np.int64)
     for client in range(num_clients):
-        counts[client] = _take_rows(concentration, int(size[client]), left, rng)
+        counts[client] = _take(concentration, int(size[client]), left, rng)
         left = left - counts[client]
     return _deal(labels, counts, rng)
 
@@ -107,17 +108,17 @@ def dirichlet_over_classes_by_client(
 def dirichlet_over_classes_at_once(
     labels: Any, num_clients: Clients, seed: Seed, *, alpha: Alpha = 0.5
 ) -> Partition:
-    """Each client has a mixture q_k ~ Dir(alpha p), and all clients draw at once.
+    """Draws a mixture q_k ~ Dir(alpha p) of each client, and all clients at once.
 
-    Where a class is asked for beyond its supply, its rows go to the requests at random,
+    Where a class is asked for beyond its supply, its examples go to random requests,
     and what is missing is drawn again from the classes left. All clients are alike in
     law, and less skewed than those of `dirichlet_over_classes_by_client`, which has the
-    figures. Sizes are equal within one row and every row is used.
+    figures. Sizes are equal within one example and every example is used.
 
     Args:
       alpha: concentration; small is skewed, large follows the class shares.
     """
-    labels = checked_labels(labels, num_clients)
+    labels = convert_labels(labels, num_clients)
     rng = np.random.default_rng(seed)
     supply = np.bincount(labels)
     size = equal_sizes(len(labels), num_clients)
@@ -125,8 +126,8 @@ def dirichlet_over_classes_at_once(
     return _deal(labels, _take_at_once(mixture, size, supply, rng), rng)
 
 
-def _over_allowed(share: np.ndarray, allowed: np.ndarray) -> np.ndarray:
-    """`share` over the allowed only, summing to 1; uniform where it has no mass."""
+def _restrict(share: np.ndarray, allowed: np.ndarray) -> np.ndarray:
+    """Restricts `share` to the allowed, with sum 1; uniform where it has no mass."""
     share = np.where(allowed, share, 0.0)
     if np.sum(share) == 0:
         share = allowed.astype(float)
@@ -136,17 +137,17 @@ def _over_allowed(share: np.ndarray, allowed: np.ndarray) -> np.ndarray:
 def _mixtures(
     concentration: np.ndarray, num_draws: int, rng: np.random.Generator
 ) -> np.ndarray:
-    """f64[num_draws, K]: draws of Dir(concentration); where that is 0, so are they."""
+    """Draws f64[num_draws, K] of Dir(concentration); 0 where that is 0."""
     present = np.flatnonzero(concentration)
     mixture = np.zeros((num_draws, len(concentration)))
     mixture[:, present] = rng.dirichlet(concentration[present], size=num_draws)
     return mixture
 
 
-def _take_rows(
+def _take(
     concentration: np.ndarray, size: int, supply: np.ndarray, rng: np.random.Generator
 ) -> np.ndarray:
-    """i64[K]: the classes of `size` rows that one client takes of `supply` i64[K]."""
+    """Draws the counts i64[K] of `size` examples that one client takes of `supply`."""
     counts = np.zeros(len(supply), np.int64)
     mixture = np.zeros(len(supply))
     while missing := size - int(np.sum(counts)):
@@ -160,7 +161,7 @@ def _take_rows(
             mixture = _mixtures(of_classes_left, 1, rng)[0]
             odds = mixture
         # Labels beyond the supply are rejected, which is what renormalising means: all
-        # missing rows drawn at once have the law of rows taken one by one.
+        # missing examples drawn at once have the law of those taken one by one.
         drawn = rng.multinomial(missing, odds / np.sum(odds))
         counts += np.minimum(drawn, left)
     return counts
@@ -169,7 +170,7 @@ def _take_rows(
 def _take_at_once(
     mixture: np.ndarray, size: np.ndarray, supply: np.ndarray, rng: np.random.Generator
 ) -> np.ndarray:
-    """Rows i64[C, K] of each class for each client, without replacement.
+    """Draws the counts i64[C, K] of each class for each client, without replacement.
 
     A pass in which a class is asked for beyond its supply uses it up, so there are at
     most K + 1 passes.
@@ -180,7 +181,7 @@ def _take_at_once(
     while np.any(missing):
         asking = np.flatnonzero(missing)
         odds = mixture[asking] * (left > 0)
-        # Whose classes have all run out takes of the others by what is left of them.
+        # A client whose classes have all run out takes of the others what is left.
         odds[np.sum(odds, axis=1) <= 0] = left
         odds /= np.sum(odds, axis=1, keepdims=True)
         drawn = rng.multinomial(missing[asking], odds)
@@ -198,10 +199,10 @@ def _take_at_once(
 def _deal(
     labels: np.ndarray, counts: np.ndarray, rng: np.random.Generator
 ) -> Partition:
-    """Random rows of each class by `counts` i64[C, K], which uses up every class."""
+    """Deals random examples of each class by `counts` i64[C, K], which uses up all."""
     num_clients, num_classes = counts.shape
     owner = np.empty(len(labels), np.int64)
     for label in range(num_classes):
-        rows = rng.permutation(np.flatnonzero(labels == label))
-        owner[rows] = np.repeat(np.arange(num_clients), counts[:, label])
+        index = rng.permutation(np.flatnonzero(labels == label))
+        owner[index] = np.repeat(np.arange(num_clients), counts[:, label])
     return from_owner(owner, num_clients)

@@ -1,26 +1,26 @@
-"""The clients that the data name themselves."""
+"""The natural clients of a data set."""
 
 from typing import Any
 
 import numpy as np
 
-from pfljax.data.edge import ClientsOrNone, Seed, as_integers, told
+from pfljax.data.edge import ClientsOrNone, Seed, as_integers, type_of
 from pfljax.data.partitions.base import Partition, from_owner
 from pfljax.registry import checked
 
 
 def by_client(client_ids: Any) -> Partition:
-    """The partition of data that name the client of every row: ids i[N], 0 .. C-1."""
+    """Makes the partition of the client ids i[N] of all examples, 0 .. C-1."""
     ids = as_integers("client ids", client_ids, ">= 0 [N]")
     if not len(ids) or ids.min() < 0:
         raise ValueError(
-            f"client ids are {told(ids)}; expected integers >= 0 [N], N >= 1"
+            f"client ids are {type_of(ids)}; expected integers >= 0 [N], N >= 1"
         )
     # Also before memory is asked for, which a stray id would take all of.
     if ids.max() >= len(ids):
         raise ValueError(
-            f"the largest client id is {ids.max()}, but there are {len(ids)} rows: ids "
-            "are 0 .. C-1; renumber them by np.unique(ids, return_inverse=True)[1]"
+            f"the largest client id is {ids.max()}, but there are {len(ids)} examples: "
+            "ids are 0 .. C-1; renumber them by np.unique(ids, return_inverse=True)[1]"
         )
     num_clients = int(ids.max()) + 1
     return from_owner(ids.astype(np.int64), num_clients)
@@ -30,7 +30,7 @@ def by_client(client_ids: Any) -> Partition:
 def natural(
     labels: Any, num_clients: ClientsOrNone, seed: Seed, *, client: Any = None
 ) -> Partition:
-    """The clients that the data set itself names: writers, users, its own tasks.
+    """Keeps the clients that the data set itself names: writers, users, its tasks.
 
     Labels and seed change nothing; `num_clients` may be None.
 

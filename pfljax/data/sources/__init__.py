@@ -1,4 +1,4 @@
-"""Where rows come from: data sets by name, and readers of files."""
+"""Data sets by name, and readers of files."""
 
 from pfljax.data.sources.catalogue import DATASETS as DATASETS
 from pfljax.data.sources.catalogue import OF_ALL as OF_ALL

@@ -2,26 +2,36 @@
 
 import contextlib
 import os
+import shutil
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from pfljax import registry
 from pfljax.data.arrays import Arrays, from_arrays
-from pfljax.data.sources import archives, cache, cifar, imported, shakespeare
+from pfljax.data.edge import read_npz, reading
+from pfljax.data.sources import cache, cifar, raw_archives, shakespeare
 from pfljax.data.sources import tfds as prepared
+from pfljax.data.sources import tiny_imagenet as imagenet
 from pfljax.data.sources.embedded import digits
 from pfljax.data.sources.leaf import leaf
 from pfljax.data.sources.synthetic import synthetic, synthetic_iid
 from pfljax.data.sources.tfds import MissingDataset as MissingDataset
-from pfljax.data.sources.transforms import resized, thinned
+from pfljax.data.sources.transforms import resize, thin
 
 NPZ = "expected an .npz archive, as np.savez writes it, with x and y"
 NEED_NO_PREPARING = ("digits", "synthetic", "synthetic_iid", "npz", "leaf")
+# Sets that TFDS does not have, and what the folder of raw files must hold.
+FROM_RAW_FILES = {
+    "cifar100_20k": raw_archives.CIFAR100_20K,
+    "tiny_imagenet": f"the official folder {imagenet.FOLDER}",
+    "shakespeare_roles": shakespeare.FILE,
+}
 
 
 def tfds(name: str, *, data_dir: str | Path | None = None) -> Arrays:
-    """An image classification set of tensorflow-datasets, as "emnist/letters".
+    """Loads an image classification set of TFDS, such as "emnist/letters".
 
     Looks in the cache, then for a prepared array_record set (read without TensorFlow),
     then, where TensorFlow is installed, for any prepared set; never downloads. With a
@@ -53,7 +63,7 @@ def fashion_mnist(*, data_dir: str | Path | None = None) -> Arrays:
 
 def cifar10(*, size: int | None = None, data_dir: str | Path | None = None) -> Arrays:
     """CIFAR-10, u8[60000, 32, 32, 3], ten classes; or of `size` x `size` pixels."""
-    return resized(tfds("cifar10", data_dir=data_dir), size)
+    return resize(tfds("cifar10", data_dir=data_dir), size)
 
 
 def cifar100(
@@ -66,28 +76,30 @@ def cifar100(
 
     SuPerFed's code has 28 x 28 pixels.
     """
-    arrays = cifar.labelled(tfds("cifar100", data_dir=data_dir), labels)
-    return resized(arrays, size)
+    arrays = cifar.relabel(tfds("cifar100", data_dir=data_dir), labels)
+    return resize(arrays, size)
 
 
 def cifar100_20k(*, labels: str = "fine", size: int | None = None) -> Arrays:
     """The first 20,000 + 5,000 images of CIFAR-100, as `cifar100`."""
-    return resized(cifar.labelled(imported.read("cifar100_20k"), labels), size)
+    arrays = cifar.relabel(_read_cache("cifar100_20k"), labels)
+    return resize(arrays, size)
 
 
 def tiny_imagenet(*, size: int | None = None) -> Arrays:
     """Tiny-ImageNet, u8[110000, 64, 64, 3], 200 classes; val is the official test."""
-    return resized(imported.read("tiny_imagenet"), size)
+    return resize(_read_cache("tiny_imagenet"), size)
 
 
 def shakespeare_roles(
-    *, stride: int = 1, min_rows: int = 1, test: float = 0.2, alphabet: str = "leaf"
+    *, stride: int = 1, min_size: int = 1, test: float = 0.2, alphabet: str = "leaf"
 ) -> Arrays:
     """Shakespeare's roles as clients: 80 characters, u8[N, 80], and the next as label.
 
-    See `pfljax.data.sources.shakespeare.rows`.
+    See `pfljax.data.sources.shakespeare.examples`.
     """
-    return shakespeare.rows(imported.texts(), stride, min_rows, test, alphabet)
+    texts = shakespeare.read(_require_prepared("shakespeare_roles", _roles_file()))
+    return shakespeare.examples(texts, stride, min_size, test, alphabet)
 
 
 def emnist(*, config: str = "byclass", data_dir: str | Path | None = None) -> Arrays:
@@ -96,15 +108,12 @@ def emnist(*, config: str = "byclass", data_dir: str | Path | None = None) -> Ar
 
 
 def npz(*, path: str) -> Arrays:
-    """Arrays from an .npz file with x, y and, if wanted, client and official."""
+    """Loads an .npz file with x, y and, if wanted, client and official."""
     file = Path(path)
-    if not file.is_file():
-        came = f"no file {path!r}"
-        if file.exists():
-            came = f"{path!r} is no file, but a folder, a pipe or a device"
-        raise ValueError(f"{came}; give path= an .npz file with x and y")
-    optional = ("client", "official")
-    with archives.opened(file, ("x", "y"), optional, mend=NPZ, alone=True) as stored:
+    if not file.exists():
+        raise ValueError(f"no file {path!r}; give path= an .npz file with x and y")
+    with reading(file, NPZ):
+        stored = read_npz(file, ("x", "y"), ("client", "official"), alone=True)
         return from_arrays(
             stored["x"],
             stored["y"],
@@ -135,28 +144,23 @@ OF_ALL = ("every",)  # options that `load` takes of every data set
 
 
 def load(name: str, *, every: int = 1, **params: Any) -> Arrays:
-    """The data set `name`: of `DATASETS`, or any image classification set of TFDS.
+    """Loads a data set of `DATASETS`, or any image classification set of TFDS.
 
-    Of all of them `every` = n keeps each n-th row: less data for a quick run.
+    `every` = n takes each n-th example of any of them: less data for a quick run.
     """
-    return thinned(_whole(name, params), every)
-
-
-def _whole(name: str, params: dict[str, Any]) -> Arrays:
     registry.require_a("name", name, str, "that of a data set, such as 'digits'")
     choice = registry.choose(name, **params)
-    if name in DATASETS:
-        registry.check("data set", choice, DATASETS[name], OF_ALL)
-        return DATASETS[name](**params)
     # Every other name is left to TFDS, which has hundreds.
-    registry.check("data set", choice, tfds, OF_ALL)
-    with _known_names(name):
-        return tfds(name, **params)
+    registry.check("data set", choice, DATASETS.get(name, tfds), OF_ALL)
+    if name in DATASETS:
+        return thin(DATASETS[name](**params), every)
+    with _listing_names(name):
+        return thin(tfds(name, **params), every)
 
 
 @contextlib.contextmanager
-def _known_names(name: str) -> Iterator[None]:
-    """A name that TFDS does not know is an error that lists the known ones."""
+def _listing_names(name: str) -> Iterator[None]:
+    """Lists the known names in the error for a name that TFDS does not know."""
     try:
         yield
     except prepared.UnknownDataset as error:
@@ -171,8 +175,8 @@ def prepare(name: str, *, raw_dir: str | Path | None = None) -> Path:
 
     With `raw_dir` (default: the environment variable PFLJAX_RAW_DIR), a folder of raw
     archives, it imports them without network and without TensorFlow; else it downloads
-    with tensorflow-datasets, which needs TensorFlow, what TFDS has. What is ready is
-    left as it is, but a `raw_dir` given here is imported again.
+    with tensorflow-datasets, which needs TensorFlow. A set that is ready stays as it
+    is, but an explicit `raw_dir` is imported again.
 
     Raises:
         MissingDataset: one line that says why it could not be prepared.
@@ -183,27 +187,67 @@ def prepare(name: str, *, raw_dir: str | Path | None = None) -> Path:
     # TFDS has EMNIST in divisions only, and `emnist` loads this one.
     if name == "emnist":
         name = "emnist/byclass"
-    file = cache.path(name)
+    file = _roles_file() if name == "shakespeare_roles" else cache.path(name)
     if file.exists() and raw_dir is None:
         return file
-    # A folder from the environment is no reason to import anew, an argument is.
-    raw_given = raw_dir is not None
-    raw_dir = raw_dir or os.environ.get("PFLJAX_RAW_DIR")
-    if name in imported.STORES:
-        return imported.prepare(name, raw_dir)
+    folder = raw_dir or os.environ.get("PFLJAX_RAW_DIR")
+    raw = Path(folder) if folder else None
+    if name in FROM_RAW_FILES:
+        return _import(name, raw)
+    if raw is not None and not raw.is_dir():
+        raise MissingDataset(
+            f"cannot prepare {name!r} from raw archives: {raw} is not a folder"
+        )
     home = cache.folder() / "tfds"
-    with _known_names(name):
-        if raw_given or not prepared.exists(name, str(home)):
-            _build(name, raw_dir, home)
+    with _listing_names(name):
+        prepared.build(name, home, raw, again=raw_dir is not None)
         return cache.write(prepared.read(name, (str(home),)))
 
 
-def _build(name: str, raw_dir: str | Path | None, home: Path) -> None:
-    """The data set below `home`, from raw archives or downloaded."""
-    if not raw_dir:
-        return prepared.download(name, home)
-    if not Path(raw_dir).is_dir():
+def _import(name: str, raw_dir: Path | None) -> Path:
+    """Stores a set that TFDS does not have in the cache, from its raw files."""
+    expected = FROM_RAW_FILES[name]
+    if raw_dir is None:
         raise MissingDataset(
-            f"cannot prepare {name!r} from raw archives: {raw_dir} is not a folder"
+            f"cannot prepare {name!r}: it is not downloaded; give raw_dir= (--raw, or "
+            f"PFLJAX_RAW_DIR) a folder which holds {expected}"
         )
-    return prepared.build_from_raw(name, Path(raw_dir), home)
+    try:
+        if name == "cifar100_20k":
+            return cache.write(raw_archives.read_cifar100_20k(raw_dir))
+        if name == "tiny_imagenet":
+            return cache.write(imagenet.read(raw_dir))
+        return _import_roles(raw_dir / shakespeare.FILE)
+    except FileNotFoundError as error:
+        raise MissingDataset(
+            f"cannot prepare {name!r} from raw files: {error}; it needs a folder which "
+            f"holds {expected}"
+        ) from error
+
+
+def _roles_file() -> Path:
+    """Returns the cached texts: examples are cut when they are loaded."""
+    return cache.folder() / Path(shakespeare.FILE).name
+
+
+def _import_roles(file: Path) -> Path:
+    shakespeare.read(file)
+    target = _roles_file()
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix=".pfljax-") as part:
+        os.replace(shutil.copy(file, part), target)
+    return target
+
+
+def _read_cache(name: str) -> Arrays:
+    _require_prepared(name, cache.path(name))
+    return cache.read(name)
+
+
+def _require_prepared(name: str, file: Path) -> Path:
+    if not file.exists():
+        raise MissingDataset(
+            f"data set {name!r} is not prepared; run: pfljax prepare {name} --raw "
+            f"FOLDER, which holds {FROM_RAW_FILES[name]}"
+        )
+    return file

@@ -14,7 +14,7 @@ ALPHABETS = {
 
 
 def alphabet(name: str) -> str:
-    """The characters of an alphabet: "leaf", LEAF's 80, or "printable", Python's 100.
+    """Returns the characters of "leaf", LEAF's 80, or "printable", Python's 100.
 
     Raises:
         ValueError: for another name.
@@ -24,7 +24,7 @@ def alphabet(name: str) -> str:
 
 
 def indices(text: str, letters: str) -> np.ndarray:
-    """u8[characters], each one's index in `letters`; 0 for all others."""
+    """Maps characters to their indices in `letters`, u8[characters]; others to 0."""
     codes = np.frombuffer(text.encode("utf-32-le"), "<u4")
     # A table by code point. Its last entry stands for all that are beyond `letters`.
     beyond = ord(max(letters)) + 1

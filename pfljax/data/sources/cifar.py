@@ -1,4 +1,4 @@
-"""The classes of CIFAR-100 by name; each fine class is in one superclass.
+"""The fine classes and superclasses of CIFAR-100.
 
 Krizhevsky 2009, https://www.cs.toronto.edu/~kriz/cifar.html. Labels are indices
 into the names in alphabetical order, fine and coarse.
@@ -9,6 +9,7 @@ import numpy as np
 from pfljax import registry
 from pfljax.data.arrays import Arrays
 
+SOURCE = "A. Krizhevsky 2009; no licence stated"
 SUPERCLASSES = """
 aquatic_mammals: beaver dolphin otter seal whale
 fish: aquarium_fish flatfish ray shark trout
@@ -41,8 +42,8 @@ CIFAR100_COARSE = tuple(sorted(set(COARSE_OF.values())))
 LABELS = ("fine", "coarse")
 
 
-def labelled(arrays: Arrays, labels: str) -> Arrays:
-    """CIFAR-100 of fine labels, with its 20 superclasses as labels if "coarse".
+def relabel(arrays: Arrays, labels: str) -> Arrays:
+    """Replaces the fine labels of CIFAR-100 by its 20 superclasses, if "coarse".
 
     Raises:
         ValueError: for other `labels`.

@@ -1,7 +1,8 @@
 """Shakespeare's plays by speaking role: the next character after 80 of a role's text.
 
 As LEAF cuts it (Caldas et al. 2018, https://arxiv.org/abs/1812.01097): a role is a
-client, its speeches one text with single spaces, its last rows the official test rows.
+client, its speeches are one text with single spaces, and the end of the text makes the
+official test examples.
 """
 
 import json
@@ -12,7 +13,9 @@ from pathlib import Path
 import numpy as np
 
 from pfljax.data.arrays import OFFICIAL_TEST, OFFICIAL_TRAIN, Arrays, from_arrays
-from pfljax.data.sources import archives, characters
+from pfljax.data.edge import reading
+from pfljax.data.sources import characters
+from pfljax.data.sources.raw_archives import require_file
 
 NAME = "shakespeare_roles"
 FILE = "packed/shakespeare_roles.json.xz"  # {"play/ROLE": text}, below the raw folder
@@ -20,44 +23,43 @@ LENGTH = 80  # characters that the model sees
 UNUSED = 255
 
 
-def rows(
-    texts: Mapping[str, str], stride: int, min_rows: int, test: float, alphabet: str
+def examples(
+    texts: Mapping[str, str], stride: int, min_size: int, test: float, alphabet: str
 ) -> Arrays:
-    """The roles of `texts` as clients, u8[N, 80], each row with its next character.
+    """Makes each role a client of examples u8[N, 80], labelled by the next character.
 
-    Rows start every `stride` characters: 1 is LEAF's, 80 shows a character once. The
-    first int((1 - test) * n) of a role's n rows are official train rows; test rows
-    start 80 characters or more after the last of them, so they share no input.
-    Roles without both, or with fewer than `min_rows` in all, are left out; test = 0 has
-    train rows only. Letters as in `leaf`. Validation rows are drawn from the train rows
-    and overlap them where the stride is below 80.
+    Examples start every `stride` characters: 1 is LEAF's, 80 shows a character once.
+    The first int((1 - test) * n) of a role's n examples are for training; test examples
+    start 80 characters or more after the last of them, so they share no input. Roles
+    without both, or with fewer than `min_size` in all, are left out; test = 0 has
+    training examples only. Letters as in `leaf`. Validation examples are drawn from the
+    training ones and overlap them where the stride is below 80.
 
     Raises:
         ValueError: a number out of range, or no role is left.
     """
     letters = characters.alphabet(alphabet)
-    _check(stride, min_rows, test)
-    expected_parts = 2 if test else 1
+    _check(stride, min_size, test)
     windows_of_role = []
     parts_of_role = []
     for text in texts.values():
         windows = cut(text, letters, stride)
         part = split(len(windows), stride, test)
         used = part != UNUSED
-        parts = np.unique(part[used])
-        if len(parts) == expected_parts and np.sum(used) >= min_rows:
+        has_parts = len(np.unique(part[used])) == (2 if test else 1)
+        if has_parts and np.sum(used) >= min_size:
             windows_of_role.append(windows[used])
             parts_of_role.append(part[used])
     if not windows_of_role:
         raise ValueError(
-            f"no role has train and test rows, and {min_rows} in all, with stride "
-            f"{stride} and test {test}; choose a smaller min_rows or stride"
+            f"no role has train and test examples, and {min_size} in all, with stride "
+            f"{stride} and test {test}; choose a smaller min_size or stride"
         )
-    all_windows = np.concatenate(windows_of_role)
+    windows = np.concatenate(windows_of_role)
     size = [len(part) for part in parts_of_role]
     return from_arrays(
-        np.ascontiguousarray(all_windows[:, :LENGTH]),
-        all_windows[:, LENGTH],
+        np.ascontiguousarray(windows[:, :LENGTH]),
+        windows[:, LENGTH],
         client=np.repeat(np.arange(len(size)), size),
         official=np.concatenate(parts_of_role),
         num_classes=len(letters),
@@ -69,7 +71,7 @@ def rows(
 
 
 def cut(text: str, letters: str, stride: int) -> np.ndarray:
-    """u8[n, 81]: 80 characters and the next, from every `stride`-th one of the text."""
+    """Cuts u8[n, 81], 80 characters and the next, at every `stride`-th character."""
     codes = characters.indices(" ".join(text.split()), letters)
     if len(codes) <= LENGTH:
         return np.empty((0, LENGTH + 1), np.uint8)
@@ -77,9 +79,9 @@ def cut(text: str, letters: str, stride: int) -> np.ndarray:
 
 
 def split(count: int, stride: int, test: float) -> np.ndarray:
-    """u8[n], the official split of each of `count` rows, UNUSED between the two."""
+    """Returns the official split of each of `count` windows, UNUSED between the two."""
     num_train = max(1, int((1 - test) * count)) if test else count
-    # Rows that overlap the input of the last train row are used by neither part.
+    # Windows that overlap the input of the last training window belong to no part.
     first_test_character = (num_train - 1) * stride + LENGTH
     overlaps = np.arange(count) * stride < first_test_character
     part = np.where(overlaps, UNUSED, OFFICIAL_TEST)
@@ -87,44 +89,28 @@ def split(count: int, stride: int, test: float) -> np.ndarray:
     return part.astype(np.uint8)
 
 
-def read(raw_dir: Path) -> dict[str, str]:
-    """Each role's text, from the packed file below `raw_dir`.
+def read(file: Path) -> dict[str, str]:
+    """Reads each role's text, in sorted order.
 
     Raises:
-        FileNotFoundError: says which file was expected.
+        FileNotFoundError: there is no such file.
         ValueError: the file is not {role: text}.
     """
-    file = raw_dir / FILE
-    if not file.is_file():
-        raise FileNotFoundError(f"no {file.name} in {file.parent}")
-    with archives.about(file, "fetch it again"):
+    require_file(file)
+    with reading(file, "fetch it again"):
         try:
-            content = lzma.decompress(file.read_bytes())
-        except lzma.LZMAError as error:
-            raise ValueError(f"it is no whole xz file: {error}") from error
-        return parsed(content)
+            texts = json.loads(lzma.decompress(file.read_bytes()))
+        except (lzma.LZMAError, RecursionError) as error:
+            raise ValueError(f"it is no JSON in an xz file: {error}") from error
+        if not isinstance(texts, dict) or {*map(type, texts.values())} != {str}:
+            raise ValueError("it is of another layout; expected {role: text}")
+    return dict(sorted(texts.items()))
 
 
-def parsed(content: bytes) -> dict[str, str]:
-    """The text of each role, of JSON.
-
-    Raises:
-        ValueError: the JSON is broken, or not {role: text}.
-    """
-    try:
-        texts = json.loads(content)
-    except RecursionError as error:
-        raise ValueError("its JSON is nested too deep") from error
-    types = {type(text) for text in texts.values()} if isinstance(texts, dict) else None
-    if types != {str}:
-        raise ValueError("it is of another layout; expected {role: text}")
-    return texts
-
-
-def _check(stride: int, min_rows: int, test: float) -> None:
+def _check(stride: int, min_size: int, test: float) -> None:
     if stride < 1:
         raise ValueError(f"stride is {stride}; choose at least 1")
-    if min_rows < 1:
-        raise ValueError(f"min_rows is {min_rows}; choose at least 1")
+    if min_size < 1:
+        raise ValueError(f"min_size is {min_size}; choose at least 1")
     if not 0 <= test < 1:
-        raise ValueError(f"test is {test}; choose a share of the rows in [0, 1)")
+        raise ValueError(f"test is {test}; choose a share of the examples in [0, 1)")

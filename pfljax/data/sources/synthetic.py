@@ -54,15 +54,15 @@ def _sample(
     bias: np.ndarray,
     rng: np.random.Generator,
 ) -> Arrays:
-    """Rows of each client k: size_k draws around mean_k, labelled by its model."""
+    """Draws size_k examples of each client k around mean_k, labelled by its model."""
     client = np.repeat(np.arange(len(size)), size)
     deviation = np.arange(1, FEATURES + 1) ** -0.6  # Sigma_jj = j ** -1.2
     x = mean[client] + deviation * rng.standard_normal((len(client), FEATURES))
-    # A loop over clients: weights for every row would be 600 numbers each.
+    # A loop over clients: weights for every example would be 600 numbers each.
     y = []
     x_of_client = np.split(x, np.cumsum(size)[:-1])
-    for rows, w, b in zip(x_of_client, weight, bias, strict=True):
-        y.append(np.argmax(rows @ w + b, axis=1))
+    for x_k, w, b in zip(x_of_client, weight, bias, strict=True):
+        y.append(np.argmax(x_k @ w + b, axis=1))
     return from_arrays(
         x.astype(np.float32),
         np.concatenate(y),
@@ -74,7 +74,7 @@ def _sample(
 
 
 def _start(clients: int, seed: int) -> tuple[np.ndarray, np.random.Generator]:
-    """(rows of each client i64[C], int(LogNormal(4, 2)) + 50; the generator)."""
+    """Draws the sizes i64[C], int(LogNormal(4, 2)) + 50; returns the generator, too."""
     rng = np.random.default_rng(seed)
     size = rng.lognormal(4, 2, clients).astype(np.int64) + 50
     return size, rng

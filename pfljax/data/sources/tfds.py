@@ -1,4 +1,4 @@
-"""Prepared tensorflow-datasets folders: read, imported from raw archives, downloaded.
+"""Data sets of tensorflow-datasets: read, built from raw archives, or downloaded.
 
 The array_record format is read and written without TensorFlow. `tensorflow_datasets` is
 imported by the functions that need it.
@@ -7,8 +7,8 @@ imported by the functions that need it.
 import contextlib
 import importlib.util
 import io
-import os
 import re
+import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,8 +16,7 @@ from typing import Any
 import numpy as np
 
 from pfljax.data.arrays import OFFICIAL_NAMES, Arrays, from_arrays
-from pfljax.data.sources import raw_archives
-from pfljax.data.sources.scratch import scratch
+from pfljax.data.sources import cifar, raw_archives
 
 BATCH = 1000  # records read at once
 NAME = re.compile(r"[A-Za-z]\w*(/[\w.\-]+)?(:[\w.*]+)?")  # set/config:version
@@ -25,8 +24,8 @@ NAME = re.compile(r"[A-Za-z]\w*(/[\w.\-]+)?(:[\w.*]+)?")  # set/config:version
 SOURCES = {
     "mnist": "Y. LeCun, C. Cortes, C. Burges; CC BY-SA 3.0",
     "fashion_mnist": "Xiao et al. 2017, arXiv 1708.07747; MIT",
-    "cifar10": "A. Krizhevsky 2009; no licence stated",
-    "cifar100": "A. Krizhevsky 2009; no licence stated",
+    "cifar10": cifar.SOURCE,
+    "cifar100": cifar.SOURCE,
     "emnist": "Cohen et al. 2017, arXiv 1702.05373; no licence stated",
 }
 
@@ -40,7 +39,7 @@ class UnknownDataset(ValueError):  # noqa: N818
 
 
 def read(name: str, data_dirs: Sequence[str | None]) -> Arrays:
-    """The data set from the first of `data_dirs` that has it; None is TFDS's own."""
+    """Reads the data set of the first folder that has it; None is TFDS's own."""
     for data_dir in data_dirs:
         builder = _builder(name, data_dir, file_format="array_record")
         if builder.info.splits:
@@ -56,64 +55,52 @@ def read(name: str, data_dirs: Sequence[str | None]) -> Arrays:
     )
 
 
-def exists(name: str, data_dir: str) -> bool:
-    """Whether `data_dir` has the set in the array_record format."""
-    return bool(_builder(name, data_dir, file_format="array_record").info.splits)
+def build(name: str, home: Path, raw_dir: Path | None, again: bool) -> None:
+    """Builds the set below `home`, from the raw archives or else from a download.
 
-
-def build_from_raw(name: str, raw_dir: Path, home: Path) -> None:
-    """Writes the raw archives of `raw_dir` as a TFDS set below `home`, in one step.
-
-    It takes the place of what was there.
+    One that is there stays, unless it is to be built `again`.
     """
     import tensorflow_datasets as tfds
 
-    try:
-        columns, class_names = raw_archives.read(name, raw_dir)
-    except FileNotFoundError as error:
-        raise MissingDataset(
-            f"cannot prepare {name!r} from raw archives: {error}"
-        ) from error
-    # Written beside the target, so that the finished folder is put there by a rename.
-    with scratch(home) as workspace:
-        builder = _builder(name, str(workspace), file_format="array_record")
+    builder = _builder(name, str(home), file_format="array_record")
+    if builder.info.splits and not again:
+        return
+    config = tfds.download.DownloadConfig()
+    if raw_dir is not None:
+        columns, class_names = _read_raw(name, raw_dir)
+        shutil.rmtree(builder.data_dir, ignore_errors=True)
+        builder = _builder(name, str(home), file_format="array_record")
         for feature, names in class_names.items():
             builder.info.features[feature].names = list(names)
-        generators = {split: _examples(rows) for split, rows in columns.items()}
-        # The builder would download: it is given the rows that were read instead.
+        generators = {split: _examples(each) for split, each in columns.items()}
+        # The builder would download: it gets the columns that were read instead.
         builder._split_generators = lambda *_, **__: generators
-        config = tfds.download.DownloadConfig(
-            try_download_gcs=False,
-            compute_stats=tfds.download.ComputeStatsMode.SKIP,
-        )
-        _quietly(builder, config)
-        written = Path(builder.data_dir)
-        target = home / written.relative_to(workspace)
-        if target.exists():
-            # Moved aside, for a folder is not renamed onto one that has files.
-            os.rename(target, workspace / "old")
-        _move(written, target)
-
-
-def download(name: str, home: Path) -> None:
-    """Downloads and builds the set below `home`; needs network and TensorFlow."""
-    if not importlib.util.find_spec("tensorflow"):
+        config.try_download_gcs = False
+        config.compute_stats = tfds.download.ComputeStatsMode.SKIP
+    elif not importlib.util.find_spec("tensorflow"):
         raise MissingDataset(
             f"cannot prepare {name!r}: give raw_dir= (or PFLJAX_RAW_DIR) a folder of "
             "raw archives, or install TensorFlow to download it: "
             "pip install 'pfljax[prepare]'"
         )
-    with scratch(home) as workspace:
-        builder = _builder(name, str(workspace), file_format="array_record")
-        try:
-            _quietly(builder, None)
-        except OSError as error:
-            raise MissingDataset(
-                f"cannot download {name!r} ({type(error).__name__}); is there a "
-                "network? Else give raw_dir= a folder of raw archives"
-            ) from error
-        written = Path(builder.data_dir)
-        _move(written, home / written.relative_to(workspace))
+    tfds.disable_progress_bar()
+    try:
+        with contextlib.redirect_stdout(io.StringIO()):
+            builder.download_and_prepare(download_config=config)
+    except OSError as error:
+        raise MissingDataset(
+            f"cannot prepare {name!r} in {home} ({type(error).__name__}: {error}); is "
+            "there a network, or room? Else give raw_dir= a folder of raw archives"
+        ) from error
+
+
+def _read_raw(name: str, raw_dir: Path) -> Any:
+    try:
+        return raw_archives.read(name, raw_dir)
+    except FileNotFoundError as error:
+        raise MissingDataset(
+            f"cannot prepare {name!r} from raw archives: {error}"
+        ) from error
 
 
 def _builder(name: str, data_dir: str | None, **options: Any) -> Any:
@@ -127,31 +114,23 @@ def _builder(name: str, data_dir: str | None, **options: Any) -> Any:
         raise UnknownDataset(f"TFDS has no data set {name!r}") from error
     except (ValueError, AssertionError) as error:
         # Of a config or version, over many lines: the last words say which.
-        said = " ".join(str(error).split()).rsplit('": ', 1)[-1]
-        raise ValueError(f"TFDS has no data set {name!r}: {said[-200:]}") from error
-
-
-def _quietly(builder: Any, config: Any) -> None:
-    """Runs download_and_prepare without its progress bars and announcements."""
-    import tensorflow_datasets as tfds
-
-    tfds.disable_progress_bar()
-    with contextlib.redirect_stdout(io.StringIO()):
-        builder.download_and_prepare(download_config=config)
+        reason = " ".join(str(error).split()).rsplit('": ', 1)[-1]
+        raise ValueError(f"TFDS has no data set {name!r}: {reason[-200:]}") from error
 
 
 def _arrays(name: str, builder: Any, records: Any) -> Arrays:
-    """All official splits of an image classification set, decoded."""
+    """Decodes all official splits of an image classification set."""
     image, label = _keys(name, builder)
-    splits = [split for split in OFFICIAL_NAMES if split in builder.info.splits]
     x = []
     y = []
     official = []
-    for split in splits:
-        for row in records(builder, split, image):
-            x.append(_pixels(row[image]))
-            y.append(row[label])
-            official.append(OFFICIAL_NAMES.index(split))
+    for number, split in enumerate(OFFICIAL_NAMES):
+        if split not in builder.info.splits:
+            continue
+        for record in records(builder, split, image):
+            x.append(_pixels(record[image]))
+            y.append(record[label])
+            official.append(number)
     if len({pixels.shape for pixels in x}) > 1:
         raise ValueError(f"images of {name!r} differ in size; one size is needed")
     classes = builder.info.features[label]
@@ -168,7 +147,7 @@ def _arrays(name: str, builder: Any, records: Any) -> Arrays:
 
 
 def _keys(name: str, builder: Any) -> tuple[str, str]:
-    """Names of the image and of the label among the features."""
+    """Returns the names of the image and of the label among the features."""
     import tensorflow_datasets as tfds
 
     keys = builder.info.supervised_keys
@@ -183,12 +162,11 @@ def _keys(name: str, builder: Any) -> tuple[str, str]:
 
 
 def _records(builder: Any, split: str, image: str) -> Iterator[dict[str, Any]]:
-    """Rows in stored order, images still encoded."""
+    """Yields the records in stored order, images still encoded."""
     import tensorflow_datasets as tfds
 
     # Pillow decodes them 3 times faster than TFDS does.
     skip: Any = {image: tfds.decode.SkipDecoding()}
-    # The reader's threads, if they cannot begin, are waited for without end.
     source = builder.as_data_source(split=split, decoders=skip)
     for first in range(0, len(source), BATCH):
         last = min(first + BATCH, len(source))
@@ -204,7 +182,7 @@ def _tensorflow_records(
 
 
 def _pixels(image: Any) -> np.ndarray:
-    """u8[height, width, channels] of an encoded or decoded image."""
+    """Decodes an image, unless it is decoded, to u8[height, width, channels]."""
     from PIL import Image
 
     if isinstance(image, bytes):
@@ -213,10 +191,10 @@ def _pixels(image: Any) -> np.ndarray:
 
 
 def _examples(columns: dict[str, Any]) -> Iterator[tuple[int, dict[str, Any]]]:
-    """(number, example): TFDS orders by the number, as its official builders do."""
+    """Yields (number, example); TFDS orders by the number, as official builders do."""
     for i in range(len(columns["label"])):
-        row = {name: values[i] for name, values in columns.items()}
-        yield i, {**row, "image": _png(row["image"])}
+        example = {name: values[i] for name, values in columns.items()}
+        yield i, {**example, "image": _png(example["image"])}
 
 
 def _png(pixels: np.ndarray) -> io.BytesIO:
@@ -227,14 +205,3 @@ def _png(pixels: np.ndarray) -> io.BytesIO:
     Image.fromarray(pixels).save(file, "PNG", compress_level=1)
     file.seek(0)
     return file
-
-
-def _move(written: Path, target: Path) -> None:
-    """Renames a finished folder."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        os.rename(written, target)
-    except OSError:
-        # Another process that prepared the same set at once has written the same.
-        if not target.exists():
-            raise

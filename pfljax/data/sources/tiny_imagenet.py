@@ -1,7 +1,7 @@
 """Tiny-ImageNet from its official folder, decoded into one array.
 
-Le and Yang 2015, http://cs231n.stanford.edu/tiny-imagenet-200.zip. What is read:
-wnids.txt, words.txt, train/WNID/images/*.JPEG, val/val_annotations.txt and
+Le and Yang 2015, http://cs231n.stanford.edu/tiny-imagenet-200.zip. Of the folder these
+are read: wnids.txt, words.txt, train/WNID/images/*.JPEG, val/val_annotations.txt and
 val/images/*.JPEG. The official test folder has no labels.
 """
 
@@ -10,36 +10,39 @@ from pathlib import Path
 import numpy as np
 
 from pfljax.data.arrays import OFFICIAL_TEST, OFFICIAL_TRAIN, Arrays, from_arrays
-from pfljax.data.sources import archives
+from pfljax.data.edge import reading
+from pfljax.data.sources.raw_archives import decode, require_file
 
 NAME = "tiny_imagenet"
 FOLDER = "tiny-imagenet-200"
 SIZE = 64  # pixels each way
+UNPACK = "unpack the archive again"
 Pictures = list[tuple[Path, int]]  # files with their labels
 
 
 def read(raw_dir: Path) -> Arrays:
-    """Tiny-ImageNet below `raw_dir`, u8[110000, 64, 64, 3], 200 classes.
+    """Reads Tiny-ImageNet below `raw_dir`, u8[110000, 64, 64, 3], 200 classes.
 
-    Label k is the k-th WNID in sorted order, as torchvision's ImageFolder has it. Rows
-    are train's by label and file name, then val's, the official test rows, in the order
-    of their annotations. Grey pictures have three equal channels.
+    Label k is the k-th WNID in sorted order, as torchvision's ImageFolder has it. First
+    come train's examples by label and file name, then val's, the official test
+    examples, in the order of their annotations. Grey pictures have three equal
+    channels.
 
     Raises:
-        FileNotFoundError: says which file or folder was expected.
-        ValueError: a picture or a line that is not as in the official folder.
+        FileNotFoundError: names the file or folder that was expected.
+        ValueError: a picture or a line is not as in the official folder.
     """
     folder = raw_dir / FOLDER
     if not folder.is_dir():
         raise FileNotFoundError(f"no folder {FOLDER} in {raw_dir}")
-    wnids = sorted(" ".join(_lines(folder / "wnids.txt")).split())
+    wnids = sorted(wnid for (wnid,) in _fields(folder / "wnids.txt", 1))
     words = dict(_fields(folder / "words.txt", 2))
     train = _train(folder / "train", wnids)
     test = _val(folder / "val", wnids)
     pictures = train + test
     x = np.empty((len(pictures), SIZE, SIZE, 3), np.uint8)
-    for row, (file, _) in zip(x, pictures, strict=True):
-        row[:] = _pixels(file)
+    for pixels, (file, _) in zip(x, pictures, strict=True):
+        pixels[:] = _decode(require_file(file))
     return from_arrays(
         x,
         np.array([label for _, label in pictures]),
@@ -74,36 +77,23 @@ def _val(folder: Path, wnids: list[str]) -> Pictures:
 
 
 def _fields(file: Path, count: int) -> list[list[str]]:
-    """The fields of each line, between tabs."""
-    rows = [line.split("\t") for line in _lines(file)]
-    bad = [number for number, row in enumerate(rows, 1) if len(row) != count]
-    if bad:
-        raise ValueError(
-            f"line {bad[0]} of {file} has other than {count} fields between tabs; "
-            "unpack the archive again"
-        )
-    return rows
+    """Reads the fields of each line, between tabs."""
+    with reading(require_file(file), UNPACK):
+        lines = filter(str.strip, file.read_text("utf-8").splitlines())
+        fields = [line.split("\t") for line in lines]
+        if not fields or any(len(each) != count for each in fields):
+            raise ValueError(f"expected lines of {count} fields between tabs")
+    return fields
 
 
-def _lines(file: Path) -> list[str]:
-    if not file.is_file():
-        raise FileNotFoundError(f"no {file.name} in {file.parent}")
-    with archives.about(file, "unpack the archive again"):
-        text = file.read_text("utf-8")
-    lines = [line for line in text.splitlines() if line.strip()]
-    if not lines:
-        raise ValueError(f"{file} is empty; unpack the archive again")
-    return lines
-
-
-def _pixels(file: Path) -> np.ndarray:
-    """u8[64, 64, 3] of a picture."""
-    with archives.about(file, "unpack the archive again"):
-        pixels = archives.picture(file)
-    if pixels.shape != (SIZE, SIZE, 3):
-        height, width, _ = pixels.shape
-        raise ValueError(
-            f"{file} has {width} x {height} pixels; expected {SIZE} x {SIZE}, as in "
-            "the official archive"
-        )
+def _decode(file: Path) -> np.ndarray:
+    """Decodes a picture, u8[64, 64, 3]."""
+    with reading(file, UNPACK):
+        pixels = decode(file.read_bytes())
+        if pixels.shape != (SIZE, SIZE, 3):
+            height, width, _ = pixels.shape
+            raise ValueError(
+                f"{width} x {height} pixels; expected {SIZE} x {SIZE}, as in the "
+                "official archive"
+            )
     return pixels

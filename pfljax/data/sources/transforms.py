@@ -1,12 +1,12 @@
-"""Changes of a loaded data set: images of another size, fewer rows."""
+"""Changes of a loaded data set: images of another size, fewer examples."""
 
 import numpy as np
 
-from pfljax.data.arrays import OFFICIAL_NAMES, Arrays, renumbered
+from pfljax.data.arrays import OFFICIAL_NAMES, Arrays, renumber
 
 
-def resized(arrays: Arrays, size: int | None) -> Arrays:
-    """Images of `size` x `size` pixels, bilinear as Pillow does; None: as they are.
+def resize(arrays: Arrays, size: int | None) -> Arrays:
+    """Resizes images to `size` x `size` pixels, bilinear as Pillow does; None: not.
 
     Raises:
         ValueError: for a size below 1.
@@ -17,44 +17,44 @@ def resized(arrays: Arrays, size: int | None) -> Arrays:
         raise ValueError(f"size is {size}; expected at least 1 pixel")
     from PIL import Image
 
-    num_rows, *_, channels = arrays.x.shape
-    resized_x = np.empty((num_rows, size, size, channels), np.uint8)
-    for pixels, target in zip(arrays.x, resized_x, strict=True):
+    count, *_, channels = arrays.x.shape
+    resized = np.empty((count, size, size, channels), np.uint8)
+    for pixels, target in zip(arrays.x, resized, strict=True):
         image = Image.fromarray(pixels.squeeze())
         image = image.resize((size, size), Image.Resampling.BILINEAR)
         target[:] = np.asarray(image).reshape(target.shape)
-    return arrays._replace(x=resized_x)
+    return arrays._replace(x=resized)
 
 
-def thinned(arrays: Arrays, every: int) -> Arrays:
-    """Each `every`-th row, of the official splits and of natural clients alike.
+def thin(arrays: Arrays, every: int) -> Arrays:
+    """Takes each `every`-th example, of official splits and natural clients alike.
 
-    Natural clients of whom no row is left are gone, the others numbered anew; all
-    classes are kept. The name says so: a row's number is its index in what is left.
+    Natural clients without an example left are gone, the others numbered anew; all
+    classes stay. The name says so: an example's index is that in what is left.
 
     Raises:
-        ValueError: `every` is no whole number from 1 to the number of rows.
+        ValueError: `every` is no whole number from 1 to the number of examples.
     """
     if type(every) is not int or not 1 <= every <= len(arrays.y):
         raise ValueError(
             f"data set {arrays.name!r}: every is {every!r}; expected a whole number "
-            f"from 1 to its {len(arrays.y)} rows"
+            f"from 1 to its {len(arrays.y)} examples"
         )
     if every == 1:
         return arrays
-    # One number a pair of split and client: each n-th row of this order thins all.
+    # One number a pair of split and client: each n-th in this order thins all.
     group = arrays.official.astype(np.int64)
     if arrays.client is not None:
         group += len(OFFICIAL_NAMES) * arrays.client
-    kept = np.sort(np.argsort(group, kind="stable")[::every])
+    left = np.sort(np.argsort(group, kind="stable")[::every])
     client = None
     if arrays.client is not None:
-        client = renumbered(arrays.client[kept])
+        client = renumber(arrays.client[left])
     separator = "," if ":" in arrays.name else ":"
     return arrays._replace(
-        x=arrays.x[kept],
-        y=arrays.y[kept],
+        x=arrays.x[left],
+        y=arrays.y[left],
         client=client,
-        official=arrays.official[kept],
+        official=arrays.official[left],
         name=f"{arrays.name}{separator}every={every}",
     )

@@ -142,13 +142,13 @@ def test_dirichlet_gives_every_row_once_and_nobody_too_few(
     clients, num_classes, alpha, each
 ):
     labels = np.repeat(np.arange(num_classes), max(each, clients))
-    dealt = pfllib_dirichlet(labels, clients, 0, alpha=alpha, min_rows=2)
+    dealt = pfllib_dirichlet(labels, clients, 0, alpha=alpha, min_size=2)
     assert np.sort(dealt.order).tolist() == list(range(len(labels)))
     assert dealt.size.min() >= min(2, len(labels) // clients // 2)
 
 
 def test_what_cannot_be_dealt_is_an_error():
-    with pytest.raises(ValueError, match="choose fewer clients or more rows"):
+    with pytest.raises(ValueError, match="choose fewer clients"):
         pfllib_pathological(np.tile(np.arange(10), 3), 20, 0)
     with pytest.raises(ValueError, match="choose a greater alpha"):
         pfllib_dirichlet(np.zeros(50, int), 20, 0, alpha=1e-3)

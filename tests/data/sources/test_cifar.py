@@ -62,13 +62,13 @@ def test_a_coarse_label_is_the_superclass_of_the_fine_one():
     fine = np.array([cifar.CIFAR100.index(name) for name in names])
     given = {"num_classes": 100, "class_names": cifar.CIFAR100, "name": "cifar100"}
     arrays = from_arrays(np.zeros((len(fine), 1)), fine, **given)
-    found = cifar.labelled(arrays, "coarse")
+    found = cifar.relabel(arrays, "coarse")
     assert [found.class_names[y] for y in found.y] == list(COARSE_OF.values())
     assert (found.num_classes, found.y.dtype) == (20, np.int32)
     assert found.name == "cifar100:labels=coarse"
-    assert cifar.labelled(arrays, "fine") is arrays
+    assert cifar.relabel(arrays, "fine") is arrays
     with pytest.raises(ValueError, match="labels is 'rough'; known: fine, coarse"):
-        cifar.labelled(arrays, "rough")
+        cifar.relabel(arrays, "rough")
 
 
 def test_cifar100_has_either_labels(cache_dir, tmp_path):
@@ -129,4 +129,4 @@ def test_the_superclasses_are_those_of_the_real_labels(raw_dir):
         coarse = np.concatenate([stored["coarse_train"], stored["coarse_test"]])
     assert (len(fine), len(np.unique(fine))) == (25_000, 100)
     arrays = from_arrays(np.zeros((len(fine), 1), np.uint8), fine)
-    np.testing.assert_array_equal(cifar.labelled(arrays, "coarse").y, coarse)
+    np.testing.assert_array_equal(cifar.relabel(arrays, "coarse").y, coarse)

@@ -1,9 +1,7 @@
-"""Files that are cut, empty, foreign or damaged: one line that names the file."""
+"""Files that are cut or damaged: one line that names the file and a remedy."""
 
 import gzip
 import io
-import json
-import os
 import zipfile
 
 import numpy as np
@@ -15,48 +13,17 @@ from pfljax.data.sources import cache, load, prepare, raw_archives
 X, Y = np.ones((4, 2), np.float32), np.array([0, 1, 2, 0])
 
 
-def told(error, file):
-    """The message, one line of bearable length that names the file."""
+def refuse(read, message, file):
+    """Checks that the error is one line which has the message and names the file."""
+    with pytest.raises(ValueError, match=message) as error:
+        read()
     text = str(error.value)
     assert "\n" not in text
     assert str(file) in text
-    assert len(text.replace(str(file), "")) < 350
-    return text
 
 
 def cut(file):
     file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
-
-
-def cut_end(file):
-    file.write_bytes(file.read_bytes()[:-30])
-
-
-def cut_start(file):
-    file.write_bytes(file.read_bytes()[30:])
-
-
-def empty(file):
-    file.write_bytes(b"")
-
-
-def text(file):
-    file.write_text("hello, I am no archive")
-
-
-def folder(file):
-    file.unlink()
-    file.mkdir()
-
-
-def pipe(file):
-    file.unlink()
-    os.mkfifo(file)
-
-
-def npy(file):
-    with file.open("wb") as stream:
-        np.save(stream, X)
 
 
 def wrong_sum(file):
@@ -66,76 +33,40 @@ def wrong_sum(file):
     file.write_bytes(content)
 
 
-def foreign(file):
+def other_names(file):
     with zipfile.ZipFile(file, "w") as archive:
         archive.writestr("hello.txt", "hello")
 
 
-def bytes_inside(file):
-    """Members of the right names that are no arrays."""
-    names = archive_names(file)
-    with zipfile.ZipFile(file, "w") as archive:
-        for name in names:
-            archive.writestr(name, "hello")
-
-
 def pickled(file):
-    names = archive_names(file)
-    objects = np.array([{}], object)
-    np.savez(file, **{name.removesuffix(".npy"): objects for name in names})
-
-
-def huge(file):
-    """A head that tells of more than any memory."""
-    names = archive_names(file)
-    head = io.BytesIO()
-    shape = {"descr": "<f4", "fortran_order": False, "shape": (2**50,)}
-    np.lib.format.write_array_header_1_0(head, shape)
-    with zipfile.ZipFile(file, "w") as archive:
-        for name in names:
-            archive.writestr(name, head.getvalue())
-
-
-def archive_names(file):
     with zipfile.ZipFile(file) as archive:
-        return archive.namelist()
+        names = [name.removesuffix(".npy") for name in archive.namelist()]
+    np.savez(file, **dict.fromkeys(names, np.array([{}], object)))
 
 
 DAMAGES = {
     cut: "is no .npz archive, or is cut",
-    cut_start: "is no .npz archive, or is cut",
-    cut_end: "is no .npz archive, or is cut",
-    empty: "is no .npz archive, or is cut",
-    text: "is no .npz archive, or is cut",
-    npy: "is no .npz archive, or is cut",
     wrong_sum: "Bad CRC-32",
-    foreign: "it lacks '",
-    bytes_inside: "is no array",
+    other_names: "it lacks '",
     pickled: "Object arrays cannot be loaded",
-    huge: "MemoryError",
 }
 
 
-def npz_of_ones_own(place):
-    file = place / "d.npz"
-    np.savez(file, x=X, y=Y)
-    return file, lambda: load("npz", path=str(file)), "expected an .npz archive, as"
+def own_npz(place):
+    np.savez(place / "d.npz", x=X, y=Y)
+    read = lambda: load("npz", path=str(place / "d.npz"))  # noqa: E731
+    return place / "d.npz", read, "expected an .npz archive, as"
 
 
 def cached(place):
     cache.write(from_arrays(X, Y, name="mnist"))
-    again = "remove it and run: pfljax prepare mnist"
-    return cache.path("mnist"), lambda: load("mnist"), again
+    remedy = "remove it and run: pfljax prepare mnist"
+    return cache.path("mnist"), lambda: load("mnist"), remedy
 
 
 def packed_cifar10(place):
     file = pack(place / "packed" / "cifar10_webp.npz")
     return file, lambda: raw_archives.read("cifar10", place), "fetch it again"
-
-
-def packed_cifar100_20k(place):
-    file = pack(place / "packed" / "cifar100_20k5k_webp.npz")
-    return file, lambda: prepare("cifar100_20k", raw_dir=place), "fetch it again"
 
 
 def pack(file, **changes):
@@ -158,27 +89,12 @@ def pack(file, **changes):
     return file
 
 
-READERS = (npz_of_ones_own, cached, packed_cifar10, packed_cifar100_20k)
-
-
 @pytest.mark.parametrize("damage", DAMAGES)
-@pytest.mark.parametrize("reader", READERS)
+@pytest.mark.parametrize("reader", [own_npz, cached, packed_cifar10])
 def test_every_reader_of_archives(reader, damage, cache_dir, tmp_path):
-    file, read, mend = reader(tmp_path)
+    file, read, remedy = reader(tmp_path)
     damage(file)
-    with pytest.raises(ValueError, match=DAMAGES[damage]) as error:
-        read()
-    assert told(error, file).endswith(mend) or mend in str(error.value)
-
-
-@pytest.mark.parametrize("kind", [folder, pipe])
-@pytest.mark.parametrize("reader", [npz_of_ones_own, packed_cifar10])
-def test_what_is_no_file_is_not_read(reader, kind, tmp_path):
-    file, read, _ = reader(tmp_path)
-    kind(file)
-    with pytest.raises(ValueError, match=r"no file|a folder or a pipe") as error:
-        read()
-    told(error, file)
+    refuse(read, f"{DAMAGES[damage]}.*{remedy}", file)
 
 
 def test_a_packed_set_is_read_as_it_was_written(tmp_path):
@@ -190,36 +106,25 @@ def test_a_packed_set_is_read_as_it_was_written(tmp_path):
 
 
 PACKED = {
-    "webp": ({"train_webp": np.zeros(20, np.uint8)}, "its offsets are no spans"),
-    "bad-webp": (
-        {"train_webp": np.zeros(9, np.uint8), "train_offsets": np.array([0, 9])},
-        "a picture cannot be decoded",
-    ),
-    "rank": (
-        {"train_webp": np.zeros((90, 90), np.uint8)}, r"pictures are uint8\[90, 90\]",
-    ),
-    "offsets": ({"test_offsets": np.array([9, 3])}, "its offsets are no spans"),
-    "offsets-float": ({"test_offsets": np.array([0.0])}, r"offsets are float64\[1\]"),
-    "few": ({"y_train": np.arange(5)}, "it has 5 labels for 4 images"),
-    "labels": ({"y_test": np.arange(4) + 77}, "labels are from 77 to 80; expected"),
-    "labels-float": ({"y_test": np.arange(4.0)}, r"labels are float64\[4\]"),
-    "labels-none": ({"y_test": np.arange(0)}, "it has 0 labels for 0 images"),
-    "coarse": ({"coarse_train": np.arange(3)}, "it has 3 labels for 4 images"),
+    "its offsets are no spans": {"train_webp": np.zeros(20, np.uint8)},
+    "a picture cannot be decoded": {
+        "train_webp": np.zeros(9, np.uint8), "train_offsets": np.array([0, 9])
+    },
+    "it has 5 labels for 4 images": {"y_train": np.arange(5)},
+    "labels are from 77 to 80; expected": {"y_test": np.arange(4) + 77},
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", PACKED)
-def test_packed_sets_that_do_not_fit_together(name, tmp_path):
-    changes, message = PACKED[name]
-    file = pack(tmp_path / "packed" / "cifar10_webp.npz", **changes)
-    with pytest.raises(ValueError, match=f"{message}.*fetch it again") as error:
-        raw_archives.read("cifar10", tmp_path)
-    told(error, file)
+@pytest.mark.parametrize("message", PACKED)
+def test_packed_sets_that_do_not_fit_together(message, tmp_path):
+    file = pack(tmp_path / "packed" / "cifar10_webp.npz", **PACKED[message])
+    message = f"{message}.*fetch it again"
+    refuse(lambda: raw_archives.read("cifar10", tmp_path), message, file)
 
 
-def idx(values, rank=None, shape=None):
+def idx(values, shape=None):
     """A gzipped idx file; its head may lie."""
-    head = bytes([0, 0, 8, values.ndim if rank is None else rank])
+    head = bytes([0, 0, 8, values.ndim])
     return gzip.compress(
         head + np.array(shape or values.shape, ">u4").tobytes() + values.tobytes()
     )
@@ -227,29 +132,18 @@ def idx(values, rank=None, shape=None):
 
 IMAGES = idx(np.zeros((6, 28, 28), np.uint8))
 LABELS = idx(np.arange(6, dtype=np.uint8))
-IMAGE_FILE, LABEL_FILE = "train-images-idx3-ubyte.gz", "train-labels-idx1-ubyte.gz"
 IDX = {
-    "cut": (IMAGE_FILE, IMAGES[:-9], "it is no whole gzip file"),
-    "empty": (IMAGE_FILE, b"", "it is no idx file of unsigned bytes in 3 dimensions"),
-    "emptygz": (LABEL_FILE, gzip.compress(b""), "it is no idx file of unsigned bytes"),
-    "short": (LABEL_FILE, gzip.compress(b"\0\0\x08\x01\0"), "it is no idx file"),
-    "notgz": (LABEL_FILE, b"hello", "it is no whole gzip file"),
-    "sum": (IMAGE_FILE, IMAGES[:-8] + bytes(8), "it is no whole gzip file: CRC"),
-    "wrongrank": (IMAGE_FILE, LABELS, "no idx file of unsigned bytes in 3 dimensions"),
-    "rank255": (LABEL_FILE, idx(np.zeros(6, np.uint8), 255), "it is no idx file of"),
-    "dims": (
-        IMAGE_FILE, idx(np.zeros((6, 28, 28), np.uint8), shape=(10**6,) * 3),
-        r"its head says \[1000000, 1000000, 1000000\], but it holds 4704 bytes",
+    "it is no whole gzip file": IMAGES[:-9],
+    "no idx file of unsigned bytes in 3 dimensions": LABELS,
+    r"its head says \[10, 28, 28\], but it holds 4704": idx(
+        np.zeros((6, 28, 28), np.uint8), shape=(10, 28, 28)
     ),
-    "size": (IMAGE_FILE, idx(np.zeros((6, 8, 8), np.uint8)), r"are \[8, 8\], no"),
-    "fewerlabels": (LABEL_FILE, idx(np.zeros(5, np.uint8)), "it has 5 labels for 6"),
-    "label77": (LABEL_FILE, idx(np.full(6, 77, np.uint8)), "labels are from 77 to"),
-}  # fmt: skip
+    r"are \[8, 8\], not": idx(np.zeros((6, 8, 8), np.uint8)),
+}
 
 
-@pytest.mark.parametrize("name", IDX)
-def test_idx_files(name, tmp_path):
-    damaged, content, message = IDX[name]
+@pytest.mark.parametrize("message", IDX)
+def test_idx_files(message, tmp_path):
     place = tmp_path / "mnist"
     place.mkdir()
     for prefix in ("train", "t10k"):
@@ -257,51 +151,22 @@ def test_idx_files(name, tmp_path):
         (place / f"{prefix}-labels-idx1-ubyte.gz").write_bytes(LABELS)
     columns, _ = raw_archives.read("mnist", tmp_path)
     assert columns["test"]["label"].tolist() == [0, 1, 2, 3, 4, 5]
-    (place / damaged).write_bytes(content)
-    with pytest.raises(ValueError, match=f"{message}.*fetch it again$") as error:
-        raw_archives.read("mnist", tmp_path)
-    told(error, place / damaged)
+    file = place / "train-images-idx3-ubyte.gz"
+    file.write_bytes(IDX[message])
+    message = f"{message}.*fetch it again$"
+    refuse(lambda: raw_archives.read("mnist", tmp_path), message, file)
 
 
-ABOUT = {"num_classes": 3, "name": "mnist", "source": "s", "class_names": ["a"] * 3}
-
-
-@pytest.mark.parametrize(
-    ("about", "message"),
-    [
-        ([1], "its 'about' is of another layout"),
-        (ABOUT | {"foo": 1}, "its 'about' is of another layout"),
-        (ABOUT | {"name": "cifar10"}, "it holds the data set 'cifar10'"),
-        (ABOUT | {"num_classes": "3"}, "num_classes is '3'; expected a whole number"),
-        (ABOUT | {"class_names": None} | {"num_classes": 2}, "choose num_classes >= 3"),
-    ],
-)
-def test_what_a_cached_file_says_of_itself(about, message, cache_dir):
-    columns = {"x": X, "y": Y, "official": Y * 0, "about": np.array(json.dumps(about))}
-    cache.store("mnist", columns)
-    with pytest.raises(ValueError, match=f"{message}.*pfljax prepare mnist$") as error:
-        load("mnist")
-    told(error, cache.path("mnist"))
-
-
-def test_rows_of_an_npz_are_told_with_the_file(tmp_path):
+def test_examples_of_an_npz_are_refused_with_the_file(tmp_path):
     file = tmp_path / "d.npz"
     np.savez(file, x=X.astype(float) * 1e300, y=Y)
-    with pytest.raises(ValueError, match=r"x holds 1e\+300, but is kept") as error:
-        load("npz", path=str(file))
-    told(error, file)
+    message = r"x holds 1e\+300, but is stored"
+    refuse(lambda: load("npz", path=str(file)), message, file)
+    np.savez(file, x=X, y=Y, x_test=X)
+    message = "it has 'x_test', which is not read, beside"
+    refuse(lambda: load("npz", path=str(file)), message, file)
 
 
 def test_a_version_that_tfds_has_no_more(cache_dir):
-    with pytest.raises(
-        ValueError, match=r"TFDS has no data set 'mnist:1.0.0'"
-    ) as error:
-        prepare("mnist:1.0.0")
-    told(error, "mnist:1.0.0")
-
-
-def test_an_array_that_nobody_reads_is_told(tmp_path):
-    rows = {"x": np.zeros((6, 3)), "y": np.arange(6) % 2}
-    np.savez(tmp_path / "mine.npz", **rows, x_test=np.zeros((2, 3)))
-    with pytest.raises(ValueError, match="it has 'x_test', which nobody reads, besid"):
-        load("npz", path=str(tmp_path / "mine.npz"))
+    message = r"TFDS has no data set 'mnist:1.0.0'"
+    refuse(lambda: prepare("mnist:1.0.0"), message, "mnist:1.0.0")

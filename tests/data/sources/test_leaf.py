@@ -178,19 +178,22 @@ def test_users_with_test_rows_only_are_in_the_manifest(tmp_path, train, left_out
         ),
         (
             '{"users": ["a"], "user_data": {"a": {"x": [[1], [2, 3]], "y": [0, 1]}}}',
-            "user 'a' has rows that are not numbers of one shape",
+            "user 'a' has examples that are not numbers of one shape",
         ),
         (
             '{"users": ["a", "b"], "user_data": {"a": {"x": [[1]], "y": [0]}, '
             '"b": {"x": [[1, 2]], "y": [0]}}}',
-            "rows of two users of .* differ in length",
+            "examples of two users of .* differ in length",
         ),
         (
             '{"users": ["a", "b"], "user_data": {"a": {"x": [[1]], "y": [0]}, '
             '"b": {"x": ["ab"], "y": ["c"]}}}',
             "mixes texts and numbers; give all users the same",
         ),
-        ('{"users": ["a"], "user_data": {"a": {"x": [], "y": []}}}', "have no rows"),
+        (
+            '{"users": ["a"], "user_data": {"a": {"x": [], "y": []}}}',
+            "have no examples",
+        ),
         (
             '{"users": ["a"], "user_data": {"a": {"x": [[1], [2]], "y": [0]}}}',
             "user 'a' has another number of x than of y",
@@ -199,31 +202,19 @@ def test_users_with_test_rows_only_are_in_the_manifest(tmp_path, train, left_out
             '{"users": ["a"], "user_data": {"a": {"x": ["ab"], "y": [0]}}}',
             "mixes texts and numbers",
         ),
-        (
-            '{"users": ["a"], "user_data": {"a": {"x": ["ab"], "y": ["cd"]}}}',
-            "a label is not one character",
-        ),
-        ('{"users": ["a"], "user_data": {"a": {"x": ["ab"]}}}', "KeyError"),
-        ('{"users": ["a"], "user_data": {"a": [1, 2]}}', "TypeError"),
-        ('{"users": 3}', "TypeError"),
-        ('{"users": [["a"]], "user_data": {}}', "TypeError"),
+        ('{"users": 3, "user_data": {}}', "TypeError"),
         ("[" * 100_000, "LEAF's layout: RecursionError .*; expected {.users.: "),
         (
             '{"users": ["a", "a"], "user_data": {"a": {"x": [[1]], "y": [0]}}}',
-            r"all.json lists user 'a' twice, .* list every user once",
+            r"all.json lists user 'a' twice",
         ),
         (
             '{"users": ["a"], "user_data": {"a": {"x": [[1]], "y": [1000000]}}}',
-            "largest label is 1000000, but there are 2 rows: .* or give classes=K",
+            "largest label is 1000000, but there are 2 examples: .* or give classes=K",
         ),
         (
             '{"users": ["a"], "user_data": {"a": {"x": [[1]], "y": [1.5]}}}',
             "labels are of type float64; expected integers",
-        ),
-        (
-            '{"users": ["a"], "user_data": {"a": {"x": [[1%s]], "y": [1]}}}'
-            % ("0" * 400),
-            "user 'a' has rows that are not numbers of one shape",
         ),
     ],
 )

@@ -26,7 +26,7 @@ def keep(raw, texts):
 
 @pytest.mark.parametrize("stride", [1, 7, 80, 100])
 def test_rows_are_windows_of_the_text(stride):
-    found = shakespeare.rows({"b/HAM": TEXT}, stride, 1, 0.0, "leaf")
+    found = shakespeare.examples({"b/HAM": TEXT}, stride, 1, 0.0, "leaf")
     starts = range(0, len(PLAIN) - 80, stride)
     assert read(found.x, found.class_names) == [PLAIN[i : i + 80] for i in starts]
     assert [found.class_names[y] for y in found.y] == [PLAIN[i + 80] for i in starts]
@@ -39,7 +39,7 @@ def test_test_rows_begin_after_what_train_rows_see(stride):
     """Numbered characters: which ones a row has is known from the row."""
     letters = characters.ALPHABETS["printable"][:94]  # without white space
     text = "".join(letters[i // 94] + letters[i % 94] for i in range(1500))
-    found = shakespeare.rows({"a": text}, stride, 1, 0.2, "printable")
+    found = shakespeare.examples({"a": text}, stride, 1, 0.2, "printable")
     at = [text.index("".join(found.class_names[c] for c in row)) for row in found.x]
     train = [i for i, part in zip(at, found.official, strict=True) if part == 0]
     test = [i for i, part in zip(at, found.official, strict=True) if part == 1]
@@ -54,26 +54,28 @@ def test_small_roles_are_left_out():
     letter = characters.ALPHABETS["leaf"].index
 
     def kept(**given):
-        given = {"stride": 10, "min_rows": 1, "test": 0.0, "alphabet": "leaf", **given}
-        found = shakespeare.rows(texts, *given.values())
+        given = {"stride": 10, "min_size": 1, "test": 0.0, "alphabet": "leaf", **given}
+        found = shakespeare.examples(texts, *given.values())
         sizes = np.bincount(found.client)
         firsts = [found.x[found.client == k][0, 0] for k in range(len(sizes))]
         return {"wxyz"[i - letter("w")]: n for i, n in zip(firsts, sizes, strict=True)}
 
     assert kept() == {"y": 12, "z": 92, "w": 142}
-    assert kept(min_rows=92) == {"z": 92, "w": 142}
-    assert kept(min_rows=93) == {"w": 142}
+    assert kept(min_size=92) == {"z": 92, "w": 142}
+    assert kept(min_size=93) == {"w": 142}
     # 12 rows: 9 to learn from, and the test rows would begin with the 17th
     assert kept(test=0.2) == {"z": 92 - 7, "w": 142 - 7}
-    with pytest.raises(ValueError, match="no role has train and test rows, and 143 in"):
-        kept(min_rows=143)
+    with pytest.raises(
+        ValueError, match="no role has train and test examples, and 143"
+    ):
+        kept(min_size=143)
 
 
 @pytest.mark.parametrize(
     ("given", "told"),
     [
         ({"stride": 0}, "stride is 0; choose at least 1"),
-        ({"min_rows": 0}, "min_rows is 0; choose at least 1"),
+        ({"min_size": 0}, "min_size is 0; choose at least 1"),
         ({"test": 1.0}, "test is 1.0; choose a share"),
         ({"alphabet": "greek"}, "known: leaf, printable"),
         ({"stride": 0.5}, "stride is 0.5; expected a whole number"),
@@ -127,7 +129,7 @@ def test_the_real_roles(raw_dir, cache_dir):
     windows = [len(range(0, n - 80, 80)) for n in sizes]
     whole = load("shakespeare_roles", stride=80, test=0.0)
     assert np.bincount(whole.client).tolist() == [n for n in windows if n]
-    large = load("shakespeare_roles", stride=80, min_rows=300)
+    large = load("shakespeare_roles", stride=80, min_size=300)
     assert np.bincount(large.client).tolist() == [n for n in windows if n >= 300]
     known = np.mean(large.x > 0)  # the first letter stands for what is not known
     assert known > 0.9999

@@ -1,0 +1,146 @@
+"""Checks a federation that a user made by hand, before a run uses it."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from pfljax.core.types import ClientData, Examples
+from pfljax.data.arrays import Arrays, from_arrays
+from pfljax.data.edge import brief, type_of
+from pfljax.data.federation import Federation
+from pfljax.data.manifest import PER_CLIENT
+
+IN_MANIFEST = ("dataset", "num_classes", "sha256", "sizes", "official_names")
+REMEDY = "data.federate(arrays, data.from_indices(...)) makes one"
+
+
+def check_federation(federation: Any) -> None:
+    """Checks that a run can use the federation; 0.03 s for 60,000 x 784 float32.
+
+    Raises:
+        ValueError: it is no Federation, clients read beyond the pool or have nothing to
+            train on, the pool is no data set, or the manifest lacks what a run reads.
+    """
+    if not isinstance(federation, Federation):
+        raise ValueError(
+            f"federation is {brief(federation)}; expected a Federation: {REMEDY}"
+        )
+    for name, part in federation.parts.items():
+        _check_part(name, part)
+    pool = federation.train.examples
+    shape = _check_examples("the pool", pool, federation).x.shape
+    for name, part in federation.parts.items():
+        for mine, theirs in zip(pool, part.examples, strict=True):
+            if mine is not theirs and not np.array_equal(mine, theirs):
+                raise ValueError(
+                    f"{name} has a pool of its own; expected that of train: all "
+                    "examples in one pool, with an offset and a size of each client"
+                )
+        _check_spans(name, part, shape[0])
+    _check_sizes(federation)
+    for name in ("row", "official"):
+        values = getattr(federation, name)
+        if values is not None and np.shape(values) != shape[:1]:
+            raise ValueError(
+                f"{name} has shape {list(np.shape(values))}; expected [{shape[0]}], as "
+                "the pool, or None"
+            )
+    if federation.public is not None:
+        _check_public(federation, shape)
+    _check_manifest(federation)
+
+
+def _check_part(name: str, part: Any) -> None:
+    if not isinstance(part, ClientData) or not isinstance(part.examples, Examples):
+        raise ValueError(
+            f"{name} is {brief(part)}; expected ClientData(Examples(x, y), offset, "
+            "size)"
+        )
+
+
+def _check_examples(name: str, examples: Examples, federation: Federation) -> Arrays:
+    """Checks examples as `from_arrays` does; they must be as it stores them."""
+    try:
+        arrays = from_arrays(
+            examples.x,
+            examples.y,
+            num_classes=federation.num_classes,
+            shift=federation.shift,
+            scale=federation.scale,
+            class_names=federation.class_names,
+        )
+    except ValueError as error:
+        raise ValueError(f"{name} is no data set: {error}") from error
+    dtype = np.asarray(examples.x).dtype
+    if dtype != arrays.x.dtype:
+        raise ValueError(f"x of {name} is {dtype}; expected {arrays.x.dtype}: {REMEDY}")
+    return arrays
+
+
+def _check_spans(name: str, part: ClientData, count: int) -> None:
+    offset = np.asarray(part.offset)
+    size = np.asarray(part.size)
+    for field, values in (("offset", offset), ("size", size)):
+        if values.ndim != 1 or values.dtype.kind not in "iu":
+            raise ValueError(
+                f"{name}.{field} is {type_of(values)}; expected integers [C], one a "
+                "client"
+            )
+    if offset.shape != size.shape:
+        raise ValueError(
+            f"{name} has {len(offset)} offsets and {len(size)} sizes; expected one of "
+            "each a client"
+        )
+    # 64 bits: the end of a span may lie beyond 32.
+    end = offset.astype(np.int64) + size
+    wrong = np.flatnonzero((offset < 0) | (size < 0) | (end > count))
+    if len(wrong):
+        k = wrong[0]
+        raise ValueError(
+            f"{name} of client {k} has offset {offset[k]} and size {size[k]}; expected "
+            f"a part of the pool's {count} examples ({len(wrong)} such clients)"
+        )
+
+
+def _check_sizes(federation: Federation) -> None:
+    counts = {name: len(part.size) for name, part in federation.parts.items()}
+    if not counts["train"] or len(set(counts.values())) > 1:
+        raise ValueError(
+            f"clients of each part are {counts}; expected the same number, at least 1"
+        )
+    empty = np.flatnonzero(np.asarray(federation.train.size) == 0)
+    if len(empty):
+        raise ValueError(
+            f"{len(empty)} of {counts['train']} clients have no training examples, "
+            f"first client {empty[0]}; leave them out: federation.take(ids)"
+        )
+
+
+def _check_public(federation: Federation, shape: tuple[int, ...]) -> None:
+    public: Any = federation.public
+    _check_part("public", public)
+    arrays = _check_examples("public", public.examples, federation)
+    if arrays.x.shape[1:] != shape[1:]:
+        raise ValueError(
+            f"examples of public have shape {list(arrays.x.shape[1:])}, those of the "
+            f"pool {list(shape[1:])}: every model reads both"
+        )
+    offset = np.atleast_1d(public.offset)
+    size = np.atleast_1d(public.size)
+    _check_spans("public", public._replace(offset=offset, size=size), len(arrays.y))
+
+
+def _check_manifest(federation: Federation) -> None:
+    manifest = federation.manifest
+    if not isinstance(manifest, Mapping):
+        raise ValueError(f"manifest is {brief(manifest)}; expected a dict: {REMEDY}")
+    missing = [name for name in (*IN_MANIFEST, *PER_CLIENT) if name not in manifest]
+    if missing:
+        raise ValueError(f"manifest lacks {', '.join(missing)}: {REMEDY}")
+    counts = [manifest[name] for name in PER_CLIENT] + list(manifest["sizes"].values())
+    if any(len(values) != federation.num_clients for values in counts):
+        raise ValueError(
+            f"manifest describes clients {brief(manifest['clients'])}; expected the "
+            f"numbers of {federation.num_clients}: {REMEDY}"
+        )
