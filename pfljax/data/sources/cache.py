@@ -1,7 +1,6 @@
 """Decoded data sets on disk, one uncompressed .npz each, written in one step.
 
-TFDS stores encoded images: CIFAR-10 is decoded in LOADTFDS s, and loaded from here in
-LOADNPZ s.
+TFDS stores encoded images: CIFAR-10 takes 6 s to decode, and 0.06 s to load from here.
 """
 
 import json
