@@ -347,6 +347,8 @@ def test_a_data_set_that_is_not_there_gives_the_command(tmp_path, monkeypatch, i
 
 
 X, Y = np.ones((4, 2, 2), np.float32), np.arange(4)
+
+
 def test_an_npz_without_labels_or_with_bad_pixels(tmp_path, idle):
     job = Experiment(dataset=f"npz:path={tmp_path}/a.npz", out=str(tmp_path / "run"))
     np.savez(tmp_path / "a.npz", x=X)
