@@ -10,7 +10,7 @@ import pytest
 
 import declared
 from pfljax import algorithms, models, registry
-from pfljax.conformance import Case, context, toy
+from pfljax.conformance import Case, toy
 from pfljax.core.optimizers import sgd
 from pfljax.core.types import Batch, ClientData, Examples, Local
 from pfljax.evaluation import views
@@ -73,7 +73,7 @@ def test_a_round_keeps_all_shapes_and_makes_logits(case, name):
     factory = algorithms.method(case.name)
     task = task_of(name)
     local = Local(0.1, batch_size=4, epochs=1, optimizer=sgd(0.9, 1e-4))
-    given = context.filled_in(factory, rounds=4)
+    given = toy.run_options(factory, rounds=4)
     algorithm = factory(task, local, **given, **case.options)
     pool = Examples(jnp.zeros((ROWS, *MODELS[name])), jnp.zeros(ROWS, jnp.int32))
 

@@ -16,7 +16,7 @@ from pfljax.algorithms.distillation.fedkd import fedkd
 from pfljax.algorithms.distillation.fml import fml
 from pfljax.algorithms.fedavg import fedavg
 from pfljax.algorithms.multi_task.ditto import ditto
-from pfljax.conformance import context, toy
+from pfljax.conformance import toy
 from pfljax.core import aggregation, statistics, tree
 from pfljax.core.communication import exchange_of, traffic_of
 from pfljax.core.local_statistics import dropped, kept
@@ -60,7 +60,7 @@ def judged(setting, state):
 def test_every_method_trains_statistics_and_stays_finite(name):
     factory = algorithms.method(name)
     options = declared.of_all()[name][0].options
-    given = context.filled_in(factory, rounds=2)
+    given = toy.run_options(factory, rounds=2)
     method = factory(task(), LOCAL, **options, **given)
     states, setting = toy.play(method, task(), LOCAL, TRAIN, rounds=2)
     first, last = states[0], states[-1]

@@ -1,4 +1,4 @@
-"""A method, played for some rounds on the toy: what the laws look at."""
+"""A method is played for some rounds on the toy: the laws look at what comes of it."""
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
@@ -6,20 +6,22 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 
 from pfljax import algorithms, engine
-from pfljax.conformance import context, toy
-from pfljax.conformance.judging import compile_judge
+from pfljax.conformance import toy
 from pfljax.conformance.script import (
     CLIENTS,
     ROUNDS,
-    as_written,
+    Script,
     compile_rounds,
     counting,
+    full_script,
     selection_of,
 )
 from pfljax.core.optimizers import sgd
-from pfljax.core.types import ClientData, Local, RunState, Task
+from pfljax.core.types import Batch, ClientData, Local, RunState, Task
+from pfljax.evaluation.views import View, model_of
 
 COMPILED = "/jax/core/compile/backend_compile_duration"  # JAX's name of the event
 # A rate at which rounding does not grow, whatever weights a method gives its terms.
@@ -33,7 +35,7 @@ class Case(NamedTuple):
     options: Mapping[str, Any] = MappingProxyType({})
     bytes: tuple[int, int] | None = None  # down and up, of the toy's model
     ignores_steps: bool = False  # uploads the same whatever its budget of steps
-    sends_statistics: bool = False  # of rows, such as means: no step makes them
+    sends_statistics: bool = False  # of examples, such as means: no step makes them
 
     @property
     def label(self) -> str:
@@ -42,7 +44,7 @@ class Case(NamedTuple):
         return "-".join([self.name, *pairs])
 
 
-class Played(NamedTuple):
+class Trial(NamedTuple):
     """A method after 0 .. ROUNDS rounds, and the programs that played it."""
 
     case: Case
@@ -51,13 +53,13 @@ class Played(NamedTuple):
     task: Task
     train: ClientData
     program: Any  # jitted (state, train, count, script) -> (state, metrics)
-    judge: Callable  # (state, train) -> personal models and their logits, CLIENTS + 1
-    states: list[RunState]  # after 0 .. ROUNDS rounds, as the script is written
-    compiled: list[int]  # programs that each round compiled
+    evaluate: Callable  # (state, train) -> personal models and logits, CLIENTS + 1
+    states: list[RunState]  # after 0 .. ROUNDS rounds of the full script
+    compiled: list[int]  # how many programs each round compiled
 
 
-def play(case: Case) -> Played:
-    """Plays a method, a round a call."""
+def play(case: Case) -> Trial:
+    """Plays a method, one round in each call."""
     factory = algorithms.method(case.name)
     task = toy.classifier()
     setting = _setting(case, factory, task)
@@ -73,20 +75,33 @@ def play(case: Case) -> Played:
     for _ in range(ROUNDS):
         before = toy.copy(states[-1])
         with compilations() as events:
-            after, _ = program(before, train, 1, as_written())
+            after, _ = program(before, train, 1, full_script())
         states.append(after)
         compiled.append(len(events))
-    return Played(
+    return Trial(
         case=case,
         factory=factory,
         setting=setting,
         task=task,
         train=train,
         program=program,
-        judge=compile_judge(setting, task),
+        evaluate=_compile_evaluation(setting, task),
         states=states,
         compiled=compiled,
     )
+
+
+def replay(
+    trial: Trial,
+    state: RunState,
+    count: int,
+    script: Script | None = None,
+) -> RunState:
+    """The state after `count` more rounds; `state` itself stays usable."""
+    # The program donates its state, and laws look at one state again and again.
+    state = toy.copy(state)
+    after, _ = trial.program(state, trial.train, count, script or full_script())
+    return after
 
 
 @contextlib.contextmanager
@@ -106,11 +121,43 @@ def compilations() -> Iterator[list[str]]:
 
 
 def _setting(case: Case, factory: Callable, task: Task) -> engine.Setting:
-    """The method with its options, on the toy's rounds."""
-    filled_in = context.filled_in(factory, ROUNDS)
+    options = dict(case.options) | toy.run_options(factory, ROUNDS)
+    script = full_script()
     return engine.Setting(
-        algorithm=factory(task, LOCAL, **case.options, **filled_in),
+        algorithm=factory(task, LOCAL, **options),
         local=LOCAL,
-        selection=selection_of(as_written()),
-        channel=counting(as_written().held_back),
+        selection=selection_of(script),
+        channel=counting(script.held_back),
     )
+
+
+def _compile_evaluation(setting: engine.Setting, task: Task) -> Any:
+    """Jitted (state, train) -> personal models, and their logits on the whole pool.
+
+    They are those of all clients, and of one that the run never saw, which has the
+    examples of client 0; leaves [CLIENTS + 1, ...].
+    """
+    algorithm = setting.algorithm
+    model_for = model_of(setting, View())
+
+    def run(state, train):
+        params = task.init(state.key)
+        unseen = engine.init_client(algorithm, params, jnp.int32(CLIENTS), state.key)
+
+        def one(client_id, client, offset, size):
+            data = ClientData(train.examples, offset, size)
+            personal = model_for(state, client_id, client, data, toy.public())
+            # Where examples are NaN, a NaN must come from the model alone.
+            batch = Batch.of_rows(jnp.nan_to_num(train.examples.x))
+            return personal, algorithm.predict(personal, batch)
+
+        ids = jnp.arange(CLIENTS + 1)
+        owner = ids % CLIENTS
+        clients = jax.tree.map(
+            lambda known, new: jnp.concatenate([known, jnp.asarray(new)[None]]),
+            state.clients,
+            unseen,
+        )
+        return jax.vmap(one)(ids, clients, train.offset[owner], train.size[owner])
+
+    return jax.jit(run)

@@ -1,7 +1,7 @@
 """Rounds by a script: who is asked, who reports, how much is done, with whose keys.
 
-The script is an input of the compiled rounds. One program plays whatever a law wants to
-see, and nothing is compiled for it.
+The script is an input of the compiled rounds, so that one program serves ten laws:
+a method compiles four programs instead of eleven.
 """
 
 from functools import cache
@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from pfljax import engine
-from pfljax.conformance import context, toy
+from pfljax.conformance import toy
 from pfljax.core import tree
 from pfljax.core.channel import Channel, Sender, Sent
 from pfljax.core.origins import parts
@@ -33,22 +33,22 @@ ROUNDS = 6
 ASKED = 5  # clients of a round
 PLACES = ASKED + 1  # of the cohort: the last one stays empty
 CLIENTS = len(toy.SIZES)
-MANY = 1000  # more steps than anybody's budget
+MANY = 1000  # more steps than any client's budget
 
 
 class Script(NamedTuple):
-    """Who does what; M places of the cohort."""
+    """Who does what, in the M places of the cohort."""
 
-    cohorts: Array  # i32[ROUNDS, M], who stands in each place; CLIENTS for nobody
-    reports: Array  # f32[M], 0 for who trains in vain, and for nobody
+    cohorts: Array  # i32[ROUNDS, M], the client in each place; CLIENTS if it is empty
+    reports: Array  # f32[M], 0 for a client that trains in vain, and for an empty place
     steps: Array  # i32[M], at most so many
     keys: Array  # key[ROUNDS, CLIENTS], of each client's turns
     held_back: Array  # bool[], whether clients upload the origin of what they changed
 
 
 @cache
-def as_written() -> Script:
-    """Everybody does all the work."""
+def full_script() -> Script:
+    """All who are asked do all the work, and report."""
     rng = np.random.default_rng(0)
     everybody = np.tile(np.arange(CLIENTS), (ROUNDS, 1))
     asked = rng.permuted(everybody, axis=1)[:, :ASKED]
@@ -63,8 +63,8 @@ def as_written() -> Script:
     )
 
 
-def without_empty_places(script: Script) -> Script:
-    """The same rounds in a cohort of as many places as are taken."""
+def drop_empty_places(script: Script) -> Script:
+    """The same rounds, in a cohort without empty places."""
     return script._replace(
         cohorts=script.cohorts[:, :ASKED],
         reports=script.reports[:ASKED],
@@ -72,10 +72,10 @@ def without_empty_places(script: Script) -> Script:
     )
 
 
-def renumbered(script: Script, old: Any) -> Script:
-    """The rounds of a script, where client `old[i]` is called i; the last place first.
+def renumber(script: Script, old: Any) -> Script:
+    """The rounds of a script where client `old[i]` is called i; the last place first.
 
-    Each client keeps its keys: only its number is another.
+    Each client keeps its keys: only its number changes.
     """
     new = jnp.argsort(old)
     nobody = jnp.append(new, CLIENTS)
@@ -91,21 +91,21 @@ def renumbered(script: Script, old: Any) -> Script:
 def compile_rounds(setting: engine.Setting) -> Any:
     """The rounds of a setting, jitted as (state, train, count, script).
 
-    Selection and channel of the setting give way to the script's. The state is donated.
+    The script replaces the selection and the channel. The state is donated.
     """
 
     def run(state, train, count, script):
         groups = setting.groups
         if groups is not None:
-            acting = [_with_keys(script.keys, each) for each in groups.algorithms]
-            groups = groups._replace(algorithms=tuple(acting))
-        acted = setting._replace(
+            methods = [_with_keys(script.keys, each) for each in groups.algorithms]
+            groups = groups._replace(algorithms=tuple(methods))
+        scripted = setting._replace(
             algorithm=_with_keys(script.keys, setting.algorithm),
             groups=groups,
             selection=selection_of(script),
             channel=counting(script.held_back),
         )
-        return rounds(acted, state, train, count, ROUNDS, public=context.public())
+        return rounds(scripted, state, train, count, ROUNDS, public=toy.public())
 
     return jax.jit(run, donate_argnums=0)
 
@@ -137,7 +137,7 @@ def selection_of(script: Script) -> Selection:
 
 
 def counting(held_back: Array) -> Channel:
-    """A channel that remembers how many uploads it was given.
+    """A channel that counts the uploads that pass it.
 
     With `held_back`, bool[], a client sends the origin of what it changed.
     """
@@ -166,11 +166,10 @@ def counting(held_back: Array) -> Channel:
 
 
 def _with_keys(keys: Array, algorithm: Algorithm) -> Algorithm:
-    """The method, whose turns have these keys [ROUNDS, CLIENTS].
+    """The method with these keys [ROUNDS, CLIENTS] of its turns.
 
-    The engine makes a turn's key of the client's number, so a renumbered client would
-    draw other minibatches; here it keeps those of its old number (`renumbered`). Keys
-    that are an input need not be compiled either.
+    The engine derives a turn's key from the client's number, so a renumbered client
+    would draw other minibatches; here it keeps those of its old number (`renumber`).
     """
 
     def keyed(turn: Turn) -> Turn:

@@ -1,7 +1,7 @@
-"""Small federations and models for the tests.
+"""Small federations and models for the laws, and for tests of methods.
 
-`ragged` rows to classify, and quadratic clients f_k(w) = a_k / 2 ||w - b_k||^2, where
-methods are known in closed form.
+`ragged` has examples to classify. The quadratic clients f_k(w) = a_k / 2 ||w - b_k||^2
+are a federation on which the results of methods are known in closed form.
 """
 
 from functools import cache
@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pfljax import engine, models, selection
+from pfljax import engine, models, registry, selection
 from pfljax.core.types import ClientData, Cohort, Examples, Local, Task, Turn
 from pfljax.engine.plan import round_key
 
@@ -19,19 +19,20 @@ BODY = 4 * 16  # bytes of the classifier's body
 HEAD = 4 * 15  # and of its head
 WHOLE = BODY + HEAD
 LINEAR = 4 * 12  # of the linear model
-SIZES = (3, 20, 7, 12, 5, 9, 16, 4)
+SIZES = (3, 20, 7, 12, 5, 9, 16, 4)  # examples of each client
+PUBLIC = 6  # examples of the server
 A = np.array([0.5, 1.0, 2.0, 1.5])  # curvature of each quadratic client
 B = np.array([[1.0, 0, 2], [-1, 2, 0.5], [0.5, -2, 1], [3, 1, -1]])  # its minimum
-COUNTS = np.array([2, 5, 3, 4])  # its rows
+COUNTS = np.array([2, 5, 3, 4])  # its examples
 RATE = 0.1
 
 
 def deal(x, y, sizes, held_out=0):
-    """(train, test): each client's `held_out` test rows lie behind its train rows."""
+    """(train, test): a client's `held_out` test examples lie behind the others."""
     sizes = np.asarray(sizes)
     lengths = sizes + held_out
     offset = np.cumsum(lengths) - lengths
-    # One pool for both parts: that a method reads no test row can be seen.
+    # One pool for both parts, so that a law sees whether a method reads test examples.
     pool = Examples(
         x=jnp.asarray(x, jnp.float32),
         y=jnp.asarray(y, jnp.int32),
@@ -59,12 +60,33 @@ def one(data, k):
 
 
 def ragged(held_out=2):
-    """(train, test) of 8 clients with 3 to 20 rows [3] of 3 classes."""
+    """(train, test) of 8 clients with 3 to 20 examples [3] of 3 classes."""
     rng = np.random.default_rng(0)
     count = sum(SIZES) + held_out * len(SIZES)
     x = rng.normal(size=(count, 3))
     y = rng.integers(0, 3, count)
     return deal(x, y, SIZES, held_out)
+
+
+def public():
+    """The examples of the server, in a pool of their own."""
+    rng = np.random.default_rng(1)
+    pool = Examples(
+        x=jnp.asarray(rng.normal(size=(PUBLIC, 3)), jnp.float32),
+        y=jnp.asarray(rng.integers(0, 3, PUBLIC), jnp.int32),
+    )
+    return ClientData(examples=pool, offset=jnp.int32(0), size=jnp.int32(PUBLIC))
+
+
+def run_options(factory, rounds):
+    """The options of a method that a run of so many rounds fills in."""
+    return registry.given(
+        factory,
+        rounds=rounds,
+        most_rows=max(SIZES),
+        public_rows=PUBLIC,
+        num_clients=len(SIZES),
+    )
 
 
 @cache
@@ -92,12 +114,12 @@ def traced_once(task):
 
 
 def flat(params):
-    """A quadratic's parameters as one vector, NumPy; also of `core.raveled`."""
+    """A quadratic's parameters as one NumPy vector."""
     return np.concatenate(jax.tree.leaves(params), -1)
 
 
 def unflat(vector):
-    """The parameters of this vector."""
+    """The parameters of the quadratic from a vector."""
     vector = jnp.asarray(vector, jnp.float32)
     return {
         "body": vector[..., :2],
@@ -106,7 +128,7 @@ def unflat(vector):
 
 
 def quadratic():
-    """The task  mean of a / 2 ||w - b||^2  over rows x = (a, b)."""
+    """The task  mean of a / 2 ||w - b||^2  over examples x = (a, b)."""
 
     def init(key):
         return unflat(jax.random.normal(key, (3,)))
@@ -118,9 +140,9 @@ def quadratic():
         curvature = batch.x[:, 0]
         minimum = batch.x[:, 1:]
         square = jnp.sum((vector(params) - minimum) ** 2, 1)
-        rows = curvature * square / 2
+        losses = curvature * square / 2
         count = jnp.maximum(batch.mask.sum(), 1)
-        return jnp.sum(batch.mask * rows) / count
+        return jnp.sum(batch.mask * losses) / count
 
     # It classifies nothing: its "logits" only have to depend on all parameters.
     def logits(params, batch, key):
@@ -144,7 +166,7 @@ def quadratic():
 
 
 def quadratic_clients():
-    """4 clients; all rows of client k are (a_k, b_k)."""
+    """4 clients; all examples of client k are (a_k, b_k)."""
     x = np.repeat(np.c_[A, B], COUNTS, axis=0)
     y = np.zeros(len(x))
     train, _ = deal(x, y, COUNTS)
@@ -152,7 +174,7 @@ def quadratic_clients():
 
 
 def noisy_clients():
-    """8 ragged clients; rows have curvature 1 and differ in b: minibatches matter."""
+    """8 ragged clients; examples have curvature 1 and differ in b."""
     count = sum(SIZES)
     b = np.random.default_rng(1).normal(size=(count, 3))
     x = np.c_[np.ones(count), b]
@@ -215,7 +237,7 @@ def gradient(k, w):
 def descend(w, gradient, steps=3, rate=RATE):
     """`steps` of gradient descent from w."""
     for _ in range(steps):
-        # Not in place: `w` belongs to who called.
+        # Not in place: `w` belongs to the caller.
         w = w - rate * gradient(w)
     return w
 
@@ -227,8 +249,8 @@ def turn(
     client_id=0,
     num_clients=4,
 ):
-    """A turn of one client, whose server holds no rows."""
-    # One row, for a pool without rows cannot be indexed; nobody owns it.
+    """A turn of one client; the server has no examples."""
+    # One example that nobody owns, for an empty pool cannot be indexed.
     pool = Examples(x=jnp.zeros((1, 4)), y=jnp.zeros(1, jnp.int32))
     nothing = ClientData(
         examples=pool,
@@ -246,7 +268,7 @@ def turn(
 
 
 def cohort(mask, num_clients=4, round_=0, weight=None):
-    """A cohort of the first clients, those of `mask` [M] 0 not reporting."""
+    """A cohort of the first clients; those of `mask` [M] 0 do not report."""
     mask = jnp.asarray(mask, jnp.float32)
     ones = jnp.ones(len(mask))
     return Cohort(
@@ -272,7 +294,7 @@ def copy(state):
 
 
 def words(tree):
-    """The tree in NumPy; keys as their words."""
+    """The tree in NumPy, with random keys as integers."""
 
     def one(leaf):
         leaf = jnp.asarray(leaf)
@@ -285,7 +307,7 @@ def words(tree):
 
 
 def arrays(tree):
-    """The leaves in NumPy; keys as their words."""
+    """The leaves in NumPy, with random keys as integers."""
     return jax.tree.leaves(words(tree))
 
 

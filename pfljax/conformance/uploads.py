@@ -1,4 +1,4 @@
-"""The laws of uploads on their way: channels, and what an upload is a change of."""
+"""The laws of uploads on their way: channels, and the origin of a change."""
 
 from functools import partial
 from typing import Any
@@ -9,36 +9,35 @@ import jax.numpy as jnp
 
 from pfljax import engine
 from pfljax.conformance import toy
-from pfljax.conformance.play import Played
-from pfljax.conformance.replay import replayed
-from pfljax.conformance.script import ASKED, CLIENTS, ROUNDS, as_written
+from pfljax.conformance.play import Trial, replay
+from pfljax.conformance.script import ASKED, CLIENTS, ROUNDS, full_script
 from pfljax.core import origins
 from pfljax.core.channel import CHANNELS, chain, fitted
 from pfljax.core.communication import Exchange, exchanges_of
 from pfljax.engine.setting import exchanges
 
 
-def channels_fit(played: Played) -> None:
-    """Channels may stand before `aggregate`, and what they remember is kept."""
-    uploads = [float(state.channel) for state in played.states]
-    each_round = ASKED * len(exchanges(played.setting))
+def channels_fit(trial: Trial) -> None:
+    """Channels may stand before `aggregate`, and they keep what they remember."""
+    uploads = [float(state.channel) for state in trial.states]
+    each_round = ASKED * len(exchanges(trial.setting))
     chex.assert_equal(uploads, [each_round * count for count in range(ROUNDS + 1)])
-    # All that pfljax has, by shapes: they compute with every leaf of an upload.
+    # All channels of pfljax, by shapes: they compute with every leaf of an upload.
     channels = [factory() for factory in CHANNELS.values()]
-    algorithm = played.setting.algorithm
-    sent = exchanges_of(algorithm, played.task, CLIENTS, (3,))
+    algorithm = trial.setting.algorithm
+    sent = exchanges_of(algorithm, trial.task, CLIENTS, (3,))
     mixed = any(origins.absent(exchange.origin, exchange.upload) for exchange in sent)
     if mixed or algorithm.told_apart:
-        # Uploads that say for whom they are would be mixed: it is refused.
+        # These would mix uploads that say whose they are, which is refused.
         channels = [channel for channel in channels if not channel.one_for_all]
-    if played.task.peers or len({_shapes(exchange) for exchange in sent}) > 1:
-        # A value that is kept for the next round has one shape.
+    if trial.task.peers or len({_shapes(exchange) for exchange in sent}) > 1:
+        # A value that a channel keeps for the next round has one shape.
         channels = [channel for channel in channels if not channel.shaped]
     every, remembering = fitted(chain(channels), algorithm, sent)
-    setting = played.setting._replace(channel=every, algorithm=remembering)
-    first = partial(engine.init, setting, played.task, CLIENTS)
-    state = jax.eval_shape(first, played.states[0].key)
-    jax.eval_shape(partial(engine.one_round, setting), state, played.train)
+    setting = trial.setting._replace(channel=every, algorithm=remembering)
+    first = partial(engine.init, setting, trial.task, CLIENTS)
+    state = jax.eval_shape(first, trial.states[0].key)
+    jax.eval_shape(partial(engine.one_round, setting), state, trial.train)
 
 
 def _shapes(exchange: Exchange) -> tuple[Any, ...]:
@@ -46,17 +45,17 @@ def _shapes(exchange: Exchange) -> tuple[Any, ...]:
     return tuple(leaf.shape for leaf in jax.tree.leaves(exchange.upload))
 
 
-def origins_are_uploads_of_no_step(played: Played) -> None:
-    """Who is new and takes no step uploads what `Algorithm.origin` says."""
-    script = as_written()
+def origins_are_uploads_of_no_step(trial: Trial) -> None:
+    """A new client that takes no step uploads what `Algorithm.origin` says."""
+    script = full_script()
     no_step = script._replace(steps=jnp.zeros_like(script.steps))
     held_back = script._replace(held_back=jnp.bool_(True))
     # The server of the fifth state: some methods train nothing in their first rounds.
     # Its clients are new, for others may start from what they keep, such as FedALA's.
-    begun = played.states[0]
-    first = played.states[5]._replace(
+    begun = trial.states[0]
+    first = trial.states[5]._replace(
         clients=begun.clients, participations=begun.participations
     )
-    at_rest = replayed(played, first, 1, no_step)
-    of_origins = replayed(played, first, 1, held_back)
+    at_rest = replay(trial, first, 1, no_step)
+    of_origins = replay(trial, first, 1, held_back)
     toy.assert_close(at_rest.server, of_origins.server)

@@ -20,7 +20,7 @@ from pfljax.algorithms.fedavg import fedavg
 from pfljax.algorithms.global_model.scaffold import Upload, scaffold
 from pfljax.algorithms.local import local
 from pfljax.algorithms.multi_task.fedamp import fedamp
-from pfljax.conformance import context, toy
+from pfljax.conformance import toy
 from pfljax.core import channel, tree
 from pfljax.core.communication import exchange_of, exchanges_of
 from pfljax.core.local_statistics import dropped, kept
@@ -116,7 +116,7 @@ CASES = [case for cases in declared.of_all().values() for case in cases]
 def test_clip_of_any_method_is_of_what_a_client_changed(case):
     """A large norm changes no bit; a tiny one leaves the origin, and what has none."""
     factory = algorithms.method(case.name)
-    options = {**case.options, **context.filled_in(factory, rounds=2)}
+    options = {**case.options, **toy.run_options(factory, rounds=2)}
     method = factory(toy.classifier(), LOCAL, **options)
     message, client, upload = an_exchange(method)
     same = through("clip:norm=1e30", method, message, client, upload)

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import declared
 from devices_laws.items import COHORT, ROUNDS, Item, settings_of
 from pfljax import Experiment, engine
-from pfljax.conformance import context, toy
+from pfljax.conformance import toy
 from pfljax.core.types import RunState
 from pfljax.data import Federation
 from pfljax.engine import Setting
@@ -48,7 +48,7 @@ def federation() -> Federation:
         name="toy",
         class_names=("0", "1", "2"),
         manifest={},
-        public=context.public(),
+        public=toy.public(),
     )
 
 

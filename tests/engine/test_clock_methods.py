@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pfljax import algorithms, engine, selection
-from pfljax.conformance import context, toy
+from pfljax.conformance import toy
 from pfljax.core.types import Local
 from pfljax.data import profiles
 from pfljax.engine import asynchronous, modes
@@ -27,7 +27,7 @@ ONE_A_FAMILY = (
 def setting_of(name, clock=None, mask=None, cohort=5):
     """The method on the toy; in the cohort `mask` f32[C] says by client who reports."""
     factory = algorithms.method(name)
-    algorithm = factory(toy.classifier(), LOCAL, **context.filled_in(factory, 2))
+    algorithm = factory(toy.classifier(), LOCAL, **toy.run_options(factory, 2))
     select = selection.uniform(cohort, CLIENTS)
     if mask is not None:
         select = masked(select, mask)

@@ -15,7 +15,7 @@ from pfljax.algorithms.distillation.d_distillation import (
     kl,
 )
 from pfljax.algorithms.local import local as alone
-from pfljax.conformance import Case, context, toy
+from pfljax.conformance import Case, toy
 from pfljax.core.optimizers import sgd
 from pfljax.core.types import Batch, Examples, Local
 
@@ -31,8 +31,8 @@ CONFORMANCE = [
 RHO = 1.5
 TASK = toy.classifier()
 TRAIN, _ = toy.ragged()
-PUBLIC = context.public()
-ROWS = context.PUBLIC
+PUBLIC = toy.public()
+ROWS = toy.PUBLIC
 NOISY = Local(0.1, batch_size=4, epochs=2, optimizer=sgd(0.9, 1e-2))
 
 

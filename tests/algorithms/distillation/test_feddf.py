@@ -9,7 +9,7 @@ import perceptron
 from pfljax import engine, models, selection
 from pfljax.algorithms.distillation.feddf import feddf
 from pfljax.algorithms.fedavg import fedavg
-from pfljax.conformance import Case, context, toy
+from pfljax.conformance import Case, toy
 from pfljax.core.minibatches import rows
 from pfljax.core.types import Batch
 from pfljax.engine.setting import Groups
@@ -27,7 +27,7 @@ STEPS, RATE = 3, 1e-2
 
 
 def played(method, rounds=1, **options):
-    public = context.public()
+    public = toy.public()
     states, _ = toy.play(method, TASK, FULL, TRAIN, rounds, public=public, **options)
     return states
 
@@ -61,7 +61,7 @@ def test_feddf_against_numpy():
     method = feddf(TASK, FULL, server_steps=STEPS, server_lr=RATE, server_batch_size=8)
     averaged, distilled = played(fedavg(TASK, FULL))[1], played(method)[1]
     start = perceptron.weights(averaged.server)
-    x = np.float64(context.public().examples.x)
+    x = np.float64(toy.public().examples.x)
     logits = []
     initial = perceptron.weights(played(method, rounds=0)[0].server[0])
     for k in range(8):
@@ -115,7 +115,7 @@ def rounds_of_two(tasks, **options):
     )
     first = engine.init(setting, tasks[0], 8, jax.random.key(0))
     step = jax.jit(
-        lambda state: engine.one_round(setting, state, TRAIN, None, context.public())
+        lambda state: engine.one_round(setting, state, TRAIN, None, toy.public())
     )
     return first, step(first)[0]
 
@@ -145,7 +145,7 @@ def test_all_architectures_teach_each(two):
     """After many steps both students say what the mean of all eight teachers says."""
     _, sent = rounds_of_two(two, server_steps=0)
     _, after = rounds_of_two(two, server_steps=400, server_lr=3e-2)
-    batch = Batch.of_rows(context.public().examples.x)
+    batch = Batch.of_rows(toy.public().examples.x)
 
     def apart(state):
         a, b = (

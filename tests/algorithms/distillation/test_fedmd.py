@@ -9,7 +9,7 @@ import perceptron
 from pfljax import models
 from pfljax.algorithms.distillation.fedmd import Message, fedmd
 from pfljax.algorithms.local import local as alone
-from pfljax.conformance import Case, context, toy
+from pfljax.conformance import Case, toy
 from pfljax.core.communication import exchanges_of
 from pfljax.core.optimizers import sgd
 from pfljax.core.types import Batch, Local
@@ -22,8 +22,8 @@ CONFORMANCE = [Case("fedmd", bytes=SENT, sends_statistics=True)]
 
 TASK = toy.classifier()
 TRAIN, _ = toy.ragged()
-PUBLIC = context.public()
-ROWS = context.PUBLIC
+PUBLIC = toy.public()
+ROWS = toy.PUBLIC
 NOISY = Local(0.1, batch_size=4, epochs=2, optimizer=sgd(0.9, 1e-2))
 UNPREPARED = {"pretrain_epochs": 0, "pretrain_own_epochs": 0}
 
