@@ -22,7 +22,7 @@ from pfljax.engine.paging.records import Store, StoreError
 from pfljax.engine.paging.shelves import Shelf
 from pfljax.engine.population import DevicePopulation, Population
 from pfljax.runs import checkpoint, config, folder
-from pfljax.runs.checkpoint_meta import Meta
+from pfljax.runs.checkpoint import Meta
 from pfljax.runs.settings import Experiment
 from pfljax.simulate import room
 from pfljax.simulate.simulation import Simulation

@@ -6,7 +6,7 @@ import jax
 
 from pfljax.engine import mesh
 from pfljax.runs import checkpoint, config, folder, log, single_evaluations
-from pfljax.runs.checkpoint_meta import Meta
+from pfljax.runs.checkpoint import Meta
 from pfljax.runs.log import Line
 from pfljax.runtime.processes import ask, say
 from pfljax.simulate import evaluation, simulation, stopping

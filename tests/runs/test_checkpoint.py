@@ -1,8 +1,5 @@
 """What is saved comes back bit for bit, and what cannot be used is told in one line."""
 
-import gc
-import json
-import os
 import shutil
 import subprocess
 import sys
@@ -12,12 +9,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
-from orbax.checkpoint import v1 as ocp
 
 import tiny
 from pfljax.conformance.toy import assert_same
 from pfljax.core.types import RunState
-from pfljax.runs import checkpoint, checkpoint_meta, checksum
+from pfljax.runs import checkpoint
 from pfljax.runs.checkpoint import CheckpointError
 
 # TensorStore complains of reads that a damaged file left open.
@@ -109,19 +105,18 @@ def test_the_state_may_be_donated_as_soon_as_save_returns(tmp_path):
     assert_same(restore(tmp_path), make_state(1))
 
 
-def test_too_new_a_format_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(checkpoint_meta, "FORMAT", 4)
+def test_another_format_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(checkpoint, "FORMAT", 3)
     save(tmp_path, 1)
     monkeypatch.undo()
-    with pytest.raises(CheckpointError, match=r"has format 4, .* upgrade pfljax$"):
+    with pytest.raises(CheckpointError, match=r"has format 3, but this pfljax reads "):
         restore(tmp_path)
 
 
 def test_the_checkpoint_of_another_config_is_refused(tmp_path):
     save(tmp_path, 1)
-    with pytest.raises(CheckpointError, match=r"another config; use its own folder$"):
+    with pytest.raises(CheckpointError, match="by a run with another config, model"):
         restore(tmp_path, config="def")
-    assert_same(restore(tmp_path, config=None), make_state(1))
 
 
 def flip(folder):
@@ -152,146 +147,24 @@ def empty(folder):
     folder.mkdir()
 
 
-def rename_config(folder):
-    """One letter of the config's digest: another run's, it seems."""
-    metadata = folder / "_CHECKPOINT_METADATA"
-    text = metadata.read_text()
-    assert text.count(CONFIG) == 1
-    metadata.write_text(text.replace(CONFIG, "abd"))
-
-
-def drop_custom_metadata(folder):
-    metadata = folder / "_CHECKPOINT_METADATA"
-    content = json.loads(metadata.read_text())
-    metadata.write_text(json.dumps(content | {"custom_metadata": {}}))
-
-
-def of_another_round(folder):
-    shutil.rmtree(folder)
-    shutil.copytree(folder.parent / "4", folder)
-
-
 DAMAGES = [flip, truncate, drop_metadata, drop_state, empty]
-DAMAGES += [rename_config, drop_custom_metadata, of_another_round]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_the_last_good_one_replaces_a_damaged_one(tmp_path, damage, capfd):
+def test_the_last_good_one_replaces_a_damaged_one(tmp_path, damage):
     save(tmp_path, 4, 6)
     damage(tmp_path / "6")
     said = []
     assert_same(restore(tmp_path, said), make_state(4))
-    assert said[0].startswith("the checkpoint of round 6 is damaged: ")
-    assert said[1:] == [
-        "taking the last good checkpoint, round 4",
-        f"the damaged one of round 6 is kept as {tmp_path / '6.damaged'}",
-    ]
-    assert all("\n" not in line for line in said)
-    gc.collect()
-    assert capfd.readouterr().err == ""
+    assert said[0].startswith(f"{tmp_path / '6'} is damaged (")
+    assert said[1:] == ["resuming from the checkpoint of round 4"]
+    assert (tmp_path / "6.damaged").is_dir()
     save(tmp_path, 6)  # the damaged one is out of the way
     assert_same(restore(tmp_path), make_state(6))
 
 
-def test_a_damaged_one_stays_readable_beside_the_others(tmp_path):
-    save(tmp_path, 4, 6)
-    for number in ("", "1"):
-        shutil.copytree(tmp_path / "4", tmp_path / "aside")
-        drop_metadata(tmp_path / "6")
-        restore(tmp_path)
-        assert (tmp_path / f"6.damaged{number}" / "state").is_dir()
-        (tmp_path / "aside").rename(tmp_path / "6")
-    restore(tmp_path, [])
-    assert checkpoint.saved_rounds(tmp_path) == [4]
-
-
-@pytest.mark.parametrize("text", ["3", "[]", "", "{"])
-def test_an_older_one_that_cannot_be_listed_is_put_aside(tmp_path, text):
-    save(tmp_path, 4, 6)
-    (tmp_path / "4" / "_CHECKPOINT_METADATA").write_text(text)
-    said = []
-    assert_same(restore(tmp_path, said), make_state(6))
-    aside = tmp_path / "4.damaged"
-    assert said == [f"the damaged one of round 4 is kept as {aside}"]
-    save(tmp_path, 8)
-    assert checkpoint.saved_rounds(tmp_path) == [6, 8]
-
-
-@pytest.mark.parametrize("text", [None, "3", ""])
-def test_the_newest_that_cannot_be_listed_is_damaged(tmp_path, text):
-    save(tmp_path, 4, 6)
-    metadata = tmp_path / "6" / "_CHECKPOINT_METADATA"
-    metadata.unlink() if text is None else metadata.write_text(text)
-    said = []
-    assert_same(restore(tmp_path, said), make_state(4))
-    assert "the checkpoint of round 6 is damaged: its _CHECKPOINT_METADATA" in said[0]
-    assert checkpoint.saved_rounds(tmp_path) == [4]
-
-
-def test_a_pipe_deep_in_a_checkpoint_is_refused(tmp_path):
-    save(tmp_path, 4)
-    metadata = tmp_path / "4" / "_CHECKPOINT_METADATA"
-    metadata.unlink()
-    os.mkfifo(metadata)
-    with pytest.raises(CheckpointError, match="_CHECKPOINT_METADATA is a pipe"):
-        restore(tmp_path)
-
-
-def test_a_checkpoint_of_an_older_version_is_refused(tmp_path, monkeypatch):
-    to_json = checkpoint_meta.to_json
-    monkeypatch.setattr(
-        checkpoint_meta, "to_json", lambda meta: to_json(meta) | {"format": 1}
-    )
-    save(tmp_path, 1)
-    with pytest.raises(CheckpointError, match="is of an older pfljax; finish the run"):
-        restore(tmp_path)
-
-
-def test_one_of_format_2_is_read(tmp_path, monkeypatch):
-    """It had as a part of its own what it says of itself."""
-    save(tmp_path / "now", 4)
-    meta = checkpoint.read_meta(tmp_path / "now", 4)
-    monkeypatch.setattr(checkpoint_meta, "FORMAT", 2)
-    parts = {"state": make_state(4), "meta": checkpoint_meta.to_json(meta)}
-    ocp.save_checkpointables(str(tmp_path / "then" / "4"), parts)
-    monkeypatch.undo()
-    assert_same(restore(tmp_path / "then"), make_state(4))
-    with pytest.raises(CheckpointError, match="another config; use its own folder"):
-        restore(tmp_path / "then", config="def")
-
-
-def make_file(path):
-    path.write_text("")
-
-
-def make_loop(path):
-    path.symlink_to(path)
-
-
-def make_link(path):
-    path.symlink_to(path.parent / "4")
-
-
-@pytest.mark.parametrize("make", [make_file, make_loop, make_link, os.mkfifo])
-def test_what_is_no_checkpoint_is_refused(tmp_path, make):
-    save(tmp_path, 4)
-    make(tmp_path / "7")
-    with pytest.raises(CheckpointError, match=r"7 is a .*; remove it"):
-        restore(tmp_path)
-
-
-@pytest.mark.parametrize("name", ["²", "٣", "007", "1.5", "-3", "notes"])
-def test_other_names_are_no_checkpoints(tmp_path, name):
-    save(tmp_path, 4)
-    (tmp_path / name).mkdir()
-    assert checkpoint.saved_rounds(tmp_path) == [4]
-    assert_same(restore(tmp_path), make_state(4))
-    save(tmp_path, 5)
-
-
 def test_a_changed_byte_is_found_by_the_checksum(tmp_path, monkeypatch):
-    monkeypatch.setattr(checksum, "crc", lambda state: 1)
+    monkeypatch.setattr(checkpoint, "_crc", lambda state: 1)
     save(tmp_path, 4)
     monkeypatch.undo()
     said = []
@@ -311,45 +184,6 @@ def test_all_damaged_is_one_line(tmp_path):
     assert checkpoint.saved_rounds(tmp_path) == [4, 6]  # nothing is deleted
 
 
-@pytest.mark.parametrize(
-    "error",
-    [MemoryError(), PermissionError("no"), ValueError("PERMISSION_DENIED: a file")],
-)
-def test_what_the_machine_refuses_is_no_damage(tmp_path, monkeypatch, error):
-    save(tmp_path, 4, 6)
-
-    def refuse(*args):
-        raise error
-
-    monkeypatch.setattr(checkpoint, "_load", refuse)
-    said = []
-    with pytest.raises(
-        CheckpointError, match=r"cannot be read now .* nothing was changed"
-    ):
-        restore(tmp_path, said)
-    assert said == []
-    assert checkpoint.saved_rounds(tmp_path) == [4, 6]
-
-
-@pytest.mark.parametrize("kind", ["rbg", "unsafe_rbg"])
-def test_the_checkpoint_of_another_kind_of_key_is_refused(tmp_path, kind):
-    save(tmp_path, 4)
-    jax.config.update("jax_default_prng_impl", kind)
-    said = []
-    try:
-        with pytest.raises(
-            CheckpointError,
-            match=f"/4 was saved with JAX_DEFAULT_PRNG_IMPL=threefry2x32, .* {kind}; ",
-        ):
-            restore(tmp_path, said)
-        save(tmp_path / "ours", 4)
-        assert_same(restore(tmp_path / "ours"), make_state(4))
-    finally:
-        jax.config.update("jax_default_prng_impl", "threefry2x32")
-    assert said == []
-    assert_same(restore(tmp_path), make_state(4))
-
-
 def test_a_half_written_one_is_ignored_and_cleaned_up(tmp_path):
     save(tmp_path, 4)
     half = tmp_path / "6.orbax-checkpoint-tmp"
@@ -361,19 +195,34 @@ def test_a_half_written_one_is_ignored_and_cleaned_up(tmp_path):
     assert not half.exists()
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda leaf: jax.ShapeDtypeStruct(leaf.shape, jnp.float16),
-        lambda leaf: jax.ShapeDtypeStruct((leaf.shape[0] + 1, 5), leaf.dtype),
-    ],
-)
-def test_other_types_and_shapes_are_refused(tmp_path, change):
+def test_another_model_or_store_is_refused(tmp_path):
     save(tmp_path, 4)
     expected = abstract()
-    clients = ({"v": change(expected.clients[0]["v"])}, expected.clients[1])
-    with pytest.raises(CheckpointError, match="none of the checkpoints"):
-        restore(tmp_path, expected=expected._replace(clients=clients))
+    wider = jax.ShapeDtypeStruct((12, 6), jnp.float32)
+    for clients in (({"v": wider}, expected.clients[1]), ()):
+        other = expected._replace(clients=clients)
+        with pytest.raises(CheckpointError, match="another config, model or store"):
+            restore(tmp_path, expected=other)
+
+
+def test_the_padding_of_the_clients_may_change(tmp_path):
+    save(tmp_path, 4)
+    state = make_state(4)
+    for rows in (10, 12, 16):
+        expected = jax.tree.map(
+            lambda leaf, rows=rows: jax.ShapeDtypeStruct(
+                (rows, *leaf.shape[1:]), leaf.dtype
+            ),
+            abstract().clients,
+        )
+        restored = restore(tmp_path, expected=abstract()._replace(clients=expected))
+        least = min(rows, 12)
+        for ours, theirs in zip(
+            jax.tree.leaves(restored.clients),
+            jax.tree.leaves(state.clients),
+            strict=True,
+        ):
+            np.testing.assert_array_equal(ours[:least], theirs[:least])
 
 
 @pytest.mark.slow

@@ -237,7 +237,7 @@ class Finished:
         # One checkpoint at a time: only the server's model of each is kept.
         models = []
         for round_ in rounds:
-            state = checkpoint.load(folder, round_, template, digest)
+            state = checkpoint.load(folder, round_, template, digest).state
             models.append(jax.device_get(self._server_model(state)))
         stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *models)
         return History(rounds=rounds, models=stacked)
