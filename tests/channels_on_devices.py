@@ -10,10 +10,9 @@ import jax
 import jax.numpy as jnp
 
 from on_devices import CLIENTS, COHORT, listed, placed
-from pfljax import engine, registry, selection
+from pfljax import channel, engine, registry, selection
 from pfljax.algorithms.multi_task.ditto import ditto
 from pfljax.conformance import toy
-from pfljax.core import channel
 from pfljax.core.communication import exchanges_of
 from pfljax.core.types import Local
 from pfljax.engine import mesh

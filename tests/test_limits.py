@@ -7,6 +7,7 @@ import optax
 import pytest
 
 from pfljax import engine, selection
+from pfljax.algorithms import _affinity as affinity
 from pfljax.algorithms.bayesian.pfedvem import pfedvem
 from pfljax.algorithms.bayesian.virtual import virtual
 from pfljax.algorithms.clustering.hypcluster import hypcluster
@@ -20,6 +21,7 @@ from pfljax.algorithms.global_model.fednova import fednova
 from pfljax.algorithms.global_model.fedprox import fedprox
 from pfljax.algorithms.global_model.fedprox_adaptive import fedprox_adaptive
 from pfljax.algorithms.global_model.scaffold import scaffold
+from pfljax.algorithms.interpolation import _simplex as simplex
 from pfljax.algorithms.interpolation.apfl import apfl
 from pfljax.algorithms.interpolation.floco import floco
 from pfljax.algorithms.interpolation.l2gd import l2gd
@@ -41,7 +43,7 @@ from pfljax.algorithms.multi_task.fedfomo import fedfomo
 from pfljax.algorithms.multi_task.heurfedamp import heurfedamp
 from pfljax.algorithms.multi_task.pfedme import pfedme
 from pfljax.conformance import toy
-from pfljax.core import affinity, aggregation, simplex, tree
+from pfljax.core import aggregation, tree
 from pfljax.core.optimizers import sgd
 from pfljax.core.types import ClientData, Local
 

@@ -16,9 +16,10 @@ from pfljax.algorithms.distillation.fedkd import fedkd
 from pfljax.algorithms.distillation.fml import fml
 from pfljax.algorithms.fedavg import fedavg
 from pfljax.algorithms.multi_task.ditto import ditto
+from pfljax.channel import traffic_of
 from pfljax.conformance import toy
 from pfljax.core import aggregation, statistics, tree
-from pfljax.core.communication import exchange_of, traffic_of
+from pfljax.core.communication import exchanges_of
 from pfljax.core.local_statistics import dropped, kept
 from pfljax.core.optimizers import sgd
 from pfljax.core.training import budget
@@ -136,8 +137,8 @@ def test_statistics_of_a_proxy_stay_with_their_client(factory):
     for leaf in states[-1].clients.statistics.values():
         assert len(np.unique(leaf[took_part], axis=0)) == took_part.sum()
         assert len(np.unique(leaf[~took_part])) == 1
-    for sent in exchange_of(method, task(), CLIENTS, (3,)):
-        assert not running(sent)
+    sent, *_ = exchanges_of(method, task(), CLIENTS, (3,))
+    assert not running((sent.message, sent.origin, sent.upload))
     assert np.isfinite(judged(setting, states[-1])["loss"]).all()
 
 
@@ -174,7 +175,7 @@ def test_statistics_of_a_proxy_that_sends_differences_add_up(monkeypatch):
 def test_bytes_of_low_rank_are_those_of_parameters():
     method = fedkd(task(), LOCAL, energy_start=1.0, energy_end=1.0)
     states, _ = toy.play(method, task(), LOCAL, TRAIN, rounds=1)
-    sent = exchange_of(method, task(), CLIENTS, (3,))
+    sent, *_ = exchanges_of(method, task(), CLIENTS, (3,))
     for state in states:
         assert float(state.server.size) == tree.nbytes(sent.upload)
 

@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 
 import tiny
-from pfljax import Experiment, algorithms, data, models, registry
+from pfljax import Experiment, algorithms, channel, data, models, registry
 from pfljax.conformance import toy
-from pfljax.core import channel
 from pfljax.data import label_noise
 from pfljax.registry import annotations, choose
 from pfljax.runs import checks

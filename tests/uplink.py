@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pfljax.core import channel
+from pfljax import channel
 from pfljax.core.types import Cohort
 from pfljax.registry import parse
 

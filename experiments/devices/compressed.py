@@ -13,7 +13,7 @@
 
 Error feedback keeps at a client what was left out, and adds it to its next change. Sign
 and top_k stand beside themselves without it. Bytes are of the bits that a code of fixed
-length needs (`pfljax.core.channel`). Models go down whole, so what all clients send and
+length needs (`pfljax.channel`). Models go down whole, so what all clients send and
 receive together cannot fall below half. Learning rates are not tuned by channel. The
 papers' own numbers are of other data, and are not compared.
 

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 from protocol import EVERY, PROTOCOL, Column, column, experiment_of, models
 
 from pfljax import models as zoo
+from pfljax.channel import traffic_of
 from pfljax.core import communication, tree
 from pfljax.core.types import Algorithm, Task
 from pfljax.simulate import components, methods
@@ -63,7 +64,7 @@ def floats(groups: list[Group], clients: int = 20, pixels: int = 32) -> list[Flo
     found = []
     for task, algorithm in groups:
         of_row = (pixels, pixels, 3)
-        sent = communication.traffic_of(algorithm, task, clients, of_row)
+        sent = traffic_of(algorithm, task, clients, of_row)
         found.append(Floats(up=sent.up / BYTES, down=sent.down / BYTES))
     return found
 

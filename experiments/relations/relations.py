@@ -31,9 +31,10 @@ from scipy.cluster.hierarchy import fcluster, linkage
 from scipy.spatial.distance import squareform
 
 from pfljax import data
+from pfljax.algorithms import _affinity as affinity
 from pfljax.algorithms.multi_task import mocha
 from pfljax.algorithms.multi_task.fedamp import attracted, median
-from pfljax.core import affinity, tree
+from pfljax.core import tree
 from pfljax.data import Federation
 from pfljax.registry import Choice
 from pfljax.report.heat_maps import heat_map

@@ -15,8 +15,8 @@ PLACES = {  # the registry of a kind: loaded only where it is asked for
     "partitions": ("pfljax.data", "PARTITIONS"),
     "noises": ("pfljax.data.label_noise", "NOISES"),
     "selections": ("pfljax.selection", "SELECTIONS"),
-    "channels": ("pfljax.core.channel", "ON_THE_WAY"),
-    "aggregations": ("pfljax.core.channel", "AGGREGATIONS"),
+    "channels": ("pfljax.channel", "ON_THE_WAY"),
+    "aggregations": ("pfljax.channel", "AGGREGATIONS"),
     "profiles": ("pfljax.data.profiles", "PROFILES"),
     "modes": ("pfljax.engine.modes", "MODES"),
     "server_optimizers": ("pfljax.core.adaptive_server", "SERVER_OPTIMIZERS"),
@@ -197,7 +197,7 @@ def _header(doc: str) -> tuple[str, str, str]:
 def _bytes(factory: Callable) -> tuple[int, int]:
     """Bytes down and up of one client of 100 in one round, on the example model."""
     from pfljax import models
-    from pfljax.core.communication import traffic_of
+    from pfljax.channel import traffic_of
     from pfljax.core.types import Local
 
     local = Local(learning_rate=0.1, batch_size=1)

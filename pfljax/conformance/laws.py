@@ -32,6 +32,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from pfljax.channel import traffic_of
 from pfljax.conformance import toy
 from pfljax.conformance.play import Trial, replay
 from pfljax.conformance.script import (
@@ -46,7 +47,6 @@ from pfljax.conformance.script import (
     renumber,
 )
 from pfljax.conformance.uploads import channels_fit, origins_are_uploads_of_no_step
-from pfljax.core.communication import traffic_of
 from pfljax.core.types import ClientData, Examples
 from pfljax.engine.setting import Groups
 from pfljax.runs import checkpoint

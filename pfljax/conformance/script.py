@@ -12,10 +12,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from pfljax import engine
+from pfljax.channel import Channel, Sender, Sent
+from pfljax.channel.origins import parts
 from pfljax.conformance import toy
 from pfljax.core import tree
-from pfljax.core.channel import Channel, Sender, Sent
-from pfljax.core.origins import parts
 from pfljax.core.types import (
     Algorithm,
     Array,

@@ -8,11 +8,10 @@ import jax
 import jax.numpy as jnp
 
 from pfljax import engine
+from pfljax.channel import CHANNELS, chain, fitted, origins
 from pfljax.conformance import toy
 from pfljax.conformance.play import Trial, replay
 from pfljax.conformance.script import ASKED, CLIENTS, ROUNDS, full_script
-from pfljax.core import origins
-from pfljax.core.channel import CHANNELS, chain, fitted
 from pfljax.core.communication import Exchange, exchanges_of
 from pfljax.engine.setting import exchanges
 
@@ -27,7 +26,7 @@ def channels_fit(trial: Trial) -> None:
     algorithm = trial.setting.algorithm
     sent = exchanges_of(algorithm, trial.task, CLIENTS, (3,))
     mixed = any(origins.absent(exchange.origin, exchange.upload) for exchange in sent)
-    if mixed or algorithm.told_apart:
+    if mixed or algorithm.uploads_by_client:
         # These would mix uploads that say whose they are, which is refused.
         channels = [channel for channel in channels if not channel.one_for_all]
     if trial.task.peers or len({_shapes(exchange) for exchange in sent}) > 1:

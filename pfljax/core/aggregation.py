@@ -2,7 +2,7 @@
 f32[M].
 
 Weight 0 means absent. `mean`, `median`, `trimmed_mean` and `krum` share one signature
-with `core.centres`; `pfljax.core.channel` puts a robust one before the aggregation of
+with `core.centres`; `pfljax.channel` puts a robust one before the aggregation of
 any method.
 """
 

@@ -1,15 +1,12 @@
-"""What a round sends: bytes of messages and uploads."""
+"""The messages and uploads of a round as shapes, traced without running anything."""
 
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
-from pfljax.core import channel, tree
-from pfljax.core.channel import Channel
 from pfljax.core.types import (
     Algorithm,
-    Client,
     ClientData,
     Examples,
     Key,
@@ -22,21 +19,21 @@ from pfljax.core.types import (
 )
 
 
-class Traffic(NamedTuple):
-    """Bytes of one client's exchange in one round."""
+class Exchange(NamedTuple):
+    """What one client and the server send each other, as shapes."""
 
-    down: int
-    up: int
+    message: Message
+    origin: Origin
+    upload: Upload
 
 
 def shapes_of_model(task: Task) -> Params:
     """The parameters of a model, as shapes."""
-    key: Any = jax.eval_shape(jax.random.key, 0)
-    return jax.eval_shape(task.init, key)
+    return jax.eval_shape(task.init, _key_shape())
 
 
 def shapes_of_client(input_shape: tuple[int, ...]) -> Any:
-    """The data of a client with one row, as shapes, for `jax.eval_shape`."""
+    """The data of a client with one example, as shapes, for `jax.eval_shape`."""
     shape: Any = jax.ShapeDtypeStruct
     number = shape((), jnp.int32)
     pool = Examples(
@@ -47,35 +44,9 @@ def shapes_of_client(input_shape: tuple[int, ...]) -> Any:
 
 
 def in_a_round(algorithm: Algorithm) -> list[Algorithm]:
-    """The method, and what it does `then`: the exchanges of a round in their order."""
+    """The method and what it does `then`: the exchanges of a round in their order."""
     following = algorithm.then
     return [algorithm] if following is None else [algorithm, *in_a_round(following)]
-
-
-class Exchange(NamedTuple):
-    """What one client and the server send each other in a round, as shapes."""
-
-    message: Message
-    origin: Origin
-    upload: Upload
-
-
-def traffic_of(
-    algorithm: Algorithm,
-    task: Task,
-    num_clients: int,
-    input_shape: tuple[int, ...],
-    through: Channel | None = None,
-) -> Traffic:
-    """Bytes of messages and uploads, those of `exchanges_of`, behind the channel."""
-    sent = exchanges_of(algorithm, task, num_clients, input_shape, through)
-    return Traffic(
-        down=sum(tree.nbytes(exchange.message) for exchange in sent),
-        up=sum(
-            channel.bytes_of(through, exchange.origin, exchange.upload)
-            for exchange in sent
-        ),
-    )
 
 
 def first_turn(
@@ -100,56 +71,26 @@ def first_turn(
     return server, client, turn
 
 
-def exchange_of(
-    algorithm: Algorithm,
-    task: Task,
-    num_clients: int,
-    input_shape: tuple[int, ...],
-    through: Channel | None = None,
-) -> Exchange:
-    """What is sent first in a round, or all that is; see `exchanges_of`."""
-    return exchanges_of(algorithm, task, num_clients, input_shape, through)[0]
-
-
-def _send(
-    through: Channel,
-    algorithm: Algorithm,
-    sent: tuple[Turn, Message, Client, Upload],
-) -> None:
-    """Raises what the channel says of this upload; behind it, its shapes are equal."""
-    turn, message, client, upload = sent
-    state = channel.first_state(through, turn.key, turn.num_clients)
-    sender = channel.Sender(key=turn.key, id=turn.id, asked=1)
-    channel.sent(through, algorithm, state, sender, message, client, client, upload)
-
-
 def exchanges_of(
     algorithm: Algorithm,
     task: Task,
     num_clients: int,
     input_shape: tuple[int, ...],
-    through: Channel | None = None,
 ) -> list[Exchange]:
-    """What is sent in a round, first and `then`, traced: nothing is run.
-
-    Raises:
-      ValueError: uploads of this method cannot go `through` this channel.
-    """
+    """What a client sends and receives in a round, in the order of its exchanges."""
 
     def exchanges(key: Key, data: ClientData) -> list[Exchange]:
         server, client, turn = first_turn(algorithm, task, num_clients, key, data)
         sent = []
-        passing = through
         for one in in_a_round(algorithm):
             message = one.message(turn, server, client)
             _, upload, _ = one.train(turn, message, client, data)
-            if passing is not None:
-                _send(passing, one, (turn, message, client, upload))
-                passing = channel.again(passing)
             origin = one.origin(message, client, upload)
-            sent.append(Exchange(message=message, origin=origin, upload=upload))
+            sent.append(Exchange(message, origin, upload))
         return sent
 
-    key: Any = jax.eval_shape(jax.random.key, 0)
-    data = shapes_of_client(input_shape)
-    return jax.eval_shape(exchanges, key, data)
+    return jax.eval_shape(exchanges, _key_shape(), shapes_of_client(input_shape))
+
+
+def _key_shape() -> Any:
+    return jax.eval_shape(jax.random.key, 0)

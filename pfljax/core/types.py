@@ -184,7 +184,7 @@ class Algorithm(NamedTuple):
     linear: bool = False  # a run refuses a model that is not linear in its parameters
     # The server keeps or weighs each client's upload: a run refuses a channel that puts
     # one value in the place of all.
-    told_apart: bool = False
+    uploads_by_client: bool = False
     # What an upload is a change of, for channels: what a client sends that takes no
     # step. Zeros where the upload is a difference; None at leaves that say for whom it
     # is, or count. The client's state is that before training.
@@ -208,6 +208,6 @@ class RunState(NamedTuple):
     participations: Array  # i32[C], rounds in which a client reported
     cohort: Array  # i32[M], who was asked in the last round; C for nobody
     selection: Any  # what the selection learned (pfljax.selection)
-    channel: Any  # what the channel remembers (pfljax.core.channel)
+    channel: Any  # what the channel remembers (pfljax.channel)
     # Uploads under way, of asynchronous rounds (pfljax.engine.modes); () of others.
     pending: Any = ()

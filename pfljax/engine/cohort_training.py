@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 
 import jax
 
-from pfljax.core import channel, tree
+from pfljax import channel
+from pfljax.core import tree
 from pfljax.core.keys import derive
 from pfljax.core.types import (
     Array,

@@ -18,8 +18,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from pfljax.channel import as_received
 from pfljax.core import aggregation, tree
-from pfljax.core.channel import as_received
 from pfljax.core.keys import derive
 from pfljax.core.types import (
     Array,

@@ -6,8 +6,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pfljax.core import channel
-from pfljax.core.channel import Channel
+from pfljax import channel
+from pfljax.channel import Channel
 from pfljax.core.types import Algorithm, Local, Task
 from pfljax.engine.clock import Clock
 from pfljax.engine.mesh import Grid

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pfljax.core import channel
+from pfljax import channel
 from pfljax.core.keys import derive
 from pfljax.core.types import Algorithm, Array, Key, RunState, Task
 from pfljax.engine import mesh
@@ -106,7 +106,7 @@ def _first_channel(setting: Setting, num_clients: int, key: Key) -> Any:
     """What the channel remembers before the first round."""
     if setting.channel is None:
         return ()
-    return channel.first_state(setting.channel, key, num_clients)
+    return setting.channel.init(channel.Start(key, num_clients))
 
 
 def first_clients(

@@ -10,9 +10,9 @@ from typing import Any
 
 import jax
 
+from pfljax.channel import Channel, as_received
 from pfljax.core import aggregation, tree
 from pfljax.core.aggregation import Averaging
-from pfljax.core.channel import Channel, as_received
 from pfljax.core.types import Array, Cohort
 from pfljax.engine.setting import Setting
 

@@ -45,7 +45,7 @@ class Scaled(nn.Module):
     """The scaler, and the normalisation behind it.
 
     "static" takes the statistics of the batch in training. Its running ones are those
-    of the last batch: `core.batch_statistics` measures the ones of evaluation.
+    of the last batch: HeteroFL measures the ones of evaluation.
     """
 
     rate: float = 1.0

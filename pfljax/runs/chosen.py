@@ -137,8 +137,7 @@ def _factory(setting: str, choice: Choice) -> Callable | None:
 
 def _factories(setting: str) -> Mapping[str, Callable]:
     """The factories of a setting, by name."""
-    from pfljax import data, models, selection
-    from pfljax.core import channel
+    from pfljax import channel, data, models, selection
     from pfljax.data.label_noise import NOISES
     from pfljax.data.profiles import PROFILES
     from pfljax.engine.modes import MODES

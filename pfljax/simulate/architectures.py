@@ -11,8 +11,9 @@ from typing import Any
 import jax
 
 from pfljax import algorithms, models, registry
+from pfljax.channel import Traffic, traffic_of
 from pfljax.core import tree
-from pfljax.core.communication import Traffic, exchanges_of, shapes_of_model, traffic_of
+from pfljax.core.communication import exchanges_of, shapes_of_model
 from pfljax.core.types import Algorithm, Local, Task
 from pfljax.engine.contract import first_change
 from pfljax.engine.setting import Groups, Setting
@@ -171,7 +172,7 @@ def traffic(
             stack.task,
             num_clients,
             input_shape,
-            through=setting.channel,
+            setting.channel,
         )
         down += len(stack.ids) * sent.down
         up += len(stack.ids) * sent.up

@@ -3,8 +3,9 @@
 import math
 from typing import Any
 
-from pfljax.core import channel, malicious
-from pfljax.core.channel import Channel
+from pfljax import channel
+from pfljax.channel import Channel
+from pfljax.core import malicious
 from pfljax.core.communication import exchanges_of
 from pfljax.core.types import Algorithm, Task
 from pfljax.runs.settings import Experiment

@@ -10,15 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from pfljax import algorithms, registry, selection
-from pfljax.core import origins
+from pfljax.channel import origins, traffic_of
+from pfljax.channel.base import as_received
 from pfljax.core.aggregation import Averaging
-from pfljax.core.channel.base import as_received
-from pfljax.core.communication import (
-    exchanges_of,
-    first_turn,
-    shapes_of_client,
-    traffic_of,
-)
+from pfljax.core.communication import exchanges_of, first_turn, shapes_of_client
 from pfljax.core.training import budget
 from pfljax.core.types import Algorithm, Local, Task
 from pfljax.data import profiles

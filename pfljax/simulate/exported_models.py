@@ -6,11 +6,7 @@ from typing import Any, NamedTuple
 import jax
 
 from pfljax.core import tree
-from pfljax.core.communication import (
-    first_turn,
-    shapes_of_client,
-    shapes_of_model,
-)
+from pfljax.core.communication import first_turn, shapes_of_client, shapes_of_model
 from pfljax.core.types import Algorithm, Array, Batch, Task
 from pfljax.simulate.architectures import task_of_server
 

@@ -3,8 +3,8 @@
 import jax
 import numpy as np
 
+from pfljax.channel import Channel
 from pfljax.core import malicious
-from pfljax.core.channel import Channel
 from pfljax.core.types import Key
 from pfljax.data import Federation
 from pfljax.data.label_noise import label_noise

@@ -17,7 +17,7 @@ import numpy as np
 
 import pfljax
 from pfljax import algorithms
-from pfljax.core.dual_ascent import is_linear
+from pfljax.core.linear import is_linear
 from pfljax.core.types import Algorithm, Local, Task
 from pfljax.registry import require_a, require_call
 

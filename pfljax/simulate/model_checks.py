@@ -13,7 +13,7 @@ import jax.numpy as jnp
 
 from pfljax import algorithms
 from pfljax.core.communication import (
-    exchange_of,
+    exchanges_of,
     first_turn,
     shapes_of_client,
     shapes_of_model,
@@ -58,7 +58,7 @@ def check_observed(
     contract.check_observed(setting)
     if setting.selection.observe is None:
         return
-    sent = exchange_of(setting.algorithm, task, num_clients, input_shape)
+    sent, *_ = exchanges_of(setting.algorithm, task, num_clients, input_shape)
     contract.check_model(sent.upload, shapes_of_model(task))
 
 

@@ -9,7 +9,7 @@ import importlib
 from typing import Any
 
 from pfljax import registry
-from pfljax.core.channel import CHANNELS
+from pfljax.channel import CHANNELS
 from pfljax.engine import Setting
 from pfljax.registry import Choice
 from pfljax.runs.settings import Experiment

@@ -10,8 +10,8 @@ import jax
 import numpy as np
 
 from pfljax import algorithms, engine
+from pfljax.channel import Traffic
 from pfljax.core import tree
-from pfljax.core.communication import Traffic
 from pfljax.core.types import ClientData, Key, RunState, Task
 from pfljax.data import Federation
 from pfljax.engine import Setting, asynchronous, mesh, placement

@@ -3,8 +3,7 @@
 from collections import Counter
 
 from devices_laws.items import MODES, Item
-from pfljax import registry, selection
-from pfljax.core import channel
+from pfljax import channel, registry, selection
 from pfljax.simulate import privacy
 from selecting import made as made_selection
 

@@ -10,9 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pfljax import registry
+from pfljax import channel, registry
 from pfljax.conformance import toy
-from pfljax.core import channel
 from pfljax.selection import SELECTIONS
 
 CLIENTS = len(toy.SIZES)

@@ -12,8 +12,9 @@ import numpy as np
 from devices_laws.items import DEADLINE, MODES
 from devices_laws.play import Played, federation
 from pfljax import registry
+from pfljax.channel import origins
 from pfljax.conformance import toy
-from pfljax.core import origins, tree
+from pfljax.core import tree
 from pfljax.core.communication import Exchange, exchanges_of
 
 SEED = 32  # bits

@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 
 from channels_on_devices import CASES as CASES_ON_DEVICES
-from pfljax import algorithms, engine, registry, selection
+from pfljax import algorithms, channel, engine, registry, selection
 from pfljax.conformance import toy
-from pfljax.core import channel
 from pfljax.core.communication import exchanges_of
 from pfljax.core.types import Local
 from tiny import environment

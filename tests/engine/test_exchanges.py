@@ -7,12 +7,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from pfljax import engine, models, selection
+from pfljax import channel, engine, models, selection
 from pfljax.algorithms.distillation.feddf import feddf
 from pfljax.algorithms.fedavg import fedavg
+from pfljax.channel import traffic_of
 from pfljax.conformance import toy
-from pfljax.core import aggregation, channel, tree
-from pfljax.core.communication import traffic_of
+from pfljax.core import aggregation, tree
 from pfljax.engine.setting import Groups
 from pfljax.registry import parse
 from pfljax.simulate import architectures

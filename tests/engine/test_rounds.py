@@ -12,9 +12,9 @@ from pfljax import engine, selection
 from pfljax.algorithms.fedavg import fedavg
 from pfljax.algorithms.interpolation.superfed import superfed
 from pfljax.algorithms.local import local as alone
+from pfljax.channel import Traffic, traffic_of
 from pfljax.conformance import toy
 from pfljax.core import tree
-from pfljax.core.communication import Traffic, traffic_of
 from pfljax.core.keys import derive
 from pfljax.core.training import fit
 from pfljax.core.types import Local

@@ -5,10 +5,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from pfljax import algorithms, engine, models, registry, selection
+from pfljax import algorithms, channel, engine, models, registry, selection
 from pfljax.algorithms.fedavg import fedavg
 from pfljax.conformance import toy
-from pfljax.core import channel, tree
+from pfljax.core import tree
 from pfljax.core.aggregation import Averaging
 from pfljax.core.types import Cohort, Local
 from pfljax.engine import chunked_vmap, summing

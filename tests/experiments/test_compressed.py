@@ -5,8 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from pfljax import registry
-from pfljax.core import channel
+from pfljax import channel, registry
 
 
 @pytest.fixture

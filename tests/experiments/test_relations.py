@@ -4,10 +4,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from pfljax.algorithms import _affinity as affinity
+from pfljax.algorithms._affinity import Models
 from pfljax.algorithms.multi_task.fedamp import fedamp
 from pfljax.conformance import toy
-from pfljax.core import affinity
-from pfljax.core.affinity import Models
 
 
 def test_adjusted_rand_index(study):

@@ -7,9 +7,9 @@ import pytest
 from flax import linen as nn
 
 from pfljax import models
+from pfljax.algorithms.distillation._slices import largest
 from pfljax.core import tree
 from pfljax.core.communication import shapes_of_model
-from pfljax.core.slices import largest
 from pfljax.core.types import Batch
 from pfljax.models import groups
 from pfljax.models.batch_norm import mask_and_mode

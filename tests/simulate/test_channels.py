@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import tiny
-from pfljax import data, engine
-from pfljax.core import channel, malicious
-from pfljax.core.communication import traffic_of
+from pfljax import channel, data, engine
+from pfljax.channel import traffic_of
+from pfljax.core import malicious
 from pfljax.simulate import architectures, components, run
 from pfljax.simulate.federation import build_federation
 

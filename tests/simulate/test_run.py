@@ -12,7 +12,7 @@ from flax import nnx
 import tiny
 from pfljax import Experiment, data, engine, models
 from pfljax.algorithms.fedavg import fedavg
-from pfljax.core.communication import traffic_of
+from pfljax.channel import traffic_of
 from pfljax.report.runs import read_run
 from pfljax.runs import folder
 from pfljax.runs.folder import FolderError, read_arrays, write_arrays

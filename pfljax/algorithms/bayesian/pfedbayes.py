@@ -20,8 +20,10 @@ from functools import partial
 import jax.numpy as jnp
 import optax
 
+from pfljax.algorithms import _raveled as raveled
+from pfljax.algorithms.bayesian import _gaussian as gaussian
 from pfljax.algorithms.fedavg import fedavg
-from pfljax.core import aggregation, gaussian, raveled, statistics, tree
+from pfljax.core import aggregation, statistics, tree
 from pfljax.core.keys import derive
 from pfljax.core.training import fit
 from pfljax.core.types import Algorithm, Local, Task

@@ -22,8 +22,9 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from pfljax.algorithms.bayesian import _gaussian as gaussian
 from pfljax.algorithms.fedavg import fedavg
-from pfljax.core import aggregation, gaussian, statistics, tree
+from pfljax.core import aggregation, statistics, tree
 from pfljax.core.keys import derive, fold
 from pfljax.core.training import budget, fit, full_gradient
 from pfljax.core.types import Algorithm, Local, Params, Task

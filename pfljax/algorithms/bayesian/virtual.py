@@ -26,11 +26,14 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from pfljax.algorithms import _raveled as raveled
+from pfljax.algorithms.bayesian import _gaussian as gaussian
+from pfljax.algorithms.bayesian import _lateral as lateral
+from pfljax.algorithms.bayesian._gaussian import Gaussian, Natural
+from pfljax.algorithms.bayesian._lateral import Lateral
 from pfljax.algorithms.fedavg import fedavg
-from pfljax.core import aggregation, gaussian, lateral, raveled, statistics, tree
-from pfljax.core.gaussian import Gaussian, Natural
+from pfljax.core import aggregation, statistics, tree
 from pfljax.core.keys import derive
-from pfljax.core.lateral import Lateral
 from pfljax.core.training import fit
 from pfljax.core.types import Algorithm, Array, Local, Task
 from pfljax.registry import Count, NotNegative, Share, checked
@@ -105,7 +108,7 @@ def virtual(
         newcomer=newcomer,
         predict=gaussian.predicting(partial(lateral.logits, task)),
         origin=lambda s, client, change: tree.zeros(change),
-        told_apart=True,
+        uploads_by_client=True,
     )
 
 

@@ -29,11 +29,12 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from pfljax.algorithms._row_outputs import of_rows
+from pfljax.algorithms.distillation import _gossip as gossip
 from pfljax.algorithms.local import local as alone
-from pfljax.core import aggregation, gossip, server_rows, tree
+from pfljax.core import aggregation, server_rows, tree
 from pfljax.core.keys import derive
 from pfljax.core.minibatches import rows
-from pfljax.core.row_outputs import of_rows
 from pfljax.core.shuffle import index_shuffle
 from pfljax.core.training import fit, reporting
 from pfljax.core.types import Algorithm, Local, Task
@@ -108,7 +109,7 @@ def d_distillation(
         train=training(task, local, rho, DISTANCES[distance]),
         aggregate=aggregate,
         origin=lambda message, w, upload: tree.zeros(upload),
-        told_apart=True,
+        uploads_by_client=True,
     )
 
 

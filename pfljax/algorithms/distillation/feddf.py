@@ -21,12 +21,12 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from pfljax.algorithms._row_outputs import numbered, of_rows
 from pfljax.algorithms.fedavg import fedavg
 from pfljax.core import aggregation, server_rows, statistics, tree
 from pfljax.core.keys import derive
 from pfljax.core.losses import divergence
 from pfljax.core.minibatches import each_minibatch
-from pfljax.core.row_outputs import numbered, of_rows
 from pfljax.core.types import Algorithm, Local, Task
 from pfljax.registry import AtLeastOne, Count, NotNegative, Positive, checked
 

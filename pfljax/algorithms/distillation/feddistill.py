@@ -22,10 +22,11 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from pfljax.algorithms.distillation import _prototypes as prototypes
+from pfljax.algorithms.distillation._prototypes import Prototypes
 from pfljax.algorithms.local import local as alone
-from pfljax.core import prototypes, tree
+from pfljax.core import tree
 from pfljax.core.losses import cross_entropy
-from pfljax.core.prototypes import Prototypes
 from pfljax.core.rates import optimizer_of
 from pfljax.core.training import over_batches
 from pfljax.core.types import Algorithm, Local, Task

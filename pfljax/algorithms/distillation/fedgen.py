@@ -25,11 +25,12 @@ import jax
 import jax.numpy as jnp
 
 from pfljax.algorithms.decoupling.lg_fedavg import lg_fedavg
-from pfljax.core import aggregation, generator, tree
-from pfljax.core.generator import Generator, Trained
+from pfljax.algorithms.distillation import _generator as generator
+from pfljax.algorithms.distillation._generator import Generator, Trained
+from pfljax.algorithms.distillation._prototypes import width
+from pfljax.core import aggregation, tree
 from pfljax.core.keys import derive
 from pfljax.core.losses import cross_entropy, divergence
-from pfljax.core.prototypes import width
 from pfljax.core.training import fit, reporting
 from pfljax.core.types import Algorithm, Array, Batch, Local, Params, Task
 from pfljax.registry import AtLeastOne, Count, NotNegative, checked

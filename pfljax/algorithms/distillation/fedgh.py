@@ -19,8 +19,9 @@ import jax.numpy as jnp
 import optax
 from flax.traverse_util import flatten_dict, unflatten_dict
 
+from pfljax.algorithms.distillation import _prototypes as prototypes
 from pfljax.algorithms.fedavg import fedavg
-from pfljax.core import aggregation, prototypes, tree
+from pfljax.core import aggregation, tree
 from pfljax.core.rates import learning_rate
 from pfljax.core.training import fit
 from pfljax.core.types import Algorithm, Local, Task

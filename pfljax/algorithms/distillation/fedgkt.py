@@ -25,14 +25,15 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 
+from pfljax.algorithms._row_outputs import numbered
+from pfljax.algorithms.distillation import _sent_rows as sent_rows
+from pfljax.algorithms.distillation._prototypes import width
 from pfljax.algorithms.distillation.fedgh import ServerRate
 from pfljax.algorithms.local import local as alone
-from pfljax.core import aggregation, perceptron, sent_rows, tree
+from pfljax.core import aggregation, perceptron, tree
 from pfljax.core.keys import derive
 from pfljax.core.losses import cross_entropy, divergence
-from pfljax.core.prototypes import width
 from pfljax.core.rates import learning_rate
-from pfljax.core.row_outputs import numbered
 from pfljax.core.training import fit, reporting
 from pfljax.core.types import Algorithm, Local, Params, Task
 from pfljax.registry import AtLeastOne, Count, NotNegative, Positive, checked

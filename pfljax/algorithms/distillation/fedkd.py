@@ -2,7 +2,7 @@
 
     Server   v, the mentee, and the bytes of its last change
     Client   w_k, this client's own model, the mentor, and a projection P_k
-    Message  the server       Upload  v_k - v at low rank (`pfljax.core.low_rank`)
+    Message  the server       Upload  v_k - v at low rank (`_low_rank`)
 With z the features, p the softmax outputs and q = CE(w) + CE(v), each step moves, on
 one batch and all from the values before it,
 w_k by  CE(w) + (KL(p_v || p_w) + MSE(z_w, z_v P)) / q  and
@@ -28,12 +28,13 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from pfljax.algorithms.distillation import _low_rank as low_rank
+from pfljax.algorithms.distillation._prototypes import width
 from pfljax.algorithms.local import local as alone
-from pfljax.core import aggregation, low_rank, tree
+from pfljax.core import aggregation, tree
 from pfljax.core.keys import derive
 from pfljax.core.local_statistics import kept_of_proxy, unsent
 from pfljax.core.losses import cross_entropy, divergence, square_distance
-from pfljax.core.prototypes import width
 from pfljax.core.training import fit, reporting
 from pfljax.core.types import Algorithm, Array, Local, Params, Task
 from pfljax.registry import AtLeastOne, Share, checked

@@ -31,11 +31,11 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 
+from pfljax.algorithms._row_outputs import listed, of_rows
 from pfljax.algorithms.local import local as alone
 from pfljax.core import aggregation, server_rows, tree
 from pfljax.core.keys import fold
 from pfljax.core.minibatches import rows, steps_per_epoch
-from pfljax.core.row_outputs import listed, of_rows
 from pfljax.core.training import fit
 from pfljax.core.types import Algorithm, Local, Params, Task
 from pfljax.registry import AtLeastOne, Count, checked

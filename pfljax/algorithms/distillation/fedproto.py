@@ -18,10 +18,11 @@ from typing import Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from pfljax.algorithms.distillation import _prototypes as prototypes
+from pfljax.algorithms.distillation._prototypes import Prototypes
 from pfljax.algorithms.local import local as alone
-from pfljax.core import aggregation, prototypes
+from pfljax.core import aggregation
 from pfljax.core.losses import cross_entropy
-from pfljax.core.prototypes import Prototypes
 from pfljax.core.training import fit
 from pfljax.core.types import Algorithm, Local, Params, Task
 from pfljax.registry import NotNegative, checked

@@ -22,7 +22,9 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from pfljax.algorithms.distillation import _prototypes as prototypes
 from pfljax.algorithms.distillation import fedproto
+from pfljax.algorithms.distillation._prototypes import Prototypes
 from pfljax.algorithms.distillation.fedgh import (
     ServerRate,
     descended,
@@ -30,9 +32,7 @@ from pfljax.algorithms.distillation.fedgh import (
     pairs,
 )
 from pfljax.algorithms.local import local as alone
-from pfljax.core import prototypes
 from pfljax.core.keys import derive
-from pfljax.core.prototypes import Prototypes
 from pfljax.core.rates import learning_rate
 from pfljax.core.training import fit
 from pfljax.core.types import Algorithm, Local, Task

@@ -4,9 +4,9 @@
     Client   nothing
     Message  w, the first channels of W, as many as the client's model has
     Upload   w_k, w after local training; Y_k, the classes of the client's rows
-Every client's model is a slice of the largest (`pfljax.core.slices`). Local training
-goes down the cross-entropy of logits of which those outside Y_k are set to 0, with
-gradients cut at the norm `clip`. Each element of W becomes the uniform mean over the
+Every client's model is a slice of the largest (`_slices`). Local training goes
+down the cross-entropy of logits of which those outside Y_k are set to 0, with gradients
+cut at the norm `clip`. Each element of W becomes the uniform mean over the
 clients of the cohort whose slice has it; in the output layer the parameters of a class
 count of clients with this class alone. What nobody has keeps its value. The server is
 judged by W, client k by its slice of W and the same mask: a class outside Y_k has the
@@ -27,14 +27,15 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import optax
 
+from pfljax.algorithms.distillation import _slices as slices
+from pfljax.algorithms.distillation._batch_statistics import measured, measured_after
+from pfljax.algorithms.distillation._prototypes import class_counts
 from pfljax.algorithms.fedavg import fedavg
-from pfljax.core import aggregation, slices
-from pfljax.core.batch_statistics import measured, measured_after
+from pfljax.core import aggregation
 from pfljax.core.communication import shapes_of_model
 from pfljax.core.keys import derive
 from pfljax.core.local_statistics import dropped, unsent
 from pfljax.core.losses import cross_entropy, of_present
-from pfljax.core.prototypes import class_counts
 from pfljax.core.training import fit
 from pfljax.core.types import Algorithm, Local, Params, Task
 from pfljax.registry import Positive, checked

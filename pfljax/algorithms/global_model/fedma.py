@@ -6,8 +6,8 @@
              layer and where the client's units are in it
     Upload   one layer of w_k; of the last layer also how many rows of each class
 A round has an exchange for each layer. Client k trains w_k and sends its first layer.
-The server matches the hidden units of the clients (`pfljax.core.matching`), each a row
-of incoming weights and a bias; those of one matched unit are averaged uniformly, and
+The server matches the hidden units of the clients (`_matching`), each a row of
+incoming weights and a bias; those of one matched unit are averaged uniformly, and
 shrunk towards the prior's mean, 0 of weights and .1 of biases. The client takes the
 matched layer for its own, puts the inputs of its next layer into that order, trains
 what is above, and sends the next layer. The logits of class c are averaged by the rows
@@ -34,11 +34,14 @@ from typing import Annotated, Any, NamedTuple
 
 import jax.numpy as jnp
 
+from pfljax.algorithms import _raveled as raveled
+from pfljax.algorithms._raveled import Raveled
+from pfljax.algorithms.distillation._prototypes import class_counts
 from pfljax.algorithms.fedavg import fedavg
-from pfljax.core import aggregation, chain, matching, raveled, tree, units
+from pfljax.algorithms.global_model import _chain as chain
+from pfljax.algorithms.global_model import _matching as matching
+from pfljax.core import aggregation, tree, units
 from pfljax.core.keys import derive, fold
-from pfljax.core.prototypes import class_counts
-from pfljax.core.raveled import Raveled
 from pfljax.core.training import fit_part
 from pfljax.core.types import Algorithm, Local, Params, Task
 from pfljax.registry import Count, Positive, Range, checked

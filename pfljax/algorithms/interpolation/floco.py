@@ -24,9 +24,11 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from pfljax.algorithms import _affinity as affinity
 from pfljax.algorithms.clustering.ifca import require_clients
 from pfljax.algorithms.fedavg import fedavg
-from pfljax.core import affinity, aggregation, simplex, tree
+from pfljax.algorithms.interpolation import _simplex as simplex
+from pfljax.core import aggregation, tree
 from pfljax.core.keys import derive
 from pfljax.core.losses import proximal
 from pfljax.core.training import fit
@@ -115,7 +117,7 @@ def floco(
         personal=personal,
         endpoints=endpoints,
         origin=lambda message, client, upload: message.w,
-        told_apart=True,
+        uploads_by_client=True,
         parts=("head",),
     )
 

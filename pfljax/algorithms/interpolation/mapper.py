@@ -17,8 +17,9 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from pfljax.algorithms.bayesian import _lateral as lateral
 from pfljax.algorithms.fedavg import fedavg
-from pfljax.core import aggregation, lateral, tree
+from pfljax.core import aggregation, tree
 from pfljax.core.keys import fold
 from pfljax.core.losses import cross_entropy
 from pfljax.core.training import fit, mean_over_rows

@@ -25,8 +25,9 @@ import jax
 import jax.numpy as jnp
 
 from pfljax.algorithms.fedavg import fedavg
-from pfljax.core import aggregation, hypernetwork, server_step, tree
-from pfljax.core.hypernetwork import Hypernetwork
+from pfljax.algorithms.meta_learning import _hypernetwork as hypernetwork
+from pfljax.algorithms.meta_learning._hypernetwork import Hypernetwork
+from pfljax.core import aggregation, server_step, tree
 from pfljax.core.keys import derive
 from pfljax.core.server_step import Optimized
 from pfljax.core.training import fit
@@ -98,7 +99,7 @@ def pfedhn(
         parts=("body", "head") if personal_head else (),
         # What is sent is a change already.
         origin=lambda theta, head, upload: tree.zeros(upload),
-        told_apart=True,
+        uploads_by_client=True,
     )
 
 

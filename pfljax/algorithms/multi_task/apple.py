@@ -25,8 +25,9 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from pfljax.algorithms import _affinity as affinity
 from pfljax.algorithms.local import local as alone
-from pfljax.core import affinity, aggregation, tree
+from pfljax.core import aggregation, tree
 from pfljax.core.optimizers import beside
 from pfljax.core.training import fit
 from pfljax.core.types import Algorithm, Local, Params, Task
@@ -109,7 +110,7 @@ def apple(
         aggregate=received,
         personal=personal,
         origin=lambda message, w, upload: Upload(w, message.p),
-        told_apart=True,
+        uploads_by_client=True,
     )
 
 

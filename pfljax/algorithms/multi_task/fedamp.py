@@ -18,8 +18,9 @@ from typing import Literal
 
 import jax.numpy as jnp
 
+from pfljax.algorithms import _affinity as affinity
 from pfljax.algorithms.local import local as alone
-from pfljax.core import affinity, aggregation, tree
+from pfljax.core import aggregation, tree
 from pfljax.core.losses import proximal
 from pfljax.core.training import fit
 from pfljax.core.types import Algorithm, Local, Task
@@ -92,7 +93,7 @@ def attending(task, local, attention, pull, start):
         aggregate=affinity.received,
         newcomer=lambda turn, server, data: affinity.mean(server),
         origin=lambda u, w, upload: u if start == "cloud" else w,
-        told_apart=True,
+        uploads_by_client=True,
     )
 
 

@@ -21,7 +21,8 @@ import jax
 import jax.numpy as jnp
 
 from pfljax.algorithms.fedavg import fedavg
-from pfljax.core import aggregation, fisher, tree
+from pfljax.algorithms.multi_task import _fisher as fisher
+from pfljax.core import aggregation, tree
 from pfljax.core.training import fit
 from pfljax.core.types import Algorithm, Local, Params, Task
 from pfljax.registry import NotNegative, checked

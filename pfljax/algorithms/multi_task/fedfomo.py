@@ -26,9 +26,10 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from pfljax.algorithms import _affinity as affinity
+from pfljax.algorithms._affinity import Models
 from pfljax.algorithms.local import local as alone
-from pfljax.core import affinity, aggregation, tree
-from pfljax.core.affinity import Models
+from pfljax.core import aggregation, tree
 from pfljax.core.keys import derive
 from pfljax.core.minibatches import divided
 from pfljax.core.training import budget, fit, mean_over_rows

@@ -15,8 +15,8 @@ Differs from the paper in what FedAMP here does.
 import jax
 import jax.numpy as jnp
 
+from pfljax.algorithms import _affinity as affinity
 from pfljax.algorithms.multi_task.fedamp import Start, attending
-from pfljax.core import affinity
 from pfljax.core.types import Algorithm, Local, Task
 from pfljax.registry import NotNegative, Share, checked
 

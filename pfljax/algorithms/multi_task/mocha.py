@@ -8,7 +8,7 @@ For a model that is linear in its parameters, with the hinge loss of each class 
 all others (of two classes these are one problem twice). All clients together minimise
 sum_t mean_i hinge(y_i <x_i, w_t>) + lam / 2 tr(W Sigma^-1 W^T)  over W = (w_1 .. w_C)
 and Sigma >= 0 of trace 1. In the dual,  w_t = sum_s Sigma_ts b_s / lam  with
-b_s = sum_i alpha_i x_i / n_s. Client t goes up in alpha_t (`core/dual_ascent.py`) as if
+b_s = sum_i alpha_i x_i / n_s. Client t goes up in alpha_t (`_dual_ascent`) as if
 its model moved by  rho Sigma_tt / lam  times the change of b_t, where
 rho = max_t sum_s |Sigma_ts| / Sigma_tt  makes room for what the others do meanwhile.
 After every `period` rounds the server sets  Sigma = (W^T W)^(1/2) / tr (W^T W)^(1/2),
@@ -31,10 +31,11 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from pfljax.algorithms import _affinity as affinity
+from pfljax.algorithms._affinity import Models
 from pfljax.algorithms.local import local as alone
-from pfljax.core import affinity, aggregation, tree
-from pfljax.core.affinity import Models
-from pfljax.core.dual_ascent import ascend
+from pfljax.algorithms.multi_task._dual_ascent import ascend
+from pfljax.core import aggregation, tree
 from pfljax.core.types import Algorithm, Array, Local, Params, Task
 from pfljax.registry import AtLeastOne, Positive, checked
 
@@ -105,7 +106,7 @@ def mocha(
         personal=lambda turn, server, alpha, data: judged(turn, server),
         newcomer=lambda turn, server, data: judged(turn, server),
         origin=lambda message, alpha, change: tree.zeros(change),
-        told_apart=True,
+        uploads_by_client=True,
         linear=True,
     )
 

@@ -2,7 +2,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from pfljax.core import gaussian
+from pfljax.algorithms.bayesian import _gaussian as gaussian
 
 
 @pytest.fixture

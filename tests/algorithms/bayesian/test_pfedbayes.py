@@ -9,11 +9,12 @@ from flax import linen as nn
 
 from adam import adam
 from pfljax import models
+from pfljax.algorithms import _raveled as raveled
+from pfljax.algorithms.bayesian import _gaussian as gaussian
+from pfljax.algorithms.bayesian._gaussian import Ensemble
 from pfljax.algorithms.bayesian.pfedbayes import pfedbayes
 from pfljax.algorithms.local import local as alone
 from pfljax.conformance import Case, toy
-from pfljax.core import gaussian, raveled
-from pfljax.core.gaussian import Ensemble
 from pfljax.core.types import Batch, Local
 
 CONFORMANCE = [

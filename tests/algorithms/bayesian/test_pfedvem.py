@@ -7,9 +7,10 @@ import pytest
 from flax import linen as nn
 
 from pfljax import models
+from pfljax.algorithms.bayesian import _gaussian as gaussian
 from pfljax.algorithms.bayesian.pfedvem import Upload, confidence, pfedvem
 from pfljax.conformance import Case, toy
-from pfljax.core import gaussian, tree
+from pfljax.core import tree
 from pfljax.core.types import Batch, Local
 
 CONFORMANCE = [

@@ -9,6 +9,9 @@ import pytest
 
 from adam import adam
 from pfljax import engine, selection
+from pfljax.algorithms import _raveled as raveled
+from pfljax.algorithms.bayesian import _gaussian as gaussian
+from pfljax.algorithms.bayesian._gaussian import Natural
 from pfljax.algorithms.bayesian.virtual import (
     Client,
     aggregate,
@@ -17,8 +20,7 @@ from pfljax.algorithms.bayesian.virtual import (
     virtual,
 )
 from pfljax.conformance import Case, toy
-from pfljax.core import gaussian, raveled, tree
-from pfljax.core.gaussian import Natural
+from pfljax.core import tree
 from pfljax.core.keys import derive
 from pfljax.core.training import fit
 from pfljax.core.types import Batch, Local

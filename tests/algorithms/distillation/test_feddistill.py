@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 import perceptron
+from pfljax.algorithms.distillation._prototypes import Prototypes
 from pfljax.algorithms.distillation.feddistill import DISTANCES, feddistill, towards
 from pfljax.algorithms.local import local as alone
 from pfljax.conformance import Case, toy
 from pfljax.core.optimizers import sgd
-from pfljax.core.prototypes import Prototypes
 from pfljax.core.types import Batch, ClientData, Examples, Local
 
 SENT = 4 * (3 * 3 + 3)  # 3 logits and a count for each of 3 classes

@@ -7,9 +7,10 @@ import pytest
 
 from pfljax import models
 from pfljax.algorithms.decoupling.lg_fedavg import lg_fedavg
+from pfljax.algorithms.distillation import _generator as generator
 from pfljax.algorithms.distillation.fedgen import Message, Upload, fedgen
 from pfljax.conformance import Case, toy
-from pfljax.core import generator, tree
+from pfljax.core import tree
 from pfljax.core.keys import derive
 from pfljax.core.minibatches import minibatch
 from pfljax.core.optimizers import sgd

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 import perceptron
+from pfljax.algorithms.distillation._prototypes import Prototypes
 from pfljax.algorithms.distillation.fedgh import fedgh
 from pfljax.conformance import Case, toy
 from pfljax.core.optimizers import sgd
-from pfljax.core.prototypes import Prototypes
 from pfljax.core.training import fit
 from pfljax.core.types import ClientData, Examples, Local
 

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 import perceptron
+from pfljax.algorithms.distillation._sent_rows import SentRows
 from pfljax.algorithms.distillation.fedgkt import Answers, Judged, fedgkt, softened
 from pfljax.algorithms.local import local as alone
 from pfljax.conformance import Case, toy
 from pfljax.core.optimizers import sgd
-from pfljax.core.sent_rows import SentRows
 from pfljax.core.types import Batch, Local
 
 MOST = max(toy.SIZES)

@@ -5,11 +5,12 @@ import pytest
 from flax import linen as nn
 
 from pfljax import models
+from pfljax.algorithms.distillation import _low_rank as low_rank
 from pfljax.algorithms.distillation.fedkd import fedkd
 from pfljax.algorithms.fedavg import fedavg
 from pfljax.algorithms.local import local as alone
 from pfljax.conformance import Case, toy
-from pfljax.core import aggregation, low_rank
+from pfljax.core import aggregation
 from pfljax.core.optimizers import sgd
 from pfljax.core.types import Batch, Local
 

@@ -6,11 +6,11 @@ from flax import linen as nn
 
 import perceptron
 from pfljax import models
+from pfljax.algorithms.distillation._prototypes import Prototypes
 from pfljax.algorithms.distillation.fedproto import Judged, fedproto
 from pfljax.algorithms.local import local as alone
 from pfljax.conformance import Case, toy
 from pfljax.core.optimizers import sgd
-from pfljax.core.prototypes import Prototypes
 from pfljax.core.types import Batch, Local
 
 SENT = 4 * (3 * 4 + 3)  # a vector of 4 features and a count for each of 3 classes

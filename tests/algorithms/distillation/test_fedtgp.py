@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import perceptron
+from pfljax.algorithms.distillation._prototypes import Prototypes
 from pfljax.algorithms.distillation.fedtgp import (
     contrast,
     drawn,
@@ -14,7 +15,6 @@ from pfljax.algorithms.distillation.fedtgp import (
 from pfljax.algorithms.local import local as alone
 from pfljax.conformance import Case, toy
 from pfljax.core.optimizers import sgd
-from pfljax.core.prototypes import Prototypes
 from pfljax.core.types import Batch, Local
 
 # Down 4 features of each of 3 classes; up as many, and which classes there are. What it

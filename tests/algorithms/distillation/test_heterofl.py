@@ -7,10 +7,11 @@ import optax
 import pytest
 
 from pfljax import engine, models, selection
+from pfljax.algorithms.distillation import _slices as slices
 from pfljax.algorithms.distillation.heterofl import Slice, heterofl
 from pfljax.algorithms.fedavg import fedavg
 from pfljax.conformance import Case, toy
-from pfljax.core import aggregation, slices, tree
+from pfljax.core import aggregation, tree
 from pfljax.core.communication import shapes_of_model
 from pfljax.core.local_statistics import by_name
 from pfljax.core.losses import cross_entropy, of_present

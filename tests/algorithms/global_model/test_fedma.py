@@ -11,9 +11,12 @@ from flax import nnx
 import perceptron
 import tiny
 from pfljax import engine, models, selection
+from pfljax.algorithms import _raveled as raveled
+from pfljax.algorithms.global_model import _chain as chain
+from pfljax.algorithms.global_model import _matching as matching
 from pfljax.algorithms.global_model.fedma import Client, Last, fedma
 from pfljax.conformance import Case, toy
-from pfljax.core import chain, matching, raveled, tree
+from pfljax.core import tree
 from pfljax.core.keys import derive
 from pfljax.core.optimizers import sgd
 from pfljax.core.types import Batch, Local

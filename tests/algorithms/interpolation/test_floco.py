@@ -4,9 +4,11 @@ import numpy as np
 import pytest
 
 from pfljax import engine, landscape, selection
+from pfljax.algorithms import _affinity as affinity
+from pfljax.algorithms.interpolation import _simplex as simplex
 from pfljax.algorithms.interpolation.floco import Client, Server, floco
 from pfljax.conformance import Case, toy
-from pfljax.core import affinity, simplex, tree
+from pfljax.core import tree
 from pfljax.core.keys import derive
 from pfljax.core.types import Local
 from pfljax.evaluation import metrics, programs

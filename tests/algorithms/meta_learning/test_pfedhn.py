@@ -3,9 +3,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from pfljax.algorithms.meta_learning import _hypernetwork as hypernetwork
 from pfljax.algorithms.meta_learning.pfedhn import Learned, pfedhn
 from pfljax.conformance import Case, toy
-from pfljax.core import hypernetwork, server_step, tree
+from pfljax.core import server_step, tree
 from pfljax.core.perceptron import Layer
 
 CONFORMANCE = [

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from attended import assert_played
+from pfljax.algorithms._affinity import Models
 from pfljax.algorithms.multi_task.fedamp import attracted, fedamp, median
 from pfljax.conformance import Case, toy
-from pfljax.core.affinity import Models
 
 SENT = (toy.WHOLE, toy.WHOLE)
 CONFORMANCE = [

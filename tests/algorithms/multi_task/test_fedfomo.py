@@ -3,6 +3,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from pfljax.algorithms._affinity import Models
 from pfljax.algorithms.multi_task.fedfomo import (
     Message,
     Server,
@@ -12,7 +13,6 @@ from pfljax.algorithms.multi_task.fedfomo import (
     mixed,
 )
 from pfljax.conformance import Case, toy
-from pfljax.core.affinity import Models
 from pfljax.core.types import ClientData, Examples, Local
 
 

@@ -7,12 +7,12 @@ import pytest
 from scipy.optimize import minimize
 
 from pfljax import models
+from pfljax.algorithms._affinity import Models
+from pfljax.algorithms._row_outputs import numbered
 from pfljax.algorithms.multi_task.mocha import Server, mocha, related, relations, room
 from pfljax.conformance import Case, toy
-from pfljax.core.affinity import Models
 from pfljax.core.keys import derive
 from pfljax.core.minibatches import minibatch
-from pfljax.core.row_outputs import numbered
 from pfljax.core.types import Local
 
 SENT = (toy.LINEAR + 4, toy.LINEAR)

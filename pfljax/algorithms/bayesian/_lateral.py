@@ -1,0 +1,70 @@
+"""Two models of one task that are joined at their logits, by a gate a class.
+
+    logits = logits of shared + max(gate, 0) * logits of own
+Corinzia, Beuret, Buhmann, 2019, https://arxiv.org/abs/1906.06268, join every layer.
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from pfljax.algorithms.bayesian._gaussian import Gaussian
+from pfljax.core.losses import cross_entropy
+from pfljax.core.types import Array, Batch, Key, Params, Task
+
+
+class Lateral(NamedTuple):
+    """Two paths to the logits; where `own` has no leaves, the shared one alone."""
+
+    shared: Params
+    own: Params
+    gate: Any = None  # f32[K], None where it stands beside the model
+
+
+def paths(shared: Gaussian, own: Gaussian) -> Gaussian:
+    """The Gaussian over both paths."""
+    mean = Lateral(shared.mean, own.mean)
+    return Gaussian(mean, Lateral(shared.spread, own.spread))
+
+
+def logits(
+    task: Task,
+    model: Any,
+    batch: Batch,
+    key: Key | None = None,
+) -> Array:
+    """Logits [B, K] of both paths, or of a model of the task alone."""
+    if not isinstance(model, Lateral):
+        return task.logits(model, batch, key)
+    if not _has_own(model):
+        return task.logits(model.shared, batch, key)
+    shared, own = of_both(task, model.shared, model.own, batch, key)
+    return shared + jax.nn.relu(model.gate) * own
+
+
+def of_both(
+    task: Task, a: Params, b: Params, batch: Batch, key: Key | None = None
+) -> Array:
+    """Logits [2, B, K] of two models, in a loop: the network is compiled once.
+
+    A gradient is taken in both of them, wanted or not.
+    """
+    stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), a, b)
+    return jax.lax.map(lambda model: task.logits(model, batch, key), stacked)
+
+
+def loss(
+    task: Task,
+    model: Lateral,
+    batch: Batch,
+    key: Key,
+) -> Array:
+    """The cross-entropy of both paths, or the task's own loss of the shared one."""
+    if not _has_own(model):
+        return task.loss(model.shared, batch, key)
+    return cross_entropy(logits(task, model, batch, key), batch)
+
+
+def _has_own(model: Lateral) -> bool:
+    return bool(jax.tree.leaves(model.own))

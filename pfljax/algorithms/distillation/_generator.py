@@ -1,0 +1,154 @@
+"""A generator: features of rows that nobody has, drawn for given labels.
+
+    noise ~ N(0, 1)     z = relu(normalised([noise, one-hot label] A)) B + b
+
+It is trained by the heads of clients, of which each counts for a label by its rows of
+it, and by a term that keeps its features apart.
+
+Zhu, Hong, Zhou, ICML 2021, https://arxiv.org/abs/2105.10056 (FedGen).
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from pfljax.algorithms.distillation._prototypes import class_sums
+from pfljax.core import tree
+from pfljax.core.training import mean_over_rows
+from pfljax.core.types import Array, Batch, ClientData, Key
+
+NOISE = 32  # numbers that the features of a row are made of
+ROWS = 32  # of a step
+# torch's Adam with a weight decay of .01; the rate changes by the round.
+ADAM = optax.flatten(
+    optax.chain(optax.add_decayed_weights(1e-2), optax.scale_by_adam())
+)
+
+
+class Generator(NamedTuple):
+    """A perceptron whose hidden layer is normalised by each batch, then scaled."""
+
+    # f32[NOISE + K, hidden], labels one-hot; no bias: the batch's mean is taken off.
+    first: Array
+    scale: Array  # f32[hidden]
+    shift: Array  # f32[hidden]
+    kernel: Array  # f32[hidden, e]
+    bias: Array  # f32[e]
+
+
+class Trained(NamedTuple):
+    """A generator, what it has been trained for, and by which moments."""
+
+    g: Generator
+    labels: Array  # f32[K], 1 for those that it knows
+    moments: Any  # of Adam
+
+
+class Drawn(NamedTuple):
+    """What a generator made, and of what."""
+
+    z: Array  # f32[B, e]
+    noise: Array  # f32[B, NOISE]
+
+
+def init(key: Key, classes: int, hidden: int, outputs: int) -> Trained:
+    """The first generator, whose Adam is at rest."""
+    keys = jax.random.split(key)
+    kernel = jax.nn.initializers.lecun_normal()
+    g = Generator(
+        first=kernel(keys[0], (NOISE + classes, hidden)),
+        scale=jnp.ones(hidden),
+        shift=jnp.zeros(hidden),
+        kernel=kernel(keys[1], (hidden, outputs)),
+        bias=jnp.zeros(outputs),
+    )
+    return Trained(g=g, labels=jnp.zeros(classes), moments=ADAM.init(g))
+
+
+def train(
+    start: Trained,
+    heads: Callable[[Array], Array],
+    counts: Array,
+    key: Key,
+    rate: Any,
+    steps: int,
+) -> Trained:
+    """The generator after `steps` of Adam, each on features of labels of its own.
+
+    Labels are drawn from those of which a client has two rows.
+
+    Args:
+      start: the generator before.
+      heads: features z [B, e] -> logits [M, B, K] of the heads of M clients.
+      counts: rows of each label that each client has, f32[M, K]; 0 for the absent.
+      key: of these steps.
+      rate: the learning rate.
+      steps: how many.
+    """
+    share = counts / jnp.maximum(jnp.sum(counts, 0), 1)
+    known = (jnp.max(counts, 0) > 1).astype(jnp.float32)
+
+    def objective(g: Generator, key: Key) -> Array:
+        label_key, noise_key = jax.random.split(key)
+        labels = draw_labels(known, label_key, ROWS)
+        drawn = draw(g, labels, noise_key)
+        log = jax.nn.log_softmax(heads(drawn.z))
+        # Of a row's label alone. As products: indices would compile longer.
+        weight = share[:, None] * jax.nn.one_hot(labels, len(known))
+        return -jnp.sum(weight * log) / ROWS + likeness(drawn)
+
+    def step(index: Array, carry: tuple[Generator, Any]) -> tuple[Generator, Any]:
+        g, moments = carry
+        grads = jax.grad(objective)(g, jax.random.fold_in(key, index))
+        updates, moments = ADAM.update(grads, moments, g)
+        return tree.axpy(-rate, updates, g), moments
+
+    carry = (start.g, start.moments)
+    g, moments = jax.lax.fori_loop(0, steps, step, carry)
+    labels = jnp.maximum(start.labels, known)
+    return Trained(g=g, labels=labels, moments=moments)
+
+
+def draw(generator: Generator, labels: Array, key: Key) -> Drawn:
+    """Features of these labels i32[B]."""
+    noise = jax.random.normal(key, (len(labels), NOISE))
+    one_hot = jax.nn.one_hot(labels, len(generator.first) - NOISE)
+    inputs = jnp.concatenate([noise, one_hot], 1) @ generator.first
+    normalised = jax.nn.standardize(inputs, axis=0)
+    hidden = jax.nn.relu(generator.scale * normalised + generator.shift)
+    z = hidden @ generator.kernel + generator.bias
+    return Drawn(z=z, noise=noise)
+
+
+def draw_labels(known: Array, key: Key, count: int) -> Array:
+    """i32[count], uniformly of the labels where `known` f32[K] is 1; 0 of none."""
+    # Of one uniform number a row: a categorical draw would compile twice as long.
+    upto = jnp.cumsum(known)
+    point = upto[-1] * jax.random.uniform(key, (count, 1))
+    # Of no known label all are passed: 0.
+    return jnp.sum(point >= upto, 1) % len(known)
+
+
+def likeness(drawn: Drawn) -> Array:
+    """exp(-mean_ab of distances in noise times those in features): 1 if all are one."""
+
+    def pairs(rows: Array) -> Array:
+        return rows[:, None] - rows[None]
+
+    of_noise = jnp.mean(jnp.square(pairs(drawn.noise)), -1)
+    of_features = jnp.mean(jnp.abs(pairs(drawn.z)), -1)
+    return jnp.exp(-jnp.mean(of_noise * of_features))
+
+
+def label_counts(data: ClientData, classes: int, batch_size: int) -> Array:
+    """How many of a client's rows have each label, f32[K]."""
+
+    def share(batch: Batch) -> Array:
+        _, count = class_sums(batch.mask, batch, classes)
+        return count / jnp.maximum(jnp.sum(batch.mask), 1)
+
+    # Whole numbers again: 1.0000001 would be more than one row.
+    return jnp.round(mean_over_rows(share, data, batch_size) * data.size)

@@ -1,0 +1,146 @@
+"""Models on a simplex of M vertices, and where on it a client belongs.
+
+At some leaves a model has a value a vertex, [M, ...]; all vertices share the other
+leaves. A point alpha, M weights of sum 1, is the model of the weighted sums. Clients
+are placed by their principal components, as Floco places them (Grinwald et al., 2024,
+https://arxiv.org/abs/2403.03333).
+"""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from optax.projections import projection_simplex
+
+from pfljax.algorithms import _affinity as affinity
+from pfljax.algorithms._affinity import Models
+from pfljax.core import tree
+from pfljax.core.types import Array, Key, Params, Task
+
+SCALES = 1000  # that are tried, evenly from LEAST to 1
+LEAST = 1e-4  # also of the distance of two clients, whose energy is infinite at 0
+
+
+def in_simplex(task: Task) -> Any:
+    """True at the leaves that differ by vertex: the head's, but for its biases."""
+
+    def differs(path: Any, group: str) -> bool:
+        name = jax.tree_util.keystr(path[-1:], simple=True)
+        return group == "head" and name != "bias"
+
+    return jax.tree_util.tree_map_with_path(differs, task.groups)
+
+
+def first(task: Task, params: Params, count: int, key: Key) -> Params:
+    """A simplex whose first vertex is `params`; the others have seeds of their own."""
+    drawn = jax.vmap(task.init)(jax.random.split(key, count))
+    vertices = jax.tree.map(lambda leaf, w: leaf.at[0].set(w), drawn, params)
+    _, shared = tree.split(params, in_simplex(task))
+    return tree.merge(of_vertices(task, vertices), shared)
+
+
+def point(task: Task, simplex: Params, alpha: Array | None = None) -> Params:
+    """The model at `alpha` f32[M], or at the centre."""
+    inside, shared = tree.split(simplex, in_simplex(task))
+    if alpha is None:
+        alpha = centre(jax.tree.leaves(inside)[0].shape[0])
+
+    def of_leaf(leaf: Array) -> Array:
+        # An accelerator's default would round weights and vertices to a few bits.
+        return jnp.tensordot(alpha, leaf, 1, precision="highest")
+
+    return tree.merge(jax.tree.map(of_leaf, inside), shared)
+
+
+def of_vertices(task: Task, simplex: Params) -> Params:
+    """The leaves that differ by vertex; None elsewhere."""
+    inside, _ = tree.split(simplex, in_simplex(task))
+    return inside
+
+
+def centre(count: int) -> Array:
+    """The point of equal weights, f32[M]."""
+    return jnp.full(count, 1 / count, jnp.float32)
+
+
+def uniform(key: Key, count: int) -> Array:
+    """A point of the whole simplex at random, f32[M]."""
+    parts = jax.random.exponential(key, (count,))
+    return parts / parts.sum()
+
+
+def near(key: Key, beta: Array, radius: Any) -> Array:
+    """A point at the L1 distance U(0, radius) from `beta`, towards one of `uniform`.
+
+    Where that one is nearer, it is taken: points never leave the simplex.
+    """
+    direction = uniform(key, len(beta)) - beta
+    length = jnp.abs(direction).sum()
+    # Not the key itself, which has drawn the direction.
+    distance = radius * jax.random.uniform(jax.random.fold_in(key, 1))
+    share = jnp.minimum(1, distance / jnp.maximum(length, LEAST * LEAST))
+    return beta + share * direction
+
+
+def places(updates: Models, count: int) -> Array:
+    """The point of each client, f32[C, M]: least energy of those who have sent.
+
+    Whoever has sent nothing is at the centre.
+    """
+    known = updates.heard
+    num_clients = len(known)
+
+    def products(client: Array) -> Array:
+        own = tree.take(updates.params, client)
+        return affinity.inner_products(updates.params, own)
+
+    gram = affinity.matrix(products, num_clients)
+    scores = principal(gram, known, count)
+    pairs = jnp.triu(known[:, None] * known, 1)
+
+    def at(z: Array) -> Array:
+        return projected(scores, z)
+
+    scales = jnp.linspace(LEAST, 1, SCALES)
+    touching, apart = jax.lax.map(lambda z: energy(at(z), pairs), scales)
+    # Their sum; one pair that touches would leave no digits to those that do not.
+    energies = (touching - touching.min()) / LEAST**2 + apart
+    return at(scales[jnp.argmin(energies)])
+
+
+def principal(gram: Array, known: Array, count: int) -> Array:
+    """Scores of the first principal components, f32[C, count], of inner products.
+
+    Of each component the score that is greatest in size is positive. Rows that are not
+    `known` f32[C] have scores 0, and so have components past the rank.
+    """
+    share = known / jnp.maximum(known.sum(), 1)
+    centring = jnp.diag(known) - known[:, None] * share
+    gram = centring @ gram @ centring.T
+    values, vectors = jnp.linalg.eigh(gram)
+    # Rounding leaves a little of what is 0.
+    least = len(gram) * jnp.finfo(gram.dtype).eps * values[-1]
+    scores = vectors * jnp.sqrt(jnp.where(values > least, values, 0))
+    missing = max(count - len(gram), 0)
+    scores = jnp.pad(scores[:, ::-1][:, :count], ((0, 0), (0, missing)))
+    greatest = jnp.argmax(jnp.abs(scores), axis=0)
+    sign = jnp.take_along_axis(scores, greatest[None], 0)
+    return scores * jnp.where(sign < 0, -1, 1)
+
+
+def projected(scores: Array, z: Array) -> Array:
+    """The nearest points of {beta >= 0, sum beta = z}, over their sums, f32[C, M]."""
+    points = jax.vmap(lambda row: projection_simplex(row, z))(scores)
+    return points / points.sum(1, keepdims=True)
+
+
+def energy(points: Array, pairs: Array) -> tuple[Array, Array]:
+    """The sum of 1 / distance^2 over pairs f32[C, C] of points, in two parts, f32[].
+
+    How many pairs are no farther apart than `LEAST`, which count as that far, and the
+    sum over the others.
+    """
+    square = jnp.sum((points[:, None] - points) ** 2, -1)
+    touching = square <= LEAST**2
+    apart = jnp.where(touching, 0, pairs / jnp.where(touching, 1, square))
+    return jnp.sum(pairs * touching), jnp.sum(apart)

@@ -1,0 +1,134 @@
+"""What a channel is, and the pieces that several kinds of them share."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from pfljax.channel import origins
+from pfljax.core import tree
+from pfljax.core.types import Array, Cohort, Key, Origin, Upload
+
+# Whatever the order in which a user names them, channels act in this one.
+STAGES = ("attack", "clip", "compress", "lose", "reduce")
+
+
+class Start(NamedTuple):
+    """What the state of a channel may be made of."""
+
+    key: Key  # of the run
+    num_clients: int
+    # Of a client's first exchange in a round, as shapes (`fitted`); None without it.
+    origin: Origin = None
+    upload: Upload = None
+
+
+class Sender(NamedTuple):
+    """The client that sends."""
+
+    key: Key  # of its turn, for the channel alone
+    id: Array  # i32[]
+    asked: int  # M, the places of a cohort
+
+
+class Sent(NamedTuple):
+    """What leaves a client, and what it keeps."""
+
+    upload: Upload
+    memory: Any = ()  # of the client, for its next upload
+    report: Any = ()  # goes along, for `receive`
+
+
+class Channel(NamedTuple):
+    """How uploads travel; `state` is in `RunState.channel`."""
+
+    init: Callable[[Start], Any]  # the state before the first round
+    # (state, sender, origin, upload, memory), of one client
+    send: Callable[[Any, Sender, Origin, Upload, Any], Sent]
+    # (state, key, uploads, reports, cohort), stacked over M
+    receive: Callable[[Any, Key, Upload, Any, Cohort], tuple[Upload, Any]]
+    stage: str = "clip"  # one of STAGES
+    one_for_all: bool = False  # a value of all uploads takes the place of each
+    # A client's memory before it ever sent, of shapes; None for a channel without.
+    memory: Callable[[Origin, Upload], Any] | None = None
+    # The bits of a leaf that changed, by its shape; None where it goes as it is.
+    bits: Callable[[Any], float] | None = None
+    report_bits: int = 0  # of the report
+    shaped: bool = False  # the state is made of an upload's shapes: see `fitted`
+    # The cohort without those whose uploads are lost.
+    lose: Callable[[Key, Cohort], Cohort] | None = None
+    attackers: float = 0.0  # the share of clients that are malicious
+    exchange: int = 0  # of a round, from 0: where the client's memory of it is
+
+
+def nothing(start: Start) -> Any:
+    """The state of a channel that remembers nothing."""
+    return ()
+
+
+def as_sent(
+    state: Any, sender: Sender, origin: Origin, upload: Upload, memory: Any
+) -> Sent:
+    """The upload, untouched."""
+    return Sent(upload, memory)
+
+
+def as_received(
+    state: Any, key: Key, uploads: Upload, reports: Any, cohort: Cohort
+) -> tuple[Upload, Any]:
+    """The uploads, untouched, and the state as it was."""
+    return uploads, state
+
+
+def with_origin(
+    state: Any, sender: Sender, origin: Origin, upload: Upload, memory: Any
+) -> Sent:
+    """The upload, untouched; its origin is the report.
+
+    For a `receive` that looks at what clients changed.
+    """
+    return Sent(upload, memory, origin)
+
+
+NONE = Channel(init=nothing, send=as_sent, receive=as_received)
+
+
+def sending(send: Callable[[Key, Origin, Upload], Upload]) -> Channel:
+    """A channel that remembers nothing and changes each upload at its client."""
+
+    def stateless(
+        state: Any, sender: Sender, origin: Origin, upload: Upload, memory: Any
+    ) -> Sent:
+        return Sent(send(sender.key, origin, upload), memory)
+
+    return NONE._replace(send=stateless)
+
+
+def with_change(
+    origin: Origin, upload: Upload, change_of: Callable[[Any], Any]
+) -> Upload:
+    """The upload with what changed in it, as `change_of` makes it of what did.
+
+    Also of stacked uploads, whose origins are stacked as well.
+    """
+    start, values, others = origins.parts(origin, upload)
+    change = change_of(tree.sub(values, start))
+    return tree.merge(tree.add(start, change), others)
+
+
+def change_shapes(origin: Origin, upload: Upload) -> Any:
+    """What changed of an upload, as its shapes; None at other leaves."""
+    return origins.parts(origin, upload).values
+
+
+def refuse_mixed(name: str, origin: Origin, upload: Upload) -> None:
+    """Refuses uploads of which a value of all would mix what is no change.
+
+    Raises:
+      ValueError: it names the leaves without an origin.
+    """
+    names = origins.absent(origin, upload)
+    if names:
+        raise ValueError(
+            f"channel {name!r} puts one value in the place of every upload, but "
+            f"uploads of this method differ by a part that is no change: "
+            f"{', '.join(names)}; choose another channel, such as clip"
+        )

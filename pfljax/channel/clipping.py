@@ -1,0 +1,71 @@
+"""Changes that are clipped and noised at the client."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from pfljax.channel import origins
+from pfljax.channel.base import Channel, sending
+from pfljax.core import tree
+from pfljax.core.types import Array, Key, Origin, Upload
+from pfljax.registry import NotNegative, Positive, checked
+
+
+@checked
+def clip(*, norm: Positive = 1.0) -> Channel:
+    """Scales what a client changed to an L2 norm of at most `norm`, over all leaves.
+
+    McMahan et al., ICLR 2018, https://arxiv.org/abs/1710.06963 (section 2, flat
+    clipping). What changed is upload - origin. A large `norm` changes nothing, a small
+    one sends the origin. Counts and flags are no coordinates: they pass.
+
+    Args:
+      norm: largest L2 norm of a change, over all leaves.
+    """
+
+    def send(key: Key, origin: Origin, upload: Upload) -> Upload:
+        clipped, _ = clipped_to(norm, origin, upload)
+        return clipped
+
+    return sending(send)
+
+
+def clipped_to(norm: Any, origin: Origin, upload: Upload) -> tuple[Upload, Array]:
+    """(the upload whose change is no longer than `norm`, whether it was, bool[])."""
+    start, values, others = origins.parts(origin, upload)
+    change = tree.sub(values, start)
+    length = jnp.sqrt(tree.square_norm(change))
+    shrunk = tree.axpy(norm / jnp.maximum(length, norm), change, start)
+    # Not above the norm: there the upload keeps its bits.
+    clipped = tree.where(length > norm, shrunk, values)
+    return tree.merge(clipped, others), length <= norm
+
+
+@checked
+def gaussian(*, std: NotNegative = 0.01) -> Channel:
+    """Adds noise N(0, std^2) to every element of a change; `std` = 0 adds none.
+
+    With `clip` before it, the Gaussian mechanism at the client (local differential
+    privacy): std = noise multiplier * norm.
+
+    Args:
+      std: standard deviation of the noise; 0 adds none.
+    """
+
+    def send(key: Key, origin: Origin, upload: Upload) -> Upload:
+        leaves, structure = jax.tree.flatten(upload)
+        if not leaves:  # no key can be split into none
+            return upload
+        keys = jax.random.split(key, len(leaves))
+        leaf_keys = jax.tree.unflatten(structure, list(keys))
+
+        def noisy(leaf: Array, start: Any, leaf_key: Key) -> Array:
+            if not origins.is_change(leaf, start):
+                return leaf
+            noise = jax.random.normal(leaf_key, leaf.shape, leaf.dtype)
+            return leaf + std * noise
+
+        return jax.tree.map(noisy, upload, origin, leaf_keys)
+
+    return sending(send)

@@ -1,0 +1,87 @@
+"""A channel of a compressor: what arrives of a change, what it weighs, what is kept.
+
+    p = Delta + e;   sent = C(p);   e <- p - sent           (with error feedback)
+
+e is the client's memory, zero before its first upload, and stays as it is where the
+client does not take part. Seide et al., Interspeech 2014; Stich et al., NeurIPS 2018,
+https://arxiv.org/abs/1809.07599, Algorithm 1.
+
+A compressor acts leaf by leaf. A leaf that it would not make shorter goes as it is, so
+that k = d or as many levels as float32 has is no channel, to the bit. So do leaves that
+are no change. Numbers are restored here, for the server computes with floats: their
+bits are only counted.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+
+from pfljax.channel import origins
+from pfljax.channel.base import NONE, Channel, Sender, Sent, change_shapes
+from pfljax.core import tree
+from pfljax.core.types import Array, Key, Origin, Upload
+
+
+class Compressor(NamedTuple):
+    """How a leaf of a change is sent."""
+
+    arrived: Callable[[Key, Array], Array]  # the leaf, as the server restores it
+    bits: Callable[[Any], float]  # of a leaf, by its shape
+
+
+def compressing(compressor: Compressor, feedback: bool) -> Channel:
+    """A channel that sends changes by this compressor."""
+
+    def send(
+        state: Any, sender: Sender, origin: Origin, upload: Upload, memory: Any
+    ) -> Sent:
+        start, values, others = origins.parts(origin, upload)
+        change = tree.sub(values, start)
+        if feedback:
+            change = tree.add(change, memory)
+        arrived = _each(compressor, sender.key, change)
+
+        def as_sent(value: Array, begun: Array, change: Array) -> Array:
+            return value if _is_whole(compressor, value) else begun + change
+
+        sent = jax.tree.map(as_sent, values, start, arrived)
+        kept = tree.sub(change, arrived) if feedback else memory
+        return Sent(tree.merge(sent, others), kept)
+
+    def bits(leaf: Any) -> float:
+        return min(compressor.bits(leaf), bits_of_whole(leaf))
+
+    return NONE._replace(
+        send=send,
+        stage="compress",
+        memory=no_error if feedback else None,
+        bits=bits,
+    )
+
+
+def no_error(origin: Origin, upload: Upload) -> Any:
+    """The memory of a client that sent nothing yet, of shapes."""
+    return tree.zeros(change_shapes(origin, upload))
+
+
+def bits_of_whole(leaf: Any) -> int:
+    """The bits of a leaf that goes as it is."""
+    return 8 * math.prod(leaf.shape) * leaf.dtype.itemsize
+
+
+def _is_whole(compressor: Compressor, leaf: Any) -> bool:
+    return compressor.bits(leaf) >= bits_of_whole(leaf)
+
+
+def _each(compressor: Compressor, key: Key, change: Any) -> Any:
+    """The leaves as they arrive, each with a key of its own."""
+    leaves, structure = jax.tree.flatten(change)
+    arrived = []
+    for number, leaf in enumerate(leaves):
+        if not _is_whole(compressor, leaf):
+            leaf_key = jax.random.fold_in(key, number)
+            leaf = compressor.arrived(leaf_key, leaf)
+        arrived.append(leaf)
+    return jax.tree.unflatten(structure, arrived)

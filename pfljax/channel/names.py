@@ -1,0 +1,103 @@
+"""Channels by name, and the channel of several names."""
+
+from collections.abc import Callable, Sequence
+
+from pfljax import registry
+from pfljax.channel.attacks import model_replacement, random_update, sign_flip
+from pfljax.channel.base import Channel
+from pfljax.channel.clipping import clip, gaussian
+from pfljax.channel.colluding import alie, ipm
+from pfljax.channel.losing import lost
+from pfljax.channel.private import adaptive_clip, dp
+from pfljax.channel.quantised import qsgd, sign, terngrad, uniform
+from pfljax.channel.reducing import (
+    centred_clip,
+    geometric_median,
+    krum,
+    median,
+    norm_clip,
+    trimmed_mean,
+)
+from pfljax.channel.several import chain
+from pfljax.channel.sparse import low_rank, random_k, top_k
+from pfljax.registry import Choice
+
+# What happens on the way to the server, and how the server makes one of all.
+ON_THE_WAY: dict[str, Callable[..., Channel]] = {
+    "sign_flip": sign_flip,
+    "random_update": random_update,
+    "model_replacement": model_replacement,
+    "alie": alie,
+    "ipm": ipm,
+    "clip": clip,
+    "adaptive_clip": adaptive_clip,
+    "dp": dp,
+    "gaussian": gaussian,
+    "uniform": uniform,
+    "qsgd": qsgd,
+    "terngrad": terngrad,
+    "sign": sign,
+    "top_k": top_k,
+    "random_k": random_k,
+    "low_rank": low_rank,
+    "lost": lost,
+}
+AGGREGATIONS: dict[str, Callable[..., Channel]] = {
+    "norm_clip": norm_clip,
+    "median": median,
+    "trimmed_mean": trimmed_mean,
+    "krum": krum,
+    "geometric_median": geometric_median,
+    "centred_clip": centred_clip,
+}
+CHANNELS = ON_THE_WAY | AGGREGATIONS
+PRIVATE = ("dp", "adaptive_clip")  # with a multiplier: noise at the server
+
+
+def make(choices: Sequence[Choice]) -> Channel | None:
+    """The channel of names such as "clip:norm=1.0"; None for no name.
+
+    They act in the order of their stages: attack, clip, compress, lose, reduce.
+
+    Raises:
+      ValueError: a name or an option is unknown, or out of its range, or two cannot
+        stand together.
+    """
+    channels = []
+    for choice in choices:
+        factory = registry.find("channel", CHANNELS, choice.name)
+        registry.check("channel", choice, factory)
+        channels.append(factory(**choice.kwargs))
+    _check_together([choice.name for choice in choices], channels)
+    return chain(channels) if channels else None
+
+
+def _check_together(names: Sequence[str], channels: Sequence[Channel]) -> None:
+    """Refuses what would undo itself: two compressors, two values for all."""
+    compressors = []
+    reducers = []
+    shares = set()
+    for name, channel in zip(names, channels, strict=True):
+        if channel.bits is not None:
+            compressors.append(name)
+        if channel.one_for_all:
+            reducers.append(name)
+        if channel.attackers:
+            shares.add(channel.attackers)
+    private = [name for name in reducers if name in PRIVATE]
+    if private and compressors:
+        raise ValueError(
+            f"channel {private[0]!r} counts on changes that are no longer than its "
+            f"norm, but {compressors[0]!r} restores them longer or shorter; give one "
+            "of the two"
+        )
+    for kind, found in (("compression", compressors), ("value of all", reducers)):
+        if len(found) > 1:
+            raise ValueError(
+                f"channels {' and '.join(found)} are each a {kind}; give one of them"
+            )
+    if len(shares) > 1:
+        raise ValueError(
+            f"channels have attackers {' and '.join(map(str, sorted(shares)))}; give "
+            "one share: the same clients are malicious in all of them"
+        )

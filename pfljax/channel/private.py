@@ -1,0 +1,165 @@
+"""Noise at the server that hides whether a client takes part (central privacy).
+
+    Delta = 1/M [ sum_i clip(Delta_i, C) + N(0, z^2 C^2 I) ]
+
+Every upload becomes its origin + Delta, so that Delta is whatever mean the method takes
+of the changes. M is the number of clients asked: a denominator that does not depend on
+who reports. All count alike, for weights by rows would change the sensitivity. A run's
+summary has the epsilon of its rounds (`pfljax.simulate.privacy`).
+
+McMahan et al., ICLR 2018, https://arxiv.org/abs/1710.06963, Algorithm 1.
+"""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from pfljax.channel import origins
+from pfljax.channel.base import (
+    NONE,
+    Channel,
+    Sender,
+    Sent,
+    Start,
+    refuse_mixed,
+)
+from pfljax.channel.clipping import clip, clipped_to
+from pfljax.core import tree
+from pfljax.core.keys import derive
+from pfljax.core.types import Array, Cohort, Key, Origin, Upload
+from pfljax.registry import NotNegative, Positive, ProperShare, checked
+
+
+@checked
+def dp(
+    *, norm: Positive = 1.0, multiplier: NotNegative = 1.0, delta: ProperShare = 1e-5
+) -> Channel:
+    """Clips to `norm`, and adds noise N(0, (multiplier norm)^2) to the sum of changes.
+
+    The epsilon of a run is told at this `delta`. `multiplier` = 0 is `clip` alone.
+
+    Args:
+      norm: largest L2 norm of a change.
+      multiplier: of the noise: its standard deviation is multiplier * norm.
+      delta: at which epsilon is told.
+    """
+    if not multiplier:
+        return clip(norm=norm)
+
+    def send(
+        state: Any, sender: Sender, origin: Origin, upload: Upload, memory: Any
+    ) -> Sent:
+        refuse_mixed("dp", origin, upload)
+        clipped, _ = clipped_to(norm, origin, upload)
+        return Sent(clipped, memory, origin)
+
+    def receive(
+        state: Any, key: Key, uploads: Upload, starts: Any, cohort: Cohort
+    ) -> tuple[Upload, Any]:
+        return noised_mean(key, starts, uploads, cohort, multiplier * norm), state
+
+    return NONE._replace(send=send, receive=receive, one_for_all=True)
+
+
+@checked
+def adaptive_clip(
+    *,
+    norm: Positive = 0.1,
+    quantile: ProperShare = 0.5,
+    rate: Positive = 0.2,
+    multiplier: NotNegative = 0.0,
+    delta: ProperShare = 1e-5,
+) -> Channel:
+    """Clips to a norm C that follows a quantile of the changes' lengths.
+
+    C <- C exp(-rate (b - quantile)) with b the share that was not longer than C.
+    Andrew et al., NeurIPS 2021, https://arxiv.org/abs/1905.03871, Algorithm 1. With a
+    `multiplier` as `dp` has it; the shares' noise takes a part of it.
+
+    Args:
+      norm: the first C.
+      quantile: at which C settles.
+      rate: of its steps.
+      multiplier: of the noise, of sum and share together; 0 clips alone.
+      delta: at which epsilon is told.
+    """
+
+    def init(start: Start) -> Any:
+        return jnp.float32(norm)
+
+    def send(
+        state: Any, sender: Sender, origin: Origin, upload: Upload, memory: Any
+    ) -> Sent:
+        if multiplier:
+            refuse_mixed("adaptive_clip", origin, upload)
+        clipped, is_short = clipped_to(state, origin, upload)
+        starts = origin if multiplier else ()
+        return Sent(clipped, memory, (is_short.astype(jnp.float32), starts))
+
+    def receive(
+        state: Any, key: Key, uploads: Upload, reports: Any, cohort: Cohort
+    ) -> tuple[Upload, Any]:
+        is_short, starts = reports
+        share_noise, sum_noise = noises(multiplier, asked_of(cohort))
+        if multiplier:
+            std = sum_noise * state
+            uploads = noised_mean(key, starts, uploads, cohort, std)
+        share = _share_of(key, is_short, cohort, share_noise if multiplier else None)
+        stepped = state * jnp.exp(-rate * (share - quantile))
+        return uploads, jnp.where(cohort.mask.sum() > 0, stepped, state)
+
+    return NONE._replace(
+        init=init,
+        send=send,
+        receive=receive,
+        one_for_all=multiplier > 0,
+        report_bits=1,
+    )
+
+
+def _share_of(key: Key, is_short: Array, cohort: Cohort, noise: Any) -> Array:
+    """The share of short changes, f32[]: of those asked with noise on their count.
+
+    Without noise of those who reported, for then nothing is to be hidden.
+    """
+    count = (is_short * cohort.mask).sum()
+    if noise is None:
+        return count / jnp.maximum(cohort.mask.sum(), 1)
+    noisy = count + noise * jax.random.normal(derive(key, "share"))
+    return noisy / jnp.maximum(asked_of(cohort), 1)
+
+
+def noises(multiplier: Any, asked: Array) -> tuple[Array, Array]:
+    """(deviation of the count of short changes, multiplier of the changes' noise).
+
+    Both together are one mechanism of the `multiplier` z: z^-2 = sum^-2 + (2 count)^-2
+    (Andrew et al., Theorem 1). The count's is M / 20 as there; not below z, for less
+    would leave nothing to the sum.
+    """
+    count_noise = jnp.maximum(asked / 20, multiplier) * (multiplier > 0)
+    of_count = jnp.maximum(2 * count_noise, 1e-12) ** -2.0
+    whole = jnp.maximum(jnp.asarray(multiplier, jnp.float32), 1e-6) ** -2.0
+    return count_noise, jnp.maximum(whole - of_count, 1e-12) ** -0.5
+
+
+def noised_mean(
+    key: Key, starts: Any, uploads: Upload, cohort: Cohort, std: Any
+) -> Upload:
+    """The uploads, each with the noised mean of all changes in place of its own."""
+    start, values, others = origins.parts(starts, uploads)
+    asked = jnp.maximum(asked_of(cohort), 1)
+    leaves, structure = jax.tree.flatten(tree.sub(values, start))
+    means = []
+    for number, leaf in enumerate(leaves):
+        total = jnp.tensordot(cohort.mask, leaf, 1, precision="highest")
+        leaf_key = jax.random.fold_in(key, number)
+        noise = jax.random.normal(leaf_key, total.shape, total.dtype)
+        means.append((total + std * noise) / asked)
+    mean = jax.tree.unflatten(structure, means)
+    return tree.merge(jax.tree.map(jnp.add, start, mean), others)
+
+
+def asked_of(cohort: Cohort) -> Array:
+    """How many clients were asked in the round, f32[]."""
+    return (cohort.draws > 0).sum().astype(jnp.float32)

@@ -1,0 +1,118 @@
+"""Changes sent in few bits a coordinate. All but `sign` are unbiased.
+
+Bits are of a code of fixed length. The arithmetic or Elias codes of the papers are
+shorter where most coordinates round to zero; they depend on the values.
+"""
+
+import math
+from typing import Annotated, Any
+
+import jax
+import jax.numpy as jnp
+
+from pfljax.channel.base import Channel
+from pfljax.channel.compressing import Compressor, compressing
+from pfljax.core.types import Array, Key
+from pfljax.registry import INT32, AtLeastOne, Range, checked
+
+Levels = Annotated[int, Range(lambda value: value >= 2, "at least 2"), INT32]
+TINY = jnp.finfo(jnp.float32).tiny
+CLIPPED = 2.5  # standard deviations, of TernGrad
+
+
+@checked
+def uniform(*, levels: Levels = 16) -> Channel:
+    """Rounds at random to one of `levels` from the least to the greatest of a leaf.
+
+    Suresh et al., ICML 2017, https://arxiv.org/abs/1611.00429, section 2.2. A leaf of d
+    weighs d log2 levels + 64 bits.
+
+    Args:
+      levels: from the least to the greatest of a leaf.
+    """
+
+    def arrived(key: Key, leaf: Array) -> Array:
+        least = leaf.min()
+        step = (leaf.max() - least) / (levels - 1)
+        number = rounded(key, (leaf - least) / jnp.maximum(step, TINY))
+        return least + number * step
+
+    def bits(leaf: Any) -> float:
+        return math.prod(leaf.shape) * math.log2(levels) + 64
+
+    return compressing(Compressor(arrived, bits), feedback=False)
+
+
+@checked
+def qsgd(*, levels: AtLeastOne = 8) -> Channel:
+    """Sign, and |x| / norm rounded at random to a multiple of 1 / `levels`.
+
+    Alistarh et al., NeurIPS 2017, https://arxiv.org/abs/1610.02132, section 3.1. A leaf
+    of d weighs d log2 (2 levels + 1) + 32 bits.
+
+    Args:
+      levels: of |x| / norm, beside 0.
+    """
+
+    def arrived(key: Key, leaf: Array) -> Array:
+        # By the largest: squares of small numbers would be 0.
+        largest = jnp.maximum(jnp.abs(leaf).max(), TINY)
+        norm = largest * jnp.linalg.norm((leaf / largest).ravel())
+        number = rounded(key, jnp.abs(leaf) / jnp.maximum(norm, TINY) * levels)
+        return norm * jnp.sign(leaf) * (number / levels)
+
+    def bits(leaf: Any) -> float:
+        return math.prod(leaf.shape) * math.log2(2 * levels + 1) + 32
+
+    return compressing(Compressor(arrived, bits), feedback=False)
+
+
+@checked
+def terngrad() -> Channel:
+    """s sign(x) with the probability |x| / s, else 0; s is the largest |x| of a leaf.
+
+    Wen et al., NeurIPS 2017, https://arxiv.org/abs/1705.07878. Before that a leaf is
+    clipped at 2.5 standard deviations. It weighs d log2 3 + 32 bits.
+    """
+
+    def arrived(key: Key, leaf: Array) -> Array:
+        deviation = leaf.std()
+        # Where all are equal there is none, and nothing sticks out.
+        limit = jnp.where(deviation > 0, CLIPPED * deviation, jnp.inf)
+        leaf = jnp.clip(leaf, -limit, limit)
+        largest = jnp.abs(leaf).max()
+        number = rounded(key, jnp.abs(leaf) / jnp.maximum(largest, TINY))
+        return largest * jnp.sign(leaf) * number
+
+    def bits(leaf: Any) -> float:
+        return math.prod(leaf.shape) * math.log2(3) + 32
+
+    return compressing(Compressor(arrived, bits), feedback=False)
+
+
+@checked
+def sign(*, feedback: bool = True) -> Channel:
+    """The signs of a leaf, times its mean |x|; what is left out goes another time.
+
+    EF-signSGD: Karimireddy et al., ICML 2019, https://arxiv.org/abs/1901.09847,
+    Algorithm 1. A leaf of d weighs d + 32 bits.
+
+    Args:
+      feedback: what is left out goes another time.
+    """
+
+    def arrived(key: Key, leaf: Array) -> Array:
+        # One bit a coordinate: 0 has a sign as well.
+        signs = jnp.where(leaf < 0, -1, 1)
+        return jnp.abs(leaf).mean() * signs
+
+    def bits(leaf: Any) -> float:
+        return math.prod(leaf.shape) + 32
+
+    return compressing(Compressor(arrived, bits), feedback)
+
+
+def rounded(key: Key, x: Array) -> Array:
+    """x >= 0 rounded down or up at random, so that the mean is x."""
+    below = jnp.floor(x)
+    return below + (jax.random.uniform(key, x.shape) < x - below)

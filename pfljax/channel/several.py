@@ -1,0 +1,139 @@
+"""Channels one after another, and a channel in the further exchanges of a round."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from pfljax.channel.base import (
+    STAGES,
+    Channel,
+    Sender,
+    Sent,
+    as_received,
+)
+from pfljax.core.keys import derive
+from pfljax.core.types import Cohort, Key, Origin, Upload
+
+Channels = Sequence[Channel]
+
+
+def chain(channels: Channels) -> Channel:
+    """The channels in the order of their stages, each with a key and state of its own.
+
+    Those of one stage act in the order given. States, memories and reports are tuples
+    in the order given.
+    """
+    compressors = [channel.bits for channel in channels if channel.bits is not None]
+    loses = any(channel.lose is not None for channel in channels)
+    remembers = any(channel.memory is not None for channel in channels)
+    # Told by name: the engine need not keep uploads that no channel looks at together.
+    at_client_alone = all(channel.receive is as_received for channel in channels)
+    return Channel(
+        init=lambda start: tuple(channel.init(start) for channel in channels),
+        send=_sends(channels),
+        receive=as_received if at_client_alone else _receives(channels),
+        one_for_all=any(channel.one_for_all for channel in channels),
+        memory=_memories(channels) if remembers else None,
+        bits=compressors[-1] if compressors else None,
+        report_bits=sum(channel.report_bits for channel in channels),
+        shaped=any(channel.shaped for channel in channels),
+        lose=_loses(channels) if loses else None,
+        attackers=max((channel.attackers for channel in channels), default=0.0),
+    )
+
+
+def _order(channels: Channels) -> list[int]:
+    """The places of the channels, by their stages."""
+    stages = [STAGES.index(channel.stage) for channel in channels]
+    return sorted(range(len(channels)), key=stages.__getitem__)
+
+
+def _sends(channels: Channels) -> Any:
+    """`send` of one channel after another."""
+
+    def send(
+        states: Any, sender: Sender, origin: Origin, upload: Upload, memories: Any
+    ) -> Sent:
+        new_memories = list(memories)
+        reports: list[Any] = [()] * len(channels)
+        for index in _order(channels):
+            # By place, not by name: a channel may be there twice.
+            its_own = sender._replace(key=derive(sender.key, str(index)))
+            memory = memories[index] if memories else ()
+            sent = channels[index].send(states[index], its_own, origin, upload, memory)
+            upload = sent.upload
+            reports[index] = sent.report
+            if memories:
+                new_memories[index] = sent.memory
+        return Sent(upload, tuple(new_memories), tuple(reports))
+
+    return send
+
+
+def _receives(channels: Channels) -> Any:
+    """`receive` of one channel after another."""
+
+    def receive(
+        states: Any, key: Key, uploads: Upload, reports: Any, cohort: Cohort
+    ) -> tuple[Upload, Any]:
+        new_states = list(states)
+        for index in _order(channels):
+            channel_key = derive(key, str(index))
+            uploads, new_states[index] = channels[index].receive(
+                states[index], channel_key, uploads, reports[index], cohort
+            )
+        return uploads, tuple(new_states)
+
+    return receive
+
+
+def _memories(channels: Channels) -> Any:
+    """The memories of a client, () for a channel without."""
+
+    def memory(origin: Origin, upload: Upload) -> Any:
+        return tuple(
+            channel.memory(origin, upload) if channel.memory else ()
+            for channel in channels
+        )
+
+    return memory
+
+
+def _loses(channels: Channels) -> Any:
+    """The cohort without whose uploads any of the channels loses."""
+
+    def lose(key: Key, cohort: Cohort) -> Cohort:
+        for index, channel in enumerate(channels):
+            if channel.lose is not None:
+                cohort = channel.lose(derive(key, str(index)), cohort)
+        return cohort
+
+    return lose
+
+
+def again(channel: Channel) -> Channel:
+    """The channel in a further exchange of a round: other noise, the same state.
+
+    A client's memory is of each exchange, for these are of other shapes.
+    """
+
+    def send(
+        state: Any, sender: Sender, origin: Origin, upload: Upload, memory: Any
+    ) -> Sent:
+        other = sender._replace(key=derive(sender.key, "then"))
+        return channel.send(state, other, origin, upload, memory)
+
+    def receive(
+        state: Any, key: Key, uploads: Upload, reports: Any, cohort: Cohort
+    ) -> tuple[Upload, Any]:
+        return channel.receive(state, derive(key, "then"), uploads, reports, cohort)
+
+    def lose(key: Key, cohort: Cohort) -> Cohort:
+        assert channel.lose is not None
+        return channel.lose(derive(key, "then"), cohort)
+
+    return channel._replace(
+        send=send,
+        receive=as_received if channel.receive is as_received else receive,
+        lose=lose if channel.lose else None,
+        exchange=channel.exchange + 1,
+    )

@@ -1,0 +1,82 @@
+"""The bytes that a round sends, with and without a channel."""
+
+import math
+from collections.abc import Sequence
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from pfljax.channel import origins
+from pfljax.channel.base import Channel, Sender, Start
+from pfljax.channel.several import again
+from pfljax.channel.travel import sent
+from pfljax.core import tree
+from pfljax.core.communication import Exchange, exchanges_of, in_a_round
+from pfljax.core.types import Algorithm, Key, Origin, Task, Upload
+
+
+class Traffic(NamedTuple):
+    """Bytes of one client's exchanges in one round."""
+
+    down: int
+    up: int
+
+
+def traffic_of(
+    algorithm: Algorithm,
+    task: Task,
+    num_clients: int,
+    input_shape: tuple[int, ...],
+    channel: Channel | None = None,
+) -> Traffic:
+    """Bytes of messages and uploads, those of uploads behind the channel.
+
+    Raises:
+      ValueError: uploads of this method cannot go through this channel.
+    """
+    exchanges = exchanges_of(algorithm, task, num_clients, input_shape)
+    if channel is not None:
+        check(channel, algorithm, task, exchanges, num_clients)
+    return Traffic(
+        down=sum(tree.nbytes(exchange.message) for exchange in exchanges),
+        up=sum(
+            bytes_of(channel, exchange.origin, exchange.upload)
+            for exchange in exchanges
+        ),
+    )
+
+
+def check(
+    channel: Channel,
+    algorithm: Algorithm,
+    task: Task,
+    exchanges: Sequence[Exchange],
+    num_clients: int,
+) -> None:
+    """Raises a ValueError if the uploads of a round cannot go through the channel."""
+
+    def send(channel: Channel, one: Algorithm, key: Key, exchange: Exchange) -> None:
+        sender = Sender(key=key, id=jnp.int32(0), asked=1)
+        state = channel.init(Start(key, num_clients))
+        client = one.init_client(task.init(key), sender.id, key)
+        message, _, upload = exchange
+        sent(channel, one, state, sender, message, client, client, upload)
+
+    key = jax.eval_shape(jax.random.key, 0)
+    for one, exchange in zip(in_a_round(algorithm), exchanges, strict=True):
+        jax.eval_shape(partial(send, channel, one), key, exchange)
+        channel = again(channel)
+
+
+def bytes_of(channel: Channel | None, origin: Origin, upload: Upload) -> int:
+    """The bytes of an upload behind the channel, by shapes: its bits, rounded up."""
+    if channel is None or channel.bits is None:
+        report = 0 if channel is None else channel.report_bits
+        return tree.nbytes(upload) + math.ceil(report / 8)
+    _, values, others = origins.parts(origin, upload)
+    bits = float(channel.report_bits)
+    for leaf in jax.tree.leaves(values):
+        bits += channel.bits(leaf)
+    return tree.nbytes(others) + math.ceil(bits / 8)
