@@ -20,6 +20,13 @@ if version("jaxlib").startswith("0.10."):  # newer ones refuse the flag
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 if os.environ["JAX_PLATFORMS"] == "cpu":
     os.environ.setdefault("XLA_FLAGS", FAST)
+# Both workers, and the processes that tests start, share what any of them compiled.
+if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
+    PROGRAMS = tempfile.mkdtemp(prefix="pfljax-programs-")
+    atexit.register(shutil.rmtree, PROGRAMS, ignore_errors=True)
+    os.environ["JAX_COMPILATION_CACHE_DIR"] = PROGRAMS
+    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.01")
+    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "0")
 # Tracing makes many small objects and hardly a cycle: Python would spend a seventh of
 # the tests' time on the search for those.
 gc.set_threshold(100_000, 50, 100)

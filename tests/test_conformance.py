@@ -12,20 +12,21 @@ import declared
 from pfljax import conformance
 from pfljax.conformance.laws import COMPILING, LAWS
 
-OTHERS = {number: law for number, law in LAWS.items() if number not in COMPILING}
-CASES = [
-    pytest.param(case, LAWS, marks=pytest.mark.slow, id=case.label)
-    for cases in declared.of_all().values()
-    for case in cases
-]
-# With other options a method does much the same.
-QUICK = [
-    pytest.param(cases[0], OTHERS, id=f"{cases[0].label}-quick")
-    for cases in declared.of_all().values()
-]
+QUICK = {number: law for number, law in LAWS.items() if number not in COMPILING}
+LONG = {number: LAWS[number] for number in COMPILING}
 
 
-@pytest.mark.parametrize(("case", "laws"), [*QUICK, *CASES])
+def cases():
+    """The default case of each method by its quick laws; what else there is, slow."""
+    slow = pytest.mark.slow
+    for first, *others in declared.of_all().values():
+        yield pytest.param(first, QUICK, id=first.label)
+        yield pytest.param(first, LONG, id=f"{first.label}-compiling", marks=slow)
+        for case in others:
+            yield pytest.param(case, LAWS, id=case.label, marks=slow)
+
+
+@pytest.mark.parametrize(("case", "laws"), [*cases()])
 def test_a_method_holds_to_the_laws(case, laws):
     assert case.bytes is not None, "declare the bytes down and up"
     verdicts = list(conformance.check(case, laws))

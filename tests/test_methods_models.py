@@ -37,23 +37,21 @@ REFUSED = {"fedma": ("resnet9:norm=batch", "mobilenet", "char_lstm")}
 PARTS = {0: [], toy.BODY: ["body"], toy.HEAD: ["head"]}  # by the bytes of the toy
 
 
-def quick_models(method):
-    """The models that every method of all sees in `make test`; slow tests see all.
-
-    The LSTM, whose rows are words, takes long to trace: one method a family.
-    """
-    families = algorithms.families()
-    family = [name for name in sorted(families) if families[name] == families[method]]
-    return ["twonn", "char_lstm"] if method == family[0] else ["twonn"]
+# All methods see a model of each kind of shape; one method a family sees the others.
+ALL_SEE = ("twonn", "twocnn", "resnet9:norm=batch", "char_lstm")
 
 
 def rounds():
-    """Every form of every method with every model."""
+    """Every form of every method with its models; all but the smallest are slow."""
+    families = algorithms.families()
+    first = {family: name for name, family in sorted(families.items(), reverse=True)}
     for method, cases in declared.of_all().items():
         for case, name in product(FORMS.get(method, cases[:1]), MODELS):
-            if name in REFUSED.get(method, ()):
+            stands_for_family = method == first[families[method]]
+            seen = name in ALL_SEE or stands_for_family
+            if not seen or name in REFUSED.get(method, ()):
                 continue
-            slow = () if name in quick_models(method) else pytest.mark.slow
+            slow = () if name == "twonn" else pytest.mark.slow
             yield pytest.param(case, name, id=f"{case.label}-{name}", marks=slow)
 
 

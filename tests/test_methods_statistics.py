@@ -31,7 +31,7 @@ LOCAL = Local(0.1, batch_size=4, epochs=2, optimizer=sgd(0.9, 1e-3))
 TRAIN, TEST = toy.ragged()
 CLIENTS = len(TRAIN.size)
 RUNNING = 2 * 4  # mean and variance of four channels
-QUICK = ("fedavg", "scaffold", "ditto", "per_fedavg")  # the others are slow tests
+QUICK = ("fedavg", "ditto")  # the others are slow tests
 REFUSING = ("fedma", "mocha")  # batch normalisation, or whatever is not linear
 METHODS = [
     pytest.param(name, marks=() if name in QUICK else pytest.mark.slow)

@@ -16,7 +16,7 @@ Verdicts = Mapping[str, Mapping[Item, Verdict]]  # by method
 
 HEADER = """# Selections, channels and clocks with every family of methods
 
-`make devices` makes this page; `tests/test_devices_laws.py` judges four of the methods
+`make devices` makes this page; `tests/test_devices_laws.py` judges a part of it
 anew, and compares. {clients} clients of 3 to 20 rows play {rounds} rounds.
 Methods are of each family, several where uploads differ in kind. A program has one
 selection, one clock and at most one channel of each stage; each item stands in one
