@@ -14,8 +14,8 @@ LOOKS = (
     "be models, as those of fedavg, fedprox and ditto"
 )
 
-JUDGES = (
-    "for this selection clients judge the server's model, so the method has to have "
+EVALUATES = (
+    "for this selection clients evaluate the server's model, so the method has to have "
     "one, as fedavg, fedprox and ditto have"
 )
 
@@ -25,8 +25,8 @@ def check_observed(setting: Setting) -> None:
     algorithm = setting.algorithm
     several = setting.groups is not None or algorithm.architecture is not None
     no_model = algorithm.server_model is None or several
-    if setting.selection.judge is not None and no_model:
-        raise ValueError(f"{JUDGES}; this one's server has no single model of all")
+    if setting.selection.evaluate is not None and no_model:
+        raise ValueError(f"{EVALUATES}; this one's server has no single model of all")
     if setting.selection.observe is None:
         return
     if no_model or algorithm.then is not None:

@@ -4,7 +4,7 @@
     chunks of `width` clients: vmap of message -> train         (cohort_training)
         -> channel.send; scatter the clients' new states
     channel.lose, channel.receive -> aggregate; what is `then`;
-        selection.update, selection.observe, selection.judge    (here)
+        selection.update, selection.observe, selection.evaluate (here)
     where the aggregate is a mean, large uploads are summed     (summing)
 
 Keys derive from seed, round, client id and purpose, so results depend neither on
@@ -98,18 +98,18 @@ def _shown(
 ) -> Any:
     """The selection's state after it was shown the new model, if it asks for that."""
     observe = setting.selection.observe
-    judge = setting.selection.judge
+    evaluate = setting.selection.evaluate
     server_model = setting.algorithm.server_model
     # `contract.check_observed` refuses a selection that asks where there is none.
-    if server_model is None or (observe is None and judge is None):
+    if server_model is None or (observe is None and evaluate is None):
         return learned
     model = server_model(server)
     if observe is not None:
         contract.check_model(jax.tree.map(lambda leaf: leaf[0], uploads), model)
         learned = observe(learned, uploads, model, heard)
-    if judge is not None:
+    if evaluate is not None:
         key = cohort_key(state.key, state.round + 1)
-        learned = judge(learned, model, train, key)
+        learned = evaluate(learned, model, train, key)
     return learned
 
 

@@ -1,4 +1,4 @@
-"""Who takes part in a round, and with how much work: a file a scheme."""
+"""Selections of the clients of a round, and of their work: one file for each."""
 
 from collections.abc import Callable
 
@@ -18,10 +18,10 @@ from pfljax.selection.stragglers import stragglers as stragglers
 from pfljax.selection.tifl import tifl as tifl
 from pfljax.selection.uniform import uniform as uniform
 
-# Who takes part, by name. A factory takes the size of a cohort, then by name what it
-# goes by: `num_clients`, of each client its rows (`sizes`), its expected `seconds` of a
-# round, its `least_label`, `greatest_label` and `label_count`, of the run its `rounds`,
-# `epochs` and `task`, and the `public_rows` of the server.
+# A factory takes the size of a cohort, then by name what it needs: `num_clients`; of
+# each client the number of its examples (`sizes`), its expected `seconds` of a round,
+# its `least_label`, `greatest_label` and `label_count`; of the run its `rounds`,
+# `epochs` and `task`; and the number of examples of the server (`public_rows`).
 SELECTIONS: dict[str, Callable[..., Selection]] = {
     "uniform": uniform,
     "by_size": by_size,

@@ -1,4 +1,4 @@
-"""The record of a selection: who takes part in a round, and with how much work.
+"""The record of a selection: the clients of a round, and their work.
 
 Cohorts depend on the run's seed, the round and what the selection has learned. Those
 that learn nothing give two methods of one seed the same cohorts, stragglers and
@@ -14,27 +14,18 @@ import jax.numpy as jnp
 from pfljax.core.types import Array, ClientData, Cohort, Key, Metrics, Params
 
 
-def full_work(
-    state: Any,
-    key: Key,
-    ids: Array,
-    steps: Array,
-) -> tuple[Array, Array]:
-    """Everybody does all the work and reports."""
+def full_work(state: Any, key: Key, ids: Array, steps: Array) -> tuple[Array, Array]:
+    """Lets every client do all the work and report."""
     return steps, jnp.ones(steps.shape, jnp.float32)
 
 
 def nothing() -> Any:
-    """The state of a selection that learns nothing."""
+    """Returns the state of a selection that learns nothing."""
     return ()
 
 
-def learns_nothing(
-    state: Any,
-    cohort: Cohort,
-    metrics: Metrics,
-) -> Any:
-    """The state as it was."""
+def keep_state(state: Any, cohort: Cohort, metrics: Metrics) -> Any:
+    """Returns the state as it was."""
     return state
 
 
@@ -48,47 +39,37 @@ class Selection(NamedTuple):
     ] = full_work
     init: Callable[[], Any] = nothing  # the state before the first round
     # Metrics f32[M] of training, and "turn_seconds" where there is a clock.
-    update: Callable[[Any, Cohort, Metrics], Any] = learns_nothing
+    update: Callable[[Any, Cohort, Metrics], Any] = keep_state
     # (state, models [M], model, cohort) -> state, after `update`: the model that each
-    # member sent, and what the server made of all. Where there is one, uploads are
-    # stacked, and a method that sends no models is refused.
+    # member sent, and the server's new one. With it uploads are stacked, and a method
+    # that sends no models is refused.
     observe: Callable[[Any, Params, Params, Cohort], Any] | None = None
-    # (state, model, train, key) -> state, after all of these: what clients say of the
-    # server's new model on their training rows, before the next cohort is chosen. The
-    # key is that of `choose` in the next round. Refused where there is no such model.
-    judge: Callable[[Any, Params, ClientData, Key], Any] | None = None
+    # (state, model, train, key) -> state, after all of these: clients evaluate the
+    # server's new model on their training examples, before the next cohort is chosen.
+    # The key is that of `choose` in the next round. Refused where there is no such
+    # model.
+    evaluate: Callable[[Any, Params, ClientData, Key], Any] | None = None
     replacement: bool = False  # a client may be drawn twice; all weigh the same
     full: bool = False  # no place is ever empty
 
 
 def learns(selection: Selection) -> bool:
-    """Whether cohorts depend on the results of earlier rounds."""
+    """Returns whether cohorts depend on the results of earlier rounds."""
     state = jax.eval_shape(selection.init)
     return bool(jax.tree.leaves(state))
 
 
-def first(
-    selection: Selection,
-    count: Array,
-    num_clients: int,
-) -> Selection:
-    """The first `count` places of `selection`, i32[] and maybe traced; others empty.
+def first(selection: Selection, count: Array, num_clients: int) -> Selection:
+    """Empties all but the first `count` places, i32[] and maybe traced.
 
     Of `uniform` this is the cohort of that size.
     """
     # The shapes stay those of the whole cohort: one program runs every size.
     taken = jnp.arange(selection.cohort) < count
 
-    def work(
-        state: Any,
-        key: Key,
-        ids: Array,
-        steps: Array,
-    ) -> tuple[Array, Array]:
+    def work(state: Any, key: Key, ids: Array, steps: Array) -> tuple[Array, Array]:
         steps, mask = selection.work(state, key, ids, steps)
-        steps_taken = jnp.where(taken, steps, 0)
-        mask_taken = jnp.where(taken, mask, 0.0)
-        return steps_taken, mask_taken
+        return jnp.where(taken, steps, 0), jnp.where(taken, mask, 0.0)
 
     def choose(state: Any, key: Key) -> Array:
         ids = selection.choose(state, key)

@@ -1,4 +1,4 @@
-"""Cohorts of varying size: every client tosses a coin of its own."""
+"""Cohorts of varying size: every client is drawn on its own."""
 
 import math
 from typing import Any
@@ -19,12 +19,12 @@ def bernoulli(
     *,
     places: AtLeastOne | None = None,
 ) -> Selection:
-    """Each client with probability cohort / C, so that `cohort` are expected.
+    """Draws each client with probability cohort / C, so that `cohort` are expected.
 
     Shapes stay, so there are `places` for those drawn, and some stay empty. By default
     places are three standard deviations more than the cohort, at most C. More clients
     than places are cut to a uniform choice of them: rarely by default, never where
-    places = C. Nobody may be drawn at all: the server's state stays then. O(C) work.
+    places = C. If no client is drawn, the server's state stays. O(C) work.
 
     Args:
       places: clients at most; None, three standard deviations above the cohort.

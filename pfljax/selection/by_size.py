@@ -1,4 +1,4 @@
-"""Cohorts drawn in proportion to rows, with replacement."""
+"""Cohorts drawn in proportion to examples, with replacement."""
 
 from typing import Any
 
@@ -13,20 +13,20 @@ from pfljax.selection.base import Selection
 
 @checked
 def by_size(cohort: AtLeastOne, sizes: np.ndarray) -> Selection:
-    """`cohort` clients with replacement, in proportion to their rows `sizes` [C].
+    """Draws clients with replacement, in proportion to their examples `sizes` [C].
 
-    FedProx, Algorithm 2: uploads are averaged with one weight a draw, not by rows. A
-    client drawn twice trains once and counts twice. O(cohort log num_clients) work.
+    FedProx, Algorithm 2: uploads are averaged with one weight a draw, not by examples.
+    A client drawn twice trains once and counts twice. O(cohort log num_clients) work.
     """
     if np.min(sizes) < 0 or np.sum(sizes) == 0:
-        raise ValueError(f"expected rows to choose by, at least one; got {sizes}")
+        raise ValueError(f"expected examples to draw by, at least one; got {sizes}")
     ends = jnp.asarray(np.cumsum(sizes), jnp.int32)
 
     def choose(state: Any, key: Key) -> Array:
-        # A row at random, and who owns it: exact, for integers sum without rounding.
-        row = jax.random.randint(key, (cohort,), 0, ends[-1])
-        # From the right: who has no rows ends where the one before does.
-        owner = jnp.searchsorted(ends, row, side="right")
+        # The owner of a random example: exact, for integers sum without rounding.
+        example = jax.random.randint(key, (cohort,), 0, ends[-1])
+        # From the right: an empty client ends where the one before does.
+        owner = jnp.searchsorted(ends, example, side="right")
         return owner.astype(jnp.int32)
 
     return Selection(cohort=cohort, choose=choose, replacement=True)

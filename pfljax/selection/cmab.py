@@ -17,7 +17,7 @@ from pfljax.core.types import Array, Cohort, Key, Params, Task
 from pfljax.registry import AtLeastOne, NotNegative, Positive, Share, checked
 from pfljax.selection.base import Selection
 from pfljax.selection.draws import require_cohort
-from pfljax.selection.reports import ids_of
+from pfljax.selection.reports import record
 
 STEEPEST = 50.0  # the largest exponent: beyond it one class has all the weight anyway
 NEAREST = 1e-6  # the smallest divergence: its inverse is the reward
@@ -25,13 +25,13 @@ UNSEEN = 1e9  # the score of a client that never took part
 
 
 class State(NamedTuple):
-    """What the server has learned of each client."""
+    """The knowledge of the server of each client."""
 
     round: Array  # i32[], rounds finished
-    pulls: Array  # f32[C], T: rounds in which a client reported
+    pulls: Array  # f32[C], T: the rounds in which a client reported
     reward: Array  # f32[C], sum of its rewards, each forgotten a little by the next
     weight: Array  # f32[C], the same sum of ones
-    composition: Array  # f32[C, K], R: the share of each class in its rows, as it seems
+    composition: Array  # f32[C, K], R: the estimated share of each class in its data
 
 
 @checked
@@ -45,17 +45,17 @@ def cmab(
     beta: Positive = 1.0,
     memory: Share = 0.99,
 ) -> Selection:
-    """The first client by its bandit's index, others that balance the cohort's classes.
+    """Takes the client of the best index, then others that balance the classes.
 
-    A client has more rows of the classes whose rows at the server move the last layer
-    of its model less:  R_c ~ exp(beta / ||g_c||^2),  g_c the gradient on those. Its
-    reward is 1 / KL(R || uniform), the mean of which forgets by `memory`. The first
+    A client has more data of the classes whose examples at the server move the last
+    layer of its model less:  R_c ~ exp(beta / ||g_c||^2),  g_c the gradient on those.
+    Its reward is 1 / KL(R || uniform), the mean of which forgets by `memory`. The first
     member has the largest mean + alpha sqrt(3 ln t / 2T) after t rounds and T of its
     own; each next one the least KL(mean R of the cohort with it || uniform), less the
-    same bonus. Who never took part goes first. Where all are alike, everybody takes
+    same bonus. Clients that never took part go first. Where all are alike, all take
     part equally often.
 
-    It needs rows of the server, and the models of clients. O(M C K) work.
+    It needs examples of the server, and the models of clients. O(M C K) work.
 
     Args:
       alpha: weight of exploration.
@@ -66,30 +66,32 @@ def cmab(
     require_cohort(cohort, num_clients)
 
     def choose(state: State, key: Key) -> Array:
-        return _chosen(state, key, cohort, alpha)
+        return _choose(state, key, cohort, alpha)
 
     def observe(state: State, models: Params, model: Params, members: Cohort) -> State:
         batch = rows(members.public, jnp.arange(public_rows), jnp.ones(public_rows))
 
-        def of_model(params: Params) -> Array:
-            return composition(task, params, batch, beta)
-
         # One after another: gradients of all at once would be the cohort's models.
-        seen = jax.lax.map(of_model, models)
-        return _learned(state, ids_of(members), seen, memory)
+        estimates = jax.lax.map(lambda w: composition(task, w, batch, beta), models)
+        return _learn(state, members, estimates, memory)
 
-    return Selection(
-        cohort=cohort,
-        choose=choose,
-        init=lambda: _first(num_clients, task.num_classes),
-        observe=observe,
-    )
+    def init() -> State:
+        classes = task.num_classes
+        return State(
+            round=jnp.int32(0),
+            pulls=jnp.zeros(num_clients),
+            reward=jnp.zeros(num_clients),
+            weight=jnp.zeros(num_clients),
+            composition=jnp.full((num_clients, classes), 1 / classes, jnp.float32),
+        )
+
+    return Selection(cohort=cohort, choose=choose, init=init, observe=observe)
 
 
 def composition(task: Task, params: Params, batch: Any, beta: float) -> Array:
-    """R, the shares of the classes in the rows of a client with this model, f32[K].
+    """Estimates R, the shares of the classes in the data behind a model, f32[K].
 
-    A class without a row in the batch has none.
+    A class without an example in the batch has none.
     """
     features = task.features(params, batch, None)
 
@@ -104,50 +106,39 @@ def composition(task: Task, params: Params, batch: Any, beta: float) -> Array:
     labels = jnp.arange(task.num_classes)
     squares = jax.lax.map(square_norm, labels)
     exponent = jnp.minimum(beta / (squares + 1e-12), STEEPEST)
-    has_rows = (batch.y[:, None] == labels).any(0)
-    # A model that has diverged tells nothing: as one of a client of all classes.
+    is_present = (batch.y[:, None] == labels).any(0)
+    # A model that has diverged counts as that of a client of all classes.
     exponent = jnp.where(jnp.isfinite(squares), exponent, 0.0)
-    return jax.nn.softmax(exponent, where=has_rows)
+    return jax.nn.softmax(exponent, where=is_present)
 
 
 def divergence(shares: Array) -> Array:
-    """KL(shares || uniform) over the last axis, at least `NEAREST`."""
+    """Returns KL(shares || uniform) over the last axis, at least `NEAREST`."""
     count = shares.shape[-1]
     terms = jax.scipy.special.xlogy(shares, shares * count)
     return jnp.maximum(terms.sum(-1), NEAREST)
 
 
-def _first(num_clients: int, classes: int) -> State:
-    return State(
-        round=jnp.int32(0),
-        pulls=jnp.zeros(num_clients),
-        reward=jnp.zeros(num_clients),
-        weight=jnp.zeros(num_clients),
-        composition=jnp.full((num_clients, classes), 1 / classes, jnp.float32),
-    )
-
-
-def _learned(state: State, ids: Array, seen: Array, memory: float) -> State:
-    """The state with compositions [M, K] of these clients; ids past the end: nobody."""
-    reward = 1 / divergence(seen)
-    new_reward = memory * state.reward[ids] + reward
-    new_weight = memory * state.weight[ids] + 1
+def _learn(state: State, cohort: Cohort, estimates: Array, memory: float) -> State:
+    """Updates the state with the estimated compositions [M, K] of a cohort."""
+    reward = memory * state.reward[cohort.ids] + 1 / divergence(estimates)
+    weight = memory * state.weight[cohort.ids] + 1
     return State(
         round=state.round + 1,
-        pulls=state.pulls.at[ids].add(1.0, mode="drop"),
-        reward=state.reward.at[ids].set(new_reward, mode="drop"),
-        weight=state.weight.at[ids].set(new_weight, mode="drop"),
-        composition=state.composition.at[ids].set(seen, mode="drop"),
+        pulls=record(state.pulls, cohort, state.pulls[cohort.ids] + 1),
+        reward=record(state.reward, cohort, reward),
+        weight=record(state.weight, cohort, weight),
+        composition=record(state.composition, cohort, estimates),
     )
 
 
-def _chosen(state: State, key: Key, cohort: int, alpha: float) -> Array:
-    """The members by greedy choice, i32[M]."""
+def _choose(state: State, key: Key, cohort: int, alpha: float) -> Array:
+    """Chooses the members greedily, i32[M]."""
     num_clients = len(state.pulls)
     pulls = jnp.maximum(state.pulls, 1)
     log_rounds = jnp.log(jnp.maximum(state.round, 1).astype(jnp.float32))
     bonus = alpha * jnp.sqrt(3 * log_rounds / (2 * pulls))
-    # Those never seen are tied: any of them.
+    # Clients never seen are tied: any of them.
     any_unseen = UNSEEN * (1 + jax.random.uniform(key, (num_clients,)))
     bonus = jnp.where(state.pulls > 0, bonus, any_unseen)
     mean_reward = state.reward / jnp.maximum(state.weight, 1e-12)

@@ -1,4 +1,4 @@
-"""Cohorts chosen by a network that learns whose models raise the accuracy.
+"""Cohorts chosen by a network that learns which models raise the accuracy.
 
 Wang, Kaplan, Niu, Li, FAVOR, INFOCOM 2020,
 https://doi.org/10.1109/INFOCOM41043.2020.9155494.
@@ -19,14 +19,13 @@ from pfljax.selection import q_network
 from pfljax.selection.base import Selection
 from pfljax.selection.draws import require_cohort
 from pfljax.selection.q_network import Agent, Transition
-from pfljax.selection.reports import ids_of
 from pfljax.selection.uniform import uniform
 
 STEEPNESS = 64.0  # Xi of the reward
 
 
 class State(NamedTuple):
-    """What the server has learned."""
+    """The knowledge of the server."""
 
     round: Array  # i32[], rounds finished
     mean: Array  # f32[d], of the first cohort's models
@@ -48,15 +47,15 @@ def favor(
     components: AtLeastOne = 16,
     hidden: AtLeastOne = 64,
 ) -> Selection:
-    """The `cohort` clients of largest value, by a double DQN of the reduced models.
+    """Takes the clients of largest value, by a double DQN of the reduced models.
 
-    Its input are the last known models of all clients and of the server, of each
+    Its input is the last known models of all clients and of the server, of each
     `components` principal components; the reward of a round is 64^(accuracy - target)
-    - 1, of the new model on the server's rows. With probability `epsilon` a cohort is
-    uniform; epsilon = 1 is `uniform`. O(C components hidden) work, and room for 128
+    - 1, of the new model on the server's examples. With probability `epsilon` a cohort
+    is uniform; epsilon = 1 is `uniform`. O(C components hidden) work, and room for 128
     transitions of 2 (C + 1) components each.
 
-    Differs from the paper, where everybody trains and uploads in a first round: here
+    Differs from the paper, where all clients train and upload in a first round: here
     clients take part in turn until each has once, the components are those of the first
     cohort, at most M - 1 that are not 0, and a client without a model yet is at their
     mean. Of a cohort one member, at random, is the action that is remembered.
@@ -71,7 +70,7 @@ def favor(
     require_cohort(cohort, num_clients)
     at_random = uniform(cohort, num_clients)
     widths = ((num_clients + 1) * components, hidden, hidden, num_clients)
-    in_turn = -(-num_clients // cohort)  # rounds until everybody took part
+    in_turn = -(-num_clients // cohort)  # rounds until each client took part
 
     def choose(state: State, key: Key) -> Array:
         values = q_network.values(state.agent.online, state.models.ravel())
@@ -79,17 +78,21 @@ def favor(
         turn = (state.round * cohort + jnp.arange(cohort)) % num_clients
         ids = jnp.where(state.round < in_turn, turn, best.astype(jnp.int32))
         explores = jax.random.bernoulli(derive(key, "explores"), epsilon)
+        # Not before each client took part, unless all is at random.
+        explores &= (state.round >= in_turn) | (epsilon == 1)
         drawn = at_random.choose((), derive(key, "cohort"))
-        return jnp.where(explores & _may_explore(state, in_turn, epsilon), drawn, ids)
+        return jnp.where(explores, drawn, ids)
 
     def observe(state: State, models: Params, model: Params, members: Cohort) -> State:
-        accuracy = _accuracy(task, model, members, public_rows)
+        batch = rows(members.public, jnp.arange(public_rows), jnp.ones(public_rows))
+        accuracy = jnp.mean(task.predict(model, batch).argmax(1) == batch.y)
         reward = STEEPNESS ** (accuracy - target) - 1
         known = state.round >= in_turn
-        return _learned(state, models, model, members, reward, known)
+        return _learn(state, models, model, members, reward, known)
 
     def init() -> State:
-        size = sum(leaf.size for leaf in jax.tree.leaves(_shapes(task)))
+        params = jax.eval_shape(task.init, jax.eval_shape(jax.random.key, 0))
+        size = sum(leaf.size for leaf in jax.tree.leaves(params))
         return State(
             round=jnp.int32(0),
             mean=jnp.zeros(size),
@@ -101,21 +104,7 @@ def favor(
     return Selection(cohort=cohort, choose=choose, init=init, observe=observe)
 
 
-def _shapes(task: Task) -> Params:
-    return jax.eval_shape(task.init, jax.eval_shape(jax.random.key, 0))
-
-
-def _may_explore(state: State, in_turn: int, epsilon: float) -> Array:
-    """Whether the turn of everybody is over, or there is none: all is at random."""
-    return (state.round >= in_turn) | (epsilon == 1)
-
-
-def _accuracy(task: Task, model: Params, cohort: Cohort, public_rows: int) -> Array:
-    batch = rows(cohort.public, jnp.arange(public_rows), jnp.ones(public_rows))
-    return jnp.mean(task.predict(model, batch).argmax(1) == batch.y)
-
-
-def _learned(
+def _learn(
     state: State,
     models: Params,
     model: Params,
@@ -123,15 +112,15 @@ def _learned(
     reward: Array,
     known: Array,
 ) -> State:
-    """The state after a round: the models, reduced, and what the agent makes of it."""
-    sent = jax.vmap(_flat)(models)
+    """Updates the reduced models and the agent after a round."""
+    sent = jax.vmap(_flatten)(models)
     fitted = _components(sent, cohort.mask, len(state.basis))
     mean, basis = tree.where(state.round == 0, fitted, (state.mean, state.basis))
     server = len(state.models) - 1
-    # The id of nobody is C, which is the server's row here.
-    ids = jnp.where(cohort.mask > 0, ids_of(cohort), server + 1)
+    # Past the end: C, the id of an empty place, is the server's row here.
+    ids = jnp.where(cohort.mask > 0, cohort.ids, server + 1)
     after = state.models.at[ids].set((sent - mean) @ basis.T, mode="drop")
-    after = after.at[server].set((_flat(model) - mean) @ basis.T)
+    after = after.at[server].set((_flatten(model) - mean) @ basis.T)
     key = derive(cohort.key, "favor")
     # Drawn by client, not by place: the same on one device and on several.
     lot = jax.random.uniform(derive(key, "action"), (server,))[cohort.ids]
@@ -152,14 +141,14 @@ def _learned(
     )
 
 
-def _flat(params: Params) -> Array:
-    """The parameters as one vector, f32[d]; 0 for what is no number."""
+def _flatten(params: Params) -> Array:
+    """Returns the parameters as one vector, f32[d]; 0 for what is no number."""
     leaves = [leaf.ravel() for leaf in jax.tree.leaves(params)]
     return jnp.nan_to_num(jnp.concatenate(leaves).astype(jnp.float32))
 
 
 def _components(sent: Array, mask: Array, count: int) -> Any:
-    """(mean f32[d], basis f32[P, d]) of the models that came, [M, d].
+    """Returns (mean f32[d], basis f32[P, d]) of the models that came, [M, d].
 
     In units of the first component's standard deviation. Zeros past M components.
     """

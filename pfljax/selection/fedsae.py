@@ -1,4 +1,4 @@
-"""Work that follows what each client could do, and cohorts by value.
+"""Work that adapts to what each client could do, and cohorts by value.
 
 Li et al., FedSAE, IJCNN 2021, https://arxiv.org/abs/2104.07515. No code of the authors
 is known: the rules are reconstructed from the paper's description.
@@ -14,7 +14,7 @@ from pfljax.core.types import Array, Cohort, Key, Metrics
 from pfljax.registry import AtLeastOne, Count, Epochs, NotNegative, Positive, checked
 from pfljax.selection.base import Selection
 from pfljax.selection.draws import require_cohort, weighted
-from pfljax.selection.reports import ids_of, losses_of
+from pfljax.selection.reports import losses, record
 
 FIRST = (1.0, 2.0)  # the easy and the hard work of the first round
 FAST = 3.0  # fassa: a step of work below the threshold
@@ -23,17 +23,17 @@ MEMORY = 0.95  # of the threshold
 
 
 class State(NamedTuple):
-    """What the server has learned of each client; work is in epochs."""
+    """The knowledge of the server of each client; work is in epochs."""
 
     round: Array  # i32[], rounds finished
-    easy: Array  # f32[C], L: who does less fails
-    hard: Array  # f32[C], H: what is asked for
-    threshold: Array  # f32[C], theta: what the client could do in the mean
-    value: Array  # f32[C], v: sqrt(rows) times the last loss
+    easy: Array  # f32[C], L: a client that does less fails
+    hard: Array  # f32[C], H: the work that is asked for
+    threshold: Array  # f32[C], theta: the mean of what the client could do
+    value: Array  # f32[C], v: sqrt(examples) times the last loss
 
 
 class Devices(NamedTuple):
-    """What clients can afford: epochs of a normal distribution each."""
+    """The work that clients can afford: epochs of a normal distribution each."""
 
     key: Key
     mean: Array  # f32[C], uniform in [5, 10)
@@ -51,15 +51,15 @@ def fedsae(
     beta: NotNegative = 0.01,
     devices: Count = 0,
 ) -> Selection:
-    """Clients are asked for H epochs; who can afford L alone sends the model of those.
+    """Asks clients for H epochs; one that can afford L alone sends the model of L.
 
-    Who cannot fails, and its work is lost. Work grows by `gain` / work after a success
-    (ira) or by 3 below and 1 above what the client could do in the mean (fassa), and is
-    halved after a failure. "fixed" asks all for the epochs of the run, which are the
-    most in any rule: FedAvg with drop-outs. Where the run counts steps, work is steps.
-    A client is chosen in proportion to exp(beta v), v = sqrt(rows) * its last loss;
-    beta = 0 is uniform. What clients can afford is drawn anew in each round, of the
-    seed `devices`, whatever the run's. O(C log C) work.
+    One that cannot fails, and its work is lost. Work grows by `gain` / work after a
+    success (ira) or by 3 below and 1 above what the client could do in the mean
+    (fassa), and is halved after a failure. "fixed" asks all for the epochs of the run,
+    which are the most in any rule: FedAvg with drop-outs. Where the run counts steps,
+    work is steps. A client is chosen in proportion to exp(beta v), v = sqrt(examples) *
+    its last loss; beta = 0 is uniform. What clients can afford is drawn anew in each
+    round, from the seed `devices`, whatever the run's. O(C log C) work.
 
     Args:
       rule: by which work changes: "ira", "fassa" or "fixed".
@@ -69,7 +69,7 @@ def fedsae(
     """
     num_clients = len(sizes)
     require_cohort(cohort, num_clients)
-    root_rows = jnp.sqrt(jnp.asarray(sizes, jnp.float32))
+    root_size = jnp.sqrt(jnp.asarray(sizes, jnp.float32))
     affordable = _make_devices(num_clients, devices)
 
     def choose(state: State, key: Key) -> Array:
@@ -78,26 +78,33 @@ def fedsae(
     def work(state: State, key: Key, ids: Array, steps: Array) -> Any:
         easy, hard = state.easy[ids], state.hard[ids]
         if rule == "fixed":
-            easy = hard = _all(steps, epochs)
-        done = _done(easy, hard, _afforded(affordable, state.round, ids))
-        taken = jnp.where(done > 0, _in_steps(done, steps, epochs), 0)
+            whole = jnp.full(steps.shape, float(epochs)) if epochs else steps
+            easy = hard = whole.astype(float)
+        afforded = _afford(affordable, state.round, ids)
+        done = jnp.where(afforded >= easy, easy, 0.0)
+        done = jnp.where(afforded >= hard, hard, done)
+        taken = jnp.where(done > 0, _to_steps(done, steps, epochs), 0)
         return taken, (done > 0).astype(jnp.float32)
 
     def update(state: State, members: Cohort, metrics: Metrics) -> State:
         asked = jnp.where(members.draws > 0, members.ids, num_clients)
-        afforded = _afforded(affordable, state.round, members.ids)
-        values = root_rows[members.ids] * losses_of(metrics)
-        value = state.value.at[ids_of(members)].set(values, mode="drop")
+        afforded = _afford(affordable, state.round, members.ids)
+        value = root_size[members.ids] * losses(metrics)
+        value = record(state.value, members, value)
         state = state._replace(round=state.round + 1, value=value)
-        return _learned(state, asked, afforded, rule, gain)
+        return _learn(state, asked, afforded, rule, gain)
 
-    return Selection(
-        cohort=cohort,
-        choose=choose,
-        work=work,
-        init=lambda: _first(num_clients),
-        update=update,
-    )
+    def init() -> State:
+        easy, hard = FIRST
+        return State(
+            round=jnp.int32(0),
+            easy=jnp.full(num_clients, easy, jnp.float32),
+            hard=jnp.full(num_clients, hard, jnp.float32),
+            threshold=jnp.zeros(num_clients),
+            value=jnp.zeros(num_clients),
+        )
+
+    return Selection(cohort=cohort, choose=choose, work=work, init=init, update=update)
 
 
 def _make_devices(num_clients: int, seed: int) -> Devices:
@@ -111,33 +118,22 @@ def _make_devices(num_clients: int, seed: int) -> Devices:
     )
 
 
-def _afforded(devices: Devices, round_: Array, ids: Array) -> Array:
-    """A, the epochs that these clients can afford in this round, f32[M]."""
+def _afford(devices: Devices, round_: Array, ids: Array) -> Array:
+    """Draws A, the epochs that these clients can afford in this round, f32[M]."""
     round_key = jax.random.fold_in(devices.key, round_)
 
-    def of_client(client: Array) -> Array:
+    def draw(client: Array) -> Array:
         return jax.random.normal(jax.random.fold_in(round_key, client))
 
-    noise = jax.vmap(of_client)(ids)
-    # An empty place has a number past the end; what it affords is not looked at.
+    noise = jax.vmap(draw)(ids)
+    # An empty place has a number past the end; its noise is not read.
     return jnp.maximum(devices.mean[ids] + devices.std[ids] * noise, 0)
 
 
-def _all(steps: Array, epochs: Any) -> Array:
-    """The whole work of each member, f32[M]: epochs, or steps where those count."""
-    return jnp.full(steps.shape, float(epochs)) if epochs else steps.astype(float)
+def _to_steps(work: Array, steps: Array, epochs: Any) -> Array:
+    """Converts epochs to steps, at least one and at most `steps`, those of all epochs.
 
-
-def _done(easy: Array, hard: Array, afforded: Array) -> Array:
-    """The epochs that come to something, f32[M]: the hard work, the easy, or none."""
-    some = jnp.where(afforded >= easy, easy, 0.0)
-    return jnp.where(afforded >= hard, hard, some)
-
-
-def _in_steps(work: Array, steps: Array, epochs: Any) -> Array:
-    """Steps of so many epochs, at least one and at most `steps`, those of all epochs.
-
-    Of a run that counts steps, so many steps.
+    Where the run counts steps, work is steps.
     """
     of_one = steps / epochs if epochs else 1.0
     # A part of an epoch is whole steps; rounded up, so that all epochs are all steps.
@@ -145,31 +141,16 @@ def _in_steps(work: Array, steps: Array, epochs: Any) -> Array:
     return jnp.minimum(jnp.maximum(wanted, 1), steps)
 
 
-def _first(num_clients: int) -> State:
-    easy, hard = FIRST
-    return State(
-        round=jnp.int32(0),
-        easy=jnp.full(num_clients, easy, jnp.float32),
-        hard=jnp.full(num_clients, hard, jnp.float32),
-        threshold=jnp.zeros(num_clients),
-        value=jnp.zeros(num_clients),
-    )
-
-
-def _learned(
-    state: State,
-    asked: Array,
-    afforded: Array,
-    rule: str,
-    gain: float,
+def _learn(
+    state: State, asked: Array, afforded: Array, rule: str, gain: float
 ) -> State:
-    """The state after these clients could afford this; ids past the end are nobody."""
+    """Updates the work of clients that could afford this; ids past the end drop."""
     if rule == "fixed":
         return state
     easy = state.easy[asked]
     hard = state.hard[asked]
     before = state.threshold[asked]
-    # Of a client never asked the first is all that is known.
+    # A client that was never asked starts with the first.
     moved = MEMORY * before + (1 - MEMORY) * afforded
     threshold = jnp.where(before > 0, moved, afforded)
 

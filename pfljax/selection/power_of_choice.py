@@ -1,4 +1,4 @@
-"""Cohorts of the clients with the largest losses, of candidates drawn by rows.
+"""Cohorts of the clients with the largest losses, of candidates drawn by size.
 
 Cho, Wang, Joshi, 2020, https://arxiv.org/abs/2010.01243: pow-d, cpow-d and rpow-d,
 section 4.
@@ -15,11 +15,9 @@ from pfljax.core.minibatches import minibatch
 from pfljax.core.training import mean_over_rows
 from pfljax.core.types import Array, Batch, ClientData, Key, Params, Task
 from pfljax.registry import AtLeastOne, checked
-from pfljax.selection.base import Selection, learns_nothing
+from pfljax.selection.base import Selection, keep_state
 from pfljax.selection.draws import require_cohort, weighted
-from pfljax.selection.reports import kept_losses, losses_of
-
-Judge = Literal["last", "rows", "minibatch"]
+from pfljax.selection.reports import losses, record_losses
 
 
 @checked
@@ -29,102 +27,90 @@ def power_of_choice(
     task: Task,
     *,
     candidates: AtLeastOne | None = None,
-    judge: Judge = "last",
+    loss: Literal["last", "all", "minibatch"] = "last",
     batch_size: AtLeastOne = 64,
 ) -> Selection:
-    """Of `candidates` drawn by rows, the `cohort` of largest losses.
+    """Takes the largest losses of `candidates`, which are drawn by size.
 
     Candidates are different clients, twice the cohort by default. As many as the cohort
-    are a draw by rows alone; all clients are the greediest. The state is the last known
-    loss of each client, f32[C]. O(C log C) work. A loss is, by `judge`:
+    are a draw by size alone; all clients are the greediest. The state is the last known
+    loss of each client, f32[C]. O(C log C) work. The `loss` is:
 
-        last       that of the client's last training; who has none goes first (rpow-d)
-        rows       of the server's new model, over all of its training rows (pow-d)
+        last       of the client's last training; clients without one go first (rpow-d)
+        all        of the server's new model, over all training examples (pow-d)
         minibatch  of that model, over `batch_size` of them, uniformly drawn (cpow-d)
 
-    Of rows, `batch_size` are judged at once. A minibatch of all rows is pow-d. Only the
-    candidates judge, one after another.
+    A minibatch of all examples is pow-d. Only the candidates evaluate the model, one
+    after another, `batch_size` examples at once.
 
-    Differs from the paper: nobody judges the model of the first round, whose cohort is
-    drawn by rows alone. Traffic and the clock leave out that candidates get the model.
+    Differs from the paper: no client evaluates the model of the first round, whose
+    cohort is drawn by size alone. Traffic and the clock leave out that candidates get
+    the model.
 
     Args:
       candidates: clients drawn, of which the largest losses win; None, twice the
         cohort.
-      judge: which loss counts.
-      batch_size: rows of a minibatch, and of those judged at once.
+      loss: which loss counts.
+      batch_size: examples of a minibatch, and of those evaluated at once.
     """
     num_clients = len(sizes)
     require_cohort(cohort, num_clients)
     if candidates is None:
         candidates = min(2 * cohort, num_clients)
-    _require_candidates(cohort, candidates, num_clients)
-    loss_of = _of_rows if judge == "rows" else _of_minibatch
-    log_rows = jnp.log(jnp.asarray(sizes, jnp.float32))  # -inf for none
-
-    def candidates_of(key: Key) -> Array:
-        return weighted(key, log_rows, candidates)
-
-    def choose(losses: Array, key: Key) -> Array:
-        ids = candidates_of(key)
-        # Of equal losses the first candidates: the order is that of the draw.
-        _, places = jax.lax.top_k(losses[ids], cohort)
-        return ids[places]
-
-    def judged(losses: Array, model: Params, train: ClientData, key: Key) -> Array:
-        # The key is that of the coming `choose`: its candidates are these.
-        ids = candidates_of(key)
-        batch_key = derive(key, "minibatch")
-
-        def of_client(client: Array) -> Array:
-            data = train._replace(offset=train.offset[client], size=train.size[client])
-            client_key = jax.random.fold_in(batch_key, client)
-            return loss_of(task, model, data, client_key, batch_size)
-
-        of_candidates = jax.lax.map(of_client, ids)
-        return losses.at[ids].set(losses_of({"loss": of_candidates}))
-
-    by_last = Selection(
-        cohort=cohort,
-        choose=choose,
-        init=lambda: jnp.full(num_clients, jnp.inf, jnp.float32),
-        update=kept_losses,
-    )
-    if judge == "last":
-        return by_last
-    return by_last._replace(update=learns_nothing, judge=judged)
-
-
-def _require_candidates(cohort: int, candidates: int, num_clients: int) -> None:
     if not cohort <= candidates <= num_clients:
         raise ValueError(
             f"power_of_choice: candidates is {candidates}; expected {cohort} <= "
             f"candidates <= {num_clients}, from the cohort to all clients"
         )
+    measure = _loss_of_all if loss == "all" else _loss_of_minibatch
+    log_size = jnp.log(jnp.asarray(sizes, jnp.float32))  # -inf for none
+
+    def draw(key: Key) -> Array:
+        return weighted(key, log_size, candidates)
+
+    def choose(known: Array, key: Key) -> Array:
+        ids = draw(key)
+        # Of equal losses the first candidates: the order is that of the draw.
+        _, places = jax.lax.top_k(known[ids], cohort)
+        return ids[places]
+
+    def evaluate(known: Array, model: Params, train: ClientData, key: Key) -> Array:
+        # The key is that of the next `choose`: its candidates are these.
+        ids = draw(key)
+        batch_key = derive(key, "minibatch")
+
+        def one(client: Array) -> Array:
+            data = train._replace(offset=train.offset[client], size=train.size[client])
+            client_key = jax.random.fold_in(batch_key, client)
+            return measure(task, model, data, client_key, batch_size)
+
+        return known.at[ids].set(losses({"loss": jax.lax.map(one, ids)}))
+
+    by_last = Selection(
+        cohort=cohort,
+        choose=choose,
+        init=lambda: jnp.full(num_clients, jnp.inf, jnp.float32),
+        update=record_losses,
+    )
+    if loss == "last":
+        return by_last
+    return by_last._replace(update=keep_state, evaluate=evaluate)
 
 
-def _of_minibatch(
-    task: Task,
-    model: Params,
-    data: ClientData,
-    key: Key,
-    batch_size: int,
+def _loss_of_minibatch(
+    task: Task, model: Params, data: ClientData, key: Key, batch_size: int
 ) -> Array:
-    """The loss of some of a client's rows, in evaluation mode, f32[]."""
+    """Returns the loss of some of a client's examples, in evaluation mode, f32[]."""
     batch = minibatch(data, jnp.int32(0), key, batch_size)
     return task.loss(model, batch, None)
 
 
-def _of_rows(
-    task: Task,
-    model: Params,
-    data: ClientData,
-    key: Key,
-    batch_size: int,
+def _loss_of_all(
+    task: Task, model: Params, data: ClientData, key: Key, batch_size: int
 ) -> Array:
-    """The mean loss over all of a client's rows, f32[]."""
+    """Returns the mean loss over all of a client's examples, f32[]."""
 
-    def of_batch(batch: Batch) -> Array:
+    def measure(batch: Batch) -> Array:
         return task.loss(model, batch, None)
 
-    return mean_over_rows(of_batch, data, batch_size)
+    return mean_over_rows(measure, data, batch_size)

@@ -1,4 +1,4 @@
-"""A double DQN: the values of actions, learned from transitions that are remembered.
+"""A double DQN: the values of actions, learned from a memory of transitions.
 
 van Hasselt, Guez, Silver, AAAI 2016, https://arxiv.org/abs/1509.06461.
 """
@@ -13,15 +13,15 @@ from pfljax.core import perceptron, tree
 from pfljax.core.types import Array, Key
 
 DISCOUNT = 0.99
-ROOM = 128  # transitions that are remembered
-BATCH = 32  # of them, drawn for a step
+ROOM = 128  # transitions in memory
+BATCH = 32  # of them in a step
 STEPS = 4  # after each transition
 COPY_EVERY = 10  # transitions until the target network is the online one again
 OPTIMIZER = optax.adam(1e-3)
 
 
 class Transition(NamedTuple):
-    """What an action led to."""
+    """A state, an action, and the next state."""
 
     before: Array  # f32[S]
     action: Array  # i32[]
@@ -30,7 +30,7 @@ class Transition(NamedTuple):
 
 
 class Agent(NamedTuple):
-    """The networks, and what they learn from."""
+    """The networks, and the memory that they learn from."""
 
     online: tuple[perceptron.Layer, ...]
     target: tuple[perceptron.Layer, ...]
@@ -40,7 +40,7 @@ class Agent(NamedTuple):
 
 
 def init(key: Key, widths: tuple[int, ...]) -> Agent:
-    """Networks of these widths, and an empty memory."""
+    """Makes networks of these widths, and an empty memory."""
     online = perceptron.init(key, widths)
     return Agent(
         online=online,
@@ -58,12 +58,12 @@ def init(key: Key, widths: tuple[int, ...]) -> Agent:
 
 
 def values(network: tuple[perceptron.Layer, ...], state: Array) -> Array:
-    """The value of each action in a state f32[S], f32[A]."""
+    """Returns the value of each action in a state f32[S], f32[A]."""
     return perceptron.apply(network, state[None])[0]
 
 
 def learn(agent: Agent, key: Key, transition: Transition, known: Array) -> Agent:
-    """The agent after this transition; as it was unless the transition is `known`."""
+    """Learns from this transition, if it is `known`."""
     place = agent.transitions % ROOM
     count = agent.transitions + 1
     memory = tree.put(agent.memory, place, transition)
@@ -86,15 +86,15 @@ def learn(agent: Agent, key: Key, transition: Transition, known: Array) -> Agent
 
 
 def error(online: Any, target: Any, batch: Transition) -> Array:
-    """Mean square of Q(s, a) - (r + gamma Q_target(s', argmax_b Q(s', b)))."""
+    """Averages (Q(s, a) - (r + gamma Q_target(s', argmax_b Q(s', b))))^2."""
     ahead = jnp.argmax(perceptron.apply(online, batch.after), axis=1)
-    worth = values_of(target, batch.after, ahead)
+    worth = values_at(target, batch.after, ahead)
     aim = jax.lax.stop_gradient(batch.reward + DISCOUNT * worth)
-    now = values_of(online, batch.before, batch.action)
+    now = values_at(online, batch.before, batch.action)
     return jnp.mean(jnp.square(now - aim))
 
 
-def values_of(network: Any, states: Array, actions: Array) -> Array:
-    """The value of each state's action, f32[B]."""
+def values_at(network: Any, states: Array, actions: Array) -> Array:
+    """Returns the value of each state's action, f32[B]."""
     every = perceptron.apply(network, states)
     return jnp.take_along_axis(every, actions[:, None], axis=1)[:, 0]

@@ -1,38 +1,27 @@
-"""What the server learns of who took part in a round."""
+"""The training losses and seconds of a cohort, as selections read them."""
 
 import jax.numpy as jnp
 
+from pfljax.core.aggregation import ids_of_present
 from pfljax.core.types import Array, Cohort, Metrics
 
 TURN_SECONDS = "turn_seconds"  # among the metrics, where there is a clock
-DIVERGED = 1e9  # stands for a loss that is no number
+DIVERGED = 1e9  # replaces a loss that is no number
 
 
-def ids_of(cohort: Cohort) -> Array:
-    """The clients that reported, i32[M]; C, past the end, for others."""
-    return jnp.where(cohort.mask > 0, cohort.ids, cohort.num_clients)
-
-
-def losses_of(metrics: Metrics) -> Array:
-    """The training loss of each member, f32[M]; a large one where it has diverged."""
+def losses(metrics: Metrics) -> Array:
+    """Returns the training loss of each member, f32[M]; a large one if it diverged."""
     # Some comparisons would take NaN for the largest number, others for none.
     return jnp.nan_to_num(
         metrics["loss"], nan=DIVERGED, posinf=DIVERGED, neginf=-DIVERGED
     )
 
 
-def seconds_of(cohort: Cohort, metrics: Metrics) -> tuple[Array, Array] | None:
-    """(ids i32[M], virtual seconds f32[M]) of a round; None without a clock.
-
-    These are the seconds that the server waited for each, at most the deadline. For
-    whom it did not wait the id is C, past the end.
-    """
-    if TURN_SECONDS not in metrics:
-        return None
-    waited = metrics[TURN_SECONDS]
-    return jnp.where(waited > 0, cohort.ids, cohort.num_clients), waited
+def record(values: Array, cohort: Cohort, reported: Array) -> Array:
+    """Replaces the values [C] of the clients that reported by these [M]."""
+    return values.at[ids_of_present(cohort)].set(reported, mode="drop")
 
 
-def kept_losses(losses: Array, cohort: Cohort, metrics: Metrics) -> Array:
-    """The last known losses of all clients, f32[C], with those of who reported."""
-    return losses.at[ids_of(cohort)].set(losses_of(metrics), mode="drop")
+def record_losses(values: Array, cohort: Cohort, metrics: Metrics) -> Array:
+    """Replaces the last losses f32[C] of the clients that reported."""
+    return record(values, cohort, losses(metrics))

@@ -10,9 +10,9 @@ from pfljax.selection.draws import require_cohort
 
 @checked
 def round_robin(cohort: AtLeastOne, num_clients: AtLeastOne) -> Selection:
-    """The next `cohort` clients by number; after the last comes the first again.
+    """Takes the next `cohort` clients by number; after the last comes the first.
 
-    Everybody takes part equally often. The state is who is next, i32[].
+    All take part equally often. The state is the next client, i32[].
     """
     require_cohort(cohort, num_clients)
 

@@ -19,7 +19,7 @@ def stragglers(
     epochs: Epochs,
     drop: bool = False,
 ) -> Selection:
-    """`selection` whose round(share M) stragglers do part of their work, or none.
+    """Lets round(share M) stragglers of `selection` do part of their work, or none.
 
     A straggler runs 1 to E - 1 whole epochs (those below E where it is no integer; 1 to
     steps - 1 steps if E is 1, less, or None), uniformly; with `drop` its work is thrown
@@ -28,14 +28,9 @@ def stragglers(
     count = round(share * selection.cohort)
     slow = jnp.arange(selection.cohort) < count
 
-    def work(
-        state: Any,
-        key: Key,
-        ids: Array,
-        steps: Array,
-    ) -> tuple[Array, Array]:
+    def work(state: Any, key: Key, ids: Array, steps: Array) -> tuple[Array, Array]:
         steps, mask = selection.work(state, derive(key, "work"), ids, steps)
-        # What a part is counted in: whole epochs, or steps where there is one epoch.
+        # A part is counted in whole epochs, or in steps where there is one epoch.
         units = everything = jnp.maximum(steps, 2)
         if epochs is not None and epochs > 1:
             units = math.ceil(epochs)

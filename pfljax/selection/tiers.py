@@ -1,4 +1,4 @@
-"""Equal parts of the clients by speed: as expected, and then as the clock measured."""
+"""Tiers: equal groups of clients by speed, as expected or as the clock measured it."""
 
 from typing import NamedTuple
 
@@ -7,41 +7,41 @@ import jax.numpy as jnp
 import numpy as np
 
 from pfljax.core.types import Array, Cohort, Metrics
-from pfljax.selection.reports import seconds_of
+from pfljax.selection.reports import TURN_SECONDS
 
-ROUNDING = 1e-5  # of a client's seconds: what lies so near is what was expected
+ROUNDING = 1e-5  # of a client's seconds: a difference below it is no measurement
 
 
 class Speed(NamedTuple):
-    """What the server knows of each client's speed."""
+    """The speed of each client, as the server knows it."""
 
     tier_of: Array  # i32[C], 0 for the fastest
     seconds: Array  # f32[C], the mean of those measured; expected where none were
-    turns: Array  # i32[C], how many were measured
+    turns: Array  # i32[C], the number of measurements
 
 
-def first_speed(expected: np.ndarray, tiers: int) -> Speed:
-    """The tiers by the seconds that are expected of a round, f64[C]."""
-    tier_of = np.empty(len(expected), np.int32)
-    tier_of[_order(expected)] = _tier_by_place(len(expected), tiers)
+def expect(seconds: np.ndarray, tiers: int) -> Speed:
+    """Sorts clients into tiers by the expected seconds of a round, f64[C]."""
+    tier_of = np.empty(len(seconds), np.int32)
+    tier_of[np.argsort(seconds, kind="stable")] = _tier_of_place(len(seconds), tiers)
     return Speed(
         tier_of=jnp.asarray(tier_of),
-        seconds=jnp.asarray(expected, jnp.float32),
-        turns=jnp.zeros(len(expected), jnp.int32),
+        seconds=jnp.asarray(seconds, jnp.float32),
+        turns=jnp.zeros(len(seconds), jnp.int32),
     )
 
 
-def measured(
-    speed: Speed,
-    expected: np.ndarray,
-    members: Cohort,
-    metrics: Metrics,
+def measure(
+    speed: Speed, expected: np.ndarray, cohort: Cohort, metrics: Metrics
 ) -> Speed:
-    """With the seconds of this round in the means; as it was without a clock."""
-    timed = seconds_of(members, metrics)
-    if timed is None:
+    """Updates the means with the seconds of this round, if there is a clock.
+
+    These are the seconds that the server waited for each, at most the deadline.
+    """
+    if TURN_SECONDS not in metrics:
         return speed
-    ids, taken = timed
+    taken = metrics[TURN_SECONDS]
+    ids = jnp.where(taken > 0, cohort.ids, cohort.num_clients)
     known = jnp.asarray(expected, jnp.float32).at[ids].get(mode="clip")
     # Two programs may round one sum differently; that is no news of a client.
     is_expected = jnp.abs(taken - known) <= ROUNDING * known
@@ -55,11 +55,11 @@ def measured(
     )
 
 
-def resorted(speed: Speed, expected: np.ndarray, tiers: int, due: Array) -> Speed:
-    """With tiers by the means, if that is due; equal clients stand as expected."""
-    by_place = jnp.asarray(_tier_by_place(len(expected), tiers))
+def sort(speed: Speed, expected: np.ndarray, tiers: int, due: Array) -> Speed:
+    """Sorts clients into tiers by their means, if that is due; ties as expected."""
+    by_place = jnp.asarray(_tier_of_place(len(expected), tiers))
     # From this order on, a stable sort leaves ties as they were at first.
-    before = jnp.asarray(_order(expected))
+    before = jnp.asarray(np.argsort(expected, kind="stable"))
 
     def by_means() -> Array:
         order = before[jnp.argsort(speed.seconds[before], stable=True)]
@@ -69,12 +69,7 @@ def resorted(speed: Speed, expected: np.ndarray, tiers: int, due: Array) -> Spee
     return speed._replace(tier_of=tier_of)
 
 
-def _order(expected: np.ndarray) -> np.ndarray:
-    """The clients, the fastest first, i[C]."""
-    return np.argsort(expected, kind="stable")
-
-
-def _tier_by_place(num_clients: int, tiers: int) -> np.ndarray:
-    """The tier of each place in that order, i32[C]."""
+def _tier_of_place(num_clients: int, tiers: int) -> np.ndarray:
+    """Returns the tier of each place in the order of speed, i32[C]."""
     parts = np.array_split(np.arange(num_clients), tiers)
     return np.repeat(np.arange(tiers, dtype=np.int32), [len(part) for part in parts])

@@ -1,4 +1,4 @@
-"""Cohorts of one tier of clients, that are about equally fast.
+"""Cohorts of one tier: of clients that are about equally fast.
 
 Chai et al., HPDC 2020, https://arxiv.org/abs/2001.09249: TiFL, Algorithms 1 and 2.
 """
@@ -13,16 +13,16 @@ from pfljax.core.keys import derive
 from pfljax.core.types import Array, Cohort, Key, Metrics
 from pfljax.registry import AtLeastOne, Count, checked
 from pfljax.selection.base import Selection
-from pfljax.selection.draws import among, require_cohort, require_seconds
-from pfljax.selection.reports import losses_of
-from pfljax.selection.tiers import Speed, first_speed, measured, resorted
+from pfljax.selection.draws import among, ranks, require_cohort
+from pfljax.selection.reports import losses
+from pfljax.selection.tiers import Speed, expect, measure, sort
 
 Policy = Literal["adaptive", "uniform", "random", "fast", "slow"]
 RANDOM = (0.7, 0.1, 0.1, 0.05, 0.05)  # of five tiers, the fastest first
 
 
 class State(NamedTuple):
-    """What the server has learned of tiers, and who is in them."""
+    """The knowledge of the server of tiers, and their clients."""
 
     round: Array  # i32[], rounds finished
     credits: Array  # i32[T], rounds that a tier may still be chosen for
@@ -44,7 +44,7 @@ def tifl(
     probabilities: Any = None,
     retier: Count | None = None,
 ) -> Selection:
-    """`cohort` clients of one tier, uniformly; tiers are equal parts by `seconds` [C].
+    """Draws clients of one tier uniformly; tiers are equal parts by `seconds` [C].
 
     A tier is drawn by fixed probabilities (policy uniform, random, fast or slow, or
     given `probabilities`, the fastest tier first), or by the adaptive policy: a tier
@@ -54,15 +54,15 @@ def tifl(
     where tiers are made anew.
 
     At first tiers go by the seconds expected of a round: by a profile of the devices,
-    or of one second a row without. Every `retier` rounds they are made anew, by the
-    mean of the seconds that the clock has counted of each client. A client that came
-    too late counts with the deadline, one that the server did not wait for does not
-    count. Tiers stay as they are without a clock, and where devices have no jitter and
-    do all their work in time.
+    or of one second an example without. Every `retier` rounds they are made anew, by
+    the mean of the seconds that the clock has counted of each client. A client that
+    came too late counts with the deadline, one that the server did not wait for does
+    not count. Tiers stay as they are without a clock, and where devices have no jitter
+    and do all their work in time.
 
     Differs from the paper: clients are measured as they take part, not in rounds before
     the first, and none is left out. A tier is as good as the training loss of its last
-    cohort, where the paper has all its clients judge on test rows in every round.
+    cohort, where the paper has all its clients evaluate on test data in every round.
 
     Args:
       tiers: groups of clients of like speed.
@@ -72,13 +72,13 @@ def tifl(
       retier: rounds between two sortings by measured seconds, 0 for none; None for
         `interval` in the adaptive policy, and for none in fixed ones.
     """
-    seconds = require_seconds("tifl", seconds)
+    seconds = np.asarray(seconds, np.float64)
     _require_tiers(len(seconds), tiers, cohort)
     fixed = _fixed(policy, probabilities, tiers)
     if retier is None:
         retier = interval if fixed is None else 0
     learns = fixed is None or retier > 0
-    expected = first_speed(seconds, tiers).tier_of
+    expected = expect(seconds, tiers).tier_of
 
     def choose(state: Any, key: Key) -> Array:
         weight = jnp.asarray(fixed) if fixed is not None else _weight(state)
@@ -92,30 +92,31 @@ def tifl(
     def update(state: State, members: Cohort, metrics: Metrics) -> State:
         after = state._replace(round=state.round + 1)
         if fixed is None:
-            after = _learned(after, members, metrics, interval)
+            after = _learn(after, members, metrics, interval)
         if not retier:
             return after
-        speed = measured(state.speed, seconds, members, metrics)
+        speed = measure(state.speed, seconds, members, metrics)
         due = after.round % retier == 0
-        return after._replace(speed=resorted(speed, seconds, tiers, due))
+        return after._replace(speed=sort(speed, seconds, tiers, due))
 
-    return Selection(
-        cohort=cohort,
-        choose=choose,
-        # Anew: the state of a run is donated.
-        init=lambda: _first(tiers, rounds, first_speed(seconds, tiers)),
-        update=update,
-    )
+    def init() -> State:
+        return State(
+            round=jnp.int32(0),
+            credits=jnp.full(tiers, -(-rounds // tiers), jnp.int32),
+            probability=jnp.full(tiers, 1 / tiers, jnp.float32),
+            # Nothing is known of a tier: none is worse.
+            loss=jnp.full(tiers, jnp.inf, jnp.float32),
+            before=jnp.full(tiers, jnp.inf, jnp.float32),
+            # Made anew: the state of a run is donated.
+            speed=expect(seconds, tiers),
+        )
+
+    return Selection(cohort=cohort, choose=choose, init=init, update=update)
 
 
 def _require_tiers(num_clients: int, tiers: int, cohort: int) -> None:
-    """Refuses tiers of fewer clients than a cohort."""
+    """Raises a ValueError for tiers of fewer clients than a cohort."""
     require_cohort(cohort, num_clients)
-    if tiers > num_clients:
-        raise ValueError(
-            f"tifl: tiers is {tiers}, but there are {num_clients} clients; choose "
-            "fewer tiers"
-        )
     smallest = num_clients // tiers
     if smallest < cohort:
         raise ValueError(
@@ -125,9 +126,9 @@ def _require_tiers(num_clients: int, tiers: int, cohort: int) -> None:
         )
 
 
-def _fixed(policy: Policy, given: Any, tiers: int) -> np.ndarray | None:
-    """The probabilities of a static policy, f32[T]; None of the adaptive one."""
-    if given is None and policy == "adaptive":
+def _fixed(policy: Policy, probabilities: Any, tiers: int) -> np.ndarray | None:
+    """Returns the probabilities of a fixed policy, f32[T]; None of the adaptive one."""
+    if probabilities is None and policy == "adaptive":
         return None
     known = {
         "uniform": np.full(tiers, 1 / tiers),
@@ -135,7 +136,7 @@ def _fixed(policy: Policy, given: Any, tiers: int) -> np.ndarray | None:
         "slow": np.eye(tiers)[-1],
         "random": RANDOM,
     }
-    values = known[policy] if given is None else given
+    values = known[policy] if probabilities is None else probabilities
     try:
         array = np.atleast_1d(np.asarray(values, np.float64))
     except (TypeError, ValueError):
@@ -149,20 +150,8 @@ def _fixed(policy: Policy, given: Any, tiers: int) -> np.ndarray | None:
     return array.astype(np.float32)
 
 
-def _first(tiers: int, rounds: int, speed: Speed) -> State:
-    return State(
-        round=jnp.int32(0),
-        credits=jnp.full(tiers, -(-rounds // tiers), jnp.int32),
-        probability=jnp.full(tiers, 1 / tiers, jnp.float32),
-        # Nothing is known of a tier: none is worse.
-        loss=jnp.full(tiers, jnp.inf, jnp.float32),
-        before=jnp.full(tiers, jnp.inf, jnp.float32),
-        speed=speed,
-    )
-
-
 def _weight(state: State) -> Array:
-    """What each tier is drawn by, f32[T]."""
+    """Returns the weights by which a tier is drawn, f32[T]."""
     has_credit = state.credits > 0
     likely = jnp.where(has_credit, state.probability, 0)
     # Between two looks the likely ones may have used up their credits.
@@ -171,41 +160,39 @@ def _weight(state: State) -> Array:
 
 
 def _mean_loss(cohort: Cohort, metrics: Metrics, otherwise: Array) -> Array:
-    """The mean loss of who reported, f32[]; `otherwise` of nobody."""
-    # What a masked place has trained is no number, maybe, but `losses_of` makes it one.
-    total = jnp.sum(cohort.mask * losses_of(metrics))
+    """Returns the mean loss of the clients that reported; `otherwise` of none."""
+    # A masked place may have a loss that is no number, but `losses` makes it one.
+    total = jnp.sum(cohort.mask * losses(metrics))
     count = cohort.mask.sum()
     return jnp.where(count > 0, total / jnp.maximum(count, 1), otherwise)
 
 
-def _learned(state: State, members: Cohort, metrics: Metrics, interval: int) -> State:
-    """The state after a round, counted already, of a tier's members."""
+def _learn(state: State, members: Cohort, metrics: Metrics, interval: int) -> State:
+    """Updates the tiers after a round, counted already, of one tier's members."""
     # All members are of one tier; an empty place is of none.
     of_member = state.speed.tier_of[members.ids]
     tier = jnp.where(members.draws > 0, of_member, -1).max()
     loss = _mean_loss(members, metrics, state.loss[tier])
     # Of a round without a member no tier learns; -1 would be the last one.
     tier = jnp.where(tier < 0, len(state.loss), tier)
-    losses = state.loss.at[tier].set(loss, mode="drop")
+    after = state.loss.at[tier].set(loss, mode="drop")
     credits = state.credits.at[tier].add(-1, mode="drop")
     due = state.round % interval == 0
-    no_better = losses.at[tier].get(mode="clip") >= state.before.at[tier].get(
-        mode="clip"
-    )
-    changed = _by_rank(losses, credits > 0)
+    before = state.before.at[tier].get(mode="clip")
+    no_better = after.at[tier].get(mode="clip") >= before
+    changed = _by_rank(after, credits > 0)
     return state._replace(
         credits=credits,
         probability=jnp.where(due & no_better, changed, state.probability),
-        loss=losses,
-        before=jnp.where(due, losses, state.before),
+        loss=after,
+        before=jnp.where(due, after, state.before),
     )
 
 
 def _by_rank(loss: Array, has_credit: Array) -> Array:
-    """(n - r) / (n (n + 1) / 2) of the n tiers with credit, r = 0 for the worst."""
+    """Returns (n - r) / (n (n + 1) / 2) of n tiers with credit, r = 0 for the worst."""
     count = has_credit.sum()
-    # Before it: those with credit that are worse, or equally bad and faster.
-    order = jnp.argsort(-jnp.where(has_credit, loss, -jnp.inf), stable=True)
-    rank = jnp.zeros_like(order).at[order].set(jnp.arange(len(order)))
+    # Before a tier: those with credit that are worse, or equally bad and faster.
+    rank = ranks(jnp.where(has_credit, loss, -jnp.inf))
     share = (count - rank) / jnp.maximum(count * (count + 1) / 2, 1)
     return jnp.where(has_credit, share, 0.0)

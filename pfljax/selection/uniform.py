@@ -13,7 +13,7 @@ from pfljax.selection.draws import require_cohort
 
 @checked
 def uniform(cohort: AtLeastOne, num_clients: AtLeastOne) -> Selection:
-    """`cohort` different clients, uniformly; O(cohort) work whatever `num_clients`."""
+    """Draws different clients uniformly; O(cohort) work whatever `num_clients`."""
     require_cohort(cohort, num_clients)
 
     def choose(state: Any, key: Key) -> Array:

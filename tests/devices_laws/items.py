@@ -49,7 +49,7 @@ MORE = ("adaptive_clip:norm=0.1,multiplier=0.1",)  # of one value for all
 SELECTING_MORE = (  # other states and other reads of rows than those of the defaults
     "availability:pattern=label_cycle",
     "fedsae:rule=fassa",
-    "power_of_choice:judge=rows",
+    "power_of_choice:loss=all",
     "tifl:tiers=2,policy=fast,retier=2",
 )
 

@@ -120,17 +120,11 @@ def test_bad_traces_are_told_in_a_line(tmp_path):
             made("availability", file=file, **{"pattern": "trace"} | options)
         assert "\n" not in str(told.value)
 
-    refused(
-        r"has shape \[5, 7\]; expected \[rounds, 8\]",
-        saved(tmp_path, TRACE[:, :7]),
-    )
-    refused(r"has shape \[0, 8\]", saved(tmp_path, TRACE[:0]))
+    refused(r"has shape \[5, 7\]; expected an", saved(tmp_path, TRACE[:, :7]))
     refused("other values than 0 and 1", saved(tmp_path, 2.5 * TRACE))
     refused("at most 1 clients of .* at once", saved(tmp_path, np.eye(CLIENTS)))
-    refused("is not a .npz file with an array 'available'", saved(tmp_path, TRACE, "x"))
-    (tmp_path / "text.npz").write_text("no archive")
-    refused("is not a .npz file", str(tmp_path / "text.npz"))
-    refused("there is no file nowhere.npz", "nowhere.npz")
+    refused(r"cannot be read \(KeyError\); expected", saved(tmp_path, TRACE, "x"))
+    refused(r"nowhere.npz cannot be read \(FileNotFoundError\)", "nowhere.npz")
     refused("pattern is 'trace' and file is None", None)
     refused("file with pattern=trace, and with no", "x.npz", pattern="diurnal")
     refused("pattern is 'daily'; expected 'homogeneous' ", None, pattern="daily")

@@ -143,7 +143,7 @@ def test_the_error_is_of_a_double_dqn():
     aim = np.array([q(online, s)[a] for s, a, *_ in zip(*batch, strict=True)]) - wanted
 
     def to_aim(layers):
-        chosen = q_network.values_of(layers, batch.before, batch.action)
+        chosen = q_network.values_at(layers, batch.before, batch.action)
         return jnp.mean((chosen - aim) ** 2)
 
     for found, own in zip(

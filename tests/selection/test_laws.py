@@ -156,4 +156,4 @@ def test_uploads_are_stacked_for_who_looks_at_them():
 if __name__ == "__main__":
     for each in NAMES:
         check_two_devices(each)
-    check_two_devices("power_of_choice", judge="rows", batch_size=4)
+    check_two_devices("power_of_choice", loss="all", batch_size=4)

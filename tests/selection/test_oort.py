@@ -162,7 +162,6 @@ def test_where_few_are_unseen_more_are_exploited():
         ({"penalty": -1.0}, "penalty is -1.0; expected a finite number >= 0"),
         ({"pacer": -1}, "pacer is -1; expected"),
         ({"preferred": 1.5}, "preferred is 1.5; expected a number from 0 to 1"),
-        ({"seconds": -SECONDS}, "oort: seconds of client 0 is -3; expected"),
         ({"cohort": 9}, "the cohort is 9, but 8 clients"),
     ],
 )

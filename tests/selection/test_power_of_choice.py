@@ -54,9 +54,9 @@ ROUNDS = 4
 
 
 @functools.cache
-def judged(judge, candidates=6, batch_size=4):
+def trained(loss, candidates=6, batch_size=4):
     """The states before and after each of some rounds of fedavg, in NumPy."""
-    options = {"judge": judge, "candidates": candidates, "batch_size": batch_size}
+    options = {"loss": loss, "candidates": candidates, "batch_size": batch_size}
     algorithm = algorithms.method("fedavg")(TASK, LOCAL)
     setting = engine.Setting(algorithm, LOCAL, made("power_of_choice", **options))
     program = engine.compile_rounds(setting, ROUNDS)
@@ -90,10 +90,10 @@ def minibatch_of(client, key, batch_size):
     return np.asarray(batch.x)[came], np.asarray(batch.y)[came]
 
 
-@pytest.mark.parametrize("judge", ["rows", "minibatch"])
-def test_candidates_judge_the_new_model(judge):
+@pytest.mark.parametrize("loss", ["all", "minibatch"])
+def test_candidates_evaluate_the_new_model(loss):
     """Each cohort has the largest losses of its candidates, at the model it gets."""
-    states = judged(judge)
+    states = trained(loss)
     log_rows = jnp.log(jnp.asarray(SIZES, jnp.float32))
     known = np.full(CLIENTS, np.inf)
     for before, after in itertools.pairwise(states):
@@ -101,7 +101,7 @@ def test_candidates_judge_the_new_model(judge):
         candidates = np.asarray(weighted(key, log_rows, 6))
         for client in candidates:
             rows = rows_of(client)
-            if judge == "minibatch":
+            if loss == "minibatch":
                 batch_key = jax.random.fold_in(derive(key, "minibatch"), client)
                 rows = minibatch_of(client, batch_key, 4)
             known[client] = mean_loss(before.server, *rows)
@@ -110,10 +110,10 @@ def test_candidates_judge_the_new_model(judge):
         np.testing.assert_array_equal(after.cohort, largest)
 
 
-def test_of_the_first_model_nobody_has_judged():
-    """The first cohort is the first of the draw by rows, whoever will judge."""
-    cohorts = [np.asarray(judged(judge)[0].cohort) for judge in ("rows", "minibatch")]
-    state = judged("rows")[0]
+def test_no_client_evaluates_the_first_model():
+    """The first cohort is the first of the draw by size."""
+    cohorts = [np.asarray(trained(loss)[0].cohort) for loss in ("all", "minibatch")]
+    state = trained("all")[0]
     key = cohort_key(state.key, jnp.int32(0))
     log_rows = jnp.log(jnp.asarray(SIZES, jnp.float32))
     np.testing.assert_array_equal(cohorts[0], weighted(key, log_rows, 3))
@@ -122,7 +122,7 @@ def test_of_the_first_model_nobody_has_judged():
 
 def test_a_minibatch_of_all_rows_is_all_rows():
     large = int(SIZES.max())
-    pairs = zip(judged("minibatch", 6, large), judged("rows"), strict=True)
+    pairs = zip(trained("minibatch", 6, large), trained("all"), strict=True)
     for of_minibatch, of_rows in pairs:
         np.testing.assert_array_equal(of_minibatch.cohort, of_rows.cohort)
         toy.assert_close(of_minibatch.selection, of_rows.selection)
@@ -130,14 +130,14 @@ def test_a_minibatch_of_all_rows_is_all_rows():
 
 @pytest.mark.slow
 def test_as_many_candidates_as_places_are_a_draw_by_rows():
-    for one, other in zip(judged("rows", 3), judged("last", 3), strict=True):
+    for one, other in zip(trained("all", 3), trained("last", 3), strict=True):
         assert set(np.asarray(one.cohort)) == set(np.asarray(other.cohort))
 
 
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
-        ({"judge": "all"}, "judge is 'all'; expected 'last'"),
+        ({"loss": "none"}, "loss is 'none'; expected 'last'"),
         ({"batch_size": 0}, "batch_size is 0; expected at least 1"),
         ({"candidates": 2}, "candidates is 2; expected 3 <= candidates <= 8"),
         ({"candidates": 9}, "candidates is 9; expected 3 <= candidates <= 8"),

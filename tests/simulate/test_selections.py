@@ -17,14 +17,14 @@ LEARNING = [
     "round_robin",
     "availability:pattern=diurnal",
     "power_of_choice",
-    "power_of_choice:judge=rows",
+    "power_of_choice:loss=all",
     "tifl:tiers=2,interval=1",
     "fedsae",
     "oort",
     "cmab",
     "favor:components=2,hidden=4",
 ]
-SWEPT = ["tifl:tiers=2,interval=1", "fedsae", "oort", "power_of_choice:judge=rows"]
+SWEPT = ["tifl:tiers=2,interval=1", "fedsae", "oort", "power_of_choice:loss=all"]
 REFUSED = {
     "robin-cohort": ({"selection": "round_robin", "cohort": 9, "clients": 8}, "cohort"),
     "robin-option": ({"selection": "round_robin:places=3"}, "unknown parameter 'place"),
@@ -33,24 +33,24 @@ REFUSED = {
     "pattern": ({"selection": "availability:pattern=x"}, "pattern is 'x'; expected 'h"),
     "beta": ({"selection": "availability:beta=1"}, "beta is 1.*expected a number >= 0"),
     "trace": ({"selection": "availability:pattern=trace"}, "file is None; expected a "),
-    "no-trace": ({"selection": "availability:pattern=trace,file=no.npz"}, "no file no"),
+    "no-trace": ({"selection": "availability:pattern=trace,file=no.npz"}, "no.npz cannot"),
     "choice": ({"selection": "power_of_choice:candidates=3"}, "expected 5 <= candidat"),
     "choice-many": ({"selection": "power_of_choice:candidates=30"}, "candidates <= 20"),
-    "choice-judge": ({"selection": "power_of_choice:judge=all"}, "judge is 'all'; exp"),
+    "choice-judge": ({"selection": "power_of_choice:loss=none"}, "loss is 'none'; exp"),
     "choice-batch": (
-        {"selection": "power_of_choice:judge=rows,batch_size=0"}, "expected at least 1",
+        {"selection": "power_of_choice:loss=all,batch_size=0"}, "expected at least 1",
     ),
     "choice-local": (
-        {"selection": "power_of_choice:judge=rows", "algorithm": "local"},
-        "clients judge the server's model.*this one's server has no single model of al",
+        {"selection": "power_of_choice:loss=all", "algorithm": "local"},
+        "clients evaluate the server.*this one's server has no single model of al",
     ),
     "choice-fedmd": (
-        {"selection": "power_of_choice:judge=minibatch", "public": 0.1,
+        {"selection": "power_of_choice:loss=minibatch", "public": 0.1,
          "algorithm": "fedmd"},
-        "clients judge the server's model.*this one's server has no single model of al",
+        "clients evaluate the server.*this one's server has no single model of al",
     ),
     "oort-pacer": ({"selection": "oort:pacer=-1"}, "pacer is -1; expected"),
-    "tiers": ({"selection": "tifl:tiers=30"}, "tiers is 30, but there are 20 clients"),
+    "tiers": ({"selection": "tifl:tiers=30"}, "a tier has 0 of the 20 clients"),
     "tier-small": ({"selection": "tifl"}, "the cohort is 5, but a tier has 4 of the 2"),
     "tier-policy": ({"selection": "tifl:policy=best"}, "policy is 'best'; expected 'a"),
     "tier-sum": (
@@ -133,7 +133,7 @@ def ran(job, folder):
     [
         *((name, "device") for name in LEARNING),
         ("oort", "disk"),
-        ("power_of_choice:judge=minibatch", "disk"),
+        ("power_of_choice:loss=minibatch", "disk"),
     ],
 )
 def test_ended_after_a_save_a_run_goes_on_with_the_same_bits(
