@@ -33,7 +33,7 @@ REFUSED = {
     "pattern": ({"selection": "availability:pattern=x"}, "pattern is 'x'; expected 'h"),
     "beta": ({"selection": "availability:beta=1"}, "beta is 1.*expected a number >= 0"),
     "trace": ({"selection": "availability:pattern=trace"}, "file is None; expected a "),
-    "no-trace": ({"selection": "availability:pattern=trace,file=no.npz"}, "no.npz cannot"),
+    "no-trace": ({"selection": "availability:pattern=trace,file=no.npz"}, "no.npz can"),
     "choice": ({"selection": "power_of_choice:candidates=3"}, "expected 5 <= candidat"),
     "choice-many": ({"selection": "power_of_choice:candidates=30"}, "candidates <= 20"),
     "choice-judge": ({"selection": "power_of_choice:loss=none"}, "loss is 'none'; exp"),
