@@ -9,17 +9,17 @@ from pfljax.data.label_noise import NOISES
 from pfljax.registry.docstrings import options_told
 
 KINDS = (
-    "algorithms",
-    "partitions",
-    "selections",
-    "channels",
-    "aggregations",
-    "profiles",
-    "modes",
+    "algorithm",
+    "partition",
+    "selection",
+    "channel",
+    "aggregation",
+    "profile",
+    "mode",
 )
 
 
-@pytest.mark.parametrize("kind", [*KINDS, "noises"])
+@pytest.mark.parametrize("kind", [*KINDS, "noise"])
 def test_every_option_has_a_line(kind):
     factories = NOISES if kind == "noises" else listing.known(kind)
     for name, factory in factories.items():
@@ -51,9 +51,9 @@ def test_help_says_what_a_method_is_and_lists_its_options(monkeypatch):
     assert code == 0, errors
     assert "https://arxiv.org/abs/2012.04221" in out
     assert "Pull of a client's model to the server's" in out
-    for heading in ("method", "data", "training", "participation", "machine"):
+    for heading in ("Method", "Data", "Training", "Participation", "Machine"):
         assert f" {heading} options " in out
-    for word in ("--config", "PFLlib and NIID-Bench", "--server-optimizer"):
+    for word in ("--config", "--server-optimizer"):
         assert word in out
 
 

@@ -152,7 +152,7 @@ def test_who_comes_from_elsewhere_finds_the_names():
     assert len(options) > 10
     assert len(methods) > 3
     for name, *values in options:
-        assert name.strip("-").replace("-", "_") in settings.GIVEN
+        assert name.strip("-").replace("-", "_") in settings.FIELDS
         if values:
             checks.check(tiny.parsed(name, *values))
     for method in methods:

@@ -37,7 +37,7 @@ def test_a_method_without_docstring_has_options_all_the_same(folder):
     bare = "def bare(task, local, *, rate=1.0):\n    return None\n"
     (folder / "bare.py").write_text(bare)
     told = tiny.parsed("--algorithm", "bare:rate=2")
-    assert dict(told.method.hyper) == {"rate": 2}
+    assert told.algorithm.kwargs == {"rate": 2}
 
 
 def test_a_file_without_its_method_is_told(folder):

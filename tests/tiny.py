@@ -16,7 +16,6 @@ import numpy as np
 from pfljax import Experiment
 from pfljax.cli import parser
 from pfljax.engine.state import by_stack, joined
-from pfljax.registry import Choice
 from pfljax.report import style
 from pfljax.runs import config
 from pfljax.runtime import devices, errors
@@ -68,7 +67,7 @@ def command_line(*args, env=None, cwd=None):
 
 def start(experiment, env):
     """The run of an experiment, without a report, begun in a process of its own."""
-    fields = given(experiment)
+    fields = config.written(experiment)
     return subprocess.Popen(
         [sys.executable, "-c", RUN, json.dumps(fields)],
         env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
@@ -129,18 +128,11 @@ def parsed(*flags):
     return parser.options.experiment(command.keywords["settings"])
 
 
-def given(experiment):
-    """The settings as they may be given, and be JSON."""
-    values = config.written(experiment)
-    method = Choice(values["algorithm"], values.pop("hyper"))
-    return values | {"algorithm": str(method)}
-
-
 def options(experiment):
     """The command-line options of an experiment that differ from the defaults."""
-    default = given(Experiment())
+    default = config.written(Experiment())
     flags = []
-    for name, value in given(experiment).items():
+    for name, value in config.written(experiment).items():
         if value == default[name]:
             continue
         words = value if isinstance(value, list) else [value]

@@ -54,7 +54,7 @@ def groups_of(label: str, num_classes: int = 100, pixels: int = 32) -> list[Grou
     tasks = components.make_tasks(experiment, shape)
     local = components.make_local(experiment)
     name = experiment.method.algorithm
-    options = dict(experiment.method.hyper)
+    options = experiment.algorithm.kwargs
     # Not by `make_setting`, which compares all architectures first.
     return [(task, methods.build(name, task, local, options)) for task in tasks]
 

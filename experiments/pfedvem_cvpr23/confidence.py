@@ -197,7 +197,7 @@ def main(
         for label, method, more in jobs(differing):
             print(f"{differing}, {label}", file=sys.stderr, flush=True)
             base = experiment_of(FASHION, method, CLIENTS, small)
-            named = Choice(base.method.algorithm, dict(base.method.hyper) | more)
+            named = Choice(base.method.algorithm, base.algorithm.kwargs | more)
             experiment = base.replace(algorithm=named, label=label)
             if rounds:
                 experiment = experiment.replace(rounds=rounds)

@@ -197,10 +197,7 @@ def ran(place: Path, rounds: int, seeds: Sequence[int]) -> list[dict[str, Any]]:
         return []
     rows = [row for row in sweeps.read(place) if int(row["seed"]) in seeds]
     whole = {int(row["seed"]) for row in rows if row["round"] == rounds}
-    same = (
-        read_json(place / "sweep.json")["experiment"]["participation"]["rounds"]
-        == rounds
-    )
+    same = read_json(place / "sweep.json")["experiment"]["rounds"] == rounds
     return rows if same and whole == set(seeds) else []
 
 

@@ -64,8 +64,6 @@ def sweep(settings: Any, over: Values) -> None:
 
     Such as: pfljax sweep --algorithm fedprox --over mu 0 0.1 --over seed 0 1 2
     """
-    if not over:
-        raise ValueError("--over is missing; give --over NAME VALUE VALUE, say")
     values = options.values(over)
     experiment = options.experiment(settings)
     from pfljax.report import write_sweep_report

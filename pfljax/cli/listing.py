@@ -8,44 +8,14 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from pfljax import algorithms, registry
+from pfljax.runs.components import known
 
-PLACES = {  # the registry of a kind: loaded only where it is asked for
-    "models": ("pfljax.models", "MODELS"),
-    "datasets": ("pfljax.data", "DATASETS"),
-    "partitions": ("pfljax.data", "PARTITIONS"),
-    "noises": ("pfljax.data.label_noise", "NOISES"),
-    "selections": ("pfljax.selection", "SELECTIONS"),
-    "channels": ("pfljax.channel", "ON_THE_WAY"),
-    "aggregations": ("pfljax.channel", "AGGREGATIONS"),
-    "profiles": ("pfljax.data.profiles", "PROFILES"),
-    "modes": ("pfljax.engine.modes", "MODES"),
-    "server_optimizers": ("pfljax.core.adaptive_server", "SERVER_OPTIMIZERS"),
-    "logs": ("pfljax.runs.sinks", "SINKS"),
-}
-KINDS = ("algorithms", "schedules", "optimizers", *PLACES)
 NOTES = {  # what holds for all of a kind, as its last line
     "datasets": "any of them: every=1, keeps one row of so many",
     "optimizers": "the learning rate is --lr; sgd takes --momentum and --weight-decay",
     "server_optimizers": "or one of `pfljax list optimizers`: sgd:learning_rate=1.0",
 }
 EXAMPLE = "twonn on 28 x 28 images, 199,210 parameters"  # whose bytes the table gives
-
-
-def known(kind: str) -> Mapping[str, Callable]:
-    """The registry of a kind, by name, without methods whose files are broken."""
-    if kind == "algorithms":
-        sound, _ = algorithms.importable()
-        return sound
-    if kind == "schedules":
-        from pfljax.core import schedules
-
-        return schedules.known()
-    if kind == "optimizers":
-        from pfljax.core import optimizers
-
-        return {**optimizers.known_of_optax(), "sgd": optimizers.sgd}
-    module, name = PLACES[kind]
-    return getattr(importlib.import_module(module), name)
 
 
 def broken(kind: str) -> list[str]:
@@ -61,7 +31,7 @@ def listing(kind: str) -> str:
 
     Methods stand under their families, which are what a client keeps.
     """
-    factories = known(kind)
+    factories = known(kind.removesuffix("s"))
     width = 1 + max(map(len, factories))
     if kind == "algorithms":
         return _by_family(factories, width)
@@ -81,7 +51,7 @@ def whole(kind: str, name: str) -> str:
     Raises:
       ValueError: the kind has no such name.
     """
-    factory = registry.find(kind.removesuffix("s"), known(kind), name)
+    factory = registry.find(kind.removesuffix("s"), known(kind.removesuffix("s")), name)
     texts = [inspect.getdoc(factory) or name]
     if kind == "algorithms":
         texts.insert(0, inspect.getdoc(sys.modules[factory.__module__]) or "")
@@ -165,7 +135,7 @@ def methods_table() -> str:
         "|---|---|---|---|---|---|---|",
     ]
     families = algorithms.families()
-    for name, factory in sorted(known("algorithms").items()):
+    for name, factory in sorted(known("algorithm").items()):
         file = sys.modules[factory.__module__]
         paper, server, client = _header(file.__doc__ or "")
         down, up = _bytes(factory)

@@ -4,9 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pfljax.cli.of_method import value_of
-from pfljax.registry import Choice
 from pfljax.runs import checks, config
-from pfljax.runs.settings import Experiment
+from pfljax.runs.settings import Experiment, label
 from pfljax.runtime import documents
 from pfljax.runtime.files import FileError
 
@@ -36,7 +35,7 @@ def experiment(args: Sequence[str]) -> Experiment | None:
     try:
         written = config.from_dict(nested)
         checks.check_values(written)
-        return checks.unresolved(written)
+        return _as_written(written)
     except ValueError as error:
         raise ValueError(f"--config {named} cannot be read: {error}") from None
 
@@ -45,5 +44,10 @@ def with_method(args: Sequence[str], of: Experiment | None) -> list[str]:
     """The arguments, which name the method of the file where they name none."""
     if of is None or value_of("--algorithm", args) is not None:
         return list(args)
-    method = Choice(of.method.algorithm, of.method.hyper)
-    return [*args, f"--algorithm={method}"]
+    return [*args, f"--algorithm={of.algorithm}"]
+
+
+def _as_written(resolved: Experiment) -> Experiment:
+    """The experiment without the label that a run makes of its method."""
+    unlabelled = resolved.replace(label=None)
+    return unlabelled if label(unlabelled) == resolved.label else resolved

@@ -39,7 +39,7 @@ def chosen(args: Sequence[str]) -> tuple[Choice, Callable]:
     """
     from pfljax import algorithms
 
-    text = value_of("--algorithm", args) or Experiment().method.algorithm
+    text = value_of("--algorithm", args) or str(Experiment().algorithm)
     try:
         choice = registry.parse(text)
     except ValueError as error:

@@ -1,21 +1,26 @@
-"""From the options of a command to the experiment that they say."""
+"""The options of commands: a dataclass of the settings, of which tyro makes options."""
 
 import dataclasses
 import functools
 import inspect
 from collections.abc import Callable, Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, Union
 
 import tyro
 
 from pfljax import registry
-from pfljax.cli import of_method, records
 from pfljax.cli.of_method import value_of as value_of
-from pfljax.runs import settings
-from pfljax.runs.settings import Experiment
+from pfljax.registry import annotations
+from pfljax.runs.config import written
+from pfljax.runs.settings import FIELDS, HELP, Experiment
 
 # What a comparison gives to each of its runs.
 OF_ONE = ("algorithm", "label", "baseline")
+CONFIG = (
+    "A run's config.json, whose settings are the defaults here. Options beside it go "
+    "before the file: `--config FILE --rounds 200 --out FOLDER`. The folder is the "
+    "file's too, unless --out names another; a sweep's is not."
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,47 +40,61 @@ class Processes:
 def values(given: Sequence[Sequence[str]]) -> dict[str, list[Any]]:
     """What --over NAME VALUE VALUE ... says: numbers, True, None, and other texts."""
     over = {}
-    for words in given:
-        if not words:
-            raise ValueError("--over names nothing; give --over NAME VALUE VALUE, say")
-        name, *texts = words
+    for name, *texts in filter(None, given):
         name = name.replace("-", "_")
         if not texts:
-            raise ValueError(
-                f"--over {name} has no value; give what it is to be, such as "
-                f"--over {name} VALUE VALUE"
-            )
+            raise ValueError(f"--over {name} has no value; give --over {name} VALUE")
         if name in over:
             raise ValueError(f"--over {name} is given twice; give all values at once")
         over[name] = [registry.literal(text) for text in texts]
+    if not over:
+        raise ValueError("--over is missing; give --over NAME VALUE VALUE")
     return over
 
 
-def record(args: Sequence[str], of: Experiment | None = None) -> type:
-    """A dataclass of the settings by group, with those `of` a --config as defaults.
+def record(
+    of: Experiment | None = None,
+    without: Sequence[str] = (),
+    methods: Sequence[str] = (),
+) -> type:
+    """The settings as a dataclass, a field with those of each heading.
 
-    Raises:
-      ValueError: the method is unknown; the message lists the known ones.
+    The defaults are the settings `of` an experiment. Of the `methods`, if any,
+    `--algorithm` takes one alone. Settings `without` are no options, nor is --config.
     """
-    if args:  # else only the commands are listed, and JAX is left alone
-        of_method.chosen(args)
-    return records.of_settings(of=of)
+    defaults = written(of or Experiment())
+    groups = []
+    for heading, texts in HELP.items():
+        fields = []
+        for name, text in texts.items():
+            if name in without:
+                continue
+            default = defaults[name]
+            kind: Any = Union[annotations.alternatives(FIELDS[name].type)]  # noqa: UP007
+            if "converter" in FIELDS[name].metadata:
+                is_list = isinstance(default, list)
+                default = tuple(default) if is_list else default
+                kind = tuple[str, ...] if is_list else str
+            if name == "algorithm" and methods:
+                kind = Literal[tuple(methods)]
+            annotation = Annotated[kind, tyro.conf.arg(help=text)]
+            fields.append((name, annotation, dataclasses.field(default=default)))
+        group = dataclasses.make_dataclass(
+            heading.lower(), fields, namespace={"__doc__": ""}
+        )
+        groups.append((heading, group, dataclasses.field(default_factory=group)))
+    if not without:
+        file = Annotated[str | None, tyro.conf.arg(help=CONFIG)]
+        groups.append(("config", file, dataclasses.field(default=None)))
+    return dataclasses.make_dataclass("Options", groups)
 
 
-def record_of_several() -> type:
-    """The settings that the methods of a comparison share."""
-    return records.of_settings(without=OF_ONE)
-
-
-def record_of_all_methods() -> type:
-    """The record that completion knows, with the names of methods.
-
-    A shell completes by a script that was printed once.
-    """
-    from pfljax import algorithms
-
-    known, _ = algorithms.importable()
-    return records.of_settings(names=tuple(known))
+def experiment(options: Any) -> Experiment:
+    """The experiment of a record's values."""
+    values: dict[str, Any] = {}
+    for heading in HELP:
+        values |= vars(getattr(options, heading))
+    return Experiment(**values)
 
 
 def kept(command: Callable, record: type | None = None) -> Callable:
@@ -100,14 +119,6 @@ def kept(command: Callable, record: type | None = None) -> Callable:
     return keep
 
 
-def experiment(chosen: Any) -> Experiment:
-    """The experiment of a record's values."""
-    values: dict[str, Any] = {"seed": chosen.seed}
-    for group in settings.GROUPS:
-        values |= vars(getattr(chosen, group))
-    return Experiment(**values)
-
-
 def of_methods(methods: Sequence[str], chosen: Any) -> list[Experiment]:
     """An experiment a method, "name" or "name:option=value", with the same settings.
 
@@ -119,17 +130,9 @@ def of_methods(methods: Sequence[str], chosen: Any) -> list[Experiment]:
             "no method is given; expected pfljax compare NAME ..., such as fedper or "
             "ditto:lam=0.5"
         )
-    for text in methods:
-        if " " in text.strip() or ("," in text and ":" not in text):
-            raise ValueError(
-                f"{text!r} is no method; expected names with spaces between them, "
-                "without quotes: pfljax compare fedper ditto:lam=0.5"
-            )
     shared = experiment(chosen)
     choices = [registry.parse(text) for text in methods]
-    for text, choice in zip(methods, choices, strict=True):
+    for choice in choices:
         if choices.count(choice) > 1:
-            raise ValueError(
-                f"{text} is given twice; give it once, or with other options"
-            )
+            raise ValueError(f"{choice} is given twice; give it once")
     return [shared.replace(algorithm=choice) for choice in choices]

@@ -88,7 +88,10 @@ def _parsed(args: Sequence[str]) -> Callable[[], None]:
     name = args[0]
     if name == COMPLETION:
         registry.find("shell", SHELLS, " ".join(args[1:]))
-        record = options.record_of_all_methods()
+        from pfljax import algorithms
+
+        known, _ = algorithms.importable()
+        record = options.record(methods=tuple(known))
     else:
         registry.find("command", COMMANDS, name)
         args, record = _of_a_method(args)
@@ -120,16 +123,18 @@ def _parsed(args: Sequence[str]) -> Callable[[], None]:
 def _of_a_method(args: Sequence[str]) -> tuple[Sequence[str], type]:
     """The arguments with the method of a --config, and the settings they may change."""
     if args[0] not in OF_A_METHOD:
-        return args, options.record(())
+        return args, options.record()
     of = of_file.experiment(args)
     args = of_file.with_method(args, of)
     if of is not None and args[0] == "sweep":
         of = of.replace(out=None)  # the folder in the file is a run's
-    return args, options.record(args[1:], of)
+    if args[1:]:  # else only the commands are listed, and JAX is left alone
+        of_method.chosen(args[1:])
+    return args, options.record(of)
 
 
 def _settings_of(name: str, of_a_method: type) -> type | None:
     """The settings that a command takes as options; None of one that takes none."""
     if name in OF_A_METHOD:
         return of_a_method
-    return options.record_of_several() if name in OF_SEVERAL else None
+    return options.record(without=options.OF_ONE) if name in OF_SEVERAL else None

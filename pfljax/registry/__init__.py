@@ -11,6 +11,7 @@ from pfljax.registry.choices import parse as parse
 from pfljax.registry.choices import split as split
 from pfljax.registry.factories import check as check
 from pfljax.registry.factories import check_names as check_names
+from pfljax.registry.factories import check_value as check_value
 from pfljax.registry.factories import check_values as check_values
 from pfljax.registry.factories import checked as checked
 from pfljax.registry.factories import defaults as defaults

@@ -18,6 +18,7 @@ IN_WORDS = {
     "float": "a number",
     "str": "a text",
     "bool": "True or False",
+    "Choice": "a name",
 }
 
 
@@ -98,9 +99,12 @@ def written(parameter: inspect.Parameter) -> Any:
 
 def wants_float(parameter: inspect.Parameter) -> bool:
     """Whether the option is a float, so that 1 is 1.0 to it."""
-    if type(parameter.default) is float:
-        return True
-    kinds = alternatives(parameter.annotation)
+    return type(parameter.default) is float or is_float(parameter.annotation)
+
+
+def is_float(kind: Any) -> bool:
+    """Whether the type has floats and no ints."""
+    kinds = alternatives(kind)
     return float in kinds and int not in kinds
 
 
@@ -128,6 +132,9 @@ def _is_a(value: Any, kind: Any) -> bool:
         return _are_widths(value)
     if origin is Callable:
         return callable(value)
+    if origin is tuple:
+        item = get_args(kind)[0]
+        return isinstance(value, tuple) and all(_is_a(part, item) for part in value)
     # An option that says no type takes any value.
     if kind in (Any, inspect.Parameter.empty) or not isinstance(kind, type):
         return True

@@ -1,36 +1,37 @@
 """`Choice`, a registered name with its arguments, and how it is written."""
 
 import ast
+import dataclasses
 import re
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 COMMA_OUTSIDE_PARENTHESES = re.compile(r",(?![^(]*\))")
 QUOTED = re.compile(r"""(?<==)\s*(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")""")  # a value
 
 
-class _Named(NamedTuple):
-    name: str
-    args: tuple[tuple[str, Any], ...] = ()
-
-
-class Choice(_Named):
+@dataclasses.dataclass(frozen=True, init=False)
+class Choice:
     """A registered name with its arguments, sorted by name; they may come as a dict."""
 
-    __slots__ = ()
+    name: str
+    args: tuple[tuple[str, Any], ...]
 
-    def __new__(
-        cls, name: str, args: Mapping[str, Any] | tuple[tuple[str, Any], ...] = ()
-    ) -> "Choice":
-        """Of a dict, pairs by name: a choice is hashed."""
-        if isinstance(args, Mapping):
-            args = tuple(sorted(args.items(), key=lambda pair: str(pair[0])))
-        return super().__new__(cls, name, args)
+    def __init__(
+        self, name: str, args: Mapping[str, Any] | tuple[tuple[str, Any], ...] = ()
+    ) -> None:
+        pairs = args.items() if isinstance(args, Mapping) else args
+        object.__setattr__(self, "name", name)
+        object.__setattr__(self, "args", tuple(sorted(pairs)))
 
     @property
     def kwargs(self) -> dict[str, Any]:
         """The arguments as a dict."""
         return dict(self.args)
+
+    def with_options(self, options: Mapping[str, Any]) -> "Choice":
+        """The same with these options in the place of its own."""
+        return Choice(self.name, self.kwargs | dict(options))
 
     def __str__(self) -> str:
         pairs = ",".join(f"{key}={_written(value)}" for key, value in self.args)

@@ -1,40 +1,38 @@
-"""What a factory's docstring says: of itself, and of each option a line.
+"""What a docstring says of each option or setting: the sections of Google's style.
 
-Options stand under "Args:", as Google's style has them:
-
-    Args:
-      lam: the pull of v_k to w; a second
-        line goes on.
+Args:
+  lam: the pull of v_k to w; a second
+    line goes on.
 """
 
 import inspect
 import re
 from collections.abc import Callable
 
-OPTION = re.compile(r"(\w+): (.*)")
+TITLE = re.compile(r"(\w+):")
+ENTRY = re.compile(r"  (\w+): (.*)")
+
+
+def sections(text: str | None) -> dict[str, dict[str, str]]:
+    """The text of each name below each title, in one line."""
+    found: dict[str, dict[str, str]] = {}
+    title = name = None
+    for line in inspect.cleandoc(text or "").splitlines():
+        if line[:1].strip():
+            begun = TITLE.fullmatch(line)
+            title = begun[1] if begun else None
+            name = None
+        elif title and (entry := ENTRY.fullmatch(line)):
+            name = entry[1]
+            found.setdefault(title, {})[name] = entry[2]
+        elif title and name and line.strip():
+            found[title][name] += f" {line.strip()}"
+    return found
 
 
 def options_told(factory: Callable) -> dict[str, str]:
     """What the docstring says of each option, by name, in one line each."""
-    lines = (inspect.getdoc(factory) or "").splitlines()
-    if "Args:" not in lines:
-        return {}
-    told: dict[str, str] = {}
-    depth = 0
-    name = None
-    for line in lines[lines.index("Args:") + 1 :]:
-        text = line.strip()
-        indent = len(line) - len(line.lstrip())
-        if not text or not indent:
-            break
-        begun = OPTION.match(text)
-        if begun and (name is None or indent <= depth):
-            name = begun[1]
-            depth = indent
-            told[name] = begun[2]
-        elif name is not None:
-            told[name] += f" {text}"
-    return told
+    return sections(factory.__doc__).get("Args", {})
 
 
 def paragraph(text: str | None) -> str:

@@ -56,7 +56,7 @@ def in_floats(choice: Choice, factory: Callable) -> Choice:
         ):
             value = float(value)
         pairs.append((name, value))
-    return choice._replace(args=tuple(pairs))
+    return Choice(choice.name, tuple(pairs))
 
 
 def checked(factory: Callable[Arguments, Built]) -> Callable[Arguments, Built]:
@@ -108,10 +108,11 @@ def check_values(owner: str, factory: Callable, values: Mapping[str, Any]) -> No
     for name, parameter in annotations.parameters(factory).items():
         asked = name in known or annotations.ranges(parameter.annotation)
         if name in values and asked:
-            _check_value(f"{owner}: {name}", values[name], parameter)
+            check_value(f"{owner}: {name}", values[name], parameter)
 
 
-def _check_value(name: str, value: Any, parameter: inspect.Parameter) -> None:
+def check_value(name: str, value: Any, parameter: inspect.Parameter) -> None:
+    """Raises a ValueError unless the value is of the type and in the range."""
     if getattr(value, "shape", None) == ():
         try:
             value = value.item()

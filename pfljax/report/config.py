@@ -7,7 +7,9 @@ comparison can speak of settings by their names alone (`runs.config.by_name`).
 from collections.abc import Container, Mapping, Sequence
 from typing import Any
 
-from pfljax.runs.config import named
+from pfljax.registry import Choice, parse
+from pfljax.runs.config import by_name
+from pfljax.runs.settings import HELP
 
 UNGROUPED = ""  # title of the settings that stand in no group
 # Of models whose paper could not be read, by how their names and that of their group
@@ -44,26 +46,20 @@ def shown(name: str, value: Any) -> Any:
 
 
 def by_group(
-    nested: Mapping[str, Any], without: Container[str] = ()
+    values: Mapping[str, Any], without: Container[str] = ()
 ) -> dict[str, dict[str, Any]]:
-    """Settings by group and name; those of the names `without` are left out.
+    """Settings of a config.json by heading; those of the names `without` are left out.
 
     The method is one setting with its options, as a user gives it.
     """
-    # First, for a page begins with what belongs to no group.
-    titled: dict[str, dict[str, Any]] = {UNGROUPED: {}}
-    for group, value in nested.items():
-        if isinstance(value, Mapping):
-            settings = value
-            title = group
-        else:
-            settings = {group: value}
-            title = UNGROUPED
-        settings = named(settings, without)
-        kept = {
-            name: shown(name, settings[name])
-            for name in settings
-            if name not in without
-        }
-        titled.setdefault(title, {}).update(kept)
+    settings = by_name(values)
+    method = parse(settings["algorithm"])
+    options = [pair for pair in method.args if pair[0] not in without]
+    settings["algorithm"] = str(Choice(method.name, tuple(options)))
+    titles = {name: title for title, names in HELP.items() for name in names}
+    titled: dict[str, dict[str, Any]] = {}
+    for name, value in settings.items():
+        if name not in without:
+            group = titled.setdefault(titles.get(name, UNGROUPED), {})
+            group[name] = shown(name, value)
     return titled

@@ -30,7 +30,7 @@ def read_settings(path: Path, nested: Any) -> dict[str, Any]:
     """
     # A report shows what was run and runs nothing, so names are not checked.
     try:
-        return config.LATER | config.by_name(nested)
+        return config.tabulated(nested)
     except ValueError as error:
         raise FileError(f"{path}: {error}") from None
 

@@ -8,7 +8,7 @@ from pfljax.report import sweeps
 from pfljax.report.paired import Paired, paired
 from pfljax.report.runs import is_baseline
 from pfljax.report.sweep_rows import Rows, names_of
-from pfljax.runs.settings import GIVEN
+from pfljax.runs.settings import FIELDS
 
 WITHOUT_BASELINES = (
     "Local training and fine-tuned FedAvg are no points of this sweep: hold a point "
@@ -45,8 +45,8 @@ def _is_baseline(row: Mapping[str, Any]) -> bool:
 
 def _advice(names: Sequence[str], algorithm: str) -> str:
     """The commands that hold a point against the baselines."""
-    options = ",".join(f"{name}=VALUE" for name in names if name not in GIVEN)
-    settings = [f"--{name.replace('_', '-')} VALUE" for name in names if name in GIVEN]
+    options = ",".join(f"{name}=VALUE" for name in names if name not in FIELDS)
+    settings = [f"--{name.replace('_', '-')} VALUE" for name in names if name in FIELDS]
     method = f"{algorithm}:{options}" if options else algorithm
     command = " ".join([method, *settings])
     return WITHOUT_BASELINES.format(command=command, method=method)

@@ -21,7 +21,7 @@ from pfljax.runs.folder import (
     write_arrays,
     write_json,
 )
-from pfljax.runs.settings import HOME, Experiment, flat
+from pfljax.runs.settings import Experiment
 from pfljax.runtime import documents, environment, files
 
 # What of partition.json tells its clients and their rows from others. No data set names
@@ -79,7 +79,7 @@ def begin(path: Path, experiment: Experiment, manifest: Mapping[str, Any]) -> No
     check_data(path, manifest)
     check_store(path, experiment.machine.store)
     if (path / "config.json").exists():
-        changeable: Any = flat(experiment, CHANGED)
+        changeable: Any = {name: getattr(experiment, name) for name in CHANGED}
         set_unhashed(path, **changeable)
         _put_aside(path, experiment)
     _keep(path / "config.json", config.to_dict(experiment))
@@ -118,7 +118,7 @@ def set_unhashed(path: Path, **changes: Any) -> None:
     # The others as they are: a later version may have more, of which no checksum knows.
     settings = read_json(path / "config.json")
     for name in changes:
-        settings.setdefault(HOME[name], {})[name] = values[name]
+        settings[name] = values[name]
     write_json(path / "config.json", settings)
 
 

@@ -2,198 +2,98 @@
 
 import hashlib
 import json
-from collections.abc import Container, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from pfljax import registry
-from pfljax.core.precision import EXACT
 from pfljax.registry import Choice
-from pfljax.runs.groups import UNHASHED as UNHASHED
-from pfljax.runs.settings import GROUPS, HOME, Experiment, flat
+from pfljax.runs.settings import FIELDS, UNHASHED, Experiment
 
+FORMAT = 2  # of config.json
 CHANGEABLE = (*UNHASHED, "rounds")  # by going on
-SEVERAL = ("aggregation", "channel", "log", "models")  # settings of several choices
-# Settings that came later. Older runs have their defaults, which no digest holds.
-LATER = {
-    "precision": EXACT,
-    "models": [],
-    "proxy": "auto",
-    "foreign": 0,
-    "dissimilarity": False,
-    "smoothness": None,
-    "concavity": 0.0,
-    "profile": "none",
-    "deadline": None,
-    "mode": "sync",
-    "aggregation": [],
-    "schedule": "constant",
-    "server_optimizer": "none",
-}
-OPTIMIZER = "server_optimizer"
-WERE_CHANNELS = ("median", "trimmed_mean", "krum")  # and are aggregations
 
 
 def to_dict(experiment: Experiment) -> dict[str, Any]:
-    """The settings as JSON types by group; `from_dict` undoes it."""
-    values = written(experiment)
-    nested: dict[str, Any] = {group: {} for group in GROUPS}
-    for name, group in HOME.items():
-        nested[group][name] = values[name]
-    return nested | {"seed": experiment.seed}
+    """The settings as JSON types, and the number of the format."""
+    return {"format": FORMAT, **written(experiment)}
 
 
-def from_dict(nested: Mapping[str, Any]) -> Experiment:
-    """The experiment of a config.json; a ValueError lists the known keys."""
-    values = ungrouped(nested)
-    options = values.pop("hyper", ())
-    method = values.get("algorithm", Experiment().method.algorithm)
-    values["algorithm"] = Choice(method, options)
-    return Experiment(**values)
-
-
-def by_name(nested: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of a config.json by name, as JSON types, whatever their names.
+def from_dict(values: Any) -> Experiment:
+    """The experiment of a config.json.
 
     Raises:
-      ValueError: it holds no settings, or not by group.
+      ValueError: it is of another format, or a setting is unknown or wrong.
     """
-    if isinstance(nested, Mapping) and "algorithm" in nested:
+    settings = by_name(values)
+    for name in settings:
+        registry.find("setting", FIELDS, name)
+    return Experiment(**settings)
+
+
+def by_name(values: Any) -> dict[str, Any]:
+    """The settings of a config.json as JSON types, whatever their names."""
+    if not isinstance(values, Mapping):
+        raise ValueError("expected a JSON object with settings by name")
+    if values.get("format") != FORMAT:
         raise ValueError(
-            "an older pfljax wrote it, whose settings are not grouped; finish it with "
-            "that version, or run it again with another --out"
+            f"its format is {values.get('format')!r}, and this pfljax reads format "
+            f"{FORMAT}; use the version that wrote it, or run it again"
         )
-    if not isinstance(nested, Mapping) or "method" not in nested:
-        raise ValueError(
-            "expected a JSON object with the settings of an experiment by group "
-            f"({', '.join(GROUPS)}), as the config.json of a run"
-        )
-    values: dict[str, Any] = {}
-    for group, settings in nested.items():
-        if isinstance(settings, Mapping):
-            values |= settings
-        else:
-            values[group] = settings
-    return _with_server_optimizer(_with_aggregation(values))
-
-
-def _with_server_optimizer(values: dict[str, Any]) -> dict[str, Any]:
-    """The settings of a run whose server's optimizer was an option of its method."""
-    options = values.get("hyper")
-    if OPTIMIZER in values or not isinstance(options, Mapping):
-        return values
-    if OPTIMIZER not in options:
-        return values
-    kept = {name: value for name, value in options.items() if name != OPTIMIZER}
-    return values | {"hyper": kept, OPTIMIZER: options[OPTIMIZER]}
-
-
-def _with_aggregation(values: dict[str, Any]) -> dict[str, Any]:
-    """The settings of a run of before `aggregation`, with what is one now."""
-    sent = values.get("channel")
-    if "aggregation" in values or not isinstance(sent, list):
-        return values
-    kept: dict[str, list] = {"channel": [], "aggregation": []}
-    for text in sent:
-        name, _, _ = str(text).partition(":")
-        kept["aggregation" if name in WERE_CHANNELS else "channel"].append(text)
-    return values | kept
-
-
-def named(settings: Mapping[str, Any], without: Container[str] = ()) -> dict[str, Any]:
-    """Settings with the method as it is given: its options stand behind its name.
-
-    Such as ditto:lam=1.0; options of the names `without` are left out.
-    """
-    if "algorithm" not in settings:
-        return dict(settings)
-    options = settings.get("hyper") or {}
-    kept = {name: value for name, value in options.items() if name not in without}
-    method = str(Choice(settings["algorithm"], kept))
-    values = {**settings, "algorithm": method}
-    return {name: value for name, value in values.items() if name != "hyper"}
-
-
-def ungrouped(nested: Mapping[str, Any]) -> dict[str, Any]:
-    """`by_name` of settings that this version knows.
-
-    Raises:
-      ValueError: as `by_name`, or a group or a setting is unknown.
-    """
-    values = by_name(nested)
-    for group, settings in nested.items():
-        registry.find("group of settings", {**GROUPS, "seed": int}, group)
-        if group == "seed":
-            continue
-        if not isinstance(settings, Mapping):
-            raise ValueError(f"{group} is {settings!r}; expected its settings by name")
-        for name in settings:
-            registry.find(f"setting of {group}", vars(GROUPS[group]()), name)
-    return values
+    return {name: value for name, value in values.items() if name != "format"}
 
 
 def written(experiment: Experiment) -> dict[str, Any]:
     """The settings by name, as JSON types."""
-    values = flat(experiment)
-    for name, value in values.items():
-        if isinstance(value, Choice):
-            values[name] = str(value)
-    values["hyper"] = dict(values["hyper"])
-    for name in SEVERAL:
-        values[name] = [str(choice) for choice in values[name]]
-    return values
+    return {name: _written(value) for name, value in vars(experiment).items()}
+
+
+def _written(value: Any) -> Any:
+    if isinstance(value, Choice):
+        return str(value)
+    if isinstance(value, tuple):
+        return [str(choice) for choice in value]
+    return value
 
 
 def digest(experiment: Experiment) -> str:
     """SHA-256 of all settings that change a number of the rounds done so far."""
-    left_out = UNHASHED
     # A longer run has the same first rounds, so its old checkpoints are its own, unless
     # a method goes by the number of rounds.
-    if not looks_ahead(experiment):
-        left_out = CHANGEABLE
+    left_out = UNHASHED if looks_ahead(experiment) else CHANGEABLE
     values = written(experiment)
-    # Aggregations were channels: the digests of those runs stay.
-    values["channel"] += values.pop("aggregation")
-    if steps_by_optimizer(experiment):
-        # It was an option of these methods.
-        values["hyper"][OPTIMIZER] = values.pop(OPTIMIZER)
-    hashed = {
-        name: value
-        for name, value in values.items()
-        if name not in left_out and (name not in LATER or value != LATER[name])
-    }
-    # Sorted: the order in which settings are declared leaves the digest as it is.
+    hashed = {name: values[name] for name in values if name not in left_out}
     text = json.dumps(hashed, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def looks_ahead(experiment: Experiment) -> bool:
-    """Whether its method goes by how many rounds there will be."""
+    """Whether its method depends on how many rounds there will be."""
     from pfljax import algorithms  # here alone: reports read settings without JAX
 
-    factory = algorithms.method(experiment.method.algorithm)
-    return bool(registry.given(factory, rounds=experiment.participation.rounds))
-
-
-def steps_by_optimizer(experiment: Experiment) -> bool:
-    """Whether the method itself takes the optimizer of the server."""
-    from pfljax import algorithms
-
-    factory = algorithms.method(experiment.method.algorithm)
-    return bool(registry.given(factory, server_optimizer=None))
+    factory = algorithms.method(experiment.algorithm.name)
+    return bool(registry.given(factory, rounds=experiment.rounds))
 
 
 def difference(old: Experiment, new: Experiment) -> list[str]:
     """The settings that differ and change a number, as "name: old -> new"."""
     before = written(old)
     after = written(new)
-    alike: set[str] = set()
-    if before["algorithm"] == after["algorithm"]:
-        # Of one method the options that differ are enough.
-        alike = set(dict(before["hyper"].items() & after["hyper"].items()))
-    before = named(before, without=alike)
-    after = named(after, without=alike)
     return [
         f"{name}: {before[name]} -> {after[name]}"
         for name in before
         if name not in UNHASHED and before[name] != after[name]
     ]
+
+
+def tabulated(values: Any) -> dict[str, Any]:
+    """`by_name` with the name of the method and its options apart, for tables."""
+    settings = by_name(values)
+    method = registry.parse(settings.get("algorithm", ""))
+    return {**settings, "algorithm": method.name, "hyper": method.kwargs}
+
+
+def named(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Tabulated settings with the options behind the name of the method."""
+    method = Choice(settings["algorithm"], settings["hyper"])
+    values = {**settings, "algorithm": str(method)}
+    return {name: value for name, value in values.items() if name != "hyper"}

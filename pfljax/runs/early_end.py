@@ -10,7 +10,6 @@ from typing import Any
 from pfljax.runs.settings import Experiment
 
 CALLBACK = "callback"
-WATCHED = ("accuracy", "top5", "loss", "brier")  # by patience
 
 
 def by_patience(experiment: Experiment) -> str:

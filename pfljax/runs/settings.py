@@ -1,135 +1,269 @@
-"""What a run is: `Experiment`, whose settings lie in records by what they speak of.
+"""The settings of a run, declared once: `Experiment`.
 
-A setting has one name, whatever its group: `Experiment("ditto", rounds=3)` in Python,
-`--rounds 3` on the command line, `--over rounds 3 6` in a sweep. Only where it is read
-does the group show: `experiment.participation.rounds`, and so in config.json.
+A field is a setting: its type, its range and its default. Its heading and help stand in
+the docstring. The command line, config.json, the checks and `--over` read these.
 """
 
 import dataclasses
-import math
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypedDict, Unpack
+from collections.abc import Callable
+from typing import Annotated, Any, Literal, TypeVar, dataclass_transform
 
 from pfljax import registry
-from pfljax.registry import Choice
-from pfljax.runs import names
-from pfljax.runs.groups import (
-    UNHASHED,
-    Data,
-    Evaluation,
-    Machine,
-    Method,
-    Output,
-    Participation,
-    Training,
-    setting,
+from pfljax.registry import (
+    BELOW_ONE,
+    INT32,
+    POSITIVE,
+    AtLeastOne,
+    Choice,
+    Count,
+    NotNegative,
+    Positive,
+    Range,
+    Share,
+    annotations,
+    docstrings,
 )
+from pfljax.runs import names
+
+Record = TypeVar("Record")
+BelowOne = Annotated[float, BELOW_ONE]
+Part = Annotated[
+    float, Range(lambda value: 0 <= value < 1, "a share, 0 <= share < 1", on_host=True)
+]
+Epochs = Annotated[int | float, POSITIVE, INT32]
+# Surrogates are what Python makes of bytes that are no UTF-8.
+Text = Annotated[
+    str,
+    Range(
+        lambda text: not any(c == "\0" or "\ud800" <= c <= "\udfff" for c in text),
+        "text without zero bytes, in UTF-8",
+    ),
+]
 
 
-class Settings(TypedDict, total=False):
-    """Every setting by its name, as it may be written; a Choice also as its text.
-
-    The names of `Experiment(...)` and `replace(...)` stand here for editors and type
-    checkers, which cannot derive them from the records. A test compares the two.
-    """
-
-    algorithm: str | Choice
-    model: str | Choice
-    models: str | Sequence[str | Choice] | None
-    proxy: str | Choice
-    precision: str
-    dataset: str | Choice
-    partition: str | Choice
-    clients: int | None
-    test: float
-    validation: float
-    stratified: bool
-    test_from: str
-    rows: str
-    noise: str | Choice
-    unseen: float
-    public: float
-    epochs: int | float | None
-    steps: int | None
-    batch_size: int
-    lr: float
-    lr_decay: float
-    schedule: str | Choice
-    momentum: float
-    weight_decay: float
-    optimizer: str | Choice
-    rounds: int
-    cohort: int
-    selection: str | Choice
-    stragglers: float
-    drop_stragglers: bool
-    profile: str | Choice
-    deadline: float | None
-    mode: str | Choice
-    channel: str | Sequence[str | Choice] | None
-    aggregation: str | Sequence[str | Choice] | None
-    server_optimizer: str | Choice
-    eval_every: int
-    patience: int | None
-    watch: str
-    trained: bool
-    foreign: int
-    dissimilarity: bool
-    smoothness: float | None
-    concavity: float
-    baseline: str | None
-    width: int | str | None
-    devices: int | None
-    homes: bool
-    store: str
-    out: str | None
-    label: str | None
-    log: str | Sequence[str | Choice] | None
-    keep: int
-    seed: int
+def _component(value: str | Choice) -> Choice:
+    """The component that a text names."""
+    return registry.parse(value) if isinstance(value, str) else value
 
 
-PLACE = '; options of a method stand behind its name, as in "ditto:lam=1.0"'
+def _components(value: str | list | tuple | None) -> tuple[Choice, ...]:
+    """The components of a sequence, or of one text with spaces or commas in it."""
+    if isinstance(value, str):
+        value = value.split()
+    if not isinstance(value, list | tuple | None):
+        return value
+    components: list[Choice] = []
+    for part in value or ():
+        texts = registry.split(part) if isinstance(part, str) else [part]
+        components += map(_component, texts)
+    return tuple(components)
 
 
-@dataclasses.dataclass(frozen=True, init=False)
+def setting(default: Any, converter: Callable[[Any], Any]) -> Any:
+    """A field that is also written as text."""
+    return dataclasses.field(default=default, metadata={"converter": converter})
+
+
+@dataclass_transform(frozen_default=True, field_specifiers=(setting,))
+def _record(cls: type[Record]) -> type[Record]:
+    """A frozen dataclass, of which type checkers know what the converters take."""
+    return dataclasses.dataclass(frozen=True)(cls)
+
+
+@_record
 class Experiment:
-    """One run: its settings by group, and the seed, which all groups draw from.
+    """One run.
 
-    Built from flat names alone, for a group changes nothing about a setting:
+    A component is written as an object or as its text:
     `Experiment("ditto:lam=0.5", dataset="mnist:every=10", rounds=3)`.
+
+    Method:
+      algorithm: The method, with its options: "ditto:lam=1.0". See `pfljax list
+        algorithms`.
+      model: The model. "auto" chooses by the shape of x. See `pfljax list models`.
+      models: The models of clients of several architectures, instead of `model`. Client
+        i has number i mod the length of the list. A group of models, such as
+        "htcnn_yi", may stand in it.
+      proxy: The small model that all clients share, for methods that use one. "auto" is
+        the smallest of `models`.
+      precision: The model computes in "float32". "tf32" rounds the factors of products
+        where the device can; "bfloat16" rounds all but parameters and losses.
+
+    Data:
+      dataset: The data set. See `pfljax list datasets`.
+      partition: How examples are divided over clients, such as "dirichlet:alpha=0.5".
+        See `pfljax list partitions`.
+      clients: The number of clients. None takes the natural clients of the data set.
+      test: The share of each client's examples held for testing.
+      validation: The share of each client's examples held for validation.
+      stratified: Split each client's examples class by class.
+      test_from: Test on the "clients" own examples, the "official" test set, its
+        "official_classes" that the client holds, or the natural client's part of it,
+        "official_own".
+      rows: Deal the official "train" examples, or "all".
+      noise: Wrong training labels, such as "pair:rate=0.1" or "symmetric:rate=0.2".
+        "poison:attackers=0.2" gives them to malicious clients alone.
+      unseen: The share of clients held out of training and evaluated as newcomers.
+      public: The share of examples that the server holds, for methods that use them.
+
+    Training:
+      epochs: Local passes over a client's examples in a round. 0.5 is half of the steps
+        of one. None if `steps` is given.
+      steps: Local steps in a round, instead of `epochs`.
+      batch_size: Examples in a local step. The last batch of an epoch may be short.
+      lr: The local learning rate.
+      lr_decay: Round r = 1, 2, ... trains at lr * lr_decay**r.
+      schedule: Multiples of lr by round, or by a round's local step: an optax schedule,
+        such as "cosine:decay_steps=100" or
+        "warmup_cosine:warmup_steps=5,decay_steps=50,by=step". See `pfljax list
+        schedules`.
+      momentum: The momentum of "sgd", in torch's convention. It starts anew in every
+        round.
+      weight_decay: The weight decay of "sgd", coupled with the gradient.
+      optimizer: "sgd", or an optax optimizer by name, such as "adam:b1=0.9".
+
+    Participation:
+      rounds: Communication rounds.
+      cohort: Clients that take part in a round.
+      selection: Who takes part: "uniform", "by_size" with replacement, "tifl:tiers=4".
+        See `pfljax list selections`.
+      stragglers: The share of each cohort that does only part of its work.
+      drop_stragglers: Drop the work of stragglers, as FedAvg does.
+      profile: The devices of the clients, by which rounds take virtual seconds, such as
+        "speed_groups" or "lognormal:sigma=1". See `pfljax list profiles`.
+      deadline: The virtual seconds that a round may take. Slower clients do not report.
+      mode: Rounds are "sync", or asynchronous: "fedasync:staleness=polynomial" or
+        "fedbuff:buffer=10", in which `cohort` clients train at any time. See `pfljax
+        list modes`.
+      channel: What happens to uploads on their way, such as "clip:norm=1.0",
+        "top_k:share=0.01", "lost:share=0.1" or "sign_flip:attackers=0.2". They act in
+        the order attack, clip, compress, lose. See `pfljax list channels`.
+      aggregation: A robust value instead of the uploads' mean, such as "median" or
+        "krum:byzantine=2". See `pfljax list aggregations`.
+      server_optimizer: An optimizer that steps the server's model along the aggregate,
+        such as "fedadam:learning_rate=0.01" or "sgd:learning_rate=1.0". With "none" the
+        aggregate is the new model. See `pfljax list server_optimizers`.
+
+    Evaluation:
+      eval_every: Rounds between two evaluations.
+      patience: Stop after this many evaluations without a better mean over clients of
+        `watch` on validation examples. None runs all rounds.
+      watch: What `patience` goes by: accuracy, top5, loss or brier.
+      trained: Evaluate clients also after their own local training, before averaging.
+      foreign: The number of examples of all clients in which to detect classes that a
+        client does not hold, by the entropy of its predictions (AUROC). 0 does not.
+      dissimilarity: Record at every evaluation how far clients' gradients at the
+        server's model are apart (B, and their variance), and its loss over all training
+        examples.
+      smoothness: L, with which all clients' losses are smooth. Dissimilarity then has
+        rho as well, by which FedProx's theorem expects the loss to fall.
+      concavity: L_- of rho: no Hessian of a client's loss is below minus this. 0 is
+        convex.
+      baseline: The folder of a run of "local", for the share of clients worse off.
+
+    Machine:
+      width: Clients that train at once on a device. "auto" measures, None is the
+        platform's default.
+      devices: Devices that share the cohort. None takes what is fastest here.
+      homes: Keep a client's examples and states on one device, which trains it.
+        Otherwise cohorts are divided anew in each round.
+      store: Keep client states on the "device", in "host" memory or on "disk".
+
+    Output:
+      out: The run folder. None is runs/DATASET-ALGORITHM-sSEED, followed by the
+        settings that are not at their defaults.
+      label: The name in tables and figures.
+      log: Where the log goes beside metrics.jsonl: csv, tensorboard or wandb, or
+        several, as in "csv,wandb:project=mine".
+      keep: Checkpoints to keep.
+      seed: Seeds the partition, parameters, cohorts and minibatches.
     """
 
-    method: Method
-    data: Data
-    training: Training
-    participation: Participation
-    evaluation: Evaluation
-    machine: Machine
-    output: Output
-    seed: int = setting(0, "Seeds partition, parameters, cohorts and minibatches.")
+    algorithm: Choice = setting(default="fedavg", converter=_component)
+    model: Choice = setting(default="auto", converter=_component)
+    models: tuple[Choice, ...] = setting(default=(), converter=_components)
+    proxy: Choice = setting(default="auto", converter=_component)
+    precision: Literal["float32", "tf32", "bfloat16"] = "float32"
 
-    def __init__(
-        self, method: str | Choice | None = None, /, **settings: Unpack[Settings]
-    ) -> None:
-        values: dict[str, Any] = dict(settings)
-        if method is not None:
-            values["algorithm"] = method
-        if "hyper" in values:
-            raise ValueError(_of_hyper(values.get("algorithm"), values["hyper"]))
-        for name in values:
-            if name not in GIVEN:
-                raise ValueError(registry.unknown("setting", GIVEN, name) + PLACE)
-        values |= _method(values.get("algorithm"))
-        values = {name: _as_kept(FIELDS[name], value) for name, value in values.items()}
-        seed = values.pop("seed", FIELDS["seed"].default)
-        grouped: dict[str, dict[str, Any]] = {group: {} for group in GROUPS}
-        for name, value in values.items():
-            grouped[HOME[name]][name] = value
-        # A frozen dataclass lets its own constructor assign in this way alone.
-        object.__setattr__(self, "seed", seed)
-        for group, record in GROUPS.items():
-            object.__setattr__(self, group, record(**grouped[group]))
+    dataset: Choice = setting(default="digits", converter=_component)
+    partition: Choice = setting(default="shards:per_client=2", converter=_component)
+    clients: AtLeastOne | None = 20
+    test: Part = 0.2
+    validation: Part = 0.1
+    stratified: bool = False
+    test_from: Literal["clients", "official", "official_classes", "official_own"] = (
+        "clients"
+    )
+    rows: Literal["train", "all"] = "train"
+    noise: Choice = setting(default="none", converter=_component)
+    unseen: Part = 0.0
+    public: Part = 0.0
+
+    epochs: Epochs | None = 5
+    steps: AtLeastOne | None = None
+    batch_size: AtLeastOne = 10
+    lr: Positive = 0.05
+    lr_decay: Positive = 1.0
+    schedule: Choice = setting(default="constant", converter=_component)
+    momentum: BelowOne = 0.0
+    weight_decay: NotNegative = 0.0
+    optimizer: Choice = setting(default="sgd", converter=_component)
+
+    rounds: AtLeastOne = 100
+    cohort: AtLeastOne = 5
+    selection: Choice = setting(default="uniform", converter=_component)
+    stragglers: Share = 0.0
+    drop_stragglers: bool = False
+    profile: Choice = setting(default="none", converter=_component)
+    deadline: Positive | None = None
+    mode: Choice = setting(default="sync", converter=_component)
+    channel: tuple[Choice, ...] = setting(default=(), converter=_components)
+    aggregation: tuple[Choice, ...] = setting(default=(), converter=_components)
+    server_optimizer: Choice = setting(default="none", converter=_component)
+
+    eval_every: AtLeastOne = 10
+    patience: AtLeastOne | None = None
+    watch: Literal["accuracy", "top5", "loss", "brier"] = "accuracy"
+    trained: bool = False
+    foreign: Count = 0
+    dissimilarity: bool = False
+    smoothness: Positive | None = None
+    concavity: NotNegative = 0.0
+    baseline: Text | None = None
+
+    width: AtLeastOne | Literal["auto"] | None = None
+    devices: AtLeastOne | None = None
+    homes: bool = False
+    store: Literal["device", "host", "disk"] = "device"
+
+    out: Text | None = None
+    label: Text | None = None
+    log: tuple[Choice, ...] = setting(default=(), converter=_components)
+    keep: AtLeastOne = 2
+    seed: Count = 0
+
+    def __post_init__(self) -> None:
+        for name, field in FIELDS.items():
+            # A frozen dataclass lets its own constructor assign in this way alone.
+            object.__setattr__(self, name, _converted(field, getattr(self, name)))
+
+    replace = dataclasses.replace
+
+    # Until all callers read settings without their group.
+    @property
+    def method(self) -> Any:  # noqa: D102
+        import types
+
+        return types.SimpleNamespace(
+            **vars(self) | {"algorithm": self.algorithm.name},
+            hyper=self.algorithm.args,
+        )
+
+    @property
+    def _group(self) -> Any:
+        return self
+
+    data = training = participation = evaluation = machine = output = _group
 
     @property
     def folder(self) -> str:
@@ -137,163 +271,69 @@ class Experiment:
 
         See `runs/names.py`.
         """
-        return self.output.out or names.special(default_folder(self), differing(self))
-
-    def replace(self, **settings: Unpack[Settings]) -> "Experiment":
-        """A copy with some settings changed; another method has options of its own."""
-        kept = flat(self)
-        method = Choice(kept["algorithm"], kept.pop("hyper"))
-        changed: Any = kept | {"algorithm": method} | settings
-        return Experiment(**changed)
+        plain = f"runs/{self.dataset.name}-{self.algorithm.name}-s{self.seed}"
+        return self.out or names.special(plain, differing(self))
 
 
-GROUPS: dict[str, Any] = {  # the records by their field of Experiment
-    field.name: field.type
-    for field in dataclasses.fields(Experiment)
-    if dataclasses.is_dataclass(field.type)
-}
-HOME = {  # the group of a setting
-    field.name: group
-    for group, record in GROUPS.items()
-    for field in dataclasses.fields(record)
-}
-FIELDS: dict[str, dataclasses.Field] = {  # each setting's type, default and help
-    field.name: field
-    for record in (*GROUPS.values(), Experiment)
-    for field in dataclasses.fields(record)
-    if field.name not in GROUPS
-}
-# Those that can be given: the method's options stand behind its name.
-GIVEN = {name: field for name, field in FIELDS.items() if name != "hyper"}
+FIELDS = {field.name: field for field in dataclasses.fields(Experiment)}
+# These change no number of the rounds that are done.
+UNHASHED = ("out", "label", "baseline", "devices", "homes", "keep", "store", "log",
+            "patience", "watch")  # fmt: skip
+HELP = docstrings.sections(Experiment.__doc__)  # heading -> setting -> text
 
 
-def with_options(experiment: Experiment, options: Mapping[str, Any]) -> Experiment:
-    """The experiment whose method has these options, and no others."""
-    method = Choice(experiment.method.algorithm, options)
-    return experiment.replace(algorithm=method)
-
-
-def default_folder(experiment: Experiment) -> str:
-    """The folder of a run whose settings all have their defaults."""
-    dataset = experiment.data.dataset.name
-    algorithm = experiment.method.algorithm
-    return f"runs/{dataset}-{algorithm}-s{experiment.seed}"
+def _converted(field: dataclasses.Field, value: Any) -> Any:
+    """A value as the experiment keeps it; one of a wrong type is left to `check`."""
+    # By name: readers of settings need no NumPy. Traced numbers of a sweep stay.
+    if type(value).__module__ == "numpy" and getattr(value, "shape", None) == ():
+        value = value.item()
+    converter = field.metadata.get("converter")
+    if converter is not None:
+        try:
+            return converter(value)
+        except ValueError as error:
+            raise ValueError(f"{field.name}: {error}") from None
+    # 1 and 1.0 are one run, so they must have one digest.
+    if field.name == "epochs" and type(value) is float and value.is_integer():
+        return int(value)
+    if type(value) is int and annotations.is_float(field.type):
+        return float(value)
+    return value
 
 
 def differing(experiment: Experiment) -> dict[str, Any]:
-    """What makes it another run than that of the defaults, by name.
+    """The settings and options that make it another run than that of the defaults.
 
     Beside the names of data set and method, and the seed.
     """
     from pfljax import algorithms  # here alone: readers of settings need no JAX
 
-    factory = algorithms.method(experiment.method.algorithm)
-    options = registry.defaults(factory)
+    method = experiment.algorithm
+    defaults = registry.defaults(algorithms.method(method.name))
     different = {
         name: value
-        for name, value in experiment.method.hyper
-        if name not in options or options[name] != value
+        for name, value in method.args
+        if name not in defaults or defaults[name] != value
     }
-    defaults = flat(Experiment(dataset=experiment.data.dataset.name))
-    for name, value in flat(experiment).items():
-        is_named = name in ("algorithm", "hyper", "seed")
-        if not is_named and name not in UNHASHED and value != defaults[name]:
+    default = Experiment(dataset=experiment.dataset.name)
+    for name, value in vars(experiment).items():
+        is_named = name in ("algorithm", "seed")
+        if not is_named and name not in UNHASHED and value != getattr(default, name):
             different[name] = value
     return different
 
 
-def _method(method: Any) -> dict[str, Any]:
-    """The name of a method and its options, of its text or its Choice; {} of None."""
-    if method is None:
-        return {}
-    choice = _parsed("algorithm", method)
-    if not isinstance(choice, Choice):
-        return {}  # of a wrong type, as `check` says
-    return {"algorithm": choice.name, "hyper": _pairs("algorithm", choice.args)}
+def label(experiment: Experiment) -> str:
+    """The name in tables: `label`, or the method with the options that differ."""
+    if experiment.label:
+        return experiment.label
+    from pfljax import algorithms
 
-
-def _of_hyper(method: Any, options: Any) -> str:
-    """What is wrong with `hyper=`, and how it is written."""
-    if method is None:
-        method = FIELDS["algorithm"].default
-    name = method.name if isinstance(method, Choice) else method
-    try:
-        text = str(Choice(name, _pairs("hyper", options)))
-    except ValueError:
-        text = f"{name}:option=value"
-    return (
-        f"hyper is {options!r}, but a method's options stand behind its name; write "
-        f"algorithm={text!r}, or a Choice"
-    )
-
-
-def _as_kept(field: dataclasses.Field, value: Any) -> Any:
-    """A setting as its record keeps it; one of a wrong type as it is, for `check`."""
-    value = _of_python(value)
-    if field.type is Choice:
-        return _parsed(field.name, value)
-    if field.type == tuple[Choice, ...]:
-        return _choices(field.name, value)
-    if field.name == "epochs" and type(value) is float and value.is_integer():
-        return int(value)
-    if field.type is float and type(value) is int:
-        # 1 and 1.0 are one run, so they must have one digest.
-        try:
-            return float(value)
-        except OverflowError:
-            return math.inf if value > 0 else -math.inf  # as 1e400 is
-    return value
-
-
-def _of_python(value: Any) -> Any:
-    """A number of NumPy's, or an array of one, as Python's own."""
-    # By name: readers of settings need no NumPy. Traced numbers of a sweep stay.
-    of_numpy = type(value).__module__ == "numpy"
-    return value.item() if of_numpy and getattr(value, "shape", None) == () else value
-
-
-def _parsed(setting: str, value: Any) -> Any:
-    """A Choice of its text."""
-    if not isinstance(value, str):
-        return value
-    try:
-        return registry.parse(value)
-    except ValueError as error:
-        raise ValueError(f"{setting}: {error}") from None
-
-
-def _choices(setting: str, value: Any) -> Any:
-    """Choices of a sequence of their texts, or of one text with spaces between them.
-
-    Or commas: "cnn,mlp:hidden=(8,4),resnet18" are three.
-    """
-    if value is None:
-        return ()
-    if isinstance(value, str):
-        value = value.split()
-    if not isinstance(value, list | tuple):
-        return value
-    choices = []
-    for text in value:
-        parts = registry.split(text) if isinstance(text, str) else [text]
-        choices += [_parsed(setting, part) for part in parts]
-    return tuple(choices)
-
-
-def _pairs(setting: str, options: Any) -> tuple[tuple[str, Any], ...]:
-    """Options by name, sorted: their order does not matter."""
-    try:
-        pairs = sorted(dict(options).items())
-        return tuple((name, _of_python(value)) for name, value in pairs)
-    except (TypeError, ValueError):
-        raise ValueError(
-            f"{setting} has options {options!r}; expected options by name"
-        ) from None
-
-
-def flat(experiment: Experiment, names: Iterable[str] = ()) -> dict[str, Any]:
-    """The settings by name, as their records keep them; of `names`, or all."""
-    values = {"seed": experiment.seed}
-    for group in GROUPS:
-        values |= vars(getattr(experiment, group))
-    return {name: values[name] for name in names or FIELDS}
+    method = experiment.algorithm
+    defaults = registry.defaults(algorithms.method(method.name))
+    words = [f"{name}={value}" for name, value in method.args]
+    own = [f"{name}={value}" for name, value in defaults.items()]
+    words = [word for word in words if word not in own]
+    if experiment.server_optimizer.name != "none":
+        words.append(f"server_optimizer={experiment.server_optimizer}")
+    return " ".join([method.name, *words])

@@ -13,7 +13,6 @@ from pfljax.core.types import Algorithm, Local, Task
 from pfljax.data import Federation
 from pfljax.engine import Setting, mesh
 from pfljax.registry import Choice
-from pfljax.runs.groups import Training
 from pfljax.runs.settings import Experiment
 from pfljax.runtime.programs import Same, kept
 from pfljax.simulate import (
@@ -239,7 +238,7 @@ def make_local(experiment: Experiment) -> Local:
         by_step = schedule.factor
         schedule = None
     return Local(
-        learning_rate=_learning_rate(experiment.training, schedule),
+        learning_rate=_learning_rate(experiment, schedule),
         batch_size=experiment.training.batch_size,
         epochs=experiment.training.epochs,
         steps=experiment.training.steps,
@@ -248,7 +247,7 @@ def make_local(experiment: Experiment) -> Local:
     )
 
 
-def _learning_rate(training: Training, schedule: schedules.Schedule | None) -> Any:
+def _learning_rate(training: Experiment, schedule: schedules.Schedule | None) -> Any:
     """The rate, or a function of the round."""
     rate = training.lr
     decay = training.lr_decay
@@ -280,7 +279,7 @@ def make_optimizer(experiment: Experiment) -> Callable[[Any], Any]:
     return optimizers.of_optax(choice)
 
 
-def _make_sgd(training: Training) -> Callable[[Any], Any]:
+def _make_sgd(training: Experiment) -> Callable[[Any], Any]:
     """SGD without the parts that are off for certain: they would cost state and time.
 
     A traced number keeps its part, even where it is 0 in some points of a sweep.

@@ -10,7 +10,7 @@ import numpy as np
 from pfljax.core.types import Task
 from pfljax.data import DATASETS, PARTITIONS, Federation, check_federation
 from pfljax.registry import require, require_a, require_call
-from pfljax.runs.settings import Experiment, flat
+from pfljax.runs.settings import Experiment
 
 # The settings by which `federate` deals rows; its manifest has them.
 DEALT = (
@@ -35,10 +35,11 @@ def check_dealing(experiment: Experiment, federation: Federation) -> None:
     Raises:
       ValueError: with the first such setting, and what the federation has of it.
     """
-    defaults = flat(Experiment(), DEALT)
-    for name, value in flat(experiment, DEALT).items():
+    defaults = Experiment()
+    for name in DEALT:
+        value = getattr(experiment, name)
         theirs = federation.manifest.get(name)
-        if value == defaults[name] or theirs is None:
+        if value == getattr(defaults, name) or theirs is None:
             continue
         if not _is_theirs(name, value, federation.manifest):
             raise ValueError(

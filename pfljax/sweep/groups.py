@@ -13,8 +13,8 @@ import numpy as np
 from pfljax.core.types import Task
 from pfljax.engine import Setting
 from pfljax.models import check_task
-from pfljax.runs.config import UNHASHED
-from pfljax.runs.settings import Experiment, flat, with_options
+from pfljax.registry import Choice
+from pfljax.runs.settings import UNHASHED, Experiment
 from pfljax.simulate import architectures, clocks, components, malicious, model_checks
 from pfljax.simulate.components import Shape
 from pfljax.sweep.points import Point
@@ -92,7 +92,7 @@ def _numbers(point: Point) -> Traced:
     participation = point.experiment.participation
     settings = [name for name in NUMBERS if name in swept]
     options = []
-    for name, value in point.experiment.method.hyper:
+    for name, value in point.experiment.algorithm.args:
         # A bool and an int choose among programs; a float is a number in one.
         if name in swept and type(value) is float:
             options.append(name)
@@ -124,9 +124,8 @@ def _traceable(experiment: Experiment, shape: Shape, model: Task, name: str) -> 
     """Whether the method is built without a look at the value of this option."""
 
     def build(value: Any) -> None:
-        hyper = dict(experiment.method.hyper)
-        hyper[name] = value
-        changed = with_options(experiment, hyper).replace(devices=None)
+        method = experiment.algorithm.with_options({name: value})
+        changed = experiment.replace(algorithm=method, devices=None)
         components.make_setting(changed, model, shape)
 
     number = jax.ShapeDtypeStruct((), np.float32)
@@ -162,10 +161,11 @@ def _made(
 def _static(experiment: Experiment, traced: Traced) -> Experiment:
     """What of the experiment its program depends on; 1 for a cohort that is cut."""
     # Defaults stand for all that may differ, so that equal programs compare equal.
-    defaults: Any = flat(Experiment(), (*UNHASHED, *traced.settings))
+    default = Experiment()
+    names = (*UNHASHED, *traced.settings, "seed")
+    same: dict[str, Any] = {name: getattr(default, name) for name in names}
     if traced.cohort:
-        defaults["cohort"] = 1
-    hyper = dict(experiment.method.hyper)
-    for name in traced.options:
-        hyper.pop(name)
-    return with_options(experiment, hyper).replace(**defaults, seed=0)
+        same["cohort"] = 1
+    method = experiment.algorithm
+    options = [pair for pair in method.args if pair[0] not in traced.options]
+    return experiment.replace(algorithm=Choice(method.name, tuple(options)), **same)

@@ -17,7 +17,7 @@ from pfljax.evaluation.over_clients import DETECTION
 from pfljax.evaluation.quantities import quantities_of_clients
 from pfljax.evaluation.uncertainty import Foreign
 from pfljax.evaluation.views import View, views_of
-from pfljax.runs.settings import Experiment, with_options
+from pfljax.runs.settings import Experiment
 from pfljax.simulate import components
 from pfljax.simulate.components import Shape
 from pfljax.sweep.pool import Data, Rows
@@ -118,8 +118,8 @@ def setting_of(
     experiment: Experiment, shape: Shape, task: Task, inputs: Inputs
 ) -> Setting:
     """The setting of one run, its numbers traced."""
-    hyper = dict(experiment.method.hyper) | inputs.hyper
-    of_run = with_options(experiment, hyper).replace(**inputs.settings)
+    method = experiment.algorithm.with_options(inputs.hyper)
+    of_run = experiment.replace(algorithm=method, **inputs.settings)
     setting = components.make_setting(of_run, task, shape)
     if inputs.cohort is None:
         return setting

@@ -14,9 +14,8 @@ from pfljax import algorithms, registry
 from pfljax.core.types import Task
 from pfljax.data import Federation
 from pfljax.runs import checks, claims, config
-from pfljax.runs.config import UNHASHED
 from pfljax.runs.provenance import of_run
-from pfljax.runs.settings import GIVEN, Experiment, flat, with_options
+from pfljax.runs.settings import FIELDS, UNHASHED, Experiment
 from pfljax.simulate import begin, components, given
 from pfljax.simulate.federation import ROWS, build_federation
 
@@ -82,7 +81,7 @@ def settled(experiment: Experiment, values: Mapping[str, Any]) -> Experiment:
       ValueError: a name is neither.
     """
     # What changes no number of a run makes no other run.
-    fields = set(GIVEN) - set(UNHASHED)
+    fields = set(FIELDS) - set(UNHASHED)
     settings: dict[str, Any] = {}
     options: dict[str, Any] = {}
     for name, value in values.items():
@@ -95,8 +94,7 @@ def settled(experiment: Experiment, values: Mapping[str, Any]) -> Experiment:
     known = dict.fromkeys(names, True)
     for name in values:
         registry.find("name to sweep", known, name)
-    hyper = dict(experiment.method.hyper) | options
-    return with_options(experiment, hyper)
+    return experiment.replace(algorithm=experiment.algorithm.with_options(options))
 
 
 def make(
@@ -121,7 +119,7 @@ def make(
         custom = of_seed(settings.seed)
         settings = _checked(settings, custom, task)
         # Points that differ in nothing of the rows share one federation.
-        rows = tuple(flat(settings, ROWS).values())
+        rows = tuple(getattr(settings, name) for name in ROWS)
         if rows not in dealt:
             dealt[rows] = _dealt(settings, custom)
         clients = dealt[rows]
@@ -176,7 +174,7 @@ def _digest(settings: Experiment, clients: str, *, with_rounds: bool) -> str:
 def _check_judged(experiment: Experiment) -> None:
     """Refuses what a sweep does not do."""
     refused = ("trained", "unseen", "baseline", "dissimilarity")
-    asked = flat(experiment, refused)
+    asked = {name: getattr(experiment, name) for name in refused}
     wrong = [f"{name} is {value!r}" for name, value in asked.items() if value]
     if wrong:
         raise ValueError(

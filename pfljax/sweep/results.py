@@ -17,7 +17,6 @@ from pfljax.runs.folder import FolderError
 from pfljax.runs.names import special
 from pfljax.runs.settings import Experiment, differing
 from pfljax.runtime import environment, files
-from pfljax.runtime.files import FileError
 from pfljax.simulate import malicious
 
 # Columns of the tidy table: when, in virtual seconds too, and of what and whom.
@@ -218,23 +217,11 @@ def default_folder(experiment: Experiment, over: Mapping[str, Sequence]) -> str:
     """The folder of a sweep whose `out` is not given, by what is swept and special."""
     dataset = experiment.data.dataset.name
     plain = f"runs/{dataset}-{experiment.method.algorithm}-sweep"
-    if _is_same(Path(plain) / "sweep.json", experiment, over):
-        # One that an older pfljax began, whose names told less.
-        return plain
     swept = ",".join(sorted(over))
     fixed = differing(experiment)
     # What is swept has no value of the experiment's.
     unswept = {name: fixed[name] for name in fixed if name not in over}
     return special(f"{plain}-{swept}", unswept)
-
-
-def _is_same(file: Path, experiment: Experiment, over: Mapping[str, Sequence]) -> bool:
-    """Whether the sweep of this file, if there is one, is the one that is asked for."""
-    try:
-        _check_same(file, folder.read_json(file), experiment, over)
-    except FileError:
-        return False
-    return True
 
 
 def claim(

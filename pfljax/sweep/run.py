@@ -14,7 +14,7 @@ from pfljax.core.types import Task
 from pfljax.data import Federation
 from pfljax.registry import require, require_a
 from pfljax.runs import folder
-from pfljax.runs.settings import Experiment, flat
+from pfljax.runs.settings import Experiment
 from pfljax.runtime import devices
 from pfljax.simulate import given
 from pfljax.sweep import asynchronous, points, pool, program, results, run_files
@@ -248,8 +248,8 @@ def _distinct_federations(
 
 def _inputs(group: Group, federations: list[int]) -> Inputs:
     """In what the points differ, as arrays over them."""
-    settings = [flat(point.experiment) for point in group.points]
-    options = [dict(setting["hyper"]) for setting in settings]
+    settings = [vars(point.experiment) for point in group.points]
+    options = [point.experiment.algorithm.kwargs for point in group.points]
     cohorts = _column(settings, "cohort", np.int32)
     one_cohort = len(np.unique(cohorts)) == 1
     return Inputs(

@@ -107,15 +107,13 @@ def test_files_of_a_run(done):
 def test_the_config_is_resolved_and_reruns_the_run(done, tmp_path):
     folder, again = done[0], tmp_path / "again"
     config = json_of(folder / "config.json")
-    assert config["method"]["hyper"] == {
-        "mixing": "model", "mu": 0.01, "nu": 2.0, "start": 0.0,
-    }  # fmt: skip
+    assert config["algorithm"] == "superfed:mixing=model,mu=0.01,nu=2.0,start=0.0"
     code, _, errors = tiny.main(
         "run", "--config", folder / "config.json", "--out", again
     )
     assert code == 0, errors
     tiny.assert_same_run(folder, again)
-    config["output"]["out"] = str(again)
+    config["out"] = str(again)
     assert json_of(again / "config.json") == config
 
 
@@ -166,13 +164,13 @@ def test_run_again_with_another_baseline_counts_anew(done, tmp_path):
     assert code == 2
     assert "is a run of 'superfed', but worse_than_local is counted" in errors
     config = json_of(alone / "config.json")
-    config["method"] |= {"algorithm": "local", "hyper": {}}
+    config["algorithm"] = "local"
     write_json(alone / "config.json", config)
     code, out, errors = tiny.main("run", *tiny.options(job))
     assert (code, errors) == (0, "")
     assert "round 4; see" in out
     assert json_of(folder / "summary.json")["worse_than_local"] == 0.0
-    assert json_of(folder / "config.json")["evaluation"]["baseline"] == str(alone)
+    assert json_of(folder / "config.json")["baseline"] == str(alone)
     assert "worse off than with local" in (folder / "report.html").read_text()
     assert "is finished" in tiny.main("resume", folder)[1]
 
@@ -309,7 +307,7 @@ def test_a_finished_run_goes_on_for_more_rounds(longer, tmp_path, how):
     assert "round 4; see" in out
     assert "pfljax: going on from round 3 of 4" in errors.splitlines()
     tiny.assert_same_run(whole, half)
-    assert json_of(half / "config.json")["participation"]["rounds"] == 4
+    assert json_of(half / "config.json")["rounds"] == 4
     for name in ("summary.json", "report.html", "per_client.npz"):
         old = (half / "round-3" / name).read_bytes()
         assert old == (longer[1] / name).read_bytes()
@@ -333,7 +331,7 @@ def test_a_run_has_no_fewer_rounds_than_are_done(longer, rounds, told):
 def test_too_many_rounds_can_be_taken_back(longer, tmp_path):
     half = shutil.copytree(longer[1], tmp_path / "half")
     config = json_of(half / "config.json")
-    config["participation"]["rounds"] = 5000
+    config["rounds"] = 5000
     write_json(half / "config.json", config)
     (half / "summary.json").unlink()
     code, _, errors = tiny.main("resume", half, "--rounds", 4)

@@ -54,12 +54,6 @@ def test_a_label_that_was_given_stays(tmp_path):
     assert told.output.label == "mine"
 
 
-def test_the_servers_optimizer_of_one_method_is_not_another_s(tmp_path):
-    file = written(checks.resolve(Experiment("reptile", out="x")), tmp_path)
-    told = tiny.parsed("--config", file, "--algorithm", "fedavg")
-    assert str(told.participation.server_optimizer) == "none"
-
-
 def test_a_sweep_leaves_the_folder_of_the_file(file):
     args = ["sweep", "--config", file, "--over", "lr", "0.1"]
     for more, out in ([], None), (["--out", "runs/grid"], "runs/grid"):

@@ -97,10 +97,10 @@ def test_server_of_feddf_has_as_many_rows_of_any_kind_without_labels(
 def test_cases_of_the_studies_differ_in_what_they_say(study):
     """FedAvg has no step at the server, parties alone digest nothing."""
     cells = {(c.column, c.method): c for c in study("fedmd_cifar").cells(True, None)}
-    alone = cells["iid", "alone"].experiment.method.hyper
-    fedmd = dict(cells["iid", "FedMD"].experiment.method.hyper)
+    alone = cells["iid", "alone"].experiment.algorithm.args
+    fedmd = cells["iid", "FedMD"].experiment.algorithm.kwargs
     assert dict(alone) == {**fedmd, "digest_epochs": 0}
     assert cells["iid", "pooled"].federation.keywords == {}
     for cell in study("feddf_unlabelled").cells(True, None):
-        steps = dict(cell.experiment.method.hyper)["server_steps"]
+        steps = cell.experiment.algorithm.kwargs["server_steps"]
         assert (steps == 0) == (cell.method == "FedAvg")

@@ -53,13 +53,13 @@ def annotated(folder):
 def test_the_command_line_takes_what_the_annotation_says(annotated, text, value):
     told = tiny.parsed("--algorithm", f"annotated:{text}")
     checks.check(told)
-    assert dict(told.method.hyper) == {text.partition("=")[0]: value}
+    assert told.algorithm.kwargs == {text.partition("=")[0]: value}
 
 
 @pytest.mark.parametrize("name", ["rate", "word"])
 def test_none_is_none(annotated, name):
     told = tiny.parsed("--algorithm", f"annotated:{name}=None")
-    assert told.method.hyper == ((name, None),)
+    assert told.algorithm.args == ((name, None),)
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_a_whole_number_is_a_float_by_the_annotation(annotated):
     whole = checks.resolve(Experiment("annotated:rate=1,often=2"))
     other = checks.resolve(Experiment("annotated:rate=1.0,often=2"))
     assert config.digest(whole) == config.digest(other)
-    resolved = dict(whole.method.hyper)
+    resolved = whole.algorithm.kwargs
     assert type(resolved["rate"]) is type(resolved["lam"]) is float
     assert type(resolved["often"]) is int
 

@@ -5,7 +5,8 @@ import json
 import numpy as np
 import pytest
 
-from pfljax.runs.settings import HOME
+from pfljax.registry import Choice
+from pfljax.runs.config import FORMAT
 
 LEVEL = {"local": 0.82, "fedavg": 0.72, "fedper": 0.88, "ditto": 0.9, "superfed": 0.93}
 CONFIG = {
@@ -227,18 +228,17 @@ def write_synthetic_run(
     return folder
 
 
-def grouped(config):
-    """The settings as config.json has them: by group, and the seed."""
-    nested = {"seed": config["seed"]}
-    for name in config.keys() - {"seed"}:
-        nested.setdefault(HOME.get(name, "output"), {})[name] = config[name]
-    return nested
+def written(config):
+    """The settings as config.json has them: the method with its options."""
+    method = Choice(config["algorithm"], config["hyper"])
+    settings = {name: config[name] for name in config if name != "hyper"}
+    return settings | {"algorithm": str(method), "format": FORMAT}
 
 
 def write_files(folder, config, partition, summary, lines, arrays):
     """The files of a run folder."""
     for name, value in (
-        ("config", grouped(config)),
+        ("config", written(config)),
         ("partition", partition),
         ("summary", summary),
         ("environment", ENVIRONMENT),

@@ -73,7 +73,7 @@ def test_old_settings_are_refused_as_a_run_refuses_them(broken, finished):
 def test_a_setting_that_was_since_removed_is_reported(broken):
     path = broken / "config.json"
     nested = json.loads(path.read_text())
-    nested["method"]["judge_untrained"] = True
+    nested["judge_untrained"] = True
     nested["gone"] = {"as_in": "a paper"}
     path.write_text(json.dumps(nested))
     with pytest.raises(FolderError, match="unknown setting of method"):

@@ -14,6 +14,7 @@ import pytest
 
 from pfljax.report import html, style, write_comparison, write_run_report
 from pfljax.report.config import shown
+from pfljax.runs.config import FORMAT
 
 VOID = {"meta", "img", "br", "link"}
 STD = "accuracy_std_over_seeds"
@@ -162,7 +163,7 @@ def test_the_page_has_all_that_the_folder_says_of_its_origin(reported):
     assert (pairs["devices"], pairs["width"]) == ("2 × cpu: cpu", "7")
     config = json.loads((reported / "config.json").read_text())
     assert pairs["lr"] == "0.01"
-    assert pairs["out"] == config["output"]["out"]
+    assert pairs["out"] == config["out"]
 
 
 @pytest.mark.usefixtures("undrawn")
@@ -195,11 +196,7 @@ def test_assumed_models_are_said_to_be_so_wherever_a_page_names_them(
     assert "htcnn_yi, widths assumed" not in both
 
 
-GROUPED = {
-    "data": {"dataset": "digits", "partition": "iid"},
-    "method": {"algorithm": "ditto", "hyper": {"lam": 0.5}},
-    "participation": {"rounds": 8, "seed": 0},
-}
+FEW = {"format": FORMAT, "dataset": "digits", "rounds": 8, "seed": 0}
 
 
 @pytest.mark.usefixtures("undrawn")
@@ -207,15 +204,14 @@ def test_settings_in_groups_are_tables_of_their_own(make_run, tmp_path):
     folders = []
     for lam in (0.5, 2.0):
         folders.append(make_run(tmp_path / f"lam{lam}", "ditto", 0, R=8))
-        method = GROUPED["method"] | {"hyper": {"lam": lam}}
-        config = json.dumps(GROUPED | {"method": method})
+        config = json.dumps(FEW | {"algorithm": f"ditto:lam={lam}"})
         (folders[-1] / "config.json").write_text(config)
     write_run_report(folders[0])
     write_comparison(folders, tmp_path / "out")
     told = (folders[0] / "report.html").read_text("utf-8")
     config = told.partition("All settings")[2].partition("</details>")[0]
     titles = re.findall(r"<h3>(.*?)</h3>", config)
-    assert titles == ["Data", "Method", "Participation"]
+    assert titles == ["Data", "Participation", "Output", "Method"]
     method = config.partition("<h3>Method</h3>")[2].partition("</table>")[0]
     pairs = re.findall(r'<th scope="row">(.*?)</th><td>(.*?)</td>', method)
     assert pairs == [("algorithm", "ditto:lam=0.5")]

@@ -128,10 +128,10 @@ def test_another_baseline_is_written_down(tmp_path):
 def test_settings_that_a_config_lacks_stay_out_of_it(tmp_path):
     begun(tmp_path)
     older = folder.read_json(tmp_path / "config.json")
-    del older["training"]["lr_decay"]
+    del older["lr_decay"]
     folder.write_json(tmp_path / "config.json", older)
     begun(tmp_path, tiny.TINY.replace(keep=5))
-    older["output"]["keep"] = 5
+    older["keep"] = 5
     assert folder.read_json(tmp_path / "config.json") == older
 
 

@@ -8,8 +8,7 @@ import pytest
 import tiny
 from pfljax import Experiment
 from pfljax.registry import choose
-from pfljax.runs import checks, config, names
-from pfljax.runs.folder import write_json
+from pfljax.runs import checks, names
 
 PLAIN = "runs/digits-ditto-s0"
 
@@ -22,12 +21,6 @@ def folder_of(options="", *flags):
 @pytest.fixture(autouse=True)
 def _here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-
-
-def begun(path, experiment):
-    """A folder with the settings of a run."""
-    Path(path).mkdir(parents=True)
-    write_json(Path(path) / "config.json", config.to_dict(checks.resolve(experiment)))
 
 
 def test_every_option_has_a_folder_of_its_own():
@@ -69,23 +62,6 @@ def test_any_text_and_any_number_of_settings_make_a_name():
     assert re.fullmatch(r"npz-fedavg-s0-[\w.=,-]{1,48}-[0-9a-f]{6}", name)
     other = odd.replace(dataset=f"npz:path=/elsewhere{path}")
     assert other.folder != odd.folder
-
-
-def test_a_run_of_an_older_pfljax_goes_on_where_it_is():
-    begun(PLAIN, Experiment("ditto:lam=2.0", out=PLAIN))
-    assert folder_of(":lam=2.0") == PLAIN
-    assert folder_of(":lam=1.0").startswith(f"{PLAIN}-lam=1-")
-    # Where it was begun anew, that goes on.
-    new = Experiment("ditto:lam=2.0").folder
-    begun(new, Experiment("ditto:lam=2.0", out=new))
-    assert folder_of(":lam=2.0") == new
-
-
-@pytest.mark.parametrize("content", ["{", "{}", '{"algorithm": "ditto"}'])
-def test_what_cannot_be_read_is_another_run(content):
-    Path(PLAIN).mkdir(parents=True)
-    (Path(PLAIN) / "config.json").write_text(content)
-    assert folder_of(":lam=2.0").startswith(f"{PLAIN}-lam=2-")
 
 
 def test_a_comparison_is_called_by_its_runs():

@@ -88,7 +88,7 @@ def test_what_is_missing_is_run_and_no_more(done, tmp_path, monkeypatch):
     out = tmp_path / "out"
     shutil.copytree(done[0], out)
     config = json.loads((out / "fedavg" / "s1" / "config.json").read_text())
-    assert config["evaluation"]["baseline"] == f"{done[0]}/local/s1"
+    assert config["baseline"] == f"{done[0]}/local/s1"
     shutil.rmtree(out / "fedavg" / "s1")
     times = {name: p.stat().st_mtime_ns for name, p in logs(out).items()}
     table = compare(GRID, (0, 1), str(out), finetuned=False, quiet=True)
@@ -99,7 +99,7 @@ def test_what_is_missing_is_run_and_no_more(done, tmp_path, monkeypatch):
         share = [json.loads(summaries(o)[name].read_text()) for o in (done[0], out)]
         assert share[0] == share[1]
     config = json.loads((out / "ditto-lam=1.0" / "s0" / "config.json").read_text())
-    assert config["evaluation"]["baseline"] == f"{out}/local/s0"
+    assert config["baseline"] == f"{out}/local/s0"
 
 
 def test_the_baseline_is_the_first_of_each_seed_whatever_its_name():
@@ -164,9 +164,7 @@ def test_clients_and_a_model_of_ones_own(tmp_path, monkeypatch):
         told = json.loads((place / "partition.json").read_text())
         assert (told["given"], told["dataset"]) == (True, "mine")
         assert told["sha256"] == mine(seed).manifest["sha256"]
-        assert (
-            json.loads((place / "config.json").read_text())["method"]["model"] == "mine"
-        )
+        assert json.loads((place / "config.json").read_text())["model"] == "mine"
     with pytest.raises(RuntimeError, match="begun on other data than these"):
         compare([job], (0,), str(tmp_path / "out"), **given | {"federation": mine(1)})
 
@@ -198,7 +196,7 @@ SEVERAL = BASE.replace(algorithm="local", models=["mlp", "twonn"])
 )
 def test_fedavg_with_finetuning_joins(experiments, options, steps):
     planned = grid(experiments, (0,), "out", **options)
-    assert [dict(e.method.hyper).get("finetune", 0) for e in planned] == steps
+    assert [e.algorithm.kwargs.get("finetune", 0) for e in planned] == steps
 
 
 @pytest.mark.parametrize("labels", [("a", "a"), ("a b", "a-b")])

@@ -51,8 +51,8 @@ def test_a_folder_of_before_precision_goes_on_in_float32(done, tmp_path):
     older = tiny.unfinished(done, tmp_path / "older")
     file = older / "config.json"
     nested = read_json(file)
-    assert nested["method"].pop("precision") == "float32"
-    nested["output"]["out"] = str(older)
+    assert nested.pop("precision") == "float32"
+    nested["out"] = str(older)
     write_json(file, nested)
     code, _, errors = tiny.main("resume", older)
     assert code == 0, errors
@@ -81,7 +81,7 @@ def test_a_model_of_ones_own_brings_its_precision(tmp_path):
         run(job.replace(precision="tf32"), mine(), task=rough)
     run(job, mine(), task=rough, report=False, quiet=True)
     written = json.loads((tmp_path / "config.json").read_text())
-    assert written["method"]["precision"] == "bfloat16"
+    assert written["precision"] == "bfloat16"
     with pytest.raises(ValueError, match=r"'bfloat16', but .* in 'float32'; give"):
         export.server_model(tmp_path, mine(), exact)
     kernel = export.server_model(tmp_path, mine(), rough)["head"]["kernel"]

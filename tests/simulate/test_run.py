@@ -388,9 +388,7 @@ class Own(nnx.Module):
 def test_a_model_of_ones_own_is_run(tmp_path):
     job, task = SMALL.replace(out=str(tmp_path)), models.task_from_nnx(Own, (3,))
     run(job, mine(), task=task)
-    assert (
-        json.loads((tmp_path / "config.json").read_text())["method"]["model"] == "own"
-    )
+    assert json.loads((tmp_path / "config.json").read_text())["model"] == "own"
     params = export.personal_model(tmp_path, 0, mine(), task)
     assert params["head"]["kernel"].shape == (4, 3)
     with pytest.raises(FolderError, match=r"its own task in Python; .* task=\.\.\."):
@@ -424,7 +422,7 @@ def test_another_baseline_counts_anew_and_redraws(tmp_path):
     )
     assert found == np.mean(ours < theirs)
     config = json.loads((tmp_path / "run" / "config.json").read_text())
-    assert config["evaluation"]["baseline"] == alone.output.out
+    assert config["baseline"] == alone.output.out
     assert not (tmp_path / "run" / "report.html").exists()
     with pytest.raises(ValueError, match="nowhere is not a finished run; run it fi"):
         run(first.replace(baseline="nowhere"), mine())

@@ -16,7 +16,6 @@ import tiny
 from pfljax import Experiment
 from pfljax.evaluation import metrics
 from pfljax.report import sweeps, write_sweep_report
-from pfljax.runs import config
 from pfljax.runs.folder import FolderError
 from pfljax.runtime import memory
 from pfljax.simulate import simulation
@@ -439,16 +438,6 @@ def test_another_sweep_is_refused(tmp_path):
     ):
         with pytest.raises(FolderError, match=told):
             results.claim(tmp_path, experiment, names)
-
-
-def test_a_sweep_of_ungrouped_settings_is_refused(tmp_path):
-    """Old folders are told as such, and no file of theirs is changed."""
-    old = {"experiment": config.written(FEDAVG), "over": {"lr": [0.1]}}
-    file = tmp_path / "sweep.json"
-    file.write_text(json.dumps(old))
-    with pytest.raises(FolderError, match=r"sweep\.json: .*older pfljax wrote it"):
-        results.claim(tmp_path, FEDAVG, {"lr": (0.1,)})
-    assert json.loads(file.read_text()) == old
 
 
 @pytest.mark.slow

@@ -199,7 +199,7 @@ def test_a_run_goes_on_with_its_own_store_only(on_disk, tmp_path):
         with pytest.raises(FolderError, match=f"in the store 'disk', not '{kind}'; go"):
             run(job.replace(store=kind), quiet=True, report=False)
     fields = read_json(folder / "config.json")
-    fields["machine"]["store"] = "device"
+    fields["store"] = "device"
     write_json(folder / "config.json", fields)
     with pytest.raises(CheckpointError, match="another store of its client states"):
         run(job, quiet=True, report=False)

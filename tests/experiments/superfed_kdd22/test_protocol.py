@@ -72,7 +72,7 @@ def test_hyperparameters_are_those_of_the_official_commands():
         for column in (c for c in columns(module) if fnmatch(c.name, names)):
             label = f"SuPerFed-{row['variant']}"
             whole = protocol.experiment_of(column, label, small=False)
-            given = dict(whole.method.hyper)
+            given = whole.algorithm.kwargs
             assert given.items() >= theirs.items(), (column.name, label)
             met.add((module, column.name, label))
     assert len(met) == 2 * sum(len(columns(name)) for name in TABLES[:4])

@@ -308,7 +308,7 @@ def test_figure_a1_is_of_the_first_seed_and_its_table_of_all(
 
     monkeypatch.setattr(module, "run", ran.append)
     monkeypatch.setattr(module.landscape, "Finished", lambda _: ran[-1])
-    monkeypatch.setattr(module, "surface", lambda done, points: len(done.method.hyper))
+    monkeypatch.setattr(module, "surface", lambda done, _: len(done.algorithm.args))
     monkeypatch.setattr(module, "measured", measured)
     monkeypatch.setattr(module.landscape, "draw_planes", drawn.append)
     monkeypatch.setattr(module, "save_figure", lambda figure, path: None)

@@ -21,7 +21,7 @@ from pfljax.runs.folder import write_json
             {"noise": "pairs"},
             "unknown noise 'pairs'; known: none, pair, poison, symmetric",
         ),
-        ({"dataset": "digits:size=3"}, "data set 'digits': unknown parameter"),
+        ({"dataset": "digits:size=3"}, "dataset 'digits': unknown parameter"),
         (
             {"selection": "by_sizes"},
             "unknown selection 'by_sizes'; known: availability, b",

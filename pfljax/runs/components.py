@@ -1,0 +1,151 @@
+"""The components that settings name: the registry of each kind, and the checks.
+
+Registries are loaded where they are needed: readers of a run folder load no JAX.
+"""
+
+import importlib
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Any
+
+from pfljax import registry
+from pfljax.registry import Choice, annotations
+from pfljax.runs.settings import Experiment
+
+REGISTRIES = {
+    "model": ("pfljax.models", "MODELS"),
+    "models": ("pfljax.models", "MODELS"),
+    "proxy": ("pfljax.models", "MODELS"),
+    "dataset": ("pfljax.data", "DATASETS"),
+    "partition": ("pfljax.data", "PARTITIONS"),
+    "noise": ("pfljax.data.label_noise", "NOISES"),
+    "selection": ("pfljax.selection", "SELECTIONS"),
+    "profile": ("pfljax.data.profiles", "PROFILES"),
+    "mode": ("pfljax.engine.modes", "MODES"),
+    "channel": ("pfljax.channel", "ON_THE_WAY"),
+    "aggregation": ("pfljax.channel", "AGGREGATIONS"),
+    "server_optimizer": ("pfljax.core.adaptive_server", "SERVER_OPTIMIZERS"),
+    "log": ("pfljax.runs.sinks", "SINKS"),
+}
+KINDS = ("algorithm", "optimizer", "schedule", *REGISTRIES)
+
+
+def known(kind: str) -> Mapping[str, Callable]:
+    """The factories of a kind by name, without methods whose files are broken."""
+    if kind == "algorithm":
+        from pfljax import algorithms
+
+        sound, _ = algorithms.importable()
+        return sound
+    if kind == "schedule":
+        from pfljax.core import schedules
+
+        return schedules.known()
+    if kind == "optimizer":
+        from pfljax.core import optimizers
+
+        return {**optimizers.known_of_optax(), "sgd": optimizers.sgd}
+    module, name = REGISTRIES[kind]
+    return getattr(importlib.import_module(module), name)
+
+
+def check(experiment: Experiment, from_python: Collection[str] = ()) -> None:
+    """Raises a ValueError for a component or an option that is unknown or wrong.
+
+    Settings `from_python` are mere names: a run has their objects from its caller.
+    """
+    from pfljax.core import optimizers, schedules
+    from pfljax.runs import sinks
+
+    for setting in REGISTRIES:
+        if setting not in (*from_python, "server_optimizer"):
+            for choice in _components(experiment, setting):
+                _check(setting, choice)
+    optimizers.check(experiment.optimizer)
+    schedules.check(experiment.schedule)
+    _check_server_optimizer(experiment)
+    sinks.check_installed(experiment.log)
+
+
+def _check(setting: str, choice: Choice) -> None:
+    if setting == "channel" and choice.name in known("aggregation"):
+        raise ValueError(
+            f"channel has {choice}, which is an aggregation; give it as aggregation "
+            f"(--aggregation {choice})"
+        )
+    also: Collection[str] = ()
+    if setting == "dataset":
+        from pfljax.data import OF_ALL
+
+        also = OF_ALL
+        # TFDS says whether it knows another name.
+        if choice.name not in known(setting):
+            return
+    factory = registry.find(setting, _factories(setting), choice.name)
+    registry.check(setting, choice, factory, also)
+
+
+def _factories(setting: str) -> Mapping[str, Callable]:
+    """The factories of a setting, and the names that stand for other choices."""
+    if setting in ("model", "proxy"):
+        return {"auto": _no_options, **known(setting)}
+    if setting == "models":
+        from pfljax.models.groups import GROUPS
+
+        return {**known(setting), **dict.fromkeys(GROUPS, _no_options)}
+    return known(setting)
+
+
+def _no_options() -> None:
+    """Stands for other models, and takes no options."""
+
+
+def _check_server_optimizer(experiment: Experiment) -> None:
+    """Refuses an optimizer of the server that is none, or lacks its rate."""
+    from pfljax import algorithms
+    from pfljax.core import server_step
+
+    choice = experiment.server_optimizer
+    if choice.name != "none":
+        # Methods that have one themselves have a rate of it, too.
+        factory = algorithms.method(experiment.algorithm.name)
+        has_rate = "server_optimizer" in annotations.parameters(factory)
+        server_step.by_name(str(choice), 1.0 if has_rate else None)
+    elif choice.args:
+        raise ValueError(
+            f"server_optimizer is {str(choice)!r}; expected none alone, or an "
+            "optimizer with its options, such as fedadam:learning_rate=0.01"
+        )
+
+
+def in_floats(experiment: Experiment) -> Experiment:
+    """The experiment with 1 as 1.0 in every option that is a float: they are one run.
+
+    Names that are unknown stay as they are.
+    """
+    changed: dict[str, Any] = {}
+    for setting in ("optimizer", "schedule", *REGISTRIES):
+        choices = []
+        for choice in _components(experiment, setting):
+            factory = _factory(setting, choice.name)
+            choices.append(registry.in_floats(choice, factory) if factory else choice)
+        several = isinstance(getattr(experiment, setting), tuple)
+        changed[setting] = tuple(choices) if several else choices[0]
+    return experiment.replace(**changed)
+
+
+def _factory(setting: str, name: str) -> Callable | None:
+    """The factory of a name, or None."""
+    if setting == "schedule":
+        from pfljax.core import schedules
+
+        return schedules.function_of(name)
+    factory = _factories(setting).get(name)
+    if factory is None and setting == "server_optimizer":
+        return known("optimizer").get(name)
+    return factory
+
+
+def _components(experiment: Experiment, setting: str) -> Iterator[Choice]:
+    """The components of a setting: one, or several."""
+    value = getattr(experiment, setting)
+    yield from value if isinstance(value, tuple) else [value]

@@ -1,0 +1,107 @@
+"""Settings that are right alone and do not go together."""
+
+from collections.abc import Iterator
+
+from pfljax.runs.settings import Experiment
+
+PROFILE = "choose a profile, such as --profile speed_groups"
+
+
+def conflicts(experiment: Experiment) -> Iterator[str]:
+    """What does not go together, a line each; of settings that are right alone."""
+    yield from _work(experiment)
+    yield from _cohort(experiment)
+    yield from _models(experiment)
+    yield from _dissimilarity(experiment)
+    yield from _clock(experiment)
+    if experiment.watch != "accuracy" and experiment.patience is None:
+        yield f"watch is {experiment.watch!r}, but patience is None; set patience"
+    if experiment.homes and experiment.store != "device":
+        yield f"homes needs store 'device', and store is {experiment.store!r}"
+    sinks = [choice.name for choice in experiment.log]
+    for name in sorted(set(sinks)):
+        if sinks.count(name) > 1:
+            yield f"log has {name} {sinks.count(name)} times; give it once"
+
+
+def _work(experiment: Experiment) -> Iterator[str]:
+    if (experiment.epochs is None) == (experiment.steps is None):
+        yield (
+            f"epochs is {experiment.epochs} and steps is {experiment.steps}; give one "
+            "of them, and None for the other: --epochs None --steps 3"
+        )
+    optimizer = experiment.optimizer
+    if optimizer.name != "sgd" and (experiment.momentum or experiment.weight_decay):
+        yield (
+            f"momentum and weight_decay belong to sgd; give {str(optimizer)!r} "
+            "its own options, such as adamw:weight_decay=0.01"
+        )
+
+
+def _cohort(experiment: Experiment) -> Iterator[str]:
+    clients, cohort = experiment.clients, experiment.cohort
+    if clients is not None and cohort > clients:
+        yield (
+            f"cohort is {cohort}, but there are {clients} clients; "
+            f"choose cohort <= {clients}"
+        )
+    share = experiment.stragglers
+    dropped = experiment.drop_stragglers
+    if dropped and not share:
+        yield "drop_stragglers is set, but stragglers is 0; set their share"
+    if dropped and round(share * cohort) >= cohort:
+        yield (
+            f"stragglers is {share} and drop_stragglers is set: no client of a cohort "
+            f"of {cohort} would report; choose a smaller share, or keep their work"
+        )
+    if share and not round(share * cohort):
+        yield f"stragglers is {share}, which is no client of a cohort of {cohort}"
+
+
+def _models(experiment: Experiment) -> Iterator[str]:
+    models, clients = experiment.models, experiment.clients
+    if models and experiment.model.name != "auto":
+        yield f"model is {str(experiment.model)!r} and models are set; set one of them"
+    if clients is not None and len(models) > clients:
+        yield (
+            f"models has {len(models)} names, but there are {clients} clients; "
+            "give fewer models, or more clients"
+        )
+
+
+def _dissimilarity(experiment: Experiment) -> Iterator[str]:
+    smoothness, concavity = experiment.smoothness, experiment.concavity
+    if smoothness is not None and not experiment.dissimilarity:
+        yield f"smoothness is {smoothness}, but rho needs B; set dissimilarity as well"
+    if concavity and smoothness is None:
+        yield f"concavity is {concavity}, but rho needs L as well; set smoothness"
+    if experiment.dissimilarity and experiment.models:
+        yield (
+            "dissimilarity and models are set, but gradients of several architectures "
+            "have no distance; leave one of the two out"
+        )
+    if experiment.dissimilarity and experiment.homes:
+        yield (
+            "dissimilarity and homes are set, but each device needs the examples of "
+            "all clients for it; leave one of the two out"
+        )
+
+
+def _clock(experiment: Experiment) -> Iterator[str]:
+    """Virtual time without devices, and what asynchronous modes do not take."""
+    mode, deadline = str(experiment.mode), experiment.deadline
+    has_profile = experiment.profile.name != "none"
+    if deadline is not None and not has_profile:
+        yield f"deadline is {deadline}, but profile is 'none'; {PROFILE}"
+    if experiment.mode.name == "sync":
+        return
+    if not has_profile:
+        yield f"mode is {mode!r}, but profile is 'none'; {PROFILE}"
+    if deadline is not None:
+        yield f"deadline is {deadline}, but mode {mode!r} has no rounds to end"
+    if experiment.drop_stragglers:
+        yield f"drop_stragglers is set, but mode {mode!r} waits for no client"
+    if experiment.models:
+        yield f"models are set, but mode {mode!r} takes one model for all clients"
+    if experiment.devices not in (None, 1) or experiment.homes:
+        yield f"mode {mode!r} runs on one device; leave devices and homes out"
