@@ -34,7 +34,7 @@ RATE = 0.1
 PULL = 0.5  # of a coin 1: the share of the way to the mean
 SMALL = Experiment(
     "l2gd",
-    partition="dirichlet_over_clients:alpha=0.5,min_size=10",
+    partition="dirichlet:alpha=0.5,min_size=10",
     clients=20,
     cohort=20,
     rounds=1000,

@@ -36,7 +36,7 @@ from pfljax.sweep import sweep
 
 BASE = MNIST.replace(clients=50, rounds=20, validation=0.1)
 START = START_OF[50]["SuPerFed-MM"]
-NOISY = {"partition": "dirichlet_over_clients:alpha=100,balance=True"}
+NOISY = {"partition": "dirichlet:alpha=100,balance=True"}
 PLAIN = {"momentum": 0.0, "weight_decay": 0.0}
 MM_HYPER = {"mixing": "model", "mu": 0.01, "nu": 1.0, **START}
 RUNS: dict[str, tuple[Method, dict[str, Any]]] = {  # and what differs from BASE

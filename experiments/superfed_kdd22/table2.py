@@ -54,9 +54,7 @@ COLUMNS = [
     Column(
         f"{name}-a{alpha}",
         {"table": "T2", "dataset": name, "setting": f"alpha={alpha}"},
-        protocol.replace(
-            partition=f"dirichlet_over_clients:alpha={alpha},balance=True"
-        ),
+        protocol.replace(partition=f"dirichlet:alpha={alpha},balance=True"),
         SMALL[name],
         {
             "SuPerFed-MM": {"start": mm},

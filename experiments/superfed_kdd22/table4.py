@@ -37,7 +37,7 @@ def column(name: str, kind: str, rate: str, legacy: bool) -> Column:
         f"{name}-{kind}-{rate}{'-legacy' * legacy}",
         {"table": "T4", "dataset": name, "setting": f"{kind};eps={rate}"},
         protocol.replace(
-            partition="dirichlet_over_clients:alpha=100,balance=True",
+            partition="dirichlet:alpha=100,balance=True",
             noise=f"{kind}{form}:rate={rate}",
         ),
         SMALL[name],

@@ -6,7 +6,7 @@ architectures, those of FedGH and of FedTGP. W10 and W11 are ResNet-18 and Mobil
 images as large as CIFAR's.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from pfljax.models.groups import GROUPS
 
@@ -27,7 +27,7 @@ class Workload(NamedTuple):
     methods: tuple[str, ...] = ("fedavg",)
     vocab: int | None = None  # examples are tokens below it; None for normal numbers
     pool: int | None = None  # examples that all clients share; None if each has its own
-    precision: str = "float32"
+    precision: Any = "float32"
 
     @property
     def architectures(self) -> tuple[str, ...]:

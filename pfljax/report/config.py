@@ -7,8 +7,7 @@ comparison can speak of settings by their names alone (`runs.config.by_name`).
 from collections.abc import Container, Mapping, Sequence
 from typing import Any
 
-from pfljax.registry import Choice, parse
-from pfljax.runs.config import by_name
+from pfljax.runs.config import named
 from pfljax.runs.settings import HELP
 
 UNGROUPED = ""  # title of the settings that stand in no group
@@ -46,16 +45,15 @@ def shown(name: str, value: Any) -> Any:
 
 
 def by_group(
-    values: Mapping[str, Any], without: Container[str] = ()
+    config: Mapping[str, Any], without: Container[str] = ()
 ) -> dict[str, dict[str, Any]]:
-    """Settings of a config.json by heading; those of the names `without` are left out.
+    """Tabulated settings by heading; those of the names `without` are left out.
 
     The method is one setting with its options, as a user gives it.
     """
-    settings = by_name(values)
-    method = parse(settings["algorithm"])
-    options = [pair for pair in method.args if pair[0] not in without]
-    settings["algorithm"] = str(Choice(method.name, tuple(options)))
+    hyper = config["hyper"]
+    kept = {name: hyper[name] for name in hyper if name not in without}
+    settings = named({**config, "hyper": kept})
     titles = {name: title for title, names in HELP.items() for name in names}
     titled: dict[str, dict[str, Any]] = {}
     for name, value in settings.items():

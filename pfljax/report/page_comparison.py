@@ -77,7 +77,7 @@ def comparison_page(
         client_pictures=[p for p in pictures if p.name in CLIENTS],
         landscapes=landscapes,
         differing=_differing(groups, differing),
-        shared=by_group(runs[0].settings, without=unshared),
+        shared=by_group(runs[0].config, without=unshared),
         data=_by_answer(DATA_CAPTION, runs, _data),
         environments=_by_answer("Environments.", runs, _environment),
         runs=_each_run(groups),
@@ -111,7 +111,7 @@ def sweep_page(
         tables=[comparison_grid(table) for table in tables],
         curves=pictures,
         swept=grid(["Swept", "Values"], rows),
-        settings=by_group(about["experiment"], without=over),
+        settings=by_group(config, without=over),
     )
 
 

@@ -84,7 +84,7 @@ def read_run(folder: str | Path) -> Run:
         folder=folder,
         label=str(label),
         config=config,
-        settings=by_group(written),
+        settings=by_group(config),
         environment=read_optional(folder / "environment.json"),
         executor=read_optional(folder / "executor.json"),
         partition=_read_partition(folder / "partition.json"),

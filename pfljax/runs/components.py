@@ -13,8 +13,6 @@ from pfljax.runs.settings import Experiment
 
 REGISTRIES = {
     "model": ("pfljax.models", "MODELS"),
-    "models": ("pfljax.models", "MODELS"),
-    "proxy": ("pfljax.models", "MODELS"),
     "dataset": ("pfljax.data", "DATASETS"),
     "partition": ("pfljax.data", "PARTITIONS"),
     "noise": ("pfljax.data.label_noise", "NOISES"),
@@ -27,6 +25,7 @@ REGISTRIES = {
     "log": ("pfljax.runs.sinks", "SINKS"),
 }
 KINDS = ("algorithm", "optimizer", "schedule", *REGISTRIES)
+SETTINGS = (*REGISTRIES, "models", "proxy")
 
 
 def known(kind: str) -> Mapping[str, Callable]:
@@ -56,7 +55,7 @@ def check(experiment: Experiment, from_python: Collection[str] = ()) -> None:
     from pfljax.core import optimizers, schedules
     from pfljax.runs import sinks
 
-    for setting in REGISTRIES:
+    for setting in SETTINGS:
         if setting not in (*from_python, "server_optimizer"):
             for choice in _components(experiment, setting):
                 _check(setting, choice)
@@ -87,11 +86,11 @@ def _check(setting: str, choice: Choice) -> None:
 def _factories(setting: str) -> Mapping[str, Callable]:
     """The factories of a setting, and the names that stand for other choices."""
     if setting in ("model", "proxy"):
-        return {"auto": _no_options, **known(setting)}
+        return {"auto": _no_options, **known("model")}
     if setting == "models":
         from pfljax.models.groups import GROUPS
 
-        return {**known(setting), **dict.fromkeys(GROUPS, _no_options)}
+        return {**known("model"), **dict.fromkeys(GROUPS, _no_options)}
     return known(setting)
 
 
@@ -123,7 +122,7 @@ def in_floats(experiment: Experiment) -> Experiment:
     Names that are unknown stay as they are.
     """
     changed: dict[str, Any] = {}
-    for setting in ("optimizer", "schedule", *REGISTRIES):
+    for setting in ("optimizer", "schedule", *SETTINGS):
         choices = []
         for choice in _components(experiment, setting):
             factory = _factory(setting, choice.name)

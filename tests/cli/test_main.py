@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import tiny
-from pfljax.cli import listing, parser
-from pfljax.runs import settings
+from pfljax.cli import parser
+from pfljax.runs import components, settings
 from pfljax.runs.folder import read_json, write_json
 from pfljax.simulate import run
 from pfljax.simulate.federation import build_federation
@@ -184,9 +184,8 @@ def test_run_with_another_config_refuses(done, tmp_path, finished):
     )
     code, out, errors = tiny.main("run", *tiny.options(other))
     assert (code, out) == (2, "")
-    method = "algorithm: superfed:mu=0.01 -> superfed:mu=1.0"
-    told = f"pfljax: {folder} holds a run with another config ({method}; "
-    assert errors.startswith(told)
+    assert f"{folder} holds a run with another config (algorithm: superfed:" in errors
+    assert "-> superfed:mixing=model,mu=1.0,nu=2.0,start=0.0; " in errors
     assert "lr: 0.05 -> 0.5); choose another --out\n" in errors
     assert times(folder) == before
 
@@ -398,13 +397,13 @@ def test_report_refuses_unfinished_and_equal_runs(done, tmp_path):
     assert "same config and seed 0; give one of them" in errors
 
 
-@pytest.mark.parametrize("kind", listing.KINDS)
+@pytest.mark.parametrize("kind", components.KINDS)
 def test_list_names_everything(kind):
-    code, out, _ = tiny.main("list", kind)
+    code, out, _ = tiny.main("list", f"{kind}s")
     assert code == 0
     # Options stand behind spaces, families in brackets above their methods.
     lines = [line for line in out.splitlines() if line and line[0] not in " ["]
-    assert sorted(line.split()[0] for line in lines) == sorted(listing.known(kind))
+    assert sorted(line.split()[0] for line in lines) == sorted(components.known(kind))
     assert all(len(line.split()) > 2 for line in lines)
 
 
@@ -427,9 +426,8 @@ def test_help_is_quick_and_loads_nothing():
     assert "pfljax run --algorithm ditto:lam=1.0" in done.stdout
 
 
-@pytest.mark.parametrize("args", [[], ["nonsense"]])
-def test_python_ends_without_a_search_of_all_objects(args):
-    command = [sys.executable, "-c", ENDS, *args]
+def test_python_ends_without_a_search_of_all_objects():
+    command = [sys.executable, "-c", ENDS]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.stdout.splitlines()[-1] == "True", done.stderr
 
@@ -444,7 +442,7 @@ def test_help_of_run_has_every_setting_and_the_options_of_the_method():
     for option in ("--cohort", "--test-from", "--batch-size", "  lam=FLOAT\n"):
         assert option in out
     headings = re.findall(r"^\W+ (\w+) options \W+$", out, re.M)
-    assert headings == [*settings.GROUPS, "processes"]
+    assert headings == [*settings.HELP, "processes"]
     assert "ditto options\n  Ditto. " in out
     assert "--algorithm ditto:lam=0.1,personal_epochs=None\n" in out
 
@@ -537,8 +535,6 @@ def test_a_sweep_goes_on_and_is_told_again(tmp_path):
         (["--bogus"], "unknown command '--bogus'; known: bench, compare, conformance"),
         (["compare"], "no method is given; expected pfljax compare NAME ..., such as"),
         (["compare", *["ditto:lam=1"] * 2], "ditto:lam=1 is given twice; give it once"),
-        (["compare", "fedper ditto"], "'fedper ditto' is no method; expected names"),
-        (["compare", "fedper,ditto"], "'fedper,ditto' is no method; expected names"),
         (
             ["compare", "fedper", "--algorithm", "ditto"],
             "no option --algorithm; see `pfljax compare --help`",
@@ -563,7 +559,7 @@ def test_a_sweep_goes_on_and_is_told_again(tmp_path):
         ),
         (["run", "--rounds", "0"], "rounds is 0; expected at least 1"),
         (["sweep", "--over", "mu", "1"], "unknown name to sweep 'mu'; known: "),
-        (["sweep", "--over", "lr"], "--over lr has no value; give what it"),
+        (["sweep", "--over", "lr"], "--over lr has no value; give"),
         (["sweep", *["--over", "lr", "1"] * 2], "--over lr is given twice"),
         (["sweep", "--over", "lr", "1", "--cohort", "21"], "but there are 20 clients"),
     ],

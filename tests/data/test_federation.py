@@ -43,7 +43,7 @@ def parts(found):
 
 
 @pytest.mark.parametrize("stratified", [False, True])
-@pytest.mark.parametrize("name", ["iid", "dirichlet_over_clients", "natural"])
+@pytest.mark.parametrize("name", ["iid", "dirichlet", "natural"])
 def test_one_pool_ordered_by_client_and_part(arrays, name, stratified):
     clients = None if name == "natural" else 9
     found = federate(
@@ -130,7 +130,7 @@ def test_a_given_partition_is_used_as_it_is(arrays):
 
 def test_manifest_counts_and_hash(arrays):
     kwargs = {"num_clients": 8, "seed": 3, "params": {"alpha": 0.3}}
-    found = federate(arrays, "dirichlet_over_clients", **kwargs)
+    found = federate(arrays, "dirichlet", **kwargs)
     about = json.loads(json.dumps(found.manifest))
     assert about == found.manifest
     assert about["params"] == {"alpha": 0.3, "min_size": 1, "balance": False}
@@ -139,9 +139,9 @@ def test_manifest_counts_and_hash(arrays):
         counts = np.bincount(labels, minlength=CLASSES).tolist()
         assert about["class_histogram"][k] == counts
         assert about["sizes"]["test"][k] == int(found.test.size[k])
-    again = federate(arrays, "dirichlet_over_clients", **kwargs)
+    again = federate(arrays, "dirichlet", **kwargs)
     assert again.manifest == found.manifest
-    other = federate(arrays, "dirichlet_over_clients", **{**kwargs, "seed": 4})
+    other = federate(arrays, "dirichlet", **{**kwargs, "seed": 4})
     assert other.manifest["sha256"] != found.manifest["sha256"]
 
 
@@ -242,7 +242,7 @@ def test_empty_clients_are_counted():
     ):
         federate(
             arrays,
-            "dirichlet_over_clients",
+            "dirichlet",
             num_clients=30,
             seed=0,
             params={"alpha": 0.1, "min_size": 0},

@@ -24,7 +24,7 @@ x, y = rng.normal(size=(120, 4)), np.arange(120) % 3
 official = (np.arange(120) % 6 == 0).astype(int)
 arrays = data.from_arrays(x, y, official=official)
 people = data.federate(
-    arrays, "dirichlet_over_clients", num_clients=8, seed=1,
+    arrays, "dirichlet", num_clients=8, seed=1,
     params={"alpha": 1.0}, validation=0.2, test_from=sys.argv[3],
 )
 for fields in json.loads(sys.argv[1]):

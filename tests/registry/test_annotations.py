@@ -108,8 +108,8 @@ def test_a_whole_number_is_a_float_by_the_annotation(annotated):
     [
         ({"channel": "clip:norm=1"}, {"channel": "clip:norm=1.0"}),
         (
-            {"partition": "dirichlet_over_clients:alpha=1"},
-            {"partition": "dirichlet_over_clients:alpha=1.0"},
+            {"partition": "dirichlet:alpha=1"},
+            {"partition": "dirichlet:alpha=1.0"},
         ),
         ({"noise": "pair:rate=0"}, {"noise": "pair:rate=0.0"}),
         ({"optimizer": "adam:eps=1"}, {"optimizer": "adam:eps=1.0"}),

@@ -55,7 +55,7 @@ def test_a_sweep_s_page_stays_in_its_folder(tmp_path):
         "0.0,3,personal,,test,accuracy,0.5,0.1,0.5,0.2\n"
         "0.1,3,personal,,test,accuracy,0.6,0.1,0.6,0.2\n"
     )
-    settings = {"method": {"algorithm": "superfed"}, "data": {"dataset": "digits"}}
+    settings = {"format": 2, "algorithm": "superfed", "dataset": "digits"}
     about = {"experiment": settings, "over": over}
     (grid / "sweep.json").write_text(json.dumps(about))
     assert told_of(grid) == (grid / "sweep.html", "")

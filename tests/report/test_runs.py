@@ -28,8 +28,8 @@ def test_read_run_gives_what_was_written(run_folder):
     ("name", "text", "message"),
     [
         ("config.json", "{", "config.json is missing or damaged"),
-        ("config.json", '{"method": {"algorithm": "x"}}', "lacks seed, rounds"),
-        ("config.json", '{"algorithm": "x", "seed": 0}', "an older pfljax wrote it"),
+        ("config.json", '{"format": 2, "algorithm": "x"}', "lacks seed, rounds"),
+        ("config.json", '{"algorithm": "x", "seed": 0}', "its format is None"),
         ("partition.json", "[]", "it is a list; expected a JSON object"),
         (
             "partition.json",
@@ -49,44 +49,15 @@ def test_damaged_file_is_named(broken, name, text, message):
         read_run(broken)
 
 
-@pytest.mark.parametrize("finished", [True, False])
-def test_old_settings_are_refused_as_a_run_refuses_them(broken, finished):
-    """A report and a run read config.json alike: one line for both.
-
-    A report of an unfinished one must not say to resume it, which is refused.
-    """
-    if not finished:
-        (broken / "summary.json").unlink()
-    path = broken / "config.json"
-    path.write_text('{"algorithm": "fedavg", "seed": 0, "rounds": 40}')
-    with pytest.raises(FolderError, match="older pfljax") as of_run:
-        read_config(broken)
-    with pytest.raises(FileError, match="older pfljax") as of_report:
-        read_run(broken)
-    assert str(of_run.value) == str(of_report.value)
-    assert str(of_run.value) == (
-        f"{path}: an older pfljax wrote it, whose settings are not grouped; finish it "
-        "with that version, or run it again with another --out"
-    )
-
-
 def test_a_setting_that_was_since_removed_is_reported(broken):
     path = broken / "config.json"
     nested = json.loads(path.read_text())
     nested["judge_untrained"] = True
-    nested["gone"] = {"as_in": "a paper"}
     path.write_text(json.dumps(nested))
-    with pytest.raises(FolderError, match="unknown setting of method"):
+    with pytest.raises(FolderError, match="unknown setting 'judge_untrained'"):
         read_config(broken)
     run = read_run(broken)
     assert run.config["judge_untrained"] is True
-    assert run.settings["gone"] == {"as_in": "a paper"}
-
-
-def test_a_run_of_before_a_setting_has_its_default(broken):
-    written = json.loads((broken / "config.json").read_text())
-    assert "precision" not in json.dumps(written)
-    assert read_run(broken).config["precision"] == "float32"
 
 
 def test_truncated_arrays_are_named(broken):

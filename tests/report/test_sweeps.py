@@ -196,18 +196,12 @@ def write_sweep(folder, rows, experiment):
     (folder / "sweep.json").write_text(about)
 
 
-def test_a_sweep_of_ungrouped_settings_is_refused(rows, tmp_path):
-    write_sweep(tmp_path, rows, {"algorithm": "superfed", "dataset": "digits"})
-    with pytest.raises(FileError, match=r"sweep\.json: .*older pfljax wrote it"):
-        write_sweep_report(tmp_path, tmp_path / "out")
-    assert not (tmp_path / "out").exists()
-
-
 def test_the_page_has_the_best_point_and_what_was_swept(rows, tmp_path):
     experiment = {
-        "method": {"algorithm": "superfed", "mu": 7.5},
-        "data": {"dataset": "digits"},
-        "training": {"lr": 0.25},
+        "format": 2,
+        "algorithm": "superfed:mu=7.5",
+        "dataset": "digits",
+        "lr": 0.25,
     }
     write_sweep(tmp_path, rows, experiment)
     write_sweep_report(tmp_path, tmp_path / "out")

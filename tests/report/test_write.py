@@ -196,7 +196,9 @@ def test_assumed_models_are_said_to_be_so_wherever_a_page_names_them(
     assert "htcnn_yi, widths assumed" not in both
 
 
-FEW = {"format": FORMAT, "dataset": "digits", "rounds": 8, "seed": 0}
+FEW = {
+    "format": FORMAT, "dataset": "digits", "partition": "iid", "rounds": 8, "seed": 0,
+}  # fmt: skip
 
 
 @pytest.mark.usefixtures("undrawn")

@@ -42,8 +42,6 @@ RUNS = {
     ),
     "module": ((JOB,), {"task": A_MODULE}, "task is .*, of type Dense; .* models.task"),
     "task-name": ((JOB,), {"task": "mlp"}, "task is 'mlp', of type str; expected a T"),
-    "too-large": ((Experiment(lr=10**400),), {}, "lr is inf; expected"),
-    "too-small": ((Experiment(test=-(10**400)),), {}, "test is -inf; expected"),
     "int": ((Experiment(Choice("fedavg", {1: 2})),), {}, "parameter 1 is no name"),
 }
 TASKS = {
@@ -82,7 +80,6 @@ SWEEPS = {
     "list": (([1],), {}, r"over is \[1\], of type list; expected values by name"),
     "generator": (({"lr": (i for i in ())},), {}, "of type generator; expected a list"),
     "empty": (({},), {}, "over is empty; expected values by name, such as"),
-    "too-large": (({"lr": [10**400]},), {}, "lr is inf; expected"),
     "int-name": (({1: [2]},), {}, "name to sweep 1 is no name; expected a text"),
     "number": (({"lr": 0.1},), {}, "lr is 0.1, of type float; expected a list"),
     "array": (({"lr": np.array(0.1)},), {}, "lr is 0.1, of type float; expected"),
@@ -240,7 +237,7 @@ ROWS = data.from_arrays(np.arange(90.0).reshape(30, 3), np.arange(30) % 3, name=
     ("settings", "told"),
     [
         (
-            {"partition": "dirichlet_over_clients:alpha=0.1"},
+            {"partition": "dirichlet:alpha=0.1"},
             "made with 'iid': it would",
         ),
         ({"dataset": "synthetic"}, "made with 'mine': it would not apply; leave it"),

@@ -11,9 +11,9 @@ from pfljax import registry
 from pfljax.data.partitions.base import Partition
 from pfljax.data.partitions.classes import classes, classes_lognormal
 from pfljax.data.partitions.dirichlet import (
+    dirichlet,
     dirichlet_over_classes_at_once,
     dirichlet_over_classes_by_client,
-    dirichlet_over_clients,
 )
 from pfljax.data.partitions.natural import natural
 from pfljax.data.partitions.pfllib import pfllib_dirichlet, pfllib_pathological
@@ -26,7 +26,7 @@ PARTITIONS: dict[str, Callable[..., Partition]] = {
     "shards_in_order": shards_in_order,
     "classes": classes,
     "classes_lognormal": classes_lognormal,
-    "dirichlet_over_clients": dirichlet_over_clients,
+    "dirichlet": dirichlet,
     "dirichlet_over_classes_by_client": dirichlet_over_classes_by_client,
     "dirichlet_over_classes_at_once": dirichlet_over_classes_at_once,
     "pfllib_pathological": pfllib_pathological,

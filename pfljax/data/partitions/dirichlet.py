@@ -1,6 +1,6 @@
 """Dirichlet label skew in three meanings, which have three names.
 
-`dirichlet_over_clients` divides each class over the clients. In the other two each
+`dirichlet` divides each class over the clients. In the other two each
 client has a mixture over the classes. They differ in who draws when: client by client,
 as published, or all clients at once, which is less skewed.
 """
@@ -34,7 +34,7 @@ Alpha = Annotated[
 
 
 @checked
-def dirichlet_over_clients(
+def dirichlet(
     labels: Any,
     num_clients: Clients,
     seed: Seed,

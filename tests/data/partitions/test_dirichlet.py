@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from pfljax.data import load
 from pfljax.data.partitions.dirichlet import (
+    dirichlet,
     dirichlet_over_classes_at_once,
     dirichlet_over_classes_by_client,
-    dirichlet_over_clients,
 )
 
 BALANCED = np.repeat(np.arange(10), 600)
@@ -118,7 +118,7 @@ def test_over_clients_has_the_moments_of_its_law(alpha):
     tables = [
         histogram(
             BALANCED,
-            dirichlet_over_clients(BALANCED, clients, seed, alpha=alpha, min_size=0),
+            dirichlet(BALANCED, clients, seed, alpha=alpha, min_size=0),
         )
         for seed in range(40)
     ]
@@ -131,13 +131,13 @@ def test_over_clients_has_the_moments_of_its_law(alpha):
 
 @pytest.mark.parametrize("deal", OVER_CLASSES)
 def test_over_clients_and_over_classes_differ_in_sizes(deal):
-    over_clients = dirichlet_over_clients(BALANCED, 50, 0, alpha=0.3)
+    over_clients = dirichlet(BALANCED, 50, 0, alpha=0.3)
     assert np.ptp(over_clients.size) > 50
     assert np.ptp(deal(BALANCED, 50, 0, alpha=0.3).size) <= 1
 
 
 def test_balance_caps_the_largest():
-    free = dirichlet_over_clients(BALANCED, 20, 0, alpha=0.5)
-    capped = dirichlet_over_clients(BALANCED, 20, 0, alpha=0.5, balance=True)
+    free = dirichlet(BALANCED, 20, 0, alpha=0.5)
+    capped = dirichlet(BALANCED, 20, 0, alpha=0.5, balance=True)
     assert capped.size.max() < free.size.max()
     assert capped.size.std() < free.size.std()

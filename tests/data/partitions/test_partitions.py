@@ -16,7 +16,7 @@ PFLLIB = {"pfllib_pathological", "pfllib_dirichlet"}
 DEALT = sorted(set(PARTITIONS) - {"natural"} - PFLLIB)
 USES_EVERY_ROW = sorted(set(DEALT) - {"classes", "classes_lognormal"})
 LEAST = {"classes_lognormal": {"min_per_class": 0}}  # what small data can be dealt by
-HAS_MINIMUM = ["dirichlet_over_clients", "quantity_lognormal", "quantity_power_law"]
+HAS_MINIMUM = ["dirichlet", "quantity_lognormal", "quantity_power_law"]
 EQUAL_SIZES = [
     "iid",
     "shards",
@@ -89,12 +89,8 @@ def test_minimum_size_is_reached(name, problem, share):
 
 def test_repair_takes_from_the_largest_only():
     skewed = {"alpha": 0.05}
-    before = PARTITIONS["dirichlet_over_clients"](
-        BALANCED, 50, 0, min_size=0, **skewed
-    ).size
-    after = PARTITIONS["dirichlet_over_clients"](
-        BALANCED, 50, 0, min_size=10, **skewed
-    ).size
+    before = PARTITIONS["dirichlet"](BALANCED, 50, 0, min_size=0, **skewed).size
+    after = PARTITIONS["dirichlet"](BALANCED, 50, 0, min_size=10, **skewed).size
     assert before.min() < 10
     gave = after < before
     assert before[gave].min() > np.max(after[~gave])
@@ -175,13 +171,13 @@ WRONG = [
     ("shards", 2, {"per_client": 4}, "choose 1 <= per_client <= 3"),
     ("classes", 2, {"per_client": 4}, "there are 3 classes"),
     (
-        "dirichlet_over_clients",
+        "dirichlet",
         2,
         {"alpha": 0.0},
         "alpha is 0.0; expected a finite number > 0",
     ),
     ("dirichlet_over_classes", 2, {}, "mean 'dirichlet_over_classes_at_once' or 'diri"),
-    ("dirichlet_over_clients", 2, {"min_size": 4}, "choose 0 <= min_size <= 3"),
+    ("dirichlet", 2, {"min_size": 4}, "choose 0 <= min_size <= 3"),
     ("quantity_power_law", 2, {"exponent": -1.0}, "exponent is -1.0"),
     ("quantity_lognormal", 2, {"sigma": -1.0}, "sigma is -1.0"),
     (
