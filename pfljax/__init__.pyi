@@ -17,6 +17,8 @@ from .runs.result import Result as Result
 from .runs.result import result as result
 from .runs.settings import Experiment as Experiment
 from .runtime.programs import forget_programs as forget_programs
+from .simulate.build import Simulator as Simulator
+from .simulate.build import build as build
 from .simulate.personal import personal_models as personal_models
 from .simulate.personal import predictions as predictions
 from .simulate.run import run as run

@@ -22,7 +22,6 @@ from pfljax.core.aggregation import Averaging
 from pfljax.core.types import Local
 from pfljax.engine import mesh, placement, summing
 from pfljax.evaluation import programs
-from pfljax.evaluation.views import View
 
 WAYS = {  # settings of the mesh, by name
     "1": {"devices": 1},
@@ -80,11 +79,11 @@ def play(method, devices, width=1, select=None, at_home=False, lengths=(1, 3)):
         state, history = program(toy.copy(first), train, count)
         judged = {}
         if method is superfed:  # its clients and its server have models
-            judged = programs.judge(setting, View("personal"), width)(
+            judged = programs.evaluate_clients(setting, "personal", width)(
                 state, state.clients, jnp.arange(CLIENTS), train, test
             )
             different, whose = placement.distinct(grid, test)
-            judge = programs.judge_server(setting, task)
+            judge = programs.evaluate_server(setting, task)
             judged["server"] = judge(state.server, different)["loss"][whose]
         own = jax.tree.map(lambda leaf: leaf[:CLIENTS], state.clients)
         found[f"clients {rounds}"] = listed(own)

@@ -25,7 +25,6 @@ from pfljax.core.optimizers import sgd
 from pfljax.core.training import budget
 from pfljax.core.types import Local
 from pfljax.evaluation import programs
-from pfljax.evaluation.views import View
 
 LOCAL = Local(0.1, batch_size=4, epochs=2, optimizer=sgd(0.9, 1e-3))
 TRAIN, TEST = toy.ragged()
@@ -53,8 +52,9 @@ def running(params):
 
 def judged(setting, state):
     ids = jnp.arange(CLIENTS)
-    view = View("personal")
-    return programs.judge(setting, view)(state, state.clients, ids, TRAIN, TEST)
+    return programs.evaluate_clients(setting, "personal")(
+        state, state.clients, ids, TRAIN, TEST
+    )
 
 
 @pytest.mark.parametrize("name", METHODS)

@@ -116,8 +116,8 @@ def sampled(sim: Any, store: Any, state: Any, federation: Federation) -> float:
         part._replace(offset=part.offset[ids], size=part.size[ids])
         for part in (federation.train, federation.test)
     ]
-    judge = sim.architectures[0].judges["personal"]
-    metrics = judge(state, store.states(state, ids), jnp.asarray(ids), *parts)
+    evaluate = sim.architectures[0].evaluate["personal"]
+    metrics = evaluate(state, store.states(state, ids), jnp.asarray(ids), *parts)
     return float(metrics["accuracy"].mean())
 
 

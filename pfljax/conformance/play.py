@@ -21,7 +21,7 @@ from pfljax.conformance.script import (
 )
 from pfljax.core.optimizers import sgd
 from pfljax.core.types import Batch, ClientData, Local, RunState, Task
-from pfljax.evaluation.views import View, model_of
+from pfljax.evaluation.views import PERSONAL, client_model
 
 COMPILED = "/jax/core/compile/backend_compile_duration"  # JAX's name of the event
 # A rate at which rounding does not grow, whatever weights a method gives its terms.
@@ -138,7 +138,7 @@ def _compile_evaluation(setting: engine.Setting, task: Task) -> Any:
     examples of client 0; leaves [CLIENTS + 1, ...].
     """
     algorithm = setting.algorithm
-    model_for = model_of(setting, View())
+    model_for = client_model(setting, PERSONAL)
 
     def run(state, train):
         params = task.init(state.key)

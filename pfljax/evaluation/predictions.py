@@ -1,34 +1,29 @@
-"""What models predict of rows, row by row, where `metrics` has the sums over rows."""
+"""What a model predicts of each example, where `metrics` has the sums over examples."""
 
 from collections.abc import Callable
-from functools import partial
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from pfljax.core.minibatches import in_batches, rows
 from pfljax.core.types import Array, Batch, ClientData
-from pfljax.engine import Setting, chunked_vmap
-from pfljax.evaluation.apart import models_of_clients
 from pfljax.evaluation.passes import rows_per_pass
-from pfljax.evaluation.views import View
 
 NOTHING = -1  # the prediction of logits that are not finite, which hit nothing
 
 
-def predicted(
+def predict_examples(
     predict: Callable[[Batch], Array], data: ClientData, batch_size: int, most: int
 ) -> dict[str, Array]:
-    """Of one client's rows, at most so many: "prediction" i32 and "probability" f32.
+    """One client's "prediction" i32[most] and "probability" f32[most].
 
-    Batches are those of `metrics.score`. What is behind the client's last row means
-    nothing.
+    Batches are those of `metrics.score`. What is behind the client's last example is
+    padding.
     """
     at_once = rows_per_pass(batch_size)
     offsets = jnp.arange(at_once)
 
-    def of_pass(index: Array) -> dict[str, Array]:
+    def predict_pass(index: Array) -> dict[str, Array]:
         row = index * at_once + offsets
         existing = jnp.clip(row, 0, jnp.maximum(data.size - 1, 0))
         batch = rows(data, existing, row < data.size)
@@ -42,34 +37,5 @@ def predicted(
         }
 
     passes = jnp.arange(-(-most // at_once))
-    by_pass = jax.lax.map(of_pass, passes)
+    by_pass = jax.lax.map(predict_pass, passes)
     return {name: leaf.reshape(-1)[:most] for name, leaf in by_pass.items()}
-
-
-def predictions_of_clients(
-    setting: Setting, most: int, width: int | None = None
-) -> Callable[..., dict[str, Array]]:
-    """A function (state, clients, ids, train, test, public) -> `predicted` [n, most].
-
-    By each client's personal model, on one device. The arguments are those of
-    `programs.judge`. In two programs as evaluations are, whose bits it has so.
-    """
-    models = models_of_clients(setting, View("personal"), width)
-    predict = setting.algorithm.predict
-    batch_size = setting.local.batch_size
-
-    @jax.jit
-    def of_models(models: Any, test: ClientData) -> dict[str, Array]:
-        def one(model: Any, offset: Array, size: Array) -> dict[str, Array]:
-            data = ClientData(test.examples, offset, size)
-            return predicted(partial(predict, model), data, batch_size, most)
-
-        split = models, test.offset, test.size
-        return chunked_vmap.over_clients(one, split, test.size, width)
-
-    def run(
-        state: Any, clients: Any, ids: Any, train: Any, test: Any, public: Any = None
-    ) -> dict[str, Array]:
-        return of_models(models(state, clients, ids, train, public), test)
-
-    return run

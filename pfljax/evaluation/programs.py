@@ -1,7 +1,10 @@
-"""Compiled programs that judge: metrics of every client's model on that client's rows.
+"""Compiled evaluations: metrics of every client's model on that client's examples.
 
-Each is jitted once a run and called after any round. On several devices every device
-judges its part of the clients. `pfljax.evaluation.apart` has the same in two programs.
+A run compiles two programs: which models the clients have, small and of the method, and
+their scores. The second depends on the task alone, so that all methods share it; the
+models lie in memory between the two. A method that predicts in another way than the
+task, and a sweep, have both in one program. On several devices every device evaluates
+its part of the clients.
 """
 
 from collections.abc import Callable
@@ -9,36 +12,55 @@ from functools import partial
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 
-from pfljax.core.types import Array, Task
+from pfljax.core.types import Array, ClientData, Task
 from pfljax.engine import Setting, chunked_vmap, mesh
-from pfljax.evaluation.apart import (
-    ends_of,
-    foreign_of,
-    judge_one,
-    parts_of,
-    rows_of,
-)
-from pfljax.evaluation.metrics import score, score_path
-from pfljax.evaluation.views import View, model_of
+from pfljax.evaluation.metrics import from_totals, score, score_path, totals
+from pfljax.evaluation.passes import rows_per_pass
+from pfljax.evaluation.uncertainty import Foreign
+from pfljax.evaluation.views import MIXTURE, client_model
+from pfljax.runtime.programs import Same, kept
+
+Evaluate = Callable[..., dict[str, Array]]
 
 
-def judge(
-    setting: Setting,
-    view: View,
-    width: int | None = None,
-) -> Callable[..., dict[str, Array]]:
-    """A jitted function (state, clients, ids, train, test, foreign, public) -> metrics
-    [n].
+def evaluate_in_two(
+    setting: Setting, task: Task, view: str, width: int | None = None
+) -> Evaluate:
+    """`evaluate_clients` in two programs, of which all methods share the second.
 
-    `clients` holds the states of clients `ids` i32[n]; `train` and `test` their rows,
-    offset and size stacked likewise; `foreign` rows of other classes and `public` those
-    of the server, None for none.
-    Metrics of a client without test rows are NaN.
+    One program where the method does not predict as the task does.
     """
-    model_for = model_of(setting, view)
-    predict = setting.algorithm.predict
-    batch_size = setting.local.batch_size
+    if not predicts_as_task(setting, task):
+        return evaluate_clients(setting, view, width)
+    models = client_models(setting, view, width)
+    scores = _task_scores(
+        Same(task), view, setting.local.batch_size, setting.mesh, width
+    )
+
+    def evaluate(state, clients, ids, train, test, foreign=None, public=None):
+        return scores(models(state, clients, ids, train, public), test, foreign)
+
+    return evaluate
+
+
+def predicts_as_task(setting: Setting, task: Task) -> bool:
+    """Whether the clients' models are parameters of the task."""
+    return setting.algorithm.predict is task.predict
+
+
+def evaluate_clients(setting: Setting, view: str, width: int | None = None) -> Evaluate:
+    """A jitted function (state, clients, ids, train, test, foreign, public) -> metrics.
+
+    `clients` holds the states of clients `ids` i32[n]. `train` and `test` are their
+    examples, with offset and size i32[n]. `foreign` are examples of other classes and
+    `public` those of the server; None for none. Metrics are f32[n], and NaN for a
+    client without test examples.
+    """
+    model_of = client_model(setting, view)
+    score_model = partial(_score(view), setting.algorithm.predict)
+    grid, batch_size = setting.mesh, setting.local.batch_size
 
     def locally(same, pools, split):
         state, others, public = same
@@ -47,90 +69,229 @@ def judge(
         _, work = test_spans
 
         def one(client_id, client, train_span, test_span, held):
-            # The model is made of training rows alone; test rows are read after it.
-            train = rows_of(setting.mesh, train_pool, *train_span)
-            model = model_for(state, client_id, client, train, public)
-            test = rows_of(setting.mesh, test_pool, *test_span)
-            foreign = foreign_of(others, held)
-            return score(partial(predict, model), test, batch_size, foreign=foreign)
+            # The model is made of training examples alone; test examples come after.
+            train = client_data(grid, train_pool, *train_span)
+            model = model_of(state, client_id, client, train, public)
+            test = client_data(grid, test_pool, *test_span)
+            return score_model(model, test, batch_size, _join(others, held))
 
         return chunked_vmap.over_clients(one, split, work, width)
 
-    def run(
-        state,
-        clients,
-        ids,
-        train,
-        test,
-        foreign=None,
-        public=None,
-    ):
-        others, held = parts_of(foreign)
+    def evaluate(state, clients, ids, train, test, foreign=None, public=None):
+        others, held = _split(foreign)
         # Clients travel with `split`: here they would go to every device whole.
         same = state._replace(clients=()), others, public
         pools = train.examples, test.examples
         train_spans = train.offset, train.size
         test_spans = test.offset, test.size
         split = ids, clients, train_spans, test_spans, held
-        return mesh.over_rows(setting.mesh, locally, same, pools, split, len(ids))
+        return mesh.over_rows(grid, locally, same, pools, split, len(ids))
 
-    return jax.jit(run)
+    return jax.jit(evaluate)
 
 
-def judge_server(setting: Setting, task: Task) -> Callable[..., dict[str, Array]]:
-    """A jitted function (server, rows, foreign) -> metrics f32[U] of its model.
+def client_models(
+    setting: Setting, view: str, width: int | None = None
+) -> Callable[..., Any]:
+    """A jitted function (state, clients, ids, train, public) -> their models, stacked.
 
-    `rows` and `foreign` are those of `judge_one`.
+    The arguments are those of `evaluate_clients`. On several devices the models lie in
+    blocks.
     """
-    server_model = model_of_server(setting)
-    judge_model = judge_one(task, setting.local.batch_size, setting.mesh)
+    model_of = client_model(setting, view)
+    grid = setting.mesh
 
-    def run(server, rows, foreign=None):
-        return judge_model(server_model(server), rows, foreign)
+    def locally(same, pool, split):
+        state, public = same
+        *_, size = split
 
-    return jax.jit(run)
+        def one(client_id, client, offset, size):
+            train = client_data(grid, pool, offset, size)
+            return model_of(state, client_id, client, train, public)
+
+        return _map(one, split, size, width)
+
+    def models(state, clients, ids, train, public=None):
+        same = state._replace(clients=()), public
+        split = mesh.pad(grid, (ids, clients, train.offset, train.size), len(ids))
+        over = mesh.over(grid, locally, mesh.WHOLE, mesh.data(grid), mesh.SPLIT)
+        return over(same, train.examples, split)
+
+    return jax.jit(models)
 
 
-def model_of_server(setting: Setting) -> Callable[[Any], Any]:
-    """The method's function server -> the server's one model.
+def score_models(
+    score_model: Callable[..., dict[str, Array]],
+    batch_size: int,
+    grid: mesh.Grid | None,
+    width: int | None = None,
+) -> Evaluate:
+    """A jitted function (models, data, foreign) -> metrics [n] of each on its examples.
+
+    By score_model(model, data, batch_size, foreign) of one. `models` are those of
+    `client_models`; `data` has offset and size i32[n].
+    """
+
+    def locally(others, pool, split):
+        *_, work, _ = split
+
+        def one(model, offset, size, held):
+            data = client_data(grid, pool, offset, size)
+            return score_model(model, data, batch_size, _join(others, held))
+
+        return _map(one, split, work, width)
+
+    def scores(models, data, foreign=None):
+        others, held = _split(foreign)
+        split = models, data.offset, data.size, held
+        count = len(data.size)
+        return mesh.over_rows(grid, locally, others, data.examples, split, count)
+
+    return jax.jit(scores)
+
+
+def task_scores(task: Task, view: str, batch_size: int, *layout: Any) -> Evaluate:
+    """`score_models` of models of the task; the ends of a mixture are two of them."""
+    return score_models(partial(_score(view), task.predict), batch_size, *layout)
+
+
+@kept
+def _task_scores(task: Same, *key: Any) -> Evaluate:
+    return task_scores(task.value, *key)
+
+
+def _score(view: str) -> Callable[..., dict[str, Array]]:
+    """score(predict, model, data, batch_size, foreign) -> metrics of one client."""
+    if view == MIXTURE:
+        return score_path
+
+    def score_model(predict, model, data, batch_size, foreign):
+        return score(partial(predict, model), data, batch_size, foreign=foreign)
+
+    return score_model
+
+
+def evaluate_server(setting: Setting, task: Task) -> Evaluate:
+    """A function (server, data, foreign) -> metrics f32[U] of the server's one model.
+
+    `task` is that of the server's model; `data` and `foreign` are as in `score_server`.
 
     Raises:
-      ValueError: the method has none.
+      ValueError: the method has no such model.
     """
     server_model = setting.algorithm.server_model
     if server_model is None:
-        raise ValueError("this method keeps no server model; judge 'personal'")
-    return server_model
+        raise ValueError("this method keeps no server model; evaluate 'personal'")
+    model = jax.jit(server_model)
+    scores = _server_scores(Same(task), setting.local.batch_size, setting.mesh)
+    return lambda server, *data: scores(model(server), *data)
 
 
-def judge_path(
-    setting: Setting,
-    width: int | None = None,
-) -> Callable[..., dict[str, Array]]:
-    """A jitted function (state, clients, ids, test, foreign) -> metrics by client.
+@kept
+def _server_scores(task: Same, batch_size: int, grid: mesh.Grid | None) -> Evaluate:
+    return score_server(task.value, batch_size, grid)
 
-    Of methods with endpoints: those of `score_path`. The arguments are of `judge`.
+
+def score_server(task: Task, batch_size: int, grid: mesh.Grid | None) -> Evaluate:
+    """A jitted function (params, data, foreign) -> metrics f32[U] of one model.
+
+    `data` has offset and size i32[U]; None stands for no examples of `foreign` classes.
+    Few long spans are cut, so that every device of the mesh has its part.
     """
-    ends = ends_of(setting)
-    predict = setting.algorithm.predict
-    batch_size = setting.local.batch_size
+    devices = grid.size if grid else 1
 
     def locally(same, pool, split):
-        state, others = same
-        *_, work, _ = split
+        params, others = same
+        _, work, _ = split
 
-        def one(client_id, client, offset, size, held):
-            path = ends(state, client_id, client)
-            data = rows_of(setting.mesh, pool, offset, size)
-            return score_path(predict, path, data, batch_size, foreign_of(others, held))
+        def one(offset, size, held):
+            data = client_data(grid, pool, offset, size)
+            predict = partial(task.predict, params)
+            return totals(predict, data, batch_size, foreign=_join(others, held))
 
-        return chunked_vmap.over_clients(one, split, work, width)
+        return chunked_vmap.over_clients(one, split, work, width=1)
 
-    def run(state, clients, ids, test, foreign=None):
-        others, held = parts_of(foreign)
-        same = state._replace(clients=()), others
-        split = ids, clients, test.offset, test.size, held
-        pool = test.examples
-        return mesh.over_rows(setting.mesh, locally, same, pool, split, len(ids))
+    def scores(params, data, foreign=None):
+        count = len(data.size)
+        others, held = _split(foreign)
+        # Where there are many spans, the devices are busy with whole ones.
+        parts = 1 if count >= 4 * devices else devices
+        held = jax.tree.map(lambda leaf: jnp.repeat(leaf, parts, axis=0), held)
+        split = *cut(data, parts, rows_per_pass(batch_size)), held
+        same = params, others
+        by_part = mesh.over_rows(
+            grid, locally, same, data.examples, split, count * parts
+        )
+
+        def by_span(leaf: Array) -> Array:
+            return leaf.reshape(count, parts, *leaf.shape[1:]).sum(1)
+
+        return from_totals(jax.tree.map(by_span, by_part))
+
+    return jax.jit(scores)
+
+
+def cut(data: ClientData, parts: int, at_once: int) -> tuple[Array, Array]:
+    """(offset, size) i32[U * parts] of each span's parts, in the order of its examples.
+
+    All but the last are of whole passes of `at_once` examples, so that minibatches stay
+    those of the uncut span; the last ones may be empty.
+    """
+    passes = -(-data.size // (parts * at_once))
+    length = (passes * at_once)[:, None]
+    size = data.size[:, None]
+    start = jnp.minimum(jnp.arange(parts) * length, size)
+    offset = data.offset[:, None] + start
+    return offset.ravel(), jnp.minimum(size - start, length).ravel()
+
+
+def quantities_of_clients(
+    setting: Setting, width: int | None = None
+) -> Evaluate | None:
+    """A jitted function (state, clients, ids) -> the method's `quantities`, f32[n].
+
+    `clients` holds the states of clients `ids` i32[n], of which `width` are computed at
+    once; None for all. It is None of a method that names no quantities.
+    """
+    quantities = setting.algorithm.quantities
+    if quantities is None:
+        return None
+
+    def locally(server, _, split):
+        ids, _ = split
+
+        def one(client):
+            return quantities(server, client[1])
+
+        # In their order: all take equally long, and sorting would copy the states.
+        return jax.lax.map(one, split, batch_size=width or len(ids))
+
+    def run(state, clients, ids):
+        split = ids, clients
+        return mesh.over_rows(setting.mesh, locally, state.server, (), split, len(ids))
 
     return jax.jit(run)
+
+
+def _split(foreign: Foreign | None) -> tuple[Any, Any]:
+    """(what is the same for all clients, what each has its own); two () of None."""
+    return ((), ()) if foreign is None else (foreign.examples, foreign.held)
+
+
+def _join(others: Any, held: Any) -> Foreign | None:
+    """The `Foreign` of one client, from the parts of `_split`."""
+    return Foreign(others, held) if others else None
+
+
+def _map(f: Callable[..., Any], args: tuple, steps: Array, width: int | None) -> Any:
+    """`chunked_vmap.over_clients`; one at a time they need no sorting, which copies."""
+    if width == 1:
+        return jax.lax.map(lambda client: f(*client), args)
+    return chunked_vmap.over_clients(f, args, steps, width)
+
+
+def client_data(
+    grid: mesh.Grid | None, pool: Any, offset: Array, size: Array
+) -> ClientData:
+    """A client's examples in the pool of this device."""
+    return ClientData(pool, mesh.inside(grid, offset, pool.y), size)

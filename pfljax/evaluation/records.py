@@ -1,4 +1,4 @@
-"""Judged metrics by name, and records of them: figures over groups of clients."""
+"""Metrics of clients by name, and records of them: figures over groups of clients."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -7,53 +7,41 @@ import numpy as np
 
 from pfljax.core.types import Algorithm
 from pfljax.evaluation.over_clients import GRID, pick_lambda, summarise
-from pfljax.evaluation.views import View
+from pfljax.evaluation.views import PERSONAL, SERVER, TRAINED
+
+MOMENTS = {TRAINED: "after local training"}
+NEWEST = "after the newest broadcast"
 
 
 def by_client(
     algorithm: Algorithm,
-    judged: Callable[[str, str], dict[str, Any]],
+    evaluate: Callable[[str, str], dict[str, Any]],
     views: Sequence[str],
     splits: Sequence[str],
 ) -> dict[str, Any]:
-    """Metrics of each client by "model/split/metric"; this is how a state is judged.
+    """Metrics of each client by "model/split/metric", of runs and sweeps alike.
 
     Where nobody has a model of their own, the server's stand under "personal" as well.
 
     Args:
       algorithm: the method.
-      judged: (view, split) -> metrics by name, an array over clients each.
-      views: of `pfljax.evaluation.views.views_of`.
-      splits: those of "test" and "validation" in which somebody has rows.
+      evaluate: (view, split) -> metrics by name, an array over clients each.
+      views: see `pfljax.evaluation.views`.
+      splits: those of "test" and "validation" in which somebody has examples.
     """
     values = {}
     for view in views:
         for split in splits:
             # Nobody chooses a round by models that the run throws away.
-            if view == "trained" and split == "validation":
+            if view == TRAINED and split == "validation":
                 continue
-            metrics = judged(view, split)
+            metrics = evaluate(view, split)
             models = [view]
-            if view == "server" and algorithm.personal is None:
-                models.append("personal")
+            if view == SERVER and algorithm.personal is None:
+                models.append(PERSONAL)
             for model in models:
                 for name, metric in metrics.items():
                     values[f"{model}/{split}/{name}"] = metric
-    return values
-
-
-def along_path(
-    judged: Callable[[str], dict[str, Any]],
-    splits: Sequence[str],
-) -> dict[str, Any]:
-    """Metrics [C, 11] by "split/metric" of the models between the endpoints.
-
-    And [C] by "split/ensemble/metric" of the ensemble of them.
-    """
-    values = {}
-    for split in splits:
-        for name, metric in judged(split).items():
-            values[f"{split}/{name}"] = metric
     return values
 
 
@@ -71,12 +59,12 @@ def records(
       sizes: rows [C] by split, the weights of weighted means.
       groups: indices of clients by the name of their group.
     """
-    judged: dict[tuple[str, str], dict[str, np.ndarray]] = {}
+    by_model: dict[tuple[str, str], dict[str, np.ndarray]] = {}
     for name, metric_values in values.items():
         model, split, metric = name.split("/")
-        judged.setdefault((model, split), {})[metric] = metric_values
+        by_model.setdefault((model, split), {})[metric] = metric_values
     lines = []
-    for (model, split), metrics in judged.items():
+    for (model, split), metrics in by_model.items():
         for clients, ids in groups.items():
             if not len(ids):
                 continue
@@ -89,7 +77,7 @@ def records(
                 "model": "server" if of_server else "personal",
                 "finetune": 0 if of_server else algorithm.adaptation_steps,
                 "clients": clients,
-                "when": View(model).when,
+                "when": MOMENTS.get(model, NEWEST),
                 "split": split,
                 "count": len(ids),
                 "metrics": figures,
@@ -99,24 +87,22 @@ def records(
 
 
 def mixture_summary(path: dict[str, np.ndarray], weight: np.ndarray) -> dict[str, Any]:
-    """Figures over clients at lambda = 1/2, chosen on validation rows, the oracle's,
-    and the ensemble's.
+    """Figures over clients of a mixture, by the way in which lambda is chosen.
 
     Args:
-      path: metrics by name, of `along_path`.
-      weight: test rows [C].
+      path: metrics [C, 11] by "mixture/split/metric", and [C] of the ensemble.
+      weight: test examples [C].
     """
     ensemble = {}
     test = {}
     for name, metric in path.items():
-        split, _, rest = name.partition("/")
-        model, _, of_ensemble = rest.partition("/")
+        _, split, *of_ensemble, metric_name = name.split("/")
         if split != "test":
             continue
-        if model == "ensemble":
-            ensemble[of_ensemble] = summarise(metric, weight, of_ensemble)
+        if of_ensemble:
+            ensemble[metric_name] = summarise(metric, weight, metric_name)
         else:
-            test[rest] = metric
+            test[metric_name] = metric
 
     def figures(chosen_on: np.ndarray) -> dict[str, Any]:
         return {
@@ -128,8 +114,9 @@ def mixture_summary(path: dict[str, np.ndarray], weight: np.ndarray) -> dict[str
     middle = np.zeros_like(test["accuracy"])
     middle[:, GRID.index(0.5)] = 1
     chosen = None
-    if "validation/accuracy" in path:
-        chosen = figures(path["validation/accuracy"])
+    on_validation = path.get("mixture/validation/accuracy")
+    if on_validation is not None:
+        chosen = figures(on_validation)
     return {
         "half": figures(middle),
         "chosen_on_validation": chosen,

@@ -1,11 +1,17 @@
-"""Whose parameters are judged: what a view says of a client, and when they were made.
+"""Which model of a client is evaluated.
 
-No method sees a test row here: `personal`, fine-tuning and training get the training
-rows.
+server    the server's one model
+personal  what the method's `personal` makes of the newest broadcast
+trained   the same after the client's own local training from the newest broadcast,
+          before any averaging; the training leaves no trace in the run
+mixture   the two ends of the path of models that the method mixes
+
+No method sees a test example here: `personal`, fine-tuning and training get the
+training examples.
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -19,58 +25,39 @@ from pfljax.core.types import Algorithm, Array, ClientData, Cohort, RunState, Tu
 from pfljax.engine import Setting
 from pfljax.engine.plan import public_rows
 
-
-class View(NamedTuple):
-    """Whose parameters are judged.
-
-    "server": the server's one model. "personal": what the method's `personal` gives
-    from the newest broadcast. "trained": the same after the client's own local training
-    from the newest broadcast, before any averaging. The training leaves no trace in the
-    run.
-    """
-
-    model: str = "personal"
-
-    @property
-    def when(self) -> str:
-        """When the judged parameters were made."""
-        trained = self.model == "trained"
-        return "after local training" if trained else "after the newest broadcast"
+SERVER, PERSONAL, TRAINED, MIXTURE = "server", "personal", "trained", "mixture"
 
 
-def views_of(algorithm: Algorithm, trained: bool = False) -> list[str]:
-    """The models that are judged apart: what is the server's for all is judged once."""
-    views = []
+def views(algorithm: Algorithm, trained: bool = False) -> list[str]:
+    """The models to evaluate; what is the server's for all is evaluated once."""
+    names = []
     if algorithm.server_model is not None:
-        views.append("server")
+        names.append(SERVER)
     if algorithm.personal is not None:
-        views.append("personal")
+        names.append(PERSONAL)
     if trained:
-        views.append("trained")
-    return views
+        names.append(TRAINED)
+    return names
 
 
-def model_of(setting: Setting, view: View) -> Callable[..., Any]:
-    """(state, client_id, client, train data, public) -> the parameters to judge."""
+def client_model(setting: Setting, view: str) -> Callable[..., Any]:
+    """(state, client_id, client, train data, public) -> the parameters to evaluate."""
     algorithm = setting.algorithm
 
     def personal(state, client_id, client, data, public):
-        turn = turn_of(setting, state, client_id, data, public)
+        turn = evaluation_turn(setting, state, client_id, data, public)
         took_part = has_taken_part(state, client_id)
         return personal_model(algorithm, turn, state.server, client, data, took_part)
 
     def trained(state, client_id, client, data, public):
-        turn = turn_of(setting, state, client_id, data, public)
-        return after_training(algorithm, turn, state.server, client, data)
+        turn = evaluation_turn(setting, state, client_id, data, public)
+        return trained_model(algorithm, turn, state.server, client, data)
 
-    models = {"personal": personal, "trained": trained}
-    if view.model not in models:
-        known = " or ".join(map(repr, models))
-        raise ValueError(
-            f"the view {view.model!r} is not of single clients; give {known}, or judge "
-            "the server's one model by `programs.judge_server`"
-        )
-    return models[view.model]
+    def mixture(state, client_id, client, data, public):
+        return endpoints(algorithm, state, client_id, client)
+
+    models = {PERSONAL: personal, TRAINED: trained, MIXTURE: mixture}
+    return models[view]
 
 
 def has_taken_part(state: RunState, client_id: Array) -> Array:
@@ -89,7 +76,7 @@ def personal_model(
     data: ClientData,
     took_part: Array,
 ) -> Any:
-    """The model by which a client is judged: the one rule, newcomers included."""
+    """The model that a client uses: the one rule, newcomers included."""
     if algorithm.personal is None:
         assert algorithm.server_model is not None
         return algorithm.server_model(server)
@@ -101,14 +88,29 @@ def personal_model(
     return tree.where(took_part, personal, newcomer)
 
 
-def turn_of(
+def endpoints(
+    algorithm: Algorithm, state: RunState, client_id: Array, client: Any
+) -> tuple[Any, Any]:
+    """The two ends of the client's path, of a method with endpoints.
+
+    Both of a client that never took part are the server's, where newcomers use another
+    model than their own.
+    """
+    assert algorithm.endpoints is not None
+    a, b = algorithm.endpoints(state.server, client)
+    if algorithm.newcomer is not None:
+        b = tree.where(has_taken_part(state, client_id), b, a)
+    return a, b
+
+
+def evaluation_turn(
     setting: Setting,
     state: RunState,
     client_id: Array,
     data: ClientData,
     public: ClientData | None = None,
 ) -> Turn:
-    """What a client is told in an evaluation after this round."""
+    """The turn of a client in an evaluation after this round."""
     # Not the key of a round: an evaluation must not repeat a training's minibatches.
     key = jax.random.fold_in(derive(state.key, "evaluation"), state.round)
     return Turn(
@@ -121,7 +123,7 @@ def turn_of(
     )
 
 
-def cohort_of_one(turn: Turn, data: ClientData) -> Cohort:
+def single_cohort(turn: Turn, data: ClientData) -> Cohort:
     """The cohort in which the client of this turn is alone.
 
     By its true number, and among as many clients: a server may keep rows by client.
@@ -138,12 +140,8 @@ def cohort_of_one(turn: Turn, data: ClientData) -> Cohort:
     )
 
 
-def after_training(
-    algorithm: Algorithm,
-    turn: Turn,
-    server: Any,
-    client: Any,
-    data: ClientData,
+def trained_model(
+    algorithm: Algorithm, turn: Turn, server: Any, client: Any, data: ClientData
 ) -> Any:
     """The personal model after one local training, averaged with nobody.
 
@@ -151,24 +149,20 @@ def after_training(
     a server: a copy, to which this client alone reports.
     """
     for exchange in in_a_round(algorithm):
-        server, client = _exchanged(exchange, turn, server, client, data)
+        server, client = _exchange(exchange, turn, server, client, data)
     turn = turn._replace(round=turn.round + 1)  # one more is finished
     took_part = jnp.bool_(True)
     return personal_model(algorithm, turn, server, client, data, took_part)
 
 
-def _exchanged(
-    algorithm: Algorithm,
-    turn: Turn,
-    server: Any,
-    client: Any,
-    data: ClientData,
+def _exchange(
+    algorithm: Algorithm, turn: Turn, server: Any, client: Any, data: ClientData
 ) -> tuple[Any, Any]:
     """(server, client) after an exchange in which this client alone reports."""
     message = algorithm.message(turn, server, client)
     client, upload, _ = algorithm.train(turn, message, client, data)
     uploads = jax.tree.map(lambda leaf: leaf[None], upload)
-    cohort = cohort_of_one(turn, data)
+    cohort = single_cohort(turn, data)
     number = algorithm.architecture
     if number is not None:
         uploads = {number: uploads}

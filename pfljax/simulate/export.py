@@ -127,7 +127,7 @@ def personal_model(
     train = federation.train
     data = ClientData(train.examples, train.offset[client], train.size[client])
     number = jnp.int32(client)
-    turn = views.turn_of(sim.setting, state, number, data, federation.public)
+    turn = views.evaluation_turn(sim.setting, state, number, data, federation.public)
     client_state = _client_state(path, sim, state, client)
     took_part = views.has_taken_part(state, jnp.int32(client))
     algorithm = simulation.architecture_of(sim, client).setting.algorithm

@@ -242,7 +242,7 @@ def _figures(progress: Progress) -> dict[str, Any]:
     line = progress.last or {"train_loss": None}
     figures = {"loss": line["train_loss"]}
     if "evaluations" in line:
-        figures["accuracy"] = evaluation.headline(line["evaluations"])
+        figures["accuracy"] = results.headline(line)
     return figures
 
 

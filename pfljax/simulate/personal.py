@@ -13,12 +13,12 @@ from pfljax.core.types import ClientData, RunState, Task
 from pfljax.data import Federation
 from pfljax.engine.paging import programs as paging
 from pfljax.engine.state import by_stack, joined
-from pfljax.evaluation.apart import models_of_clients
-from pfljax.evaluation.predictions import predictions_of_clients
-from pfljax.evaluation.views import View
+from pfljax.evaluation.predictions import predict_examples
+from pfljax.evaluation.programs import client_models, score_models
+from pfljax.evaluation.views import PERSONAL
 from pfljax.runs import folder
 from pfljax.simulate import export
-from pfljax.simulate.blocks import Values, by_architecture, in_blocks
+from pfljax.simulate.blocks import Values, by_architecture, in_blocks, take
 from pfljax.simulate.population import open_to_read
 from pfljax.simulate.simulation import Architecture, Simulation
 
@@ -43,21 +43,19 @@ def personal_models(
     stacks = []
     members = by_stack(sim.setting, ids)
     for architecture, theirs in zip(sim.architectures, members, strict=True):
-        models = models_of_clients(
-            architecture.setting, View("personal"), _width(sim, architecture)
-        )
+        width = _width(sim, architecture)
+        models = client_models(architecture.setting, PERSONAL, width)
         # Blocks of clients come as dictionaries of arrays: the tree is kept beside.
-        kept: list[Any] = []
+        structure: list[Any] = []
 
-        def named(*arguments: Any, models: Any = models, kept: Any = kept) -> Any:
-            made = models(*arguments, public=federation.public)
-            kept[:] = [jax.tree.structure(made)]
-            return dict(enumerate(jax.tree.leaves(made)))
+        def flat(*args: Any, models: Any = models, structure: Any = structure) -> Any:
+            model = models(*args, public=federation.public)
+            structure[:] = [jax.tree.structure(model)]
+            return dict(enumerate(jax.tree.leaves(model)))
 
-        train = federation.train
-        rows = _rows_of(train, theirs)
-        leaves = in_blocks(named, state, _blocks(sim), states, theirs, (rows,))
-        stacks.append(jax.tree.unflatten(kept[0], list(leaves.values())))
+        train = take(federation.train, theirs)
+        leaves = in_blocks(flat, state, _blocks(sim), states, theirs, (train,))
+        stacks.append(jax.tree.unflatten(structure[0], list(leaves.values())))
     return joined(sim.setting, stacks)
 
 
@@ -125,24 +123,27 @@ def _predicted(
     states: Callable[[Any], Any],
     ids: np.ndarray,
 ) -> Values:
-    """`evaluation.predictions` of these clients, arrays [n, most rows]."""
+    """`predict_examples` of these clients, arrays [n, most examples]."""
     most = max(1, int(np.max(federation.test.size)))
 
-    def of_architecture(architecture: Architecture, *whose: Any) -> Values:
-        width = _width(sim, architecture)
-        judge = predictions_of_clients(architecture.setting, most, width)
-        judge = functools.partial(judge, public=federation.public)
-        return in_blocks(judge, state, _blocks(sim), states, *whose)
+    def evaluator(architecture: Architecture) -> Callable[..., Any]:
+        setting, width = architecture.setting, _width(sim, architecture)
+        models = client_models(setting, PERSONAL, width)
 
-    parts = _rows_of(federation.train, ids), _rows_of(federation.test, ids)
-    return by_architecture(sim, of_architecture, ids, parts)
+        def predict(model: Any, data: ClientData, batch_size: int, _: None) -> Any:
+            predict_batch = functools.partial(setting.algorithm.predict, model)
+            return predict_examples(predict_batch, data, batch_size, most)
 
+        # In two programs as evaluations are: it has their bits.
+        scores = score_models(predict, setting.local.batch_size, setting.mesh, width)
 
-def _rows_of(data: ClientData, ids: np.ndarray) -> ClientData:
-    """The rows of these clients."""
-    offset = np.asarray(data.offset)[ids]
-    size = np.asarray(data.size)[ids]
-    return data._replace(offset=offset, size=size)
+        def evaluate(state: Any, clients: Any, ids: Any, train: Any, test: Any) -> Any:
+            return scores(models(state, clients, ids, train, federation.public), test)
+
+        return evaluate
+
+    parts = take(federation.train, ids), take(federation.test, ids)
+    return by_architecture(_blocks(sim), evaluator, state, states, ids, parts)
 
 
 def _columns(

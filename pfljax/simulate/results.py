@@ -10,12 +10,15 @@ import numpy as np
 from pfljax.core.types import Metrics, RunState
 from pfljax.engine.population import Population
 from pfljax.runs import baseline, folder, log, single_evaluations
+from pfljax.runs.judged import figures
 from pfljax.runs.log import Line
 from pfljax.runtime import memory
 from pfljax.runtime.processes import ask, say
 from pfljax.simulate import evaluation, malicious, privacy, rho, timeline
 from pfljax.simulate.begin import Run
 
+# Arrays of per_client.npz without an axis of evaluations; those of mixtures have none.
+FACTS = ("train_size", "test_size", "participations", "malicious")
 COUNTS = ("asked", "reported")  # of clients; they are in the line as bytes
 SECONDS = "seconds"  # virtual ones of a round, where the run has a clock
 
@@ -78,7 +81,7 @@ def evaluate(run: Run, population: Population, state: RunState, trained: Line) -
     `trained` is what it has of the round before it.
     """
     states = partial(population.states, state)
-    records, by_client = evaluation.assess(
+    records, by_client = evaluation.evaluate(
         run.sim, run.federation, run.unseen, state, states
     )
     for name, values in by_client.items():
@@ -129,9 +132,11 @@ def write_clients(
     """
     values = arrays(run, state)
     mixture = None
-    if run.sim.architectures[0].path is not None:
+    if run.sim.setting.algorithm.endpoints is not None:
         states = partial(population.states, state)
-        mixture, paths = evaluation.mixture(run.sim, run.federation, state, states)
+        mixture, paths = evaluation.evaluate_mixture(
+            run.sim, run.federation, state, states
+        )
         values |= paths
     ask(folder.write_arrays, run.path / "per_client.npz", values)
     ask(single_evaluations.clear, run.path)
@@ -184,7 +189,7 @@ def _summary(
         "algorithm": experiment.method.algorithm,
         "seed": experiment.seed,
         "rounds": experiment.participation.rounds,
-        **evaluation.summary(lines, arrays),
+        **_evaluations(lines, arrays),
         "mixture": mixture,
         "traffic": bytes_sent,
         "step_flops": run.sim.step_flops(row),
@@ -192,6 +197,39 @@ def _summary(
         **privacy.told(run.sim.setting, experiment, run.federation.num_clients),
         "checksums": checksums,
     }
+
+
+def _evaluations(lines: list[Line], arrays: dict[str, Any]) -> dict[str, Any]:
+    """The last evaluation, the one chosen on validation, and the best on test."""
+    evaluated = [line for line in lines if "evaluations" in line]
+    chosen = None
+    accuracy = evaluation.on_validation(arrays)
+    if accuracy is not None:
+        chosen = _measured(evaluated[int(np.argmax(accuracy))])
+    on_test = [headline(line) for line in evaluated]
+    best = int(np.argmax(on_test))
+    return {
+        "last": _measured(evaluated[-1]),
+        "chosen_on_validation": chosen,
+        "best_on_test": {
+            "round": evaluated[best]["round"],
+            "accuracy": on_test[best],
+        },
+    }
+
+
+def _measured(line: Line) -> Line:
+    """The round of a line of the log, its evaluations, and its dissimilarity."""
+    names = ("round", "evaluations", "dissimilarity")
+    return {name: line[name] for name in names if name in line}
+
+
+def headline(line: Line) -> float:
+    """Mean test accuracy over all clients, each with the model that it uses."""
+    by_split = figures(line["evaluations"]).get("personal", {})
+    accuracy = by_split.get("test", {}).get("accuracy", {})
+    mean = accuracy.get("mean")
+    return math.nan if mean is None else mean
 
 
 def _diverged(lines: list[Line], num_classes: int, up: int = 0) -> str:

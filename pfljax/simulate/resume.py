@@ -5,13 +5,14 @@ from functools import partial
 import jax
 
 from pfljax.engine import mesh
+from pfljax.evaluation.views import MIXTURE
 from pfljax.runs import checkpoint, config, folder, log, single_evaluations
 from pfljax.runs.checkpoint import Meta
 from pfljax.runs.log import Line
 from pfljax.runtime.processes import ask, say
 from pfljax.simulate import evaluation, simulation, stopping
 from pfljax.simulate.begin import Run
-from pfljax.simulate.results import Progress
+from pfljax.simulate.results import FACTS, Progress
 
 
 def restore(run: Run) -> tuple[Progress, Meta | None]:
@@ -90,7 +91,8 @@ def _read_history(run: Run, done: int) -> None:
         missing -= set(rounds)
         for name, array in arrays.items():
             # Unknown arrays are kept: without them the checksum of the log differs.
-            if name not in evaluation.BY_CLIENT and array.shape[:1] == (len(rounds),):
+            by_round = name not in FACTS and not name.startswith(MIXTURE)
+            if by_round and array.shape[:1] == (len(rounds),):
                 run.history[name] = list(array[is_due])
     # Evaluations since per_client.npz was written. A kill after that, and before these
     # files are removed, leaves both.

@@ -65,7 +65,7 @@ def _of_evaluations(sim: Simulation, experiment: Experiment, clients: int) -> in
     every = experiment.evaluation.eval_every
     times = -(-experiment.participation.rounds // every)
     # Those who train, on test and validation rows, and as many newcomers at most.
-    arrays = METRICS * 2 * 2 * (len(sim.architectures[0].judges) + 1)
+    arrays = METRICS * 2 * 2 * (len(sim.views) + 1)
     return COPIES * times * arrays * clients * NUMBER
 
 

@@ -12,6 +12,7 @@ import numpy as np
 from pfljax import algorithms, engine
 from pfljax.channel import Traffic
 from pfljax.core import tree
+from pfljax.core.communication import shapes_of_model
 from pfljax.core.types import ClientData, Key, RunState, Task
 from pfljax.data import Federation
 from pfljax.engine import Setting, asynchronous, mesh, placement
@@ -19,29 +20,34 @@ from pfljax.engine.paging import programs as paging
 from pfljax.engine.state import stacks_of
 from pfljax.evaluation.dissimilarity import Dissimilarity, dissimilarity
 from pfljax.evaluation.passes import rows_per_pass
-from pfljax.evaluation.quantities import quantities_of_clients
-from pfljax.evaluation.views import views_of
+from pfljax.evaluation.programs import (
+    evaluate_in_two,
+    evaluate_server,
+    predicts_as_task,
+    quantities_of_clients,
+)
+from pfljax.evaluation.uncertainty import foreign_rows
+from pfljax.evaluation.views import MIXTURE, SERVER
+from pfljax.evaluation.views import views as list_views
 from pfljax.runs.settings import Experiment
 from pfljax.runtime import devices
 from pfljax.runtime.programs import Same, kept
-from pfljax.simulate import clocks, detection, model_checks, rho
-from pfljax.simulate.architectures import traffic
+from pfljax.simulate import clocks, model_checks, rho
+from pfljax.simulate.architectures import task_of_server, traffic
 from pfljax.simulate.components import Shape, make_setting, make_task, shape_of
 from pfljax.simulate.first_state import make_init, shapes_of_state
-from pfljax.simulate.judges import block_judged, make_judge, make_path
 from pfljax.simulate.step_cost import client_step
 
 LONGEST_CALL = 1000  # rounds of one call: the length of the buffer of training metrics
 
 
 class Architecture(NamedTuple):
-    """How the clients of one architecture are judged."""
+    """How the clients of one architecture are evaluated."""
 
     setting: Setting  # of theirs alone
     task: Task
-    judges: dict[str, Callable[..., Any]]  # by view
-    path: Callable[..., Any] | None  # evaluation.programs.judge_path
-    quantities: Callable[..., Any] | None  # evaluation.quantities_of_clients
+    evaluate: dict[str, Callable[..., Any]]  # by view
+    quantities: Callable[..., Any] | None  # programs.quantities_of_clients
 
 
 class Simulation(NamedTuple):
@@ -54,10 +60,11 @@ class Simulation(NamedTuple):
     rounds: Callable[..., Any]  # engine.compile_rounds
     longest: int  # rounds of one call of `rounds`
     architectures: tuple[Architecture, ...]  # one, or one a group of clients
-    trained: bool  # clients are also judged after their own local training
-    foreign: int  # rows by which detection of other classes is judged
+    views: list[str]  # the models that are evaluated after a round
+    trained: bool  # those who train are also evaluated after local training
+    foreign: int  # examples by which detection of other classes is evaluated
     dissimilarity: Callable[..., Any] | None  # (server, train rows) -> Dissimilarity
-    block: int  # clients judged in one call
+    block: int  # clients evaluated in one call
     paging: paging.Programs | None  # of a population in a store
     traffic: Callable[[], Traffic]  # of a client's exchange in a round
     step_flops: Callable[[Any], dict[str, float | None]]  # of a row's shape and dtype
@@ -107,14 +114,16 @@ def _simulation(
     name = experiment.method.algorithm
     model_checks.check(name, setting, task, num_clients, shape.input_shape)
     model_checks.check_observed(setting, task, num_clients, shape.input_shape)
-    # Newcomers have nothing but a local training, so they are judged after it as well.
+    # Newcomers have nothing but a local training: they are evaluated after it as well.
     trained = experiment.evaluation.trained or experiment.data.unseen > 0
-    views = views_of(setting.algorithm, trained)
-    block = setting.width or experiment.participation.cohort  # clients judged at once
+    views = list_views(setting.algorithm, trained)
     rounds = experiment.participation.rounds
     longest = min(experiment.evaluation.eval_every, rounds, LONGEST_CALL)
     longest, programs = make_paging(experiment, setting, task, num_clients, longest)
-    architectures = make_architectures(setting, task, num_clients, views, block)
+    width = (
+        setting.width or experiment.participation.cohort
+    )  # clients evaluated at once
+    architectures = make_architectures(setting, task, num_clients, views, width)
     shapes = shapes_of_state(setting, task, num_clients)
     stored = programs is not None
     return Simulation(
@@ -125,10 +134,11 @@ def _simulation(
         rounds=make_rounds(setting, longest),
         longest=longest,
         architectures=architectures,
+        views=views,
         trained=experiment.evaluation.trained,
         foreign=experiment.evaluation.foreign,
         dissimilarity=make_dissimilarity(experiment, setting, task, shape),
-        block=min(block_judged(each.setting, each.task) for each in architectures),
+        block=min(_block_size(each.setting, each.task) for each in architectures),
         paging=programs,
         # Traced once, by the first run.
         traffic=functools.cache(
@@ -140,14 +150,47 @@ def _simulation(
 
 
 def make_architectures(
-    setting: Setting, task: Task, num_clients: int, views: Sequence[str], block: int
+    setting: Setting, task: Task, num_clients: int, views: Sequence[str], width: int
 ) -> tuple[Architecture, ...]:
-    """What judges the clients of each architecture."""
+    """The compiled evaluations of the clients of each architecture."""
     architectures = []
     for stack in stacks_of(setting, task, num_clients):
         alone = setting._replace(algorithm=stack.algorithm, groups=None)
-        architectures.append(make_architecture(alone, stack.task, views, block))
+        architecture = Architecture(
+            setting=alone,
+            task=stack.task,
+            evaluate=_evaluations(alone, stack.task, views, width),
+            quantities=quantities_of_clients(alone, width),
+        )
+        architectures.append(architecture)
     return tuple(architectures)
+
+
+def _evaluations(
+    setting: Setting, task: Task, views: Sequence[str], width: int
+) -> dict[str, Callable[..., Any]]:
+    """The evaluation of each view, and of the mixture of a method with endpoints."""
+    views = [*views, MIXTURE] if setting.algorithm.endpoints else views
+    evaluations = {}
+    for view in views:
+        if view == SERVER:
+            of_server = task_of_server(setting.algorithm, task)
+            evaluations[view] = evaluate_server(setting, of_server)
+        else:
+            evaluations[view] = evaluate_in_two(setting, task, view, width)
+    return evaluations
+
+
+def _block_size(setting: Setting, task: Task) -> int:
+    """Clients in one call, by what it holds of each: its state and its model."""
+    algorithm = setting.algorithm
+    client = paging.client_shape(algorithm, task)
+    if algorithm.personal is None or not predicts_as_task(setting, task):
+        return paging.block(client)
+    model = shapes_of_model(task)
+    # Of a path both ends lie in memory.
+    models = (model, model) if algorithm.endpoints else (model,)
+    return paging.block((client, *models))
 
 
 def make_rounds(setting: Setting, longest: int) -> Callable[..., Any]:
@@ -155,20 +198,6 @@ def make_rounds(setting: Setting, longest: int) -> Callable[..., Any]:
     if setting.mode is None:
         return engine.compile_rounds(setting, longest)
     return asynchronous.compile_rounds(setting, longest)
-
-
-def make_architecture(
-    setting: Setting, task: Task, views: Sequence[str], block: int
-) -> Architecture:
-    """The compiled evaluations of clients with this model."""
-    has_path = setting.algorithm.endpoints is not None
-    return Architecture(
-        setting=setting,
-        task=task,
-        judges={view: make_judge(setting, task, view, block) for view in views},
-        path=make_path(setting, task, block) if has_path else None,
-        quantities=quantities_of_clients(setting, block),
-    )
 
 
 def make_dissimilarity(
@@ -227,7 +256,7 @@ def placed(sim: Simulation, federation: Federation, first: int = 0) -> Federatio
     grid = sim.setting.mesh
     if sim.foreign:
         # Chosen on the host, before rows lie with their clients alone.
-        foreign = detection.foreign(grid, federation, sim.foreign)
+        foreign = _foreign(grid, federation, sim.foreign)
         federation = dataclasses.replace(federation, foreign=foreign)
     if federation.public is not None:
         # Every device has all rows of the server, at home or not.
@@ -242,6 +271,21 @@ def placed(sim: Simulation, federation: Federation, first: int = 0) -> Federatio
     pool, spans = mesh.place(grid, (federation.train.examples, spans))
     parts = {name: ClientData(pool, *span) for name, span in spans.items()}
     return dataclasses.replace(federation, **parts)
+
+
+def _foreign(
+    grid: mesh.Grid | None, federation: Federation, count: int
+) -> dict[str, Any]:
+    """About `count` examples by split, on every device, to detect other classes by."""
+    by_split = {}
+    for split in ("test", "validation"):
+        data = getattr(federation, split)
+        if np.any(data.size):
+            classes = federation.num_classes
+            foreign = foreign_rows(federation.train, data, classes, count)
+            examples = mesh.place(grid, foreign.examples)
+            by_split[split] = foreign._replace(examples=examples)
+    return by_split
 
 
 def homes(sim: Simulation, count: int, first: int = 0) -> np.ndarray:

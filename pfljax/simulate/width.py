@@ -27,9 +27,11 @@ def choose(
     experiment: Experiment,
     federation: Federation,
     task: Task | None,
-    path: Path,
+    path: Path | None = None,
 ) -> Simulation:
     """The simulation at the width that the experiment asks for, or that is best.
+
+    A run that was begun in the folder `path` keeps the width that it had.
 
     Raises:
       ValueError: it needs more memory than there is.
@@ -48,7 +50,7 @@ def choose(
     if isinstance(wanted, int):
         return fitting([wanted], build, federation)
     # What is free may differ by now; another width would sum in another order.
-    if ask(folder.begun, path) and ask((path / FILE).exists):
+    if path and ask(folder.begun, path) and ask((path / FILE).exists):
         return build(ask(_remembered, path / FILE, experiment.participation.cohort))
     # Several processes would time different widths as the fastest.
     if wanted == "auto" and jax.process_count() == 1:

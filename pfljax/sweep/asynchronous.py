@@ -16,6 +16,7 @@ from pfljax import engine
 from pfljax.core.types import Array, ClientData, RunState, Task
 from pfljax.engine import asynchronous, versions
 from pfljax.engine.versions import Window
+from pfljax.evaluation.views import views
 from pfljax.runs.settings import Experiment
 from pfljax.runtime.memory import free_bytes
 from pfljax.simulate import components, size
@@ -24,11 +25,11 @@ from pfljax.sweep.one_run import (
     Clients,
     Inputs,
     Outcome,
-    along_path,
     clients_of,
+    evaluate,
+    evaluate_mixture,
     evaluations,
-    judged,
-    measured,
+    quantities,
     setting_of,
 )
 from pfljax.sweep.pool import Data
@@ -89,12 +90,12 @@ def _one_run(
         by_round.append(jax.device_get(told))
         by_evaluation.append(jax.device_get(programs.judge(inputs, state, clients)))
     loss, seconds = jax.tree.map(lambda *parts: np.concatenate(parts), *by_round)
-    metrics, quantities = jax.tree.map(lambda *rows: np.stack(rows), *by_evaluation)
+    metrics, reported = jax.tree.map(lambda *rows: np.stack(rows), *by_evaluation)
     return Outcome(
         loss=loss,
         seconds=seconds,
         metrics=metrics,
-        quantities=quantities,
+        quantities=reported,
         path=jax.device_get(programs.path(inputs, state, clients)),
     )
 
@@ -126,11 +127,11 @@ def _programs(
 
     def judge(inputs: Inputs, state: RunState, clients: Clients) -> Any:
         setting = of_run(inputs)
-        metrics = judged(setting, task, state, clients)
-        return metrics, measured(setting, task, state)
+        metrics = evaluate(setting, task, state, clients, views(setting.algorithm))
+        return metrics, quantities(setting, task, state)
 
     def path(inputs: Inputs, state: RunState, clients: Clients) -> Any:
-        return along_path(of_run(inputs), task, state, clients)
+        return evaluate_mixture(of_run(inputs), task, state, clients)
 
     return Programs(
         cohorts=asynchronous.compile_rounds(of_run(inputs), at_most),

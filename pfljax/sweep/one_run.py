@@ -14,9 +14,8 @@ from pfljax.engine.rounds import rounds
 from pfljax.engine.state import parted, stacks_of
 from pfljax.evaluation import programs, records
 from pfljax.evaluation.over_clients import DETECTION
-from pfljax.evaluation.quantities import quantities_of_clients
 from pfljax.evaluation.uncertainty import Foreign
-from pfljax.evaluation.views import View, views_of
+from pfljax.evaluation.views import MIXTURE, SERVER, views
 from pfljax.runs.settings import Experiment
 from pfljax.simulate import components
 from pfljax.simulate.components import Shape
@@ -71,24 +70,24 @@ def one_run(
         state, history = rounds(
             setting, state, clients.train, count, every, public=clients.public
         )
-        metrics = judged(setting, task, state, clients)
-        quantities = measured(setting, task, state)
+        metrics = evaluate(setting, task, state, clients, views(setting.algorithm))
+        reported = quantities(setting, task, state)
         by_round = {name: history[name] for name in BY_ROUND if name in history}
-        return state, (by_round, metrics, quantities)
+        return state, (by_round, metrics, reported)
 
     key = jax.random.key(inputs.seed)
     first = engine.init(setting, task, shape.num_clients, key)
     ends = [0, *evaluations(experiment)]
     counts = jnp.diff(jnp.asarray(ends))
-    state, (padded, metrics, quantities) = jax.lax.scan(block, first, counts)
+    state, (padded, metrics, reported) = jax.lax.scan(block, first, counts)
     # Blocks are padded to `every` rounds; only the last one is not full.
     by_round = jax.tree.map(lambda leaf: leaf.ravel()[:num_rounds], padded)
     return Outcome(
         loss=by_round["loss"],
         seconds=by_round.get("seconds"),
         metrics=metrics,
-        quantities=quantities,
-        path=along_path(setting, task, state, clients),
+        quantities=reported,
+        path=evaluate_mixture(setting, task, state, clients),
     )
 
 
@@ -128,46 +127,48 @@ def setting_of(
     return setting._replace(selection=drawn)
 
 
-def judged(setting: Setting, task: Task, state: RunState, clients: Clients) -> ByName:
-    """Metrics f32[C] by "model/split/metric"; the server's once a set of rows."""
-    algorithm = setting.algorithm
-    train = clients.train
+def evaluate(
+    setting: Setting, task: Task, state: RunState, clients: Clients, views: list[str]
+) -> ByName:
+    """Metrics f32[C] by "model/split/metric"; the server's once a set of examples."""
 
-    def of_server(rows: Rows, others: Foreign | None) -> ByName:
-        judge = programs.judge_server(setting, task)
-        if others is not None:
-            # Clients of one span may hold different classes: each is judged alone.
-            each = ClientData(train.examples, *rows.spans)
-            by_span = others._replace(held=others.held[:, None])
-            metrics = judge(state.server, each, by_span)
-            return metrics | {DETECTION: metrics[DETECTION][:, 0]}
-        unique = ClientData(train.examples, *rows.unique)
-        metrics = judge(state.server, unique)
-        return tree.take(metrics, rows.span_of_client)
-
-    def of_view(view: str, split: str) -> ByName:
-        rows = clients.judged[split]
+    def evaluate_view(view: str, split: str) -> ByName:
+        if view == SERVER:
+            return _evaluate_server(setting, task, state, clients, split)
+        test = ClientData(clients.train.examples, *clients.judged[split].spans)
         others = foreign_of(clients, split)
-        # The server's model is one for all: clients that share rows share its metrics.
-        if view == "server":
-            return of_server(rows, others)
-        each = ClientData(train.examples, *rows.spans)
 
-        def of_stack(alone: Setting, stack: Any, ids: Array) -> ByName:
-            judge = programs.judge(alone, View(view), _block(setting))
-            theirs = _holding(others, ids)
-            parts = _of(train, ids), _of(each, ids), theirs, clients.public
-            return judge(state, stack, ids, *parts)
+        def evaluate_stack(alone: Setting, stack: Any, ids: Array) -> ByName:
+            evaluate = programs.evaluate_clients(alone, view, _block(setting))
+            train = _take(clients.train, ids)
+            foreign = others and others._replace(held=others.held[ids])
+            parts = train, _take(test, ids), foreign, clients.public
+            return evaluate(state, stack, ids, *parts)
 
-        return by_stack(setting, task, state, of_stack)
+        return by_stack(setting, task, state, evaluate_stack)
 
-    views = views_of(algorithm)
     splits = list(clients.judged)
-    return records.by_client(algorithm, of_view, views, splits)
+    return records.by_client(setting.algorithm, evaluate_view, views, splits)
+
+
+def _evaluate_server(
+    setting: Setting, task: Task, state: RunState, clients: Clients, split: str
+) -> ByName:
+    """Metrics of the server's model; clients that share examples share them."""
+    evaluate = programs.evaluate_server(setting, task)
+    examples, rows = clients.train.examples, clients.judged[split]
+    others = foreign_of(clients, split)
+    if others is None:
+        metrics = evaluate(state.server, ClientData(examples, *rows.unique))
+        return tree.take(metrics, rows.span_of_client)
+    # Clients of one span may hold different classes: each is evaluated alone.
+    by_span = others._replace(held=others.held[:, None])
+    metrics = evaluate(state.server, ClientData(examples, *rows.spans), by_span)
+    return metrics | {DETECTION: metrics[DETECTION][:, 0]}
 
 
 def foreign_of(clients: Clients, split: str) -> Foreign | None:
-    """The rows by which the detection of foreign classes is judged, if it is."""
+    """The examples by which the detection of other classes is evaluated, if it is."""
     foreign = clients.judged[split].foreign
     if not foreign:
         return None
@@ -175,52 +176,40 @@ def foreign_of(clients: Clients, split: str) -> Foreign | None:
     return Foreign(tree.take(clients.train.examples, which), held)
 
 
-def measured(setting: Setting, task: Task, state: RunState) -> ByName:
-    """What the method tells of each client, f32[C] by name; of most none."""
+def quantities(setting: Setting, task: Task, state: RunState) -> ByName:
+    """What the method reports of each client, f32[C] by name; nothing for most."""
 
     def of_stack(alone: Setting, stack: Any, ids: Array) -> ByName:
-        quantities = quantities_of_clients(alone, _block(setting))
-        return quantities(state, stack, ids) if quantities else {}
+        program = programs.quantities_of_clients(alone, _block(setting))
+        return program(state, stack, ids) if program else {}
 
     return by_stack(setting, task, state, of_stack)
 
 
-def along_path(
+def evaluate_mixture(
     setting: Setting, task: Task, state: RunState, clients: Clients
 ) -> ByName:
-    """Metrics between the endpoints, if there are any, as `records.along_path`."""
+    """Metrics between the endpoints, if there are any, by "split/metric"."""
     if setting.algorithm.endpoints is None:
         return {}
-    pool = clients.train.examples
-
-    def of_split(split: str) -> ByName:
-        spans = clients.judged[split].spans
-        rows = ClientData(pool, *spans)
-        others = foreign_of(clients, split)
-
-        def of_stack(alone: Setting, stack: Any, ids: Array) -> ByName:
-            judge = programs.judge_path(alone, _block(setting))
-            return judge(state, stack, ids, _of(rows, ids), _holding(others, ids))
-
-        return by_stack(setting, task, state, of_stack)
-
-    return records.along_path(of_split, list(clients.judged))
+    by_name = evaluate(setting, task, state, clients, [MIXTURE])
+    return {name.removeprefix(f"{MIXTURE}/"): value for name, value in by_name.items()}
 
 
 def by_stack(
     setting: Setting,
     task: Task,
     state: RunState,
-    judge: Callable[..., ByName],
+    evaluate: Callable[..., ByName],
 ) -> ByName:
-    """judge(setting, states, ids) of the clients of each architecture, by client."""
+    """evaluate(setting, states, ids) of the clients of each architecture, by client."""
     num_clients = state.participations.shape[0]
     stacks = stacks_of(setting, task, num_clients)
     values: ByName = {}
     for stack, states in zip(stacks, parted(setting, state.clients), strict=True):
         alone = setting._replace(algorithm=stack.algorithm, groups=None)
         ids = jnp.asarray(stack.ids)
-        of_stack = judge(alone, states, ids)
+        of_stack = evaluate(alone, states, ids)
         if len(stacks) == 1:
             return of_stack
         for name, metric in of_stack.items():
@@ -229,18 +218,13 @@ def by_stack(
     return values
 
 
-def _of(rows: ClientData, ids: Array) -> ClientData:
-    """The rows of these clients; of all, as they are."""
-    if len(ids) == len(rows.size):
-        return rows
-    return rows._replace(offset=rows.offset[ids], size=rows.size[ids])
-
-
-def _holding(others: Foreign | None, ids: Array) -> Foreign | None:
-    """Foreign rows for these clients."""
-    return others and others._replace(held=others.held[ids])
+def _take(data: ClientData, ids: Array) -> ClientData:
+    """The examples of these clients; of all, as they are."""
+    if len(ids) == len(data.size):
+        return data
+    return data._replace(offset=data.offset[ids], size=data.size[ids])
 
 
 def _block(setting: Setting) -> int:
-    """Clients that are judged at once."""
+    """Clients that are evaluated at once."""
     return setting.width or setting.selection.cohort

@@ -9,7 +9,7 @@ from pfljax import engine, selection
 from pfljax.algorithms.fedavg import fedavg
 from pfljax.algorithms.multi_task.ditto import ditto
 from pfljax.conformance import toy
-from pfljax.evaluation import programs
+from pfljax.evaluation import views
 from pfljax.selection import Selection
 
 TASK, LOCAL = toy.quadratic(), toy.full_batch()
@@ -51,7 +51,7 @@ def test_a_server_keeps_rows_by_client_in_training_and_in_evaluation():
     took_part = np.asarray(state.participations) > 0
     wanted = np.where(took_part, np.arange(CLIENTS) + 1, 0)
     np.testing.assert_array_equal(state.server, wanted)
-    model_for = programs.model_of(setting, programs.View("trained"))
+    model_for = views.client_model(setting, "trained")
     for k in (0, 5):
         after = model_for(state, jnp.int32(k), (), toy.one(ROWS, k), None)
         np.testing.assert_array_equal(
@@ -104,7 +104,7 @@ def test_who_never_reported_is_a_newcomer():
     setting, state = made(ditto(TASK, LOCAL), late)
     state, _ = engine.one_round(setting, state, ROWS)
     assert state.participations.tolist() == [1, 1, 0, 1, 1, 1, 1, 1]
-    judge = programs.model_of(setting, programs.View())
+    judge = views.client_model(setting, "personal")
     w = toy.flat(state.server)
     v = toy.flat(state.clients)
     for k, wanted in ((1, v[1]), (2, w), (CLIENTS, w)):

@@ -13,8 +13,7 @@ from pfljax.core import tree
 from pfljax.core.keys import derive
 from pfljax.core.training import budget
 from pfljax.core.types import Batch, ClientData, Local
-from pfljax.evaluation import apart, metrics, over_clients, programs, views
-from pfljax.evaluation.views import View
+from pfljax.evaluation import metrics, over_clients, programs, views
 
 TASK, LOCAL = toy.classifier(), Local(0.3, batch_size=4)
 CLIENTS = len(toy.SIZES)
@@ -31,16 +30,15 @@ def made(factory, **options):
 
 def judged(setting, state, model, test=TEST, width=None):
     if model == "server":
-        return programs.judge_server(setting, TASK)(state.server, test)
-    judge = programs.judge(setting, View(model), width)
-    return judge(state, state.clients, IDS, TRAIN, test)
+        return programs.evaluate_server(setting, TASK)(state.server, test)
+    evaluate = programs.evaluate_clients(setting, model, width)
+    return evaluate(state, state.clients, IDS, TRAIN, test)
 
 
-def judged_apart(setting, state, model, test=TEST, width=None):
+def in_two(setting, state, model, test=TEST, width=None):
     """By two programs: the models of the clients, and their metrics."""
-    models_of = apart.models_of_clients(setting, View(model), width)
-    judge = apart.judge_many(TASK, LOCAL.batch_size, setting.mesh, width)
-    return judge(models_of(state, state.clients, IDS, TRAIN), test)
+    evaluate = programs.evaluate_in_two(setting, TASK, model, width)
+    return evaluate(state, state.clients, IDS, TRAIN, test)
 
 
 def expected(models, test=TEST):
@@ -79,20 +77,15 @@ def mixture():
 
 @pytest.mark.parametrize(
     ("model", "width"),
-    [("personal", None), ("personal", 1), ("personal", 3), ("trained", 1)],
+    [
+        *(("personal", None), ("personal", 1), ("personal", 3), ("trained", 1)),
+        ("mixture", 1),
+    ],
 )
 def test_one_program_or_two_give_the_same(mixture, model, width):
     one = judged(*mixture, model, width=width)
-    two = judged_apart(*mixture, model, width=width)
+    two = in_two(*mixture, model, width=width)
     toy.assert_close(one, two, 1e-6)
-
-
-def test_a_path_is_judged_alike_by_one_program_or_two(mixture):
-    setting, state = mixture
-    path = programs.judge_path(setting, 1)(state, state.clients, IDS, TEST)
-    ends = apart.ends_of_clients(setting, 1)(state, state.clients, IDS)
-    apart_path = apart.judge_between(TASK, LOCAL.batch_size, None, 1)(ends, TEST)
-    toy.assert_close(apart_path, path, 1e-6)
 
 
 def test_the_server_view_judges_the_one_model_of_all(mixture):
@@ -121,7 +114,7 @@ def test_a_client_without_test_rows_has_no_metrics(mixture):
 
 def test_the_path_begins_at_the_server_and_ends_at_the_clients_model(mixture):
     setting, state = mixture
-    path = programs.judge_path(setting)(state, state.clients, IDS, TEST)
+    path = judged(setting, state, "mixture")
     points = {0: for_all(state.server), 10: state.clients.v}
     points[3] = tree.lerp(points[0], points[10], 0.3)
     for place, models in points.items():
@@ -132,7 +125,7 @@ def test_the_path_begins_at_the_server_and_ends_at_the_clients_model(mixture):
 
 def test_the_ensemble_of_a_path_has_the_mean_of_its_probabilities(mixture):
     setting, state = mixture
-    path = programs.judge_path(setting, 2)(state, state.clients, IDS, TEST)
+    path = judged(setting, state, "mixture", width=2)
     y = np.asarray(TEST.examples.y)
     predict = jax.jit(jax.vmap(TASK.predict, (0, None)))
     p = []
@@ -161,7 +154,7 @@ def test_the_trained_model_is_what_the_client_uploads(factory):
     method, data = setting.algorithm, toy.one(TRAIN, 1)
     client = tree.take(state.clients, 1)
     turn = turn_for(data)
-    found = views.after_training(method, turn, state.server, client, data)
+    found = views.trained_model(method, turn, state.server, client, data)
     message = method.message(turn, state.server, client)
     client, upload, _ = method.train(turn, message, client, data)
     models = {
@@ -205,13 +198,7 @@ def test_finetuning_is_judged_in_the_personal_view_alone():
     assert (tuned["loss"] < before["loss"]).all()
 
 
-def test_views_say_when_and_refuse_what_is_not_there():
-    assert View("trained").when == "after local training"
-    assert View("personal").when == View("server").when == "after the newest broadcast"
+def test_a_server_without_a_model_is_refused():
     setting, _ = made(fedper)
-    with pytest.raises(ValueError, match="no server model; judge 'personal'"):
-        programs.judge_server(setting, TASK)
-    for view in ("mine", "server"):
-        says = f"'{view}' is not of single clients; give 'personal' or 'trained', or"
-        with pytest.raises(ValueError, match=f"{says}.*judge_server"):
-            programs.judge(setting, View(view))
+    with pytest.raises(ValueError, match="no server model; evaluate 'personal'"):
+        programs.evaluate_server(setting, TASK)

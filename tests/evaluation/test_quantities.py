@@ -9,7 +9,7 @@ from pfljax import run
 from pfljax.algorithms.fedavg import fedavg
 from pfljax.conformance import toy
 from pfljax.engine import Setting
-from pfljax.evaluation.quantities import quantities_of_clients
+from pfljax.evaluation.programs import quantities_of_clients
 from pfljax.selection import uniform
 from pfljax.sweep import sweep
 

@@ -28,9 +28,9 @@ def test_records_name_model_clients_and_time():
 
 
 def test_lambda_is_chosen_on_validation_rows_and_by_the_oracle_apart():
-    test = {"test/accuracy": np.tile(np.arange(11) / 10, (2, 1))}
-    paths = test | {"validation/accuracy": np.eye(11)[[2, 4]]}
-    paths |= {"test/ensemble/accuracy": np.array([0.6, 0.8])}
+    test = {"mixture/test/accuracy": np.tile(np.arange(11) / 10, (2, 1))}
+    paths = test | {"mixture/validation/accuracy": np.eye(11)[[2, 4]]}
+    paths |= {"mixture/test/ensemble/accuracy": np.array([0.6, 0.8])}
     found = records.mixture_summary(paths, np.ones(2))
     means = {name: figures["accuracy"]["mean"] for name, figures in found.items()}
     expected = {"half": 0.5, "chosen_on_validation": 0.3, "oracle_chosen_on_test": 1.0}

@@ -5,7 +5,7 @@ import pytest
 
 from pfljax.conformance import toy
 from pfljax.core.types import ClientData, Examples
-from pfljax.evaluation import apart, over_clients, uncertainty
+from pfljax.evaluation import over_clients, programs, uncertainty
 from pfljax.evaluation.uncertainty import Foreign
 
 K = 4
@@ -48,7 +48,7 @@ def task():
 
 @pytest.mark.parametrize("width", [1, None])
 def test_each_client_detects_rows_of_classes_that_it_does_not_hold(width):
-    judge = apart.judge_many(task(), 4, None, width)
+    judge = programs.task_scores(task(), "personal", 4, None, width)
     found = judge(jnp.ones(4), ROWS, FOREIGN)
     np.testing.assert_allclose(found["auroc"], expected(), rtol=1e-6)
     assert np.isfinite(found["auroc"]).tolist() == [True, True, False, False]
@@ -62,7 +62,7 @@ def test_clients_that_share_rows_differ_in_what_they_hold():
     whose = np.array([1, 0, 1, 1])
     spans = ROWS._replace(offset=jnp.array([10, 25]), size=jnp.array([15, 15]))
     held = uncertainty.by_span(FOREIGN, whose, 2)
-    judged = apart.judge_one(task(), 4, None)(jnp.float32(1), spans, held)
+    judged = programs.score_server(task(), 4, None)(jnp.float32(1), spans, held)
     found = np.asarray(judged["auroc"])[whose, uncertainty.places(whose)]
     wanted = [
         auroc(held, 10 + 15 * span, 15, softmax(LOGITS))
@@ -73,7 +73,7 @@ def test_clients_that_share_rows_differ_in_what_they_hold():
 
 def test_along_a_path_every_model_and_the_ensemble_detect():
     ends = jnp.full(4, -2.0), jnp.full(4, 3.0)
-    found = apart.judge_between(task(), 4, None, 2)(ends, ROWS, FOREIGN)
+    found = programs.task_scores(task(), "mixture", 4, None, 2)(ends, ROWS, FOREIGN)
     assert found["auroc"].shape == (4, len(over_clients.GRID))
     along = [softmax(np.float64(-2 + 5 * t) * LOGITS) for t in over_clients.GRID]
     for point in (0, 3, 10):

@@ -45,9 +45,7 @@ def test_seeds_share_compiled_functions(federation):
 def test_who_is_judged_by_the_servers_model(federation, algorithm, hyper, same):
     job = tiny.TINY.replace(algorithm=Choice(algorithm, hyper))
     sim = simulation.simulation(job, federation)
-    assert set(sim.architectures[0].judges) == (
-        {"server"} if same else {"server", "personal"}
-    )
+    assert set(sim.views) == ({"server"} if same else {"server", "personal"})
 
 
 @pytest.mark.parametrize(

@@ -52,7 +52,7 @@ def separate(experiment):
     """(training loss, test path, metrics by name) of a run by the engine alone."""
     federation, _ = build_federation(experiment)
     sim = simulation.simulation(experiment, federation)
-    judges = sim.architectures[0].judges
+    evaluate = sim.architectures[0].evaluate
     train, test, ids = federation.train, federation.test, np.arange(6)
     state, losses, judged = sim.init(jax.random.key(experiment.seed)), [], []
     for count in np.diff([0, *one_run.evaluations(experiment)]):
@@ -61,13 +61,14 @@ def separate(experiment):
         judged.append({})
         for split in ("test", "validation"):
             theirs = getattr(federation, split)
-            found = judges["server"](state.server, theirs)
+            found = evaluate["server"](state.server, theirs)
             judged[-1][f"server/{split}"] = judged[-1][f"personal/{split}"] = found
-            if "personal" in judges:
+            if "personal" in evaluate:
                 people = state.clients, ids, train, theirs
-                judged[-1][f"personal/{split}"] = judges["personal"](state, *people)
-    judge_path = sim.architectures[0].path
-    path = judge_path(state, state.clients, ids, test) if judge_path else {}
+                judged[-1][f"personal/{split}"] = evaluate["personal"](state, *people)
+    path = {}
+    if "mixture" in evaluate:
+        path = evaluate["mixture"](state, state.clients, ids, train, test)
     return (
         losses,
         path,

@@ -137,14 +137,14 @@ class Finished:
         """The models of all C clients, stacked [C, ...].
 
         "personal": those by which they are judged. "trained": after one more local
-        training from the newest broadcast, averaged with nobody (`views.View`). Where a
+        training from the newest broadcast, averaged with nobody. Where a
         record is judged, as of a model and prototypes, its model.
 
         Raises:
           ValueError: they have several architectures, or the method judges by another
             model than that of the run.
         """
-        model_of = views.model_of(self.architecture.setting, views.View(view))
+        model_of = views.client_model(self.architecture.setting, view)
         train = self.federation.train
         ids = jnp.asarray(self.ids)
         width = self.sim.setting.width

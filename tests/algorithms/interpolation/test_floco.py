@@ -12,7 +12,6 @@ from pfljax.core import tree
 from pfljax.core.keys import derive
 from pfljax.core.types import Local
 from pfljax.evaluation import metrics, programs
-from pfljax.evaluation.views import View
 
 M = 3
 SENT = toy.BODY + 4 * (M * 12 + 3)  # the head has 12 weights and 3 biases
@@ -203,10 +202,10 @@ def test_endpoints_feed_the_landscape():
     a, b = jax.vmap(method.endpoints, (None, 0))(server, clients)
     path = landscape.line(task, a, b, test, t=(0, 0.5, 1), batch_size=4)
     ids = jnp.arange(count)
-    personal = programs.judge(setting, View("personal"))(
+    personal = programs.evaluate_clients(setting, "personal")(
         state, clients, ids, train, test
     )
-    of_server = programs.judge_server(setting, task)(server, test)
+    of_server = programs.evaluate_server(setting, task)(server, test)
     for name in metrics.METRICS:
         np.testing.assert_allclose(path.metrics[name][:, 0], of_server[name], atol=1e-5)
         np.testing.assert_allclose(path.metrics[name][:, 2], personal[name], atol=1e-5)

@@ -1,0 +1,87 @@
+"""Functions for your own loop over rounds: `init`, `round` and `evaluate`."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
+
+import jax
+
+from pfljax.core.types import Key, Metrics, RunState, Task
+from pfljax.data import Federation
+from pfljax.engine import mesh
+from pfljax.engine.population import DevicePopulation
+from pfljax.models import check_task
+from pfljax.runs.judged import Evaluation
+from pfljax.runs.settings import Experiment
+from pfljax.runtime import devices
+from pfljax.simulate import begin, evaluation, simulation, width
+from pfljax.simulate.federation import build_federation
+
+
+class Simulator(NamedTuple):
+    """Three functions without side effects; all that changes is the `RunState`."""
+
+    init: Callable[[Key], RunState]
+    round: Callable[[RunState, Federation], tuple[RunState, Metrics]]
+    evaluate: Callable[[RunState, Federation], Evaluation]
+
+
+def build(
+    experiment: Experiment,
+    federation: Federation | None = None,
+    *,
+    task: Task | None = None,
+) -> tuple[Simulator, Federation]:
+    """The functions of an experiment for your own loop, and its data on the devices.
+
+        sim, data = build(Experiment("ditto:lam=1.0", rounds=10))
+        state = sim.init(jax.random.key(0))
+        for _ in range(10):
+            state, metrics = sim.round(state, data)
+        print(sim.evaluate(state, data).personal.test.accuracy)
+
+    With the key of the seed, states and metrics are equal to the bit to those of `run`.
+    Nothing is written. `round` donates the state that it is given, so that its memory
+    is used again: keep a copy of a state that you read later. The state of round r also
+    decides who takes part in round r + 1. `data` may be another federation of the same
+    shapes.
+
+    Args:
+      experiment: the settings; those of the folder, and of when to evaluate, save or
+        stop, are left to your loop.
+      federation: clients of your own, as `run` takes them.
+      task: a model of your own, as `run` takes it.
+
+    Raises:
+      ValueError: a setting is out of range or unknown, or states of clients would lie
+        in a store.
+    """
+    experiment = begin.validate(experiment, federation, task)
+    if experiment.machine.store != "device":
+        raise ValueError(
+            f"store is {experiment.machine.store!r}, but in a loop of your own the "
+            "states of all clients are in the RunState; leave store out"
+        )
+    devices.prepare()
+    devices.check(experiment.machine.devices)
+    data, _ = build_federation(experiment, federation)
+    if task is not None:
+        check_task(task, data.train.examples.x.shape[1:], data.num_classes)
+    sim = width.choose(experiment, data, task)
+    population = DevicePopulation(sim.rounds, sim.setting.groups)
+
+    def init(key: Key) -> RunState:
+        state = sim.init(key)
+        # Laid out as it will be after a round, or the rounds would compile twice.
+        return jax.device_put(state, mesh.shardings(sim.setting.mesh, state))
+
+    def one_round(state: RunState, data: Federation) -> tuple[RunState, Metrics]:
+        state, metrics = sim.rounds(state, data.train, 1, public=data.public)
+        return state, {name: metric[0] for name, metric in metrics.items()}
+
+    def evaluate(state: RunState, data: Federation) -> Evaluation:
+        states = partial(population.states, state)
+        records, _ = evaluation.evaluate(sim, data, None, state, states)
+        return Evaluation(int(state.round), records)
+
+    return Simulator(init, one_round, evaluate), simulation.placed(sim, data)
