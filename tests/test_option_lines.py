@@ -45,18 +45,6 @@ def test_lines_go_on_and_other_sections_end_them():
     assert options_told(factory) == told
 
 
-def test_help_says_what_a_method_is_and_lists_its_options(monkeypatch):
-    monkeypatch.setenv("COLUMNS", "200")
-    code, out, errors = tiny.main("run", "--algorithm", "ditto", "--help")
-    assert code == 0, errors
-    assert "https://arxiv.org/abs/2012.04221" in out
-    assert "Pull of a client's model to the server's" in out
-    for heading in ("Method", "Data", "Training", "Participation", "Machine"):
-        assert f" {heading} options " in out
-    for word in ("--config", "--server-optimizer"):
-        assert word in out
-
-
 def test_one_name_is_told_whole():
     code, out, _ = tiny.main("list", "selections", "oort")
     assert code == 0

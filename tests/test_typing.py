@@ -59,6 +59,7 @@ def told(tmp_path_factory):
     ]
 
 
+@pytest.mark.slow
 def test_the_script_is_right_and_its_types_are_known(told):
     first = len(SCRIPT.splitlines())
     messages = [message for line, _, message in told if line < first]
@@ -70,7 +71,8 @@ def test_the_script_is_right_and_its_types_are_known(told):
     assert types == ["Federation", "int", "Experiment"]
 
 
-@pytest.mark.parametrize("line", WRONG)
-def test_a_wrong_argument_is_an_error(told, line):
-    at = len(SCRIPT.splitlines()) + [*WRONG].index(line)
-    assert {rule for found, rule, _ in told if found == at} >= {WRONG[line]}
+@pytest.mark.slow
+def test_a_wrong_argument_is_an_error(told):
+    first = len(SCRIPT.splitlines())
+    for at, rule in enumerate(WRONG.values(), first):
+        assert rule in {kind for line, kind, _ in told if line == at}

@@ -1,6 +1,5 @@
 """The study of modes by devices: what is compared, and what its table says."""
 
-import numpy as np
 import pytest
 
 from pfljax.registry import parse
@@ -31,13 +30,3 @@ def test_the_deadline_is_met_by_as_many_as_it_says(modes):
     found = modes.deadline_of("speed_groups:step=1", modes.SMALL)
     sending = modes.BYTES / 2.5e6 + modes.BYTES / 6.25e5
     assert found == pytest.approx(1.1 * (modes.STEPS / 0.5 + sending), rel=1e-3)
-
-
-def test_seeds_that_never_reach_the_target_are_told(modes):
-    assert modes.spread([1.0, 3.0], 1) == "2.0 ± 1.4"
-    assert modes.spread([1.0, float("nan")], 2) == "1.00 (1 never)"
-    assert modes.spread([float("nan")] * 2, 2) == "never"
-    row = modes.Row("alike", "FedBuff", 4, [1.0], [2.0], [90.0], [3.0], [1.5])
-    line = modes.markdown([row], 0.85).splitlines()[-1]
-    assert line == "| alike | FedBuff | 1.00 | 2.0 | 90.00 | 3.0 | 1.50 |"
-    assert np.isclose(modes.TARGETS["small"], 0.85)

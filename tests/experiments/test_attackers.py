@@ -70,26 +70,3 @@ def test_without_an_attack_the_same_clients_are_judged(attackers):
         np.flatnonzero(attackers.benign(run)), groups[malicious.BENIGN]
     )
     assert len(groups[malicious.BENIGN]) == 16
-
-
-def test_a_benign_loss_that_is_no_number_is_told(attackers):
-    bad = np.array([True, False])
-    theirs = run_of([[0.0, 0.5]], loss=[[np.nan, 1.0]], malicious=bad)
-    ours = run_of([[0.5, 0.0]], loss=[[1.0, np.nan]], malicious=bad)
-    assert not attackers.diverged(theirs)
-    assert attackers.diverged(ours)
-    row = attackers.row_of("fedavg", "labels", "mean", [theirs, ours])
-    assert attackers.cell(row).endswith(", 1 diverged")
-
-
-def test_a_refused_reducer_is_told_with_its_reason(attackers):
-    ran = attackers.Row("ditto", "labels", "median", [80.0, 82.0], [5.0, 7.0], [70.0])
-    error = ValueError("a robust value takes the place\nof more")
-    refused = attackers.refusal("superfed", "labels", "median", error)
-    text = attackers.markdown([ran, refused])
-    lines = text.splitlines()
-    assert "over 2 seeds" in lines[0]
-    assert "| ditto | labels |  | 81.0 ± 1.4 (6.0) |  |  |" in lines
-    assert "| superfed | labels |  | refused |  |  |" in lines
-    assert "1 of 2 combinations" in text
-    assert lines[-1] == "- superfed with median: a robust value takes the place"

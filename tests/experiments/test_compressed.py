@@ -57,17 +57,3 @@ def test_bytes_are_counted_up_to_the_target(compressed):
     assert both == pytest.approx(4 * 10 * 4000 / 1e6)
     assert compressed.upload_bytes(run) == 1000
     assert np.isnan(compressed.at_target(run, 0.95)).all()
-
-
-def test_the_table_tells_seeds_that_never_get_there(compressed):
-    runs = [run_of([0.1, 0.8, 0.8, 0.8]), run_of([0.1, 0.1, 0.2, 0.3])]
-    row = compressed.row_of("top_k", 0.8, runs)
-    assert row.accuracy == pytest.approx([80.0, 20.0])
-    whole = compressed.row_of("whole", 0.8, [run_of([0.8] * 4, up=4000)] * 2)
-    text = compressed.markdown([whole, row], 0.8)
-    line = text.splitlines()[-1]
-    assert line == (
-        "| top_k:share=0.02 | 1000 | 25.0 | 50.00 ± 42.43 | 4 (1 never) | "
-        "0.040 (1 never) | 0.16 (1 never) |"
-    )
-    assert compressed.reached([np.nan], 1) == "never"

@@ -122,25 +122,6 @@ def test_the_form_by_rows_weighs_heads_as_bodies(study):
     assert abs(by_confidence[2] - expected[2]) > 1e-3
 
 
-def test_the_figure_has_a_panel_a_difference(study):
-    confidence = study("confidence")
-    x = np.tile(np.arange(1.0, 5), (2, 1))
-    names = ("tau", "uncertainty", "deviation")
-    told = [
-        confidence.Told(name, x, dict.fromkeys(names, x**2))
-        for name in ("size", "skew")
-    ]
-    first, second = confidence.figure(told).axes
-    assert first.get_title() == "size\nrank correlation 1.00"
-    assert (first.get_xlabel(), second.get_xlabel()) == (
-        "training rows", "classes of a client",
-    )  # fmt: skip
-    row = confidence.Row("size", "pFedVEM", 3, 15, 80.0, 1.0, 60.0, 0.5, 0.2, 0.1)
-    text = confidence.markdown([row], told)
-    assert "| size | pFedVEM | 80.00 ± 1.00 | 60.00 | 0.500 | 0.200 | 0.100 |" in text
-    assert "| skew | +1.00 | +1.00 | +1.00 |" in text
-
-
 def test_every_table_has_each_number_of_clients(study):
     for name, columns in (("table1", 6), ("table2", 3)):
         table = study(name)

@@ -110,15 +110,3 @@ def test_rounds_that_send_are_counted_by_the_coins(study, tmp_path):
     text = (tmp_path / "results" / "l2gd_lambda_small.md").read_text()
     assert "| local training |  | 0.0 |  |" in text
     assert (tmp_path / "figures" / "l2gd_lambda_small.png").exists()
-
-
-def test_cases_of_fedmeta_differ_in_what_they_say(study):
-    """MAML and Meta-SGD, with and without Hessians, of one inner step and rate."""
-    fedmeta = study("fedmeta_shakespeare")
-    options = {label: hyper for label, (_, _, hyper) in fedmeta.METHODS.items()}
-    for name in ("MAML", "Meta-SGD"):
-        assert options[f"{name}, first order"] == options[name] | {"first_order": True}
-    assert options["Meta-SGD"] == options["MAML"] | {"learn_alpha": True}
-    rows = [fedmeta.Row("MAML", 3, [20.0, 22], [30.0, 32], [21.0, 21], [np.nan] * 2)]
-    line = "| MAML | 21.00 ± 1.41 | 31.00 ± 1.41 | +10.00 | 21.00 ± 0.00 |  |"
-    assert line in fedmeta.markdown(rows)

@@ -28,12 +28,3 @@ def test_either_half_of_the_clients_is_there_and_then_the_other(selections, tmp_
     assert there.shape == (2 * selections.AWAY, 6)
     first, last = there[0].tolist(), there[-1].tolist()
     assert (first, last) == ([True] * 3 + [False] * 3, [False] * 3 + [True] * 3)
-
-
-def test_the_goal_is_reached_by_a_mean_of_five_rounds(selections):
-    accuracy = np.array([0.0, 100, 100, 100, 0, 100, 100, 100, 100, 100])
-    assert selections.first_at(accuracy) == 1  # rounds 1 to 5 are the first with 80
-    assert selections.first_at(accuracy / 2) is None
-    nan = float("nan")
-    assert selections.reached([2.0, nan], 0) == "2 (1 not)"
-    assert selections.reached([nan, nan], 0) == "not"

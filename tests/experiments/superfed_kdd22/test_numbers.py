@@ -109,17 +109,6 @@ def test_figure_a1_measures_what_lies_below_a_level(monkeypatch):
     assert module.measured(run, plane) == (0.5, *shares, 0.1, 0.2, 3.0)
 
 
-def test_figure_a1_normalises_by_the_layers_of_the_run(monkeypatch):
-    given, module = [], load("figA1")
-    monkeypatch.setattr(landscape, "random_direction", lambda *own: given.append(own))
-    for name in ("around", "pooled", "plane"):
-        monkeypatch.setattr(landscape, name, lambda *_, **__: None)
-    rows = SimpleNamespace(test=None)
-    run = SimpleNamespace(server=dict, network="layers", federation=rows, task=None)
-    module.surface(run, 3)
-    assert [own[1:] for own in given] == [({}, "layers")] * 2
-
-
 def test_tuning_takes_the_best_point_on_validation_rows():
     module = load("tuned")
     sweep = made({"lr": (0.1, 0.2), "mu": (0.0, 1.0)})

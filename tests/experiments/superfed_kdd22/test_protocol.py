@@ -131,14 +131,6 @@ def test_cells_are_means_over_seeds_after_the_last_round():
     assert np.isnan(second.published)
 
 
-def test_a_server_that_is_judged_for_all_is_shown_once():
-    published = load("shared.published")
-    found = rows((0.5,)) + rows((0.5,), "server")
-    told = ("server", ""), (50.0, 1.0)
-    (cell,) = published.cells(found, "C", "FedAvg", "accuracy", *told)
-    assert cell.judged == "server"
-
-
 def test_the_table_has_both_ranks_and_kendalls_tau(tmp_path):
     published = load("shared.published")
     values = {"A": (90.0, 0.9), "B": (80.0, 0.95), "C": (70.0, 0.5), "D": (60.0, 0.4)}
@@ -158,51 +150,6 @@ def test_the_table_has_both_ranks_and_kendalls_tau(tmp_path):
     assert "| B | personal | 80.00 ± 1.00 | 95.00 ± 10.00 | 0.00 | 2 | 3, 4 |" in (
         published.markdown(losses)
     )
-
-
-def test_what_is_far_from_the_published_number_is_told():
-    published = load("shared.published")
-    told = ("personal", ""), (55.0, 1.0)
-    near, far = (
-        published.markdown(published.cells(rows(m), "K", "A", "accuracy", *told))
-        for m in ((0.5, 0.7), (0.59, 0.6))  # std over seeds .141 and .007
-    )
-    assert "from the published" not in near
-    assert "More than two std over seeds from the published: A (+4.50)" in far
-    assert "over clients from" not in far  # 10 points
-    (one,) = published.cells(rows((0.9,)), "K", "A", "accuracy", *told)
-    text = published.markdown([one])
-    assert "over seeds from" not in text
-    assert "More than two std over clients from the published: A (+35.00)" in text
-
-
-def test_a_run_that_diverged_is_told_and_ranked_last():
-    published = load("shared.published")
-    told = {"A": (0.9, 90.0), "B": (np.nan, 80.0), "C": (0.7, 70.0), "D": (0.1, 60.0)}
-    found = []
-    for name, (mean, theirs) in told.items():
-        given = rows((mean, mean))
-        for row in given[4:8] if name == "D" else ():  # its second seed's last round
-            row["mean"] = np.nan if row["metric"] == "loss" else row["mean"]
-        judged = ("personal", ""), (theirs, 1.0)
-        found += published.cells(given, "K", name, "accuracy", *judged)
-    text = published.markdown(found)
-    assert "| B | personal | 80.00 ± 1.00 | nan ± 10.00 |  | 2 | 2, 4 |" in text
-    lost = "B, personal (2 of 2); D, personal (1 of 2)"
-    assert f"Seeds that did not end finite: {lost}" in text
-    assert "Kendall's tau of the rankings: 0.33" in text  # 4 of 6 pairs agree
-
-
-def test_the_table_names_its_data_and_tells_no_distance_between_two():
-    published = load("shared.published")
-    judged = ("personal", ""), (10.0, 1.0)
-    (cell,) = published.cells(rows((0.5,)), "K", "A", "accuracy", *judged)
-    same = published.markdown([cell._replace(data="mnist", published_on="mnist")])
-    assert "### K, accuracy, 10 rounds of mnist\n" in same
-    assert "More than two std over clients from the published" in same
-    other = published.markdown([cell._replace(data="mnist", published_on="cifar10")])
-    assert "### K, accuracy, 10 rounds of mnist (published: of cifar10)\n" in other
-    assert "More than two std" not in other
 
 
 def test_a_row_of_superfed_has_the_codes_errors_and_the_data_of_its_run(tmp_path):
@@ -231,14 +178,6 @@ def test_a_row_of_superfed_has_the_codes_errors_and_the_data_of_its_run(tmp_path
     assert np.isfinite(shown["loss", "mixture superfed-code"].published)
 
 
-def test_where_data_lie_does_not_make_them_other_data():
-    rows_of, (femnist, _) = load("protocol").rows_of, columns("table3")
-    base = femnist.experiment
-    other = base.replace(dataset="leaf:path=elsewhere/femnist,classes=62")
-    assert rows_of(base) == rows_of(other) == "leaf:classes=62"
-    assert rows_of(base.replace(dataset="mnist:every=2")) == "mnist:every=2"
-
-
 def test_table_5_ranks_the_starts_of_each_method():
     table, published = load("table5"), load("shared.published")
     cells = []
@@ -249,21 +188,6 @@ def test_table_5_ranks_the_starts_of_each_method():
         cells += published.cells(made, name, "SuPerFed-MM", "accuracy", *judged)
     text = table.along(cells).splitlines()
     assert text[1:] == ["SuPerFed-MM, accuracy: 0.20"]  # 6 of 10 pairs agree
-
-
-def test_the_table_has_how_many_took_part():
-    published = load("shared.published")
-    (cell,) = published.cells(
-        rows((0.5,)), "K", "A", "accuracy", ("personal", ""), (1, 1)
-    )
-    (last,) = (
-        line for line in published.markdown([cell]).splitlines() if "| A |" in line
-    )
-    assert last.endswith("| 1, 1 |  |")
-    some = cell._replace(clients=50.0, took_part=31 + 2 / 3)
-    assert "| 31.67 of 50 |" in published.markdown([some])
-    both = some._replace(mixed=11.0)
-    assert "| 31.67 of 50, 11 since mixing |" in published.markdown([both])
 
 
 @pytest.mark.parametrize("scale", ["small", "paper"])
@@ -278,12 +202,3 @@ def test_every_method_is_tuned_with_nine_points(scale):
         assert len(made) == 9
         for values in made:
             checks.check(points.settled(base, values))
-
-
-def test_the_deviations_name_runs_that_exist():
-    module = load("deviations")
-    forms = [form for forms in module.PLACES.values() for form in forms]
-    assert {form.run for form in forms} == set(module.RUNS)
-    assert (
-        len({place.partition(",")[0].partition(" ")[0] for place in module.PLACES}) == 6
-    )

@@ -3,7 +3,6 @@
 import csv
 import importlib
 import sys
-from pathlib import Path
 
 import jax
 import numpy as np
@@ -17,7 +16,6 @@ from pfljax.simulate import simulation
 from pfljax.simulate.federation import build_federation
 from pfljax.sweep import Sweep
 
-RUNS = ("fig3", "tuned", "figA1", "figA2", "deviations", "barriers")
 MISSING = MissingDataset("data set 'mnist' is not prepared; run: pfljax prepare mnist")
 
 
@@ -133,27 +131,6 @@ def test_a_table_has_what_was_asked_for_and_nothing_else(call, cells, tmp_path):
     assert told == "no run is finished in own\n"
 
 
-def test_unasked_the_small_scale_runs_what_takes_minutes(call, cells):
-    _, ran = cells
-    code, _, _ = call("table1", "--only", "FedAvg", "--rounds", "3")
-    assert (code, len(ran)) == (0, 3)
-    assert [str(e.data.dataset) for e in ran] == [
-        "mnist:every=10",
-        "mnist:every=5",
-        "mnist",
-    ]
-    cifar = ("--columns", "CIFAR10-K50", "--only", "FedAvg", "--out", "cifar")
-    assert call("table1", *cifar)[0] == 0
-    assert str(ran.pop().data.dataset) == "cifar10:every=10,size=28"
-    whole = ("--scale", "paper", "--only", "FedAvg", "--rounds", "3")
-    assert call("table1", *whole)[0] == 0
-    assert len(ran) == 3 + 6
-    assert call("table4", "--only", "FedAvg", "--out", "four")[0] == 0
-    noises = [str(e.data.noise) for e in ran[9:]]
-    assert ["legacy" in n for n in noises] == [True, False] * 2
-    assert all(n.startswith("pair") for n in noises)
-
-
 def test_what_was_left_out_is_the_last_line_and_the_exit_code(call, cells):
     refused, _ = cells
     refused["APFL"] = FolderError("x holds another sweep (rounds: 10 -> 3)")
@@ -171,9 +148,8 @@ def test_what_was_left_out_is_the_last_line_and_the_exit_code(call, cells):
     assert told.splitlines()[-1] == last
 
 
-@pytest.mark.parametrize("name", RUNS)
-def test_an_error_of_the_user_is_one_line(name, call, monkeypatch):
-    script = name
+def test_an_error_of_the_user_is_one_line(call, monkeypatch):
+    script = "fig3"
     instead(monkeypatch, script, MISSING)
     code, _, told = call(script)
     assert (code, told) == (2, f"{script}.py: {MISSING}\n")
@@ -182,19 +158,6 @@ def test_an_error_of_the_user_is_one_line(name, call, monkeypatch):
     monkeypatch.setenv("PFLJAX_TRACE", "1")
     with pytest.raises(MemoryError):
         call(script)
-
-
-@pytest.mark.parametrize("option", ["--rounds", "--points"])
-@pytest.mark.parametrize("name", ["table1", *RUNS])
-def test_numbers_below_one_are_refused(name, option, call):
-    code, out, help_ = call(name, "--help")
-    assert (code, help_) == (0, "")
-    if option not in out:
-        return
-    for number in ("0", "-1", "x"):
-        code, _, told = call(name, option, number)
-        assert code == 2
-        assert f"Error parsing {option}: " in told
 
 
 def test_tables_keep_what_was_tuned_before_on_the_same_seeds(call, monkeypatch):
@@ -227,75 +190,6 @@ def test_tables_keep_what_was_tuned_before_on_the_same_seeds(call, monkeypatch):
     assert "| Ditto | lr .1, x | 75.00" in again[1]  # nothing was lost
     options = ("--only", "FedAvg", "--out", "tuned", "--seeds", "1", "2")
     assert "Ditto" not in call("tuned", *options, "--rounds", "3")[1]
-
-
-def test_deviations_keep_what_ran_before(call, monkeypatch, tmp_path):
-    module = importlib.import_module("deviations")
-
-    def run(experiment, over, out, quiet):
-        out.mkdir(parents=True)
-        R = experiment.participation.rounds
-        metrics = ("accuracy", "loss", "ece", "ece_batchwise")
-        rows = [f"0,{R},personal,,test,{metric},.5\n" for metric in metrics]
-        head = "seed,round,judged,lambda,split,metric,mean\n"
-        (out / "sweep.csv").write_text(head + "".join(rows))
-        told = {"experiment": config.to_dict(experiment), "over": {}}
-        write_json(out / "sweep.json", told)
-
-    participation = importlib.import_module("shared.participation")
-    monkeypatch.setattr(module, "took_part", lambda *_: participation.Part(5, 5))
-    monkeypatch.setattr(module, "sweep", run)
-    for name in ("SCAFFOLD", "FedAvg"):
-        code, out, _ = call("deviations", "--only", name, "--seeds", "0")
-        assert code == 0
-    assert "| SCAFFOLD | paper | accuracy | 50.00 |" in out
-    assert "| SCAFFOLD | code: it is FedAvg | accuracy | 50.00 |" in out
-    assert "20 rounds, seeds [0]" in out
-    options = ("--only", "Ditto, squared", "--seeds", "0", "1")
-    assert "SCAFFOLD" not in call("deviations", *options)[1]
-    options = ("--only", "pFedMe, paper", "--seeds", "0", "--rounds", "2")
-    assert "SCAFFOLD" not in call("deviations", *options)[1]
-
-
-def test_a_seed_given_twice_is_refused_before_the_grid(call, monkeypatch):
-    instead(monkeypatch, "tuned", RuntimeError("it ran"))
-    code, _, err = call("tuned", "--seeds", "0", "0")
-    assert code == 2
-    assert "seed is [0, 0]; give every value once" in err
-
-
-def test_points_run_one_by_one_are_told_with_their_pace(call, monkeypatch):
-    module, made = importlib.import_module("fig3"), []
-    monkeypatch.setattr(module, "MU", (0.0,))
-    monkeypatch.setattr(module, "use_compile_cache", lambda: made.append("cache"))
-    monkeypatch.setattr(module, "run", lambda *args, **_: made.append(args[0]))
-    one_by_one = ("--separate", "--rounds", "2", "--seeds", "0")
-    code, out, _ = call("fig3", *one_by_one)
-    assert code == 0
-    assert made[0] == "cache"
-    assert [e.participation.rounds for e in made[1:]] == [2] * 8
-    assert out == "one after another: 8 points ran in 0 s, 0.0 s a point\n"
-    for e in made[1:3]:
-        Path(e.output.out).mkdir(parents=True)
-        last = {"round": 2, "evaluations": []}
-        told = {"rounds": 2, "last": last}
-        write_json(Path(e.output.out) / "summary.json", told)
-    assert "6 points ran" in call("fig3", *one_by_one)[1]
-    assert module.pace(0, 1.0) == "0 points ran in 1 s"
-
-
-def test_a_sweep_tells_how_many_points_it_ran_itself(monkeypatch, tmp_path, capsys):
-    module = importlib.import_module("fig3")
-
-    def sweep(experiment, over, *, out, quiet):
-        for seed in over["seed"]:
-            (out / "runs").mkdir(exist_ok=True)
-            (out / "runs" / f"{seed}.npz").touch()
-
-    monkeypatch.setattr(module, "sweep", sweep)
-    for seeds, count in (((0, 1), 2), ((0, 1, 2), 1), ((0,), 0)):
-        module.together(module.SMALL, {"seed": seeds}, tmp_path)
-        assert f"as one sweep: {count} points ran in" in capsys.readouterr().out
 
 
 def test_figure_a1_is_of_the_first_seed_and_its_table_of_all(
