@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import optax
 
 from pfljax.core import tree
-from pfljax.core.types import Array, Batch, Params
+from pfljax.core.types import Array, Batch, Key, Params, Task
 
 
 def proximal(anchor: Params, mu: Any) -> Callable[[Params], Array]:
@@ -27,6 +27,17 @@ def cross_entropy(logits: Array, batch: Batch) -> Array:
     For a method whose logits come from several models; `Task.loss` is that of one.
     """
     return mean(of_rows(logits, batch), batch)
+
+
+def logits_of_both(
+    task: Task, a: Params, b: Params, batch: Batch, key: Key | None = None
+) -> Array:
+    """Logits [2, B, K] of two models, in a loop: the network is compiled once.
+
+    A gradient is taken in both of them, wanted or not.
+    """
+    stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), a, b)
+    return jax.lax.map(lambda model: task.logits(model, batch, key), stacked)
 
 
 def of_rows(logits: Array, batch: Batch) -> Array:

@@ -20,6 +20,7 @@ from pfljax.core import aggregation, optimizers, statistics, tree
 from pfljax.core.adaptive_server import SERVER_OPTIMIZERS
 from pfljax.core.optimizers import RATE
 from pfljax.core.rates import learning_rate
+from pfljax.core.server_model import wrap_server
 from pfljax.core.types import Algorithm, Cohort, Key, Local, Params
 from pfljax.registry import Choice
 
@@ -124,27 +125,8 @@ def optimized(
     def init(params: Params, num_clients: int, key: Key) -> Optimized:
         return first(optimizer, algorithm.init(params, num_clients, key))
 
-    def at_model(function: Callable | None, place: int) -> Any:
-        """The function, which is given the model where the server stands."""
-        if function is None:
-            return None
-
-        def call(*arguments: Any) -> Any:
-            before, after = arguments[:place], arguments[place + 1 :]
-            return function(*before, arguments[place].w, *after)
-
-        return call
-
-    return algorithm._replace(
-        init=init,
-        message=at_model(algorithm.message, 1),
-        aggregate=aggregate,
-        server_model=at_model(algorithm.server_model, 0),
-        personal=at_model(algorithm.personal, 1),
-        newcomer=at_model(algorithm.newcomer, 1),
-        endpoints=at_model(algorithm.endpoints, 0),
-        quantities=at_model(algorithm.quantities, 0),
-    )
+    wrapped = wrap_server(algorithm, lambda server: server.w)
+    return wrapped._replace(init=init, aggregate=aggregate)
 
 
 def along_mean(local: Local) -> Callable[[Optimized, Any, Cohort], Optimized]:

@@ -242,6 +242,15 @@ def finetuned(
     return tuned
 
 
+def descend(gradient: Callable[[Any], Any], params: Any, steps: int, rate: Any) -> Any:
+    """Parameters after so many steps of gradient descent, without minibatches."""
+
+    def step(_: Array, params: Any) -> Any:
+        return tree.axpy(-rate, gradient(params), params)
+
+    return jax.lax.fori_loop(0, steps, step, params)
+
+
 def mean_over_rows(
     value: Callable[[Batch], Any],
     data: ClientData,

@@ -7,10 +7,9 @@ Corinzia, Beuret, Buhmann, 2019, https://arxiv.org/abs/1906.06268, join every la
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 
 from pfljax.algorithms.bayesian._gaussian import Gaussian
-from pfljax.core.losses import cross_entropy
+from pfljax.core.losses import cross_entropy, logits_of_both
 from pfljax.core.types import Array, Batch, Key, Params, Task
 
 
@@ -39,19 +38,8 @@ def logits(
         return task.logits(model, batch, key)
     if not _has_own(model):
         return task.logits(model.shared, batch, key)
-    shared, own = of_both(task, model.shared, model.own, batch, key)
+    shared, own = logits_of_both(task, model.shared, model.own, batch, key)
     return shared + jax.nn.relu(model.gate) * own
-
-
-def of_both(
-    task: Task, a: Params, b: Params, batch: Batch, key: Key | None = None
-) -> Array:
-    """Logits [2, B, K] of two models, in a loop: the network is compiled once.
-
-    A gradient is taken in both of them, wanted or not.
-    """
-    stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), a, b)
-    return jax.lax.map(lambda model: task.logits(model, batch, key), stacked)
 
 
 def loss(

@@ -13,8 +13,9 @@ the paper: the models begin at random, not from clients whose losses are far apa
 
 import jax
 
-from pfljax.algorithms.clustering.ifca import ifca, nearest, require_clients
+from pfljax.algorithms.clustering.ifca import ifca, require_clients
 from pfljax.core import aggregation, server_step, tree
+from pfljax.core.server_model import wrap_server
 from pfljax.core.types import Algorithm, Local, Task
 from pfljax.registry import AtLeastOne, Positive, checked
 
@@ -59,13 +60,5 @@ def hypcluster(
 
         return jax.vmap(of_cluster)(server, means, member.sum(0))
 
-    def personal(turn, server, client, data):
-        j = nearest(task, server.w, data, local.batch_size)
-        return tree.take(server.w, j)
-
-    return clustered._replace(
-        init=init,
-        message=lambda turn, server, client: server.w,
-        aggregate=aggregate,
-        personal=personal,
-    )
+    wrapped = wrap_server(clustered, lambda server: server.w)
+    return wrapped._replace(init=init, aggregate=aggregate)

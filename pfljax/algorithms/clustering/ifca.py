@@ -8,7 +8,7 @@ gradients: w_j <- w_j - rate / M  sum of grad F_k(w_j) over those. Client k is j
 the model of least training loss.
 """
 
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -18,9 +18,7 @@ from pfljax.core import aggregation, statistics, tree
 from pfljax.core.rates import learning_rate
 from pfljax.core.training import fit, full_gradient, mean_over_rows
 from pfljax.core.types import Algorithm, Local, Params, Task
-from pfljax.registry import AtLeastOne, checked, require_known
-
-AVERAGINGS = ("models", "gradients")
+from pfljax.registry import AtLeastOne, checked
 
 
 class Upload(NamedTuple):
@@ -36,7 +34,7 @@ def ifca(
     local: Local,
     *,
     clusters: AtLeastOne = 2,
-    averaging: str = "models",
+    averaging: Literal["models", "gradients"] = "models",
     num_clients: AtLeastOne | None = None,
 ) -> Algorithm:
     """Builds IFCA; `clusters` = 1 is FedAvg with uniform weights.
@@ -46,9 +44,8 @@ def ifca(
       averaging: of "models" or of "gradients".
 
     Raises:
-      ValueError: there are more clusters than clients, or the averaging is unknown.
+      ValueError: there are more clusters than clients.
     """
-    require_known("averaging", averaging, AVERAGINGS)
     require_clients("ifca", clusters, num_clients)
 
     def init(params, num_clients, key):

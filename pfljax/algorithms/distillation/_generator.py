@@ -15,10 +15,8 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from pfljax.algorithms.distillation._prototypes import class_sums
 from pfljax.core import tree
-from pfljax.core.training import mean_over_rows
-from pfljax.core.types import Array, Batch, ClientData, Key
+from pfljax.core.types import Array, Key
 
 NOISE = 32  # numbers that the features of a row are made of
 ROWS = 32  # of a step
@@ -141,14 +139,3 @@ def likeness(drawn: Drawn) -> Array:
     of_noise = jnp.mean(jnp.square(pairs(drawn.noise)), -1)
     of_features = jnp.mean(jnp.abs(pairs(drawn.z)), -1)
     return jnp.exp(-jnp.mean(of_noise * of_features))
-
-
-def label_counts(data: ClientData, classes: int, batch_size: int) -> Array:
-    """How many of a client's rows have each label, f32[K]."""
-
-    def share(batch: Batch) -> Array:
-        _, count = class_sums(batch.mask, batch, classes)
-        return count / jnp.maximum(jnp.sum(batch.mask), 1)
-
-    # Whole numbers again: 1.0000001 would be more than one row.
-    return jnp.round(mean_over_rows(share, data, batch_size) * data.size)

@@ -11,13 +11,27 @@ Prototypes: Snell et al., NeurIPS 2017, https://arxiv.org/abs/1703.05175.
 import math
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
+import optax
 
+from pfljax.algorithms._classes import class_sums
+from pfljax.core import aggregation, tree
 from pfljax.core.training import mean_over_rows
-from pfljax.core.types import Array, Batch, Client, ClientData, Message, Params, Task
+from pfljax.core.types import (
+    Array,
+    Batch,
+    Client,
+    ClientData,
+    Cohort,
+    Message,
+    Params,
+    Task,
+)
 
 ROWS_AT_ONCE = 50  # or a minibatch: a model's weights are read once for all of them
+
+
+UNKNOWN = -1e30  # the logit of a class without a prototype: finite, below all others
 
 
 class Prototypes(NamedTuple):
@@ -25,6 +39,13 @@ class Prototypes(NamedTuple):
 
     mean: Any  # f32[K, e]
     count: Any  # f32[K], what it is the mean of; 0 where there is none, and mean is 0
+
+
+class Nearest(NamedTuple):
+    """A model whose prediction is the class of the nearest prototype."""
+
+    w: Params
+    prototypes: Prototypes
 
 
 def width(task: Task) -> int:
@@ -39,15 +60,6 @@ def none(task: Task) -> Prototypes:
         mean=jnp.zeros((classes, width(task))),
         count=jnp.zeros(classes),
     )
-
-
-def class_sums(z: Array, batch: Batch, classes: int) -> tuple[Array, Array]:
-    """(sum of the outputs z [B, ...] of each class f32[K, e], their number f32[K])."""
-    member = jax.nn.one_hot(batch.y, classes) * batch.mask[:, None]
-    vectors = z.reshape(len(z), -1)
-    # An accelerator's default would round features to a few bits.
-    total = jnp.matmul(member.T, vectors, precision="highest")
-    return total, jnp.sum(member, 0)
 
 
 def of_sums(total: Array, count: Array) -> Prototypes:
@@ -76,17 +88,6 @@ def of_client(
     return means._replace(count=jnp.round(share * data.size))
 
 
-def class_counts(data: ClientData, classes: int, batch_size: int) -> Array:
-    """How many rows of each class a client has, f32[K]."""
-
-    def shares(batch: Batch) -> Array:
-        _, count = class_sums(batch.mask, batch, classes)
-        return count / jnp.maximum(jnp.sum(batch.mask), 1)
-
-    share = mean_over_rows(shares, data, batch_size)
-    return jnp.round(share * data.size)
-
-
 def present(prototypes: Prototypes) -> Prototypes:
     """The prototypes with 1 in the place of counts: the number of rows is not sent."""
     has_rows = prototypes.count > 0
@@ -103,3 +104,31 @@ def norm(square: Array) -> Array:
     positive = square > 0
     # Both sides of a `where` have a slope, so neither may be infinite.
     return jnp.where(positive, jnp.sqrt(jnp.where(positive, square, 1)), 0)
+
+
+def nearness(task: Task, model: Nearest, batch: Batch) -> Array:
+    """Logits [B, K]: minus the squared distance of the features to each prototype."""
+    z = task.features(model.w, batch, None)
+    vectors = z.reshape(len(z), 1, -1)
+    # By differences: |z|^2 + |C|^2 - 2zC cancels where they are close.
+    square = jnp.sum((vectors - model.prototypes.mean) ** 2, -1)
+    return jnp.where(model.prototypes.count > 0, -square, UNKNOWN)
+
+
+def pairs(uploads: Prototypes, cohort: Cohort) -> tuple[Array, Array]:
+    """(means [M, K, e] by client id, the weight of each (k, j), f32[M, K]).
+
+    Several devices exchange the uploads here, once: the steps of a server that follow
+    would sum over devices every time.
+    """
+    weights = uploads.count * aggregation.reported(cohort)[:, None]
+    order = jnp.argsort(cohort.ids)
+    return tree.take((uploads.mean, weights), order)
+
+
+def pair_loss(logits: Array, weight: Array) -> Array:
+    """The mean over (k, j) of the cross-entropy of logits [M K, K] to the class j."""
+    clients, classes = weight.shape
+    labels = jnp.tile(jnp.arange(classes), clients)
+    rows = optax.softmax_cross_entropy_with_integer_labels(logits, labels)
+    return jnp.sum(weight.ravel() * rows) / jnp.maximum(jnp.sum(weight), 1)

@@ -155,9 +155,7 @@ def after_gossip(server, uploads, edges, cohort):
     # An accelerator's default would round factors to a few bits.
     mixed = jnp.einsum("kj,jrc->krc", weights, corrected, precision="highest")
     hears = (edges.sum(1) > 0).astype(jnp.float32)
-    # Past the end, where nothing is written: who did not report.
-    ids = jnp.where(cohort.mask > 0, cohort.ids, cohort.num_clients)
-    at = ids[:, None], server.rows
+    at = aggregation.ids_of_present(cohort)[:, None], server.rows
     return server._replace(
         z=server.z.at[at].set(mixed, mode="drop"),
         s=server.s.at[at].set(uploads, mode="drop"),

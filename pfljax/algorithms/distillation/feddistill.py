@@ -22,10 +22,11 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from pfljax.algorithms._classes import class_sums
 from pfljax.algorithms.distillation import _prototypes as prototypes
 from pfljax.algorithms.distillation._prototypes import Prototypes
 from pfljax.algorithms.local import local as alone
-from pfljax.core import tree
+from pfljax.core import aggregation, tree
 from pfljax.core.losses import cross_entropy
 from pfljax.core.rates import optimizer_of
 from pfljax.core.training import over_batches
@@ -69,7 +70,7 @@ def feddistill(
             slope = jax.grad(objective, has_aux=True)
             grads, (logits, metrics) = slope(w, batch, key)
             updates, moments = optimizer.update(grads, moments, w)
-            seen = tree.add(seen, prototypes.class_sums(logits, batch, size))
+            seen = tree.add(seen, class_sums(logits, batch, size))
             return (optax.apply_updates(w, updates), moments, seen), metrics
 
         seen = jnp.zeros((size, size)), jnp.zeros(size)
@@ -135,6 +136,4 @@ def replaced(tables, uploads, cohort):
         mean=jnp.where(met[..., None], uploads.mean, kept.mean),
         count=jnp.where(met, uploads.count, kept.count),
     )
-    # Past the end, where nothing is written: who did not report.
-    rows = jnp.where(cohort.mask > 0, cohort.ids, cohort.num_clients)
-    return tree.put(tables, rows, new)
+    return tree.put(tables, aggregation.ids_of_present(cohort), new)

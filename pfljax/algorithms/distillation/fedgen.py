@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from pfljax.algorithms._classes import class_counts
 from pfljax.algorithms.decoupling.lg_fedavg import lg_fedavg
 from pfljax.algorithms.distillation import _generator as generator
 from pfljax.algorithms.distillation._generator import Generator, Trained
@@ -31,6 +32,7 @@ from pfljax.algorithms.distillation._prototypes import width
 from pfljax.core import aggregation, tree
 from pfljax.core.keys import derive
 from pfljax.core.losses import cross_entropy, divergence
+from pfljax.core.server_model import wrap_server
 from pfljax.core.training import fit, reporting
 from pfljax.core.types import Algorithm, Array, Batch, Local, Params, Task
 from pfljax.registry import AtLeastOne, Count, NotNegative, checked
@@ -82,8 +84,6 @@ def fedgen(
       generator_steps: steps of the generator a round.
     """
     shared = lg_fedavg(task, local)
-    judged_by = shared.personal
-    assert judged_by is not None
 
     def init(params, num_clients, key):
         key = derive(key, "generator")
@@ -105,15 +105,11 @@ def fedgen(
         head = shared.aggregate(server.head, uploads.head, cohort)
         return Server(head=head, trained=new)
 
-    def personal(turn, server, body, data):
-        return judged_by(turn, server.head, body, data)
-
-    return shared._replace(
+    return wrap_server(shared, lambda server: server.head)._replace(
         init=init,
         message=message,
         train=training(task, local, alpha, beta),
         aggregate=aggregate,
-        personal=personal,
         # Counts are no change.
         origin=lambda message, body, upload: Upload(message.head, None),
     )
@@ -142,7 +138,7 @@ def training(task, local, alpha, beta):
         slope_of = reporting(objective)
         params, metrics = fit(task.loss, params, data, turn, local, slope_of)
         head, body = tree.split(params, in_head)
-        counts = generator.label_counts(data, task.num_classes, local.batch_size)
+        counts = class_counts(data, task.num_classes, local.batch_size)
         head = tree.with_structure(head, message.head)
         return body, Upload(head=head, counts=counts), metrics
 

@@ -12,18 +12,16 @@ Differs from the paper: each of its steps may take a batch of the pairs (k, j). 
 takes them all, so that the order of clients says nothing.
 """
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import jax
-import jax.numpy as jnp
-import optax
 from flax.traverse_util import flatten_dict, unflatten_dict
 
 from pfljax.algorithms.distillation import _prototypes as prototypes
 from pfljax.algorithms.fedavg import fedavg
-from pfljax.core import aggregation, tree
+from pfljax.core import tree
 from pfljax.core.rates import learning_rate
-from pfljax.core.training import fit
+from pfljax.core.training import descend, fit
 from pfljax.core.types import Algorithm, Local, Task
 from pfljax.registry import NOT_NEGATIVE, Count, checked
 
@@ -57,14 +55,14 @@ def fedgh(
         # The head alone is asked, but a model wants all of its parameters.
         shapes = jax.eval_shape(task.init, cohort.key)
         no_body = tree.zeros(part(task, shapes, "body"))
-        means, weight = pairs(uploads, cohort)
+        means, weight = prototypes.pairs(uploads, cohort)
         z = means.reshape(-1, *task.feature_shape)
 
         def loss(theta):
             logits = task.head(joined(no_body, theta), z)
-            return pair_loss(logits, weight)
+            return prototypes.pair_loss(logits, weight)
 
-        return descended(loss, theta, server_steps, rate)
+        return descend(jax.grad(loss), theta, server_steps, rate)
 
     return fedavg(task, local)._replace(
         init=lambda params, num_clients, key: part(task, params, "head"),
@@ -95,31 +93,3 @@ def part(task, params, name):
 def joined(body, head):
     """The model of a body and a head."""
     return unflatten_dict(flatten_dict(body) | flatten_dict(head))
-
-
-def pairs(uploads, cohort):
-    """(means [M, K, e] by client id, the weight of each (k, j), f32[M, K]).
-
-    Of several devices each gets the uploads of all by this gather, once: the steps that
-    follow would sum over devices every time.
-    """
-    weights = uploads.count * aggregation.reported(cohort)[:, None]
-    order = jnp.argsort(cohort.ids)
-    return tree.take((uploads.mean, weights), order)
-
-
-def pair_loss(logits, weight):
-    """The mean over (k, j) of the cross-entropy of logits [M K, K] to the class j."""
-    clients, classes = weight.shape
-    labels = jnp.tile(jnp.arange(classes), clients)
-    rows = optax.softmax_cross_entropy_with_integer_labels(logits, labels)
-    return jnp.sum(weight.ravel() * rows) / jnp.maximum(jnp.sum(weight), 1)
-
-
-def descended(loss, params, steps, rate) -> Any:
-    """`params` after so many steps of gradient descent."""
-
-    def step(index, params):
-        return tree.axpy(-rate, jax.grad(loss)(params), params)
-
-    return jax.lax.fori_loop(0, steps, step, params)

@@ -13,9 +13,8 @@ Differs from the paper: eq. 6 divides C^j by the number of clients that have cla
 well, and would shrink it as they grow; its proofs have the mean.
 """
 
-from typing import Literal, NamedTuple
+from typing import Literal
 
-import jax
 import jax.numpy as jnp
 
 from pfljax.algorithms.distillation import _prototypes as prototypes
@@ -23,18 +22,9 @@ from pfljax.algorithms.distillation._prototypes import Prototypes
 from pfljax.algorithms.local import local as alone
 from pfljax.core import aggregation
 from pfljax.core.losses import cross_entropy
-from pfljax.core.training import fit
-from pfljax.core.types import Algorithm, Local, Params, Task
+from pfljax.core.training import fit, reporting
+from pfljax.core.types import Algorithm, Local, Task
 from pfljax.registry import NotNegative, checked
-
-UNKNOWN = -1e30  # the logit of a class without a prototype: finite, below all others
-
-
-class Judged(NamedTuple):
-    """What a client is judged by."""
-
-    w: Params
-    prototypes: Prototypes
 
 
 @checked
@@ -75,8 +65,8 @@ def fedproto(
     if judged_by == "head":
         return method
     return method._replace(
-        personal=lambda turn, known, w, data: Judged(w, known),
-        predict=lambda judged, batch: nearness(task, judged, batch),
+        personal=lambda turn, known, w, data: prototypes.Nearest(w, known),
+        predict=lambda model, batch: prototypes.nearness(task, model, batch),
     )
 
 
@@ -109,17 +99,4 @@ def pulled(task, pull):
         loss = cross_entropy(logits, batch)
         return loss + pull(z, batch), loss
 
-    def gradient(w, batch, key):
-        (_, loss), grads = jax.value_and_grad(objective, has_aux=True)(w, batch, key)
-        return loss, grads
-
-    return gradient
-
-
-def nearness(task, judged, batch):
-    """Logits [B, K]: minus the squared distance of the features to each prototype."""
-    z = task.features(judged.w, batch, None)
-    vectors = z.reshape(len(z), 1, -1)
-    # By differences: |z|^2 + |C|^2 - 2zC cancels where they are close.
-    square = jnp.sum((vectors - judged.prototypes.mean) ** 2, -1)
-    return jnp.where(judged.prototypes.count > 0, -square, UNKNOWN)
+    return reporting(objective)

@@ -25,16 +25,11 @@ import jax.numpy as jnp
 from pfljax.algorithms.distillation import _prototypes as prototypes
 from pfljax.algorithms.distillation import fedproto
 from pfljax.algorithms.distillation._prototypes import Prototypes
-from pfljax.algorithms.distillation.fedgh import (
-    ServerRate,
-    descended,
-    pair_loss,
-    pairs,
-)
+from pfljax.algorithms.distillation.fedgh import ServerRate
 from pfljax.algorithms.local import local as alone
 from pfljax.core.keys import derive
 from pfljax.core.rates import learning_rate
-from pfljax.core.training import fit
+from pfljax.core.training import descend, fit
 from pfljax.core.types import Algorithm, Local, Task
 from pfljax.registry import Count, NotNegative, checked
 
@@ -85,17 +80,17 @@ def fedtgp(
 
     def aggregate(server, uploads, cohort):
         rate = learning_rate(local, cohort.round) if server_lr is None else server_lr
-        means, weight = pairs(uploads, cohort)
+        means, weight = prototypes.pairs(uploads, cohort)
         m = jnp.minimum(margin(means, weight), tau)
 
         def loss(server):
             logits = contrast(means, generated(server), m)
-            return pair_loss(logits, weight)
+            return prototypes.pair_loss(logits, weight)
 
-        return descended(loss, server, server_steps, rate)
+        return descend(jax.grad(loss), server, server_steps, rate)
 
     def personal(turn, server, w, data):
-        return fedproto.Judged(w, of_all_classes(generated(server)))
+        return prototypes.Nearest(w, of_all_classes(generated(server)))
 
     return alone(task, local)._replace(
         init=init,
@@ -103,7 +98,7 @@ def fedtgp(
         train=train,
         aggregate=aggregate,
         personal=personal,
-        predict=lambda judged, batch: fedproto.nearness(task, judged, batch),
+        predict=lambda model, batch: prototypes.nearness(task, model, batch),
         origin=prototypes.no_origin,
         parts=("body",),
     )

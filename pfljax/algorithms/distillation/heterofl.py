@@ -27,9 +27,9 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import optax
 
+from pfljax.algorithms._classes import class_counts
 from pfljax.algorithms.distillation import _slices as slices
 from pfljax.algorithms.distillation._batch_statistics import measured, measured_after
-from pfljax.algorithms.distillation._prototypes import class_counts
 from pfljax.algorithms.fedavg import fedavg
 from pfljax.core import aggregation
 from pfljax.core.communication import shapes_of_model

@@ -18,7 +18,8 @@ from typing import NamedTuple
 from pfljax.algorithms.fedavg import fedavg
 from pfljax.core import aggregation, statistics, tree
 from pfljax.core.losses import proximal
-from pfljax.core.training import finetuned, fit
+from pfljax.core.server_model import wrap_server
+from pfljax.core.training import fit
 from pfljax.core.types import Algorithm, Local, Params, Task
 from pfljax.registry import Count, NotNegative, checked
 
@@ -60,17 +61,12 @@ def feddyn(
         change = statistics.without(tree.sub(w_k, w))
         return tree.axpy(-alpha, change, g), w_k, metrics
 
-    def personal(turn, server, g, data):
-        return finetuned(task.loss, server.w, data, turn, local, finetune)
-
-    return fedavg(task, local, finetune=finetune)._replace(
+    shared = fedavg(task, local, finetune=finetune)
+    return wrap_server(shared, lambda server: server.w)._replace(
         init=lambda params, num_clients, key: Server(w=params, h=tree.zeros(params)),
         init_client=lambda params, client_id, key: tree.zeros(params),
-        message=lambda turn, server, g: server.w,
         train=train,
         aggregate=averaged,
-        personal=personal if finetune else None,
-        server_model=lambda server: server.w,
     )
 
 

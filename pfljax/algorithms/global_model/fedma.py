@@ -32,11 +32,9 @@ first message goes to all, also to who knows all of it but the last layer.
 
 from typing import Annotated, Any, NamedTuple
 
-import jax.numpy as jnp
-
 from pfljax.algorithms import _raveled as raveled
+from pfljax.algorithms._classes import class_counts
 from pfljax.algorithms._raveled import Raveled
-from pfljax.algorithms.distillation._prototypes import class_counts
 from pfljax.algorithms.fedavg import fedavg
 from pfljax.algorithms.global_model import _chain as chain
 from pfljax.algorithms.global_model import _matching as matching
@@ -171,7 +169,7 @@ def matching_of(model, number, spread, sweeps):
         count = model.places[number]
         matched = matching.match(rows, cohort.mask, key, count, prior, sweeps)
         # Who did not report has no row: it begins with the units that most have.
-        ids = jnp.where(cohort.mask > 0, cohort.ids, cohort.num_clients)
+        ids = aggregation.ids_of_present(cohort)
         assignments = list(server.assignments)
         # As many rows as there are: several devices have some that are nobody's.
         others = units.at_first(layer, len(assignments[number]))

@@ -22,8 +22,9 @@ import jax.numpy as jnp
 
 from pfljax.algorithms.global_model.fedprox import fedprox
 from pfljax.core import aggregation
-from pfljax.core.training import finetuned, mean_over_rows
-from pfljax.core.types import Algorithm, Cohort, Local, Params, Task
+from pfljax.core.server_model import wrap_server
+from pfljax.core.training import mean_over_rows
+from pfljax.core.types import Algorithm, Local, Params, Task
 from pfljax.registry import AtLeastOne, Count, NotNegative, checked
 
 
@@ -88,21 +89,17 @@ def fedprox_adaptive(
     def aggregate(server, uploads, cohort):
         return adapted(server, uploads, cohort, step, streak)
 
-    def personal(turn, server, client, data):
-        return finetuned(task.loss, server.w, data, turn, local, finetune)
-
-    return fedprox(task, local, finetune=finetune)._replace(
+    shared = fedprox(task, local, finetune=finetune)
+    return wrap_server(shared, lambda server: server.w)._replace(
         init=lambda params, num_clients, key: first(params, num_clients, mu),
         message=lambda turn, server, client: Message(w=server.w, mu=server.mu),
         train=train,
         aggregate=aggregate,
-        personal=personal if finetune else None,
-        server_model=lambda server: server.w,
         origin=lambda message, client, upload: Upload(w=message.w, loss=None),
     )
 
 
-def first(params: Params, num_clients: int, mu: float) -> Server:
+def first(params, num_clients, mu):
     """The server before anybody reported."""
     return Server(
         w=params,
@@ -113,9 +110,7 @@ def first(params: Params, num_clients: int, mu: float) -> Server:
     )
 
 
-def adapted(
-    server: Server, uploads: Upload, cohort: Cohort, step: float, streak: int
-) -> Server:
+def adapted(server, uploads, cohort, step, streak):
     """The server after these uploads: mu by the rule, and what it remembers."""
     losses = uploads.loss
     # Empty slots have the id C, past the end: nobody is known there.

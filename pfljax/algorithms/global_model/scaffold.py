@@ -8,18 +8,17 @@ Server, over the |S| who took part:  x <- x + server_lr mean dy,  c <- c + |S| /
 dc.  Everybody is judged by x.
 """
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import jax
 
 from pfljax.algorithms.fedavg import fedavg
 from pfljax.core import aggregation, statistics, tree
 from pfljax.core.rates import learning_rate
-from pfljax.core.training import finetuned, fit, full_gradient
+from pfljax.core.server_model import wrap_server
+from pfljax.core.training import fit, full_gradient
 from pfljax.core.types import Algorithm, Local, Params, Task
-from pfljax.registry import Count, NotNegative, checked, require_known
-
-OPTIONS = ("I", "II")
+from pfljax.registry import Count, NotNegative, checked
 
 
 class Server(NamedTuple):
@@ -41,7 +40,7 @@ def scaffold(
     task: Task,
     local: Local,
     *,
-    option: str = "II",
+    option: Literal["I", "II"] = "II",
     server_lr: NotNegative = 1.0,
     finetune: Count = 0,
 ) -> Algorithm:
@@ -56,16 +55,17 @@ def scaffold(
       server_lr: share of the mean change that the server takes.
       finetune: local steps that precede evaluation; 0 for none.
     """
-    require_known("option", option, OPTIONS)
     shared = fedavg(task, local, finetune=finetune)
     slope_of = jax.value_and_grad(task.loss)
 
-    def init(params, num_clients, key):
-        return Server(x=params, c=tree.zeros(params))
-
     def train(turn, server, c_k, data):
         x = server.x
-        gradient = corrected(slope_of, tree.sub(server.c, c_k))
+        correction = tree.sub(server.c, c_k)
+
+        def gradient(y, batch, key):
+            value, grads = slope_of(y, batch, key)
+            return value, tree.add(grads, correction)
+
         y, metrics = fit(task.loss, x, data, turn, local, gradient)
         dy = tree.sub(y, x)
         if option == "I":
@@ -78,33 +78,18 @@ def scaffold(
         dc = tree.sub(c_new, c_k)
         return c_new, Upload(dy=dy, dc=dc), metrics
 
-    def personal(turn, server, c_k, data):
-        return finetuned(task.loss, server.x, data, turn, local, finetune)
-
     def aggregate(server, uploads, cohort):
         return averaged(server, uploads, cohort, server_lr)
 
-    return shared._replace(
-        init=init,
+    return wrap_server(shared, lambda server: server.x)._replace(
+        init=lambda params, num_clients, key: Server(params, tree.zeros(params)),
         init_client=lambda params, client_id, key: tree.zeros(params),
         message=lambda turn, server, c_k: server,
         train=train,
         aggregate=aggregate,
-        personal=personal if finetune else None,
-        server_model=lambda server: server.x,
         # dy and dc are changes already.
         origin=lambda server, c_k, upload: tree.zeros(upload),
     )
-
-
-def corrected(slope_of, correction):
-    """The gradient of a local step: the data's and c - c_k."""
-
-    def gradient(y, batch, key):
-        value, grads = slope_of(y, batch, key)
-        return value, tree.add(grads, correction)
-
-    return gradient
 
 
 def along_path(server, c_k, y, path):

@@ -29,7 +29,7 @@ from pfljax.core.keys import derive
 from pfljax.core.rates import learning_rate
 from pfljax.core.training import fit, mean_over_rows
 from pfljax.core.types import Algorithm, Array, Local, Params, Task
-from pfljax.registry import NotNegative, ProperShare, checked
+from pfljax.registry import NotNegative, ProperShare, checked, require
 
 
 class Server(NamedTuple):
@@ -60,7 +60,10 @@ def l2gd(
     def pull(round_):
         return learning_rate(local, round_) * lam * (1 - p) / p
 
-    require_no_more_than_one(pull(0))
+    first = pull(0)
+    # In a sweep the rate or lam has no value yet.
+    fits = isinstance(first, jax.Array) or first <= 1
+    require("l2gd: rate lam (1 - p) / p", first, fits, "at most 1")
 
     def init(params, num_clients, key):
         # All start at z, as after a coin 1.
@@ -118,13 +121,3 @@ def loss_of(task, x, data, local, coin):
 def flipped(key, p):
     """The coin, bool[]: 1 with probability p."""
     return jax.random.bernoulli(derive(key, "coin"), p)
-
-
-def require_no_more_than_one(pull):
-    """Raises a ValueError for a pull that is known and above 1."""
-    # In a sweep the rate or lam has no value yet.
-    if not isinstance(pull, jax.Array) and pull > 1:
-        raise ValueError(
-            f"l2gd: rate lam (1 - p) / p is {pull:.6g}; expected at most 1; choose a "
-            "smaller learning rate or lam, or a larger p"
-        )

@@ -17,14 +17,13 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from pfljax.algorithms.bayesian import _lateral as lateral
 from pfljax.algorithms.fedavg import fedavg
 from pfljax.core import aggregation, tree
 from pfljax.core.keys import fold
-from pfljax.core.losses import cross_entropy
+from pfljax.core.losses import cross_entropy, logits_of_both
 from pfljax.core.training import fit, mean_over_rows
 from pfljax.core.types import Algorithm, Array, Local, Params, Task
-from pfljax.registry import AtLeastOne, Count, Share, Steps, checked
+from pfljax.registry import AtLeastOne, Count, Share, Steps, checked, require
 
 
 class Own(NamedTuple):
@@ -66,7 +65,9 @@ def mapper(
     Raises:
       ValueError: lowest is above highest.
     """
-    require_order(lowest, highest)
+    # In a sweep they have no values yet.
+    fits = isinstance(highest - lowest, jax.Array) or lowest <= highest
+    require("mapper: lowest", lowest, fits, f"at most highest, {highest}")
     grid = jnp.linspace(lowest, highest, shares)
 
     def train(turn, h_g, own, data):
@@ -90,7 +91,7 @@ def mapper(
         # The server's model is judged by itself.
         if not isinstance(model, Mixture):
             return task.predict(model, batch)
-        return mixed(model, *lateral.of_both(task, model.own.h, model.h_g, batch))
+        return mixed(model, *logits_of_both(task, model.own.h, model.h_g, batch))
 
     def newcomer(turn, h_g, data):
         return personal(turn, h_g, began(h_g), data)
@@ -134,20 +135,10 @@ def fitted(task, local, grid, turn, mixture, data):
         found = mixture._replace(own=Own(h, share))
 
         def value(batch):
-            both = lateral.of_both(task, h, mixture.h_g, batch)
+            both = logits_of_both(task, h, mixture.h_g, batch)
             return cross_entropy(mixed(found, *both), batch)
 
         return mean_over_rows(value, data, local.batch_size), found.own, metrics
 
     values, owns, metrics = jax.vmap(of_share)(grid)
     return tree.take((owns, metrics), jnp.argmin(values))
-
-
-def require_order(lowest, highest):
-    """Raises a ValueError where lowest is above highest."""
-    # In a sweep they have no values yet.
-    if not isinstance(highest - lowest, jax.Array) and lowest > highest:
-        raise ValueError(
-            f"mapper: lowest is {lowest}, above highest, {highest}; choose lowest <= "
-            "highest"
-        )

@@ -15,7 +15,7 @@ as well, where lambda = 0; here the term begins with mixing. Algorithm 1 as prin
 starts v_k at w; text and code give it its own seed, and so does this.
 """
 
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -26,9 +26,7 @@ from pfljax.core.keys import derive
 from pfljax.core.losses import proximal
 from pfljax.core.training import fit
 from pfljax.core.types import Algorithm, Local, Task
-from pfljax.registry import AtLeastOne, NotNegative, Share, checked, require_known
-
-MIXINGS = ("model", "layer")
+from pfljax.registry import AtLeastOne, NotNegative, Share, checked
 
 
 class Client(NamedTuple):
@@ -43,7 +41,7 @@ def superfed(
     task: Task,
     local: Local,
     *,
-    mixing: str = "model",
+    mixing: Literal["model", "layer"] = "model",
     mu: NotNegative = 0.01,
     nu: NotNegative = 2.0,
     start: Share = 0.4,
@@ -60,7 +58,6 @@ def superfed(
       nu: weight of the squared cosine of the two models.
       start: share of the rounds before mixing.
     """
-    require_known("mixing", mixing, MIXINGS)
     first = first_mixed(start, rounds)
 
     def init_client(params, client_id, key):
@@ -73,9 +70,8 @@ def superfed(
 
     def personal(turn, w, client, data):
         # An evaluation counts rounds that are finished: one more than training does.
-        mixing = client.mixed & (turn.round > first)
-        share = jnp.where(mixing, 0.5, 0.0)
-        return tree.lerp(w, client.v, share)
+        mixes = client.mixed & (turn.round > first)
+        return tree.lerp(w, client.v, jnp.where(mixes, 0.5, 0.0))
 
     def endpoints(w, client):
         # A v that never trained is no end of a path: the path is w alone.
@@ -98,7 +94,10 @@ def phases(task, local, mixing, nu, first, near):
 
     def mix(turn, w, client, data):
         def loss(pair, batch, key):
-            return mixed_loss(task, mixing, pair, batch, key)
+            w_f, v = pair
+            # Derived, for the key itself is that of dropout.
+            t = draw_lambda(derive(key, "lambda"), task, mixing)
+            return task.loss(tree.lerp(w_f, v, t), batch, key)
 
         pull = near(w)
 
@@ -108,8 +107,7 @@ def phases(task, local, mixing, nu, first, near):
             return pull(w_f) + nu * cosine
 
         start = (w, client.v)
-        pair, metrics = fit(loss, start, data, turn, local, penalty=penalty)
-        w_f, v = pair
+        (w_f, v), metrics = fit(loss, start, data, turn, local, penalty=penalty)
         return Client(v=v, mixed=jnp.bool_(True)), w_f, metrics
 
     def train(turn, w, client, data):
@@ -123,15 +121,6 @@ def phases(task, local, mixing, nu, first, near):
 def first_mixed(start, rounds):
     """L, the first round that mixes, counted from 0."""
     return jnp.floor(start * rounds)
-
-
-def mixed_loss(task, mixing, pair, batch, key):
-    """The loss of a point between the two models, drawn anew at every step."""
-    w_f, v = pair
-    # Derived, for the key itself is that of dropout.
-    t = draw_lambda(derive(key, "lambda"), task, mixing)
-    point = tree.lerp(w_f, v, t)
-    return task.loss(point, batch, key)
 
 
 def draw_lambda(key, task, mixing):

@@ -13,6 +13,7 @@ learning rate (`lr_decay`) lowers inner_lr.
 """
 
 from functools import partial
+from typing import Literal
 
 import jax
 
@@ -20,11 +21,11 @@ from pfljax.algorithms.fedavg import fedavg
 from pfljax.core import aggregation, tree
 from pfljax.core.keys import derive
 from pfljax.core.minibatches import sample
-from pfljax.core.training import fit, full_gradient
+from pfljax.core.training import descend, fit, full_gradient
 from pfljax.core.types import Algorithm, Local, Task
-from pfljax.registry import Count, NotNegative, Positive, checked, require_known
+from pfljax.registry import Count, NotNegative, Positive, checked
 
-VARIANTS = ("first_order", "hessian", "hessian_free")
+Variant = Literal["first_order", "hessian", "hessian_free"]
 
 
 @checked
@@ -33,7 +34,7 @@ def per_fedavg(
     local: Local,
     *,
     inner_lr: NotNegative = 0.01,
-    variant: str = "hessian",
+    variant: Variant = "hessian",
     delta: Positive = 1e-3,
     adapt: Count = 1,
 ) -> Algorithm:
@@ -48,7 +49,6 @@ def per_fedavg(
       delta: length of such a difference.
       adapt: steps of adaptation before an evaluation.
     """
-    require_known("variant", variant, VARIANTS)
     grad = jax.grad(task.loss)
     slope_of = jax.value_and_grad(task.loss)
     spacing = None if variant == "hessian" else delta
@@ -77,8 +77,11 @@ def per_fedavg(
         return client, w, metrics
 
     def personal(turn, w, client, data):
-        size = local.batch_size
-        return adapted(task.loss, w, data, size, steps=adapt, rate=inner_lr)
+        # In evaluation mode: adaptation is a function of w and the rows alone.
+        def slope(w):
+            return full_gradient(task.loss, w, data, local.batch_size)[1]
+
+        return descend(slope, w, adapt, inner_lr)
 
     return fedavg(task, local)._replace(
         train=train,
@@ -87,17 +90,6 @@ def per_fedavg(
         personal=personal,
         adaptation_steps=adapt,
     )
-
-
-def adapted(loss, w, data, batch_size, *, steps, rate):
-    """w after `steps` gradient steps of size `rate` on all of the client's rows."""
-
-    # In evaluation mode: adaptation is a function of w and the rows alone.
-    def step(_, w):
-        _, grads = full_gradient(loss, w, data, batch_size)
-        return tree.axpy(-rate, grads, w)
-
-    return jax.lax.fori_loop(0, steps, step, w)
 
 
 def hessian_times(grad, w, g, delta):

@@ -12,8 +12,7 @@ Differs from the paper: server_lr does not fall over the rounds.
 """
 
 from pfljax.algorithms.fedavg import fedavg
-from pfljax.core import aggregation, server_step, tree
-from pfljax.core.training import finetuned
+from pfljax.core import aggregation, server_step
 from pfljax.core.types import Algorithm, Local, Task
 from pfljax.registry import Count, Positive, checked
 
@@ -37,19 +36,7 @@ def reptile(
       ValueError: the server's optimizer is unknown.
     """
     optimizer = server_step.by_name(server_optimizer, server_lr)
-
-    def personal(turn, server, client, data):
-        return finetuned(task.loss, server.w, data, turn, local, finetune)
-
-    def aggregate(server, uploads, cohort):
-        # The optimizer steps against its gradient: towards the mean is w - mean.
-        mean = aggregation.mean(uploads, aggregation.reported(cohort))
-        return server_step.stepped(optimizer, server, tree.sub(server.w, mean))
-
-    return fedavg(task, local, finetune=finetune)._replace(
-        init=lambda params, num_clients, key: server_step.first(optimizer, params),
-        message=lambda turn, server, client: server.w,
-        aggregate=aggregate,
-        server_model=lambda server: server.w,
-        personal=personal if finetune else None,
+    averaged = fedavg(task, local, finetune=finetune)._replace(
+        aggregate=aggregation.averaging("uniform")
     )
+    return server_step.optimized(averaged, optimizer)

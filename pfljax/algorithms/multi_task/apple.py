@@ -35,17 +35,10 @@ from pfljax.registry import AtLeastOne, NotNegative, Share, checked
 
 
 class Server(NamedTuple):
-    """What the server keeps of its clients."""
+    """The cores of all clients, and their weights; a message has those of one."""
 
     cores: Params  # leaves [C, ...]
-    p: Any  # f32[C, C]
-
-
-class Message(NamedTuple):
-    """What a client mixes, and by which weights."""
-
-    cores: Params
-    p: Any  # f32[C]
+    p: Any  # f32[C, C], in a message f32[C]
 
 
 class Upload(NamedTuple):
@@ -103,9 +96,7 @@ def apple(
 
     return alone(task, local)._replace(
         init=init,
-        message=lambda turn, server, w: Message(
-            cores=server.cores, p=weights_of(server, turn.id)
-        ),
+        message=message,
         train=train,
         aggregate=received,
         personal=personal,
@@ -119,6 +110,11 @@ def init(params, num_clients, key):
     cores = affinity.first_models(params, num_clients).params
     p = jnp.full((num_clients, num_clients), 1 / num_clients)
     return Server(cores, p)
+
+
+def message(turn, server, w):
+    """All cores, and p_k."""
+    return Server(server.cores, weights_of(server, turn.id))
 
 
 def weights_of(server, client_id):

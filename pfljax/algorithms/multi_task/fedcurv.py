@@ -77,15 +77,20 @@ def fedcurv(
 
     def train(turn, message, client, data):
         others = without_own(message, client)
-        pull = towards_others(others, lam)
-        w, metrics = fit(task.loss, message.w, data, turn, local, penalty=pull)
+
+        def penalty(v):
+            square = jax.tree.map(jnp.square, v)
+            products = 2 * tree.dot(v, others.product)
+            return lam * (tree.dot(square, others.diagonal) - products)
+
+        w, metrics = fit(task.loss, message.w, data, turn, local, penalty=penalty)
         own = fisher.diagonal(task.loss, w, data, local.batch_size, squares)
         sent = Curvature(diagonal=own, product=tree.multiply(own, w))
         return Client(own=sent, round=turn.round), Upload(w=w, own=sent), metrics
 
     return fedavg(task, local)._replace(
-        init=lambda params, num_clients, key: Server(params, nothing(params), never()),
-        init_client=lambda params, client_id, key: Client(nothing(params), never()),
+        init=lambda params, num_clients, key: Server(params, *nothing(params)),
+        init_client=lambda params, client_id, key: Client(*nothing(params)),
         message=lambda turn, server, client: server,
         train=train,
         aggregate=aggregate,
@@ -97,14 +102,9 @@ def fedcurv(
     )
 
 
-def never():
-    """The round of a client who has not taken part."""
-    return jnp.int32(-1)
-
-
 def nothing(params):
-    """No curvature, of anybody."""
-    return Curvature(diagonal=tree.zeros(params), product=tree.zeros(params))
+    """No curvature, of no round."""
+    return Curvature(tree.zeros(params), tree.zeros(params)), jnp.int32(-1)
 
 
 def without_own(message, client):
@@ -118,17 +118,6 @@ def without_own(message, client):
         return jnp.maximum(leaf, 0)
 
     return others._replace(diagonal=jax.tree.map(positive, others.diagonal))
-
-
-def towards_others(others, lam):
-    """v -> lam (<v^2, U> - 2 <v, V>)."""
-
-    def penalty(v):
-        square = jax.tree.map(jnp.square, v)
-        products = 2 * tree.dot(v, others.product)
-        return lam * (tree.dot(square, others.diagonal) - products)
-
-    return penalty
 
 
 def aggregate(server, uploads, cohort):

@@ -86,8 +86,3 @@ def test_more_clusters_than_clients_are_told():
     with pytest.raises(ValueError, match=r"^ifca: clusters is 5, but the federation h"):
         ifca(toy.quadratic(), toy.full_batch(), clusters=5, num_clients=4)
     ifca(toy.quadratic(), toy.full_batch(), clusters=4, num_clients=4)
-
-
-def test_an_unknown_averaging_names_the_known():
-    with pytest.raises(ValueError, match="'medians'; known: models, gradients"):
-        ifca(toy.quadratic(), toy.full_batch(), averaging="medians")

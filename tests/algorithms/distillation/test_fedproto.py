@@ -6,8 +6,8 @@ from flax import linen as nn
 
 import perceptron
 from pfljax import models
-from pfljax.algorithms.distillation._prototypes import Prototypes
-from pfljax.algorithms.distillation.fedproto import Judged, fedproto
+from pfljax.algorithms.distillation._prototypes import Nearest, Prototypes
+from pfljax.algorithms.distillation.fedproto import fedproto
 from pfljax.algorithms.local import local as alone
 from pfljax.conformance import Case, toy
 from pfljax.core.optimizers import sgd
@@ -141,7 +141,7 @@ def test_the_head_judges_as_local_training_does():
     known = method.init(w, 2, jax.random.key(0))
     judged = method.personal(toy.turn(), known, w, None)
     toy.assert_same(method.predict(judged, batch), TASK.predict(w, batch))
-    assert isinstance(fedproto(TASK, NOISY).personal(None, known, w, None), Judged)
+    assert isinstance(fedproto(TASK, NOISY).personal(None, known, w, None), Nearest)
 
 
 def test_the_loss_is_of_the_data_alone():

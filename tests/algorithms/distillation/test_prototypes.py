@@ -3,6 +3,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import perceptron
+from pfljax.algorithms._classes import class_counts
 from pfljax.algorithms.distillation import _prototypes as prototypes
 from pfljax.conformance import toy
 from pfljax.core.types import Batch, ClientData, Examples
@@ -57,7 +58,7 @@ def test_classes_of_a_client_are_counted_on_its_own_rows():
     pool = Examples(jnp.ones((6, 3)), jnp.array([1, 0, 2, 0, 0, 1]))
     data = ClientData(pool, jnp.int32(1), jnp.int32(4))
     for batch_size in (2, 3, 8):
-        found = prototypes.class_counts(data, 4, batch_size)
+        found = class_counts(data, 4, batch_size)
         np.testing.assert_array_equal(found, [3, 0, 1, 0])
     nobody = data._replace(size=jnp.int32(0))
-    np.testing.assert_array_equal(prototypes.class_counts(nobody, 4, 2), 0)
+    np.testing.assert_array_equal(class_counts(nobody, 4, 2), 0)

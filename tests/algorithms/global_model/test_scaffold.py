@@ -76,8 +76,3 @@ def test_a_client_without_steps_keeps_its_variate(option):
     toy.assert_same(c_new, c_k)
     assert not np.any(toy.flat(upload.dc))
     assert not np.any(toy.flat(upload.dy))
-
-
-def test_an_unknown_option_names_the_known():
-    with pytest.raises(ValueError, match="'III'; known: I, II"):
-        scaffold(toy.quadratic(), toy.full_batch(), option="III")

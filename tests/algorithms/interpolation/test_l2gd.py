@@ -99,7 +99,10 @@ def test_who_has_no_step_sends_nothing_new():
         ({"p": 0.0}, r"p is 0\.0; expected a number > 0 and below 1"),
         ({"p": 1.0}, r"p is 1\.0; expected a number > 0 and below 1"),
         ({"lam": -1.0}, r"lam is -1\.0; expected a finite number >= 0"),
-        ({"lam": 9.0, "p": 0.3}, r"rate lam \(1 - p\) / p is 2\.1; expected at most 1"),
+        (
+            {"lam": 9.0, "p": 0.3},
+            r"\(1 - p\) / p is 2\.1\d*; expected at most 1",
+        ),
     ],
 )
 def test_wrong_options_are_told(options, message):

@@ -86,7 +86,7 @@ def test_who_never_took_part_fits_its_own_model_and_share():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"lowest": 0.9}, r"lowest is 0\.9, above highest, 0\.75; choose lowest <= hi"),
+        ({"lowest": 0.9}, r"lowest is 0\.9; expected at most highest, 0\.75"),
         ({"highest": 1.5}, r"highest is 1\.5; expected a number from 0 to 1"),
         ({"shares": 0}, "shares is 0; expected at least 1"),
     ],

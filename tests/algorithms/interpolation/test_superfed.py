@@ -106,8 +106,3 @@ def test_a_client_is_judged_by_w_and_once_mixed_at_one_half_of_its_path():
         np.testing.assert_allclose(toy.flat(judged), expected)
     toy.assert_same(method.endpoints(w, Client(v, jnp.bool_(True))), (w, v))
     assert float(tree.dot(w, v)) == 0
-
-
-def test_an_unknown_mixing_names_the_known():
-    with pytest.raises(ValueError, match="'channel'; known: model, layer"):
-        superfed(toy.quadratic(), toy.full_batch(), mixing="channel")

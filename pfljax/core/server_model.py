@@ -1,0 +1,42 @@
+"""A method whose server keeps its model in a record, beside what else it remembers."""
+
+from collections.abc import Callable
+from typing import Any
+
+from pfljax.core.types import Algorithm, Params, Server
+
+# The position of the server among the arguments of each function of a method.
+POSITIONS = {
+    "message": 1,
+    "server_model": 0,
+    "personal": 1,
+    "newcomer": 1,
+    "endpoints": 0,
+    "quantities": 0,
+}
+
+
+def wrap_server(
+    algorithm: Algorithm, model_of: Callable[[Server], Params]
+) -> Algorithm:
+    """The method, whose functions are given `model_of(server)` in place of the server.
+
+    Its `init` and `aggregate`, which make the record, are for the caller to replace.
+    """
+
+    def on_model(function: Callable | None, position: int) -> Any:
+        if function is None:
+            return None
+
+        def call(*arguments: Any) -> Any:
+            before, after = arguments[:position], arguments[position + 1 :]
+            return function(*before, model_of(arguments[position]), *after)
+
+        return call
+
+    return algorithm._replace(
+        **{
+            name: on_model(getattr(algorithm, name), position)
+            for name, position in POSITIONS.items()
+        }
+    )
