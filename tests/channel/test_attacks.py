@@ -106,6 +106,7 @@ def test_an_attack_comes_before_clipping_whatever_the_order():
             assert (cosine < 0).all()
 
 
+@pytest.mark.slow
 def test_a_robust_value_stands_an_attack_that_moves_the_mean():
     attack = "sign_flip:attackers=0.3,scale=100"
     drift = CHANGES * 0.1 + 1

@@ -109,10 +109,14 @@ def an_exchange(method):
     return message, client, jax.tree.map(any_of, shapes)
 
 
-CASES = [case for cases in declared.of_all().values() for case in cases]
+CASES = [  # other options of a method send the same kinds of leaves
+    pytest.param(case, marks=[pytest.mark.slow] if place else [], id=case.label)
+    for cases in declared.of_all().values()
+    for place, case in enumerate(cases)
+]
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.label)
+@pytest.mark.parametrize("case", CASES)
 def test_clip_of_any_method_is_of_what_a_client_changed(case):
     """A large norm changes no bit; a tiny one leaves the origin, and what has none."""
     factory = algorithms.method(case.name)
@@ -250,6 +254,7 @@ def test_krum_of_fewer_reports_than_it_chooses_is_their_mean():
     np.testing.assert_allclose(toy.flat(after.server), wanted, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", channel.CHANNELS)
 def test_a_method_that_sends_nothing_takes_any_channel(name):
     clients = after_a_round(local, [name])[1].clients

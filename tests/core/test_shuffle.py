@@ -71,6 +71,7 @@ def test_every_position_is_uniform(size, fixed_key):
         assert chi < chi_square_bound(size - 1), (place, chi)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [3, 4, 5])
 def test_every_permutation_is_equally_likely(size):
     code = draw(size, 24_000) @ size ** np.arange(size)
@@ -82,6 +83,7 @@ def test_every_permutation_is_equally_likely(size):
     assert chi < chi_square_bound(permutations - 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [6, 13, 24])
 def test_pairs_of_positions_are_independent(size):
     """Where two neighbours go: every ordered pair of places equally often."""
@@ -94,6 +96,7 @@ def test_pairs_of_positions_are_independent(size):
         assert chi < chi_square_bound(size * (size - 1) - 1), (a, b, chi)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lag", [1, 2, 16])
 @pytest.mark.parametrize("fixed_key", [False, True], ids=["clients", "epochs"])
 def test_epochs_and_clients_are_independent(lag, fixed_key):

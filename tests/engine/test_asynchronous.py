@@ -197,6 +197,7 @@ def test_synchronous_rounds_refuse_a_mode():
         engine.compile_rounds(setting, 2)(first(setting), TRAIN, 2)
 
 
+@pytest.mark.slow
 def test_methods_whose_uploads_are_models_take_part_and_others_do_not():
     taking = set(clocks.taking_modes())
     assert {"fedavg", "fedprox", "ditto", "superfed", "fedper"} <= taking

@@ -42,6 +42,7 @@ def played(setting, rounds=ROUNDS):
     return program(first, train, rounds)
 
 
+@pytest.mark.slow
 def test_each_client_trains_as_among_its_equals():
     # Local training: nobody hears of another, so a group is as a federation of one.
     state, _ = played(setting_of(alone))
@@ -56,7 +57,7 @@ def test_each_client_trains_as_among_its_equals():
         toy.assert_same(state.participations, equals.participations)
 
 
-@pytest.mark.parametrize("width", [1, None])
+@pytest.mark.parametrize("width", [1, pytest.param(None, marks=pytest.mark.slow)])
 def test_the_server_averages_over_all_groups(width):
     setting = setting_of(lg_fedavg, width=width)
     groups = setting.groups

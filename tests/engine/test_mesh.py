@@ -141,6 +141,7 @@ def test_blocks_hold_everybody_and_as_many_of_each_device(count, size, devices):
         assert (own == np.arange(devices)[:, None]).all()
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=25)
 @given(
     ids=st.lists(st.integers(0, 12), min_size=1, max_size=9, unique=True),

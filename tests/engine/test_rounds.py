@@ -55,6 +55,7 @@ def round_with(select, method=None):
     return state, *run(state, toy.noisy_clients())
 
 
+@pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(
     count=st.integers(1, 9),

@@ -146,6 +146,7 @@ def temporaries(cohort):
     return program.memory_analysis().temp_size_in_bytes
 
 
+@pytest.mark.slow
 def test_a_larger_cohort_needs_no_more_memory_where_it_is_summed(monkeypatch):
     upload = 4 * (64 * 256 + 256 + 256 * 10 + 10)
     assert temporaries(20) - temporaries(4) > 15 * upload

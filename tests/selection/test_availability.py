@@ -80,6 +80,7 @@ def test_a_day_has_hours():
         np.testing.assert_allclose(found, factor * chances("lognormal"), atol=0.05)
 
 
+@pytest.mark.slow
 def test_labels_have_their_turn_in_a_cycle():
     """easyFL: r = (1 + round mod T) / T, in the range of a client's labels."""
     options = {"pattern": "label_cycle", "beta": BETA, "period": 7}

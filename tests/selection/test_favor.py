@@ -44,6 +44,7 @@ def test_components_are_those_of_a_singular_value_decomposition():
     np.testing.assert_array_equal(found[3:], 0)
 
 
+@pytest.mark.slow
 def test_everybody_takes_part_in_turn_first():
     select = made("favor", 3, epsilon=0.5, **SMALL)
     state = select.init()

@@ -90,6 +90,7 @@ def minibatch_of(client, key, batch_size):
     return np.asarray(batch.x)[came], np.asarray(batch.y)[came]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", ["all", "minibatch"])
 def test_candidates_evaluate_the_new_model(loss):
     """Each cohort has the largest losses of its candidates, at the model it gets."""

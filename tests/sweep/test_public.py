@@ -26,6 +26,7 @@ def test_a_sweep_trains_on_the_servers_rows_as_its_runs_do(algorithm, tmp_path):
     np.testing.assert_allclose(results[1].metrics[name], alone[name], atol=1e-5)
 
 
+@pytest.mark.slow
 def test_servers_rows_of_ones_own_federation_are_trained_on():
     feddf = ASKED.replace(algorithm="feddf:server_steps=20,server_lr=0.1")
     # Without steps, or without rows to take them on, it is FedAvg.

@@ -139,6 +139,7 @@ def test_options_of_the_method_and_seeds():
     assert_as_separate(found, (3,))
 
 
+@pytest.mark.slow
 def test_numbers_of_the_optimizer():
     numbers = {"lr_decay": [1.0, 0.5], "momentum": [0.0, 0.9]}
     scheduled = FEDAVG.replace(schedule="cosine:decay_steps=3")
@@ -470,6 +471,7 @@ def runs_told(folder):
     return Counter((row["lr"], row["seed"]) for row in sweeps.read(folder))
 
 
+@pytest.mark.slow
 def test_the_table_has_every_finished_run_of_a_sweep_that_was_stopped(
     tmp_path, monkeypatch
 ):

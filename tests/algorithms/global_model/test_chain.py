@@ -55,6 +55,7 @@ def by_eye(params):
     ]
 
 
+@pytest.mark.slow
 def test_rows_are_what_goes_into_a_unit_and_can_be_put_back():
     _, model, params = network()
     every = [*model.hidden, model.logits]
@@ -95,6 +96,7 @@ def test_a_model_computes_the_same_in_the_wider_network():
     toy.assert_same(chain.with_units(wider, model.hidden, own), params)
 
 
+@pytest.mark.slow
 def test_zeros_behind_the_units_have_no_gradient():
     _, model, params = network(1.5)
     wider = chain.widened(params, model)

@@ -28,7 +28,9 @@ from tiny import SEEN, environment, last_state, main, options
 JOB = SEEN.replace(algorithm="fedper")
 
 
-@pytest.mark.parametrize("method", stored.METHODS)
+@pytest.mark.parametrize(
+    "method", [stored.scaffold, pytest.param(stored.superfed, marks=pytest.mark.slow)]
+)
 def test_every_store_and_every_cut_gives_the_same_bits(method, tmp_path):
     run, programs = stored.check(method, tmp_path)
     assert run._cache_size() == 2  # with all clients, and with those of a call
