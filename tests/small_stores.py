@@ -3,26 +3,24 @@
 import jax
 import numpy as np
 
-from pfljax.engine.paging import records
-from pfljax.engine.paging.disk import DiskStore
-from pfljax.engine.paging.host import HostStore
+from pfljax.engine.stores import DiskStore, HostStore, Owner, make_layout
 
 BYTES = 40
-LAYOUT = records.layout(
+LAYOUT = make_layout(
     {"a": jax.ShapeDtypeStruct((9,), np.float32), "b": jax.ShapeDtypeStruct((), "i4")}
 )
 
 
 def owner(kind="disk", clients=6):
-    return records.owner(kind, "abc", clients, LAYOUT)
+    return Owner(kind, "abc", clients, LAYOUT)
 
 
 def disk(folder, keep=2, clients=6, writable=True):
-    return DiskStore(folder / "clients", owner("disk", clients), LAYOUT, keep, writable)
+    return DiskStore(folder / "clients", owner("disk", clients), keep, writable)
 
 
 def host(folder, clients=6):
-    return HostStore(folder / "clients", owner("host", clients), LAYOUT)
+    return HostStore(folder / "clients", owner("host", clients))
 
 
 def stored_records(rng, count):

@@ -18,14 +18,11 @@ from pfljax.algorithms.interpolation.superfed import superfed
 from pfljax.algorithms.multi_task.ditto import ditto
 from pfljax.conformance import toy
 from pfljax.core.types import Local
-from pfljax.engine import mesh
-from pfljax.engine.paging import host, pages, records
-from pfljax.engine.paging import programs as paging
-from pfljax.engine.paging.disk import DiskStore
-from pfljax.engine.paging.shelves import Shelf
+from pfljax.engine import mesh, offload
 from pfljax.engine.population import DevicePopulation
 from pfljax.engine.setting import Groups
 from pfljax.engine.state import by_stack
+from pfljax.engine.stores import DiskStore, HostStore, Owner
 
 METHODS = scaffold, superfed
 STORES = "host", "disk"
@@ -62,8 +59,8 @@ def game(method, grid=None, select=selection.uniform, pattern=None):
     setting = engine.Setting(
         method(task, local), local, select(COHORT, CLIENTS), 1, grid, groups=groups
     )
-    longest = paging.longest(setting, task, CLIENTS, LONGEST)
-    programs = paging.programs(setting, task, CLIENTS, longest)
+    longest = offload.longest_call(setting, task, CLIENTS, LONGEST)
+    programs = offload.compile_programs(setting, task, CLIENTS, longest)
     rows = CLIENTS if groups else mesh.padded(CLIENTS, grid)
     first = jax.jit(lambda key: engine.init(setting, task, rows, key))
     first = first(jax.random.key(0))
@@ -82,23 +79,24 @@ def several_models():
 def open_store(kind, folder, programs, keep=2):
     """An empty store in this folder, which is made."""
     folder.mkdir(parents=True)
-    owner = records.owner(kind, "abc", len(programs.members), programs.layout)
+    owner = Owner(kind, "abc", len(programs.members), programs.layout)
     if kind == "host":
-        return host.HostStore(folder / "clients", owner, programs.layout)
-    return DiskStore(folder / "clients", owner, programs.layout, keep, True)
+        return HostStore(folder / "clients", owner)
+    return DiskStore(folder / "clients", owner, keep, True)
 
 
 def paged(kind, folder, run, programs):
     """A population that has not met anybody."""
     key = jax.random.key(0)
-    shelves = []
+    stacks = []
     for number, stack in enumerate(programs.stacks):
         store = open_store(kind, folder / str(number), stack)
-        shelves.append(Shelf(stack, store, key, stack.params(key)))
-    return pages.PagedPopulation(
+        params = stack.params(key)
+        stacks.append(offload.StoredStack(stack, store, key, params))
+    return offload.StoredPopulation(
         programs=programs,
         compiled=run,
-        shelves=shelves,
+        stacks=stacks,
         kept=lambda round_: [round_],
     )
 
@@ -107,7 +105,7 @@ def play(setting, first, cut, population):
     """(server, all clients, training losses) after the rounds of these calls."""
     train = mesh.place(setting.mesh, TRAIN)
     state = first
-    if isinstance(population, pages.PagedPopulation):
+    if isinstance(population, offload.StoredPopulation):
         state = first._replace(clients=())
     state = jax.device_put(toy.copy(state), mesh.shardings(setting.mesh, state))
     losses = []

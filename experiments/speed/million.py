@@ -93,9 +93,9 @@ def play(experiment: Experiment, federation: Federation, path: Path) -> dict[str
         done += count
     start = time.perf_counter()
     store.settle()
-    store.shelves[0].store.save(done)
+    store.stacks[0].store.save(done)
     flush = time.perf_counter() - start
-    file = (path / "clients" / "rows.bin").stat()
+    file = (path / "clients" / "records.bin").stat()
     return {
         "seconds": statistics.median(seconds[1:] or seconds),
         "flush": flush,

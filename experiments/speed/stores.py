@@ -5,7 +5,7 @@
     python experiments/speed/stores.py kills     SIGKILL at random moments
 
 The figures and what follows from them are in experiments/speed.md. `ours` is
-`pfljax.engine.paging.disk`. The others keep each record under its client and round:
+`pfljax.engine.stores`. The others keep each record under its client and round:
 `ocdbt` in tensorstore's transactional B+tree, `files` in a file a record, and `zarr3`
 as a chunk [1, 1, bytes] of an array over the B+tree.
 """
@@ -26,8 +26,7 @@ import tensorstore as ts
 import tyro
 from tyro.conf import Positional
 
-from pfljax.engine.paging import records
-from pfljax.engine.paging.disk import DiskStore
+from pfljax.engine.stores import DiskStore, Owner, make_layout
 
 KEEP = 2  # checkpoints
 SLOTS = KEEP + 1
@@ -154,9 +153,8 @@ def _key(client: int, round_: int) -> str:
 def ours(folder: Path, clients: int, nbytes: int) -> DiskStore:
     """The store of `--store disk`."""
     folder.mkdir(parents=True, exist_ok=True)
-    layout = records.layout(jax.ShapeDtypeStruct((nbytes,), np.uint8))
-    owner = records.owner("disk", "abc", clients, layout)
-    return DiskStore(folder, owner, layout, KEEP, True)
+    layout = make_layout(jax.ShapeDtypeStruct((nbytes,), np.uint8))
+    return DiskStore(folder, Owner("disk", "abc", clients, layout), KEEP, True)
 
 
 STORES = {"ours": ours, "ocdbt": Keyed, "files": Files, "zarr3": Chunks}

@@ -16,7 +16,7 @@ class Population(Protocol):
     """Runs rounds, and reads and saves the states of clients.
 
     `DevicePopulation` has all of them in `RunState.clients`;
-    `pfljax.engine.paging.pages.PagedPopulation` has them in a store.
+    `pfljax.engine.offload.StoredPopulation` has them in a store.
     """
 
     def rounds(

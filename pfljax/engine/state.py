@@ -1,5 +1,7 @@
 """The state of a run before its first round."""
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -13,6 +15,7 @@ from pfljax.engine import mesh
 from pfljax.engine.mesh import Grid
 from pfljax.engine.modes import nothing_pending
 from pfljax.engine.setting import Setting
+from pfljax.runtime.programs import Same, kept, quickly_compiled
 
 INIT_BLOCK = 1024  # clients whose first states are made at once
 
@@ -145,3 +148,27 @@ def init_client(
     """The state of a client that has never taken part; also for clients never seen."""
     client_key = jax.random.fold_in(derive(key, "clients"), client_id)
     return algorithm.init_client(params, client_id, client_key)
+
+
+def client_shape(algorithm: Algorithm, task: Task) -> Any:
+    """The state of a client, as shapes."""
+
+    def init_one(key: Key) -> Any:
+        return init_client(algorithm, first_params(task, key), jnp.int32(0), key)
+
+    return jax.eval_shape(init_one, jax.eval_shape(jax.random.key, 0))
+
+
+def make_params(setting: Setting, task: Task) -> Callable[[Key], Any]:
+    """A jitted function key -> the first parameters, on every device of the mesh.
+
+    One for all methods of the task.
+    """
+    return _make_params(Same(task), setting.mesh)
+
+
+@kept
+def _make_params(task: Same, grid: Grid | None) -> Callable[[Key], Any]:
+    everywhere = mesh.sharding(grid, mesh.WHOLE)
+    make = partial(first_params, task.value)
+    return quickly_compiled(make, out_shardings=everywhere)

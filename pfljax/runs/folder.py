@@ -13,7 +13,7 @@ evaluations/      metrics of each client at each evaluation, while the run goes
 per_client.npz    the same in one file, at its end
 summary.json      the last round, the round chosen on validation, traffic
 checkpoints/      the newest states
-clients/          client states in a store (pfljax.engine.paging), by architecture
+clients/          client states in a store (pfljax.engine.stores), by architecture
 landscape/        what `pfljax landscape` wrote
 round-R/          what told of the end at round R, before the run went on beyond it
 figures/, report.html

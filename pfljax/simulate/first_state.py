@@ -9,11 +9,12 @@ from pfljax import engine
 from pfljax.core import tree
 from pfljax.core.types import Key, RunState, Task
 from pfljax.engine import Setting, mesh
-from pfljax.engine.paging import programs as paging
 from pfljax.engine.state import (
+    client_shape,
     first_clients,
     first_server,
     joined,
+    make_params,
     parted,
     stacks_of,
 )
@@ -32,27 +33,27 @@ def make_init(
     # Compiled in parts: within one program XLA fuses across them, and the bits of the
     # server would depend on whether the clients are made with it or met later.
     stacks = stacks_of(setting, task, num_clients)
-    make_params = paging.make_params(setting, task)
+    first_params = make_params(setting, task)
     make_server = quickly_compiled(
         lambda params, key: first_server(setting, params, num_clients, key),
         out_shardings=where._replace(clients=()),
     )
     make_stacks = []
     for stack, lies in zip(stacks, parted(setting, where.clients), strict=True):
-        client = paging.client_shape(stack.algorithm, stack.task)
+        client = client_shape(stack.algorithm, stack.task)
         nbytes = tree.nbytes(client) * len(stack.ids)
         make = partial(first_clients, stack.algorithm, grid)
         make_stacks.append(quickly_compiled(make, nbytes, out_shardings=lies))
 
     def init(key: Key) -> RunState:
-        params = make_params(key)
+        params = first_params(key)
         state = make_server(params, key)
         if stored:
             return state
         made = []
         for stack, make in zip(stacks, make_stacks, strict=True):
-            make_params_of = paging.make_params(setting, stack.task)
-            made.append(make(make_params_of(key), stack.ids, key))
+            params = make_params(setting, stack.task)(key)
+            made.append(make(params, stack.ids, key))
         return state._replace(clients=joined(setting, made))
 
     return init

@@ -11,8 +11,8 @@ import numpy as np
 from pfljax.core.communication import shapes_of_model
 from pfljax.core.types import ClientData, RunState, Task
 from pfljax.data import Federation
-from pfljax.engine.paging import programs as paging
-from pfljax.engine.state import by_stack, joined
+from pfljax.engine.offload import block_size
+from pfljax.engine.state import by_stack, client_shape, joined
 from pfljax.evaluation.predictions import predict_examples
 from pfljax.evaluation.programs import client_models, score_models
 from pfljax.evaluation.views import PERSONAL
@@ -181,6 +181,6 @@ def _blocks(sim: Simulation) -> Simulation:
     """The simulation, whose blocks have room for a model of each client."""
     block = sim.block
     for each in sim.architectures:
-        client = paging.client_shape(each.setting.algorithm, each.task)
-        block = min(block, paging.block((client, shapes_of_model(each.task))))
+        client = client_shape(each.setting.algorithm, each.task)
+        block = min(block, block_size((client, shapes_of_model(each.task))))
     return sim._replace(block=block)

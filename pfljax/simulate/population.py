@@ -1,8 +1,8 @@
 """Opens the clients of a run, wherever its settings want their states.
 
 device  all states in `RunState.clients`, the checkpoint holds them
-host    in host memory; the devices hold those of the coming rounds (`engine.paging`)
-disk    the same in files of the run folder (`engine.paging.disk`)
+host    in host memory; the devices hold those of the coming rounds (`engine.offload`)
+disk    the same in files of the run folder (`engine.stores`)
 """
 
 import functools
@@ -12,18 +12,20 @@ from pathlib import Path
 import jax
 
 from pfljax.core.types import ClientData, RunState
+from pfljax.engine import stores
 from pfljax.engine.asynchronous import AsyncRounds
-from pfljax.engine.paging import records
-from pfljax.engine.paging.disk import DiskStore
-from pfljax.engine.paging.host import HostStore
-from pfljax.engine.paging.pages import PagedPopulation
-from pfljax.engine.paging.programs import OfStack, Programs
-from pfljax.engine.paging.records import Store, StoreError
-from pfljax.engine.paging.shelves import Shelf
+from pfljax.engine.offload import (
+    Programs,
+    StackPrograms,
+    StoredPopulation,
+    StoredStack,
+)
 from pfljax.engine.population import DevicePopulation, Population
+from pfljax.engine.stores import DiskStore, HostStore, Owner, Store
 from pfljax.runs import checkpoint, config, folder
 from pfljax.runs.checkpoint import Meta
 from pfljax.runs.settings import Experiment
+from pfljax.runtime.files import StoreError
 from pfljax.simulate import room
 from pfljax.simulate.simulation import Simulation
 
@@ -64,22 +66,22 @@ def open_population(
             "choose store 'device' for several"
         )
     checkpoints = path / "checkpoints"
-    return PagedPopulation(
+    return StoredPopulation(
         programs=sim.paging,
         compiled=compiled,
-        shelves=_shelves(sim.paging, experiment, path, saved, writable),
+        stacks=_open_stacks(sim.paging, experiment, path, saved, writable),
         kept=functools.partial(_kept, checkpoints, experiment.output.keep),
         asynchronous=sim.rounds if isinstance(sim.rounds, AsyncRounds) else None,
     )
 
 
-def _shelves(
+def _open_stacks(
     programs: Programs,
     experiment: Experiment,
     path: Path,
     saved: Meta | None,
     writable: bool,
-) -> list[Shelf]:
+) -> list[StoredStack]:
     """The clients of each stack, as they were at this checkpoint."""
     key = jax.random.key(experiment.seed)
     kept = checkpoint.saved_rounds(path / "checkpoints")[-experiment.output.keep :]
@@ -88,8 +90,8 @@ def _shelves(
     if not isinstance(checksums, list):
         checksums = [checksums] * len(programs.stacks)
     several = programs.setting.groups is not None
-    folders = records.folders(path, len(checksums) if several else None)
-    shelves = []
+    folders = stores.store_folders(path, len(checksums) if several else None)
+    stacks = []
     for stack, clients, checksum in zip(
         programs.stacks, folders, checksums, strict=True
     ):
@@ -97,8 +99,8 @@ def _shelves(
         store.restore(round_, checksum)
         if writable:
             store.keep(kept)
-        shelves.append(Shelf(stack, store, key, stack.params(key)))
-    return shelves
+        stacks.append(StoredStack(stack, store, key, stack.params(key)))
+    return stacks
 
 
 def open_to_read(sim: Simulation, path: Path, state: RunState, say: Say) -> Population:
@@ -111,27 +113,26 @@ def open_to_read(sim: Simulation, path: Path, state: RunState, say: Say) -> Popu
 
 
 def _open_store(
-    programs: OfStack,
+    programs: StackPrograms,
     experiment: Experiment,
     clients: Path,
     round_: int,
     writable: bool,
 ) -> Store:
     """The store in the folder `clients`; a new one before the first round."""
-    layout = programs.layout
-    owner = records.owner(
-        experiment.machine.store,
-        config.digest(experiment),
-        len(programs.members),
-        layout,
+    owner = Owner(
+        store=experiment.machine.store,
+        config=config.digest(experiment),
+        clients=len(programs.members),
+        layout=programs.layout,
     )
-    exists = records.read_description(clients, owner) is not None
+    exists = stores.read_description(clients, owner) is not None
     # After a checkpoint a new store would pass off first states as trained ones.
     if not exists and (round_ or not writable):
-        raise StoreError(f"{clients} has no store.json; {records.GO_ON}")
+        raise StoreError(f"{clients} has no store.json; {stores.GO_ON}")
     if experiment.machine.store == "host":
-        return HostStore(clients, owner, layout)
-    return DiskStore(clients, owner, layout, experiment.output.keep, writable)
+        return HostStore(clients, owner)
+    return DiskStore(clients, owner, experiment.output.keep, writable)
 
 
 def _kept(checkpoints: Path, keep: int, round_: int) -> list[int]:

@@ -5,8 +5,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from pfljax.core import tree
-from pfljax.engine.paging import disk
-from pfljax.engine.paging.programs import OfStack, Programs
+from pfljax.engine import stores
+from pfljax.engine.offload import Programs, StackPrograms
 from pfljax.runs.settings import Experiment
 from pfljax.simulate import simulation
 from pfljax.simulate.simulation import Simulation
@@ -46,7 +46,7 @@ def bytes_needed(sim: Simulation, experiment: Experiment) -> int:
     return needed
 
 
-def _of_store(stack: OfStack, programs: Programs, experiment: Experiment) -> int:
+def _of_store(stack: StackPrograms, programs: Programs, experiment: Experiment) -> int:
     """Bytes of the states in a store: of whoever will have taken part."""
     clients = len(stack.members)
     nbytes = stack.layout.nbytes
@@ -55,7 +55,7 @@ def _of_store(stack: OfStack, programs: Programs, experiment: Experiment) -> int
     # Of several stacks, each has its share of them.
     writes = -(-writes * clients // programs.num_clients)
     if experiment.machine.store == "disk":
-        return disk.bytes_needed(clients, nbytes, writes, keep)
+        return stores.bytes_needed(clients, nbytes, writes, keep)
     # In host memory: each checkpoint has a file of all.
     return (keep + 1) * min(clients, writes) * nbytes
 

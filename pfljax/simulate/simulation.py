@@ -15,9 +15,8 @@ from pfljax.core import tree
 from pfljax.core.communication import shapes_of_model
 from pfljax.core.types import ClientData, Key, RunState, Task
 from pfljax.data import Federation
-from pfljax.engine import Setting, asynchronous, mesh, placement
-from pfljax.engine.paging import programs as paging
-from pfljax.engine.state import stacks_of
+from pfljax.engine import Setting, asynchronous, mesh, offload, placement
+from pfljax.engine.state import client_shape, stacks_of
 from pfljax.evaluation.dissimilarity import Dissimilarity, dissimilarity
 from pfljax.evaluation.passes import rows_per_pass
 from pfljax.evaluation.programs import (
@@ -65,7 +64,7 @@ class Simulation(NamedTuple):
     foreign: int  # examples by which detection of other classes is evaluated
     dissimilarity: Callable[..., Any] | None  # (server, train rows) -> Dissimilarity
     block: int  # clients evaluated in one call
-    paging: paging.Programs | None  # of a population in a store
+    paging: offload.Programs | None  # of a population in a store
     traffic: Callable[[], Traffic]  # of a client's exchange in a round
     step_flops: Callable[[Any], dict[str, float | None]]  # of a row's shape and dtype
 
@@ -184,13 +183,13 @@ def _evaluations(
 def _block_size(setting: Setting, task: Task) -> int:
     """Clients in one call, by what it holds of each: its state and its model."""
     algorithm = setting.algorithm
-    client = paging.client_shape(algorithm, task)
+    client = client_shape(algorithm, task)
     if algorithm.personal is None or not predicts_as_task(setting, task):
-        return paging.block(client)
+        return offload.block_size(client)
     model = shapes_of_model(task)
     # Of a path both ends lie in memory.
     models = (model, model) if algorithm.endpoints else (model,)
-    return paging.block((client, *models))
+    return offload.block_size((client, *models))
 
 
 def make_rounds(setting: Setting, longest: int) -> Callable[..., Any]:
@@ -228,14 +227,14 @@ def make_dissimilarity(
 
 def make_paging(
     experiment: Experiment, setting: Setting, task: Task, num_clients: int, rounds: int
-) -> tuple[int, paging.Programs | None]:
+) -> tuple[int, offload.Programs | None]:
     """(rounds of one call, programs of a store; None where clients need none)."""
     stacks = stacks_of(setting, task, num_clients)
-    clients = [paging.client_shape(each.algorithm, each.task) for each in stacks]
+    clients = [client_shape(each.algorithm, each.task) for each in stacks]
     if experiment.machine.store == "device" or not tree.nbytes(clients):
         return rounds, None
-    rounds = paging.longest(setting, task, num_clients, rounds)
-    return rounds, paging.programs(setting, task, num_clients, rounds)
+    rounds = offload.longest_call(setting, task, num_clients, rounds)
+    return rounds, offload.compile_programs(setting, task, num_clients, rounds)
 
 
 def abstract(sim: Simulation) -> RunState:

@@ -12,9 +12,9 @@ from checkout import ROOT
 from pfljax import Experiment, run
 from pfljax.conformance.toy import assert_same
 from pfljax.core.types import Batch
-from pfljax.engine.paging.records import StoreError
 from pfljax.runs import config
 from pfljax.runs.folder import FolderError
+from pfljax.runtime.files import StoreError
 from pfljax.simulate import architectures
 from pfljax.simulate.export import load_state, load_task, personal_model
 from pfljax.sweep import sweep
@@ -74,12 +74,12 @@ def test_states_in_stores_are_those_of_the_devices(tmp_path, whole, store):
 def test_a_lost_store_of_an_architecture_is_told(tmp_path):
     finished(tmp_path / "run", store="disk", rounds=2)
     clients = tmp_path / "run" / "clients"
-    rows = clients / "1" / "rows.bin"
-    rows.write_bytes(bytes(rows.stat().st_size))
+    records = clients / "1" / "records.bin"
+    records.write_bytes(bytes(records.stat().st_size))
     with pytest.raises(StoreError, match=r"the state of client . of those in .*/1 is"):
         finished(tmp_path / "run", store="disk")
-    (clients / "1" / "slots.bin").write_bytes(bytes(2 * 3 * 8))
-    with pytest.raises(StoreError, match=f"delete {tmp_path}/run/checkpoints/2 to go"):
+    (clients / "1" / "index.bin").write_bytes(bytes(2 * 3 * 8))
+    with pytest.raises(StoreError, match="saved at round 2; delete the checkp"):
         finished(tmp_path / "run", store="disk")
     shutil.rmtree(clients / "1")
     with pytest.raises(StoreError, match=r"clients/1 has no store\.json; put back"):

@@ -1,6 +1,5 @@
 """Client states in host memory or on disk: the bits of a run on the devices alone."""
 
-import os
 import shutil
 import subprocess
 import sys
@@ -14,11 +13,9 @@ import stored
 from checkout import TESTS
 from pfljax import Experiment, run
 from pfljax.conformance.toy import assert_close, assert_same
-from pfljax.engine.paging import programs as paging
-from pfljax.engine.paging import records
-from pfljax.engine.paging.disk import DiskStore, bytes_needed
-from pfljax.engine.paging.records import StoreError
+from pfljax.engine import offload, stores
 from pfljax.engine.population import DevicePopulation
+from pfljax.engine.stores import DiskStore, Owner, StoreError, bytes_needed
 from pfljax.runs import checkpoint, checks
 from pfljax.runs.checkpoint import CheckpointError
 from pfljax.runs.folder import FolderError, read_json, write_json
@@ -49,7 +46,7 @@ def test_every_architecture_has_a_store(tmp_path):
     assert run._cache_size() == 2
 
 
-def test_a_selection_that_learns_is_paged_round_by_round(tmp_path):
+def test_a_selection_that_learns_is_read_round_by_round(tmp_path):
     """Whose states a round needs follows from the losses of the round before."""
     setting, run, programs, first = stored.game(stored.ditto, select=stored.worst)
     assert programs.stacks[0].resident == stored.COHORT
@@ -69,7 +66,7 @@ def test_every_store_gives_the_same_bits_on_two_devices(tmp_path):
 @pytest.mark.slow
 def test_a_run_ends_as_on_the_devices(tmp_path, monkeypatch):
     """Judged in blocks of 2; the last bits are XLA's, for programs differ."""
-    monkeypatch.setattr(paging, "BLOCK", 2)
+    monkeypatch.setattr(offload, "BLOCK", 2)
     for kind in ("device", "disk"):
         simulation._simulation.cache_clear()
         job = JOB.replace(store=kind, out=str(tmp_path / kind))
@@ -136,47 +133,43 @@ def test_a_round_that_is_no_longer_kept_is_refused(tmp_path):
         disk(tmp_path, keep=2)
 
 
-def test_a_store_is_closed_once_and_when_its_modules_are_gone(tmp_path, monkeypatch):
-    place = disk(tmp_path)
-    files = list(place.files.values())
-    monkeypatch.setattr(
-        "pfljax.engine.paging.disk.os", None
-    )  # as at the end of the interpreter
-    place.__del__()
-    for file in files:
-        with pytest.raises(OSError, match="Bad file descriptor"):
-            os.fstat(file)
-    place.__del__()
-
-
 def test_only_clients_that_took_part_take_space(tmp_path):
-    layout = records.layout(jax.ShapeDtypeStruct((10_000,), np.float32))
-    whose = records.owner("disk", "abc", 100_000, layout)
-    place = DiskStore(tmp_path / "clients", whose, layout, 2, True)
+    layout = stores.make_layout(jax.ShapeDtypeStruct((10_000,), np.float32))
+    owner = Owner("disk", "abc", 100_000, layout)
+    place = DiskStore(tmp_path / "clients", owner, 2, True)
     ids = np.arange(5) * 20_000
     place.write(1, ids, np.ones((5, 40_000), np.uint8))
     place.save(1)
-    file = (tmp_path / "clients" / "rows.bin").stat()
+    file = (tmp_path / "clients" / "records.bin").stat()
     assert file.st_size == 100_000 * 3 * 40_000  # 12 GB of holes
     assert file.st_blocks * 512 <= bytes_needed(100_000, 40_000, 5, 2) < 250_000
 
 
-def test_the_file_of_the_host_store_has_the_written_rows_only(tmp_path):
+def test_the_file_of_the_host_store_has_the_written_records_only(tmp_path):
     place = host(tmp_path, clients=1000)
     place.write(3, np.asarray([4, 900]), np.ones((2, BYTES), np.uint8))
     place.save(3)
-    with np.load(tmp_path / "clients" / "round-3.npz") as archive:
-        assert archive["ids-0"].tolist() == [4, 900]
-        assert archive["rows-0"].shape == (2, BYTES)
+    content = (tmp_path / "clients" / "round-3.bin").read_bytes()
+    assert content == np.asarray([4, 900]).tobytes() + bytes([1]) * 2 * BYTES
+
+
+def test_the_host_store_saves_block_by_block(tmp_path, monkeypatch):
+    monkeypatch.setattr(stores, "BLOCK_BYTES", 2 * BYTES)
+    place = host(tmp_path)
+    place.write(1, np.arange(5), stored_records(np.random.default_rng(0), 5))
+    checksum = place.save(1)
+    again = host(tmp_path)
+    again.restore(1, checksum)
+    assert held(again) == held(place)
 
 
 def test_records_are_the_bytes_of_all_leaves():
     tree = {"a": np.arange(18, dtype=np.float32).reshape(2, 9), "b": np.int32([7, -1])}
-    packed = records.pack(LAYOUT, tree, 2)
+    packed = stores.pack(tree, 2)
     assert packed.shape == (2, BYTES)
-    assert_same(records.unpack(LAYOUT, packed), tree)
+    assert_same(stores.unpack(LAYOUT, packed), tree)
     with pytest.raises(ValueError, match="keeps random keys"):
-        records.layout(jax.eval_shape(jax.random.key, 0))
+        stores.make_layout(jax.eval_shape(jax.random.key, 0))
 
 
 @pytest.fixture(scope="module")
@@ -203,7 +196,7 @@ def test_a_run_goes_on_with_its_own_store_only(on_disk, tmp_path):
     fields = read_json(folder / "config.json")
     fields["store"] = "device"
     write_json(folder / "config.json", fields)
-    with pytest.raises(CheckpointError, match="another store of its client states"):
+    with pytest.raises(CheckpointError, match="another config, model or store"):
         run(job, quiet=True, report=False)
 
 

@@ -1,1 +1,0 @@
-"""Client states beyond device memory: on the host, on disk, and in pages."""
