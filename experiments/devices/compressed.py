@@ -29,7 +29,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from pfljax.report import targets
+from pfljax.report.curves import curve_of, spent
 from pfljax.report.runs import Run, accuracy_curve
 from pfljax.report.style import GREY, GRID, PALETTE, new_figure, save_figure
 from pfljax.runs.settings import Experiment
@@ -93,26 +93,26 @@ class Row(NamedTuple):
 
 def row_of(name: str, target: float, runs: list[Run]) -> Row:
     """What the runs of all seeds came to."""
-    spent = [at_target(run, target) for run in runs]
+    costs = [at_target(run, target) for run in runs]
     return Row(
         name=name,
         channel=CHANNELS[name] or "",
         rounds=len(runs[0].rounds),
         upload=upload_bytes(runs[0]),
         accuracy=[float(100 * accuracy_curve(run)[1][-LAST:].mean()) for run in runs],
-        to_target=[rounds for rounds, _, _ in spent],
-        megabytes_up=[up for _, up, _ in spent],
-        megabytes=[both for _, _, both in spent],
+        to_target=[rounds for rounds, _, _ in costs],
+        megabytes_up=[up for _, up, _ in costs],
+        megabytes=[both for _, _, both in costs],
     )
 
 
 def at_target(run: Run, target: float) -> tuple[float, float, float]:
     """Rounds, MB up, and MB up and down until the target; NaN where it is never."""
-    spent = targets.spent(targets.course_of(run), target)
-    if not np.isfinite(spent["rounds"]):
+    reached = spent(curve_of(run), target)
+    if not np.isfinite(reached["rounds"]):
         return np.nan, np.nan, np.nan
-    (up,) = megabytes_up(run, np.array([spent["rounds"]]))
-    return spent["rounds"], up, spent["bytes"] / 1e6
+    (up,) = megabytes_up(run, np.array([reached["rounds"]]))
+    return reached["rounds"], up, reached["bytes"] / 1e6
 
 
 def megabytes_up(run: Run, rounds: np.ndarray) -> list[float]:

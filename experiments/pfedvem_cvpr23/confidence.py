@@ -23,11 +23,18 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 from differing import CLIENTS, DIFFERING
-from vem import FASHION, RESULTS, best_round, experiment_of, script, with_std
+from vem import (
+    FASHION,
+    RESULTS,
+    best_round,
+    experiment_of,
+    script,
+    std_over_seeds,
+    with_std,
+)
 
 from pfljax.registry import Choice
-from pfljax.report.quantities import correlated, rank_correlation, scatter
-from pfljax.report.statistics import std_over_seeds
+from pfljax.report.figures import correlation_text, rank_correlation, scatter
 from pfljax.report.style import new_figure, save_figure
 from pfljax.runtime.devices import use_compile_cache
 from pfljax.sweep import Result, Sweep, sweep
@@ -142,7 +149,7 @@ def figure(told: Sequence[Told]) -> "Figure":
     for axes, each in zip(panels, told, strict=True):
         tau = each.quantities["tau"]
         scatter(axes, each.x.ravel(), tau.ravel())
-        axes.set_title(each.differing + correlated(each.x.ravel(), tau.ravel()))
+        axes.set_title(each.differing + correlation_text(each.x.ravel(), tau.ravel()))
         axes.set_xlabel(DIFFERING[each.differing].axis)
     panels[0].set_ylabel("confidence tau")
     return drawn

@@ -24,11 +24,11 @@ from vem import (
     experiment_of,
     script,
     skewed,
+    std_over_seeds,
     with_std,
 )
 
 from pfljax.registry import Choice
-from pfljax.report.statistics import std_over_seeds
 from pfljax.runs.settings import Experiment
 from pfljax.runtime.devices import use_compile_cache
 from pfljax.simulate.run import run

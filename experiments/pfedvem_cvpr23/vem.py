@@ -41,6 +41,7 @@ RESULTS = HERE / "results"
 sys.path.append(str(HERE.parent))
 from shared import best_round as best_round  # noqa: E402
 from shared import script as script  # noqa: E402
+from shared.published import std_over_seeds as std_over_seeds  # noqa: E402
 from shared.published import with_std as with_std  # noqa: E402
 
 # Processes started from here know the folder's method as well.

@@ -9,7 +9,6 @@ import numpy as np
 from scipy.stats import kendalltau, rankdata
 from shared.participation import Part
 
-from pfljax.report.statistics import std_over_seeds as std_over_seeds
 from pfljax.report.style import GREY, GRID, INK, PALETTE, new_figure, save_figure
 
 if TYPE_CHECKING:
@@ -20,6 +19,13 @@ GREATEST = ("mixture", "superfed-code")  # see superfed_kdd22/greatest.py
 SHOWN = (("personal", ""), ("server", ""), ORACLE)
 PERCENT = ("accuracy", "top5")
 SMALLER_IS_BETTER = ("loss", "ece", "mce", "ece_batchwise", "mce_batchwise")
+
+
+def std_over_seeds(values: np.ndarray) -> np.ndarray:
+    """Sample std over the leading axis of f[n, ...]; NaN for one seed."""
+    if len(values) < 2:
+        return np.full(values.shape[1:], np.nan)
+    return values.std(axis=0, ddof=1)
 
 
 class Cell(NamedTuple):

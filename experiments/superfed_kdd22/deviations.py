@@ -195,7 +195,11 @@ def ran(place: Path, rounds: int, seeds: Sequence[int]) -> list[dict[str, Any]]:
     """The rows of a finished sweep of these rounds and seeds; none of another."""
     if not (place / "sweep.csv").exists():
         return []
-    rows = [row for row in sweeps.read(place) if int(row["seed"]) in seeds]
+    rows = [
+        row
+        for row in sweeps.read(place).to_dict("records")
+        if int(row["seed"]) in seeds
+    ]
     whole = {int(row["seed"]) for row in rows if row["round"] == rounds}
     same = read_json(place / "sweep.json")["experiment"]["rounds"] == rounds
     return rows if same and whole == set(seeds) else []

@@ -307,7 +307,7 @@ def measured(
     """One row of a column's tables, of what is finished."""
     if not (place / "sweep.csv").exists():
         return []
-    rows = sweeps.read(place) + greatest.read(place)
+    rows = sweeps.read(place).to_dict("records") + greatest.read(place)
     found = []
     ran = config.from_dict(read_json(place / "sweep.json")["experiment"])
     part = took_part(ran, sorted({int(row["seed"]) for row in rows}))

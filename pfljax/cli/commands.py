@@ -5,11 +5,12 @@ Imports that load JAX stand inside the functions, so that help is quick.
 
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from tyro.conf import Positional, UseAppendAction, arg
 
 from pfljax.cli import options
+from pfljax.cli.comparing import Tables, Verbose
 from pfljax.cli.options import Processes
 
 ALONE = Processes()
@@ -59,7 +60,9 @@ def resume(
     running.run(experiment, address, begun=True)
 
 
-def sweep(settings: Any, over: Values) -> None:
+def sweep(
+    settings: Any, over: Values, tables: Tables = False, verbose: Verbose = False
+) -> None:
     """Runs every combination of the values, or what is left of them.
 
     Such as: pfljax sweep --algorithm fedprox --over mu 0 0.1 --over seed 0 1 2
@@ -74,30 +77,38 @@ def sweep(settings: Any, over: Values) -> None:
     out = experiment.output.out or default_folder(experiment, values)
     devices.use_compile_cache()
     run_all(experiment, values, out=out, quiet=False)
-    print(write_sweep_report(out, out))
-    print(f"see {out}/sweep.html; one row a run, round, model and metric: sweep.csv")
+    answer = write_sweep_report(out, out, with_tables=tables, verbose=verbose)
+    print(f"{answer}\n\n{out}/sweep.html")
 
 
 def report(
     runs: Annotated[
-        Positional[tuple[Path, ...]], arg(help="Run folders, or that of one sweep.")
+        Positional[tuple[Path, ...]],
+        arg(help="A run, several to compare, or the folder of a comparison or sweep."),
     ],
     out: Annotated[
         Path | None,
-        arg(help="Folder to write to; None is one named by the runs, or the sweep's."),
+        arg(help="Folder to write to; None is that of the runs, or one named by them."),
     ] = None,
     target: Annotated[
         tuple[float, ...],
-        arg(help="Accuracies such as 0.8; none: half and .9 of the best run's."),
+        arg(help="Accuracies such as 0.8; none: half and 0.9 of the best method's."),
     ] = (),
+    figures: Annotated[
+        tuple[Literal["pdf", "png", "svg"], ...],
+        arg(help="Write the figures as files of these kinds as well."),
+    ] = (),
+    tables: Tables = False,
+    verbose: Verbose = False,
 ) -> None:
-    """Compares finished runs, seeds put together, or tells of one sweep.
+    """Writes the page of a finished run, of a comparison of runs, or of a sweep.
 
     Such as: pfljax report RUN RUN --out FOLDER --target 0.8
     """
     from pfljax.cli import reporting
 
-    print(reporting.report(runs, out, target))
+    options = {"with_tables": tables, "figure_kinds": figures, "verbose": verbose}
+    print(reporting.report(runs, out, target, **options))
 
 
 def export(

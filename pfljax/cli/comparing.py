@@ -11,18 +11,22 @@ Methods = Annotated[
     Positional[tuple[str, ...]],
     arg(help="Such as fedper or, with options, ditto:lam=0.5."),
 ]
+Tables = Annotated[bool, arg(help="Write tables in Markdown and LaTeX as well.")]
+Verbose = Annotated[bool, arg(help="Print all tables.")]
 
 
 def compare(
     methods: Methods,
     settings: Any,
     seeds: Annotated[int, arg(help="How many, from --seed on.")] = 3,
-    local: Annotated[bool, arg(help="Local training joins them.")] = True,
+    local: Annotated[bool, arg(help="Add local training.")] = True,
     finetuned: Annotated[
-        bool, arg(help="So does FedAvg, judged after 20 local steps.")
+        bool, arg(help="Add FedAvg, fine-tuned by 20 local steps.")
     ] = True,
+    tables: Tables = False,
+    verbose: Verbose = False,
 ) -> None:
-    """Runs methods on the same clients under several seeds; says which is better.
+    """Compares methods on the same clients under several seeds.
 
     Such as: pfljax compare fedper ditto:lam=0.5 --seeds 5 --rounds 50
     """
@@ -35,12 +39,17 @@ def compare(
     from pfljax.simulate import compare as comparison
 
     numbers = range(base.seed, base.seed + seeds)
-    # All before the first runs: the last one's mistake would come hours later.
+    # All before the first runs: a mistake of the last one would show hours later.
     for experiment in comparison.grid(experiments, numbers, out, local, finetuned):
         checks.check(experiment)
     devices.use_compile_cache()
-    table = comparison.compare(
-        experiments, numbers, out, local=local, finetuned=finetuned
+    answer = comparison.compare(
+        experiments,
+        numbers,
+        out,
+        local=local,
+        finetuned=finetuned,
+        with_tables=tables,
+        verbose=verbose,
     )
-    print(table)
-    print(f"see {out}/comparison.html; the same command goes on with what is missing")
+    print(f"{answer}\n\n{out}/comparison.html")

@@ -63,7 +63,7 @@ def whole(kind: str, name: str) -> str:
 def _groups_of_models() -> list[str]:
     """A line a group of architectures, in brackets as families are: its models."""
     from pfljax.models.groups import GROUPS
-    from pfljax.report.config import ASSUMED
+    from pfljax.report.settings import ASSUMED
 
     return [
         f"[{name}] for --models{ASSUMED.get(name, '')}: {' '.join(members)}"

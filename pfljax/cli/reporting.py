@@ -1,17 +1,24 @@
-"""What `pfljax report` does with run folders, or with that of a sweep or comparison."""
+"""What `pfljax report` does with runs, or with the folder of a comparison or sweep."""
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-from pfljax.report import write_comparison, write_sweep_report
+from pfljax.report import write_comparison, write_run_report, write_sweep_report
 from pfljax.runs import names
 
 
-def report(runs: Sequence[Path], out: Path | None, targets: Sequence[float]) -> str:
-    """Writes the page of a comparison or a sweep to `out`; its tables, and where it is.
+def report(
+    runs: Sequence[Path], out: Path | None, targets: Sequence[float], **options: Any
+) -> str:
+    """Writes the page; returns the screen, with the path of the page at its end.
 
-    None is the folder of the sweep or of the comparison, if one alone is given, else
-    one named by the runs and targets.
+    Args:
+      runs: one run, several, or one folder of a comparison or sweep.
+      out: where to write; None is the folder of what is alone, or one named by the
+        runs and targets.
+      targets: accuracies in (0, 1].
+      options: of `write_comparison`.
 
     Raises:
       ValueError: there is no run; and what the report raises.
@@ -19,26 +26,28 @@ def report(runs: Sequence[Path], out: Path | None, targets: Sequence[float]) -> 
     if not runs:
         raise ValueError("no run folder is given; expected pfljax report RUN ...")
     first = runs[0]
-    if len(runs) == 1 and (first / "sweep.json").exists():
+    is_alone = len(runs) == 1
+    if is_alone and (first / "sweep.json").exists():
         page = (out or first) / "sweep.html"
-        replaced = out is not None and page.exists()
-        tables = write_sweep_report(first, page.parent, targets)
+        text = write_sweep_report(first, page.parent, targets, **options)
+    elif is_alone and not _is_comparison(first):
+        page = (out or first) / "report.html"
+        kinds = options["figure_kinds"]
+        text = write_run_report(first, page.parent, targets, kinds)
     else:
-        own = first if len(runs) == 1 and _is_comparison(first) else None
-        folder = out or own or Path(names.comparison(runs, targets))
-        page = folder / "comparison.html"
-        replaced = out is not None and page.exists()
-        tables = _compare(runs, folder, targets)
-    # A folder that nobody named is of these runs alone, and so is the page in it.
-    earlier = ", in the place of an earlier one" if replaced else ""
-    return f"{tables}\nsee {page}{earlier}"
+        own = first if is_alone else Path(names.comparison(runs, targets))
+        page = (out or own) / "comparison.html"
+        text = _compare(runs, page.parent, targets, options)
+    return f"{text}\n\n{page}"
 
 
-def _compare(given: Sequence[Path], out: Path, targets: Sequence[float]) -> str:
-    """The tables of the runs, those of comparisons by the folders in them."""
+def _compare(
+    folders: Sequence[Path], out: Path, targets: Sequence[float], options: Any
+) -> str:
+    """Compares the runs; the folder of a comparison stands for its finished runs."""
     runs: list[Path] = []
     unfinished: list[Path] = []
-    for folder in given:
+    for folder in folders:
         if not _is_comparison(folder):
             runs.append(folder)
             continue
@@ -47,22 +56,22 @@ def _compare(given: Sequence[Path], out: Path, targets: Sequence[float]) -> str:
             (runs if is_finished else unfinished).append(run)
     if unfinished and not runs:
         raise ValueError(
-            f"no run of {', '.join(map(str, given))} is finished; its command goes on"
+            f"no run of {', '.join(map(str, folders))} is finished; its command goes on"
         )
-    return write_comparison(runs, out, targets, unfinished=unfinished)
+    return write_comparison(runs, out, targets, unfinished, **options)
 
 
 def _is_comparison(folder: Path) -> bool:
-    """Whether it has the runs of `pfljax compare`, and is none itself."""
+    """Whether it has the runs of `pfljax compare`, and is not a run itself."""
     return not (folder / "config.json").exists() and bool(_runs_of(folder))
 
 
 def _runs_of(folder: Path) -> list[Path]:
     """The run folders METHOD/sSEED of a comparison, local training first."""
-    found = []
+    runs = []
     for config in folder.glob("*/s*/config.json"):
         seed = config.parent.name.removeprefix("s")
         if seed.isdecimal():
             method = config.parent.parent.name
-            found.append((method != "local", method, int(seed), config.parent))
-    return [run for *_, run in sorted(found)]
+            runs.append((method != "local", method, int(seed), config.parent))
+    return [run for *_, run in sorted(runs)]

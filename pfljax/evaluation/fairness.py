@@ -1,12 +1,13 @@
-"""How evenly a metric lies over clients, and when its mean reaches a target.
+"""How evenly a metric is spread over clients, and when its mean reaches a target.
 
-NumPy alone: finished runs are judged again from their files. `a` [N] is a metric of N
-clients, such as the accuracy, at least 0 and without a unit; NaN stands for a client
-without rows, who does not count. A figure of no clients is NaN.
+It needs NumPy alone, so that finished runs are evaluated from their files without JAX.
+`a` [N] is a metric of N clients, such as the accuracy, at least 0 and without a unit.
+NaN stands for a client without examples, who does not count. Without clients, all
+figures are NaN.
 
 Sources: q-FFL (Li et al., 2020) for variance, cosine and entropy; Jain, Chiu and Hawe
 (1984) for the index; Gini (1912). Means of the worst and best tenth, and the weighted
-mean: `pfljax.evaluation.metrics.summarise`.
+mean: `pfljax.evaluation.over_clients.summarise`.
 """
 
 from collections.abc import Sequence
@@ -14,23 +15,25 @@ from collections.abc import Sequence
 import numpy as np
 
 DECILES = tuple(range(10, 100, 10))  # in percent
-BINS = 20  # of the histogram, of width .05
+BINS = 20  # of the histogram, 0.05 wide
 EVENNESS = ("gini", "jain", "entropy_fairness", "cosine_fairness")
-WINDOW = 3  # evaluations of the running mean that is held to a target
+WINDOW = 3  # evaluations in the running mean that has to reach a target
 
 
 def figures(
     a: np.ndarray,
-    alone: np.ndarray | None = None,
-    before: np.ndarray | None = None,
+    local: np.ndarray | None = None,
+    server: np.ndarray | None = None,
+    tuned: np.ndarray | None = None,
 ) -> dict[str, float]:
     """All figures over clients of `a` [N], by name.
 
-    `alone` [N] is the metric of local training, `before` [N] that of the server's model
-    before it is personalised; without them their gains are NaN.
+    The gains are over the same metric [N] of local training, of the server's model
+    before it is personalised, and of fine-tuned FedAvg; NaN without it.
     """
     values = spread(a) | evenness(a)
-    for name, reference in (("local", alone), ("server", before)):
+    references = {"local": local, "server": server, "tuned": tuned}
+    for name, reference in references.items():
         if reference is None:
             reference = np.full(len(a), np.nan)
         values[f"gain_{name}"] = mean_gain(a, reference)
@@ -60,8 +63,9 @@ def spread(a: np.ndarray) -> dict[str, float]:
 def evenness(a: np.ndarray) -> dict[str, float]:
     """The figures of `EVENNESS`, the same of `a` and of `a` times any number above 0.
 
-    Gini's is in [0, 1 - 1/N], Jain's index in [1/N, 1], the entropy of shares by log N
-    and the cosine in [0, 1]. Of equal clients, all at 0 too, they are 0, 1, 1 and 1.
+    Gini's index is in [0, 1 - 1/N], Jain's in [1/N, 1]. The entropy of shares, divided
+    by log N, and the cosine are in [0, 1]. For equal clients, even if all are 0, the
+    figures are 0, 1, 1 and 1.
     """
     a = _counted(a)
     N = len(a)
@@ -91,7 +95,7 @@ def mean_gain(a: np.ndarray, reference: np.ndarray) -> float:
 
 def worse_share(a: np.ndarray, reference: np.ndarray) -> float:
     """Share of clients whose metric `a` [N] lies below that of the reference [N]."""
-    # A client without test rows has an accuracy of NaN, which is below nothing.
+    # A client without test examples has an accuracy of NaN, which is below nothing.
     both = np.isfinite(a) & np.isfinite(reference)
     if not both.any():
         return float("nan")
@@ -99,8 +103,8 @@ def worse_share(a: np.ndarray, reference: np.ndarray) -> float:
 
 
 def histogram(a: np.ndarray) -> np.ndarray:
-    """Clients i[20] with `a` in bins of .05 of [0, 1]; the last one includes 1."""
-    # In float32 an accuracy of 7/20 lies a little below .35, its bin's edge.
+    """Clients i[20] with `a` in bins of 0.05 of [0, 1]; the last one includes 1."""
+    # In float32 an accuracy of 7/20 lies a little below 0.35, its bin's edge.
     bins = np.floor(BINS * _counted(a) + 1e-6).astype(int)
     return np.bincount(np.minimum(bins, BINS - 1), minlength=BINS)
 
@@ -146,6 +150,6 @@ def check_targets(targets: Sequence[float]) -> None:
 
 
 def _counted(a: np.ndarray) -> np.ndarray:
-    """`a` in float64, without the clients that have no rows."""
+    """`a` in float64, without the clients that have no examples."""
     a = np.asarray(a, np.float64)
     return a[~np.isnan(a)]

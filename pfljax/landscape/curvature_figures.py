@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pfljax.landscape.curvature import Density
-from pfljax.report.style import line_styles, new_figure, told_once
+from pfljax.report.style import line_styles, merge_equal, new_figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -50,7 +50,7 @@ def draw_spectrum(
     styles = line_styles(names)
     curves = [np.stack([d.grid, d.density]) for d in densities.values()]
     highest = 0.0
-    for place, label in told_once(names, curves):
+    for place, label in merge_equal(names, curves):
         grid, density = curves[place]
         axes.semilogy(grid, density, label=label, **styles[place])
         peak = float(np.nanmax(density))

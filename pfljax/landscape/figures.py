@@ -17,9 +17,8 @@ from pfljax.report.style import (
     INK,
     label_ends,
     line_styles,
+    merge_equal,
     new_figure,
-    seen_through,
-    told_once,
 )
 
 if TYPE_CHECKING:
@@ -189,9 +188,8 @@ def draw_line(
         _scaled(metric, np.atleast_2d(line.metrics[metric])) for line in lines.values()
     ]
     of_clients = [over_clients(each.T) for each in values]
-    styles = seen_through(styles, [mean for mean, _, _ in of_clients])
     labels = []
-    for place, label in told_once(names, values):
+    for place, label in merge_equal(names, values):
         t = lines[names[place]].t
         colour = styles[place]["color"]
         mean, low, high = of_clients[place]

@@ -1,6 +1,6 @@
-"""Tables, figures and an HTML page for a run folder or a comparison of run folders."""
+"""Reads finished runs; writes their pages, comparisons and tables."""
 
-from pfljax.report.judge import judge as judge
+from pfljax.report.evaluate import evaluate as evaluate
 from pfljax.report.runs import label_of as label_of
 from pfljax.report.runs import read_run as read_run
 from pfljax.report.write import write_comparison as write_comparison

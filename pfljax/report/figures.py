@@ -1,16 +1,17 @@
-"""Figures of one run: from its record to a `matplotlib.figure.Figure`.
+"""Figures of one run. A figure that a run has no data for is None.
 
-A figure that a run has no data for is None. Those of several runs: `comparison`.
+Figures of several runs are in `comparison_figures`.
 """
 
 import warnings
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pfljax.evaluation import fairness
-from pfljax.report.comparison import comparison_bars as comparison_bars
-from pfljax.report.comparison import comparison_curves as comparison_curves
+from pfljax.report.comparison_figures import comparison_curves as comparison_curves
+from pfljax.report.comparison_figures import differences as differences
+from pfljax.report.curves import curve_of
 from pfljax.report.heat_maps import heat_map
 from pfljax.report.runs import Run, number, personal_is_server
 from pfljax.report.style import (
@@ -18,64 +19,85 @@ from pfljax.report.style import (
     GREY,
     GRID,
     PALETTE,
+    integer_ticks,
     label_ends,
     new_figure,
-    whole_ticks,
 )
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-MOST_CLIENTS = 50  # drawn as bubbles; beyond them a heat map
+PREFIX = "client/"  # of what a method reports of each client, in clients.npz
+MOST_CLIENTS = 50  # drawn one by one
 MOST_CLASSES = 30
+MOST_LANES = 40  # of the timeline
+MOST_ROUNDS = 12
+SPAN = 10  # greatest by least number from which on an axis is logarithmic
 COLOURS = {"personal": PALETTE[0], "server": PALETTE[1], "training": GREY}
 
 
 def learning_curves(run: Run) -> "Figure | None":
-    """Test accuracy and loss over rounds: mean and 10-90 % band over clients."""
+    """Test accuracy and loss by round: the mean and a 10-90 % band over clients."""
     models = models_of(run)
     if not models:
         return None
     figure, (accuracy, loss) = new_figure(8.4, 3.2, 2)
-    _curves(accuracy, run, models, "accuracy", 100)
+    rounds = run.per_client["round"]
+    for axes, metric, scale in ((accuracy, "accuracy", 100), (loss, "loss", 1)):
+        ends = _draw_models(axes, run, rounds, metric, scale)
+        if metric == "loss":
+            ends.append(_draw_training_loss(axes, run))
+        chosen = run.summary.get("chosen_on_validation")
+        if chosen:
+            axes.axvline(chosen["round"], color=GREY, linewidth=1, linestyle=":")
+        axes.set(xlabel="round", xlim=(0, run.rounds[-1]["round"]))
+        integer_ticks(axes.xaxis)
+        label_ends(axes, ends)
     accuracy.set_ylabel("test accuracy (%)")
-    _curves(loss, run, models, "loss", 1)
     loss.set_ylabel("loss (nats)")
     return figure
 
 
-def accuracy_histogram(run: Run) -> "Figure | None":
-    """Clients by test accuracy at the last round, bins of 5 points."""
-    models = models_of(run)
-    if not models:
+def accuracy_by_seconds(run: Run) -> "Figure | None":
+    """Test accuracy by virtual seconds: the mean and a 10-90 % band over clients."""
+    if "clock" not in run.rounds[-1] or not models_of(run):
         return None
     figure, (axes,) = new_figure(5.2, 3.2)
-    bins = np.linspace(0, 100, fairness.BINS + 1)
-    for model, text in models.items():
-        colour = COLOURS[model]
-        accuracy = run.per_client[f"{model}/test/accuracy"][-1]
-        values = 100 * accuracy[np.isfinite(accuracy)]
-        # Of two models one is an outline, so that neither hides the other.
-        filled = model == "personal" or len(models) == 1
-        axes.hist(
-            bins[:-1],
-            bins,  # type: ignore[arg-type]
-            weights=fairness.histogram(accuracy),
-            color=colour,
-            histtype="stepfilled" if filled else "step",
-            alpha=0.55 if filled else 1,
-            linewidth=1.6,
-        )
-        # The mean of no values is a warning, and NaN.
-        mean = float(values.mean()) if len(values) else float("nan")
-        axes.axvline(mean, color=colour, linewidth=1.2, linestyle="--")
-        # A line without points: the legend shows a line for every model.
-        axes.plot([], [], color=colour, label=f"{text}, mean {mean:.1f}")
-    axes.set(xlim=(0, 100), xlabel="test accuracy (%)", ylabel="clients")
-    whole_ticks(axes.yaxis)
-    figure.legend(loc="outside upper center", ncols=2, frameon=False)
+    evaluated = run.per_client["round"]
+    seconds = curve_of(run, (evaluated, np.zeros(len(evaluated)))).seconds
+    ends = _draw_models(axes, run, seconds, "accuracy", 100)
+    axes.set(xlabel="virtual seconds", ylabel="test accuracy (%)")
+    axes.set_xlim(0, run.rounds[-1]["clock"] or 1)
+    axes.grid(axis="y", **GRID)
+    label_ends(axes, ends)
     return figure
+
+
+def _draw_models(
+    axes: "Axes", run: Run, x: np.ndarray, metric: str, scale: float
+) -> list[tuple[float, str, str]]:
+    """Draws a metric of each model over x [T]; the (end, name, colour) of each."""
+    # A line through one point is not seen.
+    marker = "o" if len(x) == 1 else None
+    ends = []
+    for model, text in models_of(run).items():
+        values = run.per_client.get(f"{model}/test/{metric}")
+        if values is None:
+            continue
+        mean, low, high = over_clients(scale * values)
+        axes.fill_between(x, low, high, color=COLOURS[model], **BAND)
+        axes.plot(x, mean, color=COLOURS[model], marker=marker)
+        ends.append((mean[-1], text, COLOURS[model]))
+    return ends
+
+
+def _draw_training_loss(axes: "Axes", run: Run) -> tuple[float, str, str]:
+    rounds = [line["round"] for line in run.rounds]
+    losses = [number(line.get("train_loss")) for line in run.rounds]
+    colour = COLOURS["training"]
+    axes.plot(rounds, losses, color=colour, linewidth=1, zorder=1)
+    return losses[-1], "training", colour
 
 
 def accuracy_by_client(run: Run) -> "Figure | None":
@@ -84,11 +106,8 @@ def accuracy_by_client(run: Run) -> "Figure | None":
     if not models:
         return None
     figure, (axes,) = new_figure(5.2, 3.2)
-    last = {}
-    for model in models:
-        last[model] = 100 * run.per_client[f"{model}/test/accuracy"][-1]
-    first = next(iter(last.values()))
-    order = np.argsort(first, kind="stable")  # NaN goes last
+    last = {m: 100 * run.per_client[f"{m}/test/accuracy"][-1] for m in models}
+    order = np.argsort(next(iter(last.values())), kind="stable")  # NaN goes last
     rank = np.arange(1, len(order) + 1)
     few = len(order) <= MOST_CLIENTS
     if few and len(last) > 1:
@@ -101,87 +120,173 @@ def accuracy_by_client(run: Run) -> "Figure | None":
             "o",
             color=COLOURS[model],
             markersize=(4.5 if few else 2) + 2.5 * depth,
-            # Dots of the second one are rings, seen around an equal first one.
+            # The dots of a second model are rings, seen around equal ones of the first.
             fillstyle="none" if depth else "full",
             label=text,
-            zorder=3 - depth,  # the first one lies on top
-            rasterized=not few,  # else a PDF of megabytes
+            zorder=3 - depth,
+            rasterized=not few,
         )
     axes.set(xlabel="clients, sorted", ylabel="test accuracy (%)", ylim=(-3, 103))
     axes.grid(axis="y", **GRID)
-    whole_ticks(axes.xaxis)
+    integer_ticks(axes.xaxis)
     figure.legend(loc="outside upper center", ncols=2, frameon=False)
     return figure
 
 
 def label_distribution(run: Run) -> "Figure | None":
-    """Rows by client and class: bubbles, or a heat map where there are many."""
+    """Examples by client and class: discs, or a heat map if there are many."""
     counts = np.asarray(run.partition["class_histogram"])  # [C, K]
     if counts.size == 0 or not counts.any():
         return None
     C, K = counts.shape
-    width = min(8.4, 2.2 + 0.16 * C)
-    height = min(5.2, 1.2 + 0.24 * K)
-    figure, (axes,) = new_figure(width, height)
+    figure, (axes,) = new_figure(min(8.4, 2.2 + 0.16 * C), min(5.2, 1.2 + 0.24 * K))
     if MOST_CLIENTS >= C and MOST_CLASSES >= K:
-        _bubbles(axes, counts)
+        _draw_discs(axes, counts)
     else:
-        _heat_map(axes, counts)
+        _draw_heat_map(axes, counts)
     axes.set(xlabel="client", ylabel="class")
-    # Discs have a width: half a cell and more is left beside the outer ones.
     axes.set(xlim=(-0.6, C - 0.4), ylim=(-0.6, K - 0.4))
-    whole_ticks(axes.xaxis)
-    whole_ticks(axes.yaxis)
+    integer_ticks(axes.xaxis)
+    integer_ticks(axes.yaxis)
     return figure
 
 
+def _draw_discs(axes: "Axes", counts: np.ndarray) -> None:
+    """A disc for each client and class, its area in proportion to the examples."""
+    client, label = np.nonzero(counts)
+    most = counts.max()
+    area = 110 * counts[client, label] / most
+    axes.scatter(client, label, s=area, color=PALETTE[0], alpha=0.8, linewidth=0)
+    text = f"area in proportion to examples, at most {most}"
+    axes.set_title(text, color=GREY, size=9, loc="left")
+    axes.grid(**GRID)
+    axes.set_axisbelow(True)
+
+
+def _draw_heat_map(axes: "Axes", counts: np.ndarray) -> None:
+    """Examples by colour, white for none."""
+    shown = np.where(counts == 0, np.nan, counts).T
+    most = counts.max()
+    # From below zero: a single example is not as good as white.
+    colours: dict[str, Any] = {"cmap": "Blues", "vmin": -0.4 * most, "vmax": most}
+    bar = heat_map(axes, shown, "examples", origin="lower", **colours)
+    bar.ax.set_ylim(0, most)
+
+
 def lambda_curve(run: Run) -> "Figure | None":
-    """Accuracy over the mixture's lambda: mean and 10-90 % band over clients."""
+    """Accuracy along a mixture's lambda: the mean and a 10-90 % band over clients."""
     test = run.per_client.get("mixture/test/accuracy")
     if test is None:
         return None
     grid = run.per_client["mixture/lambda"]
     figure, (axes,) = new_figure(5.2, 3.2)
-    test_colour = PALETTE[0]
     mean, low, high = over_clients(100 * test.T)
-    axes.fill_between(grid, low, high, color=test_colour, **BAND)
-    axes.plot(grid, mean, color=test_colour)
-    ends = [(mean[-1], "test", test_colour)]
+    axes.fill_between(grid, low, high, color=PALETTE[0], **BAND)
+    axes.plot(grid, mean, color=PALETTE[0])
+    ends = [(mean[-1], "test", PALETTE[0])]
     validation = run.per_client.get("mixture/validation/accuracy")
     if validation is not None:
         mean, _, _ = over_clients(100 * validation.T)
         axes.plot(grid, mean, color=GREY, linestyle="--")
         ends.append((mean[-1], "validation", GREY))
-    level = _chosen_level(run)
-    if level is not None:
-        colour = PALETTE[1]
-        axes.axhline(level, color=colour, linestyle=":")
-        ends.append((level, "λ chosen on\nvalidation", colour))
-    axes.set(xlabel="λ (0 federated, 1 local)", ylabel="accuracy (%)")
-    axes.set_xlim(0, 1)
+        chosen = run.summary["mixture"]["chosen_on_validation"]["accuracy"]
+        level = 100 * number(chosen["mean"])
+        axes.axhline(level, color=PALETTE[1], linestyle=":")
+        ends.append((level, "λ chosen on\nvalidation", PALETTE[1]))
+    axes.set(xlabel="λ (0 federated, 1 local)", ylabel="accuracy (%)", xlim=(0, 1))
     label_ends(axes, ends)
     return figure
 
 
-def _chosen_level(run: Run) -> float | None:
-    """Mean accuracy in percent with λ chosen on validation; None without it."""
-    mixture = run.summary.get("mixture") or {}
-    chosen = mixture.get("chosen_on_validation") or {}
-    accuracy = chosen.get("accuracy") or {}
-    mean = accuracy.get("mean")
-    if mean is None:
+def quantities_of(run: Run) -> dict[str, np.ndarray]:
+    """What the method reports of each client at the last evaluation, f[C] by name."""
+    return {
+        name.removeprefix(PREFIX): values[-1]
+        for name, values in run.per_client.items()
+        if name.startswith(PREFIX)
+    }
+
+
+def quantities_by_size(run: Run) -> "Figure | None":
+    """What the method reports of each client, by the client's training examples."""
+    quantities = quantities_of(run)
+    if not quantities:
         return None
-    return 100 * mean
+    size = run.per_client["train_size"]
+    figure, panels = new_figure(0.6 + 2.6 * len(quantities), 3.0, len(quantities))
+    for axes, (name, values) in zip(panels, quantities.items(), strict=True):
+        scatter(axes, size, values)
+        axes.set_title(f"{name}{correlation_text(size, values)}")
+        axes.set_xlabel("training examples")
+        if axes.get_xscale() == "linear":
+            integer_ticks(axes.xaxis)
+    return figure
+
+
+def scatter(axes: "Axes", x: Any, values: Any, colour: str = PALETTE[0]) -> None:
+    """Draws a dot for each client; wide axes are logarithmic."""
+    axes.plot(x, values, "o", color=colour, markersize=4, alpha=0.6, rasterized=True)
+    for numbers, scale in ((x, axes.set_xscale), (values, axes.set_yscale)):
+        numbers = np.asarray(numbers, float)
+        finite = numbers[np.isfinite(numbers)]
+        if len(finite) and 0 < SPAN * finite.min() < finite.max():
+            scale("log")
+    axes.grid(**GRID)
+
+
+def correlation_text(x: Any, values: Any) -> str:
+    """The rank correlation in words; empty if it is NaN."""
+    correlation = rank_correlation(x, values)
+    return "" if np.isnan(correlation) else f"\nrank correlation {correlation:.2f}"
+
+
+def rank_correlation(x: Any, values: Any) -> float:
+    """Spearman's rank correlation; NaN if one of both is constant."""
+    from scipy.stats import spearmanr
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        result: Any = spearmanr(x, values, nan_policy="omit")
+    return float(result.statistic)
+
+
+def timeline(run: Run) -> "Figure | None":
+    """What clients did in the first rounds, a lane each, by virtual seconds.
+
+    A bar reaches from the download to the arrival of the upload.
+    """
+    lines = [line for line in run.rounds if line.get("turns")][:MOST_ROUNDS]
+    if not lines:
+        return None
+    turns = [turn for line in lines for turn in line["turns"]]
+    clients = sorted({client for client, *_ in turns})[:MOST_LANES]
+    lane = {client: i for i, client in enumerate(clients)}
+    figure, (axes,) = new_figure(8.4, min(6.5, 1.4 + 0.17 * len(clients)))
+    for is_reported, colour in ((True, PALETTE[0]), (False, PALETTE[1])):
+        shown = [t for t in turns if t[3] == is_reported and t[0] in lane]
+        lanes = [lane[client] for client, *_ in shown]
+        start = np.array([turn[1] for turn in shown])
+        length = np.array([turn[2] for turn in shown]) - start
+        # White edges: the turns of a client may follow one another at once.
+        look: dict[str, Any] = {"color": colour, "edgecolor": "white"}
+        axes.barh(lanes, length, left=start, height=0.6, linewidth=0.8, **look)
+    for line in lines:
+        axes.axvline(line["clock"], color=GREY, linewidth=0.8, zorder=0)
+    ticks = range(0, len(clients), 5 if len(clients) > 20 else 1)
+    axes.set_yticks(list(ticks), [str(clients[i]) for i in ticks])
+    axes.set(ylim=(len(clients) - 0.4, -0.6), xlim=(0, lines[-1]["clock"]))
+    axes.set(xlabel="virtual seconds", ylabel="client")
+    return figure
 
 
 def over_clients(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(mean, 10th, 90th percentile) f[T] over the clients of `values` [T, C].
 
-    Clients without rows are NaN and left out; so are infinite losses.
+    NaN of clients without examples is left out, and so are infinite losses.
     """
     values = np.where(np.isfinite(values), values, np.nan)
     with warnings.catch_warnings():
-        # A round without any client is NaN, as it should be.
+        # Without any client it is NaN.
         warnings.simplefilter("ignore", RuntimeWarning)
         mean = np.nanmean(values, axis=1)
         low, high = np.nanpercentile(values, [10, 90], axis=1)
@@ -189,91 +294,48 @@ def over_clients(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray
 
 
 def models_of(run: Run) -> dict[str, str]:
-    """Models with a number for each client, by what figures call them."""
-    # One curve hides the other where they are the same.
+    """The models with a number for each client, and what figures call them."""
     if personal_is_server(run):
         return {"server": "server = personal"}
-    models = {}
-    for model in ("personal", "server"):
-        if f"{model}/test/accuracy" in run.per_client:
-            models[model] = model
-    return models
+    models = ("personal", "server")
+    return {m: m for m in models if f"{m}/test/accuracy" in run.per_client}
 
 
-def _curves(
-    axes: "Axes", run: Run, models: dict[str, str], metric: str, scale: float
-) -> None:
-    """Draws a metric of each model over rounds, named at the right end."""
-    from matplotlib.ticker import MaxNLocator
-
-    rounds = run.per_client["round"]
-    # A line through one point is not seen.
-    marker = "o" if len(rounds) == 1 else None
-    ends = []
-    for model, text in models.items():
-        values = run.per_client.get(f"{model}/test/{metric}")
-        if values is None:
-            continue
-        colour = COLOURS[model]
-        mean, low, high = over_clients(scale * values)
-        axes.fill_between(rounds, low, high, color=colour, **BAND)
-        axes.plot(rounds, mean, color=colour, marker=marker)
-        ends.append((mean[-1], text, colour))
-    if metric == "loss":
-        ends.append(_training_curve(axes, run))
-    chosen = run.summary.get("chosen_on_validation")
-    if chosen:
-        axes.axvline(chosen["round"], color=GREY, linewidth=1, linestyle=":")
-    axes.set_xlabel("round")
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    axes.set_xlim(0, run.rounds[-1]["round"])
-    label_ends(axes, ends)
-
-
-def _training_curve(axes: "Axes", run: Run) -> tuple[float, str, str]:
-    """Draws the training loss behind the others; its (end, name, colour)."""
-    rounds = []
-    losses = []
-    for line in run.rounds:
-        rounds.append(line["round"])
-        losses.append(number(line.get("train_loss")))
-    colour = COLOURS["training"]
-    axes.plot(rounds, losses, color=colour, linewidth=1, zorder=1)
-    return losses[-1], "training", colour
-
-
-def _bubbles(axes: "Axes", counts: np.ndarray) -> None:
-    """A disc for each client and class, its area in proportion to the rows."""
-    client, label = np.nonzero(counts)
-    most = counts.max()
-    area = counts[client, label] / most
-    axes.scatter(
-        client,
-        label,
-        s=110 * area,
-        color=PALETTE[0],
-        alpha=0.8,
-        linewidth=0,
-    )
-    text = f"area in proportion to rows, at most {most}"
-    axes.set_title(text, color=GREY, size=9, loc="left")
-    axes.grid(**GRID)
-    axes.set_axisbelow(True)
-
-
-def _heat_map(axes: "Axes", counts: np.ndarray) -> None:
-    """Rows by colour, white for none; clients in their order."""
-    # NaN is drawn as nothing, so a class without rows differs from one with few.
-    shown = np.where(counts == 0, np.nan, counts).T
-    most = counts.max()
-    bar = heat_map(
-        axes,
-        shown,
-        "rows",
-        origin="lower",
-        cmap="Blues",
-        # From below zero, else a single row is as good as white.
-        vmin=-0.4 * most,
-        vmax=most,
-    )
-    bar.ax.set_ylim(0, most)
+# name -> (how it is drawn, what it shows)
+OF_RUN: dict[str, tuple[Callable[[Run], "Figure | None"], str]] = {
+    "learning_curves": (
+        learning_curves,
+        "Test accuracy and loss: the mean over all clients, and a band from the 10th "
+        "to the 90th percentile of clients. The dotted line marks the round chosen on "
+        "validation data. The training loss is the mean of a round's participants.",
+    ),
+    "accuracy_by_client": (
+        accuracy_by_client,
+        "Test accuracy of each client at the last round, from the worst to the best.",
+    ),
+    "label_distribution": (
+        label_distribution,
+        "Examples of each class that each client holds.",
+    ),
+    "quantities_by_size": (
+        quantities_by_size,
+        "What the method reports of each client at the last round, by the client's "
+        "training examples, with Spearman's rank correlation.",
+    ),
+    "lambda_curve": (
+        lambda_curve,
+        "Accuracy of the mixture (1 - λ) federated + λ local at the last round: the "
+        "mean over clients, and a band from their 10th to their 90th percentile.",
+    ),
+    "accuracy_by_seconds": (
+        accuracy_by_seconds,
+        "Test accuracy over virtual seconds, which follow from bytes, local steps and "
+        "the devices' profile.",
+    ),
+    "timeline": (
+        timeline,
+        "What clients did in the first rounds: a lane for each, a bar from the "
+        "download to the arrival of the upload, vertical lines at the ends of rounds. "
+        "Orange bars ended at the deadline and did not report.",
+    ),
+}

@@ -1,7 +1,7 @@
-"""Fills the templates of the pages: each is one self-contained document.
+"""Fills the template of a page, which is one self-contained document.
 
-CSS, script and images are in the page itself, and its policy forbids it to load or to
-run anything else; all text is escaped. The script only sorts tables.
+CSS, script and images are in the page itself, its policy forbids it to load or run
+anything else, and all text is escaped. The script sorts tables.
 """
 
 import base64
@@ -9,144 +9,119 @@ import functools
 import hashlib
 import json
 import re
-from collections import Counter
-from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jinja2
-import numpy as np
+from markupsafe import Markup
 
-from pfljax.report import formats
-from pfljax.report.columns import Table
-from pfljax.report.runs import number
+from pfljax.report.style import draw
+from pfljax.report.tables import EMPTY, Table
 
-EMPTY = "–"
-LONG = 40  # characters; longer ones go over several lines
-NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?( ± .*)?")
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+CSS_PIXELS = 86  # an inch of a figure in a page
+LONG = 40  # characters; a column of longer texts is wrapped
+NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?( ± .*)?|–|not reached.*|")
 
 
 class Picture(NamedTuple):
-    """A PNG with its caption."""
+    """An image with its caption."""
 
-    name: str  # the stem of its file
-    png: bytes
+    name: str
+    image: bytes
+    kind: str  # "svg+xml" or "png"
     width: int  # CSS pixels
     caption: str
 
 
-class Card(NamedTuple):
-    """A key figure."""
+class Pairs(NamedTuple):
+    """Names with values."""
 
-    title: str
-    value: str
-    note: str = ""
-
-
-class Grid(NamedTuple):
-    """A table that sorts by its headings; nothing is shown of one without rows."""
-
-    header: Sequence[str]
-    kinds: Sequence[str]  # of each column: "number", "long" or ""
-    rows: Sequence[Sequence[formats.Cell]]
-    caption: str
+    pairs: Mapping[str, Any]
+    title: str = ""
 
 
-def render(template: str, **content: Any) -> str:
-    """The page of a template, which shows `content`.
+class Cards(NamedTuple):
+    """Key figures: (title, value, note)."""
 
-    Raises:
-        jinja2.UndefinedError: the template asks for what `content` lacks.
-    """
-    return _environment().get_template(template).render(content)
+    cards: Sequence[tuple[str, str, str]]
 
 
-def grid(
-    header: Sequence[str], rows: Iterable[Iterable[Any]], caption: str = ""
-) -> Grid:
-    """A table of values, or of cells that are marked already."""
-    cells = []
-    for row in rows:
-        cells.append([_cell(value) for value in row])
-    kinds = []
-    for i in range(len(header)):
-        texts = [row[i].text for row in cells]
-        kinds.append(_kind(texts))
-    return Grid(
-        header=header,
-        kinds=kinds,
-        rows=cells,
-        caption=caption,
-    )
+Block = str | Table | Picture | Pairs | Cards
 
 
-def comparison_grid(table: Table, before: str = "") -> Grid:
-    """A comparison table, best and second of each column marked.
-
-    The second column stands below the method's name, `before` it a word: the numbers
-    come next, where a narrow window still shows the first of them.
-    """
-    name, _, *titles = formats.headings(table)
-    rows = []
-    for method, second, *numbers in formats.cells(table):
-        note = f"{before} {second.text}".strip()
-        rows.append([method._replace(note=note), *numbers])
-    return grid([name, *titles], rows, table.caption)
+def picture(name: str, figure: "Figure", caption: str) -> Picture:
+    """A figure as it stands in a page."""
+    width = round(CSS_PIXELS * figure.get_size_inches()[0])
+    return Picture(name, draw(figure, "svg"), "svg+xml", width, caption)
 
 
-def typed(value: Any) -> str:
+def render(
+    title: str,
+    facts: Sequence[str],
+    notices: Sequence[str],
+    lead: Sequence[Block],
+    folded: Mapping[str, Sequence[Block]],
+) -> str:
+    """The page. `folded` has the sections below the `lead`; empty ones are left out."""
+    sections = [(name, _filled(blocks)) for name, blocks in folded.items()]
+    return _environment().get_template("page.html.j2").render(
+        title=title,
+        facts=facts,
+        notices=notices,
+        lead=_filled(lead),
+        folded=[(name, blocks) for name, blocks in sections if blocks],
+    )  # fmt: skip
+
+
+def _filled(blocks: Sequence[Block]) -> list[Block]:
+    """The blocks that show something."""
+    return [b for b in blocks if (b.rows if isinstance(b, Table) else b[0])]
+
+
+def text_of(value: Any) -> str:
     """A value as a reader types it."""
     if isinstance(value, str):
         return value
     return json.dumps(value, ensure_ascii=False)
 
 
-def counted(values: Iterable[str]) -> str:
-    """Texts, the same ones once with their number."""
-    texts = []
-    for text, count in Counter(values).items():
-        if count > 1:
-            text = f"{count} × {text}"
-        texts.append(text)
-    return ", ".join(texts)
-
-
 def percent(share: Any) -> str:
-    """A share as percent, a dash where there is none."""
-    return fixed(100 * number(share), 2)
+    """A share in percent; a dash for None."""
+    return EMPTY if share is None else f"{100 * share:.2f}"
 
 
-def fixed(value: float, digits: int) -> str:
-    """A number with `digits` decimals, a dash for NaN."""
-    if np.isnan(value):
-        return EMPTY
-    return f"{value:.{digits}f}"
-
-
-# Once a process: an environment keeps the templates that it has compiled.
 @functools.cache
 def _environment() -> jinja2.Environment:
-    """What all templates know."""
     loader = jinja2.PackageLoader("pfljax.report")
     environment = jinja2.Environment(
         loader=loader,
-        # Labels and commands are a user's: they may hold any letters.
         autoescape=True,
-        # A name that is misspelt in a template is an error, not an empty field.
-        undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
     environment.filters["base64"] = _base64
-    environment.filters["percent"] = percent
     environment.filters["sha256"] = _sha256
-    environment.filters["typed"] = typed
-    environment.globals["zip"] = zip
-    # No templates: the policy of a page knows its script by the hash of these letters.
-    sources = {"style": "page.css", "script": "page.js"}
-    for name, file in sources.items():
-        source, _, _ = loader.get_source(environment, file)
-        environment.globals[name] = source
+    environment.globals["kinds"] = _kinds
+    # Not templates: the policy of a page knows its script by the hash of its letters.
+    for name, file in {"style": "page.css", "script": "page.js"}.items():
+        environment.globals[name] = loader.get_source(environment, file)[0]
     return environment
+
+
+def _kinds(table: Table) -> list[Markup]:
+    """The class of each column: numbers are set right, long texts are wrapped."""
+    classes = []
+    for column in zip(*table.rows, strict=True):
+        if all(NUMBER.fullmatch(text) for text in column):
+            classes.append(Markup(' class="number"'))
+        elif any(len(text) > LONG for text in column):
+            classes.append(Markup(' class="long"'))
+        else:
+            classes.append(Markup(""))
+    return classes
 
 
 def _base64(data: bytes) -> str:
@@ -154,26 +129,4 @@ def _base64(data: bytes) -> str:
 
 
 def _sha256(text: str) -> str:
-    """The hash by which the page's policy knows its own script."""
-    digest = hashlib.sha256(text.encode()).digest()
-    return _base64(digest)
-
-
-def _cell(value: Any) -> formats.Cell:
-    if isinstance(value, formats.Cell):
-        return value
-    return formats.Cell(typed(value))
-
-
-def _kind(texts: Sequence[str]) -> str:
-    """The kind of a column: numbers are set right, long texts wrap."""
-    filled = [text for text in texts if text not in ("", EMPTY)]
-    numbers = [text for text in filled if not text.startswith(formats.NOT_REACHED)]
-    # A column of dashes is one of numbers that nobody has.
-    if not filled and EMPTY in texts:
-        return "number"
-    if numbers and all(NUMBER.fullmatch(text) for text in numbers):
-        return "number"
-    if any(len(text) > LONG for text in filled):
-        return "long"
-    return ""
+    return _base64(hashlib.sha256(text.encode()).digest())

@@ -1,7 +1,7 @@
-"""How figures look: colours, axes, labels at the end of lines, saving.
+"""The look of figures: colours, axes, labels at the end of lines, and saving.
 
-Figures are `matplotlib.figure.Figure` objects; no pyplot, no global state is left
-changed. matplotlib is imported inside functions: it takes a second.
+Figures are `matplotlib.figure.Figure` objects, made without pyplot and its global
+state. matplotlib is imported inside functions, for that takes a second.
 """
 
 import io
@@ -25,7 +25,6 @@ PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#3
 GREY = "#767676"
 INK = "#222222"
 DPI = 160  # of a PNG
-CSS_PIXELS = 86  # an inch of a figure in a page
 DASHES = ("-", "--", ":", "-.")
 SETTINGS: dict[Any, Any] = {
     "font.size": 10,
@@ -40,6 +39,9 @@ SETTINGS: dict[Any, Any] = {
     "ytick.labelcolor": INK,
     "text.color": INK,
     "lines.linewidth": 1.8,
+    "pdf.fonttype": 42,  # TrueType, which every venue takes
+    "svg.fonttype": "none",  # letters stay letters: a page is a third as large
+    "svg.hashsalt": "pfljax",  # equal figures have equal names inside
 }
 BAND: dict[str, Any] = {"alpha": 0.15, "linewidth": 0}
 GRID: dict[str, Any] = {"color": "#e6e6e6", "linewidth": 0.6}
@@ -71,53 +73,20 @@ def line_styles(names: Sequence[str], plain: str | None = None) -> list[dict[str
     return styles
 
 
-def told_once(
+def merge_equal(
     labels: Sequence[str], curves: Sequence[np.ndarray]
 ) -> list[tuple[int, str]]:
-    """(place, label) of each curve that is another's equal in no figure.
-
-    Of equal ones the first is drawn, as "A = B": it would hide behind the others.
-    """
-    labels_of: dict[int, list[str]] = {}
-    for place, label in enumerate(labels):
-        for first in labels_of:
-            if _drawn_alike(curves[first], curves[place]):
-                labels_of[first].append(label)
+    """(index, label) of each curve; equal ones are one, labelled "A = B"."""
+    merged: dict[int, list[str]] = {}
+    for index, label in enumerate(labels):
+        for first, names in merged.items():
+            a, b = curves[first], curves[index]
+            if a.shape == b.shape and np.allclose(a, b, rtol=1e-4, equal_nan=True):
+                names.append(label)
                 break
         else:
-            labels_of[place] = [label]
-    return [(place, " = ".join(equal)) for place, equal in labels_of.items()]
-
-
-def _drawn_alike(a: np.ndarray, b: np.ndarray) -> bool:
-    """Whether no eye tells two curves of percent apart."""
-    return a.shape == b.shape and np.allclose(a, b, rtol=1e-4, equal_nan=True)
-
-
-def seen_through(
-    styles: Sequence[dict[str, Any]], curves: Sequence[np.ndarray]
-) -> list[dict[str, Any]]:
-    """The styles, dashed where a curve f[T] would hide one that is drawn before it.
-
-    Both are seen then, for the one below shines through the gaps. Curves are of one T,
-    or others are left as they are.
-    """
-    finite = [curve[np.isfinite(curve)] for curve in curves]
-    every = np.concatenate([*finite, np.zeros(0)])
-    span = float(np.ptp(every)) if len(every) else 0.0
-    dashed = []
-    for place, (style, curve) in enumerate(zip(styles, curves, strict=True)):
-        hidden = sum(_is_near(curve, other, span) for other in curves[:place])
-        gaps = (0, (4, 4 * hidden))
-        dashed.append(style | {"linestyle": gaps} if hidden else style)
-    return dashed
-
-
-def _is_near(a: np.ndarray, b: np.ndarray, span: float) -> bool:
-    """Whether a line of usual width would hide nearly all of the other."""
-    if a.shape != b.shape:
-        return False
-    return bool(np.mean(np.abs(a - b) < 0.015 * span) > 0.9)
+            merged[index] = [label]
+    return [(index, " = ".join(names)) for index, names in merged.items()]
 
 
 def label_ends(axes: "Axes", ends: Sequence[tuple[float, str, str]]) -> None:
@@ -154,14 +123,14 @@ def label_ends(axes: "Axes", ends: Sequence[tuple[float, str, str]]) -> None:
     axes.set_ylim(low, high)
 
 
-def whole_ticks(axis: "Axis") -> None:
-    """Ticks at whole numbers, at most 13."""
+def integer_ticks(axis: "Axis") -> None:
+    """Sets ticks at whole numbers, at most 13."""
     from matplotlib.ticker import MaxNLocator
 
     axis.set_major_locator(MaxNLocator(nbins=12, integer=True))
 
 
-def wrapped(label: str) -> str:
+def wrap(label: str) -> str:
     """A label broken into lines of 26 characters at most."""
     return textwrap.fill(" ".join(label.split()), 26)
 
@@ -198,32 +167,22 @@ def _top(block: np.ndarray, centres: np.ndarray, sizes: np.ndarray) -> float:
     return float(centres[last] + sizes[last] / 2)
 
 
-def save_figure(figure: "Figure", stem: Path, truetype: bool = False) -> bytes:
-    """Writes stem.png and stem.pdf, the same bytes for the same figure; the PNG's.
+def save_figure(
+    figure: "Figure", stem: Path, kinds: Sequence[str] = ("png", "pdf")
+) -> None:
+    """Writes stem.png, stem.pdf or other kinds; equal figures give equal bytes."""
+    for kind in kinds:
+        with files.whole(stem.with_suffix(f".{kind}")) as part:
+            part.write_bytes(draw(figure, kind))
 
-    `truetype` embeds fonts that every venue takes; it adds 0.2 s. Else they are Type 3.
-    """
+
+def draw(figure: "Figure", kind: str) -> bytes:
+    """The figure as a file of this kind."""
     import matplotlib
 
-    settings: dict[Any, Any] = SETTINGS | {"pdf.fonttype": 42 if truetype else 3}
-    with matplotlib.rc_context(settings):
-        image = _drawn(figure, "png", dpi=DPI, metadata={"Software": None})
-        # The PNG settled the layout; a second time costs a third of the whole. Under
-        # "none" Matplotlib would still draw the figure once before it saves it.
-        figure.set_layout_engine(None)
-        dates = {"CreationDate": None, "Producer": None}
-        document = _drawn(figure, "pdf", metadata=dates)
-    for suffix, content in ((".png", image), (".pdf", document)):
-        with files.whole(stem.with_suffix(suffix)) as part:
-            part.write_bytes(content)
-    return image
-
-
-def _drawn(figure: "Figure", kind: str, **options: Any) -> bytes:
-    """The figure as a file of this kind, in memory.
-
-    Where a disk is full, Matplotlib fails to close the file, which hides the reason.
-    """
+    dates: dict[str, Any] = {"png": {"Software": None}, "svg": {"Date": None}}
+    dates["pdf"] = {"CreationDate": None, "Producer": None}
     content = io.BytesIO()
-    figure.savefig(content, format=kind, **options)
+    with matplotlib.rc_context(SETTINGS):
+        figure.savefig(content, format=kind, dpi=DPI, metadata=dates[kind])
     return content.getvalue()

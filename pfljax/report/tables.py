@@ -1,188 +1,248 @@
-"""The comparison table: one row a method and judged model, numbers over seeds.
+"""Tables of numbers over seeds, made from tidy records: for pages, Markdown and LaTeX.
 
-Every value is kept for each seed. Std over clients is inside one run (population std,
-then averaged over seeds); std over seeds is between runs (sample std, n - 1). They are
-two numbers and never mixed.
+The standard deviation over clients is the population's, inside a run; that over seeds
+is the sample's. They are two columns and never mixed.
 """
 
+import math
 from collections.abc import Sequence
+from typing import Any, NamedTuple
 
-import numpy as np
+from pfljax.evaluation.fairness import DECILES
+from pfljax.evaluation.over_clients import DETECTION, FIGURES
+from pfljax.report.curves import INDEX
+from pfljax.report.frames import Frame, make_frame
+from pfljax.report.tidy import ORACLE
 
-from pfljax.report.clients import CHOSEN, LAST
-from pfljax.report.columns import (
-    CALIBRATION,
-    COLUMNS,
-    DETECTED,
-    DETECTION,
-    FAIRNESS,
-    Column,
-    Row,
-    Table,
-    same_numbers,
+EMPTY = "–"
+
+
+class Column(NamedTuple):
+    """How one number is shown."""
+
+    key: str  # a metric, "metric.figure", or what was spent
+    title: str
+    scale: float = 1  # shown = value * scale
+    digits: int = 3
+    better: int = 0  # 1 if more is better, -1 if less is, 0 for neither
+    spread: bool = False  # whether to show the standard deviation over seeds
+
+
+class Table(NamedTuple):
+    """A table of text, with the cells (row, column) that are the best."""
+
+    title: str
+    header: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    best: frozenset[tuple[int, int]] = frozenset()
+    note: str = ""
+
+
+def _percent(key: str, title: str, digits: int = 2, better: int = 1) -> Column:
+    return Column(key, f"{title} (%)", 100, digits, better)
+
+
+def _points(key: str, title: str, better: int = 0) -> Column:
+    return Column(key, f"{title} (points)", 100, 2, better)
+
+
+WORSE_THAN_LOCAL = _percent("worse_than_local", "Worse off than local", 1, better=-1)
+ACCURACY = (
+    _percent("accuracy", "Accuracy")._replace(spread=True),
+    _points("accuracy.std", "Std over clients"),
+    _percent("accuracy.weighted", "Weighted by examples"),
+    _percent("accuracy.worst10", "Worst 10 % of clients"),
+    _percent("accuracy.best10", "Best 10 % of clients"),
+    Column("ece", "ECE", better=-1),
+    WORSE_THAN_LOCAL,
+    Column("bytes_up", "MB up", 1e-6, 2),
+    Column("bytes_down", "MB down", 1e-6, 2),
+    Column("clock", "Virtual seconds", digits=1),
 )
-from pfljax.report.groups import Group
-from pfljax.report.method_rows import method_rows
-from pfljax.report.runs import Run
-
-PROBLEM = (
-    "dataset", "partition", "clients", "noise", "test", "test_from", "rows", "unseen",
-)  # fmt: skip
-GAINS = {  # column -> what it is a gain over
-    "gain_local": "local training on the same rows and seed",
-    "gain_server": "the server's model before it is made personal",
+CALIBRATION = (
+    _percent("top5", "Top-5 accuracy")._replace(spread=True),
+    Column("loss", "Negative log likelihood", better=-1, spread=True),
+    Column("brier", "Brier score", better=-1, spread=True),
+    Column("entropy", "Entropy", spread=True),
+    Column(DETECTION, "Out of distribution (AUROC)", better=1, spread=True),
+    Column("ece", "ECE", better=-1, spread=True),
+    Column("mce", "MCE", better=-1, spread=True),
+    Column("ece_batchwise", "ECE by batch", better=-1, spread=True),
+    Column("mce_batchwise", "MCE by batch", better=-1, spread=True),
+)
+CALIBRATION_NOTE = (
+    "Means over clients, ± the standard deviation over seeds. ECE and MCE have 15 bins "
+    "over all examples of a client; by batch they are binned batch by batch. AUROC is "
+    "of the entropy of predictions, for examples of classes that a client does not "
+    "hold against its own."
+)
+FAIRNESS = (
+    # A spread is not ranked: clients that all do badly are alike.
+    Column("variance", "Variance (points²)", 1e4, 1),
+    _points("iqr", "IQR"),
+    _points("range", "Range"),
+    Column("gini", "Gini", digits=4),
+    Column("jain", "Jain", digits=4),
+    Column("entropy_fairness", "Entropy", digits=4),
+    Column("cosine_fairness", "Cosine", digits=4),
+    _points("gain_local", "Gain over local", better=1),
+    WORSE_THAN_LOCAL,
+    _points("gain_tuned", "Gain over fine-tuned FedAvg", better=1),
+    _points("gain_server", "Gain over server", better=1),
+    _percent("worse_than_server", "Worse off than server", 1, better=-1),
+    *(_percent(f"p{q}", f"P{q}", 1) for q in DECILES),
+)
+FAIRNESS_NOTE = (
+    "How the accuracy is spread over clients, as means over seeds. P10 to P90 are "
+    "deciles, IQR is the distance of the quartiles. For equal clients Gini's index is "
+    "0, and Jain's index, the entropy and the cosine are 1. Gains are means over "
+    "clients, over the same clients of another model."
+)
+ACCURACY_NOTE = (
+    "Means over seeds; ± is the sample standard deviation over seeds. The standard "
+    "deviation over clients is the population's inside a run. MB are 1e6 bytes, of all "
+    "clients up to this round."
+)
+SPENT_NOTE = (
+    "Rounds, MB up and down of all clients, and virtual seconds until the running mean "
+    "of three evaluations reaches an accuracy. A target is not reached if one seed "
+    "does not reach it. The area is the mean accuracy along the run."
+)
+UNITS = {  # of what is spent: (title, scale, digits)
+    "rounds": ("Rounds", 1, 1),
+    "bytes": ("MB", 1e-6, 2),
+    "seconds": ("Virtual seconds", 1, 1),
 }
-MOMENTS = {  # of the summary -> (name of the table, what the caption says)
-    LAST: ("last", "the last round"),
-    CHOSEN: ("validation", "the round chosen on validation data"),
-}
 
 
-def comparison_table(
-    groups: Sequence[Group],
-    at: str = LAST,
-    clients: str = "all",
-    baselines: Sequence[Run] = (),
+def spent_columns(targets: Sequence[float]) -> list[Column]:
+    """What is spent until each target, and the area under the curve."""
+    columns = []
+    for target in targets:
+        for name, (title, scale, digits) in UNITS.items():
+            title = f"{title} to {100 * target:g} %"
+            columns.append(Column(f"{name}_to_{target:g}", title, scale, digits, -1))
+    return [*columns, _percent("area", "Area under the curve")]
+
+
+def values_by_seed(frame: Frame, clients: str = "all", moment: str = "last") -> Frame:
+    """Test metrics of each method, model and seed, a column each: "accuracy.std".
+
+    `moment` is "last", or "chosen" for the round chosen on validation data.
+    """
+    index = list(INDEX)
+    rows = frame[frame[moment] & (frame.clients == clients) & (frame.split == "test")]
+    wide = rows.pivot(index=index, columns="metric", values=list(FIGURES))
+    wide.columns = [m if f == "mean" else f"{m}.{f}" for f, m in wide.columns]
+    spent = rows.groupby(index)[["round", "bytes_up", "bytes_down", "clock"]].first()
+    order = rows.set_index(index).index.unique()
+    return wide.join(spent).reindex(order)
+
+
+def make_table(
+    title: str,
+    values: Frame,
+    columns: Sequence[Column],
+    note: str = "",
+    ranked: bool = True,
 ) -> Table:
-    """Methods by final numbers.
+    """A row for each method and model, with means over seeds.
 
-    Args:
-        groups: of `group_runs`.
-        at: "last" round, or each run's round "chosen_on_validation".
-        clients: "all", "participants", "never chosen", "unseen", "benign" or
-            "malicious".
-        baselines: more runs of "local" to compare with, without rows of their own.
+    Columns without a number are left out, and equal rows of a method are one.
     """
-    runs = [run for group in groups for run in group.runs]
-    rows = []
-    for group in groups:
-        rows += method_rows(group, [*runs, *baselines], at, clients)
-    name, moment = MOMENTS[at]
-    caption = _caption(moment, clients)
-    if clients != "all":
-        name += f"_{clients.replace(' ', '_')}"
-    differing = problem_differences(runs)
-    # Who has more rows to learn from is not better for that.
-    if differing:
-        rows = [row._replace(ranked=False) for row in rows]
-        caption += (
-            f" The runs differ in {', '.join(differing)}: their numbers are not of one "
-            "problem, and none is marked as the best."
-        )
-    return Table(name=name, caption=caption, columns=COLUMNS, rows=tuple(rows))
-
-
-def once(tables: Sequence[Table]) -> tuple[list[Table], list[Table]]:
-    """(the tables that say something of their own, those that repeat another).
-
-    The rounds chosen on validation data may be the last ones: the table of the last
-    round then says so, and stands for both.
-    """
-    named = {table.name: table for table in tables}
-    last = named.get(MOMENTS[LAST][0])
-    chosen = named.get(MOMENTS[CHOSEN][0])
-    if last is None or chosen is None or not _repeats(chosen, last):
-        return list(tables), []
-    _, moment = MOMENTS[LAST]
-    both = f"{moment}, which all runs chose on validation data too"
-    stated = last._replace(caption=last.caption.replace(moment, both, 1))
-    others = [table for table in tables if table.name not in (last.name, chosen.name)]
-    return [stated, *others], [chosen]
-
-
-def _repeats(table: Table, other: Table) -> bool:
-    """Whether each row stands in the other table as well."""
-    others = {(row.method, row.judged): row for row in other.rows}
-    for row in table.rows:
-        twin = others.get((row.method, row.judged))
-        if twin is None or not same_numbers(row, twin):
-            return False
-    return True
-
-
-def problem_differences(runs: Sequence[Run]) -> list[str]:
-    """The settings of the problem itself that differ between the runs."""
-    differing = []
-    for name in PROBLEM:
-        # As texts, for a value may be a dict.
-        values = {str(run.config.get(name)) for run in runs}
-        if len(values) > 1:
-            differing.append(name)
-    return differing
-
-
-def calibration_table(table: Table) -> Table:
-    """The same rows by top-5 accuracy, likelihood, uncertainty and calibration error.
-
-    Columns without a number are left out.
-    """
-    caption = (
-        f"{table.caption.split(' Accuracy is')[0]} Means over clients, ± the sample "
-        "standard deviation over seeds. ECE and MCE have 15 bins over all rows of a "
-        "client; over batches they are binned batch by batch."
+    columns = [
+        c for c in columns if c.key in values and values[c.key].notna().any()
+    ]  # fmt: skip
+    lines: dict[tuple[str, ...], list[str]] = {}
+    numbers: list[list[float]] = []
+    for (method, model), seeds in values.groupby(level=[0, 1], sort=False):
+        cells = [_cell(seeds[c.key] * c.scale, c) for c in columns]
+        rounds = sorted({f"{r:g}" for r in seeds["round"]}, key=float)
+        texts = [text for text, _ in cells] + [str(len(seeds)), ", ".join(rounds)]
+        models = lines.setdefault((str(method), *texts), [])
+        if not models:
+            is_ranked = ranked and model != ORACLE
+            numbers.append([v if is_ranked else math.nan for _, v in cells])
+        models.append(str(model))
+    rows = [
+        [method, " = ".join(models), *texts]
+        for (method, *texts), models in lines.items()
+    ]
+    header = ["Method", "Model", *(c.title for c in columns), "Seeds", "Round"]
+    best = frozenset(
+        (i, j + 2)
+        for j, column in enumerate(columns)
+        for i in _best([row[j] for row in numbers], column)
     )
-    rows, columns = _filled(table.rows, CALIBRATION, "loss")
-    if any(column.key == DETECTION for column in columns):
-        caption += DETECTED
-    return Table(
-        name=f"{table.name}_calibration",
-        caption=caption,
-        columns=columns,
-        rows=rows,
+    return Table(title, header, rows, best, note)
+
+
+def _cell(values: Any, column: Column) -> tuple[str, float]:
+    """(the text of a mean over seeds, the number that it shows)."""
+    values = values.dropna()
+    if values.empty:
+        return EMPTY, math.nan
+    mean = float(values.mean())
+    if math.isinf(mean):
+        missing = int((values == math.inf).sum())
+        some = "" if missing == len(values) else f" by {missing} of {len(values)} seeds"
+        return f"not reached{some}", math.nan
+    text = f"{mean:.{column.digits}f}"
+    if column.spread and len(values) > 1:
+        text += f" ± {values.std():.{column.digits}f}"
+    return text, round(mean, column.digits)
+
+
+def _best(numbers: Sequence[float], column: Column) -> list[int]:
+    """The rows of the best number; none if there are not two different ones."""
+    known = {value for value in numbers if not math.isnan(value)}
+    if not column.better or len(known) < 2:
+        return []
+    best = max(known) if column.better > 0 else min(known)
+    return [i for i, value in enumerate(numbers) if value == best]
+
+
+def markdown(table: Table) -> str:
+    """The table in Markdown, below its title; the best of a column is bold."""
+    lines = [list(table.header), ["---"] * len(table.header)]
+    for i, row in enumerate(table.rows):
+        marked = [
+            f"**{cell}**" if (i, j) in table.best else _escape_markdown(cell)
+            for j, cell in enumerate(row)
+        ]
+        lines.append(marked)
+    body = "".join(f"| {' | '.join(line)} |\n" for line in lines)
+    return f"{table.title}. {table.note}".rstrip() + f"\n\n{body}"
+
+
+def latex(table: Table) -> str:
+    r"""The table in LaTeX, for `\usepackage{booktabs,graphicx}`."""
+    frame = make_frame(table.rows, table.header)
+    styler = frame.style.hide(axis="index").format(escape="latex")
+    styler.format_index(escape="latex", axis="columns")
+
+    def bold(cells: Frame) -> Frame:
+        marks = cells.map(lambda _: "")
+        for place in table.best:
+            marks.iloc[place] = "textbf:--rwrap;"
+        return marks
+
+    caption = f"{table.title}. {table.note}".rstrip().replace("%", r"\%")
+    text = styler.apply(bold, axis=None).to_latex(
+        hrules=True, caption=caption, position_float="centering"
     )
-
-
-def fairness_table(table: Table) -> Table:
-    """The same rows by how the accuracy lies over clients, and by who gains.
-
-    Columns without a number are left out.
-    """
-    rows, columns = _filled(table.rows, FAIRNESS, "variance")
-    moment = table.caption.partition(", over ")[0].removeprefix("Test metrics at ")
-    means = means_over_seeds(rows)
-    caption = (
-        f"Fairness over clients at {moment}. Test accuracy of all clients that have "
-        f"test rows{means}. P10 to P90 are the deciles: a tenth of the clients lie "
-        "below P10. IQR is the third quartile less the first, and the variance is the "
-        "population's. For equal clients Gini's index is 0, and 1 are Jain's index, "
-        "the entropy of their shares in all accuracy by the log of their number, and "
-        "the cosine to equal accuracies."
+    text = text.replace(
+        r"\begin{tabular}", r"\resizebox{\textwidth}{!}{\begin{tabular}"
     )
-    for key, over in GAINS.items():
-        if any(column.key == key for column in columns):
-            caption += f" The gain over {over} is a mean over clients."
-    return Table(
-        name=f"{table.name}_fairness",
-        caption=caption,
-        columns=columns,
-        rows=rows,
-    )
+    text = text.replace(r"\end{tabular}", r"\end{tabular}}")
+    for letter, command in LATEX.items():
+        text = text.replace(letter, command)
+    return text
 
 
-def means_over_seeds(rows: Sequence[Row]) -> str:
-    """What a caption says of numbers that are means; nothing where all are of one."""
-    return "; means over seeds" if any(len(row.seeds) > 1 for row in rows) else ""
+LATEX = {"±": r"$\pm$", "²": "$^2$", EMPTY: "--"}
+LATEX |= {"α": r"$\alpha$", "λ": r"$\lambda$", "μ": r"$\mu$", "ν": r"$\nu$"}
 
 
-def _filled(
-    rows: Sequence[Row], columns: Sequence[Column], key: str
-) -> tuple[tuple[Row, ...], tuple[Column, ...]]:
-    """The rows that have a number under `key`, and the columns that one of them has."""
-    rows = [row for row in rows if not np.isnan(row.values[key]).all()]
-    filled = []
-    for column in columns:
-        if not all(np.isnan(row.values[column.key]).all() for row in rows):
-            filled.append(column)
-    return tuple(rows), tuple(filled)
-
-
-def _caption(moment: str, clients: str) -> str:
-    """What the numbers are, in one paragraph."""
-    who = "all clients" if clients == "all" else f"clients: {clients}"
-    return (
-        f"Test metrics at {moment}, over {who}. Accuracy is the unweighted mean over "
-        "clients; ± is the sample standard deviation of that mean over n seeds. Std "
-        "over clients is the population standard deviation inside one run, averaged "
-        "over seeds; the other columns are means over seeds. MB (1e6 bytes) are the "
-        "totals of all clients up to that round."
-    )
+def _escape_markdown(text: str) -> str:
+    return "".join(f"\\{c}" if c in "\\|*`<_" else c for c in " ".join(text.split()))

@@ -1,89 +1,88 @@
-"""Writes the report of a run, of a comparison of runs, and of a sweep."""
+"""Writes the reports of runs, comparisons and sweeps."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from pfljax.evaluation.fairness import check_targets
 from pfljax.report import (
-    captions,
-    comparison,
+    comparison_figures,
+    comparison_page,
     figures,
-    formats,
-    latex,
-    notices,
-    quantities,
-    spent,
-    sweep_pairs,
-    sweep_targets,
+    overview,
+    pairs,
     sweeps,
-    timeline,
+    tables,
+    tidy,
 )
-from pfljax.report.clients import CHOSEN, LAST, recorded_baselines
-from pfljax.report.columns import Table
-from pfljax.report.groups import Group, group_runs
-from pfljax.report.html import Picture
-from pfljax.report.page_comparison import comparison_page, sweep_page
-from pfljax.report.page_run import run_page
-from pfljax.report.paired import Paired, paired
-from pfljax.report.paired_files import answer, paired_table, write_paired
-from pfljax.report.read_files import read_settings
-from pfljax.report.runs import Run, read_run
-from pfljax.report.saved_landscapes import first_landscapes, read_landscapes
-from pfljax.report.style import CSS_PIXELS, save_figure
-from pfljax.report.tables import (
-    calibration_table,
-    comparison_table,
-    fairness_table,
-    once,
-)
-from pfljax.report.targets import target_table
+from pfljax.report.curves import Curve, curves_of, default_targets, spent_table
+from pfljax.report.frames import Frame
+from pfljax.report.groups import PROBLEM, differing_problem, group_runs
+from pfljax.report.html import Block, Pairs, Picture, picture, render
+from pfljax.report.key_figures import key_figures
+from pfljax.report.landscapes import first_landscapes, read_landscapes
+from pfljax.report.pairs import Scores
+from pfljax.report.run_page import run_notices, run_page
+from pfljax.report.runs import read_run
+from pfljax.report.settings import settings_by_group
+from pfljax.report.style import save_figure
+from pfljax.report.tables import Table, make_table, values_by_seed
+from pfljax.runs import config as run_config
 from pfljax.runs.folder import check_foreign, read_json
 from pfljax.runtime import files
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-OF_ALL = ("last", "validation")  # tables of all clients: their arrays are kept
-ATTACKED = ("benign", "malicious")  # groups of clients, where some attack
-DRAW: dict[str, "Callable[[Run], Figure | None]"] = {
-    "learning_curves": figures.learning_curves,
-    "accuracy_histogram": figures.accuracy_histogram,
-    "accuracy_by_client": figures.accuracy_by_client,
-    "label_distribution": figures.label_distribution,
-    "lambda_curve": figures.lambda_curve,
-    "quantities_by_size": quantities.quantities_by_size,
-    "accuracy_by_seconds": timeline.accuracy_by_seconds,
-    "timeline": timeline.timeline,
-}
+CLIENTS = ("never chosen", "unseen", "benign", "malicious")  # with tables of their own
+LEAD = ("differences", "curves_by_rounds")  # figures of the first screen
+SWEEP_FIGURE = (
+    "Test accuracy of the personal models at the last round, mean over clients; "
+    "whiskers: ± one standard deviation over seeds."
+)
+WITHOUT_BASELINES = (
+    "Local training and fine-tuned FedAvg are no points of this sweep. Compare a point "
+    "with them by pfljax compare."
+)
 
 
-def write_run_report(folder: str | Path) -> None:
-    """Writes figures/*.png, figures/*.pdf and report.html into a finished run's folder.
+def write_run_report(
+    folder: str | Path,
+    out: str | Path | None = None,
+    targets: Sequence[float] = (),
+    figure_kinds: Sequence[str] = (),
+) -> str:
+    """Writes report.html, and figures as files of the `figure_kinds`; the screen.
 
-    The page also shows the landscapes that are in figures/.
+    Args:
+      folder: of a finished run.
+      out: where to write; None is the folder of the run.
+      targets: accuracies in (0, 1] until which it is counted what was spent.
+      figure_kinds: such as "pdf"; the figures are in the page in any case.
 
     Raises:
-        ValueError: `folder` is no run, or unfinished.
-        FileError: a file there is damaged, or cannot be written.
+      ValueError: `folder` is no finished run, or a target is no accuracy.
+      FileError: a file is damaged, or cannot be written.
     """
+    check_targets(targets)
     run = read_run(folder)
     groups = group_runs([run])
-    last = comparison_table(groups, baselines=recorded_baselines([run]))
-    tables = [fairness_table(last), target_table(groups)]
-    figure_folder = files.make_folder(run.folder / "figures")
-    pictures = []
-    for name, draw in DRAW.items():
-        figure = draw(run)
-        # Not every run has what every figure shows.
-        if figure is None:
-            continue
-        caption = captions.caption(name, run)
-        picture = _save_picture(figure, figure_folder / name, caption)
-        pictures.append(picture)
-    pictures += read_landscapes(figure_folder)
-    page = run_page(run, tables, pictures)
-    files.write_text(run.folder / "report.html", page)
+    frame = tidy.tidy(groups, tidy.recorded_baselines([run]))
+    drawn = {name: draw(run) for name, (draw, _) in figures.OF_RUN.items()}
+    captions = {name: caption for name, (_, caption) in figures.OF_RUN.items()}
+    out = files.make_folder(Path(out or folder))
+    shown = _save(drawn, captions, out, figure_kinds)
+    values = values_by_seed(frame)
+    details = [
+        make_table("Fairness", values, tables.FAIRNESS, tables.FAIRNESS_NOTE),
+        _spent(curves_of(frame), targets, ranked=False),
+    ]
+    page = run_page(
+        run, [t for t in details if t.rows], shown, read_landscapes(run.folder)
+    )
+    files.write_text(out / "report.html", page)
+    cards = Table("", ["Key figure", ""], [card[:2] for card in key_figures(run)])
+    return overview.screen(cards, run_notices(run, "This run"))
 
 
 def write_comparison(
@@ -91,28 +90,27 @@ def write_comparison(
     out: str | Path,
     targets: Sequence[float] = (),
     unfinished: Sequence[Path] = (),
+    *,
+    with_tables: bool = False,
+    figure_kinds: Sequence[str] = (),
+    verbose: bool = False,
 ) -> str:
-    """Writes tables, figures and comparison.html into `out`; returns the Markdown.
+    """Writes comparison.html and the tidy comparison.csv to `out`; the screen.
 
-    Tables: comparison_<name>.csv (means), comparison_<name>_seeds.csv (each seed), .md,
-    .tex (the columns of a paper) and comparison_<name>_long.tex (all columns), for the
-    last round, the round chosen on validation, and unseen clients, where the runs have
-    them; fairness over clients, calibration and loss of the first two; and what is
-    spent until `targets`, accuracies in (0, 1], are reached, without any those of
-    `default_targets`. Which method is better is in comparison_paired.csv, .md and .tex.
-    The Markdown begins with that in words. It leaves out calibration and loss, and the
-    table of the round chosen on validation where that is the last round's.
-
-    Local training that a run had as its `baseline` is read too, if it is still there.
-    The page names the `unfinished` runs as left out.
-
-    The page also shows the landscapes of the first run of each method that has some, as
-    many kinds as fit.
+    Args:
+      folders: of finished runs; seeds of one method are found by their settings.
+      out: where to write.
+      targets: accuracies in (0, 1] until which it is counted what was spent; half and
+        nine tenths of the best accuracy if there are none.
+      unfinished: runs to name as left out.
+      with_tables: write comparison.md and comparison.tex as well.
+      figure_kinds: write the figures as files of these kinds as well, such as "pdf".
+      verbose: return all tables in Markdown, not the overview alone.
 
     Raises:
-        ValueError: no folder, or one is no run, unfinished or there twice; a target is
-            not an accuracy.
-        FileError: a file there is damaged, or cannot be written.
+      ValueError: a folder is no finished run, or a run is given twice; a target is no
+        accuracy.
+      FileError: a file is damaged, or cannot be written.
     """
     if not folders:
         raise ValueError("no run folder was given; give at least one")
@@ -120,151 +118,228 @@ def write_comparison(
     check_foreign(Path(out) / "comparison.html")
     runs = [read_run(folder) for folder in folders]
     groups = group_runs(runs)
+    frame = tidy.tidy(groups, tidy.recorded_baselines(runs))
+    ranked = not differing_problem(groups)
+    means = _main_means(frame)
+    scores = [pairs.scores_of(g, means.get(g.label, {})) for g in groups]
+    comparisons, refusals = pairs.compare(scores if ranked else [])
+    curves = curves_of(frame)
+    local = comparison_figures.local_label(groups)
+    drawn: dict[str, Figure | None] = {
+        "differences": comparison_figures.differences(comparisons),
+        "curves_by_rounds": comparison_figures.draw_curves(curves, local),
+        "curves_by_bytes": comparison_figures.draw_curves(curves, local, "bytes"),
+        "accuracy_over_clients": comparison_figures.accuracy_over_clients(groups),
+    }
+    if all("clock" in run.rounds[-1] for run in runs):
+        drawn["curves_by_seconds"] = comparison_figures.draw_curves(
+            curves, local, "seconds"
+        )
     out = files.make_folder(Path(out))
-    accuracy = _accuracy_tables(groups, recorded_baselines(runs))
-    stated, repeated = once(accuracy)
-    told = [*stated, *_beside(stated, fairness_table)]
-    told += _with_rows([target_table(groups, targets)])
-    tables = [*told, *_beside(stated, calibration_table)]
-    # Files have all tables: a script need not know which are equal.
-    more = [*_beside(repeated, fairness_table), *_beside(repeated, calibration_table)]
-    for table in (*tables, *repeated, *more):
-        _write_table(table, out)
-    # Without two methods there is nothing to compare, and an empty one is not shown.
-    compared = paired(accuracy[:1])
-    write_paired(compared, out)
-    figure_folder = files.make_folder(out / "figures")
-    pictures = _comparison_pictures(runs, figure_folder)
-    landscapes = first_landscapes(groups)
-    said = notices.of_groups(groups, unfinished)
-    page = comparison_page(groups, tables, pictures, landscapes, compared, said)
-    files.write_text(out / "comparison.html", page)
-    return _text(told, compared, said)
+    files.write_text(out / "comparison.csv", frame.to_csv(index=False))
+    report = Report(
+        title="Comparison",
+        facts=comparison_page.comparison_facts(groups),
+        notices=[*comparison_page.comparison_notices(groups, unfinished), *refusals],
+        frame=frame,
+        comparisons=comparisons,
+        ranked=ranked,
+        spent=_spent(curves, targets, ranked),
+        pictures=_save(drawn, comparison_figures.CAPTIONS, out, figure_kinds),
+        more={
+            "Landscapes": first_landscapes(groups),
+            "Settings": comparison_page.settings_blocks(groups),
+            "Data, environments and runs": comparison_page.origin_blocks(groups),
+        },
+    )
+    return _write(report, out / "comparison.html", with_tables, verbose)
 
 
 def write_sweep_report(
-    folder: str | Path, out: str | Path, targets: Sequence[float] = ()
+    folder: str | Path,
+    out: str | Path,
+    targets: Sequence[float] = (),
+    *,
+    with_tables: bool = False,
+    figure_kinds: Sequence[str] = (),
+    verbose: bool = False,
 ) -> str:
-    """Writes tables, figure and page of a sweep into `out`; the Markdown.
+    """Writes sweep.html to `out`, from the tidy sweep.csv in `folder`; the screen.
 
-    comparison_sweep.csv (means), comparison_sweep_seeds.csv, .md, .tex and _long.tex;
-    the same of benign and of malicious clients where some attack, and of what is spent
-    until the mean accuracy is at the `targets`, as `write_comparison`;
-    and comparison_paired.csv, .md and .tex of the points in pairs, by seeds alone.
+    The options are those of `write_comparison`. Points are compared by their seeds
+    alone, without clients.
 
     Raises:
-        ValueError: `folder` holds no finished run of a sweep, or a target is no
-            accuracy.
-        FileError: a file there is damaged, an older version's, or cannot be written.
+      ValueError: `folder` has no finished run of a sweep, or a target is no accuracy.
+      FileError: a file is damaged, or cannot be written.
     """
     check_targets(targets)
     rows = sweeps.read(folder)
-    file = Path(folder) / "sweep.json"
-    about = read_json(file)
-    # All is read before anything is written: a folder refused leaves no trace.
-    config = read_settings(file, about["experiment"])
-    out = files.make_folder(Path(out))
-    # Values of earlier calls are in the table too; progress is that of the last call.
-    asked = about.get("asked", about["over"])
-    progress = sweeps.progress(rows, asked)
-    more = [sweeps.table(rows, progress, clients) for clients in ATTACKED]
-    more.append(sweep_targets.target_table(rows, targets))
-    tables = [sweeps.table(rows, progress), *_with_rows(more)]
-    figure = sweeps.figure(rows)
-    figure_folder = files.make_folder(out / "figures")
-    pictures = []
-    if figure is not None:
-        stem = figure_folder / "accuracy"
-        picture = _save_picture(figure, stem, sweeps.FIGURE, truetype=True)
-        pictures.append(picture)
-    for table in tables:
-        _write_table(table, out)
-    compared = sweep_pairs.in_pairs(rows, config["algorithm"])
-    write_paired(compared, out)
-    said = [progress] if progress else []
-    page = sweep_page(about, config, tables, pictures, compared, said)
-    files.write_text(out / "sweep.html", page)
-    return _text(tables, compared, said)
-
-
-def _text(tables: Sequence[Table], compared: Paired, said: Sequence[str] = ()) -> str:
-    """What is `said` of runs, the answer, the tables, and last that of the pairs."""
-    sentences = "".join(f"{formats.markdown_text(sentence)}\n" for sentence in said)
-    parts = [sentences, answer(compared)]
-    parts += [*map(_markdown, tables), paired_table(compared)]
-    return "\n".join(part for part in parts if part)
-
-
-def _accuracy_tables(groups: Sequence[Group], baselines: Sequence[Run]) -> list[Table]:
-    """The tables that have rows."""
-    # Clients that never took part are judged after the last round alone.
-    kinds = (
-        (LAST, "all"),
-        (CHOSEN, "all"),
-        (LAST, "never chosen"),
-        (LAST, "unseen"),
-        # Where some attack, what they end with is no aim.
-        (LAST, "benign"),
-        (LAST, "malicious"),
-    )
-    tables = []
-    for at, clients in kinds:
-        table = comparison_table(groups, at, clients, baselines)
-        tables.append(table)
-    return _with_rows(tables)
-
-
-def _beside(
-    accuracy: Sequence[Table], same_rows: Callable[[Table], Table]
-) -> list[Table]:
-    """Tables of the same rows, of all clients, with other columns."""
-    tables = [same_rows(table) for table in accuracy if table.name in OF_ALL]
-    # Older runs have not recorded every metric.
-    return _with_rows(tables)
-
-
-def _with_rows(tables: Sequence[Table]) -> list[Table]:
-    return [table for table in tables if table.rows]
-
-
-def _write_table(table: Table, out: Path) -> None:
-    """One table in all formats."""
-    stem = f"comparison_{table.name}"
-    files.write_text(out / f"{stem}.csv", formats.csv_means(table))
-    files.write_text(out / f"{stem}_seeds.csv", formats.csv_seeds(table))
-    files.write_text(out / f"{stem}.md", _markdown(table))
-    files.write_text(out / f"{stem}.tex", latex.short(table))
-    files.write_text(out / f"{stem}_long.tex", latex.long(table))
-
-
-def _markdown(table: Table) -> str:
-    """A table below its caption."""
-    return f"{table.caption}\n\n{formats.markdown(table)}"
-
-
-def _comparison_pictures(runs: Sequence[Run], folder: Path) -> list[Picture]:
-    """Draws and writes the figures of a comparison."""
+    about = read_json(Path(folder) / "sweep.json")
+    config = run_config.tabulated(about["experiment"])
+    over = about["over"]
+    frame = sweeps.tidy(rows)
+    ranked = not set(sweeps.points_of(rows)).intersection(PROBLEM)
+    baselines = sweeps.baselines(rows)
+    scores = [
+        Scores(method, means, is_baseline=method in baselines)
+        for method, means in _main_means(frame).items()
+    ]
+    comparisons, refusals = pairs.compare(scores if ranked else [])
+    curves = curves_of(frame)
     drawn = {
-        "bars": comparison.comparison_bars(runs),
-        "curves_by_round": comparison.comparison_curves(runs),
-        "curves_by_bytes": comparison.comparison_curves(runs, "bytes", log=True),
-        "accuracy_over_clients": comparison.comparison_clients(runs),
+        "accuracy": sweeps.figure(rows),
+        "differences": comparison_figures.differences(comparisons),
     }
-    # One without a clock has no place on the axis.
-    if all(spent.has_clock(run) for run in runs):
-        drawn["curves_by_seconds"] = comparison.comparison_curves(runs, "seconds")
+    captions = comparison_figures.CAPTIONS | {"accuracy": SWEEP_FIGURE}
+    progress = sweeps.progress(rows, about.get("asked", over))
+    out = files.make_folder(Path(out))
+    swept = {name: ", ".join(map(str, values)) for name, values in over.items()}
+    settings = settings_by_group(config, without=over)
+    facts = [f"{config['algorithm']} over {', '.join(over)}"]
+    report = Report(
+        title="Sweep",
+        facts=[*facts, *comparison_page.problem_facts(config)],
+        notices=[*filter(None, [progress]), *refusals],
+        frame=frame,
+        comparisons=comparisons,
+        ranked=ranked,
+        spent=_spent(curves, targets, ranked),
+        pictures=_save(drawn, captions, out, figure_kinds),
+        more={"Settings": [Pairs(swept, "Swept"), *settings]},
+        advice=[] if baselines else [WITHOUT_BASELINES],
+    )
+    return _write(report, out / "sweep.html", with_tables, verbose)
+
+
+class Report(NamedTuple):
+    """What the page and the screen of a comparison or a sweep show."""
+
+    title: str
+    facts: Sequence[str]
+    notices: Sequence[str]
+    frame: Frame  # tidy
+    comparisons: Frame
+    ranked: bool  # whether the numbers are of one problem
+    spent: Table
+    pictures: Sequence[Picture]
+    more: Mapping[str, Sequence[Block]]
+    advice: Sequence[str] = ()
+
+
+def _write(report: Report, page: Path, with_tables: bool, verbose: bool) -> str:
+    """Writes the page, and the tables if asked for; the screen."""
+    methods = overview.overview(report.frame, report.comparisons)
+    sentences = []
+    if len(report.comparisons):
+        sentences = overview.answer(methods, report.comparisons)
+    first = overview.overview_table(methods)
+    differences = comparison_page.pair_table(report.comparisons)
+    details = _details(report.frame, report.ranked)
+    lead = [p for p in report.pictures if p.name in LEAD]
+    rest = [p for p in report.pictures if p.name not in LEAD]
+    folded: dict[str, Sequence[Block]] = {
+        "Differences in pairs": [differences],
+        **details,
+        "Until a target": [report.spent],
+        "More figures": rest,
+        **report.more,
+    }
+    files.write_text(
+        page,
+        render(
+            report.title,
+            report.facts,
+            report.notices,
+            [*sentences, first, *report.advice, *lead],
+            folded,
+        ),
+    )
+    every = [first, differences, *(t for ts in details.values() for t in ts)]
+    every = [table for table in [*every, report.spent] if table.rows]
+    if with_tables:
+        for end, form in ((".md", tables.markdown), (".tex", tables.latex)):
+            files.write_text(page.with_suffix(end), "\n".join(map(form, every)))
+    if verbose:
+        sentences = [*report.notices, *sentences]
+        return "\n\n".join([*sentences, *map(tables.markdown, every)])
+    shown = overview.overview_table(methods, overview.MOST_ROWS)
+    hidden = len(first.rows) - len(shown.rows)
+    return overview.screen(shown, [*report.notices, *sentences], hidden)
+
+
+def _details(frame: Frame, ranked: bool) -> dict[str, list[Table]]:
+    """The tables of all models: accuracy, calibration and fairness."""
+    moments = {"last": "the last round"}
+    # Where all runs chose their last round, one table stands for both.
+    if not frame[frame.chosen.eq(True) & ~frame["last"]].empty:
+        moments["chosen"] = "the round chosen on validation data"
+    sections = {
+        "Accuracy": (tables.ACCURACY, tables.ACCURACY_NOTE),
+        "Fairness": (tables.FAIRNESS, tables.FAIRNESS_NOTE),
+        "Calibration and loss": (tables.CALIBRATION, tables.CALIBRATION_NOTE),
+    }
+    details = {}
+    for section, (columns, note) in sections.items():
+        details[section] = [
+            make_table(
+                f"{section} at {text}",
+                values_by_seed(frame, moment=moment),
+                columns,
+                note,
+                ranked,
+            )
+            for moment, text in moments.items()
+        ]
+    known = set(frame[frame["last"]].clients)
+    details["Accuracy"] += [
+        make_table(
+            f"Accuracy at the last round, clients: {clients}",
+            values_by_seed(frame, clients),
+            tables.ACCURACY,
+            ranked=ranked,
+        )
+        for clients in CLIENTS
+        if clients in known
+    ]
+    return details
+
+
+def _main_means(frame: Frame) -> dict[str, dict[int, float]]:
+    """The final accuracy of the main models, by method and seed."""
+    rows = frame[frame["last"] & frame.main & (frame.metric == "accuracy")]
+    rows = rows[(rows.clients == "all") & (rows.split == "test")]
+    rows = rows[rows["mean"].notna()]
+    means: dict[str, dict[int, float]] = {}
+    for row in rows.to_dict("records"):
+        means.setdefault(row["method"], {})[int(row["seed"])] = float(row["mean"])
+    return means
+
+
+def _spent(
+    curves: Mapping[str, Mapping[int, Curve]], targets: Sequence[float], ranked: bool
+) -> Table:
+    """What is spent until targets; without rows if no run has two evaluations."""
+    targets = sorted(set(targets or default_targets(curves)))
+    values = spent_table(curves, targets)
+    if values["area"].isna().all():
+        return Table("", [], [])
+    columns = tables.spent_columns(targets)
+    return make_table("Until a target", values, columns, tables.SPENT_NOTE, ranked)
+
+
+def _save(
+    drawn: "Mapping[str, Figure | None]",
+    captions: Mapping[str, str],
+    out: Path,
+    kinds: Sequence[str],
+) -> list[Picture]:
+    """The figures as pictures of a page, and as files of these kinds."""
     pictures = []
     for name, figure in drawn.items():
-        caption = comparison.CAPTIONS[name]
-        picture = _save_picture(figure, folder / name, caption, truetype=True)
-        pictures.append(picture)
+        if figure is None:
+            continue
+        pictures.append(picture(name, figure, captions[name]))
+        if kinds:
+            save_figure(figure, files.make_folder(out / "figures") / name, kinds)
     return pictures
-
-
-def _save_picture(
-    figure: "Figure", stem: Path, caption: str, truetype: bool = False
-) -> Picture:
-    """Saves a figure; what the page shows of it."""
-    png = save_figure(figure, stem, truetype)
-    width = round(CSS_PIXELS * figure.get_size_inches()[0])
-    return Picture(name=stem.name, png=png, width=width, caption=caption)

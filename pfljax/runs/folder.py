@@ -22,7 +22,6 @@ figures/, report.html
 import contextlib
 import csv
 import io
-import re
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -64,7 +63,6 @@ FOLDERS = (
     "wandb",
 )
 FOREIGN = ("wandb",)  # of another program, which leaves links while it runs
-PICTURE = re.compile(rb'<img alt="([\w ]+)"')  # of the page: the name of a figure
 MARKS = {"run": "config.json", "sweep": "sweep.json"}  # who has a folder
 
 
@@ -74,23 +72,8 @@ def finished(folder: Path) -> bool:
 
 
 def drawn(folder: Path) -> bool:
-    """Whether the report, whole, and the figures that it shows are there."""
-    page = folder / "report.html"
-    if not page.is_file() or not (folder / "figures").is_dir():
-        return False
-    content = page.read_bytes()
-    if not content.rstrip().endswith(b"</html>"):
-        return False
-    shown = [name.decode().replace(" ", "_") for name in PICTURE.findall(content)]
-    return all(_is_whole_figure(folder / "figures" / name) for name in shown)
-
-
-def _is_whole_figure(stem: Path) -> bool:
-    """Whether the files of a figure hold something."""
-    # A report draws no landscape: without its picture the page is written anew.
-    kinds = (".png",) if stem.name.startswith("landscape_") else (".png", ".pdf")
-    files_of_it = [stem.with_name(stem.name + kind) for kind in kinds]
-    return all(file.is_file() and file.stat().st_size for file in files_of_it)
+    """Whether the page of the run is there; it is written whole or not at all."""
+    return (folder / "report.html").is_file()
 
 
 @contextmanager

@@ -12,8 +12,8 @@ from pfljax.runs.settings import Experiment
 from pfljax.simulate import given
 from pfljax.simulate.run import run
 
-TUNED = "fedavg:finetune=20"  # local steps on a client before it is judged
-# Who joins reports no gamma.
+TUNED = "fedavg:finetune=20"  # local steps on a client before it is evaluated
+# The baselines report no gamma.
 NO_RHO: dict[str, Any] = {"smoothness": None, "concavity": 0.0}
 
 
@@ -26,13 +26,13 @@ def grid(
 ) -> list[Experiment]:
     """Every experiment under every seed, each with its folder out/LABEL/sSEED.
 
-    Local training joins them as the baseline of all, unless `local` is False, and
-    FedAvg with fine-tuning unless `finetuned` is. They are in the order in which they
-    run: all seeds of a method, then those of the next one.
+    Local training is added as the baseline of all, unless `local` is False, and
+    fine-tuned FedAvg unless `finetuned` is. The runs are in their order: all seeds of a
+    method, then those of the next one.
     """
     experiments = given.experiments(experiments)
     if finetuned:
-        experiments = [*experiments, *_finetuned(experiments)]
+        experiments = [*experiments, *_tuned_fedavg(experiments)]
     if local:
         baselines = [e for e in experiments if e.method.algorithm == "local"]
         others = [e for e in experiments if e.method.algorithm != "local"]
@@ -41,7 +41,7 @@ def grid(
             alone = like.replace(algorithm="local", label="local", **NO_RHO)
             # There is no server's model at which gradients could differ.
             baselines = [alone.replace(dissimilarity=False)]
-        # First of all, for the others are counted against its finished run.
+        # First, because the others are compared with its finished run.
         experiments = [*baselines, *others]
     labels, names = _labels(experiments)
     seeds = given.seeds(seeds)
@@ -51,8 +51,8 @@ def grid(
         return str(Path(out) / name / f"s{seed}")
 
     runs = []
-    # Seeds share compiled programs, and those of the last few settings alone stay: by
-    # seed, more methods than that would compile anew under each.
+    # Method by method: its seeds share compiled programs, and only the programs of the
+    # last few methods are kept.
     for e, label, name in zip(experiments, labels, names, strict=True):
         for seed in seeds:
             baseline = e.evaluation.baseline
@@ -67,8 +67,8 @@ def grid(
     return runs
 
 
-def _finetuned(experiments: list[Experiment]) -> list[Experiment]:
-    """FedAvg with fine-tuning; nothing where it is there, or cannot be."""
+def _tuned_fedavg(experiments: list[Experiment]) -> list[Experiment]:
+    """Fine-tuned FedAvg; nothing if it is among the experiments, or cannot run."""
     for experiment in experiments:
         method = experiment.method
         # Clients of several architectures have no parameters to average.
@@ -81,7 +81,7 @@ def _finetuned(experiments: list[Experiment]) -> list[Experiment]:
 
 
 def _labels(experiments: list[Experiment]) -> tuple[list[str], list[str]]:
-    """(the label of each, the name of its folder).
+    """The label of each experiment, and the name of its folder.
 
     Raises:
       ValueError: two have one label, or a label names no folder.
@@ -89,7 +89,7 @@ def _labels(experiments: list[Experiment]) -> tuple[list[str], list[str]]:
     labels = [str(checks.resolve(e).output.label) for e in experiments]
     names = [re.sub(r"[^A-Za-z0-9.=-]+", "-", label) for label in labels]
     for label, name in zip(labels, names, strict=True):
-        # "." and ".." are folders that are there already.
+        # "." and ".." name other folders.
         if not name.strip("."):
             raise ValueError(
                 f"label is {label!r}, which names no folder of its own; expected "
@@ -112,14 +112,16 @@ def compare(
     local: bool = True,
     finetuned: bool = True,
     quiet: bool = False,
+    with_tables: bool = False,
+    verbose: bool = False,
 ) -> str:
-    """Runs the grid, or what is left of it, and writes tables and figures to `out`.
+    """Runs the grid, or what is left of it; writes comparison.html and comparison.csv.
 
-    One run follows another in this process and shares its compiled programs.
+    One run follows another in this process and shares its compiled programs. Runs have
+    no pages of their own; `pfljax report RUN` writes one.
 
-    Returns the tables as Markdown: mean over clients with its std over seeds, the std
-    over clients apart, and at the end which method is better, and whether it is by
-    chance.
+    Returns one screen of text: a row for each method, which mean is highest, and
+    whether another seed would say the same.
 
     Args:
       experiments: the methods; they may share all settings but `algorithm`.
@@ -127,13 +129,15 @@ def compare(
       out: the folder of folders.
       federation: clients of your own for all methods, or a function of the seed.
       task: a model of your own for all methods, as `run` takes it.
-      local: local training joins as the baseline.
-      finetuned: FedAvg joins, judged after 20 local steps of each client. It does not
-        where clients have several architectures.
-      quiet: no progress on stderr.
+      local: add local training as the baseline.
+      finetuned: add FedAvg, fine-tuned by 20 local steps on each client, unless clients
+        have several architectures.
+      quiet: show no progress on stderr.
+      with_tables: write comparison.md and comparison.tex as well.
+      verbose: return all tables as Markdown.
 
     Raises:
-      ValueError: an argument is not what it has to be, or a setting is wrong.
+      ValueError: an argument is of the wrong type, or a setting is wrong.
     """
     from pfljax.report import write_comparison
 
@@ -142,9 +146,11 @@ def compare(
         raise folder.FolderError(f"{out} is the folder of a run; choose another out")
     seeds = given.seeds(seeds)
     runs = grid(experiments, seeds, out, local, finetuned)
-    # Made once a seed: all methods of a seed have the same clients.
-    of_seed = given.by_seed(federation)
-    federations = {seed: of_seed(seed) for seed in seeds}
+    # One for each seed: all methods have the same clients.
+    make = given.by_seed(federation)
+    federations = {seed: make(seed) for seed in seeds}
     for experiment in runs:
-        run(experiment, federations[experiment.seed], task=task, quiet=quiet)
-    return write_comparison([Path(e.folder) for e in runs], Path(out))
+        own = federations[experiment.seed]
+        run(experiment, own, task=task, quiet=quiet, report=False)
+    folders = [experiment.folder for experiment in runs]
+    return write_comparison(folders, out, with_tables=with_tables, verbose=verbose)

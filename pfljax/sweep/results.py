@@ -92,10 +92,9 @@ class Sweep:
     def table(self) -> str:
         """Markdown of the last evaluation: means over clients, ± std over seeds."""
         # Here, for a sweep needs no report.
-        from pfljax.report import formats, sweeps
+        from pfljax.report import sweeps
 
-        rows = list(self.rows())
-        return formats.markdown(sweeps.table(rows))
+        return sweeps.markdown(list(self.rows()))
 
 
 def _of_models(result: Result) -> Iterator[dict[str, Any]]:

@@ -20,7 +20,7 @@ def test_read_run_gives_what_was_written(run_folder):
     run = read_run(run_folder)
     assert run.label == "SuPerFed-MM"
     assert len(run.rounds) == 40
-    assert run.timing == (20.0, None, "")
+    assert run.seconds == 20
     assert run.per_client["personal/test/accuracy"].shape == (10, 20)
 
 
@@ -28,7 +28,6 @@ def test_read_run_gives_what_was_written(run_folder):
     ("name", "text", "message"),
     [
         ("config.json", "{", "config.json is missing or damaged"),
-        ("config.json", '{"format": 2, "algorithm": "x"}', "lacks seed, rounds"),
         ("config.json", '{"algorithm": "x", "seed": 0}', "its format is None"),
         ("partition.json", "[]", "it is a list; expected a JSON object"),
         (
@@ -37,9 +36,7 @@ def test_read_run_gives_what_was_written(run_folder):
             "lacks class_histogram",
         ),
         ("summary.json", '{"rounds": 40}', "lacks last"),
-        ("metrics.jsonl", '{"round": 1}\n{"rou', "line 2"),
-        ("metrics.jsonl", '{"round": 1}\n', "last round is 1, but .* tells of 40"),
-        ("metrics.jsonl", "", "a round on every line"),
+        ("metrics.jsonl", '{"round": 1}\n{"rou', "metrics.jsonl is missing or damaged"),
         ("per_client.npz", "no zip", "per_client.npz is missing or damaged"),
     ],
 )
@@ -51,28 +48,18 @@ def test_damaged_file_is_named(broken, name, text, message):
 
 def test_a_setting_that_was_since_removed_is_reported(broken):
     path = broken / "config.json"
-    nested = json.loads(path.read_text())
-    nested["judge_untrained"] = True
-    path.write_text(json.dumps(nested))
+    settings = json.loads(path.read_text())
+    settings["judge_untrained"] = True
+    path.write_text(json.dumps(settings))
     with pytest.raises(FolderError, match="unknown setting 'judge_untrained'"):
         read_config(broken)
-    run = read_run(broken)
-    assert run.config["judge_untrained"] is True
+    assert read_run(broken).config["judge_untrained"] is True
 
 
 def test_truncated_arrays_are_named(broken):
     path = broken / "per_client.npz"
     path.write_bytes(path.read_bytes()[:4000])
     with pytest.raises(FileError, match=r"per_client\.npz is missing or damaged"):
-        read_run(broken)
-
-
-def test_arrays_of_another_federation_are_refused(broken):
-    with np.load(broken / "per_client.npz") as file:
-        arrays = dict(file)
-    arrays["personal/test/accuracy"] = arrays["personal/test/accuracy"][:, :3]
-    np.savez(broken / "per_client.npz", **arrays)
-    with pytest.raises(FileError, match=r"shape \(10, 3\), expected \(10, 20\)"):
         read_run(broken)
 
 
@@ -83,16 +70,16 @@ def test_missing_file_is_named(broken, name):
         read_run(broken)
 
 
-def test_unfinished_run_tells_its_rounds(broken):
+def test_an_unfinished_run_is_refused(broken):
     (broken / "summary.json").unlink()
-    with pytest.raises(ValueError, match="unfinished: 40 rounds"):
+    with pytest.raises(ValueError, match="is unfinished"):
         read_run(broken)
 
 
 def test_folders_that_are_no_runs(tmp_path):
     with pytest.raises(ValueError, match="not a run folder"):
         read_run(tmp_path)
-    with pytest.raises(ValueError, match="is not a folder"):
+    with pytest.raises(ValueError, match="is not a run folder"):
         read_run(tmp_path / "none")
 
 
@@ -116,7 +103,7 @@ def test_groups_differ_in_more_than_the_seed(make_run, tmp_path):
 
 def test_the_same_seed_twice_is_refused(make_run, tmp_path):
     runs = [read_run(make_run(tmp_path / name, "ditto", 1)) for name in "ab"]
-    with pytest.raises(ValueError, match="same config and seed 1"):
+    with pytest.raises(ValueError, match="same settings and seed 1"):
         group_runs(runs)
 
 

@@ -1,134 +1,158 @@
+"""The numbers of the tables, by hand from the arrays of synthetic runs."""
+
 import json
 
 import numpy as np
 import pytest
 
-from pfljax.report.columns import COLUMNS
+from pfljax.report import tables
+from pfljax.report.frames import make_frame
 from pfljax.report.groups import group_runs
 from pfljax.report.runs import read_run
-from pfljax.report.tables import CHOSEN, calibration_table, comparison_table, once
+from pfljax.report.tables import Column, make_table, values_by_seed
+from pfljax.report.tidy import ORACLE, recorded_baselines, tidy
+
+
+def frame_of(folders, baselines=()):
+    return tidy(group_runs(map(read_run, folders)), baselines)
 
 
 @pytest.fixture(scope="module")
-def groups(comparison_folders):
-    return group_runs(read_run(folder) for folder in comparison_folders)
+def values(comparison_folders):
+    return values_by_seed(frame_of(comparison_folders))
 
 
-def arrays_of(comparison_folders, name):
-    """Arrays of the three seeds of an algorithm, read without the package."""
-    chosen = [f for f in comparison_folders if f.name[:-1] == name]
-    return [dict(np.load(folder / "per_client.npz")) for folder in chosen]
+def arrays_of(folder):
+    with np.load(folder / "per_client.npz") as arrays:
+        return dict(arrays)
 
 
-def row_of(table, method, judged):
-    (row,) = [r for r in table.rows if r.method == method and judged in r.judged]
-    return row
+def arrays_by_seed(comparison_folders, name):
+    return [arrays_of(f) for f in comparison_folders if f.name[:-1] == name]
 
 
-def test_numbers_over_clients_by_hand(groups, comparison_folders):
-    row = row_of(comparison_table(groups), "ditto", "personal")
-    for i, arrays in enumerate(arrays_of(comparison_folders, "ditto")):
+def test_numbers_over_clients_by_hand(values, comparison_folders):
+    rows = values.loc["ditto", "personal"]
+    assert rows.index.tolist() == [0, 1, 2]
+    for seed, arrays in enumerate(arrays_by_seed(comparison_folders, "ditto")):
         last = arrays["personal/test/accuracy"][-1].astype(float)
         expected = {
             "accuracy": last.mean(),
-            "std_clients": np.sqrt(((last - last.mean()) ** 2).sum() / len(last)),
-            "weighted": last @ arrays["test_size"] / arrays["test_size"].sum(),
-            "worst10": np.sort(last)[:2].mean(),
-            "best10": np.sort(last)[-2:].mean(),
-            "ece": arrays["personal/test/ece"][-1].mean(),
-            "mb_up": 52_000 * 40,
+            "accuracy.std": np.sqrt(((last - last.mean()) ** 2).sum() / len(last)),
+            "accuracy.weighted": last @ arrays["test_size"] / arrays["test_size"].sum(),
+            "accuracy.worst10": np.sort(last)[:2].mean(),
+            "accuracy.best10": np.sort(last)[-2:].mean(),
+            "bytes_up": 52_000 * 40,
         }
+        for key in ("loss", "brier", "ece", "mce", "mce_batchwise", "top5"):
+            expected[key] = arrays[f"personal/test/{key}"][-1].mean()
         for key, value in expected.items():
-            assert row.values[key][i] == pytest.approx(value, rel=1e-5), key
-    assert row.seeds == (0, 1, 2)
+            assert rows[key][seed] == pytest.approx(value, rel=1e-5), key
 
 
-def test_worse_than_local_pairs_seeds(groups, comparison_folders):
-    row = row_of(comparison_table(groups), "fedper", "personal")
-    pairs = zip(
-        arrays_of(comparison_folders, "fedper"),
-        arrays_of(comparison_folders, "local"),
-        strict=True,
-    )
+def test_gains_are_over_the_same_seed_and_clients(values, comparison_folders):
     key = "personal/test/accuracy"
-    expected = [np.mean(ours[key][-1] < local[key][-1]) for ours, local in pairs]
-    np.testing.assert_allclose(row.values["worse_than_local"], expected)
-    assert len(set(expected)) > 1  # else pairing by seed would not be seen
+    ours, local = (
+        [arrays[key][-1] for arrays in arrays_by_seed(comparison_folders, name)]
+        for name in ("fedper", "local")
+    )
+    rows = values.loc["fedper", "personal"]
+    worse = [np.mean(a < b) for a, b in zip(ours, local, strict=True)]
+    np.testing.assert_allclose(rows.worse_than_local, worse)
+    assert len(set(worse)) > 1  # else pairing by seed would not be seen
+    gain = [np.mean(a - b) for a, b in zip(ours, local, strict=True)]
+    np.testing.assert_allclose(rows.gain_local, gain, rtol=1e-4)
+    assert values.loc["local only", "personal"].worse_than_local.isna().all()
 
 
-def test_local_is_not_compared_with_itself(groups):
-    row = row_of(comparison_table(groups), "local only", "personal")
-    assert np.isnan(row.values["worse_than_local"]).all()
-
-
-@pytest.mark.parametrize("change", [{"sha256": "other rows"}, {}])
-def test_baseline_needs_the_same_rows(make_run, tmp_path, change):
+@pytest.mark.parametrize(
+    ("seed", "change", "known"),
+    [(0, {}, True), (0, {"sha256": "other data"}, False), (1, {}, False)],
+)
+def test_a_baseline_needs_the_same_seed_and_data(
+    make_run, tmp_path, seed, change, known
+):
     ours = make_run(tmp_path / "ours", "ditto", 0)
-    local = make_run(tmp_path / "local", "local", 0)
+    local = make_run(tmp_path / "local", "local", seed)
     manifest = json.loads((local / "partition.json").read_text()) | change
     (local / "partition.json").write_text(json.dumps(manifest))
-    table = comparison_table(group_runs(map(read_run, (ours, local))))
-    share = row_of(table, "ditto", "personal").values["worse_than_local"]
-    assert np.isnan(share).all() == bool(change)
+    values = values_by_seed(frame_of([ours, local]))
+    assert ("worse_than_local" in values) == known
 
 
-def test_baseline_needs_the_same_seed(make_run, tmp_path):
-    folders = [
-        make_run(tmp_path / "ours", "ditto", 0),
-        make_run(tmp_path / "local", "local", 1),
-    ]
-    table = comparison_table(group_runs(map(read_run, folders)))
-    assert np.isnan(row_of(table, "ditto", "personal").values["worse_than_local"]).all()
+def test_fine_tuned_fedavg_gives_gains(make_run, tmp_path):
+    tuned = make_run(tmp_path / "tuned", "fedavg", 0, hyper={"finetune": 20})
+    ours = make_run(tmp_path / "ours", "ditto", 0)
+    values = values_by_seed(frame_of([ours, tuned]))
+    a, b = (arrays_of(f)["personal/test/accuracy"][-1] for f in (ours, tuned))
+    gain = values.loc["ditto", "personal"].gain_tuned[0]
+    assert gain == pytest.approx((a - b).mean(), rel=1e-4)
 
 
-def test_a_baseline_setting_does_not_split_seeds(make_run, tmp_path):
-    folders = [
-        make_run(tmp_path / f"{seed}", "ditto", seed, baseline=f"local{seed}")
-        for seed in range(2)
-    ]
-    (group,) = group_runs(map(read_run, folders))
-    assert len(group.runs) == 2
+def test_a_recorded_baseline_gives_gains(make_run, tmp_path):
+    local = make_run(tmp_path / "local", "local")
+    ours = make_run(tmp_path / "ours", "ditto", baseline=str(local))
+    gone = make_run(tmp_path / "gone", "ditto", baseline=str(tmp_path / "nowhere"))
+    a, b = (arrays_of(run)["personal/test/accuracy"][-1] for run in (ours, local))
+    for folder, known in ((ours, True), (gone, False)):
+        baselines = recorded_baselines([read_run(folder)])
+        values = values_by_seed(frame_of([folder], baselines))
+        assert ("gain_local" in values) == known
+        if known:
+            gain = values.loc["ditto", "personal"].gain_local[0]
+            assert gain == pytest.approx((a - b).mean(), rel=1e-5)
 
 
-def test_baseline_of_the_summary_is_used_without_local_runs(make_run, tmp_path):
+def test_the_share_of_the_summary_is_used_without_local_runs(make_run, tmp_path):
     folder = make_run(tmp_path / "ours", "ditto", 0)
     summary = json.loads((folder / "summary.json").read_text())
-    (folder / "summary.json").write_text(
-        json.dumps(summary | {"worse_than_local": 0.25})
-    )
-    table = comparison_table(group_runs([read_run(folder)]))
-    assert row_of(table, "ditto", "personal").values["worse_than_local"] == [0.25]
+    summary |= {"worse_than_local": 0.25}
+    (folder / "summary.json").write_text(json.dumps(summary))
+    values = values_by_seed(frame_of([folder]))
+    assert values.loc["ditto", "personal"].worse_than_local.tolist() == [0.25]
 
 
-def test_mixture_rows_by_hand(groups, comparison_folders):
-    table = comparison_table(groups)
-    chosen = row_of(table, "SuPerFed-MM", "chosen on validation")
-    half = row_of(table, "SuPerFed-MM", "λ = 0.5")
-    oracle = row_of(table, "SuPerFed-MM", "oracle (chosen on test)")
-    ensemble = row_of(table, "SuPerFed-MM", "ensemble over λ")
-    local = arrays_of(comparison_folders, "local")
-    for i, arrays in enumerate(arrays_of(comparison_folders, "superfed")):
+def test_fairness_by_hand(values, comparison_folders):
+    rows = values.loc["ditto", "personal"]
+    arrays = arrays_by_seed(comparison_folders, "ditto")[0]
+    a = arrays["personal/test/accuracy"][-1].astype(float)
+    w = arrays["server/test/accuracy"][-1].astype(float)
+    expected = {
+        "variance": a.var(),
+        "jain": a.mean() ** 2 / (a**2).mean(),
+        "gain_server": (a - w).mean(),
+        "worse_than_server": (a < w).mean(),
+    }
+    for tenth in range(1, 10):  # of 20 clients, on the line between neighbours
+        decile = np.interp(1.9 * tenth, np.arange(20), np.sort(a))
+        expected[f"p{10 * tenth}"] = decile
+    for key, value in expected.items():
+        assert rows[key][0] == pytest.approx(value, rel=1e-5), key
+
+
+def test_mixtures_by_hand(values, comparison_folders):
+    models = values.loc["SuPerFed-MM"]
+    local = arrays_by_seed(comparison_folders, "local")
+    for seed, arrays in enumerate(arrays_by_seed(comparison_folders, "superfed")):
         test = arrays["mixture/test/accuracy"]
         best = [
             min(np.flatnonzero(v == v.max()), key=lambda index: (abs(index - 5), index))
             for v in arrays["mixture/validation/accuracy"]
         ]
-        picked = np.array([test[k, b] for k, b in enumerate(best)])
-        assert chosen.values["accuracy"][i] == pytest.approx(picked.mean(), rel=1e-5)
-        assert half.values["accuracy"][i] == pytest.approx(test[:, 5].mean(), rel=1e-5)
-        top = test.max(1).mean()
-        assert oracle.values["accuracy"][i] == pytest.approx(top, rel=1e-5)
-        of_all = arrays["mixture/test/ensemble/accuracy"]
-        assert ensemble.values["accuracy"][i] == pytest.approx(of_all.mean(), rel=1e-5)
-        worse = np.mean(of_all < local[i]["personal/test/accuracy"][-1])
-        assert ensemble.values["worse_than_local"][i] == pytest.approx(worse)
-        worse = np.mean(picked < local[i]["personal/test/accuracy"][-1])
-        assert chosen.values["worse_than_local"][i] == pytest.approx(worse)
-    assert not oracle.ranked
-    assert chosen.ranked
+        expected = {
+            "λ chosen on validation": test[np.arange(len(test)), best],
+            "λ = 0.5": test[:, 5],
+            ORACLE: test.max(1),
+            "ensemble over λ": arrays["mixture/test/ensemble/accuracy"],
+        }
+        for model, clients in expected.items():
+            row = models.loc[model].loc[seed]
+            assert row.accuracy == pytest.approx(clients.mean(), rel=1e-5), model
+            worse = np.mean(clients < local[seed]["personal/test/accuracy"][-1])
+            assert row.worse_than_local == pytest.approx(worse), model
 
 
-def test_chosen_round_has_its_own_numbers(make_run, tmp_path):
+def test_the_chosen_round_has_its_own_numbers(make_run, tmp_path):
     folder = make_run(tmp_path / "run", "ditto", 0)
     summary = json.loads((folder / "summary.json").read_text())
     lines = [json.loads(x) for x in (folder / "metrics.jsonl").open()]
@@ -136,112 +160,81 @@ def test_chosen_round_has_its_own_numbers(make_run, tmp_path):
     summary["chosen_on_validation"] = picked
     (folder / "summary.json").write_text(json.dumps(summary))
     local = make_run(tmp_path / "local", "local", 0)
-    table = comparison_table(group_runs(map(read_run, (folder, local))), CHOSEN)
-    row = row_of(table, "ditto", "personal")
-    with np.load(folder / "per_client.npz") as file:
-        ours = file["personal/test/accuracy"][2]
-    (theirs_at,) = row_of(table, "local", "personal").rounds  # its own choice
-    with np.load(local / "per_client.npz") as file:
-        theirs = file["personal/test/accuracy"][theirs_at // 4 - 1]
-    assert row.rounds == (12,)
-    assert row.values["accuracy"][0] == pytest.approx(ours.mean(), rel=1e-6)
-    assert row.values["mb_down"] == [52_000 * 12]
+    values = values_by_seed(frame_of([folder, local]), moment="chosen")
+    row = values.loc["ditto", "personal"].loc[0]
+    ours = arrays_of(folder)["personal/test/accuracy"][2]
+    theirs_at = int(values.loc["local", "personal"]["round"][0])  # its own choice
+    theirs = arrays_of(local)["personal/test/accuracy"][theirs_at // 4 - 1]
+    assert row["round"] == 12
+    assert row.accuracy == pytest.approx(ours.mean(), rel=1e-6)
+    assert row.bytes_down == 52_000 * 12
     expected = np.mean(ours < theirs)
     assert expected > 0
-    assert row.values["worse_than_local"] == [pytest.approx(expected)]
+    assert row.worse_than_local == pytest.approx(expected)
 
 
-def test_no_chosen_round_no_rows(make_run, tmp_path):
-    folder = make_run(tmp_path / "run", "ditto", 0)
-    summary = json.loads((folder / "summary.json").read_text())
-    summary["chosen_on_validation"] = None
-    (folder / "summary.json").write_text(json.dumps(summary))
-    assert comparison_table(group_runs([read_run(folder)]), CHOSEN).rows == ()
-
-
-def test_what_is_judged_is_said(groups):
-    judged = {(r.method, r.judged) for r in comparison_table(groups).rows}
-    assert ("FedAvg", "server, after the newest broadcast") in judged
-    assert ("FedAvg", "server + 5 local steps, after the newest broadcast") in judged
-    assert ("ditto", "personal, after the newest broadcast") in judged
-
-
-def test_the_view_of_a_record_finds_its_clients(make_run, tmp_path):
-    """Models judged after local training have an array of their own, "trained"."""
+def test_a_model_after_local_training_has_its_own_clients(make_run, tmp_path):
     folder, local = (make_run(tmp_path / n, n, 0) for n in ("ditto", "local"))
     summary = json.loads((folder / "summary.json").read_text())
-    with np.load(folder / "per_client.npz") as file:
-        arrays = dict(file)
+    arrays = arrays_of(folder)
     arrays["trained/test/accuracy"] = np.zeros_like(arrays["personal/test/accuracy"])
     np.savez(folder / "per_client.npz", **arrays)
     records = summary["last"]["evaluations"]
     (own,) = [r for r in records if (r["model"], r["split"]) == ("personal", "test")]
     records.append(own | {"when": "after local training"})
     (folder / "summary.json").write_text(json.dumps(summary))
-    table = comparison_table(group_runs(map(read_run, (folder, local))))
-    row = row_of(table, "ditto", "after local training")
-    assert row.values["worse_than_local"] == [1.0]
+    values = values_by_seed(frame_of([folder, local]))
+    row = values.loc["ditto", "personal, after local training"].loc[0]
+    assert row.worse_than_local == 1
 
 
-def test_calibration_and_loss_have_a_table(groups, comparison_folders):
-    table = calibration_table(comparison_table(groups))
-    row = row_of(table, "ditto", "personal")
-    for i, arrays in enumerate(arrays_of(comparison_folders, "ditto")):
-        for key in ("loss", "brier", "ece", "mce", "mce_batchwise", "top5"):
-            mean = arrays[f"personal/test/{key}"][-1].mean()
-            assert row.values[key][i] == pytest.approx(mean, rel=1e-5), key
-    assert "Test metrics at the last round" in table.caption
-    assert table.name == "last_calibration"
+SEEDS = {"a": (0.9, 0.8), "b": (0.85, 0.85), "c": (0.99, 0.99)}
 
 
-def test_detection_has_a_column_where_a_run_asked_for_it(make_run, tmp_path):
-    asked, other = (make_run(tmp_path / name, name, 0) for name in ("ditto", "local"))
-    plain = calibration_table(comparison_table(group_runs([read_run(other)])))
-    assert "auroc" not in {column.key for column in plain.columns}
-    assert "AUROC" not in plain.caption
-    summary = json.loads((asked / "summary.json").read_text())
-    for record in summary["last"]["evaluations"]:
-        record["metrics"]["auroc"] = {"mean": 0.75}
-    (asked / "summary.json").write_text(json.dumps(summary))
-    both = group_runs(map(read_run, (asked, other)))
-    table = calibration_table(comparison_table(both))
-    assert "auroc" in {column.key for column in table.columns}
-    assert "AUROC" in table.caption
-    assert row_of(table, "ditto", "personal").values["auroc"] == [0.75]
-    assert np.isnan(row_of(table, "local", "personal").values["auroc"]).all()
-
-
-def test_a_spread_is_not_ranked():
-    better = {column.key: column.better for column in COLUMNS}
-    assert (better["std_clients"], better["accuracy"], better["ece"]) == (0, 1, -1)
-
-
-def test_runs_of_two_problems_are_not_ranked(make_run, tmp_path):
-    folders = [
-        make_run(tmp_path / name, algorithm=name, dataset=dataset)
-        for name, dataset in (("fedavg", "digits"), ("ditto", "mnist"))
+def small(accuracy, **more):
+    """Values of the models a, b and the oracle c, over two seeds."""
+    rows = [
+        {"method": "M", "model": ORACLE if model == "c" else model, "seed": seed}
+        | {"round": 3, "accuracy": value}
+        for model, values in accuracy.items()
+        for seed, value in enumerate(values)
     ]
-    table = comparison_table(group_runs(map(read_run, folders)))
-    assert "The runs differ in dataset: their numbers are not of one" in table.caption
-    assert not any(row.ranked for row in table.rows)
-    alike = comparison_table(group_runs(map(read_run, folders[:1])))
-    assert "differ" not in alike.caption
-    assert all(row.ranked for row in alike.rows)
+    return make_frame(rows).assign(**more).set_index(["method", "model", "seed"])
 
 
-@pytest.mark.parametrize("chosen", [40, 36])
-def test_the_round_of_validation_is_stated_once(make_run, tmp_path, chosen):
-    folder = make_run(tmp_path / "run", "ditto", 0)
-    summary = json.loads((folder / "summary.json").read_text())
-    lines = [json.loads(line) for line in (folder / "metrics.jsonl").open()]
-    evaluations = lines[chosen - 1]["evaluations"]
-    summary["chosen_on_validation"] = {"round": chosen, "evaluations": evaluations}
-    (folder / "summary.json").write_text(json.dumps(summary))
-    groups = group_runs([read_run(folder)])
-    both = [comparison_table(groups, at) for at in ("last", CHOSEN)]
-    stated, repeated = once(both)
-    is_last = chosen == 40
-    assert [table.name for table in stated] == ["last", "validation"][: 2 - is_last]
-    assert [table.name for table in repeated] == ["validation"] * is_last
-    told = "at the last round, which all runs chose on validation data too, over all"
-    assert (told in stated[0].caption) == is_last
+COLUMNS = (Column("accuracy", "Accuracy (%)", 100, 1, 1, spread=True),)
+
+
+def test_means_with_the_sample_std_and_the_best_without_the_oracle():
+    table = make_table("T", small(SEEDS | {"b": (0.8, 0.8)}), COLUMNS)
+    assert [row[2] for row in table.rows] == ["85.0 ± 7.1", "80.0 ± 0.0", "99.0 ± 0.0"]
+    assert table.best == {(0, 2)}
+    assert not make_table("T", small(SEEDS), COLUMNS, ranked=False).best
+
+
+def test_equal_rows_of_a_method_are_one():
+    equal = {"a": (0.8, 0.9), "b": (0.8, 0.9)}
+    (row,) = make_table("T", small(equal), COLUMNS).rows
+    assert row[:3] == ["M", "a = b", "85.0 ± 7.1"]
+
+
+def test_what_is_not_reached_by_some_seeds_is_said():
+    column = Column("spent", "Rounds", digits=1, better=-1)
+    values = small({"a": (1, 1), "b": (2, 2)}, spent=[4.0, np.inf, np.inf, np.inf])
+    table = make_table("T", values, [column])
+    texts = [row[2] for row in table.rows]
+    assert texts == ["not reached by 1 of 2 seeds", "not reached"]
+    assert not table.best
+
+
+def test_markdown_and_latex_are_escaped_and_bold():
+    values = small({"a|_%": (0.9, 0.8), "b±λ": (0.7, 0.7)})
+    table = make_table("Of 5 %", values, COLUMNS)
+    lines = tables.markdown(table).splitlines()
+    assert lines[4] == r"| M | a\|\_% | **85.0 ± 7.1** | 2 | 3 |"
+    text = tables.latex(table)
+    assert r"\caption{Of 5 \%.}" in text
+    assert r"M & a|\_\% & \textbf{85.0 $\pm$ 7.1} & 2 & 3 \\" in text
+    assert r"b$\pm$$\lambda$" in text
+    assert text.count("{") == text.count("}")
+    assert r"\toprule" in text

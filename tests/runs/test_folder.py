@@ -47,8 +47,6 @@ def test_a_run_is_finished_with_its_report(tmp_path):
     folder.write_json(tmp_path / "summary.json", {"rounds": 3, "last": last})
     assert not folder.finished(tmp_path)
     (tmp_path / "report.html").write_text("<html></html>\n")
-    assert not folder.finished(tmp_path)  # its figures are missing
-    (tmp_path / "figures").mkdir()
     assert folder.finished(tmp_path)
 
 

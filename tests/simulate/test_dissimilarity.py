@@ -66,8 +66,8 @@ def test_rho_is_of_the_round_and_of_what_was_measured_after_it(finished):
         smoothness=0.3, cohort=MEASURED.participation.cohort, concavity=0.05,
     )  # fmt: skip
     assert last["dissimilarity"]["rho"] == pytest.approx(expected)
-    cards = {card.title: card for card in key_figures(read_run(finished))}
-    assert cards["Expected decrease rho"].value == f"{expected:.3g}"
+    cards = {title: rest for title, *rest in key_figures(read_run(finished))}
+    assert cards["Expected decrease rho"][0] == f"{expected:.3g}"
 
 
 @pytest.mark.parametrize(
@@ -80,10 +80,10 @@ def test_rho_is_nothing_where_the_theorem_has_none(b, gamma, mu):
 
 
 def test_the_report_shows_it(finished):
-    cards = {card.title: card for card in key_figures(read_run(finished))}
-    card = cards["Dissimilarity B of clients' gradients"]
-    assert float(card.value) > 1
-    assert "variance" in card.note
+    cards = {title: rest for title, *rest in key_figures(read_run(finished))}
+    value, note = cards["Dissimilarity B"]
+    assert float(value) > 1
+    assert "variance" in note
 
 
 def test_a_sweep_refuses_it(tmp_path):

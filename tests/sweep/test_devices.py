@@ -9,7 +9,9 @@ import pytest
 from pfljax import Experiment
 from pfljax.core import malicious
 from pfljax.evaluation.metrics import METRICS
-from pfljax.report import sweep_targets, sweeps, write_sweep_report
+from pfljax.report import sweeps, write_sweep_report
+from pfljax.report.curves import curves_of, spent_table
+from pfljax.report.tables import values_by_seed
 from pfljax.simulate import run
 from pfljax.sweep import sweep
 
@@ -55,7 +57,8 @@ def test_seconds_are_those_of_the_run(swept, evaluated):
     assert found.results[-1].clock.tolist() == expected
     assert expected == sorted(expected)
     assert expected[0] > 0
-    rows = [r for r in sweeps.read(folder) if (r["lr"], r["seed"]) == ("0.1", "3")]
+    read = sweeps.read(folder).to_dict("records")
+    rows = [r for r in read if (r["lr"], r["seed"]) == ("0.1", "3")]
     clock = {row["round"]: row["clock"] for row in rows}
     assert list(clock) == [2, 4, 5]
     assert list(clock.values()) == expected
@@ -71,7 +74,8 @@ def test_figures_over_benign_clients_are_those_of_the_run(swept, evaluated):
             of = (line["round"], record["model"], record["clients"], record["split"])
             for metric, figures in record["metrics"].items():
                 expected[*of, metric] = figures
-    rows = [r for r in sweeps.read(folder) if (r["lr"], r["seed"]) == ("0.1", "3")]
+    read = sweeps.read(folder).to_dict("records")
+    rows = [r for r in read if (r["lr"], r["seed"]) == ("0.1", "3")]
     groups = ["all", "benign", "malicious"]
     # Personal and server, test and validation, three evaluations.
     assert len(rows) == 2 * 2 * 3 * len(groups) * len(METRICS)
@@ -85,23 +89,23 @@ def test_figures_over_benign_clients_are_those_of_the_run(swept, evaluated):
 
 def test_the_report_has_seconds_targets_and_benign_clients(swept, tmp_path):
     found, folder = swept
-    text = write_sweep_report(folder, tmp_path, [0.05, 1.0])
+    text = write_sweep_report(folder, tmp_path, [0.05, 1.0], verbose=True)
     rows = list(found.rows())
     last = np.mean([result.clock[-1] for result in found.results[:2]])
-    (row, *_) = sweeps.table(rows).rows
-    assert row.values["clock"].mean() == pytest.approx(last)
-    (row, _) = sweep_targets.target_table(rows, [0.05, 1.0]).rows
-    # The first evaluation that may be said to reach a target is the third.
+    frame = sweeps.tidy(rows)
+    first = values_by_seed(frame).iloc[:2]
+    assert first.clock.mean() == pytest.approx(last)
+    spent = spent_table(curves_of(frame), [0.05, 1.0]).iloc[:2]
+    # The first evaluation that can reach a target is the third.
     expected = [result.clock[2] for result in found.results[:2]]
-    np.testing.assert_allclose(row.values["seconds_to_0.05"], expected)
-    assert np.isinf(row.values["seconds_to_1"]).all()
-    (row, *_) = sweeps.table(rows, clients="benign").rows
+    np.testing.assert_allclose(spent["seconds_to_0.05"], expected)
+    assert np.isinf(spent["seconds_to_1"]).all()
     accuracy = found.results[0].metrics["personal/test/accuracy"][-1]
     benign = accuracy[~found.results[0].malicious]
-    assert row.values["accuracy"][0] == pytest.approx(benign.mean())
-    assert "Of benign clients alone." in text
+    of_benign = values_by_seed(frame, "benign").accuracy.iloc[0]
+    assert of_benign == pytest.approx(benign.mean())
+    assert "clients: benign" in text
     assert "Virtual seconds to 5 %" in text
-    assert (tmp_path / "comparison_sweep_benign.csv").exists()
     assert "Virtual seconds to 5 %" in (tmp_path / "sweep.html").read_text("utf-8")
 
 

@@ -16,6 +16,7 @@ import tiny
 from pfljax import Experiment
 from pfljax.evaluation import metrics
 from pfljax.report import sweeps, write_sweep_report
+from pfljax.report.tables import values_by_seed
 from pfljax.runs.folder import FolderError
 from pfljax.runtime import memory
 from pfljax.simulate import simulation
@@ -370,7 +371,7 @@ def test_a_sweep_goes_on_and_grows(tmp_path, monkeypatch):
     few = sweep(FEDAVG, {"lr": (0.05, 0.3), "seed": (0, 1)}, out=tmp_path)
     assert calls == [6, 2, 2]
     assert len(few.results) == 4
-    told = {(row["lr"], row["seed"]) for row in sweeps.read(tmp_path)}
+    told = {(row["lr"], row["seed"]) for row in rows_of(tmp_path)}
     assert len(told) == 8  # all that the folder has
 
 
@@ -395,13 +396,12 @@ def test_rounds_are_swept_as_any_setting(tmp_path):
     assert_as_separate(whole)
     again = sweep(FEDAVG, {"rounds": (3, 1)}, out=tmp_path)
     assert [result.round[-1] for result in again.results] == [3, 1]
-    assert {(r["rounds"], r["round"]) for r in sweeps.read(tmp_path)} == {
+    assert {(r["rounds"], r["round"]) for r in rows_of(tmp_path)} == {
         ("2", 2), ("3", 2), ("3", 3), ("1", 1),
     }  # fmt: skip
-    table = sweeps.table(sweeps.read(tmp_path))
-    assert sorted(row.method for row in table.rows) == [
-        "rounds=1", "rounds=2", "rounds=3",
-    ]  # fmt: skip
+    last = values_by_seed(sweeps.tidy(sweeps.read(tmp_path)))
+    methods = set(last.index.get_level_values("method"))
+    assert methods == {"rounds=1", "rounds=2", "rounds=3"}
 
 
 def test_a_damaged_run_is_told_with_what_to_do(tmp_path):
@@ -417,7 +417,7 @@ def test_a_damaged_run_is_told_with_what_to_do(tmp_path):
 def test_a_model_is_swept_as_any_setting():
     short = FEDAVG.replace(rounds=1)
     found = sweep(short, {"model": ("logistic", "mlp:hidden=(3,)")})
-    methods = [row.method for row in sweeps.table([*found.rows()]).rows]
+    methods = sweeps.tidy([*found.rows()]).method.unique().tolist()
     assert methods == ["model=logistic", "model=mlp:hidden=(3,)"]
     assert different(found) == 2
 
@@ -466,9 +466,14 @@ def test_killed_it_goes_on_at_the_first_unfinished_slice(tmp_path):
     assert len(runs_told(table.parent)) == 8
 
 
+def rows_of(folder):
+    """The rows of sweep.csv as dictionaries."""
+    return sweeps.read(folder).to_dict("records")
+
+
 def runs_told(folder):
     """(lr, seed) -> rows in sweep.csv."""
-    return Counter((row["lr"], row["seed"]) for row in sweeps.read(folder))
+    return Counter((row["lr"], row["seed"]) for row in rows_of(folder))
 
 
 @pytest.mark.slow
@@ -494,9 +499,7 @@ def test_the_table_has_every_finished_run_of_a_sweep_that_was_stopped(
     assert list(told) == [("0.1", "3"), ("0.1", "0"), ("0.1", "1")]
     assert set(told.values()) == set(whole.values())  # whole runs
     page = write_sweep_report(tmp_path, tmp_path)
-    assert page.startswith(
-        "1 of 2 runs are finished; the sweep's command runs the rest."
-    )
+    assert "1 of 2 runs are finished; the sweep's command runs the rest." in page
     sweep(FEDAVG, over | {"seed": [2, 1]}, out=tmp_path)
     assert [seed for _, seed in runs_told(tmp_path)] == ["3", "0", "1", "2"]
     assert "runs are finished" not in write_sweep_report(tmp_path, tmp_path)
@@ -513,7 +516,7 @@ def test_the_table_has_every_finished_run_of_a_sweep_that_was_stopped(
 def test_the_tidy_table_holds_every_run_round_model_and_metric(tmp_path):
     over = {"nu": (0.0, 1.0), "seed": (0, 1)}
     found = sweep(SUPERFED, over, out=tmp_path)
-    told = sweeps.read(tmp_path)
+    told = rows_of(tmp_path)
     one = [r for r in told if (r["nu"], r["seed"]) == ("1.0", "0")]
     models, splits, judged = 2 * 2, 2, len(metrics.METRICS)  # two models, two rounds
     # Eleven lambdas and the ensemble, and lambda chosen in two ways.
@@ -530,8 +533,8 @@ def test_the_tidy_table_holds_every_run_round_model_and_metric(tmp_path):
 
 
 def test_table():
-    lines = cohorts().table().splitlines()
-    assert lines[0].startswith("| Method | Model judged | Accuracy (%)")
+    lines = cohorts().table().splitlines()[2:]
+    assert lines[0].startswith("| Method | Model | Accuracy (%)")
     last = 100 * cohorts().stacked("personal/test/accuracy")[:2, -1].mean(1)
     cell = f"{last.mean():.2f} ± {last.std(ddof=1):.2f}"
     assert cell in lines[2]

@@ -18,12 +18,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from pfljax import registry
 from pfljax.landscape.figures import draw_line
 from pfljax.landscape.of_runs import clients, lines, surfaces, training
 from pfljax.landscape.of_runs.record import Landscape
 from pfljax.report import write_run_report
-from pfljax.report.formats import csv_text
+from pfljax.report.frames import make_frame
 from pfljax.report.style import save_figure
 from pfljax.runs import folder
 from pfljax.runtime import files
@@ -121,7 +123,14 @@ def _check(kind: str, options: Options) -> None:
 def _write_tables(out: Path, name: str, landscape: Landscape) -> None:
     files.make_folder(out)
     folder.write_arrays(out / f"{name}.npz", landscape.arrays)
-    files.write_text(out / f"{name}.csv", csv_text(landscape.rows))
+    files.write_text(out / f"{name}.csv", _csv_text(landscape.rows))
+
+
+def _csv_text(lines: list[list]) -> str:
+    """Lines of fields as CSV; a number that is not finite is left out."""
+    header, *rows = lines
+    table = make_frame(rows, header).replace([np.inf, -np.inf], np.nan)
+    return table.to_csv(index=False)
 
 
 def _write_figures(out: Path, name: str, landscape: Landscape) -> list[str]:

@@ -16,9 +16,9 @@ function compare(a, b) {
 }
 
 function sorted(rows, column, direction) {
-  const told = rows.map((row) => [row.cells[column].textContent.trim(), row]);
-  const empty = told.filter(([text]) => text === "" || text === "–");
-  const full = told.filter((pair) => !empty.includes(pair));
+  const pairs = rows.map((row) => [row.cells[column].textContent.trim(), row]);
+  const empty = pairs.filter(([text]) => text === "" || text === "–");
+  const full = pairs.filter((pair) => !empty.includes(pair));
   full.sort((a, b) => direction * compare(a[0], b[0]));
   return [...full, ...empty].map(([, row]) => row);
 }

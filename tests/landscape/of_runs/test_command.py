@@ -122,7 +122,7 @@ def test_what_cannot_be_judged_is_one_line(done, tmp_path):
     assert "keeps too few checkpoints (2)" in refused(done, "--kind=training")
     assert "is not a run folder" in refused(tmp_path)
     half = tiny.unfinished(done, tmp_path / "half")
-    assert "is unfinished: 4 rounds are logged" in refused(half)
+    assert "is unfinished" in refused(half)
     assert not (half / "landscape").exists()
     assert not (done / "landscape").exists()
 

@@ -1,0 +1,98 @@
+"""Accuracy along a run, and what was spent until it reaches a target.
+
+A target is reached at the first evaluation at which the mean of three does.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pfljax.evaluation import fairness
+from pfljax.report.frames import Frame, make_frame
+from pfljax.report.runs import Run, accuracy_curve, number
+
+INDEX = ("method", "model", "seed")  # of tables of numbers by seed
+SHARES = (0.5, 0.9)  # of the best accuracy: the targets if none are given
+
+
+class Curve(NamedTuple):
+    """T evaluations of a run, and what it had spent by then; NaN if not recorded."""
+
+    accuracy: np.ndarray  # f[T], the mean over clients
+    rounds: np.ndarray  # f[T]
+    bytes: np.ndarray  # f[T], up and down, of all clients
+    seconds: np.ndarray  # f[T], of the virtual clock
+
+
+def curve_of(run: Run, accuracy: tuple[np.ndarray, np.ndarray] | None = None) -> Curve:
+    """The curve of a run: of its main model, or of `accuracy` = (rounds, means)."""
+    rounds, means = accuracy or accuracy_curve(run)
+    lines = {line["round"]: line for line in run.rounds}
+    reached = [lines[int(r)] for r in rounds]
+    up = [number(line.get("bytes_up")) for line in reached]
+    down = [number(line.get("bytes_down")) for line in reached]
+    clock = [number(line.get("clock")) for line in reached]
+    return Curve(means, rounds.astype(float), np.add(up, down), np.array(clock, float))
+
+
+def curves_of(frame: Frame) -> dict[str, dict[int, Curve]]:
+    """The curves of the main models in a tidy table, by method and seed."""
+    rows = frame[frame.main & (frame.clients == "all") & (frame.split == "test")]
+    rows = rows[rows.metric == "accuracy"]
+    curves: dict[str, dict[int, Curve]] = {}
+    for (method, seed), run in rows.groupby(["method", "seed"], sort=False):
+        spent = [run["round"], run.bytes_up + run.bytes_down, run.clock]
+        columns = [np.array(values, float) for values in (run["mean"], *spent)]
+        curves.setdefault(str(method), {})[int(seed)] = Curve(*columns)
+    return curves
+
+
+def default_targets(curves: Mapping[str, Mapping[int, Curve]]) -> tuple[float, ...]:
+    """Half and nine tenths of the best accuracy of a method, in whole percent.
+
+    That is the greatest running mean of three evaluations, averaged over seeds.
+    """
+    best = 0.0
+    for seeds in curves.values():
+        means = [fairness.running_mean(curve.accuracy) for curve in seeds.values()]
+        greatest = [np.max(m[np.isfinite(m)], initial=0) for m in means]
+        best = max(best, float(np.mean(greatest)))
+    # A little is added, for 0.9 * 0.8 is 0.72 less a last bit.
+    percents = [math.floor(100 * share * best + 1e-6) for share in SHARES]
+    return tuple(percent / 100 for percent in percents if percent)
+
+
+def spent(curve: Curve, target: float) -> dict[str, float]:
+    """The "rounds", "bytes" and "seconds" until the accuracy reaches a target.
+
+    Infinite if it is not reached; NaN if not recorded or with too few evaluations.
+    """
+    recorded = {name: getattr(curve, name) for name in ("rounds", "bytes", "seconds")}
+    if len(curve.accuracy) < fairness.WINDOW:
+        return dict.fromkeys(recorded, math.nan)
+    first = fairness.first_reaching(curve.accuracy, target)
+    if first is None:  # NaN stays NaN
+        return {name: float(values[-1] + math.inf) for name, values in recorded.items()}
+    return {name: float(values[first]) for name, values in recorded.items()}
+
+
+def spent_table(
+    curves: Mapping[str, Mapping[int, Curve]], targets: Sequence[float]
+) -> Frame:
+    """What is spent until targets, such as "rounds_to_0.8", and the area under curves.
+
+    The index is (method, model, seed).
+    """
+    rows = []
+    for method, seeds in curves.items():
+        for seed, curve in seeds.items():
+            row: dict[str, Any] = dict(zip(INDEX, (method, "", seed), strict=True))
+            row["round"] = curve.rounds[-1]
+            for target in targets:
+                for name, value in spent(curve, target).items():
+                    row[f"{name}_to_{target:g}"] = value
+            row["area"] = fairness.area(curve.rounds, curve.accuracy)
+            rows.append(row)
+    return make_frame(rows).set_index(list(INDEX))

@@ -1,0 +1,93 @@
+"""Evaluates a finished run from its files: fairness, gains, and targets."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pfljax.evaluation import fairness
+from pfljax.report.curves import curve_of, spent
+from pfljax.report.runs import Run, read_run
+from pfljax.runs import baseline as local_training
+
+PERSONAL = "personal/test/accuracy"
+SHARES = ("/accuracy", "/top5")  # between 0 and 1, and more is better
+
+
+def evaluate(
+    run: str | Path,
+    metric: str = PERSONAL,
+    baseline: str | Path | None = None,
+    targets: Sequence[float] = (),
+) -> dict[str, Any]:
+    """Figures over clients at the last evaluation of a run, by name.
+
+    "figures" are those of `pfljax.evaluation.fairness.figures`; "histogram" has the
+    clients in bins of 0.05; "area" is that under the curve of the mean over clients,
+    and "targets" what was spent until it reached each target.
+
+    Args:
+      run: the folder.
+      metric: "model/split/metric" of per_client.npz, a share of examples.
+      baseline: the folder of local training on the same clients and seed.
+      targets: accuracies in (0, 1].
+
+    Raises:
+      ValueError: a folder is no finished run, the metric does not exist, the baseline
+        has other clients, or a target is no accuracy.
+      FileError: a file is damaged.
+    """
+    fairness.check_targets(targets)
+    finished = read_run(run)
+    by_round = _by_round(finished, metric)
+    _, _, measured = metric.partition("/")
+    local = None
+    if baseline is not None:
+        local_run = _read_baseline(finished, baseline)
+        local = _by_round(local_run, f"personal/{measured}")[-1]
+    server = finished.per_client.get(f"server/{measured}")
+    rounds = finished.per_client["round"]
+    # Without the clients that have no examples.
+    known = by_round[:, ~np.isnan(by_round).all(axis=0)].astype(float)
+    curve = curve_of(finished, (rounds, known.mean(axis=1)))
+    return {
+        "round": int(rounds[-1]),
+        "metric": metric,
+        "count": int(np.isfinite(by_round[-1]).sum()),
+        "mean": float(curve.accuracy[-1]),
+        "figures": fairness.figures(
+            by_round[-1], local, None if server is None else server[-1]
+        ),
+        "histogram": fairness.histogram(by_round[-1]).tolist(),
+        "area": fairness.area(rounds, curve.accuracy),
+        "targets": {target: spent(curve, target) for target in targets},
+    }
+
+
+def _read_baseline(run: Run, folder: str | Path) -> Run:
+    """The run of local training in `folder`, on the same clients and seed."""
+    local_training.check(str(folder), run.partition)
+    local = read_run(folder)
+    if local.seed != run.seed:
+        raise ValueError(
+            f"baseline {folder} has seed {local.seed}, and {run.folder} has "
+            f"{run.seed}; give the run of local training with that seed"
+        )
+    return local
+
+
+def _by_round(run: Run, metric: str) -> np.ndarray:
+    """f32[T, C] of a run under this name."""
+    shape = (len(run.per_client["round"]), len(run.partition["class_histogram"]))
+    shares = [
+        name
+        for name, values in run.per_client.items()
+        if values.shape == shape and name.endswith(SHARES)
+    ]
+    if metric not in shares:
+        raise ValueError(
+            f"{run.folder} has no metric {metric!r} by round and client; expected one "
+            f"of {', '.join(sorted(shares))}"
+        )
+    return run.per_client[metric]
