@@ -38,6 +38,8 @@ PLAYED = {  # which of them a method is played in: each is compared with "1"
     ifca: ("1", "4", "2 homes"),
     superfed: ("1", "8", "8 homes"),
 }
+# Methods whose server is a mean of the uploads: one of each kind of client state.
+SUMMED = ("fedavg", "fedprox", "fedper", "superfed", "per_fedavg", "lg_fedavg")
 CLIENTS, COHORT = 7, 5  # 7 is no multiple of any number of devices
 # An operation between devices in a compiled program's text, and its name.
 EXCHANGES = r" ((?:ragged-)?(?:all-|reduce-scatter|collective-)[a-z-]*?)(?:-start)?\("
@@ -124,7 +126,9 @@ def main():
     found["by_size"] = {w: play(fedavg, int(w), 2, by_size) for w in ("1", "2")}
     every = algorithms.methods().items()
     found["means"] = {
-        name: stacked_and_summed(method) for name, method in every if averages(method)
+        name: stacked_and_summed(method)
+        for name, method in every
+        if name in SUMMED and averages(method)
     }
     found["means"]["of two lanes"] = stacked_and_summed(fedavg, width=2)
     found["means"]["at home"] = stacked_and_summed(fedavg, at_home=True)

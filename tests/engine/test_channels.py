@@ -19,16 +19,12 @@ from tiny import environment
 TESTS = Path(__file__).parents[1]
 CLIENTS = len(toy.SIZES)
 FAST = {("ditto", "top_k")}  # memory of clients beside states of their own
-# All channels with a method of states at both ends, one of each kind with others.
-OF_EACH_KIND = ("sign_flip", "alie", "adaptive_clip", "top_k", "lost", "krum")
+# With a method of states at both ends; tests/devices_laws has the other families.
 CASES = [
-    pytest.param(method, name, marks=[] if (method, name) in FAST else pytest.mark.slow)
-    for method, names in {
-        "ditto": channel.CHANNELS,
-        "fedavg": OF_EACH_KIND,
-        "superfed": OF_EACH_KIND,
-    }.items()
-    for name in names
+    pytest.param(
+        "ditto", name, marks=[] if ("ditto", name) in FAST else pytest.mark.slow
+    )
+    for name in channel.CHANNELS
 ]
 
 

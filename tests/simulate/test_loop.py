@@ -8,7 +8,7 @@ import pytest
 import tiny
 from pfljax import Experiment, run
 from pfljax.engine.population import DevicePopulation
-from pfljax.runs import checkpoint_folder, claims, log
+from pfljax.runs import checkpoint, claims, log
 from pfljax.simulate import loop
 from pfljax.simulate.loop import save_if_due
 
@@ -92,6 +92,6 @@ def test_what_was_trained_is_kept_when_the_next_rounds_fail(tmp_path, monkeypatc
         with pytest.raises(MemoryError):
             ran(JOB, tmp_path / "failed")
     failed = tmp_path / "failed"
-    assert checkpoint_folder.saved_rounds(failed / "checkpoints") == [1, 2]
+    assert checkpoint.saved_rounds(failed / "checkpoints") == [1, 2]
     assert len(log.read(failed / "metrics.jsonl", 3)) == 2
     tiny.assert_same_run(ran(JOB, failed), ran(JOB, tmp_path / "whole"))

@@ -26,11 +26,8 @@ MODELS = {
 KILLS = {
     ("device", "one"): LINES,
     ("host", "one"): [],
-    ("disk", "one"): LINES[:1],
-    ("device", "five"): LINES[:1],
     ("disk", "five"): LINES[:1],
     ("device", "fedasync"): LINES[:1],
-    ("device", "fedbuff"): LINES[:1],
     ("disk", "fedbuff"): LINES[:1],
 }
 
