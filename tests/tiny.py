@@ -164,7 +164,7 @@ def last_state(folder):
     sim, federation, state = load_state(folder)
     if sim.paging is None:
         return state
-    population = open_to_read(sim, folder, state, print)
+    population = open_to_read(sim, folder, state)
     stacks = by_stack(sim.setting, np.arange(federation.num_clients))
     clients = [population.states(state, ids) for ids in stacks]
     return state._replace(clients=joined(sim.setting, clients))

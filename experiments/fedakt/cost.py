@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+from products import product_flops
 from protocol import EVERY, PROTOCOL, Column, column, experiment_of, models
 
 from pfljax import models as zoo
@@ -20,7 +21,6 @@ from pfljax.core import communication, tree
 from pfljax.core.types import Algorithm, Task
 from pfljax.simulate import components, methods
 from pfljax.simulate.components import Shape
-from pfljax.simulate.flops import product_flops
 
 BYTES = 4  # of a float
 NOISE = 32  # numbers that FedGen's generator is given

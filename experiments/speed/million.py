@@ -76,7 +76,7 @@ def play(experiment: Experiment, federation: Federation, path: Path) -> dict[str
     shutil.rmtree(path, ignore_errors=True)
     path.mkdir(parents=True)
     sim = simulation.simulation(experiment, federation)
-    store: Any = open_population(sim, experiment, path, 0, print)
+    store: Any = open_population(sim, experiment, path, None)
     state = sim.init(jax.random.key(0))
     rounds = experiment.participation.rounds
     done = 0

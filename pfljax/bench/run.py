@@ -13,7 +13,7 @@ from pfljax.bench.workloads import Ready, build
 from pfljax.registry import find
 from pfljax.runs.folder import write_json
 from pfljax.runtime import devices, files
-from pfljax.simulate.step_cost import client_step
+from pfljax.simulate.step_cost import step_flops
 
 Result = dict[str, Any]
 
@@ -120,8 +120,6 @@ def _measure(
 
 
 def count_flops(ready: Ready) -> float | None:
-    """FLOPs of the products in one local step of the method, the mean over clients."""
+    """FLOPs of one local step of the method; None of a model with a loop."""
     workload = ready.workload
-    example = jax.ShapeDtypeStruct(workload.shape, ready.train.examples.x.dtype)
-    costs = client_step(ready.setting, ready.task, workload.clients, example)
-    return costs["products"]
+    return step_flops(ready.setting, ready.task, workload.clients, workload.shape)

@@ -383,13 +383,6 @@ def _check_size(file: Path, size: int) -> None:
         raise StoreError(f"{file} is damaged: {actual}, expected {size} bytes; {GO_ON}")
 
 
-def bytes_needed(clients: int, nbytes: int, writes: int, keep: int) -> int:
-    """Bytes of disk that this many writes of records may take, in blocks of 4096."""
-    touched = min(clients * (keep + 1), writes)
-    blocks = -(-nbytes // 4096) + 1
-    return touched * blocks * 4096
-
-
 def read_description(folder: Path, owner: Owner) -> dict[str, Any] | None:
     """The content of store.json, or None if there is none.
 

@@ -178,7 +178,7 @@ def _run_table(groups: Sequence[Group]) -> Table:
     rows = []
     for group in groups:
         for run in group.runs:
-            flops = (run.summary.get("step_flops") or {}).get("products")
+            flops = run.summary.get("step_flops")
             numbers = [run.seconds, run.peak[0] / 1e6, (flops or float("nan")) / 1e6]
             cells = [EMPTY if n != n else f"{n:,.1f}" for n in numbers]
             command = str(run.environment.get("command", EMPTY))

@@ -111,10 +111,8 @@ def _costs(run: Run) -> Iterator[Card]:
         yield "Time of training", f"{run.seconds:.1f} s", note
     flops = run.summary.get("step_flops")
     if flops:
-        note = "in products of all models that the method trains"
-        if flops.get("xla") is not None:
-            note += f"; one step on the loss {flops['xla'] / 1e6:,.3f} M by XLA"
-        yield "FLOPs of a local step", f"{number(flops['products']) / 1e6:,.3f} M", note
+        note = "of all models that the method trains, counted by XLA"
+        yield "FLOPs of a local step", f"{flops / 1e6:,.3f} M", note
     peak, whose = run.peak
     if np.isfinite(peak):
         yield "Most memory", f"{peak / 1e6:.0f} MB", MEMORY_OF.get(whose, "")

@@ -35,7 +35,7 @@ FORMS: dict[str, Any] = {
         "chosen_on_validation?": (EVALUATION, None),
         "mixture?": (MIXTURE, None),
         "traffic?": ({str: int}, None),
-        "step_flops?": {str: (float, None)},
+        "step_flops?": (float, None),
         "worse_than_local?": (float, None),
         "stopped?": STOPPED,
         "privacy?": ({str: (float, None)}, None),

@@ -148,7 +148,7 @@ def check_client(client: int, num_clients: int) -> None:
 
 def _client_state(path: str | Path, sim: Any, state: RunState, client: int) -> Any:
     """The state of a client, wherever the run keeps it."""
-    population = open_to_read(sim, Path(path), state, _say)
+    population = open_to_read(sim, Path(path), state)
     stacked = population.states(state, np.asarray([client]))
     return jax.tree.map(lambda leaf: leaf[0], stacked)
 

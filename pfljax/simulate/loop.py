@@ -40,7 +40,7 @@ def run_rounds(run: Run, quiet: bool) -> None:
         if progress.done and not quiet:
             say(f"pfljax: going on from round {progress.done} of {total}")
         population = open_population(
-            run.sim, experiment, run.path, meta, say, public=run.federation.public
+            run.sim, experiment, run.path, meta, public=run.federation.public
         )
         writer = checkpoint.writer(
             run.path / "checkpoints", config.digest(experiment), experiment.output.keep

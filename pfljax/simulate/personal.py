@@ -112,7 +112,7 @@ def _load(
             f"{path} is not finished; finish it with `pfljax resume {path}`"
         )
     sim, federation, state = export.load_state(path, federation, task)
-    population = open_to_read(sim, Path(path), state, print)
+    population = open_to_read(sim, Path(path), state)
     return sim, federation, state, functools.partial(population.states, state)
 
 

@@ -6,7 +6,6 @@ disk    the same in files of the run folder (`engine.stores`)
 """
 
 import functools
-from collections.abc import Callable
 from pathlib import Path
 
 import jax
@@ -26,10 +25,7 @@ from pfljax.runs import checkpoint, config, folder
 from pfljax.runs.checkpoint import Meta
 from pfljax.runs.settings import Experiment
 from pfljax.runtime.files import StoreError
-from pfljax.simulate import room
 from pfljax.simulate.simulation import Simulation
-
-Say = Callable[[str], None]
 
 
 def open_population(
@@ -37,7 +33,6 @@ def open_population(
     experiment: Experiment,
     path: Path,
     saved: Meta | None,
-    say: Say,
     writable: bool = True,
     public: ClientData | None = None,
 ) -> Population:
@@ -48,15 +43,12 @@ def open_population(
       experiment: its settings.
       path: its folder.
       saved: what the checkpoint that it goes on from says of itself; None for none.
-      say: takes warnings.
       writable: rounds will be run; else states are read only.
       public: the rows of the server, on the devices; None for none.
 
     Raises:
       StoreError: the folder of the store is missing, damaged or another run's.
     """
-    if writable:
-        room.check(path, sim, experiment, say)
     compiled = functools.partial(sim.rounds, public=public)
     if sim.paging is None:
         return DevicePopulation(compiled, sim.setting.groups)
@@ -103,13 +95,13 @@ def _open_stacks(
     return stacks
 
 
-def open_to_read(sim: Simulation, path: Path, state: RunState, say: Say) -> Population:
+def open_to_read(sim: Simulation, path: Path, state: RunState) -> Population:
     """The clients of a run as they were at this state, which its folder has saved."""
     saved = None
     if sim.paging is not None:
         saved = checkpoint.read_meta(path / "checkpoints", int(state.round))
     experiment = folder.read_config(path)
-    return open_population(sim, experiment, path, saved, say, writable=False)
+    return open_population(sim, experiment, path, saved, writable=False)
 
 
 def _open_store(

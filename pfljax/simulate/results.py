@@ -4,7 +4,6 @@ import math
 from functools import partial
 from typing import Any, NamedTuple
 
-import jax
 import numpy as np
 
 from pfljax.core.types import Metrics, RunState
@@ -181,8 +180,6 @@ def _summary(
         "up_total": lines[-1]["bytes_up"],
     }
     checksums = ask(log.of_files, run.path)
-    rows = run.federation.train.examples.x
-    row = jax.ShapeDtypeStruct(rows.shape[1:], rows.dtype)
     worse = baseline.worse_than(experiment.evaluation.baseline, arrays)
     return {
         "label": experiment.output.label,
@@ -192,7 +189,7 @@ def _summary(
         **_evaluations(lines, arrays),
         "mixture": mixture,
         "traffic": bytes_sent,
-        "step_flops": run.sim.step_flops(row),
+        "step_flops": run.sim.step_flops(),
         "worse_than_local": worse,
         **privacy.told(run.sim.setting, experiment, run.federation.num_clients),
         "checksums": checksums,

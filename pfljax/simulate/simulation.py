@@ -35,7 +35,7 @@ from pfljax.simulate import clocks, model_checks, rho
 from pfljax.simulate.architectures import task_of_server, traffic
 from pfljax.simulate.components import Shape, make_setting, make_task, shape_of
 from pfljax.simulate.first_state import make_init, shapes_of_state
-from pfljax.simulate.step_cost import client_step
+from pfljax.simulate.step_cost import step_flops
 
 LONGEST_CALL = 1000  # rounds of one call: the length of the buffer of training metrics
 
@@ -66,7 +66,7 @@ class Simulation(NamedTuple):
     block: int  # clients evaluated in one call
     paging: offload.Programs | None  # of a population in a store
     traffic: Callable[[], Traffic]  # of a client's exchange in a round
-    step_flops: Callable[[Any], dict[str, float | None]]  # of a row's shape and dtype
+    step_flops: Callable[[], float | None]  # of one local step of the method
 
 
 def architecture_of(sim: Simulation, client: int) -> Architecture:
@@ -144,7 +144,9 @@ def _simulation(
             partial(traffic, setting, task, num_clients, shape.input_shape)
         ),
         # As well, when it ends.
-        step_flops=functools.cache(partial(client_step, setting, task, num_clients)),
+        step_flops=functools.cache(
+            partial(step_flops, setting, task, num_clients, shape.input_shape)
+        ),
     )
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from pfljax.conformance import toy
 from pfljax.core import aggregation
-from pfljax.simulate.flops import equations
+from traced import equations
 
 RNG = np.random.default_rng(0)
 X, Y = RNG.normal(size=(7, 3)), RNG.normal(size=(7, 2, 2))

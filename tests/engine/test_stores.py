@@ -15,7 +15,7 @@ from pfljax import Experiment, run
 from pfljax.conformance.toy import assert_close, assert_same
 from pfljax.engine import offload, stores
 from pfljax.engine.population import DevicePopulation
-from pfljax.engine.stores import DiskStore, Owner, StoreError, bytes_needed
+from pfljax.engine.stores import DiskStore, Owner, StoreError
 from pfljax.runs import checkpoint, checks
 from pfljax.runs.checkpoint import CheckpointError
 from pfljax.runs.folder import FolderError, read_json, write_json
@@ -142,7 +142,7 @@ def test_only_clients_that_took_part_take_space(tmp_path):
     place.save(1)
     file = (tmp_path / "clients" / "records.bin").stat()
     assert file.st_size == 100_000 * 3 * 40_000  # 12 GB of holes
-    assert file.st_blocks * 512 <= bytes_needed(100_000, 40_000, 5, 2) < 250_000
+    assert file.st_blocks * 512 < 250_000
 
 
 def test_the_file_of_the_host_store_has_the_written_records_only(tmp_path):

@@ -16,7 +16,7 @@ from pfljax.core import statistics, tree
 from pfljax.core.precision import PRECISIONS
 from pfljax.core.types import Batch
 from pfljax.models import layers, mixed_precision
-from pfljax.simulate.flops import equations
+from traced import equations
 
 KEY = jax.random.key(0)
 PRODUCTS = ("dot_general", "conv_general_dilated")

@@ -101,7 +101,7 @@ def test_key_figures_by_hand(make_run, tmp_path):
         folder,
         worse_than_local=0.15,
         chosen_on_validation=chosen,
-        step_flops={"products": 1.5e6, "xla": 2e6},
+        step_flops=1.5e6,
     )
     with open(folder / "timing.jsonl", "a") as timing:
         for held in (3e8, 7e8, 5e8):

@@ -130,7 +130,7 @@ class Finished:
     @cached_property
     def states(self) -> Callable[[Any], Any]:
         """ids i[M] -> the stacked states of these clients, wherever they lie."""
-        population = open_to_read(self.sim, self.path, self.state, print)
+        population = open_to_read(self.sim, self.path, self.state)
         return partial(population.states, self.state)
 
     def models(self, view: str = "personal") -> Params:

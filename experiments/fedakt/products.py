@@ -13,8 +13,6 @@ from jax.extend.core import ClosedJaxpr, Jaxpr
 
 from pfljax.models import convolution
 
-LOOPS = ("scan", "while")
-
 
 def product_flops(function: Callable[..., Any], *args: Any) -> int:
     """FLOPs of `function` at `args`, arrays or shapes; 2 for a multiply and an add.
@@ -23,12 +21,6 @@ def product_flops(function: Callable[..., Any], *args: Any) -> int:
     branches of a `cond` the costliest. Products with padding count as all others.
     """
     return _count(jax.make_jaxpr(function)(*args).jaxpr)
-
-
-def has_loop(function: Callable[..., Any], *args: Any) -> bool:
-    """Whether a loop is in `function`."""
-    traced = jax.make_jaxpr(function)(*args).jaxpr
-    return any(equation.primitive.name in LOOPS for equation in equations(traced))
 
 
 def _count(jaxpr: Jaxpr) -> int:
@@ -62,14 +54,6 @@ def _equation(equation: Any) -> int:
     if name == "scan":
         return sum(inner) * params["length"]
     return sum(inner)
-
-
-def equations(jaxpr: Jaxpr) -> Iterator[Any]:
-    """The equations of a traced function and of all that it calls."""
-    for equation in jaxpr.eqns:
-        yield equation
-        for inner in _inside(equation.params):
-            yield from equations(inner)
 
 
 def _inside(params: dict[str, Any]) -> Iterator[Jaxpr]:
