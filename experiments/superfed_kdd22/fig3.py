@@ -120,7 +120,7 @@ def separately(experiment: Experiment, over: Mapping[str, Any], out: Path) -> in
     left = 0
     for values in points.combined(over):
         name = "-".join(f"{k}={v}" for k, v in values.items())
-        one = points.settled(experiment, values).replace(out=str(out / name))
+        one = points.set_values(experiment, values).replace(out=str(out / name))
         left += not folder.complete(out / name, one)
         run(one, quiet=True, report=False)
     return left

@@ -13,12 +13,14 @@ from pfljax.runs.judged import figures
 from pfljax.runs.log import Line
 from pfljax.runtime import memory
 from pfljax.runtime.processes import ask, say
-from pfljax.simulate import evaluation, malicious, privacy, rho, timeline
+from pfljax.simulate import evaluation, malicious, privacy, rho
 from pfljax.simulate.begin import Run
 
 # Arrays of per_client.npz without an axis of evaluations; those of mixtures have none.
 FACTS = ("train_size", "test_size", "participations", "malicious")
 COUNTS = ("asked", "reported")  # of clients; they are in the line as bytes
+MOST_ROUNDS = 20  # whose turns are in the log, for a figure of them
+MOST_TURNS = 200  # of a round, likewise
 SECONDS = "seconds"  # virtual ones of a round, where the run has a clock
 
 
@@ -68,10 +70,42 @@ def log_lines(run: Run, metrics: Metrics, before: Progress) -> list[Line]:
                 line[f"train_{name}"] = folder.number(metrics[name][i])
         line |= {"bytes_down": total_down, "bytes_up": total_up}
         if SECONDS in metrics:
-            line |= timeline.of_round(metrics, i, round_, clock)
+            line |= _virtual_time(metrics, i, round_, clock)
             clock = line["clock"]
         lines.append(line)
     return lines
+
+
+def _virtual_time(
+    metrics: Metrics, index: int, round_: int, clock: float
+) -> dict[str, Any]:
+    """The virtual time of a line of the log; `clock` is that of the round before."""
+    seconds = float(metrics["seconds"][index])
+    line: Line = {"seconds": seconds, "clock": clock + seconds}
+    if round_ <= MOST_ROUNDS:
+        line["turns"] = _turns(metrics, index, clock)
+    return line
+
+
+def _turns(metrics: Metrics, index: int, clock: float) -> list[list[Any]]:
+    """[client, start, end, whether it reported] of each turn of the round.
+
+    By client, so that the layout on devices does not show.
+    """
+    turns = []
+    columns = [
+        np.asarray(metrics[f"turn_{name}"][index])
+        for name in ("client", "seconds", "reported")
+    ]
+    # Asynchronous rounds say when a turn began; others begin with their round.
+    starts = metrics.get("turn_start")
+    for place in np.argsort(columns[0], kind="stable"):
+        client, seconds, reported = (column[place] for column in columns)
+        if seconds > 0:
+            start = clock if starts is None else float(starts[index][place])
+            end = start + float(seconds)
+            turns.append([int(client), start, end, bool(reported)])
+    return turns[:MOST_TURNS]
 
 
 def evaluate(run: Run, population: Population, state: RunState, trained: Line) -> Line:

@@ -16,7 +16,7 @@ from pfljax.data import Federation
 from pfljax.runs import checks, claims, config
 from pfljax.runs.provenance import of_run
 from pfljax.runs.settings import FIELDS, UNHASHED, Experiment
-from pfljax.simulate import begin, components, given
+from pfljax.simulate import begin, given
 from pfljax.simulate.federation import ROWS, build_federation
 
 
@@ -27,13 +27,6 @@ class Point(NamedTuple):
     experiment: Experiment
     federation: Federation
     digest: str  # of the settings and the rows: the name of the run's file
-
-
-class Dealt(NamedTuple):
-    """The clients of a run."""
-
-    federation: Federation
-    text: str  # tells them and their rows from others
 
 
 def combined(over: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
@@ -74,7 +67,7 @@ def _values(name: str, values: Any) -> list[Any]:
     return swept
 
 
-def settled(experiment: Experiment, values: Mapping[str, Any]) -> Experiment:
+def set_values(experiment: Experiment, values: Mapping[str, Any]) -> Experiment:
     """The experiment with these values of its settings and of its method's options.
 
     Raises:
@@ -111,19 +104,18 @@ def make(
       ValueError: a name is unknown, or a value is wrong.
     """
     of_seed = given.by_seed(federation)
-    dealt: dict[tuple, Dealt] = {}
+    dealt: dict[tuple, tuple[Federation, str]] = {}
     digests: dict[str, dict[str, Any]] = {}
     points = []
     for values in combined(over):
-        settings = settled(experiment, values)
+        settings = set_values(experiment, values)
         custom = of_seed(settings.seed)
         settings = _checked(settings, custom, task)
-        # Points that differ in nothing of the rows share one federation.
+        # Points that do not differ in their examples share one federation.
         rows = tuple(getattr(settings, name) for name in ROWS)
         if rows not in dealt:
-            dealt[rows] = _dealt(settings, custom)
-        clients = dealt[rows]
-        text = f"{clients.text}{_model_text(settings, clients.federation)}"
+            dealt[rows] = _deal(settings, custom)
+        clients, text = dealt[rows]
         digest = _digest(settings, text, with_rounds="rounds" in values)
         if digest in digests:
             raise ValueError(
@@ -133,7 +125,7 @@ def make(
         point = Point(
             values=values,
             experiment=settings,
-            federation=clients.federation,
+            federation=clients,
             digest=digest,
         )
         points.append(point)
@@ -148,19 +140,8 @@ def _checked(
     checks.check(
         experiment, own_model=task is not None, own_data=federation is not None
     )
-    _check_judged(experiment)
+    _check_supported(experiment)
     return checks.resolve(experiment)
-
-
-def _model_text(experiment: Experiment, federation: Federation) -> str:
-    """The model that "auto" is for vectors: it was another once, whose runs are kept.
-
-    "" for all others, so that their files keep their names.
-    """
-    input_shape = federation.train.examples.x.shape[1:]
-    if experiment.method.model.name != "auto" or len(input_shape) > 1:
-        return ""
-    return f" {components.default_model(input_shape)}"
 
 
 def _digest(settings: Experiment, clients: str, *, with_rounds: bool) -> str:
@@ -171,7 +152,7 @@ def _digest(settings: Experiment, clients: str, *, with_rounds: bool) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def _check_judged(experiment: Experiment) -> None:
+def _check_supported(experiment: Experiment) -> None:
     """Refuses what a sweep does not do."""
     refused = ("trained", "unseen", "baseline", "dissimilarity")
     asked = {name: getattr(experiment, name) for name in refused}
@@ -198,16 +179,12 @@ def _check_judged(experiment: Experiment) -> None:
         )
 
 
-def _dealt(experiment: Experiment, custom: Federation | None) -> Dealt:
-    """The clients that train."""
+def _deal(experiment: Experiment, custom: Federation | None) -> tuple[Federation, str]:
+    """(the clients that train, a text that tells their examples from others)."""
     federation, _ = build_federation(experiment, custom)
     manifest = of_run(federation, None, custom is not None)
     names = ["sha256", "x_crc32"]
-    # Rows of a data set follow from the settings; those of one's own do not.
+    # The examples of a data set follow from the settings; those of one's own do not.
     if "spans_crc32" in manifest:
         names += ["clients", *claims.CONTENT]
-    values = [str(manifest.get(name)) for name in names]
-    if federation.public is not None:
-        # Sweeps once trained without them, and what they kept is of no use.
-        values.append("with public rows")
-    return Dealt(federation=federation, text=" ".join(values))
+    return federation, " ".join(str(manifest.get(name)) for name in names)

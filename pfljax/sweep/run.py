@@ -16,11 +16,10 @@ from pfljax.registry import require, require_a
 from pfljax.runs import folder
 from pfljax.runs.settings import Experiment
 from pfljax.runtime import devices
-from pfljax.simulate import given
+from pfljax.simulate import channels, given, malicious
 from pfljax.sweep import asynchronous, points, pool, program, results, run_files
-from pfljax.sweep.finished import result_of
 from pfljax.sweep.groups import Group, grouped
-from pfljax.sweep.one_run import Inputs
+from pfljax.sweep.one_run import Inputs, Outcome, evaluations
 from pfljax.sweep.points import Point
 from pfljax.sweep.results import Result, Sweep
 
@@ -226,7 +225,30 @@ def _run(
         for slot, run in enumerate(which):
             outcome = jax.tree.map(lambda leaf, slot=slot: leaf[slot], outcomes)
             point = members[run]
-            yield point, result_of(point, outcome, data, federations[run])
+            yield point, _result(point, outcome, data, federations[run])
+
+
+def _result(point: Point, outcome: Outcome, data: pool.Data, federation: int) -> Result:
+    """The result of the run at `point`; its clients are a `federation` of `data`."""
+    rounds = np.asarray(evaluations(point.experiment))
+    clock = None
+    if outcome.seconds is not None:
+        # One after another in float64, as the log of a run adds them.
+        clock = np.cumsum(outcome.seconds, dtype=np.float64)[rounds - 1]
+    num_clients = point.federation.num_clients
+    channel = channels.make_channel(point.experiment, num_clients)
+    key = jax.random.key(point.experiment.seed)
+    return Result(
+        values=point.values,
+        round=rounds,
+        train_loss=outcome.loss,
+        metrics=outcome.metrics,
+        path=outcome.path,
+        size={name: rows.spans[1][federation] for name, rows in data.judged.items()},
+        quantities=outcome.quantities,
+        clock=clock,
+        malicious=malicious.which(channel, point.federation, key),
+    )
 
 
 def _distinct_federations(

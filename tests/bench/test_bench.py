@@ -118,7 +118,7 @@ def test_flops_of_a_step_are_its_products():
     superfed = workloads.build("W5", "superfed")
     for ready, models in ((w1, 1), (ditto, 2), (superfed, 1)):
         flops = count_flops(ready)
-        assert 1 < flops / (2 * models * batch * products) < 1.2
+        assert 1 < flops / (2 * models * batch * products) < 2
     assert count_flops(build("W4")) is None  # XLA counts the body of a loop once
 
 

@@ -52,8 +52,8 @@ def test_the_summary_has_the_flops_of_a_step(summary):
     """Of 20 rows: forward, and both gradients but for that of the pixels."""
     forward = 64 * 8 + 8 * 10
     products = 2 * 20 * (3 * forward - 64 * 8)
-    # The rest is of units and parameters, of which there are 610.
-    assert products < summary["step_flops"] < products + 24 * 610
+    # The rest is of units and parameters.
+    assert products < summary["step_flops"] < 2 * products
 
 
 def run(job, *args, **given):

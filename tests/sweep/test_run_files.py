@@ -78,11 +78,6 @@ DAMAGES = {
     "cut": cut,
     "empty": lambda a, _: np.savez(a),
     "foreign": lambda a, _: np.savez(a, weights=np.zeros(3)),
-    "without rounds": change(round=None),
-    "without metrics": change(**{"metrics/personal/test/accuracy": None}),
-    "a metric of another name": change(**{"metrics/accuracy": np.zeros((2, 6))}),
-    "another shape": change(**{"metrics/personal/test/accuracy": np.zeros((2, 20))}),
-    "another number": change(train_loss=np.zeros(3, np.float32)),
     "of nobody": change(point=None),
     "of no JSON": change(point=np.array("{")),
     "of a list": change(point=np.array("[]")),
@@ -160,15 +155,3 @@ def test_a_sweep_without_a_folder_has_one_of_its_own(tmp_path, monkeypatch):
         results.default_folder(plain.replace(algorithm="fedprox:mu=3"), over)
         == folders[0]
     )
-
-
-def test_a_sweep_of_an_older_pfljax_goes_on_where_it_is(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    plain = Experiment("fedprox", lr=0.5)
-    over = {"mu": [0.0]}
-    older = tmp_path / "runs" / "digits-fedprox-sweep"
-    older.mkdir(parents=True)
-    results.claim(older, plain, over)
-    assert results.default_folder(plain, over) == "runs/digits-fedprox-sweep"
-    other = results.default_folder(plain.replace(lr=0.2), over)
-    assert other.startswith("runs/digits-fedprox-sweep-mu-lr=0.2-")

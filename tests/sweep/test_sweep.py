@@ -92,7 +92,7 @@ def assert_as_separate(found, indices=None):
     """These runs of the sweep, or all, are what separate ones give."""
     for index in indices or range(len(found.results)):
         mine = found.results[index]
-        own = points.settled(found.experiment, mine.values)
+        own = points.set_values(found.experiment, mine.values)
         losses, path, judged = separate(own)
         np.testing.assert_allclose(mine.train_loss, losses, rtol=1e-5)
         close(mine.metrics, judged)

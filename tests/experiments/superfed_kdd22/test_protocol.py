@@ -201,4 +201,4 @@ def test_every_method_is_tuned_with_nine_points(scale):
         made = points.combined({"lr": tried.rates, **tried.own})
         assert len(made) == 9
         for values in made:
-            checks.check(points.settled(base, values))
+            checks.check(points.set_values(base, values))
