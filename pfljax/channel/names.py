@@ -10,7 +10,7 @@ from pfljax.channel.colluding import alie, ipm
 from pfljax.channel.losing import lost
 from pfljax.channel.private import adaptive_clip, dp
 from pfljax.channel.quantised import qsgd, sign, terngrad, uniform
-from pfljax.channel.reducing import (
+from pfljax.channel.robust import (
     centred_clip,
     geometric_median,
     krum,

@@ -15,7 +15,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from pfljax.channel import origins
 from pfljax.channel.base import (
     NONE,
     Channel,
@@ -23,9 +22,9 @@ from pfljax.channel.base import (
     Sent,
     Start,
     refuse_mixed,
+    with_change,
 )
 from pfljax.channel.clipping import clip, clipped_to
-from pfljax.core import tree
 from pfljax.core.keys import derive
 from pfljax.core.types import Array, Cohort, Key, Origin, Upload
 from pfljax.registry import NotNegative, Positive, ProperShare, checked
@@ -147,17 +146,19 @@ def noised_mean(
     key: Key, starts: Any, uploads: Upload, cohort: Cohort, std: Any
 ) -> Upload:
     """The uploads, each with the noised mean of all changes in place of its own."""
-    start, values, others = origins.parts(starts, uploads)
     asked = jnp.maximum(asked_of(cohort), 1)
-    leaves, structure = jax.tree.flatten(tree.sub(values, start))
-    means = []
-    for number, leaf in enumerate(leaves):
-        total = jnp.tensordot(cohort.mask, leaf, 1, precision="highest")
-        leaf_key = jax.random.fold_in(key, number)
-        noise = jax.random.normal(leaf_key, total.shape, total.dtype)
-        means.append((total + std * noise) / asked)
-    mean = jax.tree.unflatten(structure, means)
-    return tree.merge(jax.tree.map(jnp.add, start, mean), others)
+
+    def noised(changes: Any) -> Any:
+        leaves, structure = jax.tree.flatten(changes)
+        means = []
+        for number, leaf in enumerate(leaves):
+            total = jnp.tensordot(cohort.mask, leaf, 1, precision="highest")
+            leaf_key = jax.random.fold_in(key, number)
+            noise = jax.random.normal(leaf_key, total.shape, total.dtype)
+            means.append((total + std * noise) / asked)
+        return jax.tree.unflatten(structure, means)
+
+    return with_change(starts, uploads, noised)
 
 
 def asked_of(cohort: Cohort) -> Array:

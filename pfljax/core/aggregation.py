@@ -1,14 +1,11 @@
-"""One value of many uploads. A reducer takes uploads stacked over M and a weight
-f32[M].
+"""One value of many uploads, stacked over M, each with a weight f32[M].
 
-Weight 0 means absent. `mean`, `median`, `trimmed_mean` and `krum` share one signature
-with `core.centres`; `pfljax.channel` puts a robust one before the aggregation of
-any method.
+The weight 0 means absent. Robust values are in `pfljax.channel.robust`.
 """
 
 import dataclasses
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -16,12 +13,6 @@ import jax.numpy as jnp
 from pfljax import registry
 from pfljax.core import tree
 from pfljax.core.types import Array, Cohort
-from pfljax.registry import AtLeastOne, Count, Range, checked
-
-Reducer = Callable[[Any, Array], Any]
-Trimmed = Annotated[  # half of them at either end would leave nobody
-    float, Range(lambda value: 0 <= value < 0.5, "0 <= trim < 0.5")
-]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -141,74 +132,6 @@ def over_weight(weighted_sum: Any, weight: Array) -> Any:
     # Where nobody reported, 0 and not NaN.
     total = jnp.maximum(weight.sum(), jnp.finfo(jnp.float32).tiny)
     return jax.tree.map(lambda leaf: leaf / total, weighted_sum)
-
-
-def median(uploads: Any, weight: Array) -> Any:
-    """Median of each coordinate over those present (Yin et al., ICML 2018)."""
-    present = weight > 0
-
-    def of_leaf(leaf: Array) -> Array:
-        # The number of those present is traced: shapes cannot leave the others out.
-        reported = jnp.where(_column(present, leaf), leaf, jnp.nan)
-        return jnp.nanmedian(reported, axis=0)
-
-    return jax.tree.map(of_leaf, uploads)
-
-
-@checked
-def trimmed_mean(trim: Trimmed = 0.1) -> Reducer:
-    """Mean of each coordinate without its floor(trim m) largest and smallest of m.
-
-    Yin et al., ICML 2018. trim = 0 is the unweighted mean.
-    """
-
-    def reducer(uploads: Any, weight: Array) -> Any:
-        present = weight > 0
-        count = present.sum()
-        cut = jnp.floor(trim * count)
-        rank = jnp.arange(weight.shape[0])
-        kept = (rank >= cut) & (rank < count - cut)
-
-        def of_leaf(leaf: Array) -> Array:
-            # The absent sort behind all others, to ranks that are not kept.
-            reported = jnp.where(_column(present, leaf), leaf, jnp.inf)
-            in_order = jnp.sort(reported, axis=0)
-            total = jnp.where(_column(kept, leaf), in_order, 0).sum(0)
-            return total / jnp.maximum(kept.sum(), 1)
-
-        return jax.tree.map(of_leaf, uploads)
-
-    return reducer
-
-
-@checked
-def krum(byzantine: Count, chosen: AtLeastOne = 1) -> Reducer:
-    """Mean of the `chosen` uploads with the nearest m - byzantine - 2 neighbours.
-
-    Blanchard et al., NeurIPS 2017; chosen > 1 is Multi-Krum.
-    """
-
-    def reducer(uploads: Any, weight: Array) -> Any:
-        present = weight > 0
-        count = len(weight)
-        leaves = jax.tree.leaves(uploads)
-        if not leaves:  # a method that sends nothing
-            return uploads
-        flat = jnp.concatenate([leaf.reshape(count, -1) for leaf in leaves], 1)
-        # By differences: |a|^2 + |b|^2 - 2ab cancels where uploads are alike.
-        difference = flat[:, None] - flat[None]
-        square = jnp.sum(difference**2, -1)
-        other = present[None] & ~jnp.eye(count, dtype=bool)
-        nearest_first = jnp.sort(jnp.where(other, square, jnp.inf), axis=1)
-        counted = jnp.arange(count) < present.sum() - byzantine - 2
-        # Chosen by `where`: the distance of the absent is infinite, and 0 * inf is NaN.
-        score = jnp.where(counted, nearest_first, 0).sum(1)
-        score = jnp.where(present, score, jnp.inf)
-        # Those absent come last, and do not count where fewer than `chosen` reported.
-        best = jnp.argsort(score)[:chosen]
-        return mean(tree.take(uploads, best), present[best].astype(jnp.float32))
-
-    return reducer
 
 
 def repeated(value: Any, uploads: Any) -> Any:

@@ -18,8 +18,7 @@ import optax
 from pfljax import registry
 from pfljax.core import aggregation, optimizers, statistics, tree
 from pfljax.core.adaptive_server import SERVER_OPTIMIZERS
-from pfljax.core.optimizers import RATE
-from pfljax.core.rates import learning_rate
+from pfljax.core.optimizers import RATE, learning_rate
 from pfljax.core.server_model import wrap_server
 from pfljax.core.types import Algorithm, Cohort, Key, Local, Params
 from pfljax.registry import Choice

@@ -20,7 +20,7 @@ import optax
 from pfljax.core import tree
 from pfljax.core.keys import derive, fold
 from pfljax.core.minibatches import each_minibatch, rows, steps_per_epoch
-from pfljax.core.rates import optimizer_of
+from pfljax.core.optimizers import local_optimizer
 from pfljax.core.types import (
     Array,
     Batch,
@@ -66,7 +66,7 @@ def fit(
       penalty: params -> f32[], added to the loss; not beside `gradient`.
       metrics: () where nobody reads the loss, which is not summed then.
     """
-    optimizer = optimizer_of(local, turn)
+    optimizer = local_optimizer(local, turn)
     if penalty is None:
         direction = plain(gradient or jax.value_and_grad(loss))
     else:

@@ -3,6 +3,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from pfljax import channel
 from pfljax.conformance import toy
 from pfljax.core import aggregation
 from traced import equations
@@ -11,6 +12,20 @@ RNG = np.random.default_rng(0)
 X, Y = RNG.normal(size=(7, 3)), RNG.normal(size=(7, 2, 2))
 WEIGHT = np.array([3.0, 0, 1, 5, 0, 2, 4])
 HERE = WEIGHT > 0
+
+
+def value_of(kind):
+    """The value that a channel puts in the place of every upload."""
+
+    def reducer(uploads, weight):
+        cohort = toy.cohort(weight > 0)
+        values, _ = kind.receive((), cohort.key, uploads, (), cohort)
+        return jax.tree.map(lambda leaf: leaf[0], values)
+
+    return reducer
+
+
+MEDIAN = value_of(channel.median())
 
 
 def reduced(reducer, weight=WEIGHT, x=X, y=Y):
@@ -28,10 +43,13 @@ def trimmed(leaf):
     [
         (aggregation.mean, lambda leaf: np.average(leaf, axis=0, weights=WEIGHT)),
         (aggregation.weighted_sum, lambda leaf: np.tensordot(WEIGHT, leaf, 1)),
-        (aggregation.median, lambda leaf: np.median(leaf[HERE], axis=0)),
-        (aggregation.trimmed_mean(0.0), lambda leaf: leaf[HERE].mean(0)),
-        (aggregation.trimmed_mean(0.3), trimmed),
-        (aggregation.krum(0, chosen=5), lambda leaf: leaf[HERE].mean(0)),
+        (MEDIAN, lambda leaf: np.median(leaf[HERE], axis=0)),
+        (value_of(channel.trimmed_mean(trim=0.0)), lambda leaf: leaf[HERE].mean(0)),
+        (value_of(channel.trimmed_mean(trim=0.3)), trimmed),
+        (
+            value_of(channel.krum(byzantine=0, chosen=5)),
+            lambda leaf: leaf[HERE].mean(0),
+        ),
     ],
     ids=["mean", "total", "median", "trim 0", "trim 0.3", "krum of all"],
 )
@@ -42,7 +60,7 @@ def test_reducers_against_numpy(reducer, oracle):
 
 
 def test_the_median_of_an_even_number_is_the_middle():
-    found = reduced(aggregation.median, weight=[1, 1, 0, 1, 1, 0, 0])
+    found = reduced(MEDIAN, weight=[1, 1, 0, 1, 1, 0, 0])
     np.testing.assert_allclose(
         found["x"], np.median(X[[0, 1, 3, 4]], axis=0), rtol=1e-5
     )
@@ -60,7 +78,7 @@ def krum_oracle(flat, byzantine, chosen):
 @pytest.mark.parametrize("weight", [np.ones(7), WEIGHT])
 def test_krum_against_numpy(chosen, weight):
     here = np.flatnonzero(weight)
-    krum = jax.jit(aggregation.krum(1, chosen))
+    krum = jax.jit(value_of(channel.krum(byzantine=1, chosen=chosen)))
     for x in np.random.default_rng(1).normal(size=(20, 7, 2)).astype(np.float32):
         best = here[krum_oracle(x[here], byzantine=1, chosen=chosen)]
         found = krum({"a": x[:, :1], "b": x[:, 1:]}, jnp.asarray(weight))
@@ -69,7 +87,12 @@ def test_krum_against_numpy(chosen, weight):
 
 
 @pytest.mark.parametrize(
-    "reducer", [aggregation.median, aggregation.trimmed_mean(0.2), aggregation.krum(1)]
+    "reducer",
+    [
+        MEDIAN,
+        value_of(channel.trimmed_mean(trim=0.2)),
+        value_of(channel.krum(byzantine=1)),
+    ],
 )
 def test_robust_reducers_reject_an_outlier(reducer):
     attacked = X.copy()
@@ -82,7 +105,7 @@ def test_robust_reducers_reject_an_outlier(reducer):
 @pytest.mark.parametrize("trim", [-0.1, 0.5, 1.0])
 def test_a_wrong_share_to_trim(trim):
     with pytest.raises(ValueError, match=r"0 <= trim < 0\.5"):
-        aggregation.trimmed_mean(trim)
+        channel.trimmed_mean(trim=trim)
 
 
 def test_elements_are_averaged_over_those_who_hold_them():

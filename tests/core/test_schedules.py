@@ -8,7 +8,7 @@ import pytest
 
 from pfljax import Experiment
 from pfljax.core import schedules
-from pfljax.core.rates import learning_rate
+from pfljax.core.optimizers import learning_rate
 from pfljax.core.training import fit
 from pfljax.core.types import ClientData, Examples, Turn
 from pfljax.registry import parse

@@ -11,7 +11,7 @@ import pytest
 
 import tiny
 from pfljax import Experiment, algorithms, data, engine, models, selection
-from pfljax.core import rates
+from pfljax.core import optimizers
 from pfljax.core.types import Batch, ClientData, Examples, Local
 from pfljax.registry import Choice
 from pfljax.simulate import components, simulation
@@ -63,7 +63,7 @@ def test_the_model_goes_by_the_shape(shape, model):
 
 def test_the_learning_rate_decays_from_the_first_round():
     made = components.make_local(Experiment(lr=0.5, lr_decay=0.8))
-    by_round = [float(rates.learning_rate(made, jnp.int32(r))) for r in range(3)]
+    by_round = [float(optimizers.learning_rate(made, jnp.int32(r))) for r in range(3)]
     np.testing.assert_allclose(by_round, [0.4, 0.32, 0.256], rtol=1e-6)
     assert components.make_local(Experiment(lr=0.5)).learning_rate == 0.5
 

@@ -17,7 +17,7 @@ from pfljax.algorithms.fedavg import fedavg
 from pfljax.algorithms.multi_task.pfedme import pfedme
 from pfljax.core import tree
 from pfljax.core.minibatches import steps_per_epoch
-from pfljax.core.rates import learning_rate
+from pfljax.core.optimizers import learning_rate
 from pfljax.core.training import over_batches, penalised
 from pfljax.core.types import Algorithm, Local, Task
 from pfljax.registry import NotNegative, checked

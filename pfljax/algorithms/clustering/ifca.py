@@ -15,7 +15,7 @@ import jax.numpy as jnp
 
 from pfljax.algorithms.fedavg import fedavg
 from pfljax.core import aggregation, statistics, tree
-from pfljax.core.rates import learning_rate
+from pfljax.core.optimizers import learning_rate
 from pfljax.core.training import fit, full_gradient, mean_over_rows
 from pfljax.core.types import Algorithm, Local, Params, Task
 from pfljax.registry import AtLeastOne, checked

@@ -28,7 +28,7 @@ from pfljax.algorithms.distillation._prototypes import Prototypes
 from pfljax.algorithms.local import local as alone
 from pfljax.core import aggregation, tree
 from pfljax.core.losses import cross_entropy
-from pfljax.core.rates import optimizer_of
+from pfljax.core.optimizers import local_optimizer
 from pfljax.core.training import over_batches
 from pfljax.core.types import Algorithm, Local, Task
 from pfljax.registry import NotNegative, checked
@@ -57,7 +57,7 @@ def feddistill(
         )
 
     def train(turn, target, w, data):
-        optimizer = optimizer_of(local, turn)
+        optimizer = local_optimizer(local, turn)
 
         def objective(w, batch, key):
             logits = task.logits(w, batch, key)

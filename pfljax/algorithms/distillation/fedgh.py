@@ -20,7 +20,7 @@ from flax.traverse_util import flatten_dict, unflatten_dict
 from pfljax.algorithms.distillation import _prototypes as prototypes
 from pfljax.algorithms.fedavg import fedavg
 from pfljax.core import tree
-from pfljax.core.rates import learning_rate
+from pfljax.core.optimizers import learning_rate
 from pfljax.core.training import descend, fit
 from pfljax.core.types import Algorithm, Local, Task
 from pfljax.registry import NOT_NEGATIVE, Count, checked

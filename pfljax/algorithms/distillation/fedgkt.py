@@ -33,7 +33,7 @@ from pfljax.algorithms.local import local as alone
 from pfljax.core import aggregation, perceptron, tree
 from pfljax.core.keys import derive
 from pfljax.core.losses import cross_entropy, divergence
-from pfljax.core.rates import learning_rate
+from pfljax.core.optimizers import learning_rate
 from pfljax.core.training import fit, reporting
 from pfljax.core.types import Algorithm, Local, Params, Task
 from pfljax.registry import AtLeastOne, Count, NotNegative, Positive, checked

@@ -28,7 +28,7 @@ from pfljax.algorithms.distillation._prototypes import Prototypes
 from pfljax.algorithms.distillation.fedgh import ServerRate
 from pfljax.algorithms.local import local as alone
 from pfljax.core.keys import derive
-from pfljax.core.rates import learning_rate
+from pfljax.core.optimizers import learning_rate
 from pfljax.core.training import descend, fit
 from pfljax.core.types import Algorithm, Local, Task
 from pfljax.registry import Count, NotNegative, checked

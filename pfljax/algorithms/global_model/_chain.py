@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 
-from pfljax.core import units
+from pfljax.algorithms.global_model import _units as units
 from pfljax.core.types import Array, ClientData, Params, Server, Task, Turn
 from pfljax.core.units import Units
 

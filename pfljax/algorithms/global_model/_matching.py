@@ -27,10 +27,10 @@ import jax
 import jax.numpy as jnp
 from optax import assignment as optax_assignment
 
+from pfljax.algorithms.global_model._units import NOBODY, positions
 from pfljax.core.keys import derive
 from pfljax.core.shuffle import index_shuffle
 from pfljax.core.types import Array, Key
-from pfljax.core.units import NOBODY, positions
 
 MOST_COUNTED = 10  # of the clients that have a unit
 BIAS = 0.1  # mu0 of a bias; that of a weight is 0

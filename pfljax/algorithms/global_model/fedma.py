@@ -38,7 +38,8 @@ from pfljax.algorithms._raveled import Raveled
 from pfljax.algorithms.fedavg import fedavg
 from pfljax.algorithms.global_model import _chain as chain
 from pfljax.algorithms.global_model import _matching as matching
-from pfljax.core import aggregation, tree, units
+from pfljax.algorithms.global_model import _units as units
+from pfljax.core import aggregation, tree
 from pfljax.core.keys import derive, fold
 from pfljax.core.training import fit_part
 from pfljax.core.types import Algorithm, Local, Params, Task

@@ -24,7 +24,7 @@ import optax
 from pfljax.algorithms.fedavg import fedavg
 from pfljax.core import aggregation, statistics, tree
 from pfljax.core.losses import proximal
-from pfljax.core.rates import optimizer_of
+from pfljax.core.optimizers import local_optimizer
 from pfljax.core.training import fit
 from pfljax.core.types import Algorithm, Array, Local, Params, Task, Turn
 from pfljax.registry import Count, NotNegative, checked
@@ -72,7 +72,7 @@ def fednova(
 
 def length(local: Local, turn: Turn, mu: float) -> Array:
     """s_k, f32[]: how far the turn's steps go on a line of slope 1 + mu x, from 0."""
-    optimizer = optimizer_of(local, turn)
+    optimizer = local_optimizer(local, turn)
 
     def step(index: Array, carry: Any) -> Any:
         x, moments = carry

@@ -14,7 +14,7 @@ import jax
 
 from pfljax.algorithms.fedavg import fedavg
 from pfljax.core import aggregation, statistics, tree
-from pfljax.core.rates import learning_rate
+from pfljax.core.optimizers import learning_rate
 from pfljax.core.server_model import wrap_server
 from pfljax.core.training import fit, full_gradient
 from pfljax.core.types import Algorithm, Local, Params, Task

@@ -26,7 +26,7 @@ import jax.numpy as jnp
 from pfljax.algorithms.fedavg import fedavg
 from pfljax.core import aggregation, tree
 from pfljax.core.keys import derive
-from pfljax.core.rates import learning_rate
+from pfljax.core.optimizers import learning_rate
 from pfljax.core.training import fit, mean_over_rows
 from pfljax.core.types import Algorithm, Array, Local, Params, Task
 from pfljax.registry import NotNegative, ProperShare, checked, require

@@ -22,8 +22,7 @@ import jax.numpy as jnp
 from pfljax.algorithms.fedavg import fedavg
 from pfljax.core import aggregation, statistics, tree
 from pfljax.core.keys import fold
-from pfljax.core.optimizers import beside, whole_step
-from pfljax.core.rates import learning_rate
+from pfljax.core.optimizers import beside, learning_rate, whole_step
 from pfljax.core.training import fit
 from pfljax.core.types import Algorithm, Local, Params, Task
 from pfljax.registry import Count, Deviation, NotNegative, checked

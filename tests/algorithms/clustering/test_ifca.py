@@ -5,7 +5,7 @@ import pytest
 
 from pfljax.algorithms.clustering.ifca import ifca
 from pfljax.conformance import Case, toy
-from pfljax.core.rates import learning_rate
+from pfljax.core.optimizers import learning_rate
 
 BYTES = (2 * toy.WHOLE, toy.WHOLE + 2 * 4)  # two models down; one and its choice up
 CONFORMANCE = [

@@ -8,8 +8,8 @@ from flax import linen as nn
 
 from pfljax import models, registry
 from pfljax.algorithms.global_model import _chain as chain
+from pfljax.algorithms.global_model import _units as units
 from pfljax.conformance import toy
-from pfljax.core import units
 from pfljax.core.types import Batch
 from pfljax.models import layers
 

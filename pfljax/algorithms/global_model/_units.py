@@ -1,0 +1,106 @@
+"""Units of layers, moved to other positions, and as rows of their parameters.
+
+The row of a unit has what goes into it: its weights, and its bias last.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from pfljax.core.types import Array, Params
+from pfljax.core.units import Path, Units, units_apart
+
+# A position past the end: who stands there is nobody.
+NOBODY = jnp.iinfo(jnp.int32).max
+
+
+def rearranged(params: Params, units: Units, index: Array) -> Params:
+    """The params whose unit i of a layer is unit `index[i]`; zeros past the end.
+
+    There are as many units after it as `index` i32[L] is long.
+    """
+
+    def of_leaf(path: Path, leaf: Array) -> Array:
+        for axis in units.axes:
+            if axis.path == path:
+                pixels = axis.shape[axis.axis] // units.size
+                leaf = _taken(leaf, axis.axis, pixels, index)
+        return leaf
+
+    return _by_path(of_leaf, params)
+
+
+def _taken(leaf: Array, axis: int, pixels: int, index: Array) -> Array:
+    """The parameter with these units of an axis [pixels * units]."""
+    apart = units_apart(leaf, axis, leaf.shape[axis] // pixels)
+    taken = jnp.take(apart, index, axis + 1, mode="fill", fill_value=0)
+    after = leaf.shape[axis + 1 :]
+    return taken.reshape(*leaf.shape[:axis], -1, *after)
+
+
+def positions(assignment: Array, count: int) -> Array:
+    """Who stands at each of `count` positions, of those at `assignment` i32[d]."""
+    numbers = jnp.arange(len(assignment))
+    return jnp.full(count, NOBODY).at[assignment].set(numbers)
+
+
+def at_first(units: Units, num_clients: int) -> Array:
+    """The positions of everybody's units where they are the first ones, i32[C, d]."""
+    return jnp.tile(jnp.arange(units.size), (num_clients, 1))
+
+
+def rows_of(params: Params, units: Units) -> Array:
+    """A row a unit, of what goes into it: its weights, and its bias last."""
+    leaves = {}
+
+    def note(path: Path, leaf: Array) -> None:
+        leaves[path] = leaf
+
+    _by_path(note, params)
+    rows = []
+    for path, axis, _ in units.own:
+        first = jnp.moveaxis(leaves[path], axis, 0)
+        rows.append(first.reshape(len(first), -1))
+    return jnp.concatenate(rows, 1)
+
+
+def with_rows(params: Params, units: Units, rows: Array) -> Params:
+    """The params of which `rows` are the rows of these units."""
+    ends = {axis.path: axis.axis for axis in units.own}
+    kernel = units.axes[0].path
+
+    def of_leaf(path: Path, leaf: Array) -> Array:
+        if path not in ends:
+            return leaf
+        shape = jnp.moveaxis(leaf, ends[path], 0).shape
+        inputs = leaf.size // shape[0]
+        part = rows[:, :inputs] if path == kernel else rows[:, -inputs:]
+        return jnp.moveaxis(part.reshape(shape), 0, ends[path])
+
+    return _by_path(of_leaf, params)
+
+
+def replaced(params: Params, units: Units, rows: Array, assignment: Array) -> Params:
+    """The params with another layer, which has unit i at `assignment[i]` of its rows.
+
+    Who reads unit i reads it there, and nothing of the rows that have no unit.
+    """
+    index = positions(assignment, len(rows))
+    return with_rows(rearranged(params, units, index), units, rows)
+
+
+def outside_of(layers: Sequence[Units], params: Params) -> Params:
+    """True at every leaf that is of none of these layers: a choice for `tree.split`."""
+    modules = {units.module for units in layers}
+    return _by_path(lambda path, leaf: path[:-1] not in modules, params)
+
+
+def _by_path(function: Callable[[Path, Array], Any], params: Params) -> Any:
+    """The function of the path and the leaf, at every leaf."""
+
+    def of_leaf(path: Any, leaf: Array) -> Any:
+        return function(tuple(key.key for key in path), leaf)
+
+    return jax.tree_util.tree_map_with_path(of_leaf, params)
