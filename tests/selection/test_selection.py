@@ -127,7 +127,7 @@ def test_a_cohort_by_size_has_at_least_one():
 
 @pytest.mark.parametrize(("cohort", "sizes"), [(2, [0, 0]), (2, [3, -1])])
 def test_sizes_that_cannot_be(cohort, sizes):
-    with pytest.raises(ValueError, match="rows to choose by"):
+    with pytest.raises(ValueError, match="examples to draw by"):
         selection.by_size(cohort, np.array(sizes))
 
 
