@@ -181,6 +181,7 @@ def test_what_does_not_fit_is_refused(tmp_path, name):
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.slow
 def test_a_checkpoint_of_other_groups_is_refused(tmp_path, whole):
     folder, _ = whole
     shutil.copytree(folder, tmp_path / "run")
@@ -189,6 +190,7 @@ def test_a_checkpoint_of_other_groups_is_refused(tmp_path, whole):
         finished(tmp_path / "run", models=others, rounds=6)
 
 
+@pytest.mark.slow
 def test_known_methods_take_several():
     known = architectures.taking_several()
     assert {"local", "lg_fedavg", "feddf", "heterofl"} <= set(known)

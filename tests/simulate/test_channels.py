@@ -165,16 +165,9 @@ REFUSED = {
         {"channel": ["sign_flip:attackers=0.01"]},
         "attackers is 0.01, which is nobody of 10 clients",
     ),
-    "everybody": (
-        {"channel": ["ipm:attackers=0.99"]},
-        "attackers is 0.99, which is everybody of 10 clients",
-    ),
     "two shares": (
         {"channel": ["ipm:attackers=0.3"], "noise": "poison:attackers=0.2"},
         "attackers is 0.3 in the channel and 0.2 in noise; give one share",
-    ),
-    "poison of nobody": (
-        {"noise": "poison:attackers=0.01"}, "which is nobody of 10 clients",
     ),
     "poison of too many": (
         {"noise": "poison:attackers=1.5"}, "attackers is 1.5; expected a share",
@@ -191,11 +184,6 @@ REFUSED = {
         {"aggregation": ["centred_clip"], "algorithm": "ifca"},
         "differ by a part that is no change: choice",
     ),
-    "mixed noise": (
-        {"channel": ["adaptive_clip:multiplier=1.0"], "algorithm": "ifca"},
-        "differ by a part that is no change: choice",
-    ),
-    "share": ({"channel": ["top_k:share=2.0"]}, "share is 2.0; expected a share"),
 }  # fmt: skip
 
 

@@ -38,6 +38,7 @@ def test_nothing_else_changes_by_a_bit(asked, tmp_path):
         np.testing.assert_array_equal(found[name], values)
 
 
+@pytest.mark.slow
 def test_the_servers_model_by_numpy(asked):
     found = read_arrays(asked / "per_client.npz")["server/test/auroc"][-1]
     federation, _ = build_federation(ASKED)
@@ -60,6 +61,7 @@ def test_the_servers_model_by_numpy(asked):
         assert found[k] == pytest.approx(wanted, abs=0.5 / own.size / foreign.size)
 
 
+@pytest.mark.slow
 def test_the_summary_has_its_figures(asked):
     summary = json.loads((asked / "summary.json").read_text())
     arrays = read_arrays(asked / "per_client.npz")

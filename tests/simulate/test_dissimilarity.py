@@ -39,6 +39,7 @@ def finished(tmp_path_factory):
     return out
 
 
+@pytest.mark.slow
 def test_a_run_records_it_at_evaluations(finished):
     lines = (finished / "metrics.jsonl").read_text().splitlines()
     first, last = map(json.loads, lines)
@@ -57,6 +58,7 @@ def test_a_run_records_it_at_evaluations(finished):
     assert 0 < first["train_gamma"] < 1
 
 
+@pytest.mark.slow
 def test_rho_is_of_the_round_and_of_what_was_measured_after_it(finished):
     lines = (finished / "metrics.jsonl").read_text().splitlines()
     last = json.loads(lines[-1])
@@ -79,6 +81,7 @@ def test_rho_is_nothing_where_the_theorem_has_none(b, gamma, mu):
     assert np.isnan(rho.of_round(MEASURED, measured, trained)["rho"])
 
 
+@pytest.mark.slow
 def test_the_report_shows_it(finished):
     cards = {title: rest for title, *rest in key_figures(read_run(finished))}
     value, note = cards["Dissimilarity B"]
