@@ -58,7 +58,7 @@ def rounds():
 @cache
 def task_of(name):
     choice = registry.parse(name)
-    module = models.model(choice.name, CLASSES, **choice.kwargs)
+    module = models.model(choice.name, CLASSES, **choice.options)
     return toy.traced_once(models.task(module, MODELS[name]))
 
 

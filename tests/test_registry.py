@@ -11,9 +11,10 @@ import pytest
 
 import tiny
 from pfljax import Experiment, algorithms, channel, data, models, registry
+from pfljax.algorithms.multi_task.ditto import ditto
 from pfljax.conformance import toy
 from pfljax.data import label_noise
-from pfljax.registry import annotations, choose
+from pfljax.registry import Component, annotations
 from pfljax.runs import checks
 
 
@@ -37,7 +38,7 @@ def test_a_method_without_docstring_has_options_all_the_same(folder):
     bare = "def bare(task, local, *, rate=1.0):\n    return None\n"
     (folder / "bare.py").write_text(bare)
     told = tiny.parsed("--algorithm", "bare:rate=2")
-    assert told.algorithm.kwargs == {"rate": 2}
+    assert told.algorithm.options == {"rate": 2}
 
 
 def test_a_file_without_its_method_is_told(folder):
@@ -56,15 +57,15 @@ def test_a_folder_of_methods_that_does_not_exist_is_told(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("text", "choice"),
     [
-        ("iid", choose("iid")),
-        ("shards:per_client=2", choose("shards", per_client=2)),
+        ("iid", Component("iid")),
+        ("shards:per_client=2", Component("shards", {"per_client": 2})),
         (
             "scaffold: server_lr = 0.5 , option=I",
-            choose("scaffold", option="I", server_lr=0.5),
+            Component("scaffold", {"option": "I", "server_lr": 0.5}),
         ),
         (
             "x:flag=True,none=None,low=-1e-3",
-            choose("x", flag=True, none=None, low=-1e-3),
+            Component("x", {"flag": True, "none": None, "low": -1e-3}),
         ),
     ],
 )
@@ -90,8 +91,8 @@ def test_values_that_no_option_has(text, expected):
 
 
 def test_lists_become_tuples_for_choices_are_hashed():
-    assert choose("mlp", hidden=[8, 8]) == choose("mlp", hidden=(8, 8))
-    assert {registry.parse("mlp:hidden=[8]")} == {choose("mlp", hidden=[8])}
+    assert Component("mlp", {"hidden": [8, 8]}) == Component("mlp", {"hidden": (8, 8)})
+    assert {registry.parse("mlp:hidden=[8]")} == {Component("mlp", {"hidden": [8]})}
 
 
 @pytest.mark.parametrize("text", ["shards:2", "shards:=2", "shards:per_client="])
@@ -111,10 +112,13 @@ def test_an_unknown_name_is_told_the_nearest_and_all():
 @pytest.mark.parametrize(
     ("choice", "message"),
     [
-        (choose("ditto", lamb=1.0), "parameter 'lamb'; known: .*lam, .*mean 'lam'"),
-        (choose("ditto", lam="big"), "lam is 'big'; expected a number"),
-        (choose("ditto", lam=True), "lam is True; expected a number"),
-        (choose("ditto", lam="a"), "lam is .a.; expected a number"),
+        (
+            Component("ditto", {"lamb": 1.0}),
+            "parameter 'lamb'; known: .*lam, .*mean 'lam'",
+        ),
+        (Component("ditto", {"lam": "big"}), "lam is 'big'; expected a number"),
+        (Component("ditto", {"lam": True}), "lam is True; expected a number"),
+        (Component("ditto", {"lam": "a"}), "lam is .a.; expected a number"),
     ],
 )
 def test_wrong_options(choice, message):
@@ -125,16 +129,40 @@ def test_wrong_options(choice, message):
 @pytest.mark.parametrize(
     ("choice", "message"),
     [
-        (choose("ditto", lam=-1.0), "lam is -1.0; expected a finite number >= 0"),
-        (choose("ditto", lam=float("inf")), "lam is inf; expected a finite number"),
-        (choose("ditto", personal_epochs=-1), "is -1; expected at least 0, or None"),
-        (choose("apfl", alpha=1.5), "alpha is 1.5; expected a number from 0 to 1"),
-        (choose("apfl", alpha=float("nan")), "alpha is nan; expected a number from"),
-        (choose("ifca", clusters=0), "clusters is 0; expected at least 1"),
-        (choose("per_fedavg", delta=0.0), "delta is 0.0; expected a finite number > 0"),
-        (choose("fedavg", finetune=2**31), "finetune is 2147483648; .* below 2.*31"),
-        (choose("ditto", personal_epochs=2**40), r"a number below 2\*\*31"),
-        (choose("ifca", clusters=2**31), r"clusters is .* a number below 2\*\*31"),
+        (
+            Component("ditto", {"lam": -1.0}),
+            "lam is -1.0; expected a finite number >= 0",
+        ),
+        (
+            Component("ditto", {"lam": float("inf")}),
+            "lam is inf; expected a finite number",
+        ),
+        (
+            Component("ditto", {"personal_epochs": -1}),
+            "is -1; expected at least 0, or None",
+        ),
+        (
+            Component("apfl", {"alpha": 1.5}),
+            "alpha is 1.5; expected a number from 0 to 1",
+        ),
+        (
+            Component("apfl", {"alpha": float("nan")}),
+            "alpha is nan; expected a number from",
+        ),
+        (Component("ifca", {"clusters": 0}), "clusters is 0; expected at least 1"),
+        (
+            Component("per_fedavg", {"delta": 0.0}),
+            "delta is 0.0; expected a finite number > 0",
+        ),
+        (
+            Component("fedavg", {"finetune": 2**31}),
+            "finetune is 2147483648; .* below 2.*31",
+        ),
+        (Component("ditto", {"personal_epochs": 2**40}), r"a number below 2\*\*31"),
+        (
+            Component("ifca", {"clusters": 2**31}),
+            r"clusters is .* a number below 2\*\*31",
+        ),
     ],
 )
 def test_options_out_of_range(choice, message):
@@ -152,12 +180,14 @@ def test_every_number_of_a_method_has_a_range_that_holds_its_default():
                 continue
             ranges = annotations.ranges(parameter.annotation)
             assert ranges, (name, option)
-            registry.check("algorithm", choose(name, **{option: value}), factory)
+            registry.check("algorithm", Component(name, {option: value}), factory)
 
 
 def test_right_options():
     factory = algorithms.methods()["ditto"]
-    registry.check("algorithm", choose("ditto", lam=1, personal_epochs=2), factory)
+    registry.check(
+        "algorithm", Component("ditto", {"lam": 1, "personal_epochs": 2}), factory
+    )
     names = ["lam", "personal_epochs"]
     assert list(registry.options(factory)) == names
 
@@ -270,7 +300,7 @@ def test_an_option_without_a_type_takes_any_value(folder):
     (folder / "plain.py").write_text("def plain(task, local, *, a=1.0):\n    pass\n")
     factory = algorithms.method("plain")
     for value in (1.0, 2, "x"):
-        registry.check("algorithm", choose("plain", a=value), factory)
+        registry.check("algorithm", Component("plain", {"a": value}), factory)
 
 
 def built(name, **options):
@@ -375,3 +405,18 @@ def test_of_a_series_of_names_those_are_told_that_there_are():
     series = ("cnn1", "cnn2", "cnn3", "net2_24", "net8_24", "net34_24", "m_a", "m_b")
     text = registry.names.unknown("thing", known | dict.fromkeys(series, 0), "q")
     assert "cnn1 .. cnn3, m_a, m_b, net2_24/8_24/34_24" in text
+
+
+def test_a_factory_with_its_options_alone_makes_a_component():
+    made = ditto(lam=1)
+    assert made == Experiment("ditto:lam=1").algorithm
+    assert (str(made), repr(made)) == ("ditto:lam=1", "ditto(lam=1)")
+    assert {made, Component("ditto", {"lam": 1})} == {made}
+    algorithm = made(toy.quadratic(), toy.full_batch())
+    assert type(algorithm) is type(built("ditto", lam=1.0))
+    with pytest.raises(ValueError, match=r"ditto: unknown parameter 'lamb'.*'lam'\?"):
+        ditto(lamb=1)
+    with pytest.raises(ValueError, match="ditto: lam is -1; expected"):
+        ditto(lam=-1)
+    with pytest.raises(TypeError, match="ditto is a name alone"):
+        Component("ditto")(toy.quadratic(), toy.full_batch())

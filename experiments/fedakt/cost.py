@@ -54,7 +54,7 @@ def groups_of(label: str, num_classes: int = 100, pixels: int = 32) -> list[Grou
     tasks = components.make_tasks(experiment, shape)
     local = components.make_local(experiment)
     name = experiment.method.algorithm
-    options = experiment.algorithm.kwargs
+    options = experiment.algorithm.options
     # Not by `make_setting`, which compares all architectures first.
     return [(task, methods.build(name, task, local, options)) for task in tasks]
 
@@ -87,7 +87,7 @@ def sizes(num_classes: int, features: int = 1000, pixels: int = 32) -> dict[str,
 def parts(name: str, num_classes: int, pixels: int = 32) -> tuple[int, int]:
     """Parameters of the body and of the head of a model."""
     choice = PROTOCOL.replace(model=name).method.model
-    network = zoo.model(choice.name, num_classes, **choice.kwargs)
+    network = zoo.model(choice.name, num_classes, **choice.options)
     task = zoo.task(network, (pixels, pixels, 3))
     key: Any = jax.eval_shape(jax.random.key, 0)
     params = jax.eval_shape(task.init, key)

@@ -37,7 +37,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 from tyro.conf import arg
 
 from pfljax.models import groups
-from pfljax.registry import Choice
+from pfljax.registry import Component
 from pfljax.runs.settings import Experiment
 
 # What the replications share lies beside the papers' folders, in no package.
@@ -199,7 +199,7 @@ def experiment_of(
     method = method or EVERY[label]
     hyper = {**method.hyper, **problem.hyper.get(label, {})}
     experiment = problem.experiment.replace(
-        algorithm=Choice(method.algorithm, hyper),
+        algorithm=Component(method.algorithm, hyper),
         models=models(problem.group, method.equal_heads, small),
         label=label,
     )

@@ -19,7 +19,7 @@ import numpy as np
 from cases import MUS, SHARES, Case, fedprox
 from problems import MODELS, RATES, ROUNDS, TITLES, Scale, federation
 
-from pfljax.registry import Choice
+from pfljax.registry import Component
 from pfljax.report.runs import read_run
 from pfljax.runs.settings import Experiment
 from pfljax.runtime.devices import use_compile_cache
@@ -76,7 +76,7 @@ def experiment(case: Case, scale: Scale, rounds: int | None) -> Experiment:
             "give --scale small"
         )
     return BASE.replace(
-        algorithm=Choice(case.method, dict(case.hyper)),
+        algorithm=Component(case.method, dict(case.hyper)),
         model=MODELS.get(case.dataset, "logistic"),
         lr=RATES.get(case.dataset, 0.01),
         rounds=rounds or (20 if small else planned),

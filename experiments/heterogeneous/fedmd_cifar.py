@@ -37,7 +37,7 @@ from tgp import HERE, best_round
 from pfljax import data
 from pfljax.core.types import ClientData, Examples
 from pfljax.data import Arrays, Federation
-from pfljax.registry import Choice
+from pfljax.registry import Component
 from pfljax.runs.settings import Experiment
 
 PARTIES = 10
@@ -139,7 +139,7 @@ def cells(small: bool, rounds: int | None) -> list[best_round.Cell]:
             "pretrain_own_epochs": 25,
         }
         base = Experiment(
-            algorithm=Choice("fedmd", hyper),
+            algorithm=Component("fedmd", hyper),
             models=names,
             cohort=PARTIES,
             rounds=rounds or (SMALL_ROUNDS if small else problem.rounds),
@@ -150,7 +150,9 @@ def cells(small: bool, rounds: int | None) -> list[best_round.Cell]:
             eval_every=1,
             devices=1 if small else None,
         )
-        alone = base.replace(algorithm=Choice("fedmd", {**hyper, "digest_epochs": 0}))
+        alone = base.replace(
+            algorithm=Component("fedmd", {**hyper, "digest_epochs": 0})
+        )
         cases = {
             "alone": (alone, False),
             "FedMD": (base, False),

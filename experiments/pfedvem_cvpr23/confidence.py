@@ -33,7 +33,7 @@ from vem import (
     with_std,
 )
 
-from pfljax.registry import Choice
+from pfljax.registry import Component
 from pfljax.report.figures import correlation_text, rank_correlation, scatter
 from pfljax.report.style import new_figure, save_figure
 from pfljax.runtime.devices import use_compile_cache
@@ -204,7 +204,7 @@ def main(
         for label, method, more in jobs(differing):
             print(f"{differing}, {label}", file=sys.stderr, flush=True)
             base = experiment_of(FASHION, method, CLIENTS, small)
-            named = Choice(base.method.algorithm, base.algorithm.kwargs | more)
+            named = Component(base.method.algorithm, base.algorithm.options | more)
             experiment = base.replace(algorithm=named, label=label)
             if rounds:
                 experiment = experiment.replace(rounds=rounds)

@@ -28,7 +28,7 @@ from vem import (
     with_std,
 )
 
-from pfljax.registry import Choice
+from pfljax.registry import Component
 from pfljax.runs.settings import Experiment
 from pfljax.runtime.devices import use_compile_cache
 from pfljax.simulate.run import run
@@ -62,7 +62,7 @@ def methods(small: bool) -> dict[str, Experiment]:
     }
     for label in ("pFedVEM", "pFedBayes"):
         method = made[label].method
-        drawn = Choice(method.algorithm, dict(method.hyper) | {"draws": 10})
+        drawn = Component(method.algorithm, dict(method.hyper) | {"draws": 10})
         made[f"{label}, 10 draws"] = made[label].replace(algorithm=drawn)
     plain = made["FedAvg"]
     made["VIRTUAL"] = plain.replace(algorithm="virtual")

@@ -32,7 +32,7 @@ import numpy as np
 from pfljax import data
 from pfljax.data import Arrays, Federation
 from pfljax.data.partitions.base import Partition, from_owner
-from pfljax.registry import Choice
+from pfljax.registry import Component
 from pfljax.runs.settings import Experiment
 
 HERE = Path(__file__).parent
@@ -135,7 +135,7 @@ def experiment_of(problem: Problem, label: str, clients: int, small: bool) -> An
         hyper |= SMALL_HYPER.get(method.algorithm, {})
     base = PAPER.replace(
         **problem.settings,
-        algorithm=Choice(method.algorithm, hyper),
+        algorithm=Component(method.algorithm, hyper),
         model=problem.small_model if small else problem.model,
         clients=clients,
         cohort=clients // (5 if small else 10),

@@ -30,7 +30,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from finished import HERE, Finished, accuracy, finished, mean_and_std, script, write
 
-from pfljax.registry import Choice
+from pfljax.registry import Component
 from pfljax.report.style import GRID, PALETTE, new_figure
 from pfljax.runs.settings import Experiment
 from pfljax.runtime.devices import use_compile_cache
@@ -156,7 +156,7 @@ def main(
     folder = Path(out or f"runs/fedmeta-{scale}" + (f"-{rounds}" if rounds else ""))
     rows = []
     for label, (method, rate, hyper) in METHODS.items():
-        experiment = base.replace(algorithm=Choice(method, hyper), lr=rate)
+        experiment = base.replace(algorithm=Component(method, hyper), lr=rate)
         runs = finished(experiment, seeds, folder / label.replace(", ", "-"))
         rows.append(row_of(label, runs))
     write(

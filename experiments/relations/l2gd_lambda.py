@@ -24,7 +24,7 @@ import numpy as np
 from finished import HERE, Finished, accuracy, finished, mean_and_std, script, write
 
 from pfljax.core import tree
-from pfljax.registry import Choice
+from pfljax.registry import Component
 from pfljax.report.style import GREY, GRID, PALETTE, new_figure
 from pfljax.runs.settings import Experiment
 from pfljax.runtime.devices import use_compile_cache
@@ -192,7 +192,7 @@ def main(
     rows = []
     for method, lam, p in cases:
         hyper = {"lam": lam, "p": p} if method == "l2gd" else {}
-        experiment = base.replace(algorithm=Choice(method, hyper))
+        experiment = base.replace(algorithm=Component(method, hyper))
         runs = finished(experiment, seeds, folder / f"{method}-{lam:g}")
         rows.append(row_of(method, lam, p, runs))
     write(f"l2gd_lambda_{scale}", rows, markdown(rows), figure(rows), Path(results))

@@ -36,7 +36,7 @@ from pfljax.algorithms.multi_task import mocha
 from pfljax.algorithms.multi_task.fedamp import attracted, median
 from pfljax.core import tree
 from pfljax.data import Federation
-from pfljax.registry import Choice
+from pfljax.registry import Component
 from pfljax.report.heat_maps import heat_map
 from pfljax.report.style import new_figure
 from pfljax.runs.settings import Experiment
@@ -242,7 +242,7 @@ def main(
     rows, matrices = [], {}
     for label, case in CASES.items():
         runs = finished(
-            base.replace(algorithm=Choice(case.method, case.hyper)),
+            base.replace(algorithm=Component(case.method, case.hyper)),
             seeds,
             folder / case.method,
             lambda seed: federation(seed=seed, **dealt),

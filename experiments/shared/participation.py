@@ -49,7 +49,7 @@ def took_part(experiment: Experiment, seeds: Sequence[int]) -> Part:
     part = Part(clients=float(clients), took_part=float(participants.mean()))
     if not settings.method.algorithm.startswith("superfed"):
         return part
-    start = int(first_mixed(settings.algorithm.kwargs["start"], rounds))
+    start = int(first_mixed(settings.algorithm.options["start"], rounds))
     # Drawn more often at the end than when mixing began: drawn since.
     since = draws > _draws(settings, seeds, start)
     return part._replace(mixed=float(since.sum(1).mean()))

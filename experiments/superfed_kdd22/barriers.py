@@ -25,7 +25,7 @@ from protocol import METHODS, MNIST
 from shared import script
 
 from pfljax import landscape
-from pfljax.registry import Choice
+from pfljax.registry import Component
 from pfljax.report.style import save_figure
 from pfljax.runtime.devices import use_compile_cache
 from pfljax.simulate.run import run
@@ -62,8 +62,8 @@ def main(rounds: script.Positive = ROUNDS, out: str = "runs/superfed-barriers") 
     for label, (when, more) in CASES.items():
         method = METHODS[label]
         experiment = MNIST.replace(
-            algorithm=Choice(method.algorithm, {**method.hyper, **more}), label=label,
-            clients=100, rounds=rounds, out=f"{out}/{label}",
+            algorithm=Component(method.algorithm, {**method.hyper, **more}),
+            label=label, clients=100, rounds=rounds, out=f"{out}/{label}",
         )  # fmt: skip
         run(experiment)
         done = landscape.Finished(experiment.folder)

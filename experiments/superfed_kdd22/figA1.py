@@ -28,7 +28,7 @@ from shared.published import std_over_seeds
 from tyro.conf import arg
 
 from pfljax import landscape
-from pfljax.registry import Choice
+from pfljax.registry import Component
 from pfljax.report.style import save_figure
 from pfljax.runs import checks
 from pfljax.runtime.devices import use_compile_cache
@@ -107,7 +107,7 @@ def trained(label: str, scale: str, seed: int, out: Path) -> landscape.Finished:
     """The run of this method and seed, or what is left of it."""
     method = METHODS[label]
     experiment = MNIST.replace(
-        algorithm=Choice(method.algorithm, {**method.hyper, **LABELS[label]}),
+        algorithm=Component(method.algorithm, {**method.hyper, **LABELS[label]}),
         label=label,
         clients=500,
         rounds=ROUNDS[scale],

@@ -20,7 +20,7 @@ from pfljax.models.convnets import Residual
 from pfljax.models.layers import NORMS, add_channel, flatten, mean_pixel, relu_layers
 from pfljax.models.pooling import window_max
 from pfljax.models.recurrent import Embedding, last_state
-from pfljax.registry import AtLeastOne, checked
+from pfljax.registry import AtLeastOne, component
 
 XAVIER = nn.initializers.glorot_normal()
 BARE = {"use_bias": False, "kernel_init": XAVIER}
@@ -34,7 +34,7 @@ def twonn_superfed(num_classes: int) -> nn.Module:
     return Network(nn.Sequential(body), head((200,), num_classes))
 
 
-@checked
+@component
 def twocnn_superfed(num_classes: int, *, conv: str = "auto") -> nn.Module:
     """TwoCNN: head 200-200-K; 722,800 parameters on 28x28x3 images."""
     body: Layers = [add_channel]
@@ -50,7 +50,7 @@ def twocnn_superfed(num_classes: int, *, conv: str = "auto") -> nn.Module:
     return Network(nn.Sequential([*body, flatten]), head((200, 200), num_classes))
 
 
-@checked
+@component
 def resnet9_superfed(
     num_classes: int, *, stem: AtLeastOne = 64, norm: str = "batch", conv: str = "auto"
 ) -> nn.Module:
@@ -70,7 +70,7 @@ def resnet9_superfed(
     return Network(nn.Sequential([*body, mean_pixel]), head((256,), num_classes))
 
 
-@checked
+@component
 def mobilenet_superfed(
     num_classes: int, *, norm: str = "batch", conv: str = "auto"
 ) -> nn.Module:
@@ -84,7 +84,7 @@ def mobilenet_superfed(
     return Network(nn.Sequential([*body, mean_pixel]), head((256,), num_classes))
 
 
-@checked
+@component
 def vgg9_superfed(num_classes: int, *, conv: str = "auto") -> nn.Module:
     """1,718,416 parameters with 62 classes of 28x28x1 images; no normalisation."""
     body: Layers = [add_channel]
@@ -95,7 +95,7 @@ def vgg9_superfed(num_classes: int, *, conv: str = "auto") -> nn.Module:
     return Network(nn.Sequential([*body, flatten]), head((256,), num_classes))
 
 
-@checked
+@component
 def char_lstm_superfed(num_classes: int, *, hidden: AtLeastOne = 256) -> nn.Module:
     """NextCharLM: 821,024 parameters with 100 characters.
 

@@ -37,7 +37,7 @@ import numpy as np
 from tyro.conf import arg
 
 from pfljax import registry
-from pfljax.registry import Choice
+from pfljax.registry import Component
 from pfljax.report import sweeps
 from pfljax.runs import config
 from pfljax.runs.folder import read_json
@@ -152,7 +152,7 @@ def by_method(
 ) -> Experiment:
     """The problem `base` by this method."""
     return base.replace(
-        algorithm=Choice(method.algorithm, {**method.hyper, **hyper}),
+        algorithm=Component(method.algorithm, {**method.hyper, **hyper}),
         lr=base.training.lr * method.rate,
         **method.settings,
     )
@@ -298,7 +298,7 @@ def rows_of(experiment: Experiment) -> str:
     """The data set with its options, but for where it lies."""
     choice = experiment.data.dataset
     kept = {k: v for k, v in choice.args if k not in ("path", "data_dir")}
-    return str(registry.choose(choice.name, **kept))
+    return str(registry.Component(choice.name, kept))
 
 
 def measured(

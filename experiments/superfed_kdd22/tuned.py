@@ -29,7 +29,7 @@ from shared.published import decimals, ranks, std_over_seeds, tau
 from table1 import START
 from tyro.conf import arg
 
-from pfljax.registry import Choice
+from pfljax.registry import Component
 from pfljax.runs.settings import Experiment
 from pfljax.runtime.devices import use_compile_cache
 from pfljax.sweep import Sweep, points, sweep
@@ -115,7 +115,7 @@ def line(base: Experiment, label: str, seeds: Sequence[int], out: Path) -> Line:
     """Tunes a method, and runs the choice and the paper's hyperparameters."""
     tuned = GRID[label]
     experiment = base.replace(
-        algorithm=Choice(tuned.algorithm, tuned.hyper), label=label, **tuned.settings
+        algorithm=Component(tuned.algorithm, tuned.hyper), label=label, **tuned.settings
     )
     over = {"lr": tuned.rates, **tuned.own, "seed": (seeds[0],)}
     grid = sweep(experiment, over, out=out / "grid" / label, quiet=False)

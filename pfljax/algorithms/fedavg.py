@@ -9,10 +9,10 @@ w <- sum_k n_k w_k / sum_k n_k; everybody is judged by w, or after
 from pfljax.core import aggregation
 from pfljax.core.training import finetuned, fit
 from pfljax.core.types import Algorithm, Local, Task
-from pfljax.registry import Count, checked
+from pfljax.registry import Count, component
 
 
-@checked
+@component
 def fedavg(
     task: Task,
     local: Local,

@@ -9,8 +9,10 @@ Client k minimises  F_k(w_k)  whenever it is drawn, and is judged by w_k.
 
 from pfljax.core.training import fit
 from pfljax.core.types import Algorithm, Local, Task
+from pfljax.registry import component
 
 
+@component
 def local(task: Task, local: Local) -> Algorithm:
     """Builds local training; all clients start from the same parameters."""
 

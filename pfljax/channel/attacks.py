@@ -17,7 +17,7 @@ from pfljax.channel.base import NONE, Channel, Sender, Sent, Start, with_change
 from pfljax.core import malicious, tree
 from pfljax.core.malicious import Attackers
 from pfljax.core.types import Array, Origin, Upload
-from pfljax.registry import Positive, checked
+from pfljax.registry import Positive, component
 
 OFF = NONE._replace(stage="attack")  # nobody is malicious
 
@@ -46,7 +46,7 @@ def attacking(share: float, attack: Callable[[Sender, Any], Any]) -> Channel:
     return OFF._replace(init=attackers_of(share), send=send, attackers=share)
 
 
-@checked
+@component
 def sign_flip(*, attackers: Attackers = 0.2, scale: Positive = 1.0) -> Channel:
     """Malicious clients send -`scale` times what they changed.
 
@@ -57,7 +57,7 @@ def sign_flip(*, attackers: Attackers = 0.2, scale: Positive = 1.0) -> Channel:
     return attacking(attackers, lambda sender, change: tree.scale(change, -scale))
 
 
-@checked
+@component
 def random_update(*, attackers: Attackers = 0.2, scale: Positive = 1.0) -> Channel:
     """Malicious clients send noise N(0, t^2); t is `scale` times their changes' std.
 
@@ -81,7 +81,7 @@ def random_update(*, attackers: Attackers = 0.2, scale: Positive = 1.0) -> Chann
     return attacking(attackers, attack)
 
 
-@checked
+@component
 def model_replacement(
     *, attackers: Attackers = 0.2, boost: Positive | None = None
 ) -> Channel:

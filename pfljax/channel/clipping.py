@@ -9,10 +9,10 @@ from pfljax.channel import origins
 from pfljax.channel.base import Channel, sending
 from pfljax.core import tree
 from pfljax.core.types import Array, Key, Origin, Upload
-from pfljax.registry import NotNegative, Positive, checked
+from pfljax.registry import NotNegative, Positive, component
 
 
-@checked
+@component
 def clip(*, norm: Positive = 1.0) -> Channel:
     """Scales what a client changed to an L2 norm of at most `norm`, over all leaves.
 
@@ -42,7 +42,7 @@ def clipped_to(norm: Any, origin: Origin, upload: Upload) -> tuple[Upload, Array
     return tree.merge(clipped, others), length <= norm
 
 
-@checked
+@component
 def gaussian(*, std: NotNegative = 0.01) -> Channel:
     """Adds noise N(0, std^2) to every element of a change; `std` = 0 adds none.
 

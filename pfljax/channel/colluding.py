@@ -15,7 +15,7 @@ from pfljax.channel.base import Channel, with_change, with_origin
 from pfljax.core import aggregation, tree
 from pfljax.core.malicious import Attackers
 from pfljax.core.types import Array, Cohort, Key, Upload
-from pfljax.registry import Positive, checked
+from pfljax.registry import Positive, component
 
 Forge = Callable[[Any, Array, Array], Any]  # (changes, honest f32[M], forging f32[M])
 
@@ -48,7 +48,7 @@ def colluding(share: float, forge: Forge) -> Channel:
     )
 
 
-@checked
+@component
 def alie(*, attackers: Attackers = 0.2, z: Positive | None = None) -> Channel:
     """A little is enough: malicious clients send mean - z std of the honest changes.
 
@@ -84,7 +84,7 @@ def largest_z(honest: Array, forging: Array) -> Array:
     return jnp.maximum(z, 0)
 
 
-@checked
+@component
 def ipm(*, attackers: Attackers = 0.2, scale: Positive = 0.5) -> Channel:
     """Malicious clients send -`scale` times the mean of the honest changes.
 

@@ -6,10 +6,10 @@ import jax.numpy as jnp
 from pfljax.channel.base import NONE, Channel
 from pfljax.core.keys import derive
 from pfljax.core.types import Array, Cohort, Key
-from pfljax.registry import Share, checked
+from pfljax.registry import Share, component
 
 
-@checked
+@component
 def lost(*, share: Share = 0.1) -> Channel:
     """Loses each upload with this probability; the others count for the whole.
 

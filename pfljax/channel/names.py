@@ -20,10 +20,10 @@ from pfljax.channel.robust import (
 )
 from pfljax.channel.several import chain
 from pfljax.channel.sparse import low_rank, random_k, top_k
-from pfljax.registry import Choice
+from pfljax.registry import Component
 
 # What happens on the way to the server, and how the server makes one of all.
-ON_THE_WAY: dict[str, Callable[..., Channel]] = {
+ON_THE_WAY: dict[str, Callable[..., Component]] = {
     "sign_flip": sign_flip,
     "random_update": random_update,
     "model_replacement": model_replacement,
@@ -42,7 +42,7 @@ ON_THE_WAY: dict[str, Callable[..., Channel]] = {
     "low_rank": low_rank,
     "lost": lost,
 }
-AGGREGATIONS: dict[str, Callable[..., Channel]] = {
+AGGREGATIONS: dict[str, Callable[..., Component]] = {
     "norm_clip": norm_clip,
     "median": median,
     "trimmed_mean": trimmed_mean,
@@ -54,7 +54,7 @@ CHANNELS = ON_THE_WAY | AGGREGATIONS
 PRIVATE = ("dp", "adaptive_clip")  # with a multiplier: noise at the server
 
 
-def make(choices: Sequence[Choice]) -> Channel | None:
+def make(choices: Sequence[Component]) -> Channel | None:
     """The channel of names such as "clip:norm=1.0"; None for no name.
 
     They act in the order of their stages: attack, clip, compress, lose, reduce.
@@ -67,7 +67,7 @@ def make(choices: Sequence[Choice]) -> Channel | None:
     for choice in choices:
         factory = registry.find("channel", CHANNELS, choice.name)
         registry.check("channel", choice, factory)
-        channels.append(factory(**choice.kwargs))
+        channels.append(factory(**choice.options)())
     _check_together([choice.name for choice in choices], channels)
     return chain(channels) if channels else None
 

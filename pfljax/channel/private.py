@@ -27,10 +27,10 @@ from pfljax.channel.base import (
 from pfljax.channel.clipping import clip, clipped_to
 from pfljax.core.keys import derive
 from pfljax.core.types import Array, Cohort, Key, Origin, Upload
-from pfljax.registry import NotNegative, Positive, ProperShare, checked
+from pfljax.registry import NotNegative, Positive, ProperShare, component
 
 
-@checked
+@component
 def dp(
     *, norm: Positive = 1.0, multiplier: NotNegative = 1.0, delta: ProperShare = 1e-5
 ) -> Channel:
@@ -44,7 +44,7 @@ def dp(
       delta: at which epsilon is told.
     """
     if not multiplier:
-        return clip(norm=norm)
+        return clip(norm=norm)()
 
     def send(
         state: Any, sender: Sender, origin: Origin, upload: Upload, memory: Any
@@ -61,7 +61,7 @@ def dp(
     return NONE._replace(send=send, receive=receive, one_for_all=True)
 
 
-@checked
+@component
 def adaptive_clip(
     *,
     norm: Positive = 0.1,

@@ -13,14 +13,14 @@ import jax.numpy as jnp
 from pfljax.channel.base import Channel
 from pfljax.channel.compressing import Compressor, compressing
 from pfljax.core.types import Array, Key
-from pfljax.registry import INT32, AtLeastOne, Range, checked
+from pfljax.registry import INT32, AtLeastOne, Range, component
 
 Levels = Annotated[int, Range(lambda value: value >= 2, "at least 2"), INT32]
 TINY = jnp.finfo(jnp.float32).tiny
 CLIPPED = 2.5  # standard deviations, of TernGrad
 
 
-@checked
+@component
 def uniform(*, levels: Levels = 16) -> Channel:
     """Rounds at random to one of `levels` from the least to the greatest of a leaf.
 
@@ -43,7 +43,7 @@ def uniform(*, levels: Levels = 16) -> Channel:
     return compressing(Compressor(arrived, bits), feedback=False)
 
 
-@checked
+@component
 def qsgd(*, levels: AtLeastOne = 8) -> Channel:
     """Sign, and |x| / norm rounded at random to a multiple of 1 / `levels`.
 
@@ -67,7 +67,7 @@ def qsgd(*, levels: AtLeastOne = 8) -> Channel:
     return compressing(Compressor(arrived, bits), feedback=False)
 
 
-@checked
+@component
 def terngrad() -> Channel:
     """s sign(x) with the probability |x| / s, else 0; s is the largest |x| of a leaf.
 
@@ -90,7 +90,7 @@ def terngrad() -> Channel:
     return compressing(Compressor(arrived, bits), feedback=False)
 
 
-@checked
+@component
 def sign(*, feedback: bool = True) -> Channel:
     """The signs of a leaf, times its mean |x|; what is left out goes another time.
 

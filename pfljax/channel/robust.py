@@ -25,7 +25,7 @@ from pfljax.channel.base import (
 )
 from pfljax.core import aggregation, tree
 from pfljax.core.types import Array, Cohort, Key, Origin, Upload
-from pfljax.registry import AtLeastOne, Count, Positive, Range, checked
+from pfljax.registry import AtLeastOne, Count, Positive, Range, component
 
 Reducer = Callable[[Any, Array], Any]
 Trimmed = Annotated[  # half of them at either end would leave nobody
@@ -54,12 +54,13 @@ def robust(name: str, reducer: Reducer) -> Channel:
     return NONE._replace(send=send, receive=receive, stage="reduce", one_for_all=True)
 
 
+@component
 def median() -> Channel:
     """The median of each coordinate, for each upload (Yin et al., ICML 2018)."""
     return robust("median", coordinate_median)
 
 
-@checked
+@component
 def trimmed_mean(*, trim: Trimmed = 0.1) -> Channel:
     """The trimmed mean in the place of each upload (Yin et al., ICML 2018).
 
@@ -86,7 +87,7 @@ def trimmed_mean(*, trim: Trimmed = 0.1) -> Channel:
     return robust("trimmed_mean", reducer)
 
 
-@checked
+@component
 def krum(*, byzantine: Count = 1, chosen: AtLeastOne = 1) -> Channel:
     """The (multi-)Krum mean in the place of each (Blanchard et al., NeurIPS 2017).
 
@@ -121,7 +122,7 @@ def krum(*, byzantine: Count = 1, chosen: AtLeastOne = 1) -> Channel:
     return robust("krum", reducer)
 
 
-@checked
+@component
 def geometric_median(
     *, iterations: AtLeastOne = 8, smoothing: Positive = 1e-6
 ) -> Channel:
@@ -147,7 +148,7 @@ def geometric_median(
     return robust("geometric_median", reducer)
 
 
-@checked
+@component
 def centred_clip(*, radius: Positive = 10.0, iterations: AtLeastOne = 1) -> Channel:
     """The mean of changes, each clipped towards the one of the round before.
 
@@ -212,7 +213,7 @@ def _check_shapes(centre: Any, change: Any) -> None:
         )
 
 
-@checked
+@component
 def norm_clip(*, norm: Positive | None = None) -> Channel:
     """Scales changes to a length of at most `norm` at the server; None: their median.
 

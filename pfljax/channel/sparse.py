@@ -9,13 +9,13 @@ import jax.numpy as jnp
 from pfljax.channel.base import Channel
 from pfljax.channel.compressing import Compressor, compressing
 from pfljax.core.types import Array, Key
-from pfljax.registry import AtLeastOne, Range, checked
+from pfljax.registry import AtLeastOne, Range, component
 
 FLOAT = 32  # bits
 Part = Annotated[float, Range(lambda value: 0 < value <= 1, "a share, 0 < share <= 1")]
 
 
-@checked
+@component
 def top_k(*, share: Part = 0.01, feedback: bool = True) -> Channel:
     """The coordinates of a leaf of the largest |x|, a `share` of them; others are 0.
 
@@ -39,7 +39,7 @@ def top_k(*, share: Part = 0.01, feedback: bool = True) -> Channel:
     return compressing(Compressor(arrived, bits), feedback)
 
 
-@checked
+@component
 def random_k(*, share: Part = 0.01, feedback: bool = False) -> Channel:
     """Coordinates of a leaf at random, a `share` of them; others are 0.
 
@@ -65,7 +65,7 @@ def random_k(*, share: Part = 0.01, feedback: bool = False) -> Channel:
     return compressing(Compressor(arrived, bits), feedback)
 
 
-@checked
+@component
 def low_rank(*, rank: AtLeastOne = 2, feedback: bool = True) -> Channel:
     """The nearest matrix of this rank to each matrix; vectors go as they are.
 

@@ -10,7 +10,7 @@ import textwrap
 from collections.abc import Callable, Container, Iterator, Sequence
 
 from pfljax import registry
-from pfljax.registry import Choice, annotations, docstrings
+from pfljax.registry import Component, annotations, docstrings
 from pfljax.runs import checks
 from pfljax.runs.settings import Experiment
 
@@ -31,7 +31,7 @@ def value_of(option: str, args: Sequence[str]) -> str | None:
     return last
 
 
-def chosen(args: Sequence[str]) -> tuple[Choice, Callable]:
+def chosen(args: Sequence[str]) -> tuple[Component, Callable]:
     """The method as it is named, or the default, and its factory.
 
     Raises:
@@ -61,7 +61,7 @@ def respelled(args: Sequence[str]) -> str | None:
         return None
     flags = ", ".join(f"--{name.replace('_', '-')}" for name in apart)
     values = {name: registry.literal(value) for name, value in apart.items()}
-    whole = str(registry.choose(choice.name, **choice.kwargs | values))
+    whole = str(registry.Component(choice.name, choice.options | values))
     return (
         f"a method's options stand behind its name, not by themselves as {flags}; "
         f"write --algorithm {shlex.quote(whole)}"

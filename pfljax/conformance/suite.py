@@ -56,7 +56,7 @@ def run(
     for text in names:
         choice = registry.parse(text)
         registry.check("algorithm", choice, algorithms.method(choice.name))
-        cases.append(Case(choice.name, choice.kwargs, bytes, ignores_steps))
+        cases.append(Case(choice.name, choice.options, bytes, ignores_steps))
     if not cases:
         raise ValueError(
             "no method is given; expected pfljax conformance NAME ..., such as ditto "

@@ -22,7 +22,7 @@ def channels_fit(trial: Trial) -> None:
     each_round = ASKED * len(exchanges(trial.setting))
     chex.assert_equal(uploads, [each_round * count for count in range(ROUNDS + 1)])
     # All channels of pfljax, by shapes: they compute with every leaf of an upload.
-    channels = [factory() for factory in CHANNELS.values()]
+    channels = [factory()() for factory in CHANNELS.values()]
     algorithm = trial.setting.algorithm
     sent = exchanges_of(algorithm, trial.task, CLIENTS, (3,))
     mixed = any(origins.absent(exchange.origin, exchange.upload) for exchange in sent)

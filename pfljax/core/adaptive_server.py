@@ -21,7 +21,7 @@ import optax
 
 from pfljax.core import tree
 from pfljax.core.types import Array
-from pfljax.registry import BELOW_ONE, NotNegative, Positive, checked
+from pfljax.registry import BELOW_ONE, Component, NotNegative, Positive, component
 
 BelowOne = Annotated[float, BELOW_ONE]
 # (v, D^2) -> v
@@ -35,7 +35,7 @@ class Moments(NamedTuple):
     v: Any
 
 
-@checked
+@component
 def fedavgm(
     *, learning_rate: NotNegative = 1.0, momentum: BelowOne = 0.9
 ) -> optax.GradientTransformation:
@@ -43,7 +43,7 @@ def fedavgm(
     return optax.sgd(learning_rate, momentum)
 
 
-@checked
+@component
 def fedadagrad(
     *, learning_rate: NotNegative = 0.1, b1: BelowOne = 0.0, tau: Positive = 1e-3
 ) -> optax.GradientTransformation:
@@ -51,7 +51,7 @@ def fedadagrad(
     return _adaptive(lambda v, square: v + square, learning_rate, b1, tau)
 
 
-@checked
+@component
 def fedadam(
     *,
     learning_rate: NotNegative = 0.1,
@@ -67,7 +67,7 @@ def fedadam(
     return _adaptive(rule, learning_rate, b1, tau)
 
 
-@checked
+@component
 def fedyogi(
     *,
     learning_rate: NotNegative = 0.1,
@@ -83,7 +83,7 @@ def fedyogi(
     return _adaptive(rule, learning_rate, b1, tau)
 
 
-SERVER_OPTIMIZERS: dict[str, Callable[..., optax.GradientTransformation]] = {
+SERVER_OPTIMIZERS: dict[str, Callable[..., Component]] = {
     "fedavgm": fedavgm,
     "fedadagrad": fedadagrad,
     "fedadam": fedadam,

@@ -14,7 +14,7 @@ import optax
 from pfljax import registry
 from pfljax.core import statistics
 from pfljax.core.types import Array, Local, Turn
-from pfljax.registry import BELOW_ONE, NOT_NEGATIVE, Choice, NotNegative, checked
+from pfljax.registry import BELOW_ONE, NOT_NEGATIVE, Component, NotNegative, checked
 
 RATE = "learning_rate"  # what each optimizer of optax takes first
 # Parts of optimizers, which may take the rate as well, and one that asks for the loss.
@@ -65,9 +65,9 @@ def ranges_of_optax(
     """
 
 
-def of_optax(choice: Choice) -> Callable[[Any], optax.GradientTransformation]:
+def of_optax(choice: Component) -> Callable[[Any], optax.GradientTransformation]:
     """The optimizer of this name in optax, as a function of the learning rate."""
-    return functools.partial(getattr(optax, choice.name), **choice.kwargs)
+    return functools.partial(getattr(optax, choice.name), **choice.options)
 
 
 def known_of_optax() -> dict[str, Callable[..., optax.GradientTransformation]]:
@@ -89,26 +89,26 @@ def options_of_optax(function: Callable) -> dict[str, inspect.Parameter]:
     return {name: one for name, one in parameters.items() if name != RATE}
 
 
-def check(choice: Choice) -> None:
+def check(choice: Component) -> None:
     """Raises a ValueError for a name or an option that is unknown, or out of range."""
     if choice.name == "sgd":
         if choice.args:
             raise ValueError("sgd takes its options from momentum and weight_decay")
         return
-    if RATE in choice.kwargs:
+    if RATE in choice.options:
         raise ValueError(
             f"optimizer {str(choice)!r} has a {RATE}, but that of local training is "
-            f"the setting lr; give it there: --lr {choice.kwargs[RATE]}"
+            f"the setting lr; give it there: --lr {choice.options[RATE]}"
         )
     check_of_optax(choice)
 
 
-def check_of_optax(choice: Choice, kind: str = "optimizer") -> None:
+def check_of_optax(choice: Component, kind: str = "optimizer") -> None:
     """As `check`, of optax's own optimizers: its sgd has options, too."""
     function = registry.find(kind, known_of_optax(), choice.name)
     owner = f"{kind} {choice.name!r}"
-    registry.check_names(owner, options_of_optax(function), choice.kwargs)
-    registry.check_values(owner, ranges_of_optax, choice.kwargs)
+    registry.check_names(owner, options_of_optax(function), choice.options)
+    registry.check_values(owner, ranges_of_optax, choice.options)
     build = of_optax(choice)
 
     def step(w: Any) -> Any:

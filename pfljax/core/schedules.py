@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 import optax
 
 from pfljax import registry
-from pfljax.registry import Choice
+from pfljax.registry import Component
 
 ENDS = ("_decay_schedule", "_schedule", "_decay")
 UNWRITTEN = ("sgdr_schedule",)  # whose arguments no option can say
@@ -54,7 +54,7 @@ class Schedule(NamedTuple):
     factor: Callable[[Any], Any]  # (count, traced or not) -> f32[]
 
 
-def make(choice: Choice) -> Schedule | None:
+def make(choice: Component) -> Schedule | None:
     """The schedule of a choice; None for "constant", which changes nothing.
 
     Raises:
@@ -62,7 +62,7 @@ def make(choice: Choice) -> Schedule | None:
     """
     function = function_of(choice.name)
     _check_options(choice, function)
-    given = choice.kwargs
+    given = choice.options
     by = given.pop("by", "round")
     if function is optax.constant_schedule and not given:
         return None
@@ -72,7 +72,7 @@ def make(choice: Choice) -> Schedule | None:
         raise ValueError(f"schedule {str(choice)!r}: {error}") from None
 
 
-def check(choice: Choice) -> None:
+def check(choice: Component) -> None:
     """Raises a ValueError for what `make` refuses."""
     make(choice)
 
@@ -148,11 +148,11 @@ def _several(value: Any) -> tuple[Any, ...]:
     return value if isinstance(value, tuple) else (value,)
 
 
-def _check_options(choice: Choice, function: Function) -> None:
+def _check_options(choice: Component, function: Function) -> None:
     """Raises a ValueError unless each option is known and in its range."""
     listed = options(function)
     owner = f"schedule {choice.name!r}"
-    given = choice.kwargs
+    given = choice.options
     registry.check_names(owner, listed, given)
     for name, value in given.items():
         _check_value(f"{owner}: {name}", name, value)

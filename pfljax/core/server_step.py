@@ -21,7 +21,7 @@ from pfljax.core.adaptive_server import SERVER_OPTIMIZERS
 from pfljax.core.optimizers import RATE, learning_rate
 from pfljax.core.server_model import wrap_server
 from pfljax.core.types import Algorithm, Cohort, Key, Local, Params
-from pfljax.registry import Choice
+from pfljax.registry import Component
 
 KIND = "server optimizer"
 
@@ -47,7 +47,7 @@ def by_name(text: str, rate: Any = None) -> optax.GradientTransformation:
     if choice.name in SERVER_OPTIMIZERS:
         return statistics.beside(_of_the_field(choice, rate))
     _check_of_optax(choice)
-    options = choice.kwargs
+    options = choice.options
     rate = options.pop(RATE, rate)
     if rate is None:
         raise ValueError(
@@ -55,18 +55,18 @@ def by_name(text: str, rate: Any = None) -> optax.GradientTransformation:
             f"such as {choice.name}:learning_rate=0.01"
         )
     require_rate(rate)
-    choice = registry.choose(choice.name, **options)
+    choice = registry.Component(choice.name, options)
     optimizers.check_of_optax(choice, KIND)
     build = optimizers.of_optax(choice)
     return statistics.beside(build(rate))
 
 
-def _check_of_optax(choice: Choice) -> None:
+def _check_of_optax(choice: Component) -> None:
     """Refuses names: that of the optimizer, and those of its options and its rate."""
     known = optimizers.known_of_optax()
     function = registry.find(KIND, {**known, **SERVER_OPTIMIZERS}, choice.name)
     options = [RATE, *optimizers.options_of_optax(function)]
-    registry.check_names(f"{KIND} {choice.name!r}", options, choice.kwargs)
+    registry.check_names(f"{KIND} {choice.name!r}", options, choice.options)
 
 
 def require_rate(rate: Any) -> None:
@@ -80,12 +80,12 @@ def require_rate(rate: Any) -> None:
     registry.require(name, rate, limits.takes(rate), limits.expected)
 
 
-def _of_the_field(choice: Choice, rate: Any) -> optax.GradientTransformation:
+def _of_the_field(choice: Component, rate: Any) -> optax.GradientTransformation:
     """One of `core.adaptive_server`, at its own rate or else at this one."""
     factory = SERVER_OPTIMIZERS[choice.name]
     registry.check(KIND, choice, factory)
     given = {} if rate is None else {"learning_rate": rate}
-    return factory(**given | choice.kwargs)
+    return factory(**given | choice.options)()
 
 
 def of_local(local: Local, round_: Any) -> optax.GradientTransformation:

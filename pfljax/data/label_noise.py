@@ -10,7 +10,7 @@ import numpy as np
 
 from pfljax import registry
 from pfljax.core.malicious import Attackers
-from pfljax.registry import Share, checked
+from pfljax.registry import Share, component
 
 
 class Noise(NamedTuple):
@@ -23,12 +23,13 @@ class Noise(NamedTuple):
     attackers: float | None = None
 
 
+@component
 def none(num_classes: int) -> None:
     """Leaves labels as the data set has them."""
     return None
 
 
-@checked
+@component
 def pair(num_classes: int, *, rate: Share) -> Noise:
     """Replaces labels by the next class at this rate, the last by the first.
 
@@ -41,7 +42,7 @@ def pair(num_classes: int, *, rate: Share) -> Noise:
     return Noise((1 - rate) * kept + rate * following)
 
 
-@checked
+@component
 def symmetric(num_classes: int, *, rate: Share) -> Noise:
     """Replaces labels at this rate, by every other class alike.
 
@@ -53,7 +54,7 @@ def symmetric(num_classes: int, *, rate: Share) -> Noise:
     return Noise((1 - rate - other) * np.eye(num_classes) + other)
 
 
-@checked
+@component
 def poison(num_classes: int, *, attackers: Attackers = 0.2) -> Noise:
     """Replaces the training labels of malicious clients by random ones.
 
@@ -89,7 +90,7 @@ def label_noise(text: str, num_classes: int) -> Noise | None:
     choice = registry.parse(text)
     maker = registry.find("noise", NOISES, choice.name)
     registry.check("noise", choice, maker)
-    return maker(num_classes, **choice.kwargs)
+    return maker(num_classes, **choice.options)
 
 
 def _check_classes(name: str, num_classes: int) -> None:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pfljax.data.edge import read_npz, reading
-from pfljax.registry import Choice, Count, NotNegative, Positive, checked, find
+from pfljax.registry import Component, Count, NotNegative, Positive, component, find
 from pfljax.registry import check as check_choice
 
 STEP = 0.01  # seconds of a local step at speed 1
@@ -51,12 +51,13 @@ def uniform(
     return Profile(*(np.full(num_clients, value, np.float64) for value in values))
 
 
+@component
 def none(num_clients: int) -> None:
     """Gives clients no devices: rounds take no virtual seconds."""
     return None
 
 
-@checked
+@component
 def equal(
     num_clients: int,
     *,
@@ -76,7 +77,7 @@ def equal(
     return uniform(num_clients, step, down, up, jitter)
 
 
-@checked
+@component
 def speed_groups(
     num_clients: int,
     *,
@@ -106,7 +107,7 @@ def speed_groups(
     return devices._replace(step=step / np.asarray(SPEEDS)[group])
 
 
-@checked
+@component
 def lognormal(
     num_clients: int,
     *,
@@ -139,7 +140,7 @@ def lognormal(
     )
 
 
-@checked
+@component
 def file(num_clients: int, *, path: str) -> Profile:
     """Reads step, down, up, and maybe jitter and availability from an .npz file.
 
@@ -165,7 +166,7 @@ PROFILES: dict[str, Callable[..., Profile | None]] = {
 }
 
 
-def make(choice: Choice, num_clients: int) -> Profile | None:
+def make(choice: Component, num_clients: int) -> Profile | None:
     """Makes the profile of a choice such as "speed_groups:jitter=0.1".
 
     Raises:
@@ -173,7 +174,7 @@ def make(choice: Choice, num_clients: int) -> Profile | None:
     """
     factory = find("profile", PROFILES, choice.name)
     check_choice("profile", choice, factory)
-    devices = factory(num_clients, **choice.kwargs)
+    devices = factory(num_clients, **choice.options)
     if devices is None:
         return None
     # A large sigma draws numbers that no float holds.

@@ -26,11 +26,11 @@ from pfljax.core import tree
 from pfljax.core.types import Algorithm, Array, Cohort
 from pfljax.registry import (
     AtLeastOne,
-    Choice,
+    Component,
     NotNegative,
     Positive,
     Share,
-    checked,
+    component,
     find,
 )
 from pfljax.registry import check as check_choice
@@ -76,12 +76,13 @@ def decay(staleness: Staleness, a: float | None, b: float) -> Callable[[Array], 
     return lambda tau: 1 / (1 + slope * jnp.maximum(tau - b, 0))
 
 
+@component
 def sync(cohort: int) -> None:
     """Synchronous rounds: the server waits for the cohort."""
     return None
 
 
-@checked
+@component
 def fedasync(
     cohort: AtLeastOne,
     *,
@@ -120,7 +121,7 @@ def fedasync(
     )
 
 
-@checked
+@component
 def fedbuff(
     cohort: AtLeastOne,
     *,
@@ -183,7 +184,7 @@ MODES: dict[str, Callable[..., Mode | None]] = {
 }
 
 
-def make(choice: Choice, cohort: int) -> Mode | None:
+def make(choice: Component, cohort: int) -> Mode | None:
     """The mode of a choice such as "fedbuff:buffer=5"; None for "sync".
 
     Raises:
@@ -191,7 +192,7 @@ def make(choice: Choice, cohort: int) -> Mode | None:
     """
     factory = find("mode", MODES, choice.name)
     check_choice("mode", choice, factory)
-    return factory(cohort, **choice.kwargs)
+    return factory(cohort, **choice.options)
 
 
 def nothing_pending(mode: Mode | None, cohort: int, num_clients: int) -> Any:

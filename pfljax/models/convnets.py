@@ -25,7 +25,7 @@ from pfljax.models.layers import (
 )
 from pfljax.models.network import Classes, Network
 from pfljax.models.pooling import max_pool, window_max
-from pfljax.registry import AtLeastOne, checked
+from pfljax.registry import AtLeastOne, component
 
 # Of ResNet9's residual blocks: the factor of the stem's channels, and the stride.
 STAGES = ((1, 1), (2, 1), (4, 2), (8, 2))
@@ -115,7 +115,7 @@ class Depthwise(nn.Module):
         return filtered + bias
 
 
-@checked
+@component
 def resnet9(
     num_classes: Classes,
     *,
@@ -140,7 +140,7 @@ def resnet9(
     )
 
 
-@checked
+@component
 def resnet18(
     num_classes: Classes,
     *,
@@ -170,7 +170,7 @@ def resnet18(
     )
 
 
-@checked
+@component
 def mobilenet(
     num_classes: Classes, *, norm: str = "group", conv: str = "auto"
 ) -> nn.Module:
@@ -191,7 +191,7 @@ def mobilenet(
     )
 
 
-@checked
+@component
 def vgg9(num_classes: Classes, *, conv: str = "auto") -> nn.Module:
     """VGG9 with biases; it has no normalisation."""
     # No layer is normalised: the form's norm is never built.

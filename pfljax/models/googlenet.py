@@ -17,7 +17,7 @@ from pfljax.models.layers import Layer, add_channel
 from pfljax.models.network import Classes, Network
 from pfljax.models.pooling import window_max
 from pfljax.models.windows import Window, shifted
-from pfljax.registry import AtLeastOne, Positive, checked
+from pfljax.registry import AtLeastOne, Positive, component
 
 
 class Channels(NamedTuple):
@@ -65,7 +65,7 @@ class Inception(nn.Module):
         return jnp.concatenate(outputs, axis=-1)
 
 
-@checked
+@component
 def googlenet(
     num_classes: Classes,
     *,

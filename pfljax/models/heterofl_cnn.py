@@ -32,7 +32,7 @@ from pfljax.models.layers import GroupNorm, add_channel, mean_pixel
 from pfljax.models.named import Factory, named
 from pfljax.models.network import Classes, Network
 from pfljax.models.pooling import max_pool
-from pfljax.registry import checked
+from pfljax.registry import component
 
 HIDDEN = (64, 128, 256, 512)
 LEVELS = {"a": 1.0, "b": 1 / 2, "c": 1 / 4, "d": 1 / 8, "e": 1 / 16}
@@ -62,7 +62,7 @@ class Scaled(nn.Module):
         return GroupNorm()(scaled) if self.norm == "group" else scaled
 
 
-@checked
+@component
 def heterofl_cnn(
     num_classes: Classes,
     *,

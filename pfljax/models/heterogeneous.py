@@ -27,7 +27,7 @@ from pfljax.models.linear import Linear
 from pfljax.models.named import Factory, named
 from pfljax.models.network import Classes, Network
 from pfljax.models.pooling import max_pool
-from pfljax.registry import AtLeastOne, Count, checked
+from pfljax.registry import AtLeastOne, Count, component
 
 # Of each model the channels of its two convolutions, and the units of FC1.
 YI = (
@@ -47,7 +47,7 @@ AKT = (
 )
 
 
-@checked
+@component
 def htcnn(
     num_classes: Classes,
     *,
@@ -85,7 +85,7 @@ def htcnn(
     )
 
 
-@checked
+@component
 def htfe_cnn(
     num_classes: Classes, *, features: AtLeastOne = 512, conv: str = "auto"
 ) -> nn.Module:

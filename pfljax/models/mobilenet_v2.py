@@ -13,7 +13,7 @@ from pfljax.core.types import Array
 from pfljax.models.conv_norm import ConvNorm, DropRate, in_eights, pooled
 from pfljax.models.layers import Layer, add_channel
 from pfljax.models.network import Classes, Network
-from pfljax.registry import AtLeastOne, Positive, checked
+from pfljax.registry import AtLeastOne, Positive, component
 
 
 class Stage(NamedTuple):
@@ -49,7 +49,7 @@ class Skipped(nn.Module):
         return x + self.branch(x)
 
 
-@checked
+@component
 def mobilenet_v2(
     num_classes: Classes,
     *,

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from flax import linen as nn
 
-from pfljax.registry import checked
+from pfljax.registry import component
 
 Factory = Callable[..., nn.Module]
 
@@ -14,4 +14,4 @@ def named(factory: Factory, name: str, docstring: str) -> Factory:
     factory.__name__ = name
     factory.__qualname__ = name
     factory.__doc__ = docstring
-    return checked(factory)
+    return component(factory)

@@ -20,13 +20,13 @@ from pfljax.core.types import Array
 from pfljax.models import mixed_precision
 from pfljax.models.layers import Layer
 from pfljax.models.network import Classes, Network
-from pfljax.registry import AtLeastOne, checked
+from pfljax.registry import AtLeastOne, component
 
 # JAX declares no types for it: of two operands and a precision.
 _with_gradients: Any = partial(jax.custom_vjp, nondiff_argnums=(2,))
 
 
-@checked
+@component
 def char_lstm(
     num_classes: Classes,
     *,

@@ -17,7 +17,7 @@ from pfljax.models.layers import Layer, add_channel
 from pfljax.models.named import Factory, named
 from pfljax.models.network import Classes, Network
 from pfljax.models.pooling import window_max
-from pfljax.registry import AtLeastOne, checked
+from pfljax.registry import AtLeastOne, component
 
 # Blocks of each stage, by the number of layers.
 OF_HTFLLIB = {
@@ -38,7 +38,7 @@ BOTTLENECKS = (50, 101, 152)  # whose blocks have three convolutions
 EXPANSION = 4  # outputs of such a block, for each channel of its 3x3 convolution
 
 
-@checked
+@component
 def htresnet(
     num_classes: Classes,
     *,

@@ -27,10 +27,10 @@ from pfljax.models.network import Network as Network
 from pfljax.models.pooling import max_pool
 from pfljax.models.recurrent import char_lstm as char_lstm
 from pfljax.models.resnets import HTRESNETS, RESNETS_224, htresnet
-from pfljax.registry import checked
+from pfljax.registry import component
 
 
-@checked
+@component
 def logistic(num_classes: Classes) -> nn.Module:
     """Multinomial logistic regression: its one layer is the head."""
     return Network(
@@ -39,20 +39,20 @@ def logistic(num_classes: Classes) -> nn.Module:
     )
 
 
-@checked
+@component
 def mlp(num_classes: Classes, *, hidden: Sequence[int] = (64,)) -> nn.Module:
     """Perceptron with ReLU after each of the `hidden` layers; head: the last layer."""
     layers = [flatten, *relu_layers(Dense, hidden)]
     return _network(layers, num_classes)
 
 
-@checked
+@component
 def twonn(num_classes: Classes) -> nn.Module:
     """McMahan's 2NN, 200-200 with bias: 199,210 parameters on MNIST."""
     return mlp(num_classes, hidden=(200, 200))
 
 
-@checked
+@component
 def twocnn(num_classes: Classes, *, conv: str = "auto") -> nn.Module:
     """McMahan's CNN: 5x5x32, 5x5x64, 512, K: 1,663,370 parameters on MNIST."""
     convolution = _convolution(conv, kernel_size=(5, 5), padding="SAME")
@@ -64,7 +64,7 @@ def twocnn(num_classes: Classes, *, conv: str = "auto") -> nn.Module:
     return _network(body, num_classes)
 
 
-@checked
+@component
 def cifar_cnn(num_classes: Classes, *, conv: str = "auto") -> nn.Module:
     """pfl-research's CNN: 3x3x32, 3x3x64, pool, 128, dropout; 1,626,442 on CIFAR-10."""
     convolution = _convolution(conv, kernel_size=(3, 3), padding="VALID")
@@ -84,7 +84,7 @@ def cifar_cnn(num_classes: Classes, *, conv: str = "auto") -> nn.Module:
     return _network(body, num_classes)
 
 
-@checked
+@component
 def gn_cnn(
     num_classes: Classes, *, channels: Sequence[int] = (32, 64), conv: str = "auto"
 ) -> nn.Module:
@@ -137,7 +137,7 @@ def model(name: str, num_classes: int, **params: Any) -> nn.Module:
         classes.
     """
     factory = registry.find("model", MODELS, name)
-    choice = registry.choose(name, **params)
+    choice = registry.Component(name, params)
     registry.check("model", choice, factory)
     return factory(num_classes, **params)
 

@@ -1,19 +1,19 @@
-"""Names to things: algorithms, models, data sets; and `Choice`, name and arguments.
+"""Components, which settings name, and the factories that make them.
 
-A choice is written "shards:per_client=2" on the command line and in config.json. What
-it names is made by a factory, whose annotated options say which values they take.
+A component is written "shards:per_client=2" on the command line and in config.json. Its
+factory has annotated options, which say which values they take.
 """
 
-from pfljax.registry.choices import Choice as Choice
-from pfljax.registry.choices import choose as choose
-from pfljax.registry.choices import literal as literal
-from pfljax.registry.choices import parse as parse
-from pfljax.registry.choices import split as split
+from pfljax.registry.components import Component as Component
+from pfljax.registry.components import literal as literal
+from pfljax.registry.components import parse as parse
+from pfljax.registry.components import split as split
 from pfljax.registry.factories import check as check
 from pfljax.registry.factories import check_names as check_names
 from pfljax.registry.factories import check_value as check_value
 from pfljax.registry.factories import check_values as check_values
 from pfljax.registry.factories import checked as checked
+from pfljax.registry.factories import component as component
 from pfljax.registry.factories import defaults as defaults
 from pfljax.registry.factories import given as given
 from pfljax.registry.factories import in_floats as in_floats

@@ -18,7 +18,7 @@ IN_WORDS = {
     "float": "a number",
     "str": "a text",
     "bool": "True or False",
-    "Choice": "a name",
+    "Component": "a name",
 }
 
 

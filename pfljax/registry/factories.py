@@ -3,14 +3,18 @@
 import functools
 import inspect
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
 
 from pfljax.registry import annotations
-from pfljax.registry.choices import Choice
+from pfljax.registry.components import Component
 from pfljax.registry.names import require, unknown
 
+A = TypeVar("A")
+B = TypeVar("B")
 Built = TypeVar("Built")
+Out = TypeVar("Out", covariant=True)
 Arguments = ParamSpec("Arguments")
+Options = ParamSpec("Options")
 # Keywords that a run fills in, not the user: its number of rounds, the training rows
 # of its largest client, the rows of its server, its number of clients, and the setting
 # of the server's optimizer.
@@ -41,7 +45,7 @@ def given(factory: Callable, **context: Any) -> dict[str, Any]:
     return {name: value for name, value in context.items() if name in asked}
 
 
-def in_floats(choice: Choice, factory: Callable) -> Choice:
+def in_floats(choice: Component, factory: Callable) -> Component:
     """The choice with its whole numbers as floats where the factory takes floats.
 
     "clip:norm=1" and "clip:norm=1.0" are one run, so they must have one digest.
@@ -56,16 +60,11 @@ def in_floats(choice: Choice, factory: Callable) -> Choice:
         ):
             value = float(value)
         pairs.append((name, value))
-    return Choice(choice.name, tuple(pairs))
+    return Component(choice.name, tuple(pairs))
 
 
 def checked(factory: Callable[Arguments, Built]) -> Callable[Arguments, Built]:
-    """The factory, which refuses arguments that its annotations do not allow.
-
-    It stands above every factory, for that may be called directly. A config, a command
-    line and a sweep are checked by `check` before, which knows the kind of the choice
-    and needs no decorator: a user's own factory may lack it.
-    """
+    """The factory, which refuses arguments that its annotations do not allow."""
     signature = inspect.signature(factory)
 
     @functools.wraps(factory)
@@ -77,8 +76,48 @@ def checked(factory: Callable[Arguments, Built]) -> Callable[Arguments, Built]:
     return build
 
 
+class Factory(Protocol[Options, Arguments, Out]):
+    """A factory: with its options alone it makes a component, else what it builds."""
+
+    @overload
+    def __call__(self, *args: Options.args, **kwargs: Options.kwargs) -> Component: ...
+    @overload
+    def __call__(self, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Out: ...
+
+
+@overload
+def component(
+    factory: Callable[Concatenate[A, B, Options], Built],
+) -> Factory[Options, Concatenate[A, B, Options], Built]: ...
+@overload
+def component(
+    factory: Callable[Concatenate[A, Options], Built],
+) -> Factory[Options, Concatenate[A, Options], Built]: ...
+@overload
+def component(factory: Callable[Options, Any]) -> Callable[Options, Component]: ...
+def component(factory: Any) -> Any:
+    """The factory, which with its options alone makes a `Component`.
+
+    `ditto(lam=1.0)` is the component, a value of a setting. With other arguments it
+    builds: `ditto(task, local, lam=1.0)`. What has no other arguments is built by
+    calling the component: `clip(norm=1.0)()`.
+    """
+    build = checked(factory)
+
+    @functools.wraps(factory)
+    def make(*args: Any, **kwargs: Any) -> Any:
+        context = annotations.parameters(factory).keys() - options(factory).keys()
+        if args or context & kwargs.keys():
+            return build(*args, **kwargs)
+        check_names(factory.__name__, options(factory), kwargs)
+        check_values(factory.__name__, factory, kwargs)
+        return Component(factory.__name__, kwargs, build)
+
+    return make
+
+
 def check(
-    kind: str, choice: Choice, factory: Callable, also: Collection[str] = ()
+    kind: str, choice: Component, factory: Callable, also: Collection[str] = ()
 ) -> None:
     """Raises a ValueError if `factory` lacks or needs a parameter, or its value.
 
@@ -87,10 +126,10 @@ def check(
     """
     known = options(factory)
     owner = f"{kind} {choice.name!r}"
-    check_names(owner, {*known, *also}, choice.kwargs)
-    check_values(owner, factory, choice.kwargs)
+    check_names(owner, {*known, *also}, choice.options)
+    check_values(owner, factory, choice.options)
     for key, parameter in known.items():
-        if parameter.default is parameter.empty and key not in choice.kwargs:
+        if parameter.default is parameter.empty and key not in choice.options:
             raise ValueError(f"{owner} needs the parameter {key!r}")
 
 

@@ -122,7 +122,7 @@ def baselines(frame: Frame) -> set[str]:
     found = set()
     for values in frame[points_of(frame)].drop_duplicates().to_dict("records"):
         choice = registry.parse(values["algorithm"])
-        settings = {"algorithm": choice.name, "hyper": choice.kwargs}
+        settings = {"algorithm": choice.name, "hyper": choice.options}
         if is_local(settings) or is_tuned_fedavg(settings):
             found.add(point_text(values))
     return found

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from pfljax import registry
-from pfljax.registry import Choice, annotations
+from pfljax.registry import Component, annotations
 from pfljax.runs import components, conflicts, fingerprint
 from pfljax.runs.settings import FIELDS, Experiment, label
 
@@ -70,7 +70,7 @@ def _check_each(experiment: Experiment) -> None:
         registry.check_value(name, getattr(experiment, name), parameter)
 
 
-def names_own_model(model: Choice) -> bool:
+def names_own_model(model: Component) -> bool:
     """Whether no model of pfljax has this name: it can only be given in Python."""
     return model.name != "auto" and model.name not in components.known("model")
 
@@ -101,7 +101,7 @@ def resolve(experiment: Experiment, name: str | None = None) -> Experiment:
 
     method = experiment.algorithm
     factory = algorithms.method(method.name)
-    whole = Choice(method.name, registry.defaults(factory) | method.kwargs)
+    whole = Component(method.name, registry.defaults(factory) | method.options)
     resolved = components.in_floats(
         experiment.replace(algorithm=registry.in_floats(whole, factory))
     )

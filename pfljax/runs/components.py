@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 from pfljax import registry
-from pfljax.registry import Choice, annotations
+from pfljax.registry import Component, annotations
 from pfljax.runs.settings import Experiment
 
 REGISTRIES = {
@@ -65,7 +65,7 @@ def check(experiment: Experiment, from_python: Collection[str] = ()) -> None:
     sinks.check_installed(experiment.log)
 
 
-def _check(setting: str, choice: Choice) -> None:
+def _check(setting: str, choice: Component) -> None:
     if setting == "channel" and choice.name in known("aggregation"):
         raise ValueError(
             f"channel has {choice}, which is an aggregation; give it as aggregation "
@@ -144,7 +144,7 @@ def _factory(setting: str, name: str) -> Callable | None:
     return factory
 
 
-def _components(experiment: Experiment, setting: str) -> Iterator[Choice]:
+def _components(experiment: Experiment, setting: str) -> Iterator[Component]:
     """The components of a setting: one, or several."""
     value = getattr(experiment, setting)
     yield from value if isinstance(value, tuple) else [value]

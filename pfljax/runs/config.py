@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pfljax import registry
-from pfljax.registry import Choice
+from pfljax.registry import Component
 from pfljax.runs.settings import FIELDS, UNHASHED, Experiment
 
 FORMAT = 2  # of config.json
@@ -48,7 +48,7 @@ def written(experiment: Experiment) -> dict[str, Any]:
 
 
 def _written(value: Any) -> Any:
-    if isinstance(value, Choice):
+    if isinstance(value, Component):
         return str(value)
     if isinstance(value, tuple):
         return [str(choice) for choice in value]
@@ -89,11 +89,11 @@ def tabulated(values: Any) -> dict[str, Any]:
     """`by_name` with the name of the method and its options apart, for tables."""
     settings = by_name(values)
     method = registry.parse(settings.get("algorithm", ""))
-    return {**settings, "algorithm": method.name, "hyper": method.kwargs}
+    return {**settings, "algorithm": method.name, "hyper": method.options}
 
 
 def named(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Tabulated settings with the options behind the name of the method."""
-    method = Choice(settings["algorithm"], settings["hyper"])
+    method = Component(settings["algorithm"], settings["hyper"])
     values = {**settings, "algorithm": str(method)}
     return {name: value for name, value in values.items() if name != "hyper"}

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePath
 from typing import Any
 
-from pfljax.registry import Choice
+from pfljax.registry import Component
 
 MOST = 48  # letters of what differs: file systems and eyes end somewhere
 LETTERS = 6  # of the digest
@@ -56,7 +56,7 @@ def _called(folder: Path) -> str:
     return f"{folder.absolute().parent.name}-{name}" if SEED.fullmatch(name) else name
 
 
-def short(choice: Choice | str) -> str:
+def short(choice: Component | str) -> str:
     """A choice as text, files of its options by their names without folders."""
     if isinstance(choice, str):
         return ",".join(map(_file_name, choice.split(",")))
@@ -71,7 +71,7 @@ def _file_name(option: str) -> str:
 
 def _word(value: Any) -> str:
     """A value in few letters."""
-    if isinstance(value, Choice):
+    if isinstance(value, Component):
         pairs = [f"{name}={_word(option)}" for name, option in value.args]
         return f"{value.name}:{','.join(pairs)}" if pairs else value.name
     if isinstance(value, tuple):
@@ -84,7 +84,7 @@ def _word(value: Any) -> str:
 
 def _exact(value: Any) -> Any:
     """A value as JSON holds it, with all digits; equal numbers are equal."""
-    if isinstance(value, Choice):
+    if isinstance(value, Component):
         return [value.name, {name: _exact(option) for name, option in value.args}]
     if isinstance(value, tuple):
         return [_exact(part) for part in value]

@@ -14,7 +14,7 @@ from pfljax.registry import (
     INT32,
     POSITIVE,
     AtLeastOne,
-    Choice,
+    Component,
     Count,
     NotNegative,
     Positive,
@@ -41,18 +41,18 @@ Text = Annotated[
 ]
 
 
-def _component(value: str | Choice) -> Choice:
+def _component(value: str | Component) -> Component:
     """The component that a text names."""
     return registry.parse(value) if isinstance(value, str) else value
 
 
-def _components(value: str | list | tuple | None) -> tuple[Choice, ...]:
+def _components(value: str | list | tuple | None) -> tuple[Component, ...]:
     """The components of a sequence, or of one text with spaces or commas in it."""
     if isinstance(value, str):
         value = value.split()
     if not isinstance(value, list | tuple | None):
         return value
-    components: list[Choice] = []
+    components: list[Component] = []
     for part in value or ():
         texts = registry.split(part) if isinstance(part, str) else [part]
         components += map(_component, texts)
@@ -179,14 +179,14 @@ class Experiment:
       seed: Seeds the partition, parameters, cohorts and minibatches.
     """
 
-    algorithm: Choice = setting(default="fedavg", converter=_component)
-    model: Choice = setting(default="auto", converter=_component)
-    models: tuple[Choice, ...] = setting(default=(), converter=_components)
-    proxy: Choice = setting(default="auto", converter=_component)
+    algorithm: Component = setting(default="fedavg", converter=_component)
+    model: Component = setting(default="auto", converter=_component)
+    models: tuple[Component, ...] = setting(default=(), converter=_components)
+    proxy: Component = setting(default="auto", converter=_component)
     precision: Literal["float32", "tf32", "bfloat16"] = "float32"
 
-    dataset: Choice = setting(default="digits", converter=_component)
-    partition: Choice = setting(default="shards:per_client=2", converter=_component)
+    dataset: Component = setting(default="digits", converter=_component)
+    partition: Component = setting(default="shards:per_client=2", converter=_component)
     clients: AtLeastOne | None = 20
     test: Part = 0.2
     validation: Part = 0.1
@@ -195,7 +195,7 @@ class Experiment:
         "clients"
     )
     rows: Literal["train", "all"] = "train"
-    noise: Choice = setting(default="none", converter=_component)
+    noise: Component = setting(default="none", converter=_component)
     unseen: Part = 0.0
     public: Part = 0.0
 
@@ -204,22 +204,22 @@ class Experiment:
     batch_size: AtLeastOne = 10
     lr: Positive = 0.05
     lr_decay: Positive = 1.0
-    schedule: Choice = setting(default="constant", converter=_component)
+    schedule: Component = setting(default="constant", converter=_component)
     momentum: BelowOne = 0.0
     weight_decay: NotNegative = 0.0
-    optimizer: Choice = setting(default="sgd", converter=_component)
+    optimizer: Component = setting(default="sgd", converter=_component)
 
     rounds: AtLeastOne = 100
     cohort: AtLeastOne = 5
-    selection: Choice = setting(default="uniform", converter=_component)
+    selection: Component = setting(default="uniform", converter=_component)
     stragglers: Share = 0.0
     drop_stragglers: bool = False
-    profile: Choice = setting(default="none", converter=_component)
+    profile: Component = setting(default="none", converter=_component)
     deadline: Positive | None = None
-    mode: Choice = setting(default="sync", converter=_component)
-    channel: tuple[Choice, ...] = setting(default=(), converter=_components)
-    aggregation: tuple[Choice, ...] = setting(default=(), converter=_components)
-    server_optimizer: Choice = setting(default="none", converter=_component)
+    mode: Component = setting(default="sync", converter=_component)
+    channel: tuple[Component, ...] = setting(default=(), converter=_components)
+    aggregation: tuple[Component, ...] = setting(default=(), converter=_components)
+    server_optimizer: Component = setting(default="none", converter=_component)
 
     eval_every: AtLeastOne = 10
     patience: AtLeastOne | None = None
@@ -238,7 +238,7 @@ class Experiment:
 
     out: Text | None = None
     label: Text | None = None
-    log: tuple[Choice, ...] = setting(default=(), converter=_components)
+    log: tuple[Component, ...] = setting(default=(), converter=_components)
     keep: AtLeastOne = 2
     seed: Count = 0
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pfljax import registry
-from pfljax.registry import Choice
+from pfljax.registry import Component
 from pfljax.runs import config
 from pfljax.runs.judged import NEWEST
 from pfljax.runs.log import Line
@@ -173,7 +173,7 @@ PACKAGES = {"tensorboard": "tensorboardX", "wandb": "wandb"}  # what they import
 NOTHING = Sink(write=lambda rows: None, close=lambda: None)
 
 
-def check_installed(choices: Iterable[Choice]) -> None:
+def check_installed(choices: Iterable[Component]) -> None:
     """Raises a ValueError for a sink whose package is not there, or does not load."""
     for choice in choices:
         package = PACKAGES.get(choice.name)
@@ -208,7 +208,7 @@ def begin(begun: Begun, lines: Iterable[Line]) -> Sink:
     rows = [row_of(line) for line in lines]
     for choice in begun.experiment.output.log:
         make = registry.find("log", SINKS, choice.name)
-        opened.append(make(**choice.kwargs)(begun))
+        opened.append(make(**choice.options)(begun))
     write(rows)
     return Sink(write, close)
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from pfljax.core.keys import derive
 from pfljax.core.types import Array, Cohort, Key, Metrics
-from pfljax.registry import BELOW_ONE, AtLeastOne, Count, checked
+from pfljax.registry import BELOW_ONE, AtLeastOne, Count, component
 from pfljax.selection.base import Selection
 from pfljax.selection.draws import among, require_cohort
 
@@ -28,7 +28,7 @@ BY_ROUND = ("diurnal", "label_cycle", "trace")
 KEY = "available"  # the array of a trace's file
 
 
-@checked
+@component
 def availability(
     cohort: AtLeastOne,
     sizes: np.ndarray,

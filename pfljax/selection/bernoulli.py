@@ -7,12 +7,12 @@ import jax
 
 from pfljax.core.keys import derive
 from pfljax.core.types import Array, Key
-from pfljax.registry import AtLeastOne, checked
+from pfljax.registry import AtLeastOne, component
 from pfljax.selection.base import Selection
 from pfljax.selection.draws import among, require_cohort
 
 
-@checked
+@component
 def bernoulli(
     cohort: AtLeastOne,
     num_clients: AtLeastOne,

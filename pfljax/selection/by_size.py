@@ -7,11 +7,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from pfljax.core.types import Array, Key
-from pfljax.registry import AtLeastOne, checked
+from pfljax.registry import AtLeastOne, component
 from pfljax.selection.base import Selection
 
 
-@checked
+@component
 def by_size(cohort: AtLeastOne, sizes: np.ndarray) -> Selection:
     """Draws clients with replacement, in proportion to their examples `sizes` [C].
 

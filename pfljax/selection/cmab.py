@@ -14,7 +14,7 @@ from pfljax.core.losses import cross_entropy
 from pfljax.core.minibatches import rows
 from pfljax.core.server_rows import require
 from pfljax.core.types import Array, Cohort, Key, Params, Task
-from pfljax.registry import AtLeastOne, NotNegative, Positive, Share, checked
+from pfljax.registry import AtLeastOne, NotNegative, Positive, Share, component
 from pfljax.selection.base import Selection
 from pfljax.selection.draws import require_cohort
 from pfljax.selection.reports import record
@@ -34,7 +34,7 @@ class State(NamedTuple):
     composition: Array  # f32[C, K], R: the estimated share of each class in its data
 
 
-@checked
+@component
 def cmab(
     cohort: AtLeastOne,
     num_clients: AtLeastOne,

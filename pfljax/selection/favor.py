@@ -14,7 +14,7 @@ from pfljax.core.keys import derive
 from pfljax.core.minibatches import rows
 from pfljax.core.server_rows import require
 from pfljax.core.types import Array, Cohort, Key, Params, Task
-from pfljax.registry import AtLeastOne, Share, checked
+from pfljax.registry import AtLeastOne, Share, component
 from pfljax.selection import q_network
 from pfljax.selection.base import Selection
 from pfljax.selection.draws import require_cohort
@@ -35,7 +35,7 @@ class State(NamedTuple):
     agent: Agent
 
 
-@checked
+@component
 def favor(
     cohort: AtLeastOne,
     num_clients: AtLeastOne,

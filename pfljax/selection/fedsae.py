@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from pfljax.core.types import Array, Cohort, Key, Metrics
-from pfljax.registry import AtLeastOne, Count, Epochs, NotNegative, Positive, checked
+from pfljax.registry import AtLeastOne, Count, Epochs, NotNegative, Positive, component
 from pfljax.selection.base import Selection
 from pfljax.selection.draws import require_cohort, weighted
 from pfljax.selection.reports import losses, record
@@ -40,7 +40,7 @@ class Devices(NamedTuple):
     std: Array  # f32[C], uniform in [mean / 4, mean / 2)
 
 
-@checked
+@component
 def fedsae(
     cohort: AtLeastOne,
     sizes: np.ndarray,

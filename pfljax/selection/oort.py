@@ -13,7 +13,7 @@ import numpy as np
 
 from pfljax.core.keys import derive
 from pfljax.core.types import Array, Cohort, Key, Metrics
-from pfljax.registry import AtLeastOne, Count, NotNegative, Share, checked
+from pfljax.registry import AtLeastOne, Count, NotNegative, Share, component
 from pfljax.selection.base import Selection
 from pfljax.selection.draws import ranks, require_cohort
 from pfljax.selection.reports import losses, record
@@ -33,7 +33,7 @@ class State(NamedTuple):
     steps: Array  # i32[], of the pacer so far
 
 
-@checked
+@component
 def oort(
     cohort: AtLeastOne,
     sizes: np.ndarray,

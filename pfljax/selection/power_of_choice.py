@@ -14,13 +14,13 @@ from pfljax.core.keys import derive
 from pfljax.core.minibatches import minibatch
 from pfljax.core.training import mean_over_rows
 from pfljax.core.types import Array, Batch, ClientData, Key, Params, Task
-from pfljax.registry import AtLeastOne, checked
+from pfljax.registry import AtLeastOne, component
 from pfljax.selection.base import Selection, keep_state
 from pfljax.selection.draws import require_cohort, weighted
 from pfljax.selection.reports import losses, record_losses
 
 
-@checked
+@component
 def power_of_choice(
     cohort: AtLeastOne,
     sizes: np.ndarray,

@@ -3,12 +3,12 @@
 import jax.numpy as jnp
 
 from pfljax.core.types import Array, Cohort, Key, Metrics
-from pfljax.registry import AtLeastOne, checked
+from pfljax.registry import AtLeastOne, component
 from pfljax.selection.base import Selection
 from pfljax.selection.draws import require_cohort
 
 
-@checked
+@component
 def round_robin(cohort: AtLeastOne, num_clients: AtLeastOne) -> Selection:
     """Takes the next `cohort` clients by number; after the last comes the first.
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from pfljax.core.keys import derive
 from pfljax.core.types import Array, Cohort, Key, Metrics
-from pfljax.registry import AtLeastOne, Count, checked
+from pfljax.registry import AtLeastOne, Count, component
 from pfljax.selection.base import Selection
 from pfljax.selection.draws import among, ranks, require_cohort
 from pfljax.selection.reports import losses
@@ -32,7 +32,7 @@ class State(NamedTuple):
     speed: Speed
 
 
-@checked
+@component
 def tifl(
     cohort: AtLeastOne,
     seconds: np.ndarray,

@@ -6,12 +6,12 @@ import jax.numpy as jnp
 
 from pfljax.core.shuffle import index_shuffle
 from pfljax.core.types import Array, Key
-from pfljax.registry import AtLeastOne, checked
+from pfljax.registry import AtLeastOne, component
 from pfljax.selection.base import Selection
 from pfljax.selection.draws import require_cohort
 
 
-@checked
+@component
 def uniform(cohort: AtLeastOne, num_clients: AtLeastOne) -> Selection:
     """Draws different clients uniformly; O(cohort) work whatever `num_clients`."""
     require_cohort(cohort, num_clients)

@@ -19,15 +19,15 @@ from pfljax.engine.contract import first_change
 from pfljax.engine.setting import Groups, Setting
 from pfljax.engine.state import stacks_of
 from pfljax.models.groups import FEATURES, GROUPS
-from pfljax.registry import Choice, choose
+from pfljax.registry import Component
 from pfljax.runs.settings import Experiment
 from pfljax.runtime.programs import Same, kept
 
 Make = Callable[[Task], Algorithm]  # the method of a model
-MakeTask = Callable[[Choice, Choice | None], Task]  # of a model, with this proxy
+MakeTask = Callable[[Component, Component | None], Task]  # of a model, with this proxy
 
 
-def listed(experiment: Experiment) -> list[Choice]:
+def listed(experiment: Experiment) -> list[Component]:
     """The models that the settings list, those of named groups one by one."""
     choices = []
     for choice in experiment.method.models:
@@ -37,16 +37,16 @@ def listed(experiment: Experiment) -> list[Choice]:
         options = {}
         if choice.name in FEATURES:
             options["features"] = FEATURES[choice.name]
-        choices += [choose(name, **options) for name in GROUPS[choice.name]]
+        choices += [Component(name, options) for name in GROUPS[choice.name]]
     return choices
 
 
-def distinct(experiment: Experiment) -> list[Choice]:
+def distinct(experiment: Experiment) -> list[Component]:
     """The models of the settings, each once, in the order of their first clients."""
     return list(dict.fromkeys(listed(experiment)))
 
 
-def proxy_of(experiment: Experiment, make_task: MakeTask) -> Choice | None:
+def proxy_of(experiment: Experiment, make_task: MakeTask) -> Component | None:
     """The model of the proxy; None where it is not another than the clients' one."""
     chosen = experiment.method.proxy
     if chosen.name != "auto":

@@ -25,9 +25,9 @@ def make_channel(experiment: Experiment, num_clients: int) -> Channel | None:
     _check_noise(experiment)
     for choice in participation.aggregation:
         if choice.name == "krum":
-            _check_krum(choice.kwargs, participation.cohort)
+            _check_krum(choice.options, participation.cohort)
         if choice.name == "trimmed_mean":
-            _check_trim(choice.kwargs, participation.cohort)
+            _check_trim(choice.options, participation.cohort)
     return through
 
 

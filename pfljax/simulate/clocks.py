@@ -59,9 +59,9 @@ def devices_crc(experiment: Experiment) -> int | None:
     Settings know them by their names alone.
     """
     participation = experiment.participation
-    names = [participation.selection.kwargs.get("file")]
+    names = [participation.selection.options.get("file")]
     if participation.profile.name == "file":
-        names.insert(0, participation.profile.kwargs.get("path"))
+        names.insert(0, participation.profile.options.get("path"))
     paths = [Path(str(name)) for name in names if name]
     read = [path.read_bytes() for path in paths if path.is_file()]
     return zlib.crc32(b"".join(read)) if read else None

@@ -12,7 +12,7 @@ from pfljax.core import optimizers, schedules
 from pfljax.core.types import Algorithm, Local, Task
 from pfljax.data import Federation
 from pfljax.engine import Setting, mesh
-from pfljax.registry import Choice
+from pfljax.registry import Component
 from pfljax.runs.settings import Experiment
 from pfljax.runtime.programs import Same, kept
 from pfljax.simulate import (
@@ -98,7 +98,7 @@ def make_tasks(experiment: Experiment, shape: Shape) -> list[Task]:
         experiment.method.precision,
     )
 
-    def make(choice: Choice, proxy: Choice | None) -> Task:
+    def make(choice: Component, proxy: Component | None) -> Task:
         try:
             return _task(choice, proxy, *of_rows)
         except ValueError as error:
@@ -124,8 +124,8 @@ def _together(tasks: tuple[Same, ...]) -> tuple[Task, ...]:
 
 @kept
 def _task(
-    choice: Choice,
-    proxy: Choice | None,
+    choice: Component,
+    proxy: Component | None,
     num_classes: int,
     input_shape: tuple[int, ...],
     shift: Any,
@@ -134,7 +134,7 @@ def _task(
 ) -> Task:
     of_rows = num_classes, input_shape, shift, scale, precision
     task = models.task(
-        models.model(choice.name, num_classes, **choice.kwargs),
+        models.model(choice.name, num_classes, **choice.options),
         input_shape,
         shift=shift,
         scale=scale,
@@ -150,13 +150,13 @@ def make_network(experiment: Experiment, shape: Shape, number: int = 0) -> nn.Mo
     several = architectures.distinct(experiment)
     default = [chosen_model(experiment, shape.input_shape)]
     choice = (several or default)[number]
-    return models.model(choice.name, shape.num_classes, **choice.kwargs)
+    return models.model(choice.name, shape.num_classes, **choice.options)
 
 
-def chosen_model(experiment: Experiment, input_shape: tuple[int, ...]) -> Choice:
+def chosen_model(experiment: Experiment, input_shape: tuple[int, ...]) -> Component:
     """The model of the settings, or what "auto" is for rows of this shape."""
     choice = experiment.method.model
-    return Choice(default_model(input_shape)) if choice.name == "auto" else choice
+    return Component(default_model(input_shape)) if choice.name == "auto" else choice
 
 
 def default_model(input_shape: tuple[int, ...]) -> str:

@@ -36,11 +36,11 @@ def _everybody(experiment: Experiment) -> Federation:
     source = experiment.data.dataset
     deal = experiment.data.partition
     everybody = data.federate(
-        data.load(source.name, **source.kwargs),
+        data.load(source.name, **source.options),
         deal.name,
         num_clients=experiment.data.clients,
         seed=experiment.seed,
-        params=deal.kwargs,
+        params=deal.options,
         test=experiment.data.test,
         validation=experiment.data.validation,
         stratified=experiment.data.stratified,

@@ -86,7 +86,7 @@ def make_selection(
     }
     of_run |= dict(known) | {"sizes": sizes}
     asked = registry.given(factory, **of_run)
-    options = participation.selection.kwargs
+    options = participation.selection.options
     drawn = factory(participation.cohort, **asked, **options)
     if not participation.stragglers:
         return drawn

@@ -11,7 +11,7 @@ from typing import Any
 from pfljax import registry
 from pfljax.channel import CHANNELS
 from pfljax.engine import Setting
-from pfljax.registry import Choice
+from pfljax.registry import Component
 from pfljax.runs.settings import Experiment
 from pfljax.runtime.processes import say
 
@@ -50,10 +50,10 @@ def told(
     }
 
 
-def mechanism_of(channels: tuple[Choice, ...]) -> tuple[float, float] | None:
+def mechanism_of(channels: tuple[Component, ...]) -> tuple[float, float] | None:
     """(noise multiplier, delta) of the channel with noise at the server, if any."""
     for choice in channels:
-        options = registry.defaults(CHANNELS[choice.name]) | choice.kwargs
+        options = registry.defaults(CHANNELS[choice.name]) | choice.options
         # Of the channels, those alone tell a multiplier.
         if options.get("multiplier"):
             return float(options["multiplier"]), float(options["delta"])

@@ -13,7 +13,7 @@ import numpy as np
 from pfljax.core.types import Task
 from pfljax.engine import Setting
 from pfljax.models import check_task
-from pfljax.registry import Choice
+from pfljax.registry import Component
 from pfljax.runs.settings import UNHASHED, Experiment
 from pfljax.simulate import architectures, clocks, components, malicious, model_checks
 from pfljax.simulate.components import Shape
@@ -168,4 +168,4 @@ def _static(experiment: Experiment, traced: Traced) -> Experiment:
         same["cohort"] = 1
     method = experiment.algorithm
     options = [pair for pair in method.args if pair[0] not in traced.options]
-    return experiment.replace(algorithm=Choice(method.name, tuple(options)), **same)
+    return experiment.replace(algorithm=Component(method.name, tuple(options)), **same)

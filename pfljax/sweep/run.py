@@ -271,7 +271,7 @@ def _distinct_federations(
 def _inputs(group: Group, federations: list[int]) -> Inputs:
     """In what the points differ, as arrays over them."""
     settings = [vars(point.experiment) for point in group.points]
-    options = [point.experiment.algorithm.kwargs for point in group.points]
+    options = [point.experiment.algorithm.options for point in group.points]
     cohorts = _column(settings, "cohort", np.int32)
     one_cohort = len(np.unique(cohorts)) == 1
     return Inputs(

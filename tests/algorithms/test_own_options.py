@@ -41,7 +41,7 @@ def test_a_default_that_no_config_holds_is_told_at_once(folder, default):
 def test_an_option_without_a_default_is_asked_for(folder):
     write(folder, "task, local, *, mu: float, lam: float = 1.0")
     told = tiny.parsed("--algorithm", "mine:mu=2")
-    assert told.algorithm.kwargs == {"mu": 2}
+    assert told.algorithm.options == {"mu": 2}
     code, _, errors = tiny.main("run", "--algorithm", "mine")
     assert (code, errors.count("\n")) == (2, 1)
     assert "'mine' needs the parameter 'mu'" in errors

@@ -25,7 +25,7 @@ def test_a_share_of_the_clients_is_malicious_by_the_seed():
     assert more.sum() == 6
     assert more[BAD].all()  # those of a smaller share are among them
     for name in ATTACKS:
-        state = state_of(channel.CHANNELS[name](attackers=0.3))
+        state = state_of(channel.CHANNELS[name](attackers=0.3)())
         np.testing.assert_array_equal(state, BAD)
 
 

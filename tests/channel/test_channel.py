@@ -66,7 +66,7 @@ def uploads_of(state):
 def test_clip_scales_the_change_to_the_norm(norm, seed):
     rng = np.random.default_rng(seed)
     message, upload = rng.normal(size=(2, 3)).astype(np.float32)
-    clipped = sent_by(channel.clip(norm=norm), {"w": message}, {"w": upload})["w"]
+    clipped = sent_by(channel.clip(norm=norm)(), {"w": message}, {"w": upload})["w"]
     length = np.linalg.norm(upload - message)
     wanted = message + (upload - message) * min(1, norm / length)
     np.testing.assert_allclose(clipped, wanted, rtol=1e-4, atol=1e-5)
@@ -186,7 +186,7 @@ def test_a_server_that_tells_clients_apart_takes_no_robust_value(channels):
 def test_an_upload_without_an_origin_is_told_before_anything_runs():
     method = scaffold(TASK, LOCAL)._replace(origin=of_message)
     with pytest.raises(ValueError, match=r"shaped otherwise than .*Algorithm\.origin"):
-        channel.traffic_of(method, TASK, 4, (4,), channel.clip())
+        channel.traffic_of(method, TASK, 4, (4,), channel.clip()())
     channel.traffic_of(method, TASK, 4, (4,))
 
 
@@ -197,7 +197,7 @@ def test_statistics_that_are_not_sent_have_no_origin(wrap):
     task = models.task(models.Network(network, nn.Dense(3)), (3,))
     method = wrap(fedavg(task, LOCAL))
     exchanges = exchanges_of(method, task, 4, (3,))
-    channel.check(channel.clip(), method, task, exchanges, 4)
+    channel.check(channel.clip()(), method, task, exchanges, 4)
     (exchange,) = exchanges
     assert tree.nbytes(exchange.origin) == tree.nbytes(exchange.upload)
 
@@ -219,7 +219,7 @@ def test_limits_of_a_channel_are_no_channel(names):
 
 def test_noise_has_its_deviation_and_differs_by_client():
     upload = {"w": jnp.zeros(40_000), "count": jnp.int32(3)}
-    noise = channel.gaussian(std=0.2)
+    noise = channel.gaussian(std=0.2)()
     noisy = [sent_by(noise, upload, upload, seed=k) for k in range(2)]
     values = np.stack([each["w"] for each in noisy])
     assert values.std() == pytest.approx(0.2, rel=0.02)
@@ -281,10 +281,10 @@ def test_a_channel_keeps_its_state_in_the_run():
     def receive(state, key, uploads, reports, cohort: Cohort):
         return uploads, state + cohort.mask.sum()
 
-    counting = channel.clip(norm=1.0)._replace(
+    counting = channel.clip(norm=1.0)()._replace(
         init=lambda start: jnp.float32(0), receive=receive
     )
-    both = channel.chain([channel.clip(norm=9.0), counting])
+    both = channel.chain([channel.clip(norm=9.0)(), counting])
     setting = engine.Setting(
         fedavg(TASK, LOCAL), LOCAL, selection.uniform(3, 4), channel=both
     )

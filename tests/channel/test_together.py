@@ -22,13 +22,13 @@ def test_channels_act_in_the_order_of_their_stages():
     other, _ = arrived(made("ipm:attackers=0.3", "median", "clip:norm=0.5"),
                        np.zeros(40), CHANGES)  # fmt: skip
     np.testing.assert_allclose(one, other, atol=1e-6)
-    stages = [channel.CHANNELS[name]().stage for name in MIXED]
+    stages = [channel.CHANNELS[name]()().stage for name in MIXED]
     assert sorted(stages, key=STAGES.index) == list(STAGES)
 
 
 def test_states_and_keys_go_by_the_place_that_was_given():
     """A run of before goes on with the noise that it had."""
-    noise = channel.gaussian(std=1.0)
+    noise = channel.gaussian(std=1.0)()
     chain = made("gaussian:std=1.0", "median")
     upload = {"w": jnp.zeros(3)}
     whole = channel.Sender(key=KEY, id=0, asked=4)

@@ -71,5 +71,5 @@ def stand_together(items: tuple[Item, ...]) -> bool:
     # Its places are more than the cohort, which is who trains at any time.
     if is_drawn:
         return False
-    chosen = [made_selection(choice.name, **choice.kwargs) for choice in choices]
+    chosen = [made_selection(choice.name, **choice.options) for choice in choices]
     return not any(each.replacement or selection.learns(each) for each in chosen)

@@ -97,7 +97,7 @@ def clocks() -> list[Item]:
 def made(text: str) -> channel.Channel:
     """The channel of this text alone."""
     choice = registry.parse(text)
-    return channel.CHANNELS[choice.name](**choice.kwargs)
+    return channel.CHANNELS[choice.name](**choice.options)()
 
 
 def settings_of(items: tuple[Item, ...]) -> dict[str, object]:

@@ -13,7 +13,7 @@ from pfljax.conformance import toy
 from pfljax.core.types import RunState
 from pfljax.data import Federation
 from pfljax.engine import Setting
-from pfljax.registry import Choice
+from pfljax.registry import Component
 from pfljax.selection import Selection
 from pfljax.simulate import simulation
 from pfljax.simulate.simulation import Simulation
@@ -65,7 +65,7 @@ def prepared(method: str, items: tuple[Item, ...]) -> Simulation:
       ValueError: it is refused.
     """
     experiment = Experiment(
-        algorithm=Choice(method, options_of(method)),
+        algorithm=Component(method, options_of(method)),
         clients=federation().num_clients,
         cohort=COHORT,
         rounds=ROUNDS,

@@ -18,7 +18,7 @@ def test_all_modes_take_as_many_uploads(modes):
             participation = experiment.participation
             each = participation.cohort
             if mode == "FedBuff":
-                each = participation.mode.kwargs["buffer"]
+                each = participation.mode.options["buffer"]
             uploads.add(participation.rounds * each)
             assert participation.profile == parse(modes.PROFILES[profile])
             assert (participation.deadline is not None) == (mode == "deadline")

@@ -32,7 +32,7 @@ def test_the_same_clients_are_malicious_whatever_the_attack(attackers):
         experiment = attackers.settings_of(method, attack, reducer, attackers.SMALL)
         assert experiment.method.algorithm == method
         through = channels.make_channel(experiment, 20)
-        noise = experiment.data.noise.kwargs.get("attackers", 0)
+        noise = experiment.data.noise.options.get("attackers", 0)
         shares |= {noise, through.attackers if through else 0}
     assert shares == {0, attackers.SHARE}
 

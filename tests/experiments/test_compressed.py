@@ -42,7 +42,7 @@ def test_channels_can_be_made_and_feedback_is_the_only_difference(compressed):
         text = compressed.CHANNELS[name + compressed.PLAIN]
         plain = registry.parse(text)
         beside = registry.parse(compressed.CHANNELS[name])
-        assert plain.kwargs == {**beside.kwargs, "feedback": False}
+        assert plain.options == {**beside.options, "feedback": False}
     assert kept["low_rank"]
     assert not kept["whole"]
     assert not kept["qsgd"]

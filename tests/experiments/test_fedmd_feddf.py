@@ -98,9 +98,9 @@ def test_cases_of_the_studies_differ_in_what_they_say(study):
     """FedAvg has no step at the server, parties alone digest nothing."""
     cells = {(c.column, c.method): c for c in study("fedmd_cifar").cells(True, None)}
     alone = cells["iid", "alone"].experiment.algorithm.args
-    fedmd = cells["iid", "FedMD"].experiment.algorithm.kwargs
+    fedmd = cells["iid", "FedMD"].experiment.algorithm.options
     assert dict(alone) == {**fedmd, "digest_epochs": 0}
     assert cells["iid", "pooled"].federation.keywords == {}
     for cell in study("feddf_unlabelled").cells(True, None):
-        steps = cell.experiment.algorithm.kwargs["server_steps"]
+        steps = cell.experiment.algorithm.options["server_steps"]
         assert (steps == 0) == (cell.method == "FedAvg")

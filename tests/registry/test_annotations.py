@@ -8,7 +8,7 @@ import pytest
 
 import tiny
 from pfljax import Experiment, algorithms, models, registry
-from pfljax.registry import Choice, NotNegative, Range, choose
+from pfljax.registry import Component, NotNegative, Range
 from pfljax.runs import checks, config
 
 SOURCE = """
@@ -53,7 +53,7 @@ def annotated(folder):
 def test_the_command_line_takes_what_the_annotation_says(annotated, text, value):
     told = tiny.parsed("--algorithm", f"annotated:{text}")
     checks.check(told)
-    assert told.algorithm.kwargs == {text.partition("=")[0]: value}
+    assert told.algorithm.options == {text.partition("=")[0]: value}
 
 
 @pytest.mark.parametrize("name", ["rate", "word"])
@@ -91,14 +91,14 @@ def test_the_command_line_refuses_the_rest(annotated, text, message):
 )
 def test_python_refuses_the_rest(annotated, option, value, expected):
     with pytest.raises(ValueError, match=re.escape(expected)):
-        checks.check(Experiment(Choice("annotated", {option: value})))
+        checks.check(Experiment(Component("annotated", {option: value})))
 
 
 def test_a_whole_number_is_a_float_by_the_annotation(annotated):
     whole = checks.resolve(Experiment("annotated:rate=1,often=2"))
     other = checks.resolve(Experiment("annotated:rate=1.0,often=2"))
     assert config.digest(whole) == config.digest(other)
-    resolved = whole.algorithm.kwargs
+    resolved = whole.algorithm.options
     assert type(resolved["rate"]) is type(resolved["lam"]) is float
     assert type(resolved["often"]) is int
 
@@ -137,13 +137,15 @@ def test_ranges_count_wherever_they_stand():
     def mixed(*, rate: NotNegative | Literal["auto"] | None = None):
         pass
 
-    registry.check("", choose("x", several=(1, 2), odd="any", plain="any"), factory)
+    registry.check(
+        "", Component("x", {"several": (1, 2), "odd": "any", "plain": "any"}), factory
+    )
     for value in (1, "auto", None):
-        registry.check("", choose("x", rate=value), mixed)
+        registry.check("", Component("x", {"rate": value}), mixed)
     with pytest.raises(ValueError, match="rate is -1; expected a finite number >= 0"):
-        registry.check("", choose("x", rate=-1), mixed)
+        registry.check("", Component("x", {"rate": -1}), mixed)
     with pytest.raises(ValueError, match=r"several is .0,.; expected positive whole"):
-        registry.check("", choose("x", several=(0,)), factory)
+        registry.check("", Component("x", {"several": (0,)}), factory)
 
 
 @pytest.mark.parametrize("name", sorted(models.MODELS))
@@ -171,5 +173,5 @@ def test_a_range_excludes_what_rounds_to_its_bound_in_float32(value):
         """One whose number no compiled program sees."""
 
     with pytest.raises(ValueError, match=r"rate is .*; expected a number ab"):
-        registry.check("thing", choose("mine", rate=value), half_open)
-    registry.check("thing", choose("mine", rate=value), drawn_on_host)
+        registry.check("thing", Component("mine", {"rate": value}), half_open)
+    registry.check("thing", Component("mine", {"rate": value}), drawn_on_host)

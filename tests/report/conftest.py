@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from pfljax.registry import Choice
+from pfljax.registry import Component
 from pfljax.runs.config import FORMAT
 
 LEVEL = {"local": 0.82, "fedavg": 0.72, "fedper": 0.88, "ditto": 0.9, "superfed": 0.93}
@@ -230,7 +230,7 @@ def write_synthetic_run(
 
 def written(config):
     """The settings as config.json has them: the method with its options."""
-    method = Choice(config["algorithm"], config["hyper"])
+    method = Component(config["algorithm"], config["hyper"])
     settings = {name: config[name] for name in config if name != "hyper"}
     return settings | {"algorithm": str(method), "format": FORMAT}
 

@@ -7,7 +7,7 @@ import pytest
 
 import tiny
 from pfljax import Experiment
-from pfljax.registry import choose
+from pfljax.registry import Component
 from pfljax.runs import checks, names
 
 PLAIN = "runs/digits-ditto-s0"
@@ -46,11 +46,15 @@ def test_what_changes_no_number_changes_no_folder():
 
 def test_equal_numbers_have_one_folder():
     a, b = (
-        Experiment(choose("ditto", lam=lam), lr=lam, dataset=f"synthetic:alpha={lam}")
+        Experiment(
+            Component("ditto", {"lam": lam}), lr=lam, dataset=f"synthetic:alpha={lam}"
+        )
         for lam in (2, 2.0)
     )
     assert a.folder == b.folder == checks.resolve(a).folder
-    c = Experiment(choose("ditto", lam=2 + 1e-9), lr=2, dataset="synthetic:alpha=2")
+    c = Experiment(
+        Component("ditto", {"lam": 2 + 1e-9}), lr=2, dataset="synthetic:alpha=2"
+    )
     assert c.folder != a.folder  # its digest has all digits
     assert c.folder[:-6] == a.folder[:-6]
 

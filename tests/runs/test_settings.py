@@ -8,7 +8,7 @@ import pytest
 
 import tiny
 from pfljax import Experiment, registry
-from pfljax.registry import Choice, choose
+from pfljax.registry import Component
 from pfljax.runs import checks, config, settings
 
 UNHASHED = {
@@ -53,8 +53,8 @@ def test_every_setting_has_a_help_text():
 
 def test_names_with_options_are_parsed_once():
     one = Experiment(dataset="synthetic:rows=3,alpha=1.0", model="mlp:hidden=[8]")
-    assert one.dataset == registry.choose("synthetic", alpha=1.0, rows=3)
-    assert one.model == registry.choose("mlp", hidden=(8,))
+    assert one.dataset == registry.Component("synthetic", {"alpha": 1.0, "rows": 3})
+    assert one.model == registry.Component("mlp", {"hidden": (8,)})
     assert one == Experiment(dataset=one.dataset, model=one.model)
     assert {one} == {one.replace(dataset="synthetic:alpha=1.0, rows=3")}
     with pytest.raises(ValueError, match="dataset: 'mnist:every' is not of the form"):
@@ -63,8 +63,11 @@ def test_names_with_options_are_parsed_once():
 
 def test_a_method_is_named_with_its_options():
     one = Experiment("ditto:lam=1.0")
-    assert (one.algorithm.name, one.algorithm.kwargs) == ("ditto", {"lam": 1.0})
-    for method in (Choice("ditto", {"lam": 1.0}), registry.choose("ditto", lam=1.0)):
+    assert (one.algorithm.name, one.algorithm.options) == ("ditto", {"lam": 1.0})
+    for method in (
+        Component("ditto", {"lam": 1.0}),
+        registry.Component("ditto", {"lam": 1.0}),
+    ):
         assert one == Experiment(method) == Experiment().replace(algorithm=method)
     assert one.replace(lr=0.5).algorithm == one.algorithm
     assert one.replace(algorithm="ditto").algorithm.args == ()
@@ -74,7 +77,7 @@ def test_a_method_is_named_with_its_options():
 
 @pytest.mark.parametrize("value", [(8, 4), "a,b=1", None, True, 1e-7, "1", "it's, so"])
 def test_every_value_of_an_option_can_be_written(value):
-    named = Choice("mine", {"one": value, "other": "adam:b1=0.8,b2=0.9", "p": 2})
+    named = Component("mine", {"one": value, "other": "adam:b1=0.8,b2=0.9", "p": 2})
     assert Experiment(str(named)).algorithm == named
 
 
@@ -122,7 +125,7 @@ def test_the_order_of_options_does_not_matter():
 
 def test_resolve_writes_all_options_label_and_folder():
     resolved = checks.resolve(Experiment(algorithm="ditto:lam=1.0", seed=3))
-    assert resolved.algorithm.kwargs == {"lam": 1.0, "personal_epochs": None}
+    assert resolved.algorithm.options == {"lam": 1.0, "personal_epochs": None}
     assert resolved.label == "ditto lam=1.0"
     assert resolved.out.startswith("runs/digits-ditto-s3-lam=1-")
     assert checks.resolve(resolved) == resolved
@@ -138,7 +141,7 @@ def test_a_whole_number_is_the_float_that_it_equals():
     assert config.digest(a) == config.digest(b)
     assert a.label == b.label == "ditto lam=1.0"
     epochs = Experiment(algorithm="ditto:personal_epochs=2")
-    assert type(checks.resolve(epochs).algorithm.kwargs["personal_epochs"]) is int
+    assert type(checks.resolve(epochs).algorithm.options["personal_epochs"]) is int
 
 
 def test_epochs_may_be_a_fraction_and_whole_ones_are_integers():
@@ -198,7 +201,7 @@ def test_a_wrong_config_is_one_line(name, command, tmp_path):
 
 def test_numbers_of_numpy_are_taken_as_pythons_own():
     job = Experiment(
-        choose("ditto", lam=np.array(0.25)),
+        Component("ditto", {"lam": np.array(0.25)}),
         rounds=np.int64(2),
         lr=np.float32(0.5),
         stratified=np.bool_(True),

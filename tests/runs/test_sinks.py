@@ -12,7 +12,7 @@ import pytest
 
 import tiny
 from pfljax import Experiment, registry, run
-from pfljax.registry import Choice
+from pfljax.registry import Component
 from pfljax.runs import config, log, sinks
 from pfljax.simulate import loop
 
@@ -227,7 +227,7 @@ def test_a_package_that_does_not_load_is_one_line(tmp_path, monkeypatch):
     monkeypatch.setitem(sinks.PACKAGES, "wandb", "broken_package")
     told = r"does not load \(ModuleNotFoundError: .*\): pip install 'pfljax\[wandb\]'"
     with pytest.raises(ValueError, match=told):
-        sinks.check_installed([Choice("wandb")])
+        sinks.check_installed([Component("wandb")])
 
 
 def test_weights_and_biases_without_a_login_is_one_line(tmp_path, monkeypatch):
@@ -255,7 +255,7 @@ def test_sent_runs_of_weights_and_biases_stay(tmp_path):
 def test_sinks_are_chosen_by_name_and_option():
     job = Experiment(log="csv,wandb:project=mine")
     assert job.output.log == (
-        registry.Choice("csv"), registry.choose("wandb", project="mine")
+        registry.Component("csv"), registry.Component("wandb", {"project": "mine"})
     )  # fmt: skip
     assert config.from_dict(config.to_dict(job)) == job
     assert tiny.parsed("--log", "csv,wandb:project=mine") == job

@@ -6,7 +6,7 @@ Of posteriors, relations, interpolation and meta-learning.
 import pytest
 
 from pfljax import Experiment
-from pfljax.registry import Choice
+from pfljax.registry import Component
 from pfljax.simulate import loop
 from pfljax.simulate import run as experiment
 from pfljax.sweep import sweep
@@ -139,7 +139,7 @@ def idle(monkeypatch):
 def check_refused(tmp_path, algorithm, hyper, settings, message):
     """The run is refused in one line that has the message, and leaves no trace."""
     out = tmp_path / "run"
-    job = Experiment(Choice(algorithm, hyper), out=str(out), **settings)
+    job = Experiment(Component(algorithm, hyper), out=str(out), **settings)
     with pytest.raises(ValueError, match=message) as error:
         experiment.run(job)
     assert "\n" not in str(error.value)

@@ -196,7 +196,7 @@ SEVERAL = BASE.replace(algorithm="local", models=["mlp", "twonn"])
 )
 def test_fedavg_with_finetuning_joins(experiments, options, steps):
     planned = grid(experiments, (0,), "out", **options)
-    assert [e.algorithm.kwargs.get("finetune", 0) for e in planned] == steps
+    assert [e.algorithm.options.get("finetune", 0) for e in planned] == steps
 
 
 @pytest.mark.parametrize("labels", [("a", "a"), ("a b", "a-b")])

@@ -10,7 +10,7 @@ from flax import linen, nnx
 import tiny
 from pfljax import Experiment, data, models, run
 from pfljax.models import task, task_from_nnx
-from pfljax.registry import Choice
+from pfljax.registry import Component
 from pfljax.simulate.compare import compare, grid
 from pfljax.simulate.export import load_params, load_task, personal_model, server_model
 from pfljax.simulate.given import check_dealing
@@ -42,7 +42,7 @@ RUNS = {
     ),
     "module": ((JOB,), {"task": A_MODULE}, "task is .*, of type Dense; .* models.task"),
     "task-name": ((JOB,), {"task": "mlp"}, "task is 'mlp', of type str; expected a T"),
-    "int": ((Experiment(Choice("fedavg", {1: 2})),), {}, "parameter 1 is no name"),
+    "int": ((Experiment(Component("fedavg", {1: 2})),), {}, "parameter 1 is no name"),
 }
 TASKS = {
     "int": (4, r"input_shape is 4, of type int; .* such as \(8,\)"),

@@ -13,7 +13,7 @@ import tiny
 from pfljax import Experiment, algorithms, data, engine, models, selection
 from pfljax.core import optimizers
 from pfljax.core.types import Batch, ClientData, Examples, Local
-from pfljax.registry import Choice
+from pfljax.registry import Component
 from pfljax.simulate import components, simulation
 from pfljax.simulate.federation import build_federation
 
@@ -43,7 +43,7 @@ def test_seeds_share_compiled_functions(federation):
     ],
 )
 def test_who_is_judged_by_the_servers_model(federation, algorithm, hyper, same):
-    job = tiny.TINY.replace(algorithm=Choice(algorithm, hyper))
+    job = tiny.TINY.replace(algorithm=Component(algorithm, hyper))
     sim = simulation.simulation(job, federation)
     assert set(sim.views) == ({"server"} if same else {"server", "personal"})
 

@@ -10,10 +10,10 @@ a client to w, and does not say what the client counts for.
 from pfljax.algorithms.bayesian.pfedvem import pfedvem
 from pfljax.core import aggregation
 from pfljax.core.types import Algorithm, Local, Task
-from pfljax.registry import AtLeastOne, Count, NotNegative, Positive, checked
+from pfljax.registry import AtLeastOne, Count, NotNegative, Positive, component
 
 
-@checked
+@component
 def pfedvem_by_rows(
     task: Task,
     local: Local,

@@ -15,10 +15,10 @@ from pfljax.algorithms.interpolation.apfl import apfl
 from pfljax.core import tree
 from pfljax.core.training import fit
 from pfljax.core.types import Algorithm, Local, Task
-from pfljax.registry import Share, checked
+from pfljax.registry import Share, component
 
 
-@checked
+@component
 def apfl_code(
     task: Task, local: Local, *, alpha: Share = 0.25, judge_untrained: bool = False
 ) -> Algorithm:

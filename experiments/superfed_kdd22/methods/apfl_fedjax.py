@@ -18,7 +18,7 @@ from pfljax.core import tree
 from pfljax.core.optimizers import beside, within_one
 from pfljax.core.training import fit
 from pfljax.core.types import Algorithm, Array, Local, Params, Task
-from pfljax.registry import Share, checked
+from pfljax.registry import Share, component
 
 
 class Client(NamedTuple):
@@ -29,7 +29,7 @@ class Client(NamedTuple):
     begun: Array  # bool[]
 
 
-@checked
+@component
 def apfl_fedjax(task: Task, local: Local, *, alpha: Share = 0.5) -> Algorithm:
     """Builds it, from `alpha`, which is learned."""
     slope_of = jax.value_and_grad(task.loss)

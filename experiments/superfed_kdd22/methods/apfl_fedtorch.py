@@ -23,10 +23,10 @@ from pfljax.core import aggregation, tree
 from pfljax.core.optimizers import learning_rate
 from pfljax.core.training import over_batches
 from pfljax.core.types import Algorithm, Local, Task
-from pfljax.registry import Share, checked
+from pfljax.registry import Share, component
 
 
-@checked
+@component
 def apfl_fedtorch(
     task: Task,
     local: Local,

@@ -11,10 +11,10 @@ from pfljax.algorithms.fedavg import fedavg
 from pfljax.algorithms.multi_task.ditto import ditto
 from pfljax.core.training import fit, with_epochs
 from pfljax.core.types import Algorithm, Local, Task
-from pfljax.registry import Epochs, NotNegative, checked
+from pfljax.registry import Epochs, NotNegative, component
 
 
-@checked
+@component
 def ditto_code(
     task: Task,
     local: Local,

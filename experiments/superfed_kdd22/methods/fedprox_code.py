@@ -10,10 +10,10 @@ from pfljax.algorithms._code import keep_biases, pulled
 from pfljax.algorithms.global_model.fedprox import fedprox
 from pfljax.core.training import fit
 from pfljax.core.types import Algorithm, Local, Task
-from pfljax.registry import NotNegative, checked
+from pfljax.registry import NotNegative, component
 
 
-@checked
+@component
 def fedprox_code(task: Task, local: Local, *, mu: NotNegative = 0.01) -> Algorithm:
     """Builds it; without biases `mu` = 0 is FedAvg."""
 

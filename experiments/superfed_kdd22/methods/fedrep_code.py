@@ -9,10 +9,10 @@ from pfljax.algorithms._code import keep_biases
 from pfljax.algorithms.decoupling.fedper import fedper
 from pfljax.algorithms.decoupling.fedrep import fedrep
 from pfljax.core.types import Algorithm, Local, Task
-from pfljax.registry import Epochs, checked
+from pfljax.registry import Epochs, component
 
 
-@checked
+@component
 def fedrep_code(task: Task, local: Local, *, head_epochs: Epochs = 10) -> Algorithm:
     """Builds it; the head takes `head_epochs` (None: as many as the body)."""
     method = fedrep(task, local, head_epochs=head_epochs)

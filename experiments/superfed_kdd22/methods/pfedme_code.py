@@ -20,10 +20,10 @@ from pfljax.core.minibatches import steps_per_epoch
 from pfljax.core.optimizers import learning_rate
 from pfljax.core.training import over_batches, penalised
 from pfljax.core.types import Algorithm, Local, Task
-from pfljax.registry import NotNegative, checked
+from pfljax.registry import NotNegative, component
 
 
-@checked
+@component
 def pfedme_code(task: Task, local: Local, *, lam: NotNegative = 15.0) -> Algorithm:
     """Builds it; a budget that is no whole number of epochs cuts the last one short."""
 

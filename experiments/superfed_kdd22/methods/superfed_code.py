@@ -11,10 +11,10 @@ import jax.numpy as jnp
 from pfljax.algorithms._code import keep_biases, pulled
 from pfljax.algorithms.interpolation.superfed import first_mixed, phases, superfed
 from pfljax.core.types import Algorithm, Local, Task
-from pfljax.registry import AtLeastOne, NotNegative, Share, checked
+from pfljax.registry import AtLeastOne, NotNegative, Share, component
 
 
-@checked
+@component
 def superfed_code(
     task: Task,
     local: Local,

@@ -27,10 +27,10 @@ from pfljax.core import aggregation, statistics, tree
 from pfljax.core.keys import derive
 from pfljax.core.training import fit
 from pfljax.core.types import Algorithm, Local, Task
-from pfljax.registry import AtLeastOne, Count, Deviation, NotNegative, checked
+from pfljax.registry import AtLeastOne, Count, Deviation, NotNegative, component
 
 
-@checked
+@component
 def pfedbayes(
     task: Task,
     local: Local,

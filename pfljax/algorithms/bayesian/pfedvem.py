@@ -28,7 +28,7 @@ from pfljax.core import aggregation, statistics, tree
 from pfljax.core.keys import derive, fold
 from pfljax.core.training import budget, fit, full_gradient
 from pfljax.core.types import Algorithm, Local, Params, Task
-from pfljax.registry import AtLeastOne, Count, Deviation, NotNegative, checked
+from pfljax.registry import AtLeastOne, Count, Deviation, NotNegative, component
 
 LEAST = 1e-12  # of rho^2
 
@@ -40,7 +40,7 @@ class Upload(NamedTuple):
     tau: Any  # f32[]
 
 
-@checked
+@component
 def pfedvem(
     task: Task,
     local: Local,

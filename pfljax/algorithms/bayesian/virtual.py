@@ -36,7 +36,7 @@ from pfljax.core import aggregation, statistics, tree
 from pfljax.core.keys import derive
 from pfljax.core.training import fit
 from pfljax.core.types import Algorithm, Array, Local, Task
-from pfljax.registry import Count, NotNegative, Share, checked
+from pfljax.registry import Count, NotNegative, Share, component
 
 STD = 0.05  # of the first posteriors
 
@@ -49,7 +49,7 @@ class Client(NamedTuple):
     gate: Array  # f32[K]
 
 
-@checked
+@component
 def virtual(
     task: Task,
     local: Local,

@@ -17,10 +17,10 @@ from pfljax.algorithms.clustering.ifca import ifca, require_clients
 from pfljax.core import aggregation, server_step, tree
 from pfljax.core.server_model import wrap_server
 from pfljax.core.types import Algorithm, Local, Task
-from pfljax.registry import AtLeastOne, Positive, checked
+from pfljax.registry import AtLeastOne, Positive, component
 
 
-@checked
+@component
 def hypcluster(
     task: Task,
     local: Local,

@@ -18,7 +18,7 @@ from pfljax.core import aggregation, statistics, tree
 from pfljax.core.optimizers import learning_rate
 from pfljax.core.training import fit, full_gradient, mean_over_rows
 from pfljax.core.types import Algorithm, Local, Params, Task
-from pfljax.registry import AtLeastOne, checked
+from pfljax.registry import AtLeastOne, component
 
 
 class Upload(NamedTuple):
@@ -28,7 +28,7 @@ class Upload(NamedTuple):
     choice: Any  # f32[K], one-hot
 
 
-@checked
+@component
 def ifca(
     task: Task,
     local: Local,

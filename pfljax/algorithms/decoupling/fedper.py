@@ -15,10 +15,10 @@ from pfljax.core import aggregation, tree
 from pfljax.core.keys import fold
 from pfljax.core.training import fit
 from pfljax.core.types import Algorithm, Local, Task
-from pfljax.registry import Count, checked
+from pfljax.registry import Count, component
 
 
-@checked
+@component
 def fedper(
     task: Task, local: Local, *, finetune: Count = 0, weighting: str = "rows"
 ) -> Algorithm:

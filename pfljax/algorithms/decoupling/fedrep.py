@@ -11,10 +11,10 @@ from pfljax.algorithms.decoupling.fedper import fedper, head_training
 from pfljax.core import tree
 from pfljax.core.training import fit, with_epochs
 from pfljax.core.types import Algorithm, Local, Task
-from pfljax.registry import Count, Epochs, checked
+from pfljax.registry import Count, Epochs, component
 
 
-@checked
+@component
 def fedrep(
     task: Task,
     local: Local,

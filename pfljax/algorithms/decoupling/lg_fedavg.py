@@ -17,7 +17,7 @@ import jax.numpy as jnp
 from pfljax.algorithms.decoupling.fedper import fedper
 from pfljax.core import aggregation, tree
 from pfljax.core.types import Algorithm, Local, Task
-from pfljax.registry import Count, checked
+from pfljax.registry import Count, component
 
 OTHER = {"body": "head", "head": "body"}
 
@@ -45,7 +45,7 @@ class Upload(NamedTuple):
     is_new: Any  # bool[], whether it was not in the sum yet
 
 
-@checked
+@component
 def lg_fedavg(
     task: Task,
     local: Local,

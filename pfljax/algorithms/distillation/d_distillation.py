@@ -38,7 +38,7 @@ from pfljax.core.minibatches import rows
 from pfljax.core.shuffle import index_shuffle
 from pfljax.core.training import fit, reporting
 from pfljax.core.types import Algorithm, Local, Task
-from pfljax.registry import AtLeastOne, Count, NotNegative, checked
+from pfljax.registry import AtLeastOne, Count, NotNegative, component
 
 Subset = AtLeastOne | None  # None for all rows of the server
 
@@ -60,7 +60,7 @@ class Message(NamedTuple):
     rows: Any  # i32[R]
 
 
-@checked
+@component
 def d_distillation(
     task: Task,
     local: Local,

@@ -26,10 +26,10 @@ from pfljax.core.local_statistics import kept_of_proxy
 from pfljax.core.losses import cross_entropy, square_distance
 from pfljax.core.training import fit, reporting
 from pfljax.core.types import Algorithm, Local, Task
-from pfljax.registry import NotNegative, checked
+from pfljax.registry import NotNegative, component
 
 
-@checked
+@component
 def fedakt(
     task: Task,
     local: Local,

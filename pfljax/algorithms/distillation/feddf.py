@@ -28,10 +28,10 @@ from pfljax.core.keys import derive
 from pfljax.core.losses import divergence
 from pfljax.core.minibatches import each_minibatch
 from pfljax.core.types import Algorithm, Local, Task
-from pfljax.registry import AtLeastOne, Count, NotNegative, Positive, checked
+from pfljax.registry import AtLeastOne, Count, NotNegative, Positive, component
 
 
-@checked
+@component
 def feddf(
     task: Task,
     local: Local,

@@ -31,10 +31,10 @@ from pfljax.core.losses import cross_entropy
 from pfljax.core.optimizers import local_optimizer
 from pfljax.core.training import over_batches
 from pfljax.core.types import Algorithm, Local, Task
-from pfljax.registry import NotNegative, checked
+from pfljax.registry import NotNegative, component
 
 
-@checked
+@component
 def feddistill(
     task: Task,
     local: Local,

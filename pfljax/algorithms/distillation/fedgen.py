@@ -35,7 +35,7 @@ from pfljax.core.losses import cross_entropy, divergence
 from pfljax.core.server_model import wrap_server
 from pfljax.core.training import fit, reporting
 from pfljax.core.types import Algorithm, Array, Batch, Local, Params, Task
-from pfljax.registry import AtLeastOne, Count, NotNegative, checked
+from pfljax.registry import AtLeastOne, Count, NotNegative, component
 
 DECAY = 0.98  # a round, of the rate and of both weights
 LEAST = 1e-4  # that a weight comes down to
@@ -63,7 +63,7 @@ class Upload(NamedTuple):
     counts: Any  # f32[K]
 
 
-@checked
+@component
 def fedgen(
     task: Task,
     local: Local,

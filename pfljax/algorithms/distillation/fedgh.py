@@ -23,12 +23,12 @@ from pfljax.core import tree
 from pfljax.core.optimizers import learning_rate
 from pfljax.core.training import descend, fit
 from pfljax.core.types import Algorithm, Local, Task
-from pfljax.registry import NOT_NEGATIVE, Count, checked
+from pfljax.registry import NOT_NEGATIVE, Count, component
 
 ServerRate = Annotated[float | None, NOT_NEGATIVE]  # None for that of local training
 
 
-@checked
+@component
 def fedgh(
     task: Task,
     local: Local,

@@ -36,7 +36,7 @@ from pfljax.core.losses import cross_entropy, divergence
 from pfljax.core.optimizers import learning_rate
 from pfljax.core.training import fit, reporting
 from pfljax.core.types import Algorithm, Local, Params, Task
-from pfljax.registry import AtLeastOne, Count, NotNegative, Positive, checked
+from pfljax.registry import AtLeastOne, Count, NotNegative, Positive, component
 
 
 class Answers(NamedTuple):
@@ -61,7 +61,7 @@ class Judged(NamedTuple):
     g: Params
 
 
-@checked
+@component
 def fedgkt(
     task: Task,
     local: Local,

@@ -37,7 +37,7 @@ from pfljax.core.local_statistics import kept_of_proxy, unsent
 from pfljax.core.losses import cross_entropy, divergence, square_distance
 from pfljax.core.training import fit, reporting
 from pfljax.core.types import Algorithm, Array, Local, Params, Task
-from pfljax.registry import AtLeastOne, Share, checked
+from pfljax.registry import AtLeastOne, Share, component
 
 DRAW = jax.nn.initializers.lecun_normal()  # of the projection
 
@@ -63,7 +63,7 @@ class Outputs(NamedTuple):
     logits: Array  # [B, K]
 
 
-@checked
+@component
 def fedkd(
     task: Task,
     local: Local,

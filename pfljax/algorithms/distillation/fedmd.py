@@ -38,7 +38,7 @@ from pfljax.core.keys import fold
 from pfljax.core.minibatches import rows, steps_per_epoch
 from pfljax.core.training import fit
 from pfljax.core.types import Algorithm, Local, Params, Task
-from pfljax.registry import AtLeastOne, Count, checked
+from pfljax.registry import AtLeastOne, Count, component
 
 
 class Server(NamedTuple):
@@ -62,7 +62,7 @@ class Message(NamedTuple):
     consensus: Any  # f32[A, K]
 
 
-@checked
+@component
 def fedmd(
     task: Task,
     local: Local,

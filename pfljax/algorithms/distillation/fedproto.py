@@ -24,10 +24,10 @@ from pfljax.core import aggregation
 from pfljax.core.losses import cross_entropy
 from pfljax.core.training import fit, reporting
 from pfljax.core.types import Algorithm, Local, Task
-from pfljax.registry import NotNegative, checked
+from pfljax.registry import NotNegative, component
 
 
-@checked
+@component
 def fedproto(
     task: Task,
     local: Local,

@@ -31,7 +31,7 @@ from pfljax.core.keys import derive
 from pfljax.core.optimizers import learning_rate
 from pfljax.core.training import descend, fit
 from pfljax.core.types import Algorithm, Local, Task
-from pfljax.registry import Count, NotNegative, checked
+from pfljax.registry import Count, NotNegative, component
 
 
 class Server(NamedTuple):
@@ -41,7 +41,7 @@ class Server(NamedTuple):
     network: Any  # G: two layers, (kernel f32[e, e], bias f32[e]) each
 
 
-@checked
+@component
 def fedtgp(
     task: Task,
     local: Local,

@@ -18,10 +18,10 @@ from pfljax.core.local_statistics import kept_of_proxy
 from pfljax.core.losses import cross_entropy, divergence
 from pfljax.core.training import fit, reporting
 from pfljax.core.types import Algorithm, Local, Task
-from pfljax.registry import Share, checked
+from pfljax.registry import Share, component
 
 
-@checked
+@component
 def fml(
     task: Task,
     local: Local,

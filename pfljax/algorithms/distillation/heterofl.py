@@ -38,7 +38,7 @@ from pfljax.core.local_statistics import dropped, unsent
 from pfljax.core.losses import cross_entropy, of_present
 from pfljax.core.training import fit
 from pfljax.core.types import Algorithm, Local, Params, Task
-from pfljax.registry import Positive, checked
+from pfljax.registry import Positive, component
 
 
 class Slice(NamedTuple):
@@ -48,7 +48,7 @@ class Slice(NamedTuple):
     present: Any  # f32[K], 1 for a class of which it has rows
 
 
-@checked
+@component
 def heterofl(
     task: Task,
     local: Local,

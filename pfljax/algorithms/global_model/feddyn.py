@@ -21,7 +21,7 @@ from pfljax.core.losses import proximal
 from pfljax.core.server_model import wrap_server
 from pfljax.core.training import fit
 from pfljax.core.types import Algorithm, Local, Params, Task
-from pfljax.registry import Count, NotNegative, checked
+from pfljax.registry import Count, NotNegative, component
 
 
 class Server(NamedTuple):
@@ -31,7 +31,7 @@ class Server(NamedTuple):
     h: Params
 
 
-@checked
+@component
 def feddyn(
     task: Task,
     local: Local,

@@ -43,7 +43,7 @@ from pfljax.core import aggregation, tree
 from pfljax.core.keys import derive, fold
 from pfljax.core.training import fit_part
 from pfljax.core.types import Algorithm, Local, Params, Task
-from pfljax.registry import Count, Positive, Range, checked
+from pfljax.registry import Count, Positive, Range, component
 
 Growth = Annotated[float, Range(lambda x: 1 <= x <= 700, "a number from 1 to 700")]
 
@@ -72,7 +72,7 @@ class Last(NamedTuple):
     counts: Any  # f32[K]
 
 
-@checked
+@component
 def fedma(
     task: Task,
     local: Local,

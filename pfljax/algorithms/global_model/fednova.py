@@ -27,7 +27,7 @@ from pfljax.core.losses import proximal
 from pfljax.core.optimizers import local_optimizer
 from pfljax.core.training import fit
 from pfljax.core.types import Algorithm, Array, Local, Params, Task, Turn
-from pfljax.registry import Count, NotNegative, checked
+from pfljax.registry import Count, NotNegative, component
 
 
 class Upload(NamedTuple):
@@ -37,7 +37,7 @@ class Upload(NamedTuple):
     s: Any  # f32[]
 
 
-@checked
+@component
 def fednova(
     task: Task,
     local: Local,

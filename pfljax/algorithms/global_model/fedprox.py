@@ -18,10 +18,10 @@ from pfljax.core import statistics, tree
 from pfljax.core.losses import proximal
 from pfljax.core.training import fit, full_gradient
 from pfljax.core.types import Algorithm, Array, ClientData, Local, Params, Task
-from pfljax.registry import Count, NotNegative, checked
+from pfljax.registry import Count, NotNegative, component
 
 
-@checked
+@component
 def fedprox(
     task: Task,
     local: Local,

@@ -25,7 +25,7 @@ from pfljax.core import aggregation
 from pfljax.core.server_model import wrap_server
 from pfljax.core.training import mean_over_rows
 from pfljax.core.types import Algorithm, Local, Params, Task
-from pfljax.registry import AtLeastOne, Count, NotNegative, checked
+from pfljax.registry import AtLeastOne, Count, NotNegative, component
 
 
 class Server(NamedTuple):
@@ -52,7 +52,7 @@ class Upload(NamedTuple):
     loss: Any
 
 
-@checked
+@component
 def fedprox_adaptive(
     task: Task,
     local: Local,

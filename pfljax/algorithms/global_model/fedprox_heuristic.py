@@ -11,10 +11,10 @@ at 1 where they are not, and follows the loss as in adaptive FedProx.
 
 from pfljax.algorithms.global_model.fedprox_adaptive import fedprox_adaptive
 from pfljax.core.types import Algorithm, Local, Task
-from pfljax.registry import Count, checked
+from pfljax.registry import Count, component
 
 
-@checked
+@component
 def fedprox_heuristic(
     task: Task,
     local: Local,

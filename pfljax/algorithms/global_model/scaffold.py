@@ -18,7 +18,7 @@ from pfljax.core.optimizers import learning_rate
 from pfljax.core.server_model import wrap_server
 from pfljax.core.training import fit, full_gradient
 from pfljax.core.types import Algorithm, Local, Params, Task
-from pfljax.registry import Count, NotNegative, checked
+from pfljax.registry import Count, NotNegative, component
 
 
 class Server(NamedTuple):
@@ -35,7 +35,7 @@ class Upload(NamedTuple):
     dc: Params
 
 
-@checked
+@component
 def scaffold(
     task: Task,
     local: Local,

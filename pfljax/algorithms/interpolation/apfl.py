@@ -18,7 +18,7 @@ from pfljax.core import aggregation, tree
 from pfljax.core.optimizers import beside, within_one
 from pfljax.core.training import fit
 from pfljax.core.types import Algorithm, Array, Local, Params, Task
-from pfljax.registry import Share, checked
+from pfljax.registry import Share, component
 
 
 class Mixed(NamedTuple):
@@ -28,7 +28,7 @@ class Mixed(NamedTuple):
     alpha: Array  # f32[]
 
 
-@checked
+@component
 def apfl(
     task: Task, local: Local, *, alpha: Share = 0.5, adaptive: bool = True
 ) -> Algorithm:

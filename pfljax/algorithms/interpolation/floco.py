@@ -33,7 +33,7 @@ from pfljax.core.keys import derive
 from pfljax.core.losses import proximal
 from pfljax.core.training import fit
 from pfljax.core.types import Algorithm, Local, Task
-from pfljax.registry import AtLeastOne, NotNegative, checked
+from pfljax.registry import AtLeastOne, NotNegative, component
 
 
 class Server(NamedTuple):
@@ -59,7 +59,7 @@ class Message(NamedTuple):
     beta: Any  # f32[M]
 
 
-@checked
+@component
 def floco(
     task: Task,
     local: Local,

@@ -29,7 +29,7 @@ from pfljax.core.keys import derive
 from pfljax.core.optimizers import learning_rate
 from pfljax.core.training import fit, mean_over_rows
 from pfljax.core.types import Algorithm, Array, Local, Params, Task
-from pfljax.registry import NotNegative, ProperShare, checked, require
+from pfljax.registry import NotNegative, ProperShare, component, require
 
 
 class Server(NamedTuple):
@@ -40,7 +40,7 @@ class Server(NamedTuple):
     last_coin: Array  # bool[]
 
 
-@checked
+@component
 def l2gd(
     task: Task, local: Local, *, lam: NotNegative = 1.0, p: ProperShare = 0.2
 ) -> Algorithm:

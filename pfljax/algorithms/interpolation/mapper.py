@@ -23,7 +23,7 @@ from pfljax.core.keys import fold
 from pfljax.core.losses import cross_entropy, logits_of_both
 from pfljax.core.training import fit, mean_over_rows
 from pfljax.core.types import Algorithm, Array, Local, Params, Task
-from pfljax.registry import AtLeastOne, Count, Share, Steps, checked, require
+from pfljax.registry import AtLeastOne, Count, Share, Steps, component, require
 
 
 class Own(NamedTuple):
@@ -40,7 +40,7 @@ class Mixture(NamedTuple):
     h_g: Params
 
 
-@checked
+@component
 def mapper(
     task: Task,
     local: Local,

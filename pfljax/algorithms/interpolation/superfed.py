@@ -26,7 +26,7 @@ from pfljax.core.keys import derive
 from pfljax.core.losses import proximal
 from pfljax.core.training import fit
 from pfljax.core.types import Algorithm, Local, Task
-from pfljax.registry import AtLeastOne, NotNegative, Share, checked
+from pfljax.registry import AtLeastOne, NotNegative, Share, component
 
 
 class Client(NamedTuple):
@@ -36,7 +36,7 @@ class Client(NamedTuple):
     mixed: Any  # bool[], whether v was ever trained
 
 
-@checked
+@component
 def superfed(
     task: Task,
     local: Local,

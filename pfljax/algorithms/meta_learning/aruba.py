@@ -25,7 +25,7 @@ from pfljax.core.keys import fold
 from pfljax.core.optimizers import beside, learning_rate, whole_step
 from pfljax.core.training import fit
 from pfljax.core.types import Algorithm, Local, Params, Task
-from pfljax.registry import Count, Deviation, NotNegative, checked
+from pfljax.registry import Count, Deviation, NotNegative, component
 
 
 class Server(NamedTuple):
@@ -50,7 +50,7 @@ class Upload(NamedTuple):
     squares: Any  # shaped as phi, or f32[]
 
 
-@checked
+@component
 def aruba(
     task: Task,
     local: Local,

@@ -22,7 +22,7 @@ from pfljax.core import server_step, statistics, tree
 from pfljax.core.minibatches import divided
 from pfljax.core.training import full_gradient
 from pfljax.core.types import Algorithm, Local, Params, Task
-from pfljax.registry import AtLeastOne, NotNegative, ProperShare, checked
+from pfljax.registry import AtLeastOne, NotNegative, ProperShare, component
 
 
 class Meta(NamedTuple):
@@ -40,7 +40,7 @@ class Point(NamedTuple):
     loss: Any
 
 
-@checked
+@component
 def fedmeta(
     task: Task,
     local: Local,

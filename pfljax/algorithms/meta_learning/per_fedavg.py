@@ -23,12 +23,12 @@ from pfljax.core.keys import derive
 from pfljax.core.minibatches import sample
 from pfljax.core.training import descend, fit, full_gradient
 from pfljax.core.types import Algorithm, Local, Task
-from pfljax.registry import Count, NotNegative, Positive, checked
+from pfljax.registry import Count, NotNegative, Positive, component
 
 Variant = Literal["first_order", "hessian", "hessian_free"]
 
 
-@checked
+@component
 def per_fedavg(
     task: Task,
     local: Local,

@@ -32,7 +32,7 @@ from pfljax.core.keys import derive
 from pfljax.core.server_step import Optimized
 from pfljax.core.training import fit
 from pfljax.core.types import Algorithm, Local, Params, Task
-from pfljax.registry import AtLeastOne, Count, Positive, checked
+from pfljax.registry import AtLeastOne, Count, Positive, component
 
 
 class Learned(NamedTuple):
@@ -49,7 +49,7 @@ class Server(NamedTuple):
     head: Params  # None at every leaf without `personal_head`
 
 
-@checked
+@component
 def pfedhn(
     task: Task,
     local: Local,

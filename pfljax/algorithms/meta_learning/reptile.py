@@ -14,10 +14,10 @@ Differs from the paper: server_lr does not fall over the rounds.
 from pfljax.algorithms.fedavg import fedavg
 from pfljax.core import aggregation, server_step
 from pfljax.core.types import Algorithm, Local, Task
-from pfljax.registry import Count, Positive, checked
+from pfljax.registry import Count, Positive, component
 
 
-@checked
+@component
 def reptile(
     task: Task,
     local: Local,

@@ -31,7 +31,7 @@ from pfljax.core import aggregation, tree
 from pfljax.core.optimizers import beside
 from pfljax.core.training import fit
 from pfljax.core.types import Algorithm, Local, Params, Task
-from pfljax.registry import AtLeastOne, NotNegative, Share, checked
+from pfljax.registry import AtLeastOne, NotNegative, Share, component
 
 
 class Server(NamedTuple):
@@ -48,7 +48,7 @@ class Upload(NamedTuple):
     p: Any
 
 
-@checked
+@component
 def apple(
     task: Task,
     local: Local,

@@ -10,10 +10,10 @@ from pfljax.algorithms.fedavg import fedavg
 from pfljax.core.losses import proximal
 from pfljax.core.training import fit, with_epochs
 from pfljax.core.types import Algorithm, Local, Task
-from pfljax.registry import Epochs, NotNegative, checked
+from pfljax.registry import Epochs, NotNegative, component
 
 
-@checked
+@component
 def ditto(
     task: Task,
     local: Local,

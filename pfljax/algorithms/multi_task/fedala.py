@@ -30,7 +30,7 @@ from pfljax.core.keys import fold
 from pfljax.core.optimizers import within_one
 from pfljax.core.training import fit
 from pfljax.core.types import Algorithm, Local, Params, Task
-from pfljax.registry import AtLeastOne, NotNegative, Share, checked, require
+from pfljax.registry import AtLeastOne, NotNegative, Share, component, require
 
 LOSSES = 10  # of the last passes, whose spread ends them
 
@@ -43,7 +43,7 @@ class Client(NamedTuple):
     stage: Any  # i32[], rounds that it has trained in, up to 2
 
 
-@checked
+@component
 def fedala(
     task: Task,
     local: Local,

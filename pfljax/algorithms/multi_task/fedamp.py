@@ -24,12 +24,12 @@ from pfljax.core import aggregation, tree
 from pfljax.core.losses import proximal
 from pfljax.core.training import fit
 from pfljax.core.types import Algorithm, Local, Task
-from pfljax.registry import NotNegative, Positive, checked
+from pfljax.registry import NotNegative, Positive, component
 
 Start = Literal["cloud", "own"]
 
 
-@checked
+@component
 def fedamp(
     task: Task,
     local: Local,

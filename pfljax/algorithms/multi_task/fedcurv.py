@@ -25,7 +25,7 @@ from pfljax.algorithms.multi_task import _fisher as fisher
 from pfljax.core import aggregation, tree
 from pfljax.core.training import fit
 from pfljax.core.types import Algorithm, Local, Params, Task
-from pfljax.registry import NotNegative, checked
+from pfljax.registry import NotNegative, component
 
 
 class Curvature(NamedTuple):
@@ -57,7 +57,7 @@ class Upload(NamedTuple):
     own: Curvature
 
 
-@checked
+@component
 def fedcurv(
     task: Task,
     local: Local,

@@ -23,7 +23,7 @@ from pfljax.algorithms.fedavg import fedavg
 from pfljax.core import losses
 from pfljax.core.training import fit, mean_over_rows
 from pfljax.core.types import Algorithm, Array, Local, Params, Task
-from pfljax.registry import AtLeastOne, Count, checked
+from pfljax.registry import AtLeastOne, Count, component
 
 
 class Mixture(NamedTuple):
@@ -33,7 +33,7 @@ class Mixture(NamedTuple):
     pi: Array  # f32[M]
 
 
-@checked
+@component
 def fedem(
     task: Task,
     local: Local,

@@ -34,7 +34,7 @@ from pfljax.core.keys import derive
 from pfljax.core.minibatches import divided
 from pfljax.core.training import budget, fit, mean_over_rows
 from pfljax.core.types import Algorithm, Local, Params, Task
-from pfljax.registry import AtLeastOne, ProperShare, Share, checked
+from pfljax.registry import AtLeastOne, ProperShare, Share, component
 
 
 class Server(NamedTuple):
@@ -60,7 +60,7 @@ class Upload(NamedTuple):
     ids: Any  # i32[n]
 
 
-@checked
+@component
 def fedfomo(
     task: Task,
     local: Local,

@@ -18,10 +18,10 @@ import jax.numpy as jnp
 from pfljax.algorithms import _affinity as affinity
 from pfljax.algorithms.multi_task.fedamp import Start, attending
 from pfljax.core.types import Algorithm, Local, Task
-from pfljax.registry import NotNegative, Share, checked
+from pfljax.registry import NotNegative, Share, component
 
 
-@checked
+@component
 def heurfedamp(
     task: Task,
     local: Local,

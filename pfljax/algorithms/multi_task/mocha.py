@@ -37,7 +37,7 @@ from pfljax.algorithms.local import local as alone
 from pfljax.algorithms.multi_task._dual_ascent import ascend
 from pfljax.core import aggregation, tree
 from pfljax.core.types import Algorithm, Array, Local, Params, Task
-from pfljax.registry import AtLeastOne, Positive, checked
+from pfljax.registry import AtLeastOne, Positive, component
 
 FLOOR = 1e-7  # of the eigenvalues of W^T W
 
@@ -57,7 +57,7 @@ class Message(NamedTuple):
     stretch: Any  # f32[], rho Sigma_tt / lam
 
 
-@checked
+@component
 def mocha(
     task: Task,
     local: Local,

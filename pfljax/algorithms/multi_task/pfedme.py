@@ -20,10 +20,10 @@ from pfljax.core import aggregation, statistics, tree
 from pfljax.core.optimizers import beside, whole_step
 from pfljax.core.training import fit
 from pfljax.core.types import Algorithm, Local, Task
-from pfljax.registry import Count, NotNegative, checked
+from pfljax.registry import Count, NotNegative, component
 
 
-@checked
+@component
 def pfedme(
     task: Task,
     local: Local,

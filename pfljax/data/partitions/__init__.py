@@ -45,7 +45,7 @@ def named(text: str, params: dict[str, Any]) -> tuple[str, dict[str, Any]]:
             f"partition {text!r} has parameters, and params is {params}; give one of "
             "the two"
         )
-    return choice.name, choice.kwargs or params
+    return choice.name, choice.options or params
 
 
 def partition(
@@ -57,5 +57,5 @@ def partition(
 ) -> Partition:
     """Makes the partition called `name`; errors list the known names and options."""
     function = registry.find("partition", PARTITIONS, name)
-    registry.check("partition", registry.choose(name, **params), function)
+    registry.check("partition", registry.Component(name, params), function)
     return function(labels, num_clients, seed, **params)

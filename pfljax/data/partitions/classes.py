@@ -12,10 +12,10 @@ from pfljax.data.partitions.base import (
     equal_sizes,
     from_owner,
 )
-from pfljax.registry import AtLeastOne, Count, NotNegative, checked
+from pfljax.registry import AtLeastOne, Count, NotNegative, component
 
 
-@checked
+@component
 def classes(
     labels: Any, num_clients: Clients, seed: Seed, *, per_client: AtLeastOne = 2
 ) -> Partition:
@@ -42,7 +42,7 @@ def classes(
     return from_owner(owner, num_clients)
 
 
-@checked
+@component
 def classes_lognormal(
     labels: Any,
     num_clients: Clients,

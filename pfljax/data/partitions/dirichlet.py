@@ -18,7 +18,7 @@ from pfljax.data.partitions.base import (
     from_owner,
     repair,
 )
-from pfljax.registry import Count, Range, checked
+from pfljax.registry import Count, Range, component
 
 # Drawn on the host: smaller than any number of a compiled program. Beyond, sums and
 # quotients of the draws leave the range of a float64.
@@ -33,7 +33,7 @@ Alpha = Annotated[
 ]
 
 
-@checked
+@component
 def dirichlet(
     labels: Any,
     num_clients: Clients,
@@ -73,7 +73,7 @@ def dirichlet(
     return from_owner(repair(owner, num_clients, min_size, rng), num_clients)
 
 
-@checked
+@component
 def dirichlet_over_classes_by_client(
     labels: Any, num_clients: Clients, seed: Seed, *, alpha: Alpha = 0.5
 ) -> Partition:
@@ -104,7 +104,7 @@ def dirichlet_over_classes_by_client(
     return _deal(labels, counts, rng)
 
 
-@checked
+@component
 def dirichlet_over_classes_at_once(
     labels: Any, num_clients: Clients, seed: Seed, *, alpha: Alpha = 0.5
 ) -> Partition:

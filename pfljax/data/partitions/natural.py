@@ -6,7 +6,7 @@ import numpy as np
 
 from pfljax.data.edge import ClientsOrNone, Seed, as_integers, type_of
 from pfljax.data.partitions.base import Partition, from_owner
-from pfljax.registry import checked
+from pfljax.registry import component
 
 
 def by_client(client_ids: Any) -> Partition:
@@ -26,7 +26,7 @@ def by_client(client_ids: Any) -> Partition:
     return from_owner(ids.astype(np.int64), num_clients)
 
 
-@checked
+@component
 def natural(
     labels: Any, num_clients: ClientsOrNone, seed: Seed, *, client: Any = None
 ) -> Partition:

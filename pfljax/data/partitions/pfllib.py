@@ -19,7 +19,7 @@ import numpy as np
 from pfljax.data.edge import Clients, Seed
 from pfljax.data.partitions.base import UNUSED, Partition, convert_labels, from_owner
 from pfljax.data.partitions.dirichlet import Alpha
-from pfljax.registry import AT_LEAST_ZERO, AtLeastOne, Count, Range, checked
+from pfljax.registry import AT_LEAST_ZERO, AtLeastOne, Count, Range, component
 
 TRIES = 1000  # draws of the whole federation before giving up
 NumpySeed = Annotated[
@@ -27,7 +27,7 @@ NumpySeed = Annotated[
 ]
 
 
-@checked
+@component
 def pfllib_pathological(
     labels: Any,
     num_clients: Clients,
@@ -75,7 +75,7 @@ def pfllib_pathological(
     return from_owner(owner, num_clients)
 
 
-@checked
+@component
 def pfllib_dirichlet(
     labels: Any,
     num_clients: Clients,

@@ -12,10 +12,10 @@ from pfljax.data.partitions.base import (
     convert_labels,
     from_owner,
 )
-from pfljax.registry import Count, NotNegative, checked
+from pfljax.registry import Count, NotNegative, component
 
 
-@checked
+@component
 def iid(labels: Any, num_clients: Clients, seed: Seed) -> Partition:
     """Deals every example once, at random; sizes differ by one at most."""
     labels = convert_labels(labels, num_clients)
@@ -26,7 +26,7 @@ def iid(labels: Any, num_clients: Clients, seed: Seed) -> Partition:
     return from_owner(owner, num_clients)
 
 
-@checked
+@component
 def quantity_power_law(
     labels: Any,
     num_clients: Clients,
@@ -49,7 +49,7 @@ def quantity_power_law(
     return _by_share(len(labels), share, min_size, rng)
 
 
-@checked
+@component
 def quantity_lognormal(
     labels: Any,
     num_clients: Clients,

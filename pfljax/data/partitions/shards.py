@@ -6,10 +6,10 @@ import numpy as np
 
 from pfljax.data.edge import Clients, Seed
 from pfljax.data.partitions.base import Partition, convert_labels, from_owner
-from pfljax.registry import AtLeastOne, checked
+from pfljax.registry import AtLeastOne, component
 
 
-@checked
+@component
 def shards(
     labels: Any, num_clients: Clients, seed: Seed, *, per_client: AtLeastOne = 2
 ) -> Partition:
@@ -28,7 +28,7 @@ def shards(
     return from_owner(owner_of_shard[shard], num_clients)
 
 
-@checked
+@component
 def shards_in_order(
     labels: Any, num_clients: Clients, seed: Seed, *, per_client: AtLeastOne = 2
 ) -> Partition:

@@ -149,7 +149,7 @@ def load(name: str, *, every: int = 1, **params: Any) -> Arrays:
     `every` = n takes each n-th example of any of them: less data for a quick run.
     """
     registry.require_a("name", name, str, "that of a data set, such as 'digits'")
-    choice = registry.choose(name, **params)
+    choice = registry.Component(name, params)
     # Every other name is left to TFDS, which has hundreds.
     registry.check("data set", choice, DATASETS.get(name, tfds), OF_ALL)
     if name in DATASETS:

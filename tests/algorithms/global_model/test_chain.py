@@ -138,7 +138,7 @@ REFUSED = {
 def test_a_model_that_is_no_chain_is_refused(name):
     shape, reason = REFUSED[name]
     choice = registry.parse(name)
-    task = models.task(models.model(choice.name, 10, **choice.kwargs), shape)
+    task = models.task(models.model(choice.name, 10, **choice.options), shape)
     expected = f"a test cannot match the units of this model: {reason}.*; choose one"
     with pytest.raises(ValueError, match=expected):
         chain.chain("a test", task, 1.0)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from checkout import SHARED
-from pfljax.registry import Choice
+from pfljax.registry import Component
 from pfljax.runs import checks, config
 from pfljax.sweep import points
 
@@ -72,7 +72,7 @@ def test_hyperparameters_are_those_of_the_official_commands():
         for column in (c for c in columns(module) if fnmatch(c.name, names)):
             label = f"SuPerFed-{row['variant']}"
             whole = protocol.experiment_of(column, label, small=False)
-            given = whole.algorithm.kwargs
+            given = whole.algorithm.options
             assert given.items() >= theirs.items(), (column.name, label)
             met.add((module, column.name, label))
     assert len(met) == 2 * sum(len(columns(name)) for name in TABLES[:4])
@@ -196,7 +196,7 @@ def test_every_method_is_tuned_with_nine_points(scale):
     assert list(tuned.GRID) == list(protocol.METHODS)
     for tried in tuned.GRID.values():
         base = tuned.SCALES[scale].replace(
-            algorithm=Choice(tried.algorithm, tried.hyper), **tried.settings
+            algorithm=Component(tried.algorithm, tried.hyper), **tried.settings
         )
         made = points.combined({"lr": tried.rates, **tried.own})
         assert len(made) == 9

@@ -1,54 +1,67 @@
-"""`Choice`, a registered name with its arguments, and how it is written."""
+"""`Component`, a name with options, and how it is written as text."""
 
 import ast
 import dataclasses
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 COMMA_OUTSIDE_PARENTHESES = re.compile(r",(?![^(]*\))")
 QUOTED = re.compile(r"""(?<==)\s*(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")""")  # a value
 
 
-@dataclasses.dataclass(frozen=True, init=False)
-class Choice:
-    """A registered name with its arguments, sorted by name; they may come as a dict."""
+@dataclasses.dataclass(frozen=True, init=False, repr=False)
+class Component:
+    """What a setting names: a name with options, equal to what its text says.
+
+    One that was made by a factory, `ditto(lam=1.0)`, can be called as the factory is:
+    `ditto(lam=1.0)(task, local)` is `ditto(task, local, lam=1.0)`.
+    """
 
     name: str
-    args: tuple[tuple[str, Any], ...]
+    args: tuple[tuple[str, Any], ...]  # sorted by name
+    build: Callable[..., Any] | None = dataclasses.field(compare=False)
 
     def __init__(
-        self, name: str, args: Mapping[str, Any] | tuple[tuple[str, Any], ...] = ()
+        self,
+        name: str,
+        options: Mapping[str, Any] | Iterable[tuple[str, Any]] = (),
+        build: Callable[..., Any] | None = None,
     ) -> None:
-        pairs = args.items() if isinstance(args, Mapping) else args
+        pairs = []
+        for key, value in dict(options).items():
+            # Components are hashed, and a list cannot be.
+            pairs.append((key, tuple(value) if isinstance(value, list) else value))
         object.__setattr__(self, "name", name)
         object.__setattr__(self, "args", tuple(sorted(pairs)))
+        object.__setattr__(self, "build", build)
 
     @property
-    def kwargs(self) -> dict[str, Any]:
-        """The arguments as a dict."""
+    def options(self) -> dict[str, Any]:
+        """The options by name."""
         return dict(self.args)
 
-    def with_options(self, options: Mapping[str, Any]) -> "Choice":
+    def with_options(self, options: Mapping[str, Any]) -> "Component":
         """The same with these options in the place of its own."""
-        return Choice(self.name, self.kwargs | dict(options))
+        return Component(self.name, self.options | dict(options), self.build)
+
+    def __call__(self, *args: Any, **context: Any) -> Any:
+        """What the factory builds with the options and these arguments."""
+        if self.build is None:
+            raise TypeError(f"{self} is a name alone; call the factory of that name")
+        return self.build(*args, **context, **self.options)
 
     def __str__(self) -> str:
         pairs = ",".join(f"{key}={_written(value)}" for key, value in self.args)
         return f"{self.name}:{pairs}" if pairs else self.name
 
-
-def choose(name: str, /, **kwargs: Any) -> Choice:
-    """A choice in Python: `choose("shards", per_client=2)`."""
-    pairs = []
-    for key, value in sorted(kwargs.items()):
-        # Choices are hashed, and a list cannot be.
-        pairs.append((key, tuple(value) if isinstance(value, list) else value))
-    return Choice(name, tuple(pairs))
+    def __repr__(self) -> str:
+        pairs = ", ".join(f"{key}={value!r}" for key, value in self.args)
+        return f"{self.name}({pairs})"
 
 
-def parse(text: str) -> Choice:
-    """The choice written as "name" or "name:key=value,key=(value,value)".
+def parse(text: str) -> Component:
+    """The component written as "name" or "name:key=value,key=(value,value)".
 
     A text with commas is a value in quotes: "name:key='a,b'".
     """
@@ -63,11 +76,11 @@ def parse(text: str) -> Choice:
         if key in kwargs:
             raise ValueError(f"{text!r} gives {key} twice; give it once")
         kwargs[key] = literal(value)
-    return choose(name.strip(), **kwargs)
+    return Component(name.strip(), kwargs)
 
 
 def split(text: str) -> list[str]:
-    """The texts of several choices with commas between them.
+    """The texts of several components with commas between them.
 
     Of "cnn,mlp:hidden=8,bias=True" there are two: "bias=True" is an option.
     """
@@ -101,7 +114,9 @@ def literal(text: str) -> Any:
             f"{text!r} is no value of an option; expected a number, a text, True, "
             "False, None, or several in parentheses"
         )
-    return tuple(value) if isinstance(value, list) else value  # for choices are hashed
+    return (
+        tuple(value) if isinstance(value, list) else value
+    )  # for components are hashed
 
 
 def _parts(text: str) -> list[str]:
