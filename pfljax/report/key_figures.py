@@ -41,6 +41,10 @@ def _accuracies(run: Run) -> Iterator[Card]:
         mean = percent(mixture["accuracy"].get("mean"))
         note = "each client's λ by its validation data, mean over clients"
         yield "Accuracy, λ chosen on validation", f"{mean} %", note
+    best = run.summary.get("best_on_test")
+    if best:
+        note = f"not a result: round {best['round']} is chosen on the test data"
+        yield "Best on test", f"{percent(best['accuracy'])} %", note
     share = run.summary.get("worse_than_local")
     if share is not None:
         yield "Worse off than with local training", f"{percent(share)} %", "of clients"

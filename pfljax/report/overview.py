@@ -103,11 +103,10 @@ def _undecided(unsure: Frame) -> str:
         for row in unsure.itertuples()
     ]
     if len(set(needed)) == 1:
-        return f"{text}; {needed[0]} seeds would, if the differences stay as they are."
-    if len(needed) <= MOST_NAMES:
-        return f"{text}; {', '.join(needed)} seeds would, if the differences stay."
-    least = min(unsure.needed.fillna(np.inf))
-    return f"{text}; at least {least:.0f} seeds would, if the differences stay."
+        needed = needed[:1]
+    if len(needed) > MOST_NAMES:
+        needed = [f"at least {min(unsure.needed.fillna(np.inf)):.0f}"]
+    return f"{text}; {_list(needed)} would, if the differences stay as they are."
 
 
 def _list(names: Any, every: str = "") -> str:

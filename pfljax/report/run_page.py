@@ -1,37 +1,19 @@
 """The page of one run."""
 
-import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from pfljax.report import figures
-from pfljax.report.html import Block, Cards, Pairs, Picture, percent, render, text_of
+from pfljax.report.html import Block, Cards, Pairs, Picture, render, text_of
 from pfljax.report.key_figures import key_figures
-from pfljax.report.runs import Run, model_text, number
+from pfljax.report.runs import Run
 from pfljax.report.settings import model_names, model_of_each, settings_by_group
-from pfljax.report.tables import CALIBRATION, CALIBRATION_NOTE, EMPTY, Table
-from pfljax.report.tidy import MIXTURES
+from pfljax.report.tables import EMPTY, Table
 from pfljax.runs import names
 from pfljax.runtime.words import number_of
 
-FIGURES = {  # of a statistic over clients -> heading
-    "mean": "Mean (%)",
-    "std": "Std over clients (points)",
-    "weighted": "Weighted (%)",
-    "worst10": "Worst 10 % (%)",
-    "best10": "Best 10 % (%)",
-    "min": "Min (%)",
-    "max": "Max (%)",
-}
-FIELDS = (
-    "split",
-    "clients",
-    "count",
-    "when",
-    "metrics",
-)  # beside the model of a record
 MOST_CLIENTS = 500  # with a row of their own
 BY_CLIENT = ("clients", "sizes", "class_histogram", "official", "official_names")
 ARRAYS = {  # name in per_client.npz -> heading
@@ -43,17 +25,16 @@ ARRAYS = {  # name in per_client.npz -> heading
 
 def run_page(
     run: Run,
-    tables: Sequence[Table],
+    details: Mapping[str, Sequence[Table]],
     pictures: Sequence[Picture],
     landscapes: Sequence[Picture],
 ) -> str:
-    """The page; `tables` are those of fairness and targets.
+    """The page; `details` are tables by the section that they stand in.
 
     The first of the `pictures` stands on the first screen.
     """
     folded: dict[str, Sequence[Block]] = {
-        "Accuracy": [_evaluation_table(run), *tables],
-        "Calibration and loss": [_calibration_table(run)],
+        **details,
         "More figures": pictures[1:],
         "Landscapes": landscapes,
         "Each client": [_client_table(run)],
@@ -90,62 +71,6 @@ def _facts(run: Run) -> list[str]:
         number_of(len(run.partition["class_histogram"]), "client"),
         number_of(run.summary["rounds"], "round"),
         f"seed {run.seed}",
-    ]
-
-
-def _evaluations(run: Run) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """(model, split, clients; metrics) of the last round; equal records are one."""
-    models: dict[str, list[str]] = {}
-    records: dict[str, Mapping[str, Any]] = {}
-    for record in run.summary["last"]["evaluations"]:
-        key = json.dumps([record[name] for name in FIELDS], sort_keys=True)
-        models.setdefault(key, []).append(model_text(record))
-        records[key] = record
-    # Test data first, and of these the personal models.
-    for key in sorted(
-        records,
-        key=lambda k: (records[k]["split"] != "test", "personal" not in models[k]),
-    ):
-        record = records[key]
-        who = f"{record['clients']}, {number_of(record['count'], 'client')}"
-        yield f"{' = '.join(models[key])}; {record['split']}; {who}", record["metrics"]
-    for choice, model in MIXTURES.items():
-        metrics = (run.summary.get("mixture") or {}).get(choice)
-        if metrics:
-            yield f"{model}; test; all", metrics
-
-
-def _evaluation_table(run: Run) -> Table:
-    rows = []
-    for title, metrics in _evaluations(run):
-        accuracy = metrics.get("accuracy") or {}
-        rows.append([title, *(percent(accuracy.get(name)) for name in FIGURES)])
-    best = run.summary.get("best_on_test")
-    note = "Statistics over clients."
-    if best:
-        note += (
-            f" Best on test (not a result): {percent(best['accuracy'])} % at round "
-            f"{best['round']}, chosen on the test data themselves."
-        )
-    title = f"Accuracy at round {run.summary['last']['round']}"
-    return Table(title, ["Model, data, clients", *FIGURES.values()], rows, note=note)
-
-
-def _calibration_table(run: Run) -> Table:
-    evaluations = list(_evaluations(run))
-    columns = [c for c in CALIBRATION if any(c.key in m for _, m in evaluations)]
-    rows = []
-    for title, metrics in evaluations:
-        means = [number((metrics.get(c.key) or {}).get("mean")) for c in columns]
-        rows.append([title, *_numbers(means, columns)])
-    header = ["Model, data, clients", *(c.title for c in columns)]
-    return Table("Calibration and loss", header, rows, note=CALIBRATION_NOTE)
-
-
-def _numbers(values: Sequence[float], columns: Sequence[Any]) -> list[str]:
-    return [
-        EMPTY if np.isnan(v) else f"{c.scale * v:.{c.digits}f}"
-        for v, c in zip(values, columns, strict=True)
     ]
 
 

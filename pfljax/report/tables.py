@@ -53,6 +53,7 @@ ACCURACY = (
     _percent("accuracy.weighted", "Weighted by examples"),
     _percent("accuracy.worst10", "Worst 10 % of clients"),
     _percent("accuracy.best10", "Best 10 % of clients"),
+    _percent("accuracy.min", "Least"),
     Column("ece", "ECE", better=-1),
     WORSE_THAN_LOCAL,
     Column("bytes_up", "MB up", 1e-6, 2),
@@ -125,13 +126,15 @@ def spent_columns(targets: Sequence[float]) -> list[Column]:
     return [*columns, _percent("area", "Area under the curve")]
 
 
-def values_by_seed(frame: Frame, clients: str = "all", moment: str = "last") -> Frame:
-    """Test metrics of each method, model and seed, a column each: "accuracy.std".
+def values_by_seed(
+    frame: Frame, clients: str = "all", moment: str = "last", split: str = "test"
+) -> Frame:
+    """Metrics of each method, model and seed, a column each: "accuracy.std".
 
     `moment` is "last", or "chosen" for the round chosen on validation data.
     """
     index = list(INDEX)
-    rows = frame[frame[moment] & (frame.clients == clients) & (frame.split == "test")]
+    rows = frame[frame[moment] & (frame.clients == clients) & (frame.split == split)]
     wide = rows.pivot(index=index, columns="metric", values=list(FIGURES))
     wide.columns = [m if f == "mean" else f"{m}.{f}" for f, m in wide.columns]
     spent = rows.groupby(index)[["round", "bytes_up", "bytes_down", "clock"]].first()

@@ -34,7 +34,13 @@ from pfljax.runtime import files
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-CLIENTS = ("never chosen", "unseen", "benign", "malicious")  # with tables of their own
+CLIENTS = (
+    "participants",
+    "never chosen",
+    "unseen",
+    "benign",
+    "malicious",
+)  # with tables of their own
 LEAD = ("differences", "curves_by_rounds")  # figures of the first screen
 SWEEP_FIGURE = (
     "Test accuracy of the personal models at the last round, mean over clients; "
@@ -72,14 +78,9 @@ def write_run_report(
     captions = {name: caption for name, (_, caption) in figures.OF_RUN.items()}
     out = files.make_folder(Path(out or folder))
     shown = _save(drawn, captions, out, figure_kinds)
-    values = values_by_seed(frame)
-    details = [
-        make_table("Fairness", values, tables.FAIRNESS, tables.FAIRNESS_NOTE),
-        _spent(curves_of(frame), targets, ranked=False),
-    ]
-    page = run_page(
-        run, [t for t in details if t.rows], shown, read_landscapes(run.folder)
-    )
+    details = _details(frame, ranked=False)
+    details["Until a target"] = [_spent(curves_of(frame), targets, ranked=False)]
+    page = run_page(run, details, shown, read_landscapes(run.folder))
     files.write_text(out / "report.html", page)
     cards = Table("", ["Key figure", ""], [card[:2] for card in key_figures(run)])
     return overview.screen(cards, run_notices(run, "This run"))
@@ -292,15 +293,24 @@ def _details(frame: Frame, ranked: bool) -> dict[str, list[Table]]:
             for moment, text in moments.items()
         ]
     known = set(frame[frame["last"]].clients)
+    validation = values_by_seed(frame, split="validation")
     details["Accuracy"] += [
         make_table(
-            f"Accuracy at the last round, clients: {clients}",
-            values_by_seed(frame, clients),
+            "Accuracy at the last round on validation data",
+            validation,
             tables.ACCURACY,
             ranked=ranked,
-        )
-        for clients in CLIENTS
-        if clients in known
+        ),
+        *(
+            make_table(
+                f"Accuracy at the last round, clients: {clients}",
+                values_by_seed(frame, clients),
+                tables.ACCURACY,
+                ranked=ranked,
+            )
+            for clients in CLIENTS
+            if clients in known
+        ),
     ]
     return details
 
