@@ -21,7 +21,7 @@ from pfljax.core.types import Local
 from pfljax.engine import mesh, offload
 from pfljax.engine.population import DevicePopulation
 from pfljax.engine.setting import Groups
-from pfljax.engine.state import by_stack
+from pfljax.engine.state import split_ids
 from pfljax.engine.stores import DiskStore, HostStore, Owner
 
 METHODS = scaffold, superfed
@@ -114,7 +114,7 @@ def play(setting, first, cut, population):
         state, trained = population.rounds(state, train, count, ahead)
         losses += np.asarray(trained["loss"])[:count].tolist()
     clients = []
-    for ids in by_stack(setting, np.arange(CLIENTS)):
+    for ids in split_ids(setting, np.arange(CLIENTS)):
         states = population.states(state, ids)
         states = jax.tree.map(lambda leaf, k=ids: np.asarray(leaf)[: len(k)], states)
         clients.append(states)

@@ -15,7 +15,7 @@ import numpy as np
 
 from pfljax import Experiment
 from pfljax.cli import parser
-from pfljax.engine.state import by_stack, joined
+from pfljax.engine.state import join_stacks, split_ids
 from pfljax.report import html
 from pfljax.runs import config
 from pfljax.runtime import devices, errors
@@ -165,9 +165,9 @@ def last_state(folder):
     if sim.paging is None:
         return state
     population = open_to_read(sim, folder, state)
-    stacks = by_stack(sim.setting, np.arange(federation.num_clients))
+    stacks = split_ids(sim.setting, np.arange(federation.num_clients))
     clients = [population.states(state, ids) for ids in stacks]
-    return state._replace(clients=joined(sim.setting, clients))
+    return state._replace(clients=join_stacks(sim.setting, clients))
 
 
 @contextlib.contextmanager

@@ -82,7 +82,7 @@ class AsyncRounds:
         coming = schedule.take(int(count) * mode.versions)
         window = self._window(coming, train.size.shape[0], resident)
         after, metrics = self.program(state, train, window, count, public)
-        return after, metrics | _told(coming, mode.versions, time)
+        return after, metrics | _describe(coming, mode.versions, time)
 
     def clients(self, key: Key, train: ClientData, done: int, count: int) -> np.ndarray:
         """Whose states `count` rounds after round `done` read or write, i64[n]."""
@@ -109,12 +109,12 @@ class AsyncRounds:
         """The events of this run, those of `done` rounds taken."""
         mode, _ = _parts(self.setting)
         before = done * mode.versions
-        schedule = self._begun(key, np.asarray(train.size), before)
+        schedule = self._begin(key, np.asarray(train.size), before)
         # A run that goes on meets the events before it once more.
         schedule.take(before - schedule.taken)
         return schedule
 
-    def _begun(self, key: Key, size: np.ndarray, done: int) -> Schedule:
+    def _begin(self, key: Key, size: np.ndarray, done: int) -> Schedule:
         """The events of this run, at `done` versions or before them."""
         seed = np.asarray(jax.random.key_data(key))
         owner = seed.tobytes() + size.tobytes()
@@ -217,7 +217,7 @@ def _rows(clients: np.ndarray, resident: np.ndarray | None) -> np.ndarray:
     return clients if resident is None else np.searchsorted(resident, clients)
 
 
-def _told(versions: list[Version], of_round: int, time: float) -> dict[str, Any]:
+def _describe(versions: list[Version], of_round: int, time: float) -> dict[str, Any]:
     """What the log has of each round: its seconds, bytes sent, staleness, turns."""
     told: dict[str, list[Any]] = {}
 

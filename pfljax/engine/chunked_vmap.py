@@ -40,7 +40,7 @@ class Chunks(NamedTuple):
 
         return jax.tree.map(of_leaf, by_client)
 
-    def as_given(self, by_chunk: Any) -> Any:
+    def in_order(self, by_chunk: Any) -> Any:
         """Leaves [chunks, *lanes, ...] as [M, ...], in the order given."""
         place_in_order = jnp.argsort(self.order)
 
@@ -71,14 +71,14 @@ def over_clients(
     one_chunk = jax.vmap(f) if chunks.lanes else f
     if used is None:
         stacked = jax.lax.map(lambda chunk: one_chunk(*chunk), chunks.cut(args))
-        return chunks.as_given(stacked)
+        return chunks.in_order(stacked)
 
-    def nothing_summed(*chunk: Any) -> Any:
+    def without_sum(*chunk: Any) -> Any:
         return one_chunk(*chunk), ()
 
     none = chunks.cut(jnp.zeros(count))
-    stacked, _ = _loop(nothing_summed, chunks.cut(args), none, -(-used // width))
-    return chunks.as_given(stacked)
+    stacked, _ = _loop(without_sum, chunks.cut(args), none, -(-used // width))
+    return chunks.in_order(stacked)
 
 
 def sum_over_clients(
@@ -102,7 +102,7 @@ def sum_over_clients(
     weights = weights.reshape(-1, *chunks.lanes)
     count: Any = len(weights) if used is None else -(-used // width)
     stacked, total = _loop(one_chunk, chunks.cut(args), weights, count)
-    return chunks.as_given(stacked), total
+    return chunks.in_order(stacked), total
 
 
 def _loop(f: Callable[..., Any], chunks: tuple, weights: Array, count: Any) -> Any:

@@ -25,9 +25,9 @@ from pfljax.core.types import (
     RunState,
     Turn,
 )
-from pfljax.engine import contract, mesh, travel
+from pfljax.engine import contract, mesh, transfer
 from pfljax.engine.chunked_vmap import over_clients, sum_over_clients
-from pfljax.engine.plan import FAR, Turns, public_rows, reporting_rows, round_key
+from pfljax.engine.plan import FAR, Turns, public_rows, round_key, rows_to_write
 from pfljax.engine.setting import Setting
 from pfljax.engine.summing import clients_at_once
 
@@ -90,14 +90,14 @@ def _train_here(
 ) -> tuple[Any, Any, Metrics]:
     """(this device's block of states, uploads, metrics) after this device's turns."""
     grid = setting.mesh
-    states = travel.fetch(grid, clients, shared.turns.rows, turns.rows)
+    states = transfer.fetch(grid, clients, shared.turns.rows, turns.rows)
     data = _rows_of(grid, pool, shared.offset, turns)
     new_states, uploads, metrics = _take_turns(
         setting, num_clients, shared, turns, weight, states, data
     )
-    everybodys_rows = reporting_rows(shared.turns)
-    local_rows = reporting_rows(turns)
-    clients = travel.store(grid, clients, everybodys_rows, local_rows, new_states)
+    all_rows = rows_to_write(shared.turns)
+    local_rows = rows_to_write(turns)
+    clients = transfer.store(grid, clients, all_rows, local_rows, new_states)
     return clients, uploads, metrics
 
 

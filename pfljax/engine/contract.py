@@ -20,7 +20,7 @@ EVALUATES = (
 )
 
 
-def check_observed(setting: Setting) -> None:
+def check_selection(setting: Setting) -> None:
     """Refuses a selection that needs models with a method that has none to see."""
     algorithm = setting.algorithm
     several = setting.groups is not None or algorithm.architecture is not None

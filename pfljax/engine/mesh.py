@@ -2,11 +2,11 @@
 
 The devices form one axis, "clients". Client states lie in blocks: device d owns rows
 d b .. (d + 1) b - 1. Server and keys lie on every device, so training itself needs no
-exchange. Who trains whom (`engine.dealing`) is a choice:
+exchange. Who trains whom (`engine.assignment`) is a choice:
 
 dealt  A round deals its cohort anew, largest client first to the least loaded device.
        All data lie on every device; states travel to whoever trains them and back
-       (`engine.travel`).
+       (`engine.transfer`).
 homes  Who owns a client's state has its rows as well, alone (`engine.placement`), and
        trains it. Only the sum of the uploads travels; the load is as even as the draw.
 

@@ -195,7 +195,7 @@ def make(choice: Component, cohort: int) -> Mode | None:
     return factory(cohort, **choice.options)
 
 
-def nothing_pending(mode: Mode | None, cohort: int, num_clients: int) -> Any:
+def empty_pending(mode: Mode | None, cohort: int, num_clients: int) -> Any:
     """The slots of a run before its first round; () of synchronous rounds."""
     if mode is None:
         return ()

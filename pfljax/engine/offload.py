@@ -16,7 +16,7 @@ of them fit on one device. No bit of a run depends on it: keys derive from clien
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -27,16 +27,17 @@ from pfljax.core.types import Algorithm, Array, ClientData, Key, Metrics, RunSta
 from pfljax.engine import mesh, stores
 from pfljax.engine.asynchronous import AsyncRounds
 from pfljax.engine.plan import FAR, draw
+from pfljax.engine.population import DevicePopulation
 from pfljax.engine.setting import Setting
 from pfljax.engine.state import (
     INIT_BLOCK,
     Stack,
-    by_stack,
     client_shape,
     init_client,
-    joined,
+    join_stacks,
     make_params,
-    parted,
+    split_ids,
+    split_stacks,
     stacks_of,
 )
 from pfljax.engine.stores import Layout, Store
@@ -272,7 +273,7 @@ class Call(NamedTuple):
 
 @dataclass
 class StoredPopulation:
-    """A `pfljax.engine.population.Population` in stores."""
+    """Clients in stores, with the functions of `DevicePopulation`."""
 
     programs: Programs
     compiled: Callable[..., Any]  # engine.compile_rounds
@@ -287,7 +288,7 @@ class StoredPopulation:
     def rounds(
         self, state: RunState, train: ClientData, count: int, ahead: int = 0
     ) -> tuple[RunState, Metrics]:
-        """See `Population`; reads the clients of `ahead` more rounds meanwhile."""
+        """See `DevicePopulation`; reads the clients of `ahead` rounds meanwhile."""
         setting = self.programs.setting
         done = int(state.round)
         call = self.coming
@@ -295,8 +296,8 @@ class StoredPopulation:
             call = self._read(state, train, done, count)
         stacks = zip(self.stacks, call.pages, self._newest(), strict=True)
         clients = [stack.carry(page, newest) for stack, page, newest in stacks]
-        state = state._replace(clients=joined(setting, clients))
-        resident = joined(setting, self._resident_ids(call))
+        state = state._replace(clients=join_stacks(setting, clients))
+        resident = join_stacks(setting, self._resident_ids(call))
         # `state` is donated: the clients of `call` are gone after this line.
         state, metrics = self.compiled(state, train, count, resident)
         # JAX returns before the rounds have run, so what follows costs them no time.
@@ -306,7 +307,7 @@ class StoredPopulation:
         pages = [
             page._replace(clients=clients)
             for page, clients in zip(
-                call.pages, parted(setting, state.clients), strict=True
+                call.pages, split_stacks(setting, state.clients), strict=True
             )
         ]
         self.latest = call._replace(round=done + count, pages=pages)
@@ -316,12 +317,12 @@ class StoredPopulation:
             self.coming = self._read(state, train, done + count, ahead)
         return state._replace(clients=()), metrics
 
-    def planned(self) -> int:
-        """See `Population`."""
+    def rounds_ahead(self) -> int:
+        """See `DevicePopulation`."""
         return self.coming.rounds if self.coming else 0
 
     def states(self, state: RunState, ids: np.ndarray) -> Any:
-        """See `Population`; `state` is the newest, for the stores have no other."""
+        """See `DevicePopulation`; `state` is the newest one."""
         self.settle()
         setting = self.programs.setting
         group = 0 if setting.groups is None else int(setting.groups.of(ids[0]))
@@ -329,12 +330,12 @@ class StoredPopulation:
         return self.stacks[group].load(ids, size, np.arange(len(ids)))
 
     def save(self, round_: int, write: Callable[..., Any]) -> None:
-        """See `Population`."""
+        """See `DevicePopulation`."""
         # The order is what a kill relies on: states in the stores, the checkpoint
         # before committed and its leftovers freed, the stores on disk, and only then
         # the checkpoint. A checkpoint without its states cannot come to be.
         self.settle()
-        self.committed()
+        self.commit()
         checksums = [stack.store.save(round_) for stack in self.stacks]
         kept = self.kept(round_)
         several = self.programs.setting.groups is not None
@@ -346,13 +347,13 @@ class StoredPopulation:
             return
         # Until a checkpoint is committed, a kill goes back to an older one: what that
         # needs must not be written over.
-        self.committed()
+        self.commit()
         for stack, page in zip(self.stacks, self.latest.pages, strict=True):
             stack.write(self.latest.round, page)
         self.written = True
 
-    def committed(self) -> None:
-        """See `Population`; frees what the checkpoint replaces."""
+    def commit(self) -> None:
+        """Waits for the checkpoint begun last, and frees what it replaces."""
         if self.saving is None:
             return
         response, rounds = self.saving
@@ -367,7 +368,7 @@ class StoredPopulation:
     ) -> Call:
         """Loads the clients of these rounds except for those that `latest` has."""
         ids = self._clients(state, train, round_, count)
-        members = by_stack(self.programs.setting, ids)
+        members = split_ids(self.programs.setting, ids)
         stacks = zip(self.stacks, members, self._newest(), strict=True)
         pages = [stack.read(ids, newest) for stack, ids, newest in stacks]
         return Call(round=round_, rounds=count, pages=pages)
@@ -398,3 +399,6 @@ class StoredPopulation:
             nobody = self.programs.num_clients + np.arange(empty)
             resident.append(np.concatenate([page.ids, nobody]).astype(np.int32))
         return resident
+
+
+Population: TypeAlias = DevicePopulation | StoredPopulation

@@ -5,7 +5,7 @@ each who stands there and what they do. No place or slot is ever left out, for s
 must stay: one that nobody fills, or a client for the second time, has a mask of 0, and
 nothing that it makes is kept. Client 3, of 8 steps, drawn twice of five clients:
 
-            one device   dealt to two devices    why
+            one device   assigned to two devices why
     ids     3 0 3        3 0 5 | 3 5 5           5, one past the last, is nobody
     draws   2 1 0        2 1 0 | 0 0 0           3 counts twice, in its first place
     mask    1 1 0        1 1 0 | 0 0 0
@@ -24,7 +24,7 @@ from pfljax.core.keys import derive
 from pfljax.core.training import budget
 from pfljax.core.types import Array, ClientData, Cohort, Examples, Key, RunState
 from pfljax.engine import clock, mesh
-from pfljax.engine.dealing import deal
+from pfljax.engine.assignment import assign
 from pfljax.engine.setting import Setting
 
 FAR = np.iinfo(np.int32).max  # past the end: not written
@@ -78,7 +78,7 @@ def plan(
     train: ClientData,
     resident: Any,
 ) -> Turns:
-    """Who takes part in the coming round, with which work, dealt to the devices.
+    """The clients of the coming round, their work and their devices.
 
     `train` and `resident` are those of `pfljax.engine.one_round`.
     """
@@ -104,7 +104,7 @@ def plan(
         mask, waited = clock.on_time(setting.clock, key, ids, steps, mask)
     turns = Turns(
         ids=ids,
-        rows=_rows_of(setting, ids, resident),
+        rows=_find_rows(setting, ids, resident),
         steps=steps,
         size=size,
         weight=size * draws,
@@ -115,14 +115,14 @@ def plan(
         drawn=ids,
     )
     if selection.replacement:
-        turns = counted_once(turns)
-    # Groups deal their members themselves (`engine.groups`).
+        turns = count_once(turns)
+    # Groups assign their members themselves (`engine.architectures`).
     if setting.mesh is None or setting.groups is not None:
         return turns
-    return dealt(setting.mesh, turns, num_clients, num_clients)
+    return assign_devices(setting.mesh, turns, num_clients, num_clients)
 
 
-def _rows_of(setting: Setting, ids: Array, resident: Any) -> Array:
+def _find_rows(setting: Setting, ids: Array, resident: Any) -> Array:
     """The rows of these clients in their stacks, which have all, or `resident`."""
     groups = setting.groups
     if resident is None:
@@ -135,7 +135,7 @@ def _rows_of(setting: Setting, ids: Array, resident: Any) -> Array:
     return jnp.choose(groups.of(ids), rows, mode="clip").astype(jnp.int32)
 
 
-def counted_once(turns: Turns) -> Turns:
+def count_once(turns: Turns) -> Turns:
     """The turns, where a client drawn several times counts in its first place alone."""
     # Empty places are no client, however many there are.
     draws = count_draws(turns.ids) * (turns.draws > 0)
@@ -157,7 +157,7 @@ def count_draws(ids: Array) -> Array:
     return same.sum(1) * first.astype(jnp.float32)
 
 
-def dealt(
+def assign_devices(
     grid: mesh.Grid,
     turns: Turns,
     num_clients: int,
@@ -167,7 +167,7 @@ def dealt(
 
     All are of a stack of `stacked` clients.
     """
-    slots = deal(grid, turns.rows, turns.steps, turns.draws, stacked)
+    slots = assign(grid, turns.rows, turns.steps, turns.draws, stacked)
 
     def of_field(members: Array, none: Array) -> Array:
         # An empty slot has the number M: one past the cohort stands nobody.
@@ -195,7 +195,7 @@ def nobody(num_clients: int) -> Turns:
     )
 
 
-def reporting_rows(turns: Turns) -> Array:
+def rows_to_write(turns: Turns) -> Array:
     """Where the new states of those who reported belong, i32[M]; FAR for others."""
     return jnp.where(turns.mask > 0, turns.rows, FAR)
 

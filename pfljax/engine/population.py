@@ -1,8 +1,8 @@
-"""The clients of a run, wherever their states lie between its rounds."""
+"""The clients of a run whose states lie in `RunState.clients` between its rounds."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import jax
 import numpy as np
@@ -12,12 +12,15 @@ from pfljax.core.types import ClientData, Metrics, RunState
 from pfljax.engine.setting import Groups
 
 
-class Population(Protocol):
-    """Runs rounds, and reads and saves the states of clients.
+@dataclass(frozen=True)
+class DevicePopulation:
+    """Runs rounds, and reads and saves the states of clients, all on the devices.
 
-    `DevicePopulation` has all of them in `RunState.clients`;
     `pfljax.engine.offload.StoredPopulation` has them in a store.
     """
+
+    compiled: Callable[..., Any]  # engine.compile_rounds
+    groups: Groups | None = None  # of architectures; None for one
 
     def rounds(
         self,
@@ -30,54 +33,17 @@ class Population(Protocol):
 
         `ahead` rounds are expected in the next call: their clients may be read already.
         """
-        ...
+        return self.compiled(state, train, count)
 
-    def planned(self) -> int:
+    def rounds_ahead(self) -> int:
         """Rounds of the next call whose clients are read already; 0 for none."""
-        ...
+        return 0
 
     def states(self, state: RunState, ids: np.ndarray) -> Any:
         """The states of these clients after the rounds of `state`, stacked.
 
         All have one architecture. Rows behind the last of `ids` are padding.
         """
-        ...
-
-    def save(self, round_: int, write: Callable[..., Any]) -> None:
-        """Saves what a checkpoint of this round needs, then calls `write` for it.
-
-        `write` takes the checksum of what was saved as `clients`.
-        """
-        ...
-
-    def committed(self) -> None:
-        """Waits until the checkpoint that was begun last is whole."""
-        ...
-
-
-@dataclass(frozen=True)
-class DevicePopulation:
-    """All clients in `RunState.clients`: the checkpoint has them, nothing is read."""
-
-    compiled: Callable[..., Any]  # engine.compile_rounds
-    groups: Groups | None = None  # of architectures; None for one
-
-    def rounds(
-        self,
-        state: RunState,
-        train: ClientData,
-        count: int,
-        ahead: int = 0,
-    ) -> tuple[RunState, Metrics]:
-        """See `Population`."""
-        return self.compiled(state, train, count)
-
-    def planned(self) -> int:
-        """See `Population`."""
-        return 0
-
-    def states(self, state: RunState, ids: np.ndarray) -> Any:
-        """See `Population`."""
         num_clients = state.participations.shape[0]
         clients, rows, count = state.clients, ids, num_clients
         if self.groups is not None:
@@ -90,11 +56,14 @@ class DevicePopulation:
         return _take(clients, rows)
 
     def save(self, round_: int, write: Callable[..., Any]) -> None:
-        """See `Population`."""
+        """Saves what a checkpoint of this round needs, then calls `write` for it.
+
+        `write` takes the checksum of what was saved in stores as `clients`.
+        """
         write()
 
-    def committed(self) -> None:
-        """See `Population`."""
+    def commit(self) -> None:
+        """Waits until the checkpoint that was begun last is whole."""
 
 
 _take = jax.jit(tree.take)

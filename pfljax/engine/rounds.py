@@ -29,7 +29,7 @@ from pfljax.core.types import (
     RunState,
 )
 from pfljax.engine import contract, mesh, summing
-from pfljax.engine.groups import train_cohort
+from pfljax.engine.architectures import train_cohort
 from pfljax.engine.plan import Turns, cohort_key, cohort_of, plan
 from pfljax.engine.setting import Setting, exchanges
 from pfljax.selection.reports import TURN_SECONDS
@@ -56,7 +56,7 @@ def one_round(
       ValueError: the method returns a state of another structure, shape or dtype.
     """
     turns = plan(setting, state, train, resident)
-    contract.check_observed(setting)
+    contract.check_selection(setting)
     cohort = cohort_of(state, train, turns, public)
     metrics: Metrics = {}
     after = state
@@ -67,12 +67,12 @@ def one_round(
         )
         metrics |= of_exchange
     contract.check_metrics(metrics)
-    heard = _not_lost(setting, cohort)
+    heard = _drop_lost(setting, cohort)
     reports = metrics
     if setting.clock is not None:
         reports = metrics | {TURN_SECONDS: turns.waited}
     learned = setting.selection.update(state.selection, heard, reports)
-    learned = _shown(setting, state, uploads, after.server, heard, train, learned)
+    learned = _show_model(setting, state, uploads, after.server, heard, train, learned)
     counted = (turns.draws * turns.mask).astype(jnp.int32)
     after = after._replace(
         round=state.round + 1,
@@ -83,11 +83,11 @@ def one_round(
     )
     means = _means(turns, metrics)
     if setting.clock is not None:
-        means |= _timed(turns)
+        means |= _time_metrics(turns)
     return after, means
 
 
-def _shown(
+def _show_model(
     setting: Setting,
     state: RunState,
     uploads: Any,
@@ -100,7 +100,7 @@ def _shown(
     observe = setting.selection.observe
     evaluate = setting.selection.evaluate
     server_model = setting.algorithm.server_model
-    # `contract.check_observed` refuses a selection that asks where there is none.
+    # `contract.check_selection` refuses a selection that asks where there is none.
     if server_model is None or (observe is None and evaluate is None):
         return learned
     model = server_model(server)
@@ -122,8 +122,8 @@ def _exchange(
     public: ClientData | None,
 ) -> tuple[RunState, Metrics, Any]:
     """(states, metrics, uploads or their sums) after an exchange with the server."""
-    cohort = _not_lost(setting, cohort)
-    weight = summing.weight_of(setting, state.server, cohort)
+    cohort = _drop_lost(setting, cohort)
+    weight = summing.upload_weights(setting, state.server, cohort)
     clients, uploads, metrics = train_cohort(
         setting, state, train, turns, public, weight
     )
@@ -131,7 +131,7 @@ def _exchange(
         uploads, cohort, channel_state = receive(setting, state, uploads, cohort)
         server = setting.algorithm.aggregate(state.server, uploads, cohort)
     else:
-        server = summing.mean_of(uploads, weight)
+        server = summing.divide_sums(uploads, weight)
         channel_state = state.channel
     contract.check_state(setting.algorithm, "aggregate", "server", state.server, server)
     # Weights of a round without uploads sum to 0: what `aggregate` made of them goes.
@@ -144,7 +144,7 @@ def _exchange(
     return after, metrics, uploads
 
 
-def _not_lost(setting: Setting, cohort: Cohort) -> Cohort:
+def _drop_lost(setting: Setting, cohort: Cohort) -> Cohort:
     """The cohort, without those whose uploads the channel loses."""
     if setting.channel is None or setting.channel.lose is None:
         return cohort
@@ -199,7 +199,7 @@ def _means(turns: Turns, metrics: Metrics) -> Metrics:
     return means
 
 
-def _timed(turns: Turns) -> Metrics:
+def _time_metrics(turns: Turns) -> Metrics:
     """Virtual seconds of the round, and of each client that the server waited for."""
     return {
         "seconds": turns.waited.max(),

@@ -13,7 +13,7 @@ from pfljax.core.keys import derive
 from pfljax.core.types import Algorithm, Array, Key, RunState, Task
 from pfljax.engine import mesh
 from pfljax.engine.mesh import Grid
-from pfljax.engine.modes import nothing_pending
+from pfljax.engine.modes import empty_pending
 from pfljax.engine.setting import Setting
 from pfljax.runtime.programs import Same, kept, quickly_compiled
 
@@ -34,7 +34,7 @@ def init(
         params = first_params(stack.task, key)
         clients = first_clients(stack.algorithm, None, params, stack.ids, key)
         stacks.append(clients)
-    return state._replace(clients=joined(setting, stacks))
+    return state._replace(clients=join_stacks(setting, stacks))
 
 
 class Stack(NamedTuple):
@@ -60,7 +60,7 @@ def stacks_of(setting: Setting, task: Task, num_clients: int) -> list[Stack]:
     return stacks
 
 
-def by_stack(setting: Setting, ids: np.ndarray) -> list[np.ndarray]:
+def split_ids(setting: Setting, ids: np.ndarray) -> list[np.ndarray]:
     """These clients, those of each stack, in their order."""
     groups = setting.groups
     if groups is None:
@@ -69,12 +69,12 @@ def by_stack(setting: Setting, ids: np.ndarray) -> list[np.ndarray]:
     return [ids[number == group] for group in range(len(groups.tasks))]
 
 
-def parted(setting: Setting, clients: Any) -> list[Any]:
+def split_stacks(setting: Setting, clients: Any) -> list[Any]:
     """What belongs to each stack, of something shaped as `RunState.clients`."""
     return [clients] if setting.groups is None else list(clients)
 
 
-def joined(setting: Setting, stacks: list[Any]) -> Any:
+def join_stacks(setting: Setting, stacks: list[Any]) -> Any:
     """`RunState.clients` of the stacks: one, or a tuple of one a group."""
     return stacks[0] if setting.groups is None else tuple(stacks)
 
@@ -101,7 +101,7 @@ def first_server(
         cohort=nobody,
         selection=setting.selection.init(),
         channel=_first_channel(setting, num_clients, key),
-        pending=nothing_pending(setting.mode, setting.selection.cohort, num_clients),
+        pending=empty_pending(setting.mode, setting.selection.cohort, num_clients),
     )
 
 

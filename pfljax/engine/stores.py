@@ -27,7 +27,7 @@ would look like one of a client that never took part.
 import os
 import zlib
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -116,43 +116,14 @@ class Owner(NamedTuple):
         return {"format": FORMAT, **self._asdict(), "layout": leaves}
 
 
-class Store(Protocol):
-    """Records of clients. `ids` are different and ascending, i64[n].
-
-    A run calls `write` after each call of rounds, and `save`, then the checkpoint, then
-    `keep` when that is committed. Killed at any moment, it opens the store again and
-    calls `restore` with the round of the newest checkpoint.
-    """
-
-    def restore(self, round_: int, checksum: int | None = None) -> None:
-        """Goes back to the records after this round, 0 for none; called first.
-
-        `checksum` is what `save` returned at this round; None is not compared.
-
-        Raises:
-          StoreError: they are not what was saved.
-        """
-        ...
-
-    def read(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """(records u8[n, bytes], whether there was one bool[n])."""
-        ...
-
-    def write(self, round_: int, ids: np.ndarray, records: np.ndarray) -> None:
-        """Takes the records of these clients after `round_` rounds."""
-        ...
-
-    def save(self, round_: int) -> int:
-        """Makes lasting what a checkpoint of this round needs; returns its checksum."""
-        ...
-
-    def keep(self, rounds: list[int]) -> None:
-        """Gives up what only the checkpoints of other rounds need."""
-        ...
-
-
 class HostStore:
-    """Records in host memory, which the system commits as they are first written."""
+    """Records in host memory, which the system commits as they are first written.
+
+    `ids` are different and ascending, i64[n]. A run calls `write` after each call of
+    rounds, and `save`, then the checkpoint, then `keep` when that is committed. Killed
+    at any moment, it opens the store again and calls `restore` with the round of the
+    newest checkpoint.
+    """
 
     def __init__(self, folder: Path, owner: Owner):
         self.folder = folder
@@ -165,7 +136,13 @@ class HostStore:
             _write_description(folder, owner.to_json())
 
     def restore(self, round_: int, checksum: int | None = None) -> None:
-        """See `Store`."""
+        """Goes back to the records after this round, 0 for none; called first.
+
+        `checksum` is what `save` returned at this round; None is not compared.
+
+        Raises:
+          StoreError: they are not what was saved.
+        """
         if round_ == 0:
             return
         try:
@@ -184,16 +161,16 @@ class HostStore:
         self.written[ids] = True
 
     def read(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """See `Store`."""
+        """(records u8[n, bytes], whether there was one bool[n])."""
         return self.records[ids], self.written[ids]
 
     def write(self, round_: int, ids: np.ndarray, records: np.ndarray) -> None:
-        """See `Store`."""
+        """Takes the records of these clients after `round_` rounds."""
         self.records[ids] = records
         self.written[ids] = True
 
     def save(self, round_: int) -> int:
-        """See `Store`."""
+        """Makes lasting what a checkpoint of this round needs; returns its checksum."""
         ids = np.flatnonzero(self.written)
         with (
             files.whole(self._file(round_), lasting=True) as part,
@@ -209,7 +186,7 @@ class HostStore:
         return checksum
 
     def keep(self, rounds: list[int]) -> None:
-        """See `Store`; also deletes what a kill has left half written."""
+        """Deletes what only the checkpoints of other rounds, or a kill, have left."""
         kept = {self._file(round_) for round_ in rounds}
         for file in self.folder.glob("round-*.bin*"):
             if file not in kept:
@@ -255,7 +232,7 @@ class DiskStore:
         self.file = open(folder / RECORDS, mode)  # noqa: SIM115
 
     def restore(self, round_: int, checksum: int | None = None) -> None:
-        """See `Store`."""
+        """See `HostStore`."""
         if round_ and round_ < self.oldest:
             raise StoreError(
                 f"{self.folder} goes back to round {self.oldest} and no further, but "
@@ -269,7 +246,7 @@ class DiskStore:
             raise _lost(self.folder, round_)
 
     def read(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """See `Store`; each record is compared with its CRC-32."""
+        """See `HostStore`; each record is compared with its CRC-32."""
         slots, newest = _newest(self.index[ids])
         written = newest[:, 0] > 0
         records = np.zeros((len(ids), self.nbytes), np.uint8)
@@ -284,7 +261,7 @@ class DiskStore:
         return records, written
 
     def write(self, round_: int, ids: np.ndarray, records: np.ndarray) -> None:
-        """See `Store`; writes to a free slot of each client."""
+        """See `HostStore`; writes to a free slot of each client."""
         slots = self._free_slots(ids)
         # The order does not matter for a kill: a checkpoint trusts neither before both
         # are flushed, and what is torn is of a later round.
@@ -297,7 +274,7 @@ class DiskStore:
         self.index[ids, slots, 1] = [zlib.crc32(record) for record in records]
 
     def save(self, round_: int) -> int:
-        """See `Store`; flushes both files."""
+        """See `HostStore`; flushes both files."""
         with files.told(self.folder / RECORDS):
             os.fsync(self.file.fileno())
         with files.told(self.folder / INDEX):
@@ -305,7 +282,7 @@ class DiskStore:
         return self._checksum()
 
     def keep(self, rounds: list[int]) -> None:
-        """See `Store`."""
+        """See `HostStore`."""
         self.kept = sorted(rounds)
         oldest = self.kept[0] if self.kept else 0
         if oldest != self.oldest:
@@ -381,6 +358,9 @@ def _check_size(file: Path, size: int) -> None:
     actual = file.stat().st_size if file.is_file() else "missing"
     if actual != size:
         raise StoreError(f"{file} is damaged: {actual}, expected {size} bytes; {GO_ON}")
+
+
+Store: TypeAlias = HostStore | DiskStore
 
 
 def read_description(folder: Path, owner: Owner) -> dict[str, Any] | None:

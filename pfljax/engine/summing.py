@@ -28,13 +28,13 @@ def clients_at_once(setting: Setting, slots: int) -> int:
     return min(width or slots, slots)
 
 
-def weight_of(setting: Setting, server: Any, cohort: Cohort) -> Array | None:
+def upload_weights(setting: Setting, server: Any, cohort: Cohort) -> Array | None:
     """What each upload counts for in the sum, f32[slots]; None where they are stacked.
 
     By shapes alone, so that a run that goes on chooses the same.
     """
     average = setting.algorithm.aggregate
-    if not isinstance(average, Averaging) or not _separate(setting.channel):
+    if not isinstance(average, Averaging) or not _is_separate(setting.channel):
         return None
     if setting.selection.observe is not None:
         return None  # it looks at each
@@ -49,12 +49,12 @@ def weight_of(setting: Setting, server: Any, cohort: Cohort) -> Array | None:
     return average.weight_of(cohort)
 
 
-def _separate(channel: Channel | None) -> bool:
+def _is_separate(channel: Channel | None) -> bool:
     """Whether the channel looks at each upload on its own, at its client."""
     return channel is None or channel.receive is as_received
 
 
-def mean_of(sums: Any, weight: Array) -> Any:
+def divide_sums(sums: Any, weight: Array) -> Any:
     """The mean of all uploads, of the devices' weighted sums [D, ...]."""
     total = jax.tree.map(lambda leaf: leaf.sum(0), sums)
     return aggregation.over_weight(total, weight)

@@ -77,7 +77,7 @@ def rounds(
         versions = first + jnp.arange(mode.versions)
         state, (metrics, weight) = jax.lax.scan(version, state, versions)
         clients = jax.lax.dynamic_slice_in_dim(window.clients, first, mode.versions)
-        return _counted(state, clients.ravel()), _means(metrics, weight)
+        return _count(state, clients.ravel()), _means(metrics, weight)
 
     def body(index: Array, carry: Any) -> Any:
         state, history = carry
@@ -99,7 +99,7 @@ def one_version(
 ) -> tuple[RunState, tuple[Metrics, Array]]:
     """(the state with the next version, metrics and rows [K] of those who made it)."""
     mode = _mode(setting)
-    pending = _started(setting, state, train, window, index, public)
+    pending = _start(setting, state, train, window, index, public)
     clients = window.clients[index]
     tau = window.staleness[index]
     arrived = tree.take(pending, window.slots[index])
@@ -118,7 +118,7 @@ def one_version(
     return after, (arrived.metrics, cohort.weight)
 
 
-def _started(
+def _start(
     setting: Setting,
     state: RunState,
     train: ClientData,
@@ -139,14 +139,14 @@ def _started(
         exists = which < end
         jobs = tree.take(window.jobs, which)
         jobs = jobs._replace(steps=jnp.where(exists, jobs.steps, 0))
-        made = _trained(setting, state, train, jobs, public)
+        made = _train(setting, state, train, jobs, public)
         return tree.put(pending, jnp.where(exists, jobs.slot, FAR), made)
 
     chunks = -(-(end - first) // width)
     return jax.lax.fori_loop(0, chunks, chunk, state.pending)
 
 
-def _trained(
+def _train(
     setting: Setting,
     state: RunState,
     train: ClientData,
@@ -166,7 +166,7 @@ def _trained(
             num_clients=train.size.shape[0],
             public=public_rows(train.examples, public),
         )
-        return _made(setting, state, turn, client, rows)
+        return _make(setting, state, turn, client, rows)
 
     offset, size = tree.take((train.offset, train.size), jobs.client)
     clients = tree.take(state.clients, jobs.row)
@@ -178,7 +178,7 @@ def _trained(
     return jax.tree.map(lambda leaf: leaf[None], made)
 
 
-def _made(
+def _make(
     setting: Setting, state: RunState, turn: Turn, client: Any, rows: ClientData
 ) -> Pending:
     """What one client makes of the server as it is."""
@@ -231,7 +231,7 @@ def _cohort(
     )
 
 
-def _counted(state: RunState, clients: Array) -> RunState:
+def _count(state: RunState, clients: Array) -> RunState:
     """The state after one more round, to which these clients reported."""
     num_clients = state.participations.shape[0]
     places = state.cohort.shape[0]

@@ -13,9 +13,9 @@ from pfljax.engine.state import (
     client_shape,
     first_clients,
     first_server,
-    joined,
+    join_stacks,
     make_params,
-    parted,
+    split_stacks,
     stacks_of,
 )
 from pfljax.runtime.programs import quickly_compiled
@@ -39,7 +39,7 @@ def make_init(
         out_shardings=where._replace(clients=()),
     )
     make_stacks = []
-    for stack, lies in zip(stacks, parted(setting, where.clients), strict=True):
+    for stack, lies in zip(stacks, split_stacks(setting, where.clients), strict=True):
         client = client_shape(stack.algorithm, stack.task)
         nbytes = tree.nbytes(client) * len(stack.ids)
         make = partial(first_clients, stack.algorithm, grid)
@@ -54,7 +54,7 @@ def make_init(
         for stack, make in zip(stacks, make_stacks, strict=True):
             params = make_params(setting, stack.task)(key)
             made.append(make(params, stack.ids, key))
-        return state._replace(clients=joined(setting, made))
+        return state._replace(clients=join_stacks(setting, made))
 
     return init
 

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 
 from pfljax.core import tree
 from pfljax.core.types import Metrics, RunState
-from pfljax.engine.population import Population
+from pfljax.engine.offload import Population
 from pfljax.runs import checkpoint, config, log, sinks
 from pfljax.runs.settings import Experiment
 from pfljax.runs.sinks import Sink
@@ -55,7 +55,7 @@ def run_rounds(run: Run, quiet: bool) -> None:
         progress = _train(run, population, progress, write, show)
         # While the last checkpoints are still being written.
         arrays, mixture = results.write_clients(run, population, progress.state)
-        population.committed()
+        population.commit()
     lines, _ = read_log(run, progress.done, progress.log)
     results.write_summary(run, arrays, mixture, lines, progress.stopped)
 
@@ -109,7 +109,7 @@ def _call_rounds(
     started = time.monotonic()
     longest = run.sim.longest
     # Clients that were read ahead are those of so many rounds.
-    count = population.planned() or rounds_of_call(
+    count = population.rounds_ahead() or rounds_of_call(
         run.experiment, longest, progress.done, progress.pace
     )
     done = progress.done + count

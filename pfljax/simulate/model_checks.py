@@ -55,7 +55,7 @@ def check_observed(
     Raises:
       ValueError: it says what an upload is in place of a model.
     """
-    contract.check_observed(setting)
+    contract.check_selection(setting)
     if setting.selection.observe is None:
         return
     sent, *_ = exchanges_of(setting.algorithm, task, num_clients, input_shape)

@@ -12,7 +12,7 @@ from pfljax.core.communication import shapes_of_model
 from pfljax.core.types import ClientData, RunState, Task
 from pfljax.data import Federation
 from pfljax.engine.offload import block_size
-from pfljax.engine.state import by_stack, client_shape, joined
+from pfljax.engine.state import client_shape, join_stacks, split_ids
 from pfljax.evaluation.predictions import predict_examples
 from pfljax.evaluation.programs import client_models, score_models
 from pfljax.evaluation.views import PERSONAL
@@ -41,7 +41,7 @@ def personal_models(
     sim, federation, state, states = _load(path, federation, task)
     ids = np.arange(federation.num_clients)
     stacks = []
-    members = by_stack(sim.setting, ids)
+    members = split_ids(sim.setting, ids)
     for architecture, theirs in zip(sim.architectures, members, strict=True):
         width = _width(sim, architecture)
         models = client_models(architecture.setting, PERSONAL, width)
@@ -56,7 +56,7 @@ def personal_models(
         train = take(federation.train, theirs)
         leaves = in_blocks(flat, state, _blocks(sim), states, theirs, (train,))
         stacks.append(jax.tree.unflatten(structure[0], list(leaves.values())))
-    return joined(sim.setting, stacks)
+    return join_stacks(sim.setting, stacks)
 
 
 def predictions(

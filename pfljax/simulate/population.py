@@ -14,12 +14,13 @@ from pfljax.core.types import ClientData, RunState
 from pfljax.engine import stores
 from pfljax.engine.asynchronous import AsyncRounds
 from pfljax.engine.offload import (
+    Population,
     Programs,
     StackPrograms,
     StoredPopulation,
     StoredStack,
 )
-from pfljax.engine.population import DevicePopulation, Population
+from pfljax.engine.population import DevicePopulation
 from pfljax.engine.stores import DiskStore, HostStore, Owner, Store
 from pfljax.runs import checkpoint, config, folder
 from pfljax.runs.checkpoint import Meta

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pfljax.core.types import Metrics, RunState
-from pfljax.engine.population import Population
+from pfljax.engine.offload import Population
 from pfljax.runs import baseline, folder, log, single_evaluations
 from pfljax.runs.judged import figures
 from pfljax.runs.log import Line

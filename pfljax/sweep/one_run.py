@@ -11,7 +11,7 @@ from pfljax.core import tree
 from pfljax.core.types import Array, ClientData, RunState, Task
 from pfljax.engine import Setting
 from pfljax.engine.rounds import rounds
-from pfljax.engine.state import parted, stacks_of
+from pfljax.engine.state import split_stacks, stacks_of
 from pfljax.evaluation import programs, records
 from pfljax.evaluation.over_clients import DETECTION
 from pfljax.evaluation.uncertainty import Foreign
@@ -206,7 +206,7 @@ def by_stack(
     num_clients = state.participations.shape[0]
     stacks = stacks_of(setting, task, num_clients)
     values: ByName = {}
-    for stack, states in zip(stacks, parted(setting, state.clients), strict=True):
+    for stack, states in zip(stacks, split_stacks(setting, state.clients), strict=True):
         alone = setting._replace(algorithm=stack.algorithm, groups=None)
         ids = jnp.asarray(stack.ids)
         of_stack = evaluate(alone, states, ids)

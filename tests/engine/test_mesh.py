@@ -1,4 +1,4 @@
-"""Several devices: dealing, travelling states, and the same results as one device."""
+"""Several devices: who trains where, and the same results as one device."""
 
 import json
 import subprocess
@@ -16,7 +16,7 @@ from checkout import TESTS
 from pfljax import algorithms, engine, selection
 from pfljax.conformance import toy
 from pfljax.core.types import ClientData, Examples
-from pfljax.engine import dealing, mesh, placement
+from pfljax.engine import assignment, mesh, placement
 from pfljax.engine.setting import exchanges
 from tiny import environment
 
@@ -153,7 +153,7 @@ def test_at_home_each_slot_is_on_its_clients_device(ids, again, devices):
     # 13 is nobody; who stands in two places counts in the first.
     rows = jnp.asarray(ids + [row for row in again if row in (*ids, 13)])
     counts = jnp.arange(len(rows)) < len(ids)
-    slots = np.asarray(dealing.at_home(rows, counts, devices, block))
+    slots = np.asarray(assignment.assign_to_owners(rows, counts, devices, block))
     assert sorted(slots[slots < len(rows)]) == list(range(len(ids)))
     assert len(slots) == devices * min(len(rows), block)
     for device, own in enumerate(slots.reshape(devices, -1)):
@@ -168,7 +168,7 @@ def test_at_home_each_slot_is_on_its_clients_device(ids, again, devices):
     devices=st.integers(1, 5),
 )
 def test_every_client_is_dealt_once_and_loads_are_even(steps, devices):
-    slots = np.asarray(dealing.evenly(jnp.asarray(steps, jnp.int32), devices))
+    slots = np.asarray(assignment.balance(jnp.asarray(steps, jnp.int32), devices))
     places = slots.reshape(devices, -1)
     assert sorted(slots[slots < len(steps)]) == list(range(len(steps)))
     assert len(slots) - len(steps) == (slots == len(steps)).sum()
@@ -180,9 +180,9 @@ def test_every_client_is_dealt_once_and_loads_are_even(steps, devices):
 
 
 def test_dealing_gives_the_largest_client_a_device_of_its_own():
-    slots = dealing.evenly(jnp.asarray([10, 500, 20, 30, 40], jnp.int32), 2).reshape(
-        2, -1
-    )
+    slots = assignment.balance(
+        jnp.asarray([10, 500, 20, 30, 40], jnp.int32), 2
+    ).reshape(2, -1)
     assert slots.tolist() == [[1, 5, 5, 5, 5], [4, 3, 2, 0, 5]]
 
 

@@ -89,5 +89,5 @@ def assert_alike(one, records, home, at_home):
 
 
 def test_homes_need_the_device_store():
-    with pytest.raises(ValueError, match="homes is set, but store is 'disk'"):
+    with pytest.raises(ValueError, match="homes needs store 'device'"):
         checks.check(tiny.TINY.replace(homes=True, store="disk"))

@@ -219,7 +219,7 @@ def test_a_lost_store_is_one_line(on_disk, tmp_path):
 
 
 def test_an_unknown_store_is_refused():
-    with pytest.raises(ValueError, match="store is 'tape'; expected one of device, h"):
+    with pytest.raises(ValueError, match="store is 'tape'; expected 'device'"):
         checks.check(Experiment(store="tape"))
 
 

@@ -118,7 +118,7 @@ def test_what_is_summed_depends_on_shapes_and_on_who_looks(monkeypatch):
     def is_summed(width=1, method=method, names=()):
         way = channel.make([registry.Component(name) for name in names])
         setting = setting_of(method, width, channel=way)
-        return summing.weight_of(setting, server, cohort_of()) is not None
+        return summing.upload_weights(setting, server, cohort_of()) is not None
 
     monkeypatch.setattr(summing, "STACKED_BYTES", COHORT * size)
     assert not is_summed()

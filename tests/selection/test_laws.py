@@ -150,7 +150,7 @@ def test_uploads_are_stacked_for_who_looks_at_them():
     from pfljax.engine import summing
 
     setting = setting_of("cmab")._replace(width=1)
-    assert summing.weight_of(setting, None, None) is None
+    assert summing.upload_weights(setting, None, None) is None
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from pfljax.core.types import ClientData, Params, RunState, Task
 from pfljax.data import Federation
 from pfljax.engine import chunked_vmap
 from pfljax.engine.contract import first_change
-from pfljax.engine.state import by_stack
+from pfljax.engine.state import split_ids
 from pfljax.evaluation import views
 from pfljax.report.runs import read_run
 from pfljax.runs import checkpoint, config
@@ -84,7 +84,7 @@ class Finished:
         if len(self.sim.architectures) == 1:
             return [self]
         parts = []
-        for number, ids in enumerate(by_stack(self.sim.setting, self.ids)):
+        for number, ids in enumerate(split_ids(self.sim.setting, self.ids)):
             part = copy.copy(self)
             part.ids = ids
             part.federation = self.federation.take(ids)
@@ -208,7 +208,7 @@ class Finished:
         Raises:
           ValueError: they have several architectures.
         """
-        members = by_stack(self.sim.setting, self.ids)
+        members = split_ids(self.sim.setting, self.ids)
         if sum(len(ids) > 0 for ids in members) > 1:
             raise ValueError(
                 f"{self.path} has clients of several architectures, whose models lie "

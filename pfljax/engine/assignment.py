@@ -12,7 +12,7 @@ from pfljax.core.types import Array
 from pfljax.engine.mesh import Grid, padded
 
 
-def deal(
+def assign(
     grid: Grid,
     rows: Array,
     steps: Array,
@@ -27,11 +27,11 @@ def deal(
     """
     if grid.homes:
         block = padded(stacked, grid) // grid.size
-        return at_home(rows, draws > 0, grid.size, block)
-    return evenly(steps, grid.size)
+        return assign_to_owners(rows, draws > 0, grid.size, block)
+    return balance(steps, grid.size)
 
 
-def at_home(
+def assign_to_owners(
     rows: Array,
     counts: Array,
     devices: int,
@@ -50,7 +50,7 @@ def at_home(
     return jnp.sort(slots, axis=1)[:, : min(cohort, block)].ravel()
 
 
-def evenly(steps: Array, devices: int) -> Array:
+def balance(steps: Array, devices: int) -> Array:
     """The largest first to the least loaded device that has room.
 
     Q = min(M, ceil(2 M / D)).
@@ -61,7 +61,7 @@ def evenly(steps: Array, devices: int) -> Array:
     order = jnp.argsort(-steps, stable=True)
     endless = jnp.iinfo(jnp.int32).max
 
-    def assign(index: Array, carry: Any) -> Any:
+    def place(index: Array, carry: Any) -> Any:
         slots, load, taken = carry
         member = order[index]
         has_room = taken < room
@@ -77,5 +77,5 @@ def evenly(steps: Array, devices: int) -> Array:
     empty = jnp.full((devices, room), count, jnp.int32)
     zero = jnp.zeros(devices, jnp.int32)
     start = empty, zero, zero
-    slots, _, _ = jax.lax.fori_loop(0, count, assign, start)
+    slots, _, _ = jax.lax.fori_loop(0, count, place, start)
     return slots.ravel()

@@ -12,7 +12,7 @@ from pfljax.algorithms.decoupling.lg_fedavg import lg_fedavg
 from pfljax.algorithms.local import local as alone
 from pfljax.conformance import toy
 from pfljax.core.types import Local
-from pfljax.engine import groups as grouping
+from pfljax.engine import architectures
 from pfljax.engine.plan import FAR, plan
 from pfljax.engine.setting import Groups
 
@@ -95,7 +95,7 @@ def test_every_member_has_one_slot(pattern, seed):
     turns = plan(setting, state, train, None)
     places = []
     for group in range(2):
-        slots = grouping._members(setting.groups, turns, group, CLIENTS)
+        slots = architectures._members(setting.groups, turns, group, CLIENTS)
         filled = np.asarray(slots.rows) < FAR
         ids = np.asarray(slots.ids)[filled]
         assert (np.diff(filled.astype(int)) <= 0).all()  # empty slots come last

@@ -23,11 +23,11 @@ import numpy as np
 from pfljax.core import tree
 from pfljax.core.types import Array, ClientData, Metrics, RunState
 from pfljax.engine import cohort_training, contract
-from pfljax.engine.plan import Turns, dealt, nobody
+from pfljax.engine.plan import Turns, assign_devices, nobody
 from pfljax.engine.setting import Groups, Setting
 
 
-def setting_of(setting: Setting, group: int, num_clients: int) -> Setting:
+def group_setting(setting: Setting, group: int, num_clients: int) -> Setting:
     """The setting of one group: its method, and as many at once as it has on average.
 
     Without a width all slots would train under one vmap, the empty ones as well.
@@ -71,11 +71,11 @@ def train_cohort(
     clients = []
     sent = []
     for group, stack in enumerate(state.clients):
-        of_group = setting_of(setting, group, num_clients)
+        of_group = group_setting(setting, group, num_clients)
         members = _members(setting.groups, turns, group, num_clients)
         if setting.mesh is not None:
             stacked = len(setting.groups.members(group, num_clients))
-            members = dealt(setting.mesh, members, num_clients, stacked)
+            members = assign_devices(setting.mesh, members, num_clients, stacked)
         of_stack = state._replace(clients=stack)
         stack, uploads, metrics = cohort_training.train_cohort(
             of_group, of_stack, train, members, public
@@ -84,11 +84,11 @@ def train_cohort(
         sent.append((members.place, uploads, metrics))
     places, uploads, metrics = zip(*sent, strict=True)
     cohort = turns.ids.shape[0]
-    metrics = _in_place(places, metrics, cohort)
+    metrics = _put_in_place(places, metrics, cohort)
     if number is not None:
         by_number = dict(enumerate(uploads)), dict(enumerate(places))
         return tuple(clients), by_number, metrics
-    return tuple(clients), _in_place(places, uploads, cohort), metrics
+    return tuple(clients), _put_in_place(places, uploads, cohort), metrics
 
 
 def _members(groups: Groups, turns: Turns, group: int, num_clients: int) -> Turns:
@@ -109,7 +109,7 @@ def _members(groups: Groups, turns: Turns, group: int, num_clients: int) -> Turn
     return jax.tree.map(of_field, members, nobody(num_clients))
 
 
-def _in_place(places: Sequence[Array], sent: Sequence[Any], cohort: int) -> Any:
+def _put_in_place(places: Sequence[Array], sent: Sequence[Any], cohort: int) -> Any:
     """What the groups sent, [M, ...], each member's in its place; zeros elsewhere."""
 
     def nothing(leaf: Array) -> Array:
