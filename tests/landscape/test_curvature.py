@@ -177,6 +177,7 @@ def test_a_nodes_quadrature_is_that_of_its_probe():
         assert quadrature == pytest.approx(exact, rel=1e-4, abs=1e-6)
 
 
+@pytest.mark.slow
 def test_stacked_clients_are_as_one_by_one_whatever_the_batch_and_the_chunk():
     task, together = toy.classifier(), eigen_of_all()
     spread = landscape.eigen(

@@ -111,6 +111,7 @@ def test_swapped_ends_mirror_the_line(clients, found):
     assert np.abs(back.metrics["loss"] - found.metrics["loss"]).max() > 1e-3
 
 
+@pytest.mark.slow
 def test_equal_ends_have_no_barrier(clients):
     task, a, _, data = clients
     flat = landscape.line(task, a, a, data, t=T, chunk=3)

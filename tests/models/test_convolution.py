@@ -157,6 +157,7 @@ def test_a_convolution_takes_the_tiles_with_fewest_products(name, size):
         assert convolution_forms.tiled(form, halved) is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("size", "pixels"), [(2, 3), (4, 3), (2, 5)])
 def test_tiles_round_by_less_than_five_millionths(size, pixels):
     image = (16, 16)

@@ -181,6 +181,7 @@ def test_products_behind_a_normalisation_are_of_bfloat16(library):
         assert kinds == {jnp.dtype("bfloat16")}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("library", ["linen", "nnx"])
 def test_the_head_takes_the_features_that_a_task_gives(library):
     task = normalised(library, "bfloat16")

@@ -230,6 +230,7 @@ def test_a_package_that_does_not_load_is_one_line(tmp_path, monkeypatch):
         sinks.check_installed([Component("wandb")])
 
 
+@pytest.mark.slow
 def test_weights_and_biases_without_a_login_is_one_line(tmp_path, monkeypatch):
     needs("wandb")
     import wandb

@@ -73,6 +73,7 @@ def mine():
     return data.federate(rows, "iid", num_clients=3, seed=0)
 
 
+@pytest.mark.slow
 def test_a_model_of_ones_own_brings_its_precision(tmp_path):
     rough = models.task(network(), (3,), precision="bfloat16")
     exact = models.task(network(), (3,))

@@ -54,6 +54,7 @@ def test_channels_with_noise_at_the_server_are_told():
     assert mechanism("adaptive_clip:multiplier=0.5") == (0.5, 1e-5)
 
 
+@pytest.mark.slow
 def test_a_run_says_what_it_gives_away(tmp_path, monkeypatch, capsys):
     """With the accountant and without; other selections than by chance: no share."""
     job = tiny.TINY.replace(

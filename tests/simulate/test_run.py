@@ -182,6 +182,7 @@ def test_a_run_that_diverges_ends_with_a_report(tmp_path, capsys):
     assert "has diverged: losses of" in (tmp_path / "report.html").read_text()
 
 
+@pytest.mark.slow
 def test_penalties_are_logged_beside_the_loss(tmp_path):
     job = tiny.TINY.replace(algorithm="fedprox:mu=1.0", out=str(tmp_path))
     run(job.replace(rounds=2))
@@ -226,6 +227,7 @@ def drop_metrics(folder):
 DAMAGE = [edit_loss, swap_lines, zero_accuracy, drop_metrics]
 
 
+@pytest.mark.slow
 def test_evaluations_are_a_file_each_until_a_run_ends(done, tmp_path):
     folder, lost = tmp_path / "run", tmp_path / "lost"
 

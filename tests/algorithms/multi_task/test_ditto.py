@@ -30,6 +30,13 @@ def test_ditto_against_numpy(personal_epochs):
         np.testing.assert_allclose(toy.flat(state.clients), v, rtol=1e-5, atol=1e-5)
 
 
+def test_a_client_is_evaluated_at_its_own_model():
+    method = ditto(toy.quadratic(), toy.full_batch())
+    w, v = toy.unflat([1.0, 2, 3]), toy.unflat([0.0, -1, 4])
+    toy.assert_same(method.personal(toy.turn(), w, v, None), v)
+    toy.assert_same(method.newcomer(toy.turn(), w, None), w)
+
+
 def test_personal_epochs_need_epochs():
     local = Local(0.1, batch_size=4, epochs=None, steps=3)
     method = ditto(toy.quadratic(), local, personal_epochs=2)
