@@ -118,7 +118,7 @@ def separately(experiment: Experiment, over: Mapping[str, Any], out: Path) -> in
     from pfljax.sweep import points
 
     left = 0
-    for values in points.combined(over):
+    for values in points.combine(over):
         name = "-".join(f"{k}={v}" for k, v in values.items())
         one = points.set_values(experiment, values).replace(out=str(out / name))
         left += not folder.complete(out / name, one)

@@ -33,7 +33,7 @@ from pfljax.report.style import save_figure
 from pfljax.runs import checks
 from pfljax.runtime.devices import use_compile_cache
 from pfljax.simulate.run import run
-from pfljax.sweep.points import combined
+from pfljax.sweep.points import combine
 
 LABELS = {"FedAvg": {}, "SuPerFed-MM": {"start": 0.2}, "SuPerFed-LM": {"start": 0.4}}
 ROUNDS = {"small": 50, "paper": 500}
@@ -131,7 +131,7 @@ def main(
             "point of such a number only"
         )
     # Refused now, and not after the first seed.
-    combined({"seed": seeds})
+    combine({"seed": seeds})
     checks.check(MNIST.replace(seed=min(seeds)))
     folder = Path(out or f"runs/superfed-figA1-{scale}")
     use_compile_cache()

@@ -168,7 +168,7 @@ def main(
     base = SCALES[scale]
     base = base.replace(rounds=rounds or base.participation.rounds)
     # Refused now, and not after the first grid.
-    points.combined({"seed": seeds})
+    points.combine({"seed": seeds})
     use_compile_cache()
     for label in only or GRID:
         tuned = line(base, label, seeds, folder)

@@ -107,7 +107,7 @@ def _totals(
     of_foreign = jnp.zeros(models)
     if foreign is not None:
         others = foreign.examples
-        of_foreign = uncertainty.of_rows(predict, others, batch_size, at_once)
+        of_foreign = uncertainty.entropies(predict, others, batch_size, at_once)
 
     def sums(logits: Array, of_foreign: Array, batches: Batch) -> dict[str, Array]:
         def count(logits: Array, batch: Batch) -> dict[str, Array]:
@@ -206,7 +206,7 @@ def _counts(
     }
     if foreign is None:
         return counts
-    return counts | uncertainty.detected(entropy, y, mask, foreign, of_foreign)
+    return counts | uncertainty.detect(entropy, y, mask, foreign, of_foreign)
 
 
 def _sums(by_batch: dict[str, Array]) -> dict[str, Array]:

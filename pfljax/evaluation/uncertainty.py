@@ -39,7 +39,7 @@ def brier(log_p: Array, y: Array) -> Array:
     return jnp.square(jnp.exp(log_p) - truth).sum(-1)
 
 
-def of_rows(
+def entropies(
     predict: Callable[[Batch], Array],
     examples: Examples,
     batch_size: int,
@@ -66,7 +66,7 @@ def of_rows(
     return in_order.reshape(*in_order.shape[:-2], -1)[..., :count]
 
 
-def detected(
+def detect(
     own: Array,
     y: Array,
     mask: Array,

@@ -27,7 +27,7 @@ Make = Callable[[Task], Algorithm]  # the method of a model
 MakeTask = Callable[[Component, Component | None], Task]  # of a model, with this proxy
 
 
-def listed(experiment: Experiment) -> list[Component]:
+def list_models(experiment: Experiment) -> list[Component]:
     """The models that the settings list, those of named groups one by one."""
     choices = []
     for choice in experiment.method.models:
@@ -41,9 +41,9 @@ def listed(experiment: Experiment) -> list[Component]:
     return choices
 
 
-def distinct(experiment: Experiment) -> list[Component]:
+def distinct_models(experiment: Experiment) -> list[Component]:
     """The models of the settings, each once, in the order of their first clients."""
-    return list(dict.fromkeys(listed(experiment)))
+    return list(dict.fromkeys(list_models(experiment)))
 
 
 def proxy_of(experiment: Experiment, make_task: MakeTask) -> Component | None:
@@ -51,7 +51,7 @@ def proxy_of(experiment: Experiment, make_task: MakeTask) -> Component | None:
     chosen = experiment.method.proxy
     if chosen.name != "auto":
         return chosen
-    known = distinct(experiment)
+    known = distinct_models(experiment)
     if not known:
         return None
     return min(known, key=lambda choice: _size(Same(make_task(choice, None))))
@@ -75,7 +75,7 @@ def make_groups(
     Raises:
       ValueError: a model would have no client, or the method wants one of all.
     """
-    every = listed(experiment)
+    every = list_models(experiment)
     if not every:
         return None
     if len(every) > num_clients:
@@ -83,7 +83,7 @@ def make_groups(
             f"models has {len(every)} names, but {num_clients} clients train: some "
             "architecture would have no client; give fewer, or more clients"
         )
-    known = distinct(experiment)
+    known = distinct_models(experiment)
     groups = Groups(
         algorithms=tuple(make(task) for task in tasks),
         tasks=tuple(tasks),
@@ -100,7 +100,7 @@ def make_groups(
 def _refusal(name: str, model: str, first: str, change: str) -> str:
     """Why the method does not take these two models in one federation."""
     unlike = f"what {model} and {first} send and share is not alike ({change})"
-    several = taking_several()
+    several = methods_for_several()
     if name in several:
         return (
             f"{name} takes clients of several architectures whose features have one "
@@ -179,7 +179,7 @@ def traffic(
     return Traffic(down=round(down / num_clients), up=round(up / num_clients))
 
 
-def taking_several() -> list[str]:
+def methods_for_several() -> list[str]:
     """The methods that take clients of several architectures, as they are by default.
 
     Each is tried on two models. Those with an option that has to be given are left out.
@@ -216,7 +216,7 @@ def _two_models() -> tuple[Task, ...]:
     bodies = [models.mlp(3, hidden=hidden) for hidden in ((5, 4), (3, 4))]
     tasks = [models.task(body, (3,)) for body in bodies]
     peers = tuple(task._replace(proxy=proxy) for task in tasks)
-    return together(peers)
+    return link_tasks(peers)
 
 
 def task_of_server(algorithm: Algorithm, task: Task) -> Task:
@@ -239,7 +239,7 @@ def task_of_server(algorithm: Algorithm, task: Task) -> Task:
     return task
 
 
-def together(tasks: tuple[Task, ...]) -> tuple[Task, ...]:
+def link_tasks(tasks: tuple[Task, ...]) -> tuple[Task, ...]:
     """The tasks of a federation, each of which knows all."""
     return tuple(
         task._replace(peers=tasks, number=number) for number, task in enumerate(tasks)

@@ -21,8 +21,15 @@ from pfljax.runs.provenance import of_run, rows_of_run
 from pfljax.runs.settings import Experiment
 from pfljax.runtime import devices
 from pfljax.runtime.processes import ask, check_same, say
-from pfljax.simulate import architectures, clocks, given, malicious, simulation, width
-from pfljax.simulate.components import chosen_model
+from pfljax.simulate import (
+    architectures,
+    arguments,
+    clocks,
+    malicious,
+    simulation,
+    width,
+)
+from pfljax.simulate.components import resolve_model
 from pfljax.simulate.evaluation import splits_of
 from pfljax.simulate.federation import build_federation
 from pfljax.simulate.simulation import Simulation
@@ -74,16 +81,16 @@ def complete(
     Raises:
       ValueError: one of them is something else.
     """
-    given.check_experiment(experiment)
-    given.check_task(task)
+    arguments.check_experiment(experiment)
+    arguments.check_task(task)
     if federation is not None:
-        given.check_dealing(experiment, federation)
+        arguments.check_dealing(experiment, federation)
         experiment = experiment.replace(clients=federation.num_clients)
     if task is None:
         return experiment
     # A default claims nothing: the run takes the precision of the task.
     if experiment.method.precision != EXACT:
-        given.check_precision(experiment.method.precision, task)
+        arguments.check_precision(experiment.method.precision, task)
     experiment = experiment.replace(precision=task.precision)
     if experiment.method.model.name == "auto":
         experiment = experiment.replace(model="own")
@@ -124,13 +131,13 @@ def begin(
     ask(claims.begin, path, experiment, described)
     ask(width.remember, path, experiment, sim)
     if not quiet:
-        say(f"pfljax: {simulation.choices(sim)}")
+        say(f"pfljax: {simulation.describe(sim)}")
     rows = rows_of_run(training, unseen)
     return Run(
         experiment=experiment,
         sim=sim,
-        federation=simulation.placed(sim, training),
-        unseen=unseen and simulation.placed(sim, unseen, training.num_clients),
+        federation=simulation.place(sim, training),
+        unseen=unseen and simulation.place(sim, unseen, training.num_clients),
         path=path,
         history={},
         describe=partial(ask, claims.describe_clients, path, described, rows),
@@ -141,9 +148,9 @@ def _described(
     experiment: Experiment, input_shape: tuple[int, ...], path: Path
 ) -> dict[str, Any]:
     """What partition.json says beside the manifest: the model, and devices' files."""
-    model = str(chosen_model(experiment, input_shape))
+    model = str(resolve_model(experiment, input_shape))
     if experiment.method.models:
-        model = ",".join(map(str, architectures.listed(experiment)))
+        model = ",".join(map(str, architectures.list_models(experiment)))
     crc = clocks.devices_crc(experiment)
     if crc is None:
         return {"model": model}

@@ -84,4 +84,4 @@ def build(
         records, _ = evaluation.evaluate(sim, data, None, state, states)
         return Evaluation(int(state.round), records)
 
-    return Simulator(init, one_round, evaluate), simulation.placed(sim, data)
+    return Simulator(init, one_round, evaluate), simulation.place(sim, data)

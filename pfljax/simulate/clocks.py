@@ -48,7 +48,7 @@ def with_clock(
     timed = Clock(profile, down, up, participation.deadline)
     if mode is not None:
         _check_mode(experiment, setting, task, input_shape)
-        like = pending_of(setting, mode, task, num_clients, input_shape)
+        like = pending_shapes(setting, mode, task, num_clients, input_shape)
         mode = mode._replace(like=like)
     return setting._replace(clock=timed, mode=mode)
 
@@ -146,7 +146,7 @@ def _check_mode(
         raise ValueError(
             f"mode {mode!r} merges uploads that are shaped as the server and averaged, "
             f"but {experiment.method.algorithm} {misfit}; choose one of "
-            f"{', '.join(taking_modes())}"
+            f"{', '.join(methods_for_modes())}"
         )
 
 
@@ -176,7 +176,7 @@ def _misfit(algorithm: Algorithm, task: Task, input_shape: tuple[int, ...]) -> s
 
 
 @functools.cache
-def taking_modes() -> tuple[str, ...]:
+def methods_for_modes() -> tuple[str, ...]:
     """The methods whose uploads can be merged one by one, by their defaults."""
     # Here, for a run that is right needs no other methods.
     from pfljax import models
@@ -199,7 +199,7 @@ def taking_modes() -> tuple[str, ...]:
     return tuple(taking)
 
 
-def pending_of(
+def pending_shapes(
     setting: Setting,
     mode: Mode,
     task: Task,

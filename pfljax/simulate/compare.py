@@ -9,7 +9,7 @@ from pfljax.core.types import Task
 from pfljax.data import Federation
 from pfljax.runs import checks, folder
 from pfljax.runs.settings import Experiment
-from pfljax.simulate import given
+from pfljax.simulate import arguments
 from pfljax.simulate.run import run
 
 TUNED = "fedavg:finetune=20"  # local steps on a client before it is evaluated
@@ -30,7 +30,7 @@ def grid(
     fine-tuned FedAvg unless `finetuned` is. The runs are in their order: all seeds of a
     method, then those of the next one.
     """
-    experiments = given.experiments(experiments)
+    experiments = arguments.list_experiments(experiments)
     if finetuned:
         experiments = [*experiments, *_tuned_fedavg(experiments)]
     if local:
@@ -44,7 +44,7 @@ def grid(
         # First, because the others are compared with its finished run.
         experiments = [*baselines, *others]
     labels, names = _labels(experiments)
-    seeds = given.seeds(seeds)
+    seeds = arguments.list_seeds(seeds)
 
     def folder_of(name: str, seed: int) -> str:
         # Not by a "/" between: without `out` it would be the file system's root.
@@ -141,13 +141,13 @@ def compare(
     """
     from pfljax.report import write_comparison
 
-    given.check_path("out", out, "a folder, such as 'runs/compared'")
+    arguments.check_path("out", out, "a folder, such as 'runs/compared'")
     if (Path(out) / "config.json").exists():
         raise folder.FolderError(f"{out} is the folder of a run; choose another out")
-    seeds = given.seeds(seeds)
+    seeds = arguments.list_seeds(seeds)
     runs = grid(experiments, seeds, out, local, finetuned)
     # One for each seed: all methods have the same clients.
-    make = given.by_seed(federation)
+    make = arguments.federation_by_seed(federation)
     federations = {seed: make(seed) for seed in seeds}
     for experiment in runs:
         own = federations[experiment.seed]

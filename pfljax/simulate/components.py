@@ -45,7 +45,7 @@ class Shape(NamedTuple):
 
 def shape_of(experiment: Experiment, federation: Federation) -> Shape:
     """What the experiment's compiled functions depend on of the federation."""
-    known = participants.told(experiment, federation)
+    known = participants.selection_facts(experiment, federation)
     factory = algorithms.method(experiment.method.algorithm)
     asked = registry.given(factory, **rows_of(federation))
     return Shape(
@@ -106,9 +106,9 @@ def make_tasks(experiment: Experiment, shape: Shape) -> list[Task]:
                 raise
             raise ValueError(f"models has {choice}: {error}") from None
 
-    choices = architectures.distinct(experiment)
+    choices = architectures.distinct_models(experiment)
     if not choices:
-        choices = [chosen_model(experiment, shape.input_shape)]
+        choices = [resolve_model(experiment, shape.input_shape)]
     proxy = architectures.proxy_of(experiment, make)
     tasks = [make(choice, proxy) for choice in choices]
     if len(tasks) == 1:
@@ -119,7 +119,7 @@ def make_tasks(experiment: Experiment, shape: Shape) -> list[Task]:
 @kept
 def _together(tasks: tuple[Same, ...]) -> tuple[Task, ...]:
     """The tasks, each of which knows all."""
-    return architectures.together(tuple(task.value for task in tasks))
+    return architectures.link_tasks(tuple(task.value for task in tasks))
 
 
 @kept
@@ -147,13 +147,13 @@ def _task(
 
 def make_network(experiment: Experiment, shape: Shape, number: int = 0) -> nn.Module:
     """The layers of the model, or of that of the architecture of this number."""
-    several = architectures.distinct(experiment)
-    default = [chosen_model(experiment, shape.input_shape)]
+    several = architectures.distinct_models(experiment)
+    default = [resolve_model(experiment, shape.input_shape)]
     choice = (several or default)[number]
     return models.model(choice.name, shape.num_classes, **choice.options)
 
 
-def chosen_model(experiment: Experiment, input_shape: tuple[int, ...]) -> Component:
+def resolve_model(experiment: Experiment, input_shape: tuple[int, ...]) -> Component:
     """The model of the settings, or what "auto" is for rows of this shape."""
     choice = experiment.method.model
     return Component(default_model(input_shape)) if choice.name == "auto" else choice

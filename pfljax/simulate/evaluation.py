@@ -26,7 +26,7 @@ QUANTITY = "client/"  # of the names of quantities among the arrays of a run
 Record = dict[str, Any]
 
 
-def due(experiment: Experiment, round_: int) -> bool:
+def is_due(experiment: Experiment, round_: int) -> bool:
     """Whether clients are evaluated after this round: every so many, and the last."""
     last = experiment.participation.rounds
     return round_ % experiment.evaluation.eval_every == 0 or round_ == last

@@ -17,8 +17,8 @@ from pfljax.registry import require_a
 from pfljax.runs import checkpoint, checks, claims, config, folder
 from pfljax.runs.exported import load_params as load_params
 from pfljax.runs.provenance import of_run
-from pfljax.simulate import components, given, simulation
-from pfljax.simulate.exported_models import predicting
+from pfljax.simulate import arguments, components, simulation
+from pfljax.simulate.exported_models import make_predict
 from pfljax.simulate.federation import build_federation
 from pfljax.simulate.population import open_to_read
 
@@ -32,15 +32,15 @@ def load_state(
 
     A run that was given its federation, or its model, in Python needs them here again.
     """
-    given.check_path("path", path)
-    given.check_task(task)
+    arguments.check_path("path", path)
+    arguments.check_task(task)
     path = Path(path)
     experiment = folder.read_config(path)
     if federation is not None:
         check_federation(federation)
     claims.check_python(path, federation, task)
     if task is not None:
-        given.check_precision(experiment.method.precision, task)
+        arguments.check_precision(experiment.method.precision, task)
     training, unseen = build_federation(experiment, federation)
     manifest = of_run(training, unseen, given=federation is not None)
     claims.check_data(path, manifest)
@@ -75,7 +75,7 @@ def load_task(path: str | Path, client: int = 0) -> Task:
       ValueError: there is no such client.
       FolderError: the run was given a model of its own, which has its own task.
     """
-    given.check_path("path", path)
+    arguments.check_path("path", path)
     path = Path(path)
     experiment = folder.read_config(path)
     manifest = folder.read_json(path / "partition.json")
@@ -107,7 +107,7 @@ def load_task(path: str | Path, client: int = 0) -> Task:
         group = int(groups.of(client))
         algorithm, task = groups.algorithms[group], groups.tasks[group]
     count, of_row = shape.num_clients, shape.input_shape
-    return task._replace(predict=predicting(algorithm, task, count, of_row))
+    return task._replace(predict=make_predict(algorithm, task, count, of_row))
 
 
 def personal_model(

@@ -20,7 +20,7 @@ class Form(NamedTuple):
     predict: Predict
 
 
-def predicting(
+def make_predict(
     algorithm: Algorithm, task: Task, num_clients: int, input_shape: tuple[int, ...]
 ) -> Predict:
     """The `predict` of what was exported of a client with this model, or of the server.
@@ -42,13 +42,13 @@ def predicting(
                 record = jax.tree.unflatten(jax.tree.structure(form.shapes), leaves)
                 return form.predict(record, batch)
         raise ValueError(
-            _foreign(_shapes(arrays), _shapes(tree.paths(forms[0].shapes)))
+            _explain_misfit(_shapes(arrays), _shapes(tree.paths(forms[0].shapes)))
         )
 
     return predict
 
 
-def _foreign(found: Mapping[str, Any], expected: Mapping[str, Any]) -> str:
+def _explain_misfit(found: Mapping[str, Any], expected: Mapping[str, Any]) -> str:
     """What is wrong with arrays that are of no model of the run."""
     names = {**expected, **found}
     name = next(name for name in names if found.get(name) != expected.get(name))

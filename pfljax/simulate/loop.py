@@ -133,7 +133,7 @@ def _call_rounds(
 def _may_stop(run: Run, round_: int) -> bool:
     """Whether the run may end after this round: then nobody is read ahead."""
     is_watched = run.callback is not None or run.experiment.evaluation.patience
-    return bool(is_watched) and evaluation.due(run.experiment, round_)
+    return bool(is_watched) and evaluation.is_due(run.experiment, round_)
 
 
 def rounds_of_call(experiment: Experiment, longest: int, done: int, pace: float) -> int:
@@ -162,7 +162,7 @@ def _evaluate(
     done = lines[-1]["round"]
     stopped = None
     by_client = {}
-    if evaluation.due(run.experiment, done):
+    if evaluation.is_due(run.experiment, done):
         lines[-1] |= results.evaluate(run, population, state, lines[-1])
         by_client = {name: values[-1] for name, values in run.history.items()}
         stopped = stopping.after(run, state, lines[-1])
@@ -216,7 +216,7 @@ def population_save(
 
 def _is_due(run: Run, progress: Progress) -> bool:
     """Whether a checkpoint is: after every evaluation, and at least once a minute."""
-    evaluated = evaluation.due(run.experiment, progress.done)
+    evaluated = evaluation.is_due(run.experiment, progress.done)
     return evaluated or progress.unsaved > SAVE_SECONDS
 
 

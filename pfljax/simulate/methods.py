@@ -92,11 +92,11 @@ def _own(
     options: Mapping[str, Any],
 ) -> Algorithm:
     """The method of a user's file, whose functions tell of their mistakes."""
-    algorithm = _telling("factory", factory, file)(task, local, **options)
-    return _all_telling(algorithm, file)
+    algorithm = _explain("factory", factory, file)(task, local, **options)
+    return _explain_all(algorithm, file)
 
 
-def _all_telling(algorithm: Algorithm, file: Path) -> Algorithm:
+def _explain_all(algorithm: Algorithm, file: Path) -> Algorithm:
     """The method, and what it does `then`, whose functions tell of their mistakes."""
     functions = {}
     for role, parameters in PARAMETERS.items():
@@ -106,14 +106,14 @@ def _all_telling(algorithm: Algorithm, file: Path) -> Algorithm:
         _check_call(
             f"{file}: `{role}` of the method {file.stem!r}", function, parameters
         )
-        functions[role] = _telling(role, function, file)
+        functions[role] = _explain(role, function, file)
     if algorithm.then is not None:
-        functions["then"] = _all_telling(algorithm.then, file)
+        functions["then"] = _explain_all(algorithm.then, file)
     return algorithm._replace(**functions)
 
 
 @contextlib.contextmanager
-def fitting(name: str) -> Iterator[None]:
+def explain_misfit(name: str) -> Iterator[None]:
     """Tells of a method of one's own that passes on what does not fit its functions.
 
     The engine or a function of pfljax then fails at it, where no file is to blame.
@@ -122,7 +122,7 @@ def fitting(name: str) -> Iterator[None]:
     try:
         yield
     except (*MISFITS, ValueError) as error:
-        if not is_own(name) or is_told(error):
+        if not is_own(name) or is_refusal(error):
             raise
         file = algorithms.file_of(name)
         kind = type(error).__name__
@@ -135,7 +135,7 @@ def fitting(name: str) -> Iterator[None]:
         ) from error
 
 
-def is_told(error: BaseException) -> bool:
+def is_refusal(error: BaseException) -> bool:
     """Whether pfljax refused something itself: JAX raises ValueErrors as well."""
     if not isinstance(error, ValueError):
         return False
@@ -151,7 +151,7 @@ def _check_call(owner: str, function: Any, parameters: tuple[str, ...]) -> None:
     require_call(owner, function, parameters, expected)
 
 
-def _telling(role: str, function: Any, file: Path) -> Callable:
+def _explain(role: str, function: Any, file: Path) -> Callable:
     """The function; what its file is to blame for names the line."""
 
     @functools.wraps(function)

@@ -112,7 +112,7 @@ def _fitting(name: str, role: str) -> Iterator[None]:
         yield
     # Layers raise errors of their own where parameters are missing.
     except Exception as error:
-        if methods.is_told(error):
+        if methods.is_refusal(error):
             raise
         came = str(error).partition("\n")[0]
         raise ValueError(

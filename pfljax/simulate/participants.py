@@ -22,7 +22,7 @@ def asks_seconds(experiment: Experiment) -> bool:
     return bool(registry.given(factory_of(experiment), seconds=True))
 
 
-def told(experiment: Experiment, federation: Federation) -> dict[str, Any]:
+def selection_facts(experiment: Experiment, federation: Federation) -> dict[str, Any]:
     """What the selection asks to know of the clients and of the server, in tuples."""
     factory = factory_of(experiment)
     public = federation.public

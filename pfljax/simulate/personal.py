@@ -80,7 +80,7 @@ def predictions(
     if client is not None:
         export.check_client(client, federation.num_clients)
     ids = np.arange(federation.num_clients) if client is None else np.array([client])
-    by_client = _predicted(sim, federation, state, states, ids)
+    by_client = _predict_clients(sim, federation, state, states, ids)
     return _columns(federation, ids, by_client)
 
 
@@ -116,7 +116,7 @@ def _load(
     return sim, federation, state, functools.partial(population.states, state)
 
 
-def _predicted(
+def _predict_clients(
     sim: Simulation,
     federation: Federation,
     state: RunState,

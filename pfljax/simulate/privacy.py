@@ -21,7 +21,7 @@ SAMPLED = "uniform"
 ORDERS = range(2, 257)  # of Renyi divergences
 
 
-def told(
+def privacy_summary(
     setting: Setting, experiment: Experiment, num_clients: int
 ) -> dict[str, dict[str, Any]]:
     """What summary.json says of the privacy of a run; {} of a run without."""

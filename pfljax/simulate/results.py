@@ -122,7 +122,7 @@ def evaluate(run: Run, population: Population, state: RunState, trained: Line) -
     line: Line = {"evaluations": records}
     if run.sim.dissimilarity is not None:
         measured = run.sim.dissimilarity(state.server, run.federation.train)
-        values = measured._asdict() | rho.of_round(run.experiment, measured, trained)
+        values = measured._asdict() | rho.round_rho(run.experiment, measured, trained)
         line["dissimilarity"] = {
             name: folder.number(value) for name, value in values.items()
         }
@@ -214,6 +214,7 @@ def _summary(
         "up_total": lines[-1]["bytes_up"],
     }
     checksums = ask(log.of_files, run.path)
+    num_clients = run.federation.num_clients
     worse = baseline.worse_than(experiment.evaluation.baseline, arrays)
     return {
         "label": experiment.output.label,
@@ -225,7 +226,9 @@ def _summary(
         "traffic": bytes_sent,
         "step_flops": run.sim.step_flops(),
         "worse_than_local": worse,
-        **privacy.told(run.sim.setting, experiment, run.federation.num_clients),
+        **privacy.privacy_summary(
+            run.sim.setting, experiment, run.federation.num_clients
+        ),
         "checksums": checksums,
     }
 

@@ -55,7 +55,7 @@ def _restore_log(run: Run, done: int, expected: int | None) -> tuple[list[Line],
 
 def read_log(run: Run, done: int, expected: int | None) -> tuple[list[Line], int]:
     """The log up to round `done`, and its checksum: the `expected` one, if any."""
-    due = partial(evaluation.due, run.experiment)
+    due = partial(evaluation.is_due, run.experiment)
     file = run.path / "metrics.jsonl"
     lines = ask(log.read, file, done, due)
     in_order = [line["round"] for line in lines] == list(range(1, done + 1))
@@ -84,7 +84,7 @@ def _read_history(run: Run, done: int) -> None:
     arrays = ask(folder.read_arrays, run.path / "per_client.npz")
     # Files are written before the checkpoint, so they may be ahead of it. An evaluation
     # that is not due was the last one of fewer rounds.
-    missing = {r for r in range(1, done + 1) if evaluation.due(run.experiment, r)}
+    missing = {r for r in range(1, done + 1) if evaluation.is_due(run.experiment, r)}
     if "round" in arrays and arrays["round"].dtype.kind in "iu":
         rounds = arrays["round"].ravel().tolist()
         is_due = [r in missing for r in rounds]

@@ -51,7 +51,7 @@ def check(
         )
 
 
-def of_round(
+def round_rho(
     experiment: Experiment, measured: Dissimilarity, trained: Line
 ) -> dict[str, float]:
     """ "rho", of B as `measured` after a round and what its cohort reported.

@@ -249,7 +249,7 @@ def abstract(sim: Simulation) -> RunState:
     return jax.tree.map(place, sim.shapes, shardings)
 
 
-def placed(sim: Simulation, federation: Federation, first: int = 0) -> Federation:
+def place(sim: Simulation, federation: Federation, first: int = 0) -> Federation:
     """The federation with its data on every device that takes part, or at home.
 
     `first` is the number of its first client.
@@ -300,7 +300,7 @@ def homes(sim: Simulation, count: int, first: int = 0) -> np.ndarray:
     return placement.homes(grid.size, stack)
 
 
-def choices(sim: Simulation) -> str:
+def describe(sim: Simulation) -> str:
     """One line: what was chosen for this machine."""
     grid = sim.setting.mesh
     kind = jax.devices()[0].device_kind

@@ -31,7 +31,7 @@ def after(run: Run, state: RunState, line: Line) -> dict[str, Any] | None:
         return None
     if wanted:
         return stop(run.experiment, line["round"], CALLBACK)
-    return by_history(run, state, line["round"])
+    return check_patience(run, state, line["round"])
 
 
 def _answer(callback: Callable[..., Any], given: tuple[Any, ...]) -> bool:
@@ -59,10 +59,10 @@ def resume(run: Run, state: RunState, line: Line | None) -> dict[str, Any] | Non
     total = run.experiment.participation.rounds
     if line is None or "evaluations" not in line or line["round"] == total:
         return None
-    return line.get("stopped") or by_history(run, state, line["round"])
+    return line.get("stopped") or check_patience(run, state, line["round"])
 
 
-def by_history(run: Run, state: RunState, round_: int) -> dict[str, Any] | None:
+def check_patience(run: Run, state: RunState, round_: int) -> dict[str, Any] | None:
     """What patience says, by the metrics of each client alone: those are kept."""
     patience = run.experiment.evaluation.patience
     if patience is None:

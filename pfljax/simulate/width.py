@@ -48,20 +48,20 @@ def choose(
     if experiment.machine.store != "device":
         return build(known)
     if isinstance(wanted, int):
-        return fitting([wanted], build, federation)
+        return choose_fitting([wanted], build, federation)
     # What is free may differ by now; another width would sum in another order.
     if path and ask(folder.begun, path) and ask((path / FILE).exists):
-        return build(ask(_remembered, path / FILE, experiment.participation.cohort))
+        return build(ask(_read_width, path / FILE, experiment.participation.cohort))
     # Several processes would time different widths as the fastest.
     if wanted == "auto" and jax.process_count() == 1:
-        return build(_probed(experiment, federation, build))
+        return build(_probe(experiment, federation, build))
     widths = halves(experiment.participation.cohort)
     if known is not None:
         widths = [width for width in widths if width <= known]
-    return fitting(widths, build, federation)
+    return choose_fitting(widths, build, federation)
 
 
-def _remembered(file: Path, cohort: int) -> int | None:
+def _read_width(file: Path, cohort: int) -> int | None:
     """The width that was chosen before.
 
     Raises:
@@ -81,7 +81,7 @@ def halves(cohort: int) -> list[int]:
     return widths
 
 
-def fitting(
+def choose_fitting(
     widths: Sequence[int | None],
     build: Callable[[int | None], Simulation],
     federation: Federation,
@@ -125,7 +125,7 @@ def bytes_needed(sim: Simulation, federation: Federation) -> int:
     return memory.needed_bytes(program)
 
 
-def _probed(experiment: Experiment, federation: Federation, build: Any) -> int:
+def _probe(experiment: Experiment, federation: Federation, build: Any) -> int:
     """The fastest width, by one timed round of each."""
     seconds: dict[int, float] = {}
     for width in reversed(halves(experiment.participation.cohort)):
@@ -135,7 +135,7 @@ def _probed(experiment: Experiment, federation: Federation, build: Any) -> int:
             break
         seconds[width] = _one_round(sim, federation)
     if not seconds:
-        fitting([1], build, federation)  # raises
+        choose_fitting([1], build, federation)  # raises
     return min(seconds, key=seconds.__getitem__)
 
 
@@ -152,7 +152,7 @@ def remember(path: Path, experiment: Experiment, sim: Simulation) -> None:
 
 def _one_round(sim: Simulation, federation: Federation) -> float:
     """Seconds of a round, the compilation and a first round apart."""
-    federation = simulation.placed(sim, federation)
+    federation = simulation.place(sim, federation)
     state, taken = sim.init(jax.random.key(0)), 0.0
     for _ in range(2):
         start = time.perf_counter()

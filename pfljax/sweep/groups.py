@@ -40,7 +40,7 @@ class Group(NamedTuple):
     points: list[Point]
 
 
-def grouped(points: Sequence[Point], task: Task | None = None) -> list[Group]:
+def group_points(points: Sequence[Point], task: Task | None = None) -> list[Group]:
     """The points by the program that runs them, in order of the first of each.
 
     First as if all swept numbers were traced, then by those that the method, tried once
@@ -61,7 +61,7 @@ def grouped(points: Sequence[Point], task: Task | None = None) -> list[Group]:
         traced = traced_by_kind[kind]
         if traced.options:
             # A method checks how its options fit by their values, which no program has.
-            _made(experiment, shape, task)
+            _make(experiment, shape, task)
         static = _static(experiment, traced)
         foreign = foreign_counts(point.federation, experiment.evaluation.foreign)
         program = (static, shape, foreign, public_shapes(point.federation))
@@ -141,14 +141,14 @@ def _check_built(experiment: Experiment, shape: Shape, task: Task | None) -> Set
     """The setting of a run; raises what the method says of its options."""
     if task is not None:
         check_task(task, shape.input_shape, shape.num_classes)
-    model, setting = _made(experiment, shape, task)
+    model, setting = _make(experiment, shape, task)
     name = experiment.method.algorithm
     model_checks.check(name, setting, model, shape.num_clients, shape.input_shape)
     architectures.traffic(setting, model, shape.num_clients, shape.input_shape)
     return setting
 
 
-def _made(
+def _make(
     experiment: Experiment, shape: Shape, task: Task | None
 ) -> tuple[Task, Setting]:
     """The model and the setting of a run."""

@@ -16,7 +16,7 @@ from pfljax.data import Federation
 from pfljax.runs import checks, claims, config
 from pfljax.runs.provenance import of_run
 from pfljax.runs.settings import FIELDS, UNHASHED, Experiment
-from pfljax.simulate import begin, given
+from pfljax.simulate import arguments, begin
 from pfljax.simulate.federation import ROWS, build_federation
 
 
@@ -29,7 +29,7 @@ class Point(NamedTuple):
     digest: str  # of the settings and the rows: the name of the run's file
 
 
-def combined(over: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
+def combine(over: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
     """Every combination of the values; the last name changes fastest."""
     expected = 'values by name, such as {"lr": [0.1, 0.2]}'
     registry.require_a("over", over, Mapping, expected)
@@ -103,14 +103,14 @@ def make(
     Raises:
       ValueError: a name is unknown, or a value is wrong.
     """
-    of_seed = given.by_seed(federation)
+    of_seed = arguments.federation_by_seed(federation)
     dealt: dict[tuple, tuple[Federation, str]] = {}
     digests: dict[str, dict[str, Any]] = {}
     points = []
-    for values in combined(over):
+    for values in combine(over):
         settings = set_values(experiment, values)
         custom = of_seed(settings.seed)
-        settings = _checked(settings, custom, task)
+        settings = _check(settings, custom, task)
         # Points that do not differ in their examples share one federation.
         rows = tuple(getattr(settings, name) for name in ROWS)
         if rows not in dealt:
@@ -132,7 +132,7 @@ def make(
     return points
 
 
-def _checked(
+def _check(
     experiment: Experiment, federation: Federation | None, task: Task | None
 ) -> Experiment:
     """The settings of a point as its run has them, checked."""
@@ -162,12 +162,12 @@ def _check_supported(experiment: Experiment) -> None:
             f"{', '.join(wrong)}: a sweep judges the clients that train by their "
             "personal and server models alone; use run for the rest"
         )
-    given = [f"log is {choice}" for choice in experiment.output.log]
+    unused = [f"log is {choice}" for choice in experiment.output.log]
     if experiment.evaluation.patience is not None:
-        given.append(f"patience is {experiment.evaluation.patience}")
-    if given:
+        unused.append(f"patience is {experiment.evaluation.patience}")
+    if unused:
         raise ValueError(
-            f"{', '.join(given)}: runs of a sweep train in one program, all their "
+            f"{', '.join(unused)}: runs of a sweep train in one program, all their "
             "rounds, and have one table of their own, sweep.csv; leave it out, or use "
             "run or compare"
         )

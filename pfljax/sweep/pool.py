@@ -49,7 +49,7 @@ def stack(federations: list[Federation], foreign: int = 0) -> Data:
     judged = {}
     for split in SPLITS:
         rows = [getattr(federation, split) for federation in federations]
-        spans = _moved(rows, starts)
+        spans = _move(rows, starts)
         _, size = spans
         # A split without rows is left out: nothing is compiled for it.
         if size.any():
@@ -57,7 +57,7 @@ def stack(federations: list[Federation], foreign: int = 0) -> Data:
             judged[split] = _rows(spans, others)
     return Data(
         pool=jax.tree.map(_concatenate, *pools.values()),
-        train=_moved(train, starts),
+        train=_move(train, starts),
         judged=judged,
         public=_public(federations),
     )
@@ -130,7 +130,7 @@ def _rows(spans: Span, foreign: tuple[Any, Any] | tuple[()]) -> Rows:
     )
 
 
-def _moved(rows: Sequence[ClientData], starts: Mapping[int, int]) -> Span:
+def _move(rows: Sequence[ClientData], starts: Mapping[int, int]) -> Span:
     """Spans i32[F, C] in the joint pool, where each pool begins at its `starts`."""
     offsets = []
     sizes = []

@@ -84,7 +84,7 @@ class Sweep:
         "benign" and "malicious" as well. "clock" is empty without virtual seconds.
         """
         for result in self.results:
-            rows = itertools.chain(_of_models(result), _of_mixtures(result))
+            rows = itertools.chain(_model_rows(result), _mixture_rows(result))
             for row in rows:
                 # What is swept stands in the first columns.
                 yield result.values | row
@@ -97,7 +97,7 @@ class Sweep:
         return sweeps.markdown(list(self.rows()))
 
 
-def _of_models(result: Result) -> Iterator[dict[str, Any]]:
+def _model_rows(result: Result) -> Iterator[dict[str, Any]]:
     """Rows of the models that stand by themselves, at every evaluation."""
     whose = {ALL: slice(None), **malicious.groups(result.malicious)}
     for name, values in result.metrics.items():
@@ -140,7 +140,7 @@ def _what(
     }
 
 
-def _of_mixtures(result: Result) -> Iterator[dict[str, Any]]:
+def _mixture_rows(result: Result) -> Iterator[dict[str, Any]]:
     """Rows of the models between two endpoints, after the last round."""
     for name, values in result.path.items():
         split, *ensemble, metric = name.split("/")
@@ -166,11 +166,11 @@ def _by_lambda(
     by_lambda: dict[Any, np.ndarray] = dict(zip(GRID, values.T, strict=True))
     # On validation rows a lambda chosen there would judge itself.
     if split == "test":
-        by_lambda |= _chosen(path, values)
+        by_lambda |= _choose(path, values)
     return by_lambda
 
 
-def _chosen(path: Mapping[str, np.ndarray], values: np.ndarray) -> dict[str, Any]:
+def _choose(path: Mapping[str, np.ndarray], values: np.ndarray) -> dict[str, Any]:
     """A metric [C, 11] at the lambdas that are chosen, f32[C] by the way to choose."""
     chosen = {}
     if "validation/accuracy" in path:

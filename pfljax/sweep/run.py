@@ -16,9 +16,9 @@ from pfljax.registry import require, require_a
 from pfljax.runs import folder
 from pfljax.runs.settings import Experiment
 from pfljax.runtime import devices
-from pfljax.simulate import channels, given, malicious
+from pfljax.simulate import arguments, channels, malicious
 from pfljax.sweep import asynchronous, points, pool, program, results, run_files
-from pfljax.sweep.groups import Group, grouped
+from pfljax.sweep.groups import Group, group_points
 from pfljax.sweep.one_run import Inputs, Outcome, evaluations
 from pfljax.sweep.points import Point
 from pfljax.sweep.results import Result, Sweep
@@ -61,18 +61,18 @@ def sweep(
       FolderError: `out` holds something else.
       MemoryError: not even one run fits.
     """
-    given.check_experiment(experiment)
+    arguments.check_experiment(experiment)
     devices.prepare()
     devices.check(experiment.machine.devices)
     _check_call(over, at_once, lanes, out)
     asked = points.make(experiment, over, federation, task)
     names = _values_of(asked, over)
     with _holding(out) as path:
-        done = _finished(path, asked)
+        done = _read_finished(path, asked)
         report = _reporter(len(asked), len(done), quiet)
         left = [point for point in asked if point.digest not in done]
         # Before the folder is claimed: what a method refuses leaves no trace there.
-        groups = grouped(left, task)
+        groups = group_points(left, task)
         all_values = results.claim(path, experiment, names) if path else names
         every = asked
         if all_values != names:
@@ -113,7 +113,7 @@ def _check_call(
     if jax.process_count() > 1:
         raise ValueError("a sweep runs in one process, with all devices of one machine")
     if out is not None:
-        given.check_path("out", out, "a folder, such as 'runs/sweep', or None")
+        arguments.check_path("out", out, "a folder, such as 'runs/sweep', or None")
     if over == {}:
         expected = 'values by name, such as {"lr": [0.1, 0.2]}'
         raise ValueError(f"over is empty; expected {expected}")
@@ -145,7 +145,7 @@ def _keep(
     results.add_to_table(path / "sweep.csv", over, result)
 
 
-def _finished(path: Path | None, asked: list[Point]) -> dict[str, Result]:
+def _read_finished(path: Path | None, asked: list[Point]) -> dict[str, Result]:
     """The results in the folder, by digest."""
     finished = {}
     if path is None:
@@ -163,7 +163,7 @@ def _tabulate(
     """Writes sweep.csv of the runs that are finished, in the order of the points."""
     if path is None:
         return
-    finished = _finished(path, every)
+    finished = _read_finished(path, every)
     table = path / "sweep.csv"
     if not finished:
         # One of a sweep that was there before would be taken for this one's.

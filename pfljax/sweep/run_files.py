@@ -46,7 +46,7 @@ def read(path: Path, values: dict[str, Any]) -> Result:
         arrays = folder.read_arrays(path)
     except FolderError as error:
         raise FolderError(f"{error}; remove it, and the sweep runs it again") from None
-    point = _parsed(arrays.pop(POINT, None))
+    point = _parse(arrays.pop(POINT, None))
     # One file may stand in the place of another, and be whole.
     if point != {"digest": path.stem, "values": values}:
         words = ", ".join(f"{name}={value}" for name, value in values.items())
@@ -70,7 +70,7 @@ def read(path: Path, values: dict[str, Any]) -> Result:
     )
 
 
-def _parsed(point: np.ndarray | None) -> Any:
+def _parse(point: np.ndarray | None) -> Any:
     """What the file says of itself; None where that is no JSON."""
     try:
         return json.loads(str(point))

@@ -38,7 +38,7 @@ def setting_of(mode, step=DIFFERENT, cohort=3, method=None, width=None, local=LO
     mode = modes.make(parse(mode), cohort)
     if mode is None:
         return setting
-    like = clocks.pending_of(setting, mode, TASK, clients, SHAPE)
+    like = clocks.pending_shapes(setting, mode, TASK, clients, SHAPE)
     return setting._replace(mode=mode._replace(like=like))
 
 
@@ -199,6 +199,6 @@ def test_synchronous_rounds_refuse_a_mode():
 
 @pytest.mark.slow
 def test_methods_whose_uploads_are_models_take_part_and_others_do_not():
-    taking = set(clocks.taking_modes())
+    taking = set(clocks.methods_for_modes())
     assert {"fedavg", "fedprox", "ditto", "superfed", "fedper"} <= taking
     assert not {"scaffold", "ifca", "fedmd", "feddf", "local"} & taking

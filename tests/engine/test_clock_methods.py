@@ -78,12 +78,12 @@ PAIRS = [
 @pytest.mark.parametrize(("name", "mode"), PAIRS)
 def test_asynchronous_rounds_of_every_method_that_takes_part(name, mode):
     # Here: to know them all methods are traced, and collecting tests is not to wait.
-    if name not in clocks.taking_modes():
+    if name not in clocks.methods_for_modes():
         pytest.skip("it takes no asynchronous rounds")
     setting = setting_of(name, clock_of(), cohort=3)
     mode = modes.make(parse(mode), 3)
     task = toy.classifier()
-    like = clocks.pending_of(setting, mode, task, CLIENTS, (3,))
+    like = clocks.pending_shapes(setting, mode, task, CLIENTS, (3,))
     setting = setting._replace(mode=mode._replace(like=like))
     state = engine.init(setting, task, CLIENTS, jax.random.key(2))
     program = asynchronous.compile_rounds(setting, 3)

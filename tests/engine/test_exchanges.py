@@ -94,7 +94,7 @@ def test_gathered_has_the_absent_last():
 @pytest.fixture(scope="module")
 def two():
     tasks = [models.task(models.mlp(3, hidden=(width,)), (3,)) for width in (4, 6)]
-    return architectures.together(tuple(tasks))
+    return architectures.link_tasks(tuple(tasks))
 
 
 def test_traffic_of_several_architectures_is_the_mean_of_clients(two):

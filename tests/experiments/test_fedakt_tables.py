@@ -66,7 +66,7 @@ def test_every_cell_is_an_experiment_of_its_models(study):
         names = [column.name for column in columns]
         assert len(set(names)) == len(names)
         for cell in protocol.cells_of(columns, ["FedAKT"], True, None):
-            assert len(architectures.listed(cell.experiment)) >= 2
+            assert len(architectures.list_models(cell.experiment)) >= 2
             assert cell.experiment.data.dataset.options["every"] >= 1
 
 

@@ -15,7 +15,9 @@ def test_a_mix_is_a_cycle_of_levels(study):
     for mix in levels.MIXES:
         for small in (True, False):
             experiment = levels.experiment_of("iid", mix, small)
-            named = [choice.name[-1] for choice in architectures.listed(experiment)]
+            named = [
+                choice.name[-1] for choice in architectures.list_models(experiment)
+            ]
             assert "".join(named) == levels.levels_of(mix)
 
 

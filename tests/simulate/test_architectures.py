@@ -36,7 +36,7 @@ def whole(tmp_path_factory):
 
 
 def test_equal_models_are_one_architecture():
-    named = [str(choice) for choice in architectures.distinct(SMALL)]
+    named = [str(choice) for choice in architectures.distinct_models(SMALL)]
     assert named == ["mlp:hidden=(8, 4)", "mlp:hidden=(5, 4)"]
 
 
@@ -192,7 +192,7 @@ def test_a_checkpoint_of_other_groups_is_refused(tmp_path, whole):
 
 @pytest.mark.slow
 def test_known_methods_take_several():
-    known = architectures.taking_several()
+    known = architectures.methods_for_several()
     assert {"local", "lg_fedavg", "feddf", "heterofl"} <= set(known)
     assert not {"fedavg", "ditto", "fedrep"} & set(known)
     assert Experiment().method.models == ()

@@ -78,7 +78,7 @@ def test_rho_is_of_the_round_and_of_what_was_measured_after_it(finished):
 def test_rho_is_nothing_where_the_theorem_has_none(b, gamma, mu):
     measured = Dissimilarity(*map(np.float32, (b, 0, 0, 0)))
     trained = {"train_gamma": gamma, "train_mu": mu}
-    assert np.isnan(rho.of_round(MEASURED, measured, trained)["rho"])
+    assert np.isnan(rho.round_rho(MEASURED, measured, trained)["rho"])
 
 
 @pytest.mark.slow

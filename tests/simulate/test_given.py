@@ -11,9 +11,9 @@ import tiny
 from pfljax import Experiment, data, models, run
 from pfljax.models import task, task_from_nnx
 from pfljax.registry import Component
+from pfljax.simulate.arguments import check_dealing
 from pfljax.simulate.compare import compare, grid
 from pfljax.simulate.export import load_params, load_task, personal_model, server_model
-from pfljax.simulate.given import check_dealing
 from pfljax.sweep import sweep
 
 X, Y = np.ones((8, 4), np.float32), np.arange(8) % 2

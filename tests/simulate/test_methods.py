@@ -164,7 +164,7 @@ def test_functions_that_do_not_fit_together(folder, tmp_path):
 
 
 def test_a_fault_of_pfljax_is_no_misfit():
-    with pytest.raises(KeyError, match="ours"), methods.fitting("fedavg"):
+    with pytest.raises(KeyError, match="ours"), methods.explain_misfit("fedavg"):
         raise KeyError("ours")
 
 

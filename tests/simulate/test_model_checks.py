@@ -94,9 +94,9 @@ def test_a_variable_that_jax_cannot_read_is_no_fault_of_a_method(tmp_path):
 def test_what_jax_refuses_of_a_method_names_it(folder):
     (folder / "mym.py").write_text("def mym(task, local):\n    pass\n")
     misfit = pytest.raises(ValueError, match=r"fit together \(ValueError: ")
-    with misfit as e, methods.fitting("mym"):
+    with misfit as e, methods.explain_misfit("mym"):
         jax.numpy.broadcast_to(jax.numpy.zeros(3), (2,))
     told(e, f"mend {folder}/mym.py")
     less = pytest.raises(ValueError, match="lr is 3; expected less")
-    with less, methods.fitting("mym"):
+    with less, methods.explain_misfit("mym"):
         require("lr", 3, False, "less")

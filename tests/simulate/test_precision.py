@@ -35,7 +35,7 @@ def test_a_precision_has_programs_of_its_own():
 
 def test_precisions_of_a_sweep_are_programs_of_their_own():
     over = {"precision": ["float32", "tf32", "bfloat16"], "lr": [0.1, 0.2]}
-    found = groups.grouped(points.make(tiny.TINY, over))
+    found = groups.group_points(points.make(tiny.TINY, over))
     assert [len(group.points) for group in found] == [2, 2, 2]
 
 

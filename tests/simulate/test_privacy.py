@@ -68,6 +68,6 @@ def test_a_run_says_what_it_gives_away(tmp_path, monkeypatch, capsys):
     }  # fmt: skip
     monkeypatch.setattr(privacy, "epsilon", lambda *given: None)
     setting = type("Setting", (), {"selection": type("", (), {"cohort": 3})})
-    told = privacy.told(setting, job.replace(selection="by_size"), 6)
+    told = privacy.privacy_summary(setting, job.replace(selection="by_size"), 6)
     assert (told["privacy"]["epsilon"], told["privacy"]["sampled"]) == (None, 1.0)
     assert "install dp-accounting" in capsys.readouterr().err

@@ -32,7 +32,7 @@ def test_the_widest_that_fits_is_taken():
     narrow = executor.bytes_needed(made(1), federation)
     assert narrow < wide
     for limit, width in ((wide, 3), (wide - 1, 1), (narrow, 1)):
-        sim = executor.fitting([3, 1], made, federation, limit)
+        sim = executor.choose_fitting([3, 1], made, federation, limit)
         assert sim.setting.width == width
 
 
@@ -49,7 +49,7 @@ def test_what_does_not_fit_is_one_line():
     with pytest.raises(
         ValueError, match=r"width 1 needs .* GB with data .* --store disk"
     ):
-        executor.fitting([1], made, federation, limit=1000)
+        executor.choose_fitting([1], made, federation, limit=1000)
 
 
 def test_the_program_that_is_measured_trains():
@@ -57,7 +57,7 @@ def test_the_program_that_is_measured_trains():
     federation, _ = build_federation(DIGITS)
     sim = made(3)
     executor.bytes_needed(sim, federation)
-    train = simulation.placed(sim, federation).train
+    train = simulation.place(sim, federation).train
     state = sim.init(jax.random.key(0))
     state = jax.device_put(state, mesh.shardings(sim.setting.mesh, state))
     with compiling.watched() as works:

@@ -298,7 +298,7 @@ def test_a_channel_is_swept_by_what_stands_behind_its_option():
         for point in swept
     ]
     assert names == [[], ["clip:norm=0.1"], ["clip:norm=0.1", "gaussian:std=0.1"]]
-    assert len(groups.grouped(swept)) == 3
+    assert len(groups.group_points(swept)) == 3
 
 
 @pytest.mark.parametrize("more", [{"homes": True}, {"store": "disk"}])
@@ -314,7 +314,7 @@ def test_a_slice_of_no_run_is_refused():
 
 def grouped(experiment, over, **more):
     """(values of the points by program, what each program traces)."""
-    found = groups.grouped(points.make(experiment, over, **more))
+    found = groups.group_points(points.make(experiment, over, **more))
     return [[p.values for p in g.points] for g in found], [g.traced for g in found]
 
 

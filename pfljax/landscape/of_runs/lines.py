@@ -14,7 +14,7 @@ from pfljax.landscape.lines import Between, Line, between, line
 from pfljax.landscape.of_runs.models import Finished, by_client
 from pfljax.runs import claims, folder
 from pfljax.simulate import architectures, blocks
-from pfljax.simulate.components import chosen_model
+from pfljax.simulate.components import resolve_model
 
 TABLE = ("accuracy", "loss")
 HEADS = ("barrier", "barrier max", "flat range", "midpoint", "ensemble")
@@ -153,8 +153,8 @@ def _check_same_models(a: Finished, b: Finished) -> None:
     for run in (a, b):
         experiment = folder.read_config(run.path)
         input_shape = run.federation.train.examples.x.shape[1:]
-        one = [chosen_model(experiment, input_shape)]
-        models.append(architectures.listed(experiment) or one)
+        one = [resolve_model(experiment, input_shape)]
+        models.append(architectures.list_models(experiment) or one)
     if max(map(len, models)) == 1:
         return
     for client in a.ids.tolist():

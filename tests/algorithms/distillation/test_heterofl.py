@@ -20,7 +20,7 @@ from pfljax.core.training import fit
 from pfljax.core.types import Batch, ClientData, Examples, Local
 from pfljax.engine.setting import Groups
 from pfljax.models.heterofl_cnn import network
-from pfljax.simulate.architectures import task_of_server, together
+from pfljax.simulate.architectures import link_tasks, task_of_server
 
 # Beside the model, whether there are rows of each of three classes.
 SENT = (toy.WHOLE, toy.WHOLE + 4 * 3)
@@ -39,7 +39,7 @@ WIDE = {"mask": False, "clip": 1e9}
 def levels():
     """Perceptrons of 4, 6 and 2 hidden units: the largest is the second."""
     tasks = [models.task(models.mlp(3, hidden=(width,)), (3,)) for width in (4, 6, 2)]
-    return together(tuple(map(toy.traced_once, tasks)))
+    return link_tasks(tuple(map(toy.traced_once, tasks)))
 
 
 def rounds_of_levels(cohort=8, rounds=1, **options):
@@ -173,7 +173,7 @@ def cnns():
         models.task(models.model(f"heterofl_{level}", 3, **CNN), (4, 4))
         for level in "ab"
     ]
-    return together(tuple(map(toy.traced_once, tasks)))
+    return link_tasks(tuple(map(toy.traced_once, tasks)))
 
 
 @cache
@@ -349,4 +349,4 @@ def test_models_that_are_no_slices_are_refused():
         models.task(models.mlp(3, hidden=hidden), (3,)) for hidden in ((4,), (4, 4))
     ]
     with pytest.raises(ValueError, match="model 0 is no slice of model 1, the largest"):
-        heterofl(together(tuple(tasks))[0], NOISY)
+        heterofl(link_tasks(tuple(tasks))[0], NOISY)

@@ -198,7 +198,7 @@ def test_every_method_is_tuned_with_nine_points(scale):
         base = tuned.SCALES[scale].replace(
             algorithm=Component(tried.algorithm, tried.hyper), **tried.settings
         )
-        made = points.combined({"lr": tried.rates, **tried.own})
+        made = points.combine({"lr": tried.rates, **tried.own})
         assert len(made) == 9
         for values in made:
             checks.check(points.set_values(base, values))

@@ -84,7 +84,7 @@ def check_path(name: str, path: Any, expected: str = A_FOLDER) -> None:
     require_a(name, path, (str, Path), expected)
 
 
-def experiments(values: Any) -> list[Experiment]:
+def list_experiments(values: Any) -> list[Experiment]:
     """The experiments of a comparison, one at least."""
     listed = _listed("experiments", values, f"a list of them: [{AN_EXPERIMENT}]")
     for value in listed:
@@ -92,7 +92,7 @@ def experiments(values: Any) -> list[Experiment]:
     return listed
 
 
-def seeds(values: Any) -> list[int]:
+def list_seeds(values: Any) -> list[int]:
     """The seeds of a comparison, one at least."""
     listed = _listed("seeds", values, "a list of them, such as [0, 1, 2]")
     for value in listed:
@@ -114,7 +114,7 @@ def _listed(name: str, values: Any, expected: str) -> list[Any]:
     return listed
 
 
-def by_seed(federation: Any) -> Callable[[int], Federation | None]:
+def federation_by_seed(federation: Any) -> Callable[[int], Federation | None]:
     """The federation of one's own as a function of the seed; it is made once a seed."""
     if federation is None:
         return lambda seed: None
@@ -126,9 +126,9 @@ def by_seed(federation: Any) -> Callable[[int], Federation | None]:
 
     # Kept: its rows may be many, and pools are known by identity.
     @functools.cache
-    def made(seed: int) -> Federation:
+    def make(seed: int) -> Federation:
         of_seed: Any = federation(seed)
         check_federation(of_seed)
         return of_seed
 
-    return made
+    return make
