@@ -226,9 +226,7 @@ def _summary(
         "traffic": bytes_sent,
         "step_flops": run.sim.step_flops(),
         "worse_than_local": worse,
-        **privacy.privacy_summary(
-            run.sim.setting, experiment, run.federation.num_clients
-        ),
+        **privacy.privacy_summary(run.sim.setting, experiment, num_clients),
         "checksums": checksums,
     }
 

@@ -18,7 +18,7 @@ from pfljax.runs.provenance import of_run
 from pfljax.simulate import components, methods
 from pfljax.simulate.export import load_task
 from pfljax.simulate.federation import build_federation
-from pfljax.sweep import points, sweep
+from pfljax.sweep import sweep
 
 SHAPE = components.Shape(20, (8, 8), 10, 0.0, 1.0, None)
 MODULE = """from pfljax.algorithms.fedavg import fedavg
@@ -245,19 +245,6 @@ def test_a_run_of_the_old_auto_is_refused(tmp_path):
 def test_older_runs_of_the_same_model_are_not(tmp_path, model, shape):
     older(tmp_path / "run", model, shape)
     assert load_task(tmp_path / "run").num_classes == 10
-
-
-def test_results_of_the_old_auto_are_not_taken_for_new_ones(monkeypatch):
-    job = Experiment(dataset="synthetic", partition="iid", cohort=2)
-    (new,) = points.make(job, {})
-    monkeypatch.setattr(components, "default_model", lambda shape: "logistic")
-    (old,) = points.make(job, {})
-    assert old.digest != new.digest
-    digits = Experiment(cohort=2)
-    (one,) = points.make(digits, {})
-    monkeypatch.undo()
-    (same,) = points.make(digits, {})
-    assert one.digest == same.digest
 
 
 @pytest.mark.slow
