@@ -40,8 +40,9 @@ def here(tmp_path, folder, monkeypatch):
     os.environ.update(before)
 
 
-def _blank(folder):
+def _blank(folder, *_):
     (folder / "report.html").write_text("")
+    return ""
 
 
 def _short(validate):
