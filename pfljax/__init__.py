@@ -4,6 +4,8 @@ The public names are those of `__init__.pyi`. They load on first use, so that im
 the package costs nothing.
 """
 
+__version__ = "0.2.0"
+
 
 def __getattr__(name: str) -> object:
     # Here, and not above: until the command line stands ready for Ctrl-C, every import

@@ -22,3 +22,5 @@ from .simulate.build import build as build
 from .simulate.personal import personal_models as personal_models
 from .simulate.personal import predictions as predictions
 from .simulate.run import run as run
+
+__version__: str

@@ -13,13 +13,14 @@ SCRIPT = """
 import numpy as np
 import pfljax
 from pfljax import Experiment, Federation, federate, from_arrays, run
+from pfljax.algorithms.multi_task.ditto import ditto
 
 rows = from_arrays(np.zeros((9, 2), np.float32), np.zeros(9, np.int32), name="mine")
 mine = federate(rows, "shards", num_clients=3, seed=0)
 job = Experiment("ditto:lam=0.5", rounds=3, dataset="mnist:every=10")
 reveal_type(pfljax.run)
 reveal_type(mine)
-reveal_type(job.participation.rounds)
+reveal_type(job.rounds)
 reveal_type(job.replace(seed=1))
 result = run(job, mine, quiet=True)
 print(result.personal.test.accuracy, result.server.validation.loss, result.best.round)
@@ -30,11 +31,10 @@ WRONG = {  # a line, and what is wrong with it
     "run(job, mine, True)": "reportCallIssue",
     "Experiment(round=3)": "reportCallIssue",
     'Experiment(rounds="3")': "reportArgumentType",
-    "job.replace(cohrt=3)": "reportCallIssue",
+    "ditto(lamb=1.0)": "reportCallIssue",
     "result.personal.test.acuracy": "reportAttributeAccessIssue",
     'result["last"]': "reportIndexIssue",
-    "job.rounds": "reportAttributeAccessIssue",
-    "job.machine.rounds": "reportAttributeAccessIssue",
+    "job.round": "reportAttributeAccessIssue",
 }
 
 

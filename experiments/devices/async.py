@@ -95,15 +95,15 @@ def settings_of(mode: str, profile: str, base: Experiment) -> Experiment:
         more = COHORT // BUFFER
         return timed.replace(
             mode=f"fedbuff:buffer={BUFFER}",
-            rounds=more * base.participation.rounds,
-            eval_every=more * base.evaluation.eval_every,
+            rounds=more * base.rounds,
+            eval_every=more * base.eval_every,
         )
     return timed
 
 
 def deadline_of(text: str, experiment: Experiment) -> float:
     """Seconds in which `IN_TIME` of the clients end a turn, without jitter."""
-    clients = experiment.data.clients
+    clients = experiment.clients
     assert clients is not None
     devices = profiles.make(parse(text), clients)
     assert devices is not None

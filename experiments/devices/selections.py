@@ -226,10 +226,10 @@ def main(
     """Each selection's published effect, beside uniform cohorts."""
     use_compile_cache()
     base = SMALL if scale == "small" else SMALL.replace(**PAPER)
-    base = base.replace(rounds=rounds or base.participation.rounds)
+    base = base.replace(rounds=rounds or base.rounds)
     folder = Path(out or f"runs/selections-{scale}" + (f"-{rounds}" if rounds else ""))
     trace = folder / "trace.npz"
-    write_trace(trace, int(base.data.clients or 0))
+    write_trace(trace, int(base.clients or 0))
     courses: dict[tuple[str, bool], list[Course]] = {}
     rows = []
     for panel, choices in PANELS.items():
@@ -240,7 +240,7 @@ def main(
             experiment = settings_of(choice, panel, base, trace)
             place = folder / choice.replace(":", "-")
             courses[key] = list(map(course_of, finished(experiment, seeds, place)))
-            epochs = int(experiment.training.epochs or 0)
+            epochs = int(experiment.epochs or 0)
             rows.append(row_of(choice, epochs, courses[key]))
     text = markdown(rows)
     print(text)

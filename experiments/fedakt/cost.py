@@ -37,7 +37,7 @@ class Floats(NamedTuple):
 def shape_of(problem: Column, num_classes: int, pixels: int) -> Shape:
     """The shape of a federation of colour images, without its data."""
     return Shape(
-        num_clients=problem.experiment.data.clients or 20,
+        num_clients=problem.experiment.clients or 20,
         input_shape=(pixels, pixels, 3),
         num_classes=num_classes,
         shift=0.0,
@@ -53,7 +53,7 @@ def groups_of(label: str, num_classes: int = 100, pixels: int = 32) -> list[Grou
     shape = shape_of(problem, num_classes, pixels)
     tasks = components.make_tasks(experiment, shape)
     local = components.make_local(experiment)
-    name = experiment.method.algorithm
+    name = experiment.algorithm.name
     options = experiment.algorithm.options
     # Not by `make_setting`, which compares all architectures first.
     return [(task, methods.build(name, task, local, options)) for task in tasks]
@@ -86,7 +86,7 @@ def sizes(num_classes: int, features: int = 1000, pixels: int = 32) -> dict[str,
 
 def parts(name: str, num_classes: int, pixels: int = 32) -> tuple[int, int]:
     """Parameters of the body and of the head of a model."""
-    choice = PROTOCOL.replace(model=name).method.model
+    choice = PROTOCOL.replace(model=name).model
     network = zoo.model(choice.name, num_classes, **choice.options)
     task = zoo.task(network, (pixels, pixels, 3))
     key: Any = jax.eval_shape(jax.random.key, 0)

@@ -94,8 +94,8 @@ def folder_of(case: Case, settings: Experiment) -> str:
     kept = "drop" if case.drop else "keep"
     return (
         f"{case.dataset}/{case.method}{hyper}-{case.selection}-{kept}"
-        f"{100 * case.stragglers:g}-E{settings.training.epochs}"
-        f"-R{settings.participation.rounds}"
+        f"{100 * case.stragglers:g}-E{settings.epochs}"
+        f"-R{settings.rounds}"
     )
 
 

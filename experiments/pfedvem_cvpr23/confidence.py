@@ -204,7 +204,7 @@ def main(
         for label, method, more in jobs(differing):
             print(f"{differing}, {label}", file=sys.stderr, flush=True)
             base = experiment_of(FASHION, method, CLIENTS, small)
-            named = Component(base.method.algorithm, base.algorithm.options | more)
+            named = Component(base.algorithm.name, base.algorithm.options | more)
             experiment = base.replace(algorithm=named, label=label)
             if rounds:
                 experiment = experiment.replace(rounds=rounds)

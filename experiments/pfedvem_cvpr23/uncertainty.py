@@ -28,7 +28,6 @@ from vem import (
     with_std,
 )
 
-from pfljax.registry import Component
 from pfljax.runs.settings import Experiment
 from pfljax.runtime.devices import use_compile_cache
 from pfljax.simulate.run import run
@@ -61,8 +60,8 @@ def methods(small: bool) -> dict[str, Experiment]:
         for label in ("Local", "FedAvg", "FedPer", "pFedVEM", "pFedBayes")
     }
     for label in ("pFedVEM", "pFedBayes"):
-        method = made[label].method
-        drawn = Component(method.algorithm, dict(method.hyper) | {"draws": 10})
+        method = made[label].algorithm
+        drawn = method.with_options({"draws": 10})
         made[f"{label}, 10 draws"] = made[label].replace(algorithm=drawn)
     plain = made["FedAvg"]
     made["VIRTUAL"] = plain.replace(algorithm="virtual")
@@ -131,7 +130,7 @@ def main(
     folder = Path(out or f"runs/pfedvem_uncertainty-{scale}")
     rows = []
     for label, experiment in methods(small).items():
-        last = rounds or experiment.participation.rounds
+        last = rounds or experiment.rounds
         experiment = experiment.replace(rounds=last, eval_every=last)
         print(label, file=sys.stderr, flush=True)
         of_models, of_paths = [], []

@@ -151,8 +151,8 @@ def main(
     """FedMeta on Shakespeare's roles: new clients, before and after they adapt."""
     use_compile_cache()
     base = PAPER.replace(**SMALL) if scale == "small" else PAPER
-    base = base.replace(rounds=rounds or base.participation.rounds)
-    base = base.replace(eval_every=base.participation.rounds)
+    base = base.replace(rounds=rounds or base.rounds)
+    base = base.replace(eval_every=base.rounds)
     folder = Path(out or f"runs/fedmeta-{scale}" + (f"-{rounds}" if rounds else ""))
     rows = []
     for label, (method, rate, hyper) in METHODS.items():

@@ -225,7 +225,7 @@ def row_of(
         data=name,
         method=method,
         seeds=len(seeds),
-        rounds=experiment.participation.rounds,
+        rounds=experiment.rounds,
         chosen=chosen,
         validation=float(tried.min()),
         error=float(last.mean()),

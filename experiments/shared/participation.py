@@ -40,14 +40,14 @@ def took_part(experiment: Experiment, seeds: Sequence[int]) -> Part:
     How many of these there are is known from their data alone.
     """
     settings = checks.resolve(experiment)
-    clients = settings.data.clients
+    clients = settings.clients
     if clients is None:
         return Part()
-    rounds = settings.participation.rounds
+    rounds = settings.rounds
     draws = _draws(settings, seeds, rounds)
     participants = (draws > 0).sum(1)
     part = Part(clients=float(clients), took_part=float(participants.mean()))
-    if not settings.method.algorithm.startswith("superfed"):
+    if not settings.algorithm.name.startswith("superfed"):
         return part
     start = int(first_mixed(settings.algorithm.options["start"], rounds))
     # Drawn more often at the end than when mixing began: drawn since.
@@ -57,8 +57,8 @@ def took_part(experiment: Experiment, seeds: Sequence[int]) -> Part:
 
 def _draws(settings: Any, seeds: Sequence[int], rounds: int) -> np.ndarray:
     """How often each client was drawn in the first rounds, i32[seeds, C]."""
-    cohort = settings.participation.cohort
-    clients = settings.data.clients
+    cohort = settings.cohort
+    clients = settings.clients
     return np.array([drawn(cohort, clients, seed, rounds) for seed in seeds])
 
 

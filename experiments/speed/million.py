@@ -78,7 +78,7 @@ def play(experiment: Experiment, federation: Federation, path: Path) -> dict[str
     sim = simulation.simulation(experiment, federation)
     store: Any = open_population(sim, experiment, path, None)
     state = sim.init(jax.random.key(0))
-    rounds = experiment.participation.rounds
+    rounds = experiment.rounds
     done = 0
     seconds = []
     losses = []

@@ -166,7 +166,7 @@ def markdown(found: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
 
 def main(
     seeds: script.Seeds = (0, 1, 2),
-    rounds: script.Positive = BASE.participation.rounds,
+    rounds: script.Positive = BASE.rounds,
     only: Annotated[
         tuple[Literal[tuple(RUNS)], ...],
         arg(help="By default all.", metavar="FORM ..."),

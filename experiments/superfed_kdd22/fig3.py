@@ -109,8 +109,8 @@ def write_table(grids: Mapping[str, tuple[np.ndarray, np.ndarray]], out: Path) -
 
 def told_of(experiment: Experiment) -> str:
     """The problem in a few words."""
-    clients, rounds = experiment.data.clients, experiment.participation.rounds
-    return f"{experiment.data.dataset}, {clients} clients, {rounds} rounds"
+    clients, rounds = experiment.clients, experiment.rounds
+    return f"{experiment.dataset}, {clients} clients, {rounds} rounds"
 
 
 def separately(experiment: Experiment, over: Mapping[str, Any], out: Path) -> int:
@@ -151,7 +151,7 @@ def main(
     """Runs the grid and draws it beside the published one."""
     path = Path(out or f"runs/superfed-fig3-{scale}")
     experiment = {"small": SMALL, "paper": PAPER}[scale]
-    experiment = experiment.replace(rounds=rounds or experiment.participation.rounds)
+    experiment = experiment.replace(rounds=rounds or experiment.rounds)
     over = {"mixing": (*LABELS,), "mu": MU, "nu": NU, "seed": seeds}
     use_compile_cache()
     if separate:

@@ -146,7 +146,7 @@ def main(
         if seed == seeds[0]:
             save_figure(landscape.draw_planes(planes), folder / "figA1")
         seeds_so_far = ", ".join(map(str, seeds[:count]))
-        run_as = f"{MNIST.data.dataset}, 500 clients, {ROUNDS[scale]} rounds"
+        run_as = f"{MNIST.dataset}, 500 clients, {ROUNDS[scale]} rounds"
         text = f"{run_as}, seeds {seeds_so_far}\n\n{markdown(found)}"
         (folder / "table.md").write_text(text, encoding="utf-8")
     print(f"{text}\nsee {folder}/figA1.png")

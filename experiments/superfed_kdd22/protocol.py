@@ -153,7 +153,7 @@ def by_method(
     """The problem `base` by this method."""
     return base.replace(
         algorithm=Component(method.algorithm, {**method.hyper, **hyper}),
-        lr=base.training.lr * method.rate,
+        lr=base.lr * method.rate,
         **method.settings,
     )
 
@@ -296,7 +296,7 @@ def fill(asked: Asked, column: Column, label: str, out: Path) -> bool:
 
 def rows_of(experiment: Experiment) -> str:
     """The data set with its options, but for where it lies."""
-    choice = experiment.data.dataset
+    choice = experiment.dataset
     kept = {k: v for k, v in choice.args if k not in ("path", "data_dir")}
     return str(registry.Component(choice.name, kept))
 

@@ -34,7 +34,7 @@ COLUMNS = [
         f"{name}-K{clients}",
         {"table": "T1", "dataset": name, "n_clients": str(clients)},
         protocol.replace(clients=clients),
-        {"rounds": ROUNDS[name], "dataset": rows(str(protocol.data.dataset), clients)},
+        {"rounds": ROUNDS[name], "dataset": rows(str(protocol.dataset), clients)},
         START[clients],
         misnamed=["pFedMe"] if name == "CIFAR10" else [],
         quick=name == "MNIST",

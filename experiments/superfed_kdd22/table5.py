@@ -20,8 +20,8 @@ from shared.published import SMALLER_IS_BETTER, Cell, tau
 
 METHODS = ("SuPerFed-MM", "SuPerFed-LM")
 SMALL = {
-    "dataset": MNIST.data.dataset,
-    "model": MNIST.method.model,
+    "dataset": MNIST.dataset,
+    "model": MNIST.model,
     "clients": 500,
     "rounds": 100,
 }

@@ -120,12 +120,12 @@ def line(base: Experiment, label: str, seeds: Sequence[int], out: Path) -> Line:
     over = {"lr": tuned.rates, **tuned.own, "seed": (seeds[0],)}
     grid = sweep(experiment, over, out=out / "grid" / label, quiet=False)
     point = {name: [value] for name, value in best(grid).items()} | {"seed": seeds}
-    theirs = applied(base, label, START[base.data.clients or 0].get(label, {}))
+    theirs = applied(base, label, START[base.clients or 0].get(label, {}))
     chosen = sweep(experiment, point, out=out / "chosen" / label)
     given = sweep(theirs, {"seed": seeds}, out=out / "paper" / label)
     told = ", ".join(f"{k} {v[0]:g}" for k, v in point.items() if k != "seed")
     numbers = *accuracy(chosen), accuracy(given)[0]
-    of = f"{base.participation.rounds} rounds, seeds {sorted(seeds)}"
+    of = f"{base.rounds} rounds, seeds {sorted(seeds)}"
     return Line(label, told, *numbers, diverged(chosen), of)
 
 
@@ -142,7 +142,7 @@ def markdown(lines: Sequence[Line], base: Experiment, part: Part) -> str:
     told = ", ".join(f"{x.method} ({x.diverged})" for x in lost)
     agree = f"{tau(theirs, ours):.2f}" if len(lines) > 2 else ""
     return (
-        f"{base.data.dataset}, {base.participation.rounds} rounds; "
+        f"{base.dataset}, {base.rounds} rounds; "
         f"clients that took part: "
         f"{part.sentence()}\n\n"
         "| method | chosen on validation rows | tuned (%) | std over seeds | as "
@@ -166,7 +166,7 @@ def main(
     """Tunes what is not tuned; the table has all that is, of these rounds and seeds."""
     folder = Path(out or f"runs/superfed-tuned-{scale}")
     base = SCALES[scale]
-    base = base.replace(rounds=rounds or base.participation.rounds)
+    base = base.replace(rounds=rounds or base.rounds)
     # Refused now, and not after the first grid.
     points.combine({"seed": seeds})
     use_compile_cache()

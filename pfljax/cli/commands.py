@@ -74,7 +74,7 @@ def sweep(
     from pfljax.sweep import sweep as run_all
     from pfljax.sweep.results import default_folder
 
-    out = experiment.output.out or default_folder(experiment, values)
+    out = experiment.out or default_folder(experiment, values)
     devices.use_compile_cache()
     run_all(experiment, values, out=out, quiet=False)
     answer = write_sweep_report(out, out, with_tables=tables, verbose=verbose)

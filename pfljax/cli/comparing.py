@@ -33,7 +33,7 @@ def compare(
     experiments = options.of_methods(methods, settings)
     registry.require("--seeds", seeds, seeds >= 1, "at least 1")
     base = experiments[0]
-    out = base.output.out or f"runs/{base.data.dataset.name}-compare"
+    out = base.out or f"runs/{base.dataset.name}-compare"
     from pfljax.runs import checks
     from pfljax.runtime import devices
     from pfljax.simulate import compare as comparison

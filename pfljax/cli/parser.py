@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 import tyro
 
-from pfljax import registry
+from pfljax import __version__, registry
 from pfljax.cli import (
     commands,
     comparing,
@@ -59,6 +59,9 @@ def run(args: Sequence[str]) -> None:
     """Runs the command of the arguments."""
     if not args or args[0] in ("-h", "--help"):
         print(overview())
+        return
+    if args[0] == "--version":
+        print(f"pfljax {__version__}")
         return
     command = _parsed(args)
     command()

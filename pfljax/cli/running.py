@@ -28,7 +28,7 @@ def run(
     path = Path(experiment.folder)
     page = path / "report.html"
     if begun:
-        here = devices.at_hand(experiment.machine.devices)
+        here = devices.at_hand(experiment.devices)
         experiment = experiment.replace(devices=here)
     if processes.ask(_finished, path, experiment):
         _print(f"{path} is finished; see {page}")
@@ -40,7 +40,7 @@ def run(
     result = run_rounds(experiment)
     accuracy = result.personal.test.accuracy
     _print(
-        f"{experiment.method.algorithm}: accuracy {accuracy:.4f} on test rows, mean "
+        f"{experiment.algorithm.name}: accuracy {accuracy:.4f} on test rows, mean "
         "over clients, each by the model it uses, "
         f"round {result.rounds}; see {page}"
     )
@@ -59,8 +59,8 @@ def _finished(path: Path, experiment: Experiment) -> bool:
         return False
     claims.claim(path, experiment)
     folder.check_unchanged(path)
-    counted = folder.read_config(path).evaluation.baseline
-    same = counted == experiment.evaluation.baseline
+    counted = folder.read_config(path).baseline
+    same = counted == experiment.baseline
     return same and folder.complete(path, experiment)
 
 

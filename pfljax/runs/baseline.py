@@ -26,7 +26,7 @@ def check(baseline: str | None, manifest: Mapping[str, Any]) -> None:
             f"baseline {path} is over other clients; "
             "run it with the same data settings and seed"
         )
-    method = folder.read_config(path).method.algorithm
+    method = folder.read_config(path).algorithm.name
     if method != "local":
         raise ValueError(
             f"baseline {path} is a run of {method!r}, but worse_than_local is counted "
@@ -45,8 +45,8 @@ def worse_than(baseline: str | None, arrays: Mapping[str, np.ndarray]) -> float 
 
 def recount(path: Path, experiment: Experiment) -> None:
     """Counts a finished run anew if another baseline is given; its page goes."""
-    baseline = experiment.evaluation.baseline
-    if folder.read_config(path).evaluation.baseline == baseline:
+    baseline = experiment.baseline
+    if folder.read_config(path).baseline == baseline:
         return
     check(baseline, folder.read_json(path / "partition.json"))
     share = worse_than(baseline, folder.read_arrays(path / "per_client.npz"))

@@ -46,12 +46,12 @@ def claim(folder: Path, experiment: Experiment) -> None:
     if not (folder / "config.json").exists():
         return
     old = read_config(folder)
-    rounds = experiment.participation.rounds
+    rounds = experiment.rounds
     reason = ""
-    if rounds != old.participation.rounds:
+    if rounds != old.rounds:
         done = _logged_rounds(folder)
         if config.looks_ahead(old):
-            reason = f"{old.method.algorithm} goes by how many rounds there will be; "
+            reason = f"{old.algorithm.name} goes by how many rounds there will be; "
         elif rounds <= done:
             reason = f"{done} rounds are done: only more can be asked for; "
         else:
@@ -77,7 +77,7 @@ def begin(path: Path, experiment: Experiment, manifest: Mapping[str, Any]) -> No
     `describe_clients`.
     """
     check_data(path, manifest)
-    check_store(path, experiment.machine.store)
+    check_store(path, experiment.store)
     if (path / "config.json").exists():
         changeable: Any = {name: getattr(experiment, name) for name in CHANGED}
         set_unhashed(path, **changeable)
@@ -150,7 +150,7 @@ def _put_aside(folder: Path, experiment: Experiment) -> None:
 def check_store(path: Path, store: str) -> None:
     """Refuses to go on with another store of client states than the run's."""
     config_file = path / "config.json"
-    ours = read_config(path).machine.store if config_file.exists() else store
+    ours = read_config(path).store if config_file.exists() else store
     if ours != store:
         raise FolderError(
             f"{path} keeps its client states in the store {ours!r}, not {store!r}; "
@@ -169,7 +169,7 @@ def check_python(path: Path, federation: Any = None, task: Any = None) -> None:
     if federation is None and manifest.exists() and read_json(manifest).get("given"):
         missing.append("federation")
     if task is None and (path / "config.json").exists():
-        model = read_config(path).method.model
+        model = read_config(path).model
         if checks.names_own_model(model):
             missing.append("task")
     if missing:
@@ -190,7 +190,7 @@ def check_model(path: Path) -> None:
     # Since then the model that "auto" stands for is written there.
     is_older = "model" not in described
     has_vectors = len(described.get("input_shape", ())) == 1
-    if is_older and has_vectors and read_config(path).method.model.name == "auto":
+    if is_older and has_vectors and read_config(path).model.name == "auto":
         raise FolderError(
             f"{path} is of an older pfljax, whose model 'auto' was logistic for such "
             "rows and now is mlp; use it with that version, or run it again with "

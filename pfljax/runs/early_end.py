@@ -14,17 +14,17 @@ CALLBACK = "callback"
 
 def by_patience(experiment: Experiment) -> str:
     """The name of this reason."""
-    judged = experiment.evaluation
+    judged = experiment
     by = "" if judged.watch == "accuracy" else f" by {judged.watch}"
     return f"patience {judged.patience}{by}"
 
 
 def stop(experiment: Experiment, round_: int, by: str) -> dict[str, Any]:
     """What is kept of a run that ends after this round."""
-    return {"round": round_, "by": by, "of": experiment.participation.rounds}
+    return {"round": round_, "by": by, "of": experiment.rounds}
 
 
 def holds(stopped: Mapping[str, Any], experiment: Experiment) -> bool:
     """Whether a run that stopped so stays so under these settings."""
     reasons = (CALLBACK, by_patience(experiment))
-    return stopped["of"] == experiment.participation.rounds and stopped["by"] in reasons
+    return stopped["of"] == experiment.rounds and stopped["by"] in reasons

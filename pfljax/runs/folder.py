@@ -181,7 +181,7 @@ def complete(folder: Path, experiment: Experiment) -> bool:
         return False
     if summary.get("stopped") is not None:
         return early_end.holds(summary["stopped"], experiment)
-    return summary["rounds"] == experiment.participation.rounds
+    return summary["rounds"] == experiment.rounds
 
 
 def begun(folder: Path) -> bool:

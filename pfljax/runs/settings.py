@@ -249,22 +249,6 @@ class Experiment:
 
     replace = dataclasses.replace
 
-    # Until all callers read settings without their group.
-    @property
-    def method(self) -> Any:  # noqa: D102
-        import types
-
-        return types.SimpleNamespace(
-            **vars(self) | {"algorithm": self.algorithm.name},
-            hyper=self.algorithm.args,
-        )
-
-    @property
-    def _group(self) -> Any:
-        return self
-
-    data = training = participation = evaluation = machine = output = _group
-
     @property
     def folder(self) -> str:
         """The run folder: `out`, or a name of data set, method, seed and what differs.

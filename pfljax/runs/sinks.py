@@ -125,7 +125,7 @@ def wandb(*, project: str = "pfljax") -> Open:
                 project=project,
                 dir=str(begun.folder),
                 id=_id(place / "id"),
-                name=begun.experiment.output.label,
+                name=begun.experiment.label,
                 config=config.written(begun.experiment),
                 reinit="create_new",  # runs that train at once are open at once
                 settings=settings,
@@ -206,7 +206,7 @@ def begin(begun: Begun, lines: Iterable[Line]) -> Sink:
             sink.write(rows)
 
     rows = [row_of(line) for line in lines]
-    for choice in begun.experiment.output.log:
+    for choice in begun.experiment.log:
         make = registry.find("log", SINKS, choice.name)
         opened.append(make(**choice.options)(begun))
     write(rows)

@@ -30,7 +30,7 @@ MakeTask = Callable[[Component, Component | None], Task]  # of a model, with thi
 def list_models(experiment: Experiment) -> list[Component]:
     """The models that the settings list, those of named groups one by one."""
     choices = []
-    for choice in experiment.method.models:
+    for choice in experiment.models:
         if choice.name not in GROUPS:
             choices.append(choice)
             continue
@@ -48,7 +48,7 @@ def distinct_models(experiment: Experiment) -> list[Component]:
 
 def proxy_of(experiment: Experiment, make_task: MakeTask) -> Component | None:
     """The model of the proxy; None where it is not another than the clients' one."""
-    chosen = experiment.method.proxy
+    chosen = experiment.proxy
     if chosen.name != "auto":
         return chosen
     known = distinct_models(experiment)
@@ -89,7 +89,7 @@ def make_groups(
         tasks=tuple(tasks),
         pattern=tuple(known.index(choice) for choice in every),
     )
-    name = experiment.method.algorithm
+    name = experiment.algorithm.name
     change = _difference(groups, num_clients, input_shape)
     if change is not None:
         which, text = change

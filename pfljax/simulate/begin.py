@@ -89,10 +89,10 @@ def complete(
     if task is None:
         return experiment
     # A default claims nothing: the run takes the precision of the task.
-    if experiment.method.precision != EXACT:
-        arguments.check_precision(experiment.method.precision, task)
+    if experiment.precision != EXACT:
+        arguments.check_precision(experiment.precision, task)
     experiment = experiment.replace(precision=task.precision)
-    if experiment.method.model.name == "auto":
+    if experiment.model.name == "auto":
         experiment = experiment.replace(model="own")
     return experiment
 
@@ -114,13 +114,13 @@ def begin(
     """
     # The number of devices is set before JAX starts; the data would start it.
     devices.prepare()
-    devices.check(experiment.machine.devices)
+    devices.check(experiment.devices)
     training, unseen = build_federation(experiment, federation)
     _check_patience(experiment, training)
     manifest = of_run(training, unseen, given=federation is not None)
     identity = [manifest.get(name) for name in (*claims.CLIENTS, *claims.CONTENT)]
     check_same("data", repr(identity))
-    ask(baseline.check, experiment.evaluation.baseline, manifest)
+    ask(baseline.check, experiment.baseline, manifest)
     if task is not None:
         input_shape = training.train.examples.x.shape[1:]
         check_task(task, input_shape, training.num_classes)
@@ -149,7 +149,7 @@ def _described(
 ) -> dict[str, Any]:
     """What partition.json says beside the manifest: the model, and devices' files."""
     model = str(resolve_model(experiment, input_shape))
-    if experiment.method.models:
+    if experiment.models:
         model = ",".join(map(str, architectures.list_models(experiment)))
     crc = clocks.devices_crc(experiment)
     if crc is None:
@@ -169,7 +169,7 @@ def check_data(
 
 def _check_patience(experiment: Experiment, federation: Federation) -> None:
     """Refuses patience where no validation examples can tell what is better."""
-    patience = experiment.evaluation.patience
+    patience = experiment.patience
     if patience is not None and "validation" not in splits_of(federation):
         raise ValueError(
             f"patience is {patience}, but no client has validation rows to stop by; "

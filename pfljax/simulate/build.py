@@ -57,13 +57,13 @@ def build(
         in a store.
     """
     experiment = begin.validate(experiment, federation, task)
-    if experiment.machine.store != "device":
+    if experiment.store != "device":
         raise ValueError(
-            f"store is {experiment.machine.store!r}, but in a loop of your own the "
+            f"store is {experiment.store!r}, but in a loop of your own the "
             "states of all clients are in the RunState; leave store out"
         )
     devices.prepare()
-    devices.check(experiment.machine.devices)
+    devices.check(experiment.devices)
     data, _ = build_federation(experiment, federation)
     if task is not None:
         check_task(task, data.train.examples.x.shape[1:], data.num_classes)

@@ -18,7 +18,7 @@ def make_channel(experiment: Experiment, num_clients: int) -> Channel | None:
     Raises:
       ValueError: two channels cannot stand together, or nobody would be malicious.
     """
-    participation = experiment.participation
+    participation = experiment
     through = channel.make([*participation.channel, *participation.aggregation])
     if through is not None:
         malicious.count(num_clients, through.attackers)
@@ -36,7 +36,7 @@ def _check_noise(experiment: Experiment) -> None:
 
     Its mean is over those asked, so that the number itself would tell of a client.
     """
-    participation = experiment.participation
+    participation = experiment
     is_drawn = participation.selection.name == "bernoulli"
     if is_drawn and privacy.mechanism_of(participation.channel) is not None:
         raise ValueError(

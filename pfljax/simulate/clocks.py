@@ -38,7 +38,7 @@ def with_clock(
     Raises:
       ValueError: the profile does not fit the clients, or the mode the method.
     """
-    participation = experiment.participation
+    participation = experiment
     profile = profiles.make(participation.profile, num_clients)
     mode = modes.make(participation.mode, participation.cohort)
     if profile is None:
@@ -58,7 +58,7 @@ def devices_crc(experiment: Experiment) -> int | None:
 
     Settings know them by their names alone.
     """
-    participation = experiment.participation
+    participation = experiment
     names = [participation.selection.options.get("file")]
     if participation.profile.name == "file":
         names.insert(0, participation.profile.options.get("path"))
@@ -115,15 +115,15 @@ def _check_mode(
     experiment: Experiment, setting: Setting, task: Task, input_shape: tuple[int, ...]
 ) -> None:
     """Refuses methods and selections that asynchronous rounds cannot have."""
-    mode = str(experiment.participation.mode)
-    chosen = experiment.participation.selection.name
+    mode = str(experiment.mode)
+    chosen = experiment.selection.name
     if setting.selection.replacement or selection.learns(setting.selection):
         raise ValueError(
             f"mode {mode!r} draws clients before anything trains, each of them once "
             f"at a time, but selection {chosen!r} draws with replacement, or goes by "
             "rounds and what they brought; choose selection 'uniform'"
         )
-    cohort = experiment.participation.cohort
+    cohort = experiment.cohort
     if setting.selection.cohort != cohort:
         raise ValueError(
             f"mode {mode!r} has {cohort} clients train at any time, the cohort, but "
@@ -134,7 +134,7 @@ def _check_mode(
     if through is not None and (
         through.lose is not None or through.receive is not as_received
     ):
-        of_run = experiment.participation
+        of_run = experiment
         names = ", ".join(map(str, (*of_run.channel, *of_run.aggregation)))
         raise ValueError(
             f"mode {mode!r} merges uploads as they come, but one of {names} looks at "
@@ -145,7 +145,7 @@ def _check_mode(
     if misfit:
         raise ValueError(
             f"mode {mode!r} merges uploads that are shaped as the server and averaged, "
-            f"but {experiment.method.algorithm} {misfit}; choose one of "
+            f"but {experiment.algorithm.name} {misfit}; choose one of "
             f"{', '.join(methods_for_modes())}"
         )
 

@@ -34,8 +34,8 @@ def grid(
     if finetuned:
         experiments = [*experiments, *_tuned_fedavg(experiments)]
     if local:
-        baselines = [e for e in experiments if e.method.algorithm == "local"]
-        others = [e for e in experiments if e.method.algorithm != "local"]
+        baselines = [e for e in experiments if e.algorithm.name == "local"]
+        others = [e for e in experiments if e.algorithm.name != "local"]
         if not baselines:
             like = experiments[0]
             alone = like.replace(algorithm="local", label="local", **NO_RHO)
@@ -55,10 +55,10 @@ def grid(
     # last few methods are kept.
     for e, label, name in zip(experiments, labels, names, strict=True):
         for seed in seeds:
-            baseline = e.evaluation.baseline
+            baseline = e.baseline
             if local:
                 baseline = folder_of(names[0], seed)
-            if e.method.algorithm == "local":
+            if e.algorithm.name == "local":
                 baseline = None
             seeded = e.replace(
                 seed=seed, label=label, out=folder_of(name, seed), baseline=baseline
@@ -70,11 +70,11 @@ def grid(
 def _tuned_fedavg(experiments: list[Experiment]) -> list[Experiment]:
     """Fine-tuned FedAvg; nothing if it is among the experiments, or cannot run."""
     for experiment in experiments:
-        method = experiment.method
         # Clients of several architectures have no parameters to average.
-        if method.models:
+        if experiment.models:
             return []
-        if method.algorithm == "fedavg" and dict(method.hyper).get("finetune"):
+        method = experiment.algorithm
+        if method.name == "fedavg" and method.options.get("finetune"):
             return []
     like = experiments[0]
     return [like.replace(algorithm=TUNED, label=None, **NO_RHO)]
@@ -86,7 +86,7 @@ def _labels(experiments: list[Experiment]) -> tuple[list[str], list[str]]:
     Raises:
       ValueError: two have one label, or a label names no folder.
     """
-    labels = [str(checks.resolve(e).output.label) for e in experiments]
+    labels = [str(checks.resolve(e).label) for e in experiments]
     names = [re.sub(r"[^A-Za-z0-9.=-]+", "-", label) for label in labels]
     for label, name in zip(labels, names, strict=True):
         # "." and ".." name other folders.

@@ -46,7 +46,7 @@ class Shape(NamedTuple):
 def shape_of(experiment: Experiment, federation: Federation) -> Shape:
     """What the experiment's compiled functions depend on of the federation."""
     known = participants.selection_facts(experiment, federation)
-    factory = algorithms.method(experiment.method.algorithm)
+    factory = algorithms.method(experiment.algorithm.name)
     asked = registry.given(factory, **rows_of(federation))
     return Shape(
         num_clients=federation.num_clients,
@@ -95,14 +95,14 @@ def make_tasks(experiment: Experiment, shape: Shape) -> list[Task]:
         shape.input_shape,
         shape.shift,
         shape.scale,
-        experiment.method.precision,
+        experiment.precision,
     )
 
     def make(choice: Component, proxy: Component | None) -> Task:
         try:
             return _task(choice, proxy, *of_rows)
         except ValueError as error:
-            if not experiment.method.models:
+            if not experiment.models:
                 raise
             raise ValueError(f"models has {choice}: {error}") from None
 
@@ -155,7 +155,7 @@ def make_network(experiment: Experiment, shape: Shape, number: int = 0) -> nn.Mo
 
 def resolve_model(experiment: Experiment, input_shape: tuple[int, ...]) -> Component:
     """The model of the settings, or what "auto" is for rows of this shape."""
-    choice = experiment.method.model
+    choice = experiment.model
     return Component(default_model(input_shape)) if choice.name == "auto" else choice
 
 
@@ -170,18 +170,18 @@ def default_model(input_shape: tuple[int, ...]) -> str:
 
 def width_of(experiment: Experiment) -> int | None:
     """The width asked for, or that of the platform."""
-    if isinstance(experiment.machine.width, int):
-        return experiment.machine.width
+    if isinstance(experiment.width, int):
+        return experiment.width
     return WIDTHS.get(jax.default_backend())
 
 
 def make_setting(experiment: Experiment, task: Task, shape: Shape) -> Setting:
     """Method, local training, selection and width; numbers may be traced (sweep)."""
     local = make_local(experiment)
-    name = experiment.method.algorithm
+    name = experiment.algorithm.name
     factory = algorithms.method(name)
-    options = dict(experiment.method.hyper)
-    options |= registry.given(factory, rounds=experiment.participation.rounds)
+    options = experiment.algorithm.options
+    options |= registry.given(factory, rounds=experiment.rounds)
     options |= dict(shape.rows)
     options |= server_optimizers.options(experiment)
 
@@ -196,7 +196,7 @@ def make_setting(experiment: Experiment, task: Task, shape: Shape) -> Setting:
         return channels.with_memory(through, algorithm, task, *sent)
 
     groups = None
-    if experiment.method.models:
+    if experiment.models:
         _, *others = make_tasks(experiment, shape)
         groups = architectures.make_groups(experiment, [task, *others], make, *sent)
     algorithm = make(task) if groups is None else groups.algorithms[0]
@@ -223,25 +223,25 @@ def make_setting(experiment: Experiment, task: Task, shape: Shape) -> Setting:
 
 def make_mesh(experiment: Experiment) -> mesh.Grid | None:
     """The devices that share the cohort; None for one."""
-    count = experiment.machine.devices
+    count = experiment.devices
     # A mesh of one device would compile another program, for nothing.
     if count is None or count == 1:
         return None
-    return mesh.make(count, experiment.machine.homes)
+    return mesh.make(count, experiment.homes)
 
 
 def make_local(experiment: Experiment) -> Local:
     """How clients train in this experiment; its learning rate may change by round."""
-    schedule = schedules.make(experiment.training.schedule)
+    schedule = schedules.make(experiment.schedule)
     by_step = None
     if schedule is not None and schedule.by == "step":
         by_step = schedule.factor
         schedule = None
     return Local(
         learning_rate=_learning_rate(experiment, schedule),
-        batch_size=experiment.training.batch_size,
-        epochs=experiment.training.epochs,
-        steps=experiment.training.steps,
+        batch_size=experiment.batch_size,
+        epochs=experiment.epochs,
+        steps=experiment.steps,
         optimizer=make_optimizer(experiment),
         by_step=by_step,
     )
@@ -273,9 +273,9 @@ def _is(value: Any, number: float) -> bool:
 
 def make_optimizer(experiment: Experiment) -> Callable[[Any], Any]:
     """The optimizer as a function of the learning rate."""
-    choice = experiment.training.optimizer
+    choice = experiment.optimizer
     if choice.name == "sgd":
-        return _make_sgd(experiment.training)
+        return _make_sgd(experiment)
     return optimizers.of_optax(choice)
 
 

@@ -28,8 +28,8 @@ Record = dict[str, Any]
 
 def is_due(experiment: Experiment, round_: int) -> bool:
     """Whether clients are evaluated after this round: every so many, and the last."""
-    last = experiment.participation.rounds
-    return round_ % experiment.evaluation.eval_every == 0 or round_ == last
+    last = experiment.rounds
+    return round_ % experiment.eval_every == 0 or round_ == last
 
 
 def evaluate(

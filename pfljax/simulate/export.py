@@ -40,7 +40,7 @@ def load_state(
         check_federation(federation)
     claims.check_python(path, federation, task)
     if task is not None:
-        arguments.check_precision(experiment.method.precision, task)
+        arguments.check_precision(experiment.precision, task)
     training, unseen = build_federation(experiment, federation)
     manifest = of_run(training, unseen, given=federation is not None)
     claims.check_data(path, manifest)
@@ -81,14 +81,14 @@ def load_task(path: str | Path, client: int = 0) -> Task:
     manifest = folder.read_json(path / "partition.json")
     check_client(client, len(manifest["clients"]))
     claims.check_model(path)
-    if checks.names_own_model(experiment.method.model):
+    if checks.names_own_model(experiment.model):
         raise folder.FolderError(
-            f"{path} has a model of its own, {str(experiment.method.model)!r}; take "
+            f"{path} has a model of its own, {str(experiment.model)!r}; take "
             "the task that was given to run(..., task=...)"
         )
     if "input_shape" not in manifest:
         raise folder.FolderError(f"{path} is of an older pfljax; run it again")
-    factory = algorithms.method(experiment.method.algorithm)
+    factory = algorithms.method(experiment.algorithm.name)
     shape = components.Shape(
         num_clients=len(manifest["clients"]),
         input_shape=tuple(manifest["input_shape"]),

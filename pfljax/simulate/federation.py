@@ -26,28 +26,28 @@ def build_federation(
     training, unseen = _hold_out(experiment, everybody)
     if not np.asarray(training.test.size).any():
         raise ValueError(
-            f"no client has test rows (test is {experiment.data.test}); "
+            f"no client has test rows (test is {experiment.test}); "
             "choose a larger share or fewer clients"
         )
     return training, unseen
 
 
 def _everybody(experiment: Experiment) -> Federation:
-    source = experiment.data.dataset
-    deal = experiment.data.partition
+    source = experiment.dataset
+    deal = experiment.partition
     everybody = data.federate(
         data.load(source.name, **source.options),
         deal.name,
-        num_clients=experiment.data.clients,
+        num_clients=experiment.clients,
         seed=experiment.seed,
         params=deal.options,
-        test=experiment.data.test,
-        validation=experiment.data.validation,
-        stratified=experiment.data.stratified,
-        rows=experiment.data.rows,
-        test_from=experiment.data.test_from,
-        noise=str(experiment.data.noise),
-        public=experiment.data.public,
+        test=experiment.test,
+        validation=experiment.validation,
+        stratified=experiment.stratified,
+        rows=experiment.rows,
+        test_from=experiment.test_from,
+        noise=str(experiment.noise),
+        public=experiment.public,
     )
     _say_who_is_left_out(everybody)
     return everybody
@@ -58,7 +58,7 @@ def _check_poison(experiment: Experiment, everybody: Federation) -> None:
     poisoned = malicious.poisoned_share(everybody)
     if not poisoned:
         return
-    if experiment.data.unseen:
+    if experiment.unseen:
         raise ValueError(
             "noise is 'poison' and unseen is set: clients held out would change the "
             "numbers by which the malicious ones were drawn; give one of the two"
@@ -85,14 +85,14 @@ def _say_who_is_left_out(everybody: Federation) -> None:
 def _hold_out(
     experiment: Experiment, everybody: Federation
 ) -> tuple[Federation, Federation | None]:
-    share, count = experiment.data.unseen, everybody.num_clients
+    share, count = experiment.unseen, everybody.num_clients
     _check_poison(experiment, everybody)
     if share == 0:
         return everybody, None
     held = int(share * count)
-    if held == 0 or count - held < experiment.participation.cohort:
+    if held == 0 or count - held < experiment.cohort:
         raise ValueError(
             f"unseen is {share}, which holds out {held} of {count} clients; hold out "
-            f"at least 1 and leave the cohort of {experiment.participation.cohort}"
+            f"at least 1 and leave the cohort of {experiment.cohort}"
         )
     return everybody.hold_out(share, experiment.seed)

@@ -34,7 +34,7 @@ COPIED_BYTES = 2**26  # of a state: the most that is saved while the next rounds
 def run_rounds(run: Run, quiet: bool) -> None:
     """Runs all rounds that are left, then writes the summary."""
     experiment = run.experiment
-    total = experiment.participation.rounds
+    total = experiment.rounds
     with ExitStack() as stack:
         progress, meta = restore(run)
         if progress.done and not quiet:
@@ -43,11 +43,11 @@ def run_rounds(run: Run, quiet: bool) -> None:
             run.sim, experiment, run.path, meta, public=run.federation.public
         )
         writer = checkpoint.writer(
-            run.path / "checkpoints", config.digest(experiment), experiment.output.keep
+            run.path / "checkpoints", config.digest(experiment), experiment.keep
         )
         save = partial(population_save, population, stack.enter_context(writer))
-        cohort = experiment.participation.cohort
-        name = f"{experiment.output.label}, seed {experiment.seed}"
+        cohort = experiment.cohort
+        name = f"{experiment.label}, seed {experiment.seed}"
         bar = progress_bar(total, progress.done, cohort, quiet, name)
         show = stack.enter_context(bar)
         sink = _open_sink(run, progress.done, stack, quiet)
@@ -96,7 +96,7 @@ def _nothing() -> None:
 def _rounds_left(run: Run, progress: Progress) -> int:
     if progress.stopped:
         return 0
-    return run.experiment.participation.rounds - progress.done
+    return run.experiment.rounds - progress.done
 
 
 def _call_rounds(
@@ -132,7 +132,7 @@ def _call_rounds(
 
 def _may_stop(run: Run, round_: int) -> bool:
     """Whether the run may end after this round: then nobody is read ahead."""
-    is_watched = run.callback is not None or run.experiment.evaluation.patience
+    is_watched = run.callback is not None or run.experiment.patience
     return bool(is_watched) and evaluation.is_due(run.experiment, round_)
 
 
@@ -141,9 +141,9 @@ def rounds_of_call(experiment: Experiment, longest: int, done: int, pace: float)
 
     0 after the last.
     """
-    every = experiment.evaluation.eval_every
+    every = experiment.eval_every
     to_evaluation = every - done % every
-    rest = experiment.participation.rounds - done
+    rest = experiment.rounds - done
     # The first call is one round: nobody knows yet how long it takes.
     in_time = int(CALL_SECONDS / pace) if pace else 1
     return min(to_evaluation, rest, longest, max(1, in_time))
@@ -168,7 +168,7 @@ def _evaluate(
         stopped = stopping.after(run, state, lines[-1])
         if stopped is not None:
             lines[-1]["stopped"] = stopped
-    every = run.experiment.evaluation.eval_every
+    every = run.experiment.eval_every
     history = {name: [values] for name, values in by_client.items()}
     progress = Progress(
         state=state,
@@ -191,7 +191,7 @@ def write_rounds(
 ) -> Progress:
     """Logs these rounds, and saves the state where that is due."""
     results.append(run, rounds)
-    if run.experiment.output.log:
+    if run.experiment.log:
         everywhere(sink.write, [sinks.row_of(line) for line in rounds.lines])
     return save_if_due(run, save, progress)
 
@@ -248,7 +248,7 @@ def _figures(progress: Progress) -> dict[str, Any]:
 
 def _open_sink(run: Run, done: int, stack: ExitStack, quiet: bool) -> Sink:
     """Where the log goes beside its file, with the rounds that are done."""
-    if not run.experiment.output.log:
+    if not run.experiment.log:
         return sinks.NOTHING
 
     def begin() -> Sink:

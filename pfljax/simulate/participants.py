@@ -13,7 +13,7 @@ from pfljax.runs.settings import Experiment
 
 def factory_of(experiment: Experiment) -> Callable[..., selection.Selection]:
     """The factory of who takes part."""
-    name = experiment.participation.selection.name
+    name = experiment.selection.name
     return registry.find("selection", selection.SELECTIONS, name)
 
 
@@ -73,13 +73,13 @@ def make_selection(
     `known` is what `told` gave, and the `seconds` of a round of each client where the
     run has a clock; `sizes` may be None.
     """
-    participation = experiment.participation
+    participation = experiment
     factory = factory_of(experiment)
     sizes = np.asarray(known.get("sizes") or ())
     of_run: dict[str, Any] = {
         "num_clients": num_clients,
         "rounds": participation.rounds,
-        "epochs": experiment.training.epochs,
+        "epochs": experiment.epochs,
         "task": task,
         # Without a clock: a row takes a second.
         "seconds": np.maximum(sizes.astype(np.float64), 1),
@@ -93,6 +93,6 @@ def make_selection(
     return selection.stragglers(
         drawn,
         participation.stragglers,
-        experiment.training.epochs,
+        experiment.epochs,
         participation.drop_stragglers,
     )

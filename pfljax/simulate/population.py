@@ -55,7 +55,7 @@ def open_population(
         return DevicePopulation(compiled, sim.setting.groups)
     if jax.process_count() > 1:
         raise StoreError(
-            f"store is {experiment.machine.store!r}, which one process alone can use; "
+            f"store is {experiment.store!r}, which one process alone can use; "
             "choose store 'device' for several"
         )
     checkpoints = path / "checkpoints"
@@ -63,7 +63,7 @@ def open_population(
         programs=sim.paging,
         compiled=compiled,
         stacks=_open_stacks(sim.paging, experiment, path, saved, writable),
-        kept=functools.partial(_kept, checkpoints, experiment.output.keep),
+        kept=functools.partial(_kept, checkpoints, experiment.keep),
         asynchronous=sim.rounds if isinstance(sim.rounds, AsyncRounds) else None,
     )
 
@@ -77,7 +77,7 @@ def _open_stacks(
 ) -> list[StoredStack]:
     """The clients of each stack, as they were at this checkpoint."""
     key = jax.random.key(experiment.seed)
-    kept = checkpoint.saved_rounds(path / "checkpoints")[-experiment.output.keep :]
+    kept = checkpoint.saved_rounds(path / "checkpoints")[-experiment.keep :]
     round_ = saved.round if saved else 0
     checksums = saved.clients if saved else None
     if not isinstance(checksums, list):
@@ -114,7 +114,7 @@ def _open_store(
 ) -> Store:
     """The store in the folder `clients`; a new one before the first round."""
     owner = Owner(
-        store=experiment.machine.store,
+        store=experiment.store,
         config=config.digest(experiment),
         clients=len(programs.members),
         layout=programs.layout,
@@ -123,9 +123,9 @@ def _open_store(
     # After a checkpoint a new store would pass off first states as trained ones.
     if not exists and (round_ or not writable):
         raise StoreError(f"{clients} has no store.json; {stores.GO_ON}")
-    if experiment.machine.store == "host":
+    if experiment.store == "host":
         return HostStore(clients, owner)
-    return DiskStore(clients, owner, experiment.output.keep, writable)
+    return DiskStore(clients, owner, experiment.keep, writable)
 
 
 def _kept(checkpoints: Path, keep: int, round_: int) -> list[int]:

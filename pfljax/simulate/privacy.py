@@ -25,14 +25,14 @@ def privacy_summary(
     setting: Setting, experiment: Experiment, num_clients: int
 ) -> dict[str, dict[str, Any]]:
     """What summary.json says of the privacy of a run; {} of a run without."""
-    mechanism = mechanism_of(experiment.participation.channel)
+    mechanism = mechanism_of(experiment.channel)
     if mechanism is None:
         return {}
     multiplier, delta = mechanism
     share = 1.0
-    if experiment.participation.selection.name == SAMPLED:
+    if experiment.selection.name == SAMPLED:
         share = setting.selection.cohort / num_clients
-    rounds = experiment.participation.rounds
+    rounds = experiment.rounds
     bound = epsilon(multiplier, delta, share, rounds)
     if bound is None:
         say(

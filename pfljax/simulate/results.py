@@ -215,12 +215,12 @@ def _summary(
     }
     checksums = ask(log.of_files, run.path)
     num_clients = run.federation.num_clients
-    worse = baseline.worse_than(experiment.evaluation.baseline, arrays)
+    worse = baseline.worse_than(experiment.baseline, arrays)
     return {
-        "label": experiment.output.label,
-        "algorithm": experiment.method.algorithm,
+        "label": experiment.label,
+        "algorithm": experiment.algorithm.name,
         "seed": experiment.seed,
-        "rounds": experiment.participation.rounds,
+        "rounds": experiment.rounds,
         **_evaluations(lines, arrays),
         "mixture": mixture,
         "traffic": bytes_sent,

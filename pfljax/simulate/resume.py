@@ -74,7 +74,7 @@ def read_log(run: Run, done: int, expected: int | None) -> tuple[list[Line], int
 def _checksum(run: Run, lines: list[Line]) -> int | None:
     """That of the lines and the history; None where the history lacks evaluations."""
     try:
-        return log.checksum(lines, run.history, run.experiment.evaluation.eval_every)
+        return log.checksum(lines, run.history, run.experiment.eval_every)
     except IndexError:
         return None
 

@@ -23,10 +23,10 @@ def check(
     input_shape: tuple[int, ...],
 ) -> None:
     """Refuses constants of rho beside a method or a mu that has none."""
-    evaluation = experiment.evaluation
+    evaluation = experiment
     if evaluation.smoothness is None:
         return
-    method = experiment.method.algorithm
+    method = experiment.algorithm.name
     algorithm = setting.algorithm
 
     def metrics(key: Any, data: Any) -> Any:
@@ -42,7 +42,7 @@ def check(
             f"{', '.join(sorted(reported))} as it is; leave it out, or choose one that "
             "reports both, such as fedprox:mu=1.0,inexactness=True"
         )
-    mu = dict(experiment.method.hyper).get("mu", 0.0)
+    mu = experiment.algorithm.options.get("mu", 0.0)
     # Adaptive ones may rise above it.
     if method == "fedprox" and mu <= evaluation.concavity:
         raise ValueError(
@@ -59,7 +59,7 @@ def round_rho(
     Nothing where no constants are given. NaN where the theorem has none: of numbers
     that are not finite, and of a mu that is not above the concavity.
     """
-    evaluation = experiment.evaluation
+    evaluation = experiment
     if evaluation.smoothness is None:
         return {}
     b = float(measured.b)
@@ -74,7 +74,7 @@ def round_rho(
         gamma=gamma,
         b=b,
         smoothness=evaluation.smoothness,
-        cohort=experiment.participation.cohort,
+        cohort=experiment.cohort,
         concavity=evaluation.concavity,
     )
     return {"rho": rho}

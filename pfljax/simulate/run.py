@@ -66,7 +66,7 @@ def run(
             ask(baseline.recount, path, experiment)
         else:
             quiet = quiet or not first()
-            with methods.explain_misfit(experiment.method.algorithm):
+            with methods.explain_misfit(experiment.algorithm.name):
                 prepared = begin.begin(experiment, federation, task, path, quiet)
                 loop.run_rounds(prepared._replace(callback=callback), quiet)
         if report:

@@ -13,10 +13,10 @@ from pfljax.runs.settings import Experiment
 
 def options(experiment: Experiment) -> dict[str, Any]:
     """The server's optimizer as an option, of methods that step by one themselves."""
-    chosen = experiment.participation.server_optimizer
+    chosen = experiment.server_optimizer
     if chosen.name == "none":
         return {}
-    factory = algorithms.method(experiment.method.algorithm)
+    factory = algorithms.method(experiment.algorithm.name)
     return registry.given(factory, server_optimizer=str(chosen))
 
 
@@ -28,16 +28,16 @@ def with_optimizer(
     Raises:
       ValueError: what the server keeps is no model, so that no step goes towards it.
     """
-    chosen = experiment.participation.server_optimizer
+    chosen = experiment.server_optimizer
     if chosen.name == "none" or options(experiment):
         return algorithm
-    mode = experiment.participation.mode
+    mode = experiment.mode
     if mode.name != "sync":
         raise ValueError(
             f"server_optimizer is given, but mode {str(mode)!r} moves the server "
             "itself; leave one of the two out (fedbuff has server_lr)"
         )
-    _check_keeps_model(experiment.method.algorithm, algorithm, task, num_clients)
+    _check_keeps_model(experiment.algorithm.name, algorithm, task, num_clients)
     return server_step.optimized(algorithm, server_step.by_name(str(chosen)))
 
 

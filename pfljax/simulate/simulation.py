@@ -82,17 +82,17 @@ def simulation(
     shape = shape_of(experiment, federation)
     # The experiment is a key of the cache: what no program depends on is made equal.
     key = experiment.replace(seed=0, out=None, label=None, baseline=None, keep=2)
-    usable = experiment.participation.cohort
+    usable = experiment.cohort
     # At home, devices that nobody of a cohort lives on hold rows and states as well.
-    if experiment.machine.homes:
+    if experiment.homes:
         usable = federation.num_clients
-    if experiment.participation.mode.name != "sync":
+    if experiment.mode.name != "sync":
         usable = 1  # versions come one after another
-    key = key.replace(devices=devices.choose(experiment.machine.devices, usable))
-    if key.machine.store != "device":
+    key = key.replace(devices=devices.choose(experiment.devices, usable))
+    if key.store != "device":
         key = key.replace(store="host")
     # As well: a file that is loaded again has another function of the same name.
-    method = algorithms.method(key.method.algorithm)
+    method = algorithms.method(key.algorithm.name)
     devices_read = clocks.devices_crc(experiment)
     sim = _simulation(key, method, shape, task and Same(task), devices_read)
     clocks.check_deadline(sim.setting, federation.train.size)
@@ -110,18 +110,16 @@ def _simulation(
     task = own.value if own else make_task(experiment, shape)
     setting = make_setting(experiment, task, shape)
     num_clients = shape.num_clients
-    name = experiment.method.algorithm
+    name = experiment.algorithm.name
     model_checks.check(name, setting, task, num_clients, shape.input_shape)
     model_checks.check_observed(setting, task, num_clients, shape.input_shape)
     # Newcomers have nothing but a local training: they are evaluated after it as well.
-    trained = experiment.evaluation.trained or experiment.data.unseen > 0
+    trained = experiment.trained or experiment.unseen > 0
     views = list_views(setting.algorithm, trained)
-    rounds = experiment.participation.rounds
-    longest = min(experiment.evaluation.eval_every, rounds, LONGEST_CALL)
+    rounds = experiment.rounds
+    longest = min(experiment.eval_every, rounds, LONGEST_CALL)
     longest, programs = make_paging(experiment, setting, task, num_clients, longest)
-    width = (
-        setting.width or experiment.participation.cohort
-    )  # clients evaluated at once
+    width = setting.width or experiment.cohort  # clients evaluated at once
     architectures = make_architectures(setting, task, num_clients, views, width)
     shapes = shapes_of_state(setting, task, num_clients)
     stored = programs is not None
@@ -134,8 +132,8 @@ def _simulation(
         longest=longest,
         architectures=architectures,
         views=views,
-        trained=experiment.evaluation.trained,
-        foreign=experiment.evaluation.foreign,
+        trained=experiment.trained,
+        foreign=experiment.foreign,
         dissimilarity=make_dissimilarity(experiment, setting, task, shape),
         block=min(_block_size(each.setting, each.task) for each in architectures),
         paging=programs,
@@ -209,13 +207,13 @@ def make_dissimilarity(
     Raises:
       ValueError: the method has no model of the server, or no rho that is asked for.
     """
-    if not experiment.evaluation.dissimilarity:
+    if not experiment.dissimilarity:
         return None
     server_model = setting.algorithm.server_model
     if server_model is None:
         raise ValueError(
             "dissimilarity is of gradients at the server's model, and "
-            f"{experiment.method.algorithm} has none; leave it out, or choose a method "
+            f"{experiment.algorithm.name} has none; leave it out, or choose a method "
             "with one, such as fedprox"
         )
     rho.check(experiment, setting, task, shape.num_clients, shape.input_shape)
@@ -233,7 +231,7 @@ def make_paging(
     """(rounds of one call, programs of a store; None where clients need none)."""
     stacks = stacks_of(setting, task, num_clients)
     clients = [client_shape(each.algorithm, each.task) for each in stacks]
-    if experiment.machine.store == "device" or not tree.nbytes(clients):
+    if experiment.store == "device" or not tree.nbytes(clients):
         return rounds, None
     rounds = offload.longest_call(setting, task, num_clients, rounds)
     return rounds, offload.compile_programs(setting, task, num_clients, rounds)

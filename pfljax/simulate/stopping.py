@@ -26,7 +26,7 @@ def after(run: Run, state: RunState, line: Line) -> dict[str, Any] | None:
         given = line["round"], of_line(line), state
         # Every process asks its own; process 0 decides, or they would part.
         wanted = ask(bool, everywhere(_answer, run.callback, given))
-    total = run.experiment.participation.rounds
+    total = run.experiment.rounds
     if line["round"] == total:
         return None
     if wanted:
@@ -56,7 +56,7 @@ def resume(run: Run, state: RunState, line: Line | None) -> dict[str, Any] | Non
 
     It ended there if a kill came between its end and its summary.
     """
-    total = run.experiment.participation.rounds
+    total = run.experiment.rounds
     if line is None or "evaluations" not in line or line["round"] == total:
         return None
     return line.get("stopped") or check_patience(run, state, line["round"])
@@ -64,10 +64,10 @@ def resume(run: Run, state: RunState, line: Line | None) -> dict[str, Any] | Non
 
 def check_patience(run: Run, state: RunState, round_: int) -> dict[str, Any] | None:
     """What patience says, by the metrics of each client alone: those are kept."""
-    patience = run.experiment.evaluation.patience
+    patience = run.experiment.patience
     if patience is None:
         return None
-    watched = run.experiment.evaluation.watch
+    watched = run.experiment.watch
     means = evaluation.on_validation(results.arrays(run, state), watched)
     if means is None:
         return None

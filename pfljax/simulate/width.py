@@ -40,22 +40,22 @@ def choose(
     def build(width: int | None) -> Simulation:
         return simulation.simulation(experiment.replace(width=width), federation, task)
 
-    wanted = experiment.machine.width
+    wanted = experiment.width
     known = components.width_of(experiment)
     # XLA aborts the process where it compiles what is far too large.
     size.check(build(known))
     # Pages are as large as they are made.
-    if experiment.machine.store != "device":
+    if experiment.store != "device":
         return build(known)
     if isinstance(wanted, int):
         return choose_fitting([wanted], build, federation)
     # What is free may differ by now; another width would sum in another order.
     if path and ask(folder.begun, path) and ask((path / FILE).exists):
-        return build(ask(_read_width, path / FILE, experiment.participation.cohort))
+        return build(ask(_read_width, path / FILE, experiment.cohort))
     # Several processes would time different widths as the fastest.
     if wanted == "auto" and jax.process_count() == 1:
         return build(_probe(experiment, federation, build))
-    widths = halves(experiment.participation.cohort)
+    widths = halves(experiment.cohort)
     if known is not None:
         widths = [width for width in widths if width <= known]
     return choose_fitting(widths, build, federation)
@@ -128,7 +128,7 @@ def bytes_needed(sim: Simulation, federation: Federation) -> int:
 def _probe(experiment: Experiment, federation: Federation, build: Any) -> int:
     """The fastest width, by one timed round of each."""
     seconds: dict[int, float] = {}
-    for width in reversed(halves(experiment.participation.cohort)):
+    for width in reversed(halves(experiment.cohort)):
         sim = build(width)
         # Widths ascend: whatever is wider needs more memory still.
         if bytes_needed(sim, federation) > size.free(sim):
@@ -146,7 +146,7 @@ def remember(path: Path, experiment: Experiment, sim: Simulation) -> None:
     """
     if (path / FILE).exists():
         return
-    if not isinstance(experiment.machine.width, int):
+    if not isinstance(experiment.width, int):
         folder.write_json(path / FILE, {"width": sim.setting.width})
 
 

@@ -63,7 +63,7 @@ def group_points(points: Sequence[Point], task: Task | None = None) -> list[Grou
             # A method checks how its options fit by their values, which no program has.
             _make(experiment, shape, task)
         static = _static(experiment, traced)
-        foreign = foreign_counts(point.federation, experiment.evaluation.foreign)
+        foreign = foreign_counts(point.federation, experiment.foreign)
         program = (static, shape, foreign, public_shapes(point.federation))
         if program not in groups:
             setting = _check_built(experiment, shape, task)
@@ -81,7 +81,7 @@ def group_points(points: Sequence[Point], task: Task | None = None) -> list[Grou
 
 def _with_largest_cohort(group: Group) -> Group:
     """The group as it is compiled: with slots for the largest of its cohorts."""
-    cohorts = [point.experiment.participation.cohort for point in group.points]
+    cohorts = [point.experiment.cohort for point in group.points]
     experiment = group.experiment.replace(cohort=max(cohorts))
     return group._replace(experiment=experiment)
 
@@ -89,7 +89,7 @@ def _with_largest_cohort(group: Group) -> Group:
 def _numbers(point: Point) -> Traced:
     """All numbers among the swept names."""
     swept = point.values
-    participation = point.experiment.participation
+    participation = point.experiment
     settings = [name for name in NUMBERS if name in swept]
     options = []
     for name, value in point.experiment.algorithm.args:
@@ -142,7 +142,7 @@ def _check_built(experiment: Experiment, shape: Shape, task: Task | None) -> Set
     if task is not None:
         check_task(task, shape.input_shape, shape.num_classes)
     model, setting = _make(experiment, shape, task)
-    name = experiment.method.algorithm
+    name = experiment.algorithm.name
     model_checks.check(name, setting, model, shape.num_clients, shape.input_shape)
     architectures.traffic(setting, model, shape.num_clients, shape.input_shape)
     return setting

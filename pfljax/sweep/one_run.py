@@ -58,8 +58,8 @@ def one_run(
     experiment: Experiment, shape: Shape, task: Task, data: Data, inputs: Inputs
 ) -> Outcome:
     """All rounds of one run, evaluated after every `eval_every` and the last."""
-    num_rounds = experiment.participation.rounds
-    every = min(experiment.evaluation.eval_every, num_rounds)
+    num_rounds = experiment.rounds
+    every = min(experiment.eval_every, num_rounds)
     setting = setting_of(experiment, shape, task, inputs)
     clients = clients_of(data, inputs.federation)
 
@@ -108,8 +108,8 @@ def clients_of(data: Data, federation: Array) -> Clients:
 
 def evaluations(experiment: Experiment) -> list[int]:
     """Rounds finished at each evaluation."""
-    every = experiment.evaluation.eval_every
-    last = experiment.participation.rounds
+    every = experiment.eval_every
+    last = experiment.rounds
     return [*range(every, last, every), last]
 
 

@@ -82,7 +82,7 @@ def set_values(experiment: Experiment, values: Mapping[str, Any]) -> Experiment:
         record[name] = value
     # Settings first: the method may be swept, and its options are then its own.
     experiment = experiment.replace(**settings)
-    method = algorithms.method(experiment.method.algorithm)
+    method = algorithms.method(experiment.algorithm.name)
     names = [*registry.defaults(method), *fields]
     known = dict.fromkeys(names, True)
     for name in values:
@@ -148,7 +148,7 @@ def _digest(settings: Experiment, clients: str, *, with_rounds: bool) -> str:
     """The name of a run's file; it has the rounds where runs differ in them."""
     text = f"{config.digest(settings)} {clients}"
     if with_rounds:
-        text += f" {settings.participation.rounds} rounds"
+        text += f" {settings.rounds} rounds"
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
@@ -162,16 +162,16 @@ def _check_supported(experiment: Experiment) -> None:
             f"{', '.join(wrong)}: a sweep judges the clients that train by their "
             "personal and server models alone; use run for the rest"
         )
-    unused = [f"log is {choice}" for choice in experiment.output.log]
-    if experiment.evaluation.patience is not None:
-        unused.append(f"patience is {experiment.evaluation.patience}")
+    unused = [f"log is {choice}" for choice in experiment.log]
+    if experiment.patience is not None:
+        unused.append(f"patience is {experiment.patience}")
     if unused:
         raise ValueError(
             f"{', '.join(unused)}: runs of a sweep train in one program, all their "
             "rounds, and have one table of their own, sweep.csv; leave it out, or use "
             "run or compare"
         )
-    machine = experiment.machine
+    machine = experiment
     if machine.homes or machine.store != "device":
         raise ValueError(
             f"homes is {machine.homes}, store {machine.store!r}: a sweep deals "

@@ -70,7 +70,7 @@ def run_all(
     leaves, treedef = _abstract_arguments(data, inputs)
     plan = Plan(
         experiment=experiment,
-        method=algorithms.method(experiment.method.algorithm),
+        method=algorithms.method(experiment.algorithm.name),
         shape=shape,
         devices=num_devices,
         per_call=1,

@@ -214,8 +214,8 @@ def _write_rows(file: TextIO, runs: Sweep, *, header: bool) -> None:
 
 def default_folder(experiment: Experiment, over: Mapping[str, Sequence]) -> str:
     """The folder of a sweep whose `out` is not given, by what is swept and special."""
-    dataset = experiment.data.dataset.name
-    plain = f"runs/{dataset}-{experiment.method.algorithm}-sweep"
+    dataset = experiment.dataset.name
+    plain = f"runs/{dataset}-{experiment.algorithm.name}-sweep"
     swept = ",".join(sorted(over))
     fixed = differing(experiment)
     # What is swept has no value of the experiment's.

@@ -63,7 +63,7 @@ def sweep(
     """
     arguments.check_experiment(experiment)
     devices.prepare()
-    devices.check(experiment.machine.devices)
+    devices.check(experiment.devices)
     _check_call(over, at_once, lanes, out)
     asked = points.make(experiment, over, federation, task)
     names = _values_of(asked, over)
@@ -79,7 +79,7 @@ def sweep(
             every = points.make(experiment, all_values, federation, task)
         _tabulate(path, experiment, all_values, every)
         for group in groups:
-            count = devices.choose(experiment.machine.devices, len(group.points))
+            count = devices.choose(experiment.devices, len(group.points))
             for point, result in _run(group, task, count, at_once, lanes):
                 done[point.digest] = result
                 _keep(path, all_values, point, result)
@@ -203,7 +203,7 @@ def _run(
     """The points of one program with their results, as slices finish."""
     members = group.points
     distinct, federations = _distinct_federations(members)
-    foreign = group.experiment.evaluation.foreign
+    foreign = group.experiment.foreign
     data = pool.stack(distinct, foreign)
     shared = {
         "experiment": group.experiment,
@@ -212,7 +212,7 @@ def _run(
         "inputs": _inputs(group, federations),
         "task": task,
     }
-    if group.experiment.participation.mode.name != "sync":
+    if group.experiment.mode.name != "sync":
         slices = asynchronous.run_all(**shared)
     else:
         slices = program.run_all(

@@ -281,7 +281,7 @@ def test_a_finished_run_goes_on_for_more_rounds(longer, tmp_path, how):
     whole, half = longer[0], shutil.copytree(longer[1], tmp_path / "half")
     job = tiny.TINY.replace(algorithm="apfl", out=str(half))
     args = tiny.options(job) if how == "run" else [half, "--rounds", 4]
-    assert job.participation.rounds == 4
+    assert job.rounds == 4
     code, out, errors = tiny.main(how, *args)
     assert code == 0, errors
     assert "round 4; see" in out

@@ -45,13 +45,13 @@ def test_another_method_has_its_own_options_and_label(file):
     assert checks.resolve(told) == checks.resolve(
         WRITTEN.replace(algorithm="fedprox:mu=1.0")
     )
-    assert checks.resolve(told).output.label == "fedprox mu=1.0"
+    assert checks.resolve(told).label == "fedprox mu=1.0"
 
 
 def test_a_label_that_was_given_stays(tmp_path):
     job = checks.resolve(WRITTEN.replace(label="mine"))
     told = tiny.parsed("--config", written(job, tmp_path), "--algorithm", "local")
-    assert told.output.label == "mine"
+    assert told.label == "mine"
 
 
 def test_a_sweep_leaves_the_folder_of_the_file(file):
@@ -60,7 +60,7 @@ def test_a_sweep_leaves_the_folder_of_the_file(file):
         command = parser._parsed([*args, *more])
         told = parser.options.experiment(command.keywords["settings"])
         assert checks.resolve(told.replace(out="runs/mine")) == checks.resolve(WRITTEN)
-        assert told.output.out == out
+        assert told.out == out
 
 
 def test_options_of_the_file_s_method_are_told_as_its_own(file):

@@ -203,7 +203,7 @@ def test_a_run_goes_on_with_its_own_store_only(on_disk, tmp_path):
 @pytest.mark.slow
 def test_a_run_with_its_clients_on_disk_goes_on_for_more_rounds(on_disk, tmp_path):
     folder = shutil.copytree(on_disk, tmp_path / "run")
-    longer = JOB.replace(rounds=JOB.participation.rounds + 2, store="disk")
+    longer = JOB.replace(rounds=JOB.rounds + 2, store="disk")
     for place in (folder, tmp_path / "whole"):
         run(longer.replace(out=str(place)), quiet=True, report=False)
     assert_same(*(last_state(place) for place in (folder, tmp_path / "whole")))

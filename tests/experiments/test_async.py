@@ -15,7 +15,7 @@ def test_all_modes_take_as_many_uploads(modes):
     for profile in modes.PROFILES:
         for mode in modes.MODES:
             experiment = modes.settings_of(mode, profile, modes.SMALL)
-            participation = experiment.participation
+            participation = experiment
             each = participation.cohort
             if mode == "FedBuff":
                 each = participation.mode.options["buffer"]

@@ -30,9 +30,9 @@ def test_the_same_clients_are_malicious_whatever_the_attack(attackers):
     shares = set()
     for method, attack, reducer in attackers.cells():
         experiment = attackers.settings_of(method, attack, reducer, attackers.SMALL)
-        assert experiment.method.algorithm == method
+        assert experiment.algorithm.name == method
         through = channels.make_channel(experiment, 20)
-        noise = experiment.data.noise.options.get("attackers", 0)
+        noise = experiment.noise.options.get("attackers", 0)
         shares |= {noise, through.attackers if through else 0}
     assert shares == {0, attackers.SHARE}
 
@@ -43,10 +43,10 @@ def test_every_method_meets_every_attack_behind_every_reducer(attackers):
     experiment = attackers.settings_of(
         "ditto", "replacement", "median", attackers.SMALL
     )
-    participation = experiment.participation
+    participation = experiment
     assert [choice.name for choice in participation.channel] == ["model_replacement"]
     assert [choice.name for choice in participation.aggregation] == ["median"]
-    assert experiment.data.noise.name == "poison"
+    assert experiment.noise.name == "poison"
 
 
 def test_benign_clients_are_those_that_are_not_recorded_as_malicious(attackers):

@@ -67,7 +67,7 @@ def test_every_cell_is_an_experiment_of_its_models(study):
         assert len(set(names)) == len(names)
         for cell in protocol.cells_of(columns, ["FedAKT"], True, None):
             assert len(architectures.list_models(cell.experiment)) >= 2
-            assert cell.experiment.data.dataset.options["every"] >= 1
+            assert cell.experiment.dataset.options["every"] >= 1
 
 
 def test_published_accuracies_are_read_by_column(study):

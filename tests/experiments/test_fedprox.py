@@ -40,7 +40,7 @@ def test_fedprox_without_mu_and_stragglers_is_a_run_of_fedavg(cases, curves):
         )
     ]
     assert settings[0] == settings[1]
-    dropping, keeping = (each.participation for each in settings[2:])
+    dropping, keeping = settings[2:]
     assert (dropping.drop_stragglers, keeping.drop_stragglers) == (True, False)
     assert dropping.stragglers == keeping.stragglers == 0.9
 
@@ -139,7 +139,7 @@ def test_femnist_is_read_where_the_script_is_called(
     made = problems.federation("femnist", "paper", 0)
     assert made.train.size.tolist() == [9, 9]
     job = curves.experiment(cases.fedavg("femnist"), "paper", None)
-    assert (job.training.lr, job.participation.rounds) == (0.003, 200)
+    assert (job.lr, job.rounds) == (0.003, 200)
 
 
 def test_shakespeare_is_some_roles_and_the_ends_of_their_rows(
@@ -199,4 +199,4 @@ def test_rivals_keep_what_stragglers_did(study, curves):
     for case in late:
         job = curves.experiment(case, "paper", None)
         checks.check(job)
-        assert job.participation.drop_stragglers == (case.label == "FedAvg")
+        assert job.drop_stragglers == (case.label == "FedAvg")

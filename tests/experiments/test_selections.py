@@ -13,12 +13,12 @@ def selections(study):
 
 def test_every_choice_can_be_run(selections, tmp_path):
     trace = tmp_path / "trace.npz"
-    selections.write_trace(trace, selections.SMALL.data.clients)
+    selections.write_trace(trace, selections.SMALL.clients)
     for panel, choices in selections.PANELS.items():
         for choice in choices:
             job = selections.settings_of(choice, panel, selections.SMALL, trace)
             checks.check(job)
-            assert job.training.epochs == (10 if panel == "work" else 5), panel
+            assert job.epochs == (10 if panel == "work" else 5), panel
 
 
 def test_either_half_of_the_clients_is_there_and_then_the_other(selections, tmp_path):

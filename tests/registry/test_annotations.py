@@ -126,8 +126,8 @@ def test_choices_of_1_and_of_1_0_are_one_run(whole, as_float):
 def test_counts_stay_whole():
     kept = Experiment(partition="shards:per_client=2", aggregation="krum:byzantine=1")
     resolved = checks.resolve(kept)
-    assert str(resolved.data.partition) == "shards:per_client=2"
-    assert str(resolved.participation.aggregation[0]) == "krum:byzantine=1"
+    assert str(resolved.partition) == "shards:per_client=2"
+    assert str(resolved.aggregation[0]) == "krum:byzantine=1"
 
 
 def test_ranges_count_wherever_they_stand():

@@ -116,7 +116,7 @@ def test_another_baseline_is_written_down(tmp_path):
     begun(tmp_path)
     begun(tmp_path, tiny.TINY.replace(baseline="other", keep=5))
     told = folder.read_config(tmp_path)
-    assert (told.evaluation.baseline, told.output.keep, told.output.label) == (
+    assert (told.baseline, told.keep, told.label) == (
         "other",
         5,
         None,

@@ -255,7 +255,7 @@ def test_sent_runs_of_weights_and_biases_stay(tmp_path):
 
 def test_sinks_are_chosen_by_name_and_option():
     job = Experiment(log="csv,wandb:project=mine")
-    assert job.output.log == (
+    assert job.log == (
         registry.Component("csv"), registry.Component("wandb", {"project": "mine"})
     )  # fmt: skip
     assert config.from_dict(config.to_dict(job)) == job

@@ -60,9 +60,7 @@ def killed(cache, tmp_path_factory):
     told = [process.communicate() for process in pair]
     assert _logged(path) >= KILLED, told
     assert not (path / "summary.json").exists()
-    assert (
-        folder.read_config(path).machine.devices is None
-    )  # no matter of the experiment
+    assert folder.read_config(path).devices is None  # no matter of the experiment
     return path
 
 
@@ -107,10 +105,8 @@ def _logged(path):
 
 def _assert_same(path, alone):
     """The same results, and each round in the log once."""
-    lines = log.read(path / "metrics.jsonl", JOB.participation.rounds)
-    assert [line["round"] for line in lines] == list(
-        range(1, JOB.participation.rounds + 1)
-    )
+    lines = log.read(path / "metrics.jsonl", JOB.rounds)
+    assert [line["round"] for line in lines] == list(range(1, JOB.rounds + 1))
     with open(path / "metrics.csv", newline="") as file:
         rows = list(csv.DictReader(file))
     assert [int(row["round"]) for row in rows] == [line["round"] for line in lines]
@@ -131,7 +127,7 @@ def test_two_processes_go_on_and_do_as_one(cache, killed, alone, tmp_path):
     first, second = _finish(_pair(cache, path))
     _assert_same(path, alone)
     assert "4 devices of 2 processes" in first[1]
-    assert f"round {JOB.participation.rounds}/{JOB.participation.rounds}" in first[1]
+    assert f"round {JOB.rounds}/{JOB.rounds}" in first[1]
     assert "accuracy" in first[0]
     assert "round" not in second[1]
     assert "accuracy" not in second[0]

@@ -195,7 +195,7 @@ def test_known_methods_take_several():
     known = architectures.methods_for_several()
     assert {"local", "lg_fedavg", "feddf", "heterofl"} <= set(known)
     assert not {"fedavg", "ditto", "fedrep"} & set(known)
-    assert Experiment().method.models == ()
+    assert Experiment().models == ()
     guide = (ROOT / "docs" / "models.md").read_text("utf-8")
     sentence = re.search(r"- Those that do: (.*?)\. Law 12", guide, re.DOTALL)
     assert sorted(re.findall(r"`(\w+)`", sentence[1])) == sorted(known)

@@ -102,7 +102,6 @@ SETTINGS = {
         {"algorithm": "ditto:personal_epochs=2", "epochs": None, "steps": 3},
         "local training counts steps; give epochs",
     ),
-    "mixing": ({"algorithm": "superfed:mixing=foo"}, "known: model, layer"),
     "clusters": ({"algorithm": "ifca:clusters=21"}, "federation has 20 clients"),
     # models
     "hidden": ({"model": "mlp:hidden=(8, 0)"}, r"hidden is \(8, 0\); expected pos"),

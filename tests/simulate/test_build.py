@@ -27,7 +27,7 @@ def test_an_own_loop_has_the_bits_of_a_run(tmp_path):
     sim, data = build(JOB)
     state = sim.init(jax.random.key(JOB.seed))
     losses = []
-    for _ in range(JOB.participation.rounds):
+    for _ in range(JOB.rounds):
         state, metrics = sim.round(state, data)
         losses.append(float(metrics["loss"]))
     lines = (tmp_path / "metrics.jsonl").read_text().splitlines()

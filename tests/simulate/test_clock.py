@@ -48,7 +48,7 @@ def test_the_log_tells_the_seconds_of_each_round(tmp_path):
     for line in lines:
         clients = [client for client, *_ in line["turns"]]
         assert clients == sorted(clients)
-        assert len(clients) == JOB.participation.cohort
+        assert len(clients) == JOB.cohort
         longest = max(end for _, _, end, _ in line["turns"])
         assert longest == pytest.approx(line["clock"])
 
@@ -140,15 +140,13 @@ def test_a_file_of_devices_may_not_change_while_a_run_goes_on(tmp_path):
 @pytest.mark.slow
 def test_a_trace_may_not_change_either(tmp_path):
     path = tmp_path / "trace.npz"
-    np.savez(path, available=np.ones((4, JOB.data.clients)))
+    np.savez(path, available=np.ones((4, JOB.clients)))
     selection = f"availability:pattern=trace,file={path}"
     job = JOB.replace(selection=selection, rounds=1)
     finished(job, tmp_path / "run")
-    np.savez(path, available=np.ones((5, JOB.data.clients)))
+    np.savez(path, available=np.ones((5, JOB.clients)))
     with pytest.raises(FolderError, match="or of its trace, has now"):
-        finished(
-            job.replace(rounds=2, cohort=JOB.participation.cohort), tmp_path / "run"
-        )
+        finished(job.replace(rounds=2, cohort=JOB.cohort), tmp_path / "run")
 
 
 @pytest.mark.slow

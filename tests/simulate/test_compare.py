@@ -106,13 +106,13 @@ def test_what_is_missing_is_run_and_no_more(done, tmp_path):
 def test_the_baseline_is_the_first_of_each_seed_whatever_its_name():
     named = BASE.replace(algorithm="local", label="On their own")
     planned = grid([*GRID, named], (0, 1), "out", finetuned=False)
-    assert [e.output.out for e in planned] == [
+    assert [e.out for e in planned] == [
         "out/On-their-own/s0", "out/On-their-own/s1",
         "out/fedavg/s0", "out/fedavg/s1",
         "out/ditto-lam=1.0/s0", "out/ditto-lam=1.0/s1",
     ]  # fmt: skip
     own = ["out/On-their-own/s0", "out/On-their-own/s1"]
-    assert [e.evaluation.baseline for e in planned] == [None, None, *own, *own]
+    assert [e.baseline for e in planned] == [None, None, *own, *own]
 
 
 @pytest.mark.slow
@@ -131,7 +131,7 @@ def test_no_program_is_compiled_twice(tmp_path, monkeypatch):
         with compiling.watched() as works:
             run(experiment, *args, **kwargs)
         names = [work.program for work in works if work.phase == "compile"]
-        compiled[experiment.method.algorithm, experiment.seed] = names
+        compiled[experiment.algorithm.name, experiment.seed] = names
 
     monkeypatch.setattr(simulate.compare, "run", counted)
     monkeypatch.setattr(report, "write_comparison", lambda runs, out, **options: "")
@@ -177,8 +177,8 @@ def test_a_label_that_names_another_folder_is_refused(label):
 
 def test_local_may_be_left_out():
     planned = grid(GRID, (0,), "out", local=False)
-    assert [e.method.algorithm for e in planned] == ["fedavg", "ditto", "fedavg"]
-    assert [e.evaluation.baseline for e in planned] == [None, None, None]
+    assert [e.algorithm.name for e in planned] == ["fedavg", "ditto", "fedavg"]
+    assert [e.baseline for e in planned] == [None, None, None]
 
 
 TUNED = BASE.replace(algorithm="fedavg:finetune=3")

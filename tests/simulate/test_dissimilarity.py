@@ -65,7 +65,7 @@ def test_rho_is_of_the_round_and_of_what_was_measured_after_it(finished):
     assert last["train_mu"] == pytest.approx(0.1)
     expected = expected_decrease(
         mu=last["train_mu"], gamma=last["train_gamma"], b=last["dissimilarity"]["b"],
-        smoothness=0.3, cohort=MEASURED.participation.cohort, concavity=0.05,
+        smoothness=0.3, cohort=MEASURED.cohort, concavity=0.05,
     )  # fmt: skip
     assert last["dissimilarity"]["rho"] == pytest.approx(expected)
     cards = {title: rest for title, *rest in key_figures(read_run(finished))}
@@ -96,7 +96,7 @@ def test_a_sweep_refuses_it(tmp_path):
 
 def test_local_training_beside_it_is_not_measured():
     experiments = grid([MEASURED], (0,), "x")
-    measured = {e.method.algorithm: e.evaluation.dissimilarity for e in experiments}
+    measured = {e.algorithm.name: e.dissimilarity for e in experiments}
     assert measured == {"local": False, "fedprox": True, "fedavg": True}
-    smooth = [e.evaluation.smoothness for e in experiments]
+    smooth = [e.smoothness for e in experiments]
     assert smooth == [None, 0.3, None]  # who joins reports no gamma

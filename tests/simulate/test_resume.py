@@ -111,6 +111,6 @@ def test_ctrl_c_is_one_line_and_the_same_command_goes_on(env, wholes, tmp_path):
     assert last == "pfljax: stopped; the same command resumes"
     assert "Traceback" not in errors
     assert out == ""
-    assert 10 <= _logged(folder) < JOB.participation.rounds
+    assert 10 <= _logged(folder) < JOB.rounds
     _finish(job, env)
     tiny.assert_same_run(folder, wholes["one"])

@@ -357,7 +357,7 @@ def own(tmp_path_factory):
 
 def test_a_finished_run_is_held_to_the_clients_given(own):
     assert run(own, mine()).rounds == 2
-    assert folder.read_config(Path(own.output.out)).data.clients == 4
+    assert folder.read_config(Path(own.out)).clients == 4
     with pytest.raises(FolderError, match="begun on other data than these"):
         run(own, mine(seed=1))  # the same labels
     with pytest.raises(FolderError, match="given its own federation in Python"):
@@ -367,14 +367,14 @@ def test_a_finished_run_is_held_to_the_clients_given(own):
 @pytest.mark.parametrize("command", ["run --config {0}/config.json", "resume {0}",
                                      "export {0} --client 1"])  # fmt: skip
 def test_the_command_line_says_what_python_must_give(own, command):
-    code, _, errors = tiny.main(*command.format(own.output.out).split())
+    code, _, errors = tiny.main(*command.format(own.out).split())
     assert (code, errors.count("\n")) == (2, 1)
     assert "was given its own federation in Python; give the same there: " in errors
-    assert export.personal_model(own.output.out, 1, federation=mine())["head"]
+    assert export.personal_model(own.out, 1, federation=mine())["head"]
 
 
 def test_every_row_of_a_run_is_written_down(own):
-    with np.load(f"{own.output.out}/partition.npz") as told:
+    with np.load(f"{own.out}/partition.npz") as told:
         assert set(told) == {"row", "official", "offset", "size"}
         assert sorted(told["row"]) == list(range(60))
 
@@ -415,15 +415,15 @@ def test_another_baseline_counts_anew_and_redraws(tmp_path):
     assert run(first, mine()).summary["worse_than_local"] is None
     run(alone, mine())
     (tmp_path / "run" / "report.html").write_text("old")
-    counted = run(first.replace(baseline=alone.output.out), mine())
+    counted = run(first.replace(baseline=alone.out), mine())
     found = counted.summary["worse_than_local"]
     name = "personal/test/accuracy"
     ours, theirs = (
-        np.load(f"{job.output.out}/per_client.npz")[name][-1] for job in (first, alone)
+        np.load(f"{job.out}/per_client.npz")[name][-1] for job in (first, alone)
     )
     assert found == np.mean(ours < theirs)
     config = json.loads((tmp_path / "run" / "config.json").read_text())
-    assert config["baseline"] == alone.output.out
+    assert config["baseline"] == alone.out
     assert not (tmp_path / "run" / "report.html").exists()
     with pytest.raises(ValueError, match="nowhere is not a finished run; run it fi"):
         run(first.replace(baseline="nowhere"), mine())

@@ -27,4 +27,4 @@ def test_two_rounds_and_two_are_four_bit_for_bit(tmp_path):
 
 def test_the_optimizer_is_in_the_label():
     labelled = checks.resolve(Experiment(server_optimizer="fedadam"))
-    assert labelled.output.label == "fedavg server_optimizer=fedadam"
+    assert labelled.label == "fedavg server_optimizer=fedadam"

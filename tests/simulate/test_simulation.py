@@ -72,7 +72,7 @@ def test_work_is_epochs_or_steps():
     assert components.make_local(Experiment(epochs=3)).epochs == 3
     made = components.make_local(Experiment(epochs=None, steps=7))
     assert (made.epochs, made.steps) == (None, 7)
-    assert made.batch_size == Experiment().training.batch_size
+    assert made.batch_size == Experiment().batch_size
 
 
 def step(optimizer, grads):

@@ -200,19 +200,19 @@ def test_runs_of_a_comparison_end_each_by_itself(tmp_path):
     ("call", "words"),
     [
         (
-            lambda job: ran(job.replace(patience=0), job.output.out),
+            lambda job: ran(job.replace(patience=0), job.out),
             "patience is 0; exp",
         ),
         (
-            lambda job: ran(job.replace(patience=2, watch="los"), job.output.out),
+            lambda job: ran(job.replace(patience=2, watch="los"), job.out),
             "watch is 'los'; expected one of accuracy, top5, loss, brier",
         ),
         (
-            lambda job: ran(job.replace(watch="loss"), job.output.out),
+            lambda job: ran(job.replace(watch="loss"), job.out),
             "watch is 'loss', but patience is None; give --patience 3",
         ),
         (
-            lambda job: ran(job.replace(patience=2, validation=0.0), job.output.out),
+            lambda job: ran(job.replace(patience=2, validation=0.0), job.out),
             "patience is 2, but no client has validation rows",
         ),
         (
@@ -220,15 +220,15 @@ def test_runs_of_a_comparison_end_each_by_itself(tmp_path):
             "^patience is 2: runs of a sweep",
         ),
         (
-            lambda job: ran(job, job.output.out, callback=3),
+            lambda job: ran(job, job.out, callback=3),
             "callback is 3, of type int; expected a function of round, metrics, state",
         ),
         (
-            lambda job: ran(job, job.output.out, callback=lambda metrics: True),
+            lambda job: ran(job, job.out, callback=lambda metrics: True),
             r"callback takes \(metrics\); expected a function of round, metrics, state",
         ),
         (lambda job: sweep(job.replace(log="csv"), {"lr": [0.1]}), "^log is csv: runs"),
-        (lambda job: ran(job.replace(log="cvs"), job.output.out), "unknown log 'cvs'"),
+        (lambda job: ran(job.replace(log="cvs"), job.out), "unknown log 'cvs'"),
     ],
 )
 def test_what_cannot_be_is_one_line(call, words, tmp_path):

@@ -293,10 +293,7 @@ def test_what_cannot_be_swept_is_refused(over, told, monkeypatch):
 def test_a_channel_is_swept_by_what_stands_behind_its_option():
     texts = [None, "clip:norm=0.1", "clip:norm=0.1 gaussian:std=0.1"]
     swept = points.make(SUPERFED, {"channel": texts})
-    names = [
-        [str(choice) for choice in point.experiment.participation.channel]
-        for point in swept
-    ]
+    names = [[str(choice) for choice in point.experiment.channel] for point in swept]
     assert names == [[], ["clip:norm=0.1"], ["clip:norm=0.1", "gaussian:std=0.1"]]
     assert len(groups.group_points(swept)) == 3
 

@@ -106,9 +106,7 @@ class Finished:
     @property
     def about(self) -> str:
         """The method and the round."""
-        return (
-            f"{read_config(self.path).method.algorithm}, round {int(self.state.round)}"
-        )
+        return f"{read_config(self.path).algorithm.name}, round {int(self.state.round)}"
 
     def server(self) -> Params:
         """The server's one model.

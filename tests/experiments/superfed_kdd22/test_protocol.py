@@ -91,7 +91,7 @@ def test_settings_of_one_method_alone_are_told_apart():
             e = experiment_of(column, label, small=False, alone=alone)
             assert tuple(config.written(e)[name] for name in names) == wanted
     small = experiment_of(cifar, "SCAFFOLD", small=True, alone=True)
-    assert (small.participation.rounds, small.training.lr_decay) == (6, 0.9)
+    assert (small.rounds, small.lr_decay) == (6, 0.9)
 
 
 def test_published_numbers_are_the_papers():

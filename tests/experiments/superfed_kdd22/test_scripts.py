@@ -71,7 +71,7 @@ def written(experiment, over, *, out, quiet):
         writer.writerow(names)
         for seed in over["seed"]:
             for at, pair in enumerate(judged):
-                row = (seed, experiment.participation.rounds, *pair, "test", "accuracy")
+                row = (seed, experiment.rounds, *pair, "test", "accuracy")
                 writer.writerow((*row, 0.5 + at / 10, 0.1))
     told = {"experiment": config.to_dict(experiment), "over": over}
     write_json(out / "sweep.json", told)
@@ -83,8 +83,8 @@ def cells(monkeypatch):
     protocol, refused, ran = importlib.import_module("protocol"), {}, []
 
     def sweep(experiment, over, **kwargs):
-        if experiment.output.label in refused:
-            raise refused[experiment.output.label]
+        if experiment.label in refused:
+            raise refused[experiment.label]
         ran.append(experiment)
         written(experiment, over, **kwargs)
         return Sweep(experiment, over, [])
@@ -100,7 +100,7 @@ def test_a_table_has_what_was_asked_for_and_nothing_else(call, cells, tmp_path):
     _, ran = cells
     code, out, _ = call("table1", *ASKED, "SuPerFed-MM", "--rounds", "3")
     assert code == 0
-    assert {e.participation.rounds for e in ran} == {3}
+    assert {e.rounds for e in ran} == {3}
     assert out.count("### ") == 2
     assert "### MNIST-K100" in out
     again = ("--table", "--columns", "MNIST-K50", "--only", "APFL", "SuPerFed-MM")
@@ -166,7 +166,7 @@ def test_tables_keep_what_was_tuned_before_on_the_same_seeds(call, monkeypatch):
     def made(base, label, seeds, out):
         out.mkdir(exist_ok=True)
         mean = 60.0 + len(label) + 10 * len(seeds)
-        of = f"{base.participation.rounds} rounds, {seeds}"
+        of = f"{base.rounds} rounds, {seeds}"
         return module.Line(label, "lr .1, x", mean, 1.0, np.nan, 60.0, 0, of)
 
     monkeypatch.setattr(module, "line", made)
@@ -210,9 +210,9 @@ def test_figure_a1_is_of_the_first_seed_and_its_table_of_all(
     code, out, _ = call("figA1", "--seeds", "1", "3", "--out", "a1")
     assert code == 0
     assert [e.seed for e in ran] == [1, 1, 1, 3, 3, 3]
-    assert len({e.output.out for e in ran}) == 6
+    assert len({e.out for e in ran}) == 6
     assert len(drawn) == 1
-    options = len(ran[0].method.hyper)
+    options = len(ran[0].algorithm.args)
     assert f"| FedAvg | {20 + options:.3f} ± 14.142 |" in out
     assert (tmp_path / "a1/table.md").read_text() in out
     assert "mnist, 500 clients, 50 rounds, seeds 1, 3" in out
@@ -234,7 +234,7 @@ def test_who_took_part_is_what_a_run_would_draw(start):
     ever, mixed = [], []
     for seed in (0, 1):
         state = sim.init(jax.random.key(seed))
-        for _ in range(e.participation.rounds):
+        for _ in range(e.rounds):
             state, _ = sim.rounds(state, federation.train, np.int32(1))
         ever.append(int((state.participations > 0).sum()))
         mixed.append(int(state.clients.mixed.sum()))
