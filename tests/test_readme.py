@@ -100,7 +100,7 @@ def test_the_readme_prints_the_accuracy_of_the_personal_models(here, capsys):
     head, _, _ = block.code.partition("methods =")
     exec(head, {})
     printed = float(capsys.readouterr().out)
-    with np.load("runs/mine/per_client.npz") as arrays:
+    with np.load("runs/mine/clients.npz") as arrays:
         personal = arrays["personal/test/accuracy"][-1].mean()
         server = arrays["server/test/accuracy"][-1].mean()
     assert printed == pytest.approx(personal, abs=1e-6)

@@ -5,7 +5,6 @@ import functools
 import io
 import json
 import os
-import resource
 import shutil
 import subprocess
 import sys
@@ -152,9 +151,9 @@ def assert_same_run(a: Path, b: Path):
     """Two finished runs ended with the same state, log, results and summary."""
     from pfljax.conformance.toy import assert_same
 
-    for name in ("metrics.jsonl", "summary.json", "partition.json"):
+    for name in ("metrics.jsonl", "summary.json"):
         assert (a / name).read_text() == (b / name).read_text(), name
-    for name in ("per_client.npz", "partition.npz"):
+    for name in ("clients.npz", "partition.npz"):
         assert_same_arrays(a / name, b / name)
     assert_same(last_state(a), last_state(b))
 
@@ -168,18 +167,3 @@ def last_state(folder):
     stacks = split_ids(sim.setting, np.arange(federation.num_clients))
     clients = [population.states(state, ids) for ids in stacks]
     return state._replace(clients=join_stacks(sim.setting, clients))
-
-
-@contextlib.contextmanager
-def files_of(most):
-    """No file may have more than so many bytes, as where a disk is full."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    writes_bytecode = sys.dont_write_bytecode
-    # Python does not see that a module's bytecode is cut, which others would load.
-    sys.dont_write_bytecode = True
-    resource.setrlimit(resource.RLIMIT_FSIZE, (most, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-        sys.dont_write_bytecode = writes_bytecode

@@ -140,7 +140,7 @@ def export(
     for key, array in exporting.export(run, client, file).items():
         print(f"{key:40} {array.dtype}{list(array.shape)}")
     if client is not None:
-        number = folder.read_json(run / "partition.json")["clients"][client]
+        number = folder.read_partition(run)["clients"][client]
         print(f"client {client} of this run is client {number} of its partition")
     print(f"written to {file}")
 

@@ -29,7 +29,7 @@ def experiment(args: Sequence[str]) -> Experiment | None:
             f"--config {file} is {what}; give the config.json of a run folder"
         )
     try:
-        nested = documents.read(file, edited=True)
+        nested = documents.read(file)
     except FileError as error:
         raise FileError(f"--config {error}") from None
     try:

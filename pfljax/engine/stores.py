@@ -265,20 +265,17 @@ class DiskStore:
         slots = self._free_slots(ids)
         # The order does not matter for a kill: a checkpoint trusts neither before both
         # are flushed, and what is torn is of a later round.
-        with files.told(self.folder / RECORDS):
-            for client, slot, record in zip(ids, slots, records, strict=True):
-                self.file.seek(self._start(client, slot))
-                self.file.write(record)
-            self.file.flush()
+        for client, slot, record in zip(ids, slots, records, strict=True):
+            self.file.seek(self._start(client, slot))
+            self.file.write(record)
+        self.file.flush()
         self.index[ids, slots, 0] = round_ + 1
         self.index[ids, slots, 1] = [zlib.crc32(record) for record in records]
 
     def save(self, round_: int) -> int:
         """See `HostStore`; flushes both files."""
-        with files.told(self.folder / RECORDS):
-            os.fsync(self.file.fileno())
-        with files.told(self.folder / INDEX):
-            self.index.flush()
+        os.fsync(self.file.fileno())
+        self.index.flush()
         return self._checksum()
 
     def keep(self, rounds: list[int]) -> None:

@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pfljax.runs import config, folder, log
+from pfljax.runs import config, folder
+from pfljax.runs.log import NEWEST
 from pfljax.runtime.documents import damaged
 from pfljax.runtime.files import DAMAGE, FileError
 
-NEWEST = "after the newest broadcast"
 NO_DEFAULT = object()  # None may be the value of an option
 
 
@@ -26,7 +26,6 @@ class Run(NamedTuple):
     rounds: list[dict[str, Any]]  # [R], the lines of metrics.jsonl
     per_client: dict[str, np.ndarray]  # "personal/test/accuracy": f32[T, C], ...
     summary: dict[str, Any]
-    timing: list[dict[str, Any]]  # seconds of training and memory, by round
 
     @property
     def seed(self) -> int:
@@ -35,18 +34,14 @@ class Run(NamedTuple):
 
     @property
     def seconds(self) -> float:
-        """Seconds of training; NaN if they were not recorded."""
-        seconds = [line["seconds"] for line in self.timing if "seconds" in line]
-        return sum(seconds) if seconds else float("nan")
+        """Seconds of training."""
+        return number(self.environment.get("seconds"))
 
     @property
     def peak(self) -> tuple[float, str]:
         """The most memory in bytes, and of the "process" or the fullest "device"."""
-        lines = [line for line in self.timing if "peak_bytes" in line]
-        if not lines:
-            return float("nan"), ""
-        highest = max(lines, key=lambda line: line["peak_bytes"])
-        return highest["peak_bytes"], highest["peak_of"]
+        environment = self.environment
+        return number(environment.get("peak_bytes")), environment.get("peak_of", "")
 
 
 def read_run(path: str | Path) -> Run:
@@ -73,19 +68,15 @@ def read_run(path: str | Path) -> Run:
             "`pfljax resume`"
         )
     summary = folder.read_json(path / "summary.json")
-    change = log.changed(path, summary)
-    if change:
-        raise FileError(f"{change}; put it back, or run again in a new folder")
     return Run(
         folder=path,
         label=str(by_name.get("label") or summary.get("label") or label_of(by_name)),
         config=by_name,
-        environment=_read_environment(path),
-        partition=folder.read_json(path / "partition.json"),
+        environment=folder.read_json(path / "environment.json"),
+        partition=folder.read_partition(path),
         rounds=_read_lines(path / "metrics.jsonl"),
-        per_client=read_arrays(path / "per_client.npz"),
+        per_client=read_arrays(path / "clients.npz"),
         summary=summary,
-        timing=_read_lines(path / "timing.jsonl", optional=True),
     )
 
 
@@ -193,18 +184,8 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
     return arrays
 
 
-def _read_environment(path: Path) -> dict[str, Any]:
-    content = {}
-    for name in ("environment.json", "executor.json"):
-        if (path / name).is_file():
-            content |= folder.read_json(path / name)
-    return content
-
-
-def _read_lines(path: Path, optional: bool = False) -> list[dict[str, Any]]:
+def _read_lines(path: Path) -> list[dict[str, Any]]:
     """The JSON objects of `path`, one a line."""
-    if optional and not path.is_file():
-        return []
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
         return [json.loads(line) for line in lines]

@@ -1,17 +1,14 @@
-"""Against local training: the share of clients that a run leaves worse off.
-
-NumPy alone, so that reports are written without JAX.
-"""
+"""Against local training: the share of clients that a run leaves worse off."""
 
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from pfljax.evaluation.fairness import worse_share
-from pfljax.runs import claims, folder
+from pfljax.runs import claims, config, folder
 from pfljax.runs.settings import Experiment
+
+ACCURACY = "personal/test/accuracy"
 
 
 def check(baseline: str | None, manifest: Mapping[str, Any]) -> None:
@@ -21,7 +18,7 @@ def check(baseline: str | None, manifest: Mapping[str, Any]) -> None:
     path = Path(baseline)
     if not (path / "summary.json").exists():
         raise ValueError(f"baseline {path} is not a finished run; run it first")
-    if not claims.same_clients(folder.read_json(path / "partition.json"), manifest):
+    if not claims.same_clients(folder.read_partition(path), manifest):
         raise ValueError(
             f"baseline {path} is over other clients; "
             "run it with the same data settings and seed"
@@ -34,25 +31,27 @@ def check(baseline: str | None, manifest: Mapping[str, Any]) -> None:
         )
 
 
-def worse_than(baseline: str | None, arrays: Mapping[str, np.ndarray]) -> float | None:
+def worse_than(baseline: str | None, arrays: Mapping[str, Any]) -> float | None:
     """Share of clients below their accuracy in the baseline run; None without one."""
     if baseline is None:
         return None
-    name = "personal/test/accuracy"
-    local = folder.read_arrays(Path(baseline) / "per_client.npz")
-    return worse_share(arrays[name][-1], local[name][-1])
+    local = folder.read_arrays(Path(baseline) / "clients.npz", [ACCURACY])
+    return worse_share(arrays[ACCURACY][-1], local[ACCURACY][-1])
 
 
 def recount(path: Path, experiment: Experiment) -> None:
     """Counts a finished run anew if another baseline is given; its page goes."""
+    old = folder.read_config(path)
     baseline = experiment.baseline
-    if folder.read_config(path).baseline == baseline:
+    if old.baseline == baseline:
         return
-    check(baseline, folder.read_json(path / "partition.json"))
-    share = worse_than(baseline, folder.read_arrays(path / "per_client.npz"))
+    check(baseline, folder.read_partition(path))
+    arrays = folder.read_arrays(path / "clients.npz", [ACCURACY])
     summary = folder.read_json(path / "summary.json")
-    folder.write_json(path / "summary.json", summary | {"worse_than_local": share})
+    summary["worse_than_local"] = worse_than(baseline, arrays)
+    folder.write_json(path / "summary.json", summary)
     (path / "report.html").unlink(missing_ok=True)
     # The settings are written last: after a kill they still name the old baseline, and
     # all of this is done again.
-    claims.set_unhashed(path, baseline=baseline)
+    settings = config.to_dict(old.replace(baseline=baseline))
+    folder.write_json(path / "config.json", settings)

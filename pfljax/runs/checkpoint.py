@@ -37,6 +37,7 @@ class Meta(NamedTuple):
     arrays: str  # types and shapes of the state
     rows: list[int]  # of client states, with padding for the devices that share them
     crc: int | None  # of the state
+    seconds: float  # of training up to this round
 
 
 class Saved(NamedTuple):
@@ -51,12 +52,13 @@ Save = Callable[..., Any]
 
 @contextmanager
 def writer(folder: Path, config_hash: str, keep: int = 2) -> Iterator[Save]:
-    """Gives save(round, state, log, clients), asynchronous and atomic.
+    """Gives save(round, state, log, seconds, clients), asynchronous and atomic.
 
     `log` and `clients` are the checksums of the run's log up to this round and of the
-    client states in its store. The newest `keep` checkpoints stay. The state may be
-    donated as soon as save returns; the `result()` of what it returns waits until the
-    checkpoint is complete. The end of the block waits for the last one.
+    client states in its store, `seconds` those of training. The newest `keep`
+    checkpoints stay. The state may be donated as soon as save returns; the `result()`
+    of what it returns waits until the checkpoint is complete. The end of the block
+    waits for the last one.
     """
     with ExitStack() as stack:
         # Opened by the first save: until then nothing needs Orbax.
@@ -73,6 +75,7 @@ def writer(folder: Path, config_hash: str, keep: int = 2) -> Iterator[Save]:
             round_: int,
             state: RunState,
             log: int | None = None,
+            seconds: float = 0.0,
             clients: int | list[int] | None = None,
         ) -> Any:
             wait()
@@ -85,6 +88,7 @@ def writer(folder: Path, config_hash: str, keep: int = 2) -> Iterator[Save]:
                 arrays=_arrays(state),
                 rows=_rows(state),
                 crc=_crc(state),
+                seconds=seconds,
             )
             # Orbax copies the state to the host before it returns: then it may be
             # donated, while a thread still writes.
@@ -162,7 +166,7 @@ def restore(
         except CheckpointError:
             raise
         except Exception as error:
-            say(f"{path} is damaged ({str(error).partition(chr(10))[0]})")
+            say(f"{path} is damaged ({str(error)[:100]})")
             damaged.append(path)
             continue
         if damaged:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from pfljax import registry
 from pfljax.registry import Component, annotations
-from pfljax.runs import components, conflicts, fingerprint
+from pfljax.runs import components, conflicts
 from pfljax.runs.settings import FIELDS, Experiment, label
 
 # Options of commands that are no settings.
@@ -24,8 +24,6 @@ def check(
     # Here alone: methods load JAX, which a reader of a run folder does without.
     from pfljax import algorithms
 
-    # Read where rows are given alone, but told in every run: it was meant for one.
-    fingerprint.mode()
     method = experiment.algorithm
     factory = algorithms.method(method.name)
     check_option_names(method.name, factory)

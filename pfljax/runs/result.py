@@ -1,50 +1,163 @@
-"""What a run came to, by name: `result.personal.test.accuracy`, or its summary."""
+"""A finished run: `result.personal.test.accuracy`, and what its files hold.
 
-import dataclasses
-from collections.abc import Mapping
+Evaluation   of a round: `personal` and `server`, each a
+Model        on examples: `test` and, if any, `validation`, each
+Metrics      `accuracy`, `loss`, ...: means over clients, and `figures` with the spread
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
 
 from pfljax.runs import folder as folder_files
+from pfljax.runs import log
 from pfljax.runs.folder import FolderError
-from pfljax.runs.judged import Evaluation, Model, of_line, table
-from pfljax.runs.named_fields import assign, refuse
+from pfljax.runs.log import NEWEST
+from pfljax.runs.settings import Experiment
+
+Figures = Mapping[str, Mapping[str, float | None]]  # over clients, by metric
+Records = Sequence[Mapping[str, Any]]
 
 
-@dataclasses.dataclass(frozen=True, init=False, repr=False, eq=False)
-class Result:
-    """What a run came to.
+class Metrics:
+    """Means over clients of the metrics of a model; NaN where one is not finite.
 
-    `last` is the evaluation after its last round, whose models stand beside it:
-    `result.personal.test.accuracy`. `best` is that of the round chosen on validation
-    rows. `summary` is the whole of summary.json, with traffic, mixture and the rest.
+    `figures` has more than the means: std, weighted, worst10, best10, min, max. `auroc`
+    is there only with examples out of distribution.
     """
 
-    folder: Path
-    rounds: int
-    summary: Mapping[str, Any]
-    last: Evaluation
+    accuracy: float
+    top5: float
+    loss: float
+    entropy: float
+    brier: float
+    ece: float
+    mce: float
+    ece_batchwise: float
+    mce_batchwise: float
+    auroc: float
+
+    def __init__(self, figures: Figures) -> None:
+        self.figures = figures
+        for name, each in figures.items():
+            setattr(self, name, _number(each["mean"]))
+
+    def __repr__(self) -> str:
+        means = [f"{name} {getattr(self, name):.4g}" for name in self.figures]
+        return f"Metrics({', '.join(means)})"
+
+
+class Model:
+    """A model's metrics on test examples and, if there are any, on validation ones."""
+
+    test: Metrics
+    validation: Metrics
+
+    def __init__(self, splits: Mapping[str, Figures]) -> None:
+        for name, by_metric in splits.items():
+            setattr(self, name, Metrics(by_metric))
+
+    def __repr__(self) -> str:
+        return _table({"": self})
+
+
+class Evaluation:
+    """The evaluation after a round.
+
+    `personal` is the model that each client uses, `server` the server's one model, if
+    the method has one, both after the newest broadcast; means are over all clients.
+    `of("unseen")` is the same over another group. `records` are those of summary.json.
+    """
+
+    personal: Model
+    server: Model
+
+    def __init__(
+        self, round: int, records: Records, clients: str = "all", when: str = NEWEST
+    ) -> None:
+        self.round = round
+        self.records = records
+        for name, splits in figures(records, clients, when).items():
+            setattr(self, name, Model(splits))
+
+    def of(self, clients: str = "all", when: str = NEWEST) -> "Evaluation":
+        """The same over a group of clients, or of models "after local training".
+
+        Raises:
+          ValueError: there is no such evaluation; the message says which there are.
+        """
+        known = {(each["clients"], each["when"]) for each in self.records}
+        if (clients, when) not in known:
+            names = ", ".join(map(repr, sorted(known)))
+            raise ValueError(f"there is no {(clients, when)!r}; known: {names}")
+        return Evaluation(self.round, self.records, clients, when)
+
+    def __repr__(self) -> str:
+        return f"round {self.round}\n{_table(self.models())}"
+
+    def models(self) -> dict[str, Model]:
+        """Those that were evaluated, by name."""
+        return {name: m for name, m in vars(self).items() if isinstance(m, Model)}
+
+
+class Result:
+    """A finished run.
+
+    `last` is the evaluation after its last round, whose models stand beside it:
+    `result.personal.test.accuracy`. `best` is that of the round with the best accuracy
+    on validation examples, if there are any. `summary` is summary.json. The other files
+    are read when they are asked for.
+    """
+
     best: Evaluation
     personal: Model
     server: Model
 
     def __init__(self, folder: Path, summary: Mapping[str, Any]) -> None:
-        last = of_line(summary["last"])
-        assign(self, {"folder": folder, "rounds": summary["rounds"]})
-        assign(self, {"summary": summary, "last": last, **last.models()})
-        chosen = summary.get("chosen_on_validation")
-        if chosen is not None:
-            assign(self, {"best": of_line(chosen)})
+        self.folder = folder
+        self.summary = summary
+        self.rounds: int = summary["rounds"]
+        self.last = of_line(summary["last"])
+        for name, model in self.last.models().items():
+            setattr(self, name, model)
+        if summary.get("chosen_on_validation") is not None:
+            self.best = of_line(summary["chosen_on_validation"])
+
+    @cached_property
+    def experiment(self) -> Experiment:
+        """The settings."""
+        return folder_files.read_config(self.folder)
+
+    @cached_property
+    def environment(self) -> dict[str, Any]:
+        """Versions, devices, the width, seconds of training, and the most memory."""
+        return folder_files.read_json(self.folder / "environment.json")
+
+    @cached_property
+    def partition(self) -> dict[str, Any]:
+        """The clients: their sizes, classes and origin."""
+        return folder_files.read_partition(self.folder)
+
+    @cached_property
+    def metrics(self) -> list[dict[str, Any]]:
+        """The lines of metrics.jsonl, one a round."""
+        return log.read(self.folder / "metrics.jsonl", self.rounds)
+
+    @cached_property
+    def clients(self) -> dict[str, np.ndarray]:
+        """Metrics of each client: "personal/test/accuracy" f32[T, C], and so on."""
+        return folder_files.read_arrays(self.folder / "clients.npz")
 
     def __repr__(self) -> str:
         label = self.summary.get("label") or self.folder.name
         head = f"{label}, seed {self.summary.get('seed')}, {self.rounds} rounds"
         if "best" in vars(self):
-            head += f"; best on validation rows: round {self.best.round}"
-        return f"{head}\n{table(self.last.models())}"
-
-    if not TYPE_CHECKING:
-        __getattr__ = refuse
+            head += f"; best on validation examples: round {self.best.round}"
+        return f"{head}\n{_table(self.last.models())}"
 
 
 def result(folder: str | Path) -> Result:
@@ -52,10 +165,55 @@ def result(folder: str | Path) -> Result:
 
     Raises:
       FolderError: the run in it is not finished, or it is no run folder.
-      FileError: its summary.json is not what was written.
+      FileError: its summary.json is damaged.
     """
     path = Path(folder)
     if not (path / "summary.json").exists():
         folder_files.read_config(path)  # first of all it must be a run
-        raise FolderError(f"{path} is not finished; go on: pfljax resume {path}")
+        raise FolderError(f"{path} is not finished; resume it: pfljax resume {path}")
     return Result(path, folder_files.read_json(path / "summary.json"))
+
+
+def of_line(line: Mapping[str, Any]) -> Evaluation:
+    """The evaluation of a line of metrics.jsonl, or of summary.json."""
+    return Evaluation(line["round"], line["evaluations"])
+
+
+def figures(
+    records: Records, clients: str = "all", when: str = NEWEST
+) -> dict[str, dict[str, Figures]]:
+    """Figures over these clients by model and split."""
+    by_model: dict[str, dict[str, Figures]] = {}
+    for record in records:
+        if record["clients"] == clients and record["when"] == when:
+            by_split = by_model.setdefault(record["model"], {})
+            by_split[record["split"]] = record["metrics"]
+    return by_model
+
+
+def _number(mean: float | None) -> float:
+    """A mean of summary.json, which has None for what is not finite."""
+    return math.nan if mean is None else mean
+
+
+def _table(models: Mapping[str, Model]) -> str:
+    """A row a model and split: mean, std and worst tenth of the accuracy, the loss."""
+    table: list[tuple[str, ...]] = [
+        ("model", "examples", "accuracy", "std", "worst10", "loss")
+    ]
+    for name, model in models.items():
+        for split, metrics in vars(model).items():
+            spread = metrics.figures["accuracy"]
+            numbers = (
+                metrics.accuracy,
+                _number(spread.get("std")),
+                _number(spread.get("worst10")),
+                metrics.loss,
+            )
+            table.append((name, split, *(f"{each:.4f}" for each in numbers)))
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    lines = []
+    for row in table:
+        cells = [word.ljust(width) for word, width in zip(row, widths, strict=True)]
+        lines.append("  ".join(cells).rstrip())
+    return "\n".join(lines)

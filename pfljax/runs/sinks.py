@@ -16,8 +16,7 @@ from typing import Any, NamedTuple
 from pfljax import registry
 from pfljax.registry import Component
 from pfljax.runs import config
-from pfljax.runs.judged import NEWEST
-from pfljax.runs.log import Line
+from pfljax.runs.log import NEWEST, Line
 from pfljax.runs.settings import Experiment
 from pfljax.runtime import files
 
@@ -56,7 +55,7 @@ def csv() -> Open:
                 columns.extend(name for name in row if name not in columns)
             if len(columns) > known:
                 _widen(file, columns)
-            with files.told(file), open(file, "a", encoding="utf-8", newline="") as end:
+            with open(file, "a", encoding="utf-8", newline="") as end:
                 csv_format.DictWriter(end, columns).writerows(rows)
 
         return Sink(write, close=lambda: None)
@@ -222,7 +221,7 @@ def row_of(line: Mapping[str, Any]) -> Row:
     for name, value in line.get("dissimilarity", {}).items():
         row[f"dissimilarity/{name}"] = value
     for record in line.get("evaluations", ()):
-        model = record["model"] if record.get("when", NEWEST) == NEWEST else "trained"
+        model = record["model"] if record["when"] == NEWEST else "trained"
         clients = record["clients"].replace(" ", "_")
         group = "" if clients == "all" else f"{clients}/"
         for name, figures in record["metrics"].items():

@@ -15,9 +15,8 @@ from pfljax.core.types import RunState, Task
 from pfljax.data import Federation, check_federation
 from pfljax.models import check_task
 from pfljax.registry import require_call
-from pfljax.runs import baseline, checks, claims
-from pfljax.runs.judged import Evaluation
-from pfljax.runs.provenance import of_run, rows_of_run
+from pfljax.runs import baseline, checks, claims, folder, partition
+from pfljax.runs.result import Evaluation
 from pfljax.runs.settings import Experiment
 from pfljax.runtime import devices
 from pfljax.runtime.processes import ask, check_same, say
@@ -47,7 +46,7 @@ class Run(NamedTuple):
     federation: Federation
     unseen: Federation | None
     path: Path
-    history: dict[str, list[np.ndarray]]  # of per_client.npz, by evaluation
+    history: dict[str, list[np.ndarray]]  # of clients.npz, by evaluation
     describe: Callable[[], Any]  # writes which client has which examples
     callback: Callback | None = None  # called after each evaluation
 
@@ -117,9 +116,8 @@ def begin(
     devices.check(experiment.devices)
     training, unseen = build_federation(experiment, federation)
     _check_patience(experiment, training)
-    manifest = of_run(training, unseen, given=federation is not None)
-    identity = [manifest.get(name) for name in (*claims.CLIENTS, *claims.CONTENT)]
-    check_same("data", repr(identity))
+    manifest = partition.manifest(training, unseen, given=federation is not None)
+    check_same("data", repr(claims.identity(manifest)))
     ask(baseline.check, experiment.baseline, manifest)
     if task is not None:
         input_shape = training.train.examples.x.shape[1:]
@@ -128,11 +126,10 @@ def begin(
     malicious.share_of(sim.setting.channel, training)  # refuses two of them
     # The folder is begun last: corrected settings may then use the same one.
     described = manifest | _described(experiment, tuple(manifest["input_shape"]), path)
-    ask(claims.begin, path, experiment, described)
-    ask(width.remember, path, experiment, sim)
+    ask(claims.begin, path, experiment, described, sim.setting.width)
     if not quiet:
         say(f"pfljax: {simulation.describe(sim)}")
-    rows = rows_of_run(training, unseen)
+    examples = partition.examples(training, unseen)
     return Run(
         experiment=experiment,
         sim=sim,
@@ -140,14 +137,14 @@ def begin(
         unseen=unseen and simulation.place(sim, unseen, training.num_clients),
         path=path,
         history={},
-        describe=partial(ask, claims.describe_clients, path, described, rows),
+        describe=partial(ask, folder.write_partition, path, described, examples),
     )
 
 
 def _described(
     experiment: Experiment, input_shape: tuple[int, ...], path: Path
 ) -> dict[str, Any]:
-    """What partition.json says beside the manifest: the model, and devices' files."""
+    """What partition.npz says beside the manifest: the model, and devices' files."""
     model = str(resolve_model(experiment, input_shape))
     if experiment.models:
         model = ",".join(map(str, architectures.list_models(experiment)))
@@ -164,7 +161,8 @@ def check_data(
     """Refuses a federation that is not the one of the finished run in `path`."""
     if federation is not None:
         training, unseen = build_federation(experiment, federation)
-        ask(claims.check_data, path, of_run(training, unseen, given=True))
+        manifest = partition.manifest(training, unseen, given=True)
+        ask(claims.check_data, path, manifest)
 
 
 def _check_patience(experiment: Experiment, federation: Federation) -> None:

@@ -11,7 +11,7 @@ from pfljax.data import Federation
 from pfljax.engine import mesh
 from pfljax.engine.population import DevicePopulation
 from pfljax.models import check_task
-from pfljax.runs.judged import Evaluation
+from pfljax.runs.result import Evaluation
 from pfljax.runs.settings import Experiment
 from pfljax.runtime import devices
 from pfljax.simulate import begin, evaluation, simulation, width

@@ -14,9 +14,8 @@ from pfljax.core.types import ClientData, RunState, Task
 from pfljax.data import Federation, check_federation
 from pfljax.evaluation import views
 from pfljax.registry import require_a
-from pfljax.runs import checkpoint, checks, claims, config, folder
+from pfljax.runs import checkpoint, checks, claims, config, folder, partition
 from pfljax.runs.exported import load_params as load_params
-from pfljax.runs.provenance import of_run
 from pfljax.simulate import arguments, components, simulation
 from pfljax.simulate.exported_models import make_predict
 from pfljax.simulate.federation import build_federation
@@ -42,7 +41,7 @@ def load_state(
     if task is not None:
         arguments.check_precision(experiment.precision, task)
     training, unseen = build_federation(experiment, federation)
-    manifest = of_run(training, unseen, given=federation is not None)
+    manifest = partition.manifest(training, unseen, given=federation is not None)
     claims.check_data(path, manifest)
     # One device is enough to read a model, wherever the run was trained.
     on_one_device = experiment.replace(devices=1, homes=False)
@@ -78,16 +77,13 @@ def load_task(path: str | Path, client: int = 0) -> Task:
     arguments.check_path("path", path)
     path = Path(path)
     experiment = folder.read_config(path)
-    manifest = folder.read_json(path / "partition.json")
+    manifest = folder.read_partition(path)
     check_client(client, len(manifest["clients"]))
-    claims.check_model(path)
     if checks.names_own_model(experiment.model):
         raise folder.FolderError(
             f"{path} has a model of its own, {str(experiment.model)!r}; take "
             "the task that was given to run(..., task=...)"
         )
-    if "input_shape" not in manifest:
-        raise folder.FolderError(f"{path} is of an older pfljax; run it again")
     factory = algorithms.method(experiment.algorithm.name)
     shape = components.Shape(
         num_clients=len(manifest["clients"]),
@@ -119,7 +115,7 @@ def personal_model(
     """The parameters by which client number `client` is judged, as a pytree.
 
     Clients are counted among those that train: client k is number `clients[k]` of the
-    partition (partition.json). Clients held out (`unseen`) have no state to export.
+    partition. Clients held out (`unseen`) have no state to export.
     """
     require_a("client", client, (int, np.integer), A_CLIENT)
     sim, federation, state = load_state(path, federation, task)

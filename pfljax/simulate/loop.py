@@ -57,7 +57,7 @@ def run_rounds(run: Run, quiet: bool) -> None:
         arrays, mixture = results.write_clients(run, population, progress.state)
         population.commit()
     lines, _ = read_log(run, progress.done, progress.log)
-    results.write_summary(run, arrays, mixture, lines, progress.stopped)
+    results.write_summary(run, arrays, mixture, lines, progress)
 
 
 def _train(
@@ -177,9 +177,10 @@ def _evaluate(
         log=log.checksum(lines, history, every, before.log),
         pace=seconds / len(lines),
         unsaved=before.unsaved + seconds,
+        seconds=before.seconds + seconds,
         stopped=stopped,
     )
-    return progress, Rounds(lines, by_client, seconds)
+    return progress, Rounds(lines, by_client)
 
 
 def write_rounds(
@@ -210,7 +211,7 @@ def population_save(
     population: Population, save: checkpoint.Save, progress: Progress
 ) -> None:
     """Saves the states of the clients, and the checkpoint that goes with them."""
-    write = partial(save, progress.done, progress.state, progress.log)
+    write = partial(save, progress.done, progress.state, progress.log, progress.seconds)
     population.save(progress.done, write)
 
 

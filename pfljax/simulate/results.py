@@ -1,22 +1,24 @@
 """What a run writes while it goes, and at its end: log, metrics by client, summary."""
 
 import math
+import shutil
 from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from pfljax.core.types import Metrics, RunState
 from pfljax.engine.offload import Population
-from pfljax.runs import baseline, folder, log, single_evaluations
-from pfljax.runs.judged import figures
+from pfljax.runs import baseline, folder, log
 from pfljax.runs.log import Line
+from pfljax.runs.result import figures
 from pfljax.runtime import memory
 from pfljax.runtime.processes import ask, say
 from pfljax.simulate import evaluation, malicious, privacy, rho
 from pfljax.simulate.begin import Run
 
-# Arrays of per_client.npz without an axis of evaluations; those of mixtures have none.
+# Arrays of clients.npz without an axis of evaluations; those of mixtures have none.
 FACTS = ("train_size", "test_size", "participations", "malicious")
 COUNTS = ("asked", "reported")  # of clients; they are in the line as bytes
 MOST_ROUNDS = 20  # whose turns are in the log, for a figure of them
@@ -33,6 +35,7 @@ class Progress(NamedTuple):
     log: int  # checksum of the log
     pace: float = 0.0  # seconds a round in the last call; 0 before the first
     unsaved: float = 0.0  # seconds of training that no checkpoint holds
+    seconds: float = 0.0  # of training, in all
     stopped: Line | None = None  # why the run ends here
 
 
@@ -41,7 +44,6 @@ class Rounds(NamedTuple):
 
     lines: list[Line]  # of the log, one a round
     by_client: dict[str, np.ndarray]  # metrics [C] by name; {} without an evaluation
-    seconds: float
 
 
 def log_lines(run: Run, metrics: Metrics, before: Progress) -> list[Line]:
@@ -133,17 +135,14 @@ def append(run: Run, rounds: Rounds) -> None:
     """Appends these rounds to the logs, and writes their evaluation."""
     last = rounds.lines[-1]["round"]
     if rounds.by_client:
-        # Alone: with all before it, a run would write a square of its evaluations.
-        ask(single_evaluations.write, run.path, last, rounds.by_client)
+        ask(folder.write_evaluation, run.path, last, rounds.by_client)
     # Before the checkpoint: lines that no checkpoint follows are cut when the run goes
     # on, but a checkpoint without its lines could not be resumed.
     ask(log.append, run.path / "metrics.jsonl", rounds.lines)
-    timing = {"round": last, "rounds": len(rounds.lines), "seconds": rounds.seconds}
-    ask(log.append, run.path / "timing.jsonl", [timing | memory.highest()])
 
 
 def arrays(run: Run, state: RunState) -> dict[str, Any]:
-    """per_client.npz: metrics [C] of each evaluation, and facts of the clients."""
+    """clients.npz: metrics [C] of each evaluation, and facts of the clients."""
     facts = {
         "train_size": np.asarray(run.federation.train.size),
         "test_size": np.asarray(run.federation.test.size),
@@ -159,7 +158,7 @@ def arrays(run: Run, state: RunState) -> dict[str, Any]:
 def write_clients(
     run: Run, population: Population, state: RunState
 ) -> tuple[dict[str, Any], Any]:
-    """Writes per_client.npz, with the paths between endpoints.
+    """Writes clients.npz, with the paths between endpoints.
 
     Returns its arrays, and the figures of the paths; None for a method without.
     """
@@ -171,8 +170,8 @@ def write_clients(
             run.sim, run.federation, state, states
         )
         values |= paths
-    ask(folder.write_arrays, run.path / "per_client.npz", values)
-    ask(single_evaluations.clear, run.path)
+    ask(folder.write_arrays, run.path / "clients.npz", values)
+    ask(shutil.rmtree, run.path / folder.EVALUATIONS, True)
     return values, mixture
 
 
@@ -181,9 +180,10 @@ def write_summary(
     arrays: dict[str, Any],
     mixture: Any,
     lines: list[Line],
-    stopped: Line | None,
+    progress: Progress,
 ) -> None:
     """Writes the summary, once the last checkpoint is whole."""
+    stopped = progress.stopped
     reason = _diverged(lines, run.federation.num_classes, run.sim.traffic().up)
     summary = _summary(run, arrays, mixture, lines)
     if stopped is not None:
@@ -192,6 +192,7 @@ def write_summary(
         say(f"pfljax: {where} by {stopped['by']}")
     if reason:
         summary["diverged"] = reason
+    ask(_write_cost, run.path, progress.seconds)
     # A summary says that the run is complete, so it is written after all else.
     ask(folder.write_json, run.path / "summary.json", summary)
     if reason:
@@ -199,6 +200,13 @@ def write_summary(
             f"pfljax: warning: {run.path} has diverged: {reason}; choose smaller "
             "rates, or less noise"
         )
+
+
+def _write_cost(path: Path, seconds: float) -> None:
+    """Adds the seconds of training and the most memory to environment.json."""
+    environment = folder.read_json(path / "environment.json")
+    environment |= {"seconds": seconds, **memory.highest()}
+    folder.write_json(path / "environment.json", environment)
 
 
 def _summary(
@@ -213,7 +221,6 @@ def _summary(
         "down_total": lines[-1]["bytes_down"],
         "up_total": lines[-1]["bytes_up"],
     }
-    checksums = ask(log.of_files, run.path)
     num_clients = run.federation.num_clients
     worse = baseline.worse_than(experiment.baseline, arrays)
     return {
@@ -227,7 +234,6 @@ def _summary(
         "step_flops": run.sim.step_flops(),
         "worse_than_local": worse,
         **privacy.privacy_summary(run.sim.setting, experiment, num_clients),
-        "checksums": checksums,
     }
 
 

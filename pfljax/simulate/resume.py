@@ -6,7 +6,7 @@ import jax
 
 from pfljax.engine import mesh
 from pfljax.evaluation.views import MIXTURE
-from pfljax.runs import checkpoint, config, folder, log, single_evaluations
+from pfljax.runs import checkpoint, config, folder, log
 from pfljax.runs.checkpoint import Meta
 from pfljax.runs.log import Line
 from pfljax.runtime.processes import ask, say
@@ -36,6 +36,7 @@ def restore(run: Run) -> tuple[Progress, Meta | None]:
         done=done,
         last=last,
         log=checksum,
+        seconds=meta.seconds if meta else 0.0,
         stopped=stopping.resume(run, state, last),
     )
     return progress, meta
@@ -48,8 +49,6 @@ def _restore_log(run: Run, done: int, expected: int | None) -> tuple[list[Line],
     # Written only now: what is refused is left as it was found.
     lines = stopping.drop_outdated(run, lines)
     ask(log.rewrite, run.path / "metrics.jsonl", lines)
-    timing = run.path / "timing.jsonl"
-    ask(log.rewrite, timing, ask(log.read, timing, done))
     return lines, checksum
 
 
@@ -64,7 +63,7 @@ def read_log(run: Run, done: int, expected: int | None) -> tuple[list[Line], int
         checksum = _checksum(run, lines)
     if checksum is None or expected not in (None, checksum):
         raise folder.FolderError(
-            f"{file}, per_client.npz or evaluations beside it is not what was written "
+            f"{file}, clients.npz or .evaluations beside it is not what was written "
             f"up to round {done}, which the checkpoint is of: put them back, or start "
             "again with another --out"
         )
@@ -81,11 +80,11 @@ def _checksum(run: Run, lines: list[Line]) -> int | None:
 
 def _read_history(run: Run, done: int) -> None:
     """Fills `run.history` with the metrics of each client up to round `done`."""
-    arrays = ask(folder.read_arrays, run.path / "per_client.npz")
+    arrays = ask(folder.read_arrays, run.path / "clients.npz")
     # Files are written before the checkpoint, so they may be ahead of it. An evaluation
     # that is not due was the last one of fewer rounds.
     missing = {r for r in range(1, done + 1) if evaluation.is_due(run.experiment, r)}
-    if "round" in arrays and arrays["round"].dtype.kind in "iu":
+    if arrays:
         rounds = arrays["round"].ravel().tolist()
         is_due = [r in missing for r in rounds]
         missing -= set(rounds)
@@ -94,9 +93,9 @@ def _read_history(run: Run, done: int) -> None:
             by_round = name not in FACTS and not name.startswith(MIXTURE)
             if by_round and array.shape[:1] == (len(rounds),):
                 run.history[name] = list(array[is_due])
-    # Evaluations since per_client.npz was written. A kill after that, and before these
+    # Evaluations since clients.npz was written. A kill after that, and before these
     # files are removed, leaves both.
     for round_ in sorted(missing):
-        newest = ask(single_evaluations.read, run.path, round_)
+        newest = ask(folder.read_evaluation, run.path, round_)
         for name, array in newest.items():
             run.history.setdefault(name, []).append(array)

@@ -61,7 +61,6 @@ def run(
         ask(claims.claim, path, experiment)
         ask(claims.check_python, path, federation, task)
         if ask(folder.complete, path, experiment):
-            ask(folder.check_unchanged, path)
             begin.check_data(experiment, federation, path)
             ask(baseline.recount, path, experiment)
         else:
@@ -75,7 +74,7 @@ def run(
 
 
 def _report(path: Path) -> None:
-    if not folder.drawn(path):
+    if not (path / "report.html").exists():
         from pfljax.report import write_run_report
 
         write_run_report(path)

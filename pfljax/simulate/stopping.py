@@ -9,8 +9,8 @@ import numpy as np
 from pfljax.core.types import RunState
 from pfljax.evaluation.over_clients import GREATER_IS_BETTER
 from pfljax.runs.early_end import CALLBACK, by_patience, holds, stop
-from pfljax.runs.judged import of_line
 from pfljax.runs.log import Line
+from pfljax.runs.result import of_line
 from pfljax.runtime.processes import ask, everywhere
 from pfljax.simulate import evaluation, results
 from pfljax.simulate.begin import Run

@@ -15,12 +15,10 @@ from pfljax.data import Federation
 from pfljax.engine import mesh, placement
 from pfljax.runs import folder
 from pfljax.runs.settings import Experiment
-from pfljax.runtime import documents, memory
+from pfljax.runtime import memory
 from pfljax.runtime.processes import ask
 from pfljax.simulate import components, simulation, size
 from pfljax.simulate.simulation import Simulation
-
-FILE = "executor.json"  # what was chosen: a resumed run keeps its bits
 
 
 def choose(
@@ -50,8 +48,9 @@ def choose(
     if isinstance(wanted, int):
         return choose_fitting([wanted], build, federation)
     # What is free may differ by now; another width would sum in another order.
-    if path and ask(folder.begun, path) and ask((path / FILE).exists):
-        return build(ask(_read_width, path / FILE, experiment.cohort))
+    if path and ask(folder.begun, path):
+        environment = ask(folder.read_json, path / "environment.json")
+        return build(environment["width"])
     # Several processes would time different widths as the fastest.
     if wanted == "auto" and jax.process_count() == 1:
         return build(_probe(experiment, federation, build))
@@ -59,18 +58,6 @@ def choose(
     if known is not None:
         widths = [width for width in widths if width <= known]
     return choose_fitting(widths, build, federation)
-
-
-def _read_width(file: Path, cohort: int) -> int | None:
-    """The width that was chosen before.
-
-    Raises:
-      FileError: no run can have chosen it.
-    """
-    width = folder.read_json(file)["width"]
-    if width is not None and width > cohort:
-        raise documents.damaged(file, f"width is {width}, but the cohort {cohort}")
-    return width
 
 
 def halves(cohort: int) -> list[int]:
@@ -137,17 +124,6 @@ def _probe(experiment: Experiment, federation: Federation, build: Any) -> int:
     if not seconds:
         choose_fitting([1], build, federation)  # raises
     return min(seconds, key=seconds.__getitem__)
-
-
-def remember(path: Path, experiment: Experiment, sim: Simulation) -> None:
-    """Writes the width that was chosen into the run folder.
-
-    It depends on what was free; what a run was begun with stays.
-    """
-    if (path / FILE).exists():
-        return
-    if not isinstance(experiment.width, int):
-        folder.write_json(path / FILE, {"width": sim.setting.width})
 
 
 def _one_round(sim: Simulation, federation: Federation) -> float:

@@ -13,8 +13,7 @@ import numpy as np
 from pfljax import algorithms, registry
 from pfljax.core.types import Task
 from pfljax.data import Federation
-from pfljax.runs import checks, claims, config
-from pfljax.runs.provenance import of_run
+from pfljax.runs import checks, claims, config, partition
 from pfljax.runs.settings import FIELDS, UNHASHED, Experiment
 from pfljax.simulate import arguments, begin
 from pfljax.simulate.federation import ROWS, build_federation
@@ -182,9 +181,9 @@ def _check_supported(experiment: Experiment) -> None:
 def _deal(experiment: Experiment, custom: Federation | None) -> tuple[Federation, str]:
     """(the clients that train, a text that tells their examples from others)."""
     federation, _ = build_federation(experiment, custom)
-    manifest = of_run(federation, None, custom is not None)
+    manifest = partition.manifest(federation, None, custom is not None)
     names = ["sha256", "x_crc32"]
     # The examples of a data set follow from the settings; those of one's own do not.
     if "spans_crc32" in manifest:
-        names += ["clients", *claims.CONTENT]
+        names += claims.IDENTITY
     return federation, " ".join(str(manifest.get(name)) for name in names)

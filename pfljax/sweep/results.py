@@ -199,7 +199,7 @@ def add_to_table(path: Path, over: dict[str, list[Any]], result: Result) -> None
     )
     _write_rows(text, one, header=not path.exists())
     rows = text.getvalue().encode()
-    with files.told(path), open(path, "ab") as file:
+    with open(path, "ab") as file:
         # The text is longer than the buffer of the file, so it is written uncut.
         file.write(rows)
 

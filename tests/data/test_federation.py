@@ -15,7 +15,7 @@ from pfljax.data import load
 from pfljax.data.arrays import from_arrays
 from pfljax.data.federate import federate
 from pfljax.data.partitions.base import Partition, from_indices
-from pfljax.runs.provenance import of_run, rows_of_run
+from pfljax.runs import partition
 
 ROWS, CLASSES, TEST_ROWS = 400, 5, 100
 
@@ -151,7 +151,7 @@ def test_every_row_of_the_pool_is_known(arrays):
     np.testing.assert_array_equal(found.row, pool @ [256, 1])
     np.testing.assert_array_equal(found.official, found.row >= ROWS - TEST_ROWS)
     training, unseen = found.hold_out(0.25, 0)
-    told = rows_of_run(training, unseen)
+    told = partition.examples(training, unseen)
     assert (told["row"].dtype, told["official"].dtype) == (np.int32, np.uint8)
     for people, prefix in ((training, ""), (unseen, "unseen_")):
         for i, part in enumerate(parts(people)):
@@ -164,7 +164,7 @@ def test_every_row_of_the_pool_is_known(arrays):
 def test_rows_given_in_python_are_known_by_their_bytes(arrays):
     def manifest(x, given):
         found = federate(arrays._replace(x=x), "iid", num_clients=4, seed=0)
-        return of_run(found, None, given)
+        return partition.manifest(found, None, given)
 
     told = manifest(arrays.x, True)
     assert told == manifest(arrays.x, True) == json.loads(json.dumps(told))

@@ -44,7 +44,7 @@ SEVERAL = BASE | {
 
 
 def both(path, block, test_from, base=BASE):
-    """per_client.npz and the last records of the run on one device, and at home."""
+    """clients.npz and the last records of the run on one device, and at home."""
     runs = [
         base | {"out": str(path / "one"), "devices": 1},
         base | {"out": str(path / "home"), "devices": 2, "homes": True},
@@ -55,7 +55,7 @@ def both(path, block, test_from, base=BASE):
     for fields in runs:
         out = Experiment(**fields).folder
         last = folder.read_json(path / out / "summary.json")["last"]["evaluations"]
-        yield folder.read_arrays(path / out / "per_client.npz"), last
+        yield folder.read_arrays(path / out / "clients.npz"), last
 
 
 @pytest.mark.slow

@@ -74,7 +74,7 @@ def test_a_run_ends_as_on_the_devices(tmp_path, monkeypatch):
     simulation._simulation.cache_clear()
     device, disk = tmp_path / "device", tmp_path / "disk"
     for name in ("personal/test/loss", "unseen:personal/test/loss", "participations"):
-        arrays = [np.load(f / "per_client.npz")[name] for f in (device, disk)]
+        arrays = [np.load(f / "clients.npz")[name] for f in (device, disk)]
         np.testing.assert_allclose(*arrays, rtol=1e-5)
     models = [export.personal_model(f, 4) for f in (device, disk)]
     assert_close(*models)
@@ -191,7 +191,7 @@ def test_a_run_goes_on_with_its_own_store_only(on_disk, tmp_path):
     folder = reopened(on_disk, tmp_path / "run")
     job = JOB.replace(out=str(folder))
     for kind in ("device", "host"):
-        with pytest.raises(FolderError, match=f"in the store 'disk', not '{kind}'; go"):
+        with pytest.raises(FolderError, match=f"in the store 'disk', not '{kind}'; r"):
             run(job.replace(store=kind), quiet=True, report=False)
     fields = read_json(folder / "config.json")
     fields["store"] = "device"

@@ -59,7 +59,7 @@ def confidence(q, server):
 def test_a_run_keeps_tau_of_every_client(tmp_path):
     """Also of those who were never drawn, and of both evaluations."""
     run(VEM.replace(out=str(tmp_path / "run")), quiet=True, report=False)
-    with np.load(tmp_path / "run" / "per_client.npz") as arrays:
+    with np.load(tmp_path / "run" / "clients.npz") as arrays:
         tau = arrays["client/tau"]
         parts = arrays["client/uncertainty"] + arrays["client/deviation"]
         participations = arrays["participations"]
@@ -76,7 +76,7 @@ def test_a_run_keeps_tau_of_every_client(tmp_path):
 @pytest.mark.slow
 def test_a_sweep_keeps_what_a_run_does(tmp_path):
     run(VEM.replace(out=str(tmp_path / "run")), quiet=True, report=False)
-    with np.load(tmp_path / "run" / "per_client.npz") as arrays:
+    with np.load(tmp_path / "run" / "clients.npz") as arrays:
         tau = arrays["client/tau"]
     for _ in range(2):  # the second reads the files of the first
         runs = sweep(VEM, {"seed": [0]}, out=tmp_path / "sweep")
@@ -91,6 +91,6 @@ def test_states_in_a_store_are_told_of_as_well(tmp_path):
     for store in ("device", "disk"):
         out = tmp_path / store
         run(VEM.replace(out=str(out), store=store), quiet=True, report=False)
-        with np.load(out / "per_client.npz") as arrays:
+        with np.load(out / "clients.npz") as arrays:
             taus.append(arrays["client/tau"])
     np.testing.assert_allclose(*taus, rtol=1e-5)

@@ -7,6 +7,7 @@ import pytest
 
 from pfljax.registry import Component
 from pfljax.runs.config import FORMAT
+from pfljax.runs.folder import write_partition
 
 LEVEL = {"local": 0.82, "fedavg": 0.72, "fedper": 0.88, "ditto": 0.9, "superfed": 0.93}
 CONFIG = {
@@ -239,17 +240,14 @@ def write_files(folder, config, partition, summary, lines, arrays):
     """The files of a run folder."""
     for name, value in (
         ("config", written(config)),
-        ("partition", partition),
         ("summary", summary),
-        ("environment", ENVIRONMENT),
-        ("executor", {"width": 7}),
+        ("environment", ENVIRONMENT | {"width": 7, "seconds": 0.5 * len(lines)}),
     ):
         (folder / f"{name}.json").write_text(json.dumps(value))
     text = "".join(json.dumps(line) + "\n" for line in lines)
     (folder / "metrics.jsonl").write_text(text)
-    timing = [{"round": x["round"], "rounds": 1, "seconds": 0.5} for x in lines]
-    (folder / "timing.jsonl").write_text("".join(json.dumps(x) + "\n" for x in timing))
-    np.savez(folder / "per_client.npz", **arrays)
+    write_partition(folder, partition, {})
+    np.savez(folder / "clients.npz", **arrays)
 
 
 @pytest.fixture(scope="session")

@@ -12,12 +12,13 @@ from pfljax.report.groups import group_runs
 from pfljax.report.runs import read_run
 from pfljax.report.tables import values_by_seed
 from pfljax.report.tidy import tidy
+from pfljax.runs.folder import read_partition, write_partition
 
 CURVE = [0.2, 0.4, 0.6, 0.8, 0.9, 0.9, 0.9, 0.9, 0.7, 0.7]  # at rounds 4, 8, ...
 
 
 def arrays_of(folder):
-    with np.load(folder / "per_client.npz") as arrays:
+    with np.load(folder / "clients.npz") as arrays:
         return dict(arrays)
 
 
@@ -122,7 +123,7 @@ def test_clients_without_examples_do_not_count(make_run, tmp_path):
     accuracy = arrays_of(ours)["personal/test/accuracy"]
     accuracy[:, 3] = np.nan
     changed = arrays_of(ours) | {"personal/test/accuracy": accuracy}
-    np.savez(ours / "per_client.npz", **changed)
+    np.savez(ours / "clients.npz", **changed)
     got = report.evaluate(ours)
     rest = np.delete(accuracy[-1], 3).astype(float)
     assert got["count"] == 19
@@ -156,9 +157,8 @@ def test_a_baseline_of_other_clients_is_refused(
     other = tmp_path / "other"
     if name:
         make_run(other, name, seed)
-        manifest = json.loads((other / "partition.json").read_text())
-        manifest |= {"sha256": data}
-        (other / "partition.json").write_text(json.dumps(manifest))
+        manifest = read_partition(other) | {"sha256": data}
+        write_partition(other, manifest, {})
     with pytest.raises(ValueError, match=message):
         report.evaluate(ours, baseline=other)
 

@@ -6,7 +6,6 @@ import sys
 import numpy as np
 import pytest
 
-import tiny
 from pfljax.report import comparison_figures, figures, pairs
 from pfljax.report.frames import make_frame
 from pfljax.report.groups import group_runs
@@ -16,11 +15,8 @@ from pfljax.report.style import (
     draw,
     line_styles,
     merge_equal,
-    new_figure,
-    save_figure,
     spread,
 )
-from pfljax.runtime.files import FileError
 
 
 @pytest.fixture(scope="module")
@@ -225,10 +221,3 @@ def test_only_drawing_loads_matplotlib_and_nothing_loads_pyplot_or_jax(run_folde
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.stdout.split() == ["False"] * 4, done.stderr
-
-
-def test_a_figure_without_room_on_the_disk_is_one_line(tmp_path):
-    figure, _ = new_figure(2, 2)
-    with tiny.files_of(100), pytest.raises(FileError, match="cannot write to"):
-        save_figure(figure, tmp_path / "figure")
-    assert list(tmp_path.iterdir()) == []

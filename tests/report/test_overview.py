@@ -27,7 +27,7 @@ def test_the_screen_is_small_and_sorted(comparison_folders, tmp_path):
     rows = [line for line in lines if line.startswith(METHODS)]
     assert [row[:11].strip() for row in rows[:5]] == [m[:11] for m in METHODS]
     means = []
-    with_number = "per_client.npz"
+    with_number = "clients.npz"
     for seed in range(3):
         folder = next(f for f in comparison_folders if f.name == f"ditto{seed}")
         with np.load(folder / with_number) as arrays:

@@ -1,7 +1,5 @@
 """Which method is better, from synthetic run folders."""
 
-import json
-
 import numpy as np
 import pytest
 from scipy import stats
@@ -13,6 +11,7 @@ from pfljax.report.pairs import Scores
 from pfljax.report.runs import read_run
 from pfljax.report.tidy import tidy
 from pfljax.report.write import _main_means
+from pfljax.runs.folder import read_partition, write_partition
 
 KEY = "personal/test/accuracy"
 
@@ -47,7 +46,7 @@ def test_the_best_and_the_baselines_are_compared_with_all(comparisons):
 def test_numbers_by_hand_from_the_arrays(comparisons, comparison_folders):
     last = {}
     for folder in comparison_folders:
-        with np.load(folder / "per_client.npz") as arrays:
+        with np.load(folder / "clients.npz") as arrays:
             last[folder.name] = arrays[KEY][-1].astype(float)
     ours, theirs = (
         np.array([last[f"{name}{seed}"] for seed in range(3)])
@@ -76,8 +75,7 @@ def test_holm_is_over_the_rows_with_the_best_and_over_the_others(
 
 
 def change_manifest(folder, **change):
-    manifest = json.loads((folder / "partition.json").read_text())
-    (folder / "partition.json").write_text(json.dumps(manifest | change))
+    write_partition(folder, read_partition(folder) | change, {})
 
 
 def test_runs_of_other_clients_or_data_are_not_compared(make_run, tmp_path):

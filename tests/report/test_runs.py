@@ -29,15 +29,9 @@ def test_read_run_gives_what_was_written(run_folder):
     [
         ("config.json", "{", "config.json is missing or damaged"),
         ("config.json", '{"algorithm": "x", "seed": 0}', "its format is None"),
-        ("partition.json", "[]", "it is a list; expected a JSON object"),
-        (
-            "partition.json",
-            '{"num_classes": 2, "sizes": {}, "sha256": ""}',
-            "lacks class_histogram",
-        ),
-        ("summary.json", '{"rounds": 40}', "lacks last"),
+        ("partition.npz", "[]", "partition.npz is damaged"),
         ("metrics.jsonl", '{"round": 1}\n{"rou', "metrics.jsonl is missing or damaged"),
-        ("per_client.npz", "no zip", "per_client.npz is missing or damaged"),
+        ("clients.npz", "no zip", "clients.npz is missing or damaged"),
     ],
 )
 def test_damaged_file_is_named(broken, name, text, message):
@@ -57,13 +51,13 @@ def test_a_setting_that_was_since_removed_is_reported(broken):
 
 
 def test_truncated_arrays_are_named(broken):
-    path = broken / "per_client.npz"
+    path = broken / "clients.npz"
     path.write_bytes(path.read_bytes()[:4000])
-    with pytest.raises(FileError, match=r"per_client\.npz is missing or damaged"):
+    with pytest.raises(FileError, match=r"clients\.npz is missing or damaged"):
         read_run(broken)
 
 
-@pytest.mark.parametrize("name", ["partition.json", "metrics.jsonl", "per_client.npz"])
+@pytest.mark.parametrize("name", ["metrics.jsonl", "clients.npz"])
 def test_missing_file_is_named(broken, name):
     (broken / name).unlink()
     with pytest.raises(FileError, match=f"{name} is missing"):
@@ -109,7 +103,7 @@ def test_the_same_seed_twice_is_refused(make_run, tmp_path):
 
 def test_curve_is_the_mean_over_clients(run_folder):
     rounds, means = accuracy_curve(read_run(run_folder))
-    with np.load(run_folder / "per_client.npz") as file:
+    with np.load(run_folder / "clients.npz") as file:
         np.testing.assert_array_equal(rounds, file["round"])
         np.testing.assert_allclose(
             means, file["personal/test/accuracy"].mean(1), rtol=1e-6

@@ -11,6 +11,7 @@ from pfljax.report.groups import group_runs
 from pfljax.report.runs import read_run
 from pfljax.report.tables import Column, make_table, values_by_seed
 from pfljax.report.tidy import ORACLE, recorded_baselines, tidy
+from pfljax.runs.folder import read_partition, write_partition
 
 
 def frame_of(folders, baselines=()):
@@ -23,7 +24,7 @@ def values(comparison_folders):
 
 
 def arrays_of(folder):
-    with np.load(folder / "per_client.npz") as arrays:
+    with np.load(folder / "clients.npz") as arrays:
         return dict(arrays)
 
 
@@ -74,8 +75,7 @@ def test_a_baseline_needs_the_same_seed_and_data(
 ):
     ours = make_run(tmp_path / "ours", "ditto", 0)
     local = make_run(tmp_path / "local", "local", seed)
-    manifest = json.loads((local / "partition.json").read_text()) | change
-    (local / "partition.json").write_text(json.dumps(manifest))
+    write_partition(local, read_partition(local) | change, {})
     values = values_by_seed(frame_of([ours, local]))
     assert ("worse_than_local" in values) == known
 
@@ -178,7 +178,7 @@ def test_a_model_after_local_training_has_its_own_clients(make_run, tmp_path):
     summary = json.loads((folder / "summary.json").read_text())
     arrays = arrays_of(folder)
     arrays["trained/test/accuracy"] = np.zeros_like(arrays["personal/test/accuracy"])
-    np.savez(folder / "per_client.npz", **arrays)
+    np.savez(folder / "clients.npz", **arrays)
     records = summary["last"]["evaluations"]
     (own,) = [r for r in records if (r["model"], r["split"]) == ("personal", "test")]
     records.append(own | {"when": "after local training"})

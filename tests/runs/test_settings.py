@@ -32,7 +32,7 @@ CHANGED = {  # another value of every setting that changes a number
 }  # fmt: skip
 CONFIGS = {  # a broken config.json, or one of another program
     "broken": ("{", "missing or damaged"),
-    "list": ("[1, 2]", "it is a list; expected a JSON object"),
+    "list": ("[1, 2]", "expected a JSON object"),
     "format": ('{"format": 1}', "its format is 1, and this pfljax reads format 2"),
     "other": ('{"name": "vit", "layers": 3}', "its format is None"),
     "unknown": ('{"format": 2, "lam": 1}', "unknown setting 'lam'; known: "),

@@ -110,8 +110,8 @@ def _assert_same(path, alone):
     with open(path / "metrics.csv", newline="") as file:
         rows = list(csv.DictReader(file))
     assert [int(row["round"]) for row in rows] == [line["round"] for line in lines]
-    one = folder.read_arrays(alone / "per_client.npz")
-    two = folder.read_arrays(path / "per_client.npz")
+    one = folder.read_arrays(alone / "clients.npz")
+    two = folder.read_arrays(path / "clients.npz")
     assert sorted(one) == sorted(two)
     for name in one:
         # XLA rounds the two programs differently, and rounds of training let that grow.

@@ -95,8 +95,8 @@ def test_a_run_of_two_devices_goes_on_with_one(tmp_path):
     assert done.returncode == 0, done.stderr
     finished(tmp_path / "run", devices=1, rounds=6, clients=8)
     finished(tmp_path / "alone", devices=1, rounds=6, clients=8)
-    theirs = np.load(tmp_path / "run" / "per_client.npz")
-    alone = np.load(tmp_path / "alone" / "per_client.npz")
+    theirs = np.load(tmp_path / "run" / "clients.npz")
+    alone = np.load(tmp_path / "alone" / "clients.npz")
     np.testing.assert_allclose(
         theirs["personal/test/loss"], alone["personal/test/loss"], rtol=1e-3
     )
@@ -106,7 +106,7 @@ def test_a_run_of_two_devices_goes_on_with_one(tmp_path):
 def test_each_client_is_judged_by_its_own_model(whole):
     folder, _ = whole
     _, federation, _ = load_state(folder)
-    arrays = np.load(folder / "per_client.npz")
+    arrays = np.load(folder / "clients.npz")
     test = federation.test
     for client in range(6):
         task = load_task(folder, client)
@@ -135,7 +135,7 @@ def test_runs_of_a_sweep_are_those_alone(tmp_path):
     over = {"cohort": [2, 3], "lr": [0.05, 0.1]}
     swept = sweep(SMALL, over, lanes=2, quiet=True).results
     finished(tmp_path / "run", **swept[1].values)
-    arrays = np.load(tmp_path / "run" / "per_client.npz")
+    arrays = np.load(tmp_path / "run" / "clients.npz")
     for name in ("personal/test/loss", "personal/validation/accuracy"):
         np.testing.assert_allclose(swept[1].metrics[name], arrays[name], rtol=1e-4)
     losses = {one.train_loss.tobytes() for one in swept}

@@ -102,7 +102,7 @@ def test_malicious_clients_are_judged_apart(tmp_path):
     )  # fmt: skip
     finished(job, tmp_path)
     bad = np.asarray(malicious.drawn(jax.random.key(job.seed), 10, 0.3))
-    with np.load(tmp_path / "per_client.npz") as arrays:
+    with np.load(tmp_path / "clients.npz") as arrays:
         np.testing.assert_array_equal(arrays["malicious"], bad)
         accuracy = arrays["personal/test/accuracy"][-1]
     records = json.loads((tmp_path / "summary.json").read_text())["last"]["evaluations"]

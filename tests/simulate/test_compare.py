@@ -13,7 +13,7 @@ from flax import linen as nn
 import pfljax
 import tiny
 from pfljax import Experiment, data, models, report, simulate
-from pfljax.runs.folder import FolderError
+from pfljax.runs.folder import FolderError, read_partition
 from pfljax.runtime import compiling, programs
 from pfljax.simulate import simulation
 from pfljax.simulate.compare import compare, grid
@@ -60,8 +60,7 @@ def test_a_folder_a_run_and_local_joins(done):
 
 def test_every_method_has_the_same_clients(done):
     for seed in (0, 1):
-        files = done[0].glob(f"*/s{seed}/partition.json")
-        found = [json.loads(path.read_text()) for path in files]
+        found = [read_partition(path) for path in done[0].glob(f"*/s{seed}")]
         assert len(found) == 3
         assert all(manifest == found[0] for manifest in found)
 
@@ -161,7 +160,7 @@ def test_clients_and_a_model_of_ones_own(tmp_path):
     assert simulation._simulation.cache_info().misses == built + 1  # for both seeds
     for seed in (0, 1):
         place = tmp_path / "out" / "fedavg" / f"s{seed}"
-        told = json.loads((place / "partition.json").read_text())
+        told = read_partition(place)
         assert (told["given"], told["dataset"]) == (True, "mine")
         assert told["sha256"] == mine(seed).manifest["sha256"]
         assert json.loads((place / "config.json").read_text())["model"] == "mine"

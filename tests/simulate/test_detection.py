@@ -29,7 +29,7 @@ def asked(tmp_path_factory):
 @pytest.mark.slow
 def test_nothing_else_changes_by_a_bit(asked, tmp_path):
     run(ASKED.replace(foreign=0, out=str(tmp_path)), quiet=True, report=False)
-    found, plain = (read_arrays(path / "per_client.npz") for path in (asked, tmp_path))
+    found, plain = (read_arrays(path / "clients.npz") for path in (asked, tmp_path))
     added = {name for name in found if name.endswith("auroc")}
     assert set(found) == {*plain, *added}
     for model in ("server", "personal", "mixture", "mixture/test/ensemble"):
@@ -40,7 +40,7 @@ def test_nothing_else_changes_by_a_bit(asked, tmp_path):
 
 @pytest.mark.slow
 def test_the_servers_model_by_numpy(asked):
-    found = read_arrays(asked / "per_client.npz")["server/test/auroc"][-1]
+    found = read_arrays(asked / "clients.npz")["server/test/auroc"][-1]
     federation, _ = build_federation(ASKED)
     task = simulation.simulation(ASKED, federation).task
     server = load_state(asked)[2].server
@@ -64,7 +64,7 @@ def test_the_servers_model_by_numpy(asked):
 @pytest.mark.slow
 def test_the_summary_has_its_figures(asked):
     summary = json.loads((asked / "summary.json").read_text())
-    arrays = read_arrays(asked / "per_client.npz")
+    arrays = read_arrays(asked / "clients.npz")
     (record,) = [
         record
         for record in summary["last"]["evaluations"]

@@ -1,6 +1,7 @@
 """What is exported is the model that was judged."""
 
 import os
+import shutil
 
 import numpy as np
 import pytest
@@ -34,7 +35,7 @@ def accuracy(params, loaded, client):
 
 
 def test_each_clients_model_scores_as_reported(folder, loaded, tmp_path):
-    told = np.load(folder / "per_client.npz")["personal/test/accuracy"][-1]
+    told = np.load(folder / "clients.npz")["personal/test/accuracy"][-1]
     found = []
     for client in range(len(told)):
         file = tmp_path / f"{client}.npz"
@@ -50,7 +51,7 @@ def test_the_server_scores_as_reported(folder, loaded):
     assert out.endswith(f"written to {folder}/server.npz\n")
     params = export.load_params(folder / "server.npz")
     (folder / "server.npz").unlink()  # other tests look at this folder, too
-    told = np.load(folder / "per_client.npz")["server/test/accuracy"][-1]
+    told = np.load(folder / "clients.npz")["server/test/accuracy"][-1]
     found = [accuracy(params, loaded, k) for k in range(len(told))]
     np.testing.assert_allclose(found, told, rtol=1e-6)
 
@@ -78,7 +79,7 @@ def test_a_client_that_is_not_there(folder, client, tmp_path):
 
 @pytest.mark.parametrize(
     "name",
-    ["config.json", "per_client.npz", "figures/learning_curves.png", "checkpoints/x"],
+    ["config.json", "clients.npz", "figures/learning_curves.png", "checkpoints/x"],
 )
 def test_a_file_of_the_run_is_not_written_over(folder, name):
     before = {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
@@ -101,8 +102,8 @@ def test_a_pipe_is_not_replaced_by_a_file(folder, tmp_path):
 
 
 def test_a_run_without_a_checkpoint(folder, tmp_path):
-    for name in ("config.json", "partition.json"):
-        (tmp_path / name).write_text((folder / name).read_text())
+    for name in ("config.json", "partition.npz"):
+        shutil.copyfile(folder / name, tmp_path / name)
     with pytest.raises(RuntimeError, match="has no checkpoint yet; run it first"):
         export.export(tmp_path, 0, tmp_path / "no.npz")
 
@@ -139,6 +140,6 @@ def test_a_run_of_more_devices_is_read_and_goes_on(folder, tmp_path):
     write_json(config, told)
     assert export.load_state(half)[2].round == 2
     assert tiny.main("resume", half)[0] == 0
-    given = (f / "per_client.npz" for f in (half, folder))
+    given = (f / "clients.npz" for f in (half, folder))
     ours, theirs = (np.load(file)["personal/test/loss"] for file in given)
     np.testing.assert_allclose(ours, theirs, rtol=1e-5)

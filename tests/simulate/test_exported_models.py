@@ -47,7 +47,7 @@ def assert_scores_as_reported(folder, tmp_path, view="personal"):
         export.export(folder, of, path)
         return path
 
-    told = np.load(folder / "per_client.npz")[f"{view}/test/accuracy"][-1]
+    told = np.load(folder / "clients.npz")[f"{view}/test/accuracy"][-1]
     np.testing.assert_allclose(accuracies(folder, file, federation), told, rtol=1e-6)
 
 

@@ -8,7 +8,7 @@ import pytest
 import tiny
 from pfljax import Experiment, run
 from pfljax.engine.population import DevicePopulation
-from pfljax.runs import checkpoint, claims, log
+from pfljax.runs import checkpoint, folder, log
 from pfljax.simulate import loop
 from pfljax.simulate.loop import save_if_due
 
@@ -35,7 +35,7 @@ def ran(job, out):
 def steps(monkeypatch):
     """What a run does, in order: describes its clients, calls its rounds, saves."""
     done = []
-    describe = claims.describe_clients
+    describe = folder.write_partition
 
     def clients(*args):
         done.append("clients")
@@ -50,7 +50,7 @@ def steps(monkeypatch):
         return save_if_due(run, save, progress)
 
     monkeypatch.setattr(DevicePopulation, "rounds", rounds)
-    monkeypatch.setattr(claims, "describe_clients", clients)
+    monkeypatch.setattr(folder, "write_partition", clients)
     monkeypatch.setattr(loop, "save_if_due", write)
     return done
 

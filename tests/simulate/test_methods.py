@@ -1,7 +1,6 @@
 """Broken methods of one's own, and models that lack what a method needs."""
 
 import importlib
-import json
 import re
 import sys
 
@@ -12,12 +11,8 @@ import pytest
 import tiny
 from pfljax import Experiment, algorithms, run
 from pfljax.conformance.play import compilations
-from pfljax.runs import checks, config
-from pfljax.runs.folder import FolderError
-from pfljax.runs.provenance import of_run
+from pfljax.runs.folder import read_partition
 from pfljax.simulate import components, methods
-from pfljax.simulate.export import load_task
-from pfljax.simulate.federation import build_federation
 from pfljax.sweep import sweep
 
 SHAPE = components.Shape(20, (8, 8), 10, 0.0, 1.0, None)
@@ -218,38 +213,9 @@ def test_what_auto_stands_for_has_a_body_and_a_head(shape):
     assert set(jax.tree.leaves(task.groups)) == {"body", "head"}
 
 
-def older(path, model="auto", shape=(60,)):
-    """A folder as a pfljax wrote it whose model "auto" was logistic for vectors."""
-    experiment = checks.resolve(Experiment(model=model, out=str(path)))
-    path.mkdir()
-    (path / "config.json").write_text(json.dumps(config.to_dict(experiment)))
-    federation, _ = build_federation(experiment)
-    manifest = of_run(federation, None, given=False) | {"input_shape": shape}
-    (path / "partition.json").write_text(json.dumps(manifest))
-    return experiment
-
-
-def test_a_run_of_the_old_auto_is_refused(tmp_path):
-    job = older(tmp_path / "run")
-    says = (
-        "older pfljax, whose model 'auto' was logistic .* now is mlp; .*another --out"
-    )
-    for use in (lambda: run(job, quiet=True), lambda: load_task(tmp_path / "run")):
-        with pytest.raises(FolderError, match=says):
-            use()
-
-
-@pytest.mark.parametrize(
-    ("model", "shape"), [("logistic", (60,)), ("auto", (8, 8)), ("auto", (32, 32, 3))]
-)
-def test_older_runs_of_the_same_model_are_not(tmp_path, model, shape):
-    older(tmp_path / "run", model, shape)
-    assert load_task(tmp_path / "run").num_classes == 10
-
-
 @pytest.mark.slow
 def test_a_run_says_which_model_it_took(tmp_path):
-    manifest = json.loads((tiny.finished(tmp_path)[0] / "partition.json").read_text())
+    manifest = read_partition(tiny.finished(tmp_path)[0])
     assert manifest["model"] == "mlp:hidden=(8,)"
     assert algorithms.file_of("ditto").name == "ditto.py"
 

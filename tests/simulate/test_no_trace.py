@@ -20,7 +20,7 @@ REFUSED = {
 
 
 def refused(job):
-    with pytest.raises((ValueError, RuntimeError)) as error:
+    with pytest.raises((ValueError, RuntimeError, OSError)) as error:
         run(job, quiet=True)
     assert "\n" not in str(error.value)
 

@@ -1,6 +1,7 @@
 """All personal models of a run at once, and what they predict."""
 
 import csv
+import shutil
 
 import jax
 import numpy as np
@@ -36,7 +37,7 @@ def accuracy(columns, client):
 
 
 def test_accuracy_is_that_of_the_run_exactly(folder, columns):
-    told = np.load(folder / "per_client.npz")["personal/test/accuracy"][-1]
+    told = np.load(folder / "clients.npz")["personal/test/accuracy"][-1]
     found = [accuracy(columns, client) for client in range(len(told))]
     np.testing.assert_array_equal(found, told)
     assert len(set(found)) > 1
@@ -123,8 +124,8 @@ def test_other_files_than_npz_and_csv_are_refused(folder, tmp_path):
 
 
 def test_a_run_that_is_not_finished(folder, tmp_path):
-    for name in ("config.json", "partition.json"):
-        (tmp_path / name).write_text((folder / name).read_text())
+    for name in ("config.json", "partition.npz"):
+        shutil.copyfile(folder / name, tmp_path / name)
     with pytest.raises(RuntimeError, match="is not finished; finish it with"):
         personal.predictions(tmp_path)
 
@@ -134,7 +135,7 @@ def test_clients_of_two_architectures(tmp_path):
     out = tmp_path / "groups"
     run(GROUPS.replace(out=str(out)), quiet=True, report=False)
     columns = personal.predictions(out)
-    told = np.load(out / "per_client.npz")["personal/test/accuracy"][-1]
+    told = np.load(out / "clients.npz")["personal/test/accuracy"][-1]
     found = [accuracy(columns, client) for client in range(len(told))]
     np.testing.assert_array_equal(found, told)
     first, second = personal.personal_models(out)

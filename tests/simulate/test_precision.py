@@ -58,7 +58,7 @@ def test_a_folder_of_before_precision_goes_on_in_float32(done, tmp_path):
     assert code == 0, errors
     assert "going on from round 2 of 4" in errors
     # The summary has a checksum of the settings as they were written.
-    tiny.assert_same_arrays(done / "per_client.npz", older / "per_client.npz")
+    tiny.assert_same_arrays(done / "clients.npz", older / "clients.npz")
     assert_same(tiny.last_state(done), tiny.last_state(older))
 
 

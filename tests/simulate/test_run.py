@@ -13,10 +13,8 @@ import tiny
 from pfljax import Experiment, data, engine, models
 from pfljax.algorithms.fedavg import fedavg
 from pfljax.channel import traffic_of
-from pfljax.report.runs import read_run
 from pfljax.runs import folder
 from pfljax.runs.folder import FolderError, read_arrays, write_arrays
-from pfljax.runtime.files import FileError
 from pfljax.simulate import components, export, loop, simulation
 from pfljax.simulate import run as experiment
 from pfljax.simulate.federation import build_federation
@@ -39,7 +37,7 @@ def summary(done):
 
 @pytest.fixture(scope="module")
 def arrays(done):
-    with np.load(done / "per_client.npz") as file:
+    with np.load(done / "clients.npz") as file:
         return {name: array.astype(float) for name, array in file.items()}
 
 
@@ -77,15 +75,6 @@ def test_bytes_are_those_of_the_cohort_so_far(lines, summary):
         "down_per_client": traffic.down, "up_per_client": traffic.up,
         "down_total": lines[-1]["bytes_down"], "up_total": lines[-1]["bytes_up"],
     }  # fmt: skip
-
-
-def test_the_most_memory_is_kept_with_the_times(done):
-    timing = (done / "timing.jsonl").read_text().splitlines()
-    held = [json.loads(line) for line in timing]
-    assert {line["peak_of"] for line in held} <= {"process", "device"}
-    peaks = [line["peak_bytes"] for line in held]
-    assert peaks == sorted(peaks)
-    assert peaks[0] > 1e7  # a process with JAX
 
 
 def test_metrics_of_each_client(arrays):
@@ -214,14 +203,14 @@ def swap_lines(folder):
 
 
 def zero_accuracy(folder):
-    file = folder / "per_client.npz"
+    file = folder / "clients.npz"
     arrays = read_arrays(file)
     arrays["personal/test/accuracy"] *= 0
     write_arrays(file, arrays)
 
 
 def drop_metrics(folder):
-    (folder / "per_client.npz").unlink()
+    (folder / "clients.npz").unlink()
 
 
 DAMAGE = [edit_loss, swap_lines, zero_accuracy, drop_metrics]
@@ -237,19 +226,19 @@ def test_evaluations_are_a_file_each_until_a_run_ends(done, tmp_path):
 
     with pytest.raises(RuntimeError, match="in the middle"):
         run(tiny.SEEN.replace(out=str(folder)), callback=failing)
-    files = sorted(file.name for file in (folder / "evaluations").iterdir())
+    files = sorted(file.name for file in (folder / ".evaluations").iterdir())
     assert files == ["2.npz"]
-    assert not (folder / "per_client.npz").exists()
+    assert not (folder / "clients.npz").exists()
     name = "personal/test/accuracy"
-    first = read_arrays(folder / "evaluations" / "2.npz")[name]
-    np.testing.assert_array_equal(first, read_arrays(done / "per_client.npz")[name][0])
+    first = read_arrays(folder / ".evaluations" / "2.npz")[name]
+    np.testing.assert_array_equal(first, read_arrays(done / "clients.npz")[name][0])
     shutil.copytree(folder, lost)
-    (lost / "evaluations" / "2.npz").unlink()
+    (lost / ".evaluations" / "2.npz").unlink()
     with pytest.raises(FolderError, match="not what was written up to round 2"):
         run(tiny.SEEN.replace(out=str(lost)))
     run(tiny.SEEN.replace(out=str(folder)))
-    assert not (folder / "evaluations").exists()
-    tiny.assert_same_arrays(folder / "per_client.npz", done / "per_client.npz")
+    assert not (folder / ".evaluations").exists()
+    tiny.assert_same_arrays(folder / "clients.npz", done / "clients.npz")
 
 
 @pytest.mark.parametrize("damage", DAMAGE)
@@ -260,44 +249,19 @@ def test_a_log_that_is_not_the_checkpoints_is_refused(done, tmp_path, damage):
         run(tiny.SEEN.replace(out=str(half)))
 
 
-@pytest.mark.parametrize("damage", DAMAGE)
-def test_a_finished_run_whose_log_changed_says_so(done, tmp_path, damage):
-    folder = tmp_path / "run"
-    shutil.copytree(done, folder)
-    damage(folder)
-    with pytest.raises(FolderError, match="it cannot be made again from what is there"):
-        run(tiny.SEEN.replace(out=str(folder)))
-    with pytest.raises(FileError, match="run again"):
-        read_run(folder)
-
-
-@pytest.mark.parametrize("text", [None, "", "{}", '{"rounds": 4'])
-def test_a_missing_summary_is_made_again(done, tmp_path, text):
+def test_a_missing_summary_is_made_again(done, tmp_path):
     folder = tmp_path / "run"
     shutil.copytree(done, folder)
     summary = folder / "summary.json"
     summary.unlink()
-    if text is not None:
-        summary.write_text(text)
     run(tiny.SEEN.replace(out=str(folder)))
     assert summary.read_bytes() == (done / "summary.json").read_bytes()
 
 
-def test_a_cut_report_is_made_again(done, tmp_path):
-    folder = tmp_path / "run"
-    shutil.copytree(done, folder)
-    page = folder / "report.html"
-    whole = page.read_bytes()
-    page.write_bytes(whole[:100])
-    experiment.run(tiny.SEEN.replace(out=str(folder)), quiet=True)
-    assert len(page.read_bytes()) > len(whole) / 2
-    assert page.read_text().rstrip().endswith("</html>")
-
-
 def test_damaged_results_are_refused(done, tmp_path):
     half = tiny.unfinished(done, tmp_path / "half")
-    (half / "per_client.npz").write_bytes(b"PK")
-    with pytest.raises(FolderError, match=r"per_client\.npz is damaged"):
+    (half / "clients.npz").write_bytes(b"PK")
+    with pytest.raises(FolderError, match=r"clients\.npz is damaged"):
         run(tiny.SEEN.replace(out=str(half)))
 
 
@@ -375,7 +339,7 @@ def test_the_command_line_says_what_python_must_give(own, command):
 
 def test_every_row_of_a_run_is_written_down(own):
     with np.load(f"{own.out}/partition.npz") as told:
-        assert set(told) == {"row", "official", "offset", "size"}
+        assert set(told) == {"manifest", "row", "official", "offset", "size"}
         assert sorted(told["row"]) == list(range(60))
 
 
@@ -419,7 +383,7 @@ def test_another_baseline_counts_anew_and_redraws(tmp_path):
     found = counted.summary["worse_than_local"]
     name = "personal/test/accuracy"
     ours, theirs = (
-        np.load(f"{job.out}/per_client.npz")[name][-1] for job in (first, alone)
+        np.load(f"{job.out}/clients.npz")[name][-1] for job in (first, alone)
     )
     assert found == np.mean(ours < theirs)
     config = json.loads((tmp_path / "run" / "config.json").read_text())

@@ -21,7 +21,7 @@ def test_two_rounds_and_two_are_four_bit_for_bit(tmp_path):
     run(first, quiet=True, report=False)
     run(first.replace(rounds=4), quiet=True, report=False)
     tiny.assert_same_arrays(
-        tmp_path / "whole" / "per_client.npz", tmp_path / "first" / "per_client.npz"
+        tmp_path / "whole" / "clients.npz", tmp_path / "first" / "clients.npz"
     )
 
 

@@ -6,7 +6,7 @@ import pytest
 from pfljax import run
 from pfljax.core import tree
 from pfljax.engine import mesh
-from pfljax.runs.folder import read_json
+from pfljax.runs.folder import read_json, write_json
 from pfljax.runtime import compiling
 from pfljax.simulate import simulation, size
 from pfljax.simulate import width as executor
@@ -78,7 +78,7 @@ def test_a_probe_is_remembered(tmp_path, monkeypatch):
     )
     run(experiment, quiet=True, report=False)
     path = tmp_path / "auto"
-    assert read_json(path / "executor.json") == {"width": 2}
+    assert read_json(path / "environment.json")["width"] == 2
     monkeypatch.delattr(executor, "_one_round")
     federation, _ = build_federation(experiment)
     assert executor.choose(experiment, federation, None, path).setting.width == 2
@@ -101,9 +101,10 @@ def test_an_unknown_width(width, tmp_path):
 def test_what_was_free_once_is_kept_by_a_resumed_run(tmp_path):
     experiment = DIGITS.replace(out=str(tmp_path / "run"))
     run(experiment, quiet=True, report=False)
-    file = tmp_path / "run" / "executor.json"
-    assert read_json(file) == {"width": 1}
-    file.write_text('{"width": 2}')
+    file = tmp_path / "run" / "environment.json"
+    environment = read_json(file)
+    assert environment["width"] == 1
+    write_json(file, environment | {"width": 2})
     federation, _ = build_federation(experiment)
     sim = executor.choose(experiment, federation, None, tmp_path / "run")
     assert sim.setting.width == 2

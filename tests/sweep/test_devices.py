@@ -132,7 +132,7 @@ def test_asynchronous_runs_are_those_of_run(mode, tmp_path):
     assert result.clock.tolist() == expected
     losses = [line["train_loss"] for line in lines]
     np.testing.assert_allclose(result.train_loss, losses, rtol=1e-5)
-    with np.load(tmp_path / "run/per_client.npz") as arrays:
+    with np.load(tmp_path / "run/clients.npz") as arrays:
         for name, values in result.metrics.items():
             np.testing.assert_allclose(values, arrays[name], rtol=1e-5, atol=1e-6)
     clocks = {tuple(each.clock) for each in found.results}

@@ -27,7 +27,7 @@ def swept(tmp_path_factory):
 def test_a_sweep_detects_what_its_runs_detect(swept, tmp_path):
     _, results = swept
     run(ASKED.replace(seed=1, out=str(tmp_path)), quiet=True, report=False)
-    alone = read_arrays(tmp_path / "per_client.npz")
+    alone = read_arrays(tmp_path / "clients.npz")
     of_models = {name: value[-1] for name, value in results[1].metrics.items()}
     of_path = {f"mixture/{name}": value for name, value in results[1].path.items()}
     detected = 0

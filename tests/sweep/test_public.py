@@ -21,7 +21,7 @@ def test_a_sweep_trains_on_the_servers_rows_as_its_runs_do(algorithm, tmp_path):
     asked = ASKED.replace(algorithm=algorithm)
     results = sweep(asked, {"seed": [0, 1]}).results
     run(asked.replace(seed=1, out=str(tmp_path)), quiet=True, report=False)
-    alone = read_arrays(tmp_path / "per_client.npz")
+    alone = read_arrays(tmp_path / "clients.npz")
     name = "personal/test/loss"
     np.testing.assert_allclose(results[1].metrics[name], alone[name], atol=1e-5)
 

@@ -1,7 +1,5 @@
 """The file of a run of a sweep is read for that run, or refused in one line."""
 
-import json
-import os
 import shutil
 
 import numpy as np
@@ -10,10 +8,8 @@ import pytest
 from pfljax import Experiment
 from pfljax.runs import folder
 from pfljax.runs.folder import FolderError
-from pfljax.runtime.files import FileError
 from pfljax.sweep import results, run_files
 from pfljax.sweep.results import Result
-from tiny import TINY
 
 VALUES = [{"mu": 0.0, "seed": 1}, {"mu": 0.1, "seed": 1}]
 NAMES = ["0123456789abcdef", "fedcba9876543210"]
@@ -89,51 +85,6 @@ def test_another_file_in_its_place_is_refused(written, how):
     DAMAGES[how](*written)
     with pytest.raises(FolderError, match=r"0123456789abcdef\.npz is damaged.* remove"):
         run_files.read(written[0], VALUES[0])
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        [],
-        {},
-        None,
-        {"experiment": {}, "over": {"mu": 3}},
-        {"experiment": {}, "over": {"mu": [[0.1]]}},
-        {"experiment": {}, "over": ["mu"]},
-        {"experiment": [], "over": {"mu": [0.1]}},
-    ],
-)
-def test_a_sweep_of_another_form_is_told(tmp_path, content):
-    (tmp_path / "sweep.json").write_text(json.dumps(content))
-    with pytest.raises(FileError, match=r"sweep\.json is missing or damaged"):
-        results.claim(tmp_path, TINY, {"mu": (0.1,)})
-
-
-def link(path):
-    path.symlink_to(path.parent.parent)
-
-
-@pytest.mark.parametrize("make", [link, os.mkfifo])
-def test_what_is_no_file_among_the_runs_is_refused(tmp_path, make):
-    (tmp_path / "sweep.json").write_text("{}")
-    (tmp_path / "runs").mkdir()
-    make(tmp_path / "runs" / f"{NAMES[0]}.npz")
-    with (
-        pytest.raises(FolderError, match=r"npz is a .*; remove it"),
-        folder.locked(tmp_path, "sweep"),
-    ):
-        pass
-
-
-@pytest.mark.parametrize("make", [link, os.mkfifo, lambda path: path.write_text("")])
-def test_a_file_in_place_of_the_runs_is_refused(tmp_path, make):
-    (tmp_path / "sweep.json").write_text("{}")
-    make(tmp_path / "runs")
-    with (
-        pytest.raises(FolderError, match=r"runs is a .*; remove it"),
-        folder.locked(tmp_path, "sweep"),
-    ):
-        pass
 
 
 def test_a_sweep_without_a_folder_has_one_of_its_own(tmp_path, monkeypatch):

@@ -139,7 +139,7 @@ def _to_other_run(
 
 def _check_same_rows(a: Finished, b: Finished) -> None:
     # Their rows as well as who holds which: rows of one's own have no other name.
-    manifests = [folder.read_json(run.path / "partition.json") for run in (a, b)]
+    manifests = [folder.read_partition(run.path) for run in (a, b)]
     if not claims.same_clients(*manifests):
         raise ValueError(
             f"the clients of {b.path} are not those of {a.path}: their rows differ; "

@@ -85,7 +85,7 @@ def test_each_client_has_a_curvature(done):
     assert "the personal models of 6 clients" in out
     found = arrays(done, "curvature")
     np.testing.assert_array_equal(
-        found["rows"], np.load(done / "per_client.npz")["train_size"]
+        found["rows"], np.load(done / "clients.npz")["train_size"]
     )
     (_, second) = landscape.Finished(done).architectures()
     own = landscape.sharpness(
@@ -102,7 +102,7 @@ def test_lines_go_to_clients_of_equal_models(done, tmp_path):
     assert "of 6 clients (0 with equal endpoints)" in out
     found = arrays(done, "other")
     for folder, point in ((done, 0), (other, -1)):
-        own = np.load(folder / "per_client.npz")["personal/test/loss"][-1]
+        own = np.load(folder / "clients.npz")["personal/test/loss"][-1]
         np.testing.assert_allclose(found["loss"][:, point], own, rtol=1e-4)
     others = "mlp:hidden=(8,4),mlp:hidden=(6,4),mlp:hidden=(8,4)"
     stranger = finished(tmp_path / "stranger", models=others, rounds=1)

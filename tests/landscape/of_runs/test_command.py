@@ -38,7 +38,7 @@ def arrays(folder):
 
 def test_the_line_is_the_path_that_the_run_reported(told):
     folder, _ = told
-    found, run = arrays(folder), dict(np.load(folder / "per_client.npz"))
+    found, run = arrays(folder), dict(np.load(folder / "clients.npz"))
     np.testing.assert_array_equal(found["t"], run["mixture/lambda"])
     for name in METRICS:
         expected = run[f"mixture/test/{name}"]
@@ -50,7 +50,7 @@ def test_the_line_is_the_path_that_the_run_reported(told):
 
 def test_clients_that_never_took_part_have_one_end(told):
     found = arrays(told[0])
-    idle = np.load(told[0] / "per_client.npz")["participations"] == 0
+    idle = np.load(told[0] / "clients.npz")["participations"] == 0
     np.testing.assert_array_equal(found["distance"] == 0, idle)
     assert f"5 clients ({idle.sum()} with equal endpoints)" in told[1]
 
@@ -171,7 +171,7 @@ def command(folder, kind, *more):
 
 def last(folder, model, metric):
     """The last value of a metric over clients that the run reported, f32[C]."""
-    return np.load(folder / "per_client.npz")[f"{model}/test/{metric}"][-1]
+    return np.load(folder / "clients.npz")[f"{model}/test/{metric}"][-1]
 
 
 @pytest.mark.slow
@@ -220,7 +220,7 @@ def test_pairs_go_from_each_client_to_each_other(kept):
 @pytest.mark.slow
 def test_a_plane_has_the_server_in_its_middle(kept):
     fedavg = kept[1]
-    rows = np.load(fedavg / "per_client.npz")["test_size"]
+    rows = np.load(fedavg / "clients.npz")["test_size"]
     middle = np.average(last(fedavg, "server", "loss"), weights=rows)
     for kind in ("plane", "hessian"):
         arrays, table, out = command(fedavg, kind, "--points", 3)
@@ -268,8 +268,8 @@ def test_training_ends_at_the_last_round(kept):
     arrays, rows, out = command(kept[1], "training", "--points", 5)
     assert arrays["round"].tolist() == [1, 2, 3, 4]
     assert [row["round"] for row in rows] == ["1", "2", "3", "4"]
-    sizes = np.load(kept[1] / "per_client.npz")["test_size"]
-    reported = np.load(kept[1] / "per_client.npz")["server/test/loss"]
+    sizes = np.load(kept[1] / "clients.npz")["test_size"]
+    reported = np.load(kept[1] / "clients.npz")["server/test/loss"]
     expected = np.average(reported, axis=1, weights=sizes)
     np.testing.assert_allclose([float(r["loss"]) for r in rows], expected, rtol=1e-4)
     assert arrays["loss barrier"][-1] == pytest.approx(0, abs=1e-5)

@@ -15,7 +15,7 @@ ABOUT = {
 
 def finished(place, **changes):
     place.mkdir()
-    folder.write_json(place / "partition.json", ABOUT | changes)
+    folder.write_partition(place, ABOUT | changes, {})
     manifest = ABOUT | changes
     federation = SimpleNamespace(manifest=manifest, num_clients=2)
     return SimpleNamespace(path=place, federation=federation)

@@ -8,9 +8,8 @@ import pytest
 
 import tiny
 from pfljax.data import federate, from_arrays
-from pfljax.runs import fingerprint
+from pfljax.runs import partition
 from pfljax.runs.folder import FolderError
-from pfljax.runs.provenance import of_run
 from pfljax.simulate import loop, width
 from pfljax.simulate import run as simulate
 from pfljax.sweep import points
@@ -107,8 +106,8 @@ def test_a_federation_of_ones_own_is_the_same_or_refused(name, tmp_path, describ
 def test_newcomers_spans_are_held_to_as_well(unseen):
     def manifest(federation):
         if not unseen:
-            return of_run(federation, None, True)
-        return of_run(*federation.hold_out(unseen, 0), True)
+            return partition.manifest(federation, None, True)
+        return partition.manifest(*federation.hold_out(unseen, 0), True)
 
     assert manifest(made()) == manifest(made())
     assert manifest(swapped(made()))["spans_crc32"] != manifest(made())["spans_crc32"]
@@ -138,23 +137,6 @@ def test_files_of_ones_own_are_the_same_or_refused(write, tmp_path, described):
         simulate.run(job, quiet=True)
 
 
-def test_older_folders_go_on_as_they_did(tmp_path, described):
-    job = SETTINGS.replace(out=str(tmp_path))
-    begin(job, made())
-    file = tmp_path / "partition.json"
-    known = json.loads(file.read_text())
-    older = {k: v for k, v in known.items() if "crc32" not in k} | {
-        "x_crc32": known["x_crc32"]
-    }
-    file.write_text(json.dumps(older))
-    begin(job, made())
-    with pytest.raises(FolderError, match="begun on other data"):
-        simulate.run(job, OTHERS["x"](made()), quiet=True)
-    del older["x_crc32"], older["shift"], older["scale"], older["input_shape"]
-    file.write_text(json.dumps(older))
-    begin(job, made())
-
-
 def test_a_sweep_knows_rows_of_ones_own_by_their_content(tmp_path):
     def digest(federation=None, **settings):
         job = SETTINGS.replace(**settings)
@@ -172,64 +154,7 @@ def test_a_sweep_knows_rows_of_ones_own_by_their_content(tmp_path):
 def test_published_data_sets_are_known_by_name():
     arrays = from_arrays(X, Y, source="Somebody 2020")
     found = federate(arrays, "iid", num_clients=6, seed=0)
-    assert not [name for name in of_run(found, None, False) if "crc32" in name]
-    assert "x_crc32" in of_run(found, None, True)
-
-
-def test_many_rows_are_known_by_a_sample(monkeypatch):
-    monkeypatch.setattr(fingerprint, "FULL_BYTES", 1000)
-    monkeypatch.setattr(fingerprint, "SAMPLE_BYTES", 1600)
-    assert list(fingerprint.of_rows("x", np.zeros(250, np.float32))) == ["x_crc32"]
-    x = RNG.random((3000, 4), np.float32)
-    known = fingerprint.of_rows("x", x)
-    assert list(known) == ["x_sample_crc32"]
-    assert known == fingerprint.of_rows("x", x.copy())
-    rows = fingerprint.sampled(3000, 16)
-    assert len(rows) == pytest.approx(101 + 128, abs=5)
-    assert np.diff(rows).max() < 3 * 3000 / 101  # evenly spread
-    for row in (0, 63, 2936, 2999, rows[100]):
-        changed = x.copy()
-        changed[row, 2] += 1
-        assert fingerprint.of_rows("x", changed) != known
-    for other in (x[::-1], x[:-1], x + 1, np.roll(x, 1, axis=0)):
-        assert fingerprint.of_rows("x", other) != known
-    # The weakness of a sample: a row that is not of it.
-    changed = x.copy()
-    changed[np.setdiff1d(np.arange(3000), rows)[0]] += 1
-    assert fingerprint.of_rows("x", changed) == known
-
-
-def test_the_sample_is_the_same_on_every_machine():
-    assert fingerprint.sampled(7, 10).tolist() == list(range(7))
-    rows = fingerprint.sampled(10**9, 3136)
-    assert (rows[64], rows[-65], len(rows)) == (40856, 999974749, 21527)
-
-
-def test_the_checksum_is_chosen(monkeypatch):
-    monkeypatch.setattr(fingerprint, "FULL_BYTES", 1000)
-    small, large = np.zeros((10, 4), np.float32), np.zeros((100, 4), np.float32)
-    for mode, names in (
-        ("full", (["x_crc32"], ["x_crc32", "x_sample_crc32"])),
-        ("sampled", (["x_sample_crc32"], ["x_sample_crc32"])),
-    ):
-        monkeypatch.setenv("PFLJAX_CHECKSUM", mode)
-        assert tuple(list(fingerprint.of_rows("x", x)) for x in (small, large)) == names
-    monkeypatch.setenv("PFLJAX_CHECKSUM", "none")
-    with pytest.raises(ValueError, match="CHECKSUM is 'none'; expected full or sampl"):
-        fingerprint.of_rows("x", small)
-
-
-def test_a_wrong_mode_is_told_in_every_run(tmp_path, monkeypatch):
-    monkeypatch.setenv("PFLJAX_CHECKSUM", "bogus")
-    job = SETTINGS.replace(out=str(tmp_path / "run"))
-    with pytest.raises(ValueError, match="PFLJAX_CHECKSUM is 'bogus'; expected full o"):
-        simulate.run(job, quiet=True)
-    assert not (tmp_path / "run").exists()
-
-
-def test_rows_that_no_checksum_compares_are_refused(tmp_path, described, monkeypatch):
-    job = SETTINGS.replace(out=str(tmp_path))
-    begin(job, made(test=0.4, validation=0.1))
-    monkeypatch.setenv("PFLJAX_CHECKSUM", "sampled")
-    with pytest.raises(FolderError, match=r"set PFLJAX_CHECKSUM=full, or choose anot"):
-        simulate.run(job, made(test=0.4, validation=0.1), quiet=True)
+    assert not [
+        name for name in partition.manifest(found, None, False) if "crc32" in name
+    ]
+    assert "x_crc32" in partition.manifest(found, None, True)
