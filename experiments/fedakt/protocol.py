@@ -36,7 +36,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from tyro.conf import arg
 
-from pfljax.models import groups
+from pfljax.models import model_groups as groups
 from pfljax.registry import Component
 from pfljax.runs.settings import Experiment
 

@@ -16,8 +16,9 @@ from flax import linen as nn
 from pfljax import registry
 from pfljax.core.types import Array
 from pfljax.models import LSTM, Network, conv_for_platform, convolve, max_pool
-from pfljax.models.convnets import Residual
-from pfljax.models.layers import NORMS, add_channel, flatten, mean_pixel, relu_layers
+from pfljax.models.blocks import Residual
+from pfljax.models.layers import NORMS, add_channel, flatten, mean_pixel
+from pfljax.models.network import relu_layers
 from pfljax.models.pooling import window_max
 from pfljax.models.recurrent import Embedding, last_state
 from pfljax.registry import AtLeastOne, component

@@ -8,7 +8,7 @@ images as large as CIFAR's.
 
 from typing import Any, NamedTuple
 
-from pfljax.models.groups import GROUPS
+from pfljax.models.model_groups import GROUPS
 
 
 class Workload(NamedTuple):

@@ -62,7 +62,7 @@ def whole(kind: str, name: str) -> str:
 
 def _groups_of_models() -> list[str]:
     """A line a group of architectures, in brackets as families are: its models."""
-    from pfljax.models.groups import GROUPS
+    from pfljax.models.model_groups import GROUPS
     from pfljax.report.settings import ASSUMED
 
     return [

@@ -2,7 +2,7 @@
 
 Szegedy et al., CVPR 2015, https://arxiv.org/abs/1409.4842, in torchvision's layout: the
 branch that the paper gives 5x5 filters has 3x3 (issue 906 of pytorch/vision). With
-GroupNorm unless told otherwise, as `convnets` says.
+GroupNorm by default, as `convnets` says.
 """
 
 from functools import partial, reduce
@@ -12,16 +12,16 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from pfljax.core.types import Array
-from pfljax.models.conv_norm import ConvNorm, DropRate, in_eights, pooled
-from pfljax.models.layers import Layer, add_channel
-from pfljax.models.network import Classes, Network
+from pfljax.models.blocks import DropRate, Form, in_eights, pool_to
+from pfljax.models.layers import add_channel
+from pfljax.models.network import Classes, Layer, network
 from pfljax.models.pooling import window_max
 from pfljax.models.windows import Window, shifted
 from pfljax.registry import AtLeastOne, Positive, component
 
 
 class Channels(NamedTuple):
-    """What each branch of an inception block gives, and what it reduces to before."""
+    """The channels of each branch of an inception block, reduced and filtered."""
 
     plain: int
     reduced: int
@@ -55,7 +55,7 @@ INIT = nn.initializers.truncated_normal(0.01)
 
 
 class Inception(nn.Module):
-    """What each branch makes of the same images, side by side as channels."""
+    """The outputs of several branches on the same images, as channels."""
 
     branches: tuple[nn.Module, ...]
 
@@ -89,9 +89,9 @@ def googlenet(
       norm: a name in `layers.NORMS`.
       conv: as `conv_for_platform` says.
     """
-    form = ConvNorm(norm=norm, conv=conv, kernel_init=INIT)
+    form = Form(norm, conv, kernel_init=INIT)
     stem = in_eights(64, width)
-    body = [
+    body: list[Layer] = [
         add_channel,
         *_activated(form, stem, size=7, stride=2),
         partial(half_max, size=3),
@@ -101,14 +101,11 @@ def googlenet(
     for size, blocks in zip(POOLS, STAGES, strict=True):
         body.append(partial(half_max, size=size))
         body += [_inception(form, channels, width) for channels in blocks]
-    return Network(
-        body=nn.Sequential([*body, *pooled(features, dropout)]),
-        head=nn.Dense(num_classes),
-    )
+    return network([*body, *pool_to(features, dropout)], num_classes)
 
 
 def half_max(x: Array, *, size: int) -> Array:
-    """Maximum of squares of `size` pixels, two apart: [B, H, W, C] -> [B, H', W', C].
+    """Takes the maximum of squares of `size` pixels, two apart.
 
     A last square may reach beyond the image, as in torch's `ceil_mode=True`.
     """
@@ -123,13 +120,13 @@ def half_max(x: Array, *, size: int) -> Array:
 
 
 def _activated(
-    form: ConvNorm, channels: int, *, size: int = 1, stride: int = 1
+    form: Form, channels: int, *, size: int = 1, stride: int = 1
 ) -> list[Layer]:
     return [*form.layers(channels, size=size, stride=stride), nn.relu]
 
 
-def _inception(form: ConvNorm, channels: Channels, width: float) -> Inception:
-    """An inception block whose channels have this factor."""
+def _inception(form: Form, channels: Channels, width: float) -> Inception:
+    """Makes an inception block whose channels have this factor."""
     scaled = Channels(*(in_eights(count, width) for count in channels))
     pool = partial(window_max, size=3, stride=1, pad=1)
     branches = (

@@ -26,12 +26,12 @@ from flax import linen as nn
 
 from pfljax import registry
 from pfljax.core.types import Array
-from pfljax.models.conv_norm import dense_head
 from pfljax.models.convolution import conv_for_platform
 from pfljax.models.layers import GroupNorm, add_channel, mean_pixel
-from pfljax.models.named import Factory, named
-from pfljax.models.network import Classes, Network
+from pfljax.models.network import Classes, Layer
+from pfljax.models.network import network as make_network
 from pfljax.models.pooling import max_pool
+from pfljax.models.presets import Factory, preset
 from pfljax.registry import component
 
 HIDDEN = (64, 128, 256, 512)
@@ -89,45 +89,26 @@ def heterofl_cnn(
 def network(
     num_classes: int, widths: Sequence[int], scale: float, norm: str, conv: str
 ) -> nn.Module:
-    """The blocks of these widths, with a scaler of this number, and the head."""
+    """Makes blocks of these widths, with a scaler of this number, and the head."""
     convolution = partial(
         nn.Conv,
         kernel_size=(3, 3),
         conv_general_dilated=conv_for_platform(conv),
     )
-    body = [add_channel]
+    body: list[Layer] = [add_channel]
     for width in widths:
         body += [convolution(width), Scaled(scale, norm), nn.relu, max_pool]
     # The last block has no pool.
     body[-1] = mean_pixel
-    return Network(
-        body=nn.Sequential(body),
-        head=dense_head(num_classes),
-    )
-
-
-def _of_level(level: str, rate: float) -> Factory:
-    def factory(
-        num_classes: Classes,
-        *,
-        channels: Sequence[int] = HIDDEN,
-        norm: Norm = "static",
-        scaler: bool = True,
-        conv: str = "auto",
-    ) -> nn.Module:
-        return heterofl_cnn(
-            num_classes,
-            rate=rate,
-            channels=channels,
-            norm=norm,
-            scaler=scaler,
-            conv=conv,
-        )
-
-    docstring = f"CNN of HeteroFL, level {level}: the rate is {rate:g}."
-    return named(factory, f"heterofl_{level}", docstring)
+    return make_network(body, num_classes)
 
 
 HETEROFL: dict[str, Factory] = {
-    f"heterofl_{level}": _of_level(level, rate) for level, rate in LEVELS.items()
+    f"heterofl_{level}": preset(
+        heterofl_cnn,
+        f"heterofl_{level}",
+        f"CNN of HeteroFL, level {level}: the rate is {rate:g}.",
+        rate=rate,
+    )
+    for level, rate in LEVELS.items()
 }

@@ -20,13 +20,12 @@ from functools import partial
 from flax import linen as nn
 
 from pfljax import registry
-from pfljax.models.conv_norm import dense_head
 from pfljax.models.convolution import conv_for_platform
-from pfljax.models.layers import add_channel, flatten, relu_layers
+from pfljax.models.layers import add_channel, flatten
 from pfljax.models.linear import Linear
-from pfljax.models.named import Factory, named
-from pfljax.models.network import Classes, Network
+from pfljax.models.network import Classes, Layer, network, relu_layers
 from pfljax.models.pooling import max_pool
+from pfljax.models.presets import Factory, preset
 from pfljax.registry import AtLeastOne, Count, component
 
 # Of each model the channels of its two convolutions, and the units of FC1.
@@ -75,14 +74,11 @@ def htcnn(
         padding="VALID",
         conv_general_dilated=conv_for_platform(conv),
     )
-    body = [add_channel]
+    body: list[Layer] = [add_channel]
     for width in channels:
         body += [convolution(width), nn.relu, max_pool]
     body += [flatten, *relu_layers(Linear, hidden[:in_body])]
-    return Network(
-        body=nn.Sequential(body),
-        head=dense_head(num_classes, hidden[in_body:]),
-    )
+    return network(body, num_classes, hidden[in_body:])
 
 
 @component
@@ -93,47 +89,55 @@ def htfe_cnn(
     return htcnn(num_classes, channels=(32, 64), hidden=(features,), conv=conv)
 
 
-def _htcnn_yi(number: int, channels: tuple[int, int], units: int) -> Factory:
-    def factory(
-        num_classes: Classes,
-        *,
-        hidden: AtLeastOne = units,
-        features: AtLeastOne = 500,
-        conv: str = "auto",
-    ) -> nn.Module:
-        widths = (hidden, features)
-        return htcnn(num_classes, channels=channels, hidden=widths, conv=conv)
-
-    layers = "-".join(map(str, (*channels, units, 500)))
-    docstring = f"CNN-{number} of Yi et al., {layers}; the head is the last layer."
-    return named(factory, f"htcnn_yi{number}", docstring)
+def _htcnn_yi(
+    num_classes: Classes,
+    *,
+    channels: tuple[int, int],
+    hidden: AtLeastOne = 2000,
+    features: AtLeastOne = 500,
+    conv: str = "auto",
+) -> nn.Module:
+    """Makes a model of Yi et al.: the head is the last layer."""
+    widths = (hidden, features)
+    return htcnn(num_classes, channels=channels, hidden=widths, conv=conv)
 
 
-def _htcnn_akt(number: int, channels: tuple[int, int], units: int) -> Factory:
-    def factory(
-        num_classes: Classes,
-        *,
-        features: AtLeastOne = 1000,
-        hidden: AtLeastOne = units,
-        conv: str = "auto",
-    ) -> nn.Module:
-        widths = (features, hidden)
-        return htcnn(num_classes, channels=channels, hidden=widths, split=1, conv=conv)
+def _htcnn_akt(
+    num_classes: Classes,
+    *,
+    channels: tuple[int, int],
+    features: AtLeastOne = 1000,
+    hidden: AtLeastOne = 1000,
+    conv: str = "auto",
+) -> nn.Module:
+    """Makes a model of FedAKT: the head is FC2 and FC3."""
+    widths = (features, hidden)
+    return htcnn(num_classes, channels=channels, hidden=widths, split=1, conv=conv)
 
-    layers = "-".join(map(str, (*channels, 1000, units)))
-    docstring = f"""CNN-{number} assumed of FedAKT, {layers}; the head is FC2 and FC3.
+
+HTCNN_YI: dict[str, Factory] = {
+    f"htcnn_yi{number}": preset(
+        _htcnn_yi,
+        f"htcnn_yi{number}",
+        f"CNN-{number} of Yi et al., {'-'.join(map(str, (*channels, units, 500)))}; "
+        "the head is the last layer.",
+        {"hidden": units},
+        channels=channels,
+    )
+    for number, (channels, units) in enumerate(YI, start=1)
+}
+AKT_DOCSTRING = """CNN-{} assumed of FedAKT, {}-{}-1000-{}; the head is FC2 and FC3.
 
     The paper's table could not be read: these widths are an assumption. `hidden` is
     500 where methods share the head (LG-FedAvg, FedGen).
     """
-    return named(factory, f"htcnn_akt{number}", docstring)
-
-
-HTCNN_YI: dict[str, Factory] = {
-    f"htcnn_yi{number}": _htcnn_yi(number, *widths)
-    for number, widths in enumerate(YI, start=1)
-}
 HTCNN_AKT: dict[str, Factory] = {
-    f"htcnn_akt{number}": _htcnn_akt(number, *widths)
-    for number, widths in enumerate(AKT, start=1)
+    f"htcnn_akt{number}": preset(
+        _htcnn_akt,
+        f"htcnn_akt{number}",
+        AKT_DOCSTRING.format(number, *channels, units),
+        {"hidden": units},
+        channels=channels,
+    )
+    for number, (channels, units) in enumerate(AKT, start=1)
 }

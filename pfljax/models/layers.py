@@ -1,9 +1,7 @@
 """Layers that several models share."""
 
 import math
-from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
 
 import jax.numpy as jnp
 from flax import linen as nn
@@ -11,25 +9,22 @@ from jax import lax
 
 from pfljax.core.types import Array
 
-Layer = Callable[..., Any]
-
 
 def flatten(x: Array) -> Array:
-    """Rows [B, ...] as vectors [B, d]."""
-    rows = x.shape[0]
-    return x.reshape(rows, -1)
+    """Reshapes examples [B, ...] to vectors [B, d]."""
+    return x.reshape(x.shape[0], -1)
 
 
 def add_channel(x: Array) -> Array:
-    """Images [B, H, W] as [B, H, W, 1]; [B, H, W, C] as they are.
+    """Reshapes images [B, H, W] to [B, H, W, 1]; [B, H, W, C] stay.
 
     Raises:
-      ValueError: for rows that are not images.
+      ValueError: for examples that are not images.
     """
     if x.ndim not in (3, 4):
         raise ValueError(
             f"x has shape {x.shape}, expected images [B, H, W] or [B, H, W, C]; "
-            "choose a model without convolutions for flat rows"
+            "choose a model without convolutions for flat examples"
         )
     if x.ndim == 3:
         return x[..., None]
@@ -37,7 +32,7 @@ def add_channel(x: Array) -> Array:
 
 
 def mean_pixel(x: Array) -> Array:
-    """Images [B, H, W, C] -> the mean over their pixels, [B, C].
+    """Averages images [B, H, W, C] over their pixels, [B, C].
 
     Raises:
       ValueError: for images of which nothing is left.
@@ -50,34 +45,26 @@ def mean_pixel(x: Array) -> Array:
     return x.mean((1, 2))
 
 
-def relu_layers(dense: Layer, widths: Sequence[int]) -> list[Layer]:
-    """A dense layer and a ReLU for each width."""
-    layers = []
-    for width in widths:
-        layers += [dense(width), nn.relu]
-    return layers
-
-
 class BatchNorm(nn.Module):
-    """Normalises each channel by the rows of its batch, in prediction as well.
+    """Normalises each channel by the examples of its batch, in prediction as well.
 
-    torch's `track_running_stats=False`: what is made of a row depends on its batch.
-    A batch is what the model is applied to at once. Rows that only pad it count for
-    nothing (`pfljax.models.batch_norm`).
+    torch's `track_running_stats=False`: outputs of an example depend on its batch,
+    which is what the model is applied to at once. Examples that only pad it do not
+    count (`pfljax.models.batch_norm`).
     """
 
     @nn.compact
     def __call__(self, x: Array, mask: Array | None = None) -> Array:
-        """Images [B, H, W, C], each channel of mean 0 and variance 1, then affine.
+        """Scales images [B, H, W, C] to mean 0 and variance 1 a channel, then affinely.
 
-        `mask` is f32[B], 0 for a row that only pads the batch; None: all rows count.
+        `mask` is f32[B], 0 for an example that only pads the batch; None: all count.
         """
         scale = self.param("scale", nn.initializers.ones, x.shape[-1:])
         bias = self.param("bias", nn.initializers.zeros, x.shape[-1:])
         rows = jnp.ones(len(x)) if mask is None else mask
         weight = rows[:, None, None, None]
         pixels = x.shape[1] * x.shape[2]
-        # A batch without rows divides by one: 0 / 0 would be NaN under any mask.
+        # An empty batch divides by one: 0 / 0 would be NaN under any mask.
         count = jnp.maximum(rows.sum(), 1) * pixels
 
         def mean(y: Array) -> Array:
@@ -88,12 +75,12 @@ class BatchNorm(nn.Module):
         centred = x - mean(x)
         variance = mean(centred**2)
         scaled = centred * lax.rsqrt(variance + 1e-5)
-        # Statistics are f32 whatever the images are: what follows takes no f32 of them.
+        # Statistics are f32 whatever the images are; the outputs are of their type.
         return (scaled * scale + bias).astype(x.dtype)
 
 
 class GroupNorm(nn.Module):
-    """Normalises 8 groups of channels (or gcd(8, C)) of each row on its own."""
+    """Normalises 8 groups of channels (or gcd(8, C)) of each example on its own."""
 
     @nn.compact
     def __call__(self, x: Array) -> Array:

@@ -1,7 +1,7 @@
 """MobileNet v2: narrow images are widened, filtered by channel, and narrowed again.
 
 Sandler et al., CVPR 2018, https://arxiv.org/abs/1801.04381, in torchvision's layout,
-with GroupNorm unless told otherwise, as `convnets` says.
+with GroupNorm by default, as `convnets` says.
 """
 
 from typing import NamedTuple
@@ -10,9 +10,9 @@ import jax
 from flax import linen as nn
 
 from pfljax.core.types import Array
-from pfljax.models.conv_norm import ConvNorm, DropRate, in_eights, pooled
-from pfljax.models.layers import Layer, add_channel
-from pfljax.models.network import Classes, Network
+from pfljax.models.blocks import DropRate, Form, in_eights, pool_to
+from pfljax.models.layers import add_channel
+from pfljax.models.network import Classes, Layer, network
 from pfljax.registry import AtLeastOne, Positive, component
 
 
@@ -69,9 +69,13 @@ def mobilenet_v2(
       norm: a name in `layers.NORMS`.
       conv: as `conv_for_platform` says.
     """
-    form = ConvNorm(norm=norm, conv=conv)
+    form = Form(norm, conv)
     before = in_eights(STEM, width)
-    body = [add_channel, *form.layers(before, size=3, stride=2), jax.nn.relu6]
+    body: list[Layer] = [
+        add_channel,
+        *form.layers(before, size=3, stride=2),
+        jax.nn.relu6,
+    ]
     for stage in STAGES:
         channels = in_eights(stage.channels, width)
         for block in range(stage.blocks):
@@ -83,22 +87,19 @@ def mobilenet_v2(
             body += layers
             before = channels
     last = form.layers(in_eights(LAST, max(1.0, width)))
-    body += [*last, jax.nn.relu6, *pooled(features, dropout)]
-    return Network(
-        body=nn.Sequential(body),
-        head=nn.Dense(num_classes),
-    )
+    body += [*last, jax.nn.relu6, *pool_to(features, dropout)]
+    return network(body, num_classes)
 
 
 def _inverted(
-    form: ConvNorm, before: int, expansion: int, channels: int, stride: int
+    form: Form, before: int, expansion: int, channels: int, stride: int
 ) -> list[Layer]:
-    """Wider images, a 3x3 filter of its own for each channel, and `channels` of them.
+    """Widens images, filters each channel by itself, and narrows them to `channels`.
 
-    The last are not cut off at zero: of few channels a ReLU would lose too much.
+    The last have no ReLU, which would lose too much of few channels.
     """
     wide = expansion * before
-    layers = []
+    layers: list[Layer] = []
     if expansion > 1:
         layers += [*form.layers(wide), jax.nn.relu6]
     by_channel = form.layers(wide, size=3, stride=stride, groups=wide)

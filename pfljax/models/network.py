@@ -1,6 +1,7 @@
-"""What every model is: a body and a head."""
+"""Every model has a body and a head."""
 
-from typing import Annotated
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any
 
 from flax import linen as nn
 
@@ -10,6 +11,9 @@ from pfljax.registry import INT32, Range
 Classes = Annotated[int, Range(lambda count: count >= 2, "2 or more"), INT32]
 
 
+Layer = Callable[..., Any]
+
+
 class Network(nn.Module):
     """A body that makes features of x, and a head that makes logits of features."""
 
@@ -17,5 +21,23 @@ class Network(nn.Module):
     head: nn.Module
 
     def __call__(self, x: Array) -> Array:
-        """Logits [B, K] of normalised rows x [B, ...]."""
+        """Computes logits [B, K] of normalised examples x [B, ...]."""
         return self.head(self.body(x))
+
+
+def network(
+    body: Sequence[Layer], num_classes: int, hidden: Sequence[int] = ()
+) -> nn.Module:
+    """Makes a network of these layers; its head has a ReLU layer for each `hidden`."""
+    head: nn.Module = nn.Dense(num_classes)
+    if hidden:
+        head = nn.Sequential([*relu_layers(nn.Dense, hidden), head])
+    return Network(body=nn.Sequential(body), head=head)
+
+
+def relu_layers(dense: Layer, widths: Sequence[int]) -> list[Layer]:
+    """Makes a dense layer and a ReLU for each width."""
+    layers: list[Layer] = []
+    for width in widths:
+        layers += [dense(width), nn.relu]
+    return layers

@@ -18,8 +18,7 @@ from flax import linen as nn
 
 from pfljax.core.types import Array
 from pfljax.models import mixed_precision
-from pfljax.models.layers import Layer
-from pfljax.models.network import Classes, Network
+from pfljax.models.network import Classes, Layer, network
 from pfljax.registry import AtLeastOne, component
 
 # JAX declares no types for it: of two operands and a precision.
@@ -41,10 +40,7 @@ def char_lstm(
     for _ in range(layers):
         body.append(LSTM(hidden))
     body.append(last_state)
-    return Network(
-        body=nn.Sequential(body),
-        head=nn.Dense(num_classes),
-    )
+    return network(body, num_classes)
 
 
 class Embedding(nn.Module):

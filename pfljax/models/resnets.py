@@ -2,8 +2,8 @@
 
 He et al., CVPR 2016, https://arxiv.org/abs/1512.03385, in torchvision's layout: a
 stride is that of the 3x3 convolution. ResNet-4 to -10 are those of HtFLlib, which leave
-out stages and blocks (https://github.com/TsingZ0/HtFLlib). All have GroupNorm unless
-told otherwise, as `convnets` says.
+out stages and blocks (https://github.com/TsingZ0/HtFLlib). All have GroupNorm by
+default, as `convnets` says.
 """
 
 from collections.abc import Sequence
@@ -11,12 +11,11 @@ from functools import partial
 
 from flax import linen as nn
 
-from pfljax.models.conv_norm import ConvNorm, dense_head, pooled
-from pfljax.models.convnets import Residual
-from pfljax.models.layers import Layer, add_channel
-from pfljax.models.named import Factory, named
-from pfljax.models.network import Classes, Network
+from pfljax.models.blocks import Form, Residual, pool_to
+from pfljax.models.layers import add_channel
+from pfljax.models.network import Classes, Layer, network
 from pfljax.models.pooling import window_max
+from pfljax.models.presets import Factory, preset
 from pfljax.registry import AtLeastOne, component
 
 # Blocks of each stage, by the number of layers.
@@ -61,21 +60,32 @@ def htresnet(
       norm: a name in `layers.NORMS`.
       conv: as `conv_for_platform` says.
     """
-    form = ConvNorm(norm=norm, conv=conv)
-    layers = _stages(form, blocks, stem, bottleneck=False)
-    return Network(
-        body=nn.Sequential([*layers, *pooled(features)]),
-        head=dense_head(num_classes, hidden),
-    )
+    layers = _stages(Form(norm, conv), blocks, stem, bottleneck=False)
+    return network([*layers, *pool_to(features)], num_classes, hidden)
+
+
+def _resnet_224(
+    num_classes: Classes,
+    *,
+    depth: int,
+    stem: AtLeastOne = 64,
+    features: AtLeastOne | None = None,
+    norm: str = "group",
+    conv: str = "auto",
+) -> nn.Module:
+    """Makes a ResNet of torchvision, whose features keep their width by default."""
+    blocks = OF_TORCHVISION[depth]
+    layers = _stages(Form(norm, conv), blocks, stem, depth in BOTTLENECKS)
+    return network([*layers, *pool_to(features)], num_classes)
 
 
 def _stages(
-    form: ConvNorm, blocks: Sequence[int], stem: int, bottleneck: bool
+    form: Form, blocks: Sequence[int], stem: int, bottleneck: bool
 ) -> list[Layer]:
-    """The stem, which leaves a quarter of rows and columns, and the residual blocks."""
+    """Makes the stem, which leaves a quarter of rows and columns, and all blocks."""
     first = form.layers(stem, size=7, stride=2)
     pool = partial(window_max, size=3, stride=2, pad=1)
-    layers = [add_channel, *first, nn.relu, pool]
+    layers: list[Layer] = [add_channel, *first, nn.relu, pool]
     expansion = EXPANSION if bottleneck else 1
     before = stem
     for stage, count in enumerate(blocks):
@@ -83,88 +93,38 @@ def _stages(
         for block in range(count):
             # The first stage follows a pool.
             stride = 2 if stage > 0 and block == 0 else 1
-            branch = _bottleneck if bottleneck else _basic
-            layers.append(
-                Residual(
-                    branch=branch(form, channels, stride),
-                    skip=_skip(form, before, expansion * channels, stride),
-                )
-            )
+            make = _bottleneck if bottleneck else Form.residual
+            layers.append(make(form, before, channels, stride))
             before = expansion * channels
     return layers
 
 
-def _basic(form: ConvNorm, channels: int, stride: int) -> nn.Module:
-    """Two 3x3 convolutions."""
-    first = form.layers(channels, size=3, stride=stride)
-    second = form.layers(channels, size=3)
-    return nn.Sequential([*first, nn.relu, *second])
-
-
-def _bottleneck(form: ConvNorm, channels: int, stride: int) -> nn.Module:
-    """A 3x3 convolution of few channels, between two that change their number."""
-    fewer = form.layers(channels)
+def _bottleneck(form: Form, before: int, channels: int, stride: int) -> Residual:
+    """Makes a 3x3 convolution of few channels, between two that change their number."""
+    after = EXPANSION * channels
+    first = form.layers(channels)
     middle = form.layers(channels, size=3, stride=stride)
-    more = form.layers(EXPANSION * channels)
-    return nn.Sequential([*fewer, nn.relu, *middle, nn.relu, *more])
-
-
-def _skip(form: ConvNorm, before: int, after: int, stride: int) -> nn.Module | None:
-    """A projection; None where images keep their shape."""
-    if before == after and stride == 1:
-        return None
-    return nn.Sequential(form.layers(after, stride=stride))
-
-
-def _htresnet(depth: int, of_stages: tuple[int, ...]) -> Factory:
-    def factory(
-        num_classes: Classes,
-        *,
-        stem: AtLeastOne = 64,
-        features: AtLeastOne | None = 1000,
-        hidden: Sequence[int] = (),
-        norm: str = "group",
-        conv: str = "auto",
-    ) -> nn.Module:
-        return htresnet(
-            num_classes,
-            blocks=of_stages,
-            stem=stem,
-            features=features,
-            hidden=hidden,
-            norm=norm,
-            conv=conv,
-        )
-
-    blocks = "-".join(map(str, of_stages))
-    docstring = f"ResNet-{depth} of HtFLlib, blocks {blocks}; pooled to `features`."
-    return named(factory, f"htresnet{depth}", docstring)
-
-
-def _resnet_224(depth: int, blocks: tuple[int, ...]) -> Factory:
-    def factory(
-        num_classes: Classes,
-        *,
-        stem: AtLeastOne = 64,
-        features: AtLeastOne | None = None,
-        norm: str = "group",
-        conv: str = "auto",
-    ) -> nn.Module:
-        form = ConvNorm(norm=norm, conv=conv)
-        layers = _stages(form, blocks, stem, bottleneck=depth in BOTTLENECKS)
-        return Network(
-            body=nn.Sequential([*layers, *pooled(features)]),
-            head=nn.Dense(num_classes),
-        )
-
-    docstring = f"ResNet-{depth} with the 7x7 stem of torchvision's, for large images."
-    return named(factory, f"resnet{depth}_224", docstring)
+    last = form.layers(after)
+    branch = nn.Sequential([*first, nn.relu, *middle, nn.relu, *last])
+    return Residual(branch, form.skip(before, after, stride))
 
 
 HTRESNETS: dict[str, Factory] = {
-    f"htresnet{depth}": _htresnet(depth, blocks) for depth, blocks in OF_HTFLLIB.items()
+    f"htresnet{depth}": preset(
+        htresnet,
+        f"htresnet{depth}",
+        f"ResNet-{depth} of HtFLlib, blocks {'-'.join(map(str, blocks))}; pooled to "
+        "`features`.",
+        blocks=blocks,
+    )
+    for depth, blocks in OF_HTFLLIB.items()
 }
 RESNETS_224: dict[str, Factory] = {
-    f"resnet{depth}_224": _resnet_224(depth, blocks)
-    for depth, blocks in OF_TORCHVISION.items()
+    f"resnet{depth}_224": preset(
+        _resnet_224,
+        f"resnet{depth}_224",
+        f"ResNet-{depth} with the 7x7 stem of torchvision's, for large images.",
+        depth=depth,
+    )
+    for depth in OF_TORCHVISION
 }

@@ -19,11 +19,10 @@ from pfljax.models.dropout import Dropout
 from pfljax.models.googlenet import googlenet
 from pfljax.models.heterofl_cnn import HETEROFL, heterofl_cnn
 from pfljax.models.heterogeneous import HTCNN_AKT, HTCNN_YI, htcnn, htfe_cnn
-from pfljax.models.layers import Layer, add_channel, flatten, relu_layers
+from pfljax.models.layers import add_channel, flatten
 from pfljax.models.linear import Linear
 from pfljax.models.mobilenet_v2 import mobilenet_v2
-from pfljax.models.network import Classes
-from pfljax.models.network import Network as Network
+from pfljax.models.network import Classes, Layer, Network, network, relu_layers
 from pfljax.models.pooling import max_pool
 from pfljax.models.recurrent import char_lstm as char_lstm
 from pfljax.models.resnets import HTRESNETS, RESNETS_224, htresnet
@@ -42,8 +41,8 @@ def logistic(num_classes: Classes) -> nn.Module:
 @component
 def mlp(num_classes: Classes, *, hidden: Sequence[int] = (64,)) -> nn.Module:
     """Perceptron with ReLU after each of the `hidden` layers; head: the last layer."""
-    layers = [flatten, *relu_layers(Dense, hidden)]
-    return _network(layers, num_classes)
+    layers: list[Layer] = [flatten, *relu_layers(Dense, hidden)]
+    return network(layers, num_classes)
 
 
 @component
@@ -56,19 +55,19 @@ def twonn(num_classes: Classes) -> nn.Module:
 def twocnn(num_classes: Classes, *, conv: str = "auto") -> nn.Module:
     """McMahan's CNN: 5x5x32, 5x5x64, 512, K: 1,663,370 parameters on MNIST."""
     convolution = _convolution(conv, kernel_size=(5, 5), padding="SAME")
-    body = [add_channel]
+    body: list[Layer] = [add_channel]
     for channels in (32, 64):
         body += [convolution(channels), nn.relu, max_pool]
     # Most of the parameters are here: `Linear` halves the time of their step on a CPU.
     body += [flatten, Linear(512), nn.relu]
-    return _network(body, num_classes)
+    return network(body, num_classes)
 
 
 @component
 def cifar_cnn(num_classes: Classes, *, conv: str = "auto") -> nn.Module:
     """pfl-research's CNN: 3x3x32, 3x3x64, pool, 128, dropout; 1,626,442 on CIFAR-10."""
     convolution = _convolution(conv, kernel_size=(3, 3), padding="VALID")
-    body = [
+    body: list[Layer] = [
         add_channel,
         convolution(32),
         nn.relu,
@@ -81,7 +80,7 @@ def cifar_cnn(num_classes: Classes, *, conv: str = "auto") -> nn.Module:
         nn.relu,
         Dropout(0.5),
     ]
-    return _network(body, num_classes)
+    return network(body, num_classes)
 
 
 @component
@@ -94,13 +93,13 @@ def gn_cnn(
     """
     # A bias before a normalisation is subtracted again.
     convolution = _convolution(conv, kernel_size=(3, 3), use_bias=False)
-    body = [add_channel]
+    body: list[Layer] = [add_channel]
     for width in channels:
         groups = math.gcd(8, width)
         norm = nn.GroupNorm(num_groups=groups)
         body += [convolution(width), norm, nn.relu, max_pool]
     body.append(flatten)
-    return _network(body, num_classes)
+    return network(body, num_classes)
 
 
 MODELS: dict[str, Callable[..., nn.Module]] = {
@@ -130,7 +129,7 @@ MODELS: dict[str, Callable[..., nn.Module]] = {
 
 
 def model(name: str, num_classes: int, **params: Any) -> nn.Module:
-    """The model of this name in `MODELS`, built with `params`.
+    """Makes the model of this name in `MODELS`.
 
     Raises:
       ValueError: for an unknown name or parameter, a size below 1, or fewer than two
@@ -142,15 +141,7 @@ def model(name: str, num_classes: int, **params: Any) -> nn.Module:
     return factory(num_classes, **params)
 
 
-def _network(body: Sequence[Layer], num_classes: int) -> nn.Module:
-    """The body's layers in order, and a dense head."""
-    return Network(
-        body=nn.Sequential(body),
-        head=nn.Dense(num_classes),
-    )
-
-
 def _convolution(conv: str, **options: Any) -> Layer:
-    """`nn.Conv` of these options; its features are still free."""
-    chosen = conv_for_platform(conv)
-    return partial(nn.Conv, conv_general_dilated=chosen, **options)
+    """Makes a convolution of these options from a number of channels."""
+    convolution = conv_for_platform(conv)
+    return partial(nn.Conv, conv_general_dilated=convolution, **options)

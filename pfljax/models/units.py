@@ -9,7 +9,8 @@ from flax.traverse_util import flatten_dict
 
 from pfljax.core.types import Params
 from pfljax.core.units import Axis, Path, Units
-from pfljax.models.convnets import Depthwise, Residual
+from pfljax.models.blocks import Residual
+from pfljax.models.convnets import Depthwise
 from pfljax.models.dropout import Dropout
 from pfljax.models.layers import BatchNorm, GroupNorm
 from pfljax.models.linear import Linear

@@ -23,7 +23,9 @@ def model_names(names: Sequence[str]) -> str:
 
 def model_of_each(names: Sequence[str], count: int) -> list[str]:
     """The model of each of `count` clients, for the setting `models`."""
-    from pfljax.models.groups import GROUPS  # it loads Flax, which few reports need
+    from pfljax.models.model_groups import (
+        GROUPS,  # it loads Flax, which few reports need
+    )
 
     models = [model for name in names for model in GROUPS.get(name, [name])]
     return [models[client % len(models)] for client in range(count)]

@@ -88,7 +88,7 @@ def _factories(setting: str) -> Mapping[str, Callable]:
     if setting in ("model", "proxy"):
         return {"auto": _no_options, **known("model")}
     if setting == "models":
-        from pfljax.models.groups import GROUPS
+        from pfljax.models.model_groups import GROUPS
 
         return {**known("model"), **dict.fromkeys(GROUPS, _no_options)}
     return known(setting)

@@ -18,7 +18,7 @@ from pfljax.core.types import Algorithm, Local, Task
 from pfljax.engine.contract import first_change
 from pfljax.engine.setting import Groups, Setting
 from pfljax.engine.state import stacks_of
-from pfljax.models.groups import FEATURES, GROUPS
+from pfljax.models.model_groups import FEATURES, GROUPS
 from pfljax.registry import Component
 from pfljax.runs.settings import Experiment
 from pfljax.runtime.programs import Same, kept

@@ -7,7 +7,7 @@ from flax import linen as nn
 
 from pfljax import models
 from pfljax.core import tree
-from pfljax.models.convnets import Residual
+from pfljax.models.blocks import Residual
 from pfljax.models.kernel_layout import outputs_first
 
 

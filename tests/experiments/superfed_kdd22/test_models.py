@@ -7,7 +7,7 @@ import pytest
 
 from pfljax import models
 from pfljax.core import tree
-from pfljax.models.convnets import Residual
+from pfljax.models.blocks import Residual
 from pfljax.models.kernel_layout import outputs_first
 
 
