@@ -11,7 +11,7 @@ from pfljax.algorithms.distillation._slices import largest
 from pfljax.core import tree
 from pfljax.core.communication import shapes_of_model
 from pfljax.core.types import Batch
-from pfljax.models import groups
+from pfljax.models import model_groups as groups
 from pfljax.models.batch_norm import mask_and_mode
 from pfljax.models.heterofl_cnn import EPSILON, Scaled
 

@@ -7,7 +7,7 @@ import pytest
 
 from pfljax import models
 from pfljax.core.types import Batch
-from pfljax.models import groups
+from pfljax.models import model_groups as groups
 from pfljax.models.blocks import in_eights
 from pfljax.models.feature_pooling import pool_features
 from pfljax.models.googlenet import half_max

@@ -10,7 +10,8 @@ from pfljax import models
 from pfljax.core import tree
 from pfljax.core.types import Batch, ClientData, Examples
 from pfljax.evaluation import metrics
-from pfljax.models import convnets, layers
+from pfljax.models import blocks as parts
+from pfljax.models import layers
 
 # Of the models that are tested here; test_heterogeneous.py has the others.
 SHAPES = {
@@ -296,7 +297,7 @@ def test_batches_are_normalised_apart_and_padding_does_not_count():
 
 def test_the_first_block_of_resnet9_adds_its_input():
     blocks = models.model("resnet9", 10).body.layers
-    skips = [b.skip is None for b in blocks if isinstance(b, convnets.Residual)]
+    skips = [b.skip is None for b in blocks if isinstance(b, parts.Residual)]
     assert skips == [True, False, False, False]
 
 
@@ -304,5 +305,5 @@ def test_a_residual_block_adds_its_input():
     double = nn.Dense(3, use_bias=False)
     params = {"params": {"branch": {"kernel": 2 * np.eye(3)}}}
     x = np.array([[1.0, -1.0, 0.5]])
-    y = convnets.Residual(double, None).apply(params, x)
+    y = parts.Residual(double, None).apply(params, x)
     np.testing.assert_allclose(y, [[3.0, 0.0, 1.5]])
