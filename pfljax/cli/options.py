@@ -15,6 +15,11 @@ from pfljax.runs.config import written
 from pfljax.runs.settings import FIELDS, HELP, Experiment
 
 # What a comparison gives to each of its runs.
+COMMON = (
+    *("algorithm", "model", "dataset", "partition", "clients", "test", "validation"),
+    *("epochs", "batch_size", "lr", "momentum", "weight_decay", "optimizer", "rounds"),
+    *("cohort", "selection", "eval_every", "devices", "out", "seed"),
+)  # settings that most runs set
 OF_ONE = ("algorithm", "label", "baseline")
 CONFIG = (
     "A run's config.json, whose settings are the defaults here. Options beside it go "
@@ -56,18 +61,20 @@ def record(
     of: Experiment | None = None,
     without: Sequence[str] = (),
     methods: Sequence[str] = (),
+    only: Sequence[str] = (),
 ) -> type:
     """The settings as a dataclass, a field with those of each heading.
 
     The defaults are the settings `of` an experiment. Of the `methods`, if any,
     `--algorithm` takes one alone. Settings `without` are no options, nor is --config.
+    With `only`, help lists these alone.
     """
     defaults = written(of or Experiment())
     groups = []
     for heading, texts in HELP.items():
         fields = []
         for name, text in texts.items():
-            if name in without:
+            if name in without or (only and name not in only):
                 continue
             default = defaults[name]
             kind: Any = Union[annotations.alternatives(FIELDS[name].type)]  # noqa: UP007

@@ -118,6 +118,7 @@ def _parsed(args: Sequence[str]) -> Callable[[], None]:
             # It was asked for help.
             if name in OF_A_METHOD:
                 print(of_method.told(args[1:]))
+                print(f"`pfljax {name} --help-all` lists every setting.")
             raise
         said = mistakes.sentence(name, functions[name], args, boxed.getvalue())
         raise ValueError(said) from None
@@ -133,7 +134,13 @@ def _of_a_method(args: Sequence[str]) -> tuple[Sequence[str], type]:
         of = of.replace(out=None)  # the folder in the file is a run's
     if args[1:]:  # else only the commands are listed, and JAX is left alone
         of_method.chosen(args[1:])
-    return args, options.record(of)
+    flags = {arg.partition("=")[0] for arg in args if arg.startswith("-")}
+    names = {flag.strip("-").replace("-", "_") for flag in flags}
+    # Beside a rarer option the whole help, which knows it.
+    is_short = bool(names & {"h", "help"})
+    is_short &= names <= {*options.COMMON, "h", "help", "config"}
+    all_of = ["--help" if arg == "--help-all" else arg for arg in args]
+    return all_of, options.record(of, only=options.COMMON if is_short else ())
 
 
 def _settings_of(name: str, of_a_method: type) -> type | None:

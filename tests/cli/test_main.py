@@ -330,7 +330,7 @@ def test_pfljax_alone_prints_the_same_overview():
 
 
 def test_help_of_run_has_every_setting_and_the_options_of_the_method():
-    code, out, _ = tiny.main("run", "--algorithm", "ditto", "--help")
+    code, out, _ = tiny.main("run", "--algorithm", "ditto", "--help-all")
     assert code == 0
     for option in ("--cohort", "--test-from", "--batch-size", "  lam=FLOAT\n"):
         assert option in out
