@@ -23,11 +23,11 @@ WRONG = {  # settings, and what the line has
     ),
     "no profile, deadline": (
         {"deadline": 2.0},
-        "deadline is 2.0, but no devices are given",
+        "deadline is 2.0, but profile is 'none'; choose a profile",
     ),
     "no profile, mode": (
         {"mode": BUFFER},
-        "'fedbuff:buffer=3', but no devices are given",
+        "'fedbuff:buffer=3', but profile is 'none'; choose a profile",
     ),
     "deadline below zero": (
         {"deadline": -1.0, "profile": GROUPS},
@@ -71,7 +71,7 @@ WRONG = {  # settings, and what the line has
     ),
     "dropped stragglers": (
         {"profile": GROUPS, "mode": BUFFER, "stragglers": 0.5, "drop_stragglers": True},
-        "drop_stragglers is set, but mode 'fedbuff:buffer=3' waits for nobody",
+        "drop_stragglers is set, but mode 'fedbuff:buffer=3' waits for no client",
     ),
     "a method with more than a mean": (
         {"algorithm": "scaffold", "profile": GROUPS, "mode": BUFFER},
@@ -93,9 +93,10 @@ WRONG = {  # settings, and what the line has
         {
             "profile": GROUPS,
             "mode": BUFFER,
+            "model": "auto",
             "models": "mlp:hidden=(8,),mlp:hidden=(4,)",
         },
-        "models are given, but mode 'fedbuff:buffer=3' takes one for all clients",
+        "models are set, but mode 'fedbuff:buffer=3' takes one model for all clients",
     ),
 }
 
@@ -131,7 +132,7 @@ def test_what_is_wrong_is_told_in_one_line(tmp_path, name):
 def test_a_file_of_devices_for_other_clients(tmp_path):
     path = tmp_path / "devices.npz"
     np.savez(path, step=np.ones(7), down=1.0, up=1.0)
-    message = r"step has shape \[7\], but 20 clients train; give a number a client"
+    message = "step is no number, and not one for each of 20 clients"
     check_refused(tmp_path, {"profile": f"file:path={path}"}, message)
 
 

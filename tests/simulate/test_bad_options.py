@@ -91,10 +91,10 @@ OTHERS = {
     "curv-diagonal": ("fedcurv", {"diagonal": "x"}, {}, "expected 'rows' or 'batche"),
     "ala-layers": ("fedala", {"layers": 9}, {}, "layers is 9; .* at most 2, the modul"),
     "l2gd-pull": (
-        "l2gd", {"lam": 50.0}, {"lr": 0.1}, "is 20; expected at most 1; choose a smal",
+        "l2gd", {"lam": 50.0}, {"lr": 0.1}, "is 20.0; expected at most 1",
     ),
     "mapper-order": (
-        "mapper", {"lowest": 0.8}, {}, "lowest is 0.8, above highest, 0.75; choose",
+        "mapper", {"lowest": 0.8}, {}, "lowest is 0.8; expected at most highest, 0.75",
     ),
     "clusters-many": (
         "hypcluster", {"clusters": 21}, {}, "clusters is 21, .* 20 clients; choose clu",

@@ -159,7 +159,7 @@ REFUSED = {
     ),
     "no channel": (
         {"channel": ["krum:byzantine=2"]},
-        "channel has krum:byzantine=2, which is no channel but an aggregation; give",
+        "channel has krum:byzantine=2, which is an aggregation; give it",
     ),
     "nobody": (
         {"channel": ["sign_flip:attackers=0.01"]},
