@@ -162,7 +162,7 @@ def landscape(
 
     Such as: pfljax landscape RUN --kind pairs
     """
-    from pfljax.landscape.of_runs import command
+    from pfljax.landscape.kinds import command
     from pfljax.runtime import devices
 
     devices.use_compile_cache()

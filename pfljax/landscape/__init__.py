@@ -14,7 +14,8 @@ sharpness       the rise of the loss in a ball
 objective       the loss of curvature and sharpness
 stacked         one model or many, known by shape
 figures         draws lines, planes and pairs; curvature_figures the curvature
-of_runs         landscapes of a finished run: what `pfljax landscape RUN` does
+finished        the models of a finished run
+kinds           landscapes of a finished run: what `pfljax landscape RUN` does
 """
 
 from pfljax.landscape.align import match_units, permute_units
@@ -30,10 +31,10 @@ from pfljax.landscape.figures import (
     draw_planes,
     draw_surface,
 )
+from pfljax.landscape.finished import Finished
 from pfljax.landscape.frames import Frame, around, principal, random_direction, through
+from pfljax.landscape.kinds.lines import RunLine, run_line
 from pfljax.landscape.lines import Between, Line, between, line
-from pfljax.landscape.of_runs.lines import RunLine, run_line
-from pfljax.landscape.of_runs.models import Finished
 from pfljax.landscape.pairs import Pairs, pairs
 from pfljax.landscape.planes import Plane, penalty, plane, pooled
 from pfljax.landscape.sharpness import Sharpness, sharpness

@@ -37,7 +37,7 @@ def permute_units(
     for group, order in zip(units, orders, strict=True):
         for path, axis, _ in group.axes:
             # A kernel has the units of two groups, each along its own axis.
-            leaves[path] = _reordered(leaves[path], axis, order)
+            leaves[path] = _reorder(leaves[path], axis, order)
     return unflatten_dict(leaves)
 
 
@@ -117,14 +117,14 @@ def _scores(
             for other_axis in other_axes:
                 # The axis whose order is sought stays as it is in b.
                 if other is not units[g] or other_axis != axis:
-                    leaf = _reordered(leaf, other_axis, order)
+                    leaf = _reorder(leaf, other_axis, order)
         rows_a = _units_first(a[path], axis, size)
         rows_b = _units_first(leaf, axis, size)
         total += rows_a @ rows_b.T
     return total
 
 
-def _reordered(leaf: np.ndarray, axis: int, order: np.ndarray) -> np.ndarray:
+def _reorder(leaf: np.ndarray, axis: int, order: np.ndarray) -> np.ndarray:
     """The parameter with the units of an axis in this order."""
     by_unit = units_apart(leaf, axis, len(order))
     return by_unit.take(order, axis + 1).reshape(leaf.shape)

@@ -19,7 +19,7 @@ import numpy as np
 from pfljax.core.types import Array, ClientData, Key, Params, Task
 from pfljax.landscape.lanczos import lanczos
 from pfljax.landscape.objective import Objective, measure, num_parameters
-from pfljax.landscape.stacked import at_least
+from pfljax.landscape.stacked import check_whole
 
 POINTS = 1000  # of the grid of a density
 # Of Lanczos' algorithm, where a model has as many parameters.
@@ -78,7 +78,7 @@ def eigen(
       batch_size: rows at once; the result does not depend on it.
       chunk: clients at once; None: 1 on a CPU, else as many as fit into memory.
     """
-    at_least("top", top, 1)
+    check_whole("top", top, 1)
     steps = _steps(task, steps, EIGEN_STEPS, top)
     eigenpairs = measure(
         _eigen,
@@ -114,7 +114,7 @@ def _steps(task: Task, steps: int | None, default: int, least: int) -> int:
     most = num_parameters(task)
     if steps is None:
         steps = min(default, most)
-    at_least("steps", steps, least, most)
+    check_whole("steps", steps, least, most)
     return steps
 
 
@@ -133,7 +133,7 @@ def trace(
     Hutchinson, Commun. Stat. Simul. Comput. 19(2), 1990. `probes`, 2 or more, is the
     number of v; the other arguments are those of `eigen`.
     """
-    at_least("probes", probes, 2)
+    check_whole("probes", probes, 2)
     estimate = measure(
         _trace,
         task,
@@ -176,12 +176,12 @@ def density(
     """The density of the eigenvalues by stochastic Lanczos quadrature.
 
     Each of `probes` random signs v gives the nodes and weights of a quadrature; their
-    mean is smoothed by Gaussians of deviation `sigma`, in units of eigenvalues: None
+    mean is smooth by Gaussians of deviation `sigma`, in units of eigenvalues: None
     for 1/100 of the span of all nodes. Ghorbani, Krishnan and Xiao, ICML 2019,
     https://arxiv.org/abs/1901.10159 (Section 2). `steps` None is 40, or the number of
     parameters if it is less. Other arguments as of `eigen`.
     """
-    at_least("probes", probes, 1)
+    check_whole("probes", probes, 1)
     steps = _steps(task, steps, DENSITY_STEPS, 1)
     if sigma is not None and not sigma > 0:
         raise ValueError(f"sigma is {sigma}, expected a positive number, or None")
@@ -195,7 +195,7 @@ def density(
         batch_size=batch_size,
         chunk=chunk,
     )
-    grid, values = smoothed(nodes, weights, sigma)
+    grid, values = smooth(nodes, weights, sigma)
     return Density(
         grid=grid,
         density=values,
@@ -212,7 +212,7 @@ def _quadrature(
 ) -> tuple[Array, Array]:
     """Nodes and weights, f32[P, m], of v'f(H)v / v'v for each probe."""
 
-    def of_probe(key: Key) -> tuple[Array, Array]:
+    def quadrature(key: Key) -> tuple[Array, Array]:
         v = jax.random.rademacher(key, objective.weights.shape, jnp.float32)
         tridiagonal, *_ = lanczos(objective.curvature, v, steps, key)
         nodes, vectors = jnp.linalg.eigh(tridiagonal)
@@ -220,10 +220,10 @@ def _quadrature(
         weights = vectors[0] ** 2
         return nodes, weights
 
-    return jax.lax.map(of_probe, jax.random.split(key, probes))
+    return jax.lax.map(quadrature, jax.random.split(key, probes))
 
 
-def smoothed(
+def smooth(
     nodes: np.ndarray,
     weights: np.ndarray,
     sigma: float | None = None,

@@ -54,7 +54,7 @@ def train_curve(
     """
     if bends < 1:
         raise ValueError(f"bends is {bends}; expected at least 1")
-    is_stacked = stacked.which_stacked(task, {"a": a, "b": b}, data)
+    is_stacked = stacked.find_stacked(task, {"a": a, "b": b}, data)
     if len(set(is_stacked)) > 1:
         raise ValueError(
             "of a, b and data some are of many clients and some of one; give all of C "
@@ -95,7 +95,7 @@ def _curve_trainer(loss: Loss, local: Local, kind: str, bends: int) -> Any:
         )
         return points_of(trained)
 
-    return _for_all(train)
+    return _map_clients(train)
 
 
 def _between_ends(ends: Array, bends: Array) -> Array:
@@ -171,7 +171,7 @@ def _simplex_trainer(loss: Loss, local: Local, count: int, beta: float) -> Any:
             penalty=pull_apart,
         )
 
-    return _for_all(train)
+    return _map_clients(train)
 
 
 def _fit(
@@ -207,7 +207,7 @@ def _fit(
     return trained
 
 
-def _for_all(train: Callable[..., Params]) -> Callable[..., Params]:
+def _map_clients(train: Callable[..., Params]) -> Callable[..., Params]:
     """`train` of one client, or of each of C in chunks; client k's key folds in k."""
 
     def train_all(

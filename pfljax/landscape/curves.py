@@ -16,7 +16,7 @@ from pfljax.core.communication import shapes_of_model
 from pfljax.core.types import Array, ClientData, Params, Task
 from pfljax.evaluation.over_clients import GRID
 from pfljax.landscape import stacked
-from pfljax.landscape.lines import Line, Positions, ascending, judge
+from pfljax.landscape.lines import Line, Positions, check_ascending, evaluate_mixtures
 
 KINDS = ("bezier", "chain")
 
@@ -60,7 +60,7 @@ def curve(
     Raises:
       ValueError: as of `line`, or `t` leaves [0, 1], where the curve lies.
     """
-    positions = ascending(t)
+    positions = check_ascending(t)
     if positions[0] < 0 or positions[-1] > 1:
         raise ValueError(f"t is {t}, expected places from 0 to 1, where the curve lies")
     models = separate(task, points)
@@ -125,7 +125,7 @@ def mixtures(
     """
     models = separate(task, points)
     named = {f"point {i}": model for i, model in enumerate(models)}
-    return judge(
+    return evaluate_mixtures(
         task,
         named,
         np.asarray(weights),

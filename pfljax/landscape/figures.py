@@ -40,7 +40,7 @@ def draw_planes(planes: Mapping[str, Plane], metric: str = "loss") -> "Figure":
     Raises:
       ValueError: a plane is of many clients or lacks the metric, or no value is finite.
     """
-    panel_values = [_scaled(metric, _values(p, metric)) for p in planes.values()]
+    panel_values = [_scale(metric, _values(p, metric)) for p in planes.values()]
     levels = _levels(panel_values, metric)
     accurate = metric in GREATER_IS_BETTER
     worst = levels[0] if accurate else levels[-1]
@@ -71,17 +71,17 @@ def draw_planes(planes: Mapping[str, Plane], metric: str = "loss") -> "Figure":
         ax=panels,
         # Levels of an accuracy may be tenths of a percent apart.
         format="%.3g",
-        label=_with_unit(metric),
+        label=_axis_label(metric),
     )
     return figure
 
 
-def _scaled(metric: str, values: np.ndarray) -> np.ndarray:
+def _scale(metric: str, values: np.ndarray) -> np.ndarray:
     """The values as figures have them: shares in percent."""
     return 100 * values if metric in SHARES else values
 
 
-def _with_unit(metric: str, unit: str = "%") -> str:
+def _axis_label(metric: str, unit: str = "%") -> str:
     """The metric as an axis is called; `unit` is that of a share of rows."""
     return f"{metric} ({unit})" if metric in SHARES else metric
 
@@ -138,7 +138,7 @@ def draw_surface(plane: Plane, metric: str = "loss", ceiling: float = 1e9) -> "F
     """
     figure, panels = new_figure(4.6, 3.8, subplot_kw={"projection": "3d"})
     axes: Any = panels[0]
-    values = np.nan_to_num(_scaled(metric, _values(plane, metric)), nan=ceiling)
+    values = np.nan_to_num(_scale(metric, _values(plane, metric)), nan=ceiling)
     values = np.minimum(values, ceiling)
     alpha, beta = np.meshgrid(plane.alpha, plane.beta, indexing="ij")
     axes.plot_surface(
@@ -150,7 +150,7 @@ def draw_surface(plane: Plane, metric: str = "loss", ceiling: float = 1e9) -> "F
         rcount=99,
         ccount=99,
     )
-    axes.set(xlabel="alpha", ylabel="beta", zlabel=_with_unit(metric))
+    axes.set(xlabel="alpha", ylabel="beta", zlabel=_axis_label(metric))
     return figure
 
 
@@ -185,7 +185,7 @@ def draw_line(
     names = list(lines)
     styles = line_styles(names)
     values = [
-        _scaled(metric, np.atleast_2d(line.metrics[metric])) for line in lines.values()
+        _scale(metric, np.atleast_2d(line.metrics[metric])) for line in lines.values()
     ]
     of_clients = [over_clients(each.T) for each in values]
     labels = []
@@ -202,7 +202,7 @@ def draw_line(
     positions = np.concatenate([line.t for line in lines.values()])
     first, second = ends
     axes.set_xlabel(f"t, from {first} (0) to {second} (1)")
-    axes.set_ylabel(_with_unit(metric))
+    axes.set_ylabel(_axis_label(metric))
     axes.set_xlim(positions.min(), positions.max())
     # Labels go last: they are spread within the final limits.
     label_ends(axes, labels)
@@ -212,9 +212,9 @@ def draw_line(
 def draw_pairs(pairs: Pairs, metric: str = "loss") -> "Figure":
     """Two matrices over pairs of clients: barriers of a metric, and cosines."""
     figure, (left, right) = new_figure(7.8, 3.1, 2, sharey=True)
-    barriers = _scaled(metric, barrier(pairs.line, metric))
+    barriers = _scale(metric, barrier(pairs.line, metric))
     # A barrier is 0 or more, a cosine at most 1: those ends of the colours are fixed.
-    title = f"barrier of the {_with_unit(metric, 'points')}"
+    title = f"barrier of the {_axis_label(metric, 'points')}"
     # Where all are 0 the colours have no end of their own.
     highest = np.nanmax(barriers, initial=0) or 1.0
     _matrix(left, title, barriers, low=0, high=highest)
@@ -247,7 +247,7 @@ def draw_barriers(
     # A panel has one line, so all have the first style.
     (style,) = line_styles([""])
     for axes, (name, values) in zip(panels, barriers.items(), strict=True):
-        values = _scaled(name, values)
+        values = _scale(name, values)
         axes.plot(rounds, values, **style)
         unit = " (points)" if name in SHARES else ""
         axes.set(xlabel="round", ylabel=f"{name} barrier to the last{unit}")

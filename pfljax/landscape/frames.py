@@ -11,7 +11,6 @@ from flax import linen as nn
 
 from pfljax.core import tree
 from pfljax.core.types import Array, Key, Params
-from pfljax.landscape.stacked import alike
 from pfljax.models.kernel_layout import outputs_first
 
 Mark = tuple[Any, Any]  # (alpha, beta) of a model; each f32[C] where clients differ
@@ -48,10 +47,8 @@ def through(
       names: what figures call the three models.
 
     Raises:
-      ValueError: the models, those of all clients if stacked, lie on one line, or have
-        different shapes.
+      ValueError: the models, those of all clients if stacked, lie on one line.
     """
-    alike({"a": a, "b": b, "c": c}, stacked)
     axes = jax.vmap(_orthogonal_axes) if stacked else _orthogonal_axes
     u, v, alpha = axes(a, b, c)
     if np.isnan(alpha).all():
@@ -150,8 +147,8 @@ def principal(models: Params, names: Sequence[str]) -> tuple[Frame, np.ndarray]:
     total = max((rows**2).sum(), 1e-30)
     frame = Frame(
         center=center,
-        u=_combined(differences, u_weights),
-        v=_combined(differences, v_weights),
+        u=_combine(differences, u_weights),
+        v=_combine(differences, v_weights),
         marks=marks,
     )
     return frame, squares / total
@@ -182,13 +179,13 @@ def _flat(models: Params, number: int) -> np.ndarray:
     return np.concatenate(rows, axis=1).astype(np.float64)
 
 
-def _combined(models: Params, weights: np.ndarray) -> Params:
+def _combine(models: Params, weights: np.ndarray) -> Params:
     """The sum of stacked models by weights [R], in float32."""
 
-    def combined(leaf: np.ndarray) -> np.ndarray:
+    def combine(leaf: np.ndarray) -> np.ndarray:
         return np.tensordot(weights, leaf, 1).astype(np.float32)
 
-    return jax.tree.map(combined, models)
+    return jax.tree.map(combine, models)
 
 
 def random_direction(
@@ -213,9 +210,8 @@ def random_direction(
       stacked: normalise each client's.
 
     Raises:
-      ValueError: the network is another's, or params are not stacked.
+      ValueError: the network is another's.
     """
-    alike({"params": params}, stacked)
     outputs_are_first = set() if network is None else outputs_first(network)
     leaves = tree.paths(params)
     if unknown := outputs_are_first - set(leaves):

@@ -76,10 +76,10 @@ def line(
       ValueError: shapes that are not this task's or do not go together, or `t` is not
         ascending.
     """
-    positions = ascending(t)
+    positions = check_ascending(t)
     weights = np.stack([1 - positions, positions], 1)
     models = {"a": a, "b": b}
-    metrics = judge(
+    metrics = evaluate_mixtures(
         task,
         models,
         weights,
@@ -90,7 +90,7 @@ def line(
     return Line(t=positions, metrics=metrics)
 
 
-def judge(
+def evaluate_mixtures(
     task: Task,
     models: Mapping[str, Params],
     weights: np.ndarray,
@@ -103,8 +103,8 @@ def judge(
     Raises:
       ValueError: as of `line`, or a row of weights has not one for each model.
     """
-    is_stacked = stacked.which_stacked(task, models, data)
-    stacked.at_least("batch_size", batch_size, 1)
+    is_stacked = stacked.find_stacked(task, models, data)
+    stacked.check_whole("batch_size", batch_size, 1)
     shape = np.shape(weights)
     if len(shape) != 2 or shape[1] != len(models):
         raise ValueError(
@@ -122,7 +122,7 @@ def judge(
         batch_size,
         even_passes(most_rows, batch_size),
     )
-    return jax.device_get(stacked.call(_judge, arguments, chunk))
+    return jax.device_get(stacked.call(_evaluate_mixtures, arguments, chunk))
 
 
 def between(
@@ -139,8 +139,8 @@ def between(
     The ensemble adds logits, so its loss is that of a sharper distribution than the
     mean of logits would give; its accuracy is the same.
     """
-    is_stacked = stacked.which_stacked(task, {"a": a, "b": b}, data)
-    stacked.at_least("batch_size", batch_size, 1)
+    is_stacked = stacked.find_stacked(task, {"a": a, "b": b}, data)
+    stacked.check_whole("batch_size", batch_size, 1)
     arguments = (task.predict, (a, b), data, is_stacked, batch_size)
     return Between(**jax.device_get(stacked.call(_compare, arguments, chunk)))
 
@@ -150,14 +150,16 @@ def between(
 @partial(
     jax.jit, static_argnames=("predict", "is_stacked", "batch_size", "at_once", "width")
 )
-def _judge(predict, models, data, weights, is_stacked, batch_size, at_once, width):
+def _evaluate_mixtures(
+    predict, models, data, weights, is_stacked, batch_size, at_once, width
+):
     """Metrics f32[P], or f32[C, P] if anything is stacked."""
 
     def one(models, data):
         def metrics_at(w):
-            model = stacked.mixture(w, models)
+            model = stacked.mix_models(w, models)
             metrics = score(partial(predict, model), data, batch_size, at_once)
-            return stacked.if_finite(model, metrics)
+            return stacked.or_nan(model, metrics)
 
         # One model at a time: a vmap would hold all P models in memory.
         return jax.lax.map(metrics_at, weights)
@@ -178,7 +180,7 @@ def _compare(predict, models, data, is_stacked, batch_size, width):
 
         ensemble = score(sum_of_logits, data, batch_size)
         return {
-            "ensemble": stacked.if_finite(models, ensemble),
+            "ensemble": stacked.or_nan(models, ensemble),
             "total_variation": _total_variation(both_logits, data, batch_size),
             "cosine": cosine(*models),
             "distance": distance(*models),
@@ -226,7 +228,7 @@ def distance(a: Params, b: Params) -> Array:
     return jnp.sqrt(tree.square_norm(tree.sub(a, b)))
 
 
-def ascending(t: Positions, name: str = "t") -> np.ndarray:
+def check_ascending(t: Positions, name: str = "t") -> np.ndarray:
     """Positions on a line or an axis, f32[T]; `name` is what a message calls them.
 
     Raises:

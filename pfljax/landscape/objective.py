@@ -66,8 +66,8 @@ def measure(
     Raises:
       ValueError: for parameters that are not the task's, or impossible numbers.
     """
-    is_stacked = stacked.which_stacked(task, {"params": params}, data)
-    stacked.at_least("batch_size", batch_size, 1)
+    is_stacked = stacked.find_stacked(task, {"params": params}, data)
+    stacked.check_whole("batch_size", batch_size, 1)
     static = Static(
         function=function,
         predict=task.predict,
@@ -88,7 +88,7 @@ def _program(
     width: int,
 ) -> Any:
     def one(models: tuple[Params, ...], rows: ClientData) -> Any:
-        objective = of_client(static.predict, models[0], rows, static.batch_size)
+        objective = make_objective(static.predict, models[0], rows, static.batch_size)
         result = static.function(objective, shared, *static.options)
         has_rows = rows.size > 0
         return jax.tree.map(lambda leaf: jnp.where(has_rows, leaf, jnp.nan), result)
@@ -99,7 +99,7 @@ def _program(
         return stacked.over_models(one, (params,), data, static.is_stacked, width)
 
 
-def of_client(
+def make_objective(
     predict: Callable[[Params, Batch], Array],
     params: Params,
     data: ClientData,

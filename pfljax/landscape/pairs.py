@@ -1,6 +1,6 @@
 """Lines between all pairs of stacked client models, as one compiled program.
 
-The ends of all lines are K models: each is judged once, and not for every pair.
+The ends of all lines are K models: each is count_totals once, and not for every pair.
 """
 
 from functools import partial
@@ -41,20 +41,20 @@ def pairs(
       task: the model.
       models: parameters stacked over K clients.
       data: the rows of one client, `landscape.pooled` ones say, on which all lines are
-        judged; or those of the K clients: then a line is judged on its two clients'
+        evaluated; or those of the K clients: then a line is evaluated on both clients'
         rows together, as if one client held them.
       points: T, even positions from 0 to 1; 3 are the ends and the midpoint.
       batch_size: of the batchwise calibration errors.
-      chunk: lines judged at once; None: 1 on a CPU, else as many as fit.
+      chunk: lines count_totals at once; None: 1 on a CPU, else as many as fit.
 
     Raises:
       ValueError: the models are not K stacked ones of this task, `data` is of another
         number of clients, or there are fewer than 3 points.
     """
-    models_stacked, data_stacked = stacked.which_stacked(task, {"models": models}, data)
+    models_stacked, data_stacked = stacked.find_stacked(task, {"models": models}, data)
     if not models_stacked:
         raise ValueError("models is one model, expected K stacked along a first axis")
-    stacked.at_least("batch_size", batch_size, 1)
+    stacked.check_whole("batch_size", batch_size, 1)
     if points < 3:
         raise ValueError(
             f"points is {points}; expected 3 or more: the two ends and one between"
@@ -86,28 +86,28 @@ def pairs(
 def _program(predict, models, data, i, j, judging, inner, batch_size, width):
     """(metrics f32[P, T], cosines f32[P], distances f32[P]) of P pairs (i, j).
 
-    `judging` i32[P, R] are the clients on whose rows a pair is judged, and `inner`
+    `judging` i32[P, R] are the clients on whose rows a pair is evaluated; `inner`
     f32[T - 2] the positions between the ends.
     """
 
-    def judged(model, k):
+    def count_totals(model, k):
         rows = ClientData(data.examples, data.offset[k], data.size[k])
         of_model = partial(predict, model)
         sums = totals(of_model, rows, batch_size)
-        return stacked.if_finite(model, sums)
+        return stacked.or_nan(model, sums)
 
     def end(i, k):
         model = tree.take(models, i)
-        return judged(model, k)
+        return count_totals(model, k)
 
     def pair(i, j, clients):
         a = tree.take(models, i)
         b = tree.take(models, j)
 
         def at(t):
-            of_client = partial(judged, tree.lerp(a, b, t))
+            of_client = partial(count_totals, tree.lerp(a, b, t))
             by_client = jax.lax.map(of_client, clients)
-            return _summed(by_client)
+            return _sum(by_client)
 
         # One after another: only the pairs of a chunk lie in memory together.
         metrics = jax.lax.map(at, inner)
@@ -139,7 +139,7 @@ def _program(predict, models, data, i, j, judging, inner, batch_size, width):
     return metrics, cosines, distances
 
 
-def _summed(by_client):
+def _sum(by_client):
     """Leaves summed over their leading axis."""
     return jax.tree.map(lambda leaf: leaf.sum(0), by_client)
 

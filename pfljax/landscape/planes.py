@@ -9,7 +9,7 @@ import numpy as np
 from pfljax import registry
 from pfljax.core.types import ClientData, Task
 from pfljax.landscape.frames import Frame, Mark
-from pfljax.landscape.lines import Positions, ascending, judge
+from pfljax.landscape.lines import Positions, check_ascending, evaluate_mixtures
 from pfljax.landscape.stacked import num_clients
 
 PENALTIES = ("squared", "norm")
@@ -81,8 +81,8 @@ def plane(
     Raises:
       ValueError: shapes that are not this task's or do not go together.
     """
-    a = ascending(alpha, "alpha")
-    b = ascending(beta, "beta")
+    a = check_ascending(alpha, "alpha")
+    b = check_ascending(beta, "beta")
     models = {"center": frame.center, "u": frame.u, "v": frame.v}
     # One stacked model suffices: the others are shared by the clients.
     several = any(num_clients(task, model, name) for name, model in models.items())
@@ -93,7 +93,7 @@ def plane(
             f"or `around` stacked={several}"
         )
     weights = _grid_weights(a, b)
-    metrics = judge(
+    metrics = evaluate_mixtures(
         task,
         models,
         weights,
@@ -138,8 +138,8 @@ def penalty(
       ValueError: the form is unknown, or alpha or beta does not ascend.
     """
     registry.require_known("form", form, PENALTIES)
-    alphas = ascending(alpha, "alpha")
-    betas = ascending(beta, "beta")
+    alphas = check_ascending(alpha, "alpha")
+    betas = check_ascending(beta, "beta")
     a, b = np.meshgrid(alphas, betas, indexing="ij")
     weights = np.stack([np.ones_like(a), a, b], -1)
     weights = weights.astype(np.float64)

@@ -10,7 +10,7 @@ from jax.flatten_util import ravel_pytree
 
 from pfljax.core.types import Array, ClientData, Params, Task
 from pfljax.landscape.objective import Objective, measure
-from pfljax.landscape.stacked import at_least
+from pfljax.landscape.stacked import check_whole
 
 ETA = 0.01  # of ASAM: keeps a weight of zero movable
 
@@ -53,7 +53,7 @@ def sharpness(
       batch_size: rows at once; the result does not depend on it.
       chunk: clients at once; None: 1 on a CPU, else as many as fit into memory.
     """
-    at_least("steps", steps, 1)
+    check_whole("steps", steps, 1)
     if np.ndim(rho) or not 0 < rho < np.inf:
         raise ValueError(f"rho is {rho}, expected one positive radius; e.g. 0.05")
     # The radius is an argument of the program: another one compiles nothing.

@@ -44,37 +44,7 @@ def num_clients(task: Task, params: Params, name: str) -> int | None:
     return client_axis[0] if client_axis else None
 
 
-def alike(models: Mapping[str, Params], stacked: bool) -> None:
-    """Raises a ValueError unless the models have the same leaves, of the same shapes.
-
-    If `stacked`, these must all begin with one axis of clients. It needs no task, so
-    it cannot see that models are stacked where `stacked` is False.
-    """
-    shapes_by_name = {name: _shapes(model) for name, model in models.items()}
-    (first, expected), *others = shapes_by_name.items()
-    for name, shapes in others:
-        for leaf in expected | shapes:
-            if shapes.get(leaf) != expected.get(leaf):
-                raise ValueError(
-                    f"{leaf} has shape {shapes.get(leaf)} in {name}, and "
-                    f"{expected.get(leaf)} in {first}; give models of one task, all "
-                    "stacked over the same clients or none"
-                )
-    # A leaf without any axis counts as None, which no axis of clients equals.
-    first_axes = {shape[:1] or None for shape in expected.values()}
-    if stacked and len(first_axes) != 1:
-        raise ValueError(
-            f"stacked is True, but the leaves of {first} have the shapes "
-            f"{', '.join(map(str, expected.values()))}, expected one axis of clients "
-            "first, the same at every leaf; leave stacked out for one model"
-        )
-
-
-def _shapes(params: Params) -> dict[str, tuple[int, ...]]:
-    return {path: jnp.shape(leaf) for path, leaf in tree.paths(params).items()}
-
-
-def which_stacked(
+def find_stacked(
     task: Task,
     models: Mapping[str, Params],
     data: ClientData,
@@ -119,11 +89,11 @@ def call(program: Any, arguments: tuple, chunk: int | None) -> Any:
     if chunk is None:
         on_cpu = jax.default_backend() == "cpu"
         chunk = 1 if on_cpu else widest(program, arguments)
-    at_least("chunk", chunk, 1)
+    check_whole("chunk", chunk, 1)
     return program(*arguments, chunk)
 
 
-def mixture(weights: Any, models: tuple[Params, ...]) -> Params:
+def mix_models(weights: Any, models: tuple[Params, ...]) -> Params:
     """The sum of n models by weights f32[n]; weight 0 leaves out even what is NaN."""
 
     def total(*leaves: Any) -> Any:
@@ -134,14 +104,14 @@ def mixture(weights: Any, models: tuple[Params, ...]) -> Params:
     return jax.tree.map(total, *models)
 
 
-def if_finite(model: Params, metrics: Any) -> Any:
+def or_nan(model: Params, metrics: Any) -> Any:
     """`metrics`, or NaN if the model is not finite: its hits are those of class 0."""
     leaves = jax.tree.leaves(model)
     finite = jnp.stack([jnp.isfinite(leaf).all() for leaf in leaves]).all()
     return jax.tree.map(lambda leaf: jnp.where(finite, leaf, jnp.nan), metrics)
 
 
-def at_least(name: str, value: int, least: int, most: int | None = None) -> None:
+def check_whole(name: str, value: int, least: int, most: int | None = None) -> None:
     """Raises a ValueError unless `value` is a whole number in least .. most."""
     is_whole = isinstance(value, int | np.integer)
     if not is_whole or value < least or (most is not None and value > most):
@@ -184,7 +154,7 @@ def over_models(
     clients = jax.tree.leaves(stacked_parts[0])[0].shape[0]
 
     # By index, not by vmapped leaves: what is shared is not copied.
-    def of_client(k):
+    def evaluate_client(k):
         *client_models, span = [
             tree.take(part, k) if stacked else part
             for part, stacked in zip(parts, is_stacked, strict=True)
@@ -193,4 +163,6 @@ def over_models(
 
     # Chunks are made of clients with like numbers of rows.
     work = jnp.broadcast_to(data.size, (clients,))
-    return chunked_vmap.over_clients(of_client, (jnp.arange(clients),), work, chunk)
+    return chunked_vmap.over_clients(
+        evaluate_client, (jnp.arange(clients),), work, chunk
+    )

@@ -261,7 +261,7 @@ def test_many_models_may_share_the_rows_of_one_client():
 
 def test_the_objective_is_the_loss_of_all_rows():
     data = toy.one(DATA, 6)
-    own = objective.of_client(toy.classifier().predict, model(6), data, 5)
+    own = objective.make_objective(toy.classifier().predict, model(6), data, 5)
     true = value_and_grad(vector(6), *padded(6))
     v = jax.random.normal(KEY, (D,))
 

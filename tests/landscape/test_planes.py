@@ -217,10 +217,6 @@ def test_what_is_no_plane_is_refused():
         landscape.plane(task, forgotten, data, **axes)
     with pytest.raises(ValueError, match="are not stacked over clients"):
         landscape.plane(task, frame._replace(stacked=True), data, **axes)
-    with pytest.raises(ValueError, match="expected one axis of clients first"):
-        landscape.through(one, one, one, stacked=True)
-    with pytest.raises(ValueError, match=r"has shape .* in c, and .* in a"):
-        landscape.through(many, many, one)
 
 
 def test_an_unknown_penalty_is_told():

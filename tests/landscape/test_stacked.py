@@ -29,18 +29,6 @@ def test_as_many_models_at_once_as_fit_into_memory(monkeypatch):
         assert stacked.widest(program, given) == width
 
 
-def test_models_that_are_said_to_be_stacked_are_alike():
-    one, two = {"w": np.zeros((2, 3))}, {"w": np.zeros((2, 4))}
-    stacked.alike({"a": one, "b": one}, True)
-    with pytest.raises(
-        ValueError, match=r"w has shape \(2, 4\) in b, and \(2, 3\) in a"
-    ):
-        stacked.alike({"a": one, "b": two}, False)
-    for other in (np.zeros(3), np.zeros(())):
-        with pytest.raises(ValueError, match="expected one axis of clients first"):
-            stacked.alike({"a": one | {"c": other}}, True)
-
-
 @pytest.mark.parametrize(
     ("backend", "chunk", "width"),
     [("cpu", None, 1), ("cpu", 3, 3), ("gpu", None, 16), ("gpu", 3, 3)],

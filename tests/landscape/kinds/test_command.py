@@ -12,8 +12,7 @@ from pfljax import landscape, models, run
 from pfljax.conformance import toy
 from pfljax.conformance.toy import assert_close
 from pfljax.evaluation.metrics import METRICS
-from pfljax.landscape import Line
-from pfljax.landscape.of_runs import models as finished
+from pfljax.landscape import Line, finished
 from pfljax.simulate import export
 
 

@@ -12,7 +12,7 @@ from pfljax import landscape, models
 from pfljax.conformance import toy
 from pfljax.evaluation.metrics import METRICS
 from pfljax.landscape import curvature
-from pfljax.landscape.of_runs import clients, command, lines, surfaces
+from pfljax.landscape.kinds import clients, command, lines, surfaces
 
 CLIENTS = 6
 NAN = np.where(np.arange(CLIENTS) == 1, np.arange(CLIENTS) + 0.5, np.nan)
@@ -64,11 +64,11 @@ def test_clients_that_diverged_are_counted_by_the_curvature(run, monkeypatch):
         ("sharpness", landscape.Sharpness(NAN, NAN)),
     ):
         monkeypatch.setattr(clients, name, lambda *_, result=result, **__: result)
-    text = clients.curvature_of(ANY).text
+    text = clients.compute_curvature(ANY).text
     assert "1 of 6 finite: greatest eigenvalue 1.5 (1.5 to 1.5), trace 1.5" in text
     none = landscape.Sharpness(np.nan * NAN, NAN)
     monkeypatch.setattr(clients, "sharpness", lambda *_, **__: none)
-    assert "0 of 6 finite: none; the rise" in clients.curvature_of(ANY).text
+    assert "0 of 6 finite: none; the rise" in clients.compute_curvature(ANY).text
 
 
 def test_of_a_record_of_several_things_the_model_is_judged(monkeypatch):
@@ -80,7 +80,7 @@ def test_of_a_record_of_several_things_the_model_is_judged(monkeypatch):
     run.architecture = SimpleNamespace(task=task)
     prototypes = {"mean": np.zeros(3)}
     toy.assert_same(run._model_in((prototypes, (model, 0.5))), model)
-    monkeypatch.setattr(landscape.Finished, "about", "fedem, round 2")
+    monkeypatch.setattr(landscape.Finished, "method", "fedem")
     with pytest.raises(ValueError, match="'fedem', which judges clients by another"):
         run._model_in((prototypes, 0.5))
 
@@ -95,11 +95,11 @@ def test_pairs_that_diverged_are_counted_and_in_no_mean(run, monkeypatch):
     line = landscape.Line(t, {"loss": loss, "accuracy": accuracy})
     pairs = landscape.Pairs(line, beside, beside)
     monkeypatch.setattr(clients, "pairs", lambda *_, **__: pairs)
-    text = clients.pairs_of(ANY).text
+    text = clients.compute_pairs(ANY).text
     assert "means over pairs, 10 of 15 finite: loss barrier 0.2000, acc" in text
     loss[:] = np.nan
     assert text.endswith("cosine 0.0000, distance 0.0000")
-    assert clients.pairs_of(ANY).text.endswith("0 of 15 finite: none")
+    assert clients.compute_pairs(ANY).text.endswith("0 of 15 finite: none")
 
 
 def test_the_plane_is_normalised_by_the_layers_of_the_run(run, monkeypatch):
@@ -109,9 +109,9 @@ def test_the_plane_is_normalised_by_the_layers_of_the_run(run, monkeypatch):
         given.append(network)
 
     monkeypatch.setattr(surfaces, "random_direction", direction)
-    monkeypatch.setattr(surfaces, "_judged", lambda *_: None)
+    monkeypatch.setattr(surfaces, "_evaluate", lambda *_: None)
     monkeypatch.setattr(surfaces, "_of_plane", lambda *_: None)
-    surfaces.plane_of(ANY)
+    surfaces.compute_plane(ANY)
     assert given == ["its layers"] * 2
 
 

@@ -13,9 +13,9 @@ from pfljax.core.types import Params
 from pfljax.landscape.curvature import density, eigen, trace
 from pfljax.landscape.curvature_figures import draw_spectrum
 from pfljax.landscape.figures import draw_planes, draw_surface
+from pfljax.landscape.finished import Finished
 from pfljax.landscape.frames import around, random_direction
-from pfljax.landscape.of_runs.models import Finished
-from pfljax.landscape.of_runs.record import RHO, Landscape
+from pfljax.landscape.kinds.record import RHO, Landscape
 from pfljax.landscape.planes import Plane, plane, pooled
 from pfljax.landscape.sharpness import sharpness
 
@@ -23,7 +23,7 @@ RISE = 0.5  # of the loss above the center's: the text says how much lies below
 PART = 0.1  # of the model's norm: what an eigenvector is scaled to
 
 
-def plane_of(path: Path, points: int = 21) -> Landscape:
+def compute_plane(path: Path, points: int = 21) -> Landscape:
     """The plane of two random directions around the server's model, on all test rows.
 
     Directions are normalised filter by filter (Li et al., 2018), the same draws for
@@ -34,11 +34,11 @@ def plane_of(path: Path, points: int = 21) -> Landscape:
     u, v = (
         random_direction(jax.random.key(seed), center, run.network) for seed in (0, 1)
     )
-    judged = _judged(run, center, u, v, points)
-    return _of_plane(run, judged, "random directions, normalised by filter", {})
+    grid = _evaluate(run, center, u, v, points)
+    return _describe(run, grid, "random directions, normalised by filter", {})
 
 
-def hessian_of(path: Path, points: int = 11) -> Landscape:
+def compute_hessian(path: Path, points: int = 11) -> Landscape:
     """Curvature of the pooled training loss at the server's model, and its plane.
 
     The plane is that of the two leading eigenvectors, each scaled to a tenth of the
@@ -56,9 +56,9 @@ def hessian_of(path: Path, points: int = 11) -> Landscape:
     steepness = sharpness(run.task, center, rows, rho=RHO)
     length = PART * float(tree.square_norm(center)) ** 0.5
     # An eigenvector of norm 1 would reach far beyond what the Hessian describes.
-    u = _scaled_vector(leading.vectors, 0, length)
-    v = _scaled_vector(leading.vectors, 1, length)
-    judged = _judged(run, center, u, v, points)
+    u = _scale_vector(leading.vectors, 0, length)
+    v = _scale_vector(leading.vectors, 1, length)
+    grid = _evaluate(run, center, u, v, points)
     arrays = {
         "eigenvalues": leading.values,
         "trace": curvature.value,
@@ -66,8 +66,8 @@ def hessian_of(path: Path, points: int = 11) -> Landscape:
         "spectrum/grid": spectrum.grid,
         "spectrum/density": spectrum.density,
     }
-    surface = _of_plane(
-        run, judged, "the two leading eigenvectors of the Hessian", arrays
+    surface = _describe(
+        run, grid, "the two leading eigenvectors of the Hessian", arrays
     )
     drawn = draw_spectrum({run.label: spectrum}, {run.label: leading.values})
     text = (
@@ -82,11 +82,11 @@ def hessian_of(path: Path, points: int = 11) -> Landscape:
     )
 
 
-def _scaled_vector(vectors: Params, index: int, length: float) -> Params:
+def _scale_vector(vectors: Params, index: int, length: float) -> Params:
     return jax.tree.map(lambda leaf: length * leaf[index], vectors)
 
 
-def _judged(
+def _evaluate(
     run: Finished,
     center: Params,
     u: Params,
@@ -109,34 +109,34 @@ def _judged(
     )
 
 
-def _of_plane(
+def _describe(
     run: Finished,
-    judged: Plane,
+    grid: Plane,
     axes: str,
     more: dict[str, np.ndarray],
 ) -> Landscape:
     """The plane with `more` arrays; `axes` names its directions."""
-    loss = judged.metrics["loss"]
+    loss = grid.metrics["loss"]
     # Both axes have an odd number of points around the model.
-    row = len(judged.alpha) // 2
-    column = len(judged.beta) // 2
+    row = len(grid.alpha) // 2
+    column = len(grid.beta) // 2
     middle = float(loss[row, column])
     below = float((loss <= middle + RISE).mean())
     # Row by row of the grid, as ravel goes: beta runs fastest.
-    points = [(a, b) for a in judged.alpha for b in judged.beta]
-    values = zip(*(metric.ravel() for metric in judged.metrics.values()), strict=True)
+    points = [(a, b) for a in grid.alpha for b in grid.beta]
+    values = zip(*(metric.ravel() for metric in grid.metrics.values()), strict=True)
     table = [[*point, *row] for point, row in zip(points, values, strict=True)]
     return Landscape(
         arrays={
-            "alpha": judged.alpha,
-            "beta": judged.beta,
-            **judged.metrics,
+            "alpha": grid.alpha,
+            "beta": grid.beta,
+            **grid.metrics,
             **more,
         },
-        rows=[["alpha", "beta", *judged.metrics], *table],
+        rows=[["alpha", "beta", *grid.metrics], *table],
         figures={
-            "": draw_planes({run.label: judged}),
-            "_surface": draw_surface(judged),
+            "": draw_planes({run.label: grid}),
+            "_surface": draw_surface(grid),
         },
         text=f"{run.about}: the plane of {axes}, around the server's model, on all "
         f"test rows: loss {middle:.4f} in the middle, at most {RISE} more on "

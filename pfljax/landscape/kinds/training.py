@@ -7,17 +7,17 @@ import numpy as np
 
 from pfljax.landscape.barriers import barrier
 from pfljax.landscape.figures import draw_barriers, draw_planes
+from pfljax.landscape.finished import Finished
 from pfljax.landscape.frames import principal
+from pfljax.landscape.kinds.record import METRICS, Landscape, finite_rows
 from pfljax.landscape.lines import line
-from pfljax.landscape.of_runs.models import Finished
-from pfljax.landscape.of_runs.record import METRICS, Landscape, finite_rows
 from pfljax.landscape.planes import plane, pooled
 
 CONNECTED = 0.01  # a barrier of the accuracy that is none
 REACH = 1.2  # of the plane's axes: the farthest round lies at 1
 
 
-def training_of(path: Path, points: int = 11) -> Landscape:
+def compute_training(path: Path, points: int = 11) -> Landscape:
     """The server's way: barriers between each kept round and the last, and its plane.
 
     Linear mode connectivity along training (Frankle et al., ICML 2020), on all test
@@ -40,7 +40,7 @@ def training_of(path: Path, points: int = 11) -> Landscape:
 
     frame, shares = principal(models, [str(round_) for round_ in rounds])
     axis = np.linspace(-REACH, REACH, points)
-    judged = plane(
+    grid = plane(
         run.task,
         frame,
         rows,
@@ -52,14 +52,14 @@ def training_of(path: Path, points: int = 11) -> Landscape:
     columns = {f"{name} barrier": values for name, values in barriers.items()}
     columns |= {name: lines.metrics[name][:, 0] for name in METRICS}
     arrays = {"round": np.asarray(rounds), **columns, "shares": shares}
-    arrays |= {"alpha": judged.alpha, "beta": judged.beta, **judged.metrics}
+    arrays |= {"alpha": grid.alpha, "beta": grid.beta, **grid.metrics}
     table = zip(rounds, *columns.values(), strict=True)
     return Landscape(
         arrays=arrays,
         rows=[["round", *columns], *map(list, table)],
         figures={
             "": draw_barriers(rounds, barriers),
-            "_plane": draw_planes({run.label: judged}),
+            "_plane": draw_planes({run.label: grid}),
         },
         text=f"{run.about}: {_sentence(rounds, barriers)}; two principal directions "
         f"hold {100 * shares.sum():.0f} % of the trajectory",
@@ -70,7 +70,7 @@ def _sentence(rounds: list[int], barriers: dict[str, np.ndarray]) -> str:
     """The barriers in words."""
     finite = finite_rows(barriers)
     highest = barriers["loss"][finite].max(initial=0)
-    first = _connected_since(rounds, barriers["accuracy"])
+    first = _first_connected(rounds, barriers["accuracy"])
     alone = ", which is the last" if first == rounds[-1] else ""
     return (
         f"lines from the server's model at {len(rounds)} rounds to the last, on all "
@@ -80,7 +80,7 @@ def _sentence(rounds: list[int], barriers: dict[str, np.ndarray]) -> str:
     )
 
 
-def _connected_since(rounds: list[int], barriers: np.ndarray) -> int:
+def _first_connected(rounds: list[int], barriers: np.ndarray) -> int:
     """The first round from which on all are connected to the last."""
     # Not `> CONNECTED`: a barrier that is NaN connects nothing.
     apart = np.flatnonzero(~(barriers[:-1] <= CONNECTED))

@@ -18,9 +18,9 @@ from pfljax.engine import chunked_vmap
 from pfljax.engine.contract import first_change
 from pfljax.engine.state import split_ids
 from pfljax.evaluation import views
-from pfljax.report.runs import read_run
 from pfljax.runs import checkpoint, config
-from pfljax.runs.folder import FolderError, read_config
+from pfljax.runs.folder import FolderError, read_config, read_summary
+from pfljax.runs.settings import label
 from pfljax.simulate.components import make_network, shape_of
 from pfljax.simulate.export import load_state
 from pfljax.simulate.population import open_to_read
@@ -39,7 +39,8 @@ class Finished:
 
     Attributes:
       path: the run folder.
-      label: what figures and tables call it.
+      experiment: its settings.
+      label: its name in figures and tables.
       sim, federation, state: as `export.load_state` reads them.
       ids: the numbers of the clients, i[C].
       architecture: their model, and how they are judged; the first of several.
@@ -58,7 +59,10 @@ class Finished:
           FolderError, ValueError: `path` is no finished run.
         """
         self.path = Path(path)
-        self.label = read_run(self.path).label
+        self.experiment = read_config(self.path)
+        if read_summary(self.path) is None:
+            raise FolderError(f"{path} is unfinished; finish it with `pfljax resume`")
+        self.label = label(self.experiment)
         loaded = load_state(path, federation, task)
         self.sim: Simulation = loaded[0]
         self.federation: Federation = loaded[1]
@@ -72,9 +76,8 @@ class Finished:
 
     def _network(self, number: int) -> nn.Module:
         """The layers of the architecture of this number."""
-        experiment = read_config(self.path)
-        shape = shape_of(experiment, self.federation)
-        return make_network(experiment, shape, number)
+        shape = shape_of(self.experiment, self.federation)
+        return make_network(self.experiment, shape, number)
 
     def architectures(self) -> list["Finished"]:
         """The run with the clients of each architecture alone; itself if all have one.
@@ -106,7 +109,12 @@ class Finished:
     @property
     def about(self) -> str:
         """The method and the round."""
-        return f"{read_config(self.path).algorithm.name}, round {int(self.state.round)}"
+        return f"{self.method}, round {int(self.state.round)}"
+
+    @property
+    def method(self) -> str:
+        """The name of the method."""
+        return self.experiment.algorithm.name
 
     def server(self) -> Params:
         """The server's one model.
@@ -120,7 +128,7 @@ class Finished:
         model = self.sim.setting.algorithm.server_model
         if model is None:
             raise ValueError(
-                f"{self.path} is a run of {self.about.partition(',')[0]!r}, whose "
+                f"{self.path} is a run of {self.method!r}, whose "
                 "server has no model; choose a run of a method that has one"
             )
         return model(state.server)
@@ -174,7 +182,7 @@ class Finished:
             if is_model(part):
                 return part
         raise ValueError(
-            f"{self.path} is a run of {self.about.partition(',')[0]!r}, which judges "
+            f"{self.path} is a run of {self.method!r}, which judges "
             "clients by another model than that of the run; choose a run of a method "
             "that does not, or options by which it does not"
         )
@@ -189,7 +197,7 @@ class Finished:
         endpoints = self.architecture.setting.algorithm.endpoints
         if endpoints is None:
             raise ValueError(
-                f"{self.path} is a run of {self.about.partition(',')[0]!r}, which has "
+                f"{self.path} is a run of {self.method!r}, which has "
                 "no endpoints; choose a run of a method that mixes two models, such as "
                 "superfed, or lines to another run (other)"
             )
@@ -231,7 +239,7 @@ class Finished:
                 "each evaluation saves one"
             )
         template = abstract(self.sim)
-        digest = config.digest(read_config(self.path))
+        digest = config.digest(self.experiment)
         # One checkpoint at a time: only the server's model of each is kept.
         models = []
         for round_ in rounds:
@@ -241,7 +249,7 @@ class Finished:
         return History(rounds=rounds, models=stacked)
 
 
-def by_client(
+def collect(
     run: Finished, judge: Callable[[Finished], dict[str, np.ndarray]]
 ) -> dict[str, np.ndarray]:
     """Arrays [C, ...] by name, of judge(the clients of each architecture)."""

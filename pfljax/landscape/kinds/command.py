@@ -22,8 +22,8 @@ import numpy as np
 
 from pfljax import registry
 from pfljax.landscape.figures import draw_line
-from pfljax.landscape.of_runs import clients, lines, surfaces, training
-from pfljax.landscape.of_runs.record import Landscape
+from pfljax.landscape.kinds import clients, lines, surfaces, training
+from pfljax.landscape.kinds.record import Landscape
 from pfljax.report import write_run_report
 from pfljax.report.frames import make_frame
 from pfljax.report.style import save_figure
@@ -77,11 +77,11 @@ def _points(options: Options, default: int) -> int:
 
 KINDS: dict[str, Kind] = {
     "line": Kind(line, ("points", "tolerance", "other")),
-    "pairs": Kind(lambda path, o: clients.pairs_of(path, _points(o, 3))),
-    "plane": Kind(lambda path, o: surfaces.plane_of(path, _points(o, 21))),
-    "hessian": Kind(lambda path, o: surfaces.hessian_of(path, _points(o, 11))),
-    "curvature": Kind(lambda path, o: clients.curvature_of(path), ()),
-    "training": Kind(lambda path, o: training.training_of(path, _points(o, 11))),
+    "pairs": Kind(lambda path, o: clients.compute_pairs(path, _points(o, 3))),
+    "plane": Kind(lambda path, o: surfaces.compute_plane(path, _points(o, 21))),
+    "hessian": Kind(lambda path, o: surfaces.compute_hessian(path, _points(o, 11))),
+    "curvature": Kind(lambda path, o: clients.compute_curvature(path), ()),
+    "training": Kind(lambda path, o: training.compute_training(path, _points(o, 11))),
 }
 
 

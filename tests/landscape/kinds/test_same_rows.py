@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from pfljax.landscape.of_runs import lines
+from pfljax.landscape.kinds import lines
 from pfljax.runs import folder
 
 ABOUT = {

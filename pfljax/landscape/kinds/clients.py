@@ -13,9 +13,9 @@ from pfljax.landscape.barriers import barrier
 from pfljax.landscape.curvature import eigen, trace
 from pfljax.landscape.curvature_figures import draw_clients
 from pfljax.landscape.figures import draw_pairs
+from pfljax.landscape.finished import Finished, collect
+from pfljax.landscape.kinds.record import METRICS, RHO, Landscape, finite_rows
 from pfljax.landscape.lines import Line
-from pfljax.landscape.of_runs.models import Finished, by_client
-from pfljax.landscape.of_runs.record import METRICS, RHO, Landscape, finite_rows
 from pfljax.landscape.pairs import Pairs, pairs
 from pfljax.landscape.sharpness import sharpness
 
@@ -23,7 +23,7 @@ SHARPNESSES = ("greatest eigenvalue", "trace", "rise")
 MOST = 200  # clients in a matrix of pairs: 20,100 lines
 
 
-def pairs_of(path: Path, points: int = 3) -> Landscape:
+def compute_pairs(path: Path, points: int = 3) -> Landscape:
     """Lines between the personal models of all pairs of clients, on both's test rows.
 
     Of several architectures, between clients of one; the others have NaN.
@@ -41,10 +41,10 @@ def pairs_of(path: Path, points: int = 3) -> Landscape:
             "ones lie in no common space, with no line between them; choose the kind "
             "curvature, or a run of fewer models"
         )
-    result = _among_all(count, [(part.ids, _pairs(part, points)) for part in parts])
+    result = _join(count, [(part.ids, _pairs(part, points)) for part in parts])
     barriers = {name: barrier(result.line, name) for name in METRICS}
     # Without the diagonal: a model's line to itself is a point.
-    i, j = _of_one_architecture(count, parts)
+    i, j = _find_pairs(count, parts)
     columns = {f"{name} barrier": values[i, j] for name, values in barriers.items()}
     columns["cosine"] = result.cosine[i, j]
     columns["distance"] = result.distance[i, j]
@@ -80,31 +80,29 @@ def _pairs(run: Finished, points: int) -> Pairs:
     )
 
 
-def _among_all(count: int, parts: list[tuple[np.ndarray, Pairs]]) -> Pairs:
+def _join(count: int, parts: list[tuple[np.ndarray, Pairs]]) -> Pairs:
     """The pairs of all clients, of those of each architecture; NaN between two."""
 
     def square(values: Callable[[Pairs], np.ndarray]) -> np.ndarray:
         first = values(parts[0][1])
         among = np.full((count, count, *first.shape[2:]), np.nan, first.dtype)
-        for ids, of_part in parts:
-            among[np.ix_(ids, ids)] = values(of_part)
+        for ids, part in parts:
+            among[np.ix_(ids, ids)] = values(part)
         return among
 
     line = parts[0][1].line
     metrics = {
-        name: square(lambda of_part, name=name: of_part.line.metrics[name])
+        name: square(lambda part, name=name: part.line.metrics[name])
         for name in line.metrics
     }
     return Pairs(
         line=Line(t=line.t, metrics=metrics),
-        cosine=square(lambda of_part: of_part.cosine),
-        distance=square(lambda of_part: of_part.distance),
+        cosine=square(lambda part: part.cosine),
+        distance=square(lambda part: part.distance),
     )
 
 
-def _of_one_architecture(
-    count: int, parts: list[Finished]
-) -> tuple[np.ndarray, np.ndarray]:
+def _find_pairs(count: int, parts: list[Finished]) -> tuple[np.ndarray, np.ndarray]:
     """The pairs i < j of clients of one architecture."""
     is_pair = np.zeros((count, count), bool)
     for part in parts:
@@ -128,10 +126,10 @@ def _check_count(path: Path, count: int) -> None:
         )
 
 
-def curvature_of(path: Path) -> Landscape:
+def compute_curvature(path: Path) -> Landscape:
     """How sharp each client's personal model is, on its own training rows."""
     run = Finished(path)
-    columns = by_client(run, _curvature)
+    columns = collect(run, _curvature)
     # What is drawn and averaged; the table has the residual and the rows too.
     sharpnesses = {name: columns[name] for name in SHARPNESSES}
     finite = finite_rows(sharpnesses)

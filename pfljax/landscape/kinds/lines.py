@@ -10,8 +10,8 @@ from pfljax.core.types import ClientData, Params, RunState, Task
 from pfljax.data import Federation
 from pfljax.evaluation import metrics, over_clients
 from pfljax.landscape.barriers import barrier, flat_range, midpoint
+from pfljax.landscape.finished import Finished, collect
 from pfljax.landscape.lines import Between, Line, between, line
-from pfljax.landscape.of_runs.models import Finished, by_client
 from pfljax.runs import claims, folder
 from pfljax.simulate import architectures, blocks
 from pfljax.simulate.components import resolve_model
@@ -63,11 +63,11 @@ def run_line(
     t = np.linspace(0, 1, points, dtype=np.float32)
     # The one view needs a method that mixes two models, the other any two runs.
     if other is None:
-        values = by_client(run, lambda part: _between_endpoints(part, t))
+        values = collect(run, lambda part: _join_endpoints(part, t))
         ends = "the two endpoints"
     else:
         other_run = Finished(other, federation, task)
-        values = _to_other_run(run, other_run, t)
+        values = _join_runs(run, other_run, t)
         ends = f"the personal models of this run and of {other_run.about},"
     along = {name: values[name] for name in metrics.METRICS}
     ensemble = {name: values[f"ensemble/{name}"] for name in metrics.METRICS}
@@ -85,7 +85,7 @@ def run_line(
     )
 
 
-def _between_endpoints(run: Finished, t: np.ndarray) -> dict[str, np.ndarray]:
+def _join_endpoints(run: Finished, t: np.ndarray) -> dict[str, np.ndarray]:
     """Arrays [C, ...] by name, of the endpoints' lines, block by block of clients."""
     endpoints = run.ends
     batch_size = run.batch_size
@@ -94,7 +94,7 @@ def _between_endpoints(run: Finished, t: np.ndarray) -> dict[str, np.ndarray]:
         # A block is padded at its end to the length of the others.
         unpadded = jax.tree.map(lambda leaf: leaf[: len(ids)], clients)
         a, b = endpoints(unpadded)
-        return _along(
+        return _compute(
             run.task,
             a,
             b,
@@ -114,7 +114,7 @@ def _between_endpoints(run: Finished, t: np.ndarray) -> dict[str, np.ndarray]:
     )
 
 
-def _to_other_run(
+def _join_runs(
     run: Finished,
     other: Finished,
     t: np.ndarray,
@@ -124,8 +124,8 @@ def _to_other_run(
     _check_same_models(run, other)
     others = {part.ids[0]: part for part in other.architectures()}
 
-    def of_architecture(part: Finished) -> dict[str, np.ndarray]:
-        return _along(
+    def compute(part: Finished) -> dict[str, np.ndarray]:
+        return _compute(
             part.task,
             part.models(),
             others[part.ids[0]].models(),
@@ -134,7 +134,7 @@ def _to_other_run(
             part.batch_size,
         )
 
-    return by_client(run, of_architecture)
+    return collect(run, compute)
 
 
 def _check_same_rows(a: Finished, b: Finished) -> None:
@@ -167,7 +167,7 @@ def _check_same_models(a: Finished, b: Finished) -> None:
             )
 
 
-def _along(
+def _compute(
     task: Task,
     a: Params,
     b: Params,
@@ -191,10 +191,10 @@ def _along(
         rows,
         batch_size=batch_size,
     )
-    return along.metrics | _arrays_of(beside)
+    return along.metrics | _name_arrays(beside)
 
 
-def _arrays_of(beside: Between) -> dict[str, np.ndarray]:
+def _name_arrays(beside: Between) -> dict[str, np.ndarray]:
     """The fields by name, those of the ensemble behind "ensemble/"."""
     ensemble = {f"ensemble/{name}": v for name, v in beside.ensemble.items()}
     return ensemble | {name: getattr(beside, name) for name in BESIDE}
@@ -203,7 +203,7 @@ def _arrays_of(beside: Between) -> dict[str, np.ndarray]:
 def arrays(result: RunLine) -> dict[str, np.ndarray]:
     """What line.npz holds."""
     positions = {"t": result.line.t, "test_size": result.size}
-    return positions | result.line.metrics | _arrays_of(result.between)
+    return positions | result.line.metrics | _name_arrays(result.between)
 
 
 def rows(result: RunLine) -> list[list[Any]]:
