@@ -110,7 +110,7 @@ def test_the_plane_is_normalised_by_the_layers_of_the_run(run, monkeypatch):
 
     monkeypatch.setattr(surfaces, "random_direction", direction)
     monkeypatch.setattr(surfaces, "_evaluate", lambda *_: None)
-    monkeypatch.setattr(surfaces, "_of_plane", lambda *_: None)
+    monkeypatch.setattr(surfaces, "_describe", lambda *_: None)
     surfaces.compute_plane(ANY)
     assert given == ["its layers"] * 2
 
