@@ -19,7 +19,7 @@ from pfljax.engine.contract import first_change
 from pfljax.engine.state import split_ids
 from pfljax.evaluation import views
 from pfljax.runs import checkpoint, config
-from pfljax.runs.folder import FolderError, read_config, read_summary
+from pfljax.runs.folder import FolderError, read_config
 from pfljax.runs.settings import label
 from pfljax.simulate.components import make_network, shape_of
 from pfljax.simulate.export import load_state
@@ -60,7 +60,7 @@ class Finished:
         """
         self.path = Path(path)
         self.experiment = read_config(self.path)
-        if read_summary(self.path) is None:
+        if not (self.path / "summary.json").is_file():
             raise FolderError(f"{path} is unfinished; finish it with `pfljax resume`")
         self.label = label(self.experiment)
         loaded = load_state(path, federation, task)
