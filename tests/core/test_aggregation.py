@@ -19,7 +19,7 @@ def value_of(kind):
 
     def reducer(uploads, weight):
         cohort = toy.cohort(weight > 0)
-        values, _ = kind.receive((), cohort.key, uploads, (), cohort)
+        values, _ = kind().receive((), cohort.key, uploads, (), cohort)
         return jax.tree.map(lambda leaf: leaf[0], values)
 
     return reducer

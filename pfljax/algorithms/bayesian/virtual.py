@@ -29,8 +29,6 @@ import optax
 from pfljax.algorithms import _raveled as raveled
 from pfljax.algorithms.bayesian import _gaussian as gaussian
 from pfljax.algorithms.bayesian import _lateral as lateral
-from pfljax.algorithms.bayesian._gaussian import Gaussian, Natural
-from pfljax.algorithms.bayesian._lateral import Lateral
 from pfljax.algorithms.fedavg import fedavg
 from pfljax.core import aggregation, statistics, tree
 from pfljax.core.keys import derive
@@ -44,8 +42,8 @@ STD = 0.05  # of the first posteriors
 class Client(NamedTuple):
     """What a client keeps, as vectors; without a private path `own` has no leaves."""
 
-    site: Natural
-    own: Gaussian
+    site: gaussian.Natural
+    own: gaussian.Gaussian
     gate: Array  # f32[K]
 
 
@@ -90,7 +88,7 @@ def virtual(
 
     def judged(turn, s, own, gate):
         both = lateral.paths(gaussian.gaussian(s), own)
-        fixed = Lateral(shared=None, own=None, gate=gate)
+        fixed = lateral.Lateral(shared=None, own=None, gate=gate)
         return gaussian.judged(both, fixed, derive(turn.key, "draws"), draws)
 
     def newcomer(turn, s, data):
@@ -118,7 +116,7 @@ def training(task, adam, kl_weight, damping):
     unravel = raveled.unraveling(task)
 
     def train(turn, message, client, data):
-        s = Natural(*map(raveled.ravel, message))
+        s = gaussian.Natural(*map(raveled.ravel, message))
         share = 1 / turn.num_clients
         p = cavity_prior(s, client.site, share)
         standard = gaussian.around(tree.zeros(client.own.mean), 1.0)
@@ -126,7 +124,13 @@ def training(task, adam, kl_weight, damping):
         weight = kl_weight / jnp.maximum(data.size, 1)
 
         def loss(trained, batch, key):
-            return expected_loss(of_vectors, trained, batch, key)
+            q, gate = trained
+
+            def value(model):
+                return lateral.loss(of_vectors, model._replace(gate=gate), batch, key)
+
+            # Derived, for the key itself is that of dropout.
+            return gaussian.expected(value, q, derive(key, "draws"), 1)
 
         def penalty(trained):
             return weight * gaussian.kl(trained[0], priors)
@@ -134,24 +138,14 @@ def training(task, adam, kl_weight, damping):
         start = lateral.paths(gaussian.gaussian(s), client.own), client.gate
         trained, metrics = fit(loss, start, data, turn, adam, penalty=penalty)
         (mean, spread), gate = trained
-        change = damped(Gaussian(mean.shared, spread.shared), s, p, damping)
+        shared = gaussian.Gaussian(mean.shared, spread.shared)
+        change = damped(shared, s, p, damping)
         site = tree.axpy(1 / share, tree.parameters(change), client.site)
-        own = Gaussian(mean.own, spread.own)
-        upload = Natural(*map(unravel, change))
+        own = gaussian.Gaussian(mean.own, spread.own)
+        upload = gaussian.Natural(*map(unravel, change))
         return Client(site=site, own=own, gate=gate), upload, metrics
 
     return train
-
-
-def expected_loss(task, trained, batch, key):
-    """The loss at one draw of both paths."""
-    q, gate = trained
-
-    def value(model):
-        return lateral.loss(task, model._replace(gate=gate), batch, key)
-
-    # Derived, for the key itself is that of dropout.
-    return gaussian.expected(value, q, derive(key, "draws"), 1)
 
 
 def cavity_prior(s, site, share):

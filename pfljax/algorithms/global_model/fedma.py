@@ -34,7 +34,6 @@ from typing import Annotated, Any, NamedTuple
 
 from pfljax.algorithms import _raveled as raveled
 from pfljax.algorithms._classes import class_counts
-from pfljax.algorithms._raveled import Raveled
 from pfljax.algorithms.fedavg import fedavg
 from pfljax.algorithms.global_model import _chain as chain
 from pfljax.algorithms.global_model import _matching as matching
@@ -61,8 +60,8 @@ class Client(NamedTuple):
     What is below the layer that is trained is in the matched order of units.
     """
 
-    w: Raveled
-    began: Raveled  # where w stood when the round began
+    w: raveled.Raveled
+    began: raveled.Raveled  # where w stood when the round began
 
 
 class Last(NamedTuple):
@@ -136,8 +135,7 @@ def exchange(model, local, number, aggregate):
         counts = class_counts(data, model.task.num_classes, local.batch_size)
         upload = sent(model, number, w, counts)
         # The curve of a run is that of whole models, as other methods have it.
-        client = Client(*map(raveled.ravel, (w, began)))
-        return client, upload, {} if below else metrics
+        return Client(*map(raveled.ravel, (w, began))), upload, {} if below else metrics
 
     return fedavg(model.task, local)._replace(
         init=init,
@@ -161,13 +159,12 @@ def sent(model, number, w, counts=None):
 
 def matching_of(model, number, spread, sweeps):
     """The `aggregate` of a hidden layer."""
-    layer = model.hidden[number]
+    layer, count = model.hidden[number], model.places[number]
 
     def aggregate(server, rows, cohort):
         rows, cohort = aggregation.largest_first(rows, cohort)
         prior = matching.prior_of(rows.shape[-1], len(layer.own) > 1, **spread)
         key = derive(cohort.key, f"layer {number}")
-        count = model.places[number]
         matched = matching.match(rows, cohort.mask, key, count, prior, sweeps)
         # Who did not report has no row: it begins with the units that most have.
         ids = aggregation.ids_of_present(cohort)
