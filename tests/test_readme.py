@@ -19,7 +19,7 @@ from pfljax import algorithms, report, sweep
 from pfljax.runs import checks, settings
 from pfljax.simulate import begin
 
-FAST = ("code_map", "contributing", "index", "method_table", "speed")
+FAST = ("contributing", "index", "method_table", "speed")
 # First words of lines that no test runs: they install, download, or need hosts.
 NOT_RUN = ("#", "#!/bin/bash", "#SBATCH", "jupyter", "make", "pip", "python", "srun")
 LONG = {"rounds": 2, "epochs": 1}
