@@ -1,6 +1,6 @@
-"""The commands: what `pfljax COMMAND` takes is the parameters of its function.
+"""The commands: the parameters of a function are the options of `pfljax COMMAND`.
 
-Imports that load JAX stand inside the functions, so that help is quick.
+Imports that load JAX are inside the functions, so that help is quick.
 """
 
 import sys
@@ -18,23 +18,26 @@ RunFolder = Annotated[Path, arg(help="A run folder.")]
 Out = Annotated[Path, arg(help="Folder to write to.")]
 Workloads = Annotated[
     Positional[tuple[str, ...]],
-    arg(help="Such as W1 W3; all if none is given."),
+    arg(help="For example W1 W3. The default is all of them."),
 ]
 Values = Annotated[
     UseAppendAction[tuple[tuple[str, ...], ...]],
-    arg(metavar="NAME VALUE ...", help="What to sweep, and its values; repeatable."),
+    arg(
+        metavar="NAME VALUE ...",
+        help="A setting and its values. Repeat it to sweep several.",
+    ),
 ]
 
 
 def run(settings: Any, processes: Processes = ALONE) -> None:
-    """Runs an experiment, or goes on with it.
+    """Runs an experiment, or resumes it.
 
-    Such as: pfljax run --algorithm ditto:lam=1.0
+    Example: pfljax run --algorithm ditto:lam=1.0
     """
     from pfljax.cli import running
     from pfljax.runs import checks
 
-    # The address first: half of one is told before the method loads JAX.
+    # First: half an address is refused before the method loads JAX.
     address = running.address(processes)
     experiment = options.experiment(settings)
     checks.check(experiment)
@@ -43,12 +46,12 @@ def run(settings: Any, processes: Processes = ALONE) -> None:
 
 def resume(
     run: Positional[RunFolder],
-    rounds: Annotated[int | None, arg(help="In all, more than the run's own.")] = None,
+    rounds: Annotated[int | None, arg(help="The new total of rounds.")] = None,
     processes: Processes = ALONE,
 ) -> None:
-    """Goes on with a run, or beyond its end.
+    """Resumes a run, or extends a finished one.
 
-    Such as: pfljax resume RUN --rounds 200
+    Example: pfljax resume RUN --rounds 200
     """
     from pfljax.cli import running
     from pfljax.runs import folder
@@ -63,9 +66,9 @@ def resume(
 def sweep(
     settings: Any, over: Values, tables: Tables = False, verbose: Verbose = False
 ) -> None:
-    """Runs every combination of the values, or what is left of them.
+    """Runs every combination of the values of some settings.
 
-    Such as: pfljax sweep --algorithm fedprox --over mu 0 0.1 --over seed 0 1 2
+    Example: pfljax sweep --algorithm fedprox --over mu 0 0.1 --over seed 0 1 2
     """
     values = options.values(over)
     experiment = options.experiment(settings)
@@ -88,22 +91,22 @@ def report(
     ],
     out: Annotated[
         Path | None,
-        arg(help="Folder to write to; None is that of the runs, or one named by them."),
+        arg(help="The folder to write to. The default is the folder of the runs."),
     ] = None,
     target: Annotated[
         tuple[float, ...],
-        arg(help="Accuracies such as 0.8; none: half and 0.9 of the best method's."),
+        arg(help="Accuracies. The default is half and 0.9 of the best method's."),
     ] = (),
     figures: Annotated[
         tuple[Literal["pdf", "png", "svg"], ...],
-        arg(help="Write the figures as files of these kinds as well."),
+        arg(help="Also write the figures as files of these kinds."),
     ] = (),
     tables: Tables = False,
     verbose: Verbose = False,
 ) -> None:
     """Writes the page of a finished run, of a comparison of runs, or of a sweep.
 
-    Such as: pfljax report RUN RUN --out FOLDER --target 0.8
+    Example: pfljax report RUN RUN --out FOLDER --target 0.8
     """
     from pfljax.cli import reporting
 
@@ -116,21 +119,22 @@ def export(
     client: Annotated[
         int | None,
         arg(
-            help="Client number among those that train; None is the server. Clients "
-            "held out (--unseen) have no state."
+            help="The number of a client that trains. None is the server. Clients held "
+            "out by --unseen have no state."
         ),
     ] = None,
     out: Annotated[
-        Path | None, arg(help="File; None is RUN/client-K.npz or RUN/server.npz.")
+        Path | None,
+        arg(help="The file. The default is RUN/client-K.npz or RUN/server.npz."),
     ] = None,
 ) -> None:
-    """Writes one client's personal model, or the server's, as an .npz.
+    """Writes the personal model of a client, or the server's model, as an .npz file.
 
-    Such as: pfljax export RUN --client 3
+    Example: pfljax export RUN --client 3
     """
     from pfljax.runs import folder
 
-    folder.read_config(run)  # first of all it must be a run
+    folder.read_config(run)  # refuses what is not a run
     name = "server" if client is None else f"client-{client}"
     file = out or run / f"{name}.npz"
     from pfljax.runtime import devices
@@ -151,16 +155,18 @@ def landscape(
         str, arg(help="line, pairs, plane, hessian, curvature or training.")
     ] = "line",
     points: Annotated[
-        int | None, arg(help="Along an axis; an odd number for a line.")
+        int | None, arg(help="Points along an axis; an odd number for a line.")
     ] = None,
     tolerance: Annotated[
-        float | None, arg(help="Of a line's ranges that count as flat.")
+        float | None, arg(help="The range of a line that counts as flat.")
     ] = None,
-    other: Annotated[Path | None, arg(help="A run for the lines to go to.")] = None,
+    other: Annotated[
+        Path | None, arg(help="A second run, for lines between two runs.")
+    ] = None,
 ) -> None:
-    """Judges what lies between a run's models, or around them.
+    """Draws the loss around the models of a run, or between them.
 
-    Such as: pfljax landscape RUN --kind pairs
+    Example: pfljax landscape RUN --kind pairs
     """
     from pfljax.landscape.kinds import command
     from pfljax.runtime import devices
@@ -172,15 +178,15 @@ def landscape(
 
 
 def prepare(
-    name: Annotated[Positional[str], arg(help="Such as mnist or cifar10.")],
+    name: Annotated[Positional[str], arg(help="For example mnist or cifar10.")],
     raw: Annotated[
         str | None,
-        arg(help="Import this folder of raw archives, again if need be: no network."),
+        arg(help="Import the raw archives in this folder, without a network."),
     ] = None,
 ) -> None:
-    """Downloads or imports a data set, and decodes it once.
+    """Downloads or imports a data set and decodes it.
 
-    Such as: pfljax prepare mnist
+    Example: pfljax prepare mnist
     """
     from pfljax import data
 
@@ -189,24 +195,24 @@ def prepare(
 
 def bench(
     workloads: Workloads = (),
-    rounds: Annotated[int | None, arg(help="Rounds of a call.")] = None,
+    rounds: Annotated[int | None, arg(help="Rounds in a timed call.")] = None,
     repeats: Annotated[int, arg(help="Timed calls.")] = 3,
     algorithm: Annotated[
-        tuple[str, ...], arg(help="In place of the workloads' own.")
+        tuple[str, ...], arg(help="Methods, instead of those of the workloads.")
     ] = (),
     against: Annotated[
         str | None,
         arg(
             metavar="COMMAND",
-            help="A peer that prints JSON {...} with client_steps_per_s; {workload} "
-            "and {algorithm} in the command stand for the names.",
+            help="The command of a peer that prints JSON with client_steps_per_s. "
+            "{workload} and {algorithm} in it are replaced by the names.",
         ),
     ] = None,
     out: Out = Path("runs/bench"),
 ) -> None:
     """Times the workloads W1 to W11, alone or in turn with another simulator.
 
-    Such as: pfljax bench W1 W3
+    Example: pfljax bench W1 W3
     """
     from pfljax import bench
     from pfljax.runtime import devices
@@ -228,22 +234,22 @@ def bench(
 def conformance(
     names: Annotated[
         Positional[tuple[str, ...]],
-        arg(help="Methods, such as ditto, or with options: ditto:lam=0.0."),
+        arg(help="Methods, for example ditto or ditto:lam=0.0."),
     ],
     bytes: Annotated[
         tuple[int, int] | None,
         arg(
             metavar="DOWN UP",
-            help="What they send of the toy's model: body 64, head 60 bytes.",
+            help="The bytes that they send for the toy model (body 64, head 60).",
         ),
     ] = None,
     ignores_steps: Annotated[
-        bool, arg(help="Their uploads are the same whatever the steps.")
+        bool, arg(help="The uploads do not depend on the number of steps.")
     ] = False,
 ) -> None:
-    """Holds methods to the laws that every method obeys.
+    """Checks methods against the laws that every method obeys.
 
-    Such as: PFLJAX_METHODS=FOLDER pfljax conformance NAME
+    Example: PFLJAX_METHODS=FOLDER pfljax conformance NAME
     """
     from pfljax.conformance import run as verdicts
     from pfljax.runtime import devices

@@ -9,26 +9,26 @@ from pfljax.cli import options
 
 Methods = Annotated[
     Positional[tuple[str, ...]],
-    arg(help="Such as fedper or, with options, ditto:lam=0.5."),
+    arg(help="Methods, for example fedper or ditto:lam=0.5."),
 ]
-Tables = Annotated[bool, arg(help="Write tables in Markdown and LaTeX as well.")]
+Tables = Annotated[bool, arg(help="Also write tables in Markdown and LaTeX.")]
 Verbose = Annotated[bool, arg(help="Print all tables.")]
 
 
 def compare(
     methods: Methods,
     settings: Any,
-    seeds: Annotated[int, arg(help="How many, from --seed on.")] = 3,
+    seeds: Annotated[int, arg(help="The number of seeds, from --seed on.")] = 3,
     local: Annotated[bool, arg(help="Add local training.")] = True,
     finetuned: Annotated[
-        bool, arg(help="Add FedAvg, fine-tuned by 20 local steps.")
+        bool, arg(help="Add FedAvg with 20 steps of fine-tuning.")
     ] = True,
     tables: Tables = False,
     verbose: Verbose = False,
 ) -> None:
     """Compares methods on the same clients under several seeds.
 
-    Such as: pfljax compare fedper ditto:lam=0.5 --seeds 5 --rounds 50
+    Example: pfljax compare fedper ditto:lam=0.5 --seeds 5 --rounds 50
     """
     experiments = options.of_methods(methods, settings)
     registry.require("--seeds", seeds, seeds >= 1, "at least 1")

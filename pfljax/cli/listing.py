@@ -18,6 +18,15 @@ NOTES = {  # what holds for all of a kind, as its last line
 EXAMPLE = "twonn on 28 x 28 images, 199,210 parameters"  # whose bytes the table gives
 
 
+def kinds_table(kinds: Mapping[str, str]) -> str:
+    """A line for each kind: how many names it has, and what they are."""
+    lines = [
+        f"{kind:18}{len(known(kind.removesuffix('s'))):4}  {about}"
+        for kind, about in kinds.items()
+    ]
+    return "\n".join([*lines, "", "`pfljax list KIND` lists the names of a kind."])
+
+
 def broken(kind: str) -> list[str]:
     """A line for each name of a kind that cannot be chosen: a method's broken file."""
     if kind != "algorithms":

@@ -19,10 +19,10 @@ from pfljax.cli import (
     predicting,
 )
 
-ABOUT = """Personalised federated learning, simulated."""
-MORE = """`pfljax COMMAND --help` lists the options of a command, and `pfljax run
---algorithm ditto --help` those of the method as well. `pfljax --tyro-print-completion
-bash` prints what a shell completes them by (also zsh, fish and tcsh)."""
+ABOUT = """Simulates personalised federated learning."""
+MORE = """`pfljax COMMAND --help` lists the options of a command. `pfljax run
+--algorithm ditto --help` also lists those of the method. `pfljax
+--tyro-print-completion bash` prints a script for completion (also zsh, fish, tcsh)."""
 
 GROUPS: dict[str, dict[str, Callable]] = {
     "Run": {
@@ -78,7 +78,7 @@ def overview() -> str:
         for name, command in group.items():
             about, *_, example = (inspect.getdoc(command) or "").splitlines()
             lines.append(f"  {name:12} {about}")
-            lines.append(f"  {'':12}   {example.removeprefix('Such as: ')}")
+            lines.append(f"  {'':12}   {example.removeprefix('Example: ')}")
     return "\n".join([*lines, "", MORE])
 
 

@@ -1,4 +1,4 @@
-"""`pfljax predict`: what a run's models say of each test row."""
+"""`pfljax predict`: the predictions of a run's models on the test examples."""
 
 from pathlib import Path
 from typing import Annotated
@@ -12,20 +12,20 @@ from pfljax.runtime.words import number_of
 def predict(
     run: Positional[RunFolder],
     client: Annotated[
-        int | None, arg(help="Client number among those that train; None is all.")
+        int | None, arg(help="The number of a client that trains. None is all.")
     ] = None,
     out: Annotated[
         Path | None,
-        arg(help="An .npz or .csv; None is RUN/predictions.npz, or of --client."),
+        arg(help="An .npz or .csv file. The default is RUN/predictions.npz."),
     ] = None,
 ) -> None:
-    """Writes what personal models predict of test rows, and confusion matrices.
+    """Writes predictions of the personal models, and confusion matrices.
 
-    Such as: pfljax predict RUN --client 3 --out predictions.csv
+    Example: pfljax predict RUN --client 3 --out predictions.csv
     """
     from pfljax.runs import folder
 
-    folder.read_config(run)  # first of all it must be a run
+    folder.read_config(run)  # refuses what is not a run
     name = "predictions" if client is None else f"predictions-{client}"
     file = out or run / f"{name}.npz"
     if file.suffix not in (".npz", ".csv"):
@@ -40,7 +40,7 @@ def predict(
     written = personal.write(columns, file)
     hits = (columns["prediction"] == columns["label"]).mean()
     clients = len(columns[personal.CONFUSION])
-    rows = number_of(len(columns["row"]), "row")
+    examples = number_of(len(columns["row"]), "test example")
     who = number_of(clients, "client") if client is None else f"client {client}"
-    print(f"{rows} of {who}, {hits:.4f} of them right")
+    print(f"{examples} of {who}, accuracy {hits:.4f}")
     print(f"written to {' and '.join(map(str, written))}")

@@ -25,10 +25,11 @@ from pfljax.simulate import (
     arguments,
     clocks,
     malicious,
+    methods,
     simulation,
     width,
 )
-from pfljax.simulate.components import resolve_model
+from pfljax.simulate.components import resolve_model, resolve_width
 from pfljax.simulate.evaluation import splits_of
 from pfljax.simulate.federation import build_federation
 from pfljax.simulate.simulation import Simulation
@@ -153,6 +154,21 @@ def _described(
         return {"model": model}
     ask(claims.check_devices, path, crc)
     return {"model": model, claims.DEVICES: crc}
+
+
+def check_method(
+    experiment: Experiment, federation: Federation | None, task: Task | None
+) -> None:
+    """Refuses a method that does not fit the model, the clients or the mode.
+
+    Compiles and writes nothing. A run with these settings builds the same functions.
+    """
+    experiment = validate(experiment, federation, task)
+    devices.prepare()
+    training, _ = build_federation(experiment, federation)
+    width = resolve_width(experiment)
+    with methods.explain_misfit(experiment.algorithm.name):
+        simulation.simulation(experiment.replace(width=width), training, task)
 
 
 def check_data(

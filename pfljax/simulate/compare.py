@@ -9,7 +9,7 @@ from pfljax.core.types import Task
 from pfljax.data import Federation
 from pfljax.runs import checks, folder
 from pfljax.runs.settings import Experiment
-from pfljax.simulate import arguments
+from pfljax.simulate import arguments, begin
 from pfljax.simulate.run import run
 
 TUNED = "fedavg:finetune=20"  # local steps on a client before it is evaluated
@@ -149,6 +149,9 @@ def compare(
     # One for each seed: all methods have the same clients.
     make = arguments.federation_by_seed(federation)
     federations = {seed: make(seed) for seed in seeds}
+    # Before anything trains: the last method's misfit would show hours later.
+    for experiment in runs[:: len(seeds)]:
+        begin.check_method(experiment, federations[experiment.seed], task)
     for experiment in runs:
         own = federations[experiment.seed]
         run(experiment, own, task=task, quiet=quiet, report=False)

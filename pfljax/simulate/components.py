@@ -168,7 +168,7 @@ def default_model(input_shape: tuple[int, ...]) -> str:
     return "mlp" if grey else "gn_cnn"
 
 
-def width_of(experiment: Experiment) -> int | None:
+def resolve_width(experiment: Experiment) -> int | None:
     """The width asked for, or that of the platform."""
     if isinstance(experiment.width, int):
         return experiment.width
@@ -206,7 +206,7 @@ def make_setting(experiment: Experiment, task: Task, shape: Shape) -> Setting:
         algorithm=algorithm,
         local=local,
         selection=drawn,
-        width=width_of(experiment),
+        width=resolve_width(experiment),
         mesh=make_mesh(experiment),
         channel=channels.with_shapes(through, algorithm, task, *sent),
         groups=groups,

@@ -39,7 +39,7 @@ def choose(
         return simulation.simulation(experiment.replace(width=width), federation, task)
 
     wanted = experiment.width
-    known = components.width_of(experiment)
+    known = components.resolve_width(experiment)
     # XLA aborts the process where it compiles what is far too large.
     size.check(build(known))
     # Pages are as large as they are made.
