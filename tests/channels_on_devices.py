@@ -13,7 +13,7 @@ from on_devices import CLIENTS, COHORT, listed, placed
 from pfljax import channel, engine, registry, selection
 from pfljax.algorithms.multi_task.ditto import ditto
 from pfljax.conformance import toy
-from pfljax.core.communication import exchanges_of
+from pfljax.core.communication import trace_exchanges
 from pfljax.core.types import Local
 from pfljax.engine import mesh
 
@@ -33,8 +33,8 @@ def play(names, devices, at_home):
     grid = mesh.make(devices, at_home) if devices > 1 else None
     algorithm = ditto(task, local)
     through = channel.make([registry.parse(name) for name in names])
-    exchanges = exchanges_of(algorithm, task, CLIENTS, (3,))
-    through, algorithm = channel.fitted(through, algorithm, exchanges)
+    exchanges = trace_exchanges(algorithm, task, CLIENTS, (3,))
+    through, algorithm = channel.fit(through, algorithm, exchanges)
     select = selection.uniform(COHORT, CLIENTS)
     setting = engine.Setting(algorithm, local, select, 1, grid, through)
     train, _ = placed(grid)

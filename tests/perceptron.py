@@ -9,7 +9,7 @@ import numpy as np
 
 from pfljax import models
 from pfljax.conformance import toy
-from pfljax.core.communication import exchanges_of
+from pfljax.core.communication import trace_exchanges
 
 CLASSES, FEATURES, RATE = 3, 4, 0.1
 FULL = toy.full_batch(epochs=2, rate=RATE)  # two steps on all rows of a client
@@ -84,7 +84,7 @@ def exchanges_of_two_architectures(factory):
     for hidden in ((FEATURES,), (6, 5, FEATURES)):
         task = models.task(models.mlp(CLASSES, hidden=hidden), (3,))
         method = factory(task, FULL)
-        exchange, *_ = exchanges_of(method, task, 2, (3,))
+        exchange, *_ = trace_exchanges(method, task, 2, (3,))
         server = jax.eval_shape(
             lambda task=task, method=method: method.init(
                 task.init(jax.random.key(0)), 2, jax.random.key(0)

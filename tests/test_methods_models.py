@@ -90,7 +90,7 @@ def test_a_round_keeps_all_shapes_and_makes_logits(case, name):
             cohort = cohort._replace(places={number: jnp.arange(COHORT)})
         end = algorithm.aggregate(server, uploads, cohort)
         model = views.personal_model(algorithm, turn, end, after, data, jnp.bool_(True))
-        logits = algorithm.predict(model, Batch.of_rows(pool.x))
+        logits = algorithm.predict(model, Batch.full(pool.x))
         return params, (server, client), (end, after), (message, upload), logits
 
     key, zero = jax.random.key(0), jnp.int32(0)

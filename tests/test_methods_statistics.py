@@ -16,11 +16,11 @@ from pfljax.algorithms.distillation.fedkd import fedkd
 from pfljax.algorithms.distillation.fml import fml
 from pfljax.algorithms.fedavg import fedavg
 from pfljax.algorithms.multi_task.ditto import ditto
-from pfljax.channel import traffic_of
+from pfljax.channel import count_traffic
 from pfljax.conformance import toy
 from pfljax.core import aggregation, statistics, tree
-from pfljax.core.communication import exchanges_of
-from pfljax.core.local_statistics import dropped, kept
+from pfljax.core.communication import trace_exchanges
+from pfljax.core.local_statistics import drop, keep
 from pfljax.core.optimizers import sgd
 from pfljax.core.training import budget
 from pfljax.core.types import Local
@@ -47,7 +47,7 @@ def task():
 
 def running(params):
     """The statistics alone."""
-    return jax.tree.leaves(tree.split(params, statistics.chosen(params))[0])
+    return jax.tree.leaves(tree.split(params, statistics.mask(params))[0])
 
 
 def judged(setting, state):
@@ -96,7 +96,7 @@ def train_alone(method, state, k):
 
 @pytest.mark.parametrize("factory", [fedavg, fedper, ditto])
 def test_kept_statistics_stay_with_their_client(factory):
-    plain, method = factory(task(), LOCAL), kept(factory(task(), LOCAL))
+    plain, method = factory(task(), LOCAL), keep(factory(task(), LOCAL))
     states, setting = toy.play(method, task(), LOCAL, TRAIN, rounds=2, cohort=4)
     began = task().init(jax.random.key(5))
     for leaf, start in zip(
@@ -107,7 +107,7 @@ def test_kept_statistics_stay_with_their_client(factory):
     trained = np.asarray(means).any(1)
     assert 4 <= trained.sum() < CLIENTS
     assert len(np.unique(means[trained], axis=0)) == trained.sum()
-    bytes_of = [traffic_of(m, task(), CLIENTS, (3,)) for m in (plain, method)]
+    bytes_of = [count_traffic(m, task(), CLIENTS, (3,)) for m in (plain, method)]
     assert bytes_of[0].up - bytes_of[1].up == 4 * RUNNING
     assert bytes_of[0].down - bytes_of[1].down == 4 * RUNNING
     assert np.isfinite(judged(setting, states[-1])["loss"]).all()
@@ -117,7 +117,7 @@ def test_a_client_alone_is_the_same_whether_it_keeps_statistics_or_sends_them():
     data = jax.tree.map(lambda leaf: leaf[:1], TRAIN._replace(examples=()))
     data = data._replace(examples=TRAIN.examples)
     plain, _ = toy.play(fedavg(task(), LOCAL), task(), LOCAL, data, rounds=3)
-    own, _ = toy.play(kept(fedavg(task(), LOCAL)), task(), LOCAL, data, rounds=3)
+    own, _ = toy.play(keep(fedavg(task(), LOCAL)), task(), LOCAL, data, rounds=3)
     theirs = tree.paths(plain[-1].server)
     statistics_kept = own[-1].clients.statistics
     assert len(statistics_kept) == 2
@@ -137,7 +137,7 @@ def test_statistics_of_a_proxy_stay_with_their_client(factory):
     for leaf in states[-1].clients.statistics.values():
         assert len(np.unique(leaf[took_part], axis=0)) == took_part.sum()
         assert len(np.unique(leaf[~took_part])) == 1
-    sent, *_ = exchanges_of(method, task(), CLIENTS, (3,))
+    sent, *_ = trace_exchanges(method, task(), CLIENTS, (3,))
     assert not running((sent.message, sent.origin, sent.upload))
     assert np.isfinite(judged(setting, states[-1])["loss"]).all()
 
@@ -147,7 +147,7 @@ def test_statistics_of_a_proxy_that_trains_alone_are_those_of_silobn():
     init = task().init(jax.random.key(3))
     one = task()._replace(init=lambda key: init)
     uniform = aggregation.averaging("uniform")
-    plain = kept(fedavg(one, LOCAL)._replace(aggregate=uniform))
+    plain = keep(fedavg(one, LOCAL)._replace(aggregate=uniform))
     ours, theirs = (
         toy.play(method, one, LOCAL, TRAIN, rounds=2, cohort=4)[0][-1].clients
         for method in (fml(one, LOCAL, beta=1.0), plain)
@@ -157,7 +157,7 @@ def test_statistics_of_a_proxy_that_trains_alone_are_those_of_silobn():
 
 def test_statistics_of_a_proxy_that_sends_differences_add_up(monkeypatch):
     """FedKD without distillation, of all energy: its mentee is uniform FedAvg's too."""
-    distance = "pfljax.algorithms.distillation.fedkd.apart"
+    distance = "pfljax.algorithms.distillation.fedkd.distance"
     monkeypatch.setattr(distance, lambda own, other, batch: 0.0)
     init = task().init(jax.random.key(3))
     one = task()._replace(init=lambda key: init)
@@ -175,13 +175,13 @@ def test_statistics_of_a_proxy_that_sends_differences_add_up(monkeypatch):
 def test_bytes_of_low_rank_are_those_of_parameters():
     method = fedkd(task(), LOCAL, energy_start=1.0, energy_end=1.0)
     states, _ = toy.play(method, task(), LOCAL, TRAIN, rounds=1)
-    sent, *_ = exchanges_of(method, task(), CLIENTS, (3,))
+    sent, *_ = trace_exchanges(method, task(), CLIENTS, (3,))
     for state in states:
         assert float(state.server.size) == tree.nbytes(sent.upload)
 
 
 def test_dropped_statistics_begin_each_round_anew():
-    method = dropped(fedavg(task(), LOCAL))
+    method = drop(fedavg(task(), LOCAL))
     states, _ = toy.play(method, task(), LOCAL, TRAIN, rounds=2)
     for first, last in zip(*(running(s.server) for s in states[::2]), strict=True):
         np.testing.assert_array_equal(first, last)
@@ -198,7 +198,7 @@ def fedbn(task, local):
     normal = {
         module
         for module, yes in zip(
-            modules, jax.tree.leaves(statistics.chosen(task.modules)), strict=True
+            modules, jax.tree.leaves(statistics.mask(task.modules)), strict=True
         )
         if yes
     }

@@ -113,7 +113,7 @@ def benign(run: Run) -> np.ndarray:
         return ~run.per_client["malicious"]
     clients = run.per_client["personal/test/accuracy"].shape[1]
     key = jax.random.key(run.config["seed"])
-    return ~np.asarray(malicious.drawn(key, clients, SHARE))
+    return ~np.asarray(malicious.draw(key, clients, SHARE))
 
 
 def row_of(method: str, attack: str, reducer: str, runs: list[Run]) -> Row:

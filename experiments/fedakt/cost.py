@@ -16,7 +16,7 @@ from products import product_flops
 from protocol import EVERY, PROTOCOL, Column, column, experiment_of, models
 
 from pfljax import models as zoo
-from pfljax.channel import traffic_of
+from pfljax.channel import count_traffic
 from pfljax.core import communication, tree
 from pfljax.core.types import Algorithm, Task
 from pfljax.simulate import components, methods
@@ -64,7 +64,7 @@ def floats(groups: list[Group], clients: int = 20, pixels: int = 32) -> list[Flo
     found = []
     for task, algorithm in groups:
         of_row = (pixels, pixels, 3)
-        sent = traffic_of(algorithm, task, clients, of_row)
+        sent = count_traffic(algorithm, task, clients, of_row)
         found.append(Floats(up=sent.up / BYTES, down=sent.down / BYTES))
     return found
 
@@ -91,7 +91,7 @@ def parts(name: str, num_classes: int, pixels: int = 32) -> tuple[int, int]:
     task = zoo.task(network, (pixels, pixels, 3))
     key: Any = jax.eval_shape(jax.random.key, 0)
     params = jax.eval_shape(task.init, key)
-    body = tree.split(params, tree.labelled(task.groups, "body"))[0]
+    body = tree.split(params, tree.matches(task.groups, "body"))[0]
     inside = sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(body))
     whole = sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(params))
     return inside, whole - inside

@@ -31,7 +31,7 @@ import numpy as np
 from tyro.conf import arg
 
 from pfljax.core import tree
-from pfljax.core.communication import exchanges_of, shapes_of_model
+from pfljax.core.communication import shapes_of_model, trace_exchanges
 from pfljax.runs.settings import Experiment
 from pfljax.runtime.devices import use_compile_cache
 from pfljax.simulate import components, methods
@@ -173,7 +173,7 @@ def bytes_of_levels(small: bool) -> list[Bytes]:
         LEVELS, components.make_tasks(experiment, shape), strict=True
     ):
         method = methods.build("heterofl", task, local, {})
-        model, statistics = exchanges_of(method, task, 20, shape.input_shape)
+        model, statistics = trace_exchanges(method, task, 20, shape.input_shape)
         leaves = jax.tree.leaves(tree.parameters(shapes_of_model(task)))
         row = Bytes(
             level=level,

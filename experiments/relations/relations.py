@@ -33,7 +33,7 @@ from scipy.spatial.distance import squareform
 from pfljax import data
 from pfljax.algorithms import _affinity as affinity
 from pfljax.algorithms.multi_task import mocha
-from pfljax.algorithms.multi_task.fedamp import attracted, median
+from pfljax.algorithms.multi_task.fedamp import attract, median
 from pfljax.core import tree
 from pfljax.data import Federation
 from pfljax.registry import Component
@@ -85,7 +85,7 @@ def weights_of_fedamp(server: Any) -> np.ndarray:
         square = affinity.square_distances(server.params, own, centre)
         others = affinity.others(server, k)
         width = FEDAMP["sigma"] * median(square, others)
-        return attracted(square, others, FEDAMP["alpha"], width)
+        return attract(square, others, FEDAMP["alpha"], width)
 
     return np.asarray(affinity.matrix(row, len(server.heard)), np.float64)
 

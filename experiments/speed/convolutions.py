@@ -72,7 +72,7 @@ def training(task: Task, steps: int) -> Callable[[Any], Any]:
     """A function of parameters: what they are after so many steps of one batch."""
     x = jax.random.normal(jax.random.key(1), (BATCH, *SHAPE))
     y = jnp.arange(BATCH) % CLASSES
-    batch = Batch.of_rows(x)
+    batch = Batch.full(x)
 
     def loss(params: Any) -> jax.Array:
         log_probabilities = jax.nn.log_softmax(task.predict(params, batch))

@@ -28,15 +28,15 @@ class Models(NamedTuple):
 def first_models(params: Params, num_clients: int) -> Models:
     """Everybody has the first parameters, and nobody has sent them."""
 
-    def repeated(leaf: Array) -> Array:
+    def repeat(leaf: Array) -> Array:
         return jnp.broadcast_to(leaf, (num_clients, *leaf.shape))
 
-    return Models(jax.tree.map(repeated, params), jnp.zeros(num_clients))
+    return Models(jax.tree.map(repeat, params), jnp.zeros(num_clients))
 
 
-def received(models: Models, uploads: Params, cohort: Cohort) -> Models:
+def receive(models: Models, uploads: Params, cohort: Cohort) -> Models:
     """The models, those of who reported replaced."""
-    ids = aggregation.ids_of_present(cohort)
+    ids = aggregation.present_ids(cohort)
     return Models(
         params=tree.put(models.params, ids, uploads),
         heard=models.heard.at[ids].set(1, mode="drop"),
@@ -105,7 +105,7 @@ def _products(
     count = len(leaves[0])
     size = rows_of_a_block(leaves)
 
-    def of_block(first: Array) -> tuple[Array, Array]:
+    def one_block(first: Array) -> tuple[Array, Array]:
         squares, products = jnp.zeros((2, size))
         for leaf, own, middle in zip(leaves, ones, centres, strict=True):
             block = jax.lax.dynamic_slice_in_dim(leaf, first, size) - middle
@@ -117,7 +117,7 @@ def _products(
 
     # The last block reaches back, so that all have one size.
     starts = jnp.minimum(jnp.arange(0, count, size), count - size)
-    found = jax.lax.map(of_block, starts)
+    found = jax.lax.map(one_block, starts)
     places = starts[:, None] + jnp.arange(size)
 
     def in_order(values: Array) -> Array:

@@ -25,7 +25,7 @@ Raveled = dict[str, Any]  # None in the place of a vector without numbers
 
 def ravel(params: Params) -> Raveled:
     """The vectors of these leaves."""
-    running, parameters = tree.split(params, statistics.chosen(params))
+    running, parameters = tree.split(params, statistics.mask(params))
     # Statistics are known by their key here, too.
     return {
         PARAMETERS: _vector(parameters),
@@ -44,7 +44,7 @@ def unraveling(task: Task) -> Callable[[Raveled], Params]:
             return raveled
         # Of values, for shapes do not ravel; a program has none of these zeros.
         like = tree.zeros(jax.eval_shape(task.init, jax.random.key(0)))
-        running, parameters = tree.split(like, statistics.chosen(like))
+        running, parameters = tree.split(like, statistics.mask(like))
         return tree.merge(
             _leaves(raveled[statistics.STATISTICS], running),
             _leaves(raveled[PARAMETERS], parameters),
@@ -53,7 +53,7 @@ def unraveling(task: Task) -> Callable[[Raveled], Params]:
     return unravel
 
 
-def of_task(task: Task) -> Task:
+def ravel_task(task: Task) -> Task:
     """The task with a loss and logits of vectors; all else is of leaves, as before."""
     unravel = unraveling(task)
 

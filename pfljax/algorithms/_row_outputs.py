@@ -13,7 +13,7 @@ from pfljax.core.minibatches import rows
 from pfljax.core.types import Array, Batch, ClientData, Examples
 
 
-def of_rows(
+def compute_outputs(
     value: Callable[[Batch], Any],
     data: ClientData,
     index: Array,
@@ -32,10 +32,10 @@ def of_rows(
     # The last batch is filled up with the last row, whose outputs are cut off again.
     padded = jnp.pad(index, (0, -count % size), mode="edge")
 
-    def of_batch(index: Array) -> Any:
+    def one_batch(index: Array) -> Any:
         return value(rows(data, index, jnp.ones(size)))
 
-    stacked = jax.lax.map(of_batch, padded.reshape(-1, size))
+    stacked = jax.lax.map(one_batch, padded.reshape(-1, size))
 
     def in_one(leaf: Array) -> Array:
         return leaf.reshape(-1, *leaf.shape[2:])[:count]
@@ -43,13 +43,13 @@ def of_rows(
     return jax.tree.map(in_one, stacked)
 
 
-def numbered(data: ClientData) -> ClientData:
+def number_examples(data: ClientData) -> ClientData:
     """The same rows with their numbers, 0 .. size, in place of their labels."""
     number = jnp.arange(len(data.examples.y), dtype=jnp.int32) - data.offset
     return data._replace(examples=Examples(x=data.examples.x, y=number))
 
 
-def listed(index: Array) -> ClientData:
+def list_examples(index: Array) -> ClientData:
     """Rows that are row numbers, `index` i32[n], labelled by their place in this list.
 
     A minibatch of them says which rows of other data it wants, and which answers.

@@ -7,7 +7,7 @@ w <- sum_k n_k w_k / sum_k n_k; everybody is judged by w, or after
 """
 
 from pfljax.core import aggregation
-from pfljax.core.training import finetuned, fit
+from pfljax.core.training import fine_tune, fit
 from pfljax.core.types import Algorithm, Local, Task
 from pfljax.registry import Count, component
 
@@ -30,7 +30,7 @@ def fedavg(
         return client, w, metrics
 
     def personal(turn, w, client, data):
-        return finetuned(task.loss, w, data, turn, local, finetune)
+        return fine_tune(task.loss, w, data, turn, local, finetune)
 
     return Algorithm(
         init=lambda params, num_clients, key: params,

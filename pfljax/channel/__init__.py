@@ -37,7 +37,7 @@ from pfljax.channel.colluding import ipm as ipm
 from pfljax.channel.compressing import compressing as compressing
 from pfljax.channel.losing import lost as lost
 from pfljax.channel.memory import Remembering as Remembering
-from pfljax.channel.memory import fitted as fitted
+from pfljax.channel.memory import fit as fit
 from pfljax.channel.memory import remembering as remembering
 from pfljax.channel.memory import shaped_by as shaped_by
 from pfljax.channel.names import AGGREGATIONS as AGGREGATIONS
@@ -63,7 +63,7 @@ from pfljax.channel.sparse import low_rank as low_rank
 from pfljax.channel.sparse import random_k as random_k
 from pfljax.channel.sparse import top_k as top_k
 from pfljax.channel.traffic import Traffic as Traffic
-from pfljax.channel.traffic import bytes_of as bytes_of
 from pfljax.channel.traffic import check as check
-from pfljax.channel.traffic import traffic_of as traffic_of
-from pfljax.channel.travel import sent as sent
+from pfljax.channel.traffic import count_bytes as count_bytes
+from pfljax.channel.traffic import count_traffic as count_traffic
+from pfljax.channel.travel import send as send

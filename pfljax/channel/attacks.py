@@ -22,11 +22,11 @@ from pfljax.registry import Positive, component
 OFF = NONE._replace(stage="attack")  # nobody is malicious
 
 
-def attackers_of(share: float) -> Callable[[Start], Array]:
+def draw_attackers(share: float) -> Callable[[Start], Array]:
     """A state that says of each client whether it is malicious, bool[C]."""
 
     def init(start: Start) -> Array:
-        return malicious.drawn(start.key, start.num_clients, share)
+        return malicious.draw(start.key, start.num_clients, share)
 
     return init
 
@@ -43,7 +43,7 @@ def attacking(share: float, attack: Callable[[Sender, Any], Any]) -> Channel:
         sent = tree.where(is_malicious[sender.id], forged, upload)
         return Sent(sent, memory)
 
-    return OFF._replace(init=attackers_of(share), send=send, attackers=share)
+    return OFF._replace(init=draw_attackers(share), send=send, attackers=share)
 
 
 @component

@@ -16,7 +16,7 @@ class Start(NamedTuple):
 
     key: Key  # of the run
     num_clients: int
-    # Of a client's first exchange in a round, as shapes (`fitted`); None without it.
+    # Of a client's first exchange in a round, as shapes (`fit`); None without it.
     origin: Origin = None
     upload: Upload = None
 
@@ -52,7 +52,7 @@ class Channel(NamedTuple):
     # The bits of a leaf that changed, by its shape; None where it goes as it is.
     bits: Callable[[Any], float] | None = None
     report_bits: int = 0  # of the report
-    shaped: bool = False  # the state is made of an upload's shapes: see `fitted`
+    shaped: bool = False  # the state is made of an upload's shapes: see `fit`
     # The cohort without those whose uploads are lost.
     lose: Callable[[Key, Cohort], Cohort] | None = None
     attackers: float = 0.0  # the share of clients that are malicious

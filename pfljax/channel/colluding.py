@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from pfljax.channel.attacks import OFF, attackers_of
+from pfljax.channel.attacks import OFF, draw_attackers
 from pfljax.channel.base import Channel, with_change, with_origin
 from pfljax.core import aggregation, tree
 from pfljax.core.malicious import Attackers
@@ -34,17 +34,17 @@ def colluding(share: float, forge: Forge) -> Channel:
         honest = (present & ~here).astype(jnp.float32)
         forging = (present & here).astype(jnp.float32)
 
-        def forged(changes: Any) -> Any:
+        def forge_change(changes: Any) -> Any:
             change = forge(changes, honest, forging)
-            return aggregation.repeated(change, changes)
+            return aggregation.repeat(change, changes)
 
-        theirs = with_change(starts, uploads, forged)
+        theirs = with_change(starts, uploads, forge_change)
         # Of nobody honest there is nothing to forge from.
         replaced = (forging > 0) & (honest.sum() > 0)
         return tree.where_rows(replaced, theirs, uploads), is_malicious
 
     return OFF._replace(
-        init=attackers_of(share), send=with_origin, receive=receive, attackers=share
+        init=draw_attackers(share), send=with_origin, receive=receive, attackers=share
     )
 
 

@@ -2,7 +2,7 @@
 
 The method is wrapped, and knows nothing of it: its functions see its own client state.
 So stores, devices, groups of architectures, checkpoints and newcomers treat the memory
-as any client state. It is written where uploads leave (`travel.sent`).
+as any client state. It is written where uploads leave (`travel.send`).
 """
 
 import functools
@@ -24,7 +24,7 @@ class Remembering(NamedTuple):
     memory: tuple[Any, ...]  # of each exchange of a round
 
 
-def fitted(
+def fit(
     channel: Channel, algorithm: Algorithm, exchanges: Sequence[Exchange]
 ) -> tuple[Channel, Algorithm]:
     """(the channel, the method), fit to what the method sends.
@@ -56,10 +56,10 @@ def remembering(
     shapes = [
         jax.eval_shape(channel.memory, each.origin, each.upload) for each in exchanges
     ]
-    return _wrapped(algorithm, tuple(shapes))
+    return _wrap(algorithm, tuple(shapes))
 
 
-def _wrapped(algorithm: Algorithm, memory: tuple[Any, ...]) -> Algorithm:
+def _wrap(algorithm: Algorithm, memory: tuple[Any, ...]) -> Algorithm:
     """The method over `Remembering`; `memory` is that of a client that sent nothing."""
 
     @functools.wraps(algorithm.init_client)
@@ -73,14 +73,14 @@ def _wrapped(algorithm: Algorithm, memory: tuple[Any, ...]) -> Algorithm:
         return client._replace(client=own), upload, metrics
 
     functions = {
-        name: _of_own(getattr(algorithm, name), place)
+        name: _unwrap(getattr(algorithm, name), place)
         for name, place in CLIENT_AT.items()
     }
     then = algorithm.then
     return algorithm._replace(
         init_client=init_client,
         train=train,
-        then=then and _wrapped(then, memory),
+        then=then and _wrap(then, memory),
         **functions,
     )
 
@@ -89,7 +89,7 @@ def _wrapped(algorithm: Algorithm, memory: tuple[Any, ...]) -> Algorithm:
 CLIENT_AT = {"message": 2, "personal": 2, "endpoints": 1, "quantities": 1, "origin": 1}
 
 
-def _of_own(function: Any, place: int) -> Any:
+def _unwrap(function: Any, place: int) -> Any:
     """The function, given the method's own client state; None where there is none."""
     if function is None:
         return None

@@ -28,13 +28,13 @@ class Parts(NamedTuple):
 def parts(origin: Origin, upload: Upload) -> Parts:
     """What changed of an upload, and what it is a change of, apart from the rest."""
 
-    def start_of(leaf: Array, start: Any) -> Any:
+    def start_leaf(leaf: Array, start: Any) -> Any:
         return start if is_change(leaf, start) else None
 
     changed = jax.tree.map(is_change, upload, origin)
     values, others = tree.split(upload, changed)
     return Parts(
-        start=jax.tree.map(start_of, upload, origin),
+        start=jax.tree.map(start_leaf, upload, origin),
         values=values,
         others=others,
     )

@@ -100,11 +100,11 @@ def adaptive_clip(
         state: Any, key: Key, uploads: Upload, reports: Any, cohort: Cohort
     ) -> tuple[Upload, Any]:
         is_short, starts = reports
-        share_noise, sum_noise = noises(multiplier, asked_of(cohort))
+        share_noise, sum_noise = noises(multiplier, count_asked(cohort))
         if multiplier:
             std = sum_noise * state
             uploads = noised_mean(key, starts, uploads, cohort, std)
-        share = _share_of(key, is_short, cohort, share_noise if multiplier else None)
+        share = _short_share(key, is_short, cohort, share_noise if multiplier else None)
         stepped = state * jnp.exp(-rate * (share - quantile))
         return uploads, jnp.where(cohort.mask.sum() > 0, stepped, state)
 
@@ -117,7 +117,7 @@ def adaptive_clip(
     )
 
 
-def _share_of(key: Key, is_short: Array, cohort: Cohort, noise: Any) -> Array:
+def _short_share(key: Key, is_short: Array, cohort: Cohort, noise: Any) -> Array:
     """The share of short changes, f32[]: of those asked with noise on their count.
 
     Without noise of those who reported, for then nothing is to be hidden.
@@ -126,7 +126,7 @@ def _share_of(key: Key, is_short: Array, cohort: Cohort, noise: Any) -> Array:
     if noise is None:
         return count / jnp.maximum(cohort.mask.sum(), 1)
     noisy = count + noise * jax.random.normal(derive(key, "share"))
-    return noisy / jnp.maximum(asked_of(cohort), 1)
+    return noisy / jnp.maximum(count_asked(cohort), 1)
 
 
 def noises(multiplier: Any, asked: Array) -> tuple[Array, Array]:
@@ -146,9 +146,9 @@ def noised_mean(
     key: Key, starts: Any, uploads: Upload, cohort: Cohort, std: Any
 ) -> Upload:
     """The uploads, each with the noised mean of all changes in place of its own."""
-    asked = jnp.maximum(asked_of(cohort), 1)
+    asked = jnp.maximum(count_asked(cohort), 1)
 
-    def noised(changes: Any) -> Any:
+    def add_noise(changes: Any) -> Any:
         leaves, structure = jax.tree.flatten(changes)
         means = []
         for number, leaf in enumerate(leaves):
@@ -158,9 +158,9 @@ def noised_mean(
             means.append((total + std * noise) / asked)
         return jax.tree.unflatten(structure, means)
 
-    return with_change(starts, uploads, noised)
+    return with_change(starts, uploads, add_noise)
 
 
-def asked_of(cohort: Cohort) -> Array:
+def count_asked(cohort: Cohort) -> Array:
     """How many clients were asked in the round, f32[]."""
     return (cohort.draws > 0).sum().astype(jnp.float32)

@@ -34,7 +34,7 @@ def uniform(*, levels: Levels = 16) -> Channel:
     def arrived(key: Key, leaf: Array) -> Array:
         least = leaf.min()
         step = (leaf.max() - least) / (levels - 1)
-        number = rounded(key, (leaf - least) / jnp.maximum(step, TINY))
+        number = round_at_random(key, (leaf - least) / jnp.maximum(step, TINY))
         return least + number * step
 
     def bits(leaf: Any) -> float:
@@ -58,7 +58,7 @@ def qsgd(*, levels: AtLeastOne = 8) -> Channel:
         # By the largest: squares of small numbers would be 0.
         largest = jnp.maximum(jnp.abs(leaf).max(), TINY)
         norm = largest * jnp.linalg.norm((leaf / largest).ravel())
-        number = rounded(key, jnp.abs(leaf) / jnp.maximum(norm, TINY) * levels)
+        number = round_at_random(key, jnp.abs(leaf) / jnp.maximum(norm, TINY) * levels)
         return norm * jnp.sign(leaf) * (number / levels)
 
     def bits(leaf: Any) -> float:
@@ -81,7 +81,7 @@ def terngrad() -> Channel:
         limit = jnp.where(deviation > 0, CLIPPED * deviation, jnp.inf)
         leaf = jnp.clip(leaf, -limit, limit)
         largest = jnp.abs(leaf).max()
-        number = rounded(key, jnp.abs(leaf) / jnp.maximum(largest, TINY))
+        number = round_at_random(key, jnp.abs(leaf) / jnp.maximum(largest, TINY))
         return largest * jnp.sign(leaf) * number
 
     def bits(leaf: Any) -> float:
@@ -112,7 +112,7 @@ def sign(*, feedback: bool = True) -> Channel:
     return compressing(Compressor(arrived, bits), feedback)
 
 
-def rounded(key: Key, x: Array) -> Array:
+def round_at_random(key: Key, x: Array) -> Array:
     """x >= 0 rounded down or up at random, so that the mean is x."""
     below = jnp.floor(x)
     return below + (jax.random.uniform(key, x.shape) < x - below)

@@ -48,8 +48,8 @@ def robust(name: str, reducer: Reducer) -> Channel:
     def receive(
         state: Any, key: Key, uploads: Upload, reports: Any, cohort: Cohort
     ) -> tuple[Upload, Any]:
-        value = reducer(uploads, aggregation.reported(cohort))
-        return aggregation.repeated(value, uploads), state
+        value = reducer(uploads, aggregation.uniform(cohort))
+        return aggregation.repeat(value, uploads), state
 
     return NONE._replace(send=send, receive=receive, stage="reduce", one_for_all=True)
 
@@ -165,7 +165,7 @@ def centred_clip(*, radius: Positive = 10.0, iterations: AtLeastOne = 1) -> Chan
         if start.upload is None:
             raise ValueError(
                 "centred_clip keeps a change, whose shape it is not told; make its "
-                "channel by `pfljax.channel.fitted`"
+                "channel by `pfljax.channel.fit`"
             )
         return tree.zeros(change_shapes(start.origin, start.upload))
 
@@ -180,7 +180,7 @@ def centred_clip(*, radius: Positive = 10.0, iterations: AtLeastOne = 1) -> Chan
         centre: Any, key: Key, uploads: Upload, starts: Any, cohort: Cohort
     ) -> tuple[Upload, Any]:
         start, values, others = origins.parts(starts, uploads)
-        weight = aggregation.reported(cohort)
+        weight = aggregation.uniform(cohort)
         changes = tree.sub(values, start)
         moved = centre
         for _ in range(iterations):
@@ -188,7 +188,7 @@ def centred_clip(*, radius: Positive = 10.0, iterations: AtLeastOne = 1) -> Chan
             step = aggregation.mean(apart, weight)
             moved = jax.tree.map(jnp.add, moved, step)
         moved = tree.where(weight.sum() > 0, moved, centre)
-        ours = tree.add(start, aggregation.repeated(moved, changes))
+        ours = tree.add(start, aggregation.repeat(moved, changes))
         return tree.merge(ours, others), moved
 
     return NONE._replace(
@@ -232,7 +232,7 @@ def norm_clip(*, norm: Positive | None = None) -> Channel:
         length = lengths(changes)
         limit = norm
         if limit is None:
-            present = aggregation.reported(cohort) > 0
+            present = aggregation.uniform(cohort) > 0
             limit = jnp.nanmedian(jnp.where(present, length, jnp.nan)) + 1e-10
         shorter = tree.add(start, shorten(changes, limit))
         # Not above the limit: there an upload keeps its bits.

@@ -30,7 +30,7 @@ def top_k(*, share: Part = 0.01, feedback: bool = True) -> Channel:
     def arrived(key: Key, leaf: Array) -> Array:
         flat = leaf.ravel()
         _, places = jax.lax.top_k(jnp.abs(flat), _count(leaf, share))
-        return _kept(flat, places).reshape(leaf.shape)
+        return _scatter(flat, places).reshape(leaf.shape)
 
     def bits(leaf: Any) -> float:
         places = math.log2(max(math.prod(leaf.shape), 1))
@@ -57,7 +57,7 @@ def random_k(*, share: Part = 0.01, feedback: bool = False) -> Channel:
         # A permutation would sort all of them, which takes thirty times as long.
         _, places = jax.lax.top_k(jax.random.uniform(key, flat.shape), count)
         scale = 1 if feedback else flat.size / count
-        return (scale * _kept(flat, places)).reshape(leaf.shape)
+        return (scale * _scatter(flat, places)).reshape(leaf.shape)
 
     def bits(leaf: Any) -> float:
         return FLOAT * _count(leaf, share) + FLOAT
@@ -116,6 +116,6 @@ def _count(leaf: Any, share: float) -> int:
     return max(1, round(share * math.prod(leaf.shape)))
 
 
-def _kept(flat: Array, places: Array) -> Array:
+def _scatter(flat: Array, places: Array) -> Array:
     """The vector at these places, 0 elsewhere."""
     return jnp.zeros_like(flat).at[places].set(flat[places])

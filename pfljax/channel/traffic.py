@@ -11,9 +11,9 @@ import jax.numpy as jnp
 from pfljax.channel import origins
 from pfljax.channel.base import Channel, Sender, Start
 from pfljax.channel.several import again
-from pfljax.channel.travel import sent
+from pfljax.channel.travel import send
 from pfljax.core import tree
-from pfljax.core.communication import Exchange, exchanges_of, in_a_round
+from pfljax.core.communication import Exchange, in_a_round, trace_exchanges
 from pfljax.core.types import Algorithm, Key, Origin, Task, Upload
 
 
@@ -24,7 +24,7 @@ class Traffic(NamedTuple):
     up: int
 
 
-def traffic_of(
+def count_traffic(
     algorithm: Algorithm,
     task: Task,
     num_clients: int,
@@ -36,13 +36,13 @@ def traffic_of(
     Raises:
       ValueError: uploads of this method cannot go through this channel.
     """
-    exchanges = exchanges_of(algorithm, task, num_clients, input_shape)
+    exchanges = trace_exchanges(algorithm, task, num_clients, input_shape)
     if channel is not None:
         check(channel, algorithm, task, exchanges, num_clients)
     return Traffic(
         down=sum(tree.nbytes(exchange.message) for exchange in exchanges),
         up=sum(
-            bytes_of(channel, exchange.origin, exchange.upload)
+            count_bytes(channel, exchange.origin, exchange.upload)
             for exchange in exchanges
         ),
     )
@@ -57,20 +57,20 @@ def check(
 ) -> None:
     """Raises a ValueError if the uploads of a round cannot go through the channel."""
 
-    def send(channel: Channel, one: Algorithm, key: Key, exchange: Exchange) -> None:
+    def trace(channel: Channel, one: Algorithm, key: Key, exchange: Exchange) -> None:
         sender = Sender(key=key, id=jnp.int32(0), asked=1)
         state = channel.init(Start(key, num_clients))
         client = one.init_client(task.init(key), sender.id, key)
         message, _, upload = exchange
-        sent(channel, one, state, sender, message, client, client, upload)
+        send(channel, one, state, sender, message, client, client, upload)
 
     key = jax.eval_shape(jax.random.key, 0)
     for one, exchange in zip(in_a_round(algorithm), exchanges, strict=True):
-        jax.eval_shape(partial(send, channel, one), key, exchange)
+        jax.eval_shape(partial(trace, channel, one), key, exchange)
         channel = again(channel)
 
 
-def bytes_of(channel: Channel | None, origin: Origin, upload: Upload) -> int:
+def count_bytes(channel: Channel | None, origin: Origin, upload: Upload) -> int:
     """The bytes of an upload behind the channel, by shapes: its bits, rounded up."""
     if channel is None or channel.bits is None:
         report = 0 if channel is None else channel.report_bits

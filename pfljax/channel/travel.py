@@ -8,7 +8,7 @@ from pfljax.channel.memory import Remembering
 from pfljax.core.types import Algorithm, Client, Message, Upload
 
 
-def sent(
+def send(
     channel: Channel,
     algorithm: Algorithm,
     state: Any,
@@ -45,7 +45,7 @@ def sent(
     if not isinstance(client, Remembering):
         raise ValueError(
             "error feedback needs a place in the clients' states, which this method "
-            "has not; wrap it by `pfljax.channel.fitted`, or set feedback=False"
+            "has not; wrap it by `pfljax.channel.fit`, or set feedback=False"
         )
     memory = client.memory[channel.exchange]
     leaving = channel.send(state, sender, origin, upload, memory)

@@ -118,7 +118,7 @@ def _options(factory: Callable) -> dict[str, inspect.Parameter]:
     if factory in optimizers.known_of_optax().values():
         return optimizers.options_of_optax(factory)
 
-    if factory in schedules.known().values():
+    if factory in schedules.list_schedules().values():
         return schedules.options(factory)
     return registry.options(factory)
 
@@ -176,7 +176,7 @@ def _header(doc: str) -> tuple[str, str, str]:
 def _bytes(factory: Callable) -> tuple[int, int]:
     """Bytes down and up of one client of 100 in one round, on the example model."""
     from pfljax import models
-    from pfljax.channel import traffic_of
+    from pfljax.channel import count_traffic
     from pfljax.core.types import Local
 
     local = Local(learning_rate=0.1, batch_size=1)
@@ -185,4 +185,4 @@ def _bytes(factory: Callable) -> tuple[int, int]:
     if algorithm.linear:
         task = models.task(models.MODELS["logistic"](10), (28, 28))
         algorithm = factory(task, local)
-    return traffic_of(algorithm, task, num_clients=100, input_shape=(28, 28))
+    return count_traffic(algorithm, task, num_clients=100, input_shape=(28, 28))

@@ -32,7 +32,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pfljax.channel import traffic_of
+from pfljax.channel import count_traffic
 from pfljax.conformance import toy
 from pfljax.conformance.play import Trial, replay
 from pfljax.conformance.script import (
@@ -218,7 +218,7 @@ def bytes_are_as_declared(trial: Trial) -> None:
     """Declared bytes are the leaves of message and upload."""
     assert trial.case.bytes is not None, "no bytes are declared"
     algorithm = trial.setting.algorithm
-    traffic = traffic_of(algorithm, trial.task, CLIENTS, (3,))
+    traffic = count_traffic(algorithm, trial.task, CLIENTS, (3,))
     chex.assert_equal(tuple(traffic), tuple(trial.case.bytes))
 
 

@@ -148,7 +148,7 @@ def _compile_evaluation(setting: engine.Setting, task: Task) -> Any:
             data = ClientData(train.examples, offset, size)
             personal = model_for(state, client_id, client, data, toy.public())
             # Where examples are NaN, a NaN must come from the model alone.
-            batch = Batch.of_rows(jnp.nan_to_num(train.examples.x))
+            batch = Batch.full(jnp.nan_to_num(train.examples.x))
             return personal, algorithm.predict(personal, batch)
 
         ids = jnp.arange(CLIENTS + 1)

@@ -8,11 +8,11 @@ import jax
 import jax.numpy as jnp
 
 from pfljax import engine
-from pfljax.channel import CHANNELS, chain, fitted, origins
+from pfljax.channel import CHANNELS, chain, fit, origins
 from pfljax.conformance import toy
 from pfljax.conformance.play import Trial, replay
 from pfljax.conformance.script import ASKED, CLIENTS, ROUNDS, full_script
-from pfljax.core.communication import Exchange, exchanges_of
+from pfljax.core.communication import Exchange, trace_exchanges
 from pfljax.engine.setting import exchanges
 
 
@@ -24,7 +24,7 @@ def channels_fit(trial: Trial) -> None:
     # All channels of pfljax, by shapes: they compute with every leaf of an upload.
     channels = [factory()() for factory in CHANNELS.values()]
     algorithm = trial.setting.algorithm
-    sent = exchanges_of(algorithm, trial.task, CLIENTS, (3,))
+    sent = trace_exchanges(algorithm, trial.task, CLIENTS, (3,))
     mixed = any(origins.absent(exchange.origin, exchange.upload) for exchange in sent)
     if mixed or algorithm.uploads_by_client:
         # These would mix uploads that say whose they are, which is refused.
@@ -32,7 +32,7 @@ def channels_fit(trial: Trial) -> None:
     if trial.task.peers or len({_shapes(exchange) for exchange in sent}) > 1:
         # A value that a channel keeps for the next round has one shape.
         channels = [channel for channel in channels if not channel.shaped]
-    every, remembering = fitted(chain(channels), algorithm, sent)
+    every, remembering = fit(chain(channels), algorithm, sent)
     setting = trial.setting._replace(channel=every, algorithm=remembering)
     first = partial(engine.init, setting, trial.task, CLIENTS)
     state = jax.eval_shape(first, trial.states[0].key)

@@ -103,7 +103,7 @@ def _adaptive(
     def mean(m: Array, g: Array) -> Array:
         return b1 * m + (1 - b1) * g
 
-    def of_squares(v: Array, g: Array) -> Array:
+    def on_squares(v: Array, g: Array) -> Array:
         return rule(v, g * g)
 
     def step(m: Array, v: Array) -> Array:
@@ -112,7 +112,7 @@ def _adaptive(
     # Optax calls it by these names; the updates that come are the gradient.
     def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
         m = jax.tree.map(mean, state.m, updates)
-        v = jax.tree.map(of_squares, state.v, updates)
+        v = jax.tree.map(on_squares, state.v, updates)
         return jax.tree.map(step, m, v), Moments(m, v)
 
     return optax.GradientTransformation(init, update)

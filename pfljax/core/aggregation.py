@@ -34,22 +34,22 @@ def averaging(weighting: str) -> Averaging:
     """An `aggregate` whose new server is the mean of the uploads.
 
     Args:
-      weighting: what a client counts for, "rows" (`by_rows`) or "uniform" (`reported`).
+      weighting: what a client counts for, "rows" (`by_examples`) or "uniform".
 
     Raises:
       ValueError: for another weighting.
     """
-    known = {"rows": by_rows, "uniform": reported}
+    known = {"rows": by_examples, "uniform": uniform}
     registry.require_known("weighting", weighting, known)
     return Averaging(known[weighting])
 
 
-def by_rows(cohort: Cohort) -> Array:
+def by_examples(cohort: Cohort) -> Array:
     """The rows of each client that reported, f32[M]."""
     return cohort.weight * cohort.mask
 
 
-def reported(cohort: Cohort) -> Array:
+def uniform(cohort: Cohort) -> Array:
     """1 for each client that reported, f32[M]."""
     # Drawn with replacement (`selection.by_size`), a client counts for every draw.
     return cohort.draws * cohort.mask
@@ -63,21 +63,21 @@ def senders(cohort: Cohort) -> dict[int, Cohort]:
     """
 
     def those_at(places: Array) -> Cohort:
-        def taken(leaf: Array, none: Any) -> Array:
+        def take(leaf: Array, none: Any) -> Array:
             return leaf.at[places].get(mode="fill", fill_value=none)
 
         return cohort._replace(
-            ids=taken(cohort.ids, cohort.num_clients),
-            weight=taken(cohort.weight, 0),
-            mask=taken(cohort.mask, 0),
-            draws=taken(cohort.draws, 0),
+            ids=take(cohort.ids, cohort.num_clients),
+            weight=take(cohort.weight, 0),
+            mask=take(cohort.mask, 0),
+            draws=take(cohort.draws, 0),
             places=(),
         )
 
     return {number: those_at(places) for number, places in cohort.places.items()}
 
 
-def gathered(uploads: Any, cohort: Cohort) -> tuple[Any, Cohort]:
+def gather(uploads: Any, cohort: Cohort) -> tuple[Any, Cohort]:
     """(uploads, the cohort) by client id, the absent last, whoever they are.
 
     For a server that computes on with all.
@@ -85,17 +85,17 @@ def gathered(uploads: Any, cohort: Cohort) -> tuple[Any, Cohort]:
     Of several devices each gets the uploads of all by this gather, once: what follows
     would be exchanged between devices every time.
     """
-    order = jnp.argsort(ids_of_present(cohort))
+    order = jnp.argsort(present_ids(cohort))
     return _in_order(uploads, cohort, order)
 
 
 def largest_first(uploads: Any, cohort: Cohort) -> tuple[Any, Cohort]:
-    """As `gathered`, but by the rows of the clients; by id where these are equal."""
-    order = jnp.lexsort((ids_of_present(cohort), -by_rows(cohort)))
+    """As `gather`, but by the rows of the clients; by id where these are equal."""
+    order = jnp.lexsort((present_ids(cohort), -by_examples(cohort)))
     return _in_order(uploads, cohort, order)
 
 
-def ids_of_present(cohort: Cohort) -> Array:
+def present_ids(cohort: Cohort) -> Array:
     """The id of each client that reported, i32[M]; C of the absent."""
     return jnp.where(cohort.mask > 0, cohort.ids, cohort.num_clients)
 
@@ -117,11 +117,11 @@ def mean(uploads: Any, weight: Array) -> Any:
 def weighted_sum(uploads: Any, weight: Array) -> Any:
     """The sum of the uploads times their weights, in the cohort's order."""
 
-    def of_leaf(leaf: Array) -> Array:
+    def on_leaf(leaf: Array) -> Array:
         # An accelerator's default would round weights and uploads to a few bits.
         return jnp.tensordot(weight, leaf, 1, precision="highest")
 
-    return jax.tree.map(of_leaf, uploads)
+    return jax.tree.map(on_leaf, uploads)
 
 
 def over_weight(weighted_sum: Any, weight: Array) -> Any:
@@ -134,13 +134,13 @@ def over_weight(weighted_sum: Any, weight: Array) -> Any:
     return jax.tree.map(lambda leaf: leaf / total, weighted_sum)
 
 
-def repeated(value: Any, uploads: Any) -> Any:
+def repeat(value: Any, uploads: Any) -> Any:
     """The value in the place of each of the stacked uploads."""
 
-    def of_leaf(leaf: Array, stacked: Array) -> Array:
+    def on_leaf(leaf: Array, stacked: Array) -> Array:
         return jnp.broadcast_to(leaf.astype(stacked.dtype), stacked.shape)
 
-    return jax.tree.map(of_leaf, value, uploads)
+    return jax.tree.map(on_leaf, value, uploads)
 
 
 def counted_mean(
@@ -154,7 +154,7 @@ def counted_mean(
     element.
     """
 
-    def of_leaf(
+    def on_leaf(
         leaf: Array,
         count: Array,
         old: Array,
@@ -165,7 +165,7 @@ def counted_mean(
         means = weighted / jnp.maximum(total, 1e-12)
         return jnp.where(total > 0, means, old)
 
-    return jax.tree.map(of_leaf, uploads, counts, default)
+    return jax.tree.map(on_leaf, uploads, counts, default)
 
 
 def mean_by_class(rows: Array, counts: Array, weight: Array) -> Array:
@@ -189,14 +189,14 @@ def segment_mean(
     """
     total = member.sum(0)
 
-    def of_leaf(leaf: Array, old: Array) -> Array:
+    def on_leaf(leaf: Array, old: Array) -> Array:
         sums = jnp.tensordot(member, leaf, axes=(0, 0), precision="highest")
         positive = jnp.maximum(total, 1e-12)
         means = sums / _column(positive, sums)
         filled = _column(total > 0, sums)
         return jnp.where(filled, means, old)
 
-    return jax.tree.map(of_leaf, uploads, default)
+    return jax.tree.map(on_leaf, uploads, default)
 
 
 def _column(vector: Array, like: Array) -> Array:

@@ -71,7 +71,7 @@ def first_turn(
     return server, client, turn
 
 
-def exchanges_of(
+def trace_exchanges(
     algorithm: Algorithm,
     task: Task,
     num_clients: int,

@@ -1,14 +1,14 @@
 """What a method declares of running statistics where it does not average them.
 
-`kept(method)` leaves statistics with each client, `dropped(method)` with nobody, and
-`kept_of_proxy(method, proxy)` those of the small model that clients of several
+`keep(method)` leaves statistics with each client, `drop(method)` with nobody, and
+`keep_of_proxy(method, proxy)` those of the small model that clients of several
 architectures share with each client. The method's own functions still see whole models.
-Before a model travels, `unsent` takes its statistics out, and where it arrives `filled`
+Before a model travels, `unsent` takes its statistics out, and where it arrives `fill`
 puts others in: the client's own, or in the server those that the model began with.
 
     whole                               {"scale": 2.0, "batch_stats": {"mean": 10.0}}
     unsent(whole)                       {"scale": 2.0, "batch_stats": {"mean": ()}}
-    filled(.., {"batch_stats/mean": 9})  {"scale": 2.0, "batch_stats": {"mean": 9}}
+    fill(.., {"batch_stats/mean": 9})  {"scale": 2.0, "batch_stats": {"mean": 9}}
 
 Two things may stand in a tree where a statistic was: `()`, which is not sent and will
 be filled in, and None, which `tree.split` dealt to another part, as FedPer deals heads,
@@ -18,7 +18,7 @@ server may be a record of two models, whose statistics only the whole path
 (`jax.tree_util.keystr`) tells apart.
 
 They take a method whose messages and uploads are parameters, or a part of them, as
-FedPer's bodies are; `kept_of_proxy` also one that uploads differences. Who else sends
+FedPer's bodies are; `keep_of_proxy` also one that uploads differences. Who else sends
 differences, or several models, as SCAFFOLD and IFCA do, averages statistics.
 """
 
@@ -43,16 +43,16 @@ class Client(NamedTuple):
     statistics: dict[str, Any]  # by their names in the model
 
 
-def kept(method: Algorithm) -> Algorithm:
+def keep(method: Algorithm) -> Algorithm:
     """The method, whose clients keep their own statistics, which are never sent.
 
     SiloBN: Andreux et al., 2020, https://arxiv.org/abs/2008.07424. A client that has
     not trained yet has the statistics that the model began with; so has the server.
     """
-    return _kept(method, lambda params, key: by_name(params))
+    return _keep(method, lambda params, key: by_name(params))
 
 
-def kept_of_proxy(
+def keep_of_proxy(
     method: Algorithm, proxy: Task, differences: bool = False
 ) -> Algorithm:
     """The method, whose clients keep the statistics of the `proxy` that its server has.
@@ -72,10 +72,10 @@ def kept_of_proxy(
         # The number of clients makes no statistic another.
         return by_name(method.init(params, 1, key))
 
-    return _kept(method, began, differences)
+    return _keep(method, began, differences)
 
 
-def _kept(
+def _keep(
     method: Algorithm,
     began: Callable[[Any, Any], dict[str, Any]],
     differences: bool = False,
@@ -93,7 +93,7 @@ def _kept(
         return unsent(method.message(turn, server, client.state))
 
     def train(turn, message, client, data):
-        whole = filled(message, client.statistics)
+        whole = fill(message, client.statistics)
         state, upload, metrics = method.train(turn, whole, client.state, data)
         sent = by_name(upload)
         if differences:
@@ -116,8 +116,8 @@ def _kept(
         assert quantities is not None
         return quantities(as_seen_by(client, server), client.state)
 
-    # The server of `kept` has no use for statistics: `dropped` leaves it the first.
-    return dropped(method)._replace(
+    # The server of `keep` has no use for statistics: `drop` leaves it the first.
+    return drop(method)._replace(
         init_client=init_client,
         message=message,
         train=train,
@@ -128,7 +128,7 @@ def _kept(
     )
 
 
-def dropped(method: Algorithm) -> Algorithm:
+def drop(method: Algorithm) -> Algorithm:
     """The method, whose server keeps the statistics that the model began with."""
 
     def train(turn, message, client, data):
@@ -139,7 +139,7 @@ def dropped(method: Algorithm) -> Algorithm:
         mean = method.aggregate(unsent(server), uploads, cohort)
         # A server may be a record of two models: whole paths tell theirs apart.
         began = by_name(server, jax.tree_util.keystr)
-        return filled(mean, began, jax.tree_util.keystr)
+        return fill(mean, began, jax.tree_util.keystr)
 
     def origin(message, client, upload):
         return unsent(method.origin(message, client, upload))
@@ -158,7 +158,7 @@ def _judged_by(method: Algorithm) -> Callable[..., Any]:
 
 def as_seen_by(client: Client, server: Tree) -> Tree:
     """The server with the statistics of this client."""
-    return filled(unsent(server), client.statistics)
+    return fill(unsent(server), client.statistics)
 
 
 def unsent(a: Tree) -> Tree:
@@ -176,7 +176,7 @@ def name_in_model(path: Any) -> str:
     return "/".join(keys)
 
 
-def filled(
+def fill(
     a: Tree,
     statistics: dict[str, Any],
     name: Callable[[Any], str] = name_in_model,

@@ -26,7 +26,7 @@ def cross_entropy(logits: Array, batch: Batch) -> Array:
 
     For a method whose logits come from several models; `Task.loss` is that of one.
     """
-    return mean(of_rows(logits, batch), batch)
+    return mean(example_losses(logits, batch), batch)
 
 
 def logits_of_both(
@@ -40,12 +40,12 @@ def logits_of_both(
     return jax.lax.map(lambda model: task.logits(model, batch, key), stacked)
 
 
-def of_rows(logits: Array, batch: Batch) -> Array:
+def example_losses(logits: Array, batch: Batch) -> Array:
     """The cross-entropy of each row, f32[B]."""
     return optax.softmax_cross_entropy_with_integer_labels(logits, batch.y)
 
 
-def of_present(logits: Array, present: Array) -> Array:
+def mask_absent(logits: Array, present: Array) -> Array:
     """The logits [B, K] with 0 for classes that are not `present`, f32[K] of 1 and 0.
 
     An absent class keeps a share of the softmax, and has no gradient.

@@ -34,7 +34,7 @@ def count(num_clients: int, share: float) -> int:
     return number
 
 
-def drawn(key: Key, num_clients: int, share: float) -> Array:
+def draw(key: Key, num_clients: int, share: float) -> Array:
     """Whether each client is malicious, bool[C]; `key` is that of the run."""
     draws = jax.random.uniform(derive(key, "malicious"), (num_clients,))
     rank = jnp.argsort(jnp.argsort(draws))

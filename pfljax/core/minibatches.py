@@ -48,12 +48,12 @@ def each_minibatch(
         first = number * BLOCK
         numbers = row_numbers(data, first + jnp.arange(BLOCK), key, batch_size)
 
-        def of_block(index: Array, carry: Any) -> Any:
+        def one_block(index: Array, carry: Any) -> Any:
             batch = rows(data, *tree.take(numbers, index))
             return body(first + index, batch, carry)
 
         left = jnp.minimum(BLOCK, steps - first)
-        return jax.lax.fori_loop(0, left, of_block, carry)
+        return jax.lax.fori_loop(0, left, one_block, carry)
 
     if in_blocks(steps):
         return jax.lax.fori_loop(0, blocks(steps), block, start)
@@ -135,7 +135,7 @@ def rows(
     return Batch(x, y, valid.astype(jnp.float32))
 
 
-def divided(data: ClientData, share: float) -> tuple[ClientData, ClientData]:
+def divide(data: ClientData, share: float) -> tuple[ClientData, ClientData]:
     """(first, rest): a share of the client's rows, and the others.
 
     A federation has shuffled them. Both have a row: of one row, the same.
@@ -155,7 +155,7 @@ def in_batches(batch: Batch, batch_size: int) -> Batch:
     must, however many are computed at once.
     """
 
-    def stacked(leaf: Array) -> Array:
+    def stack(leaf: Array) -> Array:
         return leaf.reshape(-1, batch_size, *leaf.shape[1:])
 
-    return jax.tree.map(stacked, batch)
+    return jax.tree.map(stack, batch)

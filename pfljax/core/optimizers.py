@@ -65,7 +65,7 @@ def ranges_of_optax(
     """
 
 
-def of_optax(choice: Component) -> Callable[[Any], optax.GradientTransformation]:
+def from_optax(choice: Component) -> Callable[[Any], optax.GradientTransformation]:
     """The optimizer of this name in optax, as a function of the learning rate."""
     return functools.partial(getattr(optax, choice.name), **choice.options)
 
@@ -109,7 +109,7 @@ def check_of_optax(choice: Component, kind: str = "optimizer") -> None:
     owner = f"{kind} {choice.name!r}"
     registry.check_names(owner, options_of_optax(function), choice.options)
     registry.check_values(owner, ranges_of_optax, choice.options)
-    build = of_optax(choice)
+    build = from_optax(choice)
 
     def step(w: Any) -> Any:
         optimizer = build(0.1)

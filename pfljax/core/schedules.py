@@ -60,7 +60,7 @@ def make(choice: Component) -> Schedule | None:
     Raises:
       ValueError: the name or an option is unknown, or out of its range.
     """
-    function = function_of(choice.name)
+    function = find_function(choice.name)
     _check_options(choice, function)
     given = choice.options
     by = given.pop("by", "round")
@@ -77,7 +77,7 @@ def check(choice: Component) -> None:
     make(choice)
 
 
-def known() -> dict[str, Function]:
+def list_schedules() -> dict[str, Function]:
     """The schedules of optax by name, without the ends that say no more."""
     functions = {}
     for name, function in vars(optax.schedules).items():
@@ -88,13 +88,13 @@ def known() -> dict[str, Function]:
     return functions
 
 
-def function_of(name: str) -> Function:
+def find_function(name: str) -> Function:
     """The function of optax by this name, or by its whole name in optax.
 
     Raises:
       ValueError: there is none.
     """
-    functions = known()
+    functions = list_schedules()
     short = _without_end(name)
     return registry.find("schedule", functions, short if short in functions else name)
 

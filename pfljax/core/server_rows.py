@@ -17,13 +17,13 @@ def require(method: str, public_rows: int) -> None:
         )
 
 
-def drawn(key: Key, public_rows: int) -> Array:
+def draw_order(key: Key, public_rows: int) -> Array:
     """The numbers of all rows in a random order, i32[public_rows]."""
     order = jax.random.permutation(derive(key, "rows of the server"), public_rows)
     return order.astype(jnp.int32)
 
 
-def stratified(
+def stratify(
     order: Array,
     public: ClientData,
     count: int,

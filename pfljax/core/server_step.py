@@ -45,7 +45,7 @@ def by_name(text: str, rate: Any = None) -> optax.GradientTransformation:
     """
     choice = registry.parse(text)
     if choice.name in SERVER_OPTIMIZERS:
-        return statistics.beside(_of_the_field(choice, rate))
+        return statistics.beside(_adaptive(choice, rate))
     _check_of_optax(choice)
     options = choice.options
     rate = options.pop(RATE, rate)
@@ -57,7 +57,7 @@ def by_name(text: str, rate: Any = None) -> optax.GradientTransformation:
     require_rate(rate)
     choice = registry.Component(choice.name, options)
     optimizers.check_of_optax(choice, KIND)
-    build = optimizers.of_optax(choice)
+    build = optimizers.from_optax(choice)
     return statistics.beside(build(rate))
 
 
@@ -80,7 +80,7 @@ def require_rate(rate: Any) -> None:
     registry.require(name, rate, limits.takes(rate), limits.expected)
 
 
-def _of_the_field(choice: Component, rate: Any) -> optax.GradientTransformation:
+def _adaptive(choice: Component, rate: Any) -> optax.GradientTransformation:
     """One of `core.adaptive_server`, at its own rate or else at this one."""
     factory = SERVER_OPTIMIZERS[choice.name]
     registry.check(KIND, choice, factory)
@@ -88,7 +88,7 @@ def _of_the_field(choice: Component, rate: Any) -> optax.GradientTransformation:
     return factory(**given | choice.options)()
 
 
-def of_local(local: Local, round_: Any) -> optax.GradientTransformation:
+def from_local(local: Local, round_: Any) -> optax.GradientTransformation:
     """The optimizer of local training, for a server whose clients send gradients."""
     return statistics.beside(local.optimizer(learning_rate(local, round_)))
 
@@ -98,7 +98,7 @@ def first(optimizer: optax.GradientTransformation, w: Params) -> Optimized:
     return Optimized(w=w, moments=optimizer.init(w))
 
 
-def stepped(
+def step(
     optimizer: optax.GradientTransformation,
     server: Optimized,
     slope: Params,
@@ -108,7 +108,7 @@ def stepped(
     return Optimized(w=optax.apply_updates(server.w, updates), moments=moments)
 
 
-def optimized(
+def optimize(
     algorithm: Algorithm, optimizer: optax.GradientTransformation
 ) -> Algorithm:
     """The method, whose server goes by the optimizer where it would take the aggregate.
@@ -119,7 +119,7 @@ def optimized(
     def aggregate(server: Optimized, uploads: Any, cohort: Cohort) -> Optimized:
         # The optimizer steps against its gradient: towards the mean is w - mean.
         mean = algorithm.aggregate(server.w, uploads, cohort)
-        return stepped(optimizer, server, tree.sub(server.w, mean))
+        return step(optimizer, server, tree.sub(server.w, mean))
 
     def init(params: Params, num_clients: int, key: Key) -> Optimized:
         return first(optimizer, algorithm.init(params, num_clients, key))
@@ -129,10 +129,10 @@ def optimized(
 
 
 def along_mean(local: Local) -> Callable[[Optimized, Any, Cohort], Optimized]:
-    """An `aggregate` of gradients: a step against their uniform mean, by `of_local`."""
+    """An `aggregate` of gradients: a step against their mean, by `from_local`."""
 
     def aggregate(server: Optimized, uploads: Any, cohort: Cohort) -> Optimized:
-        mean = aggregation.mean(uploads, aggregation.reported(cohort))
-        return stepped(of_local(local, cohort.round), server, mean)
+        mean = aggregation.mean(uploads, aggregation.uniform(cohort))
+        return step(from_local(local, cohort.round), server, mean)
 
     return aggregate

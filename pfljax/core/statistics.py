@@ -92,7 +92,7 @@ def _labels(params: Tree) -> Tree:
     )
 
 
-def chosen(a: Tree) -> Tree:
+def mask(a: Tree) -> Tree:
     """True at every running statistic of `a`: a choice for `tree.split`."""
     return by_kind(
         a,
@@ -103,7 +103,7 @@ def chosen(a: Tree) -> Tree:
 
 def has_any(a: Tree) -> bool:
     """Whether a leaf of `a` is a running statistic."""
-    return any(jax.tree.leaves(chosen(a)))
+    return any(jax.tree.leaves(mask(a)))
 
 
 def scale(a: Tree, factor: Any) -> Tree:
@@ -116,22 +116,22 @@ def without(a: Tree) -> Tree:
     return by_kind(a, statistic=jnp.zeros_like)
 
 
-def _unchanged(leaf: Any) -> Any:
+def _identity(leaf: Any) -> Any:
     return leaf
 
 
 def by_kind(
     a: Tree,
     *,
-    parameter: Callable[[Any], Any] = _unchanged,
-    statistic: Callable[[Any], Any] = _unchanged,
+    parameter: Callable[[Any], Any] = _identity,
+    statistic: Callable[[Any], Any] = _identity,
 ) -> Tree:
     """`a` with `parameter` of each parameter and `statistic` of each statistic."""
 
-    def of_leaf(path: Any, leaf: Any) -> Any:
+    def on_leaf(path: Any, leaf: Any) -> Any:
         return statistic(leaf) if is_statistic(path) else parameter(leaf)
 
-    return jax.tree_util.tree_map_with_path(of_leaf, a)
+    return jax.tree_util.tree_map_with_path(on_leaf, a)
 
 
 def is_statistic(path: Any) -> bool:

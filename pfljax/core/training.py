@@ -70,7 +70,7 @@ def fit(
     if penalty is None:
         direction = plain(gradient or jax.value_and_grad(loss))
     else:
-        direction = penalised(loss, penalty)
+        direction = add_penalty(loss, penalty)
 
     def step(
         carry: Any,
@@ -135,7 +135,7 @@ def reporting(objective: Callable[..., tuple[Array, Array]]) -> Gradient:
     return gradient
 
 
-def penalised(loss: Loss, penalty: Callable[[Any], Array]) -> Direction:
+def add_penalty(loss: Loss, penalty: Callable[[Any], Array]) -> Direction:
     """The direction of loss + penalty; the metric is the loss alone."""
 
     def objective(
@@ -228,7 +228,7 @@ def with_epochs(
     return turn._replace(steps=times(turn.steps, epochs / local.epochs))
 
 
-def finetuned(
+def fine_tune(
     loss: Loss,
     params: Any,
     data: ClientData,

@@ -26,10 +26,10 @@ def sub(a: Tree, b: Tree) -> Tree:
 def scale(a: Tree, factor: Any) -> Tree:
     """factor * a, leaf by leaf."""
 
-    def scaled(leaf: Array) -> Array:
+    def scale_leaf(leaf: Array) -> Array:
         return factor * leaf
 
-    return jax.tree.map(scaled, a)
+    return jax.tree.map(scale_leaf, a)
 
 
 def multiply(a: Tree, b: Tree) -> Tree:
@@ -44,10 +44,10 @@ def axpy(
 ) -> Tree:
     """factor * a + b, leaf by leaf."""
 
-    def of_leaves(x: Array, y: Array) -> Array:
+    def on_leaves(x: Array, y: Array) -> Array:
         return factor * x + y
 
-    return jax.tree.map(of_leaves, a, b)
+    return jax.tree.map(on_leaves, a, b)
 
 
 def lerp(
@@ -57,7 +57,7 @@ def lerp(
 ) -> Tree:
     """(1 - t) a + t b; `t` is a number or a tree of numbers shaped as `a`."""
 
-    def of_leaves(
+    def on_leaves(
         x: Array,
         y: Array,
         s: Any,
@@ -67,7 +67,7 @@ def lerp(
 
     if jax.tree.structure(t) != jax.tree.structure(a):
         t = jax.tree.map(lambda _: t, a)
-    return jax.tree.map(of_leaves, a, b, t)
+    return jax.tree.map(on_leaves, a, b, t)
 
 
 def where(
@@ -77,20 +77,20 @@ def where(
 ) -> Tree:
     """a if the scalar `condition` holds, else b."""
 
-    def of_leaves(x: Array, y: Array) -> Array:
+    def on_leaves(x: Array, y: Array) -> Array:
         return jnp.where(condition, x, y)
 
-    return jax.tree.map(of_leaves, a, b)
+    return jax.tree.map(on_leaves, a, b)
 
 
 def where_rows(chosen: Array, a: Tree, b: Tree) -> Tree:
     """Rows of the leading axis of `a` where `chosen`, bool[M], else of `b`."""
 
-    def of_leaves(x: Array, y: Array) -> Array:
+    def on_leaves(x: Array, y: Array) -> Array:
         column = chosen.reshape(chosen.shape + (1,) * (y.ndim - 1))
         return jnp.where(column, x, y)
 
-    return jax.tree.map(of_leaves, a, b)
+    return jax.tree.map(on_leaves, a, b)
 
 
 def zeros(a: Tree) -> Tree:
@@ -106,10 +106,10 @@ def full(a: Tree, value: Any) -> Tree:
 def dot(a: Tree, b: Tree) -> Array:
     """Inner product over all leaves but running statistics, f32[]."""
 
-    def of_leaves(x: Array, y: Array) -> Array:
+    def on_leaves(x: Array, y: Array) -> Array:
         return jnp.sum(x * y)
 
-    products = jax.tree.map(of_leaves, parameters(a), parameters(b))
+    products = jax.tree.map(on_leaves, parameters(a), parameters(b))
     # Trees may be empty: without a zero there would be nothing to stack.
     terms = [jnp.float32(0), *jax.tree.leaves(products)]
     return jnp.sum(jnp.stack(terms))
@@ -123,20 +123,20 @@ def square_norm(a: Tree) -> Array:
 def take(stacked: Tree, rows: Array) -> Tree:
     """Rows of the leading axis; rows past the end are clipped to the last."""
 
-    def of_leaf(leaf: Array) -> Array:
+    def on_leaf(leaf: Array) -> Array:
         # Else rows past the end would be NaN, whose product with mask 0 is NaN.
         return jnp.take(leaf, rows, axis=0, mode="clip")
 
-    return jax.tree.map(of_leaf, stacked)
+    return jax.tree.map(on_leaf, stacked)
 
 
 def row_or_zeros(stacked: Tree, row: Array) -> Tree:
     """One row of the leading axis; zeros past its end, for a client of no run."""
 
-    def of_leaf(leaf: Array) -> Array:
+    def on_leaf(leaf: Array) -> Array:
         return leaf.at[row].get(mode="fill", fill_value=0)
 
-    return jax.tree.map(of_leaf, stacked)
+    return jax.tree.map(on_leaf, stacked)
 
 
 def put(
@@ -146,10 +146,10 @@ def put(
 ) -> Tree:
     """`stacked` with `values` written at `rows`; rows past the end are dropped."""
 
-    def of_leaves(leaf: Array, new: Array) -> Array:
+    def on_leaves(leaf: Array, new: Array) -> Array:
         return leaf.at[rows].set(new, mode="drop")
 
-    return jax.tree.map(of_leaves, stacked, values)
+    return jax.tree.map(on_leaves, stacked, values)
 
 
 def split(a: Tree, chosen: Tree) -> tuple[Tree, Tree]:
@@ -192,11 +192,11 @@ def with_structure(a: Tree, like: Tree) -> Tree:
 
 def parameters(a: Tree) -> Tree:
     """`a` without its running statistics, which are None."""
-    _, without_statistics = split(a, statistics.chosen(a))
+    _, without_statistics = split(a, statistics.mask(a))
     return without_statistics
 
 
-def labelled(labels: Tree, name: str) -> Tree:
+def matches(labels: Tree, name: str) -> Tree:
     """True at every leaf of `labels` that equals `name`: a choice for `split`."""
     return jax.tree.map(lambda label: label == name, labels)
 

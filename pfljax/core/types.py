@@ -47,7 +47,7 @@ class Batch(NamedTuple):
     mask: Array  # f32[B], 1 for a row that counts
 
     @classmethod
-    def of_rows(cls, x: Any, y: Any = None) -> "Batch":
+    def full(cls, x: Any, y: Any = None) -> "Batch":
         """Raw rows x [B, ...], which all count; without y their labels are 0."""
         labels = jnp.zeros(len(x), jnp.int32) if y is None else y
         return cls(x, labels, jnp.ones(len(x)))
@@ -65,7 +65,7 @@ class Task(NamedTuple):
     """All that a method knows of the model.
 
     With a key the model is in training mode (dropout is on), with None in evaluation
-    mode. `Batch.of_rows` makes a batch of raw rows.
+    mode. `Batch.full` makes a batch of raw rows.
     """
 
     init: Callable[[Key], Params]
@@ -153,7 +153,7 @@ class Cohort(NamedTuple):
     places: Any = ()
 
 
-def of_message(message: Message, client: Client, upload: Upload) -> Origin:
+def message_origin(message: Message, client: Client, upload: Upload) -> Origin:
     """The message: the origin of an upload that is the message, trained."""
     return message
 
@@ -188,7 +188,7 @@ class Algorithm(NamedTuple):
     # What an upload is a change of, for channels: what a client sends that takes no
     # step. Zeros where the upload is a difference; None at leaves that say for whom it
     # is, or count. The client's state is that before training.
-    origin: Callable[[Message, Client, Upload], Origin] = of_message
+    origin: Callable[[Message, Client, Upload], Origin] = message_origin
     # The number of the client's architecture (`Task.number`), if uploads differ by it:
     # `aggregate` takes a dict of stacks by number then, one of each architecture that
     # sent, and `aggregation.senders` has the cohort of each. None where all are alike.

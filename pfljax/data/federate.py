@@ -227,7 +227,7 @@ def _add_noise(
     if noise.attackers is not None:
         # The clients that attack in a channel, too.
         key = jax.random.key(seed)
-        attacks = malicious.drawn(key, len(learnt), noise.attackers)
+        attacks = malicious.draw(key, len(learnt), noise.attackers)
         learnt = split.sizes[TRAIN] * np.asarray(attacks)
     noisy = (rank(dealt.size) < np.repeat(learnt, dealt.size)) | noise.tests_too
     index = split.order[noisy]

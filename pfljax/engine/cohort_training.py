@@ -178,7 +178,7 @@ def exchange(
             id=turn.id,
             asked=setting.selection.cohort,
         )
-        upload, new_client = channel.sent(
+        upload, new_client = channel.send(
             setting.channel,
             algorithm,
             shared.channel,

@@ -71,7 +71,7 @@ def assemble(
     groups = group_leaves(shapes)
     modules, num_modules = number_modules(shapes, order)
     # By shapes alone: nothing is computed or put on a device before a run.
-    z = jax.eval_shape(lambda w, x: features(w, Batch.of_rows(x), None), shapes, row)
+    z = jax.eval_shape(lambda w, x: features(w, Batch.full(x), None), shapes, row)
     outputs = jax.eval_shape(head, shapes, z)
     return Task(
         init=init,
@@ -96,7 +96,7 @@ def _runner(
 
     def run(params: Params, batch: Batch, part: str | None, key: Key | None) -> Array:
         if not hasattr(batch, "x"):
-            expected = "a Batch: Batch.of_rows(x) makes one of raw rows x"
+            expected = "a Batch: Batch.full(x) makes one of raw rows x"
             registry.require_a("batch", batch, Batch, expected)
         x = batch.x
         # The head's rows are features, not raw ones.
@@ -127,7 +127,7 @@ def _runner(
 
 def _of_features(z: Array, mask: Array | None) -> Batch:
     """The batch of features; without a mask all rows count."""
-    batch = Batch.of_rows(z)
+    batch = Batch.full(z)
     return batch if mask is None else batch._replace(mask=mask)
 
 

@@ -125,7 +125,7 @@ def check_task(task: Task, input_shape: Sequence[int], num_classes: int) -> None
     """Raises a ValueError unless the task makes logits [B, K] of rows of this shape."""
     params = jax.eval_shape(task.init, jax.random.key(0))
     row = np.zeros((1, *input_shape), np.float32)
-    logits = jax.eval_shape(task.predict, params, Batch.of_rows(row))
+    logits = jax.eval_shape(task.predict, params, Batch.full(row))
     shape = logits.shape
     # More logits are allowed: a federation may have a part of a data set's classes.
     if len(shape) != 2 or shape[1] < num_classes:

@@ -38,7 +38,7 @@ def known(kind: str) -> Mapping[str, Callable]:
     if kind == "schedule":
         from pfljax.core import schedules
 
-        return schedules.known()
+        return schedules.list_schedules()
     if kind == "optimizer":
         from pfljax.core import optimizers
 
@@ -137,7 +137,7 @@ def _factory(setting: str, name: str) -> Callable | None:
     if setting == "schedule":
         from pfljax.core import schedules
 
-        return schedules.function_of(name)
+        return schedules.find_function(name)
     factory = _factories(setting).get(name)
     if factory is None and setting == "server_optimizer":
         return known("optimizer").get(name)

@@ -11,9 +11,9 @@ from typing import Any
 import jax
 
 from pfljax import algorithms, models, registry
-from pfljax.channel import Traffic, traffic_of
+from pfljax.channel import Traffic, count_traffic
 from pfljax.core import tree
-from pfljax.core.communication import exchanges_of, shapes_of_model
+from pfljax.core.communication import shapes_of_model, trace_exchanges
 from pfljax.core.types import Algorithm, Local, Task
 from pfljax.engine.contract import first_change
 from pfljax.engine.setting import Groups, Setting
@@ -148,7 +148,7 @@ def _traffic(
     """The traffic as shapes, by path, where it is alike for all clients: mostly."""
     if algorithm.architecture is not None:
         return {}
-    return _by_path(tuple(exchanges_of(algorithm, task, num_clients, input_shape)))
+    return _by_path(tuple(trace_exchanges(algorithm, task, num_clients, input_shape)))
 
 
 def _by_path(shared: Any) -> dict[str, Any]:
@@ -167,7 +167,7 @@ def traffic(
     """
     down = up = 0
     for stack in stacks_of(setting._replace(mesh=None), task, num_clients):
-        sent = traffic_of(
+        sent = count_traffic(
             stack.algorithm,
             stack.task,
             num_clients,

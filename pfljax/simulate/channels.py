@@ -6,7 +6,7 @@ from typing import Any
 from pfljax import channel
 from pfljax.channel import Channel
 from pfljax.core import malicious
-from pfljax.core.communication import exchanges_of
+from pfljax.core.communication import trace_exchanges
 from pfljax.core.types import Algorithm, Task
 from pfljax.runs.settings import Experiment
 from pfljax.simulate import privacy
@@ -86,7 +86,7 @@ def with_memory(
     """The method, whose clients have room for what the channel remembers of them."""
     if through is None or through.memory is None:
         return algorithm
-    exchanges = exchanges_of(algorithm, task, num_clients, input_shape)
+    exchanges = trace_exchanges(algorithm, task, num_clients, input_shape)
     return channel.remembering(through, algorithm, exchanges)
 
 
@@ -100,5 +100,5 @@ def with_shapes(
     """The channel, whose state may be of the shapes that the method sends."""
     if through is None or not through.shaped:
         return through
-    exchanges = exchanges_of(algorithm, task, num_clients, input_shape)
+    exchanges = trace_exchanges(algorithm, task, num_clients, input_shape)
     return channel.shaped_by(through, exchanges)

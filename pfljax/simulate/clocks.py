@@ -10,10 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from pfljax import algorithms, registry, selection
-from pfljax.channel import origins, traffic_of
+from pfljax.channel import count_traffic, origins
 from pfljax.channel.base import as_received
 from pfljax.core.aggregation import Averaging
-from pfljax.core.communication import exchanges_of, first_turn, shapes_of_client
+from pfljax.core.communication import first_turn, shapes_of_client, trace_exchanges
 from pfljax.core.training import budget
 from pfljax.core.types import Algorithm, Local, Task
 from pfljax.data import profiles
@@ -103,7 +103,7 @@ def _bytes(
     down = np.zeros(num_clients)
     up = np.zeros(num_clients)
     for stack in stacks_of(setting._replace(mesh=None), task, num_clients):
-        sent = traffic_of(
+        sent = count_traffic(
             stack.algorithm, stack.task, num_clients, input_shape, setting.channel
         )
         down[stack.ids] = sent.down
@@ -163,7 +163,7 @@ def _misfit(algorithm: Algorithm, task: Task, input_shape: tuple[int, ...]) -> s
         return algorithm.init(task.init(key), 1, key)
 
     key: Any = jax.eval_shape(jax.random.key, 0)
-    (exchange,) = exchanges_of(algorithm, task, 1, input_shape)
+    (exchange,) = trace_exchanges(algorithm, task, 1, input_shape)
     change = first_change(jax.eval_shape(server, key), exchange.upload)
     if change is not None or not jax.tree.leaves(exchange.upload):
         return "sends something else"

@@ -276,7 +276,7 @@ def make_optimizer(experiment: Experiment) -> Callable[[Any], Any]:
     choice = experiment.optimizer
     if choice.name == "sgd":
         return _make_sgd(experiment)
-    return optimizers.of_optax(choice)
+    return optimizers.from_optax(choice)
 
 
 def _make_sgd(training: Experiment) -> Callable[[Any], Any]:

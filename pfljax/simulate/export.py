@@ -65,7 +65,7 @@ def _say(line: str) -> None:
 def load_task(path: str | Path, client: int = 0) -> Task:
     """The model of a run folder with its normalisation; it needs no data.
 
-    `task.predict(params, Batch.of_rows(x))` makes logits of raw rows x [B, ...], of the
+    `task.predict(params, Batch.full(x))` makes logits of raw rows x [B, ...], of the
     method's model (a method may judge two networks in one, or a network and
     prototypes). Where clients have several architectures, it is that of client number
     `client`.

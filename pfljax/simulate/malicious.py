@@ -47,7 +47,7 @@ def which(
         return None
     # The same draw as that of the compiled rounds, by the key of the run.
     key = jax.device_put(key, jax.local_devices()[0])
-    return np.asarray(malicious.drawn(key, federation.num_clients, share))
+    return np.asarray(malicious.draw(key, federation.num_clients, share))
 
 
 def groups(is_malicious: np.ndarray | None) -> dict[str, np.ndarray]:

@@ -13,10 +13,10 @@ import jax.numpy as jnp
 
 from pfljax import algorithms
 from pfljax.core.communication import (
-    exchanges_of,
     first_turn,
     shapes_of_client,
     shapes_of_model,
+    trace_exchanges,
 )
 from pfljax.core.types import Batch, ClientData, Key, Task
 from pfljax.engine import Setting, contract
@@ -58,7 +58,7 @@ def check_observed(
     contract.check_selection(setting)
     if setting.selection.observe is None:
         return
-    sent, *_ = exchanges_of(setting.algorithm, task, num_clients, input_shape)
+    sent, *_ = trace_exchanges(setting.algorithm, task, num_clients, input_shape)
     contract.check_model(sent.upload, shapes_of_model(task))
 
 

@@ -38,7 +38,7 @@ def with_optimizer(
             "itself; leave one of the two out (fedbuff has server_lr)"
         )
     _check_keeps_model(experiment.algorithm.name, algorithm, task, num_clients)
-    return server_step.optimized(algorithm, server_step.by_name(str(chosen)))
+    return server_step.optimize(algorithm, server_step.by_name(str(chosen)))
 
 
 def _check_keeps_model(

@@ -93,7 +93,7 @@ def test_the_server_has_what_was_sent():
     toy.assert_same(affinity.mean(known), params)
     asked = toy.cohort([1.0, 0, 1])._replace(ids=jnp.array([3, 0, 1]))
     uploads = {"w": jnp.array([[3.0, 3], [9, 9], [5, 7]])}
-    known = affinity.received(known, uploads, asked)
+    known = affinity.receive(known, uploads, asked)
     np.testing.assert_array_equal(known.heard, [0, 1, 0, 1])
     np.testing.assert_array_equal(known.params["w"], [[1, 2], [5, 7], [1, 2], [3, 3]])
     np.testing.assert_array_equal(affinity.mean(known)["w"], [4, 5])

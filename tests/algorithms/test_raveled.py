@@ -8,7 +8,7 @@ from pfljax.algorithms import _raveled as raveled
 from pfljax.algorithms.bayesian import _gaussian as gaussian
 from pfljax.conformance import toy
 from pfljax.core import statistics, tree
-from pfljax.core.communication import exchanges_of
+from pfljax.core.communication import trace_exchanges
 
 KEY = jax.random.key(0)
 MODEL = {
@@ -22,7 +22,7 @@ MODEL = {
 
 def loss(params, batch, key):
     """Of parameters half their square; statistics are followed to 1."""
-    running, parameters = tree.split(params, statistics.chosen(params))
+    running, parameters = tree.split(params, statistics.mask(params))
     half = tree.square_norm(parameters) / 2
     return statistics.following(half, running, jax.tree.map(jnp.ones_like, running))
 
@@ -40,7 +40,7 @@ def test_parameters_and_statistics_are_a_vector_each_and_come_back():
     np.testing.assert_array_equal(vectors["batch_stats"], [4, 5, 0.5, 0.25])
     toy.assert_same(unravel(vectors), MODEL)
     # Methods know statistics by their key, in vectors as in leaves.
-    assert statistics.chosen(vectors) == {"parameters": False, "batch_stats": True}
+    assert statistics.mask(vectors) == {"parameters": False, "batch_stats": True}
 
 
 def test_what_has_no_statistics_has_none_in_their_place():
@@ -60,7 +60,7 @@ def test_what_has_no_statistics_has_none_in_their_place():
 
 def test_slopes_of_a_raveled_task_are_those_of_its_leaves():
     vectors = raveled.ravel(MODEL)
-    value, slope = jax.value_and_grad(raveled.of_task(TASK).loss)(vectors, None, KEY)
+    value, slope = jax.value_and_grad(raveled.ravel_task(TASK).loss)(vectors, None, KEY)
     wanted, slope_of_leaves = jax.value_and_grad(loss)(MODEL, None, KEY)
     np.testing.assert_allclose(value, wanted, rtol=1e-6)
     toy.assert_close(unravel(slope), slope_of_leaves, 1e-6)
@@ -72,7 +72,7 @@ def test_leaves_are_sent_though_clients_keep_vectors(name):
     """A compressor acts on each leaf, and on no vector of all."""
     task = toy.quadratic()
     method = algorithms.method(name)(task, toy.full_batch())
-    sent, *_ = exchanges_of(method, task, 4, (4,))
+    sent, *_ = trace_exchanges(method, task, 4, (4,))
     leaves = jax.tree.structure(task.init(KEY))
     assert [jax.tree.structure(part) for part in sent.upload] == [leaves, leaves]
     assert jax.tree.structure(sent.message) == jax.tree.structure(sent.upload)

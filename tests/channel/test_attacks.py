@@ -13,15 +13,15 @@ from uplink import CLIENTS, KEY, arrived, made, state_of
 RNG = np.random.default_rng(3)
 CHANGES = RNG.normal(size=(CLIENTS, 6)).astype(np.float32)
 START = RNG.normal(size=6).astype(np.float32)
-BAD = np.asarray(malicious.drawn(KEY, CLIENTS, 0.3))
+BAD = np.asarray(malicious.draw(KEY, CLIENTS, 0.3))
 ATTACKS = ("sign_flip", "random_update", "model_replacement", "alie", "ipm")
 
 
 def test_a_share_of_the_clients_is_malicious_by_the_seed():
     assert BAD.sum() == 3
-    other = np.asarray(malicious.drawn(jax.random.key(1), CLIENTS, 0.3))
+    other = np.asarray(malicious.draw(jax.random.key(1), CLIENTS, 0.3))
     assert (other != BAD).any()
-    more = np.asarray(malicious.drawn(KEY, CLIENTS, 0.6))
+    more = np.asarray(malicious.draw(KEY, CLIENTS, 0.6))
     assert more.sum() == 6
     assert more[BAD].all()  # those of a smaller share are among them
     for name in ATTACKS:

@@ -22,9 +22,9 @@ from pfljax.algorithms.local import local
 from pfljax.algorithms.multi_task.fedamp import fedamp
 from pfljax.conformance import toy
 from pfljax.core import tree
-from pfljax.core.communication import exchanges_of
-from pfljax.core.local_statistics import dropped, kept
-from pfljax.core.types import Cohort, of_message
+from pfljax.core.communication import trace_exchanges
+from pfljax.core.local_statistics import drop, keep
+from pfljax.core.types import Cohort, message_origin
 from pfljax.registry import parse
 from uplink import SENDER, sent_by
 
@@ -40,8 +40,8 @@ def after_a_round(method, names, reports=(1, 1, 1, 1)):
     algorithm = method(TASK, LOCAL)
     through = channel.make([parse(name) for name in names])
     if through is not None:
-        exchanges = exchanges_of(algorithm, TASK, 4, (4,))
-        through, algorithm = channel.fitted(through, algorithm, exchanges)
+        exchanges = trace_exchanges(algorithm, TASK, 4, (4,))
+        through, algorithm = channel.fit(through, algorithm, exchanges)
     setting = engine.Setting(algorithm, LOCAL, everybody, channel=through)
     state = engine.init(setting, TASK, 4, jax.random.key(0))
     run = jax.jit(lambda state, data: engine.one_round(setting, state, data)[0])
@@ -89,7 +89,7 @@ def through(name, method, message, client, upload):
     """The upload behind a channel."""
     only = channel.make([parse(name)])
     state = only.init(channel.Start(jax.random.key(0), 4))
-    sent, _ = channel.sent(only, method, state, SENDER, message, client, client, upload)
+    sent, _ = channel.send(only, method, state, SENDER, message, client, client, upload)
     return sent
 
 
@@ -100,7 +100,7 @@ def an_exchange(method):
     server = method.init(params, 4, jax.random.key(1))
     client = method.init_client(params, jnp.int32(0), jax.random.key(2))
     message = method.message(toy.turn(), server, client)
-    shapes = exchanges_of(method, task, 4, (3,))[0].upload
+    shapes = trace_exchanges(method, task, 4, (3,))[0].upload
     rng = np.random.default_rng(0)
 
     def any_of(leaf):
@@ -159,10 +159,10 @@ def test_a_newcomers_body_is_a_change_of_the_body_that_it_had():
     body = {"body": jnp.asarray([5.0, 5]), "head": None}
     sums = {True: [0, 0.0], False: [5, 5.0]}
     for trained, start in sums.items():
-        kept = Kept(body=body, trained=jnp.bool_(trained))
+        keep = Kept(body=body, trained=jnp.bool_(trained))
         change = {"body": jnp.asarray(start) + jnp.asarray([3.0, 4]), "head": None}
-        upload = lg_file.Upload(head=head, change=change, is_new=~kept.trained)
-        sent = through("clip:norm=1.0", method, head, kept, upload)
+        upload = lg_file.Upload(head=head, change=change, is_new=~keep.trained)
+        sent = through("clip:norm=1.0", method, head, keep, upload)
         moved = np.asarray(sent.change["body"]) - start
         np.testing.assert_allclose(moved, [0.6, 0.8], rtol=1e-5)
 
@@ -184,19 +184,19 @@ def test_a_server_that_tells_clients_apart_takes_no_robust_value(channels):
 
 
 def test_an_upload_without_an_origin_is_told_before_anything_runs():
-    method = scaffold(TASK, LOCAL)._replace(origin=of_message)
+    method = scaffold(TASK, LOCAL)._replace(origin=message_origin)
     with pytest.raises(ValueError, match=r"shaped otherwise than .*Algorithm\.origin"):
-        channel.traffic_of(method, TASK, 4, (4,), channel.clip()())
-    channel.traffic_of(method, TASK, 4, (4,))
+        channel.count_traffic(method, TASK, 4, (4,), channel.clip()())
+    channel.count_traffic(method, TASK, 4, (4,))
 
 
-@pytest.mark.parametrize("wrap", [kept, dropped])
+@pytest.mark.parametrize("wrap", [keep, drop])
 def test_statistics_that_are_not_sent_have_no_origin(wrap):
-    """The messages of `dropped` have them, its uploads do not."""
+    """The messages of `drop` have them, its uploads do not."""
     network = nn.Sequential([nn.Dense(4), nn.BatchNorm(momentum=0.9), nn.relu])
     task = models.task(models.Network(network, nn.Dense(3)), (3,))
     method = wrap(fedavg(task, LOCAL))
-    exchanges = exchanges_of(method, task, 4, (3,))
+    exchanges = trace_exchanges(method, task, 4, (3,))
     channel.check(channel.clip()(), method, task, exchanges, 4)
     (exchange,) = exchanges
     assert tree.nbytes(exchange.origin) == tree.nbytes(exchange.upload)

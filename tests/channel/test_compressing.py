@@ -141,7 +141,7 @@ def test_what_would_be_no_shorter_goes_as_it_is(name):
 def test_bits_are_counted(name, bits):
     upload = {"w": jnp.asarray(MATRIX), "b": jnp.ones(12), "count": jnp.int32(3)}
     origin = {**upload, "count": None}
-    found = channel.bytes_of(made(name), origin, upload)
+    found = channel.count_bytes(made(name), origin, upload)
     assert found == 4 + math.ceil(bits / 8)
 
 
@@ -170,8 +170,8 @@ def test_feedback_needs_a_place_in_the_clients_states():
     chain = made("sign")
     tree = {"w": jnp.ones(40)}
     method = _Method(lambda message, client, upload: message)
-    with pytest.raises(ValueError, match=r"error feedback needs a place.*fitted`"):
-        channel.sent(chain, method, ((),), leaving.__defaults__, tree, (), (), tree)
+    with pytest.raises(ValueError, match=r"error feedback needs a place.*fit`"):
+        channel.send(chain, method, ((),), leaving.__defaults__, tree, (), (), tree)
 
 
 class _Method:

@@ -3,7 +3,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from pfljax.conformance import toy
-from pfljax.core.losses import cross_entropy, of_present
+from pfljax.core.losses import cross_entropy, mask_absent
 from pfljax.core.types import Batch
 
 
@@ -25,7 +25,7 @@ def test_absent_classes_have_the_logit_zero_and_no_slope():
     batch = Batch(jnp.zeros((2, 1)), jnp.array([0, 2]), jnp.ones(2))
 
     def loss(logits):
-        return cross_entropy(of_present(logits, present), batch)
+        return cross_entropy(mask_absent(logits, present), batch)
 
     masked = np.array([[2.0, 0, 3], [0.5, 0, -2]])
     rows = np.log(np.exp(masked).sum(1)) - masked[[0, 1], [0, 2]]

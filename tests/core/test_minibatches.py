@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from pfljax.conformance import toy
-from pfljax.core.minibatches import BLOCK, blocks, divided, minibatch, sample
+from pfljax.core.minibatches import BLOCK, blocks, divide, minibatch, sample
 
 
 @pytest.mark.parametrize(("size", "batch_size"), [(10, 4), (8, 4), (3, 4), (1, 1)])
@@ -61,6 +61,6 @@ def test_a_client_without_rows_has_no_row_that_counts():
 def test_both_parts_of_divided_rows_have_one(size, first, rest):
     """Of .9 of the rows; the first of the client is row 3 of the pool."""
     data = toy.one(toy.noisy_clients(), 1)._replace(size=jnp.int32(size))
-    for part, rows in zip(divided(data, 0.9), (first, rest), strict=True):
+    for part, rows in zip(divide(data, 0.9), (first, rest), strict=True):
         start = int(part.offset) - 3
         assert list(range(start, start + int(part.size))) == list(rows)

@@ -64,7 +64,7 @@ def test_what_is_wrong_is_told(text):
 
 
 def test_every_known_schedule_is_of_optax_and_constant_is_none():
-    for function in schedules.known().values():
+    for function in schedules.list_schedules().values():
         assert getattr(optax.schedules, function.__name__) is function
     made = components.make_local(Experiment(lr=0.5, schedule="constant"))
     assert (made.learning_rate, made.by_step) == (0.5, None)

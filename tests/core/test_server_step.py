@@ -16,7 +16,7 @@ def after(text, rate, steps=2):
     optimizer = server_step.by_name(text, rate)
     server = server_step.first(optimizer, W)
     for _ in range(steps):
-        server = server_step.stepped(optimizer, server, SLOPE)
+        server = server_step.step(optimizer, server, SLOPE)
     return np.asarray(server.w["scale"]), float(server.w[STATISTICS]["mean"][0])
 
 
@@ -69,7 +69,7 @@ def test_the_adaptive_ones_are_algorithm_2(name):
     m = np.zeros(2)
     v = np.full(2, 0.05**2)
     for d in DELTAS:
-        server = server_step.stepped(optimizer, server, {"w": jnp.asarray(-d)})
+        server = server_step.step(optimizer, server, {"w": jnp.asarray(-d)})
         m = 0.7 * m + 0.3 * d
         v = V[name](v, d)
         x = x + 0.3 * m / (np.sqrt(v) + 0.05)
@@ -80,7 +80,7 @@ def test_fedavgm_keeps_a_momentum():
     optimizer = server_step.by_name("fedavgm:momentum=0.5")
     server = server_step.first(optimizer, {"w": jnp.zeros(2)})
     for d in DELTAS:
-        server = server_step.stepped(optimizer, server, {"w": jnp.asarray(-d)})
+        server = server_step.step(optimizer, server, {"w": jnp.asarray(-d)})
     velocity = 0.25 * DELTAS[0] + 0.5 * DELTAS[1] + DELTAS[2]
     moved = DELTAS[0] + 0.5 * DELTAS[0] + DELTAS[1] + velocity
     np.testing.assert_allclose(server.w["w"], moved, rtol=1e-5)
@@ -89,7 +89,7 @@ def test_fedavgm_keeps_a_momentum():
 def test_sgd_of_rate_1_is_no_server_optimizer():
     def optimized(task, local, text):
         method = fedavg(task, local, finetune=1)
-        return server_step.optimized(method, server_step.by_name(text))
+        return server_step.optimize(method, server_step.by_name(text))
 
     plain, _ = toy.quadratic_game(fedavg)
     same, _ = toy.quadratic_game(optimized, text="sgd:learning_rate=1.0")

@@ -7,7 +7,7 @@ import optax
 
 from pfljax.conformance import toy
 from pfljax.core import statistics, tree
-from pfljax.core.local_statistics import by_name, filled, unsent
+from pfljax.core.local_statistics import by_name, fill, unsent
 
 
 def model(scale, mean):
@@ -29,7 +29,7 @@ def test_rates_and_zeros_tell_statistics_from_parameters():
     a = model([3.0, 4], [100.0, 1])
     toy.assert_same(statistics.scale(a, 2), model([6.0, 8], [100.0, 1]))
     toy.assert_same(statistics.without(a), model([3.0, 4], [0.0, 0]))
-    assert jax.tree.leaves(statistics.chosen(a)) == [True, False]
+    assert jax.tree.leaves(statistics.mask(a)) == [True, False]
 
 
 def test_statistics_step_outside_of_the_optimizer_in_tuples_too():
@@ -68,4 +68,4 @@ def test_what_is_not_sent_is_filled_in_by_name():
     a = model([3.0, 4], [100.0, 1])
     assert list(by_name(a)) == ["body/norm/batch_stats/mean"]
     assert len(jax.tree.leaves(unsent(a))) == 1
-    toy.assert_same(filled(unsent(a), by_name(a)), a)
+    toy.assert_same(fill(unsent(a), by_name(a)), a)

@@ -53,7 +53,7 @@ def test_take_and_put_rows_of_the_client_axis():
 
 
 def test_merge_undoes_split():
-    chosen = tree.labelled({"x": "head", "y": "body"}, "head")
+    chosen = tree.matches({"x": "head", "y": "body"}, "head")
     inside, outside = tree.split(A, chosen)
     assert inside["y"] is outside["x"] is None
     toy.assert_same(tree.merge(inside, outside), A)

@@ -15,7 +15,7 @@ from pfljax import registry
 from pfljax.channel import origins
 from pfljax.conformance import toy
 from pfljax.core import tree
-from pfljax.core.communication import Exchange, exchanges_of
+from pfljax.core.communication import Exchange, trace_exchanges
 
 SEED = 32  # bits
 FLOAT = 32
@@ -111,7 +111,7 @@ def bytes_are_the_payload(played: Played) -> None:
     setting = played.sim.setting
     shape = federation().train.examples.x.shape[1:]
     clients = federation().num_clients
-    sent = exchanges_of(setting.algorithm, toy.classifier(), clients, shape)
+    sent = trace_exchanges(setting.algorithm, toy.classifier(), clients, shape)
     # A selection may have the name of a channel, such as uniform.
     channels = [item for item in played.items if item.kind == "channel"]
     names = [registry.parse(item.text).name for item in channels]

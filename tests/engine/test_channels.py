@@ -12,7 +12,7 @@ import pytest
 from channels_on_devices import CASES as CASES_ON_DEVICES
 from pfljax import algorithms, channel, engine, registry, selection
 from pfljax.conformance import toy
-from pfljax.core.communication import exchanges_of
+from pfljax.core.communication import trace_exchanges
 from pfljax.core.types import Local
 from tiny import environment
 
@@ -36,8 +36,8 @@ def setting_of(method, *names):
     algorithm = factory(task, local, **registry.given(factory, rounds=6))
     through = channel.make([registry.parse(name) for name in names])
     if through is not None:
-        exchanges = exchanges_of(algorithm, task, CLIENTS, (3,))
-        through, algorithm = channel.fitted(through, algorithm, exchanges)
+        exchanges = trace_exchanges(algorithm, task, CLIENTS, (3,))
+        through, algorithm = channel.fit(through, algorithm, exchanges)
     draw = selection.uniform(3, CLIENTS)
     return engine.Setting(algorithm, local, draw, channel=through), task
 

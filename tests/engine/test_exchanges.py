@@ -10,7 +10,7 @@ import pytest
 from pfljax import channel, engine, models, selection
 from pfljax.algorithms.distillation.feddf import feddf
 from pfljax.algorithms.fedavg import fedavg
-from pfljax.channel import traffic_of
+from pfljax.channel import count_traffic
 from pfljax.conformance import toy
 from pfljax.core import aggregation, tree
 from pfljax.engine.setting import Groups
@@ -66,8 +66,8 @@ def test_what_is_then_has_noise_of_its_own():
 
 
 def test_traffic_counts_every_exchange():
-    once = traffic_of(AVERAGED, TASK, 4, (4,))
-    twice = traffic_of(AVERAGED._replace(then=AVERAGED), TASK, 4, (4,))
+    once = count_traffic(AVERAGED, TASK, 4, (4,))
+    twice = count_traffic(AVERAGED._replace(then=AVERAGED), TASK, 4, (4,))
     assert twice == (2 * once.down, 2 * once.up)
     assert once.up > 0
 
@@ -86,7 +86,7 @@ def test_senders_of_a_stack_stand_at_their_places():
 
 def test_gathered_has_the_absent_last():
     cohort = toy.cohort([1, 0, 1], num_clients=9)._replace(ids=jnp.array([4, 1, 2]))
-    sent, who = aggregation.gathered(jnp.array([40, 10, 20]), cohort)
+    sent, who = aggregation.gather(jnp.array([40, 10, 20]), cohort)
     np.testing.assert_array_equal(sent, [20, 40, 10])
     np.testing.assert_array_equal(who.mask, [1, 1, 0])
 

@@ -12,7 +12,7 @@ from pfljax import engine, selection
 from pfljax.algorithms.fedavg import fedavg
 from pfljax.algorithms.interpolation.superfed import superfed
 from pfljax.algorithms.local import local as alone
-from pfljax.channel import Traffic, traffic_of
+from pfljax.channel import Traffic, count_traffic
 from pfljax.conformance import toy
 from pfljax.core import tree
 from pfljax.core.keys import derive
@@ -276,5 +276,5 @@ def test_traffic_runs_nothing():
         jax.pure_callback(loud, shape, w["head"][0])
         return client, {"half": w["body"].astype(jnp.float16)}, {}
 
-    found = traffic_of(method._replace(train=train), TASK, 4, (4,))
+    found = count_traffic(method._replace(train=train), TASK, 4, (4,))
     assert found == Traffic(down=12, up=4)

@@ -45,7 +45,7 @@ def expected(models, test=TEST):
     """Accuracy and loss of one model a client on that client's rows, in NumPy."""
     predict = jax.jit(jax.vmap(TASK.predict, (0, None)))
     logits, y = (
-        np.asarray(predict(models, Batch.of_rows(test.examples.x))),
+        np.asarray(predict(models, Batch.full(test.examples.x))),
         np.asarray(test.examples.y),
     )
     log_p = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
@@ -131,7 +131,7 @@ def test_the_ensemble_of_a_path_has_the_mean_of_its_probabilities(mixture):
     p = []
     for t in over_clients.GRID:
         models = tree.lerp(for_all(state.server), state.clients.v, t)
-        logits = predict(models, Batch.of_rows(TEST.examples.x))
+        logits = predict(models, Batch.full(TEST.examples.x))
         p.append(np.exp(logits) / np.exp(logits).sum(-1, keepdims=True))
     mean = np.mean(p, axis=0)
     for k, (at, size) in enumerate(zip(TEST.offset, TEST.size, strict=True)):

@@ -57,7 +57,7 @@ def test_a_permuted_model_computes_the_same_and_is_found_again(
     b = align.permute_units(units, a, _shuffled(units, rng))
     x = rng.normal(size=(4, *shape)).astype(np.float32)
     np.testing.assert_allclose(
-        *(jax.jit(task.predict)(model, Batch.of_rows(x)) for model in (a, b)),
+        *(jax.jit(task.predict)(model, Batch.full(x)) for model in (a, b)),
         rtol=1e-3,
         atol=1e-3,
     )

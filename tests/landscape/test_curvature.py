@@ -46,7 +46,7 @@ def padded(k):
 def loss(w, x, y, weight):
     """The loss of flat parameters, in the words of a textbook."""
     unravel = ravel_pytree(model(0))[1]
-    p = jax.nn.softmax(toy.classifier().predict(unravel(w), Batch.of_rows(x)))
+    p = jax.nn.softmax(toy.classifier().predict(unravel(w), Batch.full(x)))
     return -(weight * jnp.log(p[jnp.arange(len(y)), y])).sum()
 
 

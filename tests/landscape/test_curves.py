@@ -62,7 +62,7 @@ def _rings():
 
 def _loss(task, data, points, weights):
     models = jax.vmap(curves.mix, (None, 0))(points, weights)
-    logits = jax.vmap(task.predict, (0, None))(models, Batch.of_rows(data.examples.x))
+    logits = jax.vmap(task.predict, (0, None))(models, Batch.full(data.examples.x))
     picked = jax.nn.log_softmax(logits)[:, jnp.arange(200), data.examples.y]
     found = landscape.mixtures(task, points, weights, data)
     np.testing.assert_allclose(found["loss"], -picked.mean(1), rtol=1e-4)

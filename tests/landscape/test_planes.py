@@ -24,7 +24,7 @@ def test_a_plane_is_the_loss_of_each_of_its_models():
     for i, a in enumerate(alpha):
         for j, b in enumerate(beta):
             at = jax.tree.map(lambda c, d, e, a=a, b=b: c + a * d + b * e, center, u, v)
-            logits = np.asarray(task.predict(at, Batch.of_rows(x)))
+            logits = np.asarray(task.predict(at, Batch.full(x)))
             log_p = logits - np.log(np.exp(logits).sum(1, keepdims=True))
             loss = -log_p[np.arange(len(y)), y].mean()
             assert plane.metrics["loss"][i, j] == pytest.approx(loss, rel=1e-5)

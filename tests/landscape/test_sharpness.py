@@ -21,7 +21,7 @@ PARAMS = TASK.init(jax.random.key(3))
 
 def loss(w, unravel, x, y):
     """The mean loss of flat parameters, in the words of a textbook."""
-    p = jax.nn.softmax(TASK.predict(unravel(w), Batch.of_rows(x)))
+    p = jax.nn.softmax(TASK.predict(unravel(w), Batch.full(x)))
     return -jnp.log(p[jnp.arange(len(y)), y]).mean()
 
 

@@ -26,7 +26,7 @@ def task_of(level, **options):
 
 def images():
     x = np.random.default_rng(0).normal(size=(5, 4, 4, 2))
-    return Batch.of_rows(jnp.asarray(x, jnp.float32), jnp.array([0, 1, 2, 0, 1]))
+    return Batch.full(jnp.asarray(x, jnp.float32), jnp.array([0, 1, 2, 0, 1]))
 
 
 @pytest.mark.parametrize(

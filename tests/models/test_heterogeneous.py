@@ -208,7 +208,7 @@ def test_narrow_networks_are_tasks(name):
 
     @jax.jit
     def features_and_logits(params, x):
-        features = task.features(params, Batch.of_rows(x), None)
+        features = task.features(params, Batch.full(x), None)
         return features, task.head(params, features)
 
     features, logits = features_and_logits(params, images())
@@ -232,7 +232,7 @@ def test_every_leaf_is_of_body_or_head_and_of_a_module(name):
 def test_a_gradient_reaches_all_parameters(name):
     task = narrow_task(name)
     params = draw(narrow_shapes(name))
-    batch = Batch.of_rows(images(), jnp.arange(3))
+    batch = Batch.full(images(), jnp.arange(3))
     gradients = jax.jit(jax.grad(task.loss))(params, batch, jax.random.key(0))
     for path, gradient in jax.tree_util.tree_leaves_with_path(gradients):
         assert np.isfinite(gradient).all(), jax.tree_util.keystr(path)

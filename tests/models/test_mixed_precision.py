@@ -54,7 +54,7 @@ def rows(name, count=4):
         x = rng.integers(0, 80, (count, *shape_of(name)), np.uint8)
     else:
         x = rng.normal(size=(count, *shape_of(name))).astype(np.float32)
-    return Batch.of_rows(x, jnp.arange(count) % 10)
+    return Batch.full(x, jnp.arange(count) % 10)
 
 
 def products_of(task, name):
@@ -155,14 +155,14 @@ def normalised(library, precision):
 @pytest.mark.parametrize("library", ["linen", "nnx"])
 def test_statistics_stay_float32(library):
     """Of rows that are zero they move by a hundredth: bfloat16 has 100.5 for 100.3."""
-    batch = Batch.of_rows(np.zeros((6, 3), np.float32), jnp.arange(6) % 5)
+    batch = Batch.full(np.zeros((6, 3), np.float32), jnp.arange(6) % 5)
     task = normalised(library, "bfloat16")
     params = jax.tree_util.tree_map_with_path(
         lambda path, leaf: leaf + 100.3 * statistics.is_statistic(path),
         jax.jit(task.init)(KEY),
     )
     slope = jax.jit(jax.grad(task.loss))(params, batch, KEY)
-    (mean, var), _ = map(jax.tree.leaves, tree.split(slope, statistics.chosen(slope)))
+    (mean, var), _ = map(jax.tree.leaves, tree.split(slope, statistics.mask(slope)))
     assert mean.dtype == var.dtype == jnp.float32
     np.testing.assert_allclose(mean, 0.01 * 100.3, rtol=1e-4)
     np.testing.assert_allclose(var, 0.01 * 101.3, rtol=1e-4)
@@ -171,7 +171,7 @@ def test_statistics_stay_float32(library):
 @pytest.mark.parametrize("library", ["linen", "nnx", "ours"])
 def test_products_behind_a_normalisation_are_of_bfloat16(library):
     task = normalised(library, "bfloat16")
-    batch = Batch.of_rows(np.zeros((6, *SHAPES.get(library, (3,))), np.float32))
+    batch = Batch.full(np.zeros((6, *SHAPES.get(library, (3,))), np.float32))
     params = jax.eval_shape(task.init, KEY)
     traced = jax.make_jaxpr(jax.grad(task.loss))(params, batch, KEY)
     found = [e for e in equations(traced.jaxpr) if e.primitive.name in PRODUCTS]
@@ -186,7 +186,7 @@ def test_products_behind_a_normalisation_are_of_bfloat16(library):
 def test_the_head_takes_the_features_that_a_task_gives(library):
     task = normalised(library, "bfloat16")
     params = task.init(KEY)
-    batch = Batch.of_rows(np.ones((2, 3), np.float32))
+    batch = Batch.full(np.ones((2, 3), np.float32))
     features = task.features(params, batch, None)
     logits = task.predict(params, batch)
     assert features.dtype == logits.dtype == jnp.float32
@@ -197,7 +197,7 @@ def test_tokens_are_told_apart_in_bfloat16():
     module = models.model("char_lstm", 5, vocab=TOKENS, hidden=4, layers=1)
     task = models.task(module, (1,), precision="bfloat16")
     params = task.init(KEY)
-    tokens = Batch.of_rows(np.arange(500, 600, dtype=np.int32)[:, None])
+    tokens = Batch.full(np.arange(500, 600, dtype=np.int32)[:, None])
     features = task.features(params, tokens, None)
     assert len(np.unique(features, axis=0)) == 100
 

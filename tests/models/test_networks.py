@@ -54,7 +54,7 @@ def draw_params(task):
 def count(task, group=None):
     shapes = shapes_of(task)
     if group:
-        shapes, _ = tree.split(shapes, tree.labelled(task.groups, group))
+        shapes, _ = tree.split(shapes, tree.matches(task.groups, group))
     return sum(leaf.size for leaf in jax.tree.leaves(shapes))
 
 
@@ -166,9 +166,9 @@ def test_predict_is_head_of_features_and_uint8_is_float(name):
 
     @jax.jit
     def three(params, x):
-        batch = Batch.of_rows(x)
+        batch = Batch.full(x)
         head = task.head(params, task.features(params, batch, None))
-        floats = Batch.of_rows(x.astype(float))
+        floats = Batch.full(x.astype(float))
         return task.predict(params, batch), head, task.predict(params, floats)
 
     logits, head, floats = three(params, x)
@@ -198,7 +198,7 @@ def test_convolutions_agree():
     params = draw_params(build("twocnn", (6, 6)))
     x = np.random.default_rng(0).normal(size=(2, 6, 6))
     ours, theirs = (
-        jax.jit(build("twocnn", (6, 6), conv=conv).predict)(params, Batch.of_rows(x))
+        jax.jit(build("twocnn", (6, 6), conv=conv).predict)(params, Batch.full(x))
         for conv in ("im2col", "lax")
     )
     np.testing.assert_allclose(ours, theirs, atol=1e-5)
@@ -210,7 +210,7 @@ def test_logistic_is_x_times_kernel_plus_bias():
     params["head"]["bias"] = jnp.arange(10.0)
     x = np.arange(128.0, dtype=np.float32).reshape(2, 8, 8)
     expected = x.reshape(2, 64) / 16 @ params["head"]["kernel"].T + np.arange(10)
-    logits = task.predict(params, Batch.of_rows(x))
+    logits = task.predict(params, Batch.full(x))
     np.testing.assert_allclose(logits, expected, rtol=1e-4, atol=1e-4)
     spread = params["head"]["kernel"].std()
     np.testing.assert_allclose(spread, np.sqrt(1 / 64), rtol=0.15)

@@ -58,7 +58,7 @@ def drawn(task=LINEN):
 def batch(rows=6, seed=1):
     rng = np.random.default_rng(seed)
     x = rng.normal(2, 3, (rows, 3)).astype(np.float32)
-    return Batch.of_rows(x, jnp.arange(rows) % CLASSES)
+    return Batch.full(x, jnp.arange(rows) % CLASSES)
 
 
 def padded(rows, more=5):
@@ -157,7 +157,7 @@ def test_evaluation_uses_running_statistics_and_leaves_them(task):
         task.head(params, task.features(params, rows, None)), logits, rtol=1e-6
     )
     slope = jax.grad(task.loss)(params, rows, None)
-    running, others = tree.split(slope, statistics.chosen(slope))
+    running, others = tree.split(slope, statistics.mask(slope))
     assert len(jax.tree.leaves(running)) == 2
     assert all(not leaf.any() for leaf in jax.tree.leaves(running))
     assert all(leaf.any() for leaf in jax.tree.leaves(others["head"]))
@@ -223,7 +223,7 @@ def test_resnet9_has_running_statistics_where_it_is_asked_to():
     names = tree.paths(jax.eval_shape(task.init, KEY))
     means = [name for name in names if name.endswith("batch_stats/mean")]
     assert len(means) == 1 + 8 + 3  # the stem, four blocks, three skips
-    rows = Batch.of_rows(jnp.ones((4, 8, 8, 3)), jnp.arange(4) % 3)
+    rows = Batch.full(jnp.ones((4, 8, 8, 3)), jnp.arange(4) % 3)
     params = jax.jit(task.init)(KEY)
     slope = jax.jit(jax.grad(task.loss))(params, rows, KEY)
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(slope))

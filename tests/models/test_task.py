@@ -70,8 +70,8 @@ def test_x_is_normalised_inside():
     params = small().init(KEY)
     x = np.random.default_rng(0).integers(0, 256, (3, 4)).astype(np.uint8)
     shift, scale = np.arange(4.0), np.array([1.0, 2.0, 4.0, 8.0])
-    raw = small(shift=shift, scale=scale).predict(params, Batch.of_rows(x))
-    done = small().predict(params, Batch.of_rows((x - shift) / scale))
+    raw = small(shift=shift, scale=scale).predict(params, Batch.full(x))
+    done = small().predict(params, Batch.full((x - shift) / scale))
     np.testing.assert_allclose(raw, done, rtol=1e-5, atol=1e-5)
 
 
@@ -117,9 +117,9 @@ def test_params_are_plain_dicts_and_init_follows_the_key():
 def test_features_need_the_body_alone():
     task, x = small(), batch().x
     params = task.init(KEY)
-    features = task.features({"body": params["body"]}, Batch.of_rows(x), None)
+    features = task.features({"body": params["body"]}, Batch.full(x), None)
     logits = task.head({"head": params["head"]}, features)
-    np.testing.assert_array_equal(logits, task.predict(params, Batch.of_rows(x)))
+    np.testing.assert_array_equal(logits, task.predict(params, Batch.full(x)))
 
 
 @pytest.mark.parametrize(
@@ -171,4 +171,4 @@ def test_wrong_options_are_named(options, message):
 def test_rows_of_another_shape_are_named():
     task = small()
     with pytest.raises(ValueError, match=r"shape \(2, 2, 2\), expected rows of \(4,\)"):
-        task.predict(task.init(KEY), Batch.of_rows(jnp.zeros((2, 2, 2))))
+        task.predict(task.init(KEY), Batch.full(jnp.zeros((2, 2, 2))))

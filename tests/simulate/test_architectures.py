@@ -113,7 +113,7 @@ def test_each_client_is_judged_by_its_own_model(whole):
         rows = slice(
             int(test.offset[client]), int(test.offset[client] + test.size[client])
         )
-        batch = Batch.of_rows(test.examples.x[rows])
+        batch = Batch.full(test.examples.x[rows])
         logits = task.predict(personal_model(folder, client), batch)
         right = np.mean(np.argmax(logits, 1) == test.examples.y[rows])
         assert right == pytest.approx(arrays["personal/test/accuracy"][-1, client])

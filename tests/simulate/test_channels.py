@@ -9,7 +9,7 @@ import pytest
 
 import tiny
 from pfljax import channel, data, engine
-from pfljax.channel import traffic_of
+from pfljax.channel import count_traffic
 from pfljax.core import malicious
 from pfljax.simulate import architectures, components, run
 from pfljax.simulate.federation import build_federation
@@ -79,7 +79,7 @@ def test_bytes_are_those_behind_the_channel(whole):
     summary = json.loads((whole / "summary.json").read_text())
     setting, task, federation = parts(JOB.replace(channel=FEEDBACK))
     shape = federation.train.examples.x.shape[1:]
-    plain = traffic_of(setting.algorithm, task, 10, shape)
+    plain = count_traffic(setting.algorithm, task, 10, shape)
     sent = architectures.traffic(setting, task, 10, shape)
     assert sent.down == plain.down
     assert 0.1 * plain.up < sent.up < 0.16 * plain.up  # places beside the numbers
@@ -101,7 +101,7 @@ def test_malicious_clients_are_judged_apart(tmp_path):
         rounds=3,
     )  # fmt: skip
     finished(job, tmp_path)
-    bad = np.asarray(malicious.drawn(jax.random.key(job.seed), 10, 0.3))
+    bad = np.asarray(malicious.draw(jax.random.key(job.seed), 10, 0.3))
     with np.load(tmp_path / "clients.npz") as arrays:
         np.testing.assert_array_equal(arrays["malicious"], bad)
         accuracy = arrays["personal/test/accuracy"][-1]
@@ -118,7 +118,7 @@ def test_malicious_clients_are_judged_apart(tmp_path):
 def test_poison_is_of_training_rows_of_the_malicious_alone():
     true, _ = build_federation(JOB)
     poisoned, _ = build_federation(JOB.replace(noise="poison:attackers=0.3"))
-    bad = np.asarray(malicious.drawn(jax.random.key(JOB.seed), 10, 0.3))
+    bad = np.asarray(malicious.draw(jax.random.key(JOB.seed), 10, 0.3))
     for split in ("train", "validation", "test"):
         rows = getattr(true, split)
         for client in range(10):

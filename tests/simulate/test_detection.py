@@ -46,7 +46,7 @@ def test_the_servers_model_by_numpy(asked):
     server = load_state(asked)[2].server
 
     def entropy(x):
-        logits = jax.jit(task.predict)(server, Batch.of_rows(x))
+        logits = jax.jit(task.predict)(server, Batch.full(x))
         p = np.asarray(jax.nn.softmax(logits), np.float64)
         return -(p * np.log(p)).sum(1)
 

@@ -30,7 +30,7 @@ def accuracy(params, loaded, client):
     sim, federation, _ = loaded
     test = federation.test
     rows = slice(test.offset[client], test.offset[client] + test.size[client])
-    logits = sim.task.predict(params, Batch.of_rows(test.examples.x[rows]))
+    logits = sim.task.predict(params, Batch.full(test.examples.x[rows]))
     return float(np.mean(np.argmax(logits, 1) == np.asarray(test.examples.y[rows])))
 
 
@@ -111,7 +111,7 @@ def test_a_run_without_a_checkpoint(folder, tmp_path):
 def test_the_task_of_a_folder_needs_no_data(folder, loaded, monkeypatch):
     monkeypatch.setattr(export, "build_federation", None)
     task = export.load_task(folder)
-    batch = Batch.of_rows(loaded[1].test.examples.x[:5])
+    batch = Batch.full(loaded[1].test.examples.x[:5])
     ours = task.predict(loaded[2].server, batch)
     wanted = loaded[0].task.predict(loaded[2].server, batch)
     np.testing.assert_array_equal(ours, wanted)

@@ -32,7 +32,7 @@ def accuracies(folder, file, federation):
         rows = slice(first, first + test.size[client])
         predict = export.load_task(folder, client).predict
         logits = predict(
-            export.load_params(file(client)), Batch.of_rows(test.examples.x[rows])
+            export.load_params(file(client)), Batch.full(test.examples.x[rows])
         )
         found.append(np.mean(np.argmax(logits, 1) == test.examples.y[rows]))
     return found
@@ -57,7 +57,7 @@ def test_a_model_and_prototypes_predict_and_the_model_has_a_landscape(tmp_path):
     assert_scores_as_reported(folder, tmp_path)
     task = export.load_task(folder, 1)
     foreign = export.load_params(tmp_path / "0.npz")
-    row = Batch.of_rows(np.zeros((1, 8, 8, 1)))
+    row = Batch.full(np.zeros((1, 8, 8, 1)))
     with pytest.raises(ValueError, match=r"w/body/.* is \(8,\), expected \(5,\); give"):
         task.predict(foreign, row)
     for client in (-1, 6):

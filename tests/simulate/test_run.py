@@ -12,7 +12,7 @@ from flax import nnx
 import tiny
 from pfljax import Experiment, data, engine, models
 from pfljax.algorithms.fedavg import fedavg
-from pfljax.channel import traffic_of
+from pfljax.channel import count_traffic
 from pfljax.runs import folder
 from pfljax.runs.folder import FolderError, read_arrays, write_arrays
 from pfljax.simulate import components, export, loop, simulation
@@ -67,7 +67,7 @@ def test_a_line_a_round_and_an_evaluation_every_other(lines):
 def test_bytes_are_those_of_the_cohort_so_far(lines, summary):
     federation, _ = build_federation(tiny.SEEN)
     sim = simulation.simulation(tiny.SEEN, federation)
-    traffic = traffic_of(sim.setting.algorithm, sim.task, 5, (8, 8, 1))
+    traffic = count_traffic(sim.setting.algorithm, sim.task, 5, (8, 8, 1))
     for line in lines:
         assert line["bytes_down"] == 3 * traffic.down * line["round"]
         assert line["bytes_up"] == 3 * traffic.up * line["round"]

@@ -136,10 +136,10 @@ def test_pixels_may_be_normalised_by_channel():
     moved = simulation.simulation(
         job, dataclasses.replace(federation, shift=0.0, scale=1.0)
     ).task
-    logits = task.predict(params, Batch.of_rows(x))
+    logits = task.predict(params, Batch.full(x))
     np.testing.assert_allclose(
         logits,
-        moved.predict(params, Batch.of_rows((x - x.mean(0)) / x.std(0))),
+        moved.predict(params, Batch.full((x - x.mean(0)) / x.std(0))),
         rtol=1e-4,
         atol=1e-5,
     )

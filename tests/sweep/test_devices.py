@@ -66,7 +66,7 @@ def test_seconds_are_those_of_the_run(swept, evaluated):
 
 def test_figures_over_benign_clients_are_those_of_the_run(swept, evaluated):
     found, folder = swept
-    bad = np.asarray(malicious.drawn(jax.random.key(3), 6, 0.34))
+    bad = np.asarray(malicious.draw(jax.random.key(3), 6, 0.34))
     np.testing.assert_array_equal(found.results[-1].malicious, bad)
     expected = {}
     for line in evaluated:

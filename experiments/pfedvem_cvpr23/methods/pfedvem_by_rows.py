@@ -34,6 +34,6 @@ def pfedvem_by_rows(
     )
 
     def aggregate(server, uploads, cohort):
-        return aggregation.mean(uploads.params, aggregation.by_rows(cohort))
+        return aggregation.mean(uploads.params, aggregation.by_examples(cohort))
 
     return method._replace(aggregate=aggregate)

@@ -18,7 +18,7 @@ from pfljax.algorithms.multi_task.pfedme import pfedme
 from pfljax.core import tree
 from pfljax.core.minibatches import steps_per_epoch
 from pfljax.core.optimizers import learning_rate
-from pfljax.core.training import over_batches, penalised
+from pfljax.core.training import add_penalty, over_batches
 from pfljax.core.types import Algorithm, Local, Task
 from pfljax.registry import NotNegative, component
 
@@ -57,7 +57,7 @@ def pfedme_code(task: Task, local: Local, *, lam: NotNegative = 15.0) -> Algorit
 def step_of_theta(task, optimizer, penalty):
     """A step of (theta, moments) on a minibatch."""
 
-    direction = penalised(task.loss, penalty)
+    direction = add_penalty(task.loss, penalty)
 
     def step(carry, batch, key):
         theta, moments = carry

@@ -46,10 +46,10 @@ class Ensemble(NamedTuple):
 
 def around(mean: Params, std: Any) -> Gaussian:
     """N(mean, std^2), of one positive std f32[] for all coordinates."""
-    return Gaussian(mean, tree.full(tree.parameters(mean), _spread_of(std)))
+    return Gaussian(mean, tree.full(tree.parameters(mean), _inverse_softplus(std)))
 
 
-def mapped(function: Callable[[Params], Params], q: Gaussian) -> Gaussian:
+def map_leaves(function: Callable[[Params], Params], q: Gaussian) -> Gaussian:
     """The function of the means, and of the spreads."""
     return Gaussian(function(q.mean), function(q.spread))
 
@@ -63,7 +63,7 @@ def std(q: Gaussian) -> Params:
     return jax.tree.map(positive, q.spread)
 
 
-def _spread_of(std: Any) -> Any:
+def _inverse_softplus(std: Any) -> Any:
     """The number whose softplus is std: log(exp(std) - 1), without an overflow."""
     # Of a number on the host: programs would round it differently, and where two
     # Gaussians are equal, Adam makes whole steps of a slope that is not quite 0.
@@ -81,23 +81,23 @@ def noise(key: Key, like: Params, count: int) -> Params:
 
 def draws(q: Gaussian, key: Key, count: int) -> Params:
     """`count` draws mean + std noise, stacked; gradients reach mean and spread."""
-    fixed, random = tree.split(q.mean, statistics.chosen(q.mean))
+    fixed, random = tree.split(q.mean, statistics.mask(q.mean))
 
-    def moved(mean: Array, deviation: Array, unit: Array) -> Array:
+    def move(mean: Array, deviation: Array, unit: Array) -> Array:
         return mean + deviation * unit
 
-    def repeated(leaf: Array) -> Array:
+    def repeat(leaf: Array) -> Array:
         # Each draw gives a statistic its whole change as a gradient: the sum over
         # draws has to be their mean.
         still = jax.lax.stop_gradient(leaf)
         shared = still + (leaf - still) / count
         return jnp.broadcast_to(shared, (count, *leaf.shape))
 
-    drawn = jax.tree.map(moved, random, std(q), noise(key, random, count))
-    return tree.merge(drawn, jax.tree.map(repeated, fixed))
+    drawn = jax.tree.map(move, random, std(q), noise(key, random, count))
+    return tree.merge(drawn, jax.tree.map(repeat, fixed))
 
 
-def expected(
+def expectation(
     value: Callable[[Params], Array],
     q: Gaussian,
     key: Key,
@@ -112,7 +112,7 @@ def expected(
 def kl(q: Gaussian, p: Gaussian) -> Array:
     """KL(q || p) = sum log(s_p / s_q) + (s_q^2 + (m_q - m_p)^2) / (2 s_p^2) - 1/2."""
 
-    def of_leaves(mean: Array, std: Array, center: Array, scale: Array) -> Array:
+    def on_leaves(mean: Array, std: Array, center: Array, scale: Array) -> Array:
         ratio = std / scale
         away = (mean - center) / scale
         # The ratio alone is squared: its logarithm would overflow otherwise.
@@ -120,7 +120,7 @@ def kl(q: Gaussian, p: Gaussian) -> Array:
 
     mean = tree.parameters(q.mean)
     center = tree.parameters(p.mean)
-    by_leaf = jax.tree.map(of_leaves, mean, std(q), center, std(p))
+    by_leaf = jax.tree.map(on_leaves, mean, std(q), center, std(p))
     # Without a random leaf there would be nothing to stack.
     terms = [jnp.float32(0), *jax.tree.leaves(by_leaf)]
     return jnp.sum(jnp.stack(terms))
@@ -140,7 +140,7 @@ def natural(q: Gaussian, least: Params | None = None) -> Natural:
     precision = jax.tree.map(inverse_square, std(q))
     if least is not None:
         precision = jax.tree.map(jnp.maximum, precision, least)
-    fixed, random = tree.split(q.mean, statistics.chosen(q.mean))
+    fixed, random = tree.split(q.mean, statistics.mask(q.mean))
     shift = tree.multiply(precision, random)
     return Natural(tree.merge(shift, fixed), precision)
 
@@ -151,25 +151,25 @@ def no_flatter(factor: Natural, least: Any) -> Natural:
     Sums and differences of factors may be no density, where a channel has added noise.
     """
 
-    def of_leaf(precision: Array) -> Array:
+    def on_leaf(precision: Array) -> Array:
         return jnp.maximum(precision, least)
 
-    return factor._replace(precision=jax.tree.map(of_leaf, factor.precision))
+    return factor._replace(precision=jax.tree.map(on_leaf, factor.precision))
 
 
 def gaussian(factor: Natural) -> Gaussian:
     """The Gaussian of these natural parameters, of positive precision."""
-    fixed, shift = tree.split(factor.shift, statistics.chosen(factor.shift))
+    fixed, shift = tree.split(factor.shift, statistics.mask(factor.shift))
 
-    def of_leaf(precision: Array) -> Array:
-        return _spread_of(precision**-0.5)
+    def on_leaf(precision: Array) -> Array:
+        return _inverse_softplus(precision**-0.5)
 
     mean = jax.tree.map(jnp.divide, shift, factor.precision)
-    spread = jax.tree.map(of_leaf, factor.precision)
+    spread = jax.tree.map(on_leaf, factor.precision)
     return Gaussian(tree.merge(mean, fixed), spread)
 
 
-def judged(
+def predictive(
     q: Gaussian,
     fixed: Any,
     key: Key,
@@ -187,7 +187,7 @@ def judged(
 def predicting(predict: Callable[[Any, Batch], Array]) -> Callable[[Any, Batch], Array]:
     """`predict` of a model; of an ensemble log of the mean of its probabilities."""
 
-    def of_either(model: Any, batch: Batch) -> Array:
+    def either(model: Any, batch: Batch) -> Array:
         if not isinstance(model, Ensemble):
             return predict(model, batch)
 
@@ -198,4 +198,4 @@ def predicting(predict: Callable[[Any, Batch], Array]) -> Callable[[Any, Batch],
         by_draw = jax.vmap(log_probabilities)(model.drawn)
         return jax.nn.logsumexp(by_draw, 0) - math.log(len(by_draw))
 
-    return of_either
+    return either

@@ -57,14 +57,14 @@ def pfedbayes(
       draws: models drawn for an evaluation; 0 for the mean.
     """
     adam = local._replace(learning_rate=posterior_lr, optimizer=optax.adam)
-    in_leaves = partial(gaussian.mapped, raveled.unraveling(task))
+    in_leaves = partial(gaussian.map_leaves, raveled.unraveling(task))
 
     def init_client(params, client_id, key):
         # As vectors, which compile sooner.
         return gaussian.around(raveled.ravel(params), scale)
 
-    def judged(turn, q):
-        return gaussian.judged(q, None, derive(turn.key, "draws"), draws)
+    def predictive(turn, q):
+        return gaussian.predictive(q, None, derive(turn.key, "draws"), draws)
 
     return fedavg(task, local)._replace(
         init=lambda params, num_clients, key: gaussian.around(params, scale),
@@ -72,26 +72,26 @@ def pfedbayes(
         train=training(task, adam, zeta, samples),
         aggregate=aggregation.averaging("uniform"),
         server_model=lambda w: w.mean,
-        personal=lambda turn, w, q, data: judged(turn, in_leaves(q)),
-        newcomer=lambda turn, w, data: judged(turn, w),
+        personal=lambda turn, w, q, data: predictive(turn, in_leaves(q)),
+        newcomer=lambda turn, w, data: predictive(turn, w),
         predict=gaussian.predicting(task.predict),
-        origin=lambda w, q, upload: with_statistics_of(in_leaves(q), w),
+        origin=lambda w, q, upload: copy_statistics(in_leaves(q), w),
     )
 
 
 def training(task, adam, zeta, samples):
     """The `train` of pFedBayes; q_k is kept as vectors."""
-    of_vectors = raveled.of_task(task)
-    in_leaves = partial(gaussian.mapped, raveled.unraveling(task))
+    of_vectors = raveled.ravel_task(task)
+    in_leaves = partial(gaussian.map_leaves, raveled.unraveling(task))
 
     def loss(pair, batch, key):
         q, _ = pair
 
-        def of_model(model):
+        def model_loss(model):
             return of_vectors.loss(model, batch, key)
 
         # Derived, for the key itself is that of dropout.
-        return gaussian.expected(of_model, q, derive(key, "draws"), samples)
+        return gaussian.expectation(model_loss, q, derive(key, "draws"), samples)
 
     def train(turn, w, q, data):
         rows = jnp.maximum(data.size, 1)
@@ -100,15 +100,15 @@ def training(task, adam, zeta, samples):
             q, w = pair
             return zeta / rows * gaussian.kl(q, w)
 
-        start = q, gaussian.mapped(raveled.ravel, w)
+        start = q, gaussian.map_leaves(raveled.ravel, w)
         pair, metrics = fit(loss, start, data, turn, adam, penalty=penalty)
         q, w = pair
-        return q, in_leaves(with_statistics_of(q, w)), metrics
+        return q, in_leaves(copy_statistics(q, w)), metrics
 
     return train
 
 
-def with_statistics_of(q, w):
+def copy_statistics(q, w):
     """w, whose running statistics are those of q."""
-    theirs, _ = tree.split(q.mean, statistics.chosen(q.mean))
+    theirs, _ = tree.split(q.mean, statistics.mask(q.mean))
     return w._replace(mean=tree.merge(theirs, tree.parameters(w.mean)))

@@ -66,7 +66,7 @@ def pfedvem(
       scale: standard deviation at first.
       draws: heads drawn for an evaluation; 0 for the mean.
     """
-    in_head = tree.labelled(task.groups, "head")
+    in_head = tree.matches(task.groups, "head")
 
     def init_client(params, client_id, key):
         head, _ = tree.split(params, in_head)
@@ -74,19 +74,19 @@ def pfedvem(
 
     def aggregate(server, uploads, cohort):
         heads, bodies = tree.split(uploads.params, in_head)
-        weight = uploads.tau * aggregation.reported(cohort)
+        weight = uploads.tau * aggregation.uniform(cohort)
         w = aggregation.mean(heads, weight)
-        body = aggregation.mean(bodies, aggregation.by_rows(cohort))
+        body = aggregation.mean(bodies, aggregation.by_examples(cohort))
         return tree.merge(body, w)
 
-    def judged(turn, server, q):
+    def predictive(turn, server, q):
         _, body = tree.split(server, in_head)
-        return gaussian.judged(q, body, derive(turn.key, "draws"), draws)
+        return gaussian.predictive(q, body, derive(turn.key, "draws"), draws)
 
     def newcomer(turn, server, data):
         w, _ = tree.split(server, in_head)
         # A point: draws of it are all alike.
-        return judged(turn, server, gaussian.around(w, gaussian.LEAST))
+        return predictive(turn, server, gaussian.around(w, gaussian.LEAST))
 
     def origin(message, q, upload):
         _, body = tree.split(message, in_head)
@@ -96,7 +96,7 @@ def pfedvem(
         init_client=init_client,
         train=training(task, local, samples, head_lr, head_steps),
         aggregate=aggregate,
-        personal=lambda turn, server, q, data: judged(turn, server, q),
+        personal=lambda turn, server, q, data: predictive(turn, server, q),
         newcomer=newcomer,
         # As the client would send them in the next round.
         quantities=lambda server, q: confidence(q, tree.split(server, in_head)[0]),
@@ -108,7 +108,7 @@ def pfedvem(
 
 def training(task, local, samples, rate, steps):
     """The `train` of pFedVEM; `rate` and `steps` are those of the head."""
-    in_head = tree.labelled(task.groups, "head")
+    in_head = tree.matches(task.groups, "head")
     train_head = head_training(task, local, samples, rate, steps)
 
     def train(turn, server, q, data):
@@ -163,8 +163,8 @@ def head_training(task, local, samples, rate, steps):
 def head_loss(task, body, q, batch, key, samples):
     """E_q of the loss, over draws of the head."""
 
-    def of_head(head):
+    def head_value(head):
         return task.loss(tree.merge(body, head), batch, key)
 
     # Derived, for the key itself is that of dropout.
-    return gaussian.expected(of_head, q, derive(key, "draws"), samples)
+    return gaussian.expectation(head_value, q, derive(key, "draws"), samples)

@@ -73,7 +73,7 @@ def virtual(
       draws: models drawn for an evaluation; 0 for the means.
     """
     adam = local._replace(learning_rate=posterior_lr, optimizer=optax.adam)
-    in_leaves = partial(gaussian.mapped, raveled.unraveling(task))
+    in_leaves = partial(gaussian.map_leaves, raveled.unraveling(task))
 
     def init(params, num_clients, key):
         return gaussian.natural(gaussian.around(params, STD))
@@ -86,15 +86,15 @@ def virtual(
             gate=0.1 * jax.random.uniform(derive(key, "gate"), (task.num_classes,)),
         )
 
-    def judged(turn, s, own, gate):
+    def predictive(turn, s, own, gate):
         both = lateral.paths(gaussian.gaussian(s), own)
         fixed = lateral.Lateral(shared=None, own=None, gate=gate)
-        return gaussian.judged(both, fixed, derive(turn.key, "draws"), draws)
+        return gaussian.predictive(both, fixed, derive(turn.key, "draws"), draws)
 
     def newcomer(turn, s, data):
         # Any private model: behind a gate of zeros nothing is seen of it.
         own = gaussian.gaussian(s) if private else gaussian.around((), STD)
-        return judged(turn, s, own, jnp.zeros(task.num_classes))
+        return predictive(turn, s, own, jnp.zeros(task.num_classes))
 
     return fedavg(task, local)._replace(
         init=init,
@@ -102,7 +102,7 @@ def virtual(
         train=training(task, adam, kl_weight, damping),
         aggregate=aggregate,
         server_model=lambda s: gaussian.gaussian(s).mean,
-        personal=lambda turn, s, k, data: judged(turn, s, in_leaves(k.own), k.gate),
+        personal=lambda turn, s, k, data: predictive(turn, s, in_leaves(k.own), k.gate),
         newcomer=newcomer,
         predict=gaussian.predicting(partial(lateral.logits, task)),
         origin=lambda s, client, change: tree.zeros(change),
@@ -112,7 +112,7 @@ def virtual(
 
 def training(task, adam, kl_weight, damping):
     """The `train` of VIRTUAL."""
-    of_vectors = raveled.of_task(task)
+    of_vectors = raveled.ravel_task(task)
     unravel = raveled.unraveling(task)
 
     def train(turn, message, client, data):
@@ -130,7 +130,7 @@ def training(task, adam, kl_weight, damping):
                 return lateral.loss(of_vectors, model._replace(gate=gate), batch, key)
 
             # Derived, for the key itself is that of dropout.
-            return gaussian.expected(value, q, derive(key, "draws"), 1)
+            return gaussian.expectation(value, q, derive(key, "draws"), 1)
 
         def penalty(trained):
             return weight * gaussian.kl(trained[0], priors)
@@ -139,7 +139,7 @@ def training(task, adam, kl_weight, damping):
         trained, metrics = fit(loss, start, data, turn, adam, penalty=penalty)
         (mean, spread), gate = trained
         shared = gaussian.Gaussian(mean.shared, spread.shared)
-        change = damped(shared, s, p, damping)
+        change = damp(shared, s, p, damping)
         site = tree.axpy(1 / share, tree.parameters(change), client.site)
         own = gaussian.Gaussian(mean.own, spread.own)
         upload = gaussian.Natural(*map(unravel, change))
@@ -155,7 +155,7 @@ def cavity_prior(s, site, share):
     return gaussian.no_flatter(p, share)
 
 
-def damped(q, s, p, damping):
+def damp(q, s, p, damping):
     """The change of s that q makes, at least as precise as p."""
     change = tree.sub(gaussian.natural(q, p.precision), s)
     return statistics.scale(change, damping)
@@ -165,6 +165,6 @@ def aggregate(s, changes, cohort):
     """s with all changes; that of statistics is their mean."""
     # By the mask alone: a client drawn twice has one factor.
     summed = tree.parameters(aggregation.weighted_sum(changes, cohort.mask))
-    mean = aggregation.mean(changes, aggregation.reported(cohort))
-    followed, _ = tree.split(mean, statistics.chosen(mean))
+    mean = aggregation.mean(changes, aggregation.uniform(cohort))
+    followed, _ = tree.split(mean, statistics.mask(mean))
     return gaussian.no_flatter(tree.add(s, tree.merge(summed, followed)), 1)

@@ -49,16 +49,16 @@ def hypcluster(
         return jax.vmap(lambda w: server_step.first(optimizer, w))(models)
 
     def aggregate(server, uploads, cohort):
-        member = uploads.choice * aggregation.by_rows(cohort)[:, None]
+        member = uploads.choice * aggregation.by_examples(cohort)[:, None]
         means = aggregation.segment_mean(uploads.params, member, server.w)
 
-        def of_cluster(server, mean, rows):
+        def one_cluster(server, mean, rows):
             slope = tree.sub(server.w, mean)
-            after = server_step.stepped(optimizer, server, slope)
+            after = server_step.step(optimizer, server, slope)
             # Momentum would move a model whose slope is 0.
             return tree.where(rows > 0, after, server)
 
-        return jax.vmap(of_cluster)(server, means, member.sum(0))
+        return jax.vmap(one_cluster)(server, means, member.sum(0))
 
     wrapped = wrap_server(clustered, lambda server: server.w)
     return wrapped._replace(init=init, aggregate=aggregate)

@@ -68,9 +68,9 @@ def ifca(
 
     def aggregate(models, uploads, cohort):
         if averaging == "models":
-            return averaged(models, uploads, cohort)
+            return average(models, uploads, cohort)
         rate = learning_rate(local, cohort.round)
-        return stepped(models, uploads, cohort, rate)
+        return descend(models, uploads, cohort, rate)
 
     def personal(turn, models, client, data):
         j = nearest(task, models, data, local.batch_size)
@@ -122,16 +122,16 @@ def nearest(task, models, data, batch_size):
     return jnp.argmin(means)
 
 
-def averaged(models, uploads, cohort):
+def average(models, uploads, cohort):
     """Each model, the uniform mean of the uploads that chose it."""
-    reported = aggregation.reported(cohort)
+    reported = aggregation.uniform(cohort)
     member = uploads.choice * reported[:, None]
     return aggregation.segment_mean(uploads.params, member, models)
 
 
-def stepped(models, uploads, cohort, rate):
+def descend(models, uploads, cohort, rate):
     """Each model, a step of rate / M along the sum of its own gradients."""
-    reported = aggregation.reported(cohort)
+    reported = aggregation.uniform(cohort)
     # By M, not by the members of a cluster: a small one takes small steps.
     chosen = uploads.choice * reported[:, None]
     member = chosen / jnp.sum(reported)

@@ -33,7 +33,7 @@ def fedper(
       weighting: what a client counts for at the server: "rows" or "uniform".
     """
     train_head = head_training(task, local)
-    in_body = tree.labelled(task.groups, "body")
+    in_body = tree.matches(task.groups, "body")
 
     def train(turn, body, head, data):
         params, metrics = fit(task.loss, tree.merge(body, head), data, turn, local)

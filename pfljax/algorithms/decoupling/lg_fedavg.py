@@ -78,7 +78,7 @@ def lg_fedavg(
 
 def with_any_head(method: Algorithm, task: Task) -> Algorithm:
     """The method under a server whose head was split off a model of another body."""
-    in_head = tree.labelled(task.groups, "head")
+    in_head = tree.matches(task.groups, "head")
     own, _ = tree.split(task.groups, in_head)
     judged_by = method.personal
     assert judged_by is not None
@@ -126,7 +126,7 @@ def with_mean_body(method: Algorithm) -> Algorithm:
         return Upload(head=head, change=change, is_new=None)
 
     def aggregate(server, uploads, cohort):
-        total, count = summed(server, uploads, cohort)
+        total, count = add_bodies(server, uploads, cohort)
         head = method.aggregate(server.head, uploads.head, cohort)
         return Bodies(head=head, total=total, count=count)
 
@@ -145,7 +145,7 @@ def with_mean_body(method: Algorithm) -> Algorithm:
     )
 
 
-def summed(server, uploads, cohort):
+def add_bodies(server, uploads, cohort):
     """(sum of the bodies, how many they are) after a round's changes."""
     # By the mask alone: a client drawn twice has one body.
     change = aggregation.weighted_sum(uploads.change, cohort.mask)

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 
 from pfljax.core import aggregation, statistics, tree
 from pfljax.core.keys import fold
-from pfljax.core.local_statistics import by_name, filled, unsent
+from pfljax.core.local_statistics import by_name, fill, unsent
 from pfljax.core.minibatches import steps_per_epoch
 from pfljax.core.training import over_batches
 from pfljax.core.types import (
@@ -34,7 +34,7 @@ from pfljax.core.types import (
 )
 
 
-def measured(
+def measure(
     task: Task, params: Params, data: ClientData, turn: Turn, local: Local
 ) -> Params:
     """`params` with statistics that are the mean over the batches of the rows.
@@ -43,7 +43,7 @@ def measured(
     """
     if not statistics.has_any(params):
         return params
-    running, others = tree.split(params, statistics.chosen(params))
+    running, others = tree.split(params, statistics.mask(params))
     steps = steps_per_epoch(local, data.size)
     turn = fold(turn, "statistics")._replace(steps=steps)
 
@@ -59,7 +59,7 @@ def measured(
     return tree.merge(tree.axpy(-share, total, running), others)
 
 
-def measured_after(method: Algorithm, task: Task, local: Local) -> Algorithm:
+def measure_after(method: Algorithm, task: Task, local: Local) -> Algorithm:
     """The method, whose cohort then measures the statistics of the server's new model.
 
     The server is the parameters of `task`. Clients count by their rows. Without
@@ -69,12 +69,12 @@ def measured_after(method: Algorithm, task: Task, local: Local) -> Algorithm:
         return method
 
     def train(turn, params, client, data):
-        params = measured(task, params, data, turn, local)
+        params = measure(task, params, data, turn, local)
         return client, by_name(params), {}
 
     def aggregate(server, uploads, cohort):
-        means = aggregation.mean(uploads, aggregation.by_rows(cohort))
-        return filled(unsent(server), means)
+        means = aggregation.mean(uploads, aggregation.by_examples(cohort))
+        return fill(unsent(server), means)
 
     return method._replace(
         then=method._replace(

@@ -20,7 +20,7 @@ from pfljax.core.statistics import is_statistic
 from pfljax.core.types import Array
 
 
-def compressed(a: Any, energy: Any) -> tuple[Any, Array]:
+def compress(a: Any, energy: Any) -> tuple[Any, Array]:
     """(the tree as it arrives, bytes sent f32[]) at a share of the energy, 0 to 1.
 
     A kernel of a convolution is the matrix of all its axes but the last by the last.
@@ -34,7 +34,7 @@ def compressed(a: Any, energy: Any) -> tuple[Any, Array]:
         size = jnp.float32(leaf.size)
         if is_matrix(path, leaf):
             matrix = leaf.reshape(-1, leaf.shape[-1])
-            matrix, size = truncated(matrix, energy)
+            matrix, size = truncate(matrix, energy)
             leaf = matrix.reshape(leaf.shape)
         if is_statistic(path):
             size = jnp.float32(0)
@@ -49,11 +49,11 @@ def is_matrix(path: Any, leaf: Array) -> bool:
     return leaf.ndim > 1 and "embedding" not in names
 
 
-def truncated(matrix: Array, energy: Any) -> tuple[Array, Array]:
+def truncate(matrix: Array, energy: Any) -> tuple[Array, Array]:
     """(the matrix as it arrives, numbers sent f32[])."""
     rows, columns = matrix.shape
     u, s, vt = jnp.linalg.svd(matrix, full_matrices=False)
-    rank = rank_of(s, energy)
+    rank = choose_rank(s, energy)
     kept = jnp.where(jnp.arange(len(s)) < rank, s, 0)
     low = jnp.matmul(u * kept, vt, precision="highest")
     size = rank * (rows + columns + 1)
@@ -62,7 +62,7 @@ def truncated(matrix: Array, energy: Any) -> tuple[Array, Array]:
     return jnp.where(shorter, low, matrix), sent.astype(jnp.float32)
 
 
-def rank_of(s: Array, energy: Any) -> Array:
+def choose_rank(s: Array, energy: Any) -> Array:
     """The least k >= 1 with s_1^2 + .. + s_k^2 >= energy sum_j s_j^2, i32[].
 
     `s` are singular values, largest first.

@@ -62,13 +62,13 @@ def none(task: Task) -> Prototypes:
     )
 
 
-def of_sums(total: Array, count: Array) -> Prototypes:
+def from_sums(total: Array, count: Array) -> Prototypes:
     """The means of these sums; 0 for a class without rows, and not NaN."""
     mean = total / jnp.where(count > 0, count, 1)[:, None]
     return Prototypes(mean=mean, count=count)
 
 
-def of_client(
+def from_client(
     task: Task,
     params: Params,
     data: ClientData,
@@ -84,7 +84,7 @@ def of_client(
 
     total, share = mean_over_rows(shares, data, max(batch_size, ROWS_AT_ONCE))
     # Of shares first: a whole number of rows may come back as .9999999 of it.
-    means = of_sums(total, share)
+    means = from_sums(total, share)
     return means._replace(count=jnp.round(share * data.size))
 
 
@@ -121,7 +121,7 @@ def pairs(uploads: Prototypes, cohort: Cohort) -> tuple[Array, Array]:
     Several devices exchange the uploads here, once: the steps of a server that follow
     would sum over devices every time.
     """
-    weights = uploads.count * aggregation.reported(cohort)[:, None]
+    weights = uploads.count * aggregation.uniform(cohort)[:, None]
     order = jnp.argsort(cohort.ids)
     return tree.take((uploads.mean, weights), order)
 

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from pfljax.algorithms._row_outputs import of_rows
+from pfljax.algorithms._row_outputs import compute_outputs
 from pfljax.core import tree
 from pfljax.core.keys import derive
 from pfljax.core.types import Array, Batch, ClientData, Cohort, Params, Task, Turn
@@ -34,7 +34,7 @@ class SentRows(NamedTuple):
     turn: Any  # f32[], clients of smaller numbers come first
 
 
-def of_client(
+def from_client(
     task: Task,
     params: Params,
     data: ClientData,
@@ -50,7 +50,7 @@ def of_client(
 
     number = jnp.arange(count)
     existing = jnp.minimum(number, jnp.maximum(data.size - 1, 0))
-    z, logits, y = of_rows(value, data, existing, batch_size)
+    z, logits, y = compute_outputs(value, data, existing, batch_size)
     exists = number < data.size
 
     def if_exists(leaf: Array, other: int) -> Array:

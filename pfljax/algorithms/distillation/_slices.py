@@ -26,19 +26,19 @@ NO_CLASSES = -1  # of a leaf without an axis of classes
 def cut(a: Tree, like: Tree) -> Tree:
     """The leading corner of each leaf, of the shape that it has in `like`."""
 
-    def of_leaves(leaf: Array, corner: Any) -> Array:
+    def on_leaves(leaf: Array, corner: Any) -> Array:
         return leaf[_corner(corner.shape)]
 
-    return jax.tree.map(of_leaves, a, like)
+    return jax.tree.map(on_leaves, a, like)
 
 
 def add(a: Tree, corner: Tree) -> Tree:
     """`a`, to whose leading corners those of `corner` are added."""
 
-    def of_leaves(leaf: Array, part: Array) -> Array:
+    def on_leaves(leaf: Array, part: Array) -> Array:
         return leaf.at[_corner(part.shape)].add(part)
 
-    return jax.tree.map(of_leaves, a, corner)
+    return jax.tree.map(on_leaves, a, corner)
 
 
 def embed(corner: Tree, like: Tree) -> Tree:
@@ -46,7 +46,7 @@ def embed(corner: Tree, like: Tree) -> Tree:
     return add(jax.tree.map(jnp.zeros_like, like), corner)
 
 
-def covered(corner: Tree, like: Tree) -> Tree:
+def cover(corner: Tree, like: Tree) -> Tree:
     """The mask of a slice: 1 where `embed` puts a value, 0 elsewhere."""
 
     def ones(part: Any) -> Array:
@@ -107,13 +107,13 @@ def class_axes(task: Task) -> Params:
     are classes. `NO_CLASSES` at all other leaves.
     """
 
-    def axis_of(leaf: Any, module: int) -> int:
+    def class_axis(leaf: Any, module: int) -> int:
         axes = [i for i, size in enumerate(leaf.shape) if size == task.num_classes]
         if module != task.num_modules - 1 or not axes:
             return NO_CLASSES
         return axes[-1]
 
-    return jax.tree.map(axis_of, shapes_of_model(task), task.modules)
+    return jax.tree.map(class_axis, shapes_of_model(task), task.modules)
 
 
 def weights(sent: Tree, weight: Array, present: Array, axes: Params) -> Tree:
@@ -126,14 +126,14 @@ def weights(sent: Tree, weight: Array, present: Array, axes: Params) -> Tree:
       axes: those of `class_axes`.
     """
 
-    def of_leaf(leaf: Array, axis: int) -> Array:
+    def on_leaf(leaf: Array, axis: int) -> Array:
         shape = [len(weight)] + [1] * (leaf.ndim - 1)
         if axis == NO_CLASSES:
             return weight.reshape(shape)
         shape[1 + axis] = present.shape[1]
         return (weight[:, None] * present).reshape(shape)
 
-    return jax.tree.map(of_leaf, sent, axes)
+    return jax.tree.map(on_leaf, sent, axes)
 
 
 def counted_mean(stacks: Iterable[tuple[Tree, Tree]], default: Tree) -> Tree:
@@ -143,21 +143,21 @@ def counted_mean(stacks: Iterable[tuple[Tree, Tree]], default: Tree) -> Tree:
     `weights`.
     """
 
-    def sum_of(leaf: Array, weight: Array) -> Array:
+    def sum_leaf(leaf: Array, weight: Array) -> Array:
         return jnp.sum(leaf * weight, 0)
 
-    def count_of(leaf: Array, weight: Array) -> Array:
+    def count_leaf(leaf: Array, weight: Array) -> Array:
         return jnp.broadcast_to(jnp.sum(weight, 0), leaf.shape[1:])
 
     total = jax.tree.map(jnp.zeros_like, default)
     count = total
     for sent, weight in stacks:
-        total = add(total, jax.tree.map(sum_of, sent, weight))
-        count = add(count, jax.tree.map(count_of, sent, weight))
+        total = add(total, jax.tree.map(sum_leaf, sent, weight))
+        count = add(count, jax.tree.map(count_leaf, sent, weight))
 
-    def of_leaves(total: Array, count: Array, old: Array) -> Array:
+    def on_leaves(total: Array, count: Array, old: Array) -> Array:
         # `where` computes both: neither may divide by 0.
         means = total / jnp.where(count > 0, count, 1)
         return jnp.where(count > 0, means, old)
 
-    return jax.tree.map(of_leaves, total, count, default)
+    return jax.tree.map(on_leaves, total, count, default)

@@ -29,7 +29,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from pfljax.algorithms._row_outputs import of_rows
+from pfljax.algorithms._row_outputs import compute_outputs
 from pfljax.algorithms.distillation import _gossip as gossip
 from pfljax.algorithms.local import local as alone
 from pfljax.core import aggregation, server_rows, tree
@@ -89,7 +89,7 @@ def d_distillation(
     count = min(subset or public_rows, public_rows)
 
     def draw(key):
-        return server_rows.drawn(key, public_rows)[:count]
+        return server_rows.draw_order(key, public_rows)[:count]
 
     def init(params, num_clients, key):
         shape = num_clients, public_rows
@@ -97,7 +97,7 @@ def d_distillation(
         return Server(z=nothing, s=nothing, heard=jnp.zeros(shape), rows=draw(key))
 
     def aggregate(server, uploads, cohort):
-        uploads, cohort = aggregation.gathered(uploads, cohort)
+        uploads, cohort = aggregation.gather(uploads, cohort)
         edges = gossip.edges(graph, cohort)
         return after_gossip(server, uploads, edges, cohort)._replace(
             rows=draw(cohort.key)
@@ -140,7 +140,7 @@ def training(task, local, rho, distance):
             return jax.nn.softmax(task.predict(w, batch))
 
         w, metrics = fit(task.loss, w, data, turn, local, reporting(objective))
-        upload = of_rows(decisions, turn.public, message.rows, local.batch_size)
+        upload = compute_outputs(decisions, turn.public, message.rows, local.batch_size)
         return w, upload, metrics
 
     return train
@@ -155,7 +155,7 @@ def after_gossip(server, uploads, edges, cohort):
     # An accelerator's default would round factors to a few bits.
     mixed = jnp.einsum("kj,jrc->krc", weights, corrected, precision="highest")
     hears = (edges.sum(1) > 0).astype(jnp.float32)
-    at = aggregation.ids_of_present(cohort)[:, None], server.rows
+    at = aggregation.present_ids(cohort)[:, None], server.rows
     return server._replace(
         z=server.z.at[at].set(mixed, mode="drop"),
         s=server.s.at[at].set(uploads, mode="drop"),

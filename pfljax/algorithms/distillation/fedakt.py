@@ -22,7 +22,7 @@ import jax.numpy as jnp
 from pfljax.algorithms.local import local as alone
 from pfljax.core import aggregation, tree
 from pfljax.core.keys import derive
-from pfljax.core.local_statistics import kept_of_proxy
+from pfljax.core.local_statistics import keep_of_proxy
 from pfljax.core.losses import cross_entropy, square_distance
 from pfljax.core.training import fit, reporting
 from pfljax.core.types import Algorithm, Local, Task
@@ -53,7 +53,7 @@ def fedakt(
     """
     proxy = task.proxy or task
     require_equal_features(task, proxy)
-    in_body = tree.labelled(proxy.groups, "body")
+    in_body = tree.matches(proxy.groups, "body")
 
     def objective(pair, batch, key):
         w, adapter = pair
@@ -83,7 +83,7 @@ def fedakt(
         aggregate=aggregation.averaging("rows"),
         parts=("body", "head"),
     )
-    return kept_of_proxy(method, proxy)
+    return keep_of_proxy(method, proxy)
 
 
 def require_equal_features(task, proxy):

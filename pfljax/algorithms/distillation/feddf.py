@@ -21,7 +21,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from pfljax.algorithms._row_outputs import numbered, of_rows
+from pfljax.algorithms._row_outputs import compute_outputs, number_examples
 from pfljax.algorithms.fedavg import fedavg
 from pfljax.core import aggregation, server_rows, statistics, tree
 from pfljax.core.keys import derive
@@ -85,11 +85,11 @@ def fusing(tasks, distil, batch_size):
     def aggregate(models, uploads, cohort):
         senders = aggregation.senders(cohort)
         # Without labels: a minibatch says which rows it has.
-        pool = numbered(cohort.public)
+        pool = number_examples(cohort.public)
         target = taught(tasks, uploads, senders, pool, batch_size)
         after = list(models)
         for number, sent in uploads.items():
-            weight = aggregation.by_rows(senders[number])
+            weight = aggregation.by_examples(senders[number])
             start = aggregation.mean(sent, weight)
             key = derive(cohort.key, f"student {number}")
             student = distil(tasks[number], start, pool, target, key)
@@ -126,10 +126,10 @@ def taught(tasks, uploads, senders, public, batch_size):
     """The mean logits of all that was sent, on each of the server's rows, f32[P, K]."""
     # Once: every batch of rows has all models at hand then.
     teachers = {
-        number: aggregation.gathered(sent, senders[number])
+        number: aggregation.gather(sent, senders[number])
         for number, sent in uploads.items()
     }
-    count = sum(jnp.sum(aggregation.reported(who)) for _, who in teachers.values())
+    count = sum(jnp.sum(aggregation.uniform(who)) for _, who in teachers.values())
 
     def mean_logits(batch):
         total = 0.0
@@ -137,9 +137,9 @@ def taught(tasks, uploads, senders, public, batch_size):
             predict = partial(tasks[number].predict, batch=batch)
             # One after another: the logits of all are small, and their layers are not.
             logits = jax.lax.map(predict, sent)
-            weight = aggregation.reported(who)
+            weight = aggregation.uniform(who)
             total += jnp.tensordot(weight, logits, 1, precision="highest")
         return total / jnp.maximum(count, 1)
 
     every = jnp.arange(len(public.examples.y))
-    return of_rows(mean_logits, public, every, batch_size)
+    return compute_outputs(mean_logits, public, every, batch_size)

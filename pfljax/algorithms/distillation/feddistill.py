@@ -78,13 +78,13 @@ def feddistill(
         names = ("loss", "penalty")
         end, metrics = over_batches(step, start, data, turn, local, names)
         w, _, (total, count) = end
-        return w, prototypes.of_sums(total, count), metrics
+        return w, prototypes.from_sums(total, count), metrics
 
     return alone(task, local)._replace(
         init=init,
         message=lambda turn, tables, w: mean_of_others(tables, turn.id),
         train=train,
-        aggregate=replaced,
+        aggregate=replace_tables,
         origin=prototypes.no_origin,
     )
 
@@ -125,10 +125,10 @@ def mean_of_others(tables, client_id):
     own_terms, own_known = tree.row_or_zeros((terms, known), client_id)
     count = jnp.sum(known, 0) - own_known
     total = jnp.sum(terms, 0) - own_terms
-    return prototypes.of_sums(total, count)
+    return prototypes.from_sums(total, count)
 
 
-def replaced(tables, uploads, cohort):
+def replace_tables(tables, uploads, cohort):
     """The tables, those of who reported replaced class by class."""
     met = uploads.count > 0
     kept = tree.take(tables, cohort.ids)
@@ -136,4 +136,4 @@ def replaced(tables, uploads, cohort):
         mean=jnp.where(met[..., None], uploads.mean, kept.mean),
         count=jnp.where(met, uploads.count, kept.count),
     )
-    return tree.put(tables, aggregation.ids_of_present(cohort), new)
+    return tree.put(tables, aggregation.present_ids(cohort), new)

@@ -93,11 +93,11 @@ def fedgen(
 
     def aggregate(server, uploads, cohort):
         # Once: every step of the generator has all heads at hand then.
-        sent, who = aggregation.gathered(uploads, cohort)
-        counts = sent.counts * aggregation.reported(who)[:, None]
+        sent, who = aggregation.gather(uploads, cohort)
+        counts = sent.counts * aggregation.uniform(who)[:, None]
 
         def heads(z):
-            return jax.vmap(of_head, (None, 0, None))(task, sent.head, z)
+            return jax.vmap(head_logits, (None, 0, None))(task, sent.head, z)
 
         key = derive(cohort.key, "generator")
         rate = generator_lr * DECAY**cohort.round
@@ -123,7 +123,7 @@ def message(turn, server, body):
 
 def training(task, local, alpha, beta):
     """The `train` of LG-FedAvg, with the terms of the generator."""
-    in_head = tree.labelled(task.groups, "head")
+    in_head = tree.matches(task.groups, "head")
     own_head, _ = tree.split(task.groups, in_head)
 
     def train(turn, message, body, data):
@@ -132,7 +132,7 @@ def training(task, local, alpha, beta):
         weights = jnp.maximum(decayed, jnp.minimum(start, LEAST))
         # 0 while there is no generator, for it knows no label then.
         weights *= jnp.max(message.labels)
-        objective = guided(task, message, *weights)
+        objective = guide(task, message, *weights)
         head = tree.with_structure(message.head, own_head)
         params = tree.merge(head, body)
         slope_of = reporting(objective)
@@ -145,7 +145,7 @@ def training(task, local, alpha, beta):
     return train
 
 
-def guided(task, message, alpha, beta):
+def guide(task, message, alpha, beta):
     """What a client steps by: CE of its rows, and the terms of the generator."""
 
     def objective(params, batch, key):
@@ -156,14 +156,14 @@ def guided(task, message, alpha, beta):
         # Both at once: half of what compiles.
         of_labels = jax.vmap(generator.draw, (None, 0, 0))
         drawn = of_labels(message.g, jnp.stack([r, batch.y]), keys[1:])
-        of_r, of_y = jax.vmap(of_head, (None, None, 0))(task, params, drawn.z)
-        taught = cross_entropy(of_r, Batch.of_rows(drawn.z[0], r))
+        of_r, of_y = jax.vmap(head_logits, (None, None, 0))(task, params, drawn.z)
+        taught = cross_entropy(of_r, Batch.full(drawn.z[0], r))
         gap = divergence(of_y, logits, batch)
         return loss + alpha * taught + beta * gap, loss
 
     return objective
 
 
-def of_head(task, params, z):
+def head_logits(task, params, z):
     """Logits [B, K] of generated features z [B, e], in evaluation mode."""
     return task.head(params, z.reshape(-1, *task.feature_shape))

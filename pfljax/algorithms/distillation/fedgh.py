@@ -46,8 +46,8 @@ def fedgh(
     """
 
     def train(turn, theta, phi, data):
-        w, metrics = fit(task.loss, joined(phi, theta), data, turn, local)
-        means = prototypes.of_client(task, w, data, local.batch_size)
+        w, metrics = fit(task.loss, join(phi, theta), data, turn, local)
+        means = prototypes.from_client(task, w, data, local.batch_size)
         return part(task, w, "body"), prototypes.present(means), metrics
 
     def aggregate(theta, uploads, cohort):
@@ -59,7 +59,7 @@ def fedgh(
         z = means.reshape(-1, *task.feature_shape)
 
         def loss(theta):
-            logits = task.head(joined(no_body, theta), z)
+            logits = task.head(join(no_body, theta), z)
             return prototypes.pair_loss(logits, weight)
 
         return descend(jax.grad(loss), theta, server_steps, rate)
@@ -69,7 +69,7 @@ def fedgh(
         init_client=lambda params, client_id, key: part(task, params, "body"),
         train=train,
         aggregate=aggregate,
-        personal=lambda turn, theta, phi, data: joined(phi, theta),
+        personal=lambda turn, theta, phi, data: join(phi, theta),
         # A head alone judges nobody.
         server_model=None,
         origin=prototypes.no_origin,
@@ -90,6 +90,6 @@ def part(task, params, name):
     )
 
 
-def joined(body, head):
+def join(body, head):
     """The model of a body and a head."""
     return unflatten_dict(flatten_dict(body) | flatten_dict(head))

@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 
-from pfljax.algorithms._row_outputs import numbered
+from pfljax.algorithms._row_outputs import number_examples
 from pfljax.algorithms.distillation import _sent_rows as sent_rows
 from pfljax.algorithms.distillation._prototypes import width
 from pfljax.algorithms.distillation.fedgh import ServerRate
@@ -54,7 +54,7 @@ class Server(NamedTuple):
     answers: Answers  # leaves [C, ...]
 
 
-class Judged(NamedTuple):
+class Pair(NamedTuple):
     """The client's model, of which the body counts, and the server's network."""
 
     w: Params
@@ -108,7 +108,7 @@ def fedgkt(
         message=lambda turn, server, w: tree.row_or_zeros(server.answers, turn.id),
         train=training(task, local, alpha, temperature, most_rows),
         aggregate=answering(at_server, alpha, temperature, server_epochs),
-        personal=lambda turn, server, w, data: Judged(w=w, g=server.g),
+        personal=lambda turn, server, w, data: Pair(w=w, g=server.g),
         predict=predict,
         origin=origin,
         parts=("body", "head"),
@@ -125,13 +125,13 @@ def training(task, local, alpha, temperature, most_rows):
             batch = batch._replace(y=labels)
             logits = task.logits(w, batch, key)
             loss = cross_entropy(logits, batch)
-            gap = softened(tree.take(message.s, number), logits, batch, temperature)
+            gap = soft_kl(tree.take(message.s, number), logits, batch, temperature)
             return loss + alpha * message.known * gap, loss
 
         slope_of = reporting(objective)
-        w, metrics = fit(task.loss, w, numbered(data), turn, local, slope_of)
+        w, metrics = fit(task.loss, w, number_examples(data), turn, local, slope_of)
         size = local.batch_size
-        return w, sent_rows.of_client(task, w, data, turn, most_rows, size), metrics
+        return w, sent_rows.from_client(task, w, data, turn, most_rows, size), metrics
 
     return train
 
@@ -141,7 +141,7 @@ def answering(local, alpha, temperature, epochs):
 
     def objective(g, batch, z):
         logits = perceptron.apply(g, batch.x)
-        gap = softened(z, logits, batch, temperature)
+        gap = soft_kl(z, logits, batch, temperature)
         return gap + alpha * cross_entropy(logits, batch), logits
 
     def aggregate(server, uploads, cohort):
@@ -149,7 +149,7 @@ def answering(local, alpha, temperature, epochs):
             return server
         optimizer = local.optimizer(learning_rate(local, cohort.round))
         step = sent_rows.stepping(objective, optimizer)
-        sent, ids = sent_rows.in_turn(*aggregation.gathered(uploads, cohort))
+        sent, ids = sent_rows.in_turn(*aggregation.gather(uploads, cohort))
         clients, rows = sent.labels.shape
         parts = sent_rows.in_batches(sent, min(local.batch_size, rows))
         start = server.g, server.moments
@@ -162,7 +162,7 @@ def answering(local, alpha, temperature, epochs):
     return aggregate
 
 
-def softened(target, logits, batch, temperature):
+def soft_kl(target, logits, batch, temperature):
     """T^2 KL(target || logits), of both at the temperature T; targets are constant."""
     gap = divergence(target / temperature, logits / temperature, batch)
     return temperature**2 * gap

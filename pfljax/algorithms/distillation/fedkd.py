@@ -33,7 +33,7 @@ from pfljax.algorithms.distillation._prototypes import width
 from pfljax.algorithms.local import local as alone
 from pfljax.core import aggregation, tree
 from pfljax.core.keys import derive
-from pfljax.core.local_statistics import kept_of_proxy, unsent
+from pfljax.core.local_statistics import keep_of_proxy, unsent
 from pfljax.core.losses import cross_entropy, divergence, square_distance
 from pfljax.core.training import fit, reporting
 from pfljax.core.types import Algorithm, Array, Local, Params, Task
@@ -97,13 +97,13 @@ def fedkd(
         models, metrics = fit(task.loss, start, data, turn, local, slope_of)
         w, v, projection = models
         change = tree.sub(v, message.v)
-        change, size = low_rank.compressed(change, energy_at(turn.round))
+        change, size = low_rank.compress(change, energy_at(turn.round))
         metrics |= {"sent_bytes": size, "received_bytes": message.size}
         return Client(w=w, projection=projection), change, metrics
 
     def aggregate(server, uploads, cohort):
-        change = aggregation.mean(uploads, aggregation.reported(cohort))
-        change, size = low_rank.compressed(change, energy_at(cohort.round))
+        change = aggregation.mean(uploads, aggregation.uniform(cohort))
+        change, size = low_rank.compress(change, energy_at(cohort.round))
         return Server(v=tree.add(server.v, change), size=size)
 
     method = alone(task, local)._replace(
@@ -116,7 +116,7 @@ def fedkd(
         # An upload is a change already.
         origin=lambda message, client, upload: tree.zeros(upload),
     )
-    return kept_of_proxy(method, proxy, differences=True)
+    return keep_of_proxy(method, proxy, differences=True)
 
 
 def mutual(task, proxy):
@@ -147,10 +147,10 @@ def adaptive(own, other, batch):
     loss = cross_entropy(own.logits, batch)
     # Distillation is weak where models are bad; q of a batch without rows is 0.
     q = jnp.maximum(loss + cross_entropy(other.logits, batch), 1e-8)
-    return loss, loss + apart(own, other, batch) / q
+    return loss, loss + distance(own, other, batch) / q
 
 
-def apart(own, other, batch):
+def distance(own, other, batch):
     """How far the outputs of two models are from each other."""
     hidden = square_distance(own.features, other.features, batch)
     return divergence(other.logits, own.logits, batch) + hidden

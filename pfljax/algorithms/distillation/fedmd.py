@@ -31,7 +31,7 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 
-from pfljax.algorithms._row_outputs import listed, of_rows
+from pfljax.algorithms._row_outputs import compute_outputs, list_examples
 from pfljax.algorithms.local import local as alone
 from pfljax.core import aggregation, server_rows, tree
 from pfljax.core.keys import fold
@@ -93,11 +93,11 @@ def fedmd(
 
     def init(params, num_clients, key):
         nothing = jnp.zeros((count, task.num_classes))
-        return Server(nothing, server_rows.drawn(key, public_rows))
+        return Server(nothing, server_rows.draw_order(key, public_rows))
 
     def chosen(turn, server, client):
         classes = task.num_classes
-        return server_rows.stratified(server.order, turn.public, count, classes)
+        return server_rows.stratify(server.order, turn.public, count, classes)
 
     def message(turn, server, client):
         return Message(chosen(turn, server, client), server.consensus)
@@ -110,7 +110,7 @@ def fedmd(
     return method._replace(
         message=chosen,
         train=consulting(task, local, on_public, epochs),
-        aggregate=agreed,
+        aggregate=agree,
         origin=lambda message, client, upload: tree.zeros(upload),
         then=method._replace(
             message=message,
@@ -125,17 +125,17 @@ def consulting(task, local, on_public, epochs):
     """The `train` that sends logits; a client that is new to it is prepared first."""
 
     def consult(turn, index, client, data):
-        w = prepared(task, client, turn, data, (on_public, local), epochs)
+        w = prepare(task, client, turn, data, (on_public, local), epochs)
         value = partial(task.predict, w)
-        logits = of_rows(value, turn.public, index, on_public.batch_size)
+        logits = compute_outputs(value, turn.public, index, on_public.batch_size)
         return Client(w=w, prepared=jnp.float32(1)), logits, {}
 
     return consult
 
 
-def agreed(server, uploads, cohort):
+def agree(server, uploads, cohort):
     """The server with the mean logits of who reported."""
-    mean = aggregation.mean(uploads, aggregation.reported(cohort))
+    mean = aggregation.mean(uploads, aggregation.uniform(cohort))
     return server._replace(consensus=mean)
 
 
@@ -143,7 +143,7 @@ def digesting(task, local, on_public, epochs):
     """The `train` towards the consensus, and then on the client's own rows."""
 
     def digest(turn, message, client, data):
-        subset = listed(message.rows)
+        subset = list_examples(message.rows)
         steps = epochs * steps_per_epoch(on_public, subset.size)
         apart = fold(turn, "digest")._replace(steps=steps)
 
@@ -165,11 +165,11 @@ def digesting(task, local, on_public, epochs):
 
 def with_new_order(server, uploads, cohort):
     """The server, which draws the rows of the next round."""
-    order = server_rows.drawn(cohort.key, len(server.order))
+    order = server_rows.draw_order(cohort.key, len(server.order))
     return server._replace(order=order)
 
 
-def prepared(task, client, turn, data, locals_, epochs):
+def prepare(task, client, turn, data, locals_, epochs):
     """w_k, trained on the server's rows and then its own, if it has not been yet."""
     todo = (client.prepared == 0).astype(jnp.int32)
     w = client.w

@@ -46,19 +46,19 @@ def fedproto(
 
     def train(turn, known, w, data):
         def pull(z, batch):
-            distance, _ = apart(z, batch, known)
+            distance, _ = distances(z, batch, known)
             return lam * jnp.sum(distance)
 
-        gradient = pulled(task, pull)
+        gradient = pull_features(task, pull)
         w, metrics = fit(task.loss, w, data, turn, local, gradient)
-        upload = prototypes.of_client(task, w, data, local.batch_size)
+        upload = prototypes.from_client(task, w, data, local.batch_size)
         return w, upload, metrics
 
     method = alone(task, local)._replace(
         init=lambda params, num_clients, key: prototypes.none(task),
         message=lambda turn, known, w: known,
         train=train,
-        aggregate=averaged,
+        aggregate=average,
         origin=prototypes.no_origin,
         parts=("body",),
     )
@@ -70,26 +70,26 @@ def fedproto(
     )
 
 
-def averaged(known, uploads, cohort):
+def average(known, uploads, cohort):
     """C^j, the mean over the rows of those who have class j; nobody's is as before."""
-    reported = aggregation.reported(cohort)
+    reported = aggregation.uniform(cohort)
     rows = uploads.count * reported[:, None]
     total = jnp.sum(rows, 0)
     mean = aggregation.counted_mean(uploads.mean, rows[..., None], known.mean)
     return Prototypes(mean=mean, count=jnp.where(total > 0, total, known.count))
 
 
-def apart(z, batch, known):
+def distances(z, batch, known):
     """(||C_k^j - C^j||, 1) f32[K] of the minibatch's classes that are known; else 0."""
     sums = prototypes.class_sums(z, batch, len(known.count))
-    own = prototypes.of_sums(*sums)
+    own = prototypes.from_sums(*sums)
     square = jnp.sum((own.mean - known.mean) ** 2, -1)
     both = (own.count > 0) & (known.count > 0)
     distance = jnp.where(both, prototypes.norm(square), 0)
     return distance, both.astype(jnp.float32)
 
 
-def pulled(task, pull):
+def pull_features(task, pull):
     """The gradient of the data loss + pull(features, batch), for `fit`."""
 
     def objective(w, batch, key):

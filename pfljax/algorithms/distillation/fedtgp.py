@@ -64,18 +64,18 @@ def fedtgp(
     """
 
     def init(params, num_clients, key):
-        return drawn(key, task.num_classes, prototypes.width(task))
+        return draw(key, task.num_classes, prototypes.width(task))
 
     def train(turn, message, w, data):
-        known = of_all_classes(message)
+        known = complete(message)
 
         def pull(z, batch):
-            distance, both = fedproto.apart(z, batch, known)
+            distance, both = fedproto.distances(z, batch, known)
             return lam * jnp.sum(distance) / jnp.maximum(jnp.sum(both), 1)
 
-        gradient = fedproto.pulled(task, pull)
+        gradient = fedproto.pull_features(task, pull)
         w, metrics = fit(task.loss, w, data, turn, local, gradient)
-        means = prototypes.of_client(task, w, data, local.batch_size)
+        means = prototypes.from_client(task, w, data, local.batch_size)
         return w, prototypes.present(means), metrics
 
     def aggregate(server, uploads, cohort):
@@ -84,17 +84,17 @@ def fedtgp(
         m = jnp.minimum(margin(means, weight), tau)
 
         def loss(server):
-            logits = contrast(means, generated(server), m)
+            logits = contrast(means, generate(server), m)
             return prototypes.pair_loss(logits, weight)
 
         return descend(jax.grad(loss), server, server_steps, rate)
 
     def personal(turn, server, w, data):
-        return prototypes.Nearest(w, of_all_classes(generated(server)))
+        return prototypes.Nearest(w, complete(generate(server)))
 
     return alone(task, local)._replace(
         init=init,
-        message=lambda turn, server, w: generated(server),
+        message=lambda turn, server, w: generate(server),
         train=train,
         aggregate=aggregate,
         personal=personal,
@@ -104,12 +104,12 @@ def fedtgp(
     )
 
 
-def of_all_classes(mean):
+def complete(mean):
     """Prototypes of which none is missing, not even in the first round."""
     return Prototypes(mean=mean, count=jnp.ones(len(mean)))
 
 
-def drawn(key, classes, width):
+def draw(key, classes, width):
     """v from N(0, 1), and G as PyTorch draws its layers: within 1 / sqrt(e) of 0."""
     bound = width**-0.5
     within = partial(jax.random.uniform, minval=-bound, maxval=bound)
@@ -122,7 +122,7 @@ def drawn(key, classes, width):
     return Server(v=v, network=(layer("first layer"), layer("second layer")))
 
 
-def generated(server):
+def generate(server):
     """Q = G(v), f32[K, e]."""
     (kernel, bias), (last_kernel, last_bias) = server.network
     # An accelerator's default would round factors to a few bits.

@@ -14,7 +14,7 @@ statistics of v_k stay with client k.
 from pfljax.algorithms.local import local as alone
 from pfljax.core import aggregation
 from pfljax.core.keys import derive
-from pfljax.core.local_statistics import kept_of_proxy
+from pfljax.core.local_statistics import keep_of_proxy
 from pfljax.core.losses import cross_entropy, divergence
 from pfljax.core.training import fit, reporting
 from pfljax.core.types import Algorithm, Local, Task
@@ -60,4 +60,4 @@ def fml(
         train=train,
         aggregate=aggregation.averaging("uniform"),
     )
-    return kept_of_proxy(method, proxy)
+    return keep_of_proxy(method, proxy)

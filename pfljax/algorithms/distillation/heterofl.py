@@ -29,13 +29,13 @@ import optax
 
 from pfljax.algorithms._classes import class_counts
 from pfljax.algorithms.distillation import _slices as slices
-from pfljax.algorithms.distillation._batch_statistics import measured, measured_after
+from pfljax.algorithms.distillation._batch_statistics import measure, measure_after
 from pfljax.algorithms.fedavg import fedavg
 from pfljax.core import aggregation
 from pfljax.core.communication import shapes_of_model
 from pfljax.core.keys import derive
-from pfljax.core.local_statistics import dropped, unsent
-from pfljax.core.losses import cross_entropy, of_present
+from pfljax.core.local_statistics import drop, unsent
+from pfljax.core.losses import cross_entropy, mask_absent
 from pfljax.core.training import fit
 from pfljax.core.types import Algorithm, Local, Params, Task
 from pfljax.registry import Positive, component
@@ -86,11 +86,11 @@ def heterofl(
         return (counts > 0).astype(jnp.float32)
 
     def personal(turn, server, client, data):
-        w = measured(task, message(turn, server, client), data, turn, local)
+        w = measure(task, message(turn, server, client), data, turn, local)
         return Slice(w=w, present=classes(data))
 
     def predict(judged, batch):
-        return of_present(task.predict(judged.w, batch), judged.present)
+        return mask_absent(task.predict(judged.w, batch), judged.present)
 
     method = fedavg(task, local)._replace(
         init=init,
@@ -102,7 +102,7 @@ def heterofl(
         origin=lambda w, client, upload: Slice(w=w, present=None),
         architecture=task.number,
     )
-    return measured_after(dropped(method), whole, local)
+    return measure_after(drop(method), whole, local)
 
 
 def training(task, local, classes):
@@ -113,7 +113,7 @@ def training(task, local, classes):
 
         def loss(w, batch, key):
             logits = task.logits(w, batch, key)
-            return cross_entropy(of_present(logits, present), batch)
+            return cross_entropy(mask_absent(logits, present), batch)
 
         w, metrics = fit(loss, w, data, turn, local)
         return client, Slice(w=w, present=present), metrics
@@ -137,7 +137,7 @@ def averaging(axes):
         stacks = []
         for number, senders in aggregation.senders(cohort).items():
             w, present = uploads[number]
-            weight = aggregation.reported(senders)
+            weight = aggregation.uniform(senders)
             stacks.append((w, slices.weights(w, weight, present, axes)))
         return slices.counted_mean(stacks, server)
 

@@ -69,7 +69,7 @@ def _layers(method: str, task: Task) -> list[Units]:
     if task.units is not None:
         try:
             layers = task.units()
-            reason = _break_of(layers)
+            reason = _find_break(layers)
         except ValueError as error:
             reason, _, _ = str(error).partition(";")
     if reason:
@@ -80,7 +80,7 @@ def _layers(method: str, task: Task) -> list[Units]:
     return layers
 
 
-def _break_of(layers: Sequence[Units]) -> str:
+def _find_break(layers: Sequence[Units]) -> str:
     """Why the layers are no chain; "" where they are."""
     for layer, following in itertools.zip_longest(layers, layers[1:]):
         next_kernel = following and following.axes[0].path
@@ -102,11 +102,11 @@ def with_units(
 ) -> Params:
     """The params with these units of each hidden layer; zeros past the end."""
     for layer, index in zip(layers, indices, strict=True):
-        params = units.rearranged(params, layer, index)
+        params = units.rearrange(params, layer, index)
     return params
 
 
-def widened(params: Params, model: Chain) -> Params:
+def widen(params: Params, model: Chain) -> Params:
     """The params in the wider network, with zeros behind the units of each layer."""
     indices = [jnp.arange(count) for count in model.places]
     return with_units(params, model.hidden, indices)
@@ -120,10 +120,10 @@ def at_first(model: Chain, num_clients: int) -> tuple[Array, ...]:
 def rows_of_layer(model: Chain, number: int, params: Params) -> Array:
     """The rows of a layer of the wider network, of the model's own units alone."""
     layer = [*model.hidden, model.logits][number]
-    return units.rows_of(params, layer)[: layer.size]
+    return units.unit_rows(params, layer)[: layer.size]
 
 
-def judged_by(model: Chain, params_of: Callable[[Server], Params]) -> dict[str, Any]:
+def evaluate_by(model: Chain, params_of: Callable[[Server], Params]) -> dict[str, Any]:
     """What of an `Algorithm` says that everybody is judged by the wider network.
 
     A `server_model` is one of the task's own widths. Others are judged as personal.

@@ -45,7 +45,7 @@ class Prior(NamedTuple):
     gamma: Any  # the more, the more new units
 
 
-def prior_of(columns: int, has_bias: bool, **spread: Any) -> Prior:
+def make_prior(columns: int, has_bias: bool, **spread: Any) -> Prior:
     """The prior of rows of so many columns; `spread` has its other fields."""
     mean = jnp.zeros(columns)
     if has_bias:
@@ -82,8 +82,8 @@ def match(
     """
     clients, size, _ = rows.shape
 
-    def rematched(assignment: Array, others: Array, j: Array) -> Array:
-        totals = totals_of(rows, assignment, others, places, prior)
+    def rematch(assignment: Array, others: Array, j: Array) -> Array:
+        totals = sum_clients(rows, assignment, others, places, prior)
         score = scores(rows[j], totals, present.sum(), prior)
         return best_places(score, totals.members)
 
@@ -93,7 +93,7 @@ def match(
         args = assignment, others, j
         # Without a branch the absent would cost as much as others.
         new = jax.lax.cond(
-            present[j] > 0, rematched, lambda assignment, *_: assignment[j], *args
+            present[j] > 0, rematch, lambda assignment, *_: assignment[j], *args
         )
         return (assignment.at[j].set(new), others.at[j].set(present[j])), None
 
@@ -102,7 +102,7 @@ def match(
     first = jnp.zeros(clients).at[0].set(present[0])
     order = visits(key, present, sweeps)
     (assignment, _), _ = jax.lax.scan(visit, (assignment, first), order)
-    totals = totals_of(rows, assignment, present, places, prior)
+    totals = sum_clients(rows, assignment, present, places, prior)
     return _common_first(totals, assignment)
 
 
@@ -122,7 +122,7 @@ def visits(key: Key, present: Array, sweeps: int) -> Array:
     return jnp.concatenate([rank[1:], swept.ravel()])
 
 
-def totals_of(
+def sum_clients(
     rows: Array,
     assignment: Array,
     counted: Array,
@@ -131,13 +131,13 @@ def totals_of(
 ) -> Totals:
     """The totals of the clients that count (f32[M])."""
 
-    def of_client(rows: Array, assignment: Array, counts: Array) -> tuple[Array, Array]:
+    def sums(rows: Array, assignment: Array, counts: Array) -> tuple[Array, Array]:
         unit = positions(assignment, places)
         placed = jnp.take(rows, unit, 0, mode="fill", fill_value=0)
         return counts * placed, counts * (unit != NOBODY)
 
     # Not a scatter of sums, whose order on GPUs is another in every run.
-    total, count = jax.vmap(of_client)(rows, assignment, counted)
+    total, count = jax.vmap(sums)(rows, assignment, counted)
     count = count.sum(0)
     return Totals(
         moment=prior.mean / prior.sigma0**2 + total.sum(0) / prior.sigma**2,

@@ -16,23 +16,23 @@ from pfljax.core.units import Path, Units, units_apart
 NOBODY = jnp.iinfo(jnp.int32).max
 
 
-def rearranged(params: Params, units: Units, index: Array) -> Params:
+def rearrange(params: Params, units: Units, index: Array) -> Params:
     """The params whose unit i of a layer is unit `index[i]`; zeros past the end.
 
     There are as many units after it as `index` i32[L] is long.
     """
 
-    def of_leaf(path: Path, leaf: Array) -> Array:
+    def on_leaf(path: Path, leaf: Array) -> Array:
         for axis in units.axes:
             if axis.path == path:
                 pixels = axis.shape[axis.axis] // units.size
-                leaf = _taken(leaf, axis.axis, pixels, index)
+                leaf = _take(leaf, axis.axis, pixels, index)
         return leaf
 
-    return _by_path(of_leaf, params)
+    return _by_path(on_leaf, params)
 
 
-def _taken(leaf: Array, axis: int, pixels: int, index: Array) -> Array:
+def _take(leaf: Array, axis: int, pixels: int, index: Array) -> Array:
     """The parameter with these units of an axis [pixels * units]."""
     apart = units_apart(leaf, axis, leaf.shape[axis] // pixels)
     taken = jnp.take(apart, index, axis + 1, mode="fill", fill_value=0)
@@ -51,7 +51,7 @@ def at_first(units: Units, num_clients: int) -> Array:
     return jnp.tile(jnp.arange(units.size), (num_clients, 1))
 
 
-def rows_of(params: Params, units: Units) -> Array:
+def unit_rows(params: Params, units: Units) -> Array:
     """A row a unit, of what goes into it: its weights, and its bias last."""
     leaves = {}
 
@@ -71,7 +71,7 @@ def with_rows(params: Params, units: Units, rows: Array) -> Params:
     ends = {axis.path: axis.axis for axis in units.own}
     kernel = units.axes[0].path
 
-    def of_leaf(path: Path, leaf: Array) -> Array:
+    def on_leaf(path: Path, leaf: Array) -> Array:
         if path not in ends:
             return leaf
         shape = jnp.moveaxis(leaf, ends[path], 0).shape
@@ -79,19 +79,19 @@ def with_rows(params: Params, units: Units, rows: Array) -> Params:
         part = rows[:, :inputs] if path == kernel else rows[:, -inputs:]
         return jnp.moveaxis(part.reshape(shape), 0, ends[path])
 
-    return _by_path(of_leaf, params)
+    return _by_path(on_leaf, params)
 
 
-def replaced(params: Params, units: Units, rows: Array, assignment: Array) -> Params:
+def replace(params: Params, units: Units, rows: Array, assignment: Array) -> Params:
     """The params with another layer, which has unit i at `assignment[i]` of its rows.
 
     Who reads unit i reads it there, and nothing of the rows that have no unit.
     """
     index = positions(assignment, len(rows))
-    return with_rows(rearranged(params, units, index), units, rows)
+    return with_rows(rearrange(params, units, index), units, rows)
 
 
-def outside_of(layers: Sequence[Units], params: Params) -> Params:
+def outside(layers: Sequence[Units], params: Params) -> Params:
     """True at every leaf that is of none of these layers: a choice for `tree.split`."""
     modules = {units.module for units in layers}
     return _by_path(lambda path, leaf: path[:-1] not in modules, params)
@@ -100,7 +100,7 @@ def outside_of(layers: Sequence[Units], params: Params) -> Params:
 def _by_path(function: Callable[[Path, Array], Any], params: Params) -> Any:
     """The function of the path and the leaf, at every leaf."""
 
-    def of_leaf(path: Any, leaf: Array) -> Any:
+    def on_leaf(path: Any, leaf: Array) -> Any:
         return function(tuple(key.key for key in path), leaf)
 
-    return jax.tree_util.tree_map_with_path(of_leaf, params)
+    return jax.tree_util.tree_map_with_path(on_leaf, params)

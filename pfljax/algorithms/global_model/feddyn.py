@@ -66,13 +66,13 @@ def feddyn(
         init=lambda params, num_clients, key: Server(w=params, h=tree.zeros(params)),
         init_client=lambda params, client_id, key: tree.zeros(params),
         train=train,
-        aggregate=averaged,
+        aggregate=average,
     )
 
 
-def averaged(server, uploads, cohort):
+def average(server, uploads, cohort):
     """The mean of those who reported without the new h, and h."""
-    reported = aggregation.reported(cohort)
+    reported = aggregation.uniform(cohort)
     mean = aggregation.mean(uploads, reported)
     change = statistics.without(tree.sub(mean, server.w))
     # |S| / C: h sums over rounds, so who rests counts with a change of 0.

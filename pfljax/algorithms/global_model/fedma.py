@@ -98,7 +98,7 @@ def fedma(
     spread = {"sigma0": sigma0, "sigma": sigma, "gamma": gamma}
     method = exchange(model, local, len(model.hidden), averaging(model))
     for number in reversed(range(len(model.hidden))):
-        aggregate = matching_of(model, number, spread, sweeps)
+        aggregate = match_layer(model, number, spread, sweeps)
         method = exchange(model, local, number, aggregate)._replace(then=method)
     return method
 
@@ -108,32 +108,32 @@ def exchange(model, local, number, aggregate):
     below = model.hidden[:number]
 
     def init(params, num_clients, key):
-        return Server(chain.widened(params, model), chain.at_first(model, num_clients))
+        return Server(chain.widen(params, model), chain.at_first(model, num_clients))
 
     def init_client(params, client_id, key):
-        w = raveled.ravel(chain.widened(params, model))
+        w = raveled.ravel(chain.widen(params, model))
         return Client(w=w, began=w)
 
     def message(turn, server, client):
         mine = tree.take(server.assignments, turn.id)
         if not below:
             return chain.with_units(server.w, model.hidden, mine)
-        return matching.Matched(units.rows_of(server.w, below[-1]), mine[number - 1])
+        return matching.Matched(units.unit_rows(server.w, below[-1]), mine[number - 1])
 
     def begun(message, w):
         if not below:
-            return chain.widened(message, model)
+            return chain.widen(message, model)
         w = raveled.unraveling(model.task)(w)
-        return units.replaced(w, below[-1], message.rows, message.assignment)
+        return units.replace(w, below[-1], message.rows, message.assignment)
 
     def train(turn, message, client, data):
         w, began = (begun(message, part) for part in client)
         # Every exchange has minibatches of its own.
         apart = fold(turn, f"layer {number}") if below else turn
-        above = units.outside_of(below, w)
+        above = units.outside(below, w)
         w, metrics = fit_part(model.task.loss, w, above, data, apart, local)
         counts = class_counts(data, model.task.num_classes, local.batch_size)
-        upload = sent(model, number, w, counts)
+        upload = make_upload(model, number, w, counts)
         # The curve of a run is that of whole models, as other methods have it.
         return Client(*map(raveled.ravel, (w, began))), upload, {} if below else metrics
 
@@ -143,31 +143,31 @@ def exchange(model, local, number, aggregate):
         message=message,
         train=train,
         aggregate=aggregate,
-        **chain.judged_by(model, lambda server: server.w),
+        **chain.evaluate_by(model, lambda server: server.w),
         # By the whole round: a layer has been trained before its own exchange, too.
-        origin=lambda message, client, upload: sent(
+        origin=lambda message, client, upload: make_upload(
             model, number, begun(message, client.began)
         ),
     )
 
 
-def sent(model, number, w, counts=None):
+def make_upload(model, number, w, counts=None):
     """The upload of an exchange; without counts, its origin."""
     rows = chain.rows_of_layer(model, number, w)
     return rows if number < len(model.hidden) else Last(rows=rows, counts=counts)
 
 
-def matching_of(model, number, spread, sweeps):
+def match_layer(model, number, spread, sweeps):
     """The `aggregate` of a hidden layer."""
     layer, count = model.hidden[number], model.places[number]
 
     def aggregate(server, rows, cohort):
         rows, cohort = aggregation.largest_first(rows, cohort)
-        prior = matching.prior_of(rows.shape[-1], len(layer.own) > 1, **spread)
+        prior = matching.make_prior(rows.shape[-1], len(layer.own) > 1, **spread)
         key = derive(cohort.key, f"layer {number}")
         matched = matching.match(rows, cohort.mask, key, count, prior, sweeps)
         # Who did not report has no row: it begins with the units that most have.
-        ids = aggregation.ids_of_present(cohort)
+        ids = aggregation.present_ids(cohort)
         assignments = list(server.assignments)
         # As many rows as there are: several devices have some that are nobody's.
         others = units.at_first(layer, len(assignments[number]))
@@ -182,7 +182,7 @@ def averaging(model):
     """The `aggregate` of the last layer: each class by its rows."""
 
     def aggregate(server, uploads, cohort):
-        reported = aggregation.reported(cohort)
+        reported = aggregation.uniform(cohort)
         rows = aggregation.mean_by_class(uploads.rows, uploads.counts, reported)
         return server._replace(w=units.with_rows(server.w, model.logits, rows))
 

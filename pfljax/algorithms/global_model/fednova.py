@@ -65,7 +65,7 @@ def fednova(
 
     return fedavg(task, local, finetune=finetune)._replace(
         train=train,
-        aggregate=averaged,
+        aggregate=average,
         origin=lambda w, client, upload: Upload(d=tree.zeros(upload.d), s=None),
     )
 
@@ -84,7 +84,7 @@ def length(local: Local, turn: Turn, mu: float) -> Array:
     return -x
 
 
-def averaged(w, uploads, cohort):
+def average(w, uploads, cohort):
     """w + (sum_k p_k s_k) sum_k p_k d_k, over those who reported."""
-    mean = aggregation.mean(uploads, aggregation.by_rows(cohort))
+    mean = aggregation.mean(uploads, aggregation.by_examples(cohort))
     return tree.add(w, statistics.scale(mean.d, mean.s))

@@ -87,7 +87,7 @@ def fedprox_adaptive(
         return client, Upload(w=w_k, loss=before), metrics
 
     def aggregate(server, uploads, cohort):
-        return adapted(server, uploads, cohort, step, streak)
+        return adapt(server, uploads, cohort, step, streak)
 
     shared = fedprox(task, local, finetune=finetune)
     return wrap_server(shared, lambda server: server.w)._replace(
@@ -110,7 +110,7 @@ def first(params, num_clients, mu):
     )
 
 
-def adapted(server, uploads, cohort, step, streak):
+def adapt(server, uploads, cohort, step, streak):
     """The server after these uploads: mu by the rule, and what it remembers."""
     losses = uploads.loss
     # Empty slots have the id C, past the end: nobody is known there.
@@ -119,13 +119,13 @@ def adapted(server, uploads, cohort, step, streak):
     changes = jnp.where(known, losses - last, 0)
     # In one mean, for devices speak to one another once a round.
     summands = uploads.w, changes, known.astype(jnp.float32)
-    w, change, compared = aggregation.mean(summands, aggregation.by_rows(cohort))
+    w, change, compared = aggregation.mean(summands, aggregation.by_examples(cohort))
     falls = jnp.where(change < 0, server.falls + 1, 0)
     # Without anybody to compare there is neither a rise nor an end of the falls.
     falls = jnp.where(compared > 0, falls, server.falls)
     enough = falls >= streak
     mu = server.mu + step * (change > 0) - step * enough
-    present = aggregation.ids_of_present(cohort)
+    present = aggregation.present_ids(cohort)
     return Server(
         w=w,
         mu=jnp.maximum(mu, 0),

@@ -74,12 +74,12 @@ def scaffold(
         else:
             path = turn.steps * learning_rate(local, turn.round)
             c_new = along_path(server, c_k, y, path)
-        c_new = settled(c_new, c_k, turn.steps)
+        c_new = settle(c_new, c_k, turn.steps)
         dc = tree.sub(c_new, c_k)
         return c_new, Upload(dy=dy, dc=dc), metrics
 
     def aggregate(server, uploads, cohort):
-        return averaged(server, uploads, cohort, server_lr)
+        return average(server, uploads, cohort, server_lr)
 
     return wrap_server(shared, lambda server: server.x)._replace(
         init=lambda params, num_clients, key: Server(params, tree.zeros(params)),
@@ -99,7 +99,7 @@ def along_path(server, c_k, y, path):
     return tree.add(away, mean_slope)
 
 
-def settled(c_new, c_k, steps):
+def settle(c_new, c_k, steps):
     """c_k+ as the client keeps it: c_k stands where no step was taken."""
     # Running statistics follow the batches: no variate corrects them.
     c_new = statistics.without(c_new)
@@ -107,9 +107,9 @@ def settled(c_new, c_k, steps):
     return tree.where(steps > 0, c_new, c_k)
 
 
-def averaged(server, uploads, cohort, server_lr):
+def average(server, uploads, cohort, server_lr):
     """x + server_lr mean dy and c + |S| / N mean dc, over those who reported."""
-    reported = aggregation.reported(cohort)
+    reported = aggregation.uniform(cohort)
     mean = aggregation.mean(uploads, reported)
     # |S| / N: then c stays the mean of all c_k, also of those who rest.
     share = reported.sum() / cohort.num_clients

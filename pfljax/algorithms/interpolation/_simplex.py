@@ -36,7 +36,7 @@ def first(task: Task, params: Params, count: int, key: Key) -> Params:
     drawn = jax.vmap(task.init)(jax.random.split(key, count))
     vertices = jax.tree.map(lambda leaf, w: leaf.at[0].set(w), drawn, params)
     _, shared = tree.split(params, in_simplex(task))
-    return tree.merge(of_vertices(task, vertices), shared)
+    return tree.merge(vertex_leaves(task, vertices), shared)
 
 
 def point(task: Task, simplex: Params, alpha: Array | None = None) -> Params:
@@ -45,14 +45,14 @@ def point(task: Task, simplex: Params, alpha: Array | None = None) -> Params:
     if alpha is None:
         alpha = centre(jax.tree.leaves(inside)[0].shape[0])
 
-    def of_leaf(leaf: Array) -> Array:
+    def on_leaf(leaf: Array) -> Array:
         # An accelerator's default would round weights and vertices to a few bits.
         return jnp.tensordot(alpha, leaf, 1, precision="highest")
 
-    return tree.merge(jax.tree.map(of_leaf, inside), shared)
+    return tree.merge(jax.tree.map(on_leaf, inside), shared)
 
 
-def of_vertices(task: Task, simplex: Params) -> Params:
+def vertex_leaves(task: Task, simplex: Params) -> Params:
     """The leaves that differ by vertex; None elsewhere."""
     inside, _ = tree.split(simplex, in_simplex(task))
     return inside
@@ -99,7 +99,7 @@ def places(updates: Models, count: int) -> Array:
     pairs = jnp.triu(known[:, None] * known, 1)
 
     def at(z: Array) -> Array:
-        return projected(scores, z)
+        return project(scores, z)
 
     scales = jnp.linspace(LEAST, 1, SCALES)
     touching, apart = jax.lax.map(lambda z: energy(at(z), pairs), scales)
@@ -128,7 +128,7 @@ def principal(gram: Array, known: Array, count: int) -> Array:
     return scores * jnp.where(sign < 0, -1, 1)
 
 
-def projected(scores: Array, z: Array) -> Array:
+def project(scores: Array, z: Array) -> Array:
     """The nearest points of {beta >= 0, sum beta = z}, over their sums, f32[C, M]."""
     points = jax.vmap(lambda row: projection_simplex(row, z))(scores)
     return points / points.sum(1, keepdims=True)

@@ -89,7 +89,7 @@ def floco(
 
     def init(params, num_clients, key):
         w = simplex.first(task, params, vertices, key)
-        unchanged = tree.zeros(simplex.of_vertices(task, w))
+        unchanged = tree.zeros(simplex.vertex_leaves(task, w))
         changes = affinity.first_models(unchanged, num_clients)
         return Server(w, changes, jnp.tile(centre, (num_clients, 1)))
 
@@ -131,14 +131,14 @@ def placing(task, vertices, tau):
     """The `aggregate` of Floco: means, and the points of clients after round tau."""
 
     def aggregate(server, uploads, cohort):
-        change = simplex.of_vertices(task, tree.sub(uploads, server.w))
-        changes = affinity.received(server.changes, change, cohort)
+        change = simplex.vertex_leaves(task, tree.sub(uploads, server.w))
+        changes = affinity.receive(server.changes, change, cohort)
         beta = jax.lax.cond(
             cohort.round == tau - 1,
             lambda: simplex.places(changes, vertices),
             lambda: server.beta,
         )
-        w = aggregation.mean(uploads, aggregation.by_rows(cohort))
+        w = aggregation.mean(uploads, aggregation.by_examples(cohort))
         return Server(w, changes, beta)
 
     return aggregate

@@ -67,7 +67,7 @@ def l2gd(
 
     def init(params, num_clients, key):
         # All start at z, as after a coin 1.
-        return Server(z=params, coin=flipped(key, p), last_coin=jnp.bool_(True))
+        return Server(z=params, coin=flip(key, p), last_coin=jnp.bool_(True))
 
     def train(turn, server, x, data):
         # Under vmap both coins are computed: of no steps and of no rows for nothing.
@@ -77,7 +77,7 @@ def l2gd(
         moves = server.coin & (turn.steps > 0)
         after = tree.where(moves, pulled, trained)
         # Of coin 1 no step has told the loss.
-        loss = metrics["loss"] + loss_of(task, x, data, local, server.coin)
+        loss = metrics["loss"] + mean_loss(task, x, data, local, server.coin)
         new = server.coin & ~server.last_coin
         size = new * jnp.float32(tree.nbytes(x))
         metrics = {"loss": loss, "sent_bytes": size, "received_bytes": size}
@@ -89,7 +89,7 @@ def l2gd(
         change = aggregation.mean(uploads, cohort.mask)
         return Server(
             z=tree.axpy(share, change, server.z),
-            coin=flipped(cohort.key, p),
+            coin=flip(cohort.key, p),
             last_coin=server.coin,
         )
 
@@ -108,7 +108,7 @@ def l2gd(
     )
 
 
-def loss_of(task, x, data, local, coin):
+def mean_loss(task, x, data, local, coin):
     """The mean loss of the client's rows for coin 1; else 0, of no row."""
     size = jnp.where(coin, data.size, 0)
 
@@ -118,6 +118,6 @@ def loss_of(task, x, data, local, coin):
     return mean_over_rows(value, data._replace(size=size), local.batch_size)
 
 
-def flipped(key, p):
+def flip(key, p):
     """The coin, bool[]: 1 with probability p."""
     return jax.random.bernoulli(derive(key, "coin"), p)

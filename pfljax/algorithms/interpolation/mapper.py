@@ -71,10 +71,10 @@ def mapper(
     grid = jnp.linspace(lowest, highest, shares)
 
     def train(turn, h_g, own, data):
-        own, metrics = fitted(task, local, grid, turn, Mixture(own, h_g), data)
+        own, metrics = fit_shares(task, local, grid, turn, Mixture(own, h_g), data)
 
         def loss(h_g, batch, key):
-            return loss_of(task, Mixture(own, h_g), batch, key)
+            return mixture_loss(task, Mixture(own, h_g), batch, key)
 
         most = turn.steps if global_steps is None else global_steps
         few = turn._replace(steps=jnp.minimum(turn.steps, most))
@@ -84,20 +84,20 @@ def mapper(
     def personal(turn, h_g, own, data):
         turn = fold(turn, "finetune")._replace(steps=jnp.int32(finetune))
         if finetune:
-            own, _ = fitted(task, local, grid, turn, Mixture(own, h_g), data)
+            own, _ = fit_shares(task, local, grid, turn, Mixture(own, h_g), data)
         return Mixture(own=own, h_g=h_g)
 
     def predict(model, batch):
         # The server's model is judged by itself.
         if not isinstance(model, Mixture):
             return task.predict(model, batch)
-        return mixed(model, *logits_of_both(task, model.own.h, model.h_g, batch))
+        return mix(model, *logits_of_both(task, model.own.h, model.h_g, batch))
 
     def newcomer(turn, h_g, data):
-        return personal(turn, h_g, began(h_g), data)
+        return personal(turn, h_g, first_client(h_g), data)
 
     return fedavg(task, local)._replace(
-        init_client=lambda params, client_id, key: began(params),
+        init_client=lambda params, client_id, key: first_client(params),
         train=train,
         aggregate=aggregation.averaging("uniform"),
         predict=predict,
@@ -107,38 +107,38 @@ def mapper(
     )
 
 
-def began(h):
+def first_client(h):
     """A client that has no share in its mixture yet."""
     return Own(h=h, share=jnp.float32(0))
 
 
-def mixed(mixture, z_k, z_g):
+def mix(mixture, z_k, z_g):
     """The logits of both models, mixed."""
     return tree.lerp(z_g, z_k, mixture.own.share)
 
 
-def loss_of(task, mixture, batch, key):
+def mixture_loss(task, mixture, batch, key):
     """The mean loss of the mixed logits, to be trained in one of the models."""
     own, h_g = mixture
     z_k, z_g = (task.logits(model, batch, key) for model in (own.h, h_g))
-    return cross_entropy(mixed(mixture, z_k, z_g), batch)
+    return cross_entropy(mix(mixture, z_k, z_g), batch)
 
 
-def fitted(task, local, grid, turn, mixture, data):
+def fit_shares(task, local, grid, turn, mixture, data):
     """(the client's part of the mixture, trained with the best share, its metrics)."""
 
-    def of_share(share):
+    def one_share(share):
         def loss(h, batch, key):
-            return loss_of(task, mixture._replace(own=Own(h, share)), batch, key)
+            return mixture_loss(task, mixture._replace(own=Own(h, share)), batch, key)
 
         h, metrics = fit(loss, mixture.own.h, data, turn, local)
         found = mixture._replace(own=Own(h, share))
 
         def value(batch):
             both = logits_of_both(task, h, mixture.h_g, batch)
-            return cross_entropy(mixed(found, *both), batch)
+            return cross_entropy(mix(found, *both), batch)
 
         return mean_over_rows(value, data, local.batch_size), found.own, metrics
 
-    values, owns, metrics = jax.vmap(of_share)(grid)
+    values, owns, metrics = jax.vmap(one_share)(grid)
     return tree.take((owns, metrics), jnp.argmin(values))

@@ -57,13 +57,13 @@ def apply(net: Hypernetwork, v: Array) -> Params:
     """The parameters that the network makes of one embedding."""
     z = perceptron.apply(net.layers, v[None])[0]
 
-    def of_leaf(kernel: Array) -> Array:
+    def on_leaf(kernel: Array) -> Array:
         # An accelerator's default would round both to a few bits.
         return jnp.tensordot(z, kernel, 1, precision="highest")
 
-    away = jax.tree.map(of_leaf, net.kernel)
-    made = tree.add(tree.parameters(net.bias), away)
-    return tree.merge(made, net.bias)
+    away = jax.tree.map(on_leaf, net.kernel)
+    make = tree.add(tree.parameters(net.bias), away)
+    return tree.merge(make, net.bias)
 
 
 def slopes(
@@ -79,8 +79,8 @@ def slopes(
       changes: what the parameters of each are to go down, stacked over M.
     """
 
-    def made(net: Hypernetwork, v: Array) -> Params:
+    def make(net: Hypernetwork, v: Array) -> Params:
         return jax.vmap(apply, (None, 0))(net, v)
 
-    _, pull = jax.vjp(made, net, v)
+    _, pull = jax.vjp(make, net, v)
     return pull(changes)

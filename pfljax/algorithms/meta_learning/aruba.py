@@ -89,7 +89,7 @@ def aruba(
     def aggregate(server, uploads, cohort):
         fading = (cohort.round + 1.0) ** -power
         smoothing = tree.scale(priors(server.phi), fading)
-        return grown(server, uploads, aggregation.reported(cohort), square, smoothing)
+        return grown(server, uploads, aggregation.uniform(cohort), square, smoothing)
 
     def personal(turn, server, client, data):
         turn = fold(turn, "finetune")._replace(steps=jnp.int32(finetune))

@@ -19,7 +19,7 @@ import jax
 
 from pfljax.algorithms.fedavg import fedavg
 from pfljax.core import server_step, statistics, tree
-from pfljax.core.minibatches import divided
+from pfljax.core.minibatches import divide
 from pfljax.core.training import full_gradient
 from pfljax.core.types import Algorithm, Local, Params, Task
 from pfljax.registry import AtLeastOne, NotNegative, ProperShare, component
@@ -71,11 +71,11 @@ def fedmeta(
     def init(params, num_clients, key):
         alpha = tree.full(params, inner_lr) if learn_alpha else ()
         meta = Meta(theta=params, alpha=alpha)
-        return server_step.first(server_step.of_local(local, 0), meta)
+        return server_step.first(server_step.from_local(local, 0), meta)
 
     def train(turn, meta, client, data):
-        on_support, on_query = slopes(task, local, divided(data, support), turn.key)
-        theta, path = adapted(on_support, meta.theta, rates(meta), inner_steps)
+        on_support, on_query = slopes(task, local, divide(data, support), turn.key)
+        theta, path = adapt(on_support, meta.theta, rates(meta), inner_steps)
         query_loss, g = on_query(theta)
         gradients = backwards(on_support, path, rates(meta), g, first_order)
         upload = gradients if learn_alpha else gradients._replace(alpha=())
@@ -83,9 +83,9 @@ def fedmeta(
 
     def personal(turn, server, client, data):
         # In evaluation mode: adaptation is a function of theta and the rows alone.
-        on_support, _ = slopes(task, local, divided(data, support), None)
+        on_support, _ = slopes(task, local, divide(data, support), None)
         meta = server.w
-        theta, _ = adapted(on_support, meta.theta, rates(meta), inner_steps)
+        theta, _ = adapt(on_support, meta.theta, rates(meta), inner_steps)
         return theta
 
     return fedavg(task, local)._replace(
@@ -111,7 +111,7 @@ def slopes(task, local, parts, key):
     return [slope_on(data) for data in parts]
 
 
-def adapted(slope_of, theta, alpha, steps):
+def adapt(slope_of, theta, alpha, steps):
     """(theta after the inner steps, the points where they began)."""
 
     def step(theta, _):

@@ -72,7 +72,7 @@ def pfedhn(
       ValueError: the server's optimizer is unknown.
     """
     optimizer = server_step.by_name(server_optimizer, server_lr)
-    in_head = tree.labelled(task.groups, "head")
+    in_head = tree.matches(task.groups, "head")
     # Without a personal head all leaves are made.
     made = jax.tree.map(lambda head: not (personal_head and head), in_head)
 
@@ -92,7 +92,7 @@ def pfedhn(
         init_client=lambda params, client_id, key: tree.split(params, made)[1],
         message=message,
         train=train,
-        aggregate=partial(stepped, optimizer),
+        aggregate=partial(step, optimizer),
         server_model=None,
         personal=personal,
         newcomer=joining(train, server_lr, adapt),
@@ -141,11 +141,11 @@ def joining(train, rate, exchanges):
     return newcomer
 
 
-def stepped(optimizer, server, uploads, cohort):
+def step(optimizer, server, uploads, cohort):
     """The server after a step along the mean of what the cohort's changes ask for."""
     # Once: over several devices the slopes would be exchanged many times.
-    changes, who = aggregation.gathered(uploads, cohort)
-    weight = aggregation.reported(who)
+    changes, who = aggregation.gather(uploads, cohort)
+    weight = aggregation.uniform(who)
     h, v = server.learned.w
 
     def weighted(leaf):
@@ -155,5 +155,5 @@ def stepped(optimizer, server, uploads, cohort):
     of_h, of_rows = hypernetwork.slopes(h, tree.take(v, who.ids), changes)
     of_v = jnp.zeros_like(v).at[who.ids].add(of_rows, mode="drop")
     slope = aggregation.over_weight(Learned(of_h, of_v), weight)
-    learned = server_step.stepped(optimizer, server.learned, slope)
+    learned = server_step.step(optimizer, server.learned, slope)
     return server._replace(learned=learned)

@@ -39,4 +39,4 @@ def reptile(
     averaged = fedavg(task, local, finetune=finetune)._replace(
         aggregate=aggregation.averaging("uniform")
     )
-    return server_step.optimized(averaged, optimizer)
+    return server_step.optimize(averaged, optimizer)

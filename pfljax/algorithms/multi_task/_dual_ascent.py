@@ -12,7 +12,7 @@ the best a is in closed form, for a model that is  w + stretch * (the change of 
 import jax
 import jax.numpy as jnp
 
-from pfljax.algorithms._row_outputs import numbered
+from pfljax.algorithms._row_outputs import number_examples
 from pfljax.core import tree
 from pfljax.core.training import over_batches
 from pfljax.core.types import (
@@ -81,6 +81,6 @@ def ascend(
         return carry, {"loss": jnp.sum(losses) / count}
 
     start = alpha, tree.zeros(w)
-    rows = numbered(data)
+    rows = number_examples(data)
     (alpha, change), metrics = over_batches(step, start, rows, turn, local)
     return alpha, change, metrics

@@ -33,7 +33,7 @@ def diagonal(
     """The Fisher diagonal over all of a client's rows.
 
     It is 0 at running statistics, which have no gradient in evaluation mode. `squares`
-    is `of_rows` or `of_batch`: what one batch gives.
+    is `example_squares` or `batch_squares`: what one batch gives.
     """
 
     def value(batch: Batch) -> Params:
@@ -42,13 +42,13 @@ def diagonal(
     return mean_over_rows(value, data, batch_size)
 
 
-def of_rows(loss: Loss, params: Params, batch: Batch) -> Params:
+def example_squares(loss: Loss, params: Params, batch: Batch) -> Params:
     """Mean over the rows that count of the squared gradient of each."""
 
-    def of_row(row: Batch) -> Params:
+    def one_example(row: Batch) -> Params:
         return jax.grad(loss)(params, row, None)
 
-    gradients = jax.vmap(of_row)(in_batches(batch, 1))
+    gradients = jax.vmap(one_example)(in_batches(batch, 1))
     share = batch.mask / jnp.maximum(batch.mask.sum(), 1)
 
     def mean_square(leaf: Array) -> Array:
@@ -57,10 +57,10 @@ def of_rows(loss: Loss, params: Params, batch: Batch) -> Params:
     return jax.tree.map(mean_square, gradients)
 
 
-def of_batch(loss: Loss, params: Params, batch: Batch) -> Params:
+def batch_squares(loss: Loss, params: Params, batch: Batch) -> Params:
     """The squared gradient of the batch's mean loss."""
     gradient = jax.grad(loss)(params, batch, None)
     return jax.tree.map(jnp.square, gradient)
 
 
-KINDS = {"rows": of_rows, "batches": of_batch}
+KINDS = {"rows": example_squares, "batches": batch_squares}

@@ -92,13 +92,13 @@ def apple(
         return w, Upload(w, p), metrics
 
     def personal(turn, server, w, data):
-        return mixture(server.cores, weights_of(server, turn.id), w, turn.id)
+        return mixture(server.cores, client_weights(server, turn.id), w, turn.id)
 
     return alone(task, local)._replace(
         init=init,
         message=message,
         train=train,
-        aggregate=received,
+        aggregate=receive,
         personal=personal,
         origin=lambda message, w, upload: Upload(w, message.p),
         uploads_by_client=True,
@@ -114,10 +114,10 @@ def init(params, num_clients, key):
 
 def message(turn, server, w):
     """All cores, and p_k."""
-    return Server(server.cores, weights_of(server, turn.id))
+    return Server(server.cores, client_weights(server, turn.id))
 
 
-def weights_of(server, client_id):
+def client_weights(server, client_id):
     """p_k, f32[C]; equal parts for a client of no run."""
     equal = 1 / len(server.p)
     return server.p.at[client_id].get(mode="fill", fill_value=equal)
@@ -142,8 +142,8 @@ def fading(round_, length):
     return jnp.where(along < 1, (jnp.cos(jnp.pi * along) + 1) / 2, 0)
 
 
-def received(server, uploads, cohort):
+def receive(server, uploads, cohort):
     """The server with the cores and weights of who reported."""
-    ids = aggregation.ids_of_present(cohort)
+    ids = aggregation.present_ids(cohort)
     cores, p = tree.put((server.cores, server.p), ids, (uploads.w, uploads.p))
     return Server(cores, p)

@@ -82,14 +82,14 @@ def fedala(
         def loss(weights, batch, key):
             return task.loss(mixture(weights), batch, key)
 
-        part = part_of(turn, data, share, local.batch_size)
+        part = pass_turn(turn, data, share, local.batch_size)
 
         def one_pass(weights):
             weights, metrics = fit(loss, weights, data, part, on_weights)
             return weights, metrics["loss"]
 
         limit = lengths[client.stage]
-        weights, passes = settled(one_pass, client.weights, limit, threshold)
+        weights, passes = learn_weights(one_pass, client.weights, limit, threshold)
         return mixture(weights), weights, passes
 
     def train(turn, w, client, data):
@@ -127,13 +127,13 @@ def first_client(params, chosen):
     return Client(w=params, weights=ones, stage=jnp.int32(0))
 
 
-def part_of(turn, data, share, batch_size):
+def pass_turn(turn, data, share, batch_size):
     """The turn of one pass: every pass of a round sees the same minibatches."""
     batches = jnp.ceil(share * data.size / batch_size).astype(jnp.int32)
     return fold(turn, "weights")._replace(steps=jnp.maximum(batches, 1))
 
 
-def settled(one_pass, weights, limit, threshold):
+def learn_weights(one_pass, weights, limit, threshold):
     """(weights, passes) after `limit` passes, or once losses hardly change."""
 
     def goes_on(carry):

@@ -56,7 +56,7 @@ def fedamp(
     def attention(models, own, others, centre):
         square = affinity.square_distances(models, own, centre)
         width = sigma * median(square, others) if relative else sigma
-        return attracted(square, others, alpha, width)
+        return attract(square, others, alpha, width)
 
     return attending(task, local, attention, lam / alpha, start)
 
@@ -90,14 +90,14 @@ def attending(task, local, attention, pull, start):
         init=init,
         message=message,
         train=train,
-        aggregate=affinity.received,
+        aggregate=affinity.receive,
         newcomer=lambda turn, server, data: affinity.mean(server),
         origin=lambda u, w, upload: u if start == "cloud" else w,
         uploads_by_client=True,
     )
 
 
-def attracted(square, others, alpha, width):
+def attract(square, others, alpha, width):
     """alpha A'(x) of the squared distances x to others, f32[C]; their sum at most 1."""
     # A width of 0, where all models are equal, would be 0 / 0.
     width = jnp.maximum(width, jnp.finfo(jnp.float32).tiny)

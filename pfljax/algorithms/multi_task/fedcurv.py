@@ -123,7 +123,7 @@ def without_own(message, client):
 def aggregate(server, uploads, cohort):
     """The mean model, and the sums over those who reported."""
     return Server(
-        w=aggregation.mean(uploads.w, aggregation.by_rows(cohort)),
+        w=aggregation.mean(uploads.w, aggregation.by_examples(cohort)),
         # Once a client, however often it was drawn: it takes off one.
         sums=aggregation.weighted_sum(uploads.own, cohort.mask),
         round=cohort.round,

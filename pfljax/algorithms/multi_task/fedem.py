@@ -95,10 +95,10 @@ def fedem(
 def row_losses(task, models, batch, key):
     """The cross-entropy of each model at each row, f32[M, B]."""
 
-    def of_model(w):
-        return losses.of_rows(task.logits(w, batch, key), batch)
+    def model_loss(w):
+        return losses.example_losses(task.logits(w, batch, key), batch)
 
-    return jax.vmap(of_model)(models)
+    return jax.vmap(model_loss)(models)
 
 
 def responsibilities(task, models, pi, batch):

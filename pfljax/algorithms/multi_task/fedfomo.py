@@ -31,7 +31,7 @@ from pfljax.algorithms._affinity import Models
 from pfljax.algorithms.local import local as alone
 from pfljax.core import aggregation, tree
 from pfljax.core.keys import derive
-from pfljax.core.minibatches import divided
+from pfljax.core.minibatches import divide
 from pfljax.core.training import budget, fit, mean_over_rows
 from pfljax.core.types import Algorithm, Local, Params, Task
 from pfljax.registry import AtLeastOne, ProperShare, Share, component
@@ -88,18 +88,18 @@ def fedfomo(
 
     def message(turn, server, w):
         count = min(candidates, turn.num_clients - 1)
-        ids = chosen(turn, server, explore)[:count]
+        ids = choose(turn, server, explore)[:count]
         known = affinity.others(server.models, turn.id)[ids] > 0
         models = tree.take(server.models.params, ids)
         return Message(models, jnp.where(known, ids, turn.num_clients))
 
     def train(turn, message, w, data):
-        own, held_out = divided(data, 1 - holdout)
+        own, held_out = divide(data, 1 - holdout)
         loss = mean_loss(task, held_out, local.batch_size)
-        gains = gains_of(loss, w, message.models)
+        gains = compute_gains(loss, w, message.models)
         gains = jnp.where(message.ids < turn.num_clients, gains, 0)
         steps = jnp.minimum(turn.steps, budget(local, own.size))
-        first = tree.where(steps > 0, mixed(w, message.models, gains), w)
+        first = tree.where(steps > 0, mix(w, message.models, gains), w)
         w, metrics = fit(task.loss, first, own, turn._replace(steps=steps), local)
         return w, Upload(w, gains, message.ids), metrics
 
@@ -107,14 +107,14 @@ def fedfomo(
         init=init,
         message=message,
         train=train,
-        aggregate=received,
+        aggregate=receive,
         newcomer=lambda turn, server, data: affinity.mean(server.models),
         # Gains are no change of anything.
         origin=lambda message, w, upload: Upload(w, None, None),
     )
 
 
-def chosen(turn, server, explore):
+def choose(turn, server, explore):
     """All clients, the best candidates of this one first, i32[C]."""
     key = derive(turn.key, "candidates")
     lots = jax.vmap(lambda name: jax.random.uniform(jax.random.fold_in(key, name)))
@@ -136,29 +136,29 @@ def mean_loss(task, data, batch_size):
     return loss
 
 
-def gains_of(loss, w, models):
+def compute_gains(loss, w, models):
     """How much less the loss of each model is, by its distance from w, f32[n]."""
     before = loss(w)
 
-    def of_one(model):
+    def one_model(model):
         distance = jnp.sqrt(tree.square_norm(tree.sub(model, w)))
         return (before - loss(model)) / (distance + 1e-5)
 
     # One after another: their batches would fill the memory.
-    return jax.lax.map(of_one, models)
+    return jax.lax.map(one_model, models)
 
 
-def mixed(w, models, gains):
+def mix(w, models, gains):
     """The mean of the models by their positive gains; w where there is none."""
     positive = jnp.where(gains > 0, gains, 0)
     mean = aggregation.mean(models, positive)
     return tree.where(jnp.any(gains > 0), mean, w)
 
 
-def received(server, uploads, cohort):
+def receive(server, uploads, cohort):
     """The server with the models and gains of who reported."""
-    rows = aggregation.ids_of_present(cohort)[:, None]
+    rows = aggregation.present_ids(cohort)[:, None]
     return server._replace(
-        models=affinity.received(server.models, uploads.w, cohort),
+        models=affinity.receive(server.models, uploads.w, cohort),
         gains=server.gains.at[rows, uploads.ids].add(uploads.gains, mode="drop"),
     )

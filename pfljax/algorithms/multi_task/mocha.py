@@ -89,12 +89,12 @@ def mocha(
         return ascend(task, w, alpha, data, turn, local, stretch)
 
     def aggregate(server, changes, cohort):
-        ids = aggregation.ids_of_present(cohort)
-        b = added(server.b, ids, changes)
+        ids = aggregation.present_ids(cohort)
+        b = add(server.b, ids, changes)
         w = products(server.sigma / lam, b)
         heard = server.models.heard.at[ids].set(1, mode="drop")
         is_time = (cohort.round + 1) % period == 0
-        sigma = jax.lax.cond(is_time, related, lambda w: server.sigma, w)
+        sigma = jax.lax.cond(is_time, relate, lambda w: server.sigma, w)
         return Server(Models(w, heard), b, sigma)
 
     return alone(task, local)._replace(
@@ -103,8 +103,8 @@ def mocha(
         message=message,
         train=train,
         aggregate=aggregate,
-        personal=lambda turn, server, alpha, data: judged(turn, server),
-        newcomer=lambda turn, server, data: judged(turn, server),
+        personal=lambda turn, server, alpha, data: client_model(turn, server),
+        newcomer=lambda turn, server, data: client_model(turn, server),
         origin=lambda message, alpha, change: tree.zeros(change),
         uploads_by_client=True,
         linear=True,
@@ -118,7 +118,7 @@ def init(params, num_clients, key):
     return Server(models, b=models.params, sigma=sigma)
 
 
-def judged(turn, server):
+def client_model(turn, server):
     """w_t; the mean of those heard for a client that never was."""
     w = tree.row_or_zeros(server.models.params, turn.id)
     heard = affinity.has_sent(server.models, turn.id)
@@ -136,25 +136,25 @@ def room(sigma):
     return jnp.max(jnp.sum(jnp.abs(sigma), 1) / jnp.diag(sigma))
 
 
-def added(stacked, ids, changes):
+def add(stacked, ids, changes):
     """The rows with the changes of who reported."""
 
-    def of_leaf(leaf, new):
+    def on_leaf(leaf, new):
         return leaf.at[ids].add(new, mode="drop")
 
-    return jax.tree.map(of_leaf, stacked, changes)
+    return jax.tree.map(on_leaf, stacked, changes)
 
 
 def products(matrix, stacked):
     """Each row of the matrix times the stacked models."""
 
-    def of_leaf(leaf):
+    def on_leaf(leaf):
         return jnp.tensordot(matrix, leaf, 1, precision="highest")
 
-    return jax.tree.map(of_leaf, stacked)
+    return jax.tree.map(on_leaf, stacked)
 
 
-def related(models):
+def relate(models):
     """Sigma of the models W, leaves [C, ...]."""
     leaves = [leaf.reshape(len(leaf), -1) for leaf in jax.tree.leaves(models)]
     # Singular values, for roots of the eigenvalues of W^T W have half of the digits.

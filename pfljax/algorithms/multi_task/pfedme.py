@@ -56,9 +56,9 @@ def pfedme(
         value = task.loss(theta, batch, key)
 
         def pull(theta):
-            return pulled(grad(theta, batch, key), theta, w, lam)
+            return pull_slope(grad(theta, batch, key), theta, w, lam)
 
-        after = descended(pull, theta, inner_steps, inner_lr)
+        after = descend(pull, theta, inner_steps, inner_lr)
         slope_w = statistics.scale(tree.sub(w, after), lam)
         # theta takes its whole change as it is, by the rate 1.
         change = tree.sub(theta, after)
@@ -85,14 +85,14 @@ def pfedme(
     )
 
 
-def pulled(slope, theta, w, lam):
+def pull_slope(slope, theta, w, lam):
     """slope + lam (theta - w), the gradient of an inner step."""
     # Running statistics follow the batches: nothing pulls them.
     away = statistics.without(tree.sub(theta, w))
     return tree.axpy(lam, away, slope)
 
 
-def descended(gradient, theta, steps, rate):
+def descend(gradient, theta, steps, rate):
     """theta after `steps` inner steps of size `rate`."""
 
     def step(_, theta):

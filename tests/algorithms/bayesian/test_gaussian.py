@@ -106,7 +106,7 @@ def test_draws_have_the_moments_of_the_gaussian():
 def test_an_expectation_has_reparametrised_slopes():
     """Of |x|^2: 2 mean, and 2 std through the spread."""
     square = lambda x: tree.square_norm(x)  # noqa: E731
-    slope_of = jax.value_and_grad(gaussian.expected, 1)
+    slope_of = jax.value_and_grad(gaussian.expectation, 1)
     value, slope = slope_of(square, of(M_Q, S_Q), KEY, 20_000)
     assert float(value) == pytest.approx((M_Q**2 + S_Q**2).sum(), rel=0.03)
     np.testing.assert_allclose(toy.flat(slope.mean), 2 * M_Q, atol=0.15)
@@ -136,12 +136,12 @@ def test_sums_of_natural_parameters_are_products():
 def test_an_ensemble_predicts_the_mean_of_probabilities():
     task = toy.classifier()
     mean = task.init(KEY)
-    batch = Batch.of_rows(jnp.asarray(np.random.default_rng(0).normal(size=(5, 3))))
-    in_head = tree.labelled(task.groups, "head")
+    batch = Batch.full(jnp.asarray(np.random.default_rng(0).normal(size=(5, 3))))
+    in_head = tree.matches(task.groups, "head")
     head, body = tree.split(mean, in_head)
     predict = gaussian.predicting(task.predict)
     q = gaussian.around(head, 0.7)
-    ensemble = gaussian.judged(q, body, KEY, 4)
+    ensemble = gaussian.predictive(q, body, KEY, 4)
     assert isinstance(ensemble, Ensemble)
     by_draw = [
         jax.nn.softmax(
@@ -151,7 +151,7 @@ def test_an_ensemble_predicts_the_mean_of_probabilities():
     ]
     found = np.exp(predict(ensemble, batch))
     np.testing.assert_allclose(found, np.mean(by_draw, 0), rtol=1e-5)
-    at_mean = gaussian.judged(q, body, KEY, 0)
+    at_mean = gaussian.predictive(q, body, KEY, 0)
     toy.assert_same(at_mean, mean)
     toy.assert_same(predict(at_mean, batch), task.predict(mean, batch))
     assert np.abs(found - jax.nn.softmax(task.predict(mean, batch))).max() > 1e-3
@@ -164,12 +164,12 @@ def test_statistics_are_not_drawn_and_take_the_mean_change():
     task = toy.traced_once(models.task(models.Network(body, nn.Dense(3)), (3,)))
     q = gaussian.around(task.init(KEY), 0.5)
     rows = np.random.default_rng(0).normal(size=(6, 3))
-    batch = Batch.of_rows(jnp.asarray(rows, jnp.float32))
+    batch = Batch.full(jnp.asarray(rows, jnp.float32))
 
     @jax.jit
     def slopes(q):
         loss = lambda params: task.loss(params, batch, KEY)  # noqa: E731
-        found = jax.grad(lambda q: gaussian.expected(loss, q, KEY, count))(q)
+        found = jax.grad(lambda q: gaussian.expectation(loss, q, KEY, count))(q)
         return found, jax.lax.map(jax.grad(loss), gaussian.draws(q, KEY, count))
 
     found, each = slopes(q)

@@ -12,7 +12,7 @@ TASK = toy.classifier()
 KEY = jax.random.key(0)
 SHARED, OWN = (TASK.init(key) for key in jax.random.split(KEY))
 X = np.random.default_rng(0).normal(size=(5, 3))
-BATCH = Batch.of_rows(jnp.asarray(X, jnp.float32), jnp.asarray([0, 1, 2, 1, 0]))
+BATCH = Batch.full(jnp.asarray(X, jnp.float32), jnp.asarray([0, 1, 2, 1, 0]))
 GATE = jnp.asarray([0.5, 0.0, -2.0])
 
 

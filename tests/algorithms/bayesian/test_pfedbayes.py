@@ -88,7 +88,7 @@ def test_without_divergence_w_rests_and_points_train_alone():
 def test_a_client_is_judged_by_its_own_posterior_and_a_newcomer_by_w():
     w = gaussian.around(toy.unflat([1.0, -2, 3]), 0.5)
     q = gaussian.around(raveled.ravel(toy.unflat([0.0, 1, 2])), 0.5)
-    batch = Batch.of_rows(jnp.ones((2, 4)))
+    batch = Batch.full(jnp.ones((2, 4)))
     method = build(TASK, toy.full_batch())
     judged = method.personal(toy.turn(KEY), w, q, None)
     mean = toy.unflat([1.0, -2, 3])
@@ -113,7 +113,7 @@ def test_w_is_sent_with_the_statistics_of_the_posterior():
     w = method.init(task.init(KEY), 4, KEY)
     data = toy.one(toy.ragged()[0], 1)
     train = jax.jit(method.train)
-    first = gaussian.mapped(raveled.ravel, w)
+    first = gaussian.map_leaves(raveled.ravel, w)
     q, upload, _ = train(toy.turn(KEY, 0, 5, 1), w, first, data)
     sent, began = raveled.ravel(upload.mean), raveled.ravel(w.mean)
     np.testing.assert_array_equal(sent["batch_stats"], q.mean["batch_stats"])

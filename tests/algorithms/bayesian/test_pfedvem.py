@@ -21,7 +21,7 @@ CONFORMANCE = [
 TASK = toy.quadratic()
 KEY = jax.random.key(0)
 STEPS, RATE, SCALE = 4, 0.02, 0.6
-IN_HEAD = tree.labelled(TASK.groups, "head")
+IN_HEAD = tree.matches(TASK.groups, "head")
 build = functools.partial(pfedvem, head_steps=STEPS, head_lr=RATE, scale=SCALE)
 
 
@@ -130,7 +130,7 @@ def test_clients_of_one_confidence_count_alike():
 def test_a_client_is_judged_by_the_newest_body_under_its_own_head():
     server = toy.unflat([1.0, -2, 3])
     q = gaussian.around({"body": None, "head": jnp.asarray([0.5])}, 2.0)
-    batch = Batch.of_rows(jnp.ones((2, 4)))
+    batch = Batch.full(jnp.ones((2, 4)))
     method = build(TASK, toy.full_batch())
     judged = method.personal(toy.turn(KEY), server, q, None)
     np.testing.assert_array_equal(toy.flat(judged), [1, -2, 0.5])
@@ -170,7 +170,7 @@ def test_statistics_of_the_body_step_once_however_many_heads_are_drawn():
     body = nn.Sequential([nn.Dense(4), nn.BatchNorm(momentum=0.9), nn.relu])
     task = toy.traced_once(models.task(models.Network(body, nn.Dense(3)), (3,)))
     server, data = task.init(KEY), toy.one(toy.ragged()[0], 1)
-    head, _ = tree.split(server, tree.labelled(task.groups, "head"))
+    head, _ = tree.split(server, tree.matches(task.groups, "head"))
     local = Local(0.0, batch_size=32)
 
     @functools.partial(jax.jit, static_argnums=0)

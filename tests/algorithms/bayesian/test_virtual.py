@@ -16,7 +16,7 @@ from pfljax.algorithms.bayesian.virtual import (
     Client,
     aggregate,
     cavity_prior,
-    damped,
+    damp,
     virtual,
 )
 from pfljax.conformance import Case, toy
@@ -40,9 +40,9 @@ build = functools.partial(
 @pytest.fixture
 def two_draws(exact, monkeypatch):
     """Expectations over two draws in the place of one."""
-    expected = gaussian.expected
+    expected = gaussian.expectation
     monkeypatch.setattr(
-        gaussian, "expected", lambda value, q, key, count: expected(value, q, key, 2)
+        gaussian, "expectation", lambda value, q, key, count: expected(value, q, key, 2)
     )
 
 
@@ -138,7 +138,7 @@ def test_a_client_is_judged_with_its_path_and_a_newcomer_without():
     method = virtual(task, Local(0.1, batch_size=4))
     client = Client(*tree.take(state.clients, 2))
     x = np.random.default_rng(0).normal(size=(5, 3))
-    batch = Batch.of_rows(jnp.asarray(x, jnp.float32))
+    batch = Batch.full(jnp.asarray(x, jnp.float32))
     turn = toy.turn(KEY, num_clients=8)
     shared = task.predict(method.server_model(state.server), batch)
     own = task.predict(raveled.unraveling(task)(client.own.mean), batch)
@@ -214,7 +214,7 @@ def test_a_change_is_damped_and_at_least_as_precise_as_the_prior():
     p = gaussian.natural(gaussian.around(toy.unflat([0.0, 0, 0]), 1.0))
     for std, precision in ((0.25, 16.0), (2.0, 1.0)):
         q = gaussian.around(toy.unflat([2.0, 2, 2]), std)
-        change = vectors(damped(q, s, p, 0.3))
+        change = vectors(damp(q, s, p, 0.3))
         shift = 0.3 * (precision * 2 - 4 * np.array([1, 2, 3]))
         np.testing.assert_allclose(change[0], shift, rtol=1e-4, atol=1e-5)
         np.testing.assert_allclose(change[1], 0.3 * (precision - 4), rtol=1e-4)

@@ -5,7 +5,7 @@ import pytest
 from flax import linen as nn
 
 from pfljax import models
-from pfljax.algorithms.distillation._batch_statistics import measured, measured_after
+from pfljax.algorithms.distillation._batch_statistics import measure, measure_after
 from pfljax.algorithms.fedavg import fedavg
 from pfljax.conformance import toy
 from pfljax.core import statistics, tree
@@ -34,7 +34,7 @@ def whole_batch(momentum, k):
     task = task_of(momentum)
     params = task.init(jax.random.key(0))
     local = LOCAL._replace(batch_size=32)
-    after = measured(task, params, toy.one(TRAIN, k), toy.turn(), local)
+    after = measure(task, params, toy.one(TRAIN, k), toy.turn(), local)
     toy.assert_same(tree.parameters(after), tree.parameters(params))
     return statistics_of(after)
 
@@ -54,7 +54,7 @@ def test_batches_count_alike():
     data = toy.one(TRAIN, 1)  # 20 rows: five whole batches
     task = task_of()
     params = task.init(jax.random.key(0))
-    after = statistics_of(measured(task, params, data, toy.turn(), LOCAL))
+    after = statistics_of(measure(task, params, data, toy.turn(), LOCAL))
     x = np.float64(data.examples.x[int(data.offset) : int(data.offset) + 20])
     np.testing.assert_allclose(after["mean"], x.mean(0), atol=1e-5)
     # Within batches rows vary less than over all.
@@ -65,11 +65,11 @@ def test_a_client_without_rows_keeps_what_there_is():
     task = task_of()
     params = task.init(jax.random.key(0))
     data = toy.one(TRAIN, 1)._replace(size=jnp.int32(0))
-    toy.assert_same(measured(task, params, data, toy.turn(), LOCAL), params)
+    toy.assert_same(measure(task, params, data, toy.turn(), LOCAL), params)
 
 
 def test_the_cohort_measures_the_new_model_by_its_rows():
-    method = measured_after(fedavg(task_of(), LOCAL), task_of(), LOCAL)
+    method = measure_after(fedavg(task_of(), LOCAL), task_of(), LOCAL)
     server = task_of().init(jax.random.key(0))
     uploads = {
         "body/layers_0/batch_stats/mean": jnp.array([[1.0] * 3, [2.0] * 3, [9.0] * 3]),
@@ -85,5 +85,5 @@ def test_the_cohort_measures_the_new_model_by_its_rows():
 
 def test_without_statistics_nothing_follows():
     method = fedavg(toy.classifier(), LOCAL)
-    assert measured_after(method, toy.classifier(), LOCAL) is method
+    assert measure_after(method, toy.classifier(), LOCAL) is method
     assert statistics.has_any(task_of().groups)

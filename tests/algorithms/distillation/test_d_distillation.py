@@ -237,7 +237,7 @@ def test_steps_move_the_model_and_what_it_sends_whatever_the_servers_labels():
         return train(turn, message, w, toy.one(TRAIN, 1))[:2]
 
     ends = [sent(steps) for steps in (0, 1, 4)]
-    wanted = jax.nn.softmax(TASK.predict(w, Batch.of_rows(PUBLIC.examples.x)))
+    wanted = jax.nn.softmax(TASK.predict(w, Batch.full(PUBLIC.examples.x)))
     np.testing.assert_allclose(ends[0][1], wanted, rtol=1e-5)
     assert np.abs(ends[0][1] - ends[1][1]).max() > 1e-3
     assert np.abs(ends[1][1] - ends[2][1]).max() > 1e-3

@@ -32,7 +32,7 @@ OTHER = TASK.init(jax.random.key(2))
 
 
 def body_of(params):
-    return tree.split(params, tree.labelled(TASK.groups, "body"))[0]
+    return tree.split(params, tree.matches(TASK.groups, "body"))[0]
 
 
 def trained(method, steps, adapter=OTHER, data=DATA):
@@ -56,7 +56,7 @@ def routed(w, adapter, lam, scale=1):
         second = cross_entropy(TASK.head(w, shared), batch)
         return first, second, jnp.mean((own - shared) ** 2)
 
-    body, head = tree.split(w, tree.labelled(TASK.groups, "body"))
+    body, head = tree.split(w, tree.matches(TASK.groups, "body"))
 
     def slope(argument, total):
         return jax.grad(lambda *parts: total(*losses(*parts)), argument)(

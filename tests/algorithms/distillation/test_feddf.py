@@ -145,7 +145,7 @@ def test_all_architectures_teach_each(two):
     """After many steps both students say what the mean of all eight teachers says."""
     _, sent = rounds_of_two(two, server_steps=0)
     _, after = rounds_of_two(two, server_steps=400, server_lr=3e-2)
-    batch = Batch.of_rows(toy.public().examples.x)
+    batch = Batch.full(toy.public().examples.x)
 
     def apart(state):
         a, b = (

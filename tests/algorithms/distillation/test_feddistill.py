@@ -110,7 +110,7 @@ def test_the_distances_and_their_slopes(distance):
 @pytest.mark.parametrize("distance", DISTANCES)
 def test_a_class_that_nobody_sent_pulls_nothing(distance):
     nothing = Prototypes(jnp.zeros((3, 3)), jnp.zeros(3))
-    batch = Batch.of_rows(jnp.zeros((3, 1)), jnp.arange(3))
+    batch = Batch.full(jnp.zeros((3, 1)), jnp.arange(3))
 
     def pull(logits):
         return towards(nothing, logits, batch, DISTANCES[distance])

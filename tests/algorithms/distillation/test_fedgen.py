@@ -29,7 +29,7 @@ LOCAL = Local(0.1, batch_size=4, epochs=2, optimizer=sgd(0.9, 1e-2))
 RATE = 0.3
 FULL = toy.full_batch(epochs=1, rate=RATE)
 PARAMS = TASK.init(jax.random.key(1))
-HEAD, BODY = tree.split(PARAMS, tree.labelled(TASK.groups, "head"))
+HEAD, BODY = tree.split(PARAMS, tree.matches(TASK.groups, "head"))
 build = functools.partial(fedgen, hidden=8, generator_steps=5)
 
 
@@ -215,7 +215,7 @@ def test_a_client_is_judged_by_the_newest_head_on_its_own_body():
 def test_bodies_may_differ():
     """A client of two hidden layers, under a server whose own model has one."""
     deep = models.task(models.mlp(3, hidden=(5, 4)), (3,))
-    body = tree.split(deep.init(jax.random.key(2)), tree.labelled(deep.groups, "body"))[
+    body = tree.split(deep.init(jax.random.key(2)), tree.matches(deep.groups, "body"))[
         0
     ]
     first, other = build(TASK, FULL), build(deep, FULL)
@@ -228,7 +228,7 @@ def test_bodies_may_differ():
     assert jax.tree.structure(after) == jax.tree.structure(body)
     assert other.personal is not None
     judged = other.personal(turn, server, after, DATA)
-    z = Batch.of_rows(np.ones((2, 3), np.float32))
+    z = Batch.full(np.ones((2, 3), np.float32))
     # The head of the server on the body of the client.
     wanted = TASK.head(server.head, deep.features(judged, z, None))
     toy.assert_close(deep.predict(judged, z), wanted, 1e-6)

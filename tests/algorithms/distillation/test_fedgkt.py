@@ -5,7 +5,7 @@ import pytest
 
 import perceptron
 from pfljax.algorithms.distillation._sent_rows import SentRows
-from pfljax.algorithms.distillation.fedgkt import Answers, Judged, fedgkt, softened
+from pfljax.algorithms.distillation.fedgkt import Answers, Pair, fedgkt, soft_kl
 from pfljax.algorithms.local import local as alone
 from pfljax.conformance import Case, toy
 from pfljax.core.optimizers import sgd
@@ -168,8 +168,8 @@ def test_a_client_is_sent_the_answers_to_its_own_rows(trained):
 
 def test_who_is_told_what_it_says_itself_learns_nothing_of_it():
     a = jnp.asarray(np.random.default_rng(3).normal(size=(4, 3)), jnp.float32)
-    batch = Batch.of_rows(jnp.zeros((4, 1)))
-    slope = jax.grad(softened, 1)(a, a, batch, T)
+    batch = Batch.full(jnp.zeros((4, 1)))
+    slope = jax.grad(soft_kl, 1)(a, a, batch, T)
     np.testing.assert_allclose(slope, 0, atol=1e-6)
 
 
@@ -177,11 +177,11 @@ def test_at_high_temperatures_the_slope_is_that_of_a_square():
     """T^2 KL -> the mean square of what logits differ by, whatever T; / K, centred."""
     rng = np.random.default_rng(4)
     s, a = rng.normal(size=(2, 4, 3)).astype(np.float32)
-    batch = Batch.of_rows(jnp.zeros((4, 1)))
+    batch = Batch.full(jnp.zeros((4, 1)))
     gap = a - s
     wanted = (gap - gap.mean(1, keepdims=True)) / 3 / 4
     for temperature in (100.0, 300.0):
-        slope = jax.grad(softened, 1)(s, jnp.asarray(a), batch, temperature)
+        slope = jax.grad(soft_kl, 1)(s, jnp.asarray(a), batch, temperature)
         np.testing.assert_allclose(slope, wanted, rtol=0.05, atol=2e-3)
 
 
@@ -190,12 +190,12 @@ def test_the_judge_is_the_servers_network_on_the_clients_body():
     w = TASK.init(jax.random.key(3))
     server = method.init(w, 2, jax.random.key(4))
     judged = method.personal(toy.turn(), server, w, None)
-    assert isinstance(judged, Judged)
+    assert isinstance(judged, Pair)
     x, _ = perceptron.rows(1)
     z = perceptron.features(perceptron.weights(w), x)
     g = perceptron.weights(server.g)
     wanted = perceptron.logits(g, perceptron.features(g, z))
-    logits = method.predict(judged, Batch.of_rows(np.float32(x)))
+    logits = method.predict(judged, Batch.full(np.float32(x)))
     np.testing.assert_allclose(logits, wanted, rtol=1e-4, atol=1e-5)
 
 

@@ -129,7 +129,7 @@ def played(method):
 
 def test_without_distillation_and_loss_each_of_the_two_trains_alone(monkeypatch):
     """The mentors are local training, and the mentee is uniform FedAvg."""
-    distance = "pfljax.algorithms.distillation.fedkd.apart"
+    distance = "pfljax.algorithms.distillation.fedkd.distance"
     monkeypatch.setattr(distance, lambda own, other, batch: 0.0)
     last = played(fedkd)[-1]
     toy.assert_close(last.clients.w, played(alone)[-1].clients, 1e-6)
@@ -147,7 +147,7 @@ def test_what_a_client_sends_is_counted():
     _, upload, metrics = train(turn, server, client, data)
     assert float(metrics["received_bytes"]) == toy.WHOLE
     # What arrives is of low rank already, so it weighs the same once more.
-    again, size = low_rank.compressed(upload, 0.9)
+    again, size = low_rank.compress(upload, 0.9)
     toy.assert_close(again, upload, 1e-6)
     assert float(metrics["sent_bytes"]) == float(size) < toy.WHOLE
 
@@ -162,6 +162,6 @@ def test_the_loss_is_of_the_mentor():
     data = toy.one(TRAIN, 1)
     _, _, metrics = jax.jit(method.train)(turn, server, client, data)
     own = np.arange(int(data.offset), int(data.offset) + 20)
-    batch = Batch.of_rows(*(np.asarray(leaf)[own] for leaf in data.examples))
+    batch = Batch.full(*(np.asarray(leaf)[own] for leaf in data.examples))
     wanted = float(task.loss(w, batch, None))
     assert float(metrics["loss"]) == pytest.approx(wanted, rel=1e-5)

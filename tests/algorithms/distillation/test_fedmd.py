@@ -10,7 +10,7 @@ from pfljax import models
 from pfljax.algorithms.distillation.fedmd import Message, fedmd
 from pfljax.algorithms.local import local as alone
 from pfljax.conformance import Case, toy
-from pfljax.core.communication import exchanges_of
+from pfljax.core.communication import trace_exchanges
 from pfljax.core.optimizers import sgd
 from pfljax.core.types import Batch, Local
 
@@ -137,7 +137,7 @@ def test_digesting_moves_a_party_towards_the_others():
     method = built(digest_epochs=5, **UNPREPARED).then
     turn = toy.turn(steps=0)._replace(public=PUBLIC)
     w = TASK.init(jax.random.key(3))
-    batch = Batch.of_rows(PUBLIC.examples.x)
+    batch = Batch.full(PUBLIC.examples.x)
     wanted = TASK.predict(w, batch) + jnp.array([1.0, 0, -1])
     client = method.init_client(w, 0, None)
     rows = jnp.array([3, 0, 5, 1, 2, 4])
@@ -160,6 +160,6 @@ def test_what_is_sent_knows_no_architecture():
     for hidden in ((4,), (6, 5, 4)):
         task = models.task(models.mlp(3, hidden=hidden), (3,))
         method = fedmd(task, perceptron.FULL, public_rows=ROWS)
-        sent.append(exchanges_of(method, task, 2, (3,)))
+        sent.append(trace_exchanges(method, task, 2, (3,)))
     assert len(sent[0]) == 2
     assert sent[0] == sent[1]

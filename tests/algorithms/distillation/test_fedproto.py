@@ -125,7 +125,7 @@ def test_the_nearest_known_prototype_is_the_answer():
     near = np.stack([z[0], z[5], z[9]]).astype(np.float32)
     known = Prototypes(jnp.asarray(near), jnp.array([1.0, 0, 1]))
     judged = method.personal(toy.turn(), known, w, None)
-    logits = method.predict(judged, Batch.of_rows(np.float32(x)))
+    logits = method.predict(judged, Batch.full(np.float32(x)))
     square = ((z[:, None] - near) ** 2).sum(-1)
     np.testing.assert_allclose(logits[:, [0, 2]], -square[:, [0, 2]], atol=1e-4)
     assert np.isfinite(logits).all()
@@ -137,7 +137,7 @@ def test_the_nearest_known_prototype_is_the_answer():
 def test_the_head_judges_as_local_training_does():
     method = fedproto(TASK, NOISY, lam=0.0, judged_by="head")
     w = TASK.init(jax.random.key(3))
-    batch = Batch.of_rows(np.float32(perceptron.rows(1)[0]))
+    batch = Batch.full(np.float32(perceptron.rows(1)[0]))
     known = method.init(w, 2, jax.random.key(0))
     judged = method.personal(toy.turn(), known, w, None)
     toy.assert_same(method.predict(judged, batch), TASK.predict(w, batch))
@@ -151,7 +151,7 @@ def test_the_loss_is_of_the_data_alone():
     data = toy.one(TRAIN, 1)
     _, _, metrics = method.train(toy.turn(), known, w, data)
     x, y = perceptron.rows(1)
-    batch = Batch.of_rows(np.float32(x), y)
+    batch = Batch.full(np.float32(x), y)
     assert float(metrics["loss"]) == pytest.approx(float(TASK.loss(w, batch, None)))
 
 

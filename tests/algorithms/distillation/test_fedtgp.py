@@ -7,9 +7,9 @@ import perceptron
 from pfljax.algorithms.distillation._prototypes import Prototypes
 from pfljax.algorithms.distillation.fedtgp import (
     contrast,
-    drawn,
+    draw,
     fedtgp,
-    generated,
+    generate,
     margin,
 )
 from pfljax.algorithms.local import local as alone
@@ -135,7 +135,7 @@ UPLOADS = Prototypes(
     jnp.float32(np.random.default_rng(4).normal(size=(2, 3, 4))),
     jnp.array([[1.0, 0, 1], [1, 1, 1]]),
 )
-SERVER = drawn(jax.random.key(2), 3, 4)
+SERVER = draw(jax.random.key(2), 3, 4)
 
 
 def aggregated(uploads=UPLOADS, mask=(1.0, 1), **options):
@@ -152,7 +152,7 @@ def test_a_server_that_does_not_train_keeps_its_prototypes(frozen):
 
 def test_without_margin_it_is_a_softmax_of_distances():
     """tau = 0: a step along the slope of eq. 6 by differences."""
-    q = np.float64(generated(SERVER))
+    q = np.float64(generate(SERVER))
     means = np.float64(UPLOADS.mean).reshape(-1, 4)[[0, 2, 3, 4, 5]]
     labels = np.array([0, 2, 0, 1, 2])
 
@@ -188,7 +188,7 @@ def test_the_margin_is_at_most_tau():
 def test_the_loss_grows_with_the_margin():
     losses = []
     for m in (0.0, 1, 5):
-        logits = np.asarray(contrast(UPLOADS.mean, generated(SERVER), m))
+        logits = np.asarray(contrast(UPLOADS.mean, generate(SERVER), m))
         rows = -np.log(perceptron.softmax(logits))
         losses.append(rows.reshape(2, 3, 3)[:, range(3), range(3)])
     assert (losses[0] < losses[1]).all()
@@ -213,8 +213,8 @@ def test_the_nearest_of_all_prototypes_is_the_answer():
     x, _ = perceptron.rows(1)
     z = perceptron.features(perceptron.weights(w), x)
     judged = method.personal(toy.turn(), SERVER, w, None)
-    logits = method.predict(judged, Batch.of_rows(np.float32(x)))
-    _, distance = apart(z, np.float64(generated(SERVER)))
+    logits = method.predict(judged, Batch.full(np.float32(x)))
+    _, distance = apart(z, np.float64(generate(SERVER)))
     np.testing.assert_allclose(logits, -(distance**2), rtol=1e-4, atol=1e-5)
 
 
@@ -222,7 +222,7 @@ def test_steps_move_the_model_and_what_it_sends():
     method = fedtgp(TASK, NOISY)
     w = TASK.init(jax.random.key(3))
     data = toy.one(TRAIN, 1)
-    message = generated(SERVER)
+    message = generate(SERVER)
     sent = [method.train(toy.turn(steps=n), message, w, data)[:2] for n in (0, 1, 4)]
     toy.assert_same(sent[0][0], w)
     means = [np.asarray(upload.mean) for _, upload in sent]

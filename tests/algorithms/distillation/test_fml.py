@@ -152,7 +152,7 @@ def test_the_divergence_is_a_mean_of_sums_over_classes(rows):
     """And its targets are constants; rows of mask 0 do not count."""
     rng = np.random.default_rng(0)
     target, logits = jnp.asarray(rng.normal(size=(2, 4, 3)), jnp.float32)
-    batch = Batch.of_rows(np.zeros((4, 1)))._replace(mask=jnp.arange(4) < rows)
+    batch = Batch.full(np.zeros((4, 1)))._replace(mask=jnp.arange(4) < rows)
     p, q = softmax(np.asarray(target)), softmax(np.asarray(logits))
     wanted = (p * np.log(p / q)).sum(1)[:rows].mean()
     assert float(divergence(target, logits, batch)) == pytest.approx(wanted, rel=1e-5)

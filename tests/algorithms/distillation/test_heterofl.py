@@ -14,7 +14,7 @@ from pfljax.conformance import Case, toy
 from pfljax.core import aggregation, tree
 from pfljax.core.communication import shapes_of_model
 from pfljax.core.local_statistics import by_name
-from pfljax.core.losses import cross_entropy, of_present
+from pfljax.core.losses import cross_entropy, mask_absent
 from pfljax.core.optimizers import sgd
 from pfljax.core.training import fit
 from pfljax.core.types import Batch, ClientData, Examples, Local
@@ -125,7 +125,7 @@ def test_of_one_client_the_slice_is_taken_and_the_rest_untouched(number):
     server = levels()[1].init(jax.random.key(3))
     _, upload, after = alone(task, 1, server, mask=False)
     toy.assert_same(slices.cut(after, upload.w), upload.w)
-    outside = jax.tree.map(lambda m: m == 0, slices.covered(upload.w, server))
+    outside = jax.tree.map(lambda m: m == 0, slices.cover(upload.w, server))
     for new, old, out in zip(
         *map(jax.tree.leaves, (after, server, outside)), strict=True
     ):
@@ -197,14 +197,14 @@ def masked():
     wide, narrow = cnns()
     server = wide.init(jax.random.key(0))
     w = slices.cut(server, shapes_of_model(narrow))
-    cover = slices.covered(w, server)
+    cover = slices.cover(w, server)
     return jax.tree.map(jnp.multiply, server, cover), w, cover
 
 
 def loss_of(task, present):
     def loss(params, batch, key):
         logits = task.logits(params, batch, key)
-        return cross_entropy(of_present(logits, present), batch)
+        return cross_entropy(mask_absent(logits, present), batch)
 
     return loss
 
@@ -213,7 +213,7 @@ def loss_of(task, present):
 def test_a_slice_has_the_outputs_and_gradients_of_the_masked_model():
     padded, w, _ = masked()
     narrow, present = cnns()[1], jnp.array([1.0, 0, 1])
-    batch = Batch.of_rows(images().examples.x, images().examples.y)
+    batch = Batch.full(images().examples.x, images().examples.y)
     for key in (None, jax.random.key(1)):
         ours = narrow.logits(w, batch, key)
         theirs = superset().logits(padded, batch, key)
@@ -280,7 +280,7 @@ def test_a_client_is_judged_by_its_slice_and_its_classes(monkeypatch):
     monkeypatch.setitem(globals(), "TRAIN", without_class_one())
     task = levels()[2]
     server = levels()[1].init(jax.random.key(3))
-    batch = Batch.of_rows(TRAIN.examples.x)
+    batch = Batch.full(TRAIN.examples.x)
     data, turn = toy.one(TRAIN, 1), toy.turn()
     for mask in (True, False):
         method = heterofl(task, NOISY, mask=mask)

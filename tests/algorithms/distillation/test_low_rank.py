@@ -5,8 +5,8 @@ import pytest
 
 from pfljax.algorithms.distillation import _low_rank as low_rank
 
-rank_of = jax.jit(low_rank.rank_of)
-compressed = jax.jit(low_rank.compressed)
+rank_of = jax.jit(low_rank.choose_rank)
+compressed = jax.jit(low_rank.compress)
 
 
 @pytest.mark.parametrize(
@@ -95,6 +95,6 @@ def test_clients_have_ranks_of_their_own():
     """Under one vmap, where shapes are the same for all."""
     stack = [spectrum(np.array(s, float)) for s in ([4, 1, 1], [1, 1, 1])]
     a = jnp.asarray(np.stack(stack), jnp.float32)
-    found, sizes = jax.vmap(low_rank.compressed, (0, None))(a, 0.85)
+    found, sizes = jax.vmap(low_rank.compress, (0, None))(a, 0.85)
     assert [np.linalg.matrix_rank(each, tol=1e-4) for each in found] == [1, 3]
     np.testing.assert_array_equal(sizes, [4 * 23, 4 * 69])

@@ -9,7 +9,7 @@ from pfljax.conformance import toy
 from pfljax.core.types import Batch, ClientData, Examples
 
 TASK = toy.classifier()
-BATCH = Batch.of_rows(jnp.ones((2, 3)))
+BATCH = Batch.full(jnp.ones((2, 3)))
 PARAMS = TASK.init(jax.random.key(4))
 
 
@@ -21,7 +21,7 @@ def test_prototypes_of_a_client_are_means_over_its_rows_by_class():
     assert len(set(count)) > 1
     for batch_size in (6, 32):
         data = toy.one(toy.ragged()[0], 1)
-        result = prototypes.of_client(TASK, PARAMS, data, batch_size)
+        result = prototypes.from_client(TASK, PARAMS, data, batch_size)
         np.testing.assert_allclose(result.mean, mean, rtol=1e-5)
         np.testing.assert_array_equal(result.count, count)
 
@@ -29,10 +29,10 @@ def test_prototypes_of_a_client_are_means_over_its_rows_by_class():
 def test_a_class_without_rows_has_no_prototype_and_no_nan():
     pool = Examples(jnp.ones((3, 3)), jnp.array([2, 2, 0]))
     data = ClientData(pool, jnp.int32(0), jnp.int32(2))
-    result = prototypes.of_client(TASK, PARAMS, data, 2)
+    result = prototypes.from_client(TASK, PARAMS, data, 2)
     np.testing.assert_array_equal(result.count, [0, 0, 2])
     np.testing.assert_array_equal(result.mean[:2], 0)
-    nobody = prototypes.of_client(TASK, PARAMS, data._replace(size=jnp.int32(0)), 2)
+    nobody = prototypes.from_client(TASK, PARAMS, data._replace(size=jnp.int32(0)), 2)
     toy.assert_same(nobody, prototypes.none(TASK))
 
 

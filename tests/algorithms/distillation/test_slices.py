@@ -24,7 +24,7 @@ def test_the_corner_is_cut_and_put_back():
     np.testing.assert_array_equal(back["w"][0], [0, 1, 0, 0])
     assert not back["w"][1:].any()
     toy.assert_same(slices.cut(back, PART), corner)
-    mask = slices.covered(PART, WHOLE)
+    mask = slices.cover(PART, WHOLE)
     np.testing.assert_array_equal(mask["w"].sum(1), [2, 0, 0])
     np.testing.assert_array_equal(mask["b"], [1, 1, 1, 0])
     added = slices.add(WHOLE, PART)

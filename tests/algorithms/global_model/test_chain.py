@@ -25,7 +25,7 @@ BODY = [
     nn.Dense(4, use_bias=False),
     nn.relu,
 ]
-ROWS = Batch.of_rows(np.random.default_rng(0).normal(size=(6, 4, 6)))
+ROWS = Batch.full(np.random.default_rng(0).normal(size=(6, 4, 6)))
 
 
 @cache
@@ -62,7 +62,7 @@ def test_rows_are_what_goes_into_a_unit_and_can_be_put_back():
     assert [layer.size for layer in every] == [*SIZES, 3]
     nothing = jax.tree.map(jnp.zeros_like, params)
     for layer, wanted in zip(every, by_eye(params), strict=True):
-        rows = units.rows_of(params, layer)
+        rows = units.unit_rows(params, layer)
         np.testing.assert_array_equal(rows, wanted)
         nothing = units.with_rows(nothing, layer, rows)
     toy.assert_same(nothing, params)
@@ -84,7 +84,7 @@ def test_a_chain_of_permuted_units_computes_the_same():
 def test_a_model_computes_the_same_in_the_wider_network():
     task, model, params = network(1.5)
     assert model.places == (5, 8, 6)
-    wider = chain.widened(params, model)
+    wider = chain.widen(params, model)
     expected = jax.eval_shape(model.task.init, jax.random.key(0))
     assert jax.tree.map(jnp.shape, wider) == jax.tree.map(jnp.shape, expected)
     for rows, size in zip(by_eye(wider), SIZES, strict=False):
@@ -99,10 +99,10 @@ def test_a_model_computes_the_same_in_the_wider_network():
 @pytest.mark.slow
 def test_zeros_behind_the_units_have_no_gradient():
     _, model, params = network(1.5)
-    wider = chain.widened(params, model)
+    wider = chain.widen(params, model)
     slope = jax.jit(jax.grad(model.task.loss))(wider, ROWS, None)
     mask = jax.tree.map(jnp.ones_like, params)
-    outside = jax.tree.map(lambda one: one == 0, chain.widened(mask, model))
+    outside = jax.tree.map(lambda one: one == 0, chain.widen(mask, model))
     for leaf, zero in zip(*map(jax.tree.leaves, (slope, outside)), strict=True):
         assert not leaf[zero].any()
     assert all(leaf.any() for leaf in jax.tree.leaves(slope))
@@ -111,12 +111,12 @@ def test_zeros_behind_the_units_have_no_gradient():
 def test_another_layer_is_read_where_the_units_are_in_it():
     """Its rows are the layer's own in another order, one of nobody's among them."""
     task, model, params = network(1.5)
-    wider = chain.widened(params, model)
+    wider = chain.widen(params, model)
     assignment = jnp.array([3, 7, 0, 4, 6])
     rows = np.random.default_rng(3).normal(size=(8, wider_inputs()))
-    rows[assignment] = units.rows_of(wider, model.hidden[1])[:5]
-    found = units.replaced(wider, model.hidden[1], jnp.float32(rows), assignment)
-    np.testing.assert_allclose(units.rows_of(found, model.hidden[1]), rows, rtol=1e-6)
+    rows[assignment] = units.unit_rows(wider, model.hidden[1])[:5]
+    found = units.replace(wider, model.hidden[1], jnp.float32(rows), assignment)
+    np.testing.assert_allclose(units.unit_rows(found, model.hidden[1]), rows, rtol=1e-6)
     wanted = predicted(task, params)
     np.testing.assert_allclose(predicted(model.task, found), wanted, rtol=1e-4)
 

@@ -64,7 +64,7 @@ def matched(rows, state, options):
     """(matched rows, assignments), as core/test_matching.py has them tested."""
     key = derive(round_key(state.key, state.round), "server")
     spread = {name: options[name] for name in ("sigma0", "sigma", "gamma")}
-    prior = matching.prior_of(4, True, **spread)
+    prior = matching.make_prior(4, True, **spread)
     match = jax.jit(matching.match, static_argnums=(3, 5))
     key = derive(key, "layer 0")
     found = match(np.float32(rows), jnp.ones(len(rows)), key, 6, prior, 5)
@@ -177,7 +177,7 @@ def test_permutations_of_one_network_are_matched_to_the_same_function(growth):
     server = first.server._replace(w=w, assignments=tuple(map(jnp.asarray, orders)))
     step = jax.jit(partial(engine.one_round, setting))
     state, _ = step(first._replace(server=server), train)
-    rows = Batch.of_rows(x)
+    rows = Batch.full(x)
     predict = setting.algorithm.predict
     wanted = predict(w, rows)
     assert np.ptp(np.asarray(wanted), 0).min() > 0.1
@@ -282,6 +282,6 @@ def test_a_wider_model_is_judged_as_a_clients_own():
     assert wider.server_model is None
     server = wider.init(params, 4, None)
     judged = wider.personal(toy.turn(), server, None, None)
-    batch = Batch.of_rows(TRAIN.examples.x)
+    batch = Batch.full(TRAIN.examples.x)
     logits = wider.predict(judged, batch)
     np.testing.assert_allclose(logits, TASK.predict(params, batch), rtol=1e-5)

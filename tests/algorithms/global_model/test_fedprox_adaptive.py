@@ -7,7 +7,7 @@ from pfljax.algorithms.global_model.fedprox import fedprox
 from pfljax.algorithms.global_model.fedprox_adaptive import (
     Server,
     Upload,
-    adapted,
+    adapt,
     fedprox_adaptive,
 )
 from pfljax.conformance import Case, toy
@@ -73,7 +73,7 @@ def told(losses, server, mask=(1, 1), **options):
     options = {"step": STEP, "streak": STREAK} | options
     w = jax.tree.map(lambda leaf: jnp.stack([leaf] * 2), server.w)
     uploads = Upload(w=w, loss=jnp.asarray(losses))
-    return adapted(server, uploads, toy.cohort(mask), **options)
+    return adapt(server, uploads, toy.cohort(mask), **options)
 
 
 def start(mu):

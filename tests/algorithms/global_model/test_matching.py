@@ -152,10 +152,10 @@ def test_more_gamma_makes_more_units_and_those_of_most_clients_come_first():
 
 
 def test_the_prior_of_a_bias_is_another_one():
-    prior = matching.prior_of(COLUMNS, True, **SPREAD)
+    prior = matching.make_prior(COLUMNS, True, **SPREAD)
     np.testing.assert_allclose(prior.mean, [0, 0, 0, 0.1])
     assert (prior.sigma0, prior.sigma, prior.gamma) == (1.3, 0.5, 1.0)
-    assert not matching.prior_of(COLUMNS, False, **SPREAD).mean.any()
+    assert not matching.make_prior(COLUMNS, False, **SPREAD).mean.any()
 
 
 def test_one_client_keeps_its_units_in_their_order():

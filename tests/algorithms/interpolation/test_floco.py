@@ -119,7 +119,7 @@ def test_floco_against_numpy(lam):
 def server_of(beta, seed=0):
     """A server of the quadratic clients with points beta [4, M]."""
     w = simplex.first(TASK, TASK.init(KEY), M, jax.random.key(seed))
-    nothing = affinity.first_models(tree.zeros(simplex.of_vertices(TASK, w)), 4)
+    nothing = affinity.first_models(tree.zeros(simplex.vertex_leaves(TASK, w)), 4)
     return Server(w, nothing, jnp.asarray(beta, jnp.float32))
 
 

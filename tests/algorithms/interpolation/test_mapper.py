@@ -60,7 +60,7 @@ def test_a_client_is_judged_by_the_mixture_of_logits():
     method = mapper(task, toy.full_batch())
     h, h_g = (task.init(jax.random.key(seed)) for seed in (1, 2))
     data = toy.one(TRAIN, 1)
-    batch = Batch.of_rows(data.examples.x)
+    batch = Batch.full(data.examples.x)
     own = Own(h, jnp.float32(0.3))
     judged = method.predict(method.personal(toy.turn(), h_g, own, data), batch)
     z, z_g = (task.predict(w, batch) for w in (h, h_g))

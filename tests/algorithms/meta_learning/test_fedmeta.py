@@ -82,7 +82,7 @@ def test_the_meta_gradient_is_that_of_autodiff(first_order):
 
 def batch(data, first, end):
     rows = slice(int(data.offset) + first, int(data.offset) + end)
-    return Batch.of_rows(*(leaf[rows] for leaf in data.examples))
+    return Batch.full(*(leaf[rows] for leaf in data.examples))
 
 
 def test_a_client_is_judged_after_adaptation_on_its_support():

@@ -5,7 +5,7 @@ import pytest
 
 from attended import assert_played
 from pfljax.algorithms._affinity import Models
-from pfljax.algorithms.multi_task.fedamp import attracted, fedamp, median
+from pfljax.algorithms.multi_task.fedamp import attract, fedamp, median
 from pfljax.conformance import Case, toy
 
 SENT = (toy.WHOLE, toy.WHOLE)
@@ -51,7 +51,7 @@ def test_the_weights_are_the_slope_of_the_attraction():
     square = jnp.array([0.0, 0.3, 1.0, 9.0, 1e6])
     others = jnp.array([0.0, 1, 1, 0, 1])
     slope = jax.vmap(jax.grad(lambda x: 1 - jnp.exp(-x / SIGMA)))(square)
-    found = attracted(square, others, 0.5, SIGMA)
+    found = attract(square, others, 0.5, SIGMA)
     np.testing.assert_allclose(found, 0.5 * slope * others, rtol=1e-5)
 
 
@@ -59,7 +59,7 @@ def test_the_weights_are_the_slope_of_the_attraction():
 @pytest.mark.parametrize("width", [0.0, 1e-30, 1.0, 1e30])
 def test_weights_are_never_above_one(alpha, width):
     for square in ([0.0, 0, 0], [0, 1e-6, 1e30], [1e30, 1e30, 1e30]):
-        xi = attracted(jnp.array(square), jnp.array([1.0, 1, 0]), alpha, width)
+        xi = attract(jnp.array(square), jnp.array([1.0, 1, 0]), alpha, width)
         assert (xi >= 0).all()
         assert float(xi.sum()) <= 1 + 1e-6
 

@@ -95,7 +95,7 @@ def test_a_client_is_judged_by_the_mixture_of_probabilities():
     mixture = Mixture(
         {"head": jnp.asarray(models, jnp.float32)}, jnp.asarray([0.3, 0.7])
     )
-    logits = method.predict(mixture, Batch.of_rows(jnp.asarray(rows(1)[0])))
+    logits = method.predict(mixture, Batch.full(jnp.asarray(rows(1)[0])))
     wanted = 0.3 * probabilities(1, models[0]) + 0.7 * probabilities(1, models[1])
     np.testing.assert_allclose(np.exp(logits), wanted, rtol=1e-4)
 

@@ -7,10 +7,10 @@ from pfljax.algorithms._affinity import Models
 from pfljax.algorithms.multi_task.fedfomo import (
     Message,
     Server,
-    chosen,
+    choose,
+    compute_gains,
     fedfomo,
-    gains_of,
-    mixed,
+    mix,
 )
 from pfljax.conformance import Case, toy
 from pfljax.core.types import ClientData, Examples, Local
@@ -81,7 +81,7 @@ HEARD = np.array([1.0, 1, 1, 1, 1, 0])  # client 5 has sent nothing
 
 def test_the_best_that_have_sent_are_sent():
     server = server_of(GAINS, HEARD)
-    order = chosen(toy.turn(KEY, client_id=2), server, 0.0)
+    order = choose(toy.turn(KEY, client_id=2), server, 0.0)
     np.testing.assert_array_equal(order[:4], [3, 0, 4, 1])
     turn = toy.turn(KEY, client_id=2, num_clients=6)
     message = fedfomo(TASK, toy.full_batch()).message(turn, server, ())
@@ -96,7 +96,7 @@ def first_of(gains, explore, count=300):
     keys = jax.random.split(KEY, count)
 
     def one(key):
-        return chosen(toy.turn(key, client_id=2), server, explore)[0]
+        return choose(toy.turn(key, client_id=2), server, explore)[0]
 
     return np.bincount(jax.jit(jax.vmap(one))(keys), minlength=6) / count
 
@@ -157,15 +157,15 @@ def test_a_place_that_nobody_fills_helps_nobody():
 
 def test_whom_nobody_helps_keeps_its_own_model():
     w, models = toy.unflat([1.0, 2, 3]), toy.unflat(np.eye(3))
-    toy.assert_same(mixed(w, models, jnp.array([0.0, -2, -1])), w)
-    found = mixed(w, models, jnp.array([0.0, 3, 1]))
+    toy.assert_same(mix(w, models, jnp.array([0.0, -2, -1])), w)
+    found = mix(w, models, jnp.array([0.0, 3, 1]))
     np.testing.assert_allclose(toy.flat(found), [0, 0.75, 0.25], rtol=1e-6)
 
 
 def test_an_equal_model_gains_nothing():
     w = toy.unflat([1.0, 2, 3])
     equal = jax.tree.map(lambda leaf: leaf[None], w)
-    found = gains_of(lambda v: jnp.sum(v["body"] ** 2), w, equal)
+    found = compute_gains(lambda v: jnp.sum(v["body"] ** 2), w, equal)
     np.testing.assert_array_equal(found, 0)
 
 

@@ -42,6 +42,6 @@ def test_running_statistics_have_none():
     task = models.task(models.Network(body, nn.Dense(3)), (3,))
     params = task.init(jax.random.key(0))
     data = toy.one(toy.ragged()[0], K)
-    found = fisher.diagonal(task.loss, params, data, BATCH, fisher.of_rows)
+    found = fisher.diagonal(task.loss, params, data, BATCH, fisher.example_squares)
     for path, leaf in jax.tree_util.tree_leaves_with_path(found):
         assert leaf.any() != statistics.is_statistic(path), path

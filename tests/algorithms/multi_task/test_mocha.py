@@ -8,8 +8,8 @@ from scipy.optimize import minimize
 
 from pfljax import models
 from pfljax.algorithms._affinity import Models
-from pfljax.algorithms._row_outputs import numbered
-from pfljax.algorithms.multi_task.mocha import Server, mocha, related, relations, room
+from pfljax.algorithms._row_outputs import number_examples
+from pfljax.algorithms.multi_task.mocha import Server, mocha, relate, relations, room
 from pfljax.conformance import Case, toy
 from pfljax.core.keys import derive
 from pfljax.core.minibatches import minibatch
@@ -103,7 +103,7 @@ def flat(params):
 def batches(round_, t, span):
     """Minibatches of row numbers, as client t meets them; more than it ever takes."""
     key = jax.random.fold_in(jax.random.fold_in(KEY, round_), t)
-    data = numbered(TRAIN._replace(offset=span[0], size=span[1]))
+    data = number_examples(TRAIN._replace(offset=span[0], size=span[1]))
     order = derive(key, "minibatches")
     return jax.vmap(lambda step: minibatch(data, step, order, 4))(jnp.arange(9))
 
@@ -328,20 +328,20 @@ def test_the_objective_of_models_and_relations_falls():
 def test_sigma_against_eigenvalues(shape):
     w = np.random.default_rng(0).normal(size=(*shape,)).astype(np.float32)
     w[2] = 0
-    found = related({"a": jnp.asarray(w[:, :2]), "b": jnp.asarray(w[:, None, 2:])})
+    found = relate({"a": jnp.asarray(w[:, :2]), "b": jnp.asarray(w[:, None, 2:])})
     np.testing.assert_allclose(found, root(np.float64(w)), atol=1e-6)
     assert float(jnp.trace(found)) == pytest.approx(1)
     assert float(jnp.linalg.eigvalsh(found).min()) > 0
 
 
 def test_models_of_zeros_are_not_related():
-    np.testing.assert_allclose(related(jnp.zeros((4, 9))), np.eye(4) / 4, rtol=1e-6)
+    np.testing.assert_allclose(relate(jnp.zeros((4, 9))), np.eye(4) / 4, rtol=1e-6)
 
 
 def test_relations_are_correlations():
     """Two groups of parallel models, of any lengths."""
     w = jnp.array([[1.0, 0, 0], [3, 0, 0], [0, 0.5, 0], [0, -2, 0]])
-    server = Server(Models(w, jnp.ones(4)), b=w, sigma=related(w))
+    server = Server(Models(w, jnp.ones(4)), b=w, sigma=relate(w))
     wanted = [[1, 1, 0, 0], [1, 1, 0, 0], [0, 0, 1, -1], [0, 0, -1, 1]]
     np.testing.assert_allclose(relations(server), wanted, atol=0.01)
 

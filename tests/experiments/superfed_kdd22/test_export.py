@@ -16,7 +16,7 @@ def test_a_model_of_two_networks_predicts_as_it_was_judged(tmp_path):
     run(job.replace(rounds=1, epochs=1, out=str(tmp_path / "run")))
     sim, federation, state = export.load_state(tmp_path / "run")
     export.export(tmp_path / "run", 1, tmp_path / "own.npz")
-    batch = Batch.of_rows(federation.test.examples.x[:5])
+    batch = Batch.full(federation.test.examples.x[:5])
     found = export.load_task(tmp_path / "run").predict(
         export.load_params(tmp_path / "own.npz"), batch
     )

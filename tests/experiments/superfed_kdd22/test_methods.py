@@ -322,7 +322,7 @@ def test_a_client_is_judged_by_mixed_logits():
     task = toy.quadratic()
     fedtorch = method("apfl_fedtorch")(task, toy.full_batch(), alpha=0.25)
     w, v = toy.unflat([1.0, 2, 3]), toy.unflat([0.0, 4, 1])
-    batch = Batch.of_rows(jnp.ones((2, 4)))
+    batch = Batch.full(jnp.ones((2, 4)))
     kept = fedtorch.init_client(v, 0, None)
     newcomer = fedtorch.newcomer(None, w, None)
     own = fedtorch.personal(None, w, kept, None)

@@ -20,7 +20,7 @@ def shapes_of(task):
 
 
 def count(task, group):
-    shapes, _ = tree.split(shapes_of(task), tree.labelled(task.groups, group))
+    shapes, _ = tree.split(shapes_of(task), tree.matches(task.groups, group))
     return sum(leaf.size for leaf in jax.tree.leaves(shapes))
 
 
