@@ -7,7 +7,7 @@ import tiny
 from pfljax import run
 from pfljax.report.runs import read_arrays
 from pfljax.simulate.federation import build_federation
-from pfljax.sweep import points, sweep
+from pfljax.sweep import sweep
 
 FEDMD = "fedmd:subset=20,pretrain_own_epochs=1,public_batch_size=10"
 ASKED = tiny.TINY.replace(
@@ -41,9 +41,3 @@ def test_servers_rows_of_ones_own_federation_are_trained_on():
         return runs.results[0].metrics["server/test/loss"]
 
     assert np.abs(losses(feddf) - losses(fedavg)).max() > 1e-2
-
-
-def test_what_a_sweep_kept_without_the_servers_rows_is_not_taken():
-    """Sweeps once left them out in silence: a run with them has another file."""
-    federation, _ = build_federation(ASKED)
-    assert points._dealt(ASKED, federation).text.endswith(" with public rows")
